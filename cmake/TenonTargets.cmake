@@ -1,0 +1,44 @@
+# Helpers that every folder uses: compile rules, areas of the core, tests.
+
+# Numerics must not depend on contraction or fast-math, and a warning is worth reading.
+add_library(tenon_rules INTERFACE)
+target_compile_features(tenon_rules INTERFACE cxx_std_20)
+target_compile_options(tenon_rules INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX,C>:-ffp-contract=off -Wall -Wextra -Wno-unused-parameter>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX,C>,$<BOOL:${TENON_WARNINGS_AS_ERRORS}>>:-Werror>
+  # GCC 12 reports a false overlap inside std::string at -O3.
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict>)
+target_compile_definitions(tenon_rules INTERFACE
+  $<$<BOOL:${TENON_PORTABLE_THREADS}>:TENON_PORTABLE_THREADS=1>)
+
+# tenon_core_area(NAME SOURCES ... [LIBRARIES ...])
+# One folder of core/src as an object library, so that an area builds and fails alone;
+# core/CMakeLists.txt joins the areas into libtenon_core.
+function(tenon_core_area name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  add_library(tenon_core_${name} OBJECT ${arg_SOURCES})
+  target_include_directories(tenon_core_${name} PUBLIC
+    ${PROJECT_SOURCE_DIR}/core/include ${PROJECT_BINARY_DIR}/core/include ${PROJECT_SOURCE_DIR}/core/src)
+  target_link_libraries(tenon_core_${name} PRIVATE tenon_rules ${arg_LIBRARIES})
+endfunction()
+
+# tenon_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT S])
+# One GoogleTest program and one ctest entry per suite file.
+function(tenon_test name)
+  if(NOT TENON_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ARGUMENTS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE tenon_rules ${arg_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    TENON_SOURCE_DIR="${PROJECT_SOURCE_DIR}" TENON_BINARY_DIR="${PROJECT_BINARY_DIR}"
+    TENON_PROGRAM="${PROJECT_BINARY_DIR}/bin/tenon" ${arg_DEFINITIONS})
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
+    ENVIRONMENT "TENON_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/tenon/plugins")
+endfunction()
