@@ -1,0 +1,18 @@
+// What this CPU and its operating system offer, of the things that kernels ask for.
+// Read from the processor once per call; no state is kept. On other machines than x86-64 all is false.
+#pragma once
+
+namespace tenon::kernels {
+
+struct CpuFeatures {
+  bool avx2 = false;         ///< AVX2 and FMA, with OS support for 256-bit state
+  bool avx512 = false;       ///< AVX-512 F, BW, DQ, VL, and OS support for 512-bit state
+  bool avx512_bf16 = false;  ///< bfloat16 dot products (a library may use them; these kernels do not)
+  bool amx_bf16 =
+      false;  ///< tile products of bfloat16, processor and OS state; the process must still ask for it
+};
+
+/// The features of the machine that we run on.
+CpuFeatures detect_cpu_features();
+
+}  // namespace tenon::kernels

@@ -1,0 +1,51 @@
+// Layer normalization over the last dimension: y = (x - mean) rstd gain + bias, rstd = 1 / sqrt(var + eps).
+// Rows are independent in forward and backward_input; backward_params gives each caller a range of columns
+// and walks all rows in order, so sums over rows do not depend on the number of threads. Nothing here starts
+// a thread.
+#pragma once
+
+#include <tenon/kernels/types.hpp>
+
+namespace tenon::kernels {
+
+/// x and y are [rows, cols], contiguous; y may be x. gain and bias are [cols] or null (then 1 and 0).
+/// mean and rstd are [rows], written for backward; either may be null when no backward follows.
+template <class S>
+struct LayerNormForwardArgs {
+  std::int64_t rows = 0, cols = 0;
+  Arith<S> eps = 0;
+  const S* x = nullptr;
+  const Arith<S>* gain = nullptr;
+  const Arith<S>* bias = nullptr;
+  S* y = nullptr;
+  Arith<S>* mean = nullptr;
+  Arith<S>* rstd = nullptr;
+};
+
+/// With g = dy gain and h = (x - mean) rstd: dx = rstd (g - mean(g) - h mean(g h)). dx may be dy.
+/// dgain = sum over rows of dy h, dbias = sum over rows of dy; either may be null.
+template <class S>
+struct LayerNormBackwardArgs {
+  std::int64_t rows = 0, cols = 0;
+  const S* x = nullptr;
+  const S* dy = nullptr;
+  const Arith<S>* gain = nullptr;
+  const Arith<S>* mean = nullptr;
+  const Arith<S>* rstd = nullptr;
+  S* dx = nullptr;
+  bool accumulate_dx = false;
+  Arith<S>* dgain = nullptr;
+  Arith<S>* dbias = nullptr;
+  bool accumulate_params = false;
+};
+
+template <class S>
+struct NormOps {
+  void (*layer_norm_forward)(const LayerNormForwardArgs<S>&, std::int64_t row_begin, std::int64_t row_end);
+  void (*layer_norm_backward_input)(const LayerNormBackwardArgs<S>&, std::int64_t row_begin,
+                                    std::int64_t row_end);
+  void (*layer_norm_backward_params)(const LayerNormBackwardArgs<S>&, std::int64_t col_begin,
+                                     std::int64_t col_end);
+};
+
+}  // namespace tenon::kernels

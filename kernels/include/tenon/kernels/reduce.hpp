@@ -1,0 +1,34 @@
+// Sums in an order that is fixed by the data alone, and the search for non-finite values.
+// A vector is cut into blocks of kReduceBlock elements counted from its start; each block becomes one double
+// (16 lanes, element i to lane i % 16, then the lanes by halves); pairwise_sum adds the blocks by halves.
+// Threads share blocks, and the result is the same for any sharing and in every kernel set.
+#pragma once
+
+#include <tenon/kernels/types.hpp>
+
+namespace tenon::kernels {
+
+inline constexpr std::int64_t kReduceBlock = 4096;
+
+constexpr std::int64_t reduce_blocks(std::int64_t n) {
+  return (n + kReduceBlock - 1) / kReduceBlock;
+}
+
+/// Sum of values[0 .. n): halves [0, ceil(n / 2)) and the rest, each summed likewise. 0 for n = 0.
+double pairwise_sum(const double* values, std::int64_t n);
+
+template <class S>
+struct ReduceOps {
+  /// Write reduce_blocks(n) block sums of x[0 .. n); x starts at a block of the whole vector.
+  void (*block_sums)(const S* x, std::int64_t n, double* sums);
+  /// The same for squares, each taken exactly (float products fit a double).
+  void (*block_sums_of_squares)(const S* x, std::int64_t n, double* sums);
+  /// Position of the first NaN or infinity, or -1.
+  std::int64_t (*first_non_finite)(const S* x, std::int64_t n);
+  /// y[j] = (accumulate ? y[j] : 0) + sum over rows of x[i, j], for columns [col_begin, col_end) of x [rows,
+  /// cols]. Rows are added in order, in groups of 32 that are added in order.
+  void (*column_sums)(const S* x, Arith<S>* y, std::int64_t rows, std::int64_t cols, std::int64_t col_begin,
+                      std::int64_t col_end, bool accumulate);
+};
+
+}  // namespace tenon::kernels

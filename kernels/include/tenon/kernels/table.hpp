@@ -1,0 +1,43 @@
+// The shape of a kernel set: one struct of function pointers per family of operators.
+// Sets are constants (no state), free to share among threads; dispatch.hpp chooses one.
+#pragma once
+
+#include <tenon/kernels/attention.hpp>
+#include <tenon/kernels/elementwise.hpp>
+#include <tenon/kernels/embedding.hpp>
+#include <tenon/kernels/gemm.hpp>
+#include <tenon/kernels/norm.hpp>
+#include <tenon/kernels/reduce.hpp>
+#include <tenon/kernels/softmax.hpp>
+#include <tenon/kernels/update.hpp>
+
+namespace tenon::kernels {
+
+/// All operators on storage type S.
+template <class S>
+struct Ops {
+  GemmOps<S> gemm;
+  AttentionOps<S> attention;
+  NormOps<S> norm;
+  ElementwiseOps<S> elementwise;
+  SoftmaxOps<S> softmax;
+  EmbeddingOps<S> embedding;
+  ReduceOps<S> reduce;
+};
+
+/// One kernel set.
+struct KernelTable {
+  const char* name;  ///< "reference", "portable", "avx2" or "avx512"
+  Ops<float> f32;
+  Ops<Bf16> bf16;
+  UpdateOps<float> update;
+  ConvertOps convert;
+};
+
+/// Operators on double exist in the reference form only.
+struct DoubleTable {
+  Ops<double> f64;
+  UpdateOps<double> update;
+};
+
+}  // namespace tenon::kernels

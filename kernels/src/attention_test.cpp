@@ -1,0 +1,195 @@
+// Attention: the block-wise kernels against the double reference within bounds carried through the formulas,
+// over windows, masks, strides and lengths around the block edges.
+#include <limits>
+
+#include "testing.hpp"
+
+namespace tenon::kernels {
+namespace {
+
+using namespace testing;
+
+struct Case {
+  std::int64_t batch, time, heads, d_head, window;
+  bool masked;
+  double scale;
+};
+constexpr Case kCases[] = {
+    {1, 1, 1, 4, 0, false, 1.0},     {2, 5, 2, 3, 0, false, 0.5},     {1, 64, 1, 16, 0, false, 0.25},
+    {1, 65, 2, 16, 0, true, 0.25},   {1, 150, 1, 20, 0, false, 0.25}, {2, 150, 1, 8, 1, false, 1.0},
+    {1, 150, 2, 8, 7, true, 0.3},    {1, 200, 1, 8, 64, false, 0.3},  {1, 200, 1, 8, 65, true, 0.3},
+    {1, 130, 1, 33, 500, true, 0.2},
+};
+
+template <class S>
+struct Tensors {
+  std::vector<S> qkv, dout, out, dqkv;  ///< q, k, v of one fused projection
+  std::vector<Arith<S>> lse;
+  std::vector<std::uint8_t> mask;
+};
+
+template <class S>
+Tensors<S> make_tensors(const Case& c) {
+  const auto rows = static_cast<std::size_t>(c.batch * c.time),
+             width = static_cast<std::size_t>(c.heads * c.d_head);
+  Tensors<S> t{
+      random_values<S>(rows * 3 * width, 1, -2, 2), random_values<S>(rows * width, 2), {}, {}, {}, {}};
+  t.mask.resize(rows);
+  // Hides the first keys of each sequence among others, so that some queries see nothing.
+  for (std::size_t i = 0; i < rows; ++i) t.mask[i] = i % static_cast<std::size_t>(c.time) >= 3 && i % 5 != 0;
+  return t;
+}
+
+template <class S>
+AttentionArgs<S> make_args(const Case& c, Tensors<S>& t) {
+  const std::int64_t width = c.heads * c.d_head;
+  t.out.assign(t.dout.size(), S{});
+  t.dqkv.assign(t.qkv.size(), S{});
+  t.lse.assign(static_cast<std::size_t>(c.batch * c.heads * c.time), 0);
+  AttentionArgs<S> a;
+  a.batch = c.batch, a.time = c.time, a.heads = c.heads, a.d_head = c.d_head, a.window = c.window;
+  a.scale = static_cast<Arith<S>>(c.scale);
+  a.q = t.qkv.data(), a.k = a.q + width, a.v = a.k + width;
+  a.qkv_row_stride = a.dqkv_row_stride = 3 * width;
+  a.key_mask = c.masked ? t.mask.data() : nullptr;
+  a.out = t.out.data();
+  a.out_row_stride = width;
+  a.lse = t.lse.data();
+  a.dout = t.dout.data();
+  a.dq = t.dqkv.data(), a.dk = a.dq + width, a.dv = a.dk + width;
+  return a;
+}
+
+template <class S>
+void run(const AttentionOps<S>& ops, const AttentionArgs<S>& args, bool one_by_one) {
+  std::vector<Arith<S>> workspace(static_cast<std::size_t>(ops.workspace(args)),
+                                  std::numeric_limits<Arith<S>>::quiet_NaN());
+  const auto all = [&](auto call, std::int64_t items) {
+    if (!one_by_one) return call(args, 0, items, workspace.data());
+    for (std::int64_t item = items - 1; item >= 0; --item) call(args, item, item + 1, workspace.data());
+  };
+  all(ops.forward, attention_forward_items(args));
+  all(ops.backward, attention_backward_items(args));
+}
+
+/// Sums of magnitudes along the formulas: what rounding errors are proportional to.
+struct Magnitudes {
+  std::vector<double> out, dqkv;
+  double logit = 0;  ///< largest sum of |q| |k| |scale|
+};
+
+Magnitudes magnitudes(const AttentionArgs<double>& a) {
+  Magnitudes m{std::vector<double>(static_cast<std::size_t>(a.batch * a.time * a.out_row_stride)),
+               std::vector<double>(static_cast<std::size_t>(a.batch * a.time * a.dqkv_row_stride)), 0};
+  const std::int64_t width = a.heads * a.d_head;
+  for (std::int64_t b = 0; b < a.batch; ++b)
+    for (std::int64_t h = 0; h < a.heads; ++h)
+      for (std::int64_t t = 0; t < a.time; ++t) {
+        const auto in = [&](std::int64_t row, std::int64_t j) {
+          return (b * a.time + row) * a.qkv_row_stride + h * a.d_head + j;
+        };
+        const auto out = [&](std::int64_t row, std::int64_t j) {
+          return static_cast<std::size_t>((b * a.time + row) * a.out_row_stride + h * a.d_head + j);
+        };
+        std::vector<double> p(static_cast<std::size_t>(a.time)), dp(p.size());
+        double expected = 0;
+        for (std::int64_t s = 0; s <= t; ++s) {
+          if ((a.window > 0 && s <= t - a.window) ||
+              (a.key_mask != nullptr && a.key_mask[b * a.time + s] == 0))
+            continue;
+          double dot = 0, size = 0;
+          for (std::int64_t j = 0; j < a.d_head; ++j) {
+            dot += a.q[in(t, j)] * a.k[in(s, j)] * a.scale;
+            size += std::abs(a.q[in(t, j)] * a.k[in(s, j)] * a.scale);
+            dp[static_cast<std::size_t>(s)] += std::abs(a.dout[out(t, j)] * a.v[in(s, j)]);
+          }
+          m.logit = std::max(m.logit, size);
+          p[static_cast<std::size_t>(s)] = std::exp(dot - a.lse[(b * a.heads + h) * a.time + t]);
+          expected += p[static_cast<std::size_t>(s)] * dp[static_cast<std::size_t>(s)];
+        }
+        for (std::int64_t s = 0; s <= t; ++s) {
+          const double ps = p[static_cast<std::size_t>(s)],
+                       ds = ps * (dp[static_cast<std::size_t>(s)] + expected) * a.scale;
+          for (std::int64_t j = 0; j < a.d_head; ++j) {
+            m.out[out(t, j)] += ps * std::abs(a.v[in(s, j)]);
+            m.dqkv[static_cast<std::size_t>(in(t, j))] += ds * std::abs(a.k[in(s, j)]);
+            m.dqkv[static_cast<std::size_t>(in(s, j) + width)] += ds * std::abs(a.q[in(t, j)]);
+            m.dqkv[static_cast<std::size_t>(in(s, j) + 2 * width)] += ps * std::abs(a.dout[out(t, j)]);
+          }
+        }
+      }
+  return m;
+}
+
+template <class S>
+struct AttentionTest : ::testing::Test {};
+TYPED_TEST_SUITE(AttentionTest, Storages);
+
+TYPED_TEST(AttentionTest, EverySetStaysWithinItsBound) {
+  using S = TypeParam;
+  for (const Case& c : kCases) {
+    auto tensors = make_tensors<S>(c);
+    Tensors<double> wide{to_double(tensors.qkv), to_double(tensors.dout), {}, {}, {}, tensors.mask};
+    const auto exact = make_args(c, wide);
+    run(reference_double_kernels().f64.attention, exact, false);
+    const Magnitudes m = magnitudes(exact);
+    // A probability errs by twice the logit's error (its own, and that of the log-sum-exp) and the sums
+    // behind.
+    const double logit_error = (static_cast<double>(c.d_head) + 3) * kFloatRoundoff * m.logit;
+    const double p_error =
+        2 * logit_error + (static_cast<double>(c.time) + 4 * kExpUlp + 3 * m.logit + 16) * kFloatRoundoff;
+    const double gradient_error =
+        p_error * 2 + (2 * static_cast<double>(c.time) + 2 * static_cast<double>(c.d_head)) * kFloatRoundoff;
+    const double store = sizeof(S) == 2 ? kBf16Roundoff : 0.0;
+    SameAcrossFusingSets<S> same, same_gradient;
+    SameAcrossFusingSets<float> same_lse;
+    for (const KernelTable* set : all_sets()) {
+      const auto what = [&] {
+        return std::string(set->name) + " time " + std::to_string(c.time) + " window " +
+               std::to_string(c.window);
+      };
+      run(ops<S>(*set).attention, make_args(c, tensors), false);
+      EXPECT_TRUE(within(tensors.out, wide.out, [&](std::size_t i) {
+        return p_error * m.out[i] + store * std::abs(wide.out[i]);
+      })) << what();
+      for (std::size_t i = 0; i < wide.lse.size(); ++i) {
+        if (std::isinf(wide.lse[i]))
+          EXPECT_EQ(tensors.lse[i], -std::numeric_limits<float>::infinity()) << what() << " row " << i;
+        else
+          EXPECT_NEAR(tensors.lse[i], wide.lse[i], p_error) << what() << " row " << i;
+      }
+      // With bfloat16 storage backward reads the rounded `out`: its error enters delta = sum(dout out).
+      EXPECT_TRUE(within(tensors.dqkv, wide.dqkv, [&](std::size_t i) {
+        return (gradient_error + store) * m.dqkv[i] + store * std::abs(wide.dqkv[i]);
+      })) << what();
+      same.see(*set, tensors.out);
+      same_gradient.see(*set, tensors.dqkv);
+      same_lse.see(*set, tensors.lse);
+
+      const auto out = tensors.out, gradient = tensors.dqkv;
+      run(ops<S>(*set).attention, make_args(c, tensors), true);
+      EXPECT_TRUE(same_bits(tensors.out, out) && same_bits(tensors.dqkv, gradient))
+          << what() << ": another split, other bits";
+    }
+  }
+}
+
+// Logits of +-100: exp without a running maximum would overflow.
+TEST(Attention, LargeLogitsDoNotOverflow) {
+  const Case c{1, 100, 1, 4, 0, false, 30.0};
+  auto tensors = make_tensors<float>(c);
+  for (const KernelTable* set : all_sets()) {
+    run(set->f32.attention, make_args(c, tensors), false);
+    EXPECT_EQ(
+        set->f32.reduce.first_non_finite(tensors.out.data(), static_cast<std::int64_t>(tensors.out.size())),
+        -1)
+        << set->name;
+    EXPECT_EQ(
+        set->f32.reduce.first_non_finite(tensors.dqkv.data(), static_cast<std::int64_t>(tensors.dqkv.size())),
+        -1)
+        << set->name;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::kernels

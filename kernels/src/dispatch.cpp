@@ -1,0 +1,43 @@
+// The table of kernel sets, best first (contract: dispatch.hpp).
+#include <tenon/kernels/dispatch.hpp>
+
+namespace tenon::kernels {
+
+const KernelTable& kernels_portable();
+const KernelTable& kernels_avx2();
+const KernelTable& kernels_avx512();
+
+namespace {
+
+struct Entry {
+  std::string_view name;
+  const KernelTable& (*table)();
+  bool (*runs)(const CpuFeatures&);
+};
+
+constexpr Entry kEntries[] = {
+#if defined(__x86_64__)
+    {"avx512", kernels_avx512, [](const CpuFeatures& f) { return f.avx512; }},
+    {"avx2", kernels_avx2, [](const CpuFeatures& f) { return f.avx2; }},
+#endif
+    {"portable", kernels_portable, [](const CpuFeatures&) { return true; }},
+    {"reference", reference_kernels, [](const CpuFeatures&) { return true; }},
+};
+
+}  // namespace
+
+std::vector<std::string_view> kernel_names(const CpuFeatures& features) {
+  std::vector<std::string_view> names;
+  for (const Entry& entry : kEntries)
+    if (entry.runs(features)) names.push_back(entry.name);
+  return names;
+}
+
+const KernelTable* select_kernels(std::string_view name, const CpuFeatures& features) {
+  const bool any = name.empty() || name == "auto";
+  for (const Entry& entry : kEntries)
+    if ((any || entry.name == name) && entry.runs(features)) return &entry.table();
+  return nullptr;
+}
+
+}  // namespace tenon::kernels

@@ -1,0 +1,255 @@
+// Causal attention block by block (contract: attention.hpp; scheme: Dao, "FlashAttention-2", 2023).
+// Blocks are 64 queries by 64 keys in every kernel set and start at time 0, so the order of sums depends on
+// the shape alone. Blocks that the mask hides whole are not visited. Scores are masked before exp, never
+// after.
+#pragma once
+
+#include <tenon/kernels/attention.hpp>
+
+#include "isa/gemm.inc.hpp"
+#include "isa/softmax.inc.hpp"
+
+namespace tenon::kernels {
+namespace {
+
+constexpr std::int64_t kQueries = kAttentionQueryBlock;
+constexpr std::int64_t kKeys = 64;
+
+TENON_INLINE std::int64_t least(std::int64_t a, std::int64_t b) {
+  return a < b ? a : b;
+}
+TENON_INLINE std::int64_t most(std::int64_t a, std::int64_t b) {
+  return a > b ? a : b;
+}
+
+/// sums = A B, or sums + A B, in float at `c` with `ld` columns between rows.
+template <class A, class B>
+TENON_INLINE void block_product(std::int64_t m, std::int64_t n, std::int64_t k, Strided<A> a, Strided<B> b,
+                                float* c, std::int64_t ld, bool accumulate) {
+  static_assert(sizeof(A) == sizeof(B));
+  gemm_panels(m, n, k, a, b,
+              [&](std::int64_t i, std::int64_t j, std::int64_t cols, const float* sums) TENON_BODY {
+                float* row = c + i * ld + j;
+                for_lanes(0, cols, [&](std::int64_t l, std::int64_t count) TENON_BODY {
+                  const F r = load_group(sums + l, count);
+                  store_group(row + l, accumulate ? load_group(row + l, count) + r : r, count);
+                });
+              });
+}
+
+/// First key that query t sees, before the key mask.
+template <class S>
+TENON_INLINE std::int64_t first_key(const AttentionArgs<S>& args, std::int64_t t) {
+  return args.window > 0 ? most(0, t - args.window + 1) : 0;
+}
+
+/// Scale the scores of one query against keys [k0, k0 + keys) and put -infinity where it does not see.
+template <class S>
+TENON_INLINE void mask_row(const AttentionArgs<S>& args, const std::uint8_t* key_mask, std::int64_t t,
+                           std::int64_t k0, std::int64_t keys, float* row) {
+  const F factor = splat(args.scale), hidden = splat(kMinusInfinity);
+  const std::int64_t first = first_key(args, t) - k0, last = t - k0;
+  for_lanes(0, keys, [&](std::int64_t j, std::int64_t count) TENON_BODY {
+    F s = load_group(row + j, count) * factor;
+    if (first > j || last < j + count - 1) {
+      const I index = lanes_from(j);
+      const I before = index < splat_int(static_cast<std::int32_t>(most(first, 0)));
+      const I behind = splat_int(static_cast<std::int32_t>(last < -1 ? -1 : least(last, kKeys))) < index;
+      s = select(before | behind, hidden, s);
+    }
+    store_group(row + j, s, count);
+  });
+  if (key_mask == nullptr) return;
+  for (std::int64_t j = 0; j < keys; ++j)
+    if (key_mask[k0 + j] == 0) row[j] = kMinusInfinity;
+}
+
+template <class S>
+struct AttentionHead {
+  Strided<S> q, k, v;  ///< [time, d_head]
+  const std::uint8_t* key_mask;
+  std::int64_t out_offset, lse_offset, gradient_offset;
+};
+
+template <class S>
+TENON_INLINE AttentionHead<S> head_of(const AttentionArgs<S>& args, std::int64_t pair) {
+  const std::int64_t b = pair / args.heads, h = pair % args.heads;
+  const std::int64_t offset = b * args.time * args.qkv_row_stride + h * args.d_head;
+  return {{args.q + offset, args.qkv_row_stride, 1},
+          {args.k + offset, args.qkv_row_stride, 1},
+          {args.v + offset, args.qkv_row_stride, 1},
+          args.key_mask == nullptr ? nullptr : args.key_mask + b * args.time,
+          b * args.time * args.out_row_stride + h * args.d_head,
+          pair * args.time,
+          b * args.time * args.dqkv_row_stride + h * args.d_head};
+}
+
+template <class S>
+TENON_INLINE Strided<S> rows_from(Strided<S> a, std::int64_t row) {
+  return {a.at(row, 0), a.row, a.col};
+}
+template <class S>
+TENON_INLINE Strided<S> transposed(Strided<S> a) {
+  return {a.data, a.col, a.row};
+}
+
+/// What backward takes (its layout: attention_backward_head); forward takes less.
+template <class S>
+std::int64_t attention_workspace(const AttentionArgs<S>& args) {
+  const std::int64_t scores = 2 * kQueries * kKeys, gradients = (args.time + 2 * kKeys) * args.d_head;
+  const std::int64_t wide = 2 * (kQueries + kKeys) * args.d_head;
+  return scores + gradients + args.time + wide;
+}
+
+/// Rows of a bfloat16 operand in float, so that both factors of a product have one type; float is used in
+/// place.
+template <class S>
+TENON_INLINE Strided<float> widen(Strided<S> a, std::int64_t rows, std::int64_t cols, float* scratch) {
+  if constexpr (sizeof(S) == sizeof(float)) {
+    return a;
+  } else {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for_lanes(0, cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+        store_group(scratch + i * cols + j, load_group(a.at(i, j), n), n);
+      });
+    return {scratch, cols, 1};
+  }
+}
+
+template <class S>
+void attention_forward_block(const AttentionArgs<S>& args, const AttentionHead<S>& head, std::int64_t q0,
+                             float* workspace) {
+  const std::int64_t queries = least(kQueries, args.time - q0), d = args.d_head;
+  float* scores = workspace;
+  float* sums = scores + kQueries * kKeys;
+  float* wide = sums + kQueries * d;
+  float highest[kQueries], total[kQueries];
+  for (std::int64_t i = 0; i < queries; ++i) {
+    highest[i] = kMinusInfinity;
+    total[i] = 0.0f;
+  }
+  __builtin_memset(sums, 0, static_cast<std::size_t>(queries * d) * sizeof(float));
+
+  for (std::int64_t k0 = first_key(args, q0) / kKeys * kKeys; k0 < q0 + queries; k0 += kKeys) {
+    const std::int64_t keys = least(kKeys, args.time - k0);
+    block_product(queries, keys, d, rows_from(head.q, q0), transposed(rows_from(head.k, k0)), scores, kKeys,
+                  false);
+    for (std::int64_t i = 0; i < queries; ++i) {
+      float* row = scores + i * kKeys;
+      mask_row(args, head.key_mask, q0 + i, k0, keys, row);
+      const float here = row_max(row, keys);
+      const float shift = here > highest[i] ? here : highest[i];
+      const float base = shift == kMinusInfinity ? 0.0f : shift;
+      // Before the first visible key the sums are zero (or NaN) whatever they are multiplied by.
+      const float kept = highest[i] == kMinusInfinity ? 1.0f : exp_one(highest[i] - base);
+      const float sum =
+          row_exp_sum(row, keys, 1.0f, base,
+                      [&](std::int64_t j, std::int64_t n, F e) TENON_BODY { store_group(row + j, e, n); });
+      total[i] = total[i] * kept + sum;
+      highest[i] = shift;
+      if (kept != 1.0f)
+        for_lanes(0, d, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+          store_group(sums + i * d + j, load_group(sums + i * d + j, n) * splat(kept), n);
+        });
+    }
+    block_product(queries, d, keys, Strided<float>{scores, kKeys, 1},
+                  widen(rows_from(head.v, k0), keys, d, wide), sums, d, true);
+  }
+
+  for (std::int64_t i = 0; i < queries; ++i) {
+    const F inverse = splat(total[i] == 0.0f ? 0.0f : 1.0f / total[i]);
+    S* out = args.out + head.out_offset + (q0 + i) * args.out_row_stride;
+    for_lanes(0, d, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      store_group(out + j, load_group(sums + i * d + j, n) * inverse, n);
+    });
+    if (args.lse != nullptr)
+      args.lse[head.lse_offset + q0 + i] = total[i] == 0.0f ? kMinusInfinity : highest[i] + log_one(total[i]);
+  }
+}
+
+template <class S>
+void attention_forward(const AttentionArgs<S>& args, std::int64_t item_begin, std::int64_t item_end,
+                       float* workspace) {
+  const std::int64_t blocks = (args.time + kQueries - 1) / kQueries;
+  for (std::int64_t item = item_begin; item < item_end; ++item)
+    attention_forward_block(args, head_of(args, item / blocks), item % blocks * kQueries, workspace);
+}
+
+/// Write `rows` rows of a float buffer [rows, d] into a gradient.
+template <class S>
+TENON_INLINE void put_rows(const float* from, std::int64_t rows, std::int64_t d, S* to, std::int64_t stride) {
+  for (std::int64_t i = 0; i < rows; ++i)
+    for_lanes(0, d, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      store_group(to + i * stride + j, load_group(from + i * d + j, n), n);
+    });
+}
+
+template <class S>
+void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S>& head, float* workspace) {
+  const std::int64_t time = args.time, d = args.d_head;
+  float* p = workspace;               // probabilities of one block, [queries, keys]
+  float* ds = p + kQueries * kKeys;   // gradients of its logits
+  float* dq = ds + kQueries * kKeys;  // [time, d]
+  float* dk = dq + time * d;          // [keys, d], as dv
+  float* dv = dk + kKeys * d;
+  float* delta = dv + kKeys * d;  // per query: sum of dout out = sum of P dP
+  float* wide_q = delta + time;   // bfloat16 only: operands in float
+  float* wide_dout = wide_q + kQueries * d;
+  float* wide_k = wide_dout + kQueries * d;
+  float* wide_v = wide_k + kKeys * d;
+  const Strided<S> dout{args.dout + head.out_offset, args.out_row_stride, 1};
+
+  __builtin_memset(dq, 0, static_cast<std::size_t>(time * d) * sizeof(float));
+  for (std::int64_t t = 0; t < time; ++t) {
+    const S* out = args.out + head.out_offset + t * args.out_row_stride;
+    F lanes = splat(0.0f);
+    for_lanes(0, d, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      lanes = mul_add(load_group(out + j, n), load_group(dout.at(t, j), n), lanes);
+    });
+    delta[t] = sum_lanes(lanes);
+  }
+
+  for (std::int64_t k0 = 0; k0 < time; k0 += kKeys) {
+    const std::int64_t keys = least(kKeys, time - k0);
+    const Strided<float> k = widen(rows_from(head.k, k0), keys, d, wide_k),
+                         v = widen(rows_from(head.v, k0), keys, d, wide_v);
+    __builtin_memset(dk, 0, static_cast<std::size_t>(2 * kKeys * d) * sizeof(float));
+    const std::int64_t last_query = args.window > 0 ? least(time, k0 + keys - 1 + args.window) : time;
+    for (std::int64_t q0 = k0 / kQueries * kQueries; q0 < last_query; q0 += kQueries) {
+      const std::int64_t queries = least(kQueries, time - q0);
+      const Strided<float> q = widen(rows_from(head.q, q0), queries, d, wide_q);
+      const Strided<float> g = widen(rows_from(dout, q0), queries, d, wide_dout);
+      block_product(queries, keys, d, q, transposed(k), p, kKeys, false);
+      block_product(queries, keys, d, g, transposed(v), ds, kKeys, false);
+      for (std::int64_t i = 0; i < queries; ++i) {
+        float* row = p + i * kKeys;
+        float* slope = ds + i * kKeys;
+        mask_row(args, head.key_mask, q0 + i, k0, keys, row);
+        const float lse = args.lse[head.lse_offset + q0 + i];
+        const F base = splat(lse == kMinusInfinity ? 0.0f : lse), shift = splat(delta[q0 + i]),
+                factor = splat(args.scale);
+        for_lanes(0, keys, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+          const F e = exp(load_group(row + j, n) - base);
+          store_group(row + j, e, n);
+          store_group(slope + j, e * (load_group(slope + j, n) - shift) * factor, n);
+        });
+      }
+      block_product(keys, d, queries, transposed(Strided<float>{p, kKeys, 1}), g, dv, d, true);
+      block_product(keys, d, queries, transposed(Strided<float>{ds, kKeys, 1}), q, dk, d, true);
+      block_product(queries, d, keys, Strided<float>{ds, kKeys, 1}, k, dq + q0 * d, d, true);
+    }
+    put_rows(dk, keys, d, args.dk + head.gradient_offset + k0 * args.dqkv_row_stride, args.dqkv_row_stride);
+    put_rows(dv, keys, d, args.dv + head.gradient_offset + k0 * args.dqkv_row_stride, args.dqkv_row_stride);
+  }
+  put_rows(dq, time, d, args.dq + head.gradient_offset, args.dqkv_row_stride);
+}
+
+template <class S>
+void attention_backward(const AttentionArgs<S>& args, std::int64_t item_begin, std::int64_t item_end,
+                        float* workspace) {
+  for (std::int64_t item = item_begin; item < item_end; ++item)
+    attention_backward_head(args, head_of(args, item), workspace);
+}
+
+}  // namespace
+}  // namespace tenon::kernels

@@ -1,0 +1,118 @@
+// Layer normalization (contract: norm.hpp). Statistics of a row: 16 lane sums, then the lanes by halves; the
+// variance is taken about the mean in a second pass, so that a large mean costs no accuracy.
+#pragma once
+
+#include <tenon/kernels/norm.hpp>
+
+#include "isa/simd.inc.hpp"
+
+namespace tenon::kernels {
+namespace {
+
+/// Rows that one float sum spans before it joins the running total: bounds the growth of rounding errors.
+constexpr std::int64_t kColumnGroup = 32;
+
+template <class S>
+void layer_norm_forward(const LayerNormForwardArgs<S>& args, std::int64_t row_begin, std::int64_t row_end) {
+  const float inv_cols = 1.0f / static_cast<float>(args.cols);
+  for (std::int64_t r = row_begin; r < row_end; ++r) {
+    const S* x = args.x + r * args.cols;
+    S* y = args.y + r * args.cols;
+    F lanes = splat(0.0f);
+    for_lanes(0, args.cols,
+              [&](std::int64_t j, std::int64_t n) TENON_BODY { lanes = lanes + load_group(x + j, n); });
+    const float mean = sum_lanes(lanes) * inv_cols;
+    lanes = splat(0.0f);
+    for_lanes(0, args.cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      F d = load_group(x + j, n) - splat(mean);
+      if (n < kLanes) d = select(first_lanes(n), d, splat(0.0f));
+      lanes = mul_add(d, d, lanes);
+    });
+    const float rstd = 1.0f / __builtin_sqrtf(sum_lanes(lanes) * inv_cols + args.eps);
+    for_lanes(0, args.cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      F h = (load_group(x + j, n) - splat(mean)) * splat(rstd);
+      if (args.gain != nullptr) h = h * load_group(args.gain + j, n);
+      if (args.bias != nullptr) h = h + load_group(args.bias + j, n);
+      store_group(y + j, h, n);
+    });
+    if (args.mean != nullptr) args.mean[r] = mean;
+    if (args.rstd != nullptr) args.rstd[r] = rstd;
+  }
+}
+
+template <class S>
+void layer_norm_backward_input(const LayerNormBackwardArgs<S>& args, std::int64_t row_begin,
+                               std::int64_t row_end) {
+  const float inv_cols = 1.0f / static_cast<float>(args.cols);
+  for (std::int64_t r = row_begin; r < row_end; ++r) {
+    const S* x = args.x + r * args.cols;
+    const S* dy = args.dy + r * args.cols;
+    S* dx = args.dx + r * args.cols;
+    const F mean = splat(args.mean[r]), rstd = splat(args.rstd[r]);
+    const auto gradient = [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      const F g = load_group(dy + j, n);
+      return args.gain != nullptr ? g * load_group(args.gain + j, n) : g;
+    };
+    F sum_g = splat(0.0f), sum_gh = splat(0.0f);
+    for_lanes(0, args.cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      const F g = gradient(j, n);  // zero behind the end, so h there does no harm
+      sum_g = sum_g + g;
+      sum_gh = mul_add(g, (load_group(x + j, n) - mean) * rstd, sum_gh);
+    });
+    const F mean_g = splat(sum_lanes(sum_g) * inv_cols), mean_gh = splat(sum_lanes(sum_gh) * inv_cols);
+    for_lanes(0, args.cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      const F h = (load_group(x + j, n) - mean) * rstd;
+      F d = rstd * (gradient(j, n) - mean_g - h * mean_gh);
+      if (args.accumulate_dx) d = load_group(dx + j, n) + d;
+      store_group(dx + j, d, n);
+    });
+  }
+}
+
+/// For each group of 16 columns, total over rows of term(row, column, count), in order and by groups of rows.
+template <class Term>
+TENON_INLINE F column_total(std::int64_t rows, Term term) {
+  F total = splat(0.0f);
+  for (std::int64_t r0 = 0; r0 < rows; r0 += kColumnGroup) {
+    const std::int64_t end = rows - r0 < kColumnGroup ? rows : r0 + kColumnGroup;
+    F group = splat(0.0f);
+    for (std::int64_t r = r0; r < end; ++r) group = group + term(r);
+    total = total + group;
+  }
+  return total;
+}
+
+TENON_INLINE void put_total(float* out, F total, bool accumulate, std::int64_t n) {
+  store_group(out, accumulate ? load_group(out, n) + total : total, n);
+}
+
+template <class S>
+void layer_norm_backward_params(const LayerNormBackwardArgs<S>& args, std::int64_t col_begin,
+                                std::int64_t col_end) {
+  for_lanes(col_begin, col_end, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+    const auto dy = [&](std::int64_t r) TENON_BODY { return load_group(args.dy + r * args.cols + j, n); };
+    if (args.dgain != nullptr)
+      put_total(args.dgain + j,
+                column_total(args.rows,
+                             [&](std::int64_t r) TENON_BODY {
+                               const F x = load_group(args.x + r * args.cols + j, n);
+                               return dy(r) * ((x - splat(args.mean[r])) * splat(args.rstd[r]));
+                             }),
+                args.accumulate_params, n);
+    if (args.dbias != nullptr)
+      put_total(args.dbias + j, column_total(args.rows, dy), args.accumulate_params, n);
+  });
+}
+
+template <class S>
+void column_sums(const S* x, float* y, std::int64_t rows, std::int64_t cols, std::int64_t col_begin,
+                 std::int64_t col_end, bool accumulate) {
+  for_lanes(col_begin, col_end, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+    put_total(y + j,
+              column_total(rows, [&](std::int64_t r) TENON_BODY { return load_group(x + r * cols + j, n); }),
+              accumulate, n);
+  });
+}
+
+}  // namespace
+}  // namespace tenon::kernels

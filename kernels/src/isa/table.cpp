@@ -1,0 +1,76 @@
+// The kernel set of one instruction set: compiled once each for portable, avx2 and avx512 with other flags.
+// TENON_KERNEL_SET names the set, TENON_SIMD_BYTES the register width. Only the getter has external linkage;
+// a test reads the object files to hold this (see types.hpp for why).
+#include <tenon/kernels/table.hpp>
+
+#include "isa/attention.inc.hpp"
+#include "isa/elementwise.inc.hpp"
+#include "isa/gemm.inc.hpp"
+#include "isa/norm.inc.hpp"
+#include "isa/reduce.inc.hpp"
+#include "isa/softmax.inc.hpp"
+#include "isa/update.inc.hpp"
+
+#define TENON_JOIN_(a, b) a##b
+#define TENON_JOIN(a, b) TENON_JOIN_(a, b)
+#define TENON_TEXT_(a) #a
+#define TENON_TEXT(a) TENON_TEXT_(a)
+
+namespace tenon::kernels {
+namespace {
+
+template <class S>
+constexpr Ops<S> make_ops() {
+  return {
+      .gemm = {.gemm = gemm<S, S>, .gemm_wide = gemm<S, float>},
+      .attention = {.workspace = attention_workspace<S>,
+                    .forward = attention_forward<S>,
+                    .backward = attention_backward<S>},
+      .norm = {.layer_norm_forward = layer_norm_forward<S>,
+               .layer_norm_backward_input = layer_norm_backward_input<S>,
+               .layer_norm_backward_params = layer_norm_backward_params<S>},
+      .elementwise = {.exp = exp_map<S>,
+                      .log = log_map<S>,
+                      .tanh = tanh_map<S>,
+                      .erf = erf_map<S>,
+                      .gelu_tanh_forward = gelu_tanh_forward<S>,
+                      .gelu_tanh_backward = gelu_tanh_backward<S>,
+                      .gelu_erf_forward = gelu_erf_forward<S>,
+                      .gelu_erf_backward = gelu_erf_backward<S>,
+                      .add = add<S>,
+                      .scale = scale<S>,
+                      .axpy = axpy<S>,
+                      .lerp = lerp<S>,
+                      .fill = fill<S>,
+                      .add_bias = add_bias<S>,
+                      .dropout = dropout<S>},
+      .softmax = {.softmax_forward = softmax_forward<S>,
+                  .softmax_backward = softmax_backward<S>,
+                  .cross_entropy_begin = cross_entropy_begin<S>,
+                  .cross_entropy_chunk = cross_entropy_chunk<S>,
+                  .cross_entropy_finish = cross_entropy_finish<S>,
+                  .cross_entropy_backward = cross_entropy_backward<S>},
+      .embedding = {.gather = gather<S>, .scatter_add = scatter_add<S>},
+      .reduce = {.block_sums = block_sums<S>,
+                 .block_sums_of_squares = block_sums_of_squares<S>,
+                 .first_non_finite = first_non_finite<S>,
+                 .column_sums = column_sums<S>},
+  };
+}
+
+constexpr KernelTable kTable = {
+    .name = TENON_TEXT(TENON_KERNEL_SET),
+    .f32 = make_ops<float>(),
+    .bf16 = make_ops<Bf16>(),
+    .update = {.adamw = adamw, .sgd = sgd},
+    .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
+};
+
+}  // namespace
+
+const KernelTable& TENON_JOIN(kernels_, TENON_KERNEL_SET)();
+const KernelTable& TENON_JOIN(kernels_, TENON_KERNEL_SET)() {
+  return kTable;
+}
+
+}  // namespace tenon::kernels

@@ -1,0 +1,82 @@
+// The reference kernel sets: the templates of reference/ behind the same pointers as the vector sets.
+#include <tenon/kernels/dispatch.hpp>
+#include <tenon/kernels/reference/attention.hpp>
+#include <tenon/kernels/reference/elementwise.hpp>
+#include <tenon/kernels/reference/gemm.hpp>
+#include <tenon/kernels/reference/norm.hpp>
+#include <tenon/kernels/reference/reduce.hpp>
+#include <tenon/kernels/reference/softmax.hpp>
+#include <tenon/kernels/reference/update.hpp>
+
+namespace tenon::kernels {
+namespace {
+
+template <class S>
+constexpr Ops<S> make_ops() {
+  namespace r = reference;
+  return {
+      .gemm = {.gemm = r::gemm<S, S>, .gemm_wide = r::gemm<S, Arith<S>>},
+      .attention = {.workspace = r::attention_workspace<S>,
+                    .forward = r::attention_forward<S>,
+                    .backward = r::attention_backward<S>},
+      .norm = {.layer_norm_forward = r::layer_norm_forward<S>,
+               .layer_norm_backward_input = r::layer_norm_backward_input<S>,
+               .layer_norm_backward_params = r::layer_norm_backward_params<S>},
+      .elementwise = {.exp = r::exp<S>,
+                      .log = r::log<S>,
+                      .tanh = r::tanh<S>,
+                      .erf = r::erf<S>,
+                      .gelu_tanh_forward = r::gelu_tanh_forward<S>,
+                      .gelu_tanh_backward = r::gelu_tanh_backward<S>,
+                      .gelu_erf_forward = r::gelu_erf_forward<S>,
+                      .gelu_erf_backward = r::gelu_erf_backward<S>,
+                      .add = r::add<S>,
+                      .scale = r::scale<S>,
+                      .axpy = r::axpy<S>,
+                      .lerp = r::lerp<S>,
+                      .fill = r::fill<S>,
+                      .add_bias = r::add_bias<S>,
+                      .dropout = r::dropout<S>},
+      .softmax = {.softmax_forward = r::softmax_forward<S>,
+                  .softmax_backward = r::softmax_backward<S>,
+                  .cross_entropy_begin = r::cross_entropy_begin<S>,
+                  .cross_entropy_chunk = r::cross_entropy_chunk<S>,
+                  .cross_entropy_finish = r::cross_entropy_finish<S>,
+                  .cross_entropy_backward = r::cross_entropy_backward<S>},
+      .embedding = {.gather = r::gather<S>, .scatter_add = r::scatter_add<S>},
+      .reduce = {.block_sums = r::block_sums<S>,
+                 .block_sums_of_squares = r::block_sums_of_squares<S>,
+                 .first_non_finite = r::first_non_finite<S>,
+                 .column_sums = r::column_sums<S>},
+  };
+}
+
+void f32_to_bf16(const float* x, Bf16* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(x[i]);
+}
+void bf16_to_f32(const Bf16* x, float* y, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; ++i) y[i] = to_float(x[i]);
+}
+
+constexpr KernelTable kFloat = {
+    .name = "reference",
+    .f32 = make_ops<float>(),
+    .bf16 = make_ops<Bf16>(),
+    .update = {.adamw = reference::adamw<float>, .sgd = reference::sgd<float>},
+    .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
+};
+constexpr DoubleTable kDouble = {
+    .f64 = make_ops<double>(),
+    .update = {.adamw = reference::adamw<double>, .sgd = reference::sgd<double>},
+};
+
+}  // namespace
+
+const KernelTable& reference_kernels() {
+  return kFloat;
+}
+const DoubleTable& reference_double_kernels() {
+  return kDouble;
+}
+
+}  // namespace tenon::kernels
