@@ -1,0 +1,12 @@
+// The inline namespace that carries the ABI epoch in every C++ symbol above the neck.
+// A plugin built for another epoch fails to link against this core instead of misbehaving in it.
+#pragma once
+
+#include <tenon/neck.h>
+
+#define TENON_ABI_BEGIN \
+  namespace tenon {     \
+  inline namespace abi_v0 {
+#define TENON_ABI_END \
+  }                   \
+  }

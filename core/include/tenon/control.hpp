@@ -1,0 +1,62 @@
+// The control plane: who is alive, whether slot t is applied, and the common future slot at which all ranks
+// save, evaluate or stop. In-process for rank threads; over TCP for processes. Its bytes are counted as
+// `control`.
+#pragma once
+
+#include <tenon/abi.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+/// Who is in the world. Epochs only grow; a communicator belongs to one epoch.
+struct Membership {
+  std::uint32_t epoch = 0;
+  std::vector<int> alive;  ///< world ranks, ascending
+};
+
+enum class FailureKind : std::uint8_t { kCrash, kHang, kLink };
+
+struct FailureEvent {
+  std::int64_t slot = 0;
+  std::int64_t samples = 0;
+  std::vector<int> dead;  ///< world ranks
+  FailureKind kind = FailureKind::kCrash;
+};
+
+/// Bits of what happens at the beginning of a slot.
+enum ControlAction : std::uint32_t { kControlSave = 1u, kControlEvaluate = 2u, kControlStop = 4u };
+
+class Clock;
+
+class ControlPlane {
+ public:
+  virtual ~ControlPlane();
+  /// Rank `rank` is about to begin slot `slot`. Returns the actions that all ranks agreed to take before it.
+  virtual std::uint32_t begin_slot(int rank, std::int64_t slot) = 0;
+  /// Turns a wish of one rank (signal, timer, budget) into the lowest slot that nobody has begun; returns it.
+  virtual std::int64_t request(std::uint32_t actions, std::string_view reason) = 0;
+  /// Votes on slot `slot`; returns true only if every live rank voted yes. Waits up to the deadline.
+  virtual bool commit(int rank, std::int64_t slot, bool yes) = 0;
+  /// The first failure wins: communicators are cancelled and every rank reports this text.
+  virtual void fail(int rank, int exit_status, std::string_view message) = 0;
+  virtual bool failed() const = 0;
+  virtual std::string failure() const = 0;  ///< "" when none
+  virtual int failure_status() const = 0;   ///< exit status of the first failure, 0 when none
+  virtual void heartbeat(int rank) = 0;
+  virtual Membership membership() const = 0;
+  /// A rank is gone for good; the epoch grows.
+  virtual void remove(int rank) = 0;
+  /// A replacement took the place of `rank`; the epoch grows.
+  virtual void admit(int rank) = 0;
+  virtual std::uint64_t bytes() const = 0;
+};
+
+/// The control plane of ranks that are threads of this process. `clock` outlives it.
+std::unique_ptr<ControlPlane> make_thread_control(int ranks, double deadline_s, Clock& clock);
+
+TENON_ABI_END

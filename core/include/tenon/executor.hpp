@@ -1,0 +1,130 @@
+// The graph executor: runs a graph of layers forward and backward on a static memory plan, against any
+// ParameterSet. The trainer, layer tests and the conformance kit use it; strategies do not.
+#pragma once
+
+#include <tenon/layer.hpp>
+#include <tenon/model.hpp>
+#include <tenon/precision.hpp>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+class Host;
+
+/// Keeps one layer alive.
+class LayerOwner {
+ public:
+  virtual ~LayerOwner();
+  virtual Layer& layer() = 0;
+};
+
+/// Makes the layer of a node. The runtime's looks the type up in the registry; tests may bring their own
+/// classes.
+/// Layers that run a graph of their own (a teacher) get it from their host: host.query(LayerFactory::kId).
+class LayerFactory {
+ public:
+  static constexpr const char* kId = "tenon.layers/1";
+  virtual ~LayerFactory();
+  /// Throws Error(kConfig) for an unknown type or option, naming the node.
+  virtual std::unique_ptr<LayerOwner> create(const NodeSpec& node) = 0;
+};
+
+/// What a graph is built with. References outlive the executor.
+struct ExecutorSpec {
+  LayerFactory* layers = nullptr;
+  Device* device = nullptr;
+  Host* host = nullptr;
+  Precision* precision = nullptr;
+  std::vector<Communicator*> axes;  ///< one per model axis, null where the axis has one rank
+  std::vector<int> coordinates;
+  std::uint64_t seed = 1;  ///< of dropout and the like
+  std::uint64_t seed_rounding = 1;
+  std::int64_t batch = 1;
+  bool training = true;
+  bool input_gradients = false;  ///< compute gradients of floating-point data fields too (tests)
+  bool keep_values = false;  ///< never reuse the memory of outputs, so that value() sees all of them (tests)
+};
+
+struct RunSpec {
+  std::int64_t slot = 0;
+  int micro = 0;
+  int micros = 1;
+  std::int64_t first_sample = 0;  ///< global index of the batch's first sample, for draws
+  bool training = true;
+};
+
+struct LossValue {
+  std::string metric;
+  double sum = 0;
+  double count = 0;
+};
+
+/// Called in backward-finish order when the last user of a parameter has added its gradient.
+using ParameterReady = std::function<void(int parameter)>;
+
+/// A line of the memory plan, for `tenon check`.
+struct PlanLine {
+  std::string what;
+  std::size_t bytes = 0;
+};
+
+class Executor {
+ public:
+  Executor(const ExecutorSpec& spec, const GraphSpec& graph, const DataInfo& data);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// All parameters in backward-finish order, tied ones once.
+  const std::vector<ParameterInfo>& parameters() const;
+  /// Buffers to fill before forward, one per data field.
+  std::span<const TensorView> inputs();
+  void forward(ParameterSet& weights, const RunSpec& run);
+  std::span<const LossValue> losses() const;
+  /// Adds to `gradients` (writes where `first` says that this is the slot's first micro-batch).
+  void backward(ParameterSet& weights, ParameterSet& gradients, double seed, bool first,
+                const ParameterReady& ready);
+  /// Multiplies what backward has added in this slot so far, row gradients included.
+  void scale_gradients(ParameterSet& gradients, double factor);
+  /// Makes the staged values of buffers (running statistics) those of `weights`; only applied slots are
+  /// published.
+  void publish(ParameterSet& weights);
+  /// Gradient of a data field after backward (input_gradients). Empty when absent.
+  TensorView input_gradient(std::string_view field);
+  /// Output "node" or "node:1" after forward; meaningful for losses, or for every node with keep_values.
+  /// Empty when absent.
+  TensorView value(std::string_view name);
+  /// Row gradients of the last backward.
+  std::span<const RowGradient> row_gradients() const;
+  /// Per-site state tensors (amax history, decisions): saved and hashed with the run.
+  void state(StateVisitor& visitor);
+  std::vector<PlanLine> memory_plan() const;
+  std::int64_t activation_bytes() const;
+  /// Operands that went through each number format since construction: "bf16" -> 1200.
+  std::vector<std::pair<std::string, std::int64_t>> quantized_operands() const;
+  /// Sites that the policy kept: "h.0.attn.q (linear)".
+  std::vector<std::string> kept_sites() const;
+  /// Repeats the forward and names the first output or parameter that holds a non-finite element, e.g.
+  /// "h.2.attn output 0, element 117"; "" if all are finite.
+  std::string find_non_finite(ParameterSet& weights, const RunSpec& run);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What a set holds: everything, everything but row tables, only what gradients are for, or only buffers.
+enum class SetContents : std::uint8_t { kEverything, kDense, kGradients, kBuffers };
+
+/// Allocates a ParameterSet with the layout of `parameters` on `device`, zero everywhere.
+std::unique_ptr<ParameterSet> make_parameter_set(std::string name,
+                                                 const std::vector<ParameterInfo>& parameters, Device& device,
+                                                 SetContents contents);
+/// Fills a set with the declared initial values: functions of (seed_init, name, global element index) alone.
+void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device);
+
+TENON_ABI_END

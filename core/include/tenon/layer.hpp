@@ -1,0 +1,157 @@
+// Contract `layer/1`: a node of the model graph. One instance is one node of one executor. A layer uses the
+// device's operator families and declares its products as linear sites, so precision is never its business.
+#pragma once
+
+#include <tenon/parameter.hpp>
+#include <tenon/site.hpp>
+#include <tenon/transport.hpp>
+
+#include <string_view>
+
+TENON_ABI_BEGIN
+
+class Host;
+
+/// Shape and dtype of a value between layers. Local to the rank; a leading extent may vary at run time up to
+/// this one.
+struct ValueSpec {
+  Shape shape;
+  DType dtype = DType::kF32;
+};
+
+/// Handles, valid within the layer that got them.
+struct ParameterRef {
+  int index = -1;
+};
+struct SavedRef {
+  int index = -1;
+};
+struct WorkspaceRef {
+  int index = -1;
+};
+struct SiteRef {
+  int index = -1;
+};
+
+/// A product that the layer will compute. The weight is stored [n, k].
+struct SiteSpec {
+  std::string_view module = "linear";
+  ParameterRef weight;
+  int input = -1;  ///< layer input that is x; -1 = the layer passes x to wgrad itself
+  std::int64_t m = 0, n = 0, k = 0;
+  bool bias = false;
+  Epilogue epilogue = Epilogue::kNone;
+};
+
+/// Handed to infer(), once, before anything runs.
+class InferContext {
+ public:
+  virtual ~InferContext();
+  virtual std::string_view name() const = 0;  ///< full name of the node
+  virtual int inputs() const = 0;
+  virtual ValueSpec input(int index) const = 0;
+  virtual bool training() const = 0;  ///< false: no backward will run, nothing needs keeping
+  virtual DType activations() const = 0;
+  virtual DType parameters() const = 0;
+  virtual Device& device() = 0;
+  virtual Host& host() = 0;
+  virtual int axes() const = 0;               ///< of the model grid
+  virtual Communicator* axis(int index) = 0;  ///< ranks along one axis; null when the axis has one rank
+  virtual int coordinate(int axis) const = 0;
+
+  /// Declares outputs in order.
+  virtual void output(const ValueSpec& spec) = 0;
+  virtual ParameterRef parameter(const ParameterSpec& spec) = 0;
+  /// Memory that lives from forward to backward.
+  virtual SavedRef saved(const ValueSpec& spec) = 0;
+  /// Memory that lives within one call of forward or backward.
+  virtual WorkspaceRef workspace(std::size_t bytes) = 0;
+  virtual SiteRef linear_site(const SiteSpec& spec) = 0;
+  /// backward reads this input or output of forward; without it the memory is reused.
+  virtual void keep_input(int index) = 0;
+  virtual void keep_output(int index) = 0;
+  /// The layer is y = map(x), elementwise: the executor may fold it into the producing site and skip forward.
+  virtual void offer_epilogue(Epilogue map) = 0;
+};
+
+/// What forward and backward share.
+class RunContext {
+ public:
+  virtual ~RunContext();
+  virtual std::int64_t step() const = 0;  ///< slot number
+  virtual int micro() const = 0;
+  virtual bool training() const = 0;
+  virtual TensorView input(int index) = 0;   ///< in backward: only if kept
+  virtual TensorView output(int index) = 0;  ///< in backward: only if kept
+  virtual TensorView parameter(
+      ParameterRef ref) = 0;  ///< of the parameter set that runs; empty for row tables
+  virtual RowTable* table(ParameterRef ref) = 0;
+  virtual TensorView saved(SavedRef ref) = 0;
+  virtual TensorView workspace(WorkspaceRef ref) = 0;
+  /// Key and first global element index of this replica's samples for draws of this layer ("dropout", ...).
+  virtual RandomKey random(std::string_view purpose) = 0;
+  virtual std::uint64_t draw_step() const = 0;  ///< counter: unique for (slot, micro-batch)
+  virtual std::uint64_t first_element(std::int64_t elements_per_sample) const = 0;
+};
+
+class ForwardContext : public RunContext {
+ public:
+  ~ForwardContext() override;
+  /// Product of a site; x: [rows, k], y: [rows, n]; bias empty if the site has none.
+  virtual void fprop(SiteRef site, TensorView x, TensorView bias, TensorView y, std::int64_t first_row) = 0;
+  /// Writable copy of a buffer (running statistics), begun from its value at the slot's start and made its
+  /// value only if the slot is applied. Training only.
+  virtual TensorView staged(ParameterRef buffer) = 0;
+};
+
+/// A gradient to write (accumulate = false) or to add to.
+struct GradientSink {
+  TensorView view;  ///< empty: nobody needs it
+  bool accumulate = false;
+};
+
+class BackwardContext : public RunContext {
+ public:
+  ~BackwardContext() override;
+  /// Gradient of the (scaled) loss with respect to an output; empty when the output does not reach the loss.
+  virtual TensorView output_gradient(int index) = 0;
+  virtual GradientSink input_gradient(int index) = 0;
+  /// Layers that add to a parameter call this once per backward, also for parameters whose sink is empty
+  /// (frozen).
+  virtual GradientSink gradient(ParameterRef ref) = 0;
+  virtual void row_gradient(ParameterRef ref, std::span<const std::int64_t> ids, TensorView values) = 0;
+  /// Repeats a product of forward with the arguments it had there, for layers that recompute instead of
+  /// keeping.
+  virtual void fprop(SiteRef site, TensorView x, TensorView bias, TensorView y, std::int64_t first_row) = 0;
+  virtual void dgrad(SiteRef site, TensorView dy, TensorView dx, bool accumulate, std::int64_t first_row) = 0;
+  /// Adds to (or sets) the gradient of the site's weight; x is empty when the site has a declared input.
+  /// `accumulate` false only for the first call of this backward, as gradient(weight) said.
+  virtual void wgrad(SiteRef site, TensorView x, TensorView dy, bool accumulate, std::int64_t first_row) = 0;
+};
+
+class Layer {
+ public:
+  using Interface = Layer;
+  static constexpr const char* kKind = "layer/1";
+  virtual ~Layer();
+  /// Declares outputs, parameters, saved memory and sites; prepares operators. Throws Error(kConfig) on
+  /// impossible shapes.
+  virtual void infer(InferContext& context) = 0;
+  virtual void forward(ForwardContext& context) = 0;
+  virtual void backward(BackwardContext& context) = 0;
+  virtual void* query(std::string_view interface_id) = 0;
+};
+
+/// Offered by loss layers ("tenon.layer.loss/1"): output 0 is f64 [2] = {sum of losses, number of targets
+/// counted}; backward starts here with the gradient of sum x seed, where the core passes seed = loss_scale /
+/// samples of the slot.
+class LossLayer {
+ public:
+  static constexpr const char* kId = "tenon.layer.loss/1";
+  virtual ~LossLayer();
+  virtual void set_seed(double seed) = 0;
+  /// Metric name, "loss" for the trained objective; others are reported beside it.
+  virtual std::string_view metric() const = 0;
+};
+
+TENON_ABI_END

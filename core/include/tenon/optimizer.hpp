@@ -1,0 +1,80 @@
+// Contracts `optimizer/1` (the update rule) and `schedule/1` (learning rate as a function of the slot).
+#pragma once
+
+#include <tenon/device.hpp>
+#include <tenon/parameter.hpp>
+#include <tenon/state.hpp>
+
+TENON_ABI_BEGIN
+
+/// A named state tensor of the same shape as the weights, owned by the core, zero at first. Checkpoints,
+/// syncs and recovery see it as a ParameterSet of that name ("optimizer.<name>").
+struct StateSlot {
+  const char* name;
+};
+
+/// Values of one update. `count` is the optimizer's own: applied updates so far plus one.
+struct UpdateContext {
+  double lr = 0;
+  std::int64_t count = 1;
+  double gradient_scale = 1;  ///< multiply gradients by this as they are read (unscaling and clipping)
+  Device* device = nullptr;
+};
+
+/// A contiguous run of weights that share settings. For an elementwise rule it may span several parameters.
+struct ParameterSlice {
+  TensorView weights;  ///< flat for elementwise rules, else the parameter's own shape
+  TensorView gradients;
+  std::span<const TensorView> state;  ///< one per slot
+  bool decay = true;
+  int parameter = -1;  ///< -1 when the slice spans several
+};
+
+class Optimizer {
+ public:
+  using Interface = Optimizer;
+  static constexpr const char* kKind = "optimizer/1";
+  virtual ~Optimizer();
+  virtual double base_lr() const = 0;
+  virtual std::span<const StateSlot> slots() const = 0;
+  /// True if the rule acts on each element alone; complex weights then come as pairs of reals.
+  virtual bool elementwise() const = 0;
+  virtual void step(const UpdateContext& context, const ParameterSlice& slice) = 0;
+  /// Scalars beside the slots and the count, which the core keeps.
+  virtual void state(StateVisitor& visitor) = 0;
+  virtual void* query(std::string_view interface_id) = 0;
+};
+
+/// Row-sparse updates ("tenon.optimizer.rows/1"). State tables have the rows of the weight table and `width`
+/// elements each.
+struct RowStateSlot {
+  const char* name;
+  std::int64_t width;  ///< 0 = as wide as the table
+};
+
+class RowOptimizer {
+ public:
+  static constexpr const char* kId = "tenon.optimizer.rows/1";
+  virtual ~RowOptimizer();
+  virtual std::span<const RowStateSlot> row_slots() const = 0;
+  virtual void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
+                         const RowGradient& gradient) = 0;
+};
+
+/// A point at which the rate is asked for. steps is the planned end of the run.
+struct SchedulePoint {
+  std::int64_t slot = 0;
+  std::int64_t steps = 0;
+  double base_lr = 0;
+};
+
+class Schedule {
+ public:
+  using Interface = Schedule;
+  static constexpr const char* kKind = "schedule/1";
+  virtual ~Schedule();
+  /// Pure.
+  virtual double rate(const SchedulePoint& point) const = 0;
+};
+
+TENON_ABI_END

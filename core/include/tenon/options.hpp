@@ -1,0 +1,144 @@
+// Options of a component: how it declares them (constexpr specs) and how it reads them (validated values).
+// The core validates TOML against the specs before `create`, so a component never sees an unknown key, a
+// wrong type or a value out of range, and every default is filled in.
+#pragma once
+
+#include <tenon/abi.hpp>
+
+#include <limits>
+#include <span>
+#include <string_view>
+
+TENON_ABI_BEGIN
+
+/// Read-only, resolved options of one component. Views live as long as the component.
+/// Asking for a name that the component did not declare is the author's mistake and throws Error(kPlugin).
+class Options {
+ public:
+  virtual ~Options();
+  /// False only for an option without default that the user left out.
+  virtual bool has(std::string_view name) const = 0;
+  virtual bool boolean(std::string_view name) const = 0;
+  virtual std::int64_t integer(std::string_view name) const = 0;
+  virtual double real(std::string_view name) const = 0;
+  virtual std::string_view text(std::string_view name) const = 0;  ///< text, path (already resolved)
+  virtual std::span<const std::int64_t> integers(std::string_view name) const = 0;
+  virtual std::span<const double> reals(std::string_view name) const = 0;
+  virtual std::span<const std::string_view> texts(std::string_view name) const = 0;
+  /// The inner component of a component(kind) option, made by the core and owned by it; it outlives the
+  /// asker. Null when the option is optional and absent. Prefer the typed form below.
+  virtual void* component_pointer(std::string_view name, std::string_view kind) const = 0;
+
+  /// Inner component as its interface, e.g. options.component<Sync>("inner").
+  template <typename Interface>
+  Interface* component(std::string_view name) const {
+    return static_cast<Interface*>(component_pointer(name, Interface::kKind));
+  }
+};
+
+/// Declares one option; chain the setters, e.g. `real("lr", "1e-3").at_least(0).doc("learning rate")`.
+class OptionSpec : public tenon_option_v1 {
+ public:
+  constexpr OptionSpec(tenon_option_type option_type, const char* option_name, const char* default_value)
+      : tenon_option_v1{sizeof(tenon_option_v1),
+                        static_cast<std::uint32_t>(option_type),
+                        TENON_MUTABLE_NEVER,
+                        0u,
+                        option_name,
+                        default_value,
+                        std::numeric_limits<double>::quiet_NaN(),
+                        std::numeric_limits<double>::quiet_NaN(),
+                        nullptr,
+                        "",
+                        "",
+                        "0.1.0",
+                        nullptr,
+                        nullptr} {}
+
+  constexpr OptionSpec at_least(double bound) const {
+    OptionSpec s = *this;
+    s.min = bound;
+    return s;
+  }
+  constexpr OptionSpec at_most(double bound) const {
+    OptionSpec s = *this;
+    s.max = bound;
+    return s;
+  }
+  constexpr OptionSpec between(double low, double high) const { return at_least(low).at_most(high); }
+  /// `list` is a NULL-terminated static array.
+  constexpr OptionSpec one_of(const char* const* list) const {
+    OptionSpec s = *this;
+    s.choices = list;
+    return s;
+  }
+  constexpr OptionSpec in_unit(const char* text) const {
+    OptionSpec s = *this;
+    s.unit = text;
+    return s;
+  }
+  constexpr OptionSpec doc_text(const char* text) const {
+    OptionSpec s = *this;
+    s.doc = text;
+    return s;
+  }
+  constexpr OptionSpec added_in(const char* version) const {
+    OptionSpec s = *this;
+    s.since = version;
+    return s;
+  }
+  constexpr OptionSpec mandatory() const {
+    OptionSpec s = *this;
+    s.flags |= TENON_OPTION_REQUIRED;
+    return s;
+  }
+  constexpr OptionSpec changes(tenon_mutability when) const {
+    OptionSpec s = *this;
+    s.mutability = when;
+    return s;
+  }
+  constexpr OptionSpec formerly(const char* const* names) const {
+    OptionSpec s = *this;
+    s.old_names = names;
+    return s;
+  }
+  constexpr OptionSpec of_kind(const char* kind) const {
+    OptionSpec s = *this;
+    s.component_kind = kind;
+    return s;
+  }
+};
+
+/// Builders. `default_toml` is written as in TOML; nullptr means absent unless given.
+namespace option {
+constexpr OptionSpec boolean(const char* name, const char* default_toml) {
+  return {TENON_OPTION_BOOL, name, default_toml};
+}
+constexpr OptionSpec integer(const char* name, const char* default_toml) {
+  return {TENON_OPTION_INT, name, default_toml};
+}
+constexpr OptionSpec real(const char* name, const char* default_toml) {
+  return {TENON_OPTION_REAL, name, default_toml};
+}
+constexpr OptionSpec text(const char* name, const char* default_toml) {
+  return {TENON_OPTION_TEXT, name, default_toml};
+}
+constexpr OptionSpec path(const char* name, const char* default_toml) {
+  return {TENON_OPTION_PATH, name, default_toml};
+}
+constexpr OptionSpec integers(const char* name, const char* default_toml) {
+  return {TENON_OPTION_INT_LIST, name, default_toml};
+}
+constexpr OptionSpec reals(const char* name, const char* default_toml) {
+  return {TENON_OPTION_REAL_LIST, name, default_toml};
+}
+constexpr OptionSpec texts(const char* name, const char* default_toml) {
+  return {TENON_OPTION_TEXT_LIST, name, default_toml};
+}
+/// An inner component, created from the nested table of this name.
+constexpr OptionSpec component(const char* name, const char* kind) {
+  return OptionSpec(TENON_OPTION_COMPONENT, name, nullptr).of_kind(kind);
+}
+}  // namespace option
+
+TENON_ABI_END

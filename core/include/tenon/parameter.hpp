@@ -1,0 +1,111 @@
+// Parameters: how a layer declares them and how strategies see them. The core owns the memory.
+// Weights and gradients lie in the order in which backward finishes, 64-byte aligned, one arena per dtype and
+// replica group, so that buckets, syncs, hashes and saves are slices. Row tables are reached by rows only.
+#pragma once
+
+#include <tenon/tensor.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+class RowTable;
+
+enum class Role : std::uint8_t {
+  kParameter,  ///< dense, in an arena
+  kBuffer,     ///< not trained (running statistics); follows [sync] buffers
+  kRowTable,   ///< reached through RowTable only
+};
+
+enum class Initializer : std::uint8_t { kZero, kOne, kNormal, kUniform, kConstant };
+
+/// How one dimension of a global tensor is cut over one axis of the model grid.
+/// offsets has parts + 1 entries from 0 to the extent; uneven and empty parts are allowed.
+struct DimSharding {
+  int dim = 0;
+  int axis = 0;
+  std::vector<std::int64_t> offsets;
+};
+
+/// Declaration of a parameter. Shapes are global; placement says which part this rank holds.
+struct ParameterSpec {
+  std::string name;  ///< conventional name; two declarations of one name are one tied parameter
+  DType dtype = DType::kF32;
+  Shape shape;                        ///< global
+  std::vector<DimSharding> sharding;  ///< empty = replicated over the model grid
+  Role role = Role::kParameter;
+  bool trainable = true;
+  bool decay = true;  ///< weight decay applies
+  Initializer init = Initializer::kNormal;
+  double init_scale = 0.02;  ///< std of normal, half-width of uniform, or the constant
+};
+
+/// Shape of the part that a rank at `coordinates` of the model grid holds.
+Shape local_shape(const ParameterSpec& spec, std::span<const int> coordinates);
+/// First global index of that part per dimension.
+std::vector<std::int64_t> local_offset(const ParameterSpec& spec, std::span<const int> coordinates);
+
+/// Where a dense parameter lies: elements [begin, begin + elements) of arena `arena` (same in every
+/// ParameterSet).
+struct ParameterInfo {
+  ParameterSpec spec;
+  int index = 0;   ///< position in backward-finish order over all parameters
+  int arena = -1;  ///< -1 for row tables
+  std::int64_t begin = 0;
+  Shape local;                       ///< this rank's part
+  std::vector<std::int64_t> offset;  ///< first global index of that part per dimension
+  int users = 1;                     ///< layers that add to its gradient (tied weights: more than one)
+};
+
+/// One copy of all parameters: live, gradient, anchor, teacher, optimizer state.
+/// Views stay valid for the life of the run; contents follow the rules of the owner.
+class ParameterSet {
+ public:
+  virtual ~ParameterSet();
+  virtual std::string_view name() const = 0;
+  virtual std::span<const ParameterInfo> parameters() const = 0;
+  virtual int arenas() const = 0;
+  /// A whole arena as a flat tensor, padding included (padding is zero and stays zero).
+  virtual TensorView arena(int index) const = 0;
+  /// This rank's part of one dense parameter or buffer.
+  virtual TensorView tensor(int parameter) const = 0;
+  /// Null unless the parameter is a row table.
+  virtual RowTable* table(int parameter) const = 0;
+  /// Grows at every `touch`; derived copies (BF16, quantized) are keyed by it.
+  virtual std::uint64_t version(int parameter) const = 0;
+  /// Every writer (optimizer, MIX, merge, restore) calls this after writing; -1 = all parameters.
+  virtual void touch(int parameter) = 0;
+};
+
+/// A table of rows (embedding) that is never one dense slice, so that rows may live in several memory tiers.
+/// Row ids are global; a rank answers only for rows that it owns. Thread rules: concurrent reads are fine;
+/// concurrent writes of one row need the Hogwild capability (relaxed element writes).
+class RowTable {
+ public:
+  virtual ~RowTable();
+  virtual std::int64_t rows() const = 0;   ///< global
+  virtual std::int64_t width() const = 0;  ///< elements per row
+  virtual DType dtype() const = 0;
+  /// Owned rows are [first, last).
+  virtual std::int64_t owned_first() const = 0;
+  virtual std::int64_t owned_last() const = 0;
+  /// out: [ids.size(), width]. Throws Error(kRun) on a row that this rank does not own.
+  virtual void read(std::span<const std::int64_t> ids, TensorView out) const = 0;
+  virtual void write(std::span<const std::int64_t> ids, TensorView values) = 0;
+  /// Number of writes that each row has seen.
+  virtual void versions(std::span<const std::int64_t> ids, std::span<std::uint64_t> out) const = 0;
+};
+
+/// Row-sparse gradient of one table: unique rows in ascending order and their summed gradients.
+struct RowGradient {
+  int parameter = 0;
+  std::span<const std::int64_t> ids;
+  TensorView values;                           ///< [ids.size(), width]
+  std::span<const std::uint32_t> counts = {};  ///< how often each row was added to
+};
+
+TENON_ABI_END

@@ -1,0 +1,37 @@
+// Contract `precision/1`: which number format each product operand has, loss scaling, and whether an update
+// is applied.
+#pragma once
+
+#include <tenon/site.hpp>
+#include <tenon/state.hpp>
+
+TENON_ABI_BEGIN
+
+/// What is known after the last backward of a slot, before clipping. Agreed over sync.gradient_group().
+struct BackwardStats {
+  std::int64_t slot = 0;
+  bool found_non_finite = false;
+  double loss = 0;
+  double gradient_norm = 0;  ///< after unscaling; NaN when not computed
+};
+
+class Precision {
+ public:
+  using Interface = Precision;
+  static constexpr const char* kKind = "precision/1";
+  virtual ~Precision();
+  /// dtype of activations and their gradients; of master weights, parameter gradients and statistics.
+  virtual DType activations() const = 0;
+  virtual DType parameters() const = 0;
+  /// The site's implementation, or null = keep: a product in the activations' dtype with the weight converted
+  /// and cached.
+  virtual std::unique_ptr<LinearSite> bind(const SiteInfo& site, SiteHost& host) = 0;
+  /// Multiplies the loss before backward; a power of two unless documented.
+  virtual double loss_scale() const = 0;
+  /// Returns true to apply the update, false to refuse it. May change the loss scale.
+  virtual bool after_backward(const BackwardStats& stats) = 0;
+  virtual void state(StateVisitor& visitor) = 0;
+  virtual void* query(std::string_view interface_id) = 0;
+};
+
+TENON_ABI_END

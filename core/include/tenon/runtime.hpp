@@ -1,0 +1,62 @@
+// The runtime: registry, one or many ranks as threads, the loop. `tenon train` is a thin shell around it, and
+// programs and tests embed it the same way.
+#pragma once
+
+#include <tenon/neck.h>
+#include <tenon/config.hpp>
+#include <tenon/observer.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+class Registry;
+
+struct TrainRequest {
+  std::string run_dir;  ///< in place of runs/<name>; "" = default
+  bool resume = false;
+  bool quiet = false;
+  bool terminal = false;        ///< a person watches standard error
+  bool handle_signals = false;  ///< SIGINT and SIGTERM become an agreed stop
+  std::string command_line;     ///< for the manifest
+};
+
+/// What summary.json holds.
+struct RunResult {
+  std::string status;  ///< completed | interrupted | failed
+  std::string error;   ///< first failure, "" when none
+  int exit_status = 0;
+  std::string folder;
+  std::int64_t steps = 0, samples = 0, tokens = 0;
+  double wall_s = 0, stall_s = 0, hidden_comm_share = 0, peak_rss_mb = 0;
+  std::uint64_t bytes_sent = 0;
+  std::map<std::string, double> metrics;  ///< last value of "train/loss", "val/loss", ...
+  std::map<std::string, std::uint64_t> bytes_by_purpose;
+  std::map<std::string, std::int64_t> quantized_operands;
+  std::string weights_hash, state_hash;
+};
+
+class Runtime {
+ public:
+  Runtime();
+  ~Runtime();
+  /// Registers a plugin that is linked into this program (tests, embedded use).
+  void add_plugin(const tenon_plugin_v1_t& plugin);
+  /// Discovers plugins: `paths`, then TENON_PLUGIN_PATH, then the install folder. Reads tags only.
+  void discover(const std::vector<std::string>& paths);
+  Registry& registry();
+  /// Resolves, validates and builds everything, trains nothing; returns the resolved configuration.
+  /// `report` gets one line per fact (memory plan, parameters, kept sites) when not null.
+  Config check(const Config& config, std::vector<std::string>* report);
+  /// Runs to the end. Errors before the first slot throw; failures of the run come back in the result.
+  RunResult train(const Config& config, const TrainRequest& request);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+TENON_ABI_END

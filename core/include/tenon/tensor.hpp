@@ -1,0 +1,110 @@
+// Data types, shapes and views. A view never owns; memory is freed by the side that made it.
+// The layout follows DLPack (type code and bits, shape and strides in elements), with room for packed
+// sub-byte codes.
+#pragma once
+
+#include <tenon/abi.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+TENON_ABI_BEGIN
+
+/// Element type. Values reach disk and the neck: do not renumber.
+enum class DType : std::uint8_t {
+  kF32 = 0,
+  kF64 = 1,
+  kBF16 = 2,
+  kF16 = 3,
+  kC64 = 4,   ///< complex of two f32
+  kC128 = 5,  ///< complex of two f64
+  kI8 = 6,
+  kU8 = 7,
+  kI16 = 8,
+  kU16 = 9,
+  kI32 = 10,
+  kU32 = 11,
+  kI64 = 12,
+  kU64 = 13,
+  kBool = 14,
+  kF8E4M3 = 15,
+  kF8E5M2 = 16,
+  kF8E8M0 = 17,
+  kF4E2M1 = 18,  ///< packed, two codes per byte, element 2i in the low nibble
+  kF6E2M3 = 19,
+  kF6E3M2 = 20,
+};
+
+/// Bits of one element: 4 for F4, 6 for F6, else 8 x bytes.
+int dtype_bits(DType dtype) noexcept;
+/// Bytes of `elements` contiguous elements, rounded up to whole bytes.
+std::int64_t dtype_bytes(DType dtype, std::int64_t elements) noexcept;
+/// "f32", "bf16", ...: the names used in TOML and messages.
+std::string_view dtype_name(DType dtype) noexcept;
+/// Inverse of dtype_name; throws Error(kConfig) that lists the names.
+DType dtype_from_name(std::string_view name);
+bool dtype_is_real(DType dtype) noexcept;
+bool dtype_is_complex(DType dtype) noexcept;
+
+inline constexpr int kMaxRank = 8;
+
+/// Extents, outermost first. At most kMaxRank dimensions.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> extents);
+  explicit Shape(std::span<const std::int64_t> extents);
+
+  int rank() const noexcept { return rank_; }
+  std::int64_t operator[](int dim) const noexcept { return extents_[static_cast<std::size_t>(dim)]; }
+  std::int64_t& operator[](int dim) noexcept { return extents_[static_cast<std::size_t>(dim)]; }
+  std::int64_t elements() const noexcept;  ///< 1 for a scalar
+  std::span<const std::int64_t> extents() const noexcept {
+    return {extents_.data(), static_cast<std::size_t>(rank_)};
+  }
+  std::string text() const;  ///< "[12, 64, 128]"
+  bool operator==(const Shape& other) const noexcept;
+
+ private:
+  std::array<std::int64_t, kMaxRank> extents_{};
+  int rank_ = 0;
+};
+
+/// Where memory lies.
+enum class MemorySpace : std::uint8_t { kHost = 0, kCuda = 1 };
+
+/// A row-major, contiguous window on somebody else's memory. `data` may be null only when elements() is 0.
+struct TensorView {
+  void* data = nullptr;
+  Shape shape;
+  DType dtype = DType::kF32;
+  MemorySpace space = MemorySpace::kHost;
+
+  std::int64_t elements() const noexcept { return shape.elements(); }
+  std::int64_t bytes() const noexcept { return dtype_bytes(dtype, elements()); }
+  bool empty() const noexcept { return data == nullptr || elements() == 0; }
+
+  /// Typed pointer; the caller has checked dtype.
+  template <typename T>
+  T* as() const noexcept {
+    return static_cast<T*>(data);
+  }
+  template <typename T>
+  std::span<T> span() const noexcept {
+    return {static_cast<T*>(data), static_cast<std::size_t>(elements())};
+  }
+  std::span<std::byte> raw() const noexcept {
+    return {static_cast<std::byte*>(data), static_cast<std::size_t>(bytes())};
+  }
+  /// The same elements under another shape; throws if the counts differ.
+  TensorView reshaped(const Shape& other) const;
+  /// Rows [begin, end) of the outermost dimension.
+  TensorView rows(std::int64_t begin, std::int64_t end) const;
+};
+
+TENON_ABI_END

@@ -1,0 +1,127 @@
+// For tests of components, inside this tree and outside: a host without a run, components made from TOML text
+// through the registry, and the layers of a graph. Header only; it needs nothing but libtenon_core.
+#pragma once
+
+#include <tenon/executor.hpp>
+#include <tenon/host.hpp>
+#include <tenon/registry.hpp>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tenon::testing {
+
+/// One rank, no clock, no background loops; what is logged can be looked at.
+class QuietHost final : public Host {
+ public:
+  void log(LogLevel, std::string_view message) override { messages.emplace_back(message); }
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  double now() const override { return 0; }
+  std::unique_ptr<Actor> spawn(std::string_view, std::function<void(Actor&)>) override {
+    fail_plugin("a test host starts no background loops");
+  }
+  double deadline() const override { return 10; }
+  void* query(std::string_view interface_id) override {
+    return interface_id == LayerFactory::kId ? layers : nullptr;
+  }
+
+  std::vector<std::string> messages;
+  LayerFactory* layers = nullptr;
+};
+
+/// A component and the options that it keeps views of.
+template <typename Interface>
+struct Made {
+  std::unique_ptr<ResolvedOptions> options;
+  Component<Interface> component;
+
+  Interface* operator->() const { return component.get(); }
+  Interface& operator*() const { return *component; }
+};
+
+template <typename Interface>
+Made<Interface> make_from(Registry& registry, Host& host, std::string_view type, const Value& table) {
+  Resolution resolved =
+      resolve_options(component_request(table, registry.describe(Interface::kKind, type), &registry));
+  registry.create_inner(*resolved.options, host);
+  Made<Interface> made;
+  made.component = registry.create<Interface>(type, *resolved.options, host);
+  made.options = std::move(resolved.options);
+  return made;
+}
+
+/// Options as TOML lines: make<Optimizer>(registry, host, "sgd", "lr = 0.1\nmomentum = 0.9").
+template <typename Interface>
+Made<Interface> make(Registry& registry, Host& host, std::string_view type, std::string_view toml) {
+  const Config config = Config::parse(toml, "test", {});
+  return make_from<Interface>(registry, host, type, config.root());
+}
+
+/// An option as a blueprint writes it, as a configuration value.
+inline Value to_value(const OptionValue& option) {
+  return std::visit(
+      [](const auto& value) {
+        using T = std::decay_t<decltype(value)>;
+        if constexpr (std::is_same_v<T, bool> || std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
+          return Value(value);
+        } else {
+          Value::Array list;
+          for (const auto& item : value) list.push_back(Value(item));
+          return Value(std::move(list));
+        }
+      },
+      option);
+}
+
+/// Layers by name from the registry.
+class RegistryLayers final : public LayerFactory {
+ public:
+  RegistryLayers(Registry& registry, Host& host) : registry_(registry), host_(host) {}
+
+  std::unique_ptr<LayerOwner> create(const NodeSpec& node) override {
+    Value table;
+    for (const NamedOption& option : node.options)
+      table.set(option.name, to_value(option.value), {"test", 0, 0});
+    auto owner = std::make_unique<Owner>();
+    owner->made = make_from<Layer>(registry_, host_, node.type, table);
+    return owner;
+  }
+
+ private:
+  struct Owner final : LayerOwner {
+    Layer& layer() override { return *made; }
+    Made<Layer> made;
+  };
+  Registry& registry_;
+  Host& host_;
+};
+
+/// Everything a graph needs on one device, found where the environment says (TENON_PLUGIN_PATH).
+class Bench {
+ public:
+  /// kernels: "reference" for the plain loops, "auto" for the fastest.
+  Bench(std::string_view device_type, std::string_view kernels, int threads) {
+    registry.discover({});
+    host.layers = &layers;
+    device = make<Device>(registry, host, device_type, "");
+    device->open({.local_rank = 0, .threads = threads, .kernels = kernels});
+  }
+
+  template <typename Interface>
+  Made<Interface> make_component(std::string_view type, std::string_view toml) {
+    return make<Interface>(registry, host, type, toml);
+  }
+
+  QuietHost host;
+  Registry registry;
+  Made<Device> device;
+  RegistryLayers layers{registry, host};
+};
+
+}  // namespace tenon::testing

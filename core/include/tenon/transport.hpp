@@ -1,0 +1,128 @@
+// Bytes between ranks. A transport plugin makes communicators; strategies and layers use them; the core opens
+// and closes them. All reductions follow one fixed order (a ring, chunk c summed from rank c + 1 upwards, see
+// docs/reductions.md), so every transport gives the same bits.
+#pragma once
+
+#include <tenon/tensor.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+class Clock;
+
+enum class ReduceOp : std::uint8_t { kSum, kMax, kMin };
+
+/// Why bytes travel; counted apart.
+enum class Purpose : std::uint8_t {
+  kGradient,
+  kParameter,
+  kModel,
+  kState,
+  kStatistics,
+  kActor,
+  kRecovery,
+  kControl
+};
+inline constexpr int kPurposes = 8;
+std::string_view purpose_name(Purpose purpose) noexcept;
+/// "rank 2" or "ranks 1, 3", for messages.
+std::string ranks_text(const std::vector<int>& ranks);
+
+/// Traffic that left this rank. Counted where it leaves; must equal the closed forms of the papers.
+struct LinkCounts {
+  std::uint64_t bytes_sent = 0;
+  std::uint64_t messages_sent = 0;
+  std::uint64_t operations = 0;
+  double blocked_seconds = 0;  ///< on the run's clock, spent waiting
+};
+
+/// A started operation. Plain handle of the communicator that gave it; wait for it exactly once.
+struct Request {
+  std::uint64_t id = 0;
+};
+
+/// Members of a communicator, in group order. A message of an old epoch is refused.
+struct GroupSpec {
+  std::span<const int> ranks;  ///< world ranks
+  std::string_view
+      name;  ///< unique among open communicators of these ranks, e.g. "replicas", "axis0", "sync.averager"
+  Purpose purpose = Purpose::kParameter;
+  std::uint32_t epoch = 0;
+};
+
+/// Operations must be started in the same order by all members of one communicator. Buffers belong to the
+/// caller and stay untouched until wait() returns. One thread at a time per communicator. Every wait ends:
+/// with success, with DeadlineError that names the late ranks, or with CancelledError when another rank
+/// failed.
+class Communicator {
+ public:
+  virtual ~Communicator();
+  virtual int rank() const = 0;  ///< within the group
+  virtual int size() const = 0;
+  virtual Request start_send(TensorView data, int to, int tag) = 0;
+  virtual Request start_receive(TensorView data, int from, int tag) = 0;
+  /// In place; all members pass the same shape and dtype (a mismatch is an error on every member).
+  virtual Request start_all_reduce(TensorView data, ReduceOp op) = 0;
+  /// data: [size, n]; on return row rank() holds the reduction of that row, the others are unspecified.
+  virtual Request start_reduce_scatter(TensorView data, ReduceOp op) = 0;
+  /// data: [size, n]; the caller filled row rank(), on return all rows are filled.
+  virtual Request start_all_gather(TensorView data) = 0;
+  virtual Request start_broadcast(TensorView data, int root) = 0;
+  /// Sum-reduce onto root in fixed order; the adjoint of broadcast.
+  virtual Request start_reduce(TensorView data, int root, ReduceOp op) = 0;
+  /// send and receive: counts[i] elements to and from member i, packed in member order.
+  virtual Request start_all_to_all(TensorView send, std::span<const std::int64_t> send_counts,
+                                   TensorView receive, std::span<const std::int64_t> receive_counts) = 0;
+  virtual bool done(Request request) = 0;
+  virtual void wait(Request request) = 0;
+  virtual void barrier() = 0;
+  virtual LinkCounts counts() const = 0;
+  /// Ends every present and future operation of all members with CancelledError(reason).
+  virtual void cancel(std::string_view reason) = 0;
+
+  void all_reduce(TensorView data, ReduceOp op) { wait(start_all_reduce(data, op)); }
+  void all_gather(TensorView data) { wait(start_all_gather(data)); }
+  void broadcast(TensorView data, int root) { wait(start_broadcast(data, root)); }
+  void send(TensorView data, int to, int tag) { wait(start_send(data, to, tag)); }
+  void receive(TensorView data, int from, int tag) { wait(start_receive(data, from, tag)); }
+};
+
+/// Link model of [transport.link]; zero bandwidth = as fast as memory.
+struct LinkSpec {
+  double bandwidth_bits_per_s = 0;
+  double latency_s = 0;
+  double jitter_s = 0;
+};
+
+/// What the world looks like to a transport.
+struct WorldSpec {
+  int ranks = 1;
+  double deadline_s = 60;
+  LinkSpec link;
+  std::uint64_t seed = 0;  ///< of jitter
+  Clock* clock = nullptr;  ///< the run's clock; outlives the transport
+};
+
+class Transport {
+ public:
+  using Interface = Transport;
+  static constexpr const char* kKind = "transport/1";
+  virtual ~Transport();
+  /// Called once per process, before any communicator.
+  virtual void connect(const WorldSpec& world) = 0;
+  /// World ranks that live in this process (thread transport: all of them).
+  virtual std::span<const int> local_ranks() const = 0;
+  /// Opens `world_rank`'s end. Every member must open; the first operation waits for all, up to the deadline.
+  virtual std::unique_ptr<Communicator> open(int world_rank, const GroupSpec& group) = 0;
+  /// Totals of one rank over all its communicators, closed ones included.
+  virtual LinkCounts counts(int world_rank, Purpose purpose) const = 0;
+  virtual void* query(std::string_view interface_id) = 0;
+};
+
+TENON_ABI_END
