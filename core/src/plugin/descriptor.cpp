@@ -1,0 +1,192 @@
+#include "plugin/descriptor.hpp"
+
+#include "plugin/option_default.hpp"
+
+#include <tenon/plugin.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <set>
+
+namespace tenon::plugin {
+namespace {
+
+using detail::is_component_id;
+
+bool is_valid_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80                   ? 1
+                               : lead >= 0xC2 && lead < 0xE0 ? 2
+                               : lead >= 0xE0 && lead < 0xF0 ? 3
+                               : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                             : 0;
+    if (length == 0 || length > text.size() - i) return false;
+    for (std::size_t k = 1; k < length; ++k) {
+      if ((static_cast<unsigned char>(text[i + k]) & 0xC0) != 0x80) return false;
+    }
+    i += length;
+  }
+  return true;
+}
+
+std::string text_problem(std::string_view field, const char* text) {
+  if (text == nullptr || *text == '\0') return fmt::format("{} is missing", field);
+  if (!is_valid_utf8(text)) return fmt::format("{} is not UTF-8", field);
+  return "";
+}
+
+bool is_kind(std::string_view kind) {
+  const std::size_t slash = kind.find('/');
+  if (slash == std::string_view::npos || !is_component_id(kind.substr(0, slash))) return false;
+  const std::string_view version = kind.substr(slash + 1);
+  return !version.empty() && version.size() < 6 && version[0] != '0' &&
+         version.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+// vendor.name: two words of lower case, digits, '_' and '-'.
+bool is_plugin_id(std::string_view id) {
+  const std::size_t dot = id.find('.');
+  if (dot == std::string_view::npos || dot == 0 || dot + 1 == id.size()) return false;
+  return id.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789_-.") == std::string_view::npos &&
+         id.find('.', dot + 1) == std::string_view::npos;
+}
+
+// Three numbers, and whatever follows them after '-' or '+'.
+bool is_version(std::string_view version) {
+  version = version.substr(0, version.find_first_of("-+"));
+  int numbers = 0;
+  while (true) {
+    const std::size_t dot = version.find('.');
+    const std::string_view number = version.substr(0, dot);
+    if (number.empty() || number.find_first_not_of("0123456789") != std::string_view::npos) return false;
+    ++numbers;
+    if (dot == std::string_view::npos) return numbers == 3;
+    version.remove_prefix(dot + 1);
+  }
+}
+
+std::string option_problem(const tenon_option_v1& option, std::set<std::string_view>& names) {
+  if (option.struct_size < sizeof(tenon_option_v1)) {
+    return fmt::format("an option has struct_size {}, expected at least {}", option.struct_size,
+                       sizeof(tenon_option_v1));
+  }
+  if (option.name == nullptr || !is_component_id(option.name)) {
+    return fmt::format("option name '{}' is not a lower-case letter followed by lower case, digits and '_'",
+                       option.name == nullptr ? "" : option.name);
+  }
+  const auto at = [&](std::string_view text) { return fmt::format("option '{}': {}", option.name, text); };
+  if (std::string_view(option.name) == "type") return at("the name is taken by the core");
+  if (!names.insert(option.name).second) return at("the name is declared twice");
+  for (const char* const* old = option.old_names; old != nullptr && *old != nullptr; ++old) {
+    if (!names.insert(*old).second) return at(fmt::format("the old name '{}' is declared twice", *old));
+  }
+  if (option.type > TENON_OPTION_COMPONENT) return at(fmt::format("the type {} is unknown", option.type));
+  if (option.mutability > TENON_MUTABLE_STEP)
+    return at(fmt::format("the mutability {} is unknown", option.mutability));
+  if (option.unit == nullptr) return at("unit is missing; \"\" means none");
+  if (option.doc == nullptr) return at("doc is missing");
+  if (auto problem = text_problem("since", option.since); !problem.empty()) return at(problem);
+  const bool numeric = option.type == TENON_OPTION_INT || option.type == TENON_OPTION_REAL ||
+                       option.type == TENON_OPTION_INT_LIST || option.type == TENON_OPTION_REAL_LIST;
+  if (!numeric && !(std::isnan(option.min) && std::isnan(option.max))) return at("only numbers have a range");
+  if (option.min > option.max) return at(fmt::format("the range {} to {} is empty", option.min, option.max));
+  const bool textual = option.type == TENON_OPTION_TEXT || option.type == TENON_OPTION_TEXT_LIST;
+  if (option.choices != nullptr && (!textual || *option.choices == nullptr)) {
+    return at("choices are a non-empty list, and only texts have them");
+  }
+  if ((option.type == TENON_OPTION_COMPONENT) != (option.component_kind != nullptr)) {
+    return at("component_kind goes with the type component, and only with it");
+  }
+  if (option.component_kind != nullptr && !is_kind(option.component_kind)) {
+    return at(fmt::format("component_kind '{}' is not of the form 'sync/1'", option.component_kind));
+  }
+  if (option.default_toml == nullptr) return "";
+  if ((option.flags & TENON_OPTION_REQUIRED) != 0) return at("a required option takes no default");
+  const std::string problem = default_problem(option);
+  return problem.empty() ? "" : at(problem);
+}
+
+std::string component_problem(const tenon_component_v1& component, std::set<std::string>& taken) {
+  if (component.struct_size < sizeof(tenon_component_v1)) {
+    return fmt::format("a component has struct_size {}, expected at least {}", component.struct_size,
+                       sizeof(tenon_component_v1));
+  }
+  if (component.kind == nullptr || !is_kind(component.kind)) {
+    return fmt::format("component kind '{}' is not of the form 'optimizer/1'",
+                       component.kind == nullptr ? "" : component.kind);
+  }
+  if (component.id == nullptr || !is_component_id(component.id)) {
+    return fmt::format("component id '{}' is not a lower-case letter followed by lower case, digits and '_'",
+                       component.id == nullptr ? "" : component.id);
+  }
+  const std::string name = component_name(component.kind, component.id);
+  const auto at = [&](std::string_view text) { return fmt::format("component {}: {}", name, text); };
+  if (!taken.insert(name).second) return at("the id is declared twice");
+  for (const char* const* alias = component.aliases; alias != nullptr && *alias != nullptr; ++alias) {
+    if (!is_component_id(*alias)) return at(fmt::format("alias '{}' is not a component id", *alias));
+    if (!taken.insert(component_name(component.kind, *alias)).second) {
+      return at(fmt::format("the alias '{}' is declared twice", *alias));
+    }
+  }
+  if (component.maturity > TENON_DEPRECATED)
+    return at(fmt::format("the maturity {} is unknown", component.maturity));
+  if (auto problem = text_problem("summary", component.summary); !problem.empty()) return at(problem);
+  if (component.create == nullptr) return at("create is missing");
+  if (component.destroy == nullptr) return at("destroy is missing");
+  if (component.query == nullptr) return at("query is missing");
+  std::set<std::string_view> names;
+  for (auto option = component.options; option != nullptr && *option != nullptr; ++option) {
+    if (auto problem = option_problem(**option, names); !problem.empty()) return at(problem);
+  }
+  return "";
+}
+
+}  // namespace
+
+std::string_view vendor_of(std::string_view plugin_id) {
+  return plugin_id.substr(0, plugin_id.find('.'));
+}
+
+std::string_view kind_name(std::string_view kind) {
+  return kind.substr(0, kind.find('/'));
+}
+
+std::string component_name(std::string_view kind, std::string_view id) {
+  return fmt::format("{}.{}", kind_name(kind), id);
+}
+
+std::string descriptor_problem(const tenon_plugin_v1_t& plugin) {
+  if (plugin.magic != TENON_NECK_MAGIC) {
+    return fmt::format("magic is {:#018x}, expected {:#018x}", plugin.magic, std::uint64_t{TENON_NECK_MAGIC});
+  }
+  if (plugin.struct_size < sizeof(tenon_plugin_v1_t)) {
+    return fmt::format("struct_size is {}, expected at least {}", plugin.struct_size,
+                       sizeof(tenon_plugin_v1_t));
+  }
+  if (plugin.abi_epoch != TENON_ABI_EPOCH) {
+    return fmt::format("abi_epoch is {}, expected {}", plugin.abi_epoch, TENON_ABI_EPOCH);
+  }
+  const std::pair<std::string_view, const char*> mandatory[] = {
+      {"abi_tag", plugin.abi_tag}, {"id", plugin.id},         {"version", plugin.version},
+      {"summary", plugin.summary}, {"vendor", plugin.vendor}, {"licence", plugin.licence}};
+  for (const auto& [field, text] : mandatory) {
+    if (auto problem = text_problem(field, text); !problem.empty()) return problem;
+  }
+  if (plugin.url == nullptr) return "url is missing; \"\" means none";
+  if (!is_plugin_id(plugin.id)) {
+    return fmt::format("id '{}' is not of the form 'vendor.name' in lower case, digits, '_' and '-'",
+                       plugin.id);
+  }
+  if (!is_version(plugin.version))
+    return fmt::format("version '{}' is not of the form '1.2.3'", plugin.version);
+  if (plugin.components == nullptr || *plugin.components == nullptr) return "it offers no component";
+  std::set<std::string> taken;
+  for (auto component = plugin.components; *component != nullptr; ++component) {
+    if (auto problem = component_problem(**component, taken); !problem.empty()) return problem;
+  }
+  return "";
+}
+
+}  // namespace tenon::plugin

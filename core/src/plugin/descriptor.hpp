@@ -1,0 +1,23 @@
+// Checks a plugin's descriptor before anything in it is used: sizes first, then mandatory texts, components,
+// options. Pointers that are not null are taken to be valid; a plugin that lies about them crashes, and is
+// found by the probe.
+#pragma once
+
+#include <tenon/neck.h>
+
+#include <string>
+#include <string_view>
+
+namespace tenon::plugin {
+
+/// The first thing that is wrong, "" when nothing is. Ends without a full stop.
+std::string descriptor_problem(const tenon_plugin_v1_t& plugin);
+
+/// "vendor" of "vendor.name".
+std::string_view vendor_of(std::string_view plugin_id);
+/// "optimizer" of "optimizer/1".
+std::string_view kind_name(std::string_view kind);
+/// "optimizer.lion", as messages and `tenon inspect` say it.
+std::string component_name(std::string_view kind, std::string_view id);
+
+}  // namespace tenon::plugin

@@ -1,0 +1,88 @@
+// Every call into a plugin passes here: whatever it throws comes back as tenon::Error that names the plugin,
+// the component, the rank and the step, and a crash inside it can be attributed (fatal_signal.hpp). On the
+// path without exception nothing is allocated and nothing is locked.
+#pragma once
+
+#include <tenon/abi.hpp>
+
+#include <cstdint>
+#include <exception>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace tenon {
+
+struct GuardContext {
+  std::string_view plugin;     ///< "acme.lion"; "" = work of the core, named by `component` alone
+  std::string_view component;  ///< "optimizer.lion"; "" = the plugin as a whole
+  int rank = -1;               ///< -1 = before ranks exist
+  std::int64_t step = -1;      ///< -1 = outside the loop
+};
+
+/// "plugin acme.lion (optimizer.lion, rank 2, step 14)"
+std::string guard_place(const GuardContext& context);
+
+/// Inside a catch block: rethrows the current exception as tenon::Error with the place in front. Errors of
+/// kind kConfig and kRun keep their kind, everything else is kPlugin; DeadlineError keeps its type, and
+/// CancelledError passes unchanged because it reports somebody else's failure.
+[[noreturn]] void rethrow_named(const GuardContext& context);
+
+/// The call that this thread is inside, null when in none. Safe in a signal handler.
+const GuardContext* current_plugin_call() noexcept;
+/// Sets it, returns the one before.
+const GuardContext* exchange_plugin_call(const GuardContext* context) noexcept;
+
+/// Remembers, for this thread, the innermost call that an exception is leaving.
+void note_failed_call(const GuardContext& context) noexcept;
+/// Inside a catch block: rethrow_named() with the noted call, or a plain rethrow when there is none.
+[[noreturn]] void rethrow_noted_call();
+
+class PluginCallScope {
+ public:
+  explicit PluginCallScope(const GuardContext& context) noexcept : outer_(exchange_plugin_call(&context)) {}
+  ~PluginCallScope() { exchange_plugin_call(outer_); }
+  PluginCallScope(const PluginCallScope&) = delete;
+  PluginCallScope& operator=(const PluginCallScope&) = delete;
+
+ private:
+  const GuardContext* outer_;
+};
+
+/// Runs `call` under the guard and returns what it returns.
+template <typename Call>
+decltype(auto) guard(const GuardContext& context, Call&& call) {
+  const PluginCallScope scope(context);
+  try {
+    return std::forward<Call>(call)();
+  } catch (...) {
+    rethrow_named(context);
+  }
+}
+
+/// One call `part->function(...)` under the guard's names: lives for the full expression. An exception that
+/// leaves the call is only noted here; rethrow_noted_call() further out gives it its names.
+template <typename Interface>
+class GuardedCall {
+ public:
+  GuardedCall(Interface* object, const GuardContext& context) noexcept
+      : object_(object),
+        context_(context),
+        outer_(exchange_plugin_call(&context_)),
+        exceptions_(std::uncaught_exceptions()) {}
+  ~GuardedCall() {
+    exchange_plugin_call(outer_);
+    if (std::uncaught_exceptions() > exceptions_) note_failed_call(context_);
+  }
+  GuardedCall(const GuardedCall&) = delete;
+  GuardedCall& operator=(const GuardedCall&) = delete;
+  Interface* operator->() const noexcept { return object_; }
+
+ private:
+  Interface* object_;
+  GuardContext context_;
+  const GuardContext* outer_;
+  int exceptions_;
+};
+
+}  // namespace tenon

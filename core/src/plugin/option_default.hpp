@@ -1,0 +1,17 @@
+// Is the default of an option spec a value that the spec itself would accept? Checked when a plugin is
+// loaded, on syntax alone: the few TOML forms that a default may take are read here, so that loading needs no
+// TOML library.
+#pragma once
+
+#include <tenon/neck.h>
+
+#include <string>
+
+namespace tenon::plugin {
+
+/// Why `spec.default_toml` (not null) is no value of the spec's type, range and choices; "" when it is one.
+/// Forms: true / false; decimal, hexadecimal, octal and binary integers; reals with inf and nan; "basic" and
+/// 'literal' strings on one line; [lists] of those.
+std::string default_problem(const tenon_option_v1& spec);
+
+}  // namespace tenon::plugin

@@ -1,0 +1,54 @@
+// tenon_probe FILE: loads one plugin and writes what it is to descriptor 3. Started by probe.cpp only.
+// Lines: "stage WORD" before each step that may be the last, then the description, or "error TEXT".
+#include "plugin/description.hpp"
+#include "plugin/loader.hpp"
+#include "plugin/probe.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <string_view>
+
+namespace {
+
+void send(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t sent = ::write(tenon::plugin::kProbeFd, text.data(), text.size());
+    if (sent <= 0) return;  // nobody listens any more
+    text.remove_prefix(static_cast<std::size_t>(sent));
+  }
+}
+
+void probe(const char* file) {
+  using namespace tenon::plugin;
+  send("stage loading it\n");
+  const OpenPlugin plugin = open_plugin(file);
+  const std::string lines = to_lines(describe(*plugin.descriptor));
+  send("stage its init\n");
+  init_plugin(*plugin.descriptor, plugin.file);
+  send("stage its shutdown\n");
+  shutdown_plugin(*plugin.descriptor);
+  send("description\n" + lines);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2 || ::fcntl(tenon::plugin::kProbeFd, F_GETFD) < 0) {
+    std::fputs("tenon_probe is started by 'tenon inspect FILE' and 'tenon doctor', not by hand.\n", stderr);
+    return 2;
+  }
+  const rlimit no_core{0, 0};  // a plugin that crashes here is news, not a file to keep
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  try {
+    probe(argv[1]);
+  } catch (const std::exception& error) {
+    send(std::string("error\n") + error.what());
+  }
+  // Static destructors of the plugin are not what was asked about.
+  ::_exit(0);
+}

@@ -1,0 +1,268 @@
+// State of the registry. A status per plugin is what lookups see; an entry beside it holds what loading adds.
+#include <tenon/registry.hpp>
+
+#include "plugin/descriptor.hpp"
+#include "plugin/guard.hpp"
+#include "plugin/loader.hpp"
+#include "plugin/lookup.hpp"
+#include "plugin/search.hpp"
+#include "plugin/sha256.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/host.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <set>
+
+TENON_ABI_BEGIN
+
+namespace {
+
+using State = PluginStatus::State;
+constexpr const char* kBuiltIn = "built in";
+
+}  // namespace
+
+struct Registry::Impl {
+  struct Loaded {
+    const tenon_plugin_v1_t* descriptor = nullptr;
+    std::string id, version, file;
+    std::deque<std::string> names;  // of its components, in order; ComponentRef looks at them
+    bool running = true;            // false after shutdown; the entry stays for those who look at it
+  };
+
+  void discover(std::vector<plugin::SearchPlace> found);
+  void discover_file(const std::filesystem::path& file, const std::string& origin);
+  bool conflicts(PluginStatus& status);
+  const Loaded& load(std::size_t index);
+  const Loaded& add_loaded(const tenon_plugin_v1_t& descriptor, const PluginStatus& status);
+  const Loaded* loaded(std::string_view plugin_id) const;
+  ComponentRef find(std::string_view kind, std::string_view type);
+  void require_open(std::string_view action) const {
+    if (frozen) fail_run(fmt::format("the registry is frozen after start: {}", action));
+  }
+
+  mutable std::mutex mutex;
+  std::vector<PluginStatus> plugins;
+  std::deque<Loaded> order;  // of loading; addresses stay
+  std::vector<plugin::SearchPlace> places;
+  std::set<std::string> contested;  // plugin ids that several files offer
+  bool frozen = false;
+};
+
+// Two files with one plugin id: neither may win by the order of folders, so both are refused.
+bool Registry::Impl::conflicts(PluginStatus& status) {
+  for (PluginStatus& other : plugins) {
+    if (other.id != status.id || (other.state == State::kFailed && !contested.contains(status.id))) continue;
+    contested.insert(status.id);
+    const std::string text =
+        fmt::format("plugin id '{}' is offered by two files: {} ({}) and {} ({}). Remove one of them",
+                    status.id, other.file, other.version, status.file, status.version);
+    status.reason = plugin::cannot_load(status.file, text + ". No plugin code was run.");
+    status.state = State::kFailed;
+    if (other.state == State::kOffered) {
+      other.reason = plugin::cannot_load(other.file, text + ". No plugin code was run.");
+      other.state = State::kFailed;
+    }
+    return true;
+  }
+  return false;
+}
+
+void Registry::Impl::discover_file(const std::filesystem::path& file, const std::string& origin) {
+  const std::string name = file.string();
+  if (std::any_of(plugins.begin(), plugins.end(), [&](const PluginStatus& p) { return p.file == name; }))
+    return;
+  PluginStatus status;
+  status.file = name;
+  status.origin = origin;
+  try {
+    plugin::AbiTag tag = plugin::read_abi_tag(file);
+    status.id = tag.plugin_id;
+    status.version = tag.plugin_version;
+    status.abi_tag = tag.text;
+    status.abi = plugin::abi_summary(tag);
+    for (plugin::Offer& offer : tag.offers) {
+      status.offers.push_back({std::move(offer.kind), std::move(offer.id), std::move(offer.aliases)});
+    }
+    status.reason = plugin::abi_problem(tag, plugin::host_abi_tag(), file);
+  } catch (const Error& error) {
+    status.reason = error.what();
+  }
+  if (!status.reason.empty())
+    status.state = State::kFailed;
+  else
+    conflicts(status);
+  plugins.push_back(std::move(status));
+}
+
+void Registry::Impl::discover(std::vector<plugin::SearchPlace> found) {
+  require_open("no more plugins are discovered");
+  for (plugin::SearchPlace& place : found) {
+    plugin::visit(place);
+    for (const auto& file : place.files) discover_file(file, place.origin);
+    places.push_back(std::move(place));
+  }
+}
+
+const Registry::Impl::Loaded* Registry::Impl::loaded(std::string_view plugin_id) const {
+  for (const Loaded& entry : order) {
+    if (entry.id == plugin_id) return &entry;
+  }
+  return nullptr;
+}
+
+const Registry::Impl::Loaded& Registry::Impl::add_loaded(const tenon_plugin_v1_t& descriptor,
+                                                         const PluginStatus& status) {
+  Loaded& entry = order.emplace_back();
+  entry.descriptor = &descriptor;
+  entry.id = status.id;
+  entry.version = status.version;
+  entry.file = status.file;
+  for (auto component = descriptor.components; *component != nullptr; ++component) {
+    entry.names.push_back(plugin::component_name((*component)->kind, (*component)->id));
+  }
+  return entry;
+}
+
+const Registry::Impl::Loaded& Registry::Impl::load(std::size_t index) {
+  PluginStatus& status = plugins[index];
+  if (const Loaded* entry = loaded(status.id)) return *entry;
+  require_open(fmt::format("{} is not loaded any more", status.file));
+  try {
+    // Hashed first: what is recorded is what is about to be opened.
+    std::string sha256 = plugin::file_sha256(status.file);
+    const plugin::OpenPlugin open = plugin::open_plugin(status.file);
+    if (open.tag.text != status.abi_tag) {
+      fail_plugin(plugin::cannot_load(status.file, "the file changed since it was discovered."));
+    }
+    plugin::init_plugin(*open.descriptor, open.file);
+    status.state = State::kLoaded;
+    status.sha256 = std::move(sha256);
+    return add_loaded(*open.descriptor, status);
+  } catch (const Error& error) {
+    status.state = State::kFailed;
+    status.reason = error.what();
+    fail_plugin(status.reason);
+  }
+}
+
+ComponentRef Registry::Impl::find(std::string_view kind, std::string_view type) {
+  const plugin::Choice choice = plugin::choose(plugins, kind, type, plugin::places_text(places));
+  const Loaded& entry = load(choice.plugin);
+  // The descriptor lists what the tag lists, in the same order: the loader compared them.
+  return {entry.descriptor->components[choice.offer], entry.names[choice.offer], entry.id, entry.version,
+          entry.file};
+}
+
+Registry::Registry() : impl_(std::make_unique<Impl>()) {}
+
+Registry::~Registry() {
+  try {
+    shutdown();
+  } catch (const Error&) {
+    // A caller that wants to know calls shutdown() itself.
+  }
+}
+
+void Registry::add_builtin(const tenon_plugin_v1_t& descriptor) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->require_open("no more plugins are added");
+  if (const std::string problem = plugin::descriptor_problem(descriptor); !problem.empty()) {
+    fail_plugin(fmt::format("Cannot add a built-in plugin: its descriptor is wrong: {}.", problem));
+  }
+  const plugin::TagResult tag = plugin::parse_abi_tag(descriptor.abi_tag);
+  if (!tag.problem.empty())
+    fail_plugin(fmt::format("Cannot add a built-in plugin: its ABI tag is damaged: {}.", tag.problem));
+  if (const std::string problem = plugin::abi_problem(tag.tag, plugin::host_abi_tag(), kBuiltIn);
+      !problem.empty()) {
+    fail_plugin(problem);
+  }
+  PluginStatus status;
+  status.state = State::kLoaded;
+  status.id = descriptor.id;
+  status.version = descriptor.version;
+  status.file = status.origin = kBuiltIn;
+  status.abi_tag = tag.tag.text;
+  status.abi = plugin::abi_summary(tag.tag);
+  if (impl_->conflicts(status)) fail_plugin(status.reason);
+  for (auto component = descriptor.components; *component != nullptr; ++component) {
+    PluginStatus::Offer& offer =
+        status.offers.emplace_back(PluginStatus::Offer{(*component)->kind, (*component)->id, {}});
+    for (auto alias = (*component)->aliases; alias != nullptr && *alias != nullptr; ++alias)
+      offer.aliases.emplace_back(*alias);
+  }
+  plugin::init_plugin(descriptor, kBuiltIn);
+  impl_->add_loaded(descriptor, status);
+  impl_->plugins.push_back(std::move(status));
+}
+
+void Registry::discover(const std::vector<std::string>& configured) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->discover(plugin::search_places(configured));
+}
+
+void Registry::discover_only(const std::vector<std::string>& paths) {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<plugin::SearchPlace> found;
+  for (const std::string& path : paths) found.push_back({"given", path, "", {}});
+  impl_->discover(std::move(found));
+}
+
+void Registry::freeze() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->frozen = true;
+}
+
+ComponentRef Registry::find(std::string_view kind, std::string_view type) {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->find(kind, type);
+}
+
+ComponentSchema Registry::describe(std::string_view kind, std::string_view type) const {
+  const std::lock_guard lock(impl_->mutex);
+  const ComponentRef ref = impl_->find(kind, type);
+  return {std::string(ref.name), option_list(ref.component->options)};
+}
+
+std::vector<PluginStatus> Registry::plugins() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->plugins;
+}
+
+std::vector<std::string> Registry::ids(std::string_view kind) const {
+  const std::lock_guard lock(impl_->mutex);
+  return plugin::offered_ids(impl_->plugins, kind);
+}
+
+const tenon_plugin_v1_t* Registry::descriptor(std::string_view plugin_id) const {
+  const std::lock_guard lock(impl_->mutex);
+  const Impl::Loaded* entry = impl_->loaded(plugin_id);
+  return entry == nullptr ? nullptr : entry->descriptor;
+}
+
+std::string Registry::places() const {
+  const std::lock_guard lock(impl_->mutex);
+  return plugin::places_text(impl_->places);
+}
+
+void Registry::shutdown() {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->frozen = true;
+  std::string first;
+  for (auto entry = impl_->order.rbegin(); entry != impl_->order.rend(); ++entry) {
+    if (!std::exchange(entry->running, false)) continue;
+    try {
+      plugin::shutdown_plugin(*entry->descriptor);
+    } catch (const Error& error) {
+      if (first.empty()) first = error.what();
+    }
+  }
+  if (!first.empty()) fail_plugin(first);
+}
+
+TENON_ABI_END
