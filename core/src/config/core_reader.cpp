@@ -1,0 +1,185 @@
+// From checked options to settings, table by table.
+#include "config/core_reader.hpp"
+#include "config/option_check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+TENON_ABI_BEGIN
+namespace config {
+namespace {
+
+std::optional<std::int64_t> optional_integer(const Options& options, std::string_view name) {
+  return options.has(name) ? std::optional(options.integer(name)) : std::nullopt;
+}
+
+std::optional<double> optional_real(const Options& options, std::string_view name) {
+  return options.has(name) ? std::optional(options.real(name)) : std::nullopt;
+}
+
+FaultSettings::Kind fault_kind(std::string_view text) {
+  using Kind = FaultSettings::Kind;
+  return text == "crash"  ? Kind::kCrash
+         : text == "hang" ? Kind::kHang
+         : text == "slow" ? Kind::kSlow
+                          : Kind::kLink;
+}
+
+BufferPolicy buffer_policy(std::string_view text) {
+  return text == "average" ? BufferPolicy::kAverage
+         : text == "local" ? BufferPolicy::kLocal
+                           : BufferPolicy::kBroadcast;
+}
+
+}  // namespace
+
+std::int64_t ParallelSettings::ranks_per_replica() const {
+  std::int64_t product = 1;
+  for (const std::int64_t extent : grid) {
+    // Each extent is at most 2^20; a product beyond 2^40 is refused by whoever starts the ranks, not by
+    // overflow.
+    product = std::min<std::int64_t>(product * extent, std::int64_t{1} << 40);
+  }
+  return product;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+// `shared`: other keys of the table belong to a component and are not judged here.
+Resolution CoreReader::resolve(const Value& table, const std::string& path, bool shared) {
+  OptionRequest request{.table = table,
+                        .owner = path == "fault" ? "[[fault]]" : "[" + path + "]",
+                        .specs = option_list(core_specs(path)),
+                        .hint = "known: " + joined(core_keys(path))};
+  if (shared && table.is_table()) {
+    for (const Member& member : table.table()) request.other_keys.push_back(member.key);
+  }
+  Resolution resolution = resolve_options(request, problems_);
+  warnings_.insert(warnings_.end(), resolution.warnings.begin(), resolution.warnings.end());
+  if (shared) resolution.table.erase("type");
+  return resolution;
+}
+
+template <typename Read>
+Value CoreReader::read(const Value& table, const std::string& path, bool shared, Read settings) {
+  Resolution resolution = resolve(table, path, shared);
+  if (problems_.empty()) settings(*resolution.options);
+  return std::move(resolution.table);
+}
+
+Value CoreReader::run(const Value& table) {
+  return read(table, "run", false, [&](const Options& options) {
+    RunSettings& run = settings_.run;
+    if (options.has("name")) run.name = std::string(options.text("name"));
+    const auto seed = [&](std::string_view name) {
+      return static_cast<std::uint64_t>(options.integer(options.has(name) ? name : "seed"));
+    };
+    run.seed = seed("seed");
+    run.seed_init = seed("seed_init");
+    run.seed_order = seed("seed_order");
+    run.seed_rounding = seed("seed_rounding");
+    run.steps = options.integer("steps");
+    run.max_samples = optional_integer(options, "max_samples");
+    run.max_tokens = optional_integer(options, "max_tokens");
+    run.max_bytes = optional_integer(options, "max_bytes");
+    run.max_seconds = optional_real(options, "max_seconds");
+    run.eval_every = options.integer("eval_every");
+    run.eval_batches = options.integer("eval_batches");
+    run.log_every = options.integer("log_every");
+    run.accumulate = options.integer("accumulate");
+    run.clip = options.real("clip");
+    run.stop_on_nan = options.text("on_nan") == "stop";
+    run.deadline = options.real("deadline");
+  });
+}
+
+Value CoreReader::parallel(const Value& table) {
+  return read(table, "parallel", false, [&](const Options& options) {
+    ParallelSettings& parallel = settings_.parallel;
+    parallel.ranks = options.integer("ranks");
+    const auto grid = options.integers("grid");
+    parallel.grid.assign(grid.begin(), grid.end());
+    parallel.workers = options.integer("workers");
+    parallel.servers = options.integer("servers");
+  });
+}
+
+Value CoreReader::device(const Value& table) {
+  return read(table, "device", true, [&](const Options& options) {
+    settings_.device = {options.integer("threads"), std::string(options.text("kernels"))};
+  });
+}
+
+Value CoreReader::sync(const Value& table) {
+  return read(table, "sync", true,
+              [&](const Options& options) { settings_.buffers = buffer_policy(options.text("buffers")); });
+}
+
+Value CoreReader::transport(const Value& table) {
+  TransportSettings& transport = settings_.transport;
+  Value resolved = read(table, "transport", true, [](const Options&) {});
+  if (const Member* link = table.find_member("link")) {
+    resolved.set("link",
+                 read(link->value, "transport.link", false,
+                      [&](const Options& options) {
+                        transport.link = LinkSettings{options.real("bandwidth"), options.real("latency"),
+                                                      options.real("jitter")};
+                      }),
+                 link->origin);
+  }
+  const Member* clock = table.find_member("clock");
+  const Value none;
+  resolved.set("clock",
+               read(clock != nullptr ? clock->value : none, "transport.clock", false,
+                    [&](const Options& options) {
+                      transport.simulated_clock = options.text("type") == "simulated";
+                      transport.compute_seconds = optional_real(options, "compute_seconds");
+                    }),
+               clock != nullptr ? clock->origin : table.origin);
+  return resolved;
+}
+
+Value CoreReader::plugins(const Value& table) {
+  return resolve(table, "plugins", false).table;
+}
+
+Value CoreReader::faults(const Value& list) {
+  Value resolved{Value::Array{}};
+  resolved.origin = list.origin;
+  if (!list.is_array()) {
+    problems_.push_back(fmt::format("{}expected [[fault]], a list of tables, found {}", place(list.origin),
+                                    list.description()));
+    return resolved;
+  }
+  for (const Value& element : list.array()) {
+    resolved.array().push_back(
+        read(element, "fault", false, [&](const Options& options) { fault(element, options); }));
+  }
+  return resolved;
+}
+
+void CoreReader::fault(const Value& table, const Options& options) {
+  settings_.faults.push_back({options.integer("rank"), options.integer("step"),
+                              fault_kind(options.text("kind")), options.real("seconds"),
+                              optional_integer(options, "peer")});
+  const std::int64_t world = settings_.parallel.world();
+  for (const char* name : {"rank", "peer"}) {
+    if (options.has(name) && options.integer(name) >= world) {
+      problems_.push_back(
+          fmt::format("{}[[fault]] names rank {}, but the world has {} ranks (counted from 0)",
+                      place(table.find(name)->origin), options.integer(name), world));
+    }
+  }
+}
+
+void CoreReader::model_edit(const Value& table, const std::string& path) {
+  resolve(table, path, true);
+}
+
+}  // namespace config
+TENON_ABI_END

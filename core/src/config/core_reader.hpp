@@ -1,0 +1,46 @@
+// Reads the core's own tables and keys into plain settings. Problems go to the caller's list; settings are
+// filled only while that list is empty, because a resolution made after a problem is incomplete.
+#pragma once
+
+#include "config/run_schema.hpp"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+TENON_ABI_BEGIN
+namespace config {
+
+class CoreReader {
+ public:
+  CoreReader(CoreSettings& settings, std::vector<std::string>& problems, std::vector<std::string>& warnings)
+      : settings_(settings), problems_(problems), warnings_(warnings) {}
+
+  /// Each takes a table as written and returns it resolved: the core's keys only, defaults filled in.
+  Value run(const Value& table);
+  Value parallel(const Value& table);
+  Value device(const Value& table);
+  Value sync(const Value& table);
+  Value transport(const Value& table);  ///< with link and clock
+  Value plugins(const Value& table);
+  /// The list [[fault]]; to be called after parallel(), whose world bounds the ranks.
+  Value faults(const Value& list);
+  /// An element of [[model.layer]], [[model.override]] or [[model.insert]]: checks the core's keys of it.
+  void model_edit(const Value& table, const std::string& path);
+
+ private:
+  Resolution resolve(const Value& table, const std::string& path, bool shared);
+  template <typename Read>
+  Value read(const Value& table, const std::string& path, bool shared, Read settings);
+  void fault(const Value& table, const Options& options);
+
+  CoreSettings& settings_;
+  std::vector<std::string>& problems_;
+  std::vector<std::string>& warnings_;
+};
+
+/// "a, b, c".
+std::string joined(const std::vector<std::string>& words);
+
+}  // namespace config
+TENON_ABI_END

@@ -1,0 +1,65 @@
+// Where data files are found: absolute, under the working directory, under the installed or the source tree.
+#include <tenon/config.hpp>
+
+#include "config/key_path.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+TENON_ABI_BEGIN
+namespace {
+
+namespace fs = std::filesystem;
+
+// Folder of the shared object (or program) that holds this function.
+fs::path library_folder() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&data_directories), &info) == 0 || info.dli_fname == nullptr)
+    return {};
+  std::error_code error;
+  const fs::path file = fs::weakly_canonical(info.dli_fname, error);
+  return error ? fs::path() : file.parent_path();
+}
+
+bool is_inside(const fs::path& path, const fs::path& folder) {
+  const fs::path relative = path.lexically_relative(folder);
+  return !relative.empty() && *relative.begin() != "..";
+}
+
+}  // namespace
+
+std::vector<std::string> data_directories() {
+  if (const char* folder = std::getenv("TENON_DATA_DIR"); folder != nullptr && *folder != '\0')
+    return {folder};
+  const fs::path here = library_folder();
+  if (here.empty()) return {};
+  // A library that still lies where it was built belongs to the source tree; an installed one must not look
+  // there.
+  std::error_code error;
+  if (is_inside(here, fs::weakly_canonical(TENON_BUILD_ROOT, error))) return {TENON_SOURCE_ROOT};
+  return {(here / TENON_DATA_FROM_LIBRARY).lexically_normal().string()};
+}
+
+std::string resolve_data_path(const std::string& text) {
+  std::vector<fs::path> tried;
+  if (fs::path(text).is_absolute()) {
+    tried = {text};
+  } else {
+    std::error_code error;
+    tried.push_back(fs::current_path(error) / text);
+    for (const std::string& folder : data_directories()) tried.push_back(fs::absolute(folder, error) / text);
+  }
+  std::string places;
+  for (const fs::path& path : tried) {
+    std::error_code error;
+    if (!text.empty() && fs::exists(path, error)) return path.lexically_normal().string();
+    places += "\n  " + config::printable(path.lexically_normal().string());
+  }
+  fail_config(fmt::format("cannot find '{}'; tried{}", config::printable(text), places));
+}
+
+TENON_ABI_END

@@ -1,0 +1,157 @@
+// Walks a configuration beside the specs of its tables, so that a renaming to another legal key is not
+// counted.
+#include "config/key_mutations.hpp"
+#include "config/run_schema.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+TENON_ABI_BEGIN
+namespace config {
+namespace {
+
+using Keys = std::set<std::string, std::less<>>;
+
+class Mutator {
+ public:
+  Mutator(const Config& config, const ComponentCatalog& catalog, std::set<std::string>& proven)
+      : config_(config), catalog_(catalog), proven_(proven), root_(config.root()) {}
+
+  MutationReport run() {
+    // Were the configuration refused as it is, every renaming would seem to be refused too.
+    if (const std::string answer = check(); !answer.empty()) fail_config(answer);
+    const std::vector<std::string> tables = top_level_tables();
+    rename_all(root_, "", "run file", Keys(tables.begin(), tables.end()));
+    for (const char* table : {"run", "parallel", "plugins", "transport.link", "transport.clock"}) {
+      if (Value* value = find(table)) rename_all(*value, table, table, core(table));
+    }
+    for (const ComponentSection& section : component_sections()) {
+      visit_list_or_table(std::string(section.table), section.table, section.kind);
+    }
+    visit_list_or_table("fault", "fault", "");
+    visit_list_or_table("model.layer", "model.layer", "layer/1");
+    visit_list_or_table("model.insert", "model.insert", "layer/1");
+    return std::move(report_);
+  }
+
+ private:
+  Value* find(std::string_view dotted) {
+    Value* value = &root_;
+    for (std::size_t start = 0; value != nullptr && start <= dotted.size();) {
+      const std::size_t end = std::min(dotted.find('.', start), dotted.size());
+      value = value->find(dotted.substr(start, end - start));
+      start = end + 1;
+    }
+    return value;
+  }
+
+  static Keys core(std::string_view table) {
+    const std::vector<std::string> keys = core_keys(table);
+    return Keys(keys.begin(), keys.end());
+  }
+
+  void visit_list_or_table(const std::string& path, std::string_view core_table, std::string_view kind) {
+    Value* value = find(path);
+    if (value == nullptr) return;
+    if (!value->is_array()) return visit_component(*value, path, core_table, core(core_table), kind);
+    for (std::size_t i = 0; i < value->array().size(); ++i) {
+      visit_component(value->array()[i], fmt::format("{}[{}]", path, i), core_table, core(core_table), kind);
+    }
+  }
+
+  // Renames inside one component's table and goes on into its inner components. kind "" = no component, core
+  // keys only.
+  void visit_component(Value& table, const std::string& path, std::string_view core_table, Keys legal,
+                       std::string_view kind) {
+    if (kind.empty()) return rename_all(table, path, core_table, legal);
+    const Value* type = table.find("type");
+    if (type == nullptr) return;
+    legal.insert("type");
+    const ComponentSchema schema = catalog_.describe(kind, type->text());
+    for (const tenon_option_v1* spec : schema.options) {
+      legal.insert(spec->name);
+      for (const char* const* old = spec->old_names; old != nullptr && *old != nullptr; ++old)
+        legal.insert(*old);
+    }
+    rename_all(table, path, fmt::format("{} in {}", schema.id, core_table), legal);
+    for (const tenon_option_v1* spec : schema.options) {
+      Value* inner = spec->type == TENON_OPTION_COMPONENT ? table.find(spec->name) : nullptr;
+      if (inner != nullptr)
+        visit_component(*inner, join_key(path, spec->name), "inner", {}, spec->component_kind);
+    }
+  }
+
+  void rename_all(Value& table, const std::string& path, std::string_view owner, const Keys& legal) {
+    for (std::size_t i = 0; i < table.table().size(); ++i) {
+      const std::string key = table.table()[i].key;
+      if (!proven_.insert(fmt::format("{} {}", owner, key)).second) continue;
+      ++report_.keys;
+      std::string example;
+      for (const std::string& mutation : one_edit_mutations(key)) {
+        if (legal.contains(mutation)) continue;
+        ++report_.tried;
+        table.table()[i].key = mutation;
+        const std::string answer = check();
+        if (answer.empty()) {
+          report_.accepted.push_back(fmt::format("{} -> {}", join_key(path, key), mutation));
+        } else if (answer.find(fmt::format("did you mean '{}'?", key)) == std::string::npos) {
+          if (example.empty()) example = fmt::format("{} -> {}: {}", join_key(path, key), mutation, answer);
+        }
+      }
+      table.table()[i].key = key;
+      if (key.size() >= 4) {
+        ++report_.long_keys;
+        if (!example.empty()) report_.misguided.push_back(example);
+      }
+    }
+  }
+
+  // The error text; "" when the configuration passed.
+  std::string check() {
+    try {
+      check_run(config_.with_root(root_), catalog_, {});
+      return "";
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+
+  const Config& config_;
+  const ComponentCatalog& catalog_;
+  std::set<std::string>& proven_;
+  Value root_;
+  MutationReport report_;
+};
+
+}  // namespace
+
+std::vector<std::string> one_edit_mutations(std::string_view word) {
+  static constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789_-";
+  std::set<std::string> out;
+  const std::string original(word);
+  for (std::size_t i = 0; i <= word.size(); ++i) {
+    for (const char letter : kLetters) {
+      out.insert(std::string(original).insert(i, 1, letter));
+      if (i < word.size()) out.insert(std::string(original).replace(i, 1, 1, letter));
+    }
+    if (i < word.size()) out.insert(std::string(original).erase(i, 1));
+    if (i + 1 < word.size()) {
+      std::string swapped = original;
+      std::swap(swapped[i], swapped[i + 1]);
+      out.insert(swapped);
+    }
+  }
+  out.erase(original);
+  out.erase("");
+  return {out.begin(), out.end()};
+}
+
+MutationReport mutate_keys(const Config& config, const ComponentCatalog& catalog,
+                           std::set<std::string>& proven) {
+  return Mutator(config, catalog, proven).run();
+}
+
+}  // namespace config
+TENON_ABI_END

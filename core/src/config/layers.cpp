@@ -1,0 +1,223 @@
+// Reads the files that a configuration extends, in their order, and stacks them.
+#include "config/layers.hpp"
+#include "config/key_path.hpp"
+#include "config/toml_reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+TENON_ABI_BEGIN
+namespace config {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = std::size_t{16} << 20;
+constexpr std::size_t kMaxChain = 64;
+
+std::string canonical(const std::string& path) {
+  std::error_code error;
+  const auto result = std::filesystem::weakly_canonical(path, error);
+  return error ? path : result.string();
+}
+
+// The texts of `extends`, each with its position; a single string counts as a list of one.
+std::vector<const Value*> extends_of(const Value& layer) {
+  const Value* extends = layer.find("extends");
+  if (extends == nullptr) return {};
+  std::vector<const Value*> entries;
+  if (extends->is_array()) {
+    for (const Value& entry : extends->array()) entries.push_back(&entry);
+  } else {
+    entries.push_back(extends);
+  }
+  for (const Value* entry : entries) {
+    if (!entry->is_text()) {
+      fail_config(fmt::format("{}: extends takes the path of a TOML file, or a list of them; found {}",
+                              entry->origin.text(), entry->description()));
+    }
+  }
+  return entries;
+}
+
+}  // namespace
+
+bool read_text_file(const std::string& path, std::string& text, std::string& reason) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    reason = "it is a folder";
+    return false;
+  }
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rb"), &std::fclose);
+  if (file == nullptr) {
+    reason = std::generic_category().message(errno);
+    return false;
+  }
+  text.clear();
+  char block[1 << 14];
+  while (const std::size_t count = std::fread(block, 1, sizeof block, file.get())) {
+    text.append(block, count);
+    if (text.size() > kMaxFileBytes) {
+      reason = fmt::format("it is larger than {} MiB", kMaxFileBytes >> 20);
+      return false;
+    }
+  }
+  if (std::ferror(file.get()) != 0) {
+    reason = "reading failed";
+    return false;
+  }
+  return true;
+}
+
+void LayerStack::fail_reference(const Reference& reference, const std::string& what) const {
+  std::string message =
+      reference.origin.file.empty() ? what : fmt::format("{}: {}", reference.origin.text(), what);
+  for (auto link = chain_.rbegin(); link != chain_.rend(); ++link) {
+    if (!link->origin.file.empty())
+      message += fmt::format("\n  {} is extended at {}", link->path, link->origin.text());
+  }
+  fail_config(message);
+}
+
+void LayerStack::add_file(const std::string& path) {
+  add_reference({path, Origin{}, path});
+}
+
+void LayerStack::add_reference(const Reference& reference) {
+  const std::string id = canonical(reference.path);
+  const auto same = [&](const Reference& link) { return canonical(link.path) == id; };
+  if (const auto start = std::find_if(chain_.begin(), chain_.end(), same); start != chain_.end()) {
+    std::string cycle;
+    for (auto link = start; link != chain_.end(); ++link) cycle += link->path + " -> ";
+    fail_reference(reference, fmt::format("extends makes a cycle: {}{}", cycle, reference.path));
+  }
+  if (chain_.size() >= kMaxChain) {
+    fail_reference(reference, fmt::format("extends is nested deeper than {} files", kMaxChain));
+  }
+  // A file that two others extend applies once, at its first place; a second time it would undo the first of
+  // them.
+  if (seen_.contains(id)) return;
+  std::string text, reason;
+  if (!read_text_file(reference.path, text, reason)) {
+    const std::string said =
+        reference.origin.file.empty() ? "" : fmt::format(" (extends \"{}\")", reference.said);
+    fail_reference(reference, fmt::format("cannot read '{}'{}: {}", reference.path, said, reason));
+  }
+  chain_.push_back(reference);
+  add_layer(read_toml(text, reference.path), reference.path);
+  chain_.pop_back();
+  seen_.insert(id);
+  files.push_back(reference.path);
+}
+
+void LayerStack::add_text(std::string_view text, const std::string& name) {
+  add_layer(read_toml(text, name), name);
+  files.push_back(name);
+}
+
+void LayerStack::add_layer(Value layer, const std::string& name) {
+  for (const Value* entry : extends_of(layer)) {
+    const std::filesystem::path path = std::filesystem::path(name).parent_path() / entry->text();
+    add_reference({path.lexically_normal().string(), entry->origin, entry->text()});
+  }
+  layer.erase("extends");
+  merge(std::move(layer));
+}
+
+void LayerStack::add_sets(const std::vector<std::string>& sets) {
+  Value layer;
+  std::vector<Config::Dropped> within;
+  for (const std::string& set : sets) {
+    Value one = parse_set(set);
+    // Not merge_tables: "+key" must reach the layers below, and a type set twice is no change of type.
+    struct Overlay {
+      void operator()(Value& below, Value&& above) const {
+        for (Member& member : above.table()) {
+          Value* present = below.find(member.key);
+          if (present != nullptr && present->is_table() && member.value.is_table()) {
+            (*this)(*present, std::move(member.value));
+          } else if (present != nullptr && member.key[0] == '+' && present->is_array() &&
+                     member.value.is_array()) {
+            for (Value& element : member.value.array()) present->array().push_back(std::move(element));
+          } else {
+            below.set(member.key, std::move(member.value), std::move(member.origin));
+          }
+        }
+      }
+    };
+    Overlay{}(layer, std::move(one));
+  }
+  merge(std::move(layer));
+}
+
+void LayerStack::merge(Value layer) {
+  if (files.empty() && root.table().empty()) root.origin = layer.origin;
+  merge_tables(root, std::move(layer), "", dropped);
+}
+
+Value parse_set(const std::string& text) {
+  const Origin origin{"--set " + text, 0, 0};
+  const std::string where = printable(origin.file);
+  if (!is_utf8(text)) fail_config(fmt::format("{}: not valid UTF-8", where));
+  // '=' may stand inside a quoted part of the key.
+  std::size_t equals = 0;
+  for (char quote = 0; equals < text.size() && (quote != 0 || text[equals] != '='); ++equals) {
+    const char c = text[equals];
+    if (quote != 0) {
+      if (c == quote) quote = 0;
+    } else if (c == '"' || c == '\'') {
+      quote = c;
+    }
+  }
+  if (equals >= text.size()) {
+    fail_config(fmt::format("{}: expected KEY=VALUE, for example --set optimizer.lr=1e-3", where));
+  }
+  const auto trimmed = [](std::string_view part) {
+    const std::size_t first = part.find_first_not_of(" \t");
+    return first == std::string_view::npos ? std::string_view()
+                                           : part.substr(first, part.find_last_not_of(" \t") - first + 1);
+  };
+  const std::string_view key = trimmed(std::string_view(text).substr(0, equals));
+  const std::string_view written = trimmed(std::string_view(text).substr(equals + 1));
+  const std::vector<KeyPart> parts = parse_key_path(key, where);
+  if (parts.size() > kMaxChain)
+    fail_config(fmt::format("{}: a key has more than {} parts", where, kMaxChain));
+
+  Value value;
+  const bool bracketed =
+      !written.empty() && std::string_view("[{\"'").find(written[0]) != std::string_view::npos;
+  try {
+    value = parse_value(written, origin);
+    // "1#b" is no number with a comment, it is a word.
+    if (!bracketed && written.find('#') != std::string_view::npos) value = Value(std::string(written));
+  } catch (const Error&) {
+    if (bracketed) throw;  // meant as a list, table or string: better refused than taken literally
+    value = Value(std::string(written));
+  }
+  value.origin = origin;
+  for (auto part = parts.rbegin(); part != parts.rend(); ++part) {
+    if (!part->indices.empty()) {
+      fail_config(
+          fmt::format("{}: an element of a list cannot be set; set the whole list, or append with +{}=[...]",
+                      where, part->key));
+    }
+    if (part->append && part != parts.rbegin()) {
+      fail_config(fmt::format("{}: '+' belongs before the last part of the key", where));
+    }
+    if (parts.size() == 1 && part->key == "extends") {
+      fail_config(fmt::format("{}: extends belongs in a file", where));
+    }
+    Value table;
+    table.origin = origin;
+    table.set((part->append ? "+" : "") + part->key, std::move(value), origin);
+    value = std::move(table);
+  }
+  return value;
+}
+
+}  // namespace config
+TENON_ABI_END

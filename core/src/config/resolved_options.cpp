@@ -1,0 +1,136 @@
+// ResolvedOptions: what a component reads. Asking for something undeclared or of another type is the author's
+// mistake and says so with both sides.
+#include <tenon/config.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+TENON_ABI_BEGIN
+namespace {
+
+constexpr const char* kTypeNames[] = {"boolean",  "integer", "real",  "text",     "path",
+                                      "integers", "reals",   "texts", "component"};
+
+}  // namespace
+
+struct ResolvedOptions::Entry {
+  std::string name;
+  tenon_option_type type;
+  bool present = false;
+  Datum datum;
+  std::vector<std::string_view> views;  // into datum, for texts()
+  InnerComponent inner;
+};
+
+ResolvedOptions::ResolvedOptions(std::string owner) : owner_(std::move(owner)) {}
+// Later options may refer to earlier inner components, so destruction runs backwards.
+ResolvedOptions::~ResolvedOptions() {
+  while (!entries_.empty()) entries_.pop_back();
+}
+
+const ResolvedOptions::Entry* ResolvedOptions::look_up(std::string_view name) const {
+  const auto found =
+      std::find_if(entries_.begin(), entries_.end(), [&](const auto& item) { return item->name == name; });
+  if (found == entries_.end())
+    fail_plugin(fmt::format("{} asks for option '{}', which it does not declare", owner_, name));
+  return found->get();
+}
+
+const ResolvedOptions::Entry& ResolvedOptions::entry(std::string_view name, tenon_option_type type) const {
+  const Entry& found = *look_up(name);
+  const bool both_text = type == TENON_OPTION_TEXT && found.type == TENON_OPTION_PATH;
+  if (found.type != type && !both_text) {
+    fail_plugin(fmt::format("{} declares option '{}' as {} and reads it as {}", owner_, name,
+                            kTypeNames[found.type], kTypeNames[type]));
+  }
+  if (!found.present) {
+    fail_plugin(fmt::format("{} reads option '{}', which was left out and has no default; ask has() first",
+                            owner_, name));
+  }
+  return found;
+}
+
+bool ResolvedOptions::has(std::string_view name) const {
+  return look_up(name)->present;
+}
+
+bool ResolvedOptions::boolean(std::string_view name) const {
+  return std::get<bool>(entry(name, TENON_OPTION_BOOL).datum);
+}
+
+std::int64_t ResolvedOptions::integer(std::string_view name) const {
+  return std::get<std::int64_t>(entry(name, TENON_OPTION_INT).datum);
+}
+
+double ResolvedOptions::real(std::string_view name) const {
+  return std::get<double>(entry(name, TENON_OPTION_REAL).datum);
+}
+
+std::string_view ResolvedOptions::text(std::string_view name) const {
+  return std::get<std::string>(entry(name, TENON_OPTION_TEXT).datum);
+}
+
+std::span<const std::int64_t> ResolvedOptions::integers(std::string_view name) const {
+  return std::get<std::vector<std::int64_t>>(entry(name, TENON_OPTION_INT_LIST).datum);
+}
+
+std::span<const double> ResolvedOptions::reals(std::string_view name) const {
+  return std::get<std::vector<double>>(entry(name, TENON_OPTION_REAL_LIST).datum);
+}
+
+std::span<const std::string_view> ResolvedOptions::texts(std::string_view name) const {
+  return entry(name, TENON_OPTION_TEXT_LIST).views;
+}
+
+void* ResolvedOptions::component_pointer(std::string_view name, std::string_view kind) const {
+  const Entry& found = *look_up(name);
+  if (found.type != TENON_OPTION_COMPONENT) {
+    fail_plugin(fmt::format("{} declares option '{}' as {} and reads it as component", owner_, name,
+                            kTypeNames[found.type]));
+  }
+  if (!found.present) return nullptr;
+  if (found.inner.kind != kind) {
+    fail_plugin(fmt::format("{} declares option '{}' as a component of kind {} and reads it as {}", owner_,
+                            name, found.inner.kind, kind));
+  }
+  if (found.inner.instance == nullptr) {
+    fail_plugin(fmt::format("{} reads option '{}' before its component was made", owner_, name));
+  }
+  return found.inner.instance.get();
+}
+
+void ResolvedOptions::declare(std::string_view name, tenon_option_type type) {
+  auto entry = std::make_unique<Entry>();
+  entry->name = name;
+  entry->type = type;
+  entries_.push_back(std::move(entry));
+}
+
+void ResolvedOptions::store(std::string_view name, tenon_option_type type, Datum datum) {
+  declare(name, type);
+  Entry& entry = *entries_.back();
+  entry.present = true;
+  entry.datum = std::move(datum);
+  if (const auto* texts = std::get_if<std::vector<std::string>>(&entry.datum)) {
+    entry.views.assign(texts->begin(), texts->end());
+  }
+}
+
+void ResolvedOptions::store(std::string_view name, InnerComponent inner) {
+  declare(name, TENON_OPTION_COMPONENT);
+  entries_.back()->present = true;
+  entries_.back()->inner = std::move(inner);
+}
+
+std::vector<std::pair<std::string, InnerComponent*>> ResolvedOptions::inner() {
+  std::vector<std::pair<std::string, InnerComponent*>> out;
+  for (const auto& entry : entries_) {
+    if (entry->type == TENON_OPTION_COMPONENT && entry->present) out.emplace_back(entry->name, &entry->inner);
+  }
+  return out;
+}
+
+ComponentCatalog::~ComponentCatalog() = default;
+
+TENON_ABI_END

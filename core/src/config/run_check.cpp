@@ -1,0 +1,280 @@
+// Validates a whole run: every table against its owner's options, and the few rules between tables.
+#include "config/core_reader.hpp"
+#include "config/key_path.hpp"
+#include "config/option_check.hpp"
+#include "config/run_schema.hpp"
+#include "config/suggest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+TENON_ABI_BEGIN
+namespace config {
+namespace {
+
+std::string short_kind(std::string_view kind) {
+  return std::string(kind.substr(0, kind.find('/')));
+}
+
+class RunChecker {
+ public:
+  RunChecker(const Config& config, const ComponentCatalog& catalog, std::span<const std::string> extra_tables)
+      : config_(config), catalog_(catalog), extra_(extra_tables) {}
+
+  CheckedRun run() {
+    check_top_level();
+    keep("run", core_.run(table_or_empty("run")), file_origin());
+    keep("parallel", core_.parallel(table_or_empty("parallel")), file_origin());
+    for (const ComponentSection& section : component_sections()) check_section(section);
+    if (const Member* member = member_of("fault")) keep("fault", core_.faults(member->value), member->origin);
+    if (const Member* member = member_of("plugins")) {
+      keep("plugins", core_.plugins(member->value), member->origin);
+      if (problems_.empty()) out_.core.plugin_paths = plugin_paths(config_);
+    }
+    for (const std::string& table : extra_) {
+      if (const Member* member = member_of(table)) keep(table, member->value, member->origin);
+    }
+    check_world();
+    throw_problems(problems_);
+    out_.resolved = config_.with_root(std::move(root_));
+    return std::move(out_);
+  }
+
+ private:
+  const Member* member_of(std::string_view table) const { return config_.root().find_member(table); }
+
+  void problem(const Origin& origin, const std::string& text) { problems_.push_back(place(origin) + text); }
+
+  void keep(std::string_view table, Value value, const Origin& origin) {
+    root_.set(table, std::move(value), origin);
+  }
+
+  // Where to point when a whole table is missing.
+  Origin file_origin() const { return {config_.files().empty() ? "" : config_.files().back(), 0, 0}; }
+
+  void check_top_level() {
+    std::vector<std::string> known = top_level_tables();
+    known.insert(known.end(), extra_.begin(), extra_.end());
+    for (const Member& member : config_.root().table()) {
+      if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
+      problem(member.origin, fmt::format("a run has no table '{}'{} (known: {})", printable(member.key),
+                                         suggestion(member.key, known), joined(known)));
+    }
+  }
+
+  // The table, or an empty one in its place.
+  Value table_or_empty(std::string_view name) const {
+    if (const Member* member = member_of(name)) return member->value;
+    Value empty;
+    empty.origin = file_origin();
+    return empty;
+  }
+
+  // Edits name layers, whose options the graph checks when it is built: only there is the type behind an
+  // override known. Here: the core's keys, and for layer and insert the layer's own options.
+  Value check_model_edits(const Value& value) {
+    Value resolved;
+    for (const std::string& name : core_keys("model")) {
+      const Member* member = value.find_member(name);
+      if (member == nullptr) continue;
+      const std::string path = "model." + name;
+      if (!member->value.is_array()) {
+        problem(member->origin, fmt::format("expected [[{}]], a list of tables, found {}", path,
+                                            member->value.description()));
+        continue;
+      }
+      for (const Value& edit : member->value.array()) {
+        core_.model_edit(edit, path);
+        if (edit.is_table() && name != "override") check_component(edit, {path, "layer/1", true, true}, path);
+      }
+      resolved.set(name, member->value, member->origin);
+      out_.model_edits.set(name, member->value, member->origin);
+    }
+    return resolved;
+  }
+
+  // The core's part of a table that a component shares.
+  Value check_shared(const Value& table, std::string_view name) {
+    if (name == "device") return core_.device(table);
+    if (name == "transport") return core_.transport(table);
+    if (name == "sync") return core_.sync(table);
+    if (name == "model") return check_model_edits(table);
+    return Value();
+  }
+
+  // Adds the component's own options to `problems_`; empty when its type is missing or unknown.
+  std::optional<Resolution> check_component(const Value& table, const ComponentSection& section,
+                                            const std::string& core_path) {
+    const std::vector<std::string> keys = core_keys(core_path);
+    const Value* type = table.find("type");
+    const std::string brackets =
+        section.is_list ? fmt::format("[[{}]]", section.table) : fmt::format("[{}]", section.table);
+    const std::string names = "a component of kind " + short_kind(section.kind);
+    if (type == nullptr || !type->is_text()) {
+      // A misspelt `type` says more than a missing one.
+      const auto close = std::find_if(table.table().begin(), table.table().end(), [&](const Member& item) {
+        return std::find(keys.begin(), keys.end(), item.key) == keys.end() &&
+               edit_distance(item.key, "type") <= 1;
+      });
+      if (type == nullptr && close != table.table().end()) {
+        problem(close->origin,
+                fmt::format("{} has no '{}'; did you mean 'type'? It names {} (see: tenon inspect)", brackets,
+                            printable(close->key), names));
+      } else {
+        problem(type != nullptr ? type->origin : table.origin,
+                fmt::format("{} needs 'type', the name of {}{} (see: tenon inspect)", brackets, names,
+                            type != nullptr ? ", in quotes" : ""));
+      }
+      return std::nullopt;
+    }
+    ComponentSchema schema;
+    try {
+      schema = catalog_.describe(section.kind, type->text());
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kConfig) throw;
+      problem(type->origin, error.what());
+      return std::nullopt;
+    }
+    for (const tenon_option_v1* spec : schema.options) {
+      if (std::find(keys.begin(), keys.end(), spec->name) != keys.end() ||
+          std::string_view(spec->name) == "type") {
+        fail_plugin(fmt::format("{} declares option '{}', which belongs to the core in {}", schema.id,
+                                spec->name, brackets));
+      }
+    }
+    OptionRequest request = component_request(table, std::move(schema), &catalog_);
+    request.other_keys.insert(request.other_keys.end(), keys.begin(), keys.end());
+    Resolution resolution = resolve_options(request, problems_);
+    out_.warnings.insert(out_.warnings.end(), resolution.warnings.begin(), resolution.warnings.end());
+    return resolution;
+  }
+
+  void check_section(const ComponentSection& section) {
+    const Member* member = member_of(section.table);
+    if (member == nullptr) {
+      if (section.required) {
+        problem(file_origin(),
+                fmt::format(
+                    "a run needs [{}] with a 'type': the name of a component of kind {} (see: tenon inspect)",
+                    section.table, short_kind(section.kind)));
+      }
+      return;
+    }
+    if (section.is_list) {
+      check_list(section, *member);
+      return;
+    }
+    const Value& table = member->value;
+    if (!table.is_table()) {
+      problem(table.origin,
+              fmt::format("expected the table [{}], found {}", section.table, table.description()));
+      return;
+    }
+    Value resolved = check_shared(table, section.table);
+    const std::vector<std::string> keys = core_keys(section.table);
+    const bool only_core = std::all_of(table.table().begin(), table.table().end(), [&](const Member& item) {
+      return std::find(keys.begin(), keys.end(), item.key) != keys.end();
+    });
+    if (section.required || !only_core) {
+      if (auto component = check_component(table, section, std::string(section.table))) {
+        add(section, std::string(section.table), *component, table, resolved);
+      }
+    }
+    keep(section.table, std::move(resolved), member->origin);
+  }
+
+  void check_list(const ComponentSection& section, const Member& member) {
+    if (!member.value.is_array()) {
+      problem(member.value.origin, fmt::format("expected [[{}]], a list of tables, found {}", section.table,
+                                               member.value.description()));
+      return;
+    }
+    Value list{Value::Array{}};
+    list.origin = member.value.origin;
+    list.earlier = member.value.earlier;
+    for (const Value& element : member.value.array()) {
+      if (!element.is_table()) {
+        problem(element.origin,
+                fmt::format("expected a table in [[{}]], found {}", section.table, element.description()));
+        continue;
+      }
+      Value resolved;
+      if (auto component = check_component(element, section, std::string(section.table))) {
+        add(section, fmt::format("{}[{}]", section.table, list.array().size()), *component, element,
+            resolved);
+      }
+      resolved.origin = element.origin;
+      list.array().push_back(std::move(resolved));
+    }
+    keep(section.table, std::move(list), member.origin);
+  }
+
+  // `type` first, then the component's options, then the core's keys.
+  void add(const ComponentSection& section, std::string table, Resolution& component, const Value& written,
+           Value& resolved) {
+    Value merged = std::move(component.table);
+    for (Member& member : resolved.table()) merged.set(member.key, std::move(member.value), member.origin);
+    merged.origin = written.origin;
+    resolved = std::move(merged);
+    const Value& type = *written.find("type");
+    CheckedComponent checked{std::move(table), std::string(section.kind), type.text(), type.origin,
+                             std::move(component.options)};
+    out_.components.push_back(std::move(checked));
+  }
+
+  void check_world() {
+    const ParallelSettings& parallel = out_.core.parallel;
+    const auto need = [&](std::int64_t count, std::string_view what, std::string_view table) {
+      const Value* section = config_.root().find(table);
+      if (count > 1 && (section == nullptr || section->find("type") == nullptr)) {
+        problem(file_origin(),
+                fmt::format("{} {} need [{}] with a 'type' (see: tenon inspect)", count, what, table));
+      }
+    };
+    need(parallel.world(), "ranks", "transport");
+    need(parallel.ranks, "replicas", "sync");
+  }
+
+  const Config& config_;
+  const ComponentCatalog& catalog_;
+  std::span<const std::string> extra_;
+  std::vector<std::string> problems_;
+  Value root_;
+  CheckedRun out_;
+  CoreReader core_{out_.core, problems_, out_.warnings};
+};
+
+}  // namespace
+
+CheckedComponent* CheckedRun::component(std::string_view table) {
+  for (CheckedComponent& item : components) {
+    if (item.table == table) return &item;
+  }
+  return nullptr;
+}
+
+CheckedRun check_run(const Config& config, const ComponentCatalog& catalog,
+                     std::span<const std::string> extra_tables) {
+  return RunChecker(config, catalog, extra_tables).run();
+}
+
+std::vector<std::string> plugin_paths(const Config& config) {
+  std::vector<std::string> paths;
+  const Value* list = config.find("plugins.paths");
+  if (list == nullptr) return paths;
+  for (const Value& item : list->array()) {
+    const std::filesystem::path path(item.text());
+    const bool from_file = item.origin.line > 0;
+    const auto base =
+        from_file ? std::filesystem::path(item.origin.file).parent_path() : std::filesystem::path();
+    paths.push_back(std::filesystem::absolute(base / path)
+                        .lexically_normal()
+                        .string());  // an absolute path replaces the base
+  }
+  return paths;
+}
+
+}  // namespace config
+TENON_ABI_END

@@ -1,0 +1,171 @@
+// Spec tables of the core's own sections. Reading them into settings: run_check.cpp.
+#include "config/run_schema.hpp"
+
+TENON_ABI_BEGIN
+namespace config {
+namespace {
+
+using option::boolean;
+using option::integer;
+using option::integers;
+using option::real;
+using option::text;
+using option::texts;
+
+constexpr const char* kOnNan[] = {"stop", "continue", nullptr};
+constexpr const char* kClocks[] = {"wall", "simulated", nullptr};
+constexpr const char* kBuffers[] = {"average", "local", "broadcast", nullptr};
+constexpr const char* kFaults[] = {"crash", "hang", "slow", "link", nullptr};
+
+constexpr OptionSpec kRun[] = {
+    text("name", nullptr).doc_text("name of the run folder; the configuration file's name unless given"),
+    integer("seed", "1").at_least(0).doc_text("seed of every random number that has no seed of its own"),
+    integer("seed_init", nullptr).at_least(0).doc_text("seed of initial weights"),
+    integer("seed_order", nullptr).at_least(0).doc_text("seed of the order of samples"),
+    integer("seed_rounding", nullptr).at_least(0).doc_text("seed of stochastic rounding"),
+    integer("steps", nullptr).mandatory().at_least(1).in_unit("slots").doc_text("length of the run in slots"),
+    integer("max_samples", nullptr).at_least(1).in_unit("samples").doc_text("stop after so many samples"),
+    integer("max_tokens", nullptr).at_least(1).in_unit("tokens").doc_text("stop after so many tokens"),
+    real("max_seconds", nullptr)
+        .at_least(0)
+        .in_unit("s")
+        .doc_text("stop after so much time on the run's clock"),
+    integer("max_bytes", nullptr).at_least(1).in_unit("bytes").doc_text("stop after so many bytes sent"),
+    integer("eval_every", "0")
+        .at_least(0)
+        .in_unit("slots")
+        .doc_text("slots between evaluations; 0 = at the end only"),
+    integer("eval_batches", "0").at_least(0).in_unit("batches").doc_text("batches of an evaluation; 0 = all"),
+    integer("log_every", "10").at_least(1).in_unit("slots").doc_text("slots between training metrics"),
+    integer("accumulate", "1").at_least(1).in_unit("micro-batches").doc_text("micro-batches per slot"),
+    real("clip", "0").at_least(0).doc_text("largest global gradient norm; 0 = no clipping"),
+    text("on_nan", "'stop'").one_of(kOnNan).doc_text("what a loss that is not finite does to the run"),
+    real("deadline", "300").at_least(0.001).in_unit("s").doc_text("longest single wait"),
+};
+
+constexpr OptionSpec kDevice[] = {
+    integer("threads", "0")
+        .at_least(0)
+        .in_unit("threads")
+        .doc_text("threads per rank; 0 = the machine's cores, shared"),
+    text("kernels", "'auto'").doc_text("kernel set by name; auto = the best one that the processor runs"),
+};
+
+constexpr OptionSpec kParallel[] = {
+    integer("ranks", "1").at_least(1).at_most(1 << 20).doc_text("replicas"),
+    integers("grid", "[]")
+        .at_least(1)
+        .at_most(1 << 20)
+        .doc_text("model grid of each replica; empty = one rank"),
+    integer("workers", "1").at_least(1).at_most(1 << 20).doc_text("workers per replica"),
+    integer("servers", "0")
+        .at_least(0)
+        .at_most(1 << 20)
+        .doc_text("ranks that hold central copies or table shards"),
+};
+
+constexpr OptionSpec kLink[] = {
+    real("bandwidth", "inf").at_least(1).in_unit("bytes/s").doc_text("of one direction of a link"),
+    real("latency", "0").at_least(0).in_unit("s").doc_text("added to every message"),
+    real("jitter", "0").at_least(0).in_unit("s").doc_text("largest random addition to the latency"),
+};
+constexpr OptionSpec kClock[] = {
+    text("type", "'wall'").one_of(kClocks).doc_text("real time, or the model of compute and link costs"),
+    real("compute_seconds", nullptr)
+        .at_least(0)
+        .in_unit("s")
+        .doc_text("cost of one micro-batch; the simulated clock needs it"),
+};
+
+constexpr OptionSpec kSync[] = {
+    text("buffers", "'average'")
+        .one_of(kBuffers)
+        .doc_text("what happens to buffers (batch-norm statistics) at a sync"),
+};
+
+constexpr OptionSpec kFault[] = {
+    integer("rank", nullptr).mandatory().at_least(0).doc_text("the rank that fails"),
+    integer("step", nullptr).mandatory().at_least(0).doc_text("the slot in which it fails"),
+    text("kind", nullptr).mandatory().one_of(kFaults).doc_text("how it fails"),
+    real("seconds", "0").at_least(0).in_unit("s").doc_text("how long it lasts; 0 = for good"),
+    integer("peer", nullptr).at_least(0).doc_text("the other end of a broken link"),
+};
+
+constexpr OptionSpec kPlugins[] = {
+    texts("paths", "[]").doc_text("files and folders to search for plugins first"),
+};
+
+constexpr OptionSpec kModelLayer[] = {
+    text("name", nullptr).mandatory().doc_text("name of the node"),
+    texts("inputs", nullptr).doc_text("data fields and nodes that feed it; the node before it unless given"),
+};
+constexpr OptionSpec kModelOverride[] = {
+    text("match", nullptr).mandatory().doc_text("pattern of node names, e.g. block.*.mlp.*"),
+};
+constexpr OptionSpec kModelInsert[] = {
+    text("after", nullptr).mandatory().doc_text("the node whose output goes through the new one"),
+    text("name", nullptr).mandatory().doc_text("name of the new node"),
+};
+
+struct CoreTable {
+  std::string_view table;
+  std::span<const OptionSpec> specs;
+  std::string_view children[3] = {};  // sub-tables and lists of the core inside it
+};
+
+constexpr CoreTable kTables[] = {
+    {"run", kRun},
+    {"device", kDevice},
+    {"parallel", kParallel},
+    {"transport", {}, {"link", "clock"}},
+    {"transport.link", kLink},
+    {"transport.clock", kClock},
+    {"model", {}, {"layer", "override", "insert"}},
+    {"model.layer", kModelLayer},
+    {"model.override", kModelOverride},
+    {"model.insert", kModelInsert},
+    {"sync", kSync},
+    {"fault", kFault},
+    {"plugins", kPlugins},
+};
+
+constexpr ComponentSection kComponents[] = {
+    {"device", "device/1", false, true}, {"transport", "transport/1"},
+    {"data", "dataset/1", false, true},  {"model", "model/1", false, true},
+    {"precision", "precision/1"},        {"optimizer", "optimizer/1", false, true},
+    {"schedule", "schedule/1"},          {"sync", "sync/1"},
+    {"recovery", "recovery/1"},          {"observe", "observer/1", true},
+};
+
+}  // namespace
+
+std::span<const ComponentSection> component_sections() {
+  return kComponents;
+}
+
+std::span<const OptionSpec> core_specs(std::string_view table) {
+  for (const CoreTable& entry : kTables) {
+    if (entry.table == table) return entry.specs;
+  }
+  return {};
+}
+
+std::vector<std::string> core_keys(std::string_view table) {
+  std::vector<std::string> keys;
+  for (const CoreTable& entry : kTables) {
+    if (entry.table != table) continue;
+    for (const OptionSpec& spec : entry.specs) keys.emplace_back(spec.name);
+    for (const std::string_view child : entry.children) {
+      if (!child.empty()) keys.emplace_back(child);
+    }
+  }
+  return keys;
+}
+
+std::vector<std::string> top_level_tables() {
+  return {"run",       "device",   "parallel", "transport", "data",    "model", "precision",
+          "optimizer", "schedule", "sync",     "recovery",  "observe", "fault", "plugins"};
+}
+
+}  // namespace config
+TENON_ABI_END

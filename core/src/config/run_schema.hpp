@@ -1,0 +1,137 @@
+// The part of a run's configuration that the core owns: [run], [parallel], [plugins], [[fault]], and single
+// keys of tables that otherwise belong to a component ([device] threads, [sync] buffers, [transport.link],
+// graph edits of [model]). Such a table legally holds both; each key goes to its owner.
+#pragma once
+
+#include <tenon/config.hpp>
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+TENON_ABI_BEGIN
+namespace config {
+
+/// [run]
+struct RunSettings {
+  std::optional<std::string> name;  ///< absent: the configuration file's name
+  std::uint64_t seed = 1;
+  std::uint64_t seed_init = 1, seed_order = 1, seed_rounding = 1;  ///< `seed` unless given
+  std::int64_t steps = 0;                                          ///< slots
+  std::optional<std::int64_t> max_samples, max_tokens,
+      max_bytes;  ///< further budgets; the first reached ends the run
+  std::optional<double> max_seconds;
+  std::int64_t eval_every = 0;    ///< slots; 0 = only at the end
+  std::int64_t eval_batches = 0;  ///< 0 = the whole validation split
+  std::int64_t log_every = 10;    ///< slots
+  std::int64_t accumulate = 1;    ///< micro-batches per slot
+  double clip = 0;                ///< global gradient norm; 0 = off
+  bool stop_on_nan = true;
+  double deadline = 300;  ///< seconds of a single wait
+};
+
+/// [device], keys of the core.
+struct DeviceSettings {
+  std::int64_t threads = 0;  ///< per rank; 0 = the machine's cores shared among the ranks on it
+  std::string kernels = "auto";
+};
+
+/// [parallel]
+struct ParallelSettings {
+  std::int64_t ranks = 1;          ///< replicas
+  std::vector<std::int64_t> grid;  ///< model grid of a replica; empty = one rank
+  std::int64_t workers = 1;        ///< per replica
+  std::int64_t servers = 0;
+
+  std::int64_t ranks_per_replica() const;  ///< product of grid
+  std::int64_t world() const { return ranks * ranks_per_replica() + servers; }
+};
+
+/// [transport.link]
+struct LinkSettings {
+  double bandwidth = std::numeric_limits<double>::infinity();  ///< bytes/s
+  double latency = 0;                                          ///< seconds
+  double jitter = 0;                                           ///< seconds
+};
+
+/// [transport], keys of the core.
+struct TransportSettings {
+  std::optional<LinkSettings> link;  ///< absent: the link is what it is
+  bool simulated_clock = false;
+  std::optional<double>
+      compute_seconds;  ///< of one micro-batch under the simulated clock; absent: calibrated
+};
+
+/// [[fault]]
+struct FaultSettings {
+  enum class Kind : std::uint8_t { kCrash, kHang, kSlow, kLink };
+  std::int64_t rank = 0;
+  std::int64_t step = 0;
+  Kind kind = Kind::kCrash;
+  double seconds = 0;                ///< how long hang, slow or link lasts; 0 = for good
+  std::optional<std::int64_t> peer;  ///< the other end of a broken link; absent: all of them
+};
+
+enum class BufferPolicy : std::uint8_t { kAverage, kLocal, kBroadcast };
+
+struct CoreSettings {
+  RunSettings run;
+  DeviceSettings device;
+  ParallelSettings parallel;
+  TransportSettings transport;
+  BufferPolicy buffers = BufferPolicy::kAverage;
+  std::vector<FaultSettings> faults;
+  std::vector<std::string> plugin_paths;  ///< absolute; relative ones count from the file that says them
+};
+
+/// A table whose `type` names a component.
+struct ComponentSection {
+  std::string_view table;  ///< "optimizer"
+  std::string_view kind;   ///< "optimizer/1"
+  bool is_list = false;    ///< [[observe]]
+  bool required = false;
+};
+std::span<const ComponentSection> component_sections();
+
+/// Options of the core in a table ("run", "device", "transport.clock", "fault", "model.insert"); empty for
+/// others.
+std::span<const OptionSpec> core_specs(std::string_view table);
+/// All keys of the core in a table, sub-tables included: what a change of `type` leaves alone.
+std::vector<std::string> core_keys(std::string_view table);
+/// Tables that a run may have, for messages: "run", "device", ...
+std::vector<std::string> top_level_tables();
+
+/// A component named in the configuration, validated and not yet made.
+struct CheckedComponent {
+  std::string table;  ///< "optimizer"; "observe[1]"
+  std::string kind;
+  std::string type;
+  Origin type_origin;
+  std::unique_ptr<ResolvedOptions> options;
+};
+
+struct CheckedRun {
+  CoreSettings core;
+  std::vector<CheckedComponent> components;  ///< in the order of component_sections()
+  Value model_edits;                         ///< the members layer, override, insert of [model], as written
+  Config resolved;                           ///< defaults filled in
+  std::vector<std::string> warnings;
+
+  /// Null when the configuration has no such table.
+  CheckedComponent* component(std::string_view table);
+};
+
+/// Validates a whole run. Throws Error(kConfig) with one line per problem. `extra_tables` are legal and
+/// passed on unread: kinds that the core does not know (simulator).
+CheckedRun check_run(const Config& config, const ComponentCatalog& catalog,
+                     std::span<const std::string> extra_tables);
+
+/// [plugins] paths alone, made absolute: needed before the catalog can be built.
+std::vector<std::string> plugin_paths(const Config& config);
+
+}  // namespace config
+TENON_ABI_END

@@ -1,0 +1,210 @@
+// A whole run: settings, errors between tables, the resolved file, and that no misspelt key passes.
+#include "config/key_mutations.hpp"
+#include "config/run_schema.hpp"
+#include "config/sample_components.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+TENON_ABI_BEGIN
+namespace config {
+namespace {
+
+const sample::Catalog kCatalog;
+
+Config sample_run(std::vector<std::string> sets = {}) {
+  return Config::parse(sample::kRun, "run.toml", std::move(sets));
+}
+
+TEST(RunCheck, ReadsSettings) {
+  CheckedRun run = check_run(sample_run({"run.seed_order=9"}), kCatalog, {});
+  EXPECT_EQ(run.core.run.name, "sample");
+  EXPECT_EQ(run.core.run.seed, 7u);
+  EXPECT_EQ(run.core.run.seed_init, 7u);
+  EXPECT_EQ(run.core.run.seed_order, 9u);
+  EXPECT_EQ(run.core.run.steps, 400);
+  EXPECT_EQ(run.core.run.clip, 1.0);
+  EXPECT_FALSE(run.core.run.max_tokens.has_value());
+  EXPECT_EQ(run.core.device.threads, 2);
+  EXPECT_EQ(run.core.parallel.ranks_per_replica(), 2);
+  EXPECT_EQ(run.core.parallel.world(), 8);
+  ASSERT_TRUE(run.core.transport.link.has_value());
+  EXPECT_EQ(run.core.transport.link->bandwidth, 1.25e8);
+  EXPECT_TRUE(run.core.transport.simulated_clock);
+  EXPECT_EQ(run.core.transport.compute_seconds, 0.01);
+  EXPECT_EQ(run.core.buffers, BufferPolicy::kLocal);
+  ASSERT_EQ(run.core.faults.size(), 1u);
+  EXPECT_EQ(run.core.faults[0].kind, FaultSettings::Kind::kCrash);
+  EXPECT_EQ(run.core.faults[0].step, 30);
+  EXPECT_TRUE(run.warnings.empty());
+}
+
+TEST(RunCheck, HandsEachComponentItsOptions) {
+  CheckedRun run = check_run(sample_run(), kCatalog, {});
+  std::vector<std::string> tables;
+  for (const CheckedComponent& component : run.components) tables.push_back(component.table);
+  EXPECT_THAT(tables, testing::ElementsAre("device", "transport", "data", "model", "precision", "optimizer",
+                                           "schedule", "sync", "recovery", "observe[0]"));
+  EXPECT_THAT(run.component("optimizer")->options->reals("betas"), testing::ElementsAre(0.9, 0.95));
+  EXPECT_EQ(run.component("observe[0]")->options->real("flush_seconds"), 1.0);
+  EXPECT_EQ(run.component("nothing"), nullptr);
+  const auto inner = run.component("sync")->options->inner();
+  ASSERT_EQ(inner.size(), 2u);
+  EXPECT_EQ(inner[0].first, "inner");
+  EXPECT_EQ(inner[0].second->options->owner(), "sync.ddp");
+  EXPECT_EQ(inner[1].second->options->real("momentum"), 0.9);
+  EXPECT_EQ(run.model_edits.find("insert")->array().size(), 1u);
+}
+
+TEST(RunCheck, ResolvedFileIsCompleteAndStable) {
+  const CheckedRun run = check_run(sample_run(), kCatalog, {});
+  const Value& root = run.resolved.root();
+  EXPECT_EQ(run.resolved.find("optimizer.weight_decay")->origin.text(), "default");
+  EXPECT_EQ(run.resolved.find("run.deadline")->real(), 300.0);
+  EXPECT_EQ(run.resolved.find("sync.inner.bucket_mib")->origin.text(), "run.toml:60:14");
+  EXPECT_EQ(run.resolved.find("sync.buffers")->text(), "local");
+  const std::string text = to_toml(root, true);
+  const Config again = Config::parse(text, "config.resolved.toml", {});
+  EXPECT_EQ(again.root(), root) << text;
+  EXPECT_EQ(check_run(again, kCatalog, {}).resolved.root(), root);
+}
+
+TEST(RunCheck, ReportsEveryProblemAtOnce) {
+  const struct {
+    std::vector<std::string> sets;
+    const char* message;
+  } cases[] = {
+      {{"optimizer.beta1=1"},
+       "--set optimizer.beta1=1: optimizer.adamw has no option 'beta1'; did you mean 'betas'? (see: tenon "
+       "inspect "
+       "optimizer.adamw)"},
+      {{"optimiser.lr=1"},
+       "--set optimiser.lr=1: a run has no table 'optimiser'; did you mean 'optimizer'? (known: run, device, "
+       "parallel, "
+       "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, fault, plugins)"},
+      {{"run.step=3"},
+       "--set run.step=3: [run] has no option 'step'; did you mean 'steps'? (known: name, seed, seed_init, "
+       "seed_order, "
+       "seed_rounding, steps, max_samples, max_tokens, max_seconds, max_bytes, eval_every, eval_batches, "
+       "log_every, "
+       "accumulate, clip, on_nan, deadline)"},
+      {{"device.thread=3"},
+       "--set device.thread=3: device.cpu has no option 'thread'; did you mean 'threads'? (see: tenon "
+       "inspect device.cpu)"},
+      {{"device.threads=-1"},
+       "--set device.threads=-1: option 'threads' of [device] is -1; expected a whole number of at least 0 "
+       "threads"},
+      {{"optimizer.type=adamv"}, "--set optimizer.type=adamv: no component 'adamv'; did you mean 'adamw'?"},
+      {{"optimizer.type=3"},
+       "--set optimizer.type=3: [optimizer] needs 'type', the name of a component of kind optimizer, in "
+       "quotes (see: "
+       "tenon inspect)"},
+      {{"sync.inner.buckets=1"},
+       "--set sync.inner.buckets=1: sync.ddp has no option 'buckets' (see: tenon inspect sync.ddp)"},
+      {{"transport.clock.type=real"},
+       "--set transport.clock.type=real: option 'type' of [transport.clock] is \"real\"; expected one of "
+       "'wall', "
+       "'simulated'"},
+      {{"sync.buffers=averaged", "run.steps=0"},
+       "--set run.steps=0: option 'steps' of [run] is 0; expected a whole number of at least 1 slots\n"
+       "--set sync.buffers=averaged: option 'buffers' of [sync] is \"averaged\"; expected one of 'average', "
+       "'local', "
+       "'broadcast'; did you mean 'average'?"},
+      {{"parallel.ranks=1"},
+       "run.toml:74:8: [[fault]] names rank 2, but the world has 2 ranks (counted from 0)"},
+      {{"data.path=no/such/file"}, "--set data.path=no/such/file: option 'path' of data"},
+      {{"run=3"}, "--set run=3: [run] takes a table, found the whole number 3"},
+      {{"model.insert=3"},
+       "--set model.insert=3: expected [[model.insert]], a list of tables, found the whole number 3"},
+      {{"observe=[1]"}, "--set observe=[1]: expected a table in [[observe]], found the whole number 1"},
+      {{"sync.type=ddp", "sync.inner={type=\"ddp\"}"},
+       "--set sync.inner={type=\"ddp\"}: sync.ddp has no option 'inner' (see: tenon inspect sync.ddp)"},
+  };
+  for (const auto& test : cases) {
+    try {
+      check_run(sample_run(test.sets), kCatalog, {});
+      ADD_FAILURE() << test.message << ": accepted";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+      EXPECT_THAT(error.what(), testing::StartsWith(test.message));
+    }
+  }
+}
+
+TEST(RunCheck, NamesMissingTables) {
+  try {
+    check_run(Config::parse("[parallel]\nranks = 2\n[optimizer]\ntyp = \"sgd\"\n", "x.toml", {}), kCatalog,
+              {});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(
+        error.what(),
+        "x.toml: [run] needs option 'steps': a whole number of at least 1 slots, length of the run in slots\n"
+        "x.toml: a run needs [device] with a 'type': the name of a component of kind device (see: tenon "
+        "inspect)\n"
+        "x.toml: a run needs [data] with a 'type': the name of a component of kind dataset (see: tenon "
+        "inspect)\n"
+        "x.toml: a run needs [model] with a 'type': the name of a component of kind model (see: tenon "
+        "inspect)\n"
+        "x.toml:4:1: [optimizer] has no 'typ'; did you mean 'type'? It names a component of kind optimizer "
+        "(see: "
+        "tenon inspect)");
+  }
+}
+
+TEST(RunCheck, SeveralRanksNeedTransportAndSync) {
+  const char* text =
+      "run.steps = 1\nparallel.ranks = 2\ndevice.type = \"cpu\"\ndata.type = \"text\"\n"
+      "data.path = \"README.md\"\nmodel.type = \"mlp\"\noptimizer.type = \"sgd\"\n";
+  const std::string here = "data.path=" + std::string(__FILE__);
+  EXPECT_EQ(
+      check_run(Config::parse(text, "x.toml", {here, "parallel.ranks=1"}), kCatalog, {}).components.size(),
+      4u);
+  try {
+    check_run(Config::parse(text, "x.toml", {here}), kCatalog, {});
+    ADD_FAILURE();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "x.toml: 2 ranks need [transport] with a 'type' (see: tenon inspect)\n"
+                 "x.toml: 2 replicas need [sync] with a 'type' (see: tenon inspect)");
+  }
+}
+
+TEST(RunCheck, PassesExtraTablesOn) {
+  const std::string extra[] = {"simulator"};
+  const Config config = sample_run({"simulator.type=wave"});
+  EXPECT_EQ(check_run(config, kCatalog, extra).resolved.find("simulator.type")->text(), "wave");
+  EXPECT_THROW(check_run(config, kCatalog, {}), Error);
+}
+
+TEST(RunCheck, PluginPathsCountFromTheirFile) {
+  const std::string here = std::filesystem::current_path().string();
+  const Config config = Config::parse("[plugins]\npaths = [\"mine\", \"/opt/p\"]\n", "configs/x.toml",
+                                      {"plugins.+paths=[\"here\"]"});
+  EXPECT_THAT(plugin_paths(config), testing::ElementsAre(here + "/configs/mine", "/opt/p", here + "/here"));
+}
+
+TEST(KeyMutations, EnumeratesSingleEdits) {
+  const std::vector<std::string> edits = one_edit_mutations("lr");
+  for (const char* word : {"l", "r", "rl", "lrr", "xlr", "l_r", "l-"})
+    EXPECT_THAT(edits, testing::Contains(word));
+  EXPECT_THAT(edits, testing::Not(testing::Contains("lr")));
+  // 2 deletions, 1 transposition, 2 x 37 replacements, 3 x 38 insertions less 2 repeats.
+  EXPECT_EQ(edits.size(), 2u + 1u + 74u + 112u);
+}
+
+TEST(KeyMutations, EveryMisspeltKeyIsRefusedWithTheRightSuggestion) {
+  std::set<std::string> proven;
+  const MutationReport report = mutate_keys(sample_run(), kCatalog, proven);
+  EXPECT_GT(report.keys, 50u);
+  EXPECT_GT(report.tried, 10000u);
+  EXPECT_THAT(report.accepted, testing::IsEmpty());
+  EXPECT_LE(report.misguided.size() * 10, report.long_keys) << testing::PrintToString(report.misguided);
+  EXPECT_EQ(mutate_keys(sample_run(), kCatalog, proven).tried, 0u);
+}
+
+}  // namespace
+}  // namespace config
+TENON_ABI_END
