@@ -1,0 +1,88 @@
+// What a layer sees while it runs. One forward and one backward context per executor, pointed at each node in
+// turn, so that a step allocates nothing.
+#pragma once
+
+#include "graph/graph_build.hpp"
+#include "graph/row_gradients.hpp"
+
+#include <vector>
+
+namespace tenon::graph {
+
+/// The pass that is running.
+struct Pass {
+  Build* build = nullptr;
+  Node* node = nullptr;
+  ParameterSet* weights = nullptr;
+  ParameterSet* gradients = nullptr;
+  RowGradients* rows = nullptr;
+  RunSpec run;
+  std::uint64_t seed = 1;          ///< of the executor's draws
+  ParameterSet* staged = nullptr;  ///< buffers of the slot that runs; null without buffers
+  std::vector<unsigned char>* written =
+      nullptr;  ///< per parameter: its gradient holds this slot's sum so far
+};
+
+/// RunContext over a Pass, for either base.
+template <typename Base>
+class NodeContext : public Base {
+ public:
+  explicit NodeContext(Pass& pass) : pass_(pass) {}
+
+  std::int64_t step() const override { return pass_.run.slot; }
+  int micro() const override { return pass_.run.micro; }
+  bool training() const override { return pass_.run.training; }
+  TensorView input(int index) override {
+    return value(node().inputs[static_cast<std::size_t>(index)].value).data;
+  }
+  TensorView output(int index) override {
+    return value(node().outputs[static_cast<std::size_t>(index)]).data;
+  }
+  TensorView parameter(ParameterRef ref) override { return pass_.weights->tensor(number(ref)); }
+  RowTable* table(ParameterRef ref) override { return pass_.weights->table(number(ref)); }
+  TensorView saved(SavedRef ref) override { return node().saved[static_cast<std::size_t>(ref.index)].view; }
+  RandomKey random(std::string_view purpose) override;
+  std::uint64_t draw_step() const override { return static_cast<std::uint64_t>(pass_.run.slot); }
+  std::uint64_t first_element(std::int64_t elements_per_sample) const override {
+    return static_cast<std::uint64_t>(pass_.run.first_sample * elements_per_sample);
+  }
+
+ protected:
+  Node& node() const { return *pass_.node; }
+  GraphValue& value(int index) const { return pass_.build->values[static_cast<std::size_t>(index)]; }
+  int number(ParameterRef ref) const { return node().parameters[static_cast<std::size_t>(ref.index)]; }
+  Site& site(SiteRef ref) const { return *node().sites[static_cast<std::size_t>(ref.index)]; }
+  SiteCall call(const Site& site, std::int64_t first_row, const TensorView& scratch) const;
+  TensorView weight(const Site& site) const {
+    return pass_.weights->tensor(site.parameter).reshaped(Shape{site.declared.n, site.declared.k});
+  }
+
+  Pass& pass_;
+};
+
+class NodeForward final : public NodeContext<ForwardContext> {
+ public:
+  using NodeContext::NodeContext;
+  TensorView workspace(WorkspaceRef ref) override {
+    return node().workspaces[static_cast<std::size_t>(ref.index)].forward;
+  }
+  void fprop(SiteRef ref, TensorView x, TensorView bias, TensorView y, std::int64_t first_row) override;
+  TensorView staged(ParameterRef buffer) override { return pass_.staged->tensor(number(buffer)); }
+};
+
+class NodeBackward final : public NodeContext<BackwardContext> {
+ public:
+  using NodeContext::NodeContext;
+  TensorView workspace(WorkspaceRef ref) override {
+    return node().workspaces[static_cast<std::size_t>(ref.index)].backward;
+  }
+  TensorView output_gradient(int index) override;
+  GradientSink input_gradient(int index) override;
+  GradientSink gradient(ParameterRef ref) override;
+  void row_gradient(ParameterRef ref, std::span<const std::int64_t> ids, TensorView values) override;
+  void fprop(SiteRef ref, TensorView x, TensorView bias, TensorView y, std::int64_t first_row) override;
+  void dgrad(SiteRef ref, TensorView dy, TensorView dx, bool accumulate, std::int64_t first_row) override;
+  void wgrad(SiteRef ref, TensorView x, TensorView dy, bool accumulate, std::int64_t first_row) override;
+};
+
+}  // namespace tenon::graph

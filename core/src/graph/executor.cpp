@@ -1,0 +1,257 @@
+// Running a built graph. Forward walks the nodes, backward walks them in reverse and reports each parameter
+// whose last user has added its gradient.
+#include "graph/contexts.hpp"
+#include "graph/graph_build.hpp"
+#include "graph/reals.hpp"
+#include "plugin/guard.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/host.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+TENON_ABI_BEGIN
+
+struct Executor::Impl {
+  Impl(const ExecutorSpec& executor_spec, const GraphSpec& graph, const DataInfo& data)
+      : spec(executor_spec),
+        build(graph::build_graph(spec, graph, data)),
+        forward_context(pass),
+        backward_context(pass),
+        written(build->parameters.size(), 0),
+        waiting(build->parameters.size(), 0) {
+    pass.build = build.get();
+    pass.seed = spec.seed;
+    pass.rows = &rows;
+    pass.written = &written;
+    for (const ParameterInfo& info : build->parameters) has_buffers |= info.spec.role == Role::kBuffer;
+    if (has_buffers && spec.training) {
+      staged = make_parameter_set("staged", build->parameters, *spec.device, SetContents::kBuffers);
+      pass.staged = staged.get();
+    }
+    for (int i = 0; i < build->fields; ++i) inputs.push_back(build->values[static_cast<std::size_t>(i)].data);
+    for (graph::Node& node : build->nodes) {
+      if (node.loss != nullptr) losses.push_back({std::string(node.loss->metric()), 0, 0});
+    }
+  }
+  ~Impl() { graph::release(*build, *spec.device); }
+
+  void read_losses() {
+    std::size_t next = 0;
+    for (graph::Node& node : build->nodes) {
+      if (node.loss == nullptr) continue;
+      double pair[2] = {0, 0};
+      TensorView host;
+      host.data = pair;
+      host.dtype = DType::kF64;
+      host.shape = Shape{2};
+      spec.device->copy(build->values[static_cast<std::size_t>(node.outputs.at(0))].data, host);
+      losses[next].sum = pair[0];
+      losses[next].count = pair[1];
+      ++next;
+    }
+  }
+
+  [[noreturn]] void rethrow_at_node(const char* direction) const {
+    const NodeSpec& node = pass.node->spec;
+    const std::string place = fmt::format("layer.{}, node '{}', {}", node.type, node.name, direction);
+    rethrow_named({"", place, spec.host->rank(), pass.run.slot});
+  }
+
+  void copy_buffers(ParameterSet& from, ParameterSet& to) {
+    for (const ParameterInfo& info : build->parameters) {
+      if (info.spec.role == Role::kBuffer) spec.device->copy(from.tensor(info.index), to.tensor(info.index));
+    }
+  }
+
+  void finish_node(graph::Node& node, const ParameterReady& ready) {
+    for (std::size_t i = 0; i < node.parameters.size(); ++i) {
+      const int p = node.parameters[i];
+      const auto begin = node.parameters.begin();
+      if (std::find(begin, begin + static_cast<std::ptrdiff_t>(i), p) !=
+          begin + static_cast<std::ptrdiff_t>(i))
+        continue;
+      if (--waiting[static_cast<std::size_t>(p)] > 0) continue;
+      const TensorView gradient = pass.gradients->tensor(p);
+      if (gradient.empty()) continue;
+      if (written[static_cast<std::size_t>(p)] == 0) {
+        spec.device->family<Elementwise>().fill(gradient, 0);
+        written[static_cast<std::size_t>(p)] = 1;
+      }
+      if (ready) ready(p);
+    }
+  }
+
+  ExecutorSpec spec;
+  std::unique_ptr<graph::Build> build;
+  graph::RowGradients rows;
+  graph::Pass pass;
+  graph::NodeForward forward_context;
+  graph::NodeBackward backward_context;
+  std::unique_ptr<ParameterSet> staged;
+  bool has_buffers = false;
+  std::vector<TensorView> inputs;
+  std::vector<LossValue> losses;
+  std::vector<unsigned char> written;
+  std::vector<int> waiting;
+};
+
+Executor::Executor(const ExecutorSpec& spec, const GraphSpec& graph, const DataInfo& data)
+    : impl_(std::make_unique<Impl>(spec, graph, data)) {}
+Executor::~Executor() = default;
+
+const std::vector<ParameterInfo>& Executor::parameters() const {
+  return impl_->build->parameters;
+}
+std::span<const TensorView> Executor::inputs() {
+  return impl_->inputs;
+}
+
+void Executor::forward(ParameterSet& weights, const RunSpec& run) {
+  impl_->pass.weights = &weights;
+  impl_->pass.run = run;
+  if (impl_->staged != nullptr && run.training && run.micro == 0)
+    impl_->copy_buffers(weights, *impl_->staged);
+  try {
+    for (graph::Node& node : impl_->build->nodes) {
+      impl_->pass.node = &node;
+      node.layer->forward(impl_->forward_context);
+    }
+  } catch (...) {
+    impl_->rethrow_at_node("forward");
+  }
+  impl_->read_losses();
+}
+
+void Executor::publish(ParameterSet& weights) {
+  if (impl_->staged == nullptr) return;
+  impl_->copy_buffers(*impl_->staged, weights);
+  weights.touch(-1);
+}
+
+std::span<const LossValue> Executor::losses() const {
+  return impl_->losses;
+}
+
+void Executor::backward(ParameterSet& weights, ParameterSet& gradients, double seed, bool first,
+                        const ParameterReady& ready) {
+  Impl& impl = *impl_;
+  graph::Build& build = *impl.build;
+  if (build.loss_node < 0) fail_run("backward was asked of a graph that was built without training");
+  impl.pass.weights = &weights;
+  impl.pass.gradients = &gradients;
+  if (first) {
+    std::fill(impl.written.begin(), impl.written.end(), static_cast<unsigned char>(0));
+    impl.rows.clear();
+  }
+  for (const ParameterInfo& info : build.parameters)
+    impl.waiting[static_cast<std::size_t>(info.index)] = info.users;
+  build.nodes[static_cast<std::size_t>(build.loss_node)].loss->set_seed(seed);
+  for (std::size_t i = build.nodes.size(); i-- > 0;) {
+    graph::Node& node = build.nodes[i];
+    if (!node.runs_backward) continue;
+    impl.pass.node = &node;
+    try {
+      node.layer->backward(impl.backward_context);
+    } catch (...) {
+      impl.rethrow_at_node("backward");
+    }
+    impl.finish_node(node, ready);
+  }
+  // Trainable parameters that no loss reaches: their gradients are zero since allocation.
+  if (!ready) return;
+  for (const ParameterInfo& info : build.parameters) {
+    if (info.users == 0 && !gradients.tensor(info.index).empty()) ready(info.index);
+  }
+}
+
+void Executor::scale_gradients(ParameterSet& gradients, double factor) {
+  Elementwise& maps = impl_->spec.device->family<Elementwise>();
+  for (int arena = 0; arena < gradients.arenas(); ++arena) {
+    const TensorView view = graph::as_reals(gradients.arena(arena));
+    if (!view.empty()) maps.scale(view, factor);
+  }
+  impl_->rows.scale(factor);
+}
+
+TensorView Executor::input_gradient(std::string_view field) {
+  for (int i = 0; i < impl_->build->fields; ++i) {
+    const graph::GraphValue& value = impl_->build->values[static_cast<std::size_t>(i)];
+    if (value.name == field) return value.gradient;
+  }
+  return {};
+}
+
+TensorView Executor::value(std::string_view name) {
+  for (const graph::GraphValue& value : impl_->build->values) {
+    if (value.name == name) return value.data;
+  }
+  return {};
+}
+
+std::span<const RowGradient> Executor::row_gradients() const {
+  return impl_->rows.summed();
+}
+
+void Executor::state(StateVisitor& visitor) {
+  for (graph::Node& node : impl_->build->nodes) {
+    for (std::size_t i = 0; i < node.sites.size(); ++i) {
+      if (node.sites[i]->tensors.empty()) continue;
+      visitor.enter(fmt::format("{}.{}", node.spec.name, i));
+      for (const graph::SiteTensor& tensor : node.sites[i]->tensors) visitor.tensor(tensor.name, tensor.view);
+      visitor.leave();
+    }
+  }
+}
+
+std::vector<PlanLine> Executor::memory_plan() const {
+  return impl_->build->lines;
+}
+std::int64_t Executor::activation_bytes() const {
+  return static_cast<std::int64_t>(impl_->build->plan_bytes);
+}
+
+std::vector<std::pair<std::string, std::int64_t>> Executor::quantized_operands() const {
+  return impl_->build->counter.counts;
+}
+
+std::vector<std::string> Executor::kept_sites() const {
+  std::vector<std::string> result;
+  for (const graph::Node& node : impl_->build->nodes) {
+    for (const auto& site : node.sites) {
+      if (site->kept) result.push_back(fmt::format("{} ({})", node.spec.name, site->module));
+    }
+  }
+  return result;
+}
+
+std::string Executor::find_non_finite(ParameterSet& weights, const RunSpec& run) {
+  Impl& impl = *impl_;
+  ReduceOps& reduce = impl.spec.device->family<ReduceOps>();
+  impl.pass.weights = &weights;
+  impl.pass.run = run;
+  for (graph::Node& node : impl.build->nodes) {
+    for (int p : node.parameters) {
+      const TensorView tensor = weights.tensor(p);
+      if (tensor.empty() || !dtype_is_real(tensor.dtype)) continue;
+      const std::int64_t at = reduce.first_non_finite(tensor);
+      if (at >= 0)
+        return fmt::format("parameter '{}', element {}",
+                           weights.parameters()[static_cast<std::size_t>(p)].spec.name, at);
+    }
+    impl.pass.node = &node;
+    node.layer->forward(impl.forward_context);
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      const TensorView out = impl.build->values[static_cast<std::size_t>(node.outputs[i])].data;
+      if (out.empty() || !dtype_is_real(out.dtype)) continue;
+      const std::int64_t at = reduce.first_non_finite(out);
+      if (at >= 0) return fmt::format("{} output {}, element {}", node.spec.name, i, at);
+    }
+  }
+  return "";
+}
+
+TENON_ABI_END

@@ -1,0 +1,385 @@
+// Building the graph in five passes: create and infer, find gradients, bind sites, order parameters, plan
+// memory.
+#include "graph/graph_build.hpp"
+#include "graph/infer_context.hpp"
+#include "graph/plain_site.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tenon::graph {
+
+void FormatCounter::count(std::string_view format, std::int64_t operands) {
+  for (auto& [name, total] : counts) {
+    if (name == format) {
+      total += operands;
+      return;
+    }
+  }
+  counts.emplace_back(format, operands);
+}
+
+Site::Site(const ExecutorSpec& spec, FormatCounter& counter, std::string layer_name, int site_index)
+    : layer(std::move(layer_name)),
+      spec_(&spec),
+      counter_(&counter),
+      rounding_key_(random_key(spec.seed_rounding, fmt::format("rounding:{}:{}", layer, site_index))) {}
+
+Site::~Site() {
+  for (const SiteTensor& tensor : tensors) {
+    spec_->device->release(tensor.view.data, static_cast<std::size_t>(tensor.view.bytes()));
+  }
+}
+
+TensorView Site::state(std::string_view name, DType dtype, const Shape& shape) {
+  TensorView view;
+  view.dtype = dtype;
+  view.shape = shape;
+  view.space = spec_->device->space();
+  view.data = spec_->device->allocate(static_cast<std::size_t>(view.bytes()));
+  tensors.push_back({std::string(name), view});
+  return view;
+}
+
+namespace {
+
+bool is_floating(DType dtype) {
+  return dtype_is_real(dtype) || dtype_is_complex(dtype);
+}
+
+/// Type of a data field in the graph: reals take the activations' type, complex numbers its precision.
+DType field_dtype(DType declared, DType activations) {
+  if (dtype_is_real(declared)) return activations;
+  if (dtype_is_complex(declared)) return activations == DType::kF64 ? DType::kC128 : DType::kC64;
+  return declared;
+}
+
+class Builder {
+ public:
+  Builder(const ExecutorSpec& spec, const DataInfo& data) : spec_(spec), build_(std::make_unique<Build>()) {
+    for (const DataField& field : data.fields) {
+      GraphValue value;
+      value.name = field.name;
+      value.spec.dtype = field_dtype(field.dtype, spec.precision->activations());
+      std::vector<std::int64_t> extents{spec.batch};
+      extents.insert(extents.end(), field.shape.extents().begin(), field.shape.extents().end());
+      value.spec.shape = Shape(extents);
+      build_->values.push_back(std::move(value));
+    }
+    build_->fields = static_cast<int>(build_->values.size());
+  }
+
+  std::unique_ptr<Build> run(const GraphSpec& graph) {
+    build_->nodes.reserve(graph.nodes.size());
+    for (const NodeSpec& node : graph.nodes) create(node);
+    find_loss();
+    find_gradients();
+    bind_sites();
+    order_parameters();
+    plan_memory();
+    return std::move(build_);
+  }
+
+ private:
+  void create(const NodeSpec& node_spec) {
+    build_->nodes.push_back({});
+    Node& node = build_->nodes.back();
+    const int index = static_cast<int>(build_->nodes.size()) - 1;
+    node.spec = node_spec;
+    for (const std::string& name : node_spec.inputs) {
+      const int value = find_value(name, node_spec.name);
+      build_->values[static_cast<std::size_t>(value)].readers.push_back(index);
+      node.inputs.push_back({value, false, false});
+    }
+    node.keeps_input.assign(node.inputs.size(), false);
+    node.owner = spec_.layers->create(node_spec);
+    node.layer = &node.owner->layer();
+    node.loss = static_cast<LossLayer*>(node.layer->query(LossLayer::kId));
+    LayerInference context(spec_, *build_, index);
+    node.layer->infer(context);
+    node.keeps_output.resize(node.outputs.size(), false);
+  }
+
+  int find_value(const std::string& name, const std::string& reader) const {
+    for (std::size_t i = 0; i < build_->values.size(); ++i) {
+      if (build_->values[i].name == name) return static_cast<int>(i);
+    }
+    std::string known;
+    for (const GraphValue& value : build_->values) known += (known.empty() ? "" : ", ") + value.name;
+    fail_config(fmt::format(
+        "model node '{}' reads '{}', which no earlier node and no data field offers; known here: {}", reader,
+        name, known));
+  }
+
+  void find_loss() {
+    for (std::size_t i = 0; i < build_->nodes.size(); ++i) {
+      if (build_->nodes[i].loss == nullptr || build_->nodes[i].loss->metric() != "loss") continue;
+      if (build_->loss_node >= 0) {
+        fail_config(fmt::format(
+            "the model has two trained losses, '{}' and '{}'; give one of them another metric name",
+            build_->nodes[static_cast<std::size_t>(build_->loss_node)].spec.name,
+            build_->nodes[i].spec.name));
+      }
+      build_->loss_node = static_cast<int>(i);
+    }
+    if (spec_.training && build_->loss_node < 0) {
+      fail_config("the model has no loss: end it with a loss layer such as 'head_cross_entropy'");
+    }
+  }
+
+  bool has_trainable(const Node& node) const {
+    return std::any_of(node.parameters.begin(), node.parameters.end(), [&](int p) {
+      const ParameterSpec& spec = build_->declared[static_cast<std::size_t>(p)].spec;
+      return spec.trainable && spec.role != Role::kBuffer;
+    });
+  }
+
+  void find_gradients() {
+    for (int i = 0; i < build_->fields; ++i) {
+      GraphValue& value = build_->values[static_cast<std::size_t>(i)];
+      value.needs_gradient = spec_.input_gradients && is_floating(value.spec.dtype);
+    }
+    for (Node& node : build_->nodes) {
+      bool needs = has_trainable(node);
+      for (const NodeInput& input : node.inputs) needs |= value_of(input).needs_gradient;
+      for (int output : node.outputs) build_->values[static_cast<std::size_t>(output)].needs_gradient = needs;
+    }
+    if (!spec_.training) return;
+    for (std::size_t i = build_->nodes.size(); i-- > 0;) {
+      Node& node = build_->nodes[i];
+      bool reaches = static_cast<int>(i) == build_->loss_node;
+      bool needs = has_trainable(node);
+      for (int output : node.outputs)
+        reaches |= build_->values[static_cast<std::size_t>(output)].has_gradient;
+      for (const NodeInput& input : node.inputs) needs |= value_of(input).needs_gradient;
+      node.runs_backward = reaches && needs;
+      if (!node.runs_backward) continue;
+      for (NodeInput& input : node.inputs) {
+        GraphValue& value = value_of(input);
+        if (!value.needs_gradient || !is_floating(value.spec.dtype)) continue;
+        input.gradient = true;
+        input.accumulate = value.has_gradient;
+        value.has_gradient = true;
+      }
+    }
+  }
+
+  void bind_sites() {
+    int layers = 0;
+    for (const Node& node : build_->nodes) layers += node.sites.empty() ? 0 : 1;
+    int layer = 0;
+    for (Node& node : build_->nodes) {
+      for (std::size_t i = 0; i < node.sites.size(); ++i) {
+        Site& site = *node.sites[i];
+        const ParameterSpec& weight = build_->declared[static_cast<std::size_t>(site.parameter)].spec;
+        SiteInfo info;
+        info.layer = site.layer;
+        info.module = site.module;
+        info.weight = weight.name;
+        info.layer_index = layer;
+        info.layer_count = layers;
+        info.site = static_cast<int>(i);
+        info.m = site.declared.m, info.n = site.declared.n, info.k = site.declared.k;
+        const auto offset = local_offset(weight, spec_.coordinates);
+        info.origin_n = offset.empty() ? 0 : offset[0];
+        info.origin_k = offset.size() < 2 ? 0 : offset[1];
+        info.bias = site.declared.bias;
+        info.epilogue = site.declared.epilogue;
+        info.activation = spec_.precision->activations();
+        info.parameter = spec_.precision->parameters();
+        site.product = spec_.precision->bind(info, site);
+        site.kept = site.product == nullptr;
+        if (site.kept) site.product = make_plain_site(info, site);
+        site.memory = site.product->memory();
+        const bool reads = node.runs_backward && site.product->reads_input();
+        if (site.declared.input >= 0 && reads)
+          node.keeps_input[static_cast<std::size_t>(site.declared.input)] = true;
+      }
+      layer += node.sites.empty() ? 0 : 1;
+    }
+  }
+
+  void order_parameters() {
+    std::vector<int> waiting(build_->declared.size(), 0);
+    for (Node& node : build_->nodes) {
+      std::vector<int> distinct = node.parameters;
+      std::sort(distinct.begin(), distinct.end());
+      distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+      if (!node.runs_backward) continue;
+      for (int p : distinct) ++waiting[static_cast<std::size_t>(p)];
+    }
+    for (std::size_t p = 0; p < waiting.size(); ++p) {
+      build_->declared[p].users = waiting[p];
+      build_->declared[p].finish_order = static_cast<int>(build_->declared.size());  // never finished: last
+    }
+    int finished = 0;
+    for (std::size_t i = build_->nodes.size(); i-- > 0;) {
+      const Node& node = build_->nodes[i];
+      if (!node.runs_backward) continue;
+      std::vector<int> seen;
+      for (int p : node.parameters) {
+        if (std::find(seen.begin(), seen.end(), p) != seen.end()) continue;
+        seen.push_back(p);
+        if (--waiting[static_cast<std::size_t>(p)] == 0) {
+          build_->declared[static_cast<std::size_t>(p)].finish_order = finished++;
+        }
+      }
+    }
+    build_->parameters = lay_out(build_->declared, spec_.coordinates);
+    for (Node& node : build_->nodes) {
+      for (int& p : node.parameters) p = laid_out(p);
+      for (auto& site : node.sites) site->parameter = laid_out(site->parameter);
+    }
+  }
+
+  int laid_out(int declared) const {
+    const std::string& name = build_->declared[static_cast<std::size_t>(declared)].spec.name;
+    for (const ParameterInfo& info : build_->parameters) {
+      if (info.spec.name == name) return info.index;
+    }
+    return -1;
+  }
+
+  GraphValue& value_of(const NodeInput& input) {
+    return build_->values[static_cast<std::size_t>(input.value)];
+  }
+
+  void plan_memory();
+
+  const ExecutorSpec& spec_;
+  std::unique_ptr<Build> build_;
+};
+
+/// Collects lifetimes together with the view that each placed buffer fills in.
+class Planner {
+ public:
+  explicit Planner(Build& build) : build_(build) {}
+
+  void add(TensorView& view, std::size_t bytes, DType dtype, const Shape& shape, int first, int last,
+           std::string what) {
+    build_.plan.push_back({bytes, first, last, std::move(what), 0});
+    view.dtype = dtype;
+    view.shape = shape;
+    views_.push_back(&view);
+  }
+  void add_bytes(TensorView& view, std::size_t bytes, int first, int last, std::string what) {
+    add(view, bytes, DType::kU8, Shape{static_cast<std::int64_t>(bytes)}, first, last, std::move(what));
+  }
+  void add_value(TensorView& view, const ValueSpec& spec, int first, int last, std::string what) {
+    add(view, static_cast<std::size_t>(dtype_bytes(spec.dtype, spec.shape.elements())), spec.dtype,
+        spec.shape, first, last, std::move(what));
+  }
+
+  void finish(Device& device) {
+    build_.plan_bytes = place(build_.plan);
+    build_.block.dtype = DType::kU8;
+    build_.block.shape = Shape{static_cast<std::int64_t>(build_.plan_bytes)};
+    build_.block.space = device.space();
+    if (build_.plan_bytes > 0) build_.block.data = device.allocate(build_.plan_bytes);
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      views_[i]->space = device.space();
+      if (build_.plan[i].bytes > 0)
+        views_[i]->data = static_cast<std::byte*>(build_.block.data) + build_.plan[i].offset;
+    }
+  }
+
+ private:
+  Build& build_;
+  std::vector<TensorView*> views_;
+};
+
+void Builder::plan_memory() {
+  const int count = static_cast<int>(build_->nodes.size());
+  const int end = 2 * count;
+  const auto backward_time = [&](int node) { return end - 1 - node; };
+  Planner planner(*build_);
+
+  for (GraphValue& value : build_->values) {
+    const bool data = value.producer < 0;
+    int last = data || spec_.keep_values ? end : value.producer;
+    if (!data && build_->nodes[static_cast<std::size_t>(value.producer)].loss != nullptr) last = end;
+    for (int reader : value.readers) {
+      const Node& node = build_->nodes[static_cast<std::size_t>(reader)];
+      last = std::max(last, reader);
+      for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+        const bool this_value = &value_of(node.inputs[i]) == &value;
+        if (this_value && node.runs_backward && node.keeps_input[i])
+          last = std::max(last, backward_time(reader));
+      }
+    }
+    if (!data) {
+      const Node& node = build_->nodes[static_cast<std::size_t>(value.producer)];
+      for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+        const bool this_value = &build_->values[static_cast<std::size_t>(node.outputs[i])] == &value;
+        if (this_value && node.runs_backward && node.keeps_output[i]) {
+          last = std::max(last, backward_time(value.producer));
+        }
+      }
+    }
+    planner.add_value(value.data, value.spec, data ? -1 : value.producer, last, value.name);
+    if (value.has_gradient) {
+      int first = end;
+      for (int reader : value.readers) {
+        if (build_->nodes[static_cast<std::size_t>(reader)].runs_backward)
+          first = std::min(first, backward_time(reader));
+      }
+      planner.add_value(value.gradient, value.spec, first, data ? end : backward_time(value.producer),
+                        value.name + " (gradient)");
+    }
+  }
+
+  for (int i = 0; i < count; ++i) {
+    Node& node = build_->nodes[static_cast<std::size_t>(i)];
+    const int back = backward_time(i);
+    const std::string& name = node.spec.name;
+    for (SavedMemory& saved : node.saved) {
+      planner.add_value(saved.view, saved.spec, i, node.runs_backward ? back : i, name + " (saved)");
+    }
+    for (WorkspaceMemory& workspace : node.workspaces) {
+      planner.add_bytes(workspace.forward, workspace.bytes, i, i, name + " (workspace)");
+      if (node.runs_backward)
+        planner.add_bytes(workspace.backward, workspace.bytes, back, back, name + " (workspace)");
+    }
+    for (auto& site : node.sites) {
+      planner.add_bytes(site->kept_memory, site->memory.kept, i, node.runs_backward ? back : i,
+                        name + " (site)");
+      planner.add_bytes(site->forward_scratch, site->memory.scratch, i, i, name + " (site scratch)");
+      if (node.runs_backward) {
+        planner.add_bytes(site->backward_scratch, site->memory.scratch, back, back, name + " (site scratch)");
+      }
+      if (site->memory.persistent == 0) continue;
+      site->persistent.dtype = DType::kU8;
+      site->persistent.shape = Shape{static_cast<std::int64_t>(site->memory.persistent)};
+      site->persistent.space = spec_.device->space();
+      site->persistent.data = spec_.device->allocate(site->memory.persistent);
+      build_->persistent.push_back(site->persistent);
+    }
+  }
+  planner.finish(*spec_.device);
+
+  std::size_t copies = 0;
+  for (const TensorView& view : build_->persistent) copies += static_cast<std::size_t>(view.bytes());
+  std::size_t sum = 0;
+  for (const Lifetime& buffer : build_->plan) sum += buffer.bytes;
+  build_->lines.push_back({"activations, gradients and workspaces (planned)", build_->plan_bytes});
+  build_->lines.push_back({"the same without reuse", sum});
+  build_->lines.push_back({"converted weight copies", copies});
+}
+
+}  // namespace
+
+std::unique_ptr<Build> build_graph(const ExecutorSpec& spec, const GraphSpec& graph, const DataInfo& data) {
+  return Builder(spec, data).run(graph);
+}
+
+void release(Build& build, Device& device) {
+  build.nodes.clear();
+  for (const TensorView& view : build.persistent)
+    device.release(view.data, static_cast<std::size_t>(view.bytes()));
+  if (build.block.data != nullptr) device.release(build.block.data, build.plan_bytes);
+}
+
+}  // namespace tenon::graph

@@ -1,0 +1,122 @@
+// The built graph: nodes, values, sites and declared parameters, with the memory plan applied. It is data;
+// contexts.cpp shows it to layers and executor.cpp runs it.
+#pragma once
+
+#include "graph/memory_plan.hpp"
+#include "graph/parameter_layout.hpp"
+
+#include <tenon/executor.hpp>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::graph {
+
+/// Counts operands per format; formats are few, so a flat list does.
+class FormatCounter final : public OperandCounter {
+ public:
+  void count(std::string_view format, std::int64_t operands) override;
+  std::vector<std::pair<std::string, std::int64_t>> counts;
+};
+
+/// A core-owned tensor of a site, in host memory order of creation.
+struct SiteTensor {
+  std::string name;
+  TensorView view;
+};
+
+/// One linear site of a node; also what its policy sees as host.
+class Site final : public SiteHost {
+ public:
+  Site(const ExecutorSpec& spec, FormatCounter& counter, std::string layer, int site_index);
+  ~Site() override;
+  Site(const Site&) = delete;
+  Site& operator=(const Site&) = delete;
+
+  Device& device() override { return *spec_->device; }
+  OperandCounter& operands() override { return *counter_; }
+  RandomKey rounding_key() override { return rounding_key_; }
+  TensorView state(std::string_view name, DType dtype, const Shape& shape) override;
+
+  SiteSpec declared;
+  int parameter = -1;  ///< index into Build::declared, later into the laid-out parameters
+  std::string layer, module;
+  std::unique_ptr<LinearSite> product;
+  bool kept = false;  ///< the policy answered keep
+  SiteMemory memory;
+  TensorView kept_memory, persistent, forward_scratch, backward_scratch;
+  std::vector<SiteTensor> tensors;
+
+ private:
+  const ExecutorSpec* spec_;
+  FormatCounter* counter_;
+  RandomKey rounding_key_;
+};
+
+/// An edge: a data field or a node's output.
+struct GraphValue {
+  std::string name;
+  ValueSpec spec;
+  int producer = -1;  ///< node, -1 for data
+  std::vector<int> readers;
+  bool needs_gradient = false;
+  bool has_gradient = false;  ///< some reader's backward writes it
+  TensorView data, gradient;
+};
+
+struct NodeInput {
+  int value = -1;
+  bool gradient = false;    ///< backward writes the value's gradient
+  bool accumulate = false;  ///< an earlier backward of another reader wrote it already
+};
+
+struct SavedMemory {
+  ValueSpec spec;
+  TensorView view;
+};
+
+struct WorkspaceMemory {
+  std::size_t bytes = 0;
+  TensorView forward, backward;
+};
+
+struct Node {
+  NodeSpec spec;
+  std::unique_ptr<LayerOwner> owner;
+  Layer* layer = nullptr;
+  LossLayer* loss = nullptr;
+  std::vector<NodeInput> inputs;
+  std::vector<int> outputs;
+  std::vector<int> parameters;  ///< per ParameterRef
+  std::vector<SavedMemory> saved;
+  std::vector<WorkspaceMemory> workspaces;
+  std::vector<std::unique_ptr<Site>> sites;
+  std::vector<bool> keeps_input, keeps_output;
+  bool runs_backward = false;
+  std::vector<std::pair<std::string, RandomKey>> keys;  ///< filled on first use
+};
+
+struct Build {
+  std::vector<GraphValue> values;
+  std::vector<Node> nodes;
+  std::vector<Declared> declared;         ///< tied parameters once
+  std::vector<ParameterInfo> parameters;  ///< laid out; index differs from `declared`
+  FormatCounter counter;
+  int fields = 0;  ///< values[0 .. fields) are data
+  int loss_node = -1;
+
+  std::vector<Lifetime> plan;
+  std::size_t plan_bytes = 0;
+  TensorView block;                    ///< the planned memory
+  std::vector<TensorView> persistent;  ///< weight copies
+  std::vector<PlanLine> lines;
+};
+
+/// Creates layers, infers shapes, binds sites, finds what backward needs and plans memory.
+std::unique_ptr<Build> build_graph(const ExecutorSpec& spec, const GraphSpec& graph, const DataInfo& data);
+/// Releases what build_graph allocated.
+void release(Build& build, Device& device);
+
+}  // namespace tenon::graph

@@ -1,0 +1,98 @@
+// Recording of declarations. Two declarations of one parameter name are one tied parameter, so they must
+// agree.
+#include "graph/infer_context.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+namespace tenon::graph {
+
+ValueSpec LayerInference::input(int index) const {
+  const Node& self = node();
+  if (index < 0 || index >= static_cast<int>(self.inputs.size())) {
+    fail_config(fmt::format("model node '{}' ({}) needs an input number {}, but only {} are connected",
+                            self.spec.name, self.spec.type, index, self.inputs.size()));
+  }
+  return build_.values[static_cast<std::size_t>(self.inputs[static_cast<std::size_t>(index)].value)].spec;
+}
+
+void LayerInference::output(const ValueSpec& spec) {
+  Node& self = node();
+  GraphValue value;
+  value.name =
+      self.outputs.empty() ? self.spec.name : fmt::format("{}:{}", self.spec.name, self.outputs.size());
+  for (const GraphValue& other : build_.values) {
+    if (other.name == value.name) {
+      fail_config(
+          fmt::format("the model has two nodes or fields named '{}'; names must be unique", value.name));
+    }
+  }
+  value.spec = spec;
+  value.producer = index_;
+  self.outputs.push_back(static_cast<int>(build_.values.size()));
+  build_.values.push_back(std::move(value));
+}
+
+ParameterRef LayerInference::parameter(const ParameterSpec& spec) {
+  Node& self = node();
+  int found = -1;
+  for (std::size_t i = 0; i < build_.declared.size(); ++i) {
+    const ParameterSpec& other = build_.declared[i].spec;
+    if (other.name != spec.name) continue;
+    if (!(other.shape == spec.shape) || other.dtype != spec.dtype || other.role != spec.role) {
+      fail_config(fmt::format(
+          "parameter '{}' is declared as {} {} and by node '{}' as {} {}; tied parameters must agree",
+          spec.name, dtype_name(other.dtype), other.shape.text(), self.spec.name, dtype_name(spec.dtype),
+          spec.shape.text()));
+    }
+    found = static_cast<int>(i);
+  }
+  if (found < 0) {
+    found = static_cast<int>(build_.declared.size());
+    build_.declared.push_back({spec, 0, 0});
+  }
+  self.parameters.push_back(found);
+  return {static_cast<int>(self.parameters.size()) - 1};
+}
+
+SavedRef LayerInference::saved(const ValueSpec& spec) {
+  node().saved.push_back({spec, {}});
+  return {static_cast<int>(node().saved.size()) - 1};
+}
+
+WorkspaceRef LayerInference::workspace(std::size_t bytes) {
+  node().workspaces.push_back({bytes, {}, {}});
+  return {static_cast<int>(node().workspaces.size()) - 1};
+}
+
+SiteRef LayerInference::linear_site(const SiteSpec& spec) {
+  Node& self = node();
+  const int number = static_cast<int>(self.sites.size());
+  auto site = std::make_unique<Site>(spec_, build_.counter, self.spec.name, number);
+  site->declared = spec;
+  site->module = std::string(spec.module);
+  site->declared.module = site->module;
+  site->parameter = self.parameters.at(static_cast<std::size_t>(spec.weight.index));
+  const ParameterSpec& weight = build_.declared[static_cast<std::size_t>(site->parameter)].spec;
+  const Shape local = local_shape(weight, spec_.coordinates);
+  if (local.elements() != spec.n * spec.k) {
+    fail_config(fmt::format(
+        "node '{}': a product with n = {}, k = {} needs a weight of {} elements, '{}' has {} here",
+        self.spec.name, spec.n, spec.k, spec.n * spec.k, weight.name, local.text()));
+  }
+  self.sites.push_back(std::move(site));
+  return {number};
+}
+
+void LayerInference::keep_output(int index) {
+  Node& self = node();
+  self.keeps_output.resize(self.outputs.size(), false);
+  self.keeps_output.at(static_cast<std::size_t>(index)) = true;
+}
+
+// Folding is an optimisation that no executor has to make; forward and backward of the layer are always
+// correct.
+void LayerInference::offer_epilogue(Epilogue) {}
+
+}  // namespace tenon::graph

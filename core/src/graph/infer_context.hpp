@@ -1,0 +1,42 @@
+// What a layer sees in infer(): it declares, this records. Declarations are checked where they are made.
+#pragma once
+
+#include "graph/graph_build.hpp"
+
+namespace tenon::graph {
+
+class LayerInference final : public InferContext {
+ public:
+  LayerInference(const ExecutorSpec& spec, Build& build, int node)
+      : spec_(spec), build_(build), index_(node) {}
+
+  std::string_view name() const override { return node().spec.name; }
+  int inputs() const override { return static_cast<int>(node().inputs.size()); }
+  ValueSpec input(int index) const override;
+  bool training() const override { return spec_.training; }
+  DType activations() const override { return spec_.precision->activations(); }
+  DType parameters() const override { return spec_.precision->parameters(); }
+  Device& device() override { return *spec_.device; }
+  Host& host() override { return *spec_.host; }
+  int axes() const override { return static_cast<int>(spec_.coordinates.size()); }
+  Communicator* axis(int index) override { return spec_.axes.at(static_cast<std::size_t>(index)); }
+  int coordinate(int axis) const override { return spec_.coordinates.at(static_cast<std::size_t>(axis)); }
+
+  void output(const ValueSpec& spec) override;
+  ParameterRef parameter(const ParameterSpec& spec) override;
+  SavedRef saved(const ValueSpec& spec) override;
+  WorkspaceRef workspace(std::size_t bytes) override;
+  SiteRef linear_site(const SiteSpec& spec) override;
+  void keep_input(int index) override { node().keeps_input.at(static_cast<std::size_t>(index)) = true; }
+  void keep_output(int index) override;
+  void offer_epilogue(Epilogue map) override;
+
+ private:
+  Node& node() const { return build_.nodes[static_cast<std::size_t>(index_)]; }
+
+  const ExecutorSpec& spec_;
+  Build& build_;
+  int index_;
+};
+
+}  // namespace tenon::graph

@@ -1,0 +1,56 @@
+// Out-of-line destructors of the contracts around the graph: one canonical vtable and type_info, in the core.
+#include <tenon/error.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/operators_extra.hpp>
+#include <tenon/optimizer.hpp>
+
+TENON_ABI_BEGIN
+
+ParameterSet::~ParameterSet() = default;
+RowTable::~RowTable() = default;
+OperandCounter::~OperandCounter() = default;
+SiteHost::~SiteHost() = default;
+LinearSite::~LinearSite() = default;
+Precision::~Precision() = default;
+InferContext::~InferContext() = default;
+RunContext::~RunContext() = default;
+ForwardContext::~ForwardContext() = default;
+BackwardContext::~BackwardContext() = default;
+Layer::~Layer() = default;
+LossLayer::~LossLayer() = default;
+Model::~Model() = default;
+LayerOwner::~LayerOwner() = default;
+LayerFactory::~LayerFactory() = default;
+StateVisitor::~StateVisitor() = default;
+Optimizer::~Optimizer() = default;
+RowOptimizer::~RowOptimizer() = default;
+Schedule::~Schedule() = default;
+Dataset::~Dataset() = default;
+
+Device::~Device() = default;
+Gemm::~Gemm() = default;
+Blas::~Blas() = default;
+NeuralOps::~NeuralOps() = default;
+AttentionKernel::~AttentionKernel() = default;
+Attention::~Attention() = default;
+EmbeddingOps::~EmbeddingOps() = default;
+Elementwise::~Elementwise() = default;
+ReduceOps::~ReduceOps() = default;
+UpdateOps::~UpdateOps() = default;
+ConvKernel::~ConvKernel() = default;
+Convolution::~Convolution() = default;
+FftKernel::~FftKernel() = default;
+Fft::~Fft() = default;
+QuantKernel::~QuantKernel() = default;
+QuantOps::~QuantOps() = default;
+
+void* Device::require(std::string_view interface_id) {
+  void* family = query(interface_id);
+  if (family == nullptr) {
+    fail_config("this device does not offer the operator family '" + std::string(interface_id) +
+                "' that the model needs; choose another [device] type (see: tenon inspect)");
+  }
+  return family;
+}
+
+TENON_ABI_END

@@ -1,0 +1,32 @@
+// Where parameters lie: order of backward-finish, arenas, and the part that a rank of the model grid holds.
+#pragma once
+
+#include <tenon/parameter.hpp>
+
+#include <span>
+#include <vector>
+
+namespace tenon::graph {
+
+/// A declaration together with what the graph knows about it.
+struct Declared {
+  ParameterSpec spec;
+  int users = 0;         ///< layers that add to its gradient
+  int finish_order = 0;  ///< position in backward-finish order; never finished ones come last
+};
+
+/// What the parameters of an arena are; only trained ones have gradients.
+enum class ArenaUse : std::uint8_t { kTrained, kFrozen, kBuffer };
+ArenaUse arena_use(const ParameterSpec& spec);
+
+/// Assigns arenas and offsets. Arenas are keyed by (use, dtype), each parameter starts on 64
+/// bytes, and within an arena parameters follow the order of backward-finish.
+std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, std::span<const int> coordinates);
+
+/// Elements of an arena, padding included.
+std::int64_t arena_elements(const std::vector<ParameterInfo>& parameters, int arena);
+DType arena_dtype(const std::vector<ParameterInfo>& parameters, int arena);
+ArenaUse arena_use(const std::vector<ParameterInfo>& parameters, int arena);
+int arena_count(const std::vector<ParameterInfo>& parameters);
+
+}  // namespace tenon::graph

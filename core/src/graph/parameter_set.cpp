@@ -1,0 +1,186 @@
+// ParameterSet in device memory, one block per arena, and the declared initial values.
+#include "graph/parameter_layout.hpp"
+#include "graph/row_table.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/parallel.hpp>
+#include <tenon/random.hpp>
+
+#include <atomic>
+#include <deque>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+namespace {
+
+class DeviceParameterSet final : public ParameterSet {
+ public:
+  DeviceParameterSet(std::string name, const std::vector<ParameterInfo>& parameters, Device& device,
+                     SetContents contents)
+      : name_(std::move(name)), parameters_(parameters), device_(device), versions_(parameters.size()) {
+    for (int arena = 0; arena < graph::arena_count(parameters_); ++arena) {
+      TensorView view;
+      const graph::ArenaUse use = graph::arena_use(parameters_, arena);
+      const bool wanted = contents == SetContents::kGradients ? use == graph::ArenaUse::kTrained
+                          : contents == SetContents::kBuffers ? use == graph::ArenaUse::kBuffer
+                                                              : true;
+      view.shape = Shape{wanted ? graph::arena_elements(parameters_, arena) : 0};
+      view.dtype = graph::arena_dtype(parameters_, arena);
+      view.space = device.space();
+      if (view.bytes() > 0) view.data = device.allocate(static_cast<std::size_t>(view.bytes()));
+      arenas_.push_back(view);
+    }
+    for (const ParameterInfo& info : parameters_) {
+      std::unique_ptr<RowTable> table;
+      if (info.spec.role == Role::kRowTable && contents == SetContents::kEverything) {
+        table = graph::make_row_table(info.spec.name, info.spec.dtype, info.spec.shape[0], info.spec.shape[1],
+                                      info.offset[0], info.offset[0] + info.local[0]);
+      }
+      tables_.push_back(std::move(table));
+    }
+  }
+
+  ~DeviceParameterSet() override {
+    for (const TensorView& arena : arenas_) {
+      if (arena.data != nullptr) device_.release(arena.data, static_cast<std::size_t>(arena.bytes()));
+    }
+  }
+
+  std::string_view name() const override { return name_; }
+  std::span<const ParameterInfo> parameters() const override { return parameters_; }
+  int arenas() const override { return static_cast<int>(arenas_.size()); }
+  TensorView arena(int index) const override { return arenas_[static_cast<std::size_t>(index)]; }
+
+  TensorView tensor(int parameter) const override {
+    const ParameterInfo& info = parameters_[static_cast<std::size_t>(parameter)];
+    if (info.arena < 0) return {};
+    TensorView view = arenas_[static_cast<std::size_t>(info.arena)];
+    if (view.data == nullptr) return {};
+    view.data = static_cast<std::byte*>(view.data) + dtype_bytes(info.spec.dtype, info.begin);
+    view.shape = info.local;
+    return view;
+  }
+
+  RowTable* table(int parameter) const override { return tables_[static_cast<std::size_t>(parameter)].get(); }
+
+  // Relaxed: a version is read by the thread that ran after the writer, or under Hogwild by anyone, where an
+  // old copy of a weight is as good as the weight itself.
+  std::uint64_t version(int parameter) const override {
+    return versions_[static_cast<std::size_t>(parameter)].load(std::memory_order_relaxed) +
+           all_.load(std::memory_order_relaxed);
+  }
+  void touch(int parameter) override {
+    if (parameter < 0) {
+      all_.fetch_add(1, std::memory_order_relaxed);
+    } else {
+      versions_[static_cast<std::size_t>(parameter)].fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+
+ private:
+  std::string name_;
+  std::vector<ParameterInfo> parameters_;
+  Device& device_;
+  std::vector<TensorView> arenas_;
+  std::vector<std::unique_ptr<RowTable>> tables_;
+  std::deque<std::atomic<std::uint64_t>> versions_;
+  std::atomic<std::uint64_t> all_{0};
+};
+
+/// Value of one element: a function of seed, parameter name and global index.
+double initial_value(const ParameterSpec& spec, RandomKey key, std::uint64_t element) {
+  switch (spec.init) {
+    case Initializer::kZero:
+      return 0;
+    case Initializer::kOne:
+      return 1;
+    case Initializer::kConstant:
+      return spec.init_scale;
+    case Initializer::kNormal:
+      return spec.init_scale * random_normal(key, 0, element);
+    case Initializer::kUniform:
+      return spec.init_scale * (2 * random_uniform(key, 0, element) - 1);
+  }
+  return 0;
+}
+
+/// Fills this rank's part; a complex number is two reals with an index of their own.
+template <typename Real>
+void fill(const ParameterInfo& info, RandomKey key, Real* out) {
+  const ParameterSpec& spec = info.spec;
+  const int parts = dtype_is_complex(spec.dtype) ? 2 : 1;
+  const int rank = spec.shape.rank();
+  parallel_for(info.local.elements(), 4096, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t local = begin; local < end; ++local) {
+      std::int64_t rest = local;
+      std::int64_t global = 0;
+      std::int64_t stride = 1;
+      for (int dim = rank - 1; dim >= 0; --dim) {
+        const std::int64_t extent = info.local[dim];
+        global += (rest % extent + info.offset[static_cast<std::size_t>(dim)]) * stride;
+        rest /= extent;
+        stride *= spec.shape[dim];
+      }
+      for (int part = 0; part < parts; ++part) {
+        const auto element = static_cast<std::uint64_t>(global * parts + part);
+        out[local * parts + part] = static_cast<Real>(initial_value(spec, key, element));
+      }
+    }
+  });
+}
+
+void fill_host(const ParameterInfo& info, RandomKey key, TensorView out) {
+  switch (out.dtype) {
+    case DType::kF32:
+    case DType::kC64:
+      fill(info, key, out.as<float>());
+      return;
+    case DType::kF64:
+    case DType::kC128:
+      fill(info, key, out.as<double>());
+      return;
+    default:
+      fail_config("parameter '" + info.spec.name + "' has dtype " + std::string(dtype_name(out.dtype)) +
+                  "; initial values exist for f32, f64, c64 and c128");
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<ParameterSet> make_parameter_set(std::string name,
+                                                 const std::vector<ParameterInfo>& parameters, Device& device,
+                                                 SetContents contents) {
+  return std::make_unique<DeviceParameterSet>(std::move(name), parameters, device, contents);
+}
+
+void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device) {
+  std::vector<std::byte> staging;
+  for (const ParameterInfo& info : set.parameters()) {
+    const RandomKey key = random_key(seed_init, "init:" + info.spec.name);
+    TensorView host;
+    host.dtype = info.spec.dtype;
+    host.shape = info.local;
+    RowTable* table = set.table(info.index);
+    const TensorView target = set.tensor(info.index);
+    if (table == nullptr && target.empty()) continue;
+    if (table == nullptr && target.space == MemorySpace::kHost) {
+      fill_host(info, key, target);
+      continue;
+    }
+    staging.resize(static_cast<std::size_t>(host.bytes()));
+    host.data = staging.data();
+    fill_host(info, key, host);
+    if (table == nullptr) {
+      device.copy(host, target);
+      continue;
+    }
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(info.local[0]));
+    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = info.offset[0] + static_cast<std::int64_t>(i);
+    table->write(ids, host);
+  }
+  set.touch(-1);
+}
+
+TENON_ABI_END

@@ -1,0 +1,94 @@
+// Parameters: arenas, shards, initial values and row tables.
+#include "graph/parameter_layout.hpp"
+#include "graph/row_gradients.hpp"
+#include "graph/row_table.hpp"
+
+#include <tenon/error.hpp>
+
+#include <gtest/gtest.h>
+
+namespace tenon::graph {
+namespace {
+
+ParameterSpec dense(const std::string& name, Shape shape, bool trainable) {
+  ParameterSpec spec;
+  spec.name = name;
+  spec.shape = shape;
+  spec.trainable = trainable;
+  return spec;
+}
+
+TEST(ParameterLayout, FollowsBackwardFinishOrderAndAligns) {
+  const std::vector<Declared> declared = {{dense("first", {3, 5}, true), 1, 2},
+                                          {dense("last", {7}, true), 1, 0},
+                                          {dense("frozen", {4}, false), 1, 1}};
+  const auto laid = lay_out(declared, {});
+  ASSERT_EQ(laid.size(), 3u);
+  EXPECT_EQ(laid[0].spec.name, "last");
+  EXPECT_EQ(laid[0].begin, 0);
+  EXPECT_EQ(laid[2].spec.name, "first");
+  EXPECT_EQ(laid[2].begin, 16);  // 7 floats, then the next 64-byte line
+  EXPECT_EQ(arena_elements(laid, 0), 32);
+  EXPECT_NE(laid[1].arena, laid[0].arena);
+  EXPECT_EQ(arena_use(laid, 0), ArenaUse::kTrained);
+  EXPECT_EQ(arena_use(laid, laid[1].arena), ArenaUse::kFrozen);
+}
+
+TEST(ParameterLayout, UnevenShardsCoverTheTensorOnce) {
+  ParameterSpec spec = dense("w", {10, 4}, true);
+  spec.sharding = {{0, 0, {0, 7, 7, 10}}};
+  std::int64_t rows = 0;
+  for (int part = 0; part < 3; ++part) {
+    const int coordinates[] = {part};
+    EXPECT_EQ(local_offset(spec, coordinates)[0], rows);
+    rows += local_shape(spec, coordinates)[0];
+  }
+  EXPECT_EQ(rows, 10);
+  spec.sharding[0].offsets = {0, 7, 6, 10};
+  const int coordinates[] = {1};
+  EXPECT_THROW(local_shape(spec, coordinates), Error);
+}
+
+TEST(RowTable, ReadsWritesAndCountsOnlyOwnedRows) {
+  const auto table = make_row_table("t", DType::kF32, 10, 2, 4, 8);
+  float values[] = {1, 2, 3, 4};
+  const std::int64_t ids[] = {7, 4};
+  TensorView view;
+  view.data = values;
+  view.shape = Shape{2, 2};
+  table->write(ids, view);
+  float out[4] = {};
+  view.data = out;
+  table->read(ids, view);
+  EXPECT_EQ(out[0], 1);
+  EXPECT_EQ(out[3], 4);
+  std::uint64_t versions[2];
+  table->versions(ids, versions);
+  EXPECT_EQ(versions[0], 1u);
+  const std::int64_t foreign[] = {3, 8};
+  EXPECT_THROW(table->read(foreign, view), Error);
+}
+
+TEST(RowGradients, SumsDuplicatesInOrderOfArrival) {
+  RowGradients rows;
+  float values[] = {1e8f, 1, 1, -1e8f, 5, 6};
+  const std::int64_t ids[] = {9, 2, 9};
+  TensorView view;
+  view.data = values;
+  view.shape = Shape{3, 2};
+  rows.add(0, ids, view);
+  const auto summed = rows.summed();
+  ASSERT_EQ(summed.size(), 1u);
+  ASSERT_EQ(summed[0].ids.size(), 2u);
+  EXPECT_EQ(summed[0].ids[0], 2);
+  EXPECT_EQ(summed[0].values.as<float>()[0], 1);
+  EXPECT_EQ(summed[0].values.as<float>()[2], 1e8f + 5.0f);
+  EXPECT_EQ(summed[0].values.as<float>()[3], 7);
+  EXPECT_EQ(summed[0].counts[0], 1u);
+  EXPECT_EQ(summed[0].counts[1], 2u);
+  rows.clear();
+  EXPECT_EQ(rows.summed()[0].ids.size(), 0u);
+}
+
+}  // namespace
+}  // namespace tenon::graph

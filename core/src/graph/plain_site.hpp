@@ -1,0 +1,13 @@
+// The linear site of a policy that keeps: products in the activations' dtype, weight converted once per
+// version.
+#pragma once
+
+#include <tenon/site.hpp>
+
+#include <memory>
+
+namespace tenon::graph {
+
+std::unique_ptr<LinearSite> make_plain_site(const SiteInfo& info, SiteHost& host);
+
+}  // namespace tenon::graph

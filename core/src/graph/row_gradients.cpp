@@ -1,0 +1,92 @@
+// Duplicates are summed in the order in which they were added, so the sum does not depend on sorting.
+#include "graph/row_gradients.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tenon::graph {
+
+void RowGradients::clear() {
+  for (Table& table : tables_) {
+    table.ids.clear();
+    table.values.clear();
+  }
+}
+
+void RowGradients::add(int parameter, std::span<const std::int64_t> ids, TensorView values) {
+  if (values.dtype != DType::kF32 && values.dtype != DType::kF64) {
+    fail_plugin("row gradients must be f32 or f64, found " + std::string(dtype_name(values.dtype)));
+  }
+  auto found =
+      std::find_if(tables_.begin(), tables_.end(), [&](const Table& t) { return t.parameter == parameter; });
+  if (found == tables_.end()) {
+    tables_.push_back({});
+    found = std::prev(tables_.end());
+    found->parameter = parameter;
+  }
+  found->dtype = values.dtype;
+  found->width = ids.empty() ? found->width : values.elements() / static_cast<std::int64_t>(ids.size());
+  found->ids.insert(found->ids.end(), ids.begin(), ids.end());
+  const std::span<std::byte> raw = values.raw();
+  found->values.insert(found->values.end(), raw.begin(), raw.end());
+}
+
+void RowGradients::scale(double factor) {
+  for (Table& table : tables_) {
+    if (table.dtype == DType::kF64) {
+      auto* values = reinterpret_cast<double*>(table.values.data());
+      for (std::size_t i = 0; i < table.values.size() / sizeof(double); ++i) values[i] *= factor;
+    } else {
+      auto* values = reinterpret_cast<float*>(table.values.data());
+      for (std::size_t i = 0; i < table.values.size() / sizeof(float); ++i)
+        values[i] = static_cast<float>(values[i] * factor);
+    }
+  }
+}
+
+template <typename Real>
+void RowGradients::sum(Table& table) {
+  table.order.resize(table.ids.size());
+  std::iota(table.order.begin(), table.order.end(), std::size_t{0});
+  std::sort(table.order.begin(), table.order.end(), [&](std::size_t a, std::size_t b) {
+    return table.ids[a] != table.ids[b] ? table.ids[a] < table.ids[b] : a < b;
+  });
+  const auto width = static_cast<std::size_t>(table.width);
+  table.unique.clear();
+  table.counts.clear();
+  table.sums.resize(table.values.size());
+  const auto* values = reinterpret_cast<const Real*>(table.values.data());
+  auto* sums = reinterpret_cast<Real*>(table.sums.data());
+  for (std::size_t index : table.order) {
+    const Real* row = values + index * width;
+    const bool again = !table.unique.empty() && table.unique.back() == table.ids[index];
+    if (!again) {
+      table.unique.push_back(table.ids[index]);
+      table.counts.push_back(0);
+    }
+    ++table.counts.back();
+    Real* out = sums + (table.unique.size() - 1) * width;
+    for (std::size_t i = 0; i < width; ++i) out[i] = again ? out[i] + row[i] : row[i];
+  }
+}
+
+std::span<const RowGradient> RowGradients::summed() {
+  result_.clear();
+  for (Table& table : tables_) {
+    if (table.dtype == DType::kF64) {
+      sum<double>(table);
+    } else {
+      sum<float>(table);
+    }
+    TensorView values;
+    values.data = table.sums.data();
+    values.dtype = table.dtype;
+    values.shape = Shape{static_cast<std::int64_t>(table.unique.size()), table.width};
+    result_.push_back({table.parameter, table.unique, values, table.counts});
+  }
+  return result_;
+}
+
+}  // namespace tenon::graph
