@@ -1,0 +1,90 @@
+// /proc, the clock and the environment.
+#include "observe/process_facts.hpp"
+
+#include <fmt/format.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <string_view>
+
+namespace tenon {
+namespace {
+
+constexpr std::array<std::string_view, 7> kPrefixes{"OMP_",    "GOMP_",  "KMP_",     "DNNL_",
+                                                    "ONEDNN_", "TENON_", "OPENBLAS_"};
+
+std::string file_text(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+}  // namespace
+
+std::string proc_field(const std::string& text, const std::string& key) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with(key)) continue;
+    const std::size_t colon = line.find_first_not_of(" \t", key.size());
+    if (colon == std::string::npos || line[colon] != ':') continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    if (begin == std::string::npos) return "";
+    return line.substr(begin, line.find_last_not_of(" \t\r") - begin + 1);
+  }
+  return "";
+}
+
+double peak_rss_mb() {
+  // Not getrusage: its maximum is inherited through exec and would show the launcher's memory.
+  const std::string field = proc_field(file_text("/proc/self/status"), "VmHWM");
+  return std::strtod(field.c_str(), nullptr) / 1024.0;
+}
+
+std::string cpu_model() {
+  const std::string text = file_text("/proc/cpuinfo");
+  for (const char* key : {"model name", "Model", "cpu model"}) {  // x86, arm boards, others
+    if (std::string model = proc_field(text, key); !model.empty()) return model;
+  }
+  return "unknown";
+}
+
+int usable_cores() {
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+}
+
+std::string utc_now() {
+  const auto now = std::chrono::system_clock::now();
+  const std::time_t seconds = std::chrono::system_clock::to_time_t(now);
+  const auto milliseconds =
+      std::chrono::duration_cast<std::chrono::milliseconds>(now.time_since_epoch()).count() % 1000;
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1,
+                     parts.tm_mday, parts.tm_hour, parts.tm_min, parts.tm_sec, milliseconds);
+}
+
+std::vector<std::pair<std::string, std::string>> relevant_environment() {
+  std::vector<std::pair<std::string, std::string>> found;
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const bool relevant =
+        std::ranges::any_of(kPrefixes, [&](std::string_view prefix) { return text.starts_with(prefix); });
+    const std::size_t equals = text.find('=');
+    if (relevant && equals != std::string_view::npos) {
+      found.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+    }
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+}  // namespace tenon

@@ -1,0 +1,26 @@
+// Facts about this process and machine, read from the operating system when asked.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon {
+
+/// Largest resident set of this process so far in MiB; 0 where the system does not tell.
+double peak_rss_mb();
+/// "Intel(R) Xeon(R) ...", "unknown" where the system does not tell.
+std::string cpu_model();
+/// Processors that this process may run on.
+int usable_cores();
+/// Now, as "2024-05-01T12:00:00.123Z".
+std::string utc_now();
+/// Variables that change numbers or speed (OMP_*, TENON_* and the like), sorted; nothing else, so that no
+/// secret and no name of a machine or person gets into a manifest.
+std::vector<std::pair<std::string, std::string>> relevant_environment();
+
+/// The parsing behind peak_rss_mb and cpu_model, for tests: value after "key<blanks>:" on its own line, or
+/// "".
+std::string proc_field(const std::string& text, const std::string& key);
+
+}  // namespace tenon

@@ -1,0 +1,40 @@
+// Run folders: runs/<name>/<attempt> with attempt = 1, 2, ... and `latest` naming the newest. Nothing here
+// ever writes into an attempt that exists. What the files inside hold is the business of their own writers.
+#pragma once
+
+#include <tenon/files.hpp>
+
+#include <string>
+
+namespace tenon {
+
+struct RunFolder {
+  std::string base;  ///< runs/<name>, or what --run-dir says
+  int attempt = 0;
+  std::string path;  ///< base/<attempt>
+};
+
+/// Makes the next attempt below `base` (made if absent) and points `latest` at the newest. The folder appears
+/// under its number with an empty metrics.jsonl in one atomic step, so any number of processes may call this
+/// at once and no two get the same attempt. Throws FileError.
+RunFolder create_run_folder(FileSystem& files, const std::string& base);
+
+/// The attempt that `run` names: an attempt itself (or a link to one), or the newest below it. Throws
+/// Error(kConfig) that says what was looked for, and which runs lie beside it, when there is none.
+RunFolder open_newest_attempt(FileSystem& files, const std::string& run);
+
+/// Keeps other processes of this machine from continuing the same attempt; released by the destructor or by
+/// the death of the process. Leaves nothing on disk.
+class AttemptLock {
+ public:
+  /// Throws Error(kRun) when another process holds `folder`.
+  explicit AttemptLock(const std::string& folder);
+  ~AttemptLock();
+  AttemptLock(const AttemptLock&) = delete;
+  AttemptLock& operator=(const AttemptLock&) = delete;
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace tenon
