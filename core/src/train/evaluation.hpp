@@ -1,0 +1,33 @@
+// Evaluation of the validation split: batches dealt to the replicas in turn, sums of losses joined in rank
+// order. Strategies whose replicas differ between syncs are evaluated as the mean over replicas of what each
+// calls the model.
+#pragma once
+
+#include "train/parts.hpp"
+#include "train/replica.hpp"
+
+#include <vector>
+
+namespace tenon::train {
+
+struct EvaluationValue {
+  std::string metric;
+  double value = 0;
+};
+
+class Evaluator {
+ public:
+  /// max_batches: over all replicas, 0 = the whole split.
+  Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches);
+  /// Collective over the replica group; call it while workers and actors are parked.
+  std::vector<EvaluationValue> run(ParameterSet& weights, std::int64_t slot);
+
+ private:
+  Parts& parts_;
+  RankReplica& replica_;
+  Executor& executor_;
+  std::int64_t batches_;
+  std::vector<double> sums_;
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,63 @@
+// A round ends when the last rank has arrived; its texts stay readable until the next round ends.
+#include "train/exchange.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+namespace tenon::train {
+
+std::vector<std::string> TextHub::exchange(int rank, const std::string& text) {
+  std::unique_lock lock(mutex_);
+  if (cancelled_) throw CancelledError(reason_);
+  const std::uint64_t round = round_;
+  texts_[static_cast<std::size_t>(rank)] = text;
+  present_[static_cast<std::size_t>(rank)] = true;
+  if (++arrived_ == texts_.size()) {
+    arrived_ = 0;
+    present_.assign(present_.size(), false);
+    result_ = texts_;
+    ++round_;
+    changed_.notify(clock_, clock_.now());
+    return result_;
+  }
+  const WaitDeadline deadline(deadline_s_);
+  while (round_ == round && !cancelled_) {
+    if (changed_.wait(lock, clock_, deadline, "all ranks at a save") != ClockEvent::Outcome::kLate) continue;
+    std::string late;
+    for (std::size_t r = 0; r < present_.size(); ++r) {
+      if (!present_[r]) late += fmt::format("{}{}", late.empty() ? "" : ", ", r);
+    }
+    throw DeadlineError(fmt::format("rank(s) {} did not join a save within {} s", late, deadline_s_));
+  }
+  if (cancelled_) throw CancelledError(reason_);
+  return result_;
+}
+
+void TextHub::cancel(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  cancelled_ = true;
+  reason_ = reason;
+  changed_.notify(clock_, clock_.now());
+}
+
+HubExchange::~HubExchange() = default;
+
+std::vector<std::string> HubExchange::gather(const std::string& text) {
+  std::vector<std::string> all = saving_.exchange(rank_, text);
+  if (rank_ != 0) all.clear();
+  return all;
+}
+
+std::string HubExchange::broadcast(const std::string& text) {
+  return saving_.exchange(rank_, rank_ == 0 ? text : std::string())[0];
+}
+
+bool HubExchange::any(bool mine) {
+  for (const std::string& text : training_.exchange(rank_, mine ? "1" : "0")) {
+    if (text == "1") return true;
+  }
+  return false;
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,133 @@
+// Edits are applied in the order layer, override, insert; each must find what it names.
+#include "train/graph_edits.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+
+namespace tenon::train {
+namespace {
+
+[[noreturn]] void fail_at(const Value& value, const std::string& message) {
+  fail_config(value.origin.text() + ": " + message);
+}
+
+OptionValue to_option(const Value& value) {
+  switch (value.type()) {
+    case Value::Type::kBoolean:
+      return value.boolean();
+    case Value::Type::kInteger:
+      return value.integer();
+    case Value::Type::kReal:
+      return value.real();
+    case Value::Type::kText:
+      return value.text();
+    case Value::Type::kTable:
+      fail_at(value, "a layer option cannot be a table");
+    case Value::Type::kArray:
+      break;
+  }
+  const Value::Array& list = value.array();
+  if (list.empty()) return std::vector<std::int64_t>{};
+  if (list[0].is_text()) {
+    std::vector<std::string> texts;
+    for (const Value& element : list) texts.push_back(element.text());
+    return texts;
+  }
+  const bool integers =
+      std::all_of(list.begin(), list.end(), [](const Value& v) { return v.type() == Value::Type::kInteger; });
+  if (integers) {
+    std::vector<std::int64_t> numbers;
+    for (const Value& element : list) numbers.push_back(element.integer());
+    return numbers;
+  }
+  std::vector<double> numbers;
+  for (const Value& element : list) numbers.push_back(element.real());
+  return numbers;
+}
+
+void set_options(NodeSpec& node, const Value& table, std::initializer_list<std::string_view> reserved) {
+  for (const Member& member : table.table()) {
+    if (std::find(reserved.begin(), reserved.end(), member.key) != reserved.end()) continue;
+    const auto same = [&](const NamedOption& option) { return option.name == member.key; };
+    std::erase_if(node.options, same);
+    node.options.push_back({member.key, to_option(member.value)});
+  }
+}
+
+const std::string& text_of(const Value& table, std::string_view key) {
+  const Value* value = table.find(key);
+  if (value == nullptr) fail_at(table, fmt::format("this table needs the key '{}'", key));
+  return value->text();
+}
+
+void write_out(GraphSpec& graph, const Value& layers) {
+  graph.nodes.clear();
+  for (const Value& table : layers.array()) {
+    NodeSpec node;
+    node.name = text_of(table, "name");
+    node.type = text_of(table, "type");
+    if (const Value* inputs = table.find("inputs")) {
+      for (const Value& input : inputs->array()) node.inputs.push_back(input.text());
+    } else if (!graph.nodes.empty()) {
+      node.inputs.push_back(graph.nodes.back().name);
+    } else {
+      fail_at(table, "the first layer needs `inputs`, the data fields that it reads");
+    }
+    set_options(node, table, {"name", "type", "inputs"});
+    graph.nodes.push_back(std::move(node));
+  }
+}
+
+void override_options(GraphSpec& graph, const Value& overrides) {
+  for (const Value& table : overrides.array()) {
+    const std::string& pattern = text_of(table, "match");
+    int matched = 0;
+    for (NodeSpec& node : graph.nodes) {
+      if (::fnmatch(pattern.c_str(), node.name.c_str(), 0) != 0) continue;
+      ++matched;
+      if (const Value* type = table.find("type")) {
+        if (type->text() != node.type) node.options.clear();
+        node.type = type->text();
+      }
+      set_options(node, table, {"match", "type"});
+    }
+    if (matched > 0) continue;
+    std::string names;
+    for (const NodeSpec& node : graph.nodes) names += (names.empty() ? "" : ", ") + node.name;
+    fail_at(table, fmt::format("no node of the model matches '{}'; nodes are: {}", pattern, names));
+  }
+}
+
+void insert_nodes(GraphSpec& graph, const Value& inserts) {
+  for (const Value& table : inserts.array()) {
+    const std::string& after = text_of(table, "after");
+    const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                                    [&](const NodeSpec& node) { return node.name == after; });
+    if (found == graph.nodes.end())
+      fail_at(table, fmt::format("the model has no node '{}' to insert after", after));
+    NodeSpec node;
+    node.name = text_of(table, "name");
+    node.type = text_of(table, "type");
+    node.inputs = {after};
+    set_options(node, table, {"after", "name", "type"});
+    for (auto later = found + 1; later != graph.nodes.end(); ++later) {
+      std::replace(later->inputs.begin(), later->inputs.end(), after, node.name);
+    }
+    graph.nodes.insert(found + 1, std::move(node));
+  }
+}
+
+}  // namespace
+
+GraphSpec edit_graph(GraphSpec graph, const Value& edits) {
+  if (const Value* layers = edits.find("layer")) write_out(graph, *layers);
+  if (const Value* overrides = edits.find("override")) override_options(graph, *overrides);
+  if (const Value* inserts = edits.find("insert")) insert_nodes(graph, *inserts);
+  return graph;
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,89 @@
+// Out-of-line destructors and base answers of the contracts around the loop.
+#include <tenon/error.hpp>
+#include <tenon/observer.hpp>
+#include <tenon/recovery.hpp>
+#include <tenon/sync.hpp>
+
+TENON_ABI_BEGIN
+
+Replica::~Replica() = default;
+Sync::~Sync() = default;
+SyncBase::~SyncBase() = default;
+SyncDecorator::~SyncDecorator() = default;
+Recovery::~Recovery() = default;
+Observer::~Observer() = default;
+
+std::string_view split_name(Split split) noexcept {
+  return split == Split::kTrain ? "train" : "val";
+}
+
+void SyncBase::start(Replica& replica) {
+  replica_ = &replica;
+}
+SlotPlan SyncBase::plan(const Slot&) const {
+  return {};
+}
+GradientGroup SyncBase::gradient_group() const {
+  return GradientGroup::kReplica;
+}
+void SyncBase::on_gradients_ready(const Bucket&) {}
+void SyncBase::finish_gradients() {}
+void SyncBase::after_step(const Slot&, const StepOutcome&) {}
+void SyncBase::quiesce() {}
+void SyncBase::on_membership(const Membership&) {}
+ParameterSet& SyncBase::evaluation_parameters() {
+  return replica().live();
+}
+void SyncBase::state(StateVisitor&) {}
+void* SyncBase::query(std::string_view) {
+  return nullptr;
+}
+
+Replica& SyncBase::replica() const {
+  if (replica_ == nullptr)
+    fail_plugin("a sync strategy used its replica before start(); call SyncBase::start first");
+  return *replica_;
+}
+
+SyncDecorator::SyncDecorator(Sync* inner) : inner_(inner) {
+  if (inner == nullptr)
+    fail_config("a sync decorator needs the strategy that it wraps: add its table, e.g. [sync.inner]");
+}
+void SyncDecorator::start(Replica& replica) {
+  SyncBase::start(replica);
+  inner_->start(replica);
+}
+SlotPlan SyncDecorator::plan(const Slot& slot) const {
+  return inner_->plan(slot);
+}
+GradientGroup SyncDecorator::gradient_group() const {
+  return inner_->gradient_group();
+}
+void SyncDecorator::on_gradients_ready(const Bucket& bucket) {
+  inner_->on_gradients_ready(bucket);
+}
+void SyncDecorator::finish_gradients() {
+  inner_->finish_gradients();
+}
+void SyncDecorator::after_step(const Slot& slot, const StepOutcome& outcome) {
+  inner_->after_step(slot, outcome);
+}
+void SyncDecorator::quiesce() {
+  inner_->quiesce();
+}
+void SyncDecorator::on_membership(const Membership& membership) {
+  inner_->on_membership(membership);
+}
+ParameterSet& SyncDecorator::evaluation_parameters() {
+  return inner_->evaluation_parameters();
+}
+void SyncDecorator::state(StateVisitor& visitor) {
+  visitor.enter("inner");
+  inner_->state(visitor);
+  visitor.leave();
+}
+void* SyncDecorator::query(std::string_view interface_id) {
+  return inner_->query(interface_id);
+}
+
+TENON_ABI_END

@@ -1,0 +1,141 @@
+// Making components: from the configuration's tables, and layers from the nodes of a graph.
+#include "train/parts.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+namespace tenon::train {
+namespace {
+
+template <typename Interface>
+Component<Interface> make(config::CheckedRun& checked, Registry& registry, Host& host,
+                          std::string_view table) {
+  config::CheckedComponent* found = checked.component(table);
+  if (found == nullptr) fail_config(fmt::format("the configuration has no [{}] table with a `type`", table));
+  registry.create_inner(*found->options, host);
+  return registry.create<Interface>(found->type, *found->options, host);
+}
+
+/// Training in the parameters' own format.
+class PlainPrecision final : public Precision {
+ public:
+  DType activations() const override { return DType::kF32; }
+  DType parameters() const override { return DType::kF32; }
+  std::unique_ptr<LinearSite> bind(const SiteInfo&, SiteHost&) override { return nullptr; }
+  double loss_scale() const override { return 1; }
+  bool after_backward(const BackwardStats& stats) override { return !stats.found_non_finite; }
+  void state(StateVisitor&) override {}
+  void* query(std::string_view) override { return nullptr; }
+};
+
+class ConstantRate final : public Schedule {
+ public:
+  double rate(const SchedulePoint& point) const override { return point.base_lr; }
+};
+
+class SilentSync final : public SyncBase {};
+
+class NoRecovery final : public Recovery {
+ public:
+  void on_accesses(int, std::span<const std::int64_t>, std::span<const std::uint32_t>) override {}
+  SavePlan plan_save(const SaveMoment&) override { return {}; }
+  FailureDecision on_failure(const FailureEvent&) override { return {}; }
+  void on_restored(const RestoredShard&) override {}
+  int keep() const override { return 0; }
+  bool needs_commit() const override { return false; }
+  void state(StateVisitor&) override {}
+  void* query(std::string_view) override { return nullptr; }
+};
+
+template <typename Interface, typename Fallback>
+Part<Interface> part(config::CheckedRun& checked, Registry& registry, RankHost& host,
+                     std::string_view table) {
+  if (checked.component(table) == nullptr)
+    return {Component<Interface>(), std::make_unique<Fallback>(), host};
+  return {make<Interface>(checked, registry, host, table), nullptr, host};
+}
+
+Value to_value(const OptionValue& option) {
+  return std::visit(
+      [](const auto& held) -> Value {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, bool> || std::is_same_v<Held, std::int64_t> ||
+                      std::is_same_v<Held, double> || std::is_same_v<Held, std::string>) {
+          return Value(held);
+        } else {
+          Value::Array list;
+          for (const auto& element : held) list.emplace_back(element);
+          return Value(std::move(list));
+        }
+      },
+      option);
+}
+
+class RegistryLayer final : public LayerOwner {
+ public:
+  RegistryLayer(std::unique_ptr<ResolvedOptions> options, Component<Layer> component)
+      : options_(std::move(options)), component_(std::move(component)) {}
+  Layer& layer() override { return *component_; }
+
+ private:
+  std::unique_ptr<ResolvedOptions> options_;
+  Component<Layer> component_;
+};
+
+class RegistryLayers final : public LayerFactory {
+ public:
+  RegistryLayers(Registry& registry, Host& host) : registry_(registry), host_(host) {}
+
+  std::unique_ptr<LayerOwner> create(const NodeSpec& node) override {
+    Value table;
+    Origin origin;
+    origin.file = fmt::format("model node '{}'", node.name);
+    for (const NamedOption& option : node.options) {
+      Value value = to_value(option.value);
+      value.origin = origin;
+      table.set(option.name, std::move(value), origin);
+    }
+    ComponentSchema schema;
+    try {
+      schema = registry_.describe(Layer::kKind, node.type);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("model node '{}': {}", node.name, error.what()));
+    }
+    Resolution resolution = resolve_options(component_request(table, std::move(schema), &registry_));
+    registry_.create_inner(*resolution.options, host_);
+    Component<Layer> layer = registry_.create<Layer>(node.type, *resolution.options, host_);
+    return std::make_unique<RegistryLayer>(std::move(resolution.options), std::move(layer));
+  }
+
+ private:
+  Registry& registry_;
+  Host& host_;
+};
+
+}  // namespace
+
+Parts::Parts(const Config& config, Registry& registry, RankHost& host, bool with_observers)
+    : checked(config::check_run(config, registry, {})),
+      device(make<Device>(checked, registry, host, "device"), nullptr, host),
+      dataset(make<Dataset>(checked, registry, host, "data"), nullptr, host),
+      model(make<Model>(checked, registry, host, "model"), nullptr, host),
+      precision(part<Precision, PlainPrecision>(checked, registry, host, "precision")),
+      optimizer(make<Optimizer>(checked, registry, host, "optimizer"), nullptr, host),
+      schedule(part<Schedule, ConstantRate>(checked, registry, host, "schedule")),
+      sync(part<Sync, SilentSync>(checked, registry, host, "sync")),
+      recovery(part<Recovery, NoRecovery>(checked, registry, host, "recovery")) {
+  if (!with_observers) return;
+  for (config::CheckedComponent& component : checked.components) {
+    if (component.kind != Observer::kKind) continue;
+    registry.create_inner(*component.options, host);
+    observers.emplace_back(registry.create<Observer>(component.type, *component.options, host), nullptr,
+                           host);
+  }
+}
+
+std::unique_ptr<LayerFactory> make_registry_layers(Registry& registry, Host& host) {
+  return std::make_unique<RegistryLayers>(registry, host);
+}
+
+}  // namespace tenon::train

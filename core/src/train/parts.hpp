@@ -1,0 +1,73 @@
+// The components of one rank, made from the validated configuration and owned here. Each rank has its own.
+#pragma once
+
+#include "config/run_schema.hpp"
+#include "plugin/guard.hpp"
+#include "train/rank_host.hpp"
+
+#include <tenon/dataset.hpp>
+#include <tenon/device.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/model.hpp>
+#include <tenon/observer.hpp>
+#include <tenon/optimizer.hpp>
+#include <tenon/precision.hpp>
+#include <tenon/recovery.hpp>
+#include <tenon/registry.hpp>
+#include <tenon/sync.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace tenon::train {
+
+/// A component of a rank, or the core's own answer when the configuration has no such table: train in f32 at
+/// a constant rate, let no replica talk, save nothing. Calls through `->` carry the guard's names.
+template <typename Interface>
+class Part {
+ public:
+  Part(Component<Interface> component, std::unique_ptr<Interface> fallback, const RankHost& host)
+      : component_(std::move(component)), fallback_(std::move(fallback)), host_(&host) {}
+  Interface* get() const noexcept { return component_ ? component_.get() : fallback_.get(); }
+  Interface& operator*() const noexcept { return *get(); }
+  GuardedCall<Interface> operator->() const noexcept {
+    const ComponentRef& ref = component_.handle().ref();
+    return {get(), {ref.plugin, ref.name, host_->rank(), host_->slot()}};
+  }
+  /// Ends the component early.
+  void reset() noexcept {
+    component_ = {};
+    fallback_.reset();
+  }
+  std::string_view id() const noexcept { return component_ ? component_.id() : "(none)"; }
+  bool declares(std::uint64_t capability) const noexcept {
+    return component_ && (component_.handle().ref().component->capabilities & capability) != 0;
+  }
+
+ private:
+  Component<Interface> component_;
+  std::unique_ptr<Interface> fallback_;
+  const RankHost* host_;
+};
+
+struct Parts {
+  /// Validates `config` again for this rank (options are not shared) and makes every component but the
+  /// transport.
+  Parts(const Config& config, Registry& registry, RankHost& host, bool with_observers);
+
+  config::CheckedRun checked;  ///< first: components read their options as long as they live
+  Part<Device> device;
+  Part<Dataset> dataset;
+  Part<Model> model;
+  Part<Precision> precision;
+  Part<Optimizer> optimizer;
+  Part<Schedule> schedule;
+  Part<Sync> sync;
+  Part<Recovery> recovery;
+  std::vector<Part<Observer>> observers;
+};
+
+/// Layers through the registry; each keeps the options it was made from.
+std::unique_ptr<LayerFactory> make_registry_layers(Registry& registry, Host& host);
+
+}  // namespace tenon::train

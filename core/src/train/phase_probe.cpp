@@ -1,0 +1,40 @@
+// One write(2) per line, so that a killed process leaves every phase that it entered.
+#include "train/phase_probe.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <csignal>
+#include <cstdlib>
+
+namespace tenon::train {
+
+PhaseProbe::PhaseProbe() {
+  if (const char* path = std::getenv("TENON_PHASE_LOG"))
+    file_ = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (const char* at = std::getenv("TENON_KILL_AT")) {
+    const std::string_view text = at;
+    const auto colon = text.find(':');
+    kill_phase_ = text.substr(0, colon);
+    long count = 1;
+    if (colon != std::string_view::npos)
+      std::from_chars(text.data() + colon + 1, text.data() + text.size(), count);
+    kill_count_ = count;
+  }
+}
+
+PhaseProbe::~PhaseProbe() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void PhaseProbe::enter(std::string_view phase) {
+  if (!active()) return;
+  if (file_ >= 0) {
+    const std::string line = std::string(phase) + "\n";
+    [[maybe_unused]] const auto written = ::write(file_, line.data(), line.size());
+  }
+  if (phase == kill_phase_ && --kill_count_ == 0) ::kill(::getpid(), SIGKILL);
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,263 @@
+// Building a rank: components, grid, executors, weights equal on all replicas, and the state of a checkpoint.
+#include "train/rank.hpp"
+
+#include "plugin/sha256.hpp"
+#include "train/graph_edits.hpp"
+#include "train/grid.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace tenon::train {
+namespace {
+
+HostSpec host_spec(World& world, int rank, int replica) {
+  HostSpec spec;
+  spec.rank = rank;
+  spec.world_size = static_cast<int>(world.settings.parallel.world());
+  spec.replica = replica;
+  spec.deadline_s = world.settings.run.deadline;
+  spec.clock = world.clock.get();
+  spec.control = world.control.get();
+  return spec;
+}
+
+int threads_per_rank(const World& world) {
+  if (world.settings.device.threads > 0) return static_cast<int>(world.settings.device.threads);
+  const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  return static_cast<int>(std::max<std::int64_t>(1, cores / world.settings.parallel.world()));
+}
+
+}  // namespace
+
+Rank::Rank(World& world, int rank)
+    : world_(world),
+      rank_(rank),
+      replica_(rank / static_cast<int>(world.settings.parallel.ranks_per_replica())),
+      grid_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
+      coordinates_(grid_coordinates(grid_index_, world.settings.parallel.grid)),
+      gate_(*world.clock, world.settings.run.deadline),
+      host_(host_spec(world, rank, replica_), gate_) {
+  const config::CoreSettings& settings = world.settings;
+  const int threads = threads_per_rank(world);
+  set_parallel_threads(threads);
+  parts_ = std::make_unique<Parts>(world.config, world.registry, host_, rank == 0);
+  parts_->device->open({rank, threads, settings.device.kernels});
+  parts_->dataset->open(settings.run.seed_order);
+  const DataInfo& data = parts_->dataset->info();
+  if (parts_->dataset->batch() > data.train_samples) {
+    fail_config(fmt::format("data: a batch of {} samples is larger than the training split, which has {}",
+                            parts_->dataset->batch(), data.train_samples));
+  }
+  if (settings.parallel.workers > 1 &&
+      (!parts_->sync.declares(TENON_CAP_HOGWILD) || !parts_->optimizer.declares(TENON_CAP_HOGWILD))) {
+    fail_config(
+        fmt::format("parallel.workers = {} needs a sync strategy and an optimizer that tolerate concurrent "
+                    "writers; '{}' and '{}' do not both declare 'hogwild'",
+                    settings.parallel.workers, parts_->sync.id(), parts_->optimizer.id()));
+  }
+
+  const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
+  if (grid_size > 1) {
+    std::vector<int> members(static_cast<std::size_t>(grid_size));
+    for (int i = 0; i < grid_size; ++i) members[static_cast<std::size_t>(i)] = replica_ * grid_size + i;
+    grid_ = world.transport->open(rank, {members, "grid", Purpose::kStatistics, 0});
+  }
+  for (std::size_t axis = 0; axis < coordinates_.size(); ++axis) {
+    if (settings.parallel.grid[axis] == 1) {
+      axes_.push_back(nullptr);
+      continue;
+    }
+    std::vector<int> members;
+    std::vector<int> along = coordinates_;
+    for (int i = 0; i < settings.parallel.grid[axis]; ++i) {
+      along[axis] = i;
+      members.push_back(replica_ * grid_size + grid_position(along, settings.parallel.grid));
+    }
+    axes_.push_back(world.transport->open(rank, {members, fmt::format("axis{}", axis), Purpose::kModel, 0}));
+  }
+
+  layers_ = make_registry_layers(world.registry, host_);
+  host_.set_layers(layers_.get());
+  // Two statements: an error of the edits is not the model's.
+  const GraphSpec blueprint = parts_->model->build(data);
+  const GraphSpec graph = edit_graph(blueprint, parts_->checked.model_edits);
+  std::vector<std::unique_ptr<Executor>> executors;
+  for (std::int64_t w = 0; w < settings.parallel.workers; ++w) executors.push_back(make_executor(graph));
+
+  ReplicaSpec spec;
+  spec.replica = replica_;
+  spec.replicas = static_cast<int>(settings.parallel.ranks);
+  spec.grid_index = grid_index_;
+  for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
+  spec.seed = settings.run.seed;
+  spec.buffers = settings.buffers;
+  spec.device = parts_->device.get();
+  spec.host = &host_;
+  spec.gate = &gate_;
+  spec.transport = world.transport ? world.transport.get() : nullptr;
+  weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
+  start_weights();
+  updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
+
+  WorkerShared shared;
+  shared.settings = &settings;
+  shared.parts = parts_.get();
+  shared.host = &host_;
+  shared.replica = weights_.get();
+  shared.updater = updater_.get();
+  shared.control = world.control.get();
+  shared.clock = world.clock.get();
+  shared.grid = {coordinates_, grid_.get()};
+  shared.workers = static_cast<int>(settings.parallel.workers);
+  std::vector<Executor*> executor_pointers;
+  for (std::size_t w = 0; w < executors.size(); ++w) {
+    executor_pointers.push_back(executors[w].get());
+    workers_.push_back(std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w)));
+  }
+  evaluator_ =
+      std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(), settings.run.eval_batches);
+  sync_end_.parts = parts_.get();
+  parts_->sync->start(*weights_);
+
+  RankState::Members members;
+  members.rank = rank;
+  members.replica = replica_;
+  members.coordinates = coordinates_;
+  members.shared = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
+  members.weights = weights_.get();
+  members.updater = updater_.get();
+  members.executors = executor_pointers;
+  members.parts = parts_.get();
+  members.counters = &counters_;
+  state_ = std::make_unique<RankState>(members);
+  exchange_ = std::make_unique<HubExchange>(rank, *world.training_hub, *world.saving_hub);
+}
+
+// The saver first: it may still read the state's buffers.
+Rank::~Rank() {
+  saver_.reset();
+}
+
+std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph) {
+  ExecutorSpec spec;
+  spec.layers = layers_.get();
+  spec.device = parts_->device.get();
+  spec.host = &host_;
+  spec.precision = parts_->precision.get();
+  for (const auto& axis : axes_) spec.axes.push_back(axis.get());
+  spec.coordinates = coordinates_;
+  spec.seed = world_.settings.run.seed;
+  spec.seed_rounding = world_.settings.run.seed_rounding;
+  spec.batch = parts_->dataset->batch();
+  return std::make_unique<Executor>(spec, graph, parts_->dataset->info());
+}
+
+// Equal seeds make equal weights, but a strategy may rely on equality, so it is made true by a broadcast.
+void Rank::start_weights() {
+  ParameterSet& live = weights_->live();
+  initialise(live, world_.settings.run.seed_init, *parts_->device);
+  Communicator* group = weights_->group(Purpose::kState);
+  if (group == nullptr) return;
+  for (int arena = 0; arena < live.arenas(); ++arena) {
+    if (!live.arena(arena).empty()) group->broadcast(live.arena(arena), 0);
+  }
+}
+
+void Rank::open_folder() {
+  log_ = std::make_unique<RankLog>(world_.folder.path, rank_, log_level_from_environment());
+  host_.set_log(log_.get());
+  const std::string& recorded = world_.recorded_kernels;
+  const std::string chosen(parts_->device->kernel_choice());
+  if (!recorded.empty() && chosen != recorded && world_.settings.device.kernels == "auto") {
+    fail_config(fmt::format(
+        "{}: this run was computed with kernels '{}', and this machine would go on with '{}', so the "
+        "bits would differ; set device.kernels to accept that, e.g. --set device.kernels={}",
+        world_.folder.path, recorded, chosen, chosen.substr(0, chosen.find('+'))));
+  }
+  if (rank_ == 0) {
+    for (const std::string& note : world_.notes) host_.log(LogLevel::kWarning, note);
+    world_.begin_manifest(describe());
+  }
+  restore();
+}
+
+void Rank::restore() {
+  if (world_.restored_slot < 0) return;
+  CheckpointReader reader = world_.store->open(world_.restored_slot);
+  state_->restore(reader);
+  counters_.slot = world_.restored_slot;
+  counters_.wall_s = world_.restored_wall_s;
+  // The cursor counts micro-batches of one replica; another number of replicas deals the same samples
+  // differently.
+  if (reader.world_size() != world_.settings.parallel.world()) {
+    const auto per_slot = parts_->dataset->batch() * weights_->replicas();
+    counters_.cursor = (counters_.samples + per_slot - 1) / per_slot;
+  }
+  next_slot_ = first_slot_ = counters_.slot;
+}
+
+double Rank::wall_s() const {
+  return counters_.wall_s + world_.clock->now() - begun_s_;
+}
+
+void Rank::check(const CheckpointReader& reader) const {
+  state_->check(reader, world_.settings.parallel.ranks_per_replica() == 1);
+}
+
+Manifest Rank::describe() const {
+  const config::RunSettings& run = world_.settings.run;
+  Manifest manifest =
+      begin_manifest(world_.request.command_line, std::max<std::int64_t>(world_.restored_slot, 0));
+  manifest.cpu_features = parts_->device->features();
+  manifest.kernels = parts_->device->kernel_choice();
+  manifest.ranks = static_cast<int>(world_.settings.parallel.world());
+  manifest.threads = threads_per_rank(world_);
+  manifest.seed = run.seed;
+  manifest.seed_init = run.seed_init;
+  manifest.seed_order = run.seed_order;
+  manifest.seed_rounding = run.seed_rounding;
+  manifest.config_sha256 = plugin::file_sha256(world_.folder.path + "/config.resolved.toml");
+  manifest.data = parts_->dataset->info().sources;
+  return manifest;
+}
+
+std::vector<std::string> Rank::facts() const {
+  std::vector<std::string> lines;
+  std::int64_t trained = 0, frozen = 0, buffers = 0;
+  for (const ParameterInfo& info : weights_->live().parameters()) {
+    const std::int64_t elements = info.spec.shape.elements();
+    (info.spec.role == Role::kBuffer ? buffers : info.spec.trainable ? trained : frozen) += elements;
+  }
+  lines.push_back(fmt::format("parameters: {} trained, {} frozen, {} in buffers", trained, frozen, buffers));
+  const auto megabytes = [](double bytes) { return bytes / (1024.0 * 1024.0); };
+  std::int64_t state = 0, weights = 0;
+  for (int arena = 0; arena < weights_->live().arenas(); ++arena)
+    weights += weights_->live().arena(arena).bytes();
+  for (const auto& set : updater_->state()) {
+    for (int arena = 0; arena < set->arenas(); ++arena) state += set->arena(arena).bytes();
+  }
+  std::int64_t gradients = 0;
+  for (int arena = 0; arena < weights_->gradients().arenas(); ++arena) {
+    gradients += weights_->gradients().arena(arena).bytes();
+  }
+  lines.push_back(
+      fmt::format("memory of a rank: weights {:.1f} MiB, gradients {:.1f} MiB, optimizer state {:.1f} MiB",
+                  megabytes(static_cast<double>(weights)), megabytes(static_cast<double>(gradients)),
+                  megabytes(static_cast<double>(state))));
+  for (const PlanLine& line : workers_[0]->executor().memory_plan()) {
+    lines.push_back(fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<double>(line.bytes))));
+  }
+  lines.push_back(fmt::format("gradient buckets: {}", weights_->buckets().size()));
+  const auto kept = workers_[0]->executor().kept_sites();
+  lines.push_back(fmt::format("linear sites kept in the activations' format: {}", kept.size()));
+  lines.push_back(fmt::format("kernels: {}", parts_->device->kernel_choice()));
+  return lines;
+}
+
+}  // namespace tenon::train

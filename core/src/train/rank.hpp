@@ -1,0 +1,110 @@
+// One rank of a run: it builds its parts, runs slots, and acts at slot boundaries (evaluate, save, stop).
+#pragma once
+
+#include "observe/rank_log.hpp"
+#include "train/evaluation.hpp"
+#include "train/rank_state.hpp"
+#include "train/worker.hpp"
+#include "train/world.hpp"
+
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace tenon::train {
+
+/// The replica outlives the strategy, whose actors may use it until they are joined.
+struct SyncEnd {
+  Parts* parts = nullptr;
+  SyncEnd() = default;
+  SyncEnd(const SyncEnd&) = delete;
+  SyncEnd& operator=(const SyncEnd&) = delete;
+  ~SyncEnd() {
+    if (parts != nullptr) parts->sync.reset();
+  }
+};
+
+class Rank {
+ public:
+  /// Builds everything up to the first slot. Collective over all ranks; leaves nothing on disk.
+  Rank(World& world, int rank);
+  ~Rank();
+
+  /// Once the world has a folder: restores what it found, then runs to the end.
+  void run();
+  int keep() const { return parts_->recovery->keep(); }
+  /// Throws Error(kConfig) when `reader` holds the state of another model.
+  void check(const CheckpointReader& reader) const;
+  /// Facts for `tenon check`: parameters, memory, kept sites.
+  std::vector<std::string> facts() const;
+
+ private:
+  struct Ticket {
+    std::int64_t slot = 0;
+    std::int64_t cursor = 0;
+  };
+  struct Boundary {
+    bool evaluate = false, stop = false;
+    SavePlan save;
+    bool quiet() const { return evaluate || stop || save.save; }
+  };
+
+  std::unique_ptr<Executor> make_executor(const GraphSpec& graph);
+  void start_weights();
+  void open_folder();
+  void restore();
+  Manifest describe() const;
+  void loop(Worker& worker);
+  void run_workers();
+  std::optional<Ticket> claim();
+  void pass_boundary(std::unique_lock<std::mutex>& lock);
+  Boundary boundary(std::int64_t slot);
+  void act(const Boundary& boundary, std::int64_t slot);
+  void finish_slot(const Ticket& ticket, const SlotResult& result);
+  void log_losses(std::int64_t slot, const SlotResult& result);
+  void save(const SavePlan& plan, std::int64_t slot);
+  void take_save_results();
+  void record_progress();
+  void metric(std::int64_t step, Split split, std::string_view name, double value);
+  void finish();
+  double wall_s() const;
+
+  World& world_;
+  int rank_, replica_, grid_index_;
+  std::vector<int> coordinates_;
+  std::unique_ptr<RankLog> log_;
+  PauseGate gate_;
+  RankHost host_;
+  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<LayerFactory> layers_;
+  std::vector<std::unique_ptr<Communicator>> axes_;
+  std::unique_ptr<Communicator> grid_;
+  std::unique_ptr<RankReplica> weights_;
+  std::unique_ptr<Updater> updater_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<RankState> state_;
+  SaveBuffers save_buffers_;
+  std::unique_ptr<HubExchange> exchange_;
+  std::unique_ptr<AsyncSaver> saver_;
+
+  std::mutex mutex_;  ///< guards what follows when there are several workers
+  ClockEvent quiet_;
+  Counters counters_;
+  std::int64_t next_slot_ = 0, first_slot_ = 0;
+  std::int64_t boundary_done_ = -1;
+  int in_flight_ = 0;      ///< slots that workers are in
+  std::size_t ended_ = 0;  ///< workers beside the first
+  bool acting_ = false;    ///< some worker is at a slot boundary
+  bool done_ = false;
+  double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
+  double loss_sum_ = 0, loss_count_ = 0;  ///< since the last line of train/loss
+  std::int64_t logged_samples_ = 0, logged_tokens_ = 0;
+  double logged_at_s_ = 0;
+  std::int64_t skipped_updates_ = 0;
+  std::string metric_name_;  ///< "train/loss", reused so that a line of metrics allocates nothing
+  std::string save_error_;
+  SyncEnd sync_end_;  ///< last: ends first
+};
+
+}  // namespace tenon::train

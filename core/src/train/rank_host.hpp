@@ -1,0 +1,57 @@
+// Host of one rank: log, clock, background actors, and the services that plugins may ask for.
+#pragma once
+
+#include "observe/rank_log.hpp"
+#include "train/pause_gate.hpp"
+
+#include <tenon/clock.hpp>
+#include <tenon/control.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/host.hpp>
+
+#include <atomic>
+#include <string>
+
+namespace tenon::train {
+
+struct HostSpec {
+  int rank = 0;
+  int world_size = 1;
+  int replica = 0;
+  double deadline_s = 60;
+  Clock* clock = nullptr;
+  ControlPlane* control = nullptr;
+  RankLog* log = nullptr;  ///< null before a run folder exists: warnings and errors go to standard error
+};
+
+class RankHost final : public Host {
+ public:
+  RankHost(const HostSpec& spec, PauseGate& gate) : spec_(spec), gate_(gate) {}
+
+  void log(LogLevel level, std::string_view message) override;
+  int rank() const override { return spec_.rank; }
+  int world_size() const override { return spec_.world_size; }
+  double now() const override { return spec_.clock->now(); }
+  std::unique_ptr<Actor> spawn(std::string_view name, std::function<void(Actor&)> loop) override;
+  double deadline() const override { return spec_.deadline_s; }
+  void* query(std::string_view interface_id) override {
+    return interface_id == LayerFactory::kId ? layers_ : nullptr;
+  }
+
+  void set_slot(std::int64_t slot) { slot_.store(slot, std::memory_order_relaxed); }
+  std::int64_t slot() const { return slot_.load(std::memory_order_relaxed); }
+  const HostSpec& spec() const { return spec_; }
+  /// From here on messages go to a file.
+  void set_log(RankLog* log) { spec_.log = log; }
+  /// What layers with graphs of their own make them with.
+  void set_layers(LayerFactory* layers) { layers_ = layers; }
+
+ private:
+  HostSpec spec_;
+  LayerFactory* layers_ = nullptr;
+  PauseGate& gate_;
+  std::atomic<std::int64_t> slot_{-1};
+  std::atomic<int> actors_{0};
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,320 @@
+// Slots and what happens between them. Workers claim slot numbers; whoever claims a slot at whose boundary
+// something is due waits until the others are idle and acts for all.
+#include "train/rank.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <thread>
+
+namespace tenon::train {
+
+void Rank::run() {
+  open_folder();
+  begun_s_ = logged_at_s_ = world_.clock->now();
+  logged_samples_ = counters_.samples;
+  logged_tokens_ = counters_.tokens;
+  if (parts_->recovery->keep() > 0) {
+    Device* device = parts_->device.get();
+    saver_ =
+        std::make_unique<AsyncSaver>(*world_.store, rank_, static_cast<int>(world_.settings.parallel.world()),
+                                     *exchange_, [device](const TensorView& from, std::span<std::byte> to) {
+                                       TensorView host = from;
+                                       host.space = MemorySpace::kHost;
+                                       host.data = to.data();
+                                       device->copy(from, host);
+                                     });
+  }
+  if (rank_ == 0) {
+    RunInfo info;
+    info.name = world_.settings.run.name.value_or("");
+    info.folder = world_.folder.path;
+    info.first_slot = first_slot_;
+    info.steps = world_.settings.run.steps;
+    info.ranks = static_cast<int>(world_.settings.parallel.world());
+    for (const ParameterInfo& p : weights_->live().parameters()) {
+      if (p.spec.trainable && p.spec.role != Role::kBuffer) info.parameters += p.spec.shape.elements();
+    }
+    info.terminal = world_.request.terminal;
+    info.quiet = world_.request.quiet;
+    for (auto& observer : parts_->observers) observer->on_start(info);
+  }
+  try {
+    if (workers_.size() == 1) {
+      loop(*workers_[0]);
+    } else {
+      run_workers();
+    }
+    finish();
+  } catch (const std::exception& error) {
+    if (rank_ == 0) record_progress();
+    for (auto& observer : parts_->observers) observer->on_finish("failed", error.what());
+    throw;
+  }
+}
+
+void Rank::loop(Worker& worker) {
+  while (const auto ticket = claim()) {
+    world_.phase.enter("compute");
+    const auto next_update = [this] {
+      const std::lock_guard lock(mutex_);
+      return ++counters_.updates;
+    };
+    const auto leave_slot = [this] {
+      const std::lock_guard lock(mutex_);
+      --in_flight_;
+      quiet_.notify(*world_.clock, world_.clock->now());
+    };
+    try {
+      const InsideGate inside(gate_);
+      const SlotResult result = worker.run(ticket->slot, ticket->cursor, next_update);
+      finish_slot(*ticket, result);
+    } catch (...) {
+      leave_slot();
+      throw;
+    }
+    leave_slot();
+  }
+}
+
+void Rank::run_workers() {
+  std::vector<int> participants;
+  for (std::size_t w = 1; w < workers_.size(); ++w) {
+    participants.push_back(
+        world_.clock->announce(replica_, static_cast<int>(w), fmt::format("worker {}", w)));
+  }
+  const int threads = parallel_threads();
+  std::vector<std::thread> threads_of_workers;
+  for (std::size_t w = 1; w < workers_.size(); ++w) {
+    threads_of_workers.emplace_back([this, w, threads, id = participants[w - 1]] {
+      world_.clock->enter(id);
+      set_parallel_threads(threads);
+      try {
+        try {
+          loop(*workers_[w]);
+        } catch (...) {
+          rethrow_noted_call();
+        }
+      } catch (const CancelledError&) {
+      } catch (const Error& error) {
+        world_.control->fail(rank_, error.exit_status(), error.what());
+      } catch (const std::exception& error) {
+        world_.control->fail(rank_, 1, error.what());
+      }
+      {
+        const std::lock_guard lock(mutex_);
+        ++ended_;
+        quiet_.notify(*world_.clock, world_.clock->now());
+      }
+      world_.clock->leave();
+    });
+  }
+  std::exception_ptr failure;
+  try {
+    loop(*workers_[0]);
+  } catch (...) {
+    // The other workers must hear of it now, or joining them would wait for their deadline.
+    try {
+      rethrow_noted_call();
+    } catch (const Error& error) {
+      world_.control->fail(rank_, error.exit_status(), error.what());
+      failure = std::current_exception();
+    } catch (const std::exception& error) {
+      world_.control->fail(rank_, 1, error.what());
+      failure = std::current_exception();
+    }
+  }
+  // Waiting on the clock, not in join(), gives the others their turns, and no actor a turn more than they
+  // need.
+  std::unique_lock lock(mutex_);
+  const WaitDeadline deadline(host_.deadline());
+  while (ended_ < threads_of_workers.size()) {
+    if (quiet_.wait(lock, *world_.clock, deadline, "the other workers to end") == ClockEvent::Outcome::kLate)
+      break;
+  }
+  lock.unlock();
+  for (std::thread& thread : threads_of_workers) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  if (world_.control->failed()) throw CancelledError(world_.control->failure());
+}
+
+std::optional<Rank::Ticket> Rank::claim() {
+  std::unique_lock lock(mutex_);
+  while (!done_ && boundary_done_ < next_slot_) {
+    if (acting_) {
+      // Each wait of whoever acts has a deadline of its own.
+      quiet_.wait(lock, *world_.clock, WaitDeadline(host_.deadline()), "the worker at the slot boundary");
+      continue;
+    }
+    acting_ = true;
+    const auto acted = [&] {
+      acting_ = false;
+      quiet_.notify(*world_.clock, world_.clock->now());
+    };
+    try {
+      pass_boundary(lock);
+    } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
+      acted();
+      throw;
+    }
+    acted();
+  }
+  if (done_) return std::nullopt;
+  Ticket ticket{next_slot_++, counters_.cursor};
+  // A plan is pure, so the cursor can move before the slot runs.
+  const SlotPlan plan = parts_->sync->plan({ticket.slot, replica_, 0});
+  if (plan.kind == SlotKind::kGrad || plan.consumes_data) counters_.cursor += world_.settings.run.accumulate;
+  ++in_flight_;
+  host_.set_slot(ticket.slot);
+  return ticket;
+}
+
+// One worker at a time. The lock is open while it acts: others may need it to see that they must wait.
+void Rank::pass_boundary(std::unique_lock<std::mutex>& lock) {
+  const std::int64_t slot = next_slot_;
+  const Boundary due = boundary(slot);
+  const WaitDeadline deadline(host_.deadline());
+  while (due.quiet() && in_flight_ > 0) {
+    if (quiet_.wait(lock, *world_.clock, deadline, "the other workers at a slot boundary") ==
+        ClockEvent::Outcome::kLate) {
+      throw DeadlineError(
+          fmt::format("{} worker(s) did not end their slot within {} s", in_flight_, host_.deadline()));
+    }
+  }
+  if (due.quiet()) {
+    lock.unlock();
+    act(due, slot);
+    lock.lock();
+  }
+  boundary_done_ = slot;
+  done_ = due.stop;
+}
+
+Rank::Boundary Rank::boundary(std::int64_t slot) {
+  const config::RunSettings& run = world_.settings.run;
+  Boundary due;
+  if (rank_ == 0) {
+    const std::uint64_t bytes = run.max_bytes ? world_.bytes_sent() : 0;
+    const bool spent = (run.max_bytes && bytes >= static_cast<std::uint64_t>(*run.max_bytes)) ||
+                       (run.max_seconds && wall_s() >= *run.max_seconds);
+    if (spent && world_.stop_reason() == StopReason::kNone)
+      world_.ask_to_stop(StopReason::kBudget, "budget spent");
+  }
+  const std::uint32_t actions = world_.control->begin_slot(rank_, slot);
+  world_.control->heartbeat(rank_);
+  const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
+                      (run.max_tokens && counters_.tokens >= *run.max_tokens);
+  due.stop = slot >= run.steps || budget || (actions & kControlStop) != 0;
+  if (slot > first_slot_ || slot == 0) {
+    due.evaluate =
+        (slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0) || (actions & kControlEvaluate) != 0;
+  }
+  due.evaluate |= due.stop && slot > first_slot_;
+  if (slot > first_slot_ && parts_->recovery->keep() > 0) {
+    SaveMoment moment{slot, run.steps, counters_.samples, wall_s(), last_save_s_};
+    due.save = parts_->recovery->plan_save(moment);
+    const bool asked = (actions & kControlSave) != 0 || (due.stop && slot < run.steps);
+    if (asked && !due.save.save) {
+      due.save = {};
+      due.save.save = true;
+    }
+  }
+  return due;
+}
+
+void Rank::act(const Boundary& due, std::int64_t slot) {
+  const HeldPause pause(gate_);
+  parts_->sync->quiesce();  // transfers in flight end unapplied
+  if (due.evaluate) {
+    world_.phase.enter("evaluate");
+    for (const EvaluationValue& value : evaluator_->run(parts_->sync->evaluation_parameters(), slot)) {
+      metric(slot, Split::kVal, value.metric, value.value);
+    }
+    if (rank_ == 0) world_.metrics->flush();
+  }
+  if (due.save.save) save(due.save, slot);
+}
+
+void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
+  const std::lock_guard lock(mutex_);
+  ++counters_.slot;
+  const std::int64_t samples = result.micros * parts_->dataset->batch() * weights_->replicas();
+  counters_.samples += samples;
+  counters_.tokens += samples * parts_->dataset->info().tokens_per_sample;
+  if (result.kind == SlotKind::kGrad && !result.applied) ++skipped_updates_;
+  loss_sum_ += result.loss_sum;
+  loss_count_ += result.loss_count;
+  // Replicas that update alone meet elsewhere, and their strategy calls this there.
+  if (result.applied && state_->members().shared) weights_->sync_buffers();
+  log_losses(ticket.slot, result);
+  take_save_results();
+  if (rank_ == 0) {
+    SlotRecord record;
+    record.slot = ticket.slot;
+    record.applied = result.applied;
+    record.loss = result.loss_count > 0 ? result.loss_sum / result.loss_count : 0;
+    record.lr = result.lr;
+    record.gradient_norm = result.gradient_norm;
+    record.seconds = result.seconds;
+    record.samples = counters_.samples;
+    record.tokens = counters_.tokens;
+    for (auto& observer : parts_->observers) observer->on_slot(record);
+    world_.metrics->tick();
+  }
+}
+
+void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
+  const std::int64_t done = slot + 1;
+  if (done % world_.settings.run.log_every != 0 && done != world_.settings.run.steps) return;
+  double pair[2] = {loss_sum_, loss_count_};
+  // Joining the replicas' losses costs a message, which only strategies that talk in every slot anyway shall
+  // pay.
+  if (state_->members().shared) {
+    if (Communicator* group = weights_->group(Purpose::kStatistics)) {
+      TensorView view;
+      view.data = pair;
+      view.dtype = DType::kF64;
+      view.shape = Shape{2};
+      group->all_reduce(view, ReduceOp::kSum);
+    }
+  }
+  if (pair[1] > 0) metric(done, Split::kTrain, "loss", pair[0] / pair[1]);
+  metric(done, Split::kTrain, "lr", result.lr);
+  if (result.kind == SlotKind::kGrad) metric(done, Split::kTrain, "grad_norm", result.gradient_norm);
+  const double seconds = world_.clock->now() - logged_at_s_;
+  if (seconds > 0) {
+    metric(done, Split::kTrain, "samples_per_s",
+           static_cast<double>(counters_.samples - logged_samples_) / seconds);
+    metric(done, Split::kTrain, "tokens_per_s",
+           static_cast<double>(counters_.tokens - logged_tokens_) / seconds);
+  }
+  if (skipped_updates_ > 0)
+    metric(done, Split::kTrain, "skipped_updates", static_cast<double>(skipped_updates_));
+  loss_sum_ = loss_count_ = 0;
+  logged_samples_ = counters_.samples;
+  logged_tokens_ = counters_.tokens;
+  logged_at_s_ = world_.clock->now();
+}
+
+void Rank::metric(std::int64_t step, Split split, std::string_view name, double value) {
+  if (rank_ != 0) return;
+  Metric line;
+  line.step = step;
+  line.split = split;
+  line.name = name;
+  line.value = value;
+  line.wall_s = wall_s();
+  line.samples = counters_.samples;
+  line.tokens = counters_.tokens;
+  line.bytes_sent = world_.bytes_sent();
+  world_.metrics->append(line);
+  metric_name_.assign(split_name(split)).append("/").append(name);
+  world_.result.metrics[metric_name_] = value;
+  for (auto& observer : parts_->observers) observer->on_metric(line);
+}
+
+}  // namespace tenon::train

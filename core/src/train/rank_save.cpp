@@ -1,0 +1,123 @@
+// Saving at a slot boundary, what became of earlier saves, and the end of a rank: hashes and sums.
+#include "train/rank.hpp"
+#include "train/weights_hash.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <chrono>
+
+namespace tenon::train {
+namespace {
+
+/// Longest wait for a checkpoint that is being written; disks can be slow, but a run must end.
+constexpr double kLastSaveSeconds = 600;
+
+}  // namespace
+
+void Rank::save(const SavePlan& plan, std::int64_t slot) {
+  const auto begin = std::chrono::steady_clock::now();
+  // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
+  if (rank_ == 0) world_.metrics->sync();
+  const bool last = slot >= world_.settings.run.steps || world_.stop_reason() != StopReason::kNone;
+  if (last) saver_->wait(kLastSaveSeconds);
+  if (plan.encoding != "plain") {
+    fail_plugin(fmt::format("recovery '{}' asks for rows encoded as '{}'; this version writes \"plain\"",
+                            parts_->recovery.id(), plan.encoding));
+  }
+  save_buffers_.collect(*state_, plan);
+  SaveRequest request;
+  request.step = slot;
+  request.base = plan.base_slot;
+  request.items = save_buffers_.items();
+  request.meta = save_buffers_.meta();
+  if (!saver_->save(request))
+    host_.log(LogLevel::kWarning,
+              fmt::format("checkpoint of slot {} skipped: the previous one is still being written", slot));
+  if (last || !plan.background) {
+    exchange_->any(false);  // every rank has handed its copy over: waiting cannot hold one back
+    saver_->wait(kLastSaveSeconds);
+  }
+  take_save_results();
+  last_save_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  stall_s_ += last_save_s_;
+}
+
+void Rank::take_save_results() {
+  if (saver_ == nullptr) return;
+  for (const SaveResult& saved : saver_->take_results()) {
+    switch (saved.status) {
+      case SaveStatus::kCommitted:
+        save_error_.clear();
+        host_.log(LogLevel::kInfo,
+                  fmt::format(
+                      "checkpoint of slot {} saved: {} bytes, copy {:.3f} s, write {:.3f} s, commit {:.3f} s",
+                      saved.step, saved.bytes, saved.copy_s, saved.write_s, saved.commit_s));
+        metric(saved.step, Split::kTrain, "checkpoint_s", saved.copy_s + saved.write_s + saved.commit_s);
+        break;
+      case SaveStatus::kSkipped:
+        metric(saved.step, Split::kTrain, "checkpoint_skipped", 1);
+        break;
+      case SaveStatus::kAborted:
+        save_error_ = fmt::format("checkpoint of slot {} could not be saved: {}", saved.step, saved.error);
+        host_.log(LogLevel::kError, save_error_);
+        metric(saved.step, Split::kTrain, "checkpoint_failed", 1);
+        break;
+    }
+  }
+}
+
+void Rank::record_progress() {
+  RunResult& result = world_.result;
+  result.steps = counters_.slot;
+  result.samples = counters_.samples;
+  result.tokens = counters_.tokens;
+  result.wall_s = wall_s();
+  result.stall_s = stall_s_;
+}
+
+void Rank::finish() {
+  if (saver_ != nullptr) {
+    exchange_->any(false);
+    saver_->wait(kLastSaveSeconds);
+    take_save_results();
+  }
+  // Hashes: every rank's digests to rank 0; weights of the evaluation set of replica 0.
+  std::optional<HeldPause> pause(gate_);
+  parts_->sync->quiesce();
+  const auto all = world_.end_hub->exchange(rank_, state_->digests());
+  std::string weights;
+  if (replica_ == 0) {
+    weights = logical_digests(parts_->sync->evaluation_parameters(), *parts_->device, grid_.get(),
+                              world_.settings.parallel.grid);
+  }
+  const auto all_weights = world_.end_hub->exchange(rank_, weights);
+  pause.reset();
+  if (rank_ != 0) return;
+  StateHasher state_hash;
+  for (const std::string& digests : all) state_hash.merge(digests);
+  StateHasher weights_hash;
+  for (const std::string& digests : all_weights) {
+    if (!digests.empty()) weights_hash.merge(digests);
+  }
+
+  record_progress();
+  RunResult& result = world_.result;
+  result.state_hash = state_hash.hex();
+  result.weights_hash = weights_hash.hex();
+  for (const auto& worker : workers_) {
+    for (const auto& [format, count] : worker->executor().quantized_operands())
+      result.quantized_operands[format] += count;
+  }
+  if (!save_error_.empty()) {
+    result.error = save_error_ +
+                   "; training went on, but the newest checkpoint is older than the end. Make room, then "
+                   "continue with --resume";
+    result.exit_status = 1;
+  }
+  const std::string_view status = world_.stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
+  for (auto& observer : parts_->observers) observer->on_finish(status, result.error);
+}
+
+}  // namespace tenon::train

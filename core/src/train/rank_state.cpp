@@ -1,0 +1,281 @@
+// Enumeration of a rank's state, and its three uses.
+#include "train/rank_state.hpp"
+
+#include "train/grid.hpp"
+#include "train/state_io.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+namespace tenon::train {
+namespace {
+
+std::vector<std::int64_t> owned_rows(const RowTable& table) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(table.owned_last() - table.owned_first()));
+  std::iota(ids.begin(), ids.end(), table.owned_first());
+  return ids;
+}
+
+/// Rows of a table as one host tensor in `memory`.
+TensorView stage(const RowTable& table, std::span<const std::int64_t> ids, std::vector<std::byte>& memory) {
+  TensorView view;
+  view.dtype = table.dtype();
+  view.shape = Shape{static_cast<std::int64_t>(ids.size()), table.width()};
+  memory.resize(static_cast<std::size_t>(view.bytes()));
+  view.data = memory.data();
+  if (!ids.empty()) table.read(ids, view);
+  return view;
+}
+TensorView stage(const RowTable& table, std::vector<std::byte>& memory) {
+  return stage(table, owned_rows(table), memory);
+}
+
+/// A tensor of the device in host memory.
+TensorView to_host(const TensorView& view, Device& device, std::vector<std::byte>& memory) {
+  if (view.space == MemorySpace::kHost) return view;
+  TensorView host = view;
+  host.space = MemorySpace::kHost;
+  memory.resize(static_cast<std::size_t>(view.bytes()));
+  host.data = memory.data();
+  device.copy(view, host);
+  return host;
+}
+
+class ReaderSource final : public StateSource {
+ public:
+  ReaderSource(CheckpointReader& reader, Device& device) : reader_(reader), device_(device) {}
+
+  const std::string* scalar(const std::string& name) override { return reader_.meta(name); }
+  void tensor(const std::string& name, TensorView out) override {
+    read(name, Shape(std::vector<std::int64_t>(static_cast<std::size_t>(out.shape.rank()), 0)), out);
+  }
+
+  void read(const std::string& name, const Shape& offset, TensorView out) {
+    const TensorSpec* stored = reader_.find(name);
+    if (stored == nullptr) {
+      fail_run(
+          fmt::format("checkpoint step-{}: tensor '{}' is missing; it was saved by a run with another model, "
+                      "optimizer or sync strategy",
+                      reader_.step(), name));
+    }
+    if (out.space == MemorySpace::kHost) {
+      reader_.read_slice(name, offset, out);
+      return;
+    }
+    TensorView host = to_host(out, device_, memory_);
+    reader_.read_slice(name, offset, host);
+    device_.copy(host, out);
+  }
+
+ private:
+  CheckpointReader& reader_;
+  Device& device_;
+  std::vector<std::byte> memory_;
+};
+
+/// Reads "rank<r>/..." and, when the run that saved had fewer ranks, "rank0/..." instead.
+class RankSource final : public StateSource {
+ public:
+  RankSource(ReaderSource& source, int rank) : source_(source), mine_(fmt::format("rank{}/", rank)) {}
+  const std::string* scalar(const std::string& name) override {
+    const std::string* own = source_.scalar(mine_ + name);
+    return own != nullptr ? own : source_.scalar("rank0/" + name);
+  }
+  void tensor(const std::string& name, TensorView out) override { source_.tensor(mine_ + name, out); }
+
+ private:
+  ReaderSource& source_;
+  std::string mine_;
+};
+
+}  // namespace
+
+void Counters::state(StateVisitor& visitor) {
+  visitor.integer("slot", slot);
+  visitor.integer("updates", updates);
+  visitor.integer("cursor", cursor);
+  visitor.integer("samples", samples);
+  visitor.integer("tokens", tokens);
+}
+
+void RankState::add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,
+                        bool written) const {
+  for (const ParameterInfo& info : set.parameters()) {
+    StateEntry entry;
+    entry.name = prefix + "/" + info.spec.name;
+    entry.view = set.tensor(info.index);
+    entry.table = set.table(info.index);
+    entry.parameter = info.index;
+    entry.global_shape = info.spec.shape;
+    entry.offset = Shape(std::span<const std::int64_t>(info.offset));
+    entry.written = written && info.local.elements() > 0 && is_first_holder(info.spec, m_.coordinates);
+    if (entry.table != nullptr || !entry.view.empty()) out.push_back(std::move(entry));
+  }
+}
+
+std::vector<StateEntry> RankState::entries() const {
+  std::vector<StateEntry> out;
+  const std::string own = fmt::format("replica{}/", m_.replica);
+  const std::string shared = m_.shared ? "" : own;
+  const bool written = !m_.shared || m_.replica == 0;
+  add_set(out, m_.weights->live(), shared + "model", written);
+  for (const auto& set : m_.updater->state()) add_set(out, *set, shared + std::string(set->name()), written);
+  for (const Updater::TableState& state : m_.updater->table_state()) {
+    const ParameterInfo& info = m_.weights->live().parameters()[static_cast<std::size_t>(state.parameter)];
+    StateEntry entry;
+    entry.name = shared + state.name + "/" + info.spec.name;
+    entry.table = state.table.get();
+    entry.parameter = state.parameter;
+    entry.global_shape = Shape{info.spec.shape[0], state.table->width()};
+    entry.offset = Shape{info.offset[0], 0};
+    entry.written = written && info.local.elements() > 0 && is_first_holder(info.spec, m_.coordinates);
+    out.push_back(std::move(entry));
+  }
+  for (const auto& set : m_.weights->created_sets())
+    add_set(out, *set, own + "sync." + std::string(set->name()), true);
+  return out;
+}
+
+void RankState::visit(StateVisitor& visitor) const {
+  visitor.enter("core");
+  m_.counters->state(visitor);
+  visitor.leave();
+  const auto component = [&](const char* name, auto& part) {
+    visitor.enter(name);
+    part->state(visitor);
+    visitor.leave();
+  };
+  component("precision", m_.parts->precision);
+  component("optimizer", m_.parts->optimizer);
+  component("sync", m_.parts->sync);
+  component("recovery", m_.parts->recovery);
+  for (std::size_t i = 0; i < m_.executors.size(); ++i) {
+    visitor.enter(fmt::format("sites{}", i));
+    m_.executors[i]->state(visitor);
+    visitor.leave();
+  }
+}
+
+std::string RankState::digests() const {
+  StateHasher hasher;
+  std::vector<std::byte> memory;
+  for (const StateEntry& entry : entries()) {
+    if (!entry.written) continue;
+    const TensorView view =
+        entry.table != nullptr ? stage(*entry.table, memory) : to_host(entry.view, *m_.parts->device, memory);
+    hasher.add(entry.name + "@" + entry.offset.text(), view);
+  }
+  StateCollector collector;
+  visit(collector);
+  const std::string prefix = fmt::format("rank{}/", m_.rank);
+  for (auto& [name, text] : collector.scalars) {
+    TensorView view;
+    view.data = text.data();
+    view.dtype = DType::kU8;
+    view.shape = Shape{static_cast<std::int64_t>(text.size())};
+    hasher.add(prefix + name, view);
+  }
+  for (const auto& [name, tensor] : collector.tensors) {
+    hasher.add(prefix + name, to_host(tensor, *m_.parts->device, memory));
+  }
+  return hasher.digests();
+}
+
+void RankState::check(const CheckpointReader& reader, bool alone) const {
+  std::vector<TensorSpec> mine;
+  for (const StateEntry& entry : entries()) {
+    mine.push_back(
+        {entry.name, entry.table != nullptr ? entry.table->dtype() : entry.view.dtype, entry.global_shape});
+  }
+  // What other ranks keep, and what components keep, is theirs to judge.
+  const std::string own = fmt::format("replica{}/", m_.replica);
+  const auto known = static_cast<std::ptrdiff_t>(mine.size());
+  for (const TensorSpec& stored : reader.tensors()) {
+    const bool elsewhere = !alone || stored.name.starts_with("rank") ||
+                           (stored.name.starts_with("replica") && !stored.name.starts_with(own));
+    if (elsewhere && std::none_of(mine.begin(), mine.begin() + known,
+                                  [&](const TensorSpec& spec) { return spec.name == stored.name; })) {
+      mine.push_back(stored);
+    }
+  }
+  try {
+    reader.check_model(mine);
+  } catch (const Error& error) {
+    fail_config(
+        fmt::format("{}; --resume needs the model, optimizer and sync strategy that saved it. Nothing was "
+                    "changed: continue "
+                    "with the old configuration, or start a new attempt without --resume",
+                    error.what()));
+  }
+}
+
+void RankState::restore(CheckpointReader& reader) const {
+  ReaderSource source(reader, *m_.parts->device);
+  std::vector<std::byte> memory;
+  for (const StateEntry& entry : entries()) {
+    if (entry.table == nullptr) {
+      source.read(entry.name, entry.offset, entry.view);
+      continue;
+    }
+    TensorView rows = stage(*entry.table, memory);
+    source.read(entry.name, entry.offset, rows);
+    entry.table->write(owned_rows(*entry.table), rows);
+  }
+  RankSource scalars(source, m_.rank);
+  StateRestorer restorer(scalars);
+  visit(restorer);
+  m_.weights->live().touch(-1);
+  for (const auto& set : m_.weights->created_sets()) set->touch(-1);
+}
+
+void SaveBuffers::collect(const RankState& state, const SavePlan& plan) {
+  items_.clear();
+  meta_.clear();
+  const std::vector<StateEntry> entries = state.entries();
+  staged_.resize(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const StateEntry& entry = entries[i];
+    if (!entry.written) continue;
+    SaveItem item;
+    item.name = entry.name;
+    item.global_shape = entry.global_shape;
+    item.offset = entry.offset;
+    if (entry.table == nullptr) {
+      item.data = entry.view;
+    } else if (plan.everything) {
+      item.data = stage(*entry.table, staged_[i]);
+    } else {
+      const auto selection =
+          std::find_if(plan.tables.begin(), plan.tables.end(),
+                       [&](const RowSelection& rows) { return rows.parameter == entry.parameter; });
+      if (selection == plan.tables.end()) continue;  // the base has it
+      if (selection->all) {
+        item.data = stage(*entry.table, staged_[i]);
+      } else {
+        item.data = stage(*entry.table, selection->ids, staged_[i]);
+        item.rows = selection->ids;
+        item.offset[0] = 0;
+      }
+    }
+    items_.push_back(std::move(item));
+  }
+  StateCollector collector;
+  state.visit(collector);
+  const std::string prefix = fmt::format("rank{}/", state.members().rank);
+  for (auto& [name, text] : collector.scalars) meta_.push_back({prefix + name, std::move(text)});
+  for (const auto& [name, tensor] : collector.tensors) {
+    SaveItem item;
+    item.name = prefix + name;
+    item.data = tensor;
+    item.global_shape = tensor.shape;
+    item.offset = Shape(std::vector<std::int64_t>(static_cast<std::size_t>(tensor.shape.rank()), 0));
+    items_.push_back(std::move(item));
+  }
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,89 @@
+// All that a rank must keep to continue with the same bits: one enumeration serves saving, restoring and
+// hashing. Names: "model/<parameter>", "optimizer.<slot>/<parameter>", "sync.<set>/<parameter>",
+// "rank<r>/<component>/<name>". Replicas that always hold equal weights share the first two and replica 0
+// writes them; others carry "replica<r>/".
+#pragma once
+
+#include "train/parts.hpp"
+#include "train/replica.hpp"
+#include "train/update.hpp"
+
+#include <tenon/checkpoint.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tenon::train {
+
+/// Counts of one rank. The cursor is that of its replica.
+struct Counters {
+  std::int64_t slot = 0;     ///< slots done
+  std::int64_t updates = 0;  ///< applied
+  std::int64_t cursor = 0;   ///< micro-batches that the replica has taken
+  std::int64_t samples = 0;  ///< of all replicas
+  std::int64_t tokens = 0;
+  double wall_s = 0;  ///< of earlier segments too
+  void state(StateVisitor& visitor);
+};
+
+/// One tensor or row table of the rank.
+struct StateEntry {
+  std::string name;
+  TensorView view;  ///< empty for a table
+  RowTable* table = nullptr;
+  int parameter = -1;
+  Shape global_shape, offset;
+  bool written = true;  ///< this rank writes and hashes it (replicas of shared tensors do not)
+};
+
+class RankState {
+ public:
+  struct Members {
+    int rank = 0;
+    int replica = 0;
+    std::vector<int> coordinates;  ///< in the model grid
+    bool shared = false;           ///< replicas hold equal weights and optimizer state
+    RankReplica* weights = nullptr;
+    Updater* updater = nullptr;
+    std::vector<Executor*> executors;
+    Parts* parts = nullptr;
+    Counters* counters = nullptr;
+  };
+  explicit RankState(const Members& members) : m_(members) {}
+
+  std::vector<StateEntry> entries() const;
+  /// Scalars and tensors of the components, prefixed "rank<r>/".
+  void visit(StateVisitor& visitor) const;
+  const Members& members() const { return m_; }
+
+  /// xxh3-128 digests of everything, for StateHasher::merge on rank 0.
+  std::string digests() const;
+  /// Throws Error(kConfig) that names the first tensor in which the generation differs from this run.
+  /// `alone`: the rank holds its replica's whole model, so a tensor that only the generation has is a
+  /// difference too.
+  void check(const CheckpointReader& reader, bool alone) const;
+  /// Reads all of it back from one generation, at any world size whose shards the generation covers.
+  void restore(CheckpointReader& reader) const;
+
+ private:
+  void add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,
+               bool written) const;
+  Members m_;
+};
+
+/// What one save needs, alive until the copy is made. Reused, so that a save allocates little.
+class SaveBuffers {
+ public:
+  /// Fills items and meta from the state as it is now: dense tensors whole, tables as the plan says. The
+  /// items point into the plan.
+  void collect(const RankState& state, const SavePlan& plan);
+  std::span<const SaveItem> items() const { return items_; }
+  std::span<const MetaBlock> meta() const { return meta_; }
+
+ private:
+  std::vector<SaveItem> items_;
+  std::vector<MetaBlock> meta_;
+  std::vector<std::vector<std::byte>> staged_;
+};
+
+}  // namespace tenon::train

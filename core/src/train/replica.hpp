@@ -1,0 +1,78 @@
+// The replica of one rank as strategies see it: its parameter sets, buckets and communicators.
+#pragma once
+
+#include "config/run_schema.hpp"
+#include "train/pause_gate.hpp"
+#include "train/rank_host.hpp"
+
+#include <tenon/executor.hpp>
+#include <tenon/sync.hpp>
+
+#include <array>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::train {
+
+/// Cuts each gradient arena into buckets of whole parameters: the first closes at 1 MiB, so that
+/// communication starts early, the others at 25 MiB (Li et al., PyTorch Distributed, 2020, section 3.2.3).
+struct BucketPlan {
+  std::vector<Bucket> buckets;
+  std::vector<int> bucket_of;   ///< per parameter; -1 without a gradient
+  std::vector<int> parameters;  ///< per bucket
+};
+BucketPlan plan_buckets(const ParameterSet& gradients);
+
+struct ReplicaSpec {
+  int replica = 0;
+  int replicas = 1;
+  int grid_index = 0;      ///< position in the model grid
+  std::vector<int> peers;  ///< world ranks that hold the same shards, by replica
+  std::uint64_t seed = 1;
+  std::uint32_t epoch = 0;
+  config::BufferPolicy buffers = config::BufferPolicy::kAverage;
+  Device* device = nullptr;
+  RankHost* host = nullptr;
+  PauseGate* gate = nullptr;
+  Transport* transport = nullptr;  ///< null when there is one replica
+};
+
+class RankReplica final : public Replica {
+ public:
+  RankReplica(const ReplicaSpec& spec, const std::vector<ParameterInfo>& parameters);
+  ~RankReplica() override;
+
+  int replica() const override { return spec_.replica; }
+  int replicas() const override { return spec_.replicas; }
+  std::uint64_t seed() const override { return spec_.seed; }
+  Device& device() override { return *spec_.device; }
+  Host& host() override { return *spec_.host; }
+  Communicator* group(Purpose purpose) override;
+  std::unique_ptr<Communicator> open(std::string_view name, Purpose purpose) override;
+  ParameterSet& live() override { return *live_; }
+  ParameterSet& gradients() override { return *gradients_; }
+  double gradient_scale() const override { return gradient_scale_; }
+  ParameterSet& create_set(std::string_view name) override;
+  void copy(const ParameterSet& from, ParameterSet& to) override;
+  void sync_buffers() override;
+  std::span<const Bucket> buckets() const override { return plan_.buckets; }
+  void pause() override { spec_.gate->pause(); }
+  void resume() override { spec_.gate->resume(); }
+  std::int64_t slot() const override { return spec_.host->slot(); }
+
+  void set_gradient_scale(double scale) { gradient_scale_ = scale; }
+  const BucketPlan& bucket_plan() const { return plan_; }
+  const std::vector<std::unique_ptr<ParameterSet>>& created_sets() const { return created_; }
+
+ private:
+  ReplicaSpec spec_;
+  std::vector<ParameterInfo> parameters_;
+  std::unique_ptr<ParameterSet> live_, gradients_;
+  std::vector<std::unique_ptr<ParameterSet>> created_;
+  BucketPlan plan_;
+  double gradient_scale_ = 1;
+  std::array<std::unique_ptr<Communicator>, kPurposes> groups_;
+};
+
+}  // namespace tenon::train

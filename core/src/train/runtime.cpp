@@ -1,0 +1,40 @@
+// The runtime: a registry, and runs built from it.
+#include "train/rank.hpp"
+#include "train/world.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/runtime.hpp>
+
+TENON_ABI_BEGIN
+
+struct Runtime::Impl {
+  Registry registry;
+};
+
+Runtime::Runtime() : impl_(std::make_unique<Impl>()) {}
+Runtime::~Runtime() = default;
+
+void Runtime::add_plugin(const tenon_plugin_v1_t& plugin) {
+  impl_->registry.add_builtin(plugin);
+}
+void Runtime::discover(const std::vector<std::string>& paths) {
+  impl_->registry.discover(paths);
+}
+Registry& Runtime::registry() {
+  return impl_->registry;
+}
+
+Config Runtime::check(const Config& config, std::vector<std::string>* report) {
+  TrainRequest request;
+  train::World world(config, impl_->registry, request);
+  const std::vector<std::string> facts = world.build_only();
+  if (report != nullptr) *report = facts;
+  return world.checked.resolved;
+}
+
+RunResult Runtime::train(const Config& config, const TrainRequest& request) {
+  train::World world(config, impl_->registry, request);
+  return world.run();
+}
+
+TENON_ABI_END

@@ -1,0 +1,131 @@
+// Slices are cut once. An elementwise rule gets runs of neighbouring parameters with the same decay, padding
+// included (it is zero and its gradient is zero); any other rule gets one parameter at a time in its own
+// shape.
+#include "train/update.hpp"
+
+#include "graph/reals.hpp"
+#include "graph/row_table.hpp"
+#include "train/grid.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace tenon::train {
+namespace {
+
+using graph::as_reals;
+
+}  // namespace
+
+Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
+    : optimizer_(optimizer),
+      row_optimizer_(static_cast<RowOptimizer*>(optimizer.query(RowOptimizer::kId))),
+      live_(live),
+      reduce_(device.family<ReduceOps>()) {
+  const auto parameters = live.parameters();
+  const std::vector<ParameterInfo> infos(parameters.begin(), parameters.end());
+  for (const StateSlot& slot : optimizer.slots()) {
+    state_.push_back(
+        make_parameter_set(std::string("optimizer.") + slot.name, infos, device, SetContents::kGradients));
+  }
+  for (const ParameterInfo& info : infos) {
+    const RowTable* table = live.table(info.index);
+    if (table == nullptr || !info.spec.trainable) continue;
+    if (row_optimizer_ == nullptr) {
+      fail_config(fmt::format(
+          "parameter '{}' is a row table, and the chosen optimizer has no row-sparse form; choose "
+          "one that offers {}",
+          info.spec.name, RowOptimizer::kId));
+    }
+    for (const RowStateSlot& slot : row_optimizer_->row_slots()) {
+      const std::int64_t width = slot.width == 0 ? table->width() : slot.width;
+      std::string name = std::string("optimizer.") + slot.name;
+      tables_.push_back({info.index, name,
+                         graph::make_row_table(name + "/" + info.spec.name, table->dtype(), table->rows(),
+                                               width, table->owned_first(), table->owned_last())});
+    }
+  }
+  cut();
+}
+
+void Updater::cut() {
+  const bool merge = optimizer_.elementwise();
+  for (const ParameterInfo& info : live_.parameters()) {
+    if (info.arena < 0 || !info.spec.trainable || info.spec.role != Role::kParameter) continue;
+    const std::int64_t end = info.begin + info.local.elements();
+    if (merge && !slices_.empty() && slices_.back().arena == info.arena &&
+        slices_.back().decay == info.spec.decay) {
+      slices_.back().elements = end - slices_.back().begin;
+      slices_.back().parameter = -1;
+      continue;
+    }
+    slices_.push_back(
+        {info.arena, info.begin, info.local.elements(), info.spec.decay, info.index, info.local, {}});
+  }
+  for (Slice& slice : slices_) {
+    if (slice.parameter < 0 || merge) slice.shape = Shape{slice.elements};
+    for (const auto& set : state_) slice.state.push_back(view(set->arena(slice.arena), slice));
+  }
+}
+
+TensorView Updater::view(const TensorView& arena, const Slice& slice) const {
+  TensorView result = arena;
+  result.data = static_cast<std::byte*>(arena.data) + dtype_bytes(arena.dtype, slice.begin);
+  result.shape = slice.shape;
+  return optimizer_.elementwise() ? as_reals(result) : result;
+}
+
+double Updater::gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows,
+                              const GridSpec& grid) {
+  double sum = 0;
+  if (grid.all == nullptr) {
+    for (int arena = 0; arena < gradients.arenas(); ++arena) {
+      const TensorView view = gradients.arena(arena);
+      if (!view.empty()) sum += reduce_.sum_of_squares(as_reals(view));
+    }
+  } else {
+    for (const ParameterInfo& info : gradients.parameters()) {
+      const TensorView view = gradients.tensor(info.index);
+      if (!view.empty() && is_first_holder(info.spec, grid.coordinates))
+        sum += reduce_.sum_of_squares(as_reals(view));
+    }
+  }
+  for (const RowGradient& row : rows) {
+    if (!row.ids.empty()) sum += reduce_.sum_of_squares(row.values);
+  }
+  if (grid.all != nullptr) {
+    TensorView view;
+    view.data = &sum;
+    view.dtype = DType::kF64;
+    view.shape = Shape{1};
+    grid.all->all_reduce(view, ReduceOp::kSum);
+  }
+  return std::sqrt(sum);
+}
+
+void Updater::apply(const UpdateContext& context, const ParameterSet& gradients,
+                    std::span<const RowGradient> rows) {
+  for (const Slice& slice : slices_) {
+    ParameterSlice piece;
+    piece.weights = view(live_.arena(slice.arena), slice);
+    piece.gradients = view(gradients.arena(slice.arena), slice);
+    piece.state = slice.state;
+    piece.decay = slice.decay;
+    piece.parameter = slice.parameter;
+    optimizer_.step(context, piece);
+  }
+  for (const RowGradient& row : rows) {
+    if (row.ids.empty()) continue;
+    table_pointers_.clear();
+    for (const TableState& state : tables_) {
+      if (state.parameter == row.parameter) table_pointers_.push_back(state.table.get());
+    }
+    row_optimizer_->step_rows(context, *live_.table(row.parameter), table_pointers_, row);
+  }
+  live_.touch(-1);
+}
+
+}  // namespace tenon::train

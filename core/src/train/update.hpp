@@ -1,0 +1,61 @@
+// Applying the optimizer: slices of arenas that share settings, state owned by the core, norm and clipping.
+#pragma once
+
+#include <tenon/executor.hpp>
+#include <tenon/optimizer.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::train {
+
+/// The model grid as far as norms need it.
+struct GridSpec {
+  std::vector<int> coordinates;
+  Communicator* all = nullptr;  ///< all ranks of the replica's grid; null when it has one rank
+};
+
+class Updater {
+ public:
+  Updater(Optimizer& optimizer, ParameterSet& live, Device& device);
+
+  /// Global norm of the gradients: shards summed over their axes, replicated parameters counted once.
+  /// NaN or infinite exactly if some gradient is.
+  double gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows,
+                       const GridSpec& grid);
+  /// One update of all trainable parameters; context.count is that of this update.
+  void apply(const UpdateContext& context, const ParameterSet& gradients, std::span<const RowGradient> rows);
+
+  /// State tensors in the order of slots(): "optimizer.<slot>".
+  const std::vector<std::unique_ptr<ParameterSet>>& state() const { return state_; }
+  struct TableState {
+    int parameter;
+    std::string name;  ///< "optimizer.<slot>"
+    std::unique_ptr<RowTable> table;
+  };
+  const std::vector<TableState>& table_state() const { return tables_; }
+
+ private:
+  struct Slice {
+    int arena;
+    std::int64_t begin, elements;
+    bool decay;
+    int parameter;
+    Shape shape;
+    std::vector<TensorView> state;
+  };
+  void cut();
+  TensorView view(const TensorView& arena, const Slice& slice) const;
+
+  Optimizer& optimizer_;
+  RowOptimizer* row_optimizer_;
+  ParameterSet& live_;
+  ReduceOps& reduce_;
+  std::vector<std::unique_ptr<ParameterSet>> state_;
+  std::vector<TableState> tables_;
+  std::vector<RowTable*> table_pointers_;
+  std::vector<Slice> slices_;
+};
+
+}  // namespace tenon::train

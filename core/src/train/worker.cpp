@@ -1,0 +1,188 @@
+// The slot: forward and backward of each micro-batch, agreement, clipping, update. Order and names follow
+// docs/step.md.
+#include "train/worker.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+namespace tenon::train {
+namespace {
+
+/// PyTorch's guard against a norm of zero, kept so that clipped runs can be compared digit by digit.
+constexpr double kClipEpsilon = 1e-6;
+
+const LossValue& trained_loss(const Executor& executor) {
+  for (const LossValue& loss : executor.losses()) {
+    if (loss.metric == "loss") return loss;
+  }
+  fail_run("the graph has no trained loss");
+}
+
+}  // namespace
+
+Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index)
+    : shared_(shared), executor_(std::move(executor)) {
+  if (index == 0) {
+    gradients_ = &shared_.replica->gradients();
+  } else {
+    own_gradients_ = make_parameter_set(fmt::format("gradients{}", index), executor_->parameters(),
+                                        *shared_.parts->device, SetContents::kGradients);
+    gradients_ = own_gradients_.get();
+  }
+  open_ = shared_.replica->bucket_plan().parameters;
+  // Only the first worker reports buckets: Hogwild workers of one replica do not average gradients with
+  // others.
+  if (shared_.workers == 1) {
+    ready_ = [this](int parameter) {
+      const BucketPlan& plan = shared_.replica->bucket_plan();
+      --open_[static_cast<std::size_t>(plan.bucket_of[static_cast<std::size_t>(parameter)])];
+      while (next_bucket_ < open_.size() && open_[next_bucket_] == 0) {
+        shared_.parts->sync->on_gradients_ready(plan.buckets[next_bucket_]);
+        ++next_bucket_;
+      }
+    };
+  }
+  for (const TensorView& input : executor_->inputs()) {
+    TensorView staged = input;
+    if (input.space != MemorySpace::kHost) {
+      staging_memory_.emplace_back(static_cast<std::size_t>(input.bytes()));
+      staged.data = staging_memory_.back().data();
+      staged.space = MemorySpace::kHost;
+    }
+    staging_.push_back(staged);
+  }
+}
+
+void Worker::read_batch(std::int64_t micro_batch) {
+  const std::int64_t batch = shared_.parts->dataset->batch();
+  const std::int64_t first = (micro_batch * shared_.replica->replicas() + shared_.replica->replica()) * batch;
+  shared_.parts->dataset->read({Split::kTrain, first, batch}, staging_);
+  const auto inputs = executor_->inputs();
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    if (inputs[i].data != staging_[i].data) shared_.parts->device->copy(staging_[i], inputs[i]);
+  }
+  last_run_.first_sample = first;
+}
+
+void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, SlotResult& result) {
+  const std::int64_t micros = shared_.settings->run.accumulate;
+  double counted = 1;  // targets of the slot
+  open_ = shared_.replica->bucket_plan().parameters;
+  next_bucket_ = 0;
+  last_run_.slot = t;
+  last_run_.micros = static_cast<int>(micros);
+  for (std::int64_t a = 0; a < micros; ++a) {
+    read_batch(cursor + a);
+    last_run_.micro = static_cast<int>(a);
+    executor_->forward(shared_.replica->live(), last_run_);
+    const LossValue& loss = trained_loss(*executor_);
+    result.loss_sum += loss.sum;
+    result.loss_count += loss.count;
+    // A seed needs the slot's count before its last micro-batches are read: the first one's stands in for
+    // all, and what was added so far is corrected before anybody sees it.
+    if (a == 0) counted = std::max(1.0, loss.count) * static_cast<double>(micros);
+    const bool last = a + 1 == micros;
+    if (last) {
+      const double assumed = std::exchange(counted, std::max(1.0, result.loss_count));
+      if (a > 0 && assumed != counted) executor_->scale_gradients(*gradients_, assumed / counted);
+      if (shared_.workers == 1) shared_.replica->set_gradient_scale(1 / loss_scale);
+    }
+    executor_->backward(shared_.replica->live(), *gradients_, loss_scale / counted, a == 0,
+                        last ? ready_ : ParameterReady());
+  }
+  result.micros = micros;
+  if (shared_.settings->transport.compute_seconds) {
+    shared_.clock->advance(*shared_.settings->transport.compute_seconds * static_cast<double>(micros));
+  }
+}
+
+bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, SlotResult& result,
+                    const std::function<std::int64_t()>& next_update) {
+  Parts& parts = *shared_.parts;
+  const auto rows = executor_->row_gradients();
+  const double unscale = 1 / loss_scale;
+  result.gradient_norm = shared_.updater->gradient_norm(*gradients_, rows, shared_.grid) * unscale;
+  const double loss = result.loss_sum / std::max(1.0, result.loss_count);
+
+  BackwardStats stats;
+  stats.slot = slot.t;
+  stats.found_non_finite = !std::isfinite(result.gradient_norm);
+  stats.loss = loss;
+  stats.gradient_norm = result.gradient_norm;
+  const bool policy_applies = parts.precision->after_backward(stats);
+  if (shared_.settings->run.stop_on_nan) {
+    if (!std::isfinite(loss)) fail_non_finite(slot.t, "loss", loss);
+    // A policy that scales the loss answers overflow itself; nobody else does.
+    if (stats.found_non_finite && loss_scale == 1.0)
+      fail_non_finite(slot.t, "gradient norm", result.gradient_norm);
+  }
+  // Replicas that share an update must agree without a message: the norm is the same on all, a loss is not.
+  const bool alone = parts.sync->gradient_group() == GradientGroup::kReplica;
+  bool apply = policy_applies && !stats.found_non_finite && (!alone || std::isfinite(loss));
+  if (parts.recovery->needs_commit()) apply = shared_.control->commit(shared_.host->rank(), slot.t, apply);
+  if (!apply) return false;
+
+  const double clip = shared_.settings->run.clip;
+  UpdateContext context;
+  context.lr = slot.lr * plan.lr_scale;
+  context.count = next_update();
+  context.gradient_scale = unscale;
+  if (clip > 0) context.gradient_scale *= std::min(1.0, clip / (result.gradient_norm + kClipEpsilon));
+  context.device = parts.device.get();
+  shared_.updater->apply(context, *gradients_, rows);
+  executor_->publish(shared_.replica->live());
+  for (const RowGradient& row : rows) parts.recovery->on_accesses(row.parameter, row.ids, row.counts);
+  return true;
+}
+
+SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
+                       const std::function<std::int64_t()>& next_update) {
+  const auto begin = std::chrono::steady_clock::now();
+  Parts& parts = *shared_.parts;
+  SlotResult result;
+  Slot slot{t, shared_.replica->replica(), 0};
+  slot.lr = parts.schedule->rate({t, shared_.settings->run.steps, parts.optimizer->base_lr()});
+  const SlotPlan plan = parts.sync->plan(slot);
+  result.kind = plan.kind;
+  result.lr = slot.lr * plan.lr_scale;
+  if (plan.kind == SlotKind::kGrad) {
+    const double loss_scale = parts.precision->loss_scale();
+    accumulate(t, cursor, loss_scale, result);
+    parts.sync->finish_gradients();
+    result.applied = update(slot, plan, loss_scale, result, next_update);
+  } else if (plan.consumes_data) {
+    result.micros = shared_.settings->run.accumulate;
+  }
+  parts.sync->after_step(slot,
+                         {plan.kind, result.applied, result.loss_sum / std::max(1.0, result.loss_count)});
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+void Worker::fail_non_finite(std::int64_t t, const char* what, double value) {
+  std::string place = executor_->find_non_finite(shared_.replica->live(), last_run_);
+  if (place.empty()) {
+    ReduceOps& reduce = shared_.parts->device->family<ReduceOps>();
+    for (const ParameterInfo& info : gradients_->parameters()) {
+      const TensorView gradient = gradients_->tensor(info.index);
+      if (gradient.empty() || !dtype_is_real(gradient.dtype)) continue;
+      const std::int64_t at = reduce.first_non_finite(gradient);
+      if (at >= 0) {
+        place = fmt::format("gradient of '{}', element {}", info.spec.name, at);
+        break;
+      }
+    }
+  }
+  if (place.empty()) place = "none: it came from another replica";
+  fail_run(fmt::format(
+      "{} is {} at step {}; first non-finite tensor: {}. Lower optimizer.lr or set run.clip; to skip "
+      "such updates and go on, set run.on_nan = \"continue\"",
+      what, std::isnan(value) ? "NaN" : "infinite", t, place));
+}
+
+}  // namespace tenon::train

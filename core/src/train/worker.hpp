@@ -1,0 +1,67 @@
+// One worker of a replica: an executor, a gradient set, and the slot as the design writes it. A replica has
+// one worker, or several that update the same weights without locks (Hogwild).
+#pragma once
+
+#include "train/rank_state.hpp"
+
+#include <tenon/clock.hpp>
+
+#include <functional>
+#include <vector>
+
+namespace tenon::train {
+
+/// What a slot did, for logs and budgets.
+struct SlotResult {
+  SlotKind kind = SlotKind::kGrad;
+  bool applied = false;
+  double loss_sum = 0, loss_count = 0;  ///< of the trained loss, this replica
+  double gradient_norm = 0;
+  double lr = 0;
+  std::int64_t micros = 0;  ///< micro-batches taken from the cursor
+  double seconds = 0;
+};
+
+/// The rank's shared things that a worker uses. All outlive it.
+struct WorkerShared {
+  const config::CoreSettings* settings = nullptr;
+  Parts* parts = nullptr;
+  RankHost* host = nullptr;
+  RankReplica* replica = nullptr;
+  Updater* updater = nullptr;
+  ControlPlane* control = nullptr;
+  Clock* clock = nullptr;
+  GridSpec grid;
+  int workers = 1;
+};
+
+class Worker {
+ public:
+  /// index 0 uses the replica's own gradient set; further ones bring theirs.
+  Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index);
+
+  /// Runs slot t with micro-batches [cursor, cursor + accumulate) of the replica. `next_update` hands out the
+  /// number of an applied update.
+  SlotResult run(std::int64_t t, std::int64_t cursor, const std::function<std::int64_t()>& next_update);
+  Executor& executor() { return *executor_; }
+
+ private:
+  void read_batch(std::int64_t micro_batch);
+  void accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, SlotResult& result);
+  bool update(const Slot& slot, const SlotPlan& plan, double loss_scale, SlotResult& result,
+              const std::function<std::int64_t()>& next_update);
+  [[noreturn]] void fail_non_finite(std::int64_t t, const char* what, double value);
+
+  WorkerShared shared_;
+  std::unique_ptr<Executor> executor_;
+  std::unique_ptr<ParameterSet> own_gradients_;
+  ParameterSet* gradients_;
+  std::vector<int> open_;  ///< parameters missing per bucket
+  std::size_t next_bucket_ = 0;
+  RunSpec last_run_;
+  ParameterReady ready_;
+  std::vector<TensorView> staging_;
+  std::vector<std::vector<std::byte>> staging_memory_;
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,281 @@
+// The life of a run: validate, open the folder, start the ranks as threads, join them, write down how it
+// ended.
+#include "train/world.hpp"
+
+#include <tenon/clocks.hpp>
+#include "observe/plugin_lock.hpp"
+#include "observe/process_facts.hpp"
+#include "observe/summary.hpp"
+#include "train/rank.hpp"
+#include "train/signals.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <thread>
+
+namespace tenon::train {
+namespace {
+
+constexpr double kMetricsIntervalSeconds = 1.0;
+
+std::vector<LockedPlugin> loaded_plugins(const Registry& registry) {
+  std::vector<LockedPlugin> locked;
+  for (const PluginStatus& plugin : registry.plugins()) {
+    if (plugin.state != PluginStatus::State::kLoaded) continue;
+    const bool built_in = plugin.file == "built in";
+    locked.push_back({plugin.id, plugin.version, built_in ? "" : plugin.file, plugin.sha256, plugin.abi});
+  }
+  return locked;
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+World::World(const Config& run_config, Registry& plugin_registry, const TrainRequest& train_request)
+    : config(run_config),
+      registry(plugin_registry),
+      request(train_request),
+      checked(config::check_run(config, registry, {})),
+      settings(checked.core),
+      files(make_posix_files()),
+      clock(settings.transport.simulated_clock ? make_simulated_clock(settings.run.deadline)
+                                               : make_wall_clock()),
+      saver_clock(make_wall_clock()),
+      transport_gate(*clock, settings.run.deadline) {
+  const auto ranks = static_cast<int>(settings.parallel.world());
+  if (settings.parallel.servers > 0) {
+    fail_config(
+        "parallel.servers: no sync strategy or table of this version places anything on servers; set it to "
+        "0");
+  }
+  if (!settings.faults.empty()) {
+    fail_config(
+        "[[fault]]: this version injects no failures by schedule; remove the table (tests kill processes "
+        "instead, see "
+        "docs/checkpoints.md)");
+  }
+  if (settings.transport.simulated_clock && !settings.transport.compute_seconds) {
+    fail_config("transport.clock: the simulated clock needs compute_seconds, the cost of one micro-batch");
+  }
+  if (ranks > 1) {
+    config::CheckedComponent* chosen = checked.component("transport");
+    if (chosen == nullptr)
+      fail_config("a run of several ranks needs a [transport] table, e.g. type = \"thread\"");
+    transport_host = std::make_unique<RankHost>(
+        HostSpec{-1, ranks, 0, settings.run.deadline, clock.get(), nullptr, nullptr}, transport_gate);
+    registry.create_inner(*chosen->options, *transport_host);
+    transport = registry.create<Transport>(chosen->type, *chosen->options, *transport_host);
+    WorldSpec spec;
+    spec.ranks = ranks;
+    spec.deadline_s = settings.run.deadline;
+    spec.seed = settings.run.seed;
+    spec.clock = clock.get();
+    if (settings.transport.link) {
+      const config::LinkSettings& link = *settings.transport.link;
+      spec.link.bandwidth_bits_per_s = std::isfinite(link.bandwidth) ? link.bandwidth * 8 : 0;
+      spec.link.latency_s = link.latency;
+      spec.link.jitter_s = link.jitter;
+    }
+    transport->connect(spec);
+  }
+  control = make_inprocess_control(ranks, settings.run.deadline, *clock);
+  training_hub = std::make_unique<TextHub>(ranks, *clock, settings.run.deadline);
+  end_hub = std::make_unique<TextHub>(ranks, *clock, settings.run.deadline);
+  saving_hub = std::make_unique<TextHub>(ranks, *saver_clock, settings.run.deadline);
+  control->on_failure([this](const std::string& text) {
+    training_hub->cancel(text);
+    end_hub->cancel(text);
+    saving_hub->cancel(text);
+  });
+}
+
+World::~World() = default;
+
+void World::ask_to_stop(StopReason reason, const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_ != StopReason::kNone) return;
+    stop_ = reason;
+    stop_why_ = why;
+  }
+  control->request(kControlStop, why);
+}
+
+StopReason World::stop_reason() const {
+  const std::lock_guard lock(mutex_);
+  return stop_;
+}
+
+std::uint64_t World::bytes_sent() const {
+  std::uint64_t sum = 0;
+  if (!transport) return sum;
+  for (int purpose = 0; purpose < kPurposes; ++purpose) {
+    sum += transport->counts(0, static_cast<Purpose>(purpose)).bytes_sent;
+  }
+  return sum;
+}
+
+void World::open(int keep, const std::function<void(const CheckpointReader&)>& check) {
+  const std::string base =
+      request.run_dir.empty() ? "runs/" + settings.run.name.value_or("run") : request.run_dir;
+  folder = request.resume ? open_newest_attempt(*files, base) : create_run_folder(*files, base);
+  lock = std::make_unique<AttemptLock>(folder.path);
+  result.folder = folder.path;
+
+  StoreOptions options;
+  options.keep = std::max(2, keep);
+  options.hook = [this](const char* name) { phase.enter(name); };
+  store = std::make_unique<CheckpointStore>(*files, folder.path + "/checkpoints", options);
+  if (request.resume) find_checkpoint(check);
+  write_text_atomically(*files, folder.path + "/config.resolved.toml",
+                        to_toml(checked.resolved.root(), true));
+  write_plugin_lock(*files, folder.path, loaded_plugins(registry));
+  metrics = std::make_unique<MetricsWriter>(*files, folder.path + "/metrics.jsonl", kMetricsIntervalSeconds);
+}
+
+void World::find_checkpoint(const std::function<void(const CheckpointReader&)>& check) {
+  const RestorePoint point = store->recover(true);
+  for (const RejectedGeneration& bad : point.rejected) {
+    notes.push_back(fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}", bad.step,
+                                bad.path, bad.reason));
+  }
+  restored_slot = point.step;
+  if (restored_slot >= 0) check(store->open(restored_slot));
+  if (restored_slot < 0) notes.push_back("no usable checkpoint: the attempt starts again from slot 0");
+  drop_metrics_after(*files, folder.path + "/metrics.jsonl", std::max<std::int64_t>(restored_slot, 0));
+  // A run that died between its last checkpoint and its summary has nothing left to measure.
+  if (files->exists(folder.path + "/metrics.jsonl")) {
+    for (const MetricLine& line : read_metrics(*files, folder.path + "/metrics.jsonl")) {
+      result.metrics[fmt::format("{}/{}", line.split, line.name)] = line.value;
+      restored_wall_s = std::max(restored_wall_s, line.wall_s);
+    }
+  }
+  try {
+    Manifest earlier = read_manifest(*files, folder.path);
+    earlier_segments = std::move(earlier.segments);
+    recorded_kernels = std::move(earlier.kernels);
+  } catch (const Error& error) {
+    notes.push_back(fmt::format("the earlier manifest cannot be read and is begun anew: {}", error.what()));
+  }
+}
+
+void World::begin_manifest(Manifest begun) {
+  manifest = std::move(begun);
+  manifest.segments.insert(manifest.segments.begin(), earlier_segments.begin(), earlier_segments.end());
+  write_manifest(*files, folder.path, manifest);
+}
+
+void World::run_ranks(const std::function<void(int rank, Rank& self)>& body) {
+  const auto ranks = static_cast<int>(settings.parallel.world());
+  std::vector<int> participants;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int replica = rank / static_cast<int>(settings.parallel.ranks_per_replica());
+    participants.push_back(clock->announce(replica, rank - ranks, fmt::format("rank {}", rank)));
+  }
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back(
+        [this, rank, &body, id = participants[static_cast<std::size_t>(rank)]] { run_rank(rank, id, body); });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void World::run_rank(int rank, int participant, const std::function<void(int rank, Rank& self)>& body) {
+  bool entered = false;
+  try {
+    clock->enter(participant);
+    entered = true;
+    try {
+      Rank self(*this, rank);
+      body(rank, self);
+    } catch (...) {
+      rethrow_noted_call();
+    }
+  } catch (const CancelledError&) {
+    // The first failure is reported by the control plane.
+  } catch (const Error& error) {
+    control->fail(rank, error.exit_status(), error.what());
+  } catch (const std::bad_alloc&) {
+    control->fail(rank, 1, "out of memory; use a smaller model, batch or context");
+  } catch (const std::exception& error) {
+    control->fail(rank, 1, error.what());
+  }
+  if (entered) clock->leave();
+}
+
+void World::throw_failure() const {
+  if (control->failed())
+    throw Error(static_cast<ErrorKind>(std::max(1, control->failure_status())), control->failure());
+}
+
+std::vector<std::string> World::build_only() {
+  std::vector<std::string> facts;
+  run_ranks([&](int rank, Rank& self) {
+    if (rank == 0) facts = self.facts();
+    end_hub->exchange(rank, "built");
+  });
+  throw_failure();
+  return facts;
+}
+
+RunResult World::run() {
+  const auto begin = std::chrono::steady_clock::now();
+  std::optional<SignalWatcher> signals;
+  if (request.handle_signals) {
+    signals.emplace([this](const std::string& name) { ask_to_stop(StopReason::kSignal, name); });
+  }
+  run_ranks([this](int rank, Rank& self) {
+    // All ranks could be built: only now does the run appear on disk.
+    end_hub->exchange(rank, "built");
+    if (rank == 0) open(self.keep(), [&](const CheckpointReader& reader) { self.check(reader); });
+    end_hub->exchange(rank, "open");
+    self.run();
+  });
+  signals.reset();
+  if (metrics == nullptr) throw_failure();  // nothing was written into the attempt
+  finish(seconds_since(begin));
+  return result;
+}
+
+void World::finish(double wall) {
+  if (control->failed()) {
+    result.status = "failed";
+    result.error = control->failure();
+    result.exit_status = std::max(1, control->failure_status());
+  } else {
+    result.status = stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
+  }
+  if (result.wall_s == 0) result.wall_s = wall;
+  result.peak_rss_mb = peak_rss_mb();
+  result.bytes_sent = bytes_sent();
+  result.hidden_comm_share = std::numeric_limits<double>::quiet_NaN();
+  if (transport) {
+    for (int p = 0; p < kPurposes; ++p) {
+      const auto purpose = static_cast<Purpose>(p);
+      const LinkCounts counts = transport->counts(0, purpose);
+      if (counts.bytes_sent > 0)
+        result.bytes_by_purpose[std::string(purpose_name(purpose))] = counts.bytes_sent;
+      result.stall_s += counts.blocked_seconds;
+    }
+  }
+  result.bytes_by_purpose["control"] += control->bytes();
+  metrics->flush();
+  write_summary(*files, result);
+  if (manifest.segments.empty()) return;
+  manifest.segments.back().end = utc_now();
+  manifest.segments.back().exit_reason =
+      result.error.empty() ? result.status : result.status + ": " + result.error;
+  write_manifest(*files, folder.path, manifest);
+}
+
+}  // namespace tenon::train
