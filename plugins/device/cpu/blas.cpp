@@ -1,0 +1,97 @@
+// The choice of how a product is computed (family Blas): oneDNN for f32 and for bf16 where the processor
+// multiplies it, the kernels of this tree for f64 and where oneDNN has none, and conversion to f32 in front
+// of them for the rest.
+#include "families.hpp"
+#include "gemm.hpp"
+#ifndef TENON_PORTABLE_THREADS
+#include "gemm_onednn.hpp"
+#endif
+
+namespace tenon::cpu {
+namespace {
+
+bool is_float_or_bf16(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kBF16;
+}
+
+void check_spec(const GemmSpec& spec) {
+  if (spec.m < 0 || spec.n < 0 || spec.k < 0 || spec.batch < 0) {
+    fail_config("device cpu: gemm: extents must not be negative, found m = " + std::to_string(spec.m) +
+                ", n = " + std::to_string(spec.n) + ", k = " + std::to_string(spec.k) +
+                ", batch = " + std::to_string(spec.batch));
+  }
+  const bool all_f64 = spec.a == DType::kF64 && spec.b == DType::kF64 && spec.c == DType::kF64;
+  if (!all_f64 && !(is_float_or_bf16(spec.a) && is_float_or_bf16(spec.b) && is_float_or_bf16(spec.c))) {
+    fail_config("device cpu: gemm of " + std::string(dtype_name(spec.a)) + " and " +
+                std::string(dtype_name(spec.b)) + " into " + std::string(dtype_name(spec.c)) +
+                " cannot be computed; use f32 and bf16 in any mixture, or f64 throughout");
+  }
+}
+
+class CpuBlas final : public Blas {
+ public:
+  explicit CpuBlas(const Kernels& kernels) : kernels_(kernels) {
+#ifndef TENON_PORTABLE_THREADS
+    if (kernels.onednn) onednn_ = std::make_unique<Onednn>();
+#endif
+  }
+
+  std::unique_ptr<Gemm> gemm(const GemmSpec& spec) override {
+    check_spec(spec);
+    const GemmSpec inner = computed_as(spec);
+    if (inner.a == spec.a && inner.b == spec.b && inner.c == spec.c) return plain(spec);
+    return make_converted_gemm(kernels_, spec, inner, [this](const GemmSpec& part) { return plain(part); });
+  }
+
+  bool native(DType operand) const override {
+    switch (operand) {
+      case DType::kF32:
+      case DType::kF64:
+        return true;
+#ifndef TENON_PORTABLE_THREADS
+      case DType::kBF16:
+        return onednn_ != nullptr && onednn_->native_bf16();
+#endif
+      default:
+        return false;
+    }
+  }
+
+ private:
+  /// The same product in dtypes that one plan takes. Our own kernels take operands of one dtype and any C;
+  /// oneDNN takes f32 throughout, or bf16 operands where the processor has units for them.
+  GemmSpec computed_as(GemmSpec spec) const {
+    if (spec.a != spec.b) spec.a = spec.b = DType::kF32;
+#ifndef TENON_PORTABLE_THREADS
+    if (onednn_ != nullptr && spec.a != DType::kF64) {
+      if (!onednn_->native_bf16()) spec.a = spec.b = DType::kF32;
+      if (spec.a == DType::kF32) spec.c = DType::kF32;
+    }
+#endif
+    return spec;
+  }
+
+  std::unique_ptr<Gemm> plain(const GemmSpec& spec) const {
+#ifndef TENON_PORTABLE_THREADS
+    // An empty product is not worth a primitive, and the library would leave C untouched where k is 0.
+    const bool some = spec.batch > 0 && spec.m > 0 && spec.n > 0 && spec.k > 0;
+    if (onednn_ != nullptr && some && spec.a != DType::kF64) {
+      if (auto plan = onednn_->gemm(spec)) return plan;
+    }
+#endif
+    return make_kernel_gemm(kernels_, spec);
+  }
+
+  Kernels kernels_;
+#ifndef TENON_PORTABLE_THREADS
+  std::unique_ptr<Onednn> onednn_;
+#endif
+};
+
+}  // namespace
+
+std::unique_ptr<Blas> make_blas(const Kernels& kernels) {
+  return std::make_unique<CpuBlas>(kernels);
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,42 @@
+// The device `cpu`: host memory and operators on x86-64. It chooses a kernel set by the processor's features,
+// never by timing, and owns one object per operator family; the families themselves are in the files named
+// after them.
+#pragma once
+
+#include "families.hpp"
+
+#include <tenon/plugin.hpp>
+
+#include <string>
+
+namespace tenon::cpu {
+
+class CpuDevice final : public Device {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "cpu", .summary = "memory and operators of x86-64 processors"};
+
+  explicit CpuDevice(const Options& options);
+
+  void open(const DeviceSpec& spec) override;
+  MemorySpace space() const override { return MemorySpace::kHost; }
+  void* allocate(std::size_t bytes) override;
+  void release(void* memory, std::size_t bytes) noexcept override;
+  void copy(TensorView from, TensorView to) override;
+  void synchronize() override {}
+  std::string_view kernel_choice() const override { return choice_; }
+  std::string_view features() const override { return features_; }
+  void* query(std::string_view interface_id) override;
+
+ private:
+  Kernels kernels_;
+  std::string choice_, features_;
+  std::unique_ptr<Blas> blas_;
+  std::unique_ptr<NeuralOps> neural_;
+  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<EmbeddingOps> embedding_;
+  std::unique_ptr<Elementwise> elementwise_;
+  std::unique_ptr<ReduceOps> reduce_;
+  std::unique_ptr<UpdateOps> update_;
+};
+
+}  // namespace tenon::cpu

@@ -1,0 +1,135 @@
+// The device itself: memory, copies, the choice of kernels and what it says of itself.
+#include "count_allocations.hpp"
+#include "cpu_test.hpp"
+
+#include <cstdint>
+
+namespace tenon::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
+  for (const std::string& choice : offered_choices()) {
+    const Bench bench("cpu", choice, 1);
+    const std::string name(bench.device->kernel_choice());
+    if (choice != "auto") {
+      EXPECT_EQ(name, choice);
+    }
+    const Bench again("cpu", name, 1);
+    EXPECT_EQ(again.device->kernel_choice(), name);
+  }
+  EXPECT_THAT(offered_choices(), ::testing::Contains("reference"));
+  EXPECT_THAT(message_of([] { Bench("cpu", "avx9", 1); }),
+              AllOf(StartsWith("device cpu: kernels = 'avx9' is not available"), HasSubstr("'auto', "),
+                    HasSubstr("'reference'")));
+  EXPECT_NE(message_of([] { Bench("cpu", "reference+onednn-0.0.0", 1); }), "");
+}
+
+TEST(CpuDevice, OffersItsFamiliesAndNoOthers) {
+  Bench bench("cpu", "auto", 1);
+  for (const char* id : {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId,
+                         ReduceOps::kId, UpdateOps::kId}) {
+    EXPECT_NE(bench.device->query(id), nullptr) << id;
+  }
+  for (const char* id : {Convolution::kId, Fft::kId, QuantOps::kId, "tenon.device.blas/2", ""})
+    EXPECT_EQ(bench.device->query(id), nullptr) << id;
+}
+
+TEST(CpuDevice, GivesAlignedZeroedMemory) {
+  Bench bench("cpu", "auto", 2);
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{4097}, (std::size_t{9} << 20) + 5}) {
+    for (int round = 0; round < 2; ++round) {  // the second round is likely to meet used memory
+      auto* memory = static_cast<unsigned char*>(bench.device->allocate(bytes));
+      ASSERT_NE(memory, nullptr);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0u);
+      EXPECT_TRUE(std::all_of(memory, memory + bytes, [](unsigned char c) { return c == 0; })) << bytes;
+      std::fill(memory, memory + bytes, 0xff);
+      bench.device->release(memory, bytes);
+    }
+  }
+}
+
+TEST(CpuDevice, SaysHowMuchMemoryWasFree) {
+  Bench bench("cpu", "auto", 1);
+  for (const std::size_t bytes : {std::size_t{1} << 50, SIZE_MAX}) {
+    EXPECT_THAT(
+        message_of([&] { bench.device->allocate(bytes); }),
+        AllOf(HasSubstr("out of memory"), HasSubstr(std::to_string(bytes)), HasSubstr("MiB are free")));
+  }
+}
+
+TEST(CpuDevice, CopiesEqualViewsOnly) {
+  Bench bench("cpu", "auto", 2);
+  Device& device = *bench.device;
+  const std::int64_t n = 1'000'003;
+  const Owned from(device, Shape{n}, DType::kF32, normals(n, "x")), to(device, Shape{n}, DType::kF32),
+      other(device, Shape{1, n}, DType::kF32), narrow(device, Shape{n}, DType::kBF16);
+  device.copy(from, to);
+  EXPECT_EQ(from.bytes(), to.bytes());
+  EXPECT_THAT(message_of([&] { device.copy(from, other); }), HasSubstr("[1, 1000003]"));
+  EXPECT_THAT(message_of([&] { device.copy(from, narrow); }), HasSubstr("bf16"));
+  TensorView elsewhere = to;
+  elsewhere.space = MemorySpace::kCuda;
+  EXPECT_THAT(message_of([&] { device.copy(from, elsewhere); }), HasSubstr("host memory only"));
+}
+
+TEST(CpuDevice, TakesNoMemoryInAStep) {
+  Bench bench("cpu", "auto", 1);
+  Device& device = *bench.device;
+  constexpr std::int64_t kRows = 40, kColumns = 70;
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
+    const DType wide = arithmetic(dtype);
+    const Shape matrix{kRows, kColumns}, column{kColumns}, row{kRows};
+    const Owned x(device, matrix, dtype), y(device, matrix, dtype), gain(device, column, wide),
+        mean(device, row, wide), rstd(device, row, wide), targets(device, row, DType::kI32),
+        w(device, matrix, wide), v(device, matrix, wide);
+    auto& neural = device.family<NeuralOps>();
+    auto& embedding = device.family<EmbeddingOps>();
+    auto& elementwise = device.family<Elementwise>();
+    auto& reduce = device.family<ReduceOps>();
+    const auto attention = device.family<Attention>().prepare(
+        {.batch = 4, .time = 10, .heads = 7, .head_width = 10, .dtype = dtype});
+    const Owned scratch(device, Shape{static_cast<std::int64_t>(attention->scratch_bytes())}, DType::kU8),
+        lse(device, Shape{4, 7, 10}, wide);
+    double sink = 0;
+    const int count = own_allocations([&] {
+      neural.layer_norm(x, gain, gain, 1e-5, y, mean, rstd);
+      neural.layer_norm_backward(x, gain, mean, rstd, y, y, true, gain, gain, true, {});
+      neural.activation(Epilogue::kGeluTanh, x, y);
+      neural.activation_backward(Epilogue::kGeluTanh, x, y, y, true);
+      neural.dropout(x, y, 0.1, {}, 0, 0, true);
+      neural.softmax_cross_entropy(x, targets, mean, rstd);
+      neural.softmax_cross_entropy_backward(x, targets, rstd, 1, y);
+      embedding.gather(w, targets, y, true);
+      embedding.scatter_add(y, targets, w, {});
+      elementwise.axpy(1, x, y);
+      elementwise.convert(x, w);
+      elementwise.add_bias(x, gain, y);
+      reduce.sum_rows(x, gain, true, {});
+      sink += reduce.sum(x) + reduce.sum_of_squares(x) + reduce.absolute_max(x);
+      sink += static_cast<double>(reduce.first_non_finite(x));
+      device.family<UpdateOps>().adamw(w, w, v, v, {.lr = 0.1});
+      // The plain loops that compute attention in f64 keep their logits on the heap.
+      if (dtype == DType::kF64) return;
+      const auto view = [&](const Owned& tensor) { return TensorView(tensor).reshaped(Shape{4, 10, 70}); };
+      attention->forward(view(x), view(x), view(x), {}, view(y), lse, scratch);
+    });
+    EXPECT_EQ(count, 0) << dtype_name(dtype) << " " << sink;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -1,0 +1,163 @@
+// Maps over flat tensors (family Elementwise). Every element depends on its own inputs alone.
+#include "convert.hpp"
+#include "families.hpp"
+
+#include <tenon/kernels/bf16.hpp>
+
+#include <cstring>
+
+namespace tenon::cpu {
+namespace {
+
+using kernels::Arith;
+using kernels::Bf16;
+
+float widen(float x) {
+  return x;
+}
+double widen(double x) {
+  return x;
+}
+float widen(Bf16 x) {
+  return kernels::to_float(x);
+}
+template <class S>
+S narrow(Arith<S> x) {
+  if constexpr (std::is_same_v<S, Bf16>) {
+    return kernels::to_bf16(x);
+  } else {
+    return x;
+  }
+}
+
+template <class T>
+void fill_integers(const TensorView& y, double value) {
+  T* out = y.as<T>();
+  const T item = static_cast<T>(value);
+  parallel_for(y.elements(), kFlatBlock,
+               [&](std::int64_t begin, std::int64_t end) { std::fill(out + begin, out + end, item); });
+}
+
+class CpuElementwise final : public Elementwise {
+ public:
+  explicit CpuElementwise(const Kernels& kernels) : kernels_(kernels) {}
+
+  void fill(TensorView y, double value) override {
+    if (y.empty()) return;
+    if (value == 0) {
+      auto* bytes = static_cast<char*>(y.data);
+      parallel_for(y.bytes(), kFlatBlock * 4, [&](std::int64_t begin, std::int64_t end) {
+        std::memset(bytes + begin, 0, static_cast<std::size_t>(end - begin));
+      });
+      return;
+    }
+    switch (y.dtype) {
+      case DType::kI8:
+        return fill_integers<std::int8_t>(y, value);
+      case DType::kU8:
+        return fill_integers<std::uint8_t>(y, value);
+      case DType::kI32:
+        return fill_integers<std::int32_t>(y, value);
+      case DType::kI64:
+        return fill_integers<std::int64_t>(y, value);
+      default:
+        break;
+    }
+    map(y, "fill", [&](auto& ops, auto* out, std::int64_t, std::int64_t n) {
+      using S = std::remove_pointer_t<decltype(out)>;
+      ops.fill(static_cast<Arith<S>>(value), out, n);
+    });
+  }
+
+  void scale(TensorView y, double factor) override {
+    map(y, "scale", [&](auto& ops, auto* out, std::int64_t, std::int64_t n) {
+      using S = std::remove_pointer_t<decltype(out)>;
+      ops.scale(static_cast<Arith<S>>(factor), out, out, n);
+    });
+  }
+
+  void axpy(double a, TensorView x, TensorView y) override {
+    map(y, "axpy",
+        [&](auto& ops, auto* out, std::int64_t at, std::int64_t n) {
+          using S = std::remove_pointer_t<decltype(out)>;
+          ops.axpy(static_cast<Arith<S>>(a), x.as<S>() + at, out, n);
+        },
+        {x});
+  }
+
+  void lerp(TensorView y, TensorView x, double weight) override {
+    map(y, "lerp",
+        [&](auto& ops, auto* out, std::int64_t at, std::int64_t n) {
+          using S = std::remove_pointer_t<decltype(out)>;
+          ops.lerp(static_cast<Arith<S>>(weight), out, x.as<S>() + at, out, n);
+        },
+        {x});
+  }
+
+  void subtract(TensorView a, TensorView b, TensorView y) override {
+    map(y, "subtract",
+        [&](auto&, auto* out, std::int64_t at, std::int64_t n) {
+          using S = std::remove_pointer_t<decltype(out)>;
+          const S* left = a.as<S>() + at;
+          const S* right = b.as<S>() + at;
+          for (std::int64_t i = 0; i < n; ++i) out[i] = narrow<S>(widen(left[i]) - widen(right[i]));
+        },
+        {a, b});
+  }
+
+  void add(TensorView a, TensorView b, TensorView y) override {
+    map(y, "add",
+        [&](auto& ops, auto* out, std::int64_t at, std::int64_t n) {
+          using S = std::remove_pointer_t<decltype(out)>;
+          ops.add(a.as<S>() + at, b.as<S>() + at, out, n);
+        },
+        {a, b});
+  }
+
+  void convert(TensorView x, TensorView y) override {
+    if (x.elements() != y.elements()) refuse_view(y, y.dtype, x.elements(), "convert", "y");
+    if (x.elements() == 0) return;
+    convert_array(kernels_, x.dtype, x.data, y.dtype, y.data, x.elements());
+  }
+
+  void add_bias(TensorView x, TensorView bias, TensorView y) override {
+    const std::int64_t columns = bias.elements();
+    if (y.elements() == 0) return;
+    const std::int64_t rows = columns == 0 ? 0 : y.elements() / columns;
+    with_storage(y.dtype, "add_bias", [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      S* out = checked<S>(y, rows * columns, "add_bias", "y");
+      const S* in = checked<S>(x, rows * columns, "add_bias", "x");
+      const auto* shift = checked<Arith<S>>(bias, columns, "add_bias", "bias");
+      parallel_for(rows, row_block(columns), [&](std::int64_t begin, std::int64_t end) {
+        kernels_.ops<S>().elementwise.add_bias(in + begin * columns, shift, out + begin * columns,
+                                               end - begin, columns);
+      });
+    });
+  }
+
+ private:
+  /// body(operators, y + at, at, n) over blocks of y, once the inputs are seen to match it.
+  template <class Body>
+  void map(const TensorView& y, const char* where, Body body, std::initializer_list<TensorView> inputs = {}) {
+    with_storage(y.dtype, where, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const std::int64_t n = y.elements();
+      S* out = checked<S>(y, n, where, "y");
+      for (const TensorView& input : inputs) checked<S>(input, n, where, "an input");
+      const auto& ops = kernels_.ops<S>().elementwise;
+      parallel_for(n, kFlatBlock,
+                   [&](std::int64_t begin, std::int64_t end) { body(ops, out + begin, begin, end - begin); });
+    });
+  }
+
+  Kernels kernels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Elementwise> make_elementwise(const Kernels& kernels) {
+  return std::make_unique<CpuElementwise>(kernels);
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,20 @@
+// Makers of the operator families; each family is one source file.
+#pragma once
+
+#include "common.hpp"
+
+#include <tenon/operators_extra.hpp>
+
+#include <memory>
+
+namespace tenon::cpu {
+
+std::unique_ptr<Blas> make_blas(const Kernels& kernels);
+std::unique_ptr<NeuralOps> make_neural_ops(const Kernels& kernels);
+std::unique_ptr<Attention> make_attention(const Kernels& kernels);
+std::unique_ptr<EmbeddingOps> make_embedding_ops(const Kernels& kernels);
+std::unique_ptr<Elementwise> make_elementwise(const Kernels& kernels);
+std::unique_ptr<ReduceOps> make_reduce_ops(const Kernels& kernels);
+std::unique_ptr<UpdateOps> make_update_ops(const Kernels& kernels);
+
+}  // namespace tenon::cpu

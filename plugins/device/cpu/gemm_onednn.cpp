@@ -1,0 +1,225 @@
+// oneDNN behind its C interface. Everything that costs is done when the plan is made: primitive, memory
+// handles, scratch size. run() only points the handles at the caller's memory.
+#include "gemm_onednn.hpp"
+
+#include <dnnl.h>
+#include <dnnl_debug.h>
+
+#include <utility>
+
+namespace tenon::cpu {
+namespace {
+
+[[noreturn]] void fail_onednn(const char* call, dnnl_status_t status) {
+  fail_run(std::string("oneDNN: ") + call + " returned " + dnnl_status2str(status));
+}
+
+#define TENON_ONEDNN(call)                                    \
+  do {                                                        \
+    const dnnl_status_t status_ = (call);                     \
+    if (status_ != dnnl_success) fail_onednn(#call, status_); \
+  } while (false)
+
+/// Owner of one C handle.
+template <class Handle, dnnl_status_t (*Destroy)(Handle)>
+class Owned {
+ public:
+  Owned() = default;
+  ~Owned() {
+    if (handle_ != nullptr) Destroy(handle_);
+  }
+  Owned(const Owned&) = delete;
+  Owned& operator=(const Owned&) = delete;
+  Handle get() const { return handle_; }
+  Handle* out() { return &handle_; }
+
+ private:
+  Handle handle_ = nullptr;
+};
+
+using Engine = Owned<dnnl_engine_t, dnnl_engine_destroy>;
+using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
+using Memory = Owned<dnnl_memory_t, dnnl_memory_destroy>;
+using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
+using PrimitiveDesc = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
+using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
+using PostOps = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
+
+constexpr std::int64_t kLine = 64;
+
+dnnl_data_type_t data_type(DType dtype) {
+  return dtype == DType::kBF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+/// [batch, rows, columns], stored row-major or, transposed, [batch, columns, rows].
+dnnl_memory_desc_t matrix(const GemmSpec& spec, std::int64_t rows, std::int64_t columns, bool transposed,
+                          DType dtype) {
+  const std::int64_t row = transposed ? 1 : columns, column = transposed ? rows : 1;
+  dnnl_memory_desc_t desc;
+  if (spec.batch == 1) {
+    const dnnl_dims_t dims = {rows, columns}, strides = {row, column};
+    TENON_ONEDNN(dnnl_memory_desc_init_by_strides(&desc, 2, dims, data_type(dtype), strides));
+  } else {
+    const dnnl_dims_t dims = {spec.batch, rows, columns}, strides = {rows * columns, row, column};
+    TENON_ONEDNN(dnnl_memory_desc_init_by_strides(&desc, 3, dims, data_type(dtype), strides));
+  }
+  return desc;
+}
+
+dnnl_memory_desc_t row_vector(const GemmSpec& spec, std::int64_t columns) {
+  dnnl_memory_desc_t desc;
+  const dnnl_dims_t flat = {1, columns}, batched = {1, 1, columns};
+  const dnnl_dims_t flat_strides = {columns, 1}, batched_strides = {columns, columns, 1};
+  if (spec.batch == 1) {
+    TENON_ONEDNN(dnnl_memory_desc_init_by_strides(&desc, 2, flat, dnnl_f32, flat_strides));
+  } else {
+    TENON_ONEDNN(dnnl_memory_desc_init_by_strides(&desc, 3, batched, dnnl_f32, batched_strides));
+  }
+  return desc;
+}
+
+/// Order of the library's post-ops: C, then bias where alpha would scale it too, then the map.
+void append_tail(const GemmSpec& spec, const dnnl_memory_desc_t& bias, dnnl_post_ops_t ops) {
+  if (spec.accumulate) TENON_ONEDNN(dnnl_post_ops_append_sum(ops, 1.0f));
+  if (spec.bias && spec.alpha) TENON_ONEDNN(dnnl_post_ops_append_binary(ops, dnnl_binary_add, &bias));
+  switch (spec.epilogue) {
+    case Epilogue::kNone:
+      break;
+    case Epilogue::kGeluTanh:
+      TENON_ONEDNN(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_gelu_tanh, 0.0f, 0.0f));
+      break;
+    case Epilogue::kGeluExact:
+      TENON_ONEDNN(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_gelu_erf, 0.0f, 0.0f));
+      break;
+    case Epilogue::kRelu:
+      TENON_ONEDNN(dnnl_post_ops_append_eltwise(ops, 1.0f, dnnl_eltwise_relu, 0.0f, 0.0f));
+      break;
+  }
+}
+
+class OnednnGemm final : public Gemm {
+ public:
+  OnednnGemm(dnnl_engine_t engine, const GemmSpec& spec) : spec_(spec) {
+    const dnnl_memory_desc_t a = matrix(spec, spec.m, spec.k, spec.transpose_a, spec.a);
+    const dnnl_memory_desc_t b = matrix(spec, spec.k, spec.n, spec.transpose_b, spec.b);
+    const dnnl_memory_desc_t c = matrix(spec, spec.m, spec.n, false, spec.c);
+    const dnnl_memory_desc_t bias = row_vector(spec, spec.n);
+    dnnl_matmul_desc_t matmul;
+    TENON_ONEDNN(dnnl_matmul_desc_init(&matmul, &a, &b, spec.bias && !spec.alpha ? &bias : nullptr, &c));
+    Attributes attributes;
+    TENON_ONEDNN(dnnl_primitive_attr_create(attributes.out()));
+    TENON_ONEDNN(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
+    if (spec.alpha) {
+      const float at_run_time = DNNL_RUNTIME_F32_VAL;
+      TENON_ONEDNN(dnnl_primitive_attr_set_output_scales(attributes.get(), 1, 0, &at_run_time));
+    }
+    PostOps tail;
+    TENON_ONEDNN(dnnl_post_ops_create(tail.out()));
+    append_tail(spec, bias, tail.get());
+    TENON_ONEDNN(dnnl_primitive_attr_set_post_ops(attributes.get(), tail.get()));
+    PrimitiveDesc desc;
+    const dnnl_status_t found =
+        dnnl_primitive_desc_create(desc.out(), &matmul, attributes.get(), engine, nullptr);
+    if (found == dnnl_unimplemented) return;
+    if (found != dnnl_success) fail_onednn("dnnl_primitive_desc_create", found);
+    const char* name = "";
+    TENON_ONEDNN(dnnl_primitive_desc_query(desc.get(), dnnl_query_impl_info_str, 0, &name));
+    implementation_ = name;
+    const dnnl_memory_desc_t* scratch = dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
+    pad_bytes_ = dnnl_memory_desc_get_size(scratch);
+    TENON_ONEDNN(dnnl_primitive_create(primitive_.out(), desc.get()));
+    TENON_ONEDNN(dnnl_stream_create(stream_.out(), engine, dnnl_stream_default_flags));
+    make(a_, a, engine);
+    make(b_, b, engine);
+    make(c_, c, engine);
+    make(bias_, bias, engine);
+    make(pad_, *scratch, engine);
+    const dnnl_dims_t one = {1};
+    dnnl_memory_desc_t scalar;
+    TENON_ONEDNN(dnnl_memory_desc_init_by_tag(&scalar, 1, one, dnnl_f32, dnnl_x));
+    make(alpha_memory_, scalar, engine);
+    TENON_ONEDNN(dnnl_memory_set_data_handle(alpha_memory_.get(), &alpha_));
+  }
+
+  /// False where the library has nothing for this product, or only its plain loops.
+  bool usable() const { return !implementation_.empty() && implementation_.find("ref") == std::string::npos; }
+
+  // Room to align the library's part, should the caller's scratch not be.
+  std::size_t scratch_bytes() const override { return pad_bytes_ == 0 ? 0 : pad_bytes_ + kLine; }
+
+  void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
+           TensorView scratch) override {
+    check_gemm(spec_, DType::kF32, a, b, c, bias, scratch, scratch_bytes());
+    TENON_ONEDNN(dnnl_memory_set_data_handle(a_.get(), a.data));
+    TENON_ONEDNN(dnnl_memory_set_data_handle(b_.get(), b.data));
+    TENON_ONEDNN(dnnl_memory_set_data_handle(c_.get(), c.data));
+    dnnl_exec_arg_t arguments[6] = {
+        {DNNL_ARG_SRC, a_.get()}, {DNNL_ARG_WEIGHTS, b_.get()}, {DNNL_ARG_DST, c_.get()}};
+    int count = 3;
+    if (pad_bytes_ > 0) {
+      const auto start = reinterpret_cast<std::uintptr_t>(scratch.data);
+      auto* aligned = static_cast<std::byte*>(scratch.data) + (kLine - start % kLine) % kLine;
+      TENON_ONEDNN(dnnl_memory_set_data_handle(pad_.get(), aligned));
+      arguments[count++] = {DNNL_ARG_SCRATCHPAD, pad_.get()};
+    }
+    if (spec_.bias) {
+      TENON_ONEDNN(dnnl_memory_set_data_handle(bias_.get(), bias.data));
+      const int place = spec_.accumulate ? 1 : 0;
+      arguments[count++] = {
+          spec_.alpha ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(place) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS, bias_.get()};
+    }
+    if (spec_.alpha) {
+      alpha_ = alpha;
+      arguments[count++] = {DNNL_ARG_ATTR_OUTPUT_SCALES, alpha_memory_.get()};
+    }
+    TENON_ONEDNN(dnnl_primitive_execute(primitive_.get(), stream_.get(), count, arguments));
+    TENON_ONEDNN(dnnl_stream_wait(stream_.get()));
+  }
+
+ private:
+  static void make(Memory& memory, const dnnl_memory_desc_t& desc, dnnl_engine_t engine) {
+    TENON_ONEDNN(dnnl_memory_create(memory.out(), &desc, engine, DNNL_MEMORY_NONE));
+  }
+
+  GemmSpec spec_;
+  std::string implementation_;
+  std::size_t pad_bytes_ = 0;
+  float alpha_ = 1;
+  Primitive primitive_;
+  Stream stream_;
+  Memory a_, b_, c_, bias_, pad_, alpha_memory_;
+};
+
+}  // namespace
+
+std::string onednn_version() {
+  const dnnl_version_t* version = dnnl_version();
+  return std::to_string(version->major) + "." + std::to_string(version->minor) + "." +
+         std::to_string(version->patch);
+}
+
+struct Onednn::State {
+  Engine engine;
+};
+
+Onednn::Onednn() : state_(std::make_unique<State>()) {
+  TENON_ONEDNN(dnnl_engine_create(state_->engine.out(), dnnl_cpu, 0));
+  // The values are sets of bits: a processor has the feature when all its bits are there. Intel's AVX-512
+  // BF16 multiplies half as many numbers per cycle as f32 does (Sapphire and Emerald Rapids), AMD's twice as
+  // many.
+  const auto has = [isa = dnnl_get_effective_cpu_isa()](dnnl_cpu_isa_t wanted) {
+    return (isa & wanted) == wanted;
+  };
+  native_bf16_ = has(dnnl_cpu_isa_avx512_core_amx) ||
+                 (has(dnnl_cpu_isa_avx512_core_bf16) && __builtin_cpu_is("intel") == 0);
+}
+
+Onednn::~Onednn() = default;
+
+std::unique_ptr<Gemm> Onednn::gemm(const GemmSpec& spec) const {
+  auto plan = std::make_unique<OnednnGemm>(state_->engine.get(), spec);
+  if (!plan->usable()) return nullptr;
+  return plan;
+}
+
+}  // namespace tenon::cpu

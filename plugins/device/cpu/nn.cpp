@@ -1,0 +1,302 @@
+// Normalisation, pointwise maps, dropout and softmax cross-entropy (family NeuralOps). Rows or elements are
+// shared among threads; sums over rows belong to blocks of columns, each walked in row order.
+#include "convert.hpp"
+#include "families.hpp"
+#include "pointwise.hpp"
+
+#include <tenon/kernels/bf16.hpp>
+#include <tenon/random.hpp>
+
+#include <limits>
+
+namespace tenon::cpu {
+namespace {
+
+using kernels::Arith;
+using kernels::Bf16;
+
+/// Rows of logits that one call of a kernel takes; their running state lies on the stack.
+constexpr std::int64_t kLossRows = 16;
+
+/// The kernels count elements within one key: the step goes into a key of its own, drawn where no element's
+/// index lies.
+std::uint64_t step_key(RandomKey key, std::uint64_t step) {
+  const auto words = random_words(key, step, std::numeric_limits<std::uint64_t>::max());
+  return words[0] | (std::uint64_t{words[1]} << 32);
+}
+
+class CpuNeuralOps final : public NeuralOps {
+ public:
+  explicit CpuNeuralOps(const Kernels& kernels) : kernels_(kernels) {}
+
+  void layer_norm(TensorView x, TensorView gain, TensorView bias, double eps, TensorView y, TensorView mean,
+                  TensorView rstd) override {
+    constexpr const char* kWhere = "layer_norm";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const auto [rows, columns] = as_matrix(x);
+      kernels::LayerNormForwardArgs<S> args;
+      args.rows = rows;
+      args.cols = columns;
+      args.eps = static_cast<A>(eps);
+      args.x = checked<S>(x, rows * columns, kWhere, "x");
+      args.gain = checked_or_null<A>(gain, columns, kWhere, "gain");
+      args.bias = checked_or_null<A>(bias, columns, kWhere, "bias");
+      args.y = checked<S>(y, rows * columns, kWhere, "y");
+      args.mean = checked_or_null<A>(mean, rows, kWhere, "mean");
+      args.rstd = checked_or_null<A>(rstd, rows, kWhere, "rstd");
+      parallel_for(rows, row_block(columns), [&](std::int64_t begin, std::int64_t end) {
+        kernels_.ops<S>().norm.layer_norm_forward(args, begin, end);
+      });
+    });
+  }
+
+  void layer_norm_backward(TensorView x, TensorView gain, TensorView mean, TensorView rstd, TensorView dy,
+                           TensorView dx, bool accumulate, TensorView dgain, TensorView dbias,
+                           bool accumulate_parameters, TensorView) override {
+    constexpr const char* kWhere = "layer_norm_backward";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const auto [rows, columns] = as_matrix(x);
+      kernels::LayerNormBackwardArgs<S> args;
+      args.rows = rows;
+      args.cols = columns;
+      args.x = checked<S>(x, rows * columns, kWhere, "x");
+      args.dy = checked<S>(dy, rows * columns, kWhere, "dy");
+      args.gain = checked_or_null<A>(gain, columns, kWhere, "gain");
+      args.mean = checked<A>(mean, rows, kWhere, "mean");
+      args.rstd = checked<A>(rstd, rows, kWhere, "rstd");
+      args.dx = checked_or_null<S>(dx, rows * columns, kWhere, "dx");
+      args.accumulate_dx = accumulate;
+      args.dgain = checked_or_null<A>(dgain, columns, kWhere, "dgain");
+      args.dbias = checked_or_null<A>(dbias, columns, kWhere, "dbias");
+      args.accumulate_params = accumulate_parameters;
+      const auto& ops = kernels_.ops<S>().norm;
+      // Parameters first: dx may be dy's own memory.
+      if (args.dgain != nullptr || args.dbias != nullptr) {
+        parallel_for(columns, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
+          ops.layer_norm_backward_params(args, begin, end);
+        });
+      }
+      if (args.dx != nullptr) {
+        parallel_for(rows, row_block(columns), [&](std::int64_t begin, std::int64_t end) {
+          ops.layer_norm_backward_input(args, begin, end);
+        });
+      }
+    });
+  }
+
+  std::size_t layer_norm_scratch(std::int64_t, std::int64_t, DType) const override { return 0; }
+
+  void activation(Epilogue map, TensorView x, TensorView y) override {
+    with_storage(x.dtype, "activation", [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const std::int64_t n = x.elements();
+      const S* in = checked<S>(x, n, "activation", "x");
+      S* out = checked<S>(y, n, "activation", "y");
+      parallel_for(n, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
+        map_forward(kernels_, map, in + begin, out + begin, end - begin);
+      });
+    });
+  }
+
+  void activation_backward(Epilogue map, TensorView x, TensorView dy, TensorView dx,
+                           bool accumulate) override {
+    constexpr const char* kWhere = "activation_backward";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const std::int64_t n = x.elements();
+      const S* in = checked<S>(x, n, kWhere, "x");
+      const S* above = checked<S>(dy, n, kWhere, "dy");
+      S* out = checked<S>(dx, n, kWhere, "dx");
+      parallel_for(n, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
+        if (!accumulate) {
+          map_backward(kernels_, map, in + begin, above + begin, out + begin, end - begin);
+          return;
+        }
+        // In the arithmetic type, so that bf16 is rounded once, after the sum.
+        Arith<S> wide_x[kStackElements], slope[kStackElements];
+        for (; begin < end; begin += kStackElements) {
+          const std::int64_t count = std::min(kStackElements, end - begin);
+          convert_block(kernels_, in + begin, wide_x, count);
+          convert_block(kernels_, above + begin, slope, count);
+          map_backward(kernels_, map, wide_x, slope, slope, count);
+          kernels_.ops<S>().elementwise.add_bias(out + begin, slope, out + begin, 1, count);
+        }
+      });
+    });
+  }
+
+  void dropout(TensorView x, TensorView y, double p, RandomKey key, std::uint64_t step, std::uint64_t first,
+               bool accumulate) override {
+    if (!(p >= 0 && p < 1))
+      fail_config("device cpu: dropout: p is " + std::to_string(p) + ", expected 0 <= p < 1");
+    const std::uint64_t stream = step_key(key, step);
+    const std::uint32_t threshold = kernels::dropout_threshold(p);
+    with_storage(x.dtype, "dropout", [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const std::int64_t n = x.elements();
+      const S* in = checked<S>(x, n, "dropout", "x");
+      S* out = checked<S>(y, n, "dropout", "y");
+      const A scale = static_cast<A>(1.0 / (1.0 - p));
+      parallel_for(n, kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
+        const auto at = [&](std::int64_t i) { return first + static_cast<std::uint64_t>(i); };
+        if (!accumulate) {
+          kernels_.ops<S>().elementwise.dropout(stream, at(begin), threshold, scale, in + begin, out + begin,
+                                                end - begin);
+          return;
+        }
+        A kept[kStackElements];
+        for (; begin < end; begin += kStackElements) {
+          const std::int64_t count = std::min(kStackElements, end - begin);
+          convert_block(kernels_, in + begin, kept, count);
+          kernels_.ops<A>().elementwise.dropout(stream, at(begin), threshold, scale, kept, kept, count);
+          kernels_.ops<S>().elementwise.add_bias(out + begin, kept, out + begin, 1, count);
+        }
+      });
+    });
+  }
+
+  void softmax_cross_entropy(TensorView logits, TensorView targets, TensorView loss,
+                             TensorView lse) override {
+    constexpr const char* kWhere = "softmax_cross_entropy";
+    with_storage(logits.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      kernels::CrossEntropyArgs<S> args = loss_args<S>(logits, targets, kWhere);
+      args.loss = checked_or_null<A>(loss, args.rows, kWhere, "loss");
+      args.lse = checked_or_null<A>(lse, args.rows, kWhere, "lse");
+      const auto& ops = kernels_.ops<S>().softmax;
+      parallel_for(args.rows, std::min(kLossRows, row_block(args.cols)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     A most[kLossRows], sum[kLossRows], target[kLossRows];
+                     auto part = args;
+                     part.rows = end - begin;
+                     part.logits += begin * part.ld;
+                     part.targets += begin;
+                     if (part.loss != nullptr) part.loss += begin;
+                     if (part.lse != nullptr) part.lse += begin;
+                     part.running_max = most;
+                     part.running_sum = sum;
+                     part.target_logit = target;
+                     ops.cross_entropy_begin(part, 0, part.rows);
+                     ops.cross_entropy_chunk(part, 0, part.rows);
+                     ops.cross_entropy_finish(part, 0, part.rows);
+                   });
+    });
+  }
+
+  void softmax_cross_entropy_backward(TensorView logits, TensorView targets, TensorView lse, double scale,
+                                      TensorView dlogits) override {
+    constexpr const char* kWhere = "softmax_cross_entropy_backward";
+    with_storage(logits.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      kernels::CrossEntropyArgs<S> args = loss_args<S>(logits, targets, kWhere);
+      args.lse = checked<A>(lse, args.rows, kWhere, "lse");
+      args.scale = static_cast<A>(scale);
+      const auto& ops = kernels_.ops<S>().softmax;
+      const std::int64_t block = row_block(args.cols);
+      if (dlogits.dtype == logits.dtype) {
+        args.dlogits = checked<S>(dlogits, args.rows * args.cols, kWhere, "dlogits");
+        parallel_for(args.rows, block, [&](std::int64_t begin, std::int64_t end) {
+          ops.cross_entropy_backward(args, begin, end);
+        });
+        return;
+      }
+      Bf16* narrow = checked<Bf16>(dlogits, args.rows * args.cols, kWhere, "dlogits");
+      parallel_for(args.rows, block, [&](std::int64_t begin, std::int64_t end) {
+        S wide[kStackElements];
+        for (std::int64_t row = begin; row < end; ++row) {
+          for (std::int64_t column = 0; column < args.cols; column += kStackElements) {
+            auto part = args;
+            part.rows = 1;
+            part.cols = std::min(kStackElements, args.cols - column);
+            part.col_begin = column;
+            part.logits += row * args.ld + column;
+            part.targets += row;
+            part.lse += row;
+            part.dlogits = wide;
+            ops.cross_entropy_backward(part, 0, 1);
+            convert_block(kernels_, wide, narrow + row * args.ld + column, part.cols);
+          }
+        }
+      });
+    });
+  }
+
+ private:
+  template <class S>
+  kernels::CrossEntropyArgs<S> loss_args(const TensorView& logits, const TensorView& targets,
+                                         const char* where) const {
+    const auto [rows, columns] = as_matrix(logits);
+    kernels::CrossEntropyArgs<S> args;
+    args.rows = rows;
+    args.cols = args.ld = columns;
+    args.logits = checked<S>(logits, rows * columns, where, "logits");
+    args.targets = checked<std::int32_t>(targets, rows, where, "targets");
+    check_indices(args.targets, rows, std::numeric_limits<std::int32_t>::min(), columns, where, "targets");
+    return args;
+  }
+
+  Kernels kernels_;
+};
+
+}  // namespace
+
+template <class S>
+void map_forward(const Kernels& kernels, Epilogue map, const S* x, S* y, std::int64_t n) {
+  const auto& ops = kernels.ops<S>().elementwise;
+  switch (map) {
+    case Epilogue::kNone:
+      return convert_block(kernels, x, y, n);
+    case Epilogue::kGeluTanh:
+      return ops.gelu_tanh_forward(x, y, n);
+    case Epilogue::kGeluExact:
+      return ops.gelu_erf_forward(x, y, n);
+    case Epilogue::kRelu:
+      break;
+  }
+  if constexpr (std::is_same_v<S, Bf16>) {
+    // A NaN stays: it is above infinity in magnitude, whatever its sign.
+    for (std::int64_t i = 0; i < n; ++i) y[i] = x[i].bits >= 0x8000u && x[i].bits <= 0xff80u ? Bf16{0} : x[i];
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] <= 0 ? S{0} : x[i];
+  }
+}
+
+template <class S>
+void map_backward(const Kernels& kernels, Epilogue map, const S* x, const S* dy, S* dx, std::int64_t n) {
+  const auto& ops = kernels.ops<S>().elementwise;
+  switch (map) {
+    case Epilogue::kNone:
+      return convert_block(kernels, dy, dx, n);
+    case Epilogue::kGeluTanh:
+      return ops.gelu_tanh_backward(x, dy, dx, n);
+    case Epilogue::kGeluExact:
+      return ops.gelu_erf_backward(x, dy, dx, n);
+    case Epilogue::kRelu:
+      break;
+  }
+  if constexpr (std::is_same_v<S, Bf16>) {
+    for (std::int64_t i = 0; i < n; ++i) dx[i] = kernels::to_float(x[i]) > 0 ? dy[i] : Bf16{0};
+  } else {
+    for (std::int64_t i = 0; i < n; ++i) dx[i] = x[i] > 0 ? dy[i] : S{0};
+  }
+}
+
+template void map_forward(const Kernels&, Epilogue, const float*, float*, std::int64_t);
+template void map_forward(const Kernels&, Epilogue, const double*, double*, std::int64_t);
+template void map_forward(const Kernels&, Epilogue, const Bf16*, Bf16*, std::int64_t);
+template void map_backward(const Kernels&, Epilogue, const float*, const float*, float*, std::int64_t);
+template void map_backward(const Kernels&, Epilogue, const double*, const double*, double*, std::int64_t);
+template void map_backward(const Kernels&, Epilogue, const Bf16*, const Bf16*, Bf16*, std::int64_t);
+
+std::unique_ptr<NeuralOps> make_neural_ops(const Kernels& kernels) {
+  return std::make_unique<CpuNeuralOps>(kernels);
+}
+
+}  // namespace tenon::cpu

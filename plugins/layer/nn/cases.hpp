@@ -1,0 +1,159 @@
+// Small graphs of every layer of this plugin, with odd sizes, for tests that hold for all layers alike.
+#pragma once
+
+#include <tenon/testing/components.hpp>
+#include <tenon/testing/layer_harness.hpp>
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace tenon::testing {
+
+struct LayerCase {
+  std::string name;
+  std::vector<NodeSpec> nodes;
+  std::vector<std::string> pulled;  ///< empty: the graph ends in a loss
+  std::vector<TestField> fields;
+};
+inline std::ostream& operator<<(std::ostream& out, const LayerCase& c) {
+  return out << c.name;
+}
+
+inline TestField real_field(const std::string& name, const Shape& shape) {
+  return {name, shape, DType::kF64, normals(shape.elements(), name)};
+}
+inline TestField id_field(const std::string& name, const Shape& shape, std::uint64_t bound) {
+  return {name, shape, DType::kI32, integers(shape.elements(), bound, name)};
+}
+/// Targets of which every third is ignored.
+inline TestField masked_targets(const Shape& shape, std::uint64_t classes) {
+  TestField field = id_field("targets", shape, classes);
+  for (std::size_t i = 1; i < field.values.size(); i += 3) field.values[i] = -1;
+  return field;
+}
+/// Values at least 0.1 away from the kink of ReLU, so that differences do not cross it.
+inline TestField off_zero(TestField field) {
+  for (double& value : field.values) value += value < 0 ? -0.1 : 0.1;
+  return field;
+}
+
+/// One layer "n" between real inputs and a pull-back.
+inline LayerCase single(std::string name, std::string type, std::vector<NamedOption> options,
+                        std::vector<TestField> fields) {
+  NodeSpec node{"n", std::move(type), {}, std::move(options)};
+  for (const TestField& field : fields) node.inputs.push_back(field.name);
+  return {std::move(name), {node}, {"n"}, std::move(fields)};
+}
+
+inline LayerCase attention_case(std::string name, std::int64_t time, std::int64_t heads, std::int64_t width,
+                                std::int64_t window, bool scaled) {
+  const Shape shape{2, time, width};
+  return single(std::move(name), "attention", {{"heads", heads}, {"window", window}, {"scaled", scaled}},
+                {real_field("q", shape), real_field("k", shape), real_field("v", shape)});
+}
+
+inline LayerCase head_case(std::string name, const Shape& x, std::int64_t chunk_rows, TestField targets) {
+  return {std::move(name),
+          {{"n",
+            "head_cross_entropy",
+            {"x", "targets"},
+            {{"vocabulary", std::int64_t{11}}, {"chunk_rows", chunk_rows}, {"init_scale", 0.7}}}},
+          {},
+          {real_field("x", x), std::move(targets)}};
+}
+
+inline std::vector<LayerCase> layer_cases() {
+  using Integer = std::int64_t;
+  const Shape flat{5, 7}, deep{3, 5, 7};
+  std::vector<LayerCase> cases;
+  const auto add = [&](LayerCase c) { cases.push_back(std::move(c)); };
+  add(single("linear", "linear", {{"features", Integer{4}}}, {real_field("x", deep)}));
+  add(single("linear_no_bias", "linear", {{"features", Integer{9}}, {"bias", false}},
+             {real_field("x", flat)}));
+  add(single("linear_to_one", "linear", {{"features", Integer{1}}, {"init_scale", 0.5}},
+             {real_field("x", flat)}));
+  add(single("embedding", "embedding", {{"rows", Integer{6}}, {"width", Integer{3}}},
+             {id_field("ids", {2, 9}, 6)}));
+  add(single("positions", "positions", {{"context", Integer{5}}}, {real_field("x", deep)}));
+  add(single("positions_longer", "positions", {{"context", Integer{8}}}, {real_field("x", deep)}));
+  add(single("layer_norm", "layer_norm", {}, {real_field("x", deep)}));
+  add(single("layer_norm_eps", "layer_norm", {{"eps", 0.5}}, {real_field("x", flat)}));
+  add(single("gelu", "gelu", {}, {real_field("x", deep)}));
+  add(single("gelu_exact", "gelu", {{"approximate", std::string("none")}}, {real_field("x", deep)}));
+  add(single("relu", "relu", {}, {off_zero(real_field("x", deep))}));
+  add(single("dropout", "dropout", {{"p", 0.4}}, {real_field("x", deep)}));
+  add(single("dropout_off", "dropout", {{"p", 0.0}}, {real_field("x", deep)}));
+  add(single("flatten", "flatten", {}, {real_field("x", deep)}));
+  add(single("residual", "residual", {}, {real_field("a", deep), real_field("b", deep)}));
+  add({"residual_twice", {{"n", "residual", {"x", "x"}, {}}}, {"n"}, {real_field("x", deep)}});
+  add(attention_case("attention", 5, 2, 6, 0, false));
+  add(attention_case("attention_scaled", 5, 3, 6, 0, true));
+  add(attention_case("attention_window1", 5, 2, 6, 1, false));
+  add(attention_case("attention_window2", 7, 1, 3, 2, true));
+  add(attention_case("attention_wide_window", 5, 2, 6, 9, false));
+  add(attention_case("attention_one_token", 1, 2, 6, 3, false));
+  add({"attention_self",
+       {{"n", "attention", {"x", "x", "x"}, {{"heads", Integer{2}}}}},
+       {"n"},
+       {real_field("x", {2, 5, 6})}});
+  add({"softmax_cross_entropy",
+       {{"n", "softmax_cross_entropy", {"x", "targets"}, {}}},
+       {},
+       {real_field("x", deep), masked_targets({3, 5}, 7)}});
+  add({"softmax_cross_entropy_classes",
+       {{"n", "softmax_cross_entropy", {"x", "targets"}, {}}},
+       {},
+       {real_field("x", flat), id_field("targets", {5}, 7)}});
+  add(head_case("head_whole", {2, 4, 3}, 0, masked_targets({2, 4}, 11)));
+  add(head_case("head_chunks", {2, 4, 3}, 3, masked_targets({2, 4}, 11)));  // 8 rows as 3 + 3 + 2
+  add(head_case("head_rows", {7, 3}, 1, id_field("targets", {7}, 11)));
+  LayerCase tied{
+      "tied",
+      {{"wte", "embedding", {"tokens"}, {{"rows", Integer{11}}, {"width", Integer{4}}, {"init_scale", 0.7}}},
+       {"head",
+        "head_cross_entropy",
+        {"wte", "targets"},
+        {{"vocabulary", Integer{11}}, {"weight", std::string("wte.weight")}, {"init_scale", 0.7}}}},
+      {},
+      {id_field("tokens", {2, 5}, 11), masked_targets({2, 5}, 11)}};
+  add(tied);
+  return cases;
+}
+
+/// The same graph with a node before each real input and several after each pulled value, so that no value of
+/// the layer is a data field, which memory planning spares.
+inline LayerCase surrounded(LayerCase c) {
+  std::vector<NodeSpec> before, after;
+  for (const TestField& field : c.fields) {
+    if (!dtype_is_real(field.dtype)) continue;
+    before.push_back({"pre_" + field.name, "residual", {field.name, field.name}, {}});
+    for (NodeSpec& node : c.nodes) {
+      for (std::string& input : node.inputs) {
+        if (input == field.name) input = "pre_" + field.name;
+      }
+    }
+  }
+  for (std::string& pulled : c.pulled) {
+    // Sums keep nothing, so their results take the memory that the layer gave up; the last map keeps its
+    // input.
+    std::string last = pulled;
+    for (int i = 0; i < 6; ++i) {
+      after.push_back({"sum" + std::to_string(i) + "_" + pulled, i < 5 ? "residual" : "gelu", {last}, {}});
+      if (i < 5) after.back().inputs.push_back(last);
+      last = after.back().name;
+    }
+    pulled = last;
+  }
+  c.nodes.insert(c.nodes.begin(), before.begin(), before.end());
+  c.nodes.insert(c.nodes.end(), after.begin(), after.end());
+  return c;
+}
+
+inline LayerHarness harness_of(Bench& bench, Precision& precision, const LayerCase& c) {
+  return LayerHarness(
+      {.layers = &bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &precision},
+      c.nodes, c.pulled, c.fields);
+}
+
+}  // namespace tenon::testing

@@ -1,0 +1,112 @@
+// Shapes, names, checks and small steps of this plugin's layers.
+#include "common.hpp"
+
+#include <fmt/format.h>
+
+namespace tenon::nn {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+}  // namespace
+
+std::int64_t columns_of(const Shape& shape) {
+  return shape.rank() == 0 ? 1 : shape[shape.rank() - 1];
+}
+
+std::int64_t rows_of(const Shape& shape) {
+  std::int64_t rows = 1;
+  for (int i = 0; i + 1 < shape.rank(); ++i) rows *= shape[i];
+  return rows;
+}
+
+TensorView matrix(TensorView view) {
+  return view.reshaped({rows_of(view.shape), columns_of(view.shape)});
+}
+
+TensorView flat(TensorView view) {
+  return view.reshaped({view.elements()});
+}
+
+Shape with_columns(Shape shape, std::int64_t columns) {
+  shape[shape.rank() - 1] = columns;
+  return shape;
+}
+
+TensorView window(TensorView bytes, std::size_t offset, DType dtype, const Shape& shape) {
+  return {static_cast<std::byte*>(bytes.data) + offset, shape, dtype, bytes.space};
+}
+
+std::size_t window_bytes(DType dtype, std::int64_t elements) {
+  return (static_cast<std::size_t>(dtype_bytes(dtype, elements)) + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+DType statistics(DType activations) {
+  return activations == DType::kF64 ? DType::kF64 : DType::kF32;
+}
+
+ParameterSpec weight_parameter(const InferContext& context, const Options& options, const Shape& shape,
+                               double init_scale) {
+  ParameterSpec spec;
+  spec.name =
+      options.has("weight") ? std::string(options.text("weight")) : fmt::format("{}.weight", context.name());
+  spec.dtype = context.parameters();
+  spec.shape = shape;
+  spec.init_scale = init_scale;
+  return spec;
+}
+
+ParameterSpec vector_parameter(const InferContext& context, std::string_view member, std::int64_t extent,
+                               Initializer init) {
+  ParameterSpec spec;
+  spec.name = fmt::format("{}.{}", context.name(), member);
+  spec.dtype = context.parameters();
+  spec.shape = {extent};
+  spec.decay = false;
+  spec.init = init;
+  return spec;
+}
+
+void refuse(const InferContext& context, const std::string& what) {
+  fail_config(fmt::format("layer '{}': {}", context.name(), what));
+}
+
+void expect_inputs(const InferContext& context, int count) {
+  if (context.inputs() != count) {
+    refuse(context,
+           fmt::format("expected {} input{}, found {}", count, count == 1 ? "" : "s", context.inputs()));
+  }
+}
+
+Shape expect_activation(const InferContext& context, int index, int rank) {
+  const ValueSpec spec = context.input(index);
+  if (spec.dtype != context.activations()) {
+    refuse(context, fmt::format("expected input {} in the activations' number format {}, found {}", index,
+                                dtype_name(context.activations()), dtype_name(spec.dtype)));
+  }
+  if (spec.shape.rank() < rank) {
+    refuse(context, fmt::format("expected input {} of at least {} dimensions, found shape {}", index, rank,
+                                spec.shape.text()));
+  }
+  return spec.shape;
+}
+
+Shape expect_ids(const InferContext& context, int index) {
+  const ValueSpec spec = context.input(index);
+  if (spec.dtype != DType::kI32) {
+    refuse(context, fmt::format("expected input {} to be i32 numbers of rows or classes, found {}", index,
+                                dtype_name(spec.dtype)));
+  }
+  return spec.shape;
+}
+
+void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink) {
+  if (sink.view.empty()) return;
+  if (sink.accumulate) {
+    elementwise.axpy(1.0, flat(gradient), flat(sink.view));
+  } else {
+    device.copy(flat(gradient), flat(sink.view));
+  }
+}
+
+}  // namespace tenon::nn

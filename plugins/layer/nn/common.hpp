@@ -1,0 +1,54 @@
+// Shapes, names, checks and small steps that several layers of this plugin share.
+#pragma once
+
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+#include <tenon/layer.hpp>
+#include <tenon/operators.hpp>
+#include <tenon/plugin.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tenon::nn {
+
+/// A layer that reaches memory through the device's operators only runs wherever they do.
+inline constexpr std::uint64_t kAnywhere = TENON_CAP_DETERMINISTIC;
+
+/// A value seen as a matrix: the last extent is the columns, all others together are the rows.
+std::int64_t rows_of(const Shape& shape);
+std::int64_t columns_of(const Shape& shape);
+TensorView matrix(TensorView view);
+TensorView flat(TensorView view);
+/// The shape with another last extent.
+Shape with_columns(Shape shape, std::int64_t columns);
+/// A tensor inside the bytes of a workspace.
+TensorView window(TensorView bytes, std::size_t offset, DType dtype, const Shape& shape);
+/// Bytes of a tensor inside a workspace, rounded up so that what follows is aligned.
+std::size_t window_bytes(DType dtype, std::int64_t elements);
+
+/// dtype of statistics, logits and losses: f32, or f64 beside f64 activations.
+DType statistics(DType activations);
+
+/// A matrix of normal initial values, decayed. Its name is the option `weight`, which ties it to another
+/// layer's, or
+/// "<node>.weight".
+ParameterSpec weight_parameter(const InferContext& context, const Options& options, const Shape& shape,
+                               double init_scale);
+/// A vector that no weight decay touches: "<node>.<member>".
+ParameterSpec vector_parameter(const InferContext& context, std::string_view member, std::int64_t extent,
+                               Initializer init);
+
+/// Throws Error(kConfig): "layer 'h.0.mlp.c_fc': <what>".
+[[noreturn]] void refuse(const InferContext& context, const std::string& what);
+void expect_inputs(const InferContext& context, int count);
+/// Input `index` is an activation of at least `rank` dimensions; returns its shape.
+Shape expect_activation(const InferContext& context, int index, int rank);
+/// Input `index` holds i32 class or token numbers; returns its shape.
+Shape expect_ids(const InferContext& context, int index);
+
+/// sink (+)= gradient: the backward of a layer whose derivative is one. An empty sink takes nothing.
+void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink);
+
+}  // namespace tenon::nn

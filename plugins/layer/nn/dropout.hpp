@@ -1,0 +1,37 @@
+// Layer `dropout`: zeroes elements with probability p while training and scales the others by 1 / (1 - p).
+// Element i of the global batch draws from (seed, node, slot, i), so the mask does not depend on how a batch
+// is cut.
+#pragma once
+
+#include "common.hpp"
+
+namespace tenon::nn {
+
+class Dropout final : public Layer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::real("p", "0.1").between(0, 0.999).doc_text("probability of a zero"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "dropout",
+                                       .summary = "zeroes elements at random while training",
+                                       .options = kOptions,
+                                       .capabilities = kAnywhere};
+
+  explicit Dropout(const Options& options) : p_(options.real("p")) {}
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view interface_id) override { return nullptr; }
+
+ private:
+  bool active(const RunContext& context) const { return p_ > 0 && context.training(); }
+  void apply(RunContext& context, TensorView from, TensorView to, bool accumulate);
+
+  double p_;
+  std::int64_t elements_per_sample_ = 0;
+  Device* device_ = nullptr;
+  NeuralOps* nn_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+};
+
+}  // namespace tenon::nn

@@ -1,0 +1,42 @@
+// Layer `embedding`: the rows of a table by number. The table is a dense parameter; row tables that may be
+// larger than memory are another layer's matter.
+#pragma once
+
+#include "common.hpp"
+
+namespace tenon::nn {
+
+class Embedding final : public Layer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("rows", nullptr)
+          .mandatory()
+          .at_least(1)
+          .doc_text("rows of the table; ids lie in [0, rows)"),
+      option::integer("width", nullptr).mandatory().at_least(1).doc_text("elements of a row"),
+      option::real("init_scale", "0.02")
+          .at_least(0)
+          .doc_text("standard deviation of the normal initial weights"),
+      option::text("weight", nullptr)
+          .doc_text("name of the table, to tie it to another layer's; absent: NODE.weight"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "embedding",
+                                       .summary = "rows of a learned table by number",
+                                       .options = kOptions,
+                                       .capabilities = kAnywhere};
+
+  explicit Embedding(const Options& options) : options_(options) {}
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view interface_id) override { return nullptr; }
+
+ private:
+  const Options& options_;
+  EmbeddingOps* rows_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  ParameterRef table_;
+  WorkspaceRef scratch_;
+};
+
+}  // namespace tenon::nn

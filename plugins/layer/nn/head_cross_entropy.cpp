@@ -1,0 +1,94 @@
+// Layer `head_cross_entropy`: both passes walk the same chunks of rows. What is written over is only ever a
+// chunk of logits, whose gradient takes its place where the dtypes agree.
+#include "head_cross_entropy.hpp"
+
+#include <algorithm>
+
+namespace tenon::nn {
+namespace {
+
+constexpr std::int64_t kChunkElements = std::int64_t{4} << 20;
+
+std::int64_t chunk_rows(std::int64_t wanted, std::int64_t rows, std::int64_t vocabulary) {
+  if (wanted > 0) return std::min(wanted, rows);
+  const std::int64_t fitting = std::max<std::int64_t>(kChunkElements / vocabulary, 1);
+  if (fitting >= rows) return rows;
+  // Products like whole tiles, and the last chunk should not be a crumb.
+  const std::int64_t whole = fitting >= 32 ? fitting / 16 * 16 : fitting;
+  const std::int64_t chunks = (rows + whole - 1) / whole, even = (rows + chunks - 1) / chunks;
+  return std::min(whole, (even + 15) / 16 * 16);
+}
+
+}  // namespace
+
+void HeadCrossEntropy::infer(InferContext& context) {
+  expect_inputs(context, 2);
+  const Shape x = expect_activation(context, 0, 2), targets = expect_ids(context, 1);
+  rows_ = rows_of(x);
+  if (targets.elements() != rows_) {
+    refuse(context, "expected one target per row of x " + x.text() + ", found targets " + targets.text());
+  }
+  vocabulary_ = options_.integer("vocabulary");
+  chunk_ = chunk_rows(options_.integer("chunk_rows"), rows_, vocabulary_);
+  logit_type_ = statistics(context.activations());
+
+  weight_ = context.parameter(
+      weight_parameter(context, options_, {vocabulary_, columns_of(x)}, options_.real("init_scale")));
+  site_ = context.linear_site(
+      {.module = "head", .weight = weight_, .input = 0, .m = rows_, .n = vocabulary_, .k = columns_of(x)});
+  nn_ = &context.device().family<NeuralOps>();
+  lse_ = context.saved({{rows_}, logit_type_});
+  losses_ = context.workspace(window_bytes(logit_type_, rows_));
+  if (context.training() && chunk_ == rows_) {
+    logits_ = context.saved({{rows_, vocabulary_}, logit_type_});
+  } else {
+    chunk_logits_ = context.workspace(window_bytes(logit_type_, chunk_ * vocabulary_));
+  }
+  if (context.activations() != logit_type_) {
+    gradients_ = context.workspace(window_bytes(context.activations(), chunk_ * vocabulary_));
+  }
+  if (!keeps_logits()) context.keep_input(0);
+  context.keep_input(1);
+  sum_.infer(context, rows_);
+}
+
+TensorView HeadCrossEntropy::logits(RunContext& context, std::int64_t rows) const {
+  if (keeps_logits()) return context.saved(logits_);
+  return window(context.workspace(chunk_logits_), 0, logit_type_, {rows, vocabulary_});
+}
+
+void HeadCrossEntropy::forward(ForwardContext& context) {
+  const TensorView x = matrix(context.input(0)), targets = flat(context.input(1)), lse = context.saved(lse_);
+  const TensorView losses = window(context.workspace(losses_), 0, logit_type_, {rows_});
+  for (std::int64_t begin = 0; begin < rows_; begin += chunk_) {
+    const std::int64_t end = std::min(begin + chunk_, rows_);
+    const TensorView chunk = logits(context, end - begin);
+    context.fprop(site_, x.rows(begin, end), {}, chunk, begin);
+    nn_->softmax_cross_entropy(chunk, targets.rows(begin, end), losses.rows(begin, end),
+                               lse.rows(begin, end));
+  }
+  sum_.write(losses, targets, context.output(0));
+}
+
+void HeadCrossEntropy::backward(BackwardContext& context) {
+  const TensorView x = matrix(context.input(0)), targets = flat(context.input(1)), lse = context.saved(lse_);
+  const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
+  bool accumulate = dw.accumulate;
+  for (std::int64_t begin = 0; begin < rows_; begin += chunk_) {
+    const std::int64_t end = std::min(begin + chunk_, rows_);
+    const TensorView chunk = logits(context, end - begin);
+    if (!keeps_logits()) context.fprop(site_, x.rows(begin, end), {}, chunk, begin);
+    // In place where the dtypes agree; bf16 activations take bf16 gradients from f32 logits.
+    const TensorView gradient =
+        gradients_.index < 0 ? chunk
+                             : window(context.workspace(gradients_), 0, x.dtype, {end - begin, vocabulary_});
+    nn_->softmax_cross_entropy_backward(chunk, targets.rows(begin, end), lse.rows(begin, end), seed_,
+                                        gradient);
+    if (!dw.view.empty()) context.wgrad(site_, {}, gradient, accumulate, begin);
+    if (!dx.view.empty())
+      context.dgrad(site_, gradient, matrix(dx.view).rows(begin, end), dx.accumulate, begin);
+    accumulate = true;
+  }
+}
+
+}  // namespace tenon::nn

@@ -1,0 +1,59 @@
+// Layer `head_cross_entropy`: logits = x w^T over a vocabulary and their cross-entropy, in one layer, so that
+// at most `chunk_rows` rows of logits exist at a time. With one chunk the logits wait for backward; with
+// several, backward computes them again (a third product more, for rows / chunk_rows times less memory).
+#pragma once
+
+#include "loss_sum.hpp"
+
+namespace tenon::nn {
+
+class HeadCrossEntropy final : public Layer, public LossLayer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("vocabulary", nullptr).mandatory().at_least(1).doc_text("classes; rows of the weight"),
+      option::text("weight", nullptr)
+          .doc_text("name of the weight, to tie it to an embedding's table; absent: NODE.weight, untied"),
+      option::real("init_scale", "0.02")
+          .at_least(0)
+          .doc_text("standard deviation of the normal initial weights"),
+      option::integer("chunk_rows", "0")
+          .at_least(0)
+          .in_unit("rows")
+          .doc_text("rows of logits held at a time; 0: as many as keep a chunk below 4 Mi elements"),
+      option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "head_cross_entropy",
+      .summary = "output projection and cross-entropy over a vocabulary, in chunks",
+      .options = kOptions,
+      .capabilities = kAnywhere};
+
+  explicit HeadCrossEntropy(const Options& options) : options_(options), metric_(options.text("metric")) {}
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view interface_id) override {
+    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
+  }
+  void set_seed(double seed) override { seed_ = seed; }
+  std::string_view metric() const override { return metric_; }
+
+ private:
+  bool keeps_logits() const { return logits_.index >= 0; }
+  /// Memory for `rows` rows of logits: what is kept, or the workspace.
+  TensorView logits(RunContext& context, std::int64_t rows) const;
+
+  const Options& options_;
+  std::string metric_;
+  double seed_ = 1;
+  std::int64_t vocabulary_ = 0, rows_ = 0, chunk_ = 0;
+  DType logit_type_ = DType::kF32;
+  NeuralOps* nn_ = nullptr;
+  LossSum sum_;
+  ParameterRef weight_;
+  SiteRef site_;
+  SavedRef logits_, lse_;
+  WorkspaceRef chunk_logits_, losses_, gradients_;
+};
+
+}  // namespace tenon::nn

@@ -1,0 +1,27 @@
+// What the layers y = map(x) share: the map is offered to the producing site as epilogue.
+#pragma once
+
+#include "common.hpp"
+
+namespace tenon::nn {
+
+class Pointwise : public Layer {
+ public:
+  void infer(InferContext& context) final;
+  void forward(ForwardContext& context) final;
+  void backward(BackwardContext& context) final;
+  void* query(std::string_view interface_id) final { return nullptr; }
+
+ protected:
+  /// What backward needs to know: x, or y where the derivative follows from it (x itself may then never
+  /// exist).
+  enum class Reads { kInput, kOutput };
+  Pointwise(Epilogue map, Reads reads) : map_(map), reads_(reads) {}
+
+ private:
+  Epilogue map_;
+  Reads reads_;
+  NeuralOps* nn_ = nullptr;
+};
+
+}  // namespace tenon::nn

@@ -1,0 +1,42 @@
+// Layer `positions`: adds a learned row per position to x [batch, time, width].
+#pragma once
+
+#include "common.hpp"
+
+namespace tenon::nn {
+
+class Positions final : public Layer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("context", nullptr)
+          .mandatory()
+          .at_least(1)
+          .doc_text("positions that have a row")
+          .in_unit("tokens"),
+      option::real("init_scale", "0.02")
+          .at_least(0)
+          .doc_text("standard deviation of the normal initial weights"),
+      option::text("weight", nullptr)
+          .doc_text("name of the table, to tie it to another layer's; absent: NODE.weight"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "positions",
+                                       .summary = "adds a learned row per position",
+                                       .options = kOptions,
+                                       .capabilities = kAnywhere};
+
+  explicit Positions(const Options& options) : options_(options) {}
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view interface_id) override { return nullptr; }
+
+ private:
+  const Options& options_;
+  Device* device_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  ReduceOps* reduce_ = nullptr;
+  ParameterRef table_;
+  WorkspaceRef scratch_;
+};
+
+}  // namespace tenon::nn

@@ -1,0 +1,36 @@
+// Model `mlp`: a multilayer perceptron that sorts samples into classes.
+// Data fields: "inputs", real, any shape; "targets", i32 scalar, -1 = ignored.
+#pragma once
+
+#include <tenon/model.hpp>
+#include <tenon/plugin.hpp>
+
+namespace tenon::mlp {
+
+class Mlp final : public Model {
+ public:
+  static constexpr const char* kActivations[] = {"relu", "gelu_tanh", "gelu_exact", nullptr};
+  static constexpr OptionSpec kOptions[] = {
+      option::integers("hidden", "[128]")
+          .at_least(1)
+          .doc_text("widths of the hidden layers; [] makes a linear model"),
+      option::text("activation", "\"relu\"").one_of(kActivations).doc_text("after each hidden layer"),
+      option::integer("classes", nullptr)
+          .at_least(2)
+          .doc_text("columns of the result; absent: the data's 'classes'"),
+      option::real("dropout", "0").between(0, 0.999).doc_text("probability after each hidden activation"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "mlp",
+                                       .summary = "multilayer perceptron for classification",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
+
+  explicit Mlp(const Options& options) : options_(options) {}
+  GraphSpec build(const DataInfo& data) override;
+  void* query(std::string_view interface_id) override { return nullptr; }
+
+ private:
+  const Options& options_;  // outlives the model
+};
+
+}  // namespace tenon::mlp

@@ -1,0 +1,87 @@
+// One collective in flight: what its members handed in, and its arithmetic, cut into units that any member
+// may run. Every element's sum has a fixed order (docs/reductions.md), so it does not matter who runs which
+// unit when. No locking and no waiting here: see group.hpp.
+#pragma once
+
+#include <tenon/clock_wait.hpp>
+#include <tenon/traffic.hpp>
+
+#include <tenon/transport.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::thread_transport {
+
+enum class Kind : std::uint8_t {
+  kAllReduce,
+  kReduceScatter,
+  kAllGather,
+  kBroadcast,
+  kReduce,
+  kAllToAll,
+  kBarrier
+};
+
+/// What all members must agree on. An all-to-all agrees on its dtype here and on its counts in
+/// `count_mismatch`.
+struct Signature {
+  Kind kind = Kind::kBarrier;
+  DType dtype = DType::kU8;
+  Shape shape;
+  ReduceOp op = ReduceOp::kSum;
+  int root = 0;
+  bool operator==(const Signature&) const = default;
+};
+
+std::string_view kind_name(Kind kind);
+/// "all_reduce(sum, f32 [128])"
+std::string signature_text(const Signature& signature);
+
+/// One member's buffers.
+struct Part {
+  bool joined = false;
+  bool waiting = false;
+  bool finished = false;  // its wait has ended
+  double wait_begin = 0;
+  TensorView data;
+  TensorView receive;
+  std::vector<std::int64_t> send_counts, receive_counts;
+  std::vector<const void*> inputs;  // scratch of the units that this member runs
+};
+
+struct Operation {
+  bool open = false;
+  std::uint64_t number = 0;
+  Signature signature;
+  std::vector<Part> parts;  // by member
+  int joined = 0;
+  int finished = 0;
+  bool sealed = false;  // all have joined and agree: nothing more is needed from anybody
+  std::int64_t units = 0;
+  std::int64_t next_unit = 0;
+  std::int64_t units_done = 0;
+  int running = 0;  // members inside a unit
+  double end = 0;   // when the link model lets it end, in seconds of the run's clock
+  ClockEvent changed;
+
+  bool computed() const { return sealed && units_done == units; }
+  /// Makes the operation ready for use, keeping its memory.
+  void reset(std::uint64_t operation_number, const Signature& agreed, int members);
+};
+
+/// Number of units, once all have joined.
+std::int64_t unit_count(const Operation& operation);
+/// Runs one unit on behalf of member `runner`.
+void run_unit(Operation& operation, std::int64_t unit, int runner);
+/// "" or which two members of an all-to-all disagree on what passes between them; `ranks` are their world
+/// ranks.
+std::string count_mismatch(const Operation& operation, std::span<const int> ranks);
+/// What `member` sends, by closed form.
+Traffic traffic_of(const Signature& signature, const Part& part, int member, int members);
+/// Time on the link, once all have joined.
+LinkTime time_of(const Operation& operation, const LinkSpec& link);
+
+}  // namespace tenon::thread_transport

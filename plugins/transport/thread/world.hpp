@@ -1,0 +1,47 @@
+// What all groups of one transport share: the world, the links of its ranks, the totals of what left them.
+#pragma once
+
+#include <tenon/traffic.hpp>
+
+#include <tenon/clock.hpp>
+#include <tenon/transport.hpp>
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace tenon::thread_transport {
+
+/// Thread-safe.
+class World {
+ public:
+  explicit World(const WorldSpec& spec);
+
+  const WorldSpec& spec() const { return spec_; }
+  Clock& clock() const { return *spec_.clock; }
+
+  /// Takes the outgoing links of `ranks` for `transfer_s`, from `earliest` or from when the last of them is
+  /// free. Returns when the transfer begins, in seconds of the run's clock.
+  double reserve_links(std::span<const int> ranks, double earliest, double transfer_s);
+
+  void count_started(int rank, Purpose purpose, const Traffic& traffic);
+  void count_blocked(int rank, Purpose purpose, double seconds);
+  LinkCounts totals(int rank, Purpose purpose) const;
+
+ private:
+  struct Totals {
+    std::atomic<std::uint64_t> bytes{0};
+    std::atomic<std::uint64_t> messages{0};
+    std::atomic<std::uint64_t> operations{0};
+    std::atomic<double> blocked{0};
+  };
+  std::size_t slot(int rank, Purpose purpose) const;
+
+  const WorldSpec spec_;
+  std::mutex links_mutex_;
+  std::vector<double> link_free_;  // by rank
+  std::vector<Totals> totals_;     // by rank and purpose
+};
+
+}  // namespace tenon::thread_transport
