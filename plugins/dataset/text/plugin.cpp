@@ -1,0 +1,7 @@
+// The plugin `tenon.text`.
+#include "text.hpp"
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.text",
+                               .version = "0.1.0",
+                               .summary = "text and token files as data"},
+             tenon::text::Text)

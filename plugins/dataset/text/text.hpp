@@ -1,0 +1,90 @@
+// Data set `text` (contract dataset/1): windows of tokens for language models. Fields tokens and targets,
+// both i32 [context], targets shifted by one. It does no tokenizing: plain text is bytes.
+#pragma once
+
+#include "token_file.hpp"
+
+#include <tenon/dataset.hpp>
+#include <tenon/plugin.hpp>
+#include <tenon/random.hpp>
+
+#include <optional>
+#include <string>
+
+namespace tenon::text {
+
+/// Which train window stands at which place of the order. Pure in (seed_order, epoch, index).
+enum class Order {
+  kRandom,      ///< window begins drawn anew for every sample, with replacement
+  kShuffled,    ///< every non-overlapping window once per epoch, in another order each time
+  kSequential,  ///< non-overlapping windows as they lie in the file
+};
+
+class Text final : public Dataset {
+ public:
+  static constexpr const char* kFormats[] = {"auto", "bytes", "nanogpt", "llmc", nullptr};
+  static constexpr const char* kOrders[] = {"random", "shuffled", "sequential", nullptr};
+  static constexpr OptionSpec kOptions[] = {
+      option::path("path", "\"data/text/tinyshakespeare.txt\"").doc_text("file of text or tokens"),
+      option::text("format", "\"auto\"")
+          .one_of(kFormats)
+          .doc_text(
+              "bytes; nanogpt: headerless uint16; llmc: header and uint16 or uint32; auto: .bin by its first "
+              "bytes, others bytes"),
+      option::integer("context", "128").between(1, 1 << 20).in_unit("tokens").doc_text("length of a sample"),
+      option::integer("batch", "16")
+          .between(1, 1 << 20)
+          .in_unit("samples")
+          .doc_text("samples per micro-batch"),
+      option::real("val_fraction", "0.1")
+          .between(0, 0.9)
+          .doc_text("share of the tokens, at the end of the file, that is held out for validation; unused "
+                    "with val_path"),
+      option::path("val_path", nullptr)
+          .doc_text("file to validate on, of the same format, in place of a held-out tail"),
+      option::text("order", "\"random\"")
+          .one_of(kOrders)
+          .doc_text(
+              "random: windows anywhere; shuffled: every window once per epoch; sequential: as they lie"),
+      option::integer("vocabulary", "0")
+          .between(0, 2147483647)
+          .doc_text("number of token values; 0 = by format: 256 for bytes, 50257 for uint16 (GPT-2), 128256 "
+                    "for uint32 "
+                    "(Llama 3)"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "text",
+                                       .summary = "bytes or tokens of a text file, in windows",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+
+  explicit Text(const Options& options);
+  void open(std::uint64_t seed_order) override;
+  std::int64_t batch() const override { return batch_; }
+  const DataInfo& info() const override { return info_; }
+  void read(const BatchRequest& request, std::span<const TensorView> fields) override;
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  /// A run of tokens of one file.
+  struct Part {
+    const TokenFile* file = nullptr;
+    std::int64_t begin = 0;
+    std::int64_t count = 0;
+  };
+
+  void split();
+  void check_sizes() const;
+  std::int64_t train_window(std::int64_t sample) const;
+  void fill(const Part& part, std::int64_t begin, std::int32_t* tokens, std::int32_t* targets) const;
+
+  std::string path_, val_path_, format_;
+  std::int64_t context_, batch_, vocabulary_;
+  double val_fraction_;
+  Order order_;
+  RandomKey key_;
+  std::optional<TokenFile> file_, val_file_;
+  Part train_, val_;
+  DataInfo info_;
+};
+
+}  // namespace tenon::text

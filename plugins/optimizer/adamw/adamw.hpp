@@ -1,0 +1,43 @@
+// Optimizer `adamw`: Adam with decoupled weight decay (Loshchilov and Hutter, ICLR 2019), as
+// torch.optim.AdamW has it:
+//   w <- w (1 - lr decay)
+//   m <- beta1 m + (1 - beta1) g          v <- beta2 v + (1 - beta2) g^2
+//   w <- w - lr / (1 - beta1^n) m / (sqrt(v / (1 - beta2^n)) + eps)          n = updates so far, this one
+//   included
+#pragma once
+
+#include <tenon/optimizer.hpp>
+#include <tenon/plugin.hpp>
+
+namespace tenon::adamw {
+
+class AdamW final : public Optimizer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
+      option::reals("betas", "[0.9, 0.999]")
+          .between(0, 0.9999999)
+          .doc_text("decay of the mean and of the mean square"),
+      option::real("eps", "1e-8").at_least(0).doc_text("added to the root of the mean square"),
+      option::real("weight_decay", "0.01")
+          .at_least(0)
+          .doc_text("share of a weight taken per unit of learning rate; biases and norms are left alone"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "adamw",
+                                       .summary = "Adam with decoupled weight decay",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
+
+  explicit AdamW(const Options& options);
+  double base_lr() const override { return lr_; }
+  std::span<const StateSlot> slots() const override;
+  bool elementwise() const override { return true; }
+  void step(const UpdateContext& context, const ParameterSlice& slice) override;
+  void state(StateVisitor&) override {}
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  double lr_, beta1_, beta2_, eps_, decay_;
+};
+
+}  // namespace tenon::adamw

@@ -1,0 +1,45 @@
+// Optimizer `sgd`: stochastic gradient descent with momentum, as torch.optim.SGD has it:
+//   g <- g + decay w
+//   b <- momentum b + (1 - dampening) g, the first update sets b = g
+//   w <- w - lr (nesterov ? g + momentum b : b)
+#pragma once
+
+#include <tenon/optimizer.hpp>
+#include <tenon/plugin.hpp>
+
+namespace tenon::sgd {
+
+class Sgd final : public Optimizer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::real("lr", "1e-2").at_least(0).doc_text("learning rate before the schedule"),
+      option::real("momentum", "0")
+          .between(0, 0.9999999)
+          .doc_text("share of the last direction that is kept"),
+      option::real("dampening", "0").between(0, 1).doc_text("share of the gradient that momentum leaves out"),
+      option::boolean("nesterov", "false")
+          .doc_text("look ahead along the momentum; needs momentum, no dampening"),
+      option::real("weight_decay", "0")
+          .at_least(0)
+          .doc_text("times the weight, added to its gradient; biases and norms are left alone"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "sgd",
+                                       .summary = "gradient descent with momentum",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
+
+  explicit Sgd(const Options& options);
+  double base_lr() const override { return lr_; }
+  /// A buffer only with momentum.
+  std::span<const StateSlot> slots() const override;
+  bool elementwise() const override { return true; }
+  void step(const UpdateContext& context, const ParameterSlice& slice) override;
+  void state(StateVisitor&) override {}
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  double lr_, momentum_, dampening_, decay_;
+  bool nesterov_;
+};
+
+}  // namespace tenon::sgd

@@ -1,0 +1,53 @@
+// Precisions without quantized operands: `fp32`, `fp64` (tests and exact studies) and `bf16` (activations and
+// their gradients in bfloat16; weights, their gradients and statistics in float32). They keep every site, so
+// the core's plain product runs, which converts a weight once per version. No loss scale: bfloat16 has the
+// exponents of float32.
+#pragma once
+
+#include <tenon/plugin.hpp>
+#include <tenon/precision.hpp>
+
+namespace tenon::plain {
+
+class Plain : public Precision {
+ public:
+  DType activations() const final { return activations_; }
+  DType parameters() const final { return parameters_; }
+  std::unique_ptr<LinearSite> bind(const SiteInfo&, SiteHost&) final { return nullptr; }
+  double loss_scale() const final { return 1.0; }
+  /// Refuses an update that would spread NaN or infinity; whether the run ends is the core's decision.
+  bool after_backward(const BackwardStats& stats) final { return !stats.found_non_finite; }
+  void state(StateVisitor&) final {}
+  void* query(std::string_view) final { return nullptr; }
+
+ protected:
+  Plain(DType activations, DType parameters) : activations_(activations), parameters_(parameters) {}
+
+ private:
+  DType activations_, parameters_;
+};
+
+class Fp32 final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "fp32", .summary = "everything in float32", .capabilities = TENON_CAP_DETERMINISTIC};
+  explicit Fp32(const Options&) : Plain(DType::kF32, DType::kF32) {}
+};
+
+class Fp64 final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "fp64",
+                                       .summary = "everything in float64, for tests and exact studies",
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  explicit Fp64(const Options&) : Plain(DType::kF64, DType::kF64) {}
+};
+
+class Bf16 final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "bf16",
+                                       .summary = "activations in bfloat16, master weights in float32",
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
+  explicit Bf16(const Options&) : Plain(DType::kBF16, DType::kF32) {}
+};
+
+}  // namespace tenon::plain

@@ -1,0 +1,34 @@
+// Linear warm-up, which all schedules of this plugin share: slot t < warmup has the share (t + 1) / warmup of
+// the rate, so that slot 0 already moves.
+#pragma once
+
+#include <tenon/optimizer.hpp>
+#include <tenon/plugin.hpp>
+
+#include <algorithm>
+
+namespace tenon::schedule {
+
+inline constexpr OptionSpec kWarmup = option::integer("warmup", "0")
+                                          .at_least(0)
+                                          .in_unit("slots")
+                                          .doc_text("slots of linear rise to the full rate");
+inline constexpr OptionSpec kMinLr =
+    option::real("min_lr", "0")
+        .at_least(0)
+        .doc_text("absolute rate that would be reached at the end of the run");
+
+inline bool warming(std::int64_t slot, std::int64_t warmup) {
+  return slot < warmup;
+}
+inline double warmup_rate(double base, std::int64_t slot, std::int64_t warmup) {
+  return base * static_cast<double>(slot + 1) / static_cast<double>(warmup);
+}
+
+/// How far `slot` has come from `begin` to `end`: 0 to 1, and 1 where nothing is left.
+inline double progress(std::int64_t slot, std::int64_t begin, std::int64_t end) {
+  if (slot >= end || end <= begin) return slot < begin ? 0.0 : 1.0;
+  return std::max(0.0, static_cast<double>(slot - begin) / static_cast<double>(end - begin));
+}
+
+}  // namespace tenon::schedule
