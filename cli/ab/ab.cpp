@@ -1,0 +1,109 @@
+// The course of a study; see ab.hpp.
+#include "ab/ab.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tenon::ab {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRecord = "experiment.json";
+
+// Written beside and renamed: a reader never sees half a report.
+void write_file(const fs::path& path, const std::string& text) {
+  const fs::path draft = path.string() + ".tmp";
+  {
+    std::ofstream out(draft, std::ios::binary | std::ios::trunc);
+    out << text;
+    if (!out.flush())
+      fail_run(fmt::format("cannot write {}; is the disk full or the folder read-only?", draft.string()));
+  }
+  std::error_code error;
+  fs::rename(draft, path, error);
+  if (error)
+    fail_run(fmt::format("cannot rename {} to {}: {}", draft.string(), path.string(), error.message()));
+}
+
+StudyOutcome report_on(Study study) {
+  StudyOutcome out;
+  const fs::path folder = study.folder;
+  out.result = analyse(std::move(study));
+  out.report_json_path = (folder / "report.json").string();
+  out.report_html_path = (folder / "report.html").string();
+  write_file(out.report_json_path, report_json(out.result));
+  write_file(out.report_html_path, report_html(out.result));
+  out.exit_status = out.result.comparisons.empty() ? 1 : 0;
+  return out;
+}
+
+}  // namespace
+
+StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options) {
+  const Experiment asked = options.self_check ? against_itself(experiment) : experiment;
+  validate(asked);
+  const std::string folder = fs::absolute(options.folder).lexically_normal().string();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder, error.message()));
+  write_file(fs::path(folder) / kRecord, study_record_json({asked, options.jobs, options.self_check}));
+
+  RunnerOptions runner;
+  runner.program = options.program;
+  runner.folder = folder;
+  runner.jobs = options.jobs;
+  runner.progress = options.progress;
+  RunnerResult runs = run_jobs(asked, runner);
+
+  Study study = load_study(asked, folder, options.jobs, options.self_check);
+  for (const FailedJob& f : runs.failed) {
+    study.refusals.push_back(fmt::format("arm '{}', seed {}: the run failed ({}), see {}",
+                                         asked.arms[f.job.arm].name, f.job.seed, f.reason, f.job.log));
+  }
+  if (runs.interrupted) study.refusals.push_back("the study was interrupted");
+  StudyOutcome out = report_on(std::move(study));
+  out.runs = std::move(runs);
+  return out;
+}
+
+bool is_study_folder(const std::string& folder) {
+  return fs::exists(fs::path(folder) / kRecord);
+}
+
+StudyOutcome report_study(const std::string& folder) {
+  const fs::path path = fs::path(folder) / kRecord;
+  std::ifstream in(path, std::ios::binary);
+  if (!in) fail_config(fmt::format("{} holds no study: {} cannot be read", folder, path.string()));
+  std::ostringstream text;
+  text << in.rdbuf();
+  const StudyRecord record = parse_study_record(text.str(), path.string());
+  return report_on(load_study(record.experiment, folder, record.jobs, record.self_check));
+}
+
+std::string closing_text(const StudyOutcome& outcome) {
+  std::string out;
+  for (const FailedJob& f : outcome.runs.failed) {
+    out += fmt::format("{} seed {} failed: {}; end of {}:\n",
+                       outcome.result.study.experiment.arms[f.job.arm].name, f.job.seed, f.reason, f.job.log);
+    std::istringstream lines(f.log_tail.empty() ? "(empty)" : f.log_tail);
+    for (std::string line; std::getline(lines, line);) out += "  | " + line + "\n";
+  }
+  if (outcome.result.comparisons.empty()) {
+    const Verdict& v = outcome.result.refusal;
+    out += v.headline + "\n";
+    for (const std::string& s : v.sentences) out += "  - " + s + "\n";
+  }
+  for (const Comparison& c : outcome.result.comparisons) {
+    out += c.verdict.headline + "\n";
+    for (const std::string& s : c.verdict.sentences) out += "  " + s + "\n";
+  }
+  return out + outcome.report_html_path + "\n";
+}
+
+}  // namespace tenon::ab

@@ -1,0 +1,41 @@
+// The A/B study as one call: plan, run, read, analyse, report. The command `tenon ab` is a thin shell around
+// it.
+#pragma once
+
+#include "ab/report.hpp"
+#include "ab/runner.hpp"
+
+#include <string>
+
+namespace tenon::ab {
+
+struct StudyOptions {
+  std::string program;  ///< file of this program, e.g. /proc/self/exe resolved
+  std::string folder;   ///< DIR; made if absent
+  int jobs = 1;
+  bool self_check = false;  ///< --aa: the first arm against itself
+  std::function<void(const std::string& line, bool finished)> progress = {};
+};
+
+struct StudyOutcome {
+  StudyResult result;
+  RunnerResult runs;
+  std::string report_html_path, report_json_path;
+  int exit_status = 0;  ///< 0 with a verdict, 1 without
+};
+
+/// Writes DIR/experiment.json, makes all runs, writes DIR/report.json and DIR/report.html. Failed runs end in
+/// a report without verdict, not in an exception. Throws Error(kConfig) for what is wrong before the first
+/// run.
+StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options);
+
+/// Writes both reports again from a study's folder. Throws Error(kConfig) if it is none.
+StudyOutcome report_study(const std::string& folder);
+
+/// True if the folder holds a study, i.e. an experiment.json.
+bool is_study_folder(const std::string& folder);
+
+/// What the command prints at the end: verdict, failures with their logs, path of the report.
+std::string closing_text(const StudyOutcome& outcome);
+
+}  // namespace tenon::ab

@@ -1,0 +1,327 @@
+// From paired runs to numbers; see analysis.hpp. The words are in verdict.cpp.
+#include "ab/analysis.hpp"
+
+#include <fmt/format.h>
+
+#include <Random123/philox.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <set>
+
+namespace tenon::ab {
+namespace {
+
+constexpr std::size_t kExhaustiveRelabelling = 12;
+constexpr std::uint64_t kSampledRelabellings = 4096;
+
+double deciding_p(const PairedMetric& m, DecidingTest test) {
+  return test == DecidingTest::kStudentT ? m.t_test.p : m.sign_flip.p;
+}
+
+std::vector<std::string> secondary_metrics(const Study& study) {
+  if (!study.experiment.secondary.empty()) return study.experiment.secondary;
+  static constexpr std::string_view kQuality[] = {"loss", "accuracy", "auc", "relative_l2"};
+  std::set<std::string> names;
+  for (const ArmRuns& arm : study.arms) {
+    for (const auto& run : arm.runs) {
+      if (!run) continue;
+      for (const auto& [name, value] : run->final_metrics) {
+        const std::string_view last = std::string_view(name).substr(name.rfind('/') + 1);
+        if (std::find(std::begin(kQuality), std::end(kQuality), last) != std::end(kQuality))
+          names.insert(name);
+      }
+    }
+  }
+  names.erase(study.experiment.metric);
+  return {names.begin(), names.end()};
+}
+
+// Final values of one arm over the seeds; empty with a reason if one is missing or not finite.
+std::optional<std::vector<double>> final_values(const ArmRuns& arm, const std::string& metric,
+                                                std::string& why) {
+  std::vector<double> out;
+  for (const auto& run : arm.runs) {
+    const std::optional<double> value = run->final_value(metric);
+    if (!value || !std::isfinite(*value)) {
+      why = fmt::format("{}: {} in {}", metric, value ? "not finite" : "not recorded", run->folder);
+      return std::nullopt;
+    }
+    out.push_back(*value);
+  }
+  return out;
+}
+
+bool all_weights_equal(const ArmRuns& a, const ArmRuns& b) {
+  for (std::size_t s = 0; s < a.runs.size(); ++s) {
+    if (a.runs[s]->weights_hash.empty() || a.runs[s]->weights_hash != b.runs[s]->weights_hash) return false;
+  }
+  return !a.runs.empty();
+}
+
+double horizon_of(std::span<const Observation> a, std::span<const Observation> b) {
+  // The restricted mean is defined up to the shortest complete follow-up of the two arms.
+  double ends[2] = {0, 0};
+  for (const Observation& o : a) ends[0] = std::max(ends[0], o.time);
+  for (const Observation& o : b) ends[1] = std::max(ends[1], o.time);
+  const auto censored = [](const Observation& o) { return !o.reached; };
+  const bool open_a = std::any_of(a.begin(), a.end(), censored);
+  const bool open_b = std::any_of(b.begin(), b.end(), censored);
+  if (open_a && open_b) return std::min(ends[0], ends[1]);
+  if (open_a) return ends[0];
+  if (open_b) return ends[1];
+  return std::max(ends[0], ends[1]);
+}
+
+TargetComparison compare_target(const Study& study, const ArmRuns& a, const ArmRuns& b, Axis axis) {
+  const Experiment& e = study.experiment;
+  TargetComparison out;
+  out.axis = axis;
+  for (std::size_t s = 0; s < e.seeds.size(); ++s) {
+    out.baseline.push_back(
+        time_to_target(a.runs[s]->series.at(e.metric), *e.target, e.lower_is_better, axis));
+    out.other.push_back(time_to_target(b.runs[s]->series.at(e.metric), *e.target, e.lower_is_better, axis));
+  }
+  const double horizon = horizon_of(out.baseline, out.other);
+  out.baseline_estimate = kaplan_meier(out.baseline, horizon, e.alpha);
+  out.other_estimate = kaplan_meier(out.other, horizon, e.alpha);
+  out.log_rank = log_rank_test(out.baseline, out.other);
+  const SurvivalEstimate& x = out.baseline_estimate;
+  const SurvivalEstimate& y = out.other_estimate;
+  out.restricted_mean_difference = y.restricted_mean - x.restricted_mean;
+  const double se = std::hypot(x.restricted_mean_se, y.restricted_mean_se);
+  out.restricted_mean_interval = normal_interval(out.restricted_mean_difference, se, e.alpha);
+  out.baseline_mlperf = mlperf_mean(out.baseline);
+  out.other_mlperf = mlperf_mean(out.other);
+  return out;
+}
+
+Comparison compare_arms(const Study& study, std::size_t other) {
+  const Experiment& e = study.experiment;
+  const ArmRuns& a = study.arms[0];
+  const ArmRuns& b = study.arms[other];
+  Comparison out;
+  out.other = other;
+  out.seeds = e.seeds;
+  std::string why;
+  out.primary = compare_metric(e.metric, e.lower_is_better, *final_values(a, e.metric, why),
+                               *final_values(b, e.metric, why), e.alpha);
+  const std::size_t n = out.primary.differences.size();
+  if (e.margin) out.equivalence = equivalence_test(out.primary.differences, *e.margin, e.alpha);
+  out.smallest_sign_flip_p = smallest_sign_flip_p(n);
+  out.detectable_sd = minimum_detectable_effect(n, e.power, e.alpha);
+  out.detectable_effect = n < 2 ? out.detectable_sd : out.detectable_sd * out.primary.difference.sd;
+  out.same_weights = all_weights_equal(a, b);
+  if (e.target) {
+    for (Axis axis : usable_axes(study, e.metric)) out.targets.push_back(compare_target(study, a, b, axis));
+  }
+  for (const std::string& metric : secondary_metrics(study)) {
+    const auto left = final_values(a, metric, why);
+    const auto right = left ? final_values(b, metric, why) : std::nullopt;
+    if (left && right) {
+      out.secondary.push_back(compare_metric(metric, lower_is_better(metric), *left, *right, e.alpha));
+    } else {
+      out.skipped_metrics.push_back(why);
+    }
+  }
+  return out;
+}
+
+// Families: the primary question over arms; all secondary metrics of all arms together.
+void adjust(StudyResult& result) {
+  const Experiment& e = result.study.experiment;
+  std::vector<double> primary, equivalence, log_rank, secondary;
+  for (const Comparison& c : result.comparisons) {
+    primary.push_back(deciding_p(c.primary, e.test));
+    equivalence.push_back(c.equivalence ? c.equivalence->p : 1.0);
+    const TargetComparison* target = target_on(c, e.budget.kind);
+    log_rank.push_back(target != nullptr ? target->log_rank.p : 1.0);
+    for (const PairedMetric& m : c.secondary) secondary.push_back(deciding_p(m, e.test));
+  }
+  primary = holm_adjust(primary);
+  equivalence = holm_adjust(equivalence);
+  log_rank = holm_adjust(log_rank);
+  secondary = holm_adjust(secondary);
+  std::size_t next = 0;
+  for (std::size_t i = 0; i < result.comparisons.size(); ++i) {
+    Comparison& c = result.comparisons[i];
+    c.primary.adjusted_p = primary[i];
+    c.adjusted_equivalence_p = equivalence[i];
+    c.adjusted_log_rank_p = log_rank[i];
+    for (PairedMetric& m : c.secondary) m.adjusted_p = secondary[next++];
+  }
+}
+
+using Reading = std::function<std::optional<double>(const RunRecord&)>;
+
+std::optional<MeanEstimate> over_runs(const ArmRuns& arm, double alpha, const Reading& read) {
+  std::vector<double> values;
+  for (const auto& run : arm.runs) {
+    if (!run || run->status != "completed") continue;
+    const std::optional<double> value = read(*run);
+    if (value && std::isfinite(*value)) values.push_back(*value);
+  }
+  if (values.empty()) return std::nullopt;
+  return mean_with_interval(values, alpha);
+}
+
+std::optional<double> rate(double amount, double seconds) {
+  if (amount > 0 && seconds > 0) return amount / seconds;
+  return std::nullopt;
+}
+
+std::vector<std::pair<std::string, MeanEstimate>> by_name(const ArmRuns& arm, double alpha,
+                                                          std::map<std::string, double> RunRecord::*member) {
+  std::set<std::string> names;
+  for (const auto& run : arm.runs) {
+    if (!run) continue;
+    for (const auto& entry : (*run).*member) names.insert(entry.first);
+  }
+  std::vector<std::pair<std::string, MeanEstimate>> out;
+  for (const std::string& name : names) {
+    const auto estimate = over_runs(arm, alpha, [&](const RunRecord& run) -> std::optional<double> {
+      const auto found = (run.*member).find(name);
+      return found == (run.*member).end() ? 0.0 : found->second;
+    });
+    if (estimate) out.emplace_back(name, *estimate);
+  }
+  return out;
+}
+
+ArmCost cost_of(const Study& study, const ArmRuns& arm) {
+  const double alpha = study.experiment.alpha;
+  ArmCost out;
+  if (study.wall_clock_valid()) {
+    out.samples_per_s = over_runs(arm, alpha, [](const RunRecord& r) { return rate(r.samples, r.wall_s); });
+    out.tokens_per_s = over_runs(arm, alpha, [](const RunRecord& r) { return rate(r.tokens, r.wall_s); });
+    out.wall_s = over_runs(arm, alpha, [](const RunRecord& r) { return r.wall_s; });
+    out.stall_s = over_runs(arm, alpha, [](const RunRecord& r) { return r.stall_s; });
+    out.hidden_comm_share = over_runs(arm, alpha, [](const RunRecord& r) { return r.hidden_comm_share; });
+  }
+  out.bytes_sent = over_runs(arm, alpha, [](const RunRecord& r) { return r.bytes_sent; });
+  out.peak_rss_mb = over_runs(arm, alpha, [](const RunRecord& r) { return r.peak_rss_mb; });
+  out.bytes_by_purpose = by_name(arm, alpha, &RunRecord::bytes_by_purpose);
+  out.quantized_operands = by_name(arm, alpha, &RunRecord::quantized_operands);
+  return out;
+}
+
+}  // namespace
+
+const TargetComparison* target_on(const Comparison& comparison, Axis axis) {
+  for (const TargetComparison& t : comparison.targets) {
+    if (t.axis == axis) return &t;
+  }
+  return nullptr;
+}
+
+PairedMetric compare_metric(const std::string& metric, bool lower_is_better, std::vector<double> baseline,
+                            std::vector<double> other, double alpha) {
+  PairedMetric out;
+  out.metric = metric;
+  out.lower_is_better = lower_is_better;
+  for (std::size_t i = 0; i < baseline.size(); ++i) {
+    const double d = other[i] - baseline[i];
+    out.differences.push_back(d);
+    out.ties += d == 0;
+    out.other_better += lower_is_better ? d < 0 : d > 0;
+  }
+  out.baseline_mean = mean_with_interval(baseline, alpha);
+  out.other_mean = mean_with_interval(other, alpha);
+  out.difference = mean_with_interval(out.differences, alpha);
+  out.t_test = paired_t_test(out.differences);
+  out.sign_flip = sign_flip_test(out.differences);
+  out.hodges_lehmann = hodges_lehmann(out.differences);
+  out.correlation = correlation(baseline, other);
+  const Interval& base = out.baseline_mean.interval;
+  if (base.low > 0 || base.high < 0)
+    out.relative_change = out.difference.mean / std::abs(out.baseline_mean.mean);
+  out.baseline = std::move(baseline);
+  out.other = std::move(other);
+  out.adjusted_p = out.t_test.p;
+  return out;
+}
+
+Observation time_to_target(const Series& series, double target, bool lower_is_better, Axis axis) {
+  for (const MetricPoint& p : series) {
+    if (lower_is_better ? p.value <= target : p.value >= target) return {p.at(axis), true};
+  }
+  return {series.empty() ? 0.0 : series.back().at(axis), false};
+}
+
+std::vector<Axis> usable_axes(const Study& study, const std::string& metric) {
+  std::vector<Axis> out;
+  for (Axis axis : kAxes) {
+    if (axis == Axis::kSeconds && !study.wall_clock_valid()) continue;
+    bool usable = true;
+    bool any = false;
+    for (const ArmRuns& arm : study.arms) {
+      for (const auto& run : arm.runs) {
+        if (!run) continue;
+        const auto found = run->series.find(metric);
+        const bool grows =
+            found != run->series.end() && !found->second.empty() && found->second.back().at(axis) > 0;
+        usable = usable && grows;
+        any = true;
+      }
+    }
+    if (usable && any) out.push_back(axis);
+  }
+  return out;
+}
+
+SelfCheck check_against_itself(const Comparison& comparison, double alpha) {
+  const std::vector<double>& differences = comparison.primary.differences;
+  const std::size_t n = differences.size();
+  SelfCheck out;
+  const bool exhaustive = n <= kExhaustiveRelabelling;
+  out.relabellings = exhaustive ? std::uint64_t{1} << n : kSampledRelabellings;
+  std::uint64_t rejected_t = 0;
+  std::uint64_t rejected_sign_flip = 0;
+  r123::Philox4x32 philox;
+  // For many pairs only the t test is tried: the sign-flip test keeps its level by construction and costs
+  // 2^(n/2) each.
+  for (std::uint64_t i = 0; i < out.relabellings; ++i) {
+    std::vector<double> flipped = differences;
+    r123::Philox4x32::ctr_type bits{};
+    for (std::size_t k = 0; k < n; ++k) {
+      if (k % 128 == 0) {
+        bits = philox({{static_cast<std::uint32_t>(i), 0u, static_cast<std::uint32_t>(k / 128), 1u}},
+                      {{0xa4u, 0xa4u}});
+      }
+      const bool flip = exhaustive ? (i >> k) & 1u : (bits[(k % 128) / 32] >> (k % 32)) & 1u;
+      if (flip) flipped[k] = -flipped[k];
+    }
+    rejected_t += paired_t_test(flipped).p <= alpha;
+    rejected_sign_flip += exhaustive && sign_flip_test(flipped).p <= alpha;
+  }
+  const double total = static_cast<double>(out.relabellings);
+  out.rate_t = static_cast<double>(rejected_t) / total;
+  out.rate_sign_flip = exhaustive ? static_cast<double>(rejected_sign_flip) / total : std::nan("");
+  out.metrics = 1 + comparison.secondary.size();
+  out.metrics_rejected = comparison.primary.t_test.p <= alpha;
+  for (const PairedMetric& m : comparison.secondary) out.metrics_rejected += m.t_test.p <= alpha;
+  return out;
+}
+
+StudyResult analyse(Study study) {
+  StudyResult result;
+  result.study = std::move(study);
+  const Study& s = result.study;
+  for (const ArmRuns& arm : s.arms) result.costs.push_back(cost_of(s, arm));
+  if (!s.refusals.empty()) {
+    result.refusal.headline = "No verdict: the runs may not be compared.";
+    result.refusal.sentences = s.refusals;
+    return result;
+  }
+  for (std::size_t other = 1; other < s.arms.size(); ++other)
+    result.comparisons.push_back(compare_arms(s, other));
+  adjust(result);
+  for (Comparison& c : result.comparisons)
+    c.verdict = decide(s.experiment, s.arms[0].arm.name, s.arms[c.other].arm.name, c);
+  if (s.self_check) result.self_check = check_against_itself(result.comparisons.front(), s.experiment.alpha);
+  return result;
+}
+
+}  // namespace tenon::ab

@@ -1,0 +1,117 @@
+// Every number of a study, computed once: the JSON and the HTML report only print what stands here.
+#pragma once
+
+#include "ab/statistics.hpp"
+#include "ab/study.hpp"
+#include "ab/survival.hpp"
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::ab {
+
+/// One metric compared over the pairs; differences are other - baseline.
+struct PairedMetric {
+  std::string metric;
+  bool lower_is_better = true;
+  std::vector<double> baseline, other, differences;  ///< by pair
+  MeanEstimate baseline_mean, other_mean, difference;
+  TTest t_test;
+  SignFlipTest sign_flip;
+  double hodges_lehmann = 0;
+  double correlation = 0;                  ///< between arms over pairs; NaN if undefined
+  std::optional<double> relative_change;   ///< only where the baseline's interval stays away from zero
+  std::size_t other_better = 0, ties = 0;  ///< pairs won by the other arm, pairs without difference
+  double adjusted_p = 1;                   ///< of the deciding test, Holm over its family
+};
+
+/// Time to target along one axis.
+struct TargetComparison {
+  Axis axis = Axis::kSteps;
+  std::vector<Observation> baseline, other;  ///< by pair
+  SurvivalEstimate baseline_estimate, other_estimate;
+  LogRankTest log_rank;
+  double restricted_mean_difference = 0;
+  Interval restricted_mean_interval;  ///< normal, 1 - alpha
+  MlperfMean baseline_mlperf, other_mlperf;
+};
+
+enum class Outcome { kBetter, kWorse, kEquivalent, kInconclusive, kIdentical, kNone };
+
+/// "better", "worse", "equivalent", "inconclusive", "identical", "none".
+const char* outcome_name(Outcome outcome);
+
+struct Verdict {
+  Outcome outcome = Outcome::kNone;
+  std::string headline;                ///< one sentence
+  std::vector<std::string> sentences;  ///< what stands behind it
+};
+
+struct Comparison {
+  std::size_t other = 1;  ///< position of the arm; the baseline is arm 0
+  std::vector<std::int64_t> seeds;
+  PairedMetric primary;
+  std::optional<EquivalenceTest> equivalence;
+  double adjusted_equivalence_p = 1;  ///< Holm over arms
+  double smallest_sign_flip_p = 1;
+  double detectable_sd = 0;      ///< minimum detectable effect in paired standard deviations
+  double detectable_effect = 0;  ///< the same in units of the primary metric
+  bool same_weights = false;     ///< every pair ended with equal weights_hash
+  std::vector<TargetComparison> targets;
+  double adjusted_log_rank_p = 1;  ///< on the budget's axis, Holm over arms
+  std::vector<PairedMetric> secondary;
+  std::vector<std::string>
+      skipped_metrics;  ///< secondary metrics that could not be compared, with the reason
+  Verdict verdict;
+};
+
+/// What an arm costs: mean and spread over its runs. Empty where nothing valid was measured.
+struct ArmCost {
+  std::optional<MeanEstimate> samples_per_s, tokens_per_s, wall_s;  ///< only if runs had the machine alone
+  std::optional<MeanEstimate> stall_s;
+  std::optional<MeanEstimate> bytes_sent, peak_rss_mb, hidden_comm_share;
+  std::vector<std::pair<std::string, MeanEstimate>> bytes_by_purpose, quantized_operands;
+};
+
+/// A/A: how often the decision rule would call this noise a difference. All 2^n relabellings of the pairs are
+/// tried (a fixed sample of them above 12 pairs); the rate should not exceed alpha.
+struct SelfCheck {
+  std::uint64_t relabellings = 0;
+  double rate_t = 0;
+  double rate_sign_flip = 0;
+  std::size_t metrics = 0;           ///< tested in this study, primary and secondary
+  std::size_t metrics_rejected = 0;  ///< raw p of the t test <= alpha
+};
+
+struct StudyResult {
+  Study study;
+  std::vector<ArmCost> costs;           ///< per arm
+  std::vector<Comparison> comparisons;  ///< one per arm after the first; empty if the study was refused
+  std::optional<SelfCheck> self_check;
+  Verdict refusal;  ///< outcome kNone and the reasons, if there are no comparisons
+
+  const Verdict& verdict() const { return comparisons.empty() ? refusal : comparisons.front().verdict; }
+};
+
+StudyResult analyse(Study study);
+
+/// The pieces, for tests and other callers.
+PairedMetric compare_metric(const std::string& metric, bool lower_is_better, std::vector<double> baseline,
+                            std::vector<double> other, double alpha);
+/// Time of the first evaluation at or past the target; censored at the last evaluation if there is none.
+Observation time_to_target(const Series& series, double target, bool lower_is_better, Axis axis);
+/// Applies the experiment's rule of decision to adjusted p-values and puts it into words. Order: identical,
+/// equivalent (a margin says that smaller differences do not matter), better or worse, inconclusive.
+Verdict decide(const Experiment& experiment, const std::string& baseline, const std::string& other,
+               const Comparison& comparison);
+SelfCheck check_against_itself(const Comparison& comparison, double alpha);
+
+/// The time-to-target numbers on one axis; null if there are none.
+const TargetComparison* target_on(const Comparison& comparison, Axis axis);
+
+/// Axes on which the metric's curves of all runs can be drawn: something is consumed, and the clock may be
+/// trusted.
+std::vector<Axis> usable_axes(const Study& study, const std::string& metric);
+
+}  // namespace tenon::ab

@@ -1,0 +1,42 @@
+// The drawings of the report, each as one SVG element at one size. What a drawing shows, its CSV has too.
+#pragma once
+
+#include "ab/analysis.hpp"
+#include "ab/curves.hpp"
+
+#include <string>
+#include <vector>
+
+namespace tenon::ab {
+
+struct ChartSize {
+  double width = 720;
+  double height = 300;
+};
+
+/// Final values by arm, one line per pair.
+std::string seeds_chart(const StudyResult& result, ChartSize size);
+/// Differences by pair, their mean with interval, the margin, and zero.
+std::string effect_chart(const Comparison& comparison, ChartSize size);
+/// Height that effect_chart needs for the number of pairs.
+double effect_chart_height(std::size_t pairs);
+/// All runs and the mean of each arm.
+std::string curve_chart(const StudyResult& result, const std::string& metric, Axis axis, ChartSize size);
+/// Mean difference with its pointwise interval.
+std::string difference_chart(const StudyResult& result, const Comparison& comparison, Axis axis,
+                             ChartSize size);
+/// Share of runs that reached the target, against time.
+std::string target_chart(const StudyResult& result, const Comparison& comparison,
+                         const TargetComparison& target, ChartSize size);
+
+/// CSV of the same drawings. Curves beyond `limit` bytes are reduced to min/max per bucket, which `reduced`
+/// then tells.
+std::string seeds_csv(const StudyResult& result);
+std::string curve_csv(const StudyResult& result, const std::string& metric, std::size_t limit, bool& reduced);
+std::string difference_csv(const StudyResult& result, const Comparison& comparison, Axis axis);
+std::string target_csv(const StudyResult& result, const Comparison& comparison);
+
+/// The curves of one arm, one per usable run.
+std::vector<const Series*> series_of(const ArmRuns& arm, const std::string& metric);
+
+}  // namespace tenon::ab

@@ -1,0 +1,79 @@
+// What an A/B experiment asks, fixed before the first run: arms, seeds, metric, budget and the rule of
+// decision. Plain data; `read_experiment` fills it from TOML (DESIGN 5), `validate` refuses what cannot be
+// answered.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::ab {
+
+/// A quantity that grows during training: the unit of a budget, of a time to target, and of a plot's x axis.
+enum class Axis { kSteps, kSamples, kTokens, kSeconds, kBytes };
+inline constexpr Axis kAxes[] = {Axis::kSteps, Axis::kSamples, Axis::kTokens, Axis::kSeconds, Axis::kBytes};
+
+/// "steps", "samples", "tokens", "seconds", "bytes".
+const char* axis_name(Axis axis);
+/// Throws Error(kConfig) naming the five choices.
+Axis axis_from_name(const std::string& name);
+
+struct Budget {
+  Axis kind = Axis::kSteps;
+  double amount = 0;
+};
+
+struct Arm {
+  std::string name;                       ///< letters, digits, '.', '_' and '-': it names a folder
+  std::vector<std::string> extends = {};  ///< configuration files laid over the base, in order; absolute
+  std::vector<std::string> set = {};      ///< "a.b=c", as on the command line
+  bool own_order =
+      false;  ///< A/A: order and rounding streams differ from the pair's seed, initial weights do not
+};
+
+enum class DecideBy { kFinalValue, kTimeToTarget };
+enum class DecidingTest { kStudentT, kSignFlip };
+
+struct Experiment {
+  std::string name;  ///< file name without extension
+  std::string path;  ///< the file it was read from; "" if made in memory
+  std::string question;
+  std::string base;  ///< configuration that every arm extends; absolute
+  std::vector<std::int64_t> seeds = {};
+  Budget budget = {};
+  std::vector<Arm> arms = {};  ///< the first is the baseline
+
+  std::string metric = "val/loss";          ///< primary
+  bool lower_is_better = true;              ///< of the primary metric
+  std::vector<std::string> secondary = {};  ///< empty: every shared train/ and val/ metric
+  std::optional<double> margin = {};        ///< equivalence margin, in units of the primary metric
+  std::optional<double> target = {};        ///< value of the primary metric whose first crossing is timed
+  DecideBy decide_by = DecideBy::kFinalValue;
+  DecidingTest test =
+      DecidingTest::kStudentT;  ///< which p-value decides on final values; both are always printed
+  double alpha = 0.05;
+  double power = 0.8;  ///< for the minimum detectable effect
+};
+
+/// Throws Error(kConfig) with one line per problem: too few arms, duplicate or unusable names, duplicate
+/// seeds, no budget, a margin or alpha out of range, time to target without target.
+void validate(const Experiment& experiment);
+
+/// False for accuracy, auc and rates, true otherwise. The name may carry a split: "val/accuracy".
+bool lower_is_better(const std::string& metric);
+
+/// The same experiment with a second copy of the first arm as the only other arm. The copy keeps the initial
+/// weights of its pair and draws its own data order and rounding, so the differences are the noise of the
+/// pipeline.
+Experiment against_itself(const Experiment& experiment);
+
+/// Reads an experiment file:
+///   question, base, seeds, metric, lower_is_better, secondary, margin, target, decide_by = "final" |
+///   "time_to_target", test = "t" | "sign_flip", alpha, [budget] with exactly one of steps, samples, tokens,
+///   seconds, bytes,
+///   [[arm]] name, extends, set = ["a.b=c"].
+/// Paths are relative to the file. Throws Error(kConfig); the result is validated.
+Experiment read_experiment(const std::string& path, const std::vector<std::string>& sets);
+
+}  // namespace tenon::ab

@@ -1,0 +1,319 @@
+// report.json and experiment.json; see report.hpp.
+#include "ab/report.hpp"
+
+#include "ab/charts.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace tenon::ab {
+namespace {
+
+using json = nlohmann::ordered_json;
+
+json number(double v) {
+  return std::isfinite(v) ? json(v) : json(nullptr);
+}
+
+json numbers(const std::vector<double>& values) {
+  json out = json::array();
+  for (double v : values) out.push_back(number(v));
+  return out;
+}
+
+json number(const Interval& i) {
+  return json::array({number(i.low), number(i.high)});
+}
+
+json number(const MeanEstimate& m) {
+  return {{"n", m.n},
+          {"mean", number(m.mean)},
+          {"sd", number(m.sd)},
+          {"se", number(m.se)},
+          {"interval", number(m.interval)}};
+}
+
+json number(const std::vector<std::pair<std::string, MeanEstimate>>& named) {
+  json out = json::object();
+  for (const auto& [name, estimate] : named) out[name] = number(estimate);
+  return out;
+}
+
+template <class T>
+json number(const std::optional<T>& v) {
+  return v ? number(*v) : json(nullptr);
+}
+
+json metric_json(const PairedMetric& m) {
+  return {{"metric", m.metric},
+          {"lower_is_better", m.lower_is_better},
+          {"baseline", numbers(m.baseline)},
+          {"other", numbers(m.other)},
+          {"differences", numbers(m.differences)},
+          {"baseline_mean", number(m.baseline_mean)},
+          {"other_mean", number(m.other_mean)},
+          {"difference", number(m.difference)},
+          {"hodges_lehmann", number(m.hodges_lehmann)},
+          {"relative_change", number(m.relative_change)},
+          {"correlation", number(m.correlation)},
+          {"other_better", m.other_better},
+          {"ties", m.ties},
+          {"t", number(m.t_test.t)},
+          {"p_t", number(m.t_test.p)},
+          {"p_sign_flip", number(m.sign_flip.p)},
+          {"sign_flip_exact", m.sign_flip.exact},
+          {"sign_flip_patterns", m.sign_flip.patterns},
+          {"p_adjusted", number(m.adjusted_p)}};
+}
+
+json survival_json(const SurvivalEstimate& s, const std::vector<Observation>& runs,
+                   const MlperfMean& mlperf) {
+  json observations = json::array();
+  for (const Observation& o : runs)
+    observations.push_back({{"time", number(o.time)}, {"reached", o.reached}});
+  json steps = json::array();
+  for (const SurvivalStep& step : s.steps) {
+    steps.push_back({{"time", number(step.time)},
+                     {"at_risk", step.at_risk},
+                     {"events", step.events},
+                     {"survival", number(step.survival)},
+                     {"interval", number(step.interval)}});
+  }
+  return {{"runs", observations},
+          {"reached", s.reached},
+          {"kaplan_meier", steps},
+          {"median", number(s.median)},
+          {"median_interval", json::array({number(s.median_low), number(s.median_high)})},
+          {"horizon", number(s.horizon)},
+          {"restricted_mean", number(s.restricted_mean)},
+          {"restricted_mean_se", number(s.restricted_mean_se)},
+          {"restricted_mean_interval", number(s.restricted_mean_interval)},
+          {"mlperf_mean", number(mlperf.mean)},
+          {"mlperf_runs_used", mlperf.used},
+          {"mlperf_why_not", mlperf.why}};
+}
+
+json target_json(const TargetComparison& t) {
+  return {{"axis", axis_name(t.axis)},
+          {"baseline", survival_json(t.baseline_estimate, t.baseline, t.baseline_mlperf)},
+          {"other", survival_json(t.other_estimate, t.other, t.other_mlperf)},
+          {"restricted_mean_difference", number(t.restricted_mean_difference)},
+          {"restricted_mean_difference_interval", number(t.restricted_mean_interval)},
+          {"log_rank_chi_square", number(t.log_rank.chi_square)},
+          {"log_rank_p", number(t.log_rank.p)}};
+}
+
+json verdict_json(const Verdict& v) {
+  return {{"outcome", outcome_name(v.outcome)}, {"headline", v.headline}, {"sentences", v.sentences}};
+}
+
+json difference_curve_json(const StudyResult& result, const Comparison& c) {
+  const Study& s = result.study;
+  json out = json::array();
+  const Axis axis = s.experiment.budget.kind;
+  for (const EstimatePoint& p :
+       difference_curve(series_of(s.arms[0], c.primary.metric), series_of(s.arms[c.other], c.primary.metric),
+                        axis, s.experiment.alpha)) {
+    out.push_back({{axis_name(axis), number(p.x)},
+                   {"mean", number(p.y.mean)},
+                   {"interval", number(p.y.interval)},
+                   {"sd", number(p.y.sd)}});
+  }
+  return out;
+}
+
+json comparison_json(const StudyResult& result, const Comparison& c) {
+  json out = {{"baseline", result.study.arms[0].arm.name},
+              {"other", result.study.arms[c.other].arm.name},
+              {"verdict", verdict_json(c.verdict)},
+              {"seeds", c.seeds},
+              {"primary", metric_json(c.primary)},
+              {"smallest_sign_flip_p", number(c.smallest_sign_flip_p)},
+              {"minimum_detectable_effect",
+               {{"paired_sd", number(c.detectable_sd)},
+                {"metric", number(c.detectable_effect)},
+                {"power", result.study.experiment.power}}},
+              {"same_weights", c.same_weights},
+              {"equivalence", nullptr}};
+  if (c.equivalence) {
+    const EquivalenceTest& e = *c.equivalence;
+    out["equivalence"] = {{"margin", number(e.margin)},
+                          {"p_above_low", number(e.p_above_low)},
+                          {"p_below_high", number(e.p_below_high)},
+                          {"p", number(e.p)},
+                          {"p_adjusted", number(c.adjusted_equivalence_p)},
+                          {"interval", number(e.interval)}};
+  }
+  out["time_to_target"] = json::array();
+  for (const TargetComparison& t : c.targets) out["time_to_target"].push_back(target_json(t));
+  out["log_rank_p_adjusted"] = number(c.adjusted_log_rank_p);
+  out["secondary"] = json::array();
+  for (const PairedMetric& m : c.secondary) out["secondary"].push_back(metric_json(m));
+  out["skipped_metrics"] = c.skipped_metrics;
+  out["difference_curve"] = difference_curve_json(result, c);
+  return out;
+}
+
+json run_json(const Study& study, const RunRecord& run, std::int64_t seed) {
+  json metrics = json::object();
+  for (const auto& [name, value] : run.final_metrics) metrics[name] = number(value);
+  json manifest = json::object();
+  for (const auto& [key, value] : run.manifest) manifest[key] = value;
+  json lock = json::object();
+  for (const auto& [key, value] : run.plugins_lock) lock[key] = value;
+  return {{"seed", seed},
+          {"attempt", run.attempt},
+          {"folder", run.folder},
+          {"status", run.status},
+          {"steps", number(run.steps)},
+          {"samples", number(run.samples)},
+          {"tokens", number(run.tokens)},
+          {"wall_s", study.wall_clock_valid() ? number(run.wall_s) : json(nullptr)},
+          {"bytes_sent", number(run.bytes_sent)},
+          {"bytes_by_purpose", run.bytes_by_purpose},
+          {"quantized_operands", run.quantized_operands},
+          {"peak_rss_mb", number(run.peak_rss_mb)},
+          {"stall_s", study.wall_clock_valid() ? number(run.stall_s) : json(nullptr)},
+          {"hidden_comm_share", study.wall_clock_valid() ? number(run.hidden_comm_share) : json(nullptr)},
+          {"metrics", metrics},
+          {"weights_hash", run.weights_hash},
+          {"state_hash", run.state_hash},
+          {"manifest", manifest},
+          {"plugins_lock", lock}};
+}
+
+json cost_json(const ArmCost& c) {
+  return {{"samples_per_s", number(c.samples_per_s)},
+          {"tokens_per_s", number(c.tokens_per_s)},
+          {"wall_s", number(c.wall_s)},
+          {"stall_s", number(c.stall_s)},
+          {"bytes_sent", number(c.bytes_sent)},
+          {"peak_rss_mb", number(c.peak_rss_mb)},
+          {"hidden_comm_share", number(c.hidden_comm_share)},
+          {"bytes_by_purpose", number(c.bytes_by_purpose)},
+          {"quantized_operands", number(c.quantized_operands)}};
+}
+
+json experiment_json(const Experiment& e) {
+  json arms = json::array();
+  for (const Arm& arm : e.arms) {
+    arms.push_back(
+        {{"name", arm.name}, {"extends", arm.extends}, {"set", arm.set}, {"own_order", arm.own_order}});
+  }
+  return {{"name", e.name},
+          {"path", e.path},
+          {"question", e.question},
+          {"base", e.base},
+          {"seeds", e.seeds},
+          {"budget", {{"kind", axis_name(e.budget.kind)}, {"amount", e.budget.amount}}},
+          {"arms", arms},
+          {"metric", e.metric},
+          {"lower_is_better", e.lower_is_better},
+          {"secondary", e.secondary},
+          {"margin", number(e.margin)},
+          {"target", number(e.target)},
+          {"decide_by", e.decide_by == DecideBy::kFinalValue ? "final" : "time_to_target"},
+          {"test", e.test == DecidingTest::kStudentT ? "t" : "sign_flip"},
+          {"alpha", e.alpha},
+          {"power", e.power}};
+}
+
+Experiment experiment_of(const json& j) {
+  const auto optional = [&](const char* key) {
+    return j.at(key).is_null() ? std::optional<double>() : std::optional<double>(j.at(key).get<double>());
+  };
+  Experiment e;
+  e.name = j.at("name");
+  e.path = j.at("path");
+  e.question = j.at("question");
+  e.base = j.at("base");
+  e.seeds = j.at("seeds").get<std::vector<std::int64_t>>();
+  e.budget = {axis_from_name(j.at("budget").at("kind")), j.at("budget").at("amount")};
+  for (const json& arm : j.at("arms")) {
+    e.arms.push_back({arm.at("name"), arm.at("extends"), arm.at("set"), arm.at("own_order")});
+  }
+  e.metric = j.at("metric");
+  e.lower_is_better = j.at("lower_is_better");
+  e.secondary = j.at("secondary").get<std::vector<std::string>>();
+  e.margin = optional("margin");
+  e.target = optional("target");
+  e.decide_by = j.at("decide_by") == "final" ? DecideBy::kFinalValue : DecideBy::kTimeToTarget;
+  e.test = j.at("test") == "t" ? DecidingTest::kStudentT : DecidingTest::kSignFlip;
+  e.alpha = j.at("alpha");
+  e.power = j.at("power");
+  return e;
+}
+
+// Text from configurations and manifests may be any bytes; a report must not fail on them.
+std::string dump(const json& value) {
+  return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string report_json(const StudyResult& result) {
+  const Study& s = result.study;
+  json arms = json::array();
+  for (std::size_t a = 0; a < s.arms.size(); ++a) {
+    json runs = json::array();
+    for (std::size_t i = 0; i < s.arms[a].runs.size(); ++i) {
+      const auto& run = s.arms[a].runs[i];
+      if (run) runs.push_back(run_json(s, *run, s.experiment.seeds[i]));
+    }
+    arms.push_back({{"name", s.arms[a].arm.name}, {"runs", runs}, {"cost", cost_json(result.costs[a])}});
+  }
+  json config = json::object();
+  for (const ConfigRow& row : s.config_difference) {
+    json values = json::object();
+    for (std::size_t a = 0; a < s.arms.size(); ++a) {
+      values[s.arms[a].arm.name] = row.values[a].empty() ? json(nullptr) : json(row.values[a]);
+    }
+    config[row.key] = values;
+  }
+  json comparisons = json::array();
+  for (const Comparison& c : result.comparisons) comparisons.push_back(comparison_json(result, c));
+  json out = {{"format", "tenon.ab.report/1"},
+              {"experiment", experiment_json(s.experiment)},
+              {"jobs", s.jobs},
+              {"wall_clock_valid", s.wall_clock_valid()},
+              {"verdict", verdict_json(result.verdict())},
+              {"refusals", s.refusals},
+              {"notes", s.notes},
+              {"config_difference", config},
+              {"comparisons", comparisons},
+              {"self_check", nullptr},
+              {"arms", arms}};
+  if (result.self_check) {
+    const SelfCheck& c = *result.self_check;
+    out["self_check"] = {{"relabellings", c.relabellings},
+                         {"rate_t", number(c.rate_t)},
+                         {"rate_sign_flip", number(c.rate_sign_flip)},
+                         {"metrics", c.metrics},
+                         {"metrics_rejected", c.metrics_rejected}};
+  }
+  return dump(out);
+}
+
+std::string study_record_json(const StudyRecord& record) {
+  return dump({{"format", "tenon.ab.experiment/1"},
+               {"experiment", experiment_json(record.experiment)},
+               {"jobs", record.jobs},
+               {"self_check", record.self_check}});
+}
+
+StudyRecord parse_study_record(const std::string& text, const std::string& where) {
+  try {
+    const json value = json::parse(text);
+    StudyRecord record{experiment_of(value.at("experiment")), value.at("jobs"), value.at("self_check")};
+    validate(record.experiment);
+    return record;
+  } catch (const std::exception& error) {
+    fail_run(fmt::format("{}: not a record of a study: {}", where, error.what()));
+  }
+}
+
+}  // namespace tenon::ab

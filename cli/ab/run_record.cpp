@@ -1,0 +1,292 @@
+// Reads a run folder; see run_record.hpp. JSON numbers that should be numbers but are null stand for NaN,
+// because JSON has no NaN and a diverged loss must survive.
+#include "ab/run_record.hpp"
+
+#include <tenon/config.hpp>
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+namespace tenon::ab {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+std::string read_file(const fs::path& path, const std::string& folder, const char* what) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    fail_run(fmt::format("{}: cannot read {} ({}); the run did not get far enough to write it, see {}",
+                         folder, path.filename().string(), what,
+                         (fs::path(folder) / "log.rank0.txt").string()));
+  }
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+json parse_json(const std::string& text, const std::string& where) {
+  json value = json::parse(text, nullptr, false);
+  if (value.is_discarded())
+    fail_run(fmt::format("{}: not valid JSON; the file is damaged or was cut short", where));
+  return value;
+}
+
+// Writers spell a non-finite number as null or as text.
+double number_of(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  if (value.is_null()) return kNaN;
+  if (value.is_string()) {
+    const std::string& text = value.get_ref<const std::string&>();
+    if (text == "Infinity" || text == "inf") return std::numeric_limits<double>::infinity();
+    if (text == "-Infinity" || text == "-inf") return -std::numeric_limits<double>::infinity();
+    if (text == "NaN" || text == "nan") return kNaN;
+  }
+  throw std::invalid_argument(std::string("expected a number, found ") + value.type_name());
+}
+
+double number_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end()) throw std::invalid_argument(fmt::format("\"{}\" is missing", key));
+  return number_of(*found);
+}
+
+std::string text_at(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_string()) {
+    throw std::invalid_argument(fmt::format("\"{}\" is missing or no text", key));
+  }
+  return found->get<std::string>();
+}
+
+std::string text_or_empty(const json& value) {
+  return value.is_string() ? value.get<std::string>() : std::string();
+}
+
+std::optional<double> optional_number(const json& object, const char* key) {
+  const auto found = object.find(key);
+  if (found == object.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+// The numbers of an inner object; a bare number is kept under "total".
+std::map<std::string, double> numbers_of(const json& object, const char* key) {
+  std::map<std::string, double> out;
+  const auto found = object.find(key);
+  if (found == object.end()) return out;
+  if (found->is_number()) out["total"] = found->get<double>();
+  if (found->is_object()) {
+    for (const auto& [name, value] : found->items()) {
+      if (value.is_number()) out[name] = value.get<double>();
+    }
+  }
+  return out;
+}
+
+// Deeper than any file of ours; hostile nesting must not use up the stack.
+constexpr int kDeepest = 64;
+
+void flatten_into(const json& value, const std::string& prefix, int depth,
+                  std::map<std::string, std::string>& out) {
+  if (depth < kDeepest && value.is_object() && !value.empty()) {
+    for (const auto& [key, inner] : value.items()) {
+      flatten_into(inner, prefix.empty() ? key : prefix + "." + key, depth + 1, out);
+    }
+  } else if (depth < kDeepest && value.is_array() && !value.empty()) {
+    for (std::size_t i = 0; i < value.size(); ++i)
+      flatten_into(value[i], fmt::format("{}[{}]", prefix, i), depth + 1, out);
+  } else if (value.is_structured() && !value.empty()) {
+    out[prefix] = "...";
+  } else {
+    out[prefix] = value.is_string() ? value.get<std::string>()
+                                    : value.dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+}
+
+MetricPoint point_of(const json& line) {
+  MetricPoint p;
+  const double step = number_at(line, "step");
+  if (!(std::abs(step) < 9e15)) throw std::invalid_argument("\"step\" is not a count");
+  p.step = static_cast<std::int64_t>(step);
+  p.value = number_at(line, "value");
+  p.wall_s = number_at(line, "wall_s");
+  p.samples = number_at(line, "samples");
+  p.tokens = number_at(line, "tokens");
+  p.bytes_sent = number_at(line, "bytes_sent");
+  return p;
+}
+
+// A run that was resumed may repeat steps; the later line is the one that led to the final weights.
+void keep_latest(Series& series) {
+  std::stable_sort(series.begin(), series.end(),
+                   [](const auto& a, const auto& b) { return a.step < b.step; });
+  Series out;
+  for (const MetricPoint& p : series) {
+    if (!out.empty() && out.back().step == p.step) {
+      out.back() = p;
+    } else {
+      out.push_back(p);
+    }
+  }
+  series = std::move(out);
+}
+
+// TOML, or JSON if it opens like an object.
+std::map<std::string, std::string> flatten_file(const fs::path& path, const std::string& folder,
+                                                const char* what) {
+  const std::string text = read_file(path, folder, what);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  if (first != std::string::npos && text[first] == '{') return flatten_json(text, path.string());
+  return flatten(Config::parse(text, path.string(), {}).root());
+}
+
+// plugin[3].sha256 -> plugin.vendor.name.sha256: a plugin's place in the list means nothing.
+std::map<std::string, std::string> named_by_plugin(const std::map<std::string, std::string>& lock) {
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : lock) {
+    const std::size_t dot = key.find("].");
+    const auto id = dot == std::string::npos ? lock.end() : lock.find(key.substr(0, dot) + "].id");
+    if (id == lock.end()) {
+      out[key] = value;
+      continue;
+    }
+    std::string name = id->second;
+    std::erase(name, '"');
+    out["plugin." + name + key.substr(dot + 1)] = value;
+  }
+  return out;
+}
+
+}  // namespace
+
+double MetricPoint::at(Axis axis) const {
+  switch (axis) {
+    case Axis::kSteps:
+      return static_cast<double>(step);
+    case Axis::kSamples:
+      return samples;
+    case Axis::kTokens:
+      return tokens;
+    case Axis::kSeconds:
+      return wall_s;
+    case Axis::kBytes:
+      return bytes_sent;
+  }
+  return static_cast<double>(step);
+}
+
+double RunRecord::consumed(Axis axis) const {
+  const MetricPoint p{static_cast<std::int64_t>(steps), 0, wall_s, samples, tokens, bytes_sent};
+  return p.at(axis);
+}
+
+std::optional<double> RunRecord::final_value(const std::string& metric) const {
+  if (const auto found = final_metrics.find(metric); found != final_metrics.end()) return found->second;
+  if (const auto found = series.find(metric); found != series.end() && !found->second.empty()) {
+    return found->second.back().value;
+  }
+  return std::nullopt;
+}
+
+int newest_attempt(const std::string& parent) {
+  int newest = 0;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
+    const std::string name = entry.path().filename().string();
+    int number = 0;
+    const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (status == std::errc{} && end == name.data() + name.size() && entry.is_directory(ignored)) {
+      newest = std::max(newest, number);
+    }
+  }
+  return newest;
+}
+
+void parse_metrics(const std::string& text, const std::string& where, RunRecord& run) {
+  std::size_t begin = 0;
+  for (int line = 1; begin < text.size(); ++line) {
+    const std::size_t newline = text.find('\n', begin);
+    const bool torn = newline == std::string::npos;
+    const std::string_view bytes =
+        std::string_view(text).substr(begin, torn ? std::string::npos : newline - begin);
+    begin = torn ? text.size() : newline + 1;
+    if (bytes.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    try {
+      const json value = json::parse(bytes);
+      if (!value.is_object()) throw std::invalid_argument("expected an object");
+      run.series[text_at(value, "split") + "/" + text_at(value, "name")].push_back(point_of(value));
+    } catch (const std::exception& error) {
+      if (torn) {
+        run.notes.push_back(fmt::format("{}:{}: the last line is cut short and was dropped", where, line));
+        break;
+      }
+      fail_run(fmt::format("{}:{}: not a metric line: {}", where, line, error.what()));
+    }
+  }
+  for (auto& [name, series] : run.series) keep_latest(series);
+}
+
+void parse_summary(const std::string& text, const std::string& where, RunRecord& run) {
+  const json value = parse_json(text, where);
+  if (!value.is_object()) fail_run(fmt::format("{}: expected an object", where));
+  try {
+    run.status = text_at(value, "status");
+    run.steps = number_at(value, "steps");
+    run.samples = number_at(value, "samples");
+    run.tokens = number_at(value, "tokens");
+    run.wall_s = number_at(value, "wall_s");
+    run.bytes_sent = number_at(value, "bytes_sent");
+    if (const auto metrics = value.find("metrics"); metrics != value.end()) {
+      if (!metrics->is_object()) throw std::invalid_argument("\"metrics\" is no object");
+      for (const auto& [name, number] : metrics->items()) run.final_metrics[name] = number_of(number);
+    }
+  } catch (const std::invalid_argument& error) {
+    fail_run(fmt::format("{}: {}", where, error.what()));
+  }
+  run.weights_hash = value.contains("weights_hash") ? text_or_empty(value["weights_hash"]) : "";
+  run.state_hash = value.contains("state_hash") ? text_or_empty(value["state_hash"]) : "";
+  run.peak_rss_mb = optional_number(value, "peak_rss_mb");
+  run.stall_s = optional_number(value, "stall_s");
+  run.hidden_comm_share = optional_number(value, "hidden_comm_share");
+  run.quantized_operands = numbers_of(value, "quantized_operands");
+  run.bytes_by_purpose = numbers_of(value, "bytes_by_purpose");
+}
+
+std::map<std::string, std::string> flatten_json(const std::string& text, const std::string& where) {
+  std::map<std::string, std::string> out;
+  flatten_into(parse_json(text, where), "", 0, out);
+  return out;
+}
+
+RunRecord read_run(const std::string& folder) {
+  const fs::path root(folder);
+  if (!fs::is_directory(root)) fail_run(fmt::format("{}: no such run folder", folder));
+  RunRecord run;
+  run.folder = folder;
+  const std::string name = root.filename().string();
+  std::from_chars(name.data(), name.data() + name.size(), run.attempt);
+  parse_summary(read_file(root / "summary.json", folder, "end of the run"), (root / "summary.json").string(),
+                run);
+  parse_metrics(read_file(root / "metrics.jsonl", folder, "curves"), (root / "metrics.jsonl").string(), run);
+  run.manifest = flatten_file(root / "manifest.json", folder, "provenance");
+  run.config = flatten_file(root / "config.resolved.toml", folder, "configuration");
+  if (fs::exists(root / "plugins.lock")) {
+    run.plugins_lock = named_by_plugin(flatten_file(root / "plugins.lock", folder, "plugins"));
+  } else {
+    run.notes.push_back(fmt::format("{}: no plugins.lock; the plugins cannot be verified", folder));
+  }
+  return run;
+}
+
+}  // namespace tenon::ab

@@ -1,0 +1,66 @@
+// One finished run as it lies on disk (DESIGN 8), read without trusting it: metrics.jsonl may end in a torn
+// line, a file may be missing. Reads only; compares nothing.
+#pragma once
+
+#include "ab/experiment.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::ab {
+
+/// One line of metrics.jsonl. A NaN or infinite loss is kept as such.
+struct MetricPoint {
+  std::int64_t step = 0;
+  double value = 0;
+  double wall_s = 0;
+  double samples = 0;
+  double tokens = 0;
+  double bytes_sent = 0;
+
+  double at(Axis axis) const;
+};
+
+using Series = std::vector<MetricPoint>;  ///< in order of step
+
+struct RunRecord {
+  std::string folder;  ///< the attempt
+  int attempt = 0;
+
+  std::string status;  ///< completed | interrupted | failed
+  double steps = 0, samples = 0, tokens = 0, wall_s = 0, bytes_sent = 0;
+  std::optional<double> peak_rss_mb, stall_s, hidden_comm_share;
+  std::map<std::string, double> bytes_by_purpose;
+  std::map<std::string, double> quantized_operands;
+  std::map<std::string, double> final_metrics;  ///< "val/loss" -> value
+  std::string weights_hash, state_hash;
+
+  std::map<std::string, Series> series;             ///< "val/loss" -> curve
+  std::map<std::string, std::string> config;        ///< flattened config.resolved.toml
+  std::map<std::string, std::string> manifest;      ///< flattened manifest.json
+  std::map<std::string, std::string> plugins_lock;  ///< flattened plugins.lock, "plugin.<id>.sha256"
+  std::vector<std::string> notes;                   ///< what was odd but readable
+
+  /// Consumption along an axis, from summary.json.
+  double consumed(Axis axis) const;
+  /// Last value of a metric: summary.json's word, else the last line of metrics.jsonl.
+  std::optional<double> final_value(const std::string& metric) const;
+};
+
+/// Newest attempt below `parent` (folders named 1, 2, ...); 0 if there is none.
+int newest_attempt(const std::string& parent);
+
+/// Reads an attempt. Throws Error(kRun) naming the file, the line and what was expected. A last line without
+/// newline that does not parse is dropped with a note; any other broken line is an error.
+RunRecord read_run(const std::string& folder);
+
+/// The parsers behind read_run, on text; `where` names the source in errors.
+void parse_metrics(const std::string& text, const std::string& where, RunRecord& run);
+void parse_summary(const std::string& text, const std::string& where, RunRecord& run);
+/// "a.b[0]" -> value as text.
+std::map<std::string, std::string> flatten_json(const std::string& text, const std::string& where);
+
+}  // namespace tenon::ab

@@ -1,0 +1,239 @@
+// The schedule of a study's runs; see runner.hpp.
+#include "ab/runner.hpp"
+
+#include "ab/child_process.hpp"
+#include "ab/study.hpp"
+
+#include <tenon/config.hpp>
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <list>
+
+namespace tenon::ab {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::chrono::milliseconds kPoll{200};
+constexpr std::size_t kTailLines = 20;
+
+std::string duration(double seconds) {
+  const auto s = static_cast<long long>(std::llround(seconds));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
+}
+
+struct Running {
+  Job job;
+  ChildProcess child;
+  Clock::time_point started;
+  bool overdue = false;
+};
+
+class Schedule {
+ public:
+  Schedule(const Experiment& experiment, const RunnerOptions& options)
+      : experiment_(experiment),
+        options_(options),
+        waiting_(plan_jobs(experiment, options)),
+        total_(waiting_.size()) {}
+
+  RunnerResult run() {
+    SignalWatch signals;
+    std::reverse(waiting_.begin(), waiting_.end());  // taken from the back
+    while (!waiting_.empty() || !running_.empty()) {
+      start_more();
+      report(false, "");
+      handle_signal(signals.wait(kPoll));
+      enforce_deadlines();
+      collect();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  std::string describe(const Job& job) const {
+    return fmt::format("{} seed {}", experiment_.arms[job.arm].name, job.seed);
+  }
+
+  void start_more() {
+    while (!result_.interrupted && !waiting_.empty() &&
+           running_.size() < static_cast<std::size_t>(options_.jobs)) {
+      Job job = std::move(waiting_.back());
+      waiting_.pop_back();
+      try {
+        fs::create_directories(job.parent);
+        ChildProcess child(job.command, job.log);
+        running_.push_back({std::move(job), std::move(child), Clock::now()});
+      } catch (const std::exception& error) {
+        result_.failed.push_back({std::move(job), 1, error.what(), ""});
+      }
+    }
+  }
+
+  void handle_signal(int signal) {
+    if (signal == 0) return;
+    for (Running& r : running_) r.child.send(signal);
+    if (!result_.interrupted)
+      kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(options_.stop_grace_s));
+    result_.interrupted = true;
+    waiting_.clear();
+  }
+
+  void enforce_deadlines() {
+    const auto now = Clock::now();
+    for (Running& r : running_) {
+      const double late = Seconds(now - r.started).count() - options_.run_deadline_s;
+      if (late > 0 && !r.overdue) {
+        r.overdue = true;
+        r.child.send(SIGTERM);
+      }
+      if (late > options_.stop_grace_s || (result_.interrupted && now > kill_at_)) r.child.send(SIGKILL);
+    }
+  }
+
+  void collect() {
+    for (auto r = running_.begin(); r != running_.end();) {
+      const std::optional<ExitState> state = r->child.poll();
+      if (!state) {
+        ++r;
+        continue;
+      }
+      const double seconds = Seconds(Clock::now() - r->started).count();
+      finish(*r, *state, seconds);
+      r = running_.erase(r);
+    }
+  }
+
+  void finish(Running& r, ExitState state, double seconds) {
+    const std::string who = describe(r.job);
+    if (state.status == 0 && !r.overdue) {
+      ++result_.completed;
+      seconds_ += seconds;
+      report(true, fmt::format("{} done in {}", who, duration(seconds)));
+      return;
+    }
+    std::string reason =
+        r.overdue      ? fmt::format("stopped after its deadline of {}", duration(options_.run_deadline_s))
+        : state.signal ? fmt::format("ended by signal {}", state.signal)
+                       : fmt::format("exit status {}", state.status);
+    report(true, fmt::format("{} FAILED: {}", who, reason));
+    result_.failed.push_back({r.job, state.status, std::move(reason), tail_of(r.job.log, kTailLines)});
+  }
+
+  void report(bool finished, const std::string& news) {
+    if (!options_.progress) return;
+    const std::size_t done = result_.completed + result_.failed.size();
+    std::string line = fmt::format("ab {}/{} runs", done, total_);
+    if (finished) {
+      line += ": " + news;
+    } else {
+      std::string names;
+      for (const Running& r : running_) names += (names.empty() ? "" : ", ") + describe(r.job);
+      if (!names.empty()) line += ", running " + names;
+      if (result_.completed > 0 && !result_.interrupted) {
+        const double left = seconds_ / static_cast<double>(result_.completed) *
+                            static_cast<double>(total_ - done) / options_.jobs;
+        line += ", about " + duration(left) + " left";
+      }
+      if (result_.interrupted) line += ", stopping";
+    }
+    if (finished || line != last_line_) options_.progress(line, finished);
+    last_line_ = finished ? "" : line;
+  }
+
+  const Experiment& experiment_;
+  const RunnerOptions& options_;
+  std::vector<Job> waiting_;
+  std::size_t total_;
+  std::list<Running> running_;
+  RunnerResult result_;
+  Clock::time_point kill_at_{};
+  double seconds_ = 0;
+  std::string last_line_;
+};
+
+}  // namespace
+
+std::string arm_file_path(const std::string& folder, const Arm& arm) {
+  return (fs::path(folder) / "arms" / (arm.name + ".toml")).string();
+}
+
+std::string arm_file_text(const Experiment& experiment, const Arm& arm) {
+  const Config config = Config::load(experiment.base, {}, arm.extends);
+  return fmt::format("# Arm {} of {} as it stood when the study began; written by tenon ab.\n", arm.name,
+                     experiment.name) +
+         to_toml(config.root(), true);
+}
+
+std::vector<std::string> budget_sets(const Budget& budget) {
+  const bool whole = budget.kind != Axis::kSeconds;
+  const std::string amount = whole ? fmt::format("{:.0f}", budget.amount) : fmt::format("{}", budget.amount);
+  if (budget.kind == Axis::kSteps) return {"run.steps=" + amount};
+  return {fmt::format("run.max_{}={}", axis_name(budget.kind), amount)};
+}
+
+std::int64_t other_seed(std::int64_t seed) {
+  return seed + (std::int64_t{1} << 40);
+}
+
+std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& options) {
+  std::vector<Job> out;
+  for (std::size_t s = 0; s < experiment.seeds.size(); ++s) {
+    for (std::size_t i = 0; i < experiment.arms.size(); ++i) {
+      const std::size_t a = s % 2 == 0 ? i : experiment.arms.size() - 1 - i;
+      const Arm& arm = experiment.arms[a];
+      Job job;
+      job.arm = a;
+      job.seed = experiment.seeds[s];
+      job.parent = run_parent(options.folder, arm.name, job.seed);
+      job.log = (fs::path(job.parent) / "output.log").string();
+      job.command = {options.program, "train", arm_file_path(options.folder, arm)};
+      const auto set = [&](const std::string& assignment) {
+        job.command.push_back("--set");
+        job.command.push_back(assignment);
+      };
+      for (const std::string& assignment : arm.set) set(assignment);
+      for (const std::string& assignment : budget_sets(experiment.budget)) set(assignment);
+      set(fmt::format("run.seed={}", job.seed));
+      if (arm.own_order) {
+        // The pair shares initial weights; everything else that is drawn differs.
+        set(fmt::format("run.seed_init={}", job.seed));
+        set(fmt::format("run.seed_order={}", other_seed(job.seed)));
+        set(fmt::format("run.seed_rounding={}", other_seed(job.seed)));
+      }
+      job.command.insert(job.command.end(), {"--run-dir", job.parent, "--quiet"});
+      out.push_back(std::move(job));
+    }
+  }
+  return out;
+}
+
+RunnerResult run_jobs(const Experiment& experiment, const RunnerOptions& options) {
+  if (options.jobs < 1) fail_config(fmt::format("--jobs is {}; expected at least 1", options.jobs));
+  if (options.jobs > 1 && experiment.budget.kind == Axis::kSeconds) {
+    fail_config("a budget in seconds is fair only if runs do not share the machine; use --jobs 1");
+  }
+  fs::create_directories(fs::path(options.folder) / "arms");
+  for (const Arm& arm : experiment.arms) {
+    const std::string path = arm_file_path(options.folder, arm);
+    std::ofstream out(path, std::ios::binary | std::ios::trunc);
+    out << arm_file_text(experiment, arm);
+    if (!out.flush())
+      fail_run(fmt::format("cannot write {}; is the disk full or the folder read-only?", path));
+  }
+  return Schedule(experiment, options).run();
+}
+
+}  // namespace tenon::ab

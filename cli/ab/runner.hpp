@@ -1,0 +1,69 @@
+// Runs every arm and seed of an experiment as child processes of the program itself. It knows command lines
+// and exit statuses; what the runs mean is study.hpp's business.
+#pragma once
+
+#include "ab/experiment.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tenon::ab {
+
+/// One run to make.
+struct Job {
+  std::size_t arm = 0;
+  std::int64_t seed = 0;
+  std::string parent;                ///< DIR/runs/<arm>/<seed>
+  std::string log;                   ///< the child's standard output and error
+  std::vector<std::string> command;  ///< program first
+};
+
+struct RunnerOptions {
+  std::string program;  ///< the program that trains; this program's own file
+  std::string folder;   ///< DIR
+  int jobs = 1;
+  double run_deadline_s = 7 * 86400.0;  ///< a run that takes longer is stopped and counts as failed
+  double stop_grace_s = 30;             ///< time to save after Ctrl-C before a run is killed
+  /// Called with a line of progress whenever it changes; `finished` says that a run has ended and the line
+  /// should stay.
+  std::function<void(const std::string& line, bool finished)> progress = {};
+};
+
+struct FailedJob {
+  Job job;
+  int status = 0;
+  std::string reason;
+  std::string log_tail;
+};
+
+struct RunnerResult {
+  std::size_t completed = 0;
+  std::vector<FailedJob> failed;
+  bool interrupted = false;  ///< by SIGINT or SIGTERM, which was forwarded to the runs
+};
+
+/// DIR/arms/<arm>.toml: the base with the arm's files laid over it, merged once when the study begins, so
+/// that an edit of a configuration during the study reaches no run. Throws Error(kConfig) for files that
+/// cannot be merged.
+std::string arm_file_path(const std::string& folder, const Arm& arm);
+std::string arm_file_text(const Experiment& experiment, const Arm& arm);
+
+/// Seeds in order; within a seed the arms change places from seed to seed (AB, BA, AB, ...), so that drift of
+/// the machine falls on all arms alike.
+std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& options);
+
+/// The `--set` words of the budget: run.steps, or run.max_samples, max_tokens, max_seconds, max_bytes, which
+/// end a run before its run.steps.
+std::vector<std::string> budget_sets(const Budget& budget);
+
+/// The seed of an A/A copy's order and rounding streams: fixed, positive, and different from every seed of
+/// the study.
+std::int64_t other_seed(std::int64_t seed);
+
+/// Runs all jobs, at most options.jobs at a time. A failed run does not stop the others; after SIGINT or
+/// SIGTERM no run is started any more, the signal is passed on, and runs that do not end within the grace are
+/// killed.
+RunnerResult run_jobs(const Experiment& experiment, const RunnerOptions& options);
+
+}  // namespace tenon::ab

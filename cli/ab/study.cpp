@@ -1,0 +1,291 @@
+// Loading and checking a study; see study.hpp.
+#include "ab/study.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+#include <string_view>
+
+namespace tenon::ab {
+namespace {
+
+namespace fs = std::filesystem;
+using Flat = std::map<std::string, std::string>;
+
+// Keys that name the run and its random streams: the pairing itself.
+constexpr std::string_view kPairingKeys[] = {"run.name", "run.seed", "run.seed_init", "run.seed_order",
+                                             "run.seed_rounding"};
+
+// Keys that say on what a run is evaluated. Batch size, order and augmentation of training data are not among
+// them.
+constexpr std::string_view kEvaluationPrefixes[] = {"data.type", "data.path",        "data.context",
+                                                    "data.val",  "data.eval",        "data.split",
+                                                    "data.test", "run.eval_batches", "run.eval_samples"};
+
+// A budget in seconds or bytes ends at the first step boundary beyond it, so equal budgets differ by a
+// little.
+constexpr double kLooseTolerance = 0.05;
+
+bool is_pairing_key(const std::string& key) {
+  return std::find(std::begin(kPairingKeys), std::end(kPairingKeys), key) != std::end(kPairingKeys);
+}
+
+template <std::size_t N>
+bool has_prefix(const std::string& key, const std::string_view (&prefixes)[N]) {
+  return std::any_of(std::begin(prefixes), std::end(prefixes),
+                     [&](std::string_view p) { return key.starts_with(p); });
+}
+
+std::string value_or_absent(const Flat& flat, const std::string& key) {
+  const auto found = flat.find(key);
+  return found == flat.end() ? "(absent)" : found->second;
+}
+
+std::set<std::string> keys_of(const Flat& a, const Flat& b) {
+  std::set<std::string> keys;
+  for (const auto& entry : a) keys.insert(entry.first);
+  for (const auto& entry : b) keys.insert(entry.first);
+  return keys;
+}
+
+template <class Relevant>
+void compare_flat(const Flat& a, const Flat& b, const char* what, Relevant relevant,
+                  std::vector<std::string>& out) {
+  for (const std::string& key : keys_of(a, b)) {
+    if (!relevant(key)) continue;
+    const std::string left = value_or_absent(a, key);
+    const std::string right = value_or_absent(b, key);
+    if (left != right) out.push_back(fmt::format("{} differs: {} is {} and {}", what, key, left, right));
+  }
+}
+
+bool within(double a, double b, double tolerance) {
+  return std::abs(a - b) <= tolerance * std::max(std::abs(a), std::abs(b));
+}
+
+std::string number(double v) {
+  return fmt::format("{:.15g}", v);
+}
+
+void compare_consumption(const Experiment& e, const RunRecord& a, const RunRecord& b,
+                         std::vector<std::string>& out) {
+  const auto require = [&](Axis axis, double tolerance) {
+    const double left = a.consumed(axis);
+    const double right = b.consumed(axis);
+    if (!within(left, right, tolerance)) {
+      out.push_back(fmt::format("the budget differs: {} and {} {} were consumed", number(left), number(right),
+                                axis_name(axis)));
+    }
+  };
+  if (e.budget.kind == Axis::kSeconds || e.budget.kind == Axis::kBytes) {
+    require(e.budget.kind, kLooseTolerance);
+    return;
+  }
+  // Equal slots do not mean equal data: a mixing slot may consume none.
+  if (e.budget.kind == Axis::kSteps) require(Axis::kSteps, 0);
+  require(Axis::kSamples, 0);
+  require(Axis::kTokens, 0);
+}
+
+void compare_evaluation_points(const Experiment& e, const RunRecord& a, const RunRecord& b,
+                               std::vector<std::string>& out) {
+  if (!e.target || e.budget.kind == Axis::kSeconds || e.budget.kind == Axis::kBytes) return;
+  const auto points = [&](const RunRecord& run) {
+    std::vector<double> at;
+    if (const auto found = run.series.find(e.metric); found != run.series.end()) {
+      for (const MetricPoint& p : found->second) at.push_back(p.at(e.budget.kind));
+    }
+    return at;
+  };
+  const std::vector<double> left = points(a);
+  const std::vector<double> right = points(b);
+  if (left != right) {
+    out.push_back(fmt::format(
+        "time to target needs the same evaluation points, but {} was evaluated {} and {} times or at "
+        "other {}",
+        e.metric, left.size(), right.size(), axis_name(e.budget.kind)));
+  }
+}
+
+// One step may overshoot a budget that is not a multiple of the batch.
+void check_own_budget(const Study& study, const std::string& who, const RunRecord& run,
+                      std::vector<std::string>& out) {
+  const Budget& budget = study.experiment.budget;
+  const double consumed = run.consumed(budget.kind);
+  const double one_step = run.steps > 0 ? consumed / run.steps : 0;
+  const bool loose = budget.kind == Axis::kSeconds || budget.kind == Axis::kBytes;
+  const double slack = std::max(one_step, loose ? kLooseTolerance * budget.amount : 0.0);
+  const bool short_of = consumed < budget.amount - (loose ? slack : 0.0);
+  const bool beyond =
+      budget.kind == Axis::kSteps ? consumed > budget.amount : consumed > budget.amount + slack;
+  if (short_of || beyond) {
+    out.push_back(fmt::format("{}: consumed {} {}, the budget is {}", who, number(consumed),
+                              axis_name(budget.kind), number(budget.amount)));
+  }
+}
+
+void check_run(Study& study, const ArmRuns& arm, std::size_t seed_index) {
+  const Experiment& e = study.experiment;
+  const std::string who = fmt::format("arm '{}', seed {}", arm.arm.name, e.seeds[seed_index]);
+  if (!arm.runs[seed_index]) return;  // load_study has said why
+  const RunRecord& run = *arm.runs[seed_index];
+  for (const std::string& note : run.notes) study.notes.push_back(note);
+  if (run.status != "completed") {
+    study.refusals.push_back(
+        fmt::format("{}: the run is '{}', not completed ({})", who, run.status, run.folder));
+    return;
+  }
+  check_own_budget(study, who, run, study.refusals);
+  const std::optional<double> value = run.final_value(e.metric);
+  if (!value) {
+    study.refusals.push_back(fmt::format("{}: no value of {} was recorded ({})", who, e.metric, run.folder));
+  } else if (!std::isfinite(*value)) {
+    study.refusals.push_back(fmt::format("{}: the run diverged, {} ended as {}", who, e.metric, *value));
+  }
+}
+
+void check_same_within_arm(Study& study, const ArmRuns& arm) {
+  const RunRecord* first = nullptr;
+  for (std::size_t s = 0; s < arm.runs.size(); ++s) {
+    if (!arm.runs[s]) continue;
+    if (first == nullptr) {
+      first = &*arm.runs[s];
+      continue;
+    }
+    std::vector<std::string> differences;
+    compare_flat(
+        first->config, arm.runs[s]->config, "the configuration",
+        [](const std::string& key) { return !is_pairing_key(key); }, differences);
+    compare_flat(
+        first->plugins_lock, arm.runs[s]->plugins_lock, "plugins.lock",
+        [](const std::string&) { return true; }, differences);
+    for (const std::string& d : differences) {
+      study.refusals.push_back(fmt::format("arm '{}' is not one arm: between its first seed and seed {}, {}",
+                                           arm.arm.name, study.experiment.seeds[s], d));
+    }
+  }
+}
+
+void check_pairs(Study& study) {
+  for (std::size_t a = 1; a < study.arms.size(); ++a) {
+    for (std::size_t s = 0; s < study.experiment.seeds.size(); ++s) {
+      const auto& left = study.arms[0].runs[s];
+      const auto& right = study.arms[a].runs[s];
+      if (!left || !right || left->status != "completed" || right->status != "completed") continue;
+      for (const std::string& why : pairing_refusals(study.experiment, *left, *right)) {
+        study.refusals.push_back(fmt::format("arms '{}' and '{}', seed {}: {}", study.arms[0].arm.name,
+                                             study.arms[a].arm.name, study.experiment.seeds[s], why));
+      }
+    }
+  }
+}
+
+const RunRecord* first_run(const ArmRuns& arm) {
+  for (const auto& run : arm.runs) {
+    if (run) return &*run;
+  }
+  return nullptr;
+}
+
+void find_config_difference(Study& study) {
+  std::vector<const RunRecord*> first;
+  std::set<std::string> keys;
+  for (const ArmRuns& arm : study.arms) {
+    first.push_back(first_run(arm));
+    if (first.back() == nullptr) return;  // half a difference would mislead
+    for (const auto& entry : first.back()->config) keys.insert(entry.first);
+  }
+  for (const std::string& key : keys) {
+    if (is_pairing_key(key)) continue;
+    ConfigRow row{key, {}};
+    for (const RunRecord* run : first) {
+      const auto found = run->config.find(key);
+      row.values.push_back(found == run->config.end() ? "" : found->second);
+    }
+    if (std::any_of(row.values.begin(), row.values.end(),
+                    [&](const auto& v) { return v != row.values[0]; })) {
+      study.config_difference.push_back(std::move(row));
+    }
+  }
+  if (study.self_check && !study.config_difference.empty()) {
+    study.refusals.push_back(
+        fmt::format("an A/A study needs equal configurations, but {} differs between the copies",
+                    study.config_difference[0].key));
+  }
+  if (study.config_difference.empty() && !study.self_check) {
+    study.notes.push_back(
+        "All arms have the same configuration; the study compares a configuration with itself.");
+  }
+}
+
+}  // namespace
+
+std::string run_parent(const std::string& folder, const std::string& arm, std::int64_t seed) {
+  return (fs::path(folder) / "runs" / arm / std::to_string(seed)).string();
+}
+
+std::vector<std::string> pairing_refusals(const Experiment& e, const RunRecord& a, const RunRecord& b) {
+  std::vector<std::string> out;
+  compare_consumption(e, a, b, out);
+  compare_flat(
+      a.config, b.config, "the evaluation set",
+      [](const std::string& key) { return has_prefix(key, kEvaluationPrefixes); }, out);
+  compare_flat(
+      a.manifest, b.manifest, "the data",
+      [](const std::string& key) { return key.starts_with("data") && !key.ends_with(".path"); }, out);
+  compare_flat(
+      a.config, b.config, "the target", [](const std::string& key) { return key.starts_with("run.target"); },
+      out);
+  compare_evaluation_points(e, a, b, out);
+  return out;
+}
+
+void check_study(Study& study) {
+  for (const ArmRuns& arm : study.arms) {
+    for (std::size_t s = 0; s < arm.runs.size(); ++s) check_run(study, arm, s);
+    check_same_within_arm(study, arm);
+  }
+  check_pairs(study);
+  find_config_difference(study);
+  if (!study.wall_clock_valid()) {
+    study.notes.push_back(
+        fmt::format("{} runs shared the machine, so wall-clock numbers are left blank; run with --jobs 1 "
+                    "to have them.",
+                    study.jobs));
+    if (study.experiment.budget.kind == Axis::kSeconds) {
+      study.refusals.push_back(
+          "a budget in seconds is fair only if runs do not share the machine; run with --jobs 1");
+    }
+  }
+}
+
+Study load_study(const Experiment& experiment, const std::string& folder, int jobs, bool self_check) {
+  Study study;
+  study.experiment = experiment;
+  study.folder = folder;
+  study.jobs = jobs;
+  study.self_check = self_check;
+  for (const Arm& arm : experiment.arms) {
+    ArmRuns& runs = study.arms.emplace_back(ArmRuns{arm, {}});
+    for (std::int64_t seed : experiment.seeds) {
+      const std::string parent = run_parent(folder, arm.name, seed);
+      const int attempt = newest_attempt(parent);
+      runs.runs.emplace_back();
+      try {
+        if (attempt == 0) fail_run(fmt::format("{}: no attempt was made", parent));
+        runs.runs.back() = read_run((fs::path(parent) / std::to_string(attempt)).string());
+      } catch (const Error& error) {
+        study.refusals.push_back(fmt::format("arm '{}', seed {}: {}", arm.name, seed, error.what()));
+      }
+    }
+  }
+  check_study(study);
+  return study;
+}
+
+}  // namespace tenon::ab

@@ -1,0 +1,55 @@
+// A study on disk: the runs of every arm and seed, paired by seed, with the reasons that forbid a comparison.
+// It decides whether runs may be compared; analysis.hpp compares them.
+#pragma once
+
+#include "ab/experiment.hpp"
+#include "ab/run_record.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::ab {
+
+struct ArmRuns {
+  Arm arm;
+  std::vector<std::optional<RunRecord>> runs;  ///< by position in Experiment::seeds; empty = no usable run
+};
+
+/// A configuration key whose value is not the same in all arms.
+struct ConfigRow {
+  std::string key;
+  std::vector<std::string> values;  ///< as TOML, per arm; "" = absent there
+};
+
+struct Study {
+  Experiment experiment;
+  std::string folder;
+  int jobs = 1;  ///< runs that shared the machine; more than one makes wall-clock numbers meaningless
+  bool self_check = false;  ///< A/A
+  std::vector<ArmRuns> arms;
+  std::vector<ConfigRow> config_difference;
+  /// Runs that are missing, unfinished or diverged, and pairs that are not comparable. Not empty: no verdict.
+  std::vector<std::string> refusals;
+  std::vector<std::string> notes;  ///< what a reader should know, without forbidding the comparison
+
+  bool wall_clock_valid() const { return jobs == 1; }
+};
+
+/// DIR/runs/<arm>/<seed>: where the attempts of one run lie.
+std::string run_parent(const std::string& folder, const std::string& arm, std::int64_t seed);
+
+/// Reads the newest attempt of every arm and seed below `folder` and checks it. Missing and broken runs
+/// become refusals, not exceptions, so that a report can show what there is.
+Study load_study(const Experiment& experiment, const std::string& folder, int jobs, bool self_check);
+
+/// The checks of load_study on runs already in memory; fills config_difference, refusals and notes.
+void check_study(Study& study);
+
+/// Why two runs of one seed must not be compared, one sentence each; empty if they may be. Compares what was
+/// consumed, the evaluation set and the target.
+std::vector<std::string> pairing_refusals(const Experiment& experiment, const RunRecord& a,
+                                          const RunRecord& b);
+
+}  // namespace tenon::ab

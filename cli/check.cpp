@@ -1,0 +1,48 @@
+// tenon check: resolve and validate a configuration, build the run, print its memory plan; no training.
+#include "command_line.hpp"
+
+#include <tenon/error.hpp>
+
+#include <iostream>
+
+namespace tenon::cli {
+namespace {
+
+int run(const std::vector<std::string>& arguments) {
+  po::options_description options;
+  options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
+                        "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
+  options.add_options()("explain", po::value<std::string>(),
+                        "KEY  say which file set a value and what it overrode");
+  options.add_options()("print", "print the resolved configuration, every value with its origin");
+  const Parsed parsed = parse(kCheck, options, {"config"}, arguments);
+  if (parsed.helped) return 0;
+  if (parsed.values.count("config") == 0)
+    fail_config("tenon check: which CONFIG? usage: tenon check CONFIG [options]");
+
+  Runtime runtime;
+  std::vector<std::string> sets;
+  if (parsed.values.count("set") > 0) sets = parsed.values["set"].as<std::vector<std::string>>();
+  const std::string path = parsed.values["config"].as<std::vector<std::string>>()[0];
+  const Config config = load_run(runtime, path, sets);
+  std::vector<std::string> facts;
+  const Config resolved = runtime.check(config, &facts);
+  if (parsed.values.count("explain") > 0) {
+    std::cout << resolved.explain(parsed.values["explain"].as<std::string>()) << "\n";
+    return 0;
+  }
+  if (parsed.values.count("print") > 0) {
+    std::cout << to_toml(resolved.root(), true);
+    return 0;
+  }
+  std::cout << path << ": ok\n";
+  for (const std::string& fact : facts) std::cout << fact << "\n";
+  return 0;
+}
+
+}  // namespace
+
+const Command kCheck{"check", "CONFIG [options]", "Resolve and validate a configuration, without training.",
+                     run};
+
+}  // namespace tenon::cli

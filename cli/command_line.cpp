@@ -1,0 +1,108 @@
+// Parsing on Boost.Program_options, with its messages turned into ours.
+#include "command_line.hpp"
+
+#include "config/run_schema.hpp"
+#include "config/suggest.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/registry.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+namespace tenon::cli {
+
+Parsed parse(const Command& command, const po::options_description& options,
+             const std::vector<std::string>& positional, const std::vector<std::string>& arguments) {
+  po::options_description visible;
+  for (const auto& option : options.options()) visible.add(option);
+  visible.add_options()("help,h", "show this help");
+  po::options_description hidden;
+  po::positional_options_description words;
+  for (const std::string& name : positional) {
+    const bool list = name.ends_with("...");
+    const std::string plain = list ? name.substr(0, name.size() - 3) : name;
+    hidden.add_options()(plain.c_str(), po::value<std::vector<std::string>>(), "");
+    words.add(plain.c_str(), list ? -1 : 1);
+  }
+  po::options_description all;
+  all.add(visible).add(hidden);
+  Parsed parsed;
+  try {
+    namespace style = po::command_line_style;
+    const int no_guessing = style::unix_style & ~style::allow_guessing;
+    po::store(po::command_line_parser(arguments).options(all).positional(words).style(no_guessing).run(),
+              parsed.values);
+  } catch (const po::unknown_option& error) {
+    std::vector<std::string> names;
+    for (const auto& option : visible.options()) names.push_back("--" + option->long_name());
+    fail_config(fmt::format("tenon {}: there is no option '{}'{} (see: tenon {} --help)", command.name,
+                            error.get_option_name(), config::suggestion(error.get_option_name(), names),
+                            command.name));
+  } catch (const po::too_many_positional_options_error&) {
+    fail_config(fmt::format("tenon {}: too many words; usage: tenon {} {}", command.name, command.name,
+                            command.synopsis));
+  } catch (const po::error& error) {
+    fail_config(fmt::format("tenon {}: {} (see: tenon {} --help)", command.name, error.what(), command.name));
+  }
+  if (parsed.values.count("help") > 0) {
+    std::cout << "Usage: tenon " << command.name << " " << command.synopsis << "\n\n"
+              << command.summary << "\n\nOptions:\n";
+    for (const auto& option : visible.options()) {
+      const std::string& text = option->description();
+      const auto cut = text.find("  ");  // "K=V  what it does": the argument's name leads
+      const std::string name =
+          "--" + option->long_name() + (cut == std::string::npos ? "" : " " + text.substr(0, cut));
+      std::cout << fmt::format("  {:<18} {}\n", name, cut == std::string::npos ? text : text.substr(cut + 2));
+    }
+    parsed.helped = true;
+  }
+  return parsed;
+}
+
+namespace {
+
+/// A person who did not choose observers wants to see progress.
+Config with_default_observer(Config config, Runtime& runtime) {
+  const auto offered = runtime.registry().ids("observer/1");
+  const bool chosen = config.find("observe") != nullptr;
+  if (chosen || std::find(offered.begin(), offered.end(), "progress") == offered.end()) return config;
+  Value observer;
+  Value type(std::string("progress"));
+  type.origin = {"default", 0, 0};
+  observer.set("type", std::move(type), {"default", 0, 0});
+  Value root = config.root();
+  root.set("observe", Value(Value::Array{std::move(observer)}), {"default", 0, 0});
+  return config.with_root(std::move(root));
+}
+
+}  // namespace
+
+Config load_run(Runtime& runtime, const std::string& path, const std::vector<std::string>& sets) {
+  Config config = Config::load(path, sets);
+  if (config.find("run.name") == nullptr) {
+    Value root = config.root();
+    if (root.find("run") == nullptr) root.set("run", Value(), {});
+    root.find("run")->set("name", Value(std::filesystem::path(path).stem().string()), {"default", 0, 0});
+    config = config.with_root(std::move(root));
+  }
+  runtime.discover(config::plugin_paths(config));
+  return with_default_observer(std::move(config), runtime);
+}
+
+std::string quoted_command_line(const std::vector<std::string>& arguments) {
+  std::string line = "tenon";
+  for (const std::string& argument : arguments) {
+    const bool plain =
+        !argument.empty() && argument.find_first_of(" \t\n'\"\\$`*?[]{}()<>|&;#~") == std::string::npos;
+    std::string quoted;
+    for (const char c : argument) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+    line += " " + (plain ? argument : "'" + quoted + "'");
+  }
+  return line;
+}
+
+}  // namespace tenon::cli

@@ -1,0 +1,49 @@
+// What all commands share: parsing without prefix guessing, help that fits a terminal, and the registry of a
+// run.
+#pragma once
+
+#include <tenon/config.hpp>
+#include <tenon/runtime.hpp>
+
+#include <boost/program_options.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tenon::cli {
+
+namespace po = boost::program_options;
+
+/// One command. `arguments` follow the command's name.
+struct Command {
+  const char* name;
+  const char* synopsis;  ///< "CONFIG [options]"
+  const char* summary;   ///< one line
+  int (*run)(const std::vector<std::string>& arguments);
+};
+
+/// Parsed options of a command, or a request for help that was answered.
+struct Parsed {
+  po::variables_map values;
+  bool helped = false;
+};
+
+/// `positional` names the options that words without a dash fill, in order; the last one may repeat. Adds
+/// --help. Unknown options are Error(kConfig) with the nearest one.
+Parsed parse(const Command& command, const po::options_description& options,
+             const std::vector<std::string>& positional, const std::vector<std::string>& arguments);
+
+/// Loads a configuration and discovers the plugins that it and the environment name.
+Config load_run(Runtime& runtime, const std::string& path, const std::vector<std::string>& sets);
+
+/// The whole command line as one text, for manifests.
+std::string quoted_command_line(const std::vector<std::string>& arguments);
+
+extern const Command kTrain;
+extern const Command kAb;
+extern const Command kCheck;
+extern const Command kInspect;
+extern const Command kDoctor;
+extern const Command kReport;
+
+}  // namespace tenon::cli

@@ -1,0 +1,92 @@
+// tenon inspect: what plugins offer. Without an argument only tags are read; an ID loads its plugin; a FILE
+// is looked at in a child process, so that a broken one cannot hurt.
+#include "command_line.hpp"
+#include "inspect_print.hpp"
+
+#include "config/suggest.hpp"
+#include "plugin/probe.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/registry.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+
+namespace tenon::cli {
+namespace {
+
+Format format_of(const Parsed& parsed) {
+  if (parsed.values.count("json") > 0) return Format::kJson;
+  return parsed.values.count("markdown") > 0 ? Format::kMarkdown : Format::kText;
+}
+
+int inspect_file(const std::string& file, Format format) {
+  const plugin::ProbeResult result = plugin::probe_plugin({.file = file});
+  if (!result.ok) throw Error(ErrorKind::kPlugin, result.reason);
+  std::cout << print_plugin(result.description, format);
+  return 0;
+}
+
+/// "optimizer.adamw", "adamw" or "vendor/adamw" -> descriptions; all kinds that have this id.
+int inspect_component(Registry& registry, const std::string& word, Format format) {
+  const auto dot = word.find('.');
+  const std::string kind_word = dot == std::string::npos ? "" : word.substr(0, dot);
+  const std::string type = dot == std::string::npos ? word : word.substr(dot + 1);
+  const std::string plain = type.substr(type.rfind('/') == std::string::npos ? 0 : type.rfind('/') + 1);
+  std::vector<std::string> known;
+  std::string out;
+  for (const PluginStatus& status : registry.plugins()) {
+    for (const PluginStatus::Offer& offer : status.offers) {
+      const std::string kind = offer.kind.substr(0, offer.kind.find('/'));
+      known.push_back(kind + "." + offer.id);
+      const bool alias = std::find(offer.aliases.begin(), offer.aliases.end(), plain) != offer.aliases.end();
+      if ((!kind_word.empty() && kind != kind_word) || (offer.id != plain && !alias)) continue;
+      const ComponentRef ref = registry.find(offer.kind, type);
+      if (ref.plugin != status.id) continue;
+      const plugin::PluginDescription whole = plugin::describe(*registry.descriptor(status.id));
+      for (const plugin::ComponentDescription& component : whole.components) {
+        if (component.kind == offer.kind && component.id == offer.id)
+          out += print_component(component, whole, format);
+      }
+    }
+  }
+  if (out.empty()) {
+    fail_config(fmt::format("no plugin offers '{}'{}\nPlaces searched:\n{}", word,
+                            config::suggestion(word, known), registry.places()));
+  }
+  std::cout << out;
+  return 0;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  po::options_description options;
+  options.add_options()("json", "facts as JSON");
+  options.add_options()("markdown", "reference pages as Markdown");
+  const Parsed parsed = parse(kInspect, options, {"what"}, arguments);
+  if (parsed.helped) return 0;
+  const Format format = format_of(parsed);
+  if (parsed.values.count("what") > 0) {
+    const std::string word = parsed.values["what"].as<std::vector<std::string>>()[0];
+    if (word.ends_with(".so") || std::filesystem::is_regular_file(word)) return inspect_file(word, format);
+    Runtime runtime;
+    runtime.discover({});
+    return inspect_component(runtime.registry(), word, format);
+  }
+  Runtime runtime;
+  runtime.discover({});
+  const auto plugins = runtime.registry().plugins();
+  std::cout << print_list(plugins, format);
+  if (plugins.empty())
+    std::cerr << "no plugin found. Places searched:\n" << runtime.registry().places() << "\n";
+  return 0;
+}
+
+}  // namespace
+
+const Command kInspect{"inspect", "[ID | FILE.so] [options]", "Show plugins, components and their options.",
+                       run};
+
+}  // namespace tenon::cli

@@ -1,0 +1,63 @@
+// The program `tenon`. Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error.
+#include "command_line.hpp"
+
+#include "config/suggest.hpp"
+#include "observe/build_info.hpp"
+#include "plugin/fatal_signal.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+namespace {
+
+using tenon::cli::Command;
+
+constexpr const Command* kCommands[] = {&tenon::cli::kTrain,   &tenon::cli::kAb,     &tenon::cli::kCheck,
+                                        &tenon::cli::kInspect, &tenon::cli::kDoctor, &tenon::cli::kReport};
+
+void print_help() {
+  std::cout << "Tenon: training in which every decision is a plugin.\n\nUsage: tenon COMMAND "
+               "[options]\n\nCommands:\n";
+  for (const Command* command : kCommands)
+    std::cout << fmt::format("  {:<12} {}\n", command->name, command->summary);
+  std::cout << "\n`tenon COMMAND --help` explains a command; `tenon --version` names this build.\n"
+               "Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error.\n";
+}
+
+int run(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    print_help();
+    return words.empty() ? 2 : 0;
+  }
+  if (words[0] == "--version") {
+    const tenon::BuildInfo build = tenon::build_info();
+    std::cout << fmt::format("tenon {} ({}{}, {}, {})\n", build.version, build.git,
+                             build.git_dirty ? ", modified" : "", build.compiler, build.build_type);
+    return 0;
+  }
+  std::vector<std::string> names;
+  for (const Command* command : kCommands) {
+    if (words[0] == command->name) return command->run({words.begin() + 1, words.end()});
+    names.emplace_back(command->name);
+  }
+  tenon::fail_config(fmt::format("there is no command '{}'{} (see: tenon --help)", words[0],
+                                 tenon::config::suggestion(words[0], names)));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tenon::plugin::install_fatal_signal_handler();
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const tenon::Error& error) {
+    std::cerr << "tenon: " << error.what() << "\n";
+    return error.exit_status();
+  } catch (const std::exception& error) {
+    std::cerr << "tenon: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,56 @@
+// tenon train: one run from a configuration.
+#include "command_line.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <iostream>
+
+namespace tenon::cli {
+namespace {
+
+int run(const std::vector<std::string>& arguments) {
+  po::options_description options;
+  options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
+                        "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
+  options.add_options()("run-dir", po::value<std::string>()->default_value(""),
+                        "DIR  write attempts below DIR instead of runs/<name>");
+  options.add_options()("resume", "continue the newest attempt from its newest valid checkpoint");
+  options.add_options()("quiet", "no progress line; errors and the final line only");
+  const Parsed parsed = parse(kTrain, options, {"config"}, arguments);
+  if (parsed.helped) return 0;
+  if (parsed.values.count("config") == 0)
+    fail_config("tenon train: which CONFIG? usage: tenon train CONFIG [options]");
+
+  Runtime runtime;
+  std::vector<std::string> sets;
+  if (parsed.values.count("set") > 0) sets = parsed.values["set"].as<std::vector<std::string>>();
+  const Config config = load_run(runtime, parsed.values["config"].as<std::vector<std::string>>()[0], sets);
+
+  TrainRequest request;
+  request.run_dir = parsed.values["run-dir"].as<std::string>();
+  request.resume = parsed.values.count("resume") > 0;
+  request.quiet = parsed.values.count("quiet") > 0;
+  request.handle_signals = true;
+  request.terminal = ::isatty(STDERR_FILENO) == 1;
+  std::vector<std::string> line{"train"};
+  line.insert(line.end(), arguments.begin(), arguments.end());
+  request.command_line = quoted_command_line(line);
+
+  const RunResult result = runtime.train(config, request);
+  if (!result.error.empty()) std::cerr << "tenon train: " << result.error << "\n";
+  const auto loss = result.metrics.find("val/loss");
+  std::cout << fmt::format(
+      "{} after {} steps, {:.1f} s{}  ->  {}\n", result.status, result.steps, result.wall_s,
+      loss == result.metrics.end() ? "" : fmt::format(", val/loss {:.4f}", loss->second), result.folder);
+  return result.exit_status;
+}
+
+}  // namespace
+
+const Command kTrain{"train", "CONFIG [options]", "Train a model as a configuration says.", run};
+
+}  // namespace tenon::cli
