@@ -1,0 +1,94 @@
+// Rehearses model parallelism in space: a 1-D convolution whose signal is cut over two ranks of one replica,
+// with halos from the neighbours and the exact adjoint of that exchange. <A u, c> = <u, A' c> in f64, and
+// every number is that of one rank.
+#include "halo_layer.hpp"
+#include "support.hpp"
+
+#include <cmath>
+
+namespace rehearsal {
+namespace {
+
+using namespace tenon;
+
+constexpr std::int64_t kLength = 16, kCut = 7;
+
+/// The loss <y, c>, where c is row 0 of this rank's part of the data; its gradient is c.
+class Pull final : public Loss {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "pull", .summary = "product with the data"};
+  explicit Pull(const Options&) {}
+  void infer(InferContext& context) override {
+    axis_ = context.axes() > 0 ? context.axis(0) : nullptr;
+    first_ = context.axes() > 0 && context.coordinate(0) == 1 ? kCut : 0;
+    context.keep_input(1);
+    context.output({Shape{2}, DType::kF64});
+  }
+  void forward(ForwardContext& context) override {
+    const auto y = context.input(0).span<double>(), c = context.input(1).span<double>();
+    const auto out = context.output(0).span<double>();
+    out[0] = 0, out[1] = 1;
+    for (std::size_t i = 0; i < y.size(); ++i) out[0] += y[i] * c[first_ + i];
+    if (axis_ != nullptr) axis_->all_reduce(f64(out.data(), 1), ReduceOp::kSum);
+  }
+  void backward(BackwardContext& context) override {
+    const auto dy = context.input_gradient(0).view.span<double>();
+    for (std::size_t i = 0; i < dy.size(); ++i) dy[i] = seed_ * context.input(1).as<double>()[first_ + i];
+  }
+
+ private:
+  Communicator* axis_ = nullptr;
+  std::size_t first_ = 0;
+};
+
+TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "rehearsal.halo", .version = "1.0.0", .summary = "halos"},
+                    HaloConv, Pull)
+
+/// Updates of `u` (cut, in order of ranks) and `w` (of rank 0) in the first slot, and its loss.
+struct FirstSlot {
+  std::vector<double> u, du, w, dw;
+  double loss = 0;
+};
+
+FirstSlot first_slot(const std::string& grid, const Folder& folder) {
+  const std::string graph =
+      "model.layer=[{name='u', type='source', inputs=[], length=16, cut=7}, {name='y', type='halo_conv'}, "
+      "{name='loss', type='pull', inputs=['y', 'x']}]";
+  const RunResult result =
+      train(plugin, "[precision]\ntype = 'fp64'\n[recovery]\ntype = 'full'\n" + grid,
+            {graph, "run.steps=1", "data.batch=1"}, folder, grid.empty() ? "one" : "two");
+  FirstSlot slot;
+  slot.loss = result.metrics.at("train/loss");
+  std::vector<Update> updates = probe_log.take();
+  std::stable_sort(updates.begin(), updates.end(),
+                   [](const Update& a, const Update& b) { return a.rank < b.rank; });
+  for (const Update& update : updates) {
+    const bool is_w = update.weight.size() == 3;
+    if (is_w) slot.w = update.weight, slot.dw = update.gradient;
+    if (is_w) continue;
+    slot.u.insert(slot.u.end(), update.weight.begin(), update.weight.end());
+    slot.du.insert(slot.du.end(), update.gradient.begin(), update.gradient.end());
+  }
+  return slot;
+}
+
+TEST(HaloConv, HasItsExactAdjointAndTheNumbersOfOneRank) {
+  const Folder folder;
+  const FirstSlot one = first_slot("", folder);
+  const FirstSlot two = first_slot("[parallel]\ngrid = [2]\n[transport]\ntype = 'thread'\n", folder);
+  ASSERT_EQ(one.u, two.u);
+  ASSERT_EQ(one.w, two.w);
+  for (const FirstSlot& slot : {one, two}) {
+    double through_u = 0, through_w = 0;  // the loss is linear in both
+    for (std::size_t i = 0; i < slot.u.size(); ++i) through_u += slot.u[i] * slot.du[i];
+    for (std::size_t i = 0; i < 3; ++i) through_w += slot.w[i] * slot.dw[i];
+    EXPECT_NEAR(through_u, slot.loss, 1e-13);
+    EXPECT_NEAR(through_w, slot.loss, 1e-13);
+  }
+  EXPECT_NEAR(one.loss, two.loss, 1e-13);
+  for (std::size_t i = 0; i < kLength; ++i) EXPECT_NEAR(one.du[i], two.du[i], 1e-14) << i;
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(one.dw[i], two.dw[i], 1e-13) << i;
+}
+
+}  // namespace
+}  // namespace rehearsal

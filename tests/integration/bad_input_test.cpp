@@ -1,0 +1,284 @@
+// What the program answers to input that it cannot use: the whole text, the exit status, and nothing written.
+#include "run_program.hpp"
+
+namespace tenon::integration {
+namespace {
+
+struct Refusal {
+  const char* name;
+  /// Text of run.toml that is replaced, or null: run.toml as it is.
+  const char* from;
+  const char* to;
+  std::vector<std::string> arguments;
+  const char* message;
+  int status = 2;
+};
+
+void PrintTo(const Refusal& refusal, std::ostream* out) {
+  *out << refusal.name;
+}
+
+const std::vector<std::string> kTrain{"train", "run.toml", "--quiet"};
+
+std::vector<std::string> with(std::vector<std::string> more) {
+  more.insert(more.begin(), kTrain.begin(), kTrain.end());
+  return more;
+}
+
+/// As they lie in a file of llm.c.
+std::string integers(std::initializer_list<std::int32_t> values) {
+  std::string bytes;
+  for (const std::int32_t value : values) bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
+  return bytes;
+}
+
+class BadInput : public testing::TestWithParam<Refusal> {};
+
+TEST_P(BadInput, IsRefusedInWholeWordsAndWritesNothing) {
+  const Refusal& refusal = GetParam();
+  const Scratch scratch;
+  if (refusal.from != nullptr) {
+    const std::string edited = replaced(Scratch::kRun, refusal.from, refusal.to);
+    ASSERT_NE(edited, Scratch::kRun) << "the edit changes nothing";
+    write_file(scratch / "run.toml", edited);
+  }
+  write_file(scratch / "empty.txt", "");
+  write_file(scratch / "orphan.toml", "extends = [\"gone.toml\"]\n");
+  write_file(scratch / "one.toml", "extends = [\"two.toml\"]\n");
+  write_file(scratch / "two.toml", "extends = [\"one.toml\"]\n");
+  write_file(scratch / "odd.toml", "[run]\nsteps = = 3\n");
+  write_file(scratch / "odd.bin", std::string(1999, 'x'));
+  const std::string header = integers({20240520, 1, 256});
+  write_file(scratch / "cut.bin", header + std::string(1000, '\0'));
+  write_file(scratch / "short.bin", header + std::string(1024 - 12 + 100, '\0'));
+  write_file(scratch / "magic.bin", integers({67305985}) + std::string(2044, '\0'));
+  write_file(scratch / "model.bin", integers({20240326}) + std::string(2044, '\0'));
+  const auto before = tree(scratch.folder());
+
+  const Ended ended = scratch.run(refusal.arguments);
+  EXPECT_EQ(scratch.plain(ended.err), std::string("tenon: ") + refusal.message + "\n");
+  EXPECT_EQ(ended.out, "");
+  EXPECT_EQ(ended.status, refusal.status);
+  EXPECT_EQ(changes(scratch.folder(), before), std::vector<std::string>());
+}
+
+const Refusal kConfiguration[] = {
+    {"unknown_key", "lr = 1e-2", "lrr = 1e-2", kTrain,
+     "run.toml:24:1: optimizer.adamw has no option 'lrr'; did you mean 'lr'? (see: tenon inspect "
+     "optimizer.adamw)"},
+    {"unknown_key_of_the_core", "log_every = 1", "log_evry = 1", kTrain,
+     "run.toml:4:1: [run] has no option 'log_evry'; did you mean 'log_every'? (known: name, seed, seed_init, "
+     "seed_order, seed_rounding, steps, max_samples, max_tokens, max_seconds, max_bytes, eval_every, "
+     "eval_batches, log_every, accumulate, clip, on_nan, deadline)"},
+    {"unknown_table", "[model]", "[modle]", kTrain,
+     "run.toml:16:2: a run has no table 'modle'; did you mean 'model'? (known: run, device, parallel, "
+     "transport, "
+     "data, model, precision, optimizer, schedule, sync, recovery, observe, fault, plugins)\n"
+     "run.toml: a run needs [model] with a 'type': the name of a component of kind model (see: tenon "
+     "inspect)"},
+    {"wrong_type", "batch = 2", "batch = \"2\"", kTrain,
+     "run.toml:14:9: option 'batch' of dataset.text: expected a whole number, found the string \"2\""},
+    {"out_of_range", "heads = 2", "heads = 0", kTrain,
+     "run.toml:20:9: option 'heads' of model.gpt_neo is 0; expected a whole number of at least 1"},
+    {"wrong_choice", "log_every = 1", "on_nan = \"contine\"", kTrain,
+     "run.toml:4:10: option 'on_nan' of [run] is \"contine\"; expected one of 'stop', 'continue'; did you "
+     "mean "
+     "'continue'?"},
+    {"all_problems_at_once", "width = 16\nheads = 2", "widht = 16\nheads = 2.5", kTrain,
+     "run.toml:19:1: model.gpt_neo has no option 'widht'; did you mean 'width'? (see: tenon inspect "
+     "model.gpt_neo)\n"
+     "run.toml:16:1: model.gpt_neo needs option 'width': a whole number of at least 1, width of the residual "
+     "stream\n"
+     "run.toml:20:9: option 'heads' of model.gpt_neo: expected a whole number, found the real number 2.5"},
+    {"zero_ranks", nullptr, "", with({"--set", "parallel.ranks=0"}),
+     "--set parallel.ranks=0: option 'ranks' of [parallel] is 0; expected a whole number from 1 to 1048576"},
+    {"ranks_without_transport", nullptr, "", with({"--set", "parallel.ranks=2"}),
+     "run.toml: 2 ranks need [transport] with a 'type' (see: tenon inspect)\n"
+     "run.toml: 2 replicas need [sync] with a 'type' (see: tenon inspect)"},
+    {"missing_configuration",
+     nullptr,
+     "",
+     {"train", "gone.toml"},
+     "cannot read 'gone.toml': No such file or directory"},
+    {"missing_base",
+     nullptr,
+     "",
+     {"train", "orphan.toml"},
+     "orphan.toml:1:12: cannot read 'gone.toml' (extends \"gone.toml\"): No such file or directory"},
+    {"cyclic_bases",
+     nullptr,
+     "",
+     {"train", "one.toml"},
+     "two.toml:1:12: extends makes a cycle: one.toml -> two.toml -> one.toml\n"
+     "  two.toml is extended at one.toml:1:12"},
+    {"not_toml",
+     nullptr,
+     "",
+     {"train", "odd.toml"},
+     "odd.toml:2:9: Error while parsing value: could not determine value type"},
+    {"set_without_value", nullptr, "", with({"--set", "run.steps"}),
+     "--set run.steps: expected KEY=VALUE, for example --set optimizer.lr=1e-3"},
+    {"set_of_wrong_type", nullptr, "", with({"--set", "run.steps=1.5"}),
+     "--set run.steps=1.5: option 'steps' of [run]: expected a whole number, found the real number 1.5"},
+    {"set_of_unknown_table", nullptr, "", with({"--set", "modle.width=3"}),
+     "--set modle.width=3: a run has no table 'modle'; did you mean 'model'? (known: run, device, parallel, "
+     "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, fault, plugins)"},
+};
+
+const Refusal kData[] = {
+    {"missing", "text.txt", "gone.txt", kTrain,
+     "run.toml:12:8: option 'path' of dataset.text: cannot find 'gone.txt'; tried\n"
+     "  {dir}/gone.txt\n"
+     "  {source}/gone.txt"},
+    {"empty", "text.txt", "empty.txt", kTrain,
+     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/empty.txt': expected a file with tokens, "
+     "found an empty file"},
+    {"folder", "text.txt", ".", kTrain,
+     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/': expected a file with tokens, found a "
+     "folder"},
+    {"truncated_tokens", "text.txt", "odd.bin", kTrain,
+     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/odd.bin': expected an even number of bytes "
+     "(uint16 tokens, format nanogpt), found "
+     "1999 bytes; "
+     "the file is cut off, or it is text and needs format = \"bytes\""},
+    {"truncated_header", "text.txt", "cut.bin", kTrain,
+     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/cut.bin': expected an llm.c header of 1024 "
+     "bytes, found a file of 1012 bytes"},
+    {"truncated_behind_header", "text.txt", "short.bin", kTrain,
+     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/short.bin': 256 tokens of 2 bytes after a "
+     "header of 1024: expected 1536 bytes, found "
+     "1124; "
+     "the file is cut off"},
+    {"wrong_magic", "path = \"text.txt\"", "path = \"magic.bin\"\nformat = \"llmc\"", kTrain,
+     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/magic.bin': expected the llm.c magic number "
+     "20240520 (uint16 tokens) or 20240801 "
+     "(uint32 "
+     "tokens), found 67305985"},
+    {"model_for_data", "text.txt", "model.bin", kTrain,
+     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/model.bin': expected the llm.c magic number "
+     "20240520 (uint16 tokens) or 20240801 "
+     "(uint32 "
+     "tokens), found 20240326; this is an llm.c model checkpoint, not data"},
+    {"batch_larger_than_the_data", "batch = 2", "batch = 1000", kTrain,
+     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/text.txt' has 3000 tokens, 2700 of them to "
+     "train on and 300 to validate on: batch = "
+     "1000 is "
+     "larger than the data, which holds 168 windows of context = 16; lower batch or context, or take a "
+     "longer file"},
+    {"context_larger_than_the_data", "context = 16", "context = 2700", kTrain,
+     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/text.txt' has 3000 tokens, 2700 of them to "
+     "train on and 300 to validate on: a window "
+     "of "
+     "context = 2700 needs 2701 tokens to train on; lower context or val_fraction, or take a longer file"},
+};
+
+const Refusal kPlugins[] = {
+    {"misspelt", "adamw", "adamm", kTrain,
+     "run.toml:23:8: there is no optimizer.adamm; did you mean 'adamw'? Offered: {ids}. Places searched:\n"
+     "  [plugins] paths: not set\n"
+     "  TENON_PLUGIN_PATH: not set\n"
+     "  install folder: {build}/lib/tenon/plugins: {n} plugin files"},
+    {"absent", "adamw", "lion", with({"--set", "plugins.paths=[\"/nowhere/plugins\"]"}),
+     "run.toml:23:8: there is no optimizer.lion. Offered: {ids}. Places searched:\n"
+     "  [plugins] paths: /nowhere/plugins: does not exist\n"
+     "  TENON_PLUGIN_PATH: not set\n"
+     "  install folder: {build}/lib/tenon/plugins: {n} plugin files"},
+};
+
+const Refusal kUsage[] = {
+    {"unknown_command",
+     nullptr,
+     "",
+     {"trian", "run.toml"},
+     "there is no command 'trian'; did you mean 'train'? (see: tenon --help)"},
+    {"unknown_option",
+     nullptr,
+     "",
+     {"train", "run.toml", "--resme"},
+     "tenon train: there is no option '--resme'; did you mean '--resume'? (see: tenon train --help)"},
+    {"no_guessing",
+     nullptr,
+     "",
+     {"train", "run.toml", "--resum"},
+     "tenon train: there is no option '--resum'; did you mean '--resume'? (see: tenon train --help)"},
+    {"no_configuration",
+     nullptr,
+     "",
+     {"train"},
+     "tenon train: which CONFIG? usage: tenon train CONFIG [options]"},
+    {"too_many_words",
+     nullptr,
+     "",
+     {"train", "run.toml", "two"},
+     "tenon train: too many words; usage: tenon train CONFIG [options]"},
+    {"option_without_value",
+     nullptr,
+     "",
+     {"train", "run.toml", "--run-dir"},
+     "tenon train: the required argument for option '--run-dir' is missing (see: tenon train --help)"},
+    {"resume_of_nothing", nullptr, "", with({"--resume", "--run-dir", "nowhere"}),
+     "no run at 'nowhere': the folder does not exist. There are no folders in '.'."},
+    {"check_has_the_same_eyes",
+     "lr = 1e-2",
+     "lrr = 1e-2",
+     {"check", "run.toml"},
+     "run.toml:24:1: optimizer.adamw has no option 'lrr'; did you mean 'lr'? (see: tenon inspect "
+     "optimizer.adamw)"},
+};
+
+std::string name_of(const testing::TestParamInfo<Refusal>& info) {
+  return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Configuration, BadInput, testing::ValuesIn(kConfiguration), name_of);
+INSTANTIATE_TEST_SUITE_P(Data, BadInput, testing::ValuesIn(kData), name_of);
+INSTANTIATE_TEST_SUITE_P(Plugins, BadInput, testing::ValuesIn(kPlugins), name_of);
+INSTANTIATE_TEST_SUITE_P(Usage, BadInput, testing::ValuesIn(kUsage), name_of);
+
+struct BadPluginFile {
+  const char* name;
+  const char* message;
+};
+
+void PrintTo(const BadPluginFile& file, std::ostream* out) {
+  *out << file.name;
+}
+
+class BadPluginOnThePath : public testing::TestWithParam<BadPluginFile> {
+ protected:
+  const std::string folder_ = std::string(TENON_BINARY_DIR) + "/tests/plugins/bad";
+};
+
+// The texts themselves are the business of tests/plugins; here: that the program passes them on with
+// status 3.
+TEST_P(BadPluginOnThePath, EndsInspectWithStatusThree) {
+  const Scratch scratch;
+  const Ended ended = scratch.run({"inspect", folder_ + "/" + GetParam().name + ".so"});
+  EXPECT_EQ(scratch.plain(replaced(ended.err, folder_, "{bad}")),
+            std::string("tenon: ") + GetParam().message + "\n");
+  EXPECT_EQ(ended.out, "");
+  EXPECT_EQ(ended.status, 3);
+}
+
+const BadPluginFile kBadFiles[] = {
+    {"throws_in_init",
+     "Cannot load '{bad}/throws_in_init.so': its init failed: plugin bad.throws_in_init: no device of "
+     "mine here"},
+    {"crashes_in_static",
+     "Cannot load '{bad}/crashes_in_static.so': loading it ended the process with signal 11 (Segmentation "
+     "fault). It ran "
+     "in a child process only. Its last words: about to use a device that is not there"},
+};
+INSTANTIATE_TEST_SUITE_P(Files, BadPluginOnThePath, testing::ValuesIn(kBadFiles),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(BadPlugins, HurtNoRunThatDoesNotNeedThem) {
+  const Scratch scratch;
+  const Ended ended =
+      scratch.train({}, {{"TENON_PLUGIN_PATH", std::string(TENON_BINARY_DIR) + "/tests/plugins/bad"}});
+  EXPECT_EQ(ended.err, "");
+  EXPECT_EQ(ended.status, 0);
+}
+
+}  // namespace
+}  // namespace tenon::integration

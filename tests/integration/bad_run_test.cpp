@@ -1,0 +1,209 @@
+// Runs that meet trouble on the way: folders that exist, damaged checkpoints, another model, a full disk, a
+// loss that is not a number.
+#include "run_program.hpp"
+
+#include <sys/file.h>
+
+namespace tenon::integration {
+namespace {
+
+/// Weights of the configuration of Scratch after its last slot.
+std::string undisturbed_weights() {
+  const Scratch scratch;
+  EXPECT_EQ(scratch.train().status, 0);
+  return scratch.summary("weights_hash");
+}
+
+void truncate_file(const fs::path& path) {
+  fs::resize_file(path, fs::file_size(path) / 2);
+}
+
+void flip_bit(const fs::path& path) {
+  std::string bytes = read_file(path);
+  ASSERT_FALSE(bytes.empty());
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 0x10);
+  write_file(path, bytes);
+}
+
+/// What the log says of checkpoints that were not used, one note per line; checksums and sizes as {crc} and
+/// {n}.
+std::string notes(const Scratch& scratch) {
+  std::istringstream log(scratch.log());
+  std::string out;
+  for (std::string line; std::getline(log, line);) {
+    const auto at = line.find("] ");
+    const bool about_damage =
+        line.find("damaged") != std::string::npos || line.find("no usable") != std::string::npos;
+    if (about_damage && at != std::string::npos) out += line.substr(at + 2) + "\n";
+  }
+  out = std::regex_replace(out, std::regex("\\b[0-9a-f]{8}\\b"), "{crc}");
+  return std::regex_replace(out, std::regex("\\b[0-9]{4,7}\\b"), "{n}");
+}
+
+TEST(RunFolders, ASecondRunGetsItsOwnAttempt) {
+  const Scratch scratch;
+  EXPECT_EQ(scratch.train().status, 0);
+  const auto before = tree(scratch / "runs/tiny/1");
+  const Ended second = scratch.train();
+  EXPECT_EQ(second.status, 0);
+  EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
+  EXPECT_EQ(fs::read_symlink(scratch / "runs/tiny/latest"), "2");
+  EXPECT_EQ(scratch.summary("weights_hash", "1"), scratch.summary("weights_hash", "2"));
+}
+
+struct Damage {
+  const char* name;
+  void (*harm)(const fs::path& file);
+  const char* file;
+  const char* reason;
+};
+
+void PrintTo(const Damage& damage, std::ostream* out) {
+  *out << damage.name;
+}
+
+class DamagedCheckpoint : public testing::TestWithParam<Damage> {};
+
+TEST_P(DamagedCheckpoint, IsPassedOverForAnOlderOneAndTheLogSaysSo) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  GetParam().harm(scratch / "runs/tiny/1/checkpoints/step-6" / GetParam().file);
+  const Ended resumed = scratch.train({"--resume"});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(notes(scratch), std::string("checkpoint of slot 6 is damaged and was put aside as "
+                                        "runs/tiny/1/checkpoints/step-6.bad: ") +
+                                GetParam().reason + "\n");
+  EXPECT_TRUE(fs::exists(scratch / "runs/tiny/1/checkpoints/step-6.bad"));
+  EXPECT_EQ(scratch.summary("weights_hash"), undisturbed_weights());
+  EXPECT_EQ(scratch.summary("steps"), "6");
+}
+
+const Damage kDamages[] = {
+    {"truncated", truncate_file, "rank0.safetensors",
+     "runs/tiny/1/checkpoints/step-6/rank0.safetensors: {n} bytes, the manifest says {n}"},
+    {"bit_flipped", flip_bit, "rank0.safetensors",
+     "runs/tiny/1/checkpoints/step-6/rank0.safetensors: block 0 (bytes 0 to {n}) has CRC-32C {crc}, the "
+     "manifest says {crc}"},
+    {"manifest_truncated", truncate_file, "MANIFEST.json",
+     "runs/tiny/1/checkpoints/step-6/MANIFEST.json: its CRC-32C is {crc}, its last line says otherwise; the "
+     "file is damaged or cut"},
+    {"manifest_bit_flipped", flip_bit, "MANIFEST.json",
+     "runs/tiny/1/checkpoints/step-6/MANIFEST.json: its CRC-32C is {crc}, its last line says otherwise; the "
+     "file is damaged or cut"},
+    {"part_missing", [](const fs::path& file) { fs::remove(file); }, "rank0.safetensors",
+     "cannot open runs/tiny/1/checkpoints/step-6/rank0.safetensors: No such file or directory"},
+};
+INSTANTIATE_TEST_SUITE_P(All, DamagedCheckpoint, testing::ValuesIn(kDamages),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(DamagedCheckpoints, AllOfThemMakeTheRunStartAgain) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  for (const char* step : {"step-4", "step-6"})
+    truncate_file(scratch / "runs/tiny/1/checkpoints" / step / "rank0.safetensors");
+  const Ended resumed = scratch.train({"--resume"});
+  EXPECT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_THAT(notes(scratch),
+              testing::EndsWith("no usable checkpoint: the attempt starts again from slot 0\n"));
+  EXPECT_EQ(scratch.summary("weights_hash"), undisturbed_weights());
+}
+
+TEST(OtherModel, IsRefusedByNameAndTheAttemptStaysAsItWas) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  const auto before = tree(scratch / "runs/tiny/1");
+  const Ended ended = scratch.train({"--resume", "--set", "model.width=32"});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(
+      ended.err,
+      "tenon: runs/tiny/1/checkpoints/step-6 is of another model: tensor "
+      "'replica0/model/transformer.h.0.attn.attention.k_proj.weight' is f32 [16, 16] there and f32 [32, 32] "
+      "in "
+      "the model; --resume needs the model, optimizer and sync strategy that saved it. Nothing was changed: "
+      "continue with the old configuration, or start a new attempt without --resume\n");
+  EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
+}
+
+TEST(OtherModel, WithFewerLayersIsNoPartOfTheOldOne) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train({"--set", "model.layers=2"}).status, 0);
+  const Ended ended = scratch.train({"--resume"});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.err,
+              testing::StartsWith("tenon: runs/tiny/1/checkpoints/step-6 is of another model: it has tensor "
+                                  "'replica0/model/transformer.h.1."));
+}
+
+TEST(AttemptInUse, IsRefusedAndStaysAsItWas) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  const auto before = tree(scratch / "runs/tiny/1");
+  const int folder = ::open((scratch / "runs/tiny/1").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(folder, LOCK_EX | LOCK_NB), 0);
+  const Ended ended = scratch.train({"--resume"});
+  ::close(folder);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(ended.err,
+            "tenon: another process is writing to 'runs/tiny/1'; wait for it, or start a new attempt without "
+            "--resume\n");
+  EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
+}
+
+TEST(CompletedRun, KeepsItsMetricsWhenItIsContinued) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  const std::string loss = scratch.summary("val/loss");
+  EXPECT_EQ(scratch.train({"--resume"}).status, 0);
+  EXPECT_EQ(scratch.summary("val/loss"), loss);
+  EXPECT_EQ(scratch.summary("steps"), "6");
+}
+
+// A limit on the size of files stands for a full disk: both end in a failed write(2), and this one needs no
+// rights.
+TEST(FullDisk, LetsTrainingGoOnAndFailsAtTheEnd) {
+  const Scratch scratch;
+  Command command{{"train", "run.toml", "--quiet"}, scratch.folder(), {}, 40 * 1024};
+  const Ended ended = Child(command).wait();
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(std::regex_replace(ended.err, std::regex("write [0-9]+ bytes"), "write {n} bytes"),
+            "tenon train: checkpoint of slot 6 could not be saved: rank 0: cannot write {n} bytes to "
+            "runs/tiny/1/checkpoints/step-6.tmp/rank0.safetensors: File too large; training went on, but the "
+            "newest "
+            "checkpoint is older than the end. Make room, then continue with --resume\n");
+  EXPECT_EQ(scratch.summary("steps"), "6");
+  EXPECT_EQ(scratch.summary("status"), "\"completed\"");
+  EXPECT_EQ(scratch.summary("weights_hash"), undisturbed_weights());
+  EXPECT_EQ(scratch.summary("train/checkpoint_failed"), "1");
+  const std::string metrics = read_file(scratch / "runs/tiny/1/metrics.jsonl");
+  for (const char* step : {"2", "4", "6"}) {
+    EXPECT_THAT(metrics, testing::HasSubstr(std::string("{\"step\": ") + step +
+                                            ", \"split\": \"train\", \"name\": \"checkpoint_failed\""));
+  }
+  EXPECT_TRUE(tree(scratch / "runs/tiny/1/checkpoints").empty()) << "half a checkpoint was left";
+}
+
+TEST(NotANumber, StopsTheRunAtStepLayerAndElement) {
+  const Scratch scratch;
+  const Ended ended = scratch.train({"--set", "optimizer.lr=1e30"});
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(
+      ended.err,
+      "tenon train: loss is NaN at step 1; first non-finite tensor: transformer.h.0.attn.attention.q_proj "
+      "output "
+      "0, element 0. Lower optimizer.lr or set run.clip; to skip such updates and go on, set run.on_nan = "
+      "\"continue\"\n");
+  EXPECT_EQ(scratch.summary("status"), "\"failed\"");
+  EXPECT_EQ(scratch.summary("steps"), "1");
+}
+
+TEST(NotANumber, IsSkippedAndCountedWhenToldSo) {
+  const Scratch scratch;
+  const Ended ended = scratch.train({"--set", "optimizer.lr=1e30", "--set", "run.on_nan=continue"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(scratch.summary("status"), "\"completed\"");
+  EXPECT_EQ(scratch.summary("steps"), "6");
+  EXPECT_EQ(scratch.summary("train/skipped_updates"), "5");
+}
+
+}  // namespace
+}  // namespace tenon::integration

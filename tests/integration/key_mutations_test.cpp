@@ -1,0 +1,143 @@
+// `tenon check` accepts no misspelt key: every key of every shipped configuration is renamed by every single
+// edit, and each renaming that is no key of that table must be refused, nearly always with the right
+// suggestion.
+#include "run_program.hpp"
+
+#include "ab/experiment.hpp"
+#include "config/key_mutations.hpp"
+#include "config/run_schema.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/registry.hpp>
+
+#include <algorithm>
+#include <iostream>
+#include <set>
+
+namespace tenon::integration {
+namespace {
+
+const fs::path kConfigs = fs::path(TENON_SOURCE_DIR) / "configs";
+
+std::vector<fs::path> shipped(const std::string& folder) {
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(kConfigs)) {
+    if (entry.path().extension() != ".toml") continue;
+    if (*entry.path().lexically_relative(kConfigs).begin() == folder) files.push_back(entry.path());
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+/// What the mutations of several configurations gave together.
+struct Total {
+  std::size_t keys = 0, tried = 0, long_keys = 0;
+  std::vector<std::string> accepted, misguided;
+};
+
+void mutate_runs(Total& total) {
+  Registry registry;
+  registry.discover_only({std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins"});
+  const Scratch scratch;
+  std::vector<fs::path> runs;
+  for (const char* folder : {"base", "reproduce"}) {
+    for (const fs::path& file : shipped(folder)) runs.push_back(file);
+  }
+  // A preset is one table; over a base it is a run.
+  for (const fs::path& preset : shipped("presets")) {
+    runs.push_back(scratch / preset.filename());
+    write_file(runs.back(), "extends = [\"" + (kConfigs / "base/gpt_tiny.toml").string() + "\", \"" +
+                                preset.string() + "\"]\n");
+  }
+  ASSERT_GE(runs.size(), 10u);
+
+  std::set<std::string> proven;
+  for (const fs::path& file : runs) {
+    SCOPED_TRACE(file.string());
+    const config::MutationReport report =
+        config::mutate_keys(Config::load(file.string(), std::vector<std::string>()), registry, proven);
+    total.keys += report.keys;
+    total.tried += report.tried;
+    total.long_keys += report.long_keys;
+    total.accepted.insert(total.accepted.end(), report.accepted.begin(), report.accepted.end());
+    total.misguided.insert(total.misguided.end(), report.misguided.begin(), report.misguided.end());
+  }
+}
+
+/// Every key that an experiment may have, by table.
+const std::map<std::string, std::set<std::string>> kExperimentKeys = {
+    {"",
+     {"question", "base", "seeds", "metric", "lower_is_better", "secondary", "margin", "target", "decide_by",
+      "test", "alpha", "power", "budget", "arm"}},
+    {"[budget]", {"steps", "samples", "tokens", "seconds", "bytes"}},
+    {"[[arm]]", {"name", "extends", "set"}}};
+
+void mutate_experiments(Total& total) {
+  const Scratch scratch;
+  for (const char* folder : {"base", "presets"})
+    fs::create_directory_symlink(kConfigs / folder, scratch / folder);
+  const fs::path mutated = scratch / "experiments/mutated.toml";
+  const auto answer = [&](const std::vector<std::string>& lines) {
+    std::string text;
+    for (const std::string& line : lines) text += line + "\n";
+    write_file(mutated, text);
+    try {
+      ab::read_experiment(mutated.string(), {});
+      return std::string();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
+      return std::string(error.what());
+    }
+  };
+
+  std::set<std::string> proven;
+  for (const fs::path& file : shipped("experiments")) {
+    SCOPED_TRACE(file.string());
+    std::vector<std::string> lines;
+    std::istringstream in(read_file(file));
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    ASSERT_EQ(answer(lines), "");
+    std::string table;
+    for (std::string& line : lines) {
+      if (line.starts_with("[")) table = line;
+      std::smatch match;
+      if (!std::regex_match(line, match, std::regex("([a-z_]+)( *=.*)"))) continue;
+      const std::string key = match[1], rest = match[2];
+      if (!proven.insert(table + key).second) continue;
+      ASSERT_EQ(kExperimentKeys.count(table), 1u) << table;
+      ++total.keys;
+      std::string example;
+      for (const std::string& mutation : config::one_edit_mutations(key)) {
+        if (kExperimentKeys.at(table).count(mutation) > 0) continue;
+        ++total.tried;
+        line = mutation + rest;
+        const std::string text = answer(lines);
+        if (text.empty()) total.accepted.push_back(table + key + " -> " + mutation);
+        if (text.find("did you mean '" + key + "'?") == std::string::npos && example.empty())
+          example = table + key + " -> " + mutation + ": " + text;
+      }
+      line = key + rest;
+      if (key.size() < 4) continue;
+      ++total.long_keys;
+      if (!example.empty()) total.misguided.push_back(example);
+    }
+  }
+}
+
+TEST(KeyMutations, AreRefusedInEveryShippedConfiguration) {
+  Total total;
+  mutate_runs(total);
+  EXPECT_GT(total.keys, 30u);
+  const std::size_t in_runs = total.keys;
+  mutate_experiments(total);
+  EXPECT_GT(total.keys, in_runs + 6);
+  EXPECT_EQ(total.accepted, std::vector<std::string>());
+  EXPECT_LE(total.misguided.size() * 10, total.long_keys)
+      << "fewer than 90 % of " << total.long_keys << " keys have only right suggestions";
+  std::cout << total.keys << " keys, " << total.tried << " misspellings; " << total.misguided.size() << " of "
+            << total.long_keys << " long keys with some other suggestion, for example\n";
+  for (const std::string& example : total.misguided) std::cout << "  " << example << "\n";
+}
+
+}  // namespace
+}  // namespace tenon::integration
