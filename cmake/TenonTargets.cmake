@@ -22,6 +22,8 @@ function(tenon_core_area name)
   target_link_libraries(tenon_core_${name} PRIVATE tenon_rules ${arg_LIBRARIES})
 endfunction()
 
+configure_file(${CMAKE_CURRENT_LIST_DIR}/test_paths.hpp.in ${PROJECT_BINARY_DIR}/test_paths/test_paths.hpp @ONLY)
+
 # tenon_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT S])
 # One GoogleTest program and one ctest entry per suite file.
 function(tenon_test name)
@@ -34,9 +36,10 @@ function(tenon_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE tenon_rules ${arg_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
-  target_compile_definitions(${name} PRIVATE
-    TENON_SOURCE_DIR="${PROJECT_SOURCE_DIR}" TENON_BINARY_DIR="${PROJECT_BINARY_DIR}"
-    TENON_PROGRAM="${PROJECT_BINARY_DIR}/bin/tenon" ${arg_DEFINITIONS})
+  # <test_paths.hpp>: where the tree and its build are. A header and no definitions, so that only the tests that
+  # need it depend on where the tree lies.
+  target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/test_paths)
+  target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"

@@ -1,6 +1,7 @@
 // The two reports: every number arrives in the JSON, the page is self-contained and well-formed, hostile
 // names stay text.
 #include "ab/report.hpp"
+#include "test_paths.hpp"
 
 #include "ab/html.hpp"
 #include "ab/synthetic_runs.hpp"

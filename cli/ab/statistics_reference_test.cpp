@@ -1,6 +1,7 @@
 // Statistics and survival against tests/reference/ab_statistics.json, which SciPy and plain enumeration made.
 #include "ab/statistics.hpp"
 #include "ab/survival.hpp"
+#include "test_paths.hpp"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -2,6 +2,7 @@
 // counted between two slots and charged to the library that made it. What oneDNN and OpenMP take for
 // themselves is counted apart and must not grow.
 #include "run_program.hpp"
+#include "test_paths.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/observer.hpp>

@@ -2,6 +2,7 @@
 // edit, and each renaming that is no key of that table must be refused, nearly always with the right
 // suggestion.
 #include "run_program.hpp"
+#include "test_paths.hpp"
 
 #include "ab/experiment.hpp"
 #include "config/key_mutations.hpp"

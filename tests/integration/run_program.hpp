@@ -2,6 +2,8 @@
 // second. Serves the tests of whole runs. It knows nothing of what is inside the program.
 #pragma once
 
+#include "test_paths.hpp"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

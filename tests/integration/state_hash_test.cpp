@@ -2,6 +2,7 @@
 // in a valid checkpoint, and the run that continues from it with nothing left to do must answer with another
 // hash.
 #include "run_program.hpp"
+#include "test_paths.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/config.hpp>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoint/safetensors.hpp"
+#include "test_paths.hpp"
 
 #include <tenon/testing/tensors.hpp>
 

@@ -1,5 +1,6 @@
 // Windows: what is predicted, in which order, and what is refused.
 #include "permutation.hpp"
+#include "test_paths.hpp"
 #include "test_support.hpp"
 
 #include "observe/testing/allocation_count.hpp"
