@@ -3,10 +3,9 @@
 // every token but the first is predicted exactly once, and the last window is padded with targets -1.
 #include "text.hpp"
 
-#include "permutation.hpp"
-
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
+#include <tenon/permutation.hpp>
 
 #include <fmt/format.h>
 

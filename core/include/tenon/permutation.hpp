@@ -9,7 +9,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace tenon::text {
+TENON_ABI_BEGIN
 
 class Permutation {
  public:
@@ -52,4 +52,4 @@ class Permutation {
   std::uint64_t mask_;
 };
 
-}  // namespace tenon::text
+TENON_ABI_END
