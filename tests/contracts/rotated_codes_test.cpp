@@ -33,7 +33,7 @@ LayerHarness make_chain(fixture::Bench& bench, Precision& precision, bool keep_v
   const auto linear = [](const char* name, const char* input, std::int64_t features) {
     return NodeSpec{name, "linear", {input}, {{"features", features}}};
   };
-  return {{.layers = &bench.layers,
+  return {{.layers = &*bench.layers,
            .device = &*bench.device,
            .host = &bench.host,
            .precision = &precision,

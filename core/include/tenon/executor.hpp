@@ -14,6 +14,7 @@
 TENON_ABI_BEGIN
 
 class Host;
+class Registry;
 
 /// Keeps one layer alive.
 class LayerOwner {
@@ -32,6 +33,9 @@ class LayerFactory {
   /// Throws Error(kConfig) for an unknown type or option, naming the node.
   virtual std::unique_ptr<LayerOwner> create(const NodeSpec& node) = 0;
 };
+
+/// Layers by type name from `registry`, with `host` as theirs. Both outlive the factory.
+std::unique_ptr<LayerFactory> make_registry_layers(Registry& registry, Host& host);
 
 /// What a graph is built with. References outlive the executor.
 struct ExecutorSpec {

@@ -67,7 +67,4 @@ struct Parts {
   std::vector<Part<Observer>> observers;
 };
 
-/// Layers through the registry; each keeps the options it was made from.
-std::unique_ptr<LayerFactory> make_registry_layers(Registry& registry, Host& host);
-
 }  // namespace tenon::train

@@ -152,7 +152,7 @@ inline LayerCase surrounded(LayerCase c) {
 
 inline LayerHarness harness_of(Bench& bench, Precision& precision, const LayerCase& c) {
   return LayerHarness(
-      {.layers = &bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &precision},
+      {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &precision},
       c.nodes, c.pulled, c.fields);
 }
 

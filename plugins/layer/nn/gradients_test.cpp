@@ -88,7 +88,7 @@ TEST_P(Gradients, NeedOnlyWhatTheLayerDeclaredToKeep) {
     const auto precision = bench.make_component<Precision>(type, "");
     std::map<std::string, std::vector<double>> gradients[2];
     for (const bool keep_values : {false, true}) {
-      LayerHarness harness({.layers = &bench.layers,
+      LayerHarness harness({.layers = &*bench.layers,
                             .device = &*bench.device,
                             .host = &bench.host,
                             .precision = &*precision,

@@ -78,7 +78,7 @@ TEST_P(RecordedLayers, GiveTheRecordedOutputsAndGradients) {
     }
     fields.push_back(field(prefix + "d_y", "d_n"));
     LayerHarness harness(
-        {.layers = &bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
+        {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
         {node}, {"n"}, fields);
     for (const auto& [name, member] : c.parameters) {
       harness.set_parameter(std::string("n.") + member, recorded_.values(prefix + name));
@@ -117,7 +117,7 @@ TEST_F(RecordedLosses, GiveTheRecordedMeanAndGradient) {
       // gradient.
       const double gradient_bound = !exact && name == "softmax_ce_far" ? 6e-5 : bound;
       LayerHarness harness(
-          {.layers = &bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
+          {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
           {{"n", "softmax_cross_entropy", {"logits", "targets"}, {}}}, {},
           {field(name + ".logits", "logits"), field(name + ".targets", "targets")});
       const double sum = harness.forward(), count = harness.executor().losses()[0].count;

@@ -39,7 +39,7 @@ class Twin {
         precision_(bench_.make_component<Precision>(precision, "")),
         optimizer_(
             bench_.make_component<Optimizer>("adamw", "lr = 1e-3\nbetas = [0.9, 0.99]\nweight_decay = 0.1")),
-        harness_({.layers = &bench_.layers,
+        harness_({.layers = &*bench_.layers,
                   .device = &*bench_.device,
                   .host = &bench_.host,
                   .precision = &*precision_},
@@ -220,7 +220,7 @@ TEST(GptNeoModel, HasExactlyThePublishedNumberOfParameters) {
   for (const auto& c : cases) {
     const DataInfo data = text_data(4, 50257);
     ExecutorSpec spec;
-    spec.layers = &bench.layers, spec.device = &*bench.device, spec.host = &bench.host,
+    spec.layers = &*bench.layers, spec.device = &*bench.device, spec.host = &bench.host,
     spec.precision = &*precision;
     const Executor executor(spec, build(bench, c.options, data), data);
     std::int64_t total = 0;
@@ -238,7 +238,7 @@ TEST(GptNeoModel, HasTheSameGradientsWhenMemoryIsReused) {
     std::map<std::string, std::vector<double>> gradients[2];
     std::int64_t bytes[2] = {0, 0};
     for (const bool keep_values : {false, true}) {
-      LayerHarness harness({.layers = &bench.layers,
+      LayerHarness harness({.layers = &*bench.layers,
                             .device = &*bench.device,
                             .host = &bench.host,
                             .precision = &*precision,
@@ -264,7 +264,7 @@ TEST(GptNeoModel, HasTheSameBitsWithAnyNumberOfThreads) {
       Bench bench("cpu", "reference", threads);  // oneDNN promises its bits for one number only
       const auto precision = bench.make_component<Precision>(type, "");
       LayerHarness harness(
-          {.layers = &bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
+          {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
           build(bench, "layers = 2\nwidth = 48\nheads = 3\nwindow = 20\ndropout = 0.1", text_data(64, 300))
               .nodes,
           {}, fields);

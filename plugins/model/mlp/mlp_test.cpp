@@ -23,7 +23,7 @@ class MlpModel : public ::testing::Test {
   }
   HarnessSpec spec(Precision& precision) {
     return {
-        .layers = &bench_.layers, .device = &*bench_.device, .host = &bench_.host, .precision = &precision};
+        .layers = &*bench_.layers, .device = &*bench_.device, .host = &bench_.host, .precision = &precision};
   }
   Bench bench_{"cpu", "auto", 1};
 };

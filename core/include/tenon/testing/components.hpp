@@ -9,9 +9,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace tenon::testing {
@@ -63,52 +61,13 @@ Made<Interface> make(Registry& registry, Host& host, std::string_view type, std:
   return make_from<Interface>(registry, host, type, config.root());
 }
 
-/// An option as a blueprint writes it, as a configuration value.
-inline Value to_value(const OptionValue& option) {
-  return std::visit(
-      [](const auto& value) {
-        using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, bool> || std::is_arithmetic_v<T> || std::is_same_v<T, std::string>) {
-          return Value(value);
-        } else {
-          Value::Array list;
-          for (const auto& item : value) list.push_back(Value(item));
-          return Value(std::move(list));
-        }
-      },
-      option);
-}
-
-/// Layers by name from the registry.
-class RegistryLayers final : public LayerFactory {
- public:
-  RegistryLayers(Registry& registry, Host& host) : registry_(registry), host_(host) {}
-
-  std::unique_ptr<LayerOwner> create(const NodeSpec& node) override {
-    Value table;
-    for (const NamedOption& option : node.options)
-      table.set(option.name, to_value(option.value), {"test", 0, 0});
-    auto owner = std::make_unique<Owner>();
-    owner->made = make_from<Layer>(registry_, host_, node.type, table);
-    return owner;
-  }
-
- private:
-  struct Owner final : LayerOwner {
-    Layer& layer() override { return *made; }
-    Made<Layer> made;
-  };
-  Registry& registry_;
-  Host& host_;
-};
-
 /// Everything a graph needs on one device, found where the environment says (TENON_PLUGIN_PATH).
 class Bench {
  public:
   /// kernels: "reference" for the plain loops, "auto" for the fastest.
   Bench(std::string_view device_type, std::string_view kernels, int threads) {
     registry.discover({});
-    host.layers = &layers;
+    host.layers = layers.get();
     device = make<Device>(registry, host, device_type, "");
     device->open({.local_rank = 0, .threads = threads, .kernels = kernels});
   }
@@ -121,7 +80,7 @@ class Bench {
   QuietHost host;
   Registry registry;
   Made<Device> device;
-  RegistryLayers layers{registry, host};
+  std::unique_ptr<LayerFactory> layers = make_registry_layers(registry, host);
 };
 
 }  // namespace tenon::testing
