@@ -2,25 +2,17 @@
 // both i32 [context], targets shifted by one. It does no tokenizing: plain text is bytes.
 #pragma once
 
-#include "token_file.hpp"
+#include "source.hpp"
+#include "windows.hpp"
 
-#include <tenon/dataset.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/random.hpp>
 
 #include <optional>
 #include <string>
 
 namespace tenon::text {
 
-/// Which train window stands at which place of the order. Pure in (seed_order, epoch, index).
-enum class Order {
-  kRandom,      ///< window begins drawn anew for every sample, with replacement
-  kShuffled,    ///< every non-overlapping window once per epoch, in another order each time
-  kSequential,  ///< non-overlapping windows as they lie in the file
-};
-
-class Text final : public Dataset {
+class Text final : public WindowDataset {
  public:
   static constexpr const char* kFormats[] = {"auto", "bytes", "nanogpt", "llmc", nullptr};
   static constexpr const char* kOrders[] = {"random", "shuffled", "sequential", nullptr};
@@ -59,32 +51,12 @@ class Text final : public Dataset {
 
   explicit Text(const Options& options);
   void open(std::uint64_t seed_order) override;
-  std::int64_t batch() const override { return batch_; }
-  const DataInfo& info() const override { return info_; }
-  void read(const BatchRequest& request, std::span<const TensorView> fields) override;
-  void* query(std::string_view) override { return nullptr; }
 
  private:
-  /// A run of tokens of one file.
-  struct Part {
-    const TokenFile* file = nullptr;
-    std::int64_t begin = 0;
-    std::int64_t count = 0;
-  };
+  void copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const override;
 
-  void split();
-  void check_sizes() const;
-  std::int64_t train_window(std::int64_t sample) const;
-  void fill(const Part& part, std::int64_t begin, std::int32_t* tokens, std::int32_t* targets) const;
-
-  std::string path_, val_path_, format_;
-  std::int64_t context_, batch_, vocabulary_;
-  double val_fraction_;
-  Order order_;
-  RandomKey key_;
-  std::optional<TokenFile> file_, val_file_;
-  Part train_, val_;
-  DataInfo info_;
+  SourceSpec spec_;
+  std::optional<Source> source_;
 };
 
 }  // namespace tenon::text

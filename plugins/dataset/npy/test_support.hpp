@@ -1,0 +1,68 @@
+// .npy files in a folder of their own, for the tests of this folder.
+#pragma once
+
+#include "npy.hpp"
+
+#include <tenon/config.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::npy {
+
+/// A header as NumPy writes it: padded so that the elements begin at a multiple of 64.
+inline std::string npy_header(const std::string& descr, const std::string& shape, bool fortran = false) {
+  std::string text = "{'descr': '" + descr + "', 'fortran_order': " + (fortran ? "True" : "False") +
+                     ", 'shape': " + shape + ", }";
+  text.append(63 - (10 + text.size()) % 64, ' ');
+  text += '\n';
+  std::string bytes("\x93NUMPY\x01\x00", 8);
+  bytes += static_cast<char>(text.size() & 0xFF);
+  bytes += static_cast<char>(text.size() >> 8);
+  return bytes + text;
+}
+
+/// A whole file of version 1.0.
+template <typename T>
+std::string npy(const std::string& descr, const std::string& shape, const std::vector<T>& elements) {
+  return npy_header(descr, shape) +
+         std::string(reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T));
+}
+
+class FileTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "tenon_npy_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
+    return folder_ + "/" + name;
+  }
+
+  std::string folder_;
+  std::unique_ptr<FileSystem> files_ = make_posix_files();
+};
+
+/// What `body` throws.
+template <typename Body>
+std::string error_of(Body body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace tenon::npy

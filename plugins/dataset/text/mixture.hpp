@@ -1,0 +1,77 @@
+// Data set `mixture` (contract dataset/1): windows of several text sources, each with its share of the
+// samples at every moment and its own order through its own epochs. Fields as in `text`.
+#pragma once
+
+#include "shares.hpp"
+#include "source.hpp"
+#include "text.hpp"
+#include "windows.hpp"
+
+#include <tenon/plugin.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tenon::text {
+
+class Mixture final : public WindowDataset {
+ public:
+  static constexpr const char* kOrders[] = {"shuffled", "random", "sequential", nullptr};
+  static constexpr OptionSpec kOptions[] = {
+      option::texts("sources", nullptr).mandatory().doc_text("files of text or tokens: \"name=file\" each"),
+      option::texts("weights", nullptr)
+          .mandatory()
+          .doc_text("share of the samples of each source, e.g. \"0.25\" or \"1/3\"; one row after another "
+                    "for phases; "
+                    "each row sums to exactly 1"),
+      option::integers("phase_until", "[]")
+          .doc_text("samples (of all ranks) after which each phase but the last ends, ascending"),
+      option::integers("max_epochs", "[]")
+          .doc_text("times that a run may go through each source; 0 = any; empty = any for all"),
+      option::text("format", "\"auto\"").one_of(Text::kFormats).doc_text("of all files, as in dataset.text"),
+      option::integer("context", "128").between(1, 1 << 20).in_unit("tokens").doc_text("length of a sample"),
+      option::integer("batch", "16")
+          .between(1, 1 << 20)
+          .in_unit("samples")
+          .doc_text("samples per micro-batch"),
+      option::real("val_fraction", "0.1")
+          .between(0, 0.9)
+          .doc_text("share of the tokens of each source, at its end, that is held out for validation"),
+      option::text("order", "\"shuffled\"").one_of(kOrders).doc_text("within a source, as in dataset.text"),
+      option::integer("vocabulary", "0")
+          .between(0, 2147483647)
+          .doc_text("number of token values; 0 = by format, the largest of the sources"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "mixture",
+      .summary = "several text sources by weight, with exact shares at every moment",
+      .options = kOptions,
+      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+
+  explicit Mixture(const Options& options);
+  void open(std::uint64_t seed_order) override;
+
+ private:
+  struct Named {
+    std::string name, path;
+  };
+  /// From `first`, in samples of all ranks, until the next phase.
+  struct Phase {
+    std::int64_t first = 0;
+    ShareSchedule schedule;
+    std::vector<std::int64_t> drawn;  ///< of each source before this phase
+  };
+
+  void read_sources(const Options& options);
+  void read_phases(const Options& options);
+  void copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const override;
+
+  SourceSpec common_;
+  std::vector<Named> named_;
+  std::vector<Phase> phases_;
+  std::vector<std::int64_t> max_epochs_;
+  std::vector<Source> sources_;
+  std::vector<std::int64_t> val_begin_;  ///< first validation sample of each source
+};
+
+}  // namespace tenon::text
