@@ -70,6 +70,10 @@ struct LossValue {
 /// Called in backward-finish order when the last user of a parameter has added its gradient.
 using ParameterReady = std::function<void(int parameter)>;
 
+/// Shown each output of each node right after it was computed, while its memory still holds it.
+using OutputProbe =
+    std::function<void(std::string_view node, std::string_view type, int output, const TensorView& value)>;
+
 /// A line of the memory plan, for `tenon check`.
 struct PlanLine {
   std::string what;
@@ -88,6 +92,8 @@ class Executor {
   /// Buffers to fill before forward, one per data field.
   std::span<const TensorView> inputs();
   void forward(ParameterSet& weights, const RunSpec& run);
+  /// From the next forward on; an empty function ends it.
+  void probe_outputs(OutputProbe probe);
   std::span<const LossValue> losses() const;
   /// Adds to `gradients` (writes where `first` says that this is the slot's first micro-batch).
   void backward(ParameterSet& weights, ParameterSet& gradients, double seed, bool first,

@@ -1,8 +1,11 @@
-// Contract `observer/1`: what is written down. Observers see copies and never change training; they run on
-// rank 0's training thread unless they ask for every rank.
+// Contract `observer/1`: what is written down. Observers see copies or views to read and never change
+// training. They run on rank 0, or on every rank where they ask for it, each rank with an object of its own;
+// calls to one object never overlap. What an observer throws ends that observer, not the run: it is reported
+// once in log and standard error and called no more.
 #pragma once
 
 #include <tenon/dataset.hpp>
+#include <tenon/parameter.hpp>
 
 #include <cstdint>
 #include <span>
@@ -43,11 +46,40 @@ struct SlotRecord {
   std::int64_t samples = 0, tokens = 0;  ///< since the run began
 };
 
-/// An interval on a track: "compute", "communication", "save", ...
+/// An interval on a track, in seconds of the run's clock. Tracks of the core: "compute" (forward, backward,
+/// optimizer), "data", "communication" (a thread inside a transfer), "overlap" (a transfer on its way while
+/// its thread does something else), "evaluate", "save"; a policy adds "quantize". Texts live as long as the
+/// run.
 struct Span {
   std::string_view track;
   std::string_view name;
   double begin_s = 0, end_s = 0;
+};
+
+/// What an observer answers query() with, not null, if it wants on_span. While no observer does, nobody reads
+/// a clock for spans. They come in batches at the end of a slot, in the order of their begins within a batch.
+inline constexpr std::string_view kSpanObserverId = "tenon.observer.spans/1";
+
+/// Service of the host, for components that time their own work: host.query(SpanSink::kId), null outside
+/// runs. Any thread.
+class SpanSink {
+ public:
+  static constexpr const char* kId = "tenon.spans/1";
+  virtual ~SpanSink();
+  /// Ask before each span: while it is false, read no clock.
+  virtual bool wanted() const noexcept = 0;
+  virtual double now() const = 0;
+  virtual void add(std::string_view track, std::string_view name, double begin_s, double end_s) = 0;
+};
+
+/// Service of the host, for observers that measure: host.query(MetricSink::kId). A line of metrics.jsonl that
+/// other observers see too. Only inside on_slot; ranks other than 0 write nothing. Never null for an
+/// observer.
+class MetricSink {
+ public:
+  static constexpr const char* kId = "tenon.metrics/1";
+  virtual ~MetricSink();
+  virtual void add(std::int64_t step, Split split, std::string_view name, double value) = 0;
 };
 
 class Observer {
@@ -62,6 +94,41 @@ class Observer {
   virtual void on_span(const Span& span) = 0;
   virtual void on_finish(std::string_view status, std::string_view message) = 0;
   virtual void* query(std::string_view interface_id) = 0;
+};
+
+/// Which tensors an observer wants to see of a slot.
+struct TensorRequest {
+  bool parameters = false;
+  bool outputs = false;
+};
+
+/// A trainable dense parameter around an update: this rank's part, host memory, valid during the call.
+struct ObservedParameter {
+  const ParameterInfo* info = nullptr;
+  TensorView before, after;   ///< weights
+  TensorView gradient;        ///< as the optimizer saw it, before clipping
+  double gradient_scale = 1;  ///< makes it the gradient of the slot's mean loss
+};
+
+/// An output of a node right after it was computed: host memory, valid during the call.
+struct ObservedOutput {
+  std::string_view node, type;
+  int output = 0;
+  TensorView value;
+};
+
+/// Offered through Observer::query(TensorObserver::kId) by observers that look into tensors. A rank with
+/// several workers shows none: others write to its weights meanwhile.
+class TensorObserver {
+ public:
+  static constexpr const char* kId = "tenon.observer.tensors/1";
+  virtual ~TensorObserver();
+  /// Asked once per slot, before it runs. A slot that nobody asks for costs nothing.
+  virtual TensorRequest tensors(std::int64_t slot) = 0;
+  /// In the first forward of the slot, in the order of nodes.
+  virtual void on_output(const ObservedOutput& output) = 0;
+  /// After the update, before replicas meet; not called when the update was refused.
+  virtual void on_parameters(std::span<const ObservedParameter> parameters) = 0;
 };
 
 TENON_ABI_END

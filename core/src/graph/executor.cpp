@@ -61,6 +61,13 @@ struct Executor::Impl {
     rethrow_named({"", place, spec.host->rank(), pass.run.slot});
   }
 
+  void show_outputs(const graph::Node& node) const {
+    for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+      probe(node.spec.name, node.spec.type, static_cast<int>(i),
+            build->values[static_cast<std::size_t>(node.outputs[i])].data);
+    }
+  }
+
   void copy_buffers(ParameterSet& from, ParameterSet& to) {
     for (const ParameterInfo& info : build->parameters) {
       if (info.spec.role == Role::kBuffer) spec.device->copy(from.tensor(info.index), to.tensor(info.index));
@@ -95,6 +102,7 @@ struct Executor::Impl {
   bool has_buffers = false;
   std::vector<TensorView> inputs;
   std::vector<LossValue> losses;
+  OutputProbe probe;
   std::vector<unsigned char> written;
   std::vector<int> waiting;
 };
@@ -119,11 +127,16 @@ void Executor::forward(ParameterSet& weights, const RunSpec& run) {
     for (graph::Node& node : impl_->build->nodes) {
       impl_->pass.node = &node;
       node.layer->forward(impl_->forward_context);
+      if (impl_->probe) impl_->show_outputs(node);
     }
   } catch (...) {
     impl_->rethrow_at_node("forward");
   }
   impl_->read_losses();
+}
+
+void Executor::probe_outputs(OutputProbe probe) {
+  impl_->probe = std::move(probe);
 }
 
 void Executor::publish(ParameterSet& weights) {

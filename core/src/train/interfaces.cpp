@@ -12,6 +12,9 @@ SyncBase::~SyncBase() = default;
 SyncDecorator::~SyncDecorator() = default;
 Recovery::~Recovery() = default;
 Observer::~Observer() = default;
+SpanSink::~SpanSink() = default;
+MetricSink::~MetricSink() = default;
+TensorObserver::~TensorObserver() = default;
 
 std::string_view split_name(Split split) noexcept {
   return split == Split::kTrain ? "train" : "val";

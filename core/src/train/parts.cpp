@@ -58,7 +58,7 @@ Part<Interface> part(config::CheckedRun& checked, Registry& registry, RankHost& 
 
 }  // namespace
 
-Parts::Parts(const Config& config, Registry& registry, RankHost& host, bool with_observers)
+Parts::Parts(const Config& config, Registry& registry, RankHost& host)
     : checked(config::check_run(config, registry, {})),
       device(make<Device>(checked, registry, host, "device"), nullptr, host),
       dataset(make<Dataset>(checked, registry, host, "data"), nullptr, host),
@@ -68,12 +68,12 @@ Parts::Parts(const Config& config, Registry& registry, RankHost& host, bool with
       schedule(part<Schedule, ConstantRate>(checked, registry, host, "schedule")),
       sync(part<Sync, SilentSync>(checked, registry, host, "sync")),
       recovery(part<Recovery, NoRecovery>(checked, registry, host, "recovery")) {
-  if (!with_observers) return;
   for (config::CheckedComponent& component : checked.components) {
     if (component.kind != Observer::kKind) continue;
     registry.create_inner(*component.options, host);
     observers.emplace_back(registry.create<Observer>(component.type, *component.options, host), nullptr,
                            host);
+    if (host.rank() != 0 && !observers.back()->every_rank()) observers.pop_back();
   }
 }
 

@@ -34,6 +34,12 @@ class Part {
     const ComponentRef& ref = component_.handle().ref();
     return {get(), {ref.plugin, ref.name, host_->rank(), host_->slot()}};
   }
+  /// The same names around another interface of this component.
+  template <typename Other>
+  GuardedCall<Other> guarded(Other& other) const noexcept {
+    const ComponentRef& ref = component_.handle().ref();
+    return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot()}};
+  }
   /// Ends the component early.
   void reset() noexcept {
     component_ = {};
@@ -52,8 +58,8 @@ class Part {
 
 struct Parts {
   /// Validates `config` again for this rank (options are not shared) and makes every component but the
-  /// transport.
-  Parts(const Config& config, Registry& registry, RankHost& host, bool with_observers);
+  /// transport. Ranks other than 0 keep the observers that ask for every rank.
+  Parts(const Config& config, Registry& registry, RankHost& host);
 
   config::CheckedRun checked;  ///< first: components read their options as long as they live
   Part<Device> device;

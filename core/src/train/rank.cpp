@@ -4,6 +4,7 @@
 #include "plugin/sha256.hpp"
 #include "train/graph_edits.hpp"
 #include "train/grid.hpp"
+#include "train/traced_communicator.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
@@ -42,11 +43,14 @@ Rank::Rank(World& world, int rank)
       grid_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
       coordinates_(grid_coordinates(grid_index_, world.settings.parallel.grid)),
       gate_(*world.clock, world.settings.run.deadline),
-      host_(host_spec(world, rank, replica_), gate_) {
+      host_(host_spec(world, rank, replica_), gate_),
+      spans_(*world.clock) {
   const config::CoreSettings& settings = world.settings;
   const int threads = threads_per_rank(world);
   set_parallel_threads(threads);
-  parts_ = std::make_unique<Parts>(world.config, world.registry, host_, rank == 0);
+  host_.set_sinks(&spans_, this);
+  parts_ = std::make_unique<Parts>(world.config, world.registry, host_);
+  observers_ = std::make_unique<Observers>(parts_->observers, host_, spans_);
   parts_->device->open({rank, threads, settings.device.kernels});
   parts_->dataset->open(settings.run.seed_order);
   const DataInfo& data = parts_->dataset->info();
@@ -66,7 +70,7 @@ Rank::Rank(World& world, int rank)
   if (grid_size > 1) {
     std::vector<int> members(static_cast<std::size_t>(grid_size));
     for (int i = 0; i < grid_size; ++i) members[static_cast<std::size_t>(i)] = replica_ * grid_size + i;
-    grid_ = world.transport->open(rank, {members, "grid", Purpose::kStatistics, 0});
+    grid_ = traced(world.transport->open(rank, {members, "grid", Purpose::kStatistics, 0}), &spans_, "grid");
   }
   for (std::size_t axis = 0; axis < coordinates_.size(); ++axis) {
     if (settings.parallel.grid[axis] == 1) {
@@ -79,7 +83,8 @@ Rank::Rank(World& world, int rank)
       along[axis] = i;
       members.push_back(replica_ * grid_size + grid_position(along, settings.parallel.grid));
     }
-    axes_.push_back(world.transport->open(rank, {members, fmt::format("axis{}", axis), Purpose::kModel, 0}));
+    const std::string name = fmt::format("axis{}", axis);
+    axes_.push_back(traced(world.transport->open(rank, {members, name, Purpose::kModel, 0}), &spans_, name));
   }
 
   layers_ = make_registry_layers(world.registry, host_);
@@ -101,6 +106,7 @@ Rank::Rank(World& world, int rank)
   spec.host = &host_;
   spec.gate = &gate_;
   spec.transport = world.transport ? world.transport.get() : nullptr;
+  spec.spans = &spans_;
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
@@ -115,6 +121,8 @@ Rank::Rank(World& world, int rank)
   shared.clock = world.clock.get();
   shared.grid = {coordinates_, grid_.get()};
   shared.workers = static_cast<int>(settings.parallel.workers);
+  shared.spans = &spans_;
+  shared.observers = observers_.get();
   std::vector<Executor*> executor_pointers;
   for (std::size_t w = 0; w < executors.size(); ++w) {
     executor_pointers.push_back(executors[w].get());

@@ -3,6 +3,7 @@
 
 #include "observe/rank_log.hpp"
 #include "train/evaluation.hpp"
+#include "train/observers.hpp"
 #include "train/rank_state.hpp"
 #include "train/worker.hpp"
 #include "train/world.hpp"
@@ -24,11 +25,11 @@ struct SyncEnd {
   }
 };
 
-class Rank {
+class Rank final : private MetricSink {
  public:
   /// Builds everything up to the first slot. Collective over all ranks; leaves nothing on disk.
   Rank(World& world, int rank);
-  ~Rank();
+  ~Rank() override;
 
   /// Once the world has a folder: restores what it found, then runs to the end.
   void run();
@@ -66,6 +67,9 @@ class Rank {
   void take_save_results();
   void record_progress();
   void metric(std::int64_t step, Split split, std::string_view name, double value);
+  void add(std::int64_t step, Split split, std::string_view name, double value) override {
+    metric(step, split, name, value);
+  }
   void finish();
   double wall_s() const;
 
@@ -75,7 +79,9 @@ class Rank {
   std::unique_ptr<RankLog> log_;
   PauseGate gate_;
   RankHost host_;
+  SpanRecorder spans_;
   std::unique_ptr<Parts> parts_;
+  std::unique_ptr<Observers> observers_;
   std::unique_ptr<LayerFactory> layers_;
   std::vector<std::unique_ptr<Communicator>> axes_;
   std::unique_ptr<Communicator> grid_;
@@ -98,6 +104,7 @@ class Rank {
   bool acting_ = false;    ///< some worker is at a slot boundary
   bool done_ = false;
   double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
+  double handed_over_s_ = 0;              ///< to the saver's thread: the newest checkpoint
   double loss_sum_ = 0, loss_count_ = 0;  ///< since the last line of train/loss
   std::int64_t logged_samples_ = 0, logged_tokens_ = 0;
   double logged_at_s_ = 0;

@@ -8,6 +8,7 @@
 #include <tenon/control.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
+#include <tenon/observer.hpp>
 
 #include <atomic>
 #include <string>
@@ -35,7 +36,10 @@ class RankHost final : public Host {
   std::unique_ptr<Actor> spawn(std::string_view name, std::function<void(Actor&)> loop) override;
   double deadline() const override { return spec_.deadline_s; }
   void* query(std::string_view interface_id) override {
-    return interface_id == LayerFactory::kId ? layers_ : nullptr;
+    if (interface_id == LayerFactory::kId) return layers_;
+    if (interface_id == SpanSink::kId) return spans_;
+    if (interface_id == MetricSink::kId) return metrics_;
+    return nullptr;
   }
 
   void set_slot(std::int64_t slot) { slot_.store(slot, std::memory_order_relaxed); }
@@ -43,12 +47,19 @@ class RankHost final : public Host {
   const HostSpec& spec() const { return spec_; }
   /// From here on messages go to a file.
   void set_log(RankLog* log) { spec_.log = log; }
+  /// What components may time their work with, and observers write numbers to.
+  void set_sinks(SpanSink* spans, MetricSink* metrics) {
+    spans_ = spans;
+    metrics_ = metrics;
+  }
   /// What layers with graphs of their own make them with.
   void set_layers(LayerFactory* layers) { layers_ = layers; }
 
  private:
   HostSpec spec_;
   LayerFactory* layers_ = nullptr;
+  SpanSink* spans_ = nullptr;
+  MetricSink* metrics_ = nullptr;
   PauseGate& gate_;
   std::atomic<std::int64_t> slot_{-1};
   std::atomic<int> actors_{0};

@@ -28,20 +28,19 @@ void Rank::run() {
                                        device->copy(from, host);
                                      });
   }
-  if (rank_ == 0) {
-    RunInfo info;
-    info.name = world_.settings.run.name.value_or("");
-    info.folder = world_.folder.path;
-    info.first_slot = first_slot_;
-    info.steps = world_.settings.run.steps;
-    info.ranks = static_cast<int>(world_.settings.parallel.world());
-    for (const ParameterInfo& p : weights_->live().parameters()) {
-      if (p.spec.trainable && p.spec.role != Role::kBuffer) info.parameters += p.spec.shape.elements();
-    }
-    info.terminal = world_.request.terminal;
-    info.quiet = world_.request.quiet;
-    for (auto& observer : parts_->observers) observer->on_start(info);
+  RunInfo info;
+  info.name = world_.settings.run.name.value_or("");
+  info.folder = world_.folder.path;
+  info.first_slot = first_slot_;
+  info.steps = world_.settings.run.steps;
+  info.ranks = static_cast<int>(world_.settings.parallel.world());
+  info.rank = rank_;
+  for (const ParameterInfo& p : weights_->live().parameters()) {
+    if (p.spec.trainable && p.spec.role != Role::kBuffer) info.parameters += p.spec.shape.elements();
   }
+  info.terminal = world_.request.terminal;
+  info.quiet = world_.request.quiet;
+  observers_->start(info);
   try {
     if (workers_.size() == 1) {
       loop(*workers_[0]);
@@ -51,7 +50,7 @@ void Rank::run() {
     finish();
   } catch (const std::exception& error) {
     if (rank_ == 0) record_progress();
-    for (auto& observer : parts_->observers) observer->on_finish("failed", error.what());
+    observers_->finish("failed", error.what());
     throw;
   }
 }
@@ -231,6 +230,7 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
   parts_->sync->quiesce();  // transfers in flight end unapplied
   if (due.evaluate) {
     world_.phase.enter("evaluate");
+    const SpanScope span(&spans_, "evaluate", "evaluate");
     for (const EvaluationValue& value : evaluator_->run(parts_->sync->evaluation_parameters(), slot)) {
       metric(slot, Split::kVal, value.metric, value.value);
     }
@@ -252,19 +252,17 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   if (result.applied && state_->members().shared) weights_->sync_buffers();
   log_losses(ticket.slot, result);
   take_save_results();
-  if (rank_ == 0) {
-    SlotRecord record;
-    record.slot = ticket.slot;
-    record.applied = result.applied;
-    record.loss = result.loss_count > 0 ? result.loss_sum / result.loss_count : 0;
-    record.lr = result.lr;
-    record.gradient_norm = result.gradient_norm;
-    record.seconds = result.seconds;
-    record.samples = counters_.samples;
-    record.tokens = counters_.tokens;
-    for (auto& observer : parts_->observers) observer->on_slot(record);
-    world_.metrics->tick();
-  }
+  SlotRecord record;
+  record.slot = ticket.slot;
+  record.applied = result.applied;
+  record.loss = result.loss_count > 0 ? result.loss_sum / result.loss_count : 0;
+  record.lr = result.lr;
+  record.gradient_norm = result.gradient_norm;
+  record.seconds = result.seconds;
+  record.samples = counters_.samples;
+  record.tokens = counters_.tokens;
+  observers_->slot(record);
+  if (rank_ == 0) world_.metrics->tick();
 }
 
 void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
@@ -314,7 +312,7 @@ void Rank::metric(std::int64_t step, Split split, std::string_view name, double 
   world_.metrics->append(line);
   metric_name_.assign(split_name(split)).append("/").append(name);
   world_.result.metrics[metric_name_] = value;
-  for (auto& observer : parts_->observers) observer->on_metric(line);
+  observers_->metric(line);
 }
 
 }  // namespace tenon::train

@@ -18,6 +18,7 @@ constexpr double kLastSaveSeconds = 600;
 
 void Rank::save(const SavePlan& plan, std::int64_t slot) {
   const auto begin = std::chrono::steady_clock::now();
+  const SpanScope span(&spans_, "save", "copy");
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
   if (rank_ == 0) world_.metrics->sync();
   const bool last = slot >= world_.settings.run.steps || world_.stop_reason() != StopReason::kNone;
@@ -32,7 +33,9 @@ void Rank::save(const SavePlan& plan, std::int64_t slot) {
   request.base = plan.base_slot;
   request.items = save_buffers_.items();
   request.meta = save_buffers_.meta();
-  if (!saver_->save(request))
+  const bool taken = saver_->save(request);
+  if (taken && spans_.wanted()) handed_over_s_ = spans_.now();
+  if (!taken)
     host_.log(LogLevel::kWarning,
               fmt::format("checkpoint of slot {} skipped: the previous one is still being written", slot));
   if (last || !plan.background) {
@@ -54,6 +57,8 @@ void Rank::take_save_results() {
                   fmt::format(
                       "checkpoint of slot {} saved: {} bytes, copy {:.3f} s, write {:.3f} s, commit {:.3f} s",
                       saved.step, saved.bytes, saved.copy_s, saved.write_s, saved.commit_s));
+        if (spans_.wanted() && !world_.clock->simulated())
+          spans_.add("save", "write", handed_over_s_, handed_over_s_ + saved.write_s + saved.commit_s);
         metric(saved.step, Split::kTrain, "checkpoint_s", saved.copy_s + saved.write_s + saved.commit_s);
         break;
       case SaveStatus::kSkipped:
@@ -94,7 +99,8 @@ void Rank::finish() {
   }
   const auto all_weights = world_.end_hub->exchange(rank_, weights);
   pause.reset();
-  if (rank_ != 0) return;
+  const std::string_view status = world_.stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
+  if (rank_ != 0) return observers_->finish(status, save_error_);
   StateHasher state_hash;
   for (const std::string& digests : all) state_hash.merge(digests);
   StateHasher weights_hash;
@@ -116,8 +122,7 @@ void Rank::finish() {
                    "continue with --resume";
     result.exit_status = 1;
   }
-  const std::string_view status = world_.stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
-  for (auto& observer : parts_->observers) observer->on_finish(status, result.error);
+  observers_->finish(status, result.error);
 }
 
 }  // namespace tenon::train

@@ -1,6 +1,8 @@
 // Parameter sets and communicators of a replica.
 #include "train/replica.hpp"
 
+#include "train/traced_communicator.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/operators.hpp>
 
@@ -59,7 +61,8 @@ std::unique_ptr<Communicator> RankReplica::open(std::string_view name, Purpose p
         "'{}' needs peers, but this run has one replica; set [parallel] ranks to 2 or more", name));
   }
   const std::string full = fmt::format("{}#{}", name, spec_.grid_index);
-  return spec_.transport->open(spec_.host->rank(), {spec_.peers, full, purpose, spec_.epoch});
+  return traced(spec_.transport->open(spec_.host->rank(), {spec_.peers, full, purpose, spec_.epoch}),
+                spec_.spans, name);
 }
 
 Communicator* RankReplica::group(Purpose purpose) {

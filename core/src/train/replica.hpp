@@ -4,6 +4,7 @@
 #include "config/run_schema.hpp"
 #include "train/pause_gate.hpp"
 #include "train/rank_host.hpp"
+#include "train/spans.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/sync.hpp>
@@ -36,6 +37,7 @@ struct ReplicaSpec {
   RankHost* host = nullptr;
   PauseGate* gate = nullptr;
   Transport* transport = nullptr;  ///< null when there is one replica
+  SpanRecorder* spans = nullptr;   ///< null when nobody watches transfers
 };
 
 class RankReplica final : public Replica {

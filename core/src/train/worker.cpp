@@ -15,6 +15,7 @@ namespace {
 
 /// PyTorch's guard against a norm of zero, kept so that clipped runs can be compared digit by digit.
 constexpr double kClipEpsilon = 1e-6;
+constexpr std::string_view kCompute = "compute";
 
 const LossValue& trained_loss(const Executor& executor) {
   for (const LossValue& loss : executor.losses()) {
@@ -26,7 +27,10 @@ const LossValue& trained_loss(const Executor& executor) {
 }  // namespace
 
 Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index)
-    : shared_(shared), executor_(std::move(executor)) {
+    : shared_(shared),
+      executor_(std::move(executor)),
+      // With several workers others write to the weights meanwhile.
+      watch_(shared.workers == 1 ? shared.observers : nullptr, *shared.replica, *executor_) {
   if (index == 0) {
     gradients_ = &shared_.replica->gradients();
   } else {
@@ -59,6 +63,7 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
 }
 
 void Worker::read_batch(std::int64_t micro_batch) {
+  const SpanScope span(shared_.spans, "data", "read");
   const std::int64_t batch = shared_.parts->dataset->batch();
   const std::int64_t first = (micro_batch * shared_.replica->replicas() + shared_.replica->replica()) * batch;
   shared_.parts->dataset->read({Split::kTrain, first, batch}, staging_);
@@ -79,7 +84,12 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
   for (std::int64_t a = 0; a < micros; ++a) {
     read_batch(cursor + a);
     last_run_.micro = static_cast<int>(a);
-    executor_->forward(shared_.replica->live(), last_run_);
+    if (a == 0) watch_.begin_forward();
+    {
+      const SpanScope span(shared_.spans, kCompute, "forward");
+      executor_->forward(shared_.replica->live(), last_run_);
+    }
+    if (a == 0) watch_.end_forward();
     const LossValue& loss = trained_loss(*executor_);
     result.loss_sum += loss.sum;
     result.loss_count += loss.count;
@@ -92,11 +102,13 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
       if (a > 0 && assumed != counted) executor_->scale_gradients(*gradients_, assumed / counted);
       if (shared_.workers == 1) shared_.replica->set_gradient_scale(1 / loss_scale);
     }
+    const SpanScope span(shared_.spans, kCompute, "backward");
     executor_->backward(shared_.replica->live(), *gradients_, loss_scale / counted, a == 0,
                         last ? ready_ : ParameterReady());
   }
   result.micros = micros;
   if (shared_.settings->transport.compute_seconds) {
+    const SpanScope span(shared_.spans, kCompute, "declared");
     shared_.clock->advance(*shared_.settings->transport.compute_seconds * static_cast<double>(micros));
   }
 }
@@ -134,7 +146,12 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   context.gradient_scale = unscale;
   if (clip > 0) context.gradient_scale *= std::min(1.0, clip / (result.gradient_norm + kClipEpsilon));
   context.device = parts.device.get();
-  shared_.updater->apply(context, *gradients_, rows);
+  watch_.before_update();
+  {
+    const SpanScope span(shared_.spans, kCompute, "optimizer");
+    shared_.updater->apply(context, *gradients_, rows);
+  }
+  watch_.after_update(unscale);
   executor_->publish(shared_.replica->live());
   for (const RowGradient& row : rows) parts.recovery->on_accesses(row.parameter, row.ids, row.counts);
   return true;
@@ -145,6 +162,7 @@ SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
   const auto begin = std::chrono::steady_clock::now();
   Parts& parts = *shared_.parts;
   SlotResult result;
+  watch_.begin_slot(t);
   Slot slot{t, shared_.replica->replica(), 0};
   slot.lr = parts.schedule->rate({t, shared_.settings->run.steps, parts.optimizer->base_lr()});
   const SlotPlan plan = parts.sync->plan(slot);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "train/rank_state.hpp"
+#include "train/tensor_watch.hpp"
 
 #include <tenon/clock.hpp>
 
@@ -33,6 +34,8 @@ struct WorkerShared {
   Clock* clock = nullptr;
   GridSpec grid;
   int workers = 1;
+  SpanRecorder* spans = nullptr;
+  Observers* observers = nullptr;
 };
 
 class Worker {
@@ -59,6 +62,7 @@ class Worker {
   std::vector<int> open_;  ///< parameters missing per bucket
   std::size_t next_bucket_ = 0;
   RunSpec last_run_;
+  TensorWatch watch_;
   ParameterReady ready_;
   std::vector<TensorView> staging_;
   std::vector<std::vector<std::byte>> staging_memory_;

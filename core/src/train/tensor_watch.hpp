@@ -1,0 +1,38 @@
+// Shows observers the tensors that they asked for of a slot: outputs during its first forward, and parameters
+// around its update. Without such an observer it owns no memory and does nothing.
+#pragma once
+
+#include "train/observers.hpp"
+#include "train/replica.hpp"
+
+#include <memory>
+#include <vector>
+
+namespace tenon::train {
+
+class TensorWatch {
+ public:
+  /// All outlive this. Null observers: nobody looks.
+  TensorWatch(Observers* observers, RankReplica& replica, Executor& executor);
+
+  void begin_slot(std::int64_t slot);
+  /// Around the first forward of the slot.
+  void begin_forward();
+  void end_forward();
+  /// Around the optimizer's update.
+  void before_update();
+  void after_update(double gradient_scale);
+
+ private:
+  TensorView host_view(const TensorView& view, std::size_t buffer);
+
+  Observers* observers_ = nullptr;
+  RankReplica& replica_;
+  Executor& executor_;
+  TensorRequest request_;
+  std::unique_ptr<ParameterSet> before_;
+  std::vector<ObservedParameter> shown_;
+  std::vector<std::vector<std::byte>> staging_;  ///< for memory that is not the host's
+};
+
+}  // namespace tenon::train
