@@ -1,0 +1,53 @@
+// Observer `csv` (contract observer/1): metrics.csv in the run folder, one row per metric (a long table), for
+// spreadsheets and data frames. A resumed run drops the rows beyond its checkpoint first.
+#pragma once
+
+#include <tenon/files.hpp>
+#include <tenon/host.hpp>
+#include <tenon/observer.hpp>
+#include <tenon/plugin.hpp>
+
+#include <memory>
+#include <string>
+
+namespace tenon::csv {
+
+inline constexpr std::string_view kHeader = "step,split,name,value,wall_s,samples,tokens,bytes_sent\n";
+
+class Csv final : public Observer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::text("file", "'metrics.csv'").doc_text("name within the run folder"),
+      option::integer("flush_every", "50")
+          .at_least(1)
+          .in_unit("slots")
+          .doc_text("rows are written this often"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "csv",
+                                       .summary = "all metrics as a table of comma-separated values",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
+
+  Csv(const Options& options, Host& host);
+  Csv(std::string name, std::int64_t flush_every, Host& host, std::unique_ptr<FileSystem> files);
+
+  bool every_rank() const override { return false; }
+  void on_start(const RunInfo& info) override;
+  void on_slot(const SlotRecord& record) override;
+  void on_metric(const Metric& metric) override;
+  void on_span(const Span&) override {}
+  void on_finish(std::string_view status, std::string_view message) override;
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  void flush();
+
+  std::string name_;
+  std::int64_t flush_every_;
+  Host& host_;
+  std::unique_ptr<FileSystem> files_;
+  std::unique_ptr<WritableFile> file_;
+  std::string buffer_;
+};
+
+}  // namespace tenon::csv
