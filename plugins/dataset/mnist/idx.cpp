@@ -21,6 +21,7 @@ namespace tenon::mnist {
 namespace {
 
 constexpr std::uint32_t kUnsignedBytes = 0x08;
+constexpr std::int64_t kFirstPiece = 1 << 16;
 constexpr std::int64_t kLargest = std::int64_t{1} << 36;  // 64 GiB: beyond any set of this kind
 
 const char* usual_content(std::uint32_t magic) {
@@ -134,13 +135,9 @@ IdxArray read_idx(const std::string& path, int dimensions, const char* what) {
     }
     size *= extent;
   }
-  constexpr std::int64_t kPiece = std::int64_t{1} << 22;
   std::int64_t done = 0;
   while (done < size) {
-    const std::int64_t piece = std::min(kPiece, size - done);
-    if (static_cast<std::int64_t>(array.bytes.capacity()) < done + piece) {
-      array.bytes.reserve(static_cast<std::size_t>(std::min(size, 2 * (done + piece))));
-    }
+    const std::int64_t piece = std::min(std::max(kFirstPiece, done), size - done);
     array.bytes.resize(static_cast<std::size_t>(done + piece));
     const std::int64_t got = input.read(array.bytes.data() + done, piece);
     done += got;
