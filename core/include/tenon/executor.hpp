@@ -114,6 +114,8 @@ class Executor {
   void state(StateVisitor& visitor);
   std::vector<PlanLine> memory_plan() const;
   std::int64_t activation_bytes() const;
+  /// What this executor holds on its device: activation_bytes() and the sites' converted copies and state.
+  std::int64_t allocated_bytes() const;
   /// Operands that went through each number format since construction: "bf16" -> 1200.
   std::vector<std::pair<std::string, std::int64_t>> quantized_operands() const;
   /// Sites that the policy kept: "h.0.attn.q (linear)".

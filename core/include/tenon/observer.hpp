@@ -47,13 +47,16 @@ struct SlotRecord {
 };
 
 /// An interval on a track, in seconds of the run's clock. Tracks of the core: "compute" (forward, backward,
-/// optimizer), "data", "communication" (a thread inside a transfer), "overlap" (a transfer on its way while
-/// its thread does something else), "evaluate", "save"; a policy adds "quantize". Texts live as long as the
-/// run.
+/// optimizer), "layer" (each node's forward "NAME" and backward "NAME backward" of training slots), "data",
+/// "communication" (a thread inside a transfer), "overlap" (a transfer on its way while its thread does
+/// something else), "evaluate", "save"; a policy adds "quantize". Texts live as long as the run.
 struct Span {
   std::string_view track;
   std::string_view name;
   double begin_s = 0, end_s = 0;
+  /// Work done meanwhile, 0 where nobody counts: operations of products, and bytes of the tensors that were
+  /// read or written, each counted once.
+  double flops = 0, bytes = 0;
 };
 
 /// What an observer answers query() with, not null, if it wants on_span. While no observer does, nobody reads
@@ -69,7 +72,7 @@ class SpanSink {
   /// Ask before each span: while it is false, read no clock.
   virtual bool wanted() const noexcept = 0;
   virtual double now() const = 0;
-  virtual void add(std::string_view track, std::string_view name, double begin_s, double end_s) = 0;
+  virtual void add(const Span& span) = 0;
 };
 
 /// Service of the host, for observers that measure: host.query(MetricSink::kId). A line of metrics.jsonl that

@@ -32,6 +32,7 @@ struct RunResult {
   std::string folder;
   std::int64_t steps = 0, samples = 0, tokens = 0;
   double wall_s = 0, stall_s = 0, hidden_comm_share = 0, peak_rss_mb = 0;
+  double peak_anonymous_mb = 0;  ///< peak_rss_mb without pages that files back
   std::uint64_t bytes_sent = 0;
   std::map<std::string, double> metrics;  ///< last value of "train/loss", "val/loss", ...
   std::map<std::string, std::uint64_t> bytes_by_purpose;

@@ -6,6 +6,15 @@
 #include <fmt/format.h>
 
 namespace tenon::graph {
+namespace {
+
+/// Of each of the three products of a site: one multiplication and one addition per element of y and step of
+/// k.
+double product_flops(const Site& site, const TensorView& y) {
+  return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(site.declared.k);
+}
+
+}  // namespace
 
 template <typename Base>
 RandomKey NodeContext<Base>::random(std::string_view purpose) {
@@ -36,11 +45,13 @@ template class NodeContext<BackwardContext>;
 
 void NodeForward::fprop(SiteRef ref, TensorView x, TensorView bias, TensorView y, std::int64_t first_row) {
   Site& s = site(ref);
+  pass_.flops += product_flops(s, y);
   s.product->fprop(call(s, first_row, s.forward_scratch), x, weight(s), bias, y);
 }
 
 void NodeBackward::fprop(SiteRef ref, TensorView x, TensorView bias, TensorView y, std::int64_t first_row) {
   Site& s = site(ref);
+  pass_.flops += product_flops(s, y);
   s.product->fprop(call(s, first_row, s.backward_scratch), x, weight(s), bias, y);
 }
 
@@ -70,6 +81,7 @@ void NodeBackward::row_gradient(ParameterRef ref, std::span<const std::int64_t> 
 
 void NodeBackward::dgrad(SiteRef ref, TensorView dy, TensorView dx, bool accumulate, std::int64_t first_row) {
   Site& s = site(ref);
+  pass_.flops += product_flops(s, dy);
   s.product->dgrad(call(s, first_row, s.backward_scratch), dy, weight(s), dx, accumulate);
 }
 
@@ -77,6 +89,7 @@ void NodeBackward::wgrad(SiteRef ref, TensorView x, TensorView dy, bool accumula
   Site& s = site(ref);
   TensorView dw = pass_.gradients->tensor(s.parameter);
   if (dw.empty()) return;
+  pass_.flops += product_flops(s, dy);
   dw = dw.reshaped(Shape{s.declared.n, s.declared.k});
   if (x.empty() && s.declared.input >= 0 && s.product->reads_input()) {
     const TensorView whole = input(s.declared.input);

@@ -8,12 +8,39 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
+#include <tenon/observer.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 TENON_ABI_BEGIN
+
+namespace {
+
+/// What a span says of a node.
+struct NodeCost {
+  std::string backward;  ///< name of its backward span
+  double bytes = 0;      ///< inputs, outputs and parameters
+};
+
+std::vector<NodeCost> node_costs(const graph::Build& build) {
+  std::vector<NodeCost> costs;
+  for (const graph::Node& node : build.nodes) {
+    std::int64_t bytes = 0;
+    const auto value = [&](int index) { return build.values[static_cast<std::size_t>(index)].data.bytes(); };
+    for (const graph::NodeInput& input : node.inputs) bytes += value(input.value);
+    for (const int output : node.outputs) bytes += value(output);
+    for (const int p : node.parameters) {
+      const ParameterInfo& info = build.parameters[static_cast<std::size_t>(p)];
+      if (info.spec.role != Role::kRowTable) bytes += dtype_bytes(info.spec.dtype, info.local.elements());
+    }
+    costs.push_back({node.spec.name + " backward", static_cast<double>(bytes)});
+  }
+  return costs;
+}
+
+}  // namespace
 
 struct Executor::Impl {
   Impl(const ExecutorSpec& executor_spec, const GraphSpec& graph, const DataInfo& data)
@@ -33,6 +60,8 @@ struct Executor::Impl {
       pass.staged = staged.get();
     }
     for (int i = 0; i < build->fields; ++i) inputs.push_back(build->values[static_cast<std::size_t>(i)].data);
+    spans = static_cast<SpanSink*>(spec.host->query(SpanSink::kId));
+    if (spans != nullptr) costs = node_costs(*build);
     for (graph::Node& node : build->nodes) {
       if (node.loss != nullptr) losses.push_back({std::string(node.loss->metric()), 0, 0});
     }
@@ -59,6 +88,23 @@ struct Executor::Impl {
     const NodeSpec& node = pass.node->spec;
     const std::string place = fmt::format("layer.{}, node '{}', {}", node.type, node.name, direction);
     rethrow_named({"", place, spec.host->rank(), pass.run.slot});
+  }
+
+  /// Runs one pass of a node, as a span if somebody wants spans.
+  template <typename Call>
+  void timed(std::size_t node, bool backward, Call&& call) {
+    if (spans == nullptr || !pass.run.training || !spans->wanted()) {
+      call();
+      return;
+    }
+    const NodeCost& cost = costs[node];
+    const double flops = pass.flops;
+    Span span{"layer", backward ? cost.backward : build->nodes[node].spec.name, spans->now()};
+    call();
+    span.end_s = spans->now();
+    span.flops = pass.flops - flops;
+    span.bytes = backward ? 2 * cost.bytes : cost.bytes;  // the gradients of what forward touched, too
+    spans->add(span);
   }
 
   void show_outputs(const graph::Node& node) const {
@@ -103,6 +149,8 @@ struct Executor::Impl {
   std::vector<TensorView> inputs;
   std::vector<LossValue> losses;
   OutputProbe probe;
+  SpanSink* spans = nullptr;
+  std::vector<NodeCost> costs;  ///< empty when nobody can ask
   std::vector<unsigned char> written;
   std::vector<int> waiting;
 };
@@ -124,10 +172,11 @@ void Executor::forward(ParameterSet& weights, const RunSpec& run) {
   if (impl_->staged != nullptr && run.training && run.micro == 0)
     impl_->copy_buffers(weights, *impl_->staged);
   try {
-    for (graph::Node& node : impl_->build->nodes) {
-      impl_->pass.node = &node;
-      node.layer->forward(impl_->forward_context);
-      if (impl_->probe) impl_->show_outputs(node);
+    std::vector<graph::Node>& nodes = impl_->build->nodes;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      impl_->pass.node = &nodes[i];
+      impl_->timed(i, false, [&] { nodes[i].layer->forward(impl_->forward_context); });
+      if (impl_->probe) impl_->show_outputs(nodes[i]);
     }
   } catch (...) {
     impl_->rethrow_at_node("forward");
@@ -168,7 +217,7 @@ void Executor::backward(ParameterSet& weights, ParameterSet& gradients, double s
     if (!node.runs_backward) continue;
     impl.pass.node = &node;
     try {
-      node.layer->backward(impl.backward_context);
+      impl.timed(i, true, [&] { node.layer->backward(impl.backward_context); });
     } catch (...) {
       impl.rethrow_at_node("backward");
     }
@@ -225,6 +274,12 @@ std::vector<PlanLine> Executor::memory_plan() const {
 }
 std::int64_t Executor::activation_bytes() const {
   return static_cast<std::int64_t>(impl_->build->plan_bytes);
+}
+
+std::int64_t Executor::allocated_bytes() const {
+  std::int64_t sum = activation_bytes();
+  for (const TensorView& view : impl_->build->persistent) sum += view.bytes();
+  return sum;
 }
 
 std::vector<std::pair<std::string, std::int64_t>> Executor::quantized_operands() const {

@@ -41,10 +41,29 @@ std::string proc_field(const std::string& text, const std::string& key) {
   return "";
 }
 
+namespace {
+
+/// Sum of fields of /proc/self/status, each "N kB", in MiB.
+double status_mb(std::initializer_list<const char*> keys) {
+  const std::string status = file_text("/proc/self/status");
+  double sum = 0;
+  for (const char* key : keys) sum += std::strtod(proc_field(status, key).c_str(), nullptr) / 1024.0;
+  return sum;
+}
+
+}  // namespace
+
 double peak_rss_mb() {
   // Not getrusage: its maximum is inherited through exec and would show the launcher's memory.
-  const std::string field = proc_field(file_text("/proc/self/status"), "VmHWM");
-  return std::strtod(field.c_str(), nullptr) / 1024.0;
+  return status_mb({"VmHWM"});
+}
+
+double anonymous_rss_mb() {
+  return status_mb({"RssAnon"});
+}
+
+double peak_anonymous_rss_mb() {
+  return std::max(0.0, peak_rss_mb() - status_mb({"RssFile", "RssShmem"}));
 }
 
 std::string cpu_model() {

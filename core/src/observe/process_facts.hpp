@@ -9,6 +9,10 @@ namespace tenon {
 
 /// Largest resident set of this process so far in MiB; 0 where the system does not tell.
 double peak_rss_mb();
+/// Resident pages of this process without those that files back, in MiB: now, and at most so far (exact to
+/// what the file-backed part changed since the maximum); 0 where the system does not tell.
+double anonymous_rss_mb();
+double peak_anonymous_rss_mb();
 /// "Intel(R) Xeon(R) ...", "unknown" where the system does not tell.
 std::string cpu_model();
 /// Processors that this process may run on.

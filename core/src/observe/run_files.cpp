@@ -213,6 +213,7 @@ RunResult read_summary(FileSystem& files, const std::string& folder) {
   top.get("weights_hash", result.weights_hash);
   top.get("state_hash", result.state_hash);
   top.get("peak_rss_mb", result.peak_rss_mb);
+  top.get("peak_anonymous_mb", result.peak_anonymous_mb);
   top.get("stall_s", result.stall_s);
   top.get("hidden_comm_share", result.hidden_comm_share);
   numbers_of(top.object("quantized_operands"), result.quantized_operands);

@@ -46,6 +46,7 @@ RunResult example_result() {
   result.stall_s = 0.125;
   result.hidden_comm_share = std::nan("");
   result.peak_rss_mb = 101.5;
+  result.peak_anonymous_mb = 88.25;
   result.bytes_sent = 1u << 30;
   result.metrics = {{"train/loss", 1.9}, {"val/loss", 0.1 + 0.2}};
   result.bytes_by_purpose = {{"gradient", 1u << 30}};
@@ -58,9 +59,10 @@ RunResult example_result() {
 TEST_F(RunFilesTest, SummaryHasTheDocumentedKeysInOrder) {
   write_summary(files_, example_result());
   const auto json = json_of("/run/summary.json");
-  EXPECT_THAT(keys_of(json), ElementsAre("status", "steps", "samples", "tokens", "wall_s", "bytes_sent",
-                                         "metrics", "weights_hash", "state_hash", "peak_rss_mb", "stall_s",
-                                         "hidden_comm_share", "quantized_operands", "bytes_by_purpose"));
+  EXPECT_THAT(keys_of(json),
+              ElementsAre("status", "steps", "samples", "tokens", "wall_s", "bytes_sent", "metrics",
+                          "weights_hash", "state_hash", "peak_rss_mb", "peak_anonymous_mb", "stall_s",
+                          "hidden_comm_share", "quantized_operands", "bytes_by_purpose"));
   EXPECT_EQ(json["metrics"]["val/loss"].get<double>(), 0.1 + 0.2);
   EXPECT_TRUE(json["hidden_comm_share"].is_null());
 }
@@ -81,6 +83,7 @@ TEST_F(RunFilesTest, SummaryReadsBack) {
   EXPECT_EQ(read.stall_s, written.stall_s);
   EXPECT_TRUE(std::isnan(read.hidden_comm_share));
   EXPECT_EQ(read.peak_rss_mb, written.peak_rss_mb);
+  EXPECT_EQ(read.peak_anonymous_mb, written.peak_anonymous_mb);
   EXPECT_EQ(read.bytes_sent, written.bytes_sent);
   EXPECT_EQ(read.metrics, written.metrics);
   EXPECT_EQ(read.bytes_by_purpose, written.bytes_by_purpose);

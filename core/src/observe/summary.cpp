@@ -20,6 +20,7 @@ void write_summary(FileSystem& files, const RunResult& result) {
   json.member("weights_hash", result.weights_hash);
   json.member("state_hash", result.state_hash);
   json.member("peak_rss_mb", result.peak_rss_mb);
+  json.member("peak_anonymous_mb", result.peak_anonymous_mb);
   json.member("stall_s", result.stall_s);
   json.member("hidden_comm_share", result.hidden_comm_share);
   json.begin_object("quantized_operands");

@@ -34,6 +34,16 @@ int threads_per_rank(const World& world) {
   return static_cast<int>(std::max<std::int64_t>(1, cores / world.settings.parallel.world()));
 }
 
+std::int64_t arena_bytes(const ParameterSet& set) {
+  std::int64_t sum = 0;
+  for (int arena = 0; arena < set.arenas(); ++arena) sum += set.arena(arena).bytes();
+  return sum;
+}
+
+double megabytes(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1024.0 * 1024.0);
+}
+
 }  // namespace
 
 Rank::Rank(World& world, int rank)
@@ -235,6 +245,17 @@ Manifest Rank::describe() const {
   return manifest;
 }
 
+std::int64_t Rank::planned_bytes() const {
+  std::int64_t sum = arena_bytes(weights_->live()) + arena_bytes(weights_->gradients());
+  for (const auto& set : updater_->state()) sum += arena_bytes(*set);
+  for (const auto& set : weights_->created_sets()) sum += arena_bytes(*set);
+  for (const auto& worker : workers_) sum += worker->executor().allocated_bytes();
+  if (keep() > 0) {
+    for (const StateEntry& entry : state_->entries()) sum += entry.written ? entry.view.bytes() : 0;
+  }
+  return sum;
+}
+
 std::vector<std::string> Rank::facts() const {
   std::vector<std::string> lines;
   std::int64_t trained = 0, frozen = 0, buffers = 0;
@@ -243,23 +264,15 @@ std::vector<std::string> Rank::facts() const {
     (info.spec.role == Role::kBuffer ? buffers : info.spec.trainable ? trained : frozen) += elements;
   }
   lines.push_back(fmt::format("parameters: {} trained, {} frozen, {} in buffers", trained, frozen, buffers));
-  const auto megabytes = [](double bytes) { return bytes / (1024.0 * 1024.0); };
-  std::int64_t state = 0, weights = 0;
-  for (int arena = 0; arena < weights_->live().arenas(); ++arena)
-    weights += weights_->live().arena(arena).bytes();
-  for (const auto& set : updater_->state()) {
-    for (int arena = 0; arena < set->arenas(); ++arena) state += set->arena(arena).bytes();
-  }
-  std::int64_t gradients = 0;
-  for (int arena = 0; arena < weights_->gradients().arenas(); ++arena) {
-    gradients += weights_->gradients().arena(arena).bytes();
-  }
+  std::int64_t state = 0;
+  for (const auto& set : updater_->state()) state += arena_bytes(*set);
   lines.push_back(
       fmt::format("memory of a rank: weights {:.1f} MiB, gradients {:.1f} MiB, optimizer state {:.1f} MiB",
-                  megabytes(static_cast<double>(weights)), megabytes(static_cast<double>(gradients)),
-                  megabytes(static_cast<double>(state))));
+                  megabytes(arena_bytes(weights_->live())), megabytes(arena_bytes(weights_->gradients())),
+                  megabytes(state)));
   for (const PlanLine& line : workers_[0]->executor().memory_plan()) {
-    lines.push_back(fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<double>(line.bytes))));
+    lines.push_back(
+        fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<std::int64_t>(line.bytes))));
   }
   lines.push_back(fmt::format("gradient buckets: {}", weights_->buckets().size()));
   const auto kept = workers_[0]->executor().kept_sites();

@@ -38,6 +38,9 @@ class Rank final : private MetricSink {
   void check(const CheckpointReader& reader) const;
   /// Facts for `tenon check`: parameters, memory, kept sites.
   std::vector<std::string> facts() const;
+  /// Bytes that this rank holds while it trains: parameter sets, optimizer state, its workers' executors, and
+  /// the copy from which checkpoints are written.
+  std::int64_t planned_bytes() const;
 
  private:
   struct Ticket {

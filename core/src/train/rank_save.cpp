@@ -58,7 +58,7 @@ void Rank::take_save_results() {
                       "checkpoint of slot {} saved: {} bytes, copy {:.3f} s, write {:.3f} s, commit {:.3f} s",
                       saved.step, saved.bytes, saved.copy_s, saved.write_s, saved.commit_s));
         if (spans_.wanted() && !world_.clock->simulated())
-          spans_.add("save", "write", handed_over_s_, handed_over_s_ + saved.write_s + saved.commit_s);
+          spans_.add({"save", "write", handed_over_s_, handed_over_s_ + saved.write_s + saved.commit_s});
         metric(saved.step, Split::kTrain, "checkpoint_s", saved.copy_s + saved.write_s + saved.commit_s);
         break;
       case SaveStatus::kSkipped:

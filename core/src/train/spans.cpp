@@ -20,9 +20,9 @@ void SpanRecorder::want(bool wanted) {
   wanted_.store(wanted, std::memory_order_relaxed);
 }
 
-void SpanRecorder::add(std::string_view track, std::string_view name, double begin_s, double end_s) {
+void SpanRecorder::add(const Span& span) {
   const std::lock_guard lock(mutex_);
-  waiting_.push_back({track, name, begin_s, end_s});
+  waiting_.push_back(span);
 }
 
 std::string_view SpanRecorder::keep(std::string text) {

@@ -21,7 +21,7 @@ class SpanRecorder final : public SpanSink {
   void want(bool wanted);
   bool wanted() const noexcept override { return wanted_.load(std::memory_order_relaxed); }
   double now() const override { return clock_.now(); }
-  void add(std::string_view track, std::string_view name, double begin_s, double end_s) override;
+  void add(const Span& span) override;
   /// A text that lives as long as this.
   std::string_view keep(std::string text);
   /// Everything added since the last call, in the order of begins; valid until the next call.
@@ -44,7 +44,7 @@ class SpanScope {
         name_(name),
         begin_s_(recorder_ != nullptr ? recorder_->now() : 0) {}
   ~SpanScope() {
-    if (recorder_ != nullptr) recorder_->add(track_, name_, begin_s_, recorder_->now());
+    if (recorder_ != nullptr) recorder_->add({track_, name_, begin_s_, recorder_->now()});
   }
   SpanScope(const SpanScope&) = delete;
   SpanScope& operator=(const SpanScope&) = delete;

@@ -98,7 +98,7 @@ class TracedCommunicator final : public Communicator {
     const double from = recorder_.now();
     const Request request = begin();
     const double until = recorder_.now();
-    recorder_.add(kCommunication, name(operation), from, until);
+    recorder_.add({kCommunication, name(operation), from, until});
     open_.push_back({request.id, operation, until, true});
     return request;
   }
@@ -110,7 +110,7 @@ class TracedCommunicator final : public Communicator {
     open->overlapping = false;
     const double now = recorder_.now();
     if (now - open->started_s >= kLeastOverlapSeconds)
-      recorder_.add(kOverlap, name(open->operation), open->started_s, now);
+      recorder_.add({kOverlap, name(open->operation), open->started_s, now});
   }
   std::string_view name(Operation operation) const { return names_[static_cast<std::size_t>(operation)]; }
 

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <limits>
@@ -24,6 +25,9 @@ namespace tenon::train {
 namespace {
 
 constexpr double kMetricsIntervalSeconds = 1.0;
+/// What a loop holds beside the plan: stacks, logs, generated kernels, buffers of files. Measured on small
+/// runs.
+constexpr double kLoopMegabytes = 1.5;
 
 std::vector<LockedPlugin> loaded_plugins(const Registry& registry) {
   std::vector<LockedPlugin> locked;
@@ -220,11 +224,19 @@ void World::throw_failure() const {
 
 std::vector<std::string> World::build_only() {
   std::vector<std::string> facts;
+  const double before = anonymous_rss_mb();
+  std::atomic<std::int64_t> planned = 0;
   run_ranks([&](int rank, Rank& self) {
+    planned += self.planned_bytes();
     if (rank == 0) facts = self.facts();
     end_hub->exchange(rank, "built");
   });
   throw_failure();
+  const double megabytes = static_cast<double>(planned) / (1024.0 * 1024.0);
+  facts.push_back(
+      fmt::format("predicted peak of the process: {:.1f} MiB beside file-backed pages, {:.1f} of it planned "
+                  "for {} rank(s)",
+                  megabytes + before + kLoopMegabytes, megabytes, settings.parallel.world()));
   return facts;
 }
 
@@ -257,6 +269,7 @@ void World::finish(double wall) {
   }
   if (result.wall_s == 0) result.wall_s = wall;
   result.peak_rss_mb = peak_rss_mb();
+  result.peak_anonymous_mb = peak_anonymous_rss_mb();
   result.bytes_sent = bytes_sent();
   result.hidden_comm_share = std::numeric_limits<double>::quiet_NaN();
   if (transport) {
