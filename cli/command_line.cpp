@@ -65,18 +65,25 @@ Parsed parse(const Command& command, const po::options_description& options,
 
 namespace {
 
+Config append_observer(const Config& config, const std::string& type, const Origin& origin) {
+  Value observer;
+  Value name(type);
+  name.origin = origin;
+  observer.set("type", std::move(name), origin);
+  Value root = config.root();
+  Value::Array all;
+  if (const Value* present = root.find("observe")) all = present->array();
+  all.push_back(std::move(observer));
+  root.set("observe", Value(std::move(all)), origin);
+  return config.with_root(std::move(root));
+}
+
 /// A person who did not choose observers wants to see progress.
 Config with_default_observer(Config config, Runtime& runtime) {
   const auto offered = runtime.registry().ids("observer/1");
   const bool chosen = config.find("observe") != nullptr;
   if (chosen || std::find(offered.begin(), offered.end(), "progress") == offered.end()) return config;
-  Value observer;
-  Value type(std::string("progress"));
-  type.origin = {"default", 0, 0};
-  observer.set("type", std::move(type), {"default", 0, 0});
-  Value root = config.root();
-  root.set("observe", Value(Value::Array{std::move(observer)}), {"default", 0, 0});
-  return config.with_root(std::move(root));
+  return append_observer(config, "progress", {"default", 0, 0});
 }
 
 }  // namespace
@@ -91,6 +98,16 @@ Config load_run(Runtime& runtime, const std::string& path, const std::vector<std
   }
   runtime.discover(config::plugin_paths(config));
   return with_default_observer(std::move(config), runtime);
+}
+
+Config with_observer(const Config& config, const std::string& type) {
+  if (const Value* observers = config.find("observe")) {
+    for (const Value& observer : observers->array()) {
+      const Value* name = observer.find("type");
+      if (name != nullptr && name->is_text() && name->text() == type) return config;
+    }
+  }
+  return append_observer(config, type, {"command line", 0, 0});
 }
 
 std::string quoted_command_line(const std::vector<std::string>& arguments) {

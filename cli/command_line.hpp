@@ -36,6 +36,10 @@ Parsed parse(const Command& command, const po::options_description& options,
 /// Loads a configuration and discovers the plugins that it and the environment name.
 Config load_run(Runtime& runtime, const std::string& path, const std::vector<std::string>& sets);
 
+/// With an observer of this type besides those that the configuration chose. Unchanged when it has one
+/// already.
+Config with_observer(const Config& config, const std::string& type);
+
 /// The whole command line as one text, for manifests.
 std::string quoted_command_line(const std::vector<std::string>& arguments);
 

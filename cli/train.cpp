@@ -20,6 +20,8 @@ int run(const std::vector<std::string>& arguments) {
                         "DIR  write attempts below DIR instead of runs/<name>");
   options.add_options()("resume", "continue the newest attempt from its newest valid checkpoint");
   options.add_options()("quiet", "no progress line; errors and the final line only");
+  options.add_options()("profile",
+                        "time per layer and phase: a table at the end, profile.json in the run folder");
   const Parsed parsed = parse(kTrain, options, {"config"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("config") == 0)
@@ -28,7 +30,8 @@ int run(const std::vector<std::string>& arguments) {
   Runtime runtime;
   std::vector<std::string> sets;
   if (parsed.values.count("set") > 0) sets = parsed.values["set"].as<std::vector<std::string>>();
-  const Config config = load_run(runtime, parsed.values["config"].as<std::vector<std::string>>()[0], sets);
+  Config config = load_run(runtime, parsed.values["config"].as<std::vector<std::string>>()[0], sets);
+  if (parsed.values.count("profile") > 0) config = with_observer(config, "profile");
 
   TrainRequest request;
   request.run_dir = parsed.values["run-dir"].as<std::string>();

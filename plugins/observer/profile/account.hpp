@@ -1,0 +1,53 @@
+// Seconds per layer and per phase, summed from spans. It knows the core's tracks and nothing of files.
+#pragma once
+
+#include <tenon/observer.hpp>
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace tenon::profile {
+
+/// A node of the model: both directions.
+struct LayerTime {
+  std::string_view name;
+  double forward_s = 0, backward_s = 0;
+  double flops = 0, bytes = 0;
+
+  double seconds() const { return forward_s + backward_s; }
+};
+
+/// Where slots spent their time. The phases and `outside_s` add up to `slots_s`.
+struct PhaseTimes {
+  double forward_s = 0, backward_s = 0;  ///< inside layers
+  double optimizer_s = 0, data_s = 0;
+  double communication_s = 0;  ///< waiting for transfers
+  double declared_s = 0;       ///< compute time of a simulated clock
+  double outside_s = 0;        ///< in none of them: the loop itself
+  double slots_s = 0;
+  double evaluate_s = 0, save_s = 0;  ///< between slots
+};
+
+class Account {
+ public:
+  void add(const Span& span);
+  void end_slot(double seconds);
+  /// Forgets what was added since the last end_slot.
+  void drop_slot();
+
+  std::int64_t slots() const { return slots_; }
+  PhaseTimes phases() const;
+  /// In the order of the first forward.
+  const std::vector<LayerTime>& layers() const { return layers_; }
+
+ private:
+  LayerTime& layer(std::string_view name);
+
+  std::vector<Span> waiting_;
+  std::vector<LayerTime> layers_;
+  PhaseTimes sums_;
+  std::int64_t slots_ = 0;
+};
+
+}  // namespace tenon::profile

@@ -1,0 +1,115 @@
+// Columns are fixed, so that two profiles can be laid side by side.
+#include "report.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+
+namespace tenon::profile {
+namespace {
+
+[[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...) {
+  std::array<char, 512> line{};
+  va_list values;
+  va_start(values, pattern);
+  std::vsnprintf(line.data(), line.size(), pattern, values);
+  va_end(values);
+  return line.data();
+}
+
+struct Row {
+  const char* name;
+  double seconds;
+};
+
+std::array<Row, 7> rows_of(const PhaseTimes& p) {
+  return {{{"layers, forward", p.forward_s},
+           {"layers, backward", p.backward_s},
+           {"optimizer", p.optimizer_s},
+           {"data", p.data_s},
+           {"communication", p.communication_s},
+           {"declared compute", p.declared_s},
+           {"outside of these", p.outside_s}}};
+}
+
+/// Rate in 1e9 per second, "-" where nothing was counted.
+std::string rate(double amount, double seconds) {
+  return amount > 0 && seconds > 0 ? format("%.1f", amount / seconds / 1e9) : "-";
+}
+
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+}  // namespace
+
+std::string table(const Account& account, std::size_t rows) {
+  if (account.slots() == 0) return "";
+  const PhaseTimes phases = account.phases();
+  const auto slots = static_cast<double>(account.slots());
+  const double whole = std::max(phases.slots_s, 1e-12);
+  std::string out =
+      format("%lld slots of %.3f ms\n\n%-40s %10s %7s\n", static_cast<long long>(account.slots()),
+             1e3 * phases.slots_s / slots, "phase", "ms/slot", "share");
+  for (const Row& row : rows_of(phases)) {
+    if (row.seconds > 0)
+      out +=
+          format("%-40s %10.3f %5.1f %%\n", row.name, 1e3 * row.seconds / slots, 100 * row.seconds / whole);
+  }
+  std::vector<const LayerTime*> order;
+  for (const LayerTime& layer : account.layers()) order.push_back(&layer);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const LayerTime* a, const LayerTime* b) { return a->seconds() > b->seconds(); });
+  out += format("\n%-40s %10s %10s %7s %9s %8s\n", "layer", "forward ms", "backward", "share", "GFLOP/s",
+                "GB/s");
+  const std::size_t shown = std::min(rows, order.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const LayerTime& l = *order[i];
+    out += format("%-40.*s %10.3f %10.3f %5.1f %% %9s %8s\n", static_cast<int>(l.name.size()), l.name.data(),
+                  1e3 * l.forward_s / slots, 1e3 * l.backward_s / slots, 100 * l.seconds() / whole,
+                  rate(l.flops, l.seconds()).c_str(), rate(l.bytes, l.seconds()).c_str());
+  }
+  if (shown < order.size()) out += format("... and %zu more in profile.json\n", order.size() - shown);
+  return out;
+}
+
+std::string json(const Account& account) {
+  const PhaseTimes phases = account.phases();
+  const auto slots = static_cast<double>(std::max<std::int64_t>(1, account.slots()));
+  std::string out = format("{\n  \"slots\": %lld,\n  \"seconds_per_slot\": %.9g,\n  \"phases\": {",
+                           static_cast<long long>(account.slots()), phases.slots_s / slots);
+  const char* comma = "\n";
+  const auto phase = [&](const char* name, double seconds) {
+    out += format("%s    \"%s\": %.9g", comma, name, seconds / slots);
+    comma = ",\n";
+  };
+  phase("forward", phases.forward_s);
+  phase("backward", phases.backward_s);
+  phase("optimizer", phases.optimizer_s);
+  phase("data", phases.data_s);
+  phase("communication", phases.communication_s);
+  phase("declared", phases.declared_s);
+  phase("outside", phases.outside_s);
+  phase("evaluate", phases.evaluate_s);
+  phase("save", phases.save_s);
+  out += format("\n  },\n  \"outside_share\": %.9g,\n  \"layers\": [",
+                phases.slots_s > 0 ? phases.outside_s / phases.slots_s : 0.0);
+  comma = "\n";
+  for (const LayerTime& l : account.layers()) {
+    out += comma;
+    out += "    {\"name\": " + quoted(l.name) +
+           format(", \"forward_s\": %.9g, \"backward_s\": %.9g, \"flops\": %.9g, \"bytes\": %.9g}",
+                  l.forward_s / slots, l.backward_s / slots, l.flops / slots, l.bytes / slots);
+    comma = ",\n";
+  }
+  return out + "\n  ]\n}\n";
+}
+
+}  // namespace tenon::profile
