@@ -9,7 +9,7 @@
 namespace tenon::ab {
 namespace {
 
-std::string with_minus(std::string text) {
+std::string with_minus(const std::string& text) {
   return text.starts_with('-') ? "\u2212" + text.substr(1) : text;
 }
 

@@ -70,8 +70,8 @@ bool is_damage(const Error& error) {
 }
 
 std::string move_aside(FileSystem& files, const std::string& folder, std::int64_t step) {
-  const std::string from = folder + "/" + folder_name(FolderKind::kComplete, step);
-  const std::string to = folder + "/" + folder_name(FolderKind::kRejected, step);
+  std::string from = folder + "/" + folder_name(FolderKind::kComplete, step);
+  std::string to = folder + "/" + folder_name(FolderKind::kRejected, step);
   try {
     remove_tree(files, to);
     files.rename(from, to);

@@ -82,13 +82,13 @@ struct Sum {
 struct Max {
   template <typename T>
   static T apply(T a, T b) {
-    return a != a || b <= a ? a : b;
+    return a != a || b <= a ? a : b;  // NOLINT(misc-redundant-expression)
   }
 };
 struct Min {
   template <typename T>
   static T apply(T a, T b) {
-    return a != a || b >= a ? a : b;
+    return a != a || b >= a ? a : b;  // NOLINT(misc-redundant-expression)
   }
 };
 

@@ -5,7 +5,6 @@ TENON_ABI_BEGIN
 namespace config {
 namespace {
 
-using option::boolean;
 using option::integer;
 using option::integers;
 using option::real;
