@@ -204,6 +204,40 @@ TYPED_TEST(ElementwiseTest, GeluStaysWithinItsBound) {
   }
 }
 
+// One exponential (2 ulp, as is its effect on the quotient), a sum and a quotient: 8 roundings cover them,
+// and the factor 1 + |x| of the slope.
+TYPED_TEST(ElementwiseTest, SiluStaysWithinItsBound) {
+  using S = TypeParam;
+  const std::vector<S> x = random_values<S>(4000, 6, -30, 30), dy = random_values<S>(x.size(), 8);
+  const auto xd = to_double(x), dyd = to_double(dy);
+  const auto n = static_cast<std::int64_t>(x.size());
+  const auto& wide = reference_double_kernels().f64.elementwise;
+  for (const bool backward : {false, true}) {
+    std::vector<double> exact(x.size());
+    if (backward)
+      wide.silu_backward(xd.data(), dyd.data(), exact.data(), n);
+    else
+      wide.silu_forward(xd.data(), exact.data(), n);
+    SameAcrossFusingSets<S> same;
+    for (const KernelTable* set : all_sets()) {
+      const auto& e = ops<S>(*set).elementwise;
+      std::vector<S> y(x.size());
+      if (backward)
+        e.silu_backward(x.data(), dy.data(), y.data(), n);
+      else
+        e.silu_forward(x.data(), y.data(), n);
+      EXPECT_TRUE(within(
+          y, exact,
+          [&](std::size_t i) {
+            const double size = backward ? std::abs(dyd[i]) * (1 + std::abs(xd[i])) : std::abs(exact[i]);
+            return 8 * kFloatRoundoff * size + (sizeof(S) == 2 ? kBf16Roundoff * std::abs(exact[i]) : 0.0);
+          }))
+          << set->name << (backward ? " backward" : " forward");
+      same.see(*set, y);
+    }
+  }
+}
+
 TEST(Gelu, HugeInputsHaveFiniteSlopes) {
   const std::vector<float> x = {1e20f, -1e20f, 3e38f, -3e38f}, dy = {1, 1, 1, 1};
   for (const KernelTable* set : all_sets()) {

@@ -52,6 +52,32 @@ TEST(Gradient, Gelu) {
       x, [&] { return e.gelu_erf_forward(x.data(), y.data(), 50), dot(w, y); }, dx, "gelu erf");
 }
 
+TEST(Gradient, Silu) {
+  Vector x = random_values<double>(50, 1, -6, 6), w = random_values<double>(50, 2), y(50), dx(50);
+  f64().elementwise.silu_backward(x.data(), w.data(), dx.data(), 50);
+  expect_gradient(
+      x, [&] { return f64().elementwise.silu_forward(x.data(), y.data(), 50), dot(w, y); }, dx, "silu");
+}
+
+TEST(Gradient, RmsNorm) {
+  constexpr std::int64_t rows = 4, cols = 9;
+  Vector x = random_values<double>(rows * cols, 1), w = random_values<double>(rows * cols, 2);
+  Vector gain = random_values<double>(cols, 3, 0.5, 1.5), y(x.size()), dx(x.size()), dgain(cols), rstd(rows);
+  const auto loss = [&] {
+    f64().norm.rms_norm_forward(
+        {rows, cols, 1e-2, x.data(), gain.data(), nullptr, y.data(), nullptr, rstd.data()}, 0, rows);
+    return dot(w, y);
+  };
+  loss();
+  const LayerNormBackwardArgs<double> args{rows,        cols,         x.data(),    w.data(),
+                                           gain.data(), nullptr,      rstd.data(), dx.data(),
+                                           false,       dgain.data(), nullptr,     false};
+  f64().norm.rms_norm_backward_input(args, 0, rows);
+  f64().norm.rms_norm_backward_params(args, 0, cols);
+  expect_gradient(x, loss, dx, "x");
+  expect_gradient(gain, loss, dgain, "gain");
+}
+
 TEST(Gradient, LayerNorm) {
   constexpr std::int64_t rows = 4, cols = 9;
   Vector x = random_values<double>(rows * cols, 1), w = random_values<double>(rows * cols, 2);

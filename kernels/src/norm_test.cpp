@@ -128,6 +128,63 @@ TYPED_TEST(NormTest, EverySetStaysWithinItsBound) {
       }
 }
 
+TYPED_TEST(NormTest, RmsNormStaysWithinItsBound) {
+  using S = TypeParam;
+  for (const std::int64_t cols : {1, 5, 16, 100, 129}) {
+    const std::int64_t rows = 40;
+    const auto n = static_cast<std::size_t>(rows * cols), w = static_cast<std::size_t>(cols);
+    const auto x = random_values<S>(n, 1, -2, 2), dy = random_values<S>(n, 2);
+    const auto gain = random_values<float>(w, 3, 0.5, 1.5);
+    const auto pass = [&](const auto& norm, const auto& x_in, const auto& dy_in, const auto& gain_in,
+                          std::int64_t step, auto& y, auto& dx, auto& dgain) {
+      using T = std::remove_cvref_t<decltype(x_in[0])>;
+      std::vector<Arith<T>> rstd(static_cast<std::size_t>(rows));
+      y = dx = dy_in;
+      dgain.assign(w, 1);
+      const LayerNormForwardArgs<T> f{rows,        cols,           static_cast<Arith<T>>(1e-2),
+                                      x_in.data(), gain_in.data(), nullptr,
+                                      y.data(),    nullptr,        rstd.data()};
+      const LayerNormBackwardArgs<T> b{rows,           cols,         x_in.data(), dy_in.data(),
+                                       gain_in.data(), nullptr,      rstd.data(), dx.data(),
+                                       true,           dgain.data(), nullptr,     true};
+      for (std::int64_t i = 0; i < rows; i += step) norm.rms_norm_forward(f, i, std::min(rows, i + step));
+      for (std::int64_t i = 0; i < rows; i += step)
+        norm.rms_norm_backward_input(b, i, std::min(rows, i + step));
+      for (std::int64_t i = 0; i < cols; i += step)
+        norm.rms_norm_backward_params(b, i, std::min(cols, i + step));
+    };
+    std::vector<double> exact_y, exact_dx, exact_dgain;
+    pass(reference_double_kernels().f64.norm, to_double(x), to_double(dy), to_double(gain), rows, exact_y,
+         exact_dx, exact_dgain);
+    SameAcrossFusingSets<S> same;
+    for (const KernelTable* set : all_sets()) {
+      std::vector<S> y, dx, cut_y, cut_dx;
+      std::vector<float> dgain, cut_dgain;
+      pass(ops<S>(*set).norm, x, dy, gain, rows, y, dx, dgain);
+      // rstd errs by (cols + 4) u at most and is below 10 (eps 1e-2); |h| <= sqrt(cols), |g| <= 1.5.
+      const double sums = static_cast<double>(cols + 8) * kFloatRoundoff,
+                   h = std::sqrt(static_cast<double>(cols));
+      EXPECT_TRUE(within(
+          y, exact_y,
+          [&](std::size_t i) { return (sums + roundoff<S>() + 2 * kFloatRoundoff) * std::abs(exact_y[i]); }))
+          << set->name << " y";
+      EXPECT_TRUE(within(dx, exact_dx,
+                         [&](std::size_t i) {
+                           return 10 * 1.5 * (1 + h) * 4 * sums + roundoff<S>() * std::abs(exact_dx[i]) +
+                                  kFloatRoundoff;
+                         }))
+          << set->name << " dx";
+      EXPECT_TRUE(within(
+          dgain, exact_dgain,
+          [&](std::size_t) { return rows * h * (sums + static_cast<double>(rows + 4) * kFloatRoundoff); }))
+          << set->name << " dgain";
+      same.see(*set, dx);
+      pass(ops<S>(*set).norm, x, dy, gain, 3, cut_y, cut_dx, cut_dgain);
+      EXPECT_TRUE(same_bits(cut_y, y) && same_bits(cut_dx, dx) && same_bits(cut_dgain, dgain)) << set->name;
+    }
+  }
+}
+
 TEST(Norm, ALargeMeanCostsNoVariance) {
   std::vector<float> x(64), y(64);
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = 1000.0f + (i % 2 == 0 ? 0.5f : -0.5f);

@@ -1,12 +1,14 @@
 // The reference kernel sets: the templates of reference/ behind the same pointers as the vector sets.
 #include <tenon/kernels/dispatch.hpp>
 #include <tenon/kernels/reference/attention.hpp>
+#include <tenon/kernels/reference/batch_norm.hpp>
 #include <tenon/kernels/reference/elementwise.hpp>
 #include <tenon/kernels/reference/gemm.hpp>
 #include <tenon/kernels/reference/norm.hpp>
 #include <tenon/kernels/reference/reduce.hpp>
 #include <tenon/kernels/reference/softmax.hpp>
 #include <tenon/kernels/reference/update.hpp>
+#include <tenon/kernels/reference/window.hpp>
 
 namespace tenon::kernels {
 namespace {
@@ -21,7 +23,10 @@ constexpr Ops<S> make_ops() {
                     .backward = r::attention_backward<S>},
       .norm = {.layer_norm_forward = r::layer_norm_forward<S>,
                .layer_norm_backward_input = r::layer_norm_backward_input<S>,
-               .layer_norm_backward_params = r::layer_norm_backward_params<S>},
+               .layer_norm_backward_params = r::layer_norm_backward_params<S>,
+               .rms_norm_forward = r::rms_norm_forward<S>,
+               .rms_norm_backward_input = r::rms_norm_backward_input<S>,
+               .rms_norm_backward_params = r::rms_norm_backward_params<S>},
       .elementwise = {.exp = r::exp<S>,
                       .log = r::log<S>,
                       .tanh = r::tanh<S>,
@@ -30,6 +35,8 @@ constexpr Ops<S> make_ops() {
                       .gelu_tanh_backward = r::gelu_tanh_backward<S>,
                       .gelu_erf_forward = r::gelu_erf_forward<S>,
                       .gelu_erf_backward = r::gelu_erf_backward<S>,
+                      .silu_forward = r::silu_forward<S>,
+                      .silu_backward = r::silu_backward<S>,
                       .add = r::add<S>,
                       .scale = r::scale<S>,
                       .axpy = r::axpy<S>,
@@ -48,6 +55,15 @@ constexpr Ops<S> make_ops() {
                  .block_sums_of_squares = r::block_sums_of_squares<S>,
                  .first_non_finite = r::first_non_finite<S>,
                  .column_sums = r::column_sums<S>},
+      .window = {.unfold = r::unfold<S>,
+                 .fold = r::fold<S>,
+                 .max_pool_forward = r::max_pool_forward<S>,
+                 .max_pool_backward = r::max_pool_backward<S>,
+                 .average_pool_forward = r::average_pool_forward<S>,
+                 .average_pool_backward = r::average_pool_backward<S>},
+      .batch_norm = {.forward = r::batch_norm_forward<S>,
+                     .fixed = r::batch_norm_fixed<S>,
+                     .backward = r::batch_norm_backward<S>},
   };
 }
 

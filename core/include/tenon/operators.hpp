@@ -12,7 +12,14 @@
 TENON_ABI_BEGIN
 
 /// Pointwise map that a product may apply to its result before storing it.
-enum class Epilogue : std::uint8_t { kNone = 0, kGeluTanh = 1, kGeluExact = 2, kRelu = 3 };
+enum class Epilogue : std::uint8_t {
+  kNone = 0,
+  kGeluTanh = 1,
+  kGeluExact = 2,
+  kRelu = 3,
+  kSilu = 4,         ///< x / (1 + exp(-x))
+  kSquaredRelu = 5,  ///< max(x, 0)^2
+};
 
 /// C[m,n] = (accumulate ? C : 0) + alpha * op(A)[m,k] * op(B)[k,n] (+ bias[n]), then epilogue.
 /// Inner dimensions as stored: A is [m,k] or, transposed, [k,m]; B is [k,n] or, transposed, [n,k].
@@ -69,13 +76,12 @@ class NeuralOps {
   virtual void dropout(TensorView x, TensorView y, double p, RandomKey key, std::uint64_t step,
                        std::uint64_t first, bool accumulate) = 0;
   /// logits: [rows, columns], targets: i32 [rows], target < 0 = ignored. loss and lse: [rows] (loss 0 where
-  /// ignored).
-  virtual void softmax_cross_entropy(TensorView logits, TensorView targets, TensorView loss,
+  /// ignored). The wanted distribution of a row is (1 - smoothing) onehot(target) + smoothing / columns.
+  virtual void softmax_cross_entropy(TensorView logits, TensorView targets, double smoothing, TensorView loss,
                                      TensorView lse) = 0;
-  /// dlogits = (softmax - onehot(target)) * scale, zero rows where ignored; may be logits' own memory, or
-  /// bf16.
-  virtual void softmax_cross_entropy_backward(TensorView logits, TensorView targets, TensorView lse,
-                                              double scale, TensorView dlogits) = 0;
+  /// dlogits = (softmax - wanted) * scale, zero rows where ignored; may be logits' own memory, or bf16.
+  virtual void softmax_cross_entropy_backward(TensorView logits, TensorView targets, double smoothing,
+                                              TensorView lse, double scale, TensorView dlogits) = 0;
 };
 
 /// Causal self-attention. q, k, v, y: [batch, time, heads * head_width].

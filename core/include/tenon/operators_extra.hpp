@@ -1,5 +1,5 @@
-// Operator families of a device (second half: updates of parameters, convolution, spectral transforms,
-// quantization). Conventions are those of <tenon/operators.hpp>.
+// Operator families of a device (second half: updates of parameters, sliding windows, normalisations,
+// spectral transforms, quantization). Conventions are those of <tenon/operators.hpp>.
 #pragma once
 
 #include <tenon/operators.hpp>
@@ -31,32 +31,90 @@ class UpdateOps {
   virtual void sgd(TensorView w, TensorView g, TensorView momentum_buffer, const SgdStep& step) = 0;
 };
 
-/// Convolution over 1 to 3 spatial dimensions. x: [batch, c_in, ...], w: [c_out, c_in / groups, ...].
-struct ConvSpec {
+/// A window that slides over the last 1 to 3 dimensions of x [batch, channels, extent...]. Entries behind
+/// `spatial` are not looked at. Places and offsets within the window are counted row-major.
+struct WindowSpec {
   int spatial = 2;
-  std::int64_t batch = 0, c_in = 0, c_out = 0, groups = 1;
   std::int64_t extent[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1};
   std::int64_t pad_low[3] = {0, 0, 0}, pad_high[3] = {0, 0, 0};
-  DType dtype = DType::kF32;
-  bool bias = false;
+
+  /// Places along one dimension; 0 where the window is larger than the padded extent.
+  constexpr std::int64_t places(int dim) const {
+    const std::int64_t room =
+        extent[dim] + pad_low[dim] + pad_high[dim] - dilation[dim] * (kernel[dim] - 1) - 1;
+    return room < 0 ? 0 : room / stride[dim] + 1;
+  }
+  constexpr std::int64_t places() const {
+    return product([&](int dim) { return places(dim); });
+  }
+  constexpr std::int64_t elements() const {
+    return product([&](int dim) { return extent[dim]; });
+  }
+  constexpr std::int64_t offsets() const {
+    return product([&](int dim) { return kernel[dim]; });
+  }
+
+ private:
+  template <typename Factor>
+  constexpr std::int64_t product(Factor factor) const {
+    std::int64_t result = 1;
+    for (int dim = 0; dim < spatial; ++dim) result *= factor(dim);
+    return result;
+  }
 };
 
-class ConvKernel {
+/// Sliding windows: the data movement around a convolution's products, and pooling. x, dx: [batch, channels,
+/// extent...]; y, dy: [batch, channels, places...]. Padding counts as zero, for maxima as minus infinity.
+class WindowOps {
  public:
-  virtual ~ConvKernel();
-  virtual std::size_t scratch_bytes() const = 0;
-  virtual void forward(TensorView x, TensorView w, TensorView bias, TensorView y, TensorView scratch) = 0;
-  virtual void backward_data(TensorView dy, TensorView w, TensorView dx, bool accumulate,
-                             TensorView scratch) = 0;
-  virtual void backward_weights(TensorView x, TensorView dy, TensorView dw, TensorView dbias, bool accumulate,
-                                TensorView scratch) = 0;
+  static constexpr const char* kId = "tenon.device.window/1";
+  virtual ~WindowOps();
+  /// columns: [batch * places, c * offsets], where c is what its width says: row (sample, place) holds the
+  /// windows of channels first_channel ... first_channel + c - 1, channel by channel. With a window of one
+  /// element this brings the channels last.
+  virtual void unfold(const WindowSpec& spec, TensorView x, std::int64_t first_channel,
+                      TensorView columns) = 0;
+  /// The adjoint: each element of those channels of x (+)= sum of its copies in columns, offsets ascending.
+  virtual void fold(const WindowSpec& spec, TensorView columns, std::int64_t first_channel, TensorView x,
+                    bool accumulate) = 0;
+  /// index: i32, as y: the element of the plane that is the first greatest of its window (NaN above all); the
+  /// backward sends dy there.
+  virtual void max_pool(const WindowSpec& spec, TensorView x, TensorView y, TensorView index) = 0;
+  virtual void max_pool_backward(const WindowSpec& spec, TensorView index, TensorView dy, TensorView dx,
+                                 bool accumulate) = 0;
+  /// The sum of a window over its number of offsets, or of those inside x alone.
+  virtual void average_pool(const WindowSpec& spec, TensorView x, bool count_padding, TensorView y) = 0;
+  virtual void average_pool_backward(const WindowSpec& spec, TensorView dy, bool count_padding, TensorView dx,
+                                     bool accumulate) = 0;
 };
 
-class Convolution {
+/// What a batch normalisation is given besides its tensors. x is [batch, channels, ...].
+struct BatchNormSpec {
+  double eps = 1e-5;
+  double momentum = 0.1;  ///< weight of the new value in the running ones
+};
+
+/// Normalisations other than over a row's mean and variance. Empty gain or bias: 1 or 0.
+class NormalisationOps {
  public:
-  static constexpr const char* kId = "tenon.device.conv/1";
-  virtual ~Convolution();
-  virtual std::unique_ptr<ConvKernel> prepare(const ConvSpec& spec) = 0;
+  static constexpr const char* kId = "tenon.device.normalisation/1";
+  virtual ~NormalisationOps();
+  /// y = x * rstd * gain, rstd = 1 / sqrt(mean(x^2) + eps) of the row; x, y: [rows, columns], rstd: [rows].
+  virtual void rms_norm(TensorView x, TensorView gain, double eps, TensorView y, TensorView rstd) = 0;
+  /// dx may be empty, dgain too.
+  virtual void rms_norm_backward(TensorView x, TensorView gain, TensorView rstd, TensorView dy, TensorView dx,
+                                 bool accumulate, TensorView dgain, bool accumulate_parameters) = 0;
+  /// Normalises each channel by its mean and biased variance over the batch. mean, rstd: [channels], kept for
+  /// backward. The running values, unless empty, are blended with the mean and the unbiased variance.
+  virtual void batch_norm(const BatchNormSpec& spec, TensorView x, TensorView gain, TensorView bias,
+                          TensorView running_mean, TensorView running_variance, TensorView y, TensorView mean,
+                          TensorView rstd) = 0;
+  /// Normalises by given values: evaluation.
+  virtual void batch_norm_fixed(const BatchNormSpec& spec, TensorView x, TensorView gain, TensorView bias,
+                                TensorView mean, TensorView variance, TensorView y) = 0;
+  virtual void batch_norm_backward(TensorView x, TensorView gain, TensorView mean, TensorView rstd,
+                                   TensorView dy, TensorView dx, bool accumulate, TensorView dgain,
+                                   TensorView dbias, bool accumulate_parameters) = 0;
 };
 
 /// Discrete Fourier transform over the last `rank` dimensions, unnormalised forward, 1/n inverse. Complex

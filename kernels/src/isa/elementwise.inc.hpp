@@ -81,6 +81,18 @@ void gelu_erf_backward(const S* x, const S* dy, S* dx, std::int64_t n) {
 }
 
 template <class S>
+void silu_forward(const S* x, S* y, std::int64_t n) {
+  map(x, y, n, [](F a) TENON_BODY { return a / (splat(1.0f) + exp(splat(0.0f) - a)); });
+}
+template <class S>
+void silu_backward(const S* x, const S* dy, S* dx, std::int64_t n) {
+  map(x, dy, dx, n, [](F a, F g) TENON_BODY {
+    const F s = splat(1.0f) / (splat(1.0f) + exp(splat(0.0f) - a));
+    return g * (s * mul_add(a, splat(1.0f) - s, splat(1.0f)));
+  });
+}
+
+template <class S>
 void add(const S* a, const S* b, S* y, std::int64_t n) {
   map(a, b, y, n, [](F p, F q) TENON_BODY { return p + q; });
 }

@@ -1,5 +1,5 @@
-// Layer normalization (contract: norm.hpp). Statistics of a row: 16 lane sums, then the lanes by halves; the
-// variance is taken about the mean in a second pass, so that a large mean costs no accuracy.
+// Layer and RMS normalization (contract: norm.hpp). Statistics of a row: 16 lane sums, then the lanes by
+// halves; the variance is taken about the mean in a second pass, so that a large mean costs no accuracy.
 #pragma once
 
 #include <tenon/kernels/norm.hpp>
@@ -101,6 +101,63 @@ void layer_norm_backward_params(const LayerNormBackwardArgs<S>& args, std::int64
                 args.accumulate_params, n);
     if (args.dbias != nullptr)
       put_total(args.dbias + j, column_total(args.rows, dy), args.accumulate_params, n);
+  });
+}
+
+template <class S>
+void rms_norm_forward(const LayerNormForwardArgs<S>& args, std::int64_t row_begin, std::int64_t row_end) {
+  for (std::int64_t r = row_begin; r < row_end; ++r) {
+    const S* x = args.x + r * args.cols;
+    F lanes = splat(0.0f);
+    for_lanes(0, args.cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      const F a = load_group(x + j, n);
+      lanes = mul_add(a, a, lanes);
+    });
+    const float rstd = 1.0f / __builtin_sqrtf(sum_lanes(lanes) / static_cast<float>(args.cols) + args.eps);
+    for_lanes(0, args.cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      F h = load_group(x + j, n) * splat(rstd);
+      if (args.gain != nullptr) h = h * load_group(args.gain + j, n);
+      store_group(args.y + r * args.cols + j, h, n);
+    });
+    if (args.rstd != nullptr) args.rstd[r] = rstd;
+  }
+}
+
+template <class S>
+void rms_norm_backward_input(const LayerNormBackwardArgs<S>& args, std::int64_t row_begin,
+                             std::int64_t row_end) {
+  for (std::int64_t r = row_begin; r < row_end; ++r) {
+    const F rstd = splat(args.rstd[r]);
+    const auto g = [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      const F dy = load_group(args.dy + r * args.cols + j, n);
+      return args.gain != nullptr ? dy * load_group(args.gain + j, n) : dy;
+    };
+    const auto h = [&](std::int64_t j, std::int64_t n)
+                       TENON_BODY { return load_group(args.x + r * args.cols + j, n) * rstd; };
+    F lanes = splat(0.0f);
+    for_lanes(0, args.cols,
+              [&](std::int64_t j, std::int64_t n) TENON_BODY { lanes = mul_add(g(j, n), h(j, n), lanes); });
+    const F mean = splat(sum_lanes(lanes) / static_cast<float>(args.cols));
+    S* dx = args.dx + r * args.cols;
+    for_lanes(0, args.cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+      const F d = rstd * (g(j, n) - h(j, n) * mean);
+      store_group(dx + j, args.accumulate_dx ? load_group(dx + j, n) + d : d, n);
+    });
+  }
+}
+
+template <class S>
+void rms_norm_backward_params(const LayerNormBackwardArgs<S>& args, std::int64_t col_begin,
+                              std::int64_t col_end) {
+  for_lanes(col_begin, col_end, [&](std::int64_t j, std::int64_t n) TENON_BODY {
+    put_total(args.dgain + j,
+              column_total(args.rows,
+                           [&](std::int64_t r) TENON_BODY {
+                             const std::int64_t i = r * args.cols + j;
+                             return load_group(args.dy + i, n) *
+                                    (load_group(args.x + i, n) * splat(args.rstd[r]));
+                           }),
+              args.accumulate_params, n);
   });
 }
 

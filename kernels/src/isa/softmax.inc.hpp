@@ -123,14 +123,15 @@ void cross_entropy_backward(const CrossEntropyArgs<S>& args, std::int64_t row_be
                 [&](std::int64_t j, std::int64_t n) TENON_BODY { store_group(dx + j, splat(0.0f), n); });
       continue;
     }
-    const F lse = splat(args.lse[r]), factor = splat(args.scale);
+    const F lse = splat(args.lse[r]), factor = splat(args.scale), low = splat(args.floor),
+            high = splat(args.floor + args.peak);
     // Column of the target in this chunk, or none: a vocabulary fits 31 bits.
     const std::int64_t column = args.targets[r] - args.col_begin;
     const I target = splat_int(static_cast<std::int32_t>(column >= 0 && column < args.cols ? column : -1));
     for_lanes(0, args.cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
       const I onehot = lanes_from(j) == target;
-      const F p = exp(load_group(x + j, n) - lse) - select(onehot, splat(1.0f), splat(0.0f));
-      store_group(dx + j, p * factor, n);
+      const F p = exp(load_group(x + j, n) - lse);
+      store_group(dx + j, (p - select(onehot, high, low)) * factor, n);
     });
   }
 }

@@ -4,12 +4,14 @@
 #include <tenon/kernels/table.hpp>
 
 #include "isa/attention.inc.hpp"
+#include "isa/batch_norm.inc.hpp"
 #include "isa/elementwise.inc.hpp"
 #include "isa/gemm.inc.hpp"
 #include "isa/norm.inc.hpp"
 #include "isa/reduce.inc.hpp"
 #include "isa/softmax.inc.hpp"
 #include "isa/update.inc.hpp"
+#include "isa/window.inc.hpp"
 
 #define TENON_JOIN_(a, b) a##b
 #define TENON_JOIN(a, b) TENON_JOIN_(a, b)
@@ -28,7 +30,10 @@ constexpr Ops<S> make_ops() {
                     .backward = attention_backward<S>},
       .norm = {.layer_norm_forward = layer_norm_forward<S>,
                .layer_norm_backward_input = layer_norm_backward_input<S>,
-               .layer_norm_backward_params = layer_norm_backward_params<S>},
+               .layer_norm_backward_params = layer_norm_backward_params<S>,
+               .rms_norm_forward = rms_norm_forward<S>,
+               .rms_norm_backward_input = rms_norm_backward_input<S>,
+               .rms_norm_backward_params = rms_norm_backward_params<S>},
       .elementwise = {.exp = exp_map<S>,
                       .log = log_map<S>,
                       .tanh = tanh_map<S>,
@@ -37,6 +42,8 @@ constexpr Ops<S> make_ops() {
                       .gelu_tanh_backward = gelu_tanh_backward<S>,
                       .gelu_erf_forward = gelu_erf_forward<S>,
                       .gelu_erf_backward = gelu_erf_backward<S>,
+                      .silu_forward = silu_forward<S>,
+                      .silu_backward = silu_backward<S>,
                       .add = add<S>,
                       .scale = scale<S>,
                       .axpy = axpy<S>,
@@ -55,6 +62,15 @@ constexpr Ops<S> make_ops() {
                  .block_sums_of_squares = block_sums_of_squares<S>,
                  .first_non_finite = first_non_finite<S>,
                  .column_sums = column_sums<S>},
+      .window = {.unfold = unfold<S>,
+                 .fold = fold<S>,
+                 .max_pool_forward = max_pool_forward<S>,
+                 .max_pool_backward = max_pool_backward<S>,
+                 .average_pool_forward = average_pool_forward<S>,
+                 .average_pool_backward = average_pool_backward<S>},
+      .batch_norm = {.forward = batch_norm_forward<S>,
+                     .fixed = batch_norm_fixed<S>,
+                     .backward = batch_norm_backward<S>},
   };
 }
 

@@ -3,6 +3,7 @@
 // of them for the rest.
 #include "families.hpp"
 #include "gemm.hpp"
+#include "pointwise.hpp"
 #ifndef TENON_PORTABLE_THREADS
 #include "gemm_onednn.hpp"
 #endif
@@ -27,6 +28,36 @@ void check_spec(const GemmSpec& spec) {
                 " cannot be computed; use f32 and bf16 in any mixture, or f64 throughout");
   }
 }
+
+#ifndef TENON_PORTABLE_THREADS
+/// A product whose map runs over C afterwards, with the bits that the map has by itself.
+class MappedGemm final : public Gemm {
+ public:
+  MappedGemm(const Kernels& kernels, std::unique_ptr<Gemm> product, Epilogue map)
+      : kernels_(kernels), product_(std::move(product)), map_(map) {}
+  std::size_t scratch_bytes() const override { return product_->scratch_bytes(); }
+  void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
+           TensorView scratch) override {
+    product_->run(a, b, c, bias, alpha, scratch);
+    with_storage(c.dtype, "gemm", [&](auto tag) {
+      auto* values = c.as<typename decltype(tag)::type>();
+      parallel_for(c.elements(), kFlatBlock, [&](std::int64_t begin, std::int64_t end) {
+        map_forward(kernels_, map_, values + begin, values + begin, end - begin);
+      });
+    });
+  }
+
+ private:
+  Kernels kernels_;
+  std::unique_ptr<Gemm> product_;
+  Epilogue map_;
+};
+
+/// oneDNN's ReLU makes 0 of a NaN, which would hide a run that has gone wrong; it has no squared one.
+bool maps_in_onednn(Epilogue map) {
+  return map == Epilogue::kNone || map == Epilogue::kGeluTanh || map == Epilogue::kGeluExact;
+}
+#endif
 
 class CpuBlas final : public Blas {
  public:
@@ -65,7 +96,9 @@ class CpuBlas final : public Blas {
 #ifndef TENON_PORTABLE_THREADS
     if (onednn_ != nullptr && spec.a != DType::kF64) {
       if (!onednn_->native_bf16()) spec.a = spec.b = DType::kF32;
-      if (spec.a == DType::kF32) spec.c = DType::kF32;
+      // Rounding to bf16 comes behind our own map, unless, as with ReLU, their order makes no difference.
+      const bool maps_wide = !maps_in_onednn(spec.epilogue) && spec.epilogue != Epilogue::kRelu;
+      if (spec.a == DType::kF32 || maps_wide) spec.c = DType::kF32;
     }
 #endif
     return spec;
@@ -76,7 +109,12 @@ class CpuBlas final : public Blas {
     // An empty product is not worth a primitive, and the library would leave C untouched where k is 0.
     const bool some = spec.batch > 0 && spec.m > 0 && spec.n > 0 && spec.k > 0;
     if (onednn_ != nullptr && some && spec.a != DType::kF64) {
-      if (auto plan = onednn_->gemm(spec)) return plan;
+      GemmSpec inside = spec;
+      if (!maps_in_onednn(spec.epilogue)) inside.epilogue = Epilogue::kNone;
+      auto plan = onednn_->gemm(inside);
+      if (plan != nullptr && inside.epilogue != spec.epilogue)
+        return std::make_unique<MappedGemm>(kernels_, std::move(plan), spec.epilogue);
+      if (plan != nullptr) return plan;
     }
 #endif
     return make_kernel_gemm(kernels_, spec);

@@ -89,6 +89,8 @@ void CpuDevice::open(const DeviceSpec& spec) {
   elementwise_ = make_elementwise(kernels_);
   reduce_ = make_reduce_ops(kernels_);
   update_ = make_update_ops(kernels_);
+  window_ = make_window_ops(kernels_);
+  normalisation_ = make_normalisation_ops(kernels_);
 }
 
 void* CpuDevice::allocate(std::size_t bytes) {
@@ -121,7 +123,9 @@ void* CpuDevice::query(std::string_view interface_id) {
                                                        {EmbeddingOps::kId, embedding_.get()},
                                                        {Elementwise::kId, elementwise_.get()},
                                                        {ReduceOps::kId, reduce_.get()},
-                                                       {UpdateOps::kId, update_.get()}};
+                                                       {UpdateOps::kId, update_.get()},
+                                                       {WindowOps::kId, window_.get()},
+                                                       {NormalisationOps::kId, normalisation_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }

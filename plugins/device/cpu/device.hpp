@@ -37,6 +37,8 @@ class CpuDevice final : public Device {
   std::unique_ptr<Elementwise> elementwise_;
   std::unique_ptr<ReduceOps> reduce_;
   std::unique_ptr<UpdateOps> update_;
+  std::unique_ptr<WindowOps> window_;
+  std::unique_ptr<NormalisationOps> normalisation_;
 };
 
 }  // namespace tenon::cpu

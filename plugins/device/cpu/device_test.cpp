@@ -40,10 +40,10 @@ TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
 TEST(CpuDevice, OffersItsFamiliesAndNoOthers) {
   Bench bench("cpu", "auto", 1);
   for (const char* id : {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId,
-                         ReduceOps::kId, UpdateOps::kId}) {
+                         ReduceOps::kId, UpdateOps::kId, WindowOps::kId, NormalisationOps::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
-  for (const char* id : {Convolution::kId, Fft::kId, QuantOps::kId, "tenon.device.blas/2", ""})
+  for (const char* id : {Fft::kId, QuantOps::kId, "tenon.device.blas/2", ""})
     EXPECT_EQ(bench.device->query(id), nullptr) << id;
 }
 
@@ -111,8 +111,8 @@ TEST(CpuDevice, TakesNoMemoryInAStep) {
       neural.activation(Epilogue::kGeluTanh, x, y);
       neural.activation_backward(Epilogue::kGeluTanh, x, y, y, true);
       neural.dropout(x, y, 0.1, {}, 0, 0, true);
-      neural.softmax_cross_entropy(x, targets, mean, rstd);
-      neural.softmax_cross_entropy_backward(x, targets, rstd, 1, y);
+      neural.softmax_cross_entropy(x, targets, 0.1, mean, rstd);
+      neural.softmax_cross_entropy_backward(x, targets, 0.1, rstd, 1, y);
       embedding.gather(w, targets, y, true);
       embedding.scatter_add(y, targets, w, {});
       elementwise.axpy(1, x, y);

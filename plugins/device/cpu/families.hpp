@@ -16,5 +16,7 @@ std::unique_ptr<EmbeddingOps> make_embedding_ops(const Kernels& kernels);
 std::unique_ptr<Elementwise> make_elementwise(const Kernels& kernels);
 std::unique_ptr<ReduceOps> make_reduce_ops(const Kernels& kernels);
 std::unique_ptr<UpdateOps> make_update_ops(const Kernels& kernels);
+std::unique_ptr<WindowOps> make_window_ops(const Kernels& kernels);
+std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);
 
 }  // namespace tenon::cpu

@@ -20,6 +20,10 @@ double map(Epilogue epilogue, double x) {
       return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
     case Epilogue::kRelu:
       return std::max(x, 0.0);
+    case Epilogue::kSilu:
+      return x / (1 + std::exp(-x));
+    case Epilogue::kSquaredRelu:
+      return std::pow(std::max(x, 0.0), 2);
   }
   return x;
 }
@@ -132,7 +136,8 @@ TEST_P(Gemms, ComputeEveryCombination) {
 
 TEST_P(Gemms, ApplyEpilogues) {
   for (const auto& [a, b, c] : kDtypes)
-    for (const Epilogue epilogue : {Epilogue::kGeluTanh, Epilogue::kGeluExact, Epilogue::kRelu})
+    for (const Epilogue epilogue : {Epilogue::kGeluTanh, Epilogue::kGeluExact, Epilogue::kRelu,
+                                    Epilogue::kSilu, Epilogue::kSquaredRelu})
       for (const bool everything : {false, true}) {
         GemmSpec spec{.m = 21, .n = 130, .k = 40, .transpose_b = true};
         spec.a = a, spec.b = b, spec.c = c;
@@ -140,6 +145,31 @@ TEST_P(Gemms, ApplyEpilogues) {
         spec.accumulate = spec.alpha = everything;
         check(spec);
       }
+}
+
+// A run that has gone wrong must be seen behind the map too; the folded map gives the bits of the map by
+// itself.
+TEST_P(Gemms, MapAsTheMapAloneAndKeepNaNs) {
+  for (const Epilogue epilogue : {Epilogue::kRelu, Epilogue::kSilu, Epilogue::kSquaredRelu})
+    for (const DType dtype : {kF32, DType::kF64}) {
+      GemmSpec spec{.m = 5, .n = 40, .k = 33, .a = dtype, .b = dtype, .c = dtype};
+      std::vector<double> values = numbers(5 * 33, "a", dtype);
+      values[40] = std::nan("");
+      const Owned a(device_, Shape{5, 33}, dtype, values),
+          b(device_, Shape{33, 40}, dtype, numbers(33 * 40, "b", dtype)), plain(device_, Shape{5, 40}, dtype),
+          mapped(device_, Shape{5, 40}, dtype);
+      const auto run = [&](const Owned& c) {
+        const auto gemm = device_.family<Blas>().gemm(spec);
+        const Owned scratch(device_, Shape{static_cast<std::int64_t>(gemm->scratch_bytes())}, DType::kU8);
+        gemm->run(a, b, c, {}, 1, scratch);
+      };
+      run(plain);
+      device_.family<NeuralOps>().activation(epilogue, plain, plain);
+      spec.epilogue = epilogue;
+      run(mapped);
+      EXPECT_EQ(mapped.bytes(), plain.bytes()) << dtype_name(dtype) << static_cast<int>(epilogue);
+      EXPECT_TRUE(std::isnan(mapped.values()[40])) << dtype_name(dtype) << static_cast<int>(epilogue);
+    }
 }
 
 TEST_P(Gemms, TakeAwkwardSizes) {

@@ -5,6 +5,7 @@
 #include "pointwise.hpp"
 
 #include <tenon/kernels/bf16.hpp>
+#include <tenon/kernels/reference/scalar.hpp>
 #include <tenon/random.hpp>
 
 #include <limits>
@@ -160,7 +161,7 @@ class CpuNeuralOps final : public NeuralOps {
     });
   }
 
-  void softmax_cross_entropy(TensorView logits, TensorView targets, TensorView loss,
+  void softmax_cross_entropy(TensorView logits, TensorView targets, double smoothing, TensorView loss,
                              TensorView lse) override {
     constexpr const char* kWhere = "softmax_cross_entropy";
     with_storage(logits.dtype, kWhere, [&](auto tag) {
@@ -185,12 +186,13 @@ class CpuNeuralOps final : public NeuralOps {
                      ops.cross_entropy_begin(part, 0, part.rows);
                      ops.cross_entropy_chunk(part, 0, part.rows);
                      ops.cross_entropy_finish(part, 0, part.rows);
+                     if (smoothing > 0 && part.loss != nullptr) smooth(part, smoothing);
                    });
     });
   }
 
-  void softmax_cross_entropy_backward(TensorView logits, TensorView targets, TensorView lse, double scale,
-                                      TensorView dlogits) override {
+  void softmax_cross_entropy_backward(TensorView logits, TensorView targets, double smoothing, TensorView lse,
+                                      double scale, TensorView dlogits) override {
     constexpr const char* kWhere = "softmax_cross_entropy_backward";
     with_storage(logits.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
@@ -198,6 +200,8 @@ class CpuNeuralOps final : public NeuralOps {
       kernels::CrossEntropyArgs<S> args = loss_args<S>(logits, targets, kWhere);
       args.lse = checked<A>(lse, args.rows, kWhere, "lse");
       args.scale = static_cast<A>(scale);
+      args.peak = static_cast<A>(1 - smoothing);
+      args.floor = static_cast<A>(smoothing / static_cast<double>(std::max<std::int64_t>(1, args.cols)));
       const auto& ops = kernels_.ops<S>().softmax;
       const std::int64_t block = row_block(args.cols);
       if (dlogits.dtype == logits.dtype) {
@@ -242,8 +246,45 @@ class CpuNeuralOps final : public NeuralOps {
     return args;
   }
 
+  /// loss += smoothing (logit of the target - mean of the row's logits): lse has the weight 1 either way.
+  template <class S>
+  static void smooth(const kernels::CrossEntropyArgs<S>& args, double smoothing) {
+    for (std::int64_t row = 0; row < args.rows; ++row) {
+      if (args.targets[row] < 0) continue;
+      const S* logits = args.logits + row * args.ld;
+      double sum = 0;
+      for (std::int64_t column = 0; column < args.cols; ++column)
+        sum += static_cast<double>(kernels::reference::get(logits[column]));
+      const auto target = static_cast<double>(kernels::reference::get(logits[args.targets[row]]));
+      args.loss[row] = static_cast<Arith<S>>(static_cast<double>(args.loss[row]) +
+                                             smoothing * (target - sum / static_cast<double>(args.cols)));
+    }
+  }
+
   Kernels kernels_;
 };
+
+/// y = max(x, 0) or its square; a NaN stays.
+template <class S>
+S rectify(S x, bool squared) {
+  if constexpr (std::is_same_v<S, Bf16>) {
+    // A NaN is above infinity in magnitude, whatever its sign.
+    if (x.bits >= 0x8000u && x.bits <= 0xff80u) return Bf16{0};
+    const float wide = kernels::to_float(x);
+    return squared ? kernels::to_bf16(wide * wide) : x;
+  } else {
+    return x <= 0 ? S{0} : squared ? x * x : x;
+  }
+}
+
+/// dx = dy or 2 x dy where x > 0, else 0.
+template <class S>
+S rectify_backward(S x, S dy, bool squared) {
+  using A = Arith<S>;
+  const A wide = kernels::reference::get(x);
+  if (!(wide > 0)) return kernels::reference::put<S>(0);
+  return squared ? kernels::reference::put<S>(2 * wide * kernels::reference::get(dy)) : dy;
+}
 
 }  // namespace
 
@@ -257,14 +298,14 @@ void map_forward(const Kernels& kernels, Epilogue map, const S* x, S* y, std::in
       return ops.gelu_tanh_forward(x, y, n);
     case Epilogue::kGeluExact:
       return ops.gelu_erf_forward(x, y, n);
+    case Epilogue::kSilu:
+      return ops.silu_forward(x, y, n);
     case Epilogue::kRelu:
-      break;
-  }
-  if constexpr (std::is_same_v<S, Bf16>) {
-    // A NaN stays: it is above infinity in magnitude, whatever its sign.
-    for (std::int64_t i = 0; i < n; ++i) y[i] = x[i].bits >= 0x8000u && x[i].bits <= 0xff80u ? Bf16{0} : x[i];
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) y[i] = x[i] <= 0 ? S{0} : x[i];
+      for (std::int64_t i = 0; i < n; ++i) y[i] = rectify(x[i], false);
+      return;
+    case Epilogue::kSquaredRelu:
+      for (std::int64_t i = 0; i < n; ++i) y[i] = rectify(x[i], true);
+      return;
   }
 }
 
@@ -278,13 +319,14 @@ void map_backward(const Kernels& kernels, Epilogue map, const S* x, const S* dy,
       return ops.gelu_tanh_backward(x, dy, dx, n);
     case Epilogue::kGeluExact:
       return ops.gelu_erf_backward(x, dy, dx, n);
+    case Epilogue::kSilu:
+      return ops.silu_backward(x, dy, dx, n);
     case Epilogue::kRelu:
-      break;
-  }
-  if constexpr (std::is_same_v<S, Bf16>) {
-    for (std::int64_t i = 0; i < n; ++i) dx[i] = kernels::to_float(x[i]) > 0 ? dy[i] : Bf16{0};
-  } else {
-    for (std::int64_t i = 0; i < n; ++i) dx[i] = x[i] > 0 ? dy[i] : S{0};
+      for (std::int64_t i = 0; i < n; ++i) dx[i] = rectify_backward(x[i], dy[i], false);
+      return;
+    case Epilogue::kSquaredRelu:
+      for (std::int64_t i = 0; i < n; ++i) dx[i] = rectify_backward(x[i], dy[i], true);
+      return;
   }
 }
 

@@ -101,6 +101,12 @@ double gelu_exact(double x) {
 double relu(double x) {
   return x > 0 ? x : 0;
 }
+double silu(double x) {
+  return x / (1 + std::exp(-x));
+}
+double squared_relu(double x) {
+  return relu(x) * relu(x);
+}
 double slope(double (*map)(double), double x) {
   constexpr double kStep = 1e-5;
   return (map(x + kStep) - map(x - kStep)) / (2 * kStep);
@@ -113,10 +119,12 @@ TEST_P(NeuralFamily, MapPointwise) {
   } cases[] = {{Epilogue::kNone, [](double x) { return x; }},
                {Epilogue::kGeluTanh, gelu_tanh},
                {Epilogue::kGeluExact, gelu_exact},
-               {Epilogue::kRelu, relu}};
+               {Epilogue::kRelu, relu},
+               {Epilogue::kSilu, silu},
+               {Epilogue::kSquaredRelu, squared_relu}};
   for (const auto& c : cases)
     for (const DType dtype : kActivations)
-      for (const std::int64_t n : {1, 1000, 40001}) {
+      for (const std::int64_t n : {3, 1000, 40001}) {
         const std::string name =
             std::string(dtype_name(dtype)) + " map " + std::to_string(static_cast<int>(c.epilogue));
         const auto x = numbers(n, "x", dtype), dy = numbers(n, "dy", dtype), old = numbers(n, "old", dtype);
@@ -142,7 +150,8 @@ TEST_P(NeuralFamily, MapPointwise) {
 TEST_P(NeuralFamily, KeepNaNs) {
   const double nan = std::nan("");
   for (const DType dtype : kActivations)
-    for (const Epilogue map : {Epilogue::kNone, Epilogue::kGeluTanh, Epilogue::kGeluExact, Epilogue::kRelu}) {
+    for (const Epilogue map : {Epilogue::kNone, Epilogue::kGeluTanh, Epilogue::kGeluExact, Epilogue::kRelu,
+                               Epilogue::kSilu, Epilogue::kSquaredRelu}) {
       Owned x(device_, Shape{3}, dtype, {nan, -1, -nan}), y(device_, Shape{3}, dtype);
       ops().activation(map, x, y);
       EXPECT_TRUE(std::isnan(y.values()[0])) << dtype_name(dtype) << static_cast<int>(map);
@@ -192,12 +201,13 @@ TEST_P(NeuralFamily, DropByKeyStepAndIndexAlone) {
 }
 
 TEST_P(NeuralFamily, TakeTheLossOfRows) {
-  for (const auto& [rows, columns] :
-       {std::pair{1, 1}, std::pair{7, 5}, std::pair{37, 1000}, std::pair{3, 5003}})
+  for (const auto& [rows, columns, smoothing] :
+       {std::tuple{1, 1, 0.0}, std::tuple{7, 5, 0.0}, std::tuple{37, 1000, 0.0}, std::tuple{3, 5003, 0.0},
+        std::tuple{7, 5, 0.1}, std::tuple{3, 5003, 0.25}})
     for (const DType dtype : kActivations) {
       const DType wide = arithmetic(dtype);
-      const std::string name =
-          std::string(dtype_name(dtype)) + " " + std::to_string(rows) + " x " + std::to_string(columns);
+      const std::string name = std::string(dtype_name(dtype)) + " " + std::to_string(rows) + " x " +
+                               std::to_string(columns) + " smoothing " + std::to_string(smoothing);
       const auto logits = numbers(rows * columns, "logits", dtype);
       auto targets = integers(rows, static_cast<std::uint64_t>(columns), "targets");
       if (rows > 2) targets[1] = -1, targets[2] = -100;
@@ -209,28 +219,31 @@ TEST_P(NeuralFamily, TakeTheLossOfRows) {
         at(lse, r) = std::log(total);
         const auto target = static_cast<std::int64_t>(at(targets, r));
         if (target < 0) continue;
-        at(loss, r) = at(lse, r) - at(logits, r * columns + target);
-        for (int c = 0; c < columns; ++c)
-          at(dlogits, r * columns + c) =
-              kScale * (std::exp(at(logits, r * columns + c)) / total - (c == target ? 1 : 0));
+        for (int c = 0; c < columns; ++c) {
+          const double wanted = smoothing / columns + (c == target ? 1 - smoothing : 0);
+          at(loss, r) += wanted * (at(lse, r) - at(logits, r * columns + c));
+          at(dlogits, r * columns + c) = kScale * (std::exp(at(logits, r * columns + c)) / total - wanted);
+        }
       }
       Owned logits_t(device_, Shape{rows, columns}, dtype, logits),
           targets_t(device_, Shape{rows}, DType::kI32, targets), loss_t(device_, Shape{rows}, wide),
           lse_t(device_, Shape{rows}, wide);
-      ops().softmax_cross_entropy(logits_t, targets_t, loss_t, lse_t);
-      EXPECT_LE(relative_error(loss_t.values(), loss), 16 * unit(wide)) << name;
+      ops().softmax_cross_entropy(logits_t, targets_t, smoothing, loss_t, lse_t);
+      // A smoothed loss is expected as a sum of `columns` terms, which has roundings of its own.
+      EXPECT_LE(relative_error(loss_t.values(), loss), 16 * unit(wide) + smoothing * columns * unit(kF64))
+          << name;
       EXPECT_LE(relative_error(lse_t.values(), lse), 16 * unit(wide)) << name;
 
       Owned same(device_, Shape{rows, columns}, dtype), narrow(device_, Shape{rows, columns}, kBF16);
-      ops().softmax_cross_entropy_backward(logits_t, targets_t, lse_t, kScale, same);
+      ops().softmax_cross_entropy_backward(logits_t, targets_t, smoothing, lse_t, kScale, same);
       EXPECT_LE(relative_error(same.values(), dlogits), bound(dtype, dtype, 32)) << name;
-      ops().softmax_cross_entropy_backward(logits_t, targets_t, lse_t, kScale, narrow);
+      ops().softmax_cross_entropy_backward(logits_t, targets_t, smoothing, lse_t, kScale, narrow);
       EXPECT_LE(relative_error(narrow.values(), dlogits), bound(kBF16, dtype, 32)) << name;
-      ops().softmax_cross_entropy_backward(logits_t, targets_t, lse_t, kScale, logits_t);
+      ops().softmax_cross_entropy_backward(logits_t, targets_t, smoothing, lse_t, kScale, logits_t);
       EXPECT_EQ(logits_t.bytes(), same.bytes()) << name << ", in place";
 
       targets_t.fill(std::vector<double>(targets.size(), columns));
-      EXPECT_THROW(ops().softmax_cross_entropy(logits_t, targets_t, loss_t, lse_t), Error);
+      EXPECT_THROW(ops().softmax_cross_entropy(logits_t, targets_t, smoothing, loss_t, lse_t), Error);
     }
 }
 
@@ -253,11 +266,11 @@ TEST_P(NeuralFamily, NotDependOnThreads) {
       ops().layer_norm_backward(x_t, gain, mean, rstd, dy_t, dx, true, dgain, dbias, true, {});
       ops().dropout(x_t, dropped, 0.1, random_key(1, "d"), 5, 3, true);
       ops().activation_backward(Epilogue::kGeluTanh, x_t, dy_t, mapped, true);
-      ops().softmax_cross_entropy(x_t, targets, loss, lse);
+      ops().softmax_cross_entropy(x_t, targets, 0.1, loss, lse);
       std::vector<std::vector<std::byte>> found = {y.bytes(),      dx.bytes(),   dgain.bytes(),
                                                    dbias.bytes(),  loss.bytes(), dropped.bytes(),
                                                    mapped.bytes(), lse.bytes()};
-      ops().softmax_cross_entropy_backward(x_t, targets, lse, 1, x_t);
+      ops().softmax_cross_entropy_backward(x_t, targets, 0.1, lse, 1, x_t);
       found.push_back(x_t.bytes());
       if (threads == 1) first = found;
       EXPECT_EQ(found, first) << dtype_name(dtype) << " with " << threads << " threads";

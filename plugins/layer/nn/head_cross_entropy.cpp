@@ -34,8 +34,12 @@ void HeadCrossEntropy::infer(InferContext& context) {
 
   weight_ = context.parameter(
       weight_parameter(context, options_, {vocabulary_, columns_of(x)}, options_.real("init_scale")));
-  site_ = context.linear_site(
-      {.module = "head", .weight = weight_, .input = 0, .m = rows_, .n = vocabulary_, .k = columns_of(x)});
+  site_ = context.linear_site({.module = "head",
+                               .weight = weight_,
+                               .input = 0,
+                               .m = rows_,
+                               .n = vocabulary_,
+                               .k = columns_of(x)});
   nn_ = &context.device().family<NeuralOps>();
   lse_ = context.saved({{rows_}, logit_type_});
   losses_ = context.workspace(window_bytes(logit_type_, rows_));
@@ -64,7 +68,7 @@ void HeadCrossEntropy::forward(ForwardContext& context) {
     const std::int64_t end = std::min(begin + chunk_, rows_);
     const TensorView chunk = logits(context, end - begin);
     context.fprop(site_, x.rows(begin, end), {}, chunk, begin);
-    nn_->softmax_cross_entropy(chunk, targets.rows(begin, end), losses.rows(begin, end),
+    nn_->softmax_cross_entropy(chunk, targets.rows(begin, end), smoothing_, losses.rows(begin, end),
                                lse.rows(begin, end));
   }
   sum_.write(losses, targets, context.output(0));
@@ -82,8 +86,8 @@ void HeadCrossEntropy::backward(BackwardContext& context) {
     const TensorView gradient =
         gradients_.index < 0 ? chunk
                              : window(context.workspace(gradients_), 0, x.dtype, {end - begin, vocabulary_});
-    nn_->softmax_cross_entropy_backward(chunk, targets.rows(begin, end), lse.rows(begin, end), seed_,
-                                        gradient);
+    nn_->softmax_cross_entropy_backward(chunk, targets.rows(begin, end), smoothing_, lse.rows(begin, end),
+                                        seed_, gradient);
     if (!dw.view.empty()) context.wgrad(site_, {}, gradient, accumulate, begin);
     if (!dx.view.empty())
       context.dgrad(site_, gradient, matrix(dx.view).rows(begin, end), dx.accumulate, begin);

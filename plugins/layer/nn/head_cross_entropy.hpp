@@ -20,6 +20,7 @@ class HeadCrossEntropy final : public Layer, public LossLayer {
           .at_least(0)
           .in_unit("rows")
           .doc_text("rows of logits held at a time; 0: as many as keep a chunk below 4 Mi elements"),
+      kLabelSmoothing,
       option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
   };
   static constexpr ComponentInfo kInfo{
@@ -28,7 +29,8 @@ class HeadCrossEntropy final : public Layer, public LossLayer {
       .options = kOptions,
       .capabilities = kAnywhere};
 
-  explicit HeadCrossEntropy(const Options& options) : options_(options), metric_(options.text("metric")) {}
+  explicit HeadCrossEntropy(const Options& options)
+      : options_(options), metric_(options.text("metric")), smoothing_(options.real("label_smoothing")) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
@@ -45,6 +47,7 @@ class HeadCrossEntropy final : public Layer, public LossLayer {
 
   const Options& options_;
   std::string metric_;
+  double smoothing_;
   double seed_ = 1;
   std::int64_t vocabulary_ = 0, rows_ = 0, chunk_ = 0;
   DType logit_type_ = DType::kF32;

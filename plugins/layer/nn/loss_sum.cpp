@@ -20,7 +20,11 @@ void LossSum::write(TensorView losses, TensorView targets, TensorView output) {
     device_->synchronize();
   }
   const auto counted = std::count_if(ids.begin(), ids.end(), [](std::int32_t id) { return id >= 0; });
-  double result[2] = {reduce_->sum(losses), static_cast<double>(counted)};
+  write(reduce_->sum(losses), static_cast<double>(counted), output);
+}
+
+void LossSum::write(double sum, double count, TensorView output) {
+  double result[2] = {sum, count};
   device_->copy({result, {2}, DType::kF64, MemorySpace::kHost}, output);
   device_->synchronize();  // `result` ends with this call
 }

@@ -26,7 +26,7 @@ void SoftmaxCrossEntropy::infer(InferContext& context) {
 void SoftmaxCrossEntropy::forward(ForwardContext& context) {
   const TensorView lse = context.saved(lse_), targets = flat(context.input(1));
   const TensorView losses = window(context.workspace(losses_), 0, lse.dtype, targets.shape);
-  nn_->softmax_cross_entropy(matrix(context.input(0)), targets, losses, lse);
+  nn_->softmax_cross_entropy(matrix(context.input(0)), targets, smoothing_, losses, lse);
   sum_.write(losses, targets, context.output(0));
 }
 
@@ -36,7 +36,8 @@ void SoftmaxCrossEntropy::backward(BackwardContext& context) {
   const TensorView logits = matrix(context.input(0));
   const TensorView written =
       dx.accumulate ? window(context.workspace(spare_), 0, logits.dtype, logits.shape) : matrix(dx.view);
-  nn_->softmax_cross_entropy_backward(logits, flat(context.input(1)), context.saved(lse_), seed_, written);
+  nn_->softmax_cross_entropy_backward(logits, flat(context.input(1)), smoothing_, context.saved(lse_), seed_,
+                                      written);
   if (dx.accumulate) pass_on(*device_, *elementwise_, written, dx);
 }
 

@@ -9,6 +9,7 @@ namespace tenon::nn {
 class SoftmaxCrossEntropy final : public Layer, public LossLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
+      kLabelSmoothing,
       option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
   };
   static constexpr ComponentInfo kInfo{.id = "softmax_cross_entropy",
@@ -16,7 +17,8 @@ class SoftmaxCrossEntropy final : public Layer, public LossLayer {
                                        .options = kOptions,
                                        .capabilities = kAnywhere};
 
-  explicit SoftmaxCrossEntropy(const Options& options) : metric_(options.text("metric")) {}
+  explicit SoftmaxCrossEntropy(const Options& options)
+      : smoothing_(options.real("label_smoothing")), metric_(options.text("metric")) {}
   void infer(InferContext& context) override;
   void forward(ForwardContext& context) override;
   void backward(BackwardContext& context) override;
@@ -27,6 +29,7 @@ class SoftmaxCrossEntropy final : public Layer, public LossLayer {
   std::string_view metric() const override { return metric_; }
 
  private:
+  double smoothing_;
   std::string metric_;
   double seed_ = 1;
   Device* device_ = nullptr;

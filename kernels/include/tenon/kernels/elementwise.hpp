@@ -1,7 +1,7 @@
 // Element-by-element operators: activations, sums, scaling, conversion, dropout.
 // Each element depends on its own inputs (and index) alone, so callers may cut [0, n) anywhere. Outputs may
-// alias inputs exactly. Nothing but exp, tanh and erf is approximate: the rest gives the bits of the formulas
-// below, each operation rounded once in Arith<S>, in every kernel set.
+// alias inputs exactly. Nothing but exp, log, tanh, erf, GELU and SiLU is approximate: the rest gives the
+// bits of the formulas below, each operation rounded once in Arith<S>, in every kernel set.
 #pragma once
 
 #include <tenon/kernels/types.hpp>
@@ -29,6 +29,9 @@ struct ElementwiseOps {
   /// x/2 (1 + erf(x / sqrt(2))).
   void (*gelu_erf_forward)(const S* x, S* y, std::int64_t n);
   void (*gelu_erf_backward)(const S* x, const S* dy, S* dx, std::int64_t n);
+  /// x / (1 + exp(-x)).
+  void (*silu_forward)(const S* x, S* y, std::int64_t n);
+  void (*silu_backward)(const S* x, const S* dy, S* dx, std::int64_t n);
 
   void (*add)(const S* a, const S* b, S* y, std::int64_t n);               ///< y = a + b
   void (*scale)(Arith<S> alpha, const S* x, S* y, std::int64_t n);         ///< y = alpha x

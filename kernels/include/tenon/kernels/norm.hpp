@@ -1,7 +1,8 @@
-// Layer normalization over the last dimension: y = (x - mean) rstd gain + bias, rstd = 1 / sqrt(var + eps).
-// Rows are independent in forward and backward_input; backward_params gives each caller a range of columns
-// and walks all rows in order, so sums over rows do not depend on the number of threads. Nothing here starts
-// a thread.
+// Normalization over the last dimension. Layer norm: y = (x - mean) rstd gain + bias, rstd = 1 / sqrt(var +
+// eps). RMS norm: y = x rstd gain, rstd = 1 / sqrt(mean(x^2) + eps), with the same arguments less mean and
+// bias. Rows are independent in forward and backward_input; backward_params gives each caller a range of
+// columns and walks all rows in order, so sums over rows do not depend on the number of threads. Nothing here
+// starts a thread.
 #pragma once
 
 #include <tenon/kernels/types.hpp>
@@ -46,6 +47,13 @@ struct NormOps {
                                     std::int64_t row_end);
   void (*layer_norm_backward_params)(const LayerNormBackwardArgs<S>&, std::int64_t col_begin,
                                      std::int64_t col_end);
+  /// The mean, bias and dbias of their arguments are not looked at.
+  void (*rms_norm_forward)(const LayerNormForwardArgs<S>&, std::int64_t row_begin, std::int64_t row_end);
+  /// With h = x rstd: dx = rstd (g - h mean(g h)).
+  void (*rms_norm_backward_input)(const LayerNormBackwardArgs<S>&, std::int64_t row_begin,
+                                  std::int64_t row_end);
+  void (*rms_norm_backward_params)(const LayerNormBackwardArgs<S>&, std::int64_t col_begin,
+                                   std::int64_t col_end);
 };
 
 }  // namespace tenon::kernels

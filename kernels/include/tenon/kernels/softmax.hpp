@@ -22,9 +22,10 @@ struct CrossEntropyArgs {
   Arith<S>* target_logit = nullptr;
   Arith<S>* loss = nullptr;  ///< [rows]: lse - logit of the target, written by finish
   Arith<S>* lse = nullptr;   ///< [rows]: log of the sum of exp(logit), written by finish, read by backward
-  // Backward: dlogits = (softmax - onehot) scale, row i at dlogits + i ld; may be logits.
+  // Backward: dlogits = (softmax - floor - peak onehot) scale, row i at dlogits + i ld; may be logits.
   S* dlogits = nullptr;
   Arith<S> scale = 1;
+  Arith<S> peak = 1, floor = 0;  ///< with label smoothing s over v columns: 1 - s and s / v
 };
 
 template <class S>

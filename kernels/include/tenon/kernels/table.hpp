@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tenon/kernels/attention.hpp>
+#include <tenon/kernels/batch_norm.hpp>
 #include <tenon/kernels/elementwise.hpp>
 #include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/gemm.hpp>
@@ -10,6 +11,7 @@
 #include <tenon/kernels/reduce.hpp>
 #include <tenon/kernels/softmax.hpp>
 #include <tenon/kernels/update.hpp>
+#include <tenon/kernels/window.hpp>
 
 namespace tenon::kernels {
 
@@ -23,6 +25,8 @@ struct Ops {
   SoftmaxOps<S> softmax;
   EmbeddingOps<S> embedding;
   ReduceOps<S> reduce;
+  WindowOps<S> window;
+  BatchNormOps<S> batch_norm;
 };
 
 /// One kernel set.

@@ -71,6 +71,18 @@ void gelu_erf_backward(const S* x, const S* dy, S* dx, std::int64_t n) {
 }
 
 template <class S>
+void silu_forward(const S* x, S* y, std::int64_t n) {
+  map(x, y, n, [](Arith<S> a) { return a / (1 + std::exp(-a)); });
+}
+template <class S>
+void silu_backward(const S* x, const S* dy, S* dx, std::int64_t n) {
+  map(x, dy, dx, n, [](Arith<S> a, Arith<S> g) {
+    const Arith<S> s = 1 / (1 + std::exp(-a));
+    return g * (s * (1 + a * (1 - s)));
+  });
+}
+
+template <class S>
 void add(const S* a, const S* b, S* y, std::int64_t n) {
   map(a, b, y, n, [](Arith<S> p, Arith<S> q) { return p + q; });
 }

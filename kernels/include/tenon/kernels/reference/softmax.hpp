@@ -74,8 +74,8 @@ void cross_entropy_backward(const CrossEntropyArgs<S>& args, std::int64_t row_be
   for (std::int64_t r = row_begin; r < row_end; ++r)
     for (std::int64_t j = 0; j < args.cols; ++j) {
       const A p = std::exp(get(args.logits[r * args.ld + j]) - args.lse[r]);
-      const A onehot = args.targets[r] == args.col_begin + j ? 1 : 0;
-      args.dlogits[r * args.ld + j] = put<S>(args.targets[r] < 0 ? A{0} : (p - onehot) * args.scale);
+      const A wanted = args.floor + (args.targets[r] == args.col_begin + j ? args.peak : 0);
+      args.dlogits[r * args.ld + j] = put<S>(args.targets[r] < 0 ? A{0} : (p - wanted) * args.scale);
     }
 }
 
