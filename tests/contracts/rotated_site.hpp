@@ -64,7 +64,8 @@ class RotatedSite final : public tenon::LinearSite {
   RotatedSite(const tenon::SiteInfo& info, tenon::SiteHost& host)
       : m_(info.m), n_(info.n), k_(info.k), counter_(host.operands()) {
     tenon::Blas& blas = host.device().family<tenon::Blas>();
-    fprop_ = blas.gemm({.m = m_, .n = n_, .k = k_, .transpose_b = true, .bias = info.bias});
+    fprop_ = blas.gemm(
+        {.m = m_, .n = n_, .k = k_, .transpose_b = true, .bias = info.bias, .epilogue = info.epilogue});
     dgrad_ = blas.gemm({.m = m_, .n = k_, .k = n_});
   }
   tenon::SiteMemory memory() const override {

@@ -37,10 +37,15 @@ struct SiteRef {
 struct SiteSpec {
   std::string_view module = "linear";
   ParameterRef weight;
-  int input = -1;  ///< layer input that is x; -1 = the layer passes x to wgrad itself
+  std::int64_t first_weight_row = 0;  ///< the site's n rows of the weight begin here (groups share a weight)
+  int input = -1;                     ///< layer input that is x; -1 = the layer passes x to wgrad itself
   std::int64_t m = 0, n = 0, k = 0;
   bool bias = false;
   Epilogue epilogue = Epilogue::kNone;
+  std::int64_t chunk = 0;  ///< rows that one call passes at most; 0 = all m
+  /// Layer output whose elements are those of the product, wherever they lie: a pointwise layer behind it may
+  /// be folded into the site. -1 = none.
+  int output = -1;
 };
 
 /// Handed to infer(), once, before anything runs.

@@ -25,12 +25,13 @@ struct SiteInfo {
   int layer_count = 0;
   int site = 0;  ///< within the layer
   std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t chunk = 0;  ///< rows of one call at most: chunks of this many, then what is left of m
   std::int64_t origin_n = 0, origin_k = 0;
   bool bias = false;
-  Epilogue epilogue = Epilogue::kNone;
-  DType activation = DType::kF32;      ///< of x, y, dy, dx
-  DType parameter = DType::kF32;       ///< of w and dw
-  Communicator* amax_group = nullptr;  ///< ranks over which amax is agreed; null = this rank alone
+  Epilogue epilogue = Epilogue::kNone;  ///< fprop applies it to y, behind the bias
+  DType activation = DType::kF32;       ///< of x, y, dy, dx
+  DType parameter = DType::kF32;        ///< of w and dw
+  Communicator* amax_group = nullptr;   ///< ranks over which amax is agreed; null = this rank alone
 };
 
 /// Bytes that a site may take at most; the memory plan is static.

@@ -90,8 +90,10 @@ void NodeBackward::wgrad(SiteRef ref, TensorView x, TensorView dy, bool accumula
   TensorView dw = pass_.gradients->tensor(s.parameter);
   if (dw.empty()) return;
   pass_.flops += product_flops(s, dy);
-  dw = dw.reshaped(Shape{s.declared.n, s.declared.k});
-  if (x.empty() && s.declared.input >= 0 && s.product->reads_input()) {
+  dw = rows_of_site(s, dw);
+  if (!s.product->reads_input()) {
+    x = {};
+  } else if (x.empty() && s.declared.input >= 0) {
     const TensorView whole = input(s.declared.input);
     x = whole.reshaped(Shape{whole.elements() / s.declared.k, s.declared.k});
     if (x.shape[0] != dy.shape[0]) x = x.rows(first_row, first_row + dy.shape[0]);

@@ -55,7 +55,14 @@ class NodeContext : public Base {
   Site& site(SiteRef ref) const { return *node().sites[static_cast<std::size_t>(ref.index)]; }
   SiteCall call(const Site& site, std::int64_t first_row, const TensorView& scratch) const;
   TensorView weight(const Site& site) const {
-    return pass_.weights->tensor(site.parameter).reshaped(Shape{site.declared.n, site.declared.k});
+    return rows_of_site(site, pass_.weights->tensor(site.parameter));
+  }
+  /// The site's rows of its weight, or of the weight's gradient.
+  static TensorView rows_of_site(const Site& site, const TensorView& tensor) {
+    const SiteSpec& spec = site.declared;
+    if (spec.k == 0) return tensor.reshaped(Shape{spec.n, 0});
+    return tensor.reshaped(Shape{tensor.elements() / spec.k, spec.k})
+        .rows(spec.first_weight_row, spec.first_weight_row + spec.n);
   }
 
   Pass& pass_;

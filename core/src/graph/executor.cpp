@@ -109,8 +109,9 @@ struct Executor::Impl {
 
   void show_outputs(const graph::Node& node) const {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      probe(node.spec.name, node.spec.type, static_cast<int>(i),
-            build->values[static_cast<std::size_t>(node.outputs[i])].data);
+      const graph::GraphValue& value = build->values[static_cast<std::size_t>(node.outputs[i])];
+      if (value.stored_as >= 0) continue;  // it exists behind the folded map only
+      probe(node.spec.name, node.spec.type, static_cast<int>(i), value.data);
     }
   }
 
@@ -169,13 +170,15 @@ std::span<const TensorView> Executor::inputs() {
 void Executor::forward(ParameterSet& weights, const RunSpec& run) {
   impl_->pass.weights = &weights;
   impl_->pass.run = run;
+  impl_->pass.run.training &= impl_->spec.training;  // nothing is staged or kept in a graph for evaluation
   if (impl_->staged != nullptr && run.training && run.micro == 0)
     impl_->copy_buffers(weights, *impl_->staged);
   try {
     std::vector<graph::Node>& nodes = impl_->build->nodes;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       impl_->pass.node = &nodes[i];
-      impl_->timed(i, false, [&] { nodes[i].layer->forward(impl_->forward_context); });
+      if (nodes[i].folded_into < 0)
+        impl_->timed(i, false, [&] { nodes[i].layer->forward(impl_->forward_context); });
       if (impl_->probe) impl_->show_outputs(nodes[i]);
     }
   } catch (...) {
@@ -296,6 +299,14 @@ std::vector<std::string> Executor::kept_sites() const {
   return result;
 }
 
+std::vector<std::string> Executor::folded_nodes() const {
+  std::vector<std::string> result;
+  for (const graph::Node& node : impl_->build->nodes) {
+    if (node.folded_into >= 0) result.push_back(node.spec.name);
+  }
+  return result;
+}
+
 std::string Executor::find_non_finite(ParameterSet& weights, const RunSpec& run) {
   Impl& impl = *impl_;
   ReduceOps& reduce = impl.spec.device->family<ReduceOps>();
@@ -311,7 +322,7 @@ std::string Executor::find_non_finite(ParameterSet& weights, const RunSpec& run)
                            weights.parameters()[static_cast<std::size_t>(p)].spec.name, at);
     }
     impl.pass.node = &node;
-    node.layer->forward(impl.forward_context);
+    if (node.folded_into < 0) node.layer->forward(impl.forward_context);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const TensorView out = impl.build->values[static_cast<std::size_t>(node.outputs[i])].data;
       if (out.empty() || !dtype_is_real(out.dtype)) continue;

@@ -1,6 +1,8 @@
 // Building the graph in five passes: create and infer, find gradients, bind sites, order parameters, plan
 // memory.
 #include "graph/graph_build.hpp"
+
+#include "graph/epilogues.hpp"
 #include "graph/infer_context.hpp"
 #include "graph/plain_site.hpp"
 
@@ -77,6 +79,7 @@ class Builder {
     for (const NodeSpec& node : graph.nodes) create(node);
     find_loss();
     find_gradients();
+    if (!spec_.keep_values) fold_epilogues(*build_);
     bind_sites();
     order_parameters();
     plan_memory();
@@ -183,8 +186,9 @@ class Builder {
         info.layer_count = layers;
         info.site = static_cast<int>(i);
         info.m = site.declared.m, info.n = site.declared.n, info.k = site.declared.k;
+        info.chunk = site.declared.chunk > 0 ? site.declared.chunk : site.declared.m;
         const auto offset = local_offset(weight, spec_.coordinates);
-        info.origin_n = offset.empty() ? 0 : offset[0];
+        info.origin_n = site.declared.first_weight_row + (offset.empty() ? 0 : offset[0]);
         info.origin_k = offset.size() < 2 ? 0 : offset[1];
         info.bias = site.declared.bias;
         info.epilogue = site.declared.epilogue;
@@ -245,6 +249,13 @@ class Builder {
 
   GraphValue& value_of(const NodeInput& input) {
     return build_->values[static_cast<std::size_t>(input.value)];
+  }
+
+  /// Node whose forward writes the value; -1 for data.
+  int written_at(const GraphValue& value) const {
+    if (value.producer < 0) return -1;
+    const int folded = build_->nodes[static_cast<std::size_t>(value.producer)].folded_into;
+    return folded >= 0 ? folded : value.producer;
   }
 
   void plan_memory();
@@ -319,7 +330,7 @@ void Builder::plan_memory() {
         }
       }
     }
-    planner.add_value(value.data, value.spec, data ? -1 : value.producer, last, value.name);
+    if (value.stored_as < 0) planner.add_value(value.data, value.spec, written_at(value), last, value.name);
     if (value.has_gradient) {
       int first = end;
       for (int reader : value.readers) {
@@ -359,6 +370,9 @@ void Builder::plan_memory() {
     }
   }
   planner.finish(*spec_.device);
+  for (GraphValue& value : build_->values) {
+    if (value.stored_as >= 0) value.data = build_->values[static_cast<std::size_t>(value.stored_as)].data;
+  }
 
   std::size_t copies = 0;
   for (const TensorView& view : build_->persistent) copies += static_cast<std::size_t>(view.bytes());

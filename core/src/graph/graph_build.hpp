@@ -63,6 +63,7 @@ struct GraphValue {
   std::vector<int> readers;
   bool needs_gradient = false;
   bool has_gradient = false;  ///< some reader's backward writes it
+  int stored_as = -1;         ///< value whose memory it is: the only reader's map is folded into the producer
   TensorView data, gradient;
 };
 
@@ -95,6 +96,8 @@ struct Node {
   std::vector<std::unique_ptr<Site>> sites;
   std::vector<bool> keeps_input, keeps_output;
   bool runs_backward = false;
+  Epilogue offered = Epilogue::kNone;  ///< the node is this map, elementwise
+  int folded_into = -1;                ///< node whose site applies the map; then forward is not called
   std::vector<std::pair<std::string, RandomKey>> keys;  ///< filled on first use
 };
 

@@ -76,10 +76,11 @@ SiteRef LayerInference::linear_site(const SiteSpec& spec) {
   site->parameter = self.parameters.at(static_cast<std::size_t>(spec.weight.index));
   const ParameterSpec& weight = build_.declared[static_cast<std::size_t>(site->parameter)].spec;
   const Shape local = local_shape(weight, spec_.coordinates);
-  if (local.elements() != spec.n * spec.k) {
+  const std::int64_t needed = (spec.first_weight_row + spec.n) * spec.k;
+  if (spec.k == 0 ? local.elements() != 0 : local.elements() % spec.k != 0 || local.elements() < needed) {
     fail_config(fmt::format(
         "node '{}': a product with n = {}, k = {} needs a weight of {} elements, '{}' has {} here",
-        self.spec.name, spec.n, spec.k, spec.n * spec.k, weight.name, local.text()));
+        self.spec.name, spec.n, spec.k, needed, weight.name, local.text()));
   }
   self.sites.push_back(std::move(site));
   return {number};
@@ -91,8 +92,8 @@ void LayerInference::keep_output(int index) {
   self.keeps_output.at(static_cast<std::size_t>(index)) = true;
 }
 
-// Folding is an optimisation that no executor has to make; forward and backward of the layer are always
-// correct.
-void LayerInference::offer_epilogue(Epilogue) {}
+void LayerInference::offer_epilogue(Epilogue map) {
+  node().offered = map;
+}
 
 }  // namespace tenon::graph

@@ -20,7 +20,6 @@ class PlainSite final : public LinearSite {
  public:
   PlainSite(const SiteInfo& info, SiteHost& host)
       : layer_(info.layer),
-        m_(info.m),
         n_(info.n),
         k_(info.k),
         bias_(info.bias),
@@ -31,12 +30,15 @@ class PlainSite final : public LinearSite {
         blas_(device_.family<Blas>()),
         elementwise_(device_.family<Elementwise>()),
         operands_(host.operands()) {
-    // Every product that the declared shape needs is made now; only a shorter last chunk comes later.
-    for (const bool accumulate : {false, true}) {
-      find(Product::kDgrad, m_, activation_, accumulate);
-      find(Product::kWgrad, m_, parameter_, accumulate);
+    // Every product that the declared chunks need is made now; other result types come with the first call.
+    for (const std::int64_t rows : {info.chunk, info.m % std::max<std::int64_t>(info.chunk, 1)}) {
+      if (rows == 0) continue;
+      for (const bool accumulate : {false, true}) {
+        find(Product::kDgrad, rows, activation_, accumulate);
+        find(Product::kWgrad, rows, parameter_, accumulate);
+      }
+      find(Product::kFprop, rows, activation_, false);
     }
-    find(Product::kFprop, m_, activation_, false);
   }
 
   SiteMemory memory() const override {
@@ -124,7 +126,7 @@ class PlainSite final : public LinearSite {
   }
 
   std::string layer_;
-  std::int64_t m_, n_, k_;
+  std::int64_t n_, k_;
   bool bias_;
   Epilogue epilogue_;
   DType activation_, parameter_;

@@ -39,7 +39,8 @@ void HeadCrossEntropy::infer(InferContext& context) {
                                .input = 0,
                                .m = rows_,
                                .n = vocabulary_,
-                               .k = columns_of(x)});
+                               .k = columns_of(x),
+                               .chunk = chunk_});
   nn_ = &context.device().family<NeuralOps>();
   lse_ = context.saved({{rows_}, logit_type_});
   losses_ = context.workspace(window_bytes(logit_type_, rows_));

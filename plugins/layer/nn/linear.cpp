@@ -28,7 +28,8 @@ void Linear::infer(InferContext& context) {
                                .m = rows,
                                .n = features,
                                .k = columns,
-                               .bias = has_bias_});
+                               .bias = has_bias_,
+                               .output = 0});
   context.output({with_columns(x, features), context.activations()});
 }
 
