@@ -11,6 +11,7 @@ import numpy
 import torch
 import torch.nn.functional as F
 
+import images
 import record
 from gpt_neo import attend
 
@@ -140,7 +141,7 @@ def schedules(book):
 def main():
     torch.set_num_threads(1)
     book, single = Book(torch.float64), Book(torch.float32)
-    for write in (layers, softmax_cross_entropy, attention, optimizers, schedules):
+    for write in (layers, softmax_cross_entropy, attention, optimizers, schedules, *images.WRITERS):
         write(book)
         write(single)
     recorded, rough = record.as_arrays(book.tensors), record.as_arrays(single.tensors)

@@ -60,6 +60,7 @@ TEST_P(Gradients, SumOverMicroBatches) {
     harness.backward(0.5, micro == 0);
   }
   for (const ParameterInfo& info : harness.executor().parameters()) {
+    if (info.spec.role == Role::kBuffer) continue;
     std::vector<double> expected = parts[0].at(info.spec.name);
     for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += parts[1].at(info.spec.name)[i];
     EXPECT_LT(relative_error(harness.gradient(info.spec.name), expected), 1e-13) << info.spec.name;
@@ -73,6 +74,7 @@ TEST_P(Gradients, RepeatBitForBitInDirtyMemory) {
   const auto first = harness.all_gradients();
   for (const ParameterInfo& info : harness.executor().parameters()) {
     const TensorView gradient = harness.gradients().tensor(info.index);
+    if (gradient.empty()) continue;
     const std::vector<double> garbage(static_cast<std::size_t>(gradient.elements()), std::nan(""));
     write(*bench_.device, gradient, garbage);
   }

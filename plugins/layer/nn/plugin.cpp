@@ -1,5 +1,8 @@
-// The plugin `tenon.nn`: layers of multilayer perceptrons and transformers.
+// The plugin `tenon.nn`: layers of perceptrons, transformers and convolutional networks.
+#include "accuracy.hpp"
 #include "attention.hpp"
+#include "batch_norm.hpp"
+#include "conv2d.hpp"
 #include "dropout.hpp"
 #include "embedding.hpp"
 #include "flatten.hpp"
@@ -7,15 +10,22 @@
 #include "head_cross_entropy.hpp"
 #include "layer_norm.hpp"
 #include "linear.hpp"
+#include "mse.hpp"
+#include "pool2d.hpp"
 #include "positions.hpp"
 #include "relu.hpp"
 #include "residual.hpp"
+#include "rms_norm.hpp"
+#include "silu.hpp"
 #include "softmax_cross_entropy.hpp"
+#include "squared_relu.hpp"
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.nn",
                                .version = "0.1.0",
-                               .summary = "layers of perceptrons and transformers"},
+                               .summary = "layers of perceptrons, transformers and convolutional networks"},
              tenon::nn::Linear, tenon::nn::Embedding, tenon::nn::Positions, tenon::nn::LayerNorm,
              tenon::nn::Gelu, tenon::nn::Relu, tenon::nn::Dropout, tenon::nn::Residual,
              tenon::nn::SelfAttention, tenon::nn::HeadCrossEntropy, tenon::nn::SoftmaxCrossEntropy,
-             tenon::nn::Flatten)
+             tenon::nn::Flatten, tenon::nn::Conv2d, tenon::nn::MaxPool2d, tenon::nn::AveragePool2d,
+             tenon::nn::BatchNorm, tenon::nn::RmsNorm, tenon::nn::Silu, tenon::nn::SquaredRelu,
+             tenon::nn::Mse, tenon::nn::Accuracy)

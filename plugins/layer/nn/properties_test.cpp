@@ -9,6 +9,7 @@ namespace tenon::testing {
 namespace {
 
 using Integer = std::int64_t;
+using Pair = std::vector<Integer>;
 
 class Layers : public ::testing::Test {
  protected:
@@ -182,6 +183,21 @@ TEST_F(Layers, LossesOfIgnoredTargetsAreNothing) {
   }
 }
 
+TEST_F(Layers, AccuracyCountsTheFirstGreatestLogit) {
+  const LayerCase c{
+      "accuracy",
+      {{"n", "accuracy", {"x", "targets"}, {}}, {"loss", "softmax_cross_entropy", {"x", "targets"}, {}}},
+      {},
+      {{"x", {4, 3}, DType::kF64, {0, 2, 1, 5, 5, 4, -1, -2, -3, 7, 8, 9}},
+       {"targets", {4}, DType::kI32, {1, 1, -1, 2}}}};
+  LayerHarness both = harness(c);
+  both.forward();
+  const LossValue accuracy = both.executor().losses()[0];
+  EXPECT_EQ(accuracy.metric, "accuracy");
+  EXPECT_EQ(accuracy.sum, 2) << "of rows 0, 1 (where the first 5 wins) and 3";
+  EXPECT_EQ(accuracy.count, 3);
+}
+
 TEST_F(Layers, InitialWeightsFollowTheOptions) {
   const auto spread = [&](std::vector<NamedOption> options) {
     LayerHarness linear =
@@ -214,7 +230,7 @@ TEST_F(Layers, DecayLeavesBiasesAndNormsAlone) {
 
 TEST_F(Layers, RefuseWhatCannotWork) {
   const TestField x = real_field("x", {2, 5, 6}), y = real_field("y", {2, 5, 4}),
-                  ids = id_field("ids", {2, 5}, 3);
+                  ids = id_field("ids", {2, 5}, 3), image = real_field("x", {2, 4, 5, 6});
   const struct {
     LayerCase c;
     const char* says;
@@ -232,6 +248,26 @@ TEST_F(Layers, RefuseWhatCannotWork) {
       {single("", "attention", {{"heads", Integer{2}}}, {x, x, y}), "q, k, v of equal shape"},
       {single("", "dropout", {{"p", 1.5}}, {x}), "p"},
       {single("", "gelu", {{"approximate", std::string("erf")}}, {x}), "approximate"},
+      {single("", "conv2d", {{"features", Integer{3}}, {"kernel", Pair{3}}}, {x}),
+       "layer 'n': expected x [batch, channels, height, width], found shape [2, 5, 6]"},
+      {single("", "conv2d", {{"features", Integer{3}}, {"kernel", Pair{4, 3}}, {"dilation", Pair{2}}},
+              {image}),
+       "layer 'n': a kernel of 4 with dilation 2 spans 7 elements, more than the 5 of x [2, 4, 5, 6] along "
+       "height "
+       "with padding 0 on both sides; make the kernel smaller or the padding larger"},
+      {single("", "conv2d", {{"features", Integer{6}}, {"kernel", Pair{1}}, {"groups", Integer{3}}}, {image}),
+       "groups = 3 must divide the 4 channels of x and the 6 features"},
+      {single("", "conv2d", {{"features", Integer{3}}, {"kernel", Pair{1, 1, 1}}}, {image}),
+       "option 'kernel' takes one number or [height, width], found 3 numbers"},
+      {single("", "conv2d", {{"features", Integer{3}}, {"kernel", Pair{3}}, {"stride", Pair{0}}}, {image}),
+       "stride"},
+      {single("", "max_pool2d", {{"kernel", Pair{7}}}, {image}), "a kernel of 7"},
+      {single("", "max_pool2d", {{"kernel", Pair{2}}, {"padding", Pair{2}}}, {image}),
+       "padding 2 is more than half of the kernel 2"},
+      {single("", "batch_norm", {}, {real_field("x", {1, 4})}), "more than one value per channel"},
+      {single("", "mse", {}, {x, y}), "equal shape, found [2, 5, 6] and [2, 5, 4]"},
+      {{"", {{"n", "softmax_cross_entropy", {"x", "ids"}, {{"label_smoothing", 1.5}}}}, {}, {x, ids}},
+       "label_smoothing"},
       {{"", {{"n", "softmax_cross_entropy", {"x", "ids"}, {}}}, {}, {real_field("x", {2, 4, 6}), ids}},
        "one target per row"},
       {{"", {{"n", "head_cross_entropy", {"x", "ids"}, {}}}, {}, {x, ids}}, "vocabulary"},

@@ -32,6 +32,74 @@ std::vector<RecordedCase> recorded_cases() {
       {"gelu_tanh", "gelu", {}, {"x"}},
       {"gelu_exact", "gelu", {{"approximate", std::string("none")}}, {"x"}},
   };
+  using Pair = std::vector<Integer>;
+  const NamedOption overlapping[] = {{"kernel", Pair{3, 2}}, {"stride", Pair{2, 1}}, {"padding", Pair{1, 1}}};
+  const std::vector<RecordedCase> images = {
+      {"rms_norm", "rms_norm", {}, {"x"}, {{"w", "weight"}}},
+      {"silu", "silu", {}, {"x"}},
+      {"squared_relu", "squared_relu", {}, {"x"}},
+      {"conv2d",
+       "conv2d",
+       {{"features", Integer{4}}, {"kernel", Pair{3}}, {"padding", Pair{1}}},
+       {"x"},
+       {{"w", "weight"}, {"b", "bias"}}},
+      {"conv2d_strided",
+       "conv2d",
+       {{"features", Integer{5}}, {"kernel", Pair{3, 2}}, {"stride", Pair{2, 1}}, {"padding", Pair{1, 0}}},
+       {"x"},
+       {{"w", "weight"}, {"b", "bias"}}},
+      {"conv2d_dilated",
+       "conv2d",
+       {{"features", Integer{3}},
+        {"kernel", Pair{3}},
+        {"dilation", Pair{2, 3}},
+        {"padding", Pair{2, 3}},
+        {"bias", false}},
+       {"x"},
+       {{"w", "weight"}}},
+      {"conv2d_groups",
+       "conv2d",
+       {{"features", Integer{9}},
+        {"kernel", Pair{3}},
+        {"groups", Integer{3}},
+        {"stride", Pair{2}},
+        {"padding", Pair{1}},
+        {"chunk", Integer{2}}},
+       {"x"},
+       {{"w", "weight"}, {"b", "bias"}}},
+      {"conv2d_depthwise",
+       "conv2d",
+       {{"features", Integer{4}},
+        {"kernel", Pair{3}},
+        {"groups", Integer{4}},
+        {"padding", Pair{1}},
+        {"bias", false}},
+       {"x"},
+       {{"w", "weight"}}},
+      {"conv2d_point",
+       "conv2d",
+       {{"features", Integer{3}}, {"kernel", Pair{1}}, {"stride", Pair{2}}, {"bias", false}},
+       {"x"},
+       {{"w", "weight"}}},
+      {"max_pool2d", "max_pool2d", {{"kernel", Pair{2}}}, {"x"}},
+      {"max_pool2d_overlapping", "max_pool2d", {std::begin(overlapping), std::end(overlapping)}, {"x"}},
+      {"max_pool2d_dilated",
+       "max_pool2d",
+       {{"kernel", Pair{2}}, {"stride", Pair{1}}, {"dilation", Pair{3}}},
+       {"x"}},
+      {"average_pool2d", "average_pool2d", {}, {"x"}},
+      {"average_pool2d_padding", "average_pool2d", {std::begin(overlapping), std::end(overlapping)}, {"x"}},
+      {"average_pool2d_no_padding",
+       "average_pool2d",
+       {overlapping[0], overlapping[1], overlapping[2], {"count_padding", false}},
+       {"x"}},
+      {"average_pool2d_global", "average_pool2d", {{"global", true}}, {"x"}},
+  };
+  cases.insert(cases.end(), images.begin(), images.end());
+  for (const char* name : {"batch_norm", "batch_norm_rows"}) {
+    cases.push_back(
+        {name, "batch_norm", {{"eps", 1e-3}, {"momentum", 0.3}}, {"x"}, {{"w", "weight"}, {"b", "bias"}}});
+  }
   const std::pair<const char*, Integer> windows[] = {{"global", 0}, {"window3", 3}, {"window1", 1}};
   static std::vector<std::string> names;  // keeps the texts that the cases point to
   names.reserve(6);
@@ -107,7 +175,12 @@ INSTANTIATE_TEST_SUITE_P(Layers, RecordedLayers, ::testing::ValuesIn(recorded_ca
 class RecordedLosses : public RecordedLayers {};
 
 TEST_F(RecordedLosses, GiveTheRecordedMeanAndGradient) {
-  for (const std::string name : {"softmax_ce", "softmax_ce_ignore", "softmax_ce_far"}) {
+  const std::pair<std::string, double> cases[] = {{"softmax_ce", 0},
+                                                  {"softmax_ce_ignore", 0},
+                                                  {"softmax_ce_far", 0},
+                                                  {"softmax_ce_smooth", 0.1},
+                                                  {"softmax_ce_flat", 1}};
+  for (const auto& [name, smoothing] : cases) {
     for (const Setting& setting : kSettings) {
       Bench bench("cpu", setting.kernels, 1);
       const auto precision = bench.make_component<Precision>(setting.precision, "");
@@ -118,7 +191,7 @@ TEST_F(RecordedLosses, GiveTheRecordedMeanAndGradient) {
       const double gradient_bound = !exact && name == "softmax_ce_far" ? 6e-5 : bound;
       LayerHarness harness(
           {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
-          {{"n", "softmax_cross_entropy", {"logits", "targets"}, {}}}, {},
+          {{"n", "softmax_cross_entropy", {"logits", "targets"}, {{"label_smoothing", smoothing}}}}, {},
           {field(name + ".logits", "logits"), field(name + ".targets", "targets")});
       const double sum = harness.forward(), count = harness.executor().losses()[0].count;
       harness.backward(1.0 / count, true);
@@ -127,6 +200,58 @@ TEST_F(RecordedLosses, GiveTheRecordedMeanAndGradient) {
       EXPECT_LT(relative_error(harness.input_gradient("logits"), recorded_.values(name + ".d_logits")),
                 gradient_bound)
           << name;
+    }
+  }
+}
+
+TEST_F(RecordedLosses, GiveTheRecordedSquaredError) {
+  for (const Setting& setting : kSettings) {
+    Bench bench("cpu", setting.kernels, 1);
+    const auto precision = bench.make_component<Precision>(setting.precision, "");
+    const double bound = precision->activations() == DType::kF64 ? 1e-12 : 2e-6;
+    LayerHarness harness(
+        {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
+        {{"n", "mse", {"x", "t"}, {}}}, {}, {field("mse.x", "x"), field("mse.t", "t")});
+    const double sum = harness.forward(), count = harness.executor().losses()[0].count;
+    harness.backward(1.0 / count, true);
+    EXPECT_EQ(count, 20);
+    const double expected = recorded_.values("mse.loss")[0];
+    EXPECT_NEAR(sum / count, expected, bound * expected);
+    for (const char* input : {"x", "t"}) {
+      EXPECT_LT(
+          relative_error(harness.input_gradient(input), recorded_.values(std::string("mse.d_") + input)),
+          bound);
+    }
+  }
+}
+
+class RecordedRunningValues : public RecordedLayers {};
+
+TEST_F(RecordedRunningValues, AreStagedPublishedAndUsedInEvaluation) {
+  for (const std::string name : {"batch_norm", "batch_norm_rows"}) {
+    for (const Setting& setting : kSettings) {
+      Bench bench("cpu", setting.kernels, 1);
+      const auto precision = bench.make_component<Precision>(setting.precision, "");
+      const double bound = precision->activations() == DType::kF64 ? 1e-12 : 2e-6;
+      LayerHarness harness(
+          {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
+          {{"n", "batch_norm", {"x"}, {{"eps", 1e-3}, {"momentum", 0.3}}}}, {"n"}, {field(name + ".x", "x")});
+      harness.set_parameter("n.weight", recorded_.values(name + ".w"));
+      harness.set_parameter("n.bias", recorded_.values(name + ".b"));
+      for (const std::string member : {"mean", "var"})
+        harness.set_parameter("n.running_" + member, recorded_.values(name + ".before_" + member));
+      harness.forward();
+      EXPECT_EQ(harness.parameter("n.running_mean"), recorded_.values(name + ".before_mean"))
+          << "a slot that is not applied changes nothing";
+      harness.executor().publish(harness.weights());
+      for (const std::string member : {"mean", "var"}) {
+        EXPECT_LT(relative_error(harness.parameter("n.running_" + member),
+                                 recorded_.values(name + ".after_" + member)),
+                  bound)
+            << setting.precision << member;
+      }
+      harness.forward({.training = false});
+      EXPECT_LT(relative_error(harness.value("n"), recorded_.values(name + ".y_eval")), bound);
     }
   }
 }

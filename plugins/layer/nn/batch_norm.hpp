@@ -1,0 +1,40 @@
+// Layer `batch_norm`: normalises each channel of x [batch, channels, ...] over the batch (Ioffe, Szegedy
+// 2015), as PyTorch defines it: the biased variance normalises, the unbiased one goes into the running value.
+// Running values are buffers, staged until the slot is applied; evaluation normalises by them.
+#pragma once
+
+#include "common.hpp"
+
+#include <tenon/operators_extra.hpp>
+
+namespace tenon::nn {
+
+class BatchNorm final : public Layer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::real("eps", "1e-5").at_least(0).doc_text("added to the variance"),
+      option::real("momentum", "0.1")
+          .between(0, 1)
+          .doc_text("weight of a batch in the running mean and variance"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "batch_norm",
+      .summary = "zero mean and unit variance per channel over the batch, gain and bias",
+      .options = kOptions,
+      .capabilities = kAnywhere};
+
+  explicit BatchNorm(const Options& options)
+      : spec_{.eps = options.real("eps"), .momentum = options.real("momentum")} {}
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view interface_id) override { return nullptr; }
+
+ private:
+  BatchNormSpec spec_;
+  NormalisationOps* ops_ = nullptr;
+  ParameterRef gain_, bias_, running_mean_, running_variance_;
+  SavedRef mean_, rstd_;
+};
+
+}  // namespace tenon::nn
