@@ -125,6 +125,14 @@ TEST(Fuzz, SetsAndKeys) {
   }
 }
 
+// Letters where the parser looks for white space: toml++ 3.3 takes them for a place that cannot be reached.
+TEST(Fuzz, LettersOutsideOfAsciiAreNoWhiteSpace) {
+  for (const char* text : {"a = [1, {b = \xcf\x82\n", "k\xc3\xa9y = 1\n", "[t\xc3\xa9]\n",
+                           "a = 1 \xe2\x80\xa0\n", "\xe3\x80\x81 = 2\n"}) {
+    EXPECT_FALSE(survives(text)) << text;
+  }
+}
+
 }  // namespace
 }  // namespace config
 TENON_ABI_END
