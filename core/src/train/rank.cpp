@@ -2,6 +2,7 @@
 #include "train/rank.hpp"
 
 #include "plugin/sha256.hpp"
+#include "train/data_record.hpp"
 #include "train/graph_edits.hpp"
 #include "train/grid.hpp"
 #include "train/traced_communicator.hpp"
@@ -226,6 +227,9 @@ double Rank::wall_s() const {
 
 void Rank::check(const CheckpointReader& reader) const {
   state_->check(reader, world_.settings.parallel.ranks_per_replica() == 1);
+  // A statement of its own: an error of the comparison is not the data set's.
+  const std::vector<DataSource> sources = parts_->dataset->info().sources;
+  check_data(reader, sources, world_.store->folder());
 }
 
 Manifest Rank::describe() const {

@@ -1,6 +1,7 @@
 // Enumeration of a rank's state, and its three uses.
 #include "train/rank_state.hpp"
 
+#include "train/data_record.hpp"
 #include "train/grid.hpp"
 #include "train/state_io.hpp"
 
@@ -268,6 +269,7 @@ void SaveBuffers::collect(const RankState& state, const SavePlan& plan) {
   state.visit(collector);
   const std::string prefix = fmt::format("rank{}/", state.members().rank);
   for (auto& [name, text] : collector.scalars) meta_.push_back({prefix + name, std::move(text)});
+  if (state.members().rank == 0) record_data(state.members().parts->dataset->info().sources, meta_);
   for (const auto& [name, tensor] : collector.tensors) {
     SaveItem item;
     item.name = prefix + name;
