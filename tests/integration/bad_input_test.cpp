@@ -32,6 +32,22 @@ std::string integers(std::initializer_list<std::int32_t> values) {
   return bytes;
 }
 
+/// An IDX file: the number of images of 2 x 3, or of labels, as its header says, and the elements.
+std::string idx(char dimensions, char count, const std::string& elements) {
+  std::string bytes{0, 0, 8, dimensions, 0, 0, 0, count};
+  if (dimensions == 3) bytes += std::string({0, 0, 0, 2, 0, 0, 0, 3});
+  return bytes + elements;
+}
+
+/// A .npy file of version 1.0 without elements behind its dictionary.
+std::string npy(const std::string& dictionary) {
+  return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(dictionary.size()) + '\0' + dictionary;
+}
+
+/// [data] of the scratch run up to the batch.
+constexpr const char* kText = "type = \"text\"\npath = \"text.txt\"\ncontext = 16";
+constexpr const char* kMnist = "type = \"mnist\"\nimages = \"images.idx\"\nlabels = \"labels.idx\"";
+
 class BadInput : public testing::TestWithParam<Refusal> {};
 
 TEST_P(BadInput, IsRefusedInWholeWordsAndWritesNothing) {
@@ -53,6 +69,14 @@ TEST_P(BadInput, IsRefusedInWholeWordsAndWritesNothing) {
   write_file(scratch / "short.bin", header + std::string(1024 - 12 + 100, '\0'));
   write_file(scratch / "magic.bin", integers({67305985}) + std::string(2044, '\0'));
   write_file(scratch / "model.bin", integers({20240326}) + std::string(2044, '\0'));
+  write_file(scratch / "images.idx", idx(3, 4, std::string(24, 'x')));
+  write_file(scratch / "labels.idx", idx(1, 4, {0, 1, 9, 2}));
+  write_file(scratch / "three.idx", idx(1, 3, {0, 1, 2}));
+  write_file(scratch / "cut.idx", idx(3, 4, std::string(23, 'x')));
+  write_file(scratch / "fortran.npy",
+             npy("{'descr': '<f4', 'fortran_order': True, 'shape': (2, 3), }") + std::string(24, '\0'));
+  write_file(scratch / "complex.npy",
+             npy("{'descr': '<c8', 'fortran_order': False, 'shape': (3,), }") + std::string(24, '\0'));
   const auto before = tree(scratch.folder());
 
   const Ended ended = scratch.run(refusal.arguments);
@@ -170,6 +194,42 @@ const Refusal kData[] = {
      "train on and 300 to validate on: a window "
      "of "
      "context = 2700 needs 2701 tokens to train on; lower context or val_fraction, or take a longer file"},
+    {"images_and_labels_exchanged", kText,
+     "type = \"mnist\"\nimages = \"labels.idx\"\nlabels = \"images.idx\"", kTrain,
+     "plugin tenon.mnist (dataset.mnist, rank 0): data file '{dir}/labels.idx': expected an IDX file of "
+     "images, magic "
+     "number 0x00000803; found 0x00000801 (a file of labels)"},
+    {"images_cut_off", kText, "type = \"mnist\"\nimages = \"cut.idx\"\nlabels = \"labels.idx\"", kTrain,
+     "plugin tenon.mnist (dataset.mnist, rank 0): data file '{dir}/cut.idx': the header says 4 x 2 x 3 "
+     "images, 24 "
+     "bytes; found 23 bytes behind it; the file is cut off"},
+    {"more_images_than_labels", kText, "type = \"mnist\"\nimages = \"images.idx\"\nlabels = \"three.idx\"",
+     kTrain,
+     "plugin tenon.mnist (dataset.mnist, rank 0): data files '{dir}/images.idx' and '{dir}/three.idx': "
+     "expected one "
+     "label per image, found 4 images and 3 labels"},
+    {"label_out_of_range", kText, kMnist, with({"--set", "data.classes=9"}),
+     "plugin tenon.mnist (dataset.mnist, rank 0): data file '{dir}/labels.idx': label 9 at position 2 lies "
+     "outside of "
+     "the 9 classes; set classes to their number"},
+    {"fortran_order", kText, "type = \"npy\"\ninputs = [\"x=fortran.npy\"]", kTrain,
+     "plugin tenon.npy (dataset.npy, rank 0): data file '{dir}/fortran.npy': expected C order (rows one "
+     "after the "
+     "other), found Fortran order; write the array again with numpy.save(path, "
+     "numpy.ascontiguousarray(array))"},
+    {"complex_elements", kText, "type = \"npy\"\ninputs = [\"x=complex.npy\"]", kTrain,
+     "plugin tenon.npy (dataset.npy, rank 0): data file '{dir}/complex.npy': expected elements of type <f4, "
+     "<f8, <i4, "
+     "<i8, |u1 or |b1, found '<c8'; convert the array, e.g. with array.astype('float32')"},
+    {"array_that_is_not_there", kText, "type = \"npy\"\ninputs = [\"x=gone.npy\"]", kTrain,
+     "plugin tenon.npy (dataset.npy, rank 0): cannot find 'gone.npy'; tried\n"
+     "  {dir}/gone.npy\n"
+     "  {source}/gone.npy"},
+    {"weights_that_are_not_one", kText,
+     "type = \"mixture\"\nsources = [\"a=text.txt\"]\nweights = [\"0.99\"]", kTrain,
+     "plugin tenon.text (dataset.mixture, rank 0): data.mixture: weights of phase 1: the weights sum to "
+     "99/100; expected "
+     "exactly 1 (weights that were rounded can be given as fractions of their sum, e.g. \"457/1001\")"},
 };
 
 const Refusal kPlugins[] = {

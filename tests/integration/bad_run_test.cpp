@@ -2,8 +2,6 @@
 // loss that is not a number.
 #include "run_program.hpp"
 
-#include <sys/file.h>
-
 namespace tenon::integration {
 namespace {
 
@@ -132,21 +130,6 @@ TEST(OtherModel, WithFewerLayersIsNoPartOfTheOldOne) {
   EXPECT_THAT(ended.err,
               testing::StartsWith("tenon: runs/tiny/1/checkpoints/step-6 is of another model: it has tensor "
                                   "'replica0/model/transformer.h.1."));
-}
-
-TEST(AttemptInUse, IsRefusedAndStaysAsItWas) {
-  const Scratch scratch;
-  ASSERT_EQ(scratch.train().status, 0);
-  const auto before = tree(scratch / "runs/tiny/1");
-  const int folder = ::open((scratch / "runs/tiny/1").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  ASSERT_EQ(::flock(folder, LOCK_EX | LOCK_NB), 0);
-  const Ended ended = scratch.train({"--resume"});
-  ::close(folder);
-  EXPECT_EQ(ended.status, 1);
-  EXPECT_EQ(ended.err,
-            "tenon: another process is writing to 'runs/tiny/1'; wait for it, or start a new attempt without "
-            "--resume\n");
-  EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
 }
 
 TEST(CompletedRun, KeepsItsMetricsWhenItIsContinued) {

@@ -133,6 +133,7 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void send(int signal) const { ::kill(pid_, signal); }
+  pid_t pid() const { return pid_; }
 
   /// Waits for the end; a child that outlives the deadline is killed and reported as such.
   Ended wait(double seconds = 60) {

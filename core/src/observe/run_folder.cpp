@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@
 namespace tenon {
 namespace {
 
+constexpr const char* kLockFile = ".lock";
 constexpr const char* kFirstFile = "metrics.jsonl";
 constexpr const char* kRunFiles[] = {kFirstFile, "config.resolved.toml", "manifest.json", "summary.json"};
 
@@ -140,25 +142,51 @@ RunFolder open_newest_attempt(FileSystem& files, const std::string& run_path) {
   return {parent_path(run), attempt_number(name), run};
 }
 
-AttemptLock::AttemptLock(const std::string& folder) {
-  descriptor_ = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor_ < 0) {
+AttemptLock::AttemptLock(const std::string& folder) : path_(join(folder, kLockFile)) {
+  while (!take(folder)) {
+  }
+  const std::string pid = fmt::format("{}\n", ::getpid());
+  if (::ftruncate(descriptor_, 0) != 0 ||
+      ::pwrite(descriptor_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
     const int code = errno;
-    throw FileError(code,
-                    fmt::format("cannot open folder {}: {}", folder, std::generic_category().message(code)));
+    ::unlink(path_.c_str());
+    ::close(descriptor_);
+    throw FileError(code, fmt::format("cannot write {}: {}", path_, std::generic_category().message(code)));
   }
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
-  const int code = errno;
-  ::close(descriptor_);
-  if (code != EWOULDBLOCK) {
-    throw FileError(code,
-                    fmt::format("cannot lock folder {}: {}", folder, std::generic_category().message(code)));
-  }
-  fail_run(fmt::format(
-      "another process is writing to '{}'; wait for it, or start a new attempt without --resume", folder));
 }
 
+bool AttemptLock::take(const std::string& folder) {
+  const auto fail = [&](const char* what, int code) {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    throw FileError(code,
+                    fmt::format("cannot {} {}: {}", what, path_, std::generic_category().message(code)));
+  };
+  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor_ < 0) fail("create", errno);
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) fail("lock", errno);
+    char text[24] = {};
+    int pid = 0;
+    if (::pread(descriptor_, text, sizeof text - 1, 0) > 0) std::from_chars(text, text + sizeof text, pid);
+    ::close(descriptor_);
+    fail_run(fmt::format("{} is writing to '{}'; wait for it, or start a new attempt without --resume",
+                         pid > 0 ? fmt::format("process {}", pid) : "another process", folder));
+  }
+  // Whoever held it may have removed the file between our open and our lock: then we hold a file without a
+  // name.
+  struct stat held {
+  }, named{};
+  if (::fstat(descriptor_, &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+      held.st_dev == named.st_dev) {
+    return true;
+  }
+  ::close(descriptor_);
+  return false;
+}
+
+// Removed while it is still locked, so that nobody takes a file that is about to go.
 AttemptLock::~AttemptLock() {
+  ::unlink(path_.c_str());
   ::close(descriptor_);
 }
 

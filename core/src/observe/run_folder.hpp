@@ -23,17 +23,22 @@ RunFolder create_run_folder(FileSystem& files, const std::string& base);
 /// Error(kConfig) that says what was looked for, and which runs lie beside it, when there is none.
 RunFolder open_newest_attempt(FileSystem& files, const std::string& run);
 
-/// Keeps other processes of this machine from continuing the same attempt; released by the destructor or by
-/// the death of the process. Leaves nothing on disk.
+/// Keeps other processes of this machine from continuing the same attempt: a lock on its file `.lock`, which
+/// holds the process id. Released by the destructor, which removes the file, or by the death of the process,
+/// which leaves it without a lock.
 class AttemptLock {
  public:
-  /// Throws Error(kRun) when another process holds `folder`.
+  /// Throws Error(kRun) that names the process which holds `folder`, FileError when nothing can be written
+  /// there.
   explicit AttemptLock(const std::string& folder);
   ~AttemptLock();
   AttemptLock(const AttemptLock&) = delete;
   AttemptLock& operator=(const AttemptLock&) = delete;
 
  private:
+  bool take(const std::string& folder);
+
+  std::string path_;
   int descriptor_ = -1;
 };
 

@@ -3,9 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -147,7 +149,9 @@ TEST_F(RunFolderTest, ALockedAttemptIsRefusedToOtherProcesses) {
         const AttemptLock lock(folder.path);
         ::_exit(0);
       } catch (const Error& error) {
-        ::_exit(std::string(error.what()).find("another process is writing") != std::string::npos ? 7 : 8);
+        const std::string expected = "process " + std::to_string(::getppid()) + " is writing to '" +
+                                     folder.path + "'; wait for it, or start a new attempt without --resume";
+        ::_exit(error.what() == expected ? 7 : 8);
       }
     }
     int status = -1;
@@ -157,8 +161,56 @@ TEST_F(RunFolderTest, ALockedAttemptIsRefusedToOtherProcesses) {
   {
     const AttemptLock lock(folder.path);
     EXPECT_EQ(attempt_in_child(), 7);
+    EXPECT_EQ(attempt_in_child(), 7) << "a refusal must not remove the file";
   }
+  EXPECT_FALSE(fs::exists(folder.path + "/.lock"));
   EXPECT_EQ(attempt_in_child(), 0);
+  // The child left without its destructor, like a process that was killed: its file is there, its lock is
+  // not.
+  EXPECT_TRUE(fs::exists(folder.path + "/.lock"));
+  const AttemptLock lock(folder.path);
+  EXPECT_EQ(attempt_in_child(), 7);
+}
+
+TEST_F(RunFolderTest, AFolderThatCannotBeLockedIsAnError) {
+  try {
+    const AttemptLock lock(root_ + "/absent");
+    FAIL() << "no error";
+  } catch (const FileError& error) {
+    EXPECT_EQ(error.what(), "cannot create " + root_ + "/absent/.lock: No such file or directory");
+  }
+}
+
+// Locks that come and go at once: two processes must never both believe that they hold it.
+TEST_F(RunFolderTest, ALockHasOneHolderAtATime) {
+  const RunFolder folder = create_run_folder(*files_, root_);
+  constexpr int kProcesses = 4;
+  const std::string mark = folder.path + "/held";
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    const pid_t child = ::fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      int taken = 0, status = 0;
+      while (taken < 200 && status == 0 && std::chrono::steady_clock::now() < deadline) {
+        try {
+          const AttemptLock lock(folder.path);
+          ++taken;
+          if (::mkdir(mark.c_str(), 0755) != 0) status = 2;  // somebody else is inside
+          ::rmdir(mark.c_str());
+        } catch (const Error&) {
+        }
+      }
+      ::_exit(status != 0 ? status : taken < 200 ? 3 : 0);
+    }
+    children.push_back(child);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  }
 }
 
 }  // namespace

@@ -132,6 +132,19 @@ std::uint64_t World::bytes_sent() const {
 void World::open(int keep, const std::function<void(const CheckpointReader&)>& check) {
   const std::string base =
       request.run_dir.empty() ? "runs/" + settings.run.name.value_or("run") : request.run_dir;
+  try {
+    open_folder(base, keep, check);
+  } catch (const FileError& error) {
+    fail_run(
+        fmt::format("the run's folder '{}' cannot be used: {}. Nothing was trained; make room, or choose "
+                    "another folder with "
+                    "--run-dir",
+                    base, error.what()));
+  }
+}
+
+void World::open_folder(const std::string& base, int keep,
+                        const std::function<void(const CheckpointReader&)>& check) {
   folder = request.resume ? open_newest_attempt(*files, base) : create_run_folder(*files, base);
   lock = std::make_unique<AttemptLock>(folder.path);
   result.folder = folder.path;

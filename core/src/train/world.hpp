@@ -83,6 +83,8 @@ struct World {
   void run_ranks(const std::function<void(int rank, Rank& self)>& body);
   void run_rank(int rank, int participant, const std::function<void(int rank, Rank& self)>& body);
   void throw_failure() const;
+  void open_folder(const std::string& base, int keep,
+                   const std::function<void(const CheckpointReader&)>& check);
   void find_checkpoint(const std::function<void(const CheckpointReader&)>& check);
   void finish(double wall_s);
 

@@ -1,0 +1,146 @@
+// A run and the world around it: data that changed under it, folders that cannot be written, a second
+// process, a clock that is set back.
+#include "run_program.hpp"
+
+#include <tenon/files.hpp>
+
+namespace tenon::integration {
+namespace {
+
+std::string sha256(const fs::path& path) {
+  return sha256_of_file(*make_posix_files(), path.string());
+}
+
+TEST(ChangedData, IsRefusedWithBothChecksumsAndTheAttemptStaysAsItWas) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  const std::string text = read_file(scratch / "text.txt"), then = sha256(scratch / "text.txt");
+  std::string other = text;
+  other[1500] = other[1500] == 'x' ? 'y' : 'x';
+  write_file(scratch / "text.txt", other);
+  const auto before = tree(scratch / "runs/tiny/1");
+
+  const Ended ended = scratch.train({"--resume"});
+  EXPECT_EQ(scratch.plain(ended.err),
+            "tenon: runs/tiny/1/checkpoints/step-6 was trained on other data: '{dir}/text.txt' had SHA-256 " +
+                then + ", and now it has " + sha256(scratch / "text.txt") +
+                ". Nothing was changed: bring the old data back, or start a new attempt without --resume\n");
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
+
+  // The old bytes under another name are the old data.
+  write_file(scratch / "moved.txt", text);
+  EXPECT_EQ(scratch.train({"--resume", "--set", "data.path=moved.txt"}).status, 0);
+}
+
+TEST(ChangedData, AnotherNumberOfFilesIsOtherData) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  fs::copy_file(scratch / "text.txt", scratch / "val.txt");
+  const Ended ended = scratch.train({"--resume", "--set", "data.val_path=val.txt"});
+  EXPECT_EQ(ended.err,
+            "tenon: runs/tiny/1/checkpoints/step-6 was trained on other data: on 1 files, and this run has "
+            "2. Nothing "
+            "was changed: bring the old data back, or start a new attempt without --resume\n");
+  EXPECT_EQ(ended.status, 2);
+}
+
+// No process, root included, can make a folder in /proc: it stands for a disk that is mounted read-only.
+TEST(RunFolder, ThatCannotBeMadeIsAnErrorBeforeTraining) {
+  const Scratch scratch;
+  const Ended ended = scratch.train({"--run-dir", "/proc/tenon/runs"});
+  EXPECT_EQ(ended.err,
+            "tenon: the run's folder '/proc/tenon/runs' cannot be used: cannot make folder /proc/tenon: No "
+            "such file or "
+            "directory. Nothing was trained; make room, or choose another folder with --run-dir\n");
+  EXPECT_EQ(ended.status, 1);
+}
+
+TEST(RunFolder, ThatIsAFileIsAnErrorBeforeTraining) {
+  const Scratch scratch;
+  const auto before = tree(scratch.folder());
+  const Ended ended = scratch.train({"--run-dir", "text.txt"});
+  EXPECT_EQ(ended.err,
+            "tenon: the run's folder 'text.txt' cannot be used: cannot make folder text.txt: File exists. "
+            "Nothing was "
+            "trained; make room, or choose another folder with --run-dir\n");
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(changes(scratch.folder(), before), std::vector<std::string>());
+}
+
+// A limit on the size of files stands for a full disk.
+TEST(RunFolder, ThatIsFullIsAnErrorBeforeTraining) {
+  const Scratch scratch;
+  const Ended ended = Child({{"train", "run.toml", "--quiet"}, scratch.folder(), {}, 1024}).wait();
+  EXPECT_EQ(std::regex_replace(ended.err, std::regex("write [0-9]+ bytes"), "write {n} bytes"),
+            "tenon: the run's folder 'runs/tiny' cannot be used: cannot write {n} bytes to "
+            "runs/tiny/1/config.resolved.toml.tmp: File too large. Nothing was trained; make room, or choose "
+            "another "
+            "folder with --run-dir\n");
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_EQ(scratch.summary("steps"), "no steps");
+  // With room again the next attempt runs.
+  EXPECT_EQ(scratch.train().status, 0);
+  EXPECT_EQ(fs::read_symlink(scratch / "runs/tiny/latest"), "2");
+}
+
+/// The first line of a file, waited for.
+std::string line_of(const fs::path& path) {
+  for (int tries = 0; tries < 3000; ++tries) {
+    const std::string text = read_file(path);
+    if (text.find('\n') != std::string::npos) return text.substr(0, text.find('\n'));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  ADD_FAILURE() << path << " did not appear";
+  return {};
+}
+
+TEST(TwoProcesses, OnOneAttemptAreRefusedByPidUntilTheFirstIsGone) {
+  const Scratch scratch;
+  Child first({{"train", "run.toml", "--quiet", "--set", "run.steps=10000000"}, scratch.folder(), {}});
+  const std::string pid = line_of(scratch / "runs/tiny/1/.lock");
+  EXPECT_EQ(pid, std::to_string(first.pid()));
+
+  // Another attempt is nobody's business.
+  EXPECT_EQ(scratch.run({"train", "run.toml", "--quiet", "--run-dir", "runs/other"}).status, 0);
+  const Ended second = scratch.train({"--resume"});
+  EXPECT_EQ(second.err,
+            "tenon: process " + pid +
+                " is writing to 'runs/tiny/1'; wait for it, or start a new attempt without --resume\n");
+  EXPECT_EQ(second.status, 1);
+
+  first.send(SIGKILL);
+  first.wait();
+  EXPECT_TRUE(fs::exists(scratch / "runs/tiny/1/.lock"));
+  const Ended third = scratch.train({"--resume", "--set", "run.steps=6"});
+  EXPECT_EQ(third.status, 0) << third.err;
+  EXPECT_FALSE(fs::exists(scratch / "runs/tiny/1/.lock"));
+}
+
+TEST(SetBackClock, LeavesTheTimesOfARunAscending) {
+  const Scratch scratch;
+  const std::map<std::string, std::string> preload{{"LD_PRELOAD", TENON_SET_BACK_CLOCK}};
+  ASSERT_EQ(scratch.train({"--set", "run.steps=3"}, preload).status, 0);
+  ASSERT_EQ(scratch.train({"--resume"}, preload).status, 0);
+  const std::string manifest = read_file(scratch / "runs/tiny/1/manifest.json");
+  std::smatch times;
+  ASSERT_TRUE(
+      std::regex_search(manifest, times, std::regex("\"start\": \"([^\"]+)\",\\s*\"end\": \"([^\"]+)\"")));
+  EXPECT_LT(times[2].str(), times[1].str()) << "the run saw the machine's own clock";
+
+  std::istringstream lines(read_file(scratch / "runs/tiny/1/metrics.jsonl"));
+  double before = 0;
+  int count = 0;
+  for (std::string line; std::getline(lines, line); ++count) {
+    std::smatch found;
+    ASSERT_TRUE(std::regex_search(line, found, std::regex("\"wall_s\": ([-0-9.e+]+)"))) << line;
+    const double wall_s = std::stod(found[1]);
+    EXPECT_GE(wall_s, before) << line;
+    EXPECT_LT(wall_s, 60) << line;
+    before = wall_s;
+  }
+  EXPECT_GT(count, 6);
+}
+
+}  // namespace
+}  // namespace tenon::integration
