@@ -1,4 +1,4 @@
-// tenon ab: compare arms over paired seeds; tenon report: write the page of a finished study again.
+// tenon ab: compare arms over paired seeds.
 #include "command_line.hpp"
 
 #include "ab/ab.hpp"
@@ -50,23 +50,9 @@ int run_ab(const std::vector<std::string>& arguments) {
   return outcome.exit_status;
 }
 
-int run_report(const std::vector<std::string>& arguments) {
-  const Parsed parsed = parse(kReport, po::options_description(), {"folder"}, arguments);
-  if (parsed.helped) return 0;
-  if (parsed.values.count("folder") == 0) fail_config("tenon report: which DIR? usage: tenon report DIR");
-  const std::string folder = parsed.values["folder"].as<std::vector<std::string>>()[0];
-  if (!ab::is_study_folder(folder)) {
-    fail_config("tenon report: " + folder + " holds no study (no experiment.json); `tenon ab` makes one");
-  }
-  const ab::StudyOutcome outcome = ab::report_study(folder);
-  std::cout << ab::closing_text(outcome);
-  return outcome.exit_status;
-}
-
 }  // namespace
 
 const Command kAb{"ab", "EXPERIMENT [options]",
                   "Compare ways to train over paired seeds, and write a report.", run_ab};
-const Command kReport{"report", "DIR", "Write the report of a finished study again.", run_report};
 
 }  // namespace tenon::cli

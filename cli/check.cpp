@@ -1,6 +1,9 @@
 // tenon check: resolve and validate a configuration, build the run, print its memory plan; no training.
 #include "command_line.hpp"
 
+#include "observe/json_writer.hpp"
+#include "report/runs.hpp"
+
 #include <tenon/error.hpp>
 
 #include <iostream>
@@ -8,12 +11,41 @@
 namespace tenon::cli {
 namespace {
 
+/// "gradient buckets: 2" is a fact with a name; its lines of detail begin with blanks.
+void print_json(const std::string& path, const std::vector<std::string>& facts, const std::string& toml) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("file", path);
+  json.member("ok", true);
+  json.begin_array("facts");
+  for (const std::string& fact : facts) {
+    const std::size_t begin = fact.find_first_not_of(' '), colon = fact.find(": ");
+    json.begin_object();
+    json.member("name", std::string_view(fact).substr(begin, colon - begin));
+    json.member("value", colon == std::string::npos ? "" : std::string_view(fact).substr(colon + 2));
+    json.end_object();
+  }
+  json.end_array();
+  json.begin_array("config");
+  for (const report::ConfigLine& line : report::config_lines(toml)) {
+    json.begin_object();
+    json.member("key", line.key);
+    json.member("value", line.value);
+    json.member("origin", line.origin);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  std::cout << json.take();
+}
+
 int run(const std::vector<std::string>& arguments) {
   po::options_description options;
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
   options.add_options()("explain", po::value<std::string>(),
                         "KEY  say which file set a value and what it overrode");
+  options.add_options()("json", "print facts and the resolved configuration as JSON");
   options.add_options()("print", "print the resolved configuration, every value with its origin");
   const Parsed parsed = parse(kCheck, options, {"config"}, arguments);
   if (parsed.helped) return 0;
@@ -33,6 +65,10 @@ int run(const std::vector<std::string>& arguments) {
   }
   if (parsed.values.count("print") > 0) {
     std::cout << to_toml(resolved.root(), true);
+    return 0;
+  }
+  if (parsed.values.count("json") > 0) {
+    print_json(path, facts, to_toml(resolved.root(), true));
     return 0;
   }
   std::cout << path << ": ok\n";

@@ -49,5 +49,6 @@ extern const Command kCheck;
 extern const Command kInspect;
 extern const Command kDoctor;
 extern const Command kReport;
+extern const Command kCompare;
 
 }  // namespace tenon::cli

@@ -2,6 +2,7 @@
 #include "command_line.hpp"
 
 #include "observe/build_info.hpp"
+#include "observe/json_writer.hpp"
 #include "observe/process_facts.hpp"
 #include "plugin/probe.hpp"
 
@@ -10,42 +11,94 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 
 namespace tenon::cli {
 namespace {
 
-int run(const std::vector<std::string>& arguments) {
-  const Parsed parsed = parse(kDoctor, po::options_description(), {}, arguments);
-  if (parsed.helped) return 0;
+struct Finding {
+  std::string name, version;
+  std::size_t components = 0;
+  std::string reason;  ///< why it is off; "" = ok
+};
+
+/// Each plugin in a child process, so that a crash or a hang is a finding.
+std::vector<Finding> look_at(Registry& registry) {
+  std::vector<Finding> findings;
+  for (const PluginStatus& plugin : registry.plugins()) {
+    Finding finding{plugin.id.empty() ? plugin.file : plugin.id, plugin.version, plugin.offers.size(),
+                    plugin.reason};
+    if (plugin.state != PluginStatus::State::kFailed) {
+      const plugin::ProbeResult probe = plugin::probe_plugin({.file = plugin.file});
+      finding.reason = probe.ok ? "" : probe.reason;
+    }
+    findings.push_back(std::move(finding));
+  }
+  return findings;
+}
+
+void print_text(const std::vector<Finding>& findings, const std::string& places) {
   const BuildInfo build = build_info();
   std::cout << fmt::format("program    tenon {} ({}), {}, {}\n", build.version, build.git, build.compiler,
                            build.build_type);
   std::cout << fmt::format("processor  {}, {} usable cores\n", cpu_model(), usable_cores());
-  Runtime runtime;
-  runtime.discover({});
-  int failed = 0;
-  for (const PluginStatus& plugin : runtime.registry().plugins()) {
-    std::string reason = plugin.reason;
-    if (plugin.state != PluginStatus::State::kFailed) {
-      const plugin::ProbeResult probe = plugin::probe_plugin({.file = plugin.file});
-      reason = probe.ok ? "" : probe.reason;
-    }
-    const std::string& name = plugin.id.empty() ? plugin.file : plugin.id;
-    if (reason.empty()) {
-      std::cout << fmt::format("ok         {} {} ({} components)\n", name, plugin.version,
-                               plugin.offers.size());
+  for (const Finding& finding : findings) {
+    if (finding.reason.empty()) {
+      std::cout << fmt::format("ok         {} {} ({} components)\n", finding.name, finding.version,
+                               finding.components);
     } else {
-      ++failed;
-      std::cout << fmt::format("off        {}\n           {}\n", name, reason);
+      std::cout << fmt::format("off        {}\n           {}\n", finding.name, finding.reason);
     }
   }
-  std::cout << "plugins were looked for in:\n" << runtime.registry().places() << "\n";
-  return failed == 0 ? 0 : static_cast<int>(ErrorKind::kPlugin);
+  std::cout << "plugins were looked for in:\n" << places << "\n";
+}
+
+void print_json(const std::vector<Finding>& findings) {
+  const BuildInfo build = build_info();
+  JsonWriter json;
+  json.begin_object();
+  json.member("version", build.version);
+  json.member("git", build.git);
+  json.member("compiler", build.compiler);
+  json.member("processor", cpu_model());
+  json.member("cores", usable_cores());
+  json.begin_array("plugins");
+  for (const Finding& finding : findings) {
+    json.begin_object();
+    json.member("name", finding.name);
+    json.member("version", finding.version);
+    json.member("components", static_cast<std::int64_t>(finding.components));
+    json.member("ok", finding.reason.empty());
+    json.member("reason", finding.reason);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  std::cout << json.take();
+}
+
+int run(const std::vector<std::string>& arguments) {
+  po::options_description options;
+  options.add_options()("json", "print the findings as JSON");
+  const Parsed parsed = parse(kDoctor, options, {}, arguments);
+  if (parsed.helped) return 0;
+  Runtime runtime;
+  runtime.discover({});
+  const std::vector<Finding> findings = look_at(runtime.registry());
+  if (parsed.values.count("json") > 0) {
+    print_json(findings);
+  } else {
+    print_text(findings, runtime.registry().places());
+  }
+  const bool failed = std::any_of(findings.begin(), findings.end(),
+                                  [](const Finding& finding) { return !finding.reason.empty(); });
+  return failed ? static_cast<int>(ErrorKind::kPlugin) : 0;
 }
 
 }  // namespace
 
-const Command kDoctor{"doctor", "", "Look at every plugin and say what works and what is off, and why.", run};
+const Command kDoctor{"doctor", "[--json]",
+                      "Look at every plugin and say what works and what is off, and why.", run};
 
 }  // namespace tenon::cli

@@ -25,23 +25,6 @@ std::size_t buckets_for(const ChartSize& size) {
   return static_cast<std::size_t>(size.width);
 }
 
-// Training curves fall steeply at first. If the part after the first twentieth uses less than a third of the
-// height, the axis follows that part and the start leaves the plot at the top (or bottom).
-Range curve_range(const std::vector<std::vector<Point>>& curves, Range x) {
-  std::vector<double> all;
-  std::vector<double> late;
-  const double start = x.low + 0.05 * (x.high - x.low);
-  for (const auto& curve : curves) {
-    for (const Point& p : curve) {
-      all.push_back(p.y);
-      if (p.x >= start) late.push_back(p.y);
-    }
-  }
-  const Range whole = range_of(all, 0.06);
-  const Range settled = range_of(late, 0.06);
-  return settled.high - settled.low < (whole.high - whole.low) / 3 && late.size() > 1 ? settled : whole;
-}
-
 std::vector<Point> mapped(const Frame& frame, std::span<const Point> points) {
   std::vector<Point> out;
   for (const Point& p : points) out.push_back(frame.at(p.x, p.y));
@@ -66,6 +49,21 @@ std::vector<Point> staircase(const SurvivalEstimate& estimate, double end) {
 }
 
 }  // namespace
+
+Range curve_range(const std::vector<std::vector<Point>>& curves, Range x) {
+  std::vector<double> all;
+  std::vector<double> late;
+  const double start = x.low + 0.05 * (x.high - x.low);
+  for (const auto& curve : curves) {
+    for (const Point& p : curve) {
+      all.push_back(p.y);
+      if (p.x >= start) late.push_back(p.y);
+    }
+  }
+  const Range whole = range_of(all, 0.06);
+  const Range settled = range_of(late, 0.06);
+  return settled.high - settled.low < (whole.high - whole.low) / 3 && late.size() > 1 ? settled : whole;
+}
 
 std::vector<const Series*> series_of(const ArmRuns& arm, const std::string& metric) {
   std::vector<const Series*> out;

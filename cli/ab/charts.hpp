@@ -3,6 +3,7 @@
 
 #include "ab/analysis.hpp"
 #include "ab/curves.hpp"
+#include "ab/plot.hpp"
 
 #include <string>
 #include <vector>
@@ -13,6 +14,10 @@ struct ChartSize {
   double width = 720;
   double height = 300;
 };
+
+/// Training curves fall steeply at first. If the part after the first twentieth uses less than a third of the
+/// height, the axis follows that part and the start leaves the plot at the top (or bottom).
+Range curve_range(const std::vector<std::vector<Point>>& curves, Range x);
 
 /// Final values by arm, one line per pair.
 std::string seeds_chart(const StudyResult& result, ChartSize size);

@@ -1,6 +1,8 @@
 // Markup helpers; see html.hpp.
 #include "ab/html.hpp"
 
+#include "ab/report.hpp"
+
 #include <fmt/format.h>
 
 namespace tenon::ab {
@@ -67,6 +69,19 @@ std::string arm_key(std::size_t arm, std::string_view name) {
   Svg mark(14, 14, "key", "");
   mark.marker(marker_of(arm), {7, 7}, 4.5, fmt::format("dot arm{}", arm % 6), "");
   return fmt::format("<span class=\"arm\">{}{}</span>", mark.take(), escape_html(name));
+}
+
+std::string page(std::string_view title, std::string_view body_html) {
+  std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
+  out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
+  out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n", escape_html(title),
+                     report_style());
+  out += body_html;
+  return out + "</main>\n</body>\n</html>\n";
+}
+
+std::string fact(std::string_view name, std::string_view value_html) {
+  return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escape_html(name), value_html);
 }
 
 std::string section(std::string_view title, std::string_view content_html) {

@@ -45,6 +45,12 @@ std::string tabs(std::string_view group, const std::vector<Panel>& panels);
 /// Arm name with the marker and colour it has in all drawings.
 std::string arm_key(std::size_t arm, std::string_view name);
 
+/// A whole page: head with the style sheet, then `body_html` in its frame. No network, no script.
+std::string page(std::string_view title, std::string_view body_html);
+
+/// A name and a value for a list `<dl class="facts">`.
+std::string fact(std::string_view name, std::string_view value_html);
+
 std::string section(std::string_view title, std::string_view content_html);
 std::string paragraph(std::string_view text, std::string_view css_class = "");
 

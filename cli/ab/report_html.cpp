@@ -43,10 +43,6 @@ std::string verdict_block(const Verdict& v) {
   return out + "</ul>\n</div>\n";
 }
 
-std::string fact(std::string_view name, std::string_view value_html) {
-  return fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", escape_html(name), value_html);
-}
-
 std::string facts(const StudyResult& result) {
   const Study& s = result.study;
   const Experiment& e = s.experiment;
@@ -265,11 +261,8 @@ std::string curves_section(const StudyResult& result) {
 std::string report_html(const StudyResult& result) {
   const Experiment& e = result.study.experiment;
   const std::string question = e.question.empty() ? "A/B study " + e.name : e.question;
-  std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
-  out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
-  out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n", escape_html(question),
-                     report_style());
-  out += paragraph(fmt::format("{} study: {}", result.study.self_check ? "A/A" : "A/B", e.name), "eyebrow");
+  std::string out =
+      paragraph(fmt::format("{} study: {}", result.study.self_check ? "A/A" : "A/B", e.name), "eyebrow");
   out += fmt::format("<h1>{}</h1>\n", escape_html(question));
   if (result.comparisons.empty()) out += verdict_block(result.refusal);
   for (const Comparison& c : result.comparisons) out += verdict_block(c.verdict);
@@ -286,8 +279,8 @@ std::string report_html(const StudyResult& result) {
   out +=
       "<footer>Every number of this page, and more digits, are in report.json beside it. The page loads "
       "nothing from the "
-      "network.</footer>\n</main>\n</body>\n</html>\n";
-  return out;
+      "network.</footer>\n";
+  return page(question, out);
 }
 
 }  // namespace tenon::ab

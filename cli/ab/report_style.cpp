@@ -49,7 +49,7 @@ thead th{color:var(--soft);font-size:.8125rem;vertical-align:bottom}
 .num{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 tr.strong th,tr.strong td{font-weight:600}
 td code,th code{overflow-wrap:normal;white-space:nowrap}
-.absent{color:var(--soft);font-style:italic}
+.absent{color:var(--soft);font-style:italic;font-size:.875em}
 .arm{white-space:nowrap}
 svg.key{width:14px;height:14px;vertical-align:-2px;margin-right:.35rem}
 .legend{display:flex;flex-wrap:wrap;gap:.25rem 1.25rem;font-size:.875rem;margin:0 0 .4rem;color:var(--ink)}
@@ -59,6 +59,9 @@ figure{margin:0 0 1.25rem}
 figcaption{color:var(--soft);font-size:.875rem;max-width:44rem;margin-top:.35rem}
 svg.chart{display:block;width:100%;height:auto}
 .narrow{display:none}
+.grid{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,17rem),1fr));gap:0 1.5rem}
+figure.small{margin:0 0 1rem;min-width:0}
+figure.small figcaption{margin:0;overflow-wrap:anywhere;color:var(--ink)}
 svg text{fill:var(--soft);font:12px system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Liberation Sans",sans-serif;font-variant-numeric:tabular-nums}
 svg .label{fill:var(--ink)}
 svg .grid{stroke:var(--grid)}

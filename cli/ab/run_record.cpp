@@ -168,6 +168,20 @@ std::map<std::string, std::string> named_by_plugin(const std::map<std::string, s
   return out;
 }
 
+// What an unfinished run has done, by its last line of metrics.
+void sums_of_metrics(RunRecord& run) {
+  run.status = "unfinished";
+  for (const auto& [name, series] : run.series) {
+    if (series.empty()) continue;
+    const MetricPoint& last = series.back();
+    run.steps = std::max(run.steps, static_cast<double>(last.step));
+    run.samples = std::max(run.samples, last.samples);
+    run.tokens = std::max(run.tokens, last.tokens);
+    run.wall_s = std::max(run.wall_s, last.wall_s);
+    run.bytes_sent = std::max(run.bytes_sent, last.bytes_sent);
+  }
+}
+
 }  // namespace
 
 double MetricPoint::at(Axis axis) const {
@@ -269,16 +283,20 @@ std::map<std::string, std::string> flatten_json(const std::string& text, const s
   return out;
 }
 
-RunRecord read_run(const std::string& folder) {
+RunRecord read_run(const std::string& folder, RunState state) {
   const fs::path root(folder);
   if (!fs::is_directory(root)) fail_run(fmt::format("{}: no such run folder", folder));
   RunRecord run;
   run.folder = folder;
   const std::string name = root.filename().string();
   std::from_chars(name.data(), name.data() + name.size(), run.attempt);
-  parse_summary(read_file(root / "summary.json", folder, "end of the run"), (root / "summary.json").string(),
-                run);
+  const bool unfinished = state == RunState::kAny && !fs::exists(root / "summary.json");
+  if (!unfinished) {
+    parse_summary(read_file(root / "summary.json", folder, "end of the run"),
+                  (root / "summary.json").string(), run);
+  }
   parse_metrics(read_file(root / "metrics.jsonl", folder, "curves"), (root / "metrics.jsonl").string(), run);
+  if (unfinished) sums_of_metrics(run);
   run.manifest = flatten_file(root / "manifest.json", folder, "provenance");
   run.config = flatten_file(root / "config.resolved.toml", folder, "configuration");
   if (fs::exists(root / "plugins.lock")) {

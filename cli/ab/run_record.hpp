@@ -53,9 +53,13 @@ struct RunRecord {
 /// Newest attempt below `parent` (folders named 1, 2, ...); 0 if there is none.
 int newest_attempt(const std::string& parent);
 
+/// Whether a run must have ended, or may still run or have been killed: then summary.json may be absent, its
+/// status is "unfinished" and its sums are those of the last metric line.
+enum class RunState { kEnded, kAny };
+
 /// Reads an attempt. Throws Error(kRun) naming the file, the line and what was expected. A last line without
 /// newline that does not parse is dropped with a note; any other broken line is an error.
-RunRecord read_run(const std::string& folder);
+RunRecord read_run(const std::string& folder, RunState state = RunState::kEnded);
 
 /// The parsers behind read_run, on text; `where` names the source in errors.
 void parse_metrics(const std::string& text, const std::string& where, RunRecord& run);

@@ -1,0 +1,79 @@
+// tenon report: writes the page of a run, of the runs below a folder, or of a finished study.
+#include "command_line.hpp"
+
+#include "ab/ab.hpp"
+#include "observe/run_folder.hpp"
+#include "report/pages.hpp"
+
+#include <tenon/error.hpp>
+
+#include <filesystem>
+#include <iostream>
+
+namespace tenon::cli {
+namespace {
+
+void write(const std::string& folder, const std::string& page) {
+  const std::string path = (std::filesystem::path(folder) / "report.html").string();
+  const auto files = make_posix_files();
+  write_text_atomically(*files, path, page);
+  std::cout << path << "\n";
+}
+
+int report_one(const std::string& folder, bool as_json) {
+  const auto files = make_posix_files();
+  const report::Run run = report::load_run(open_newest_attempt(*files, folder).path);
+  if (as_json) {
+    std::cout << report::run_json(run);
+    return 0;
+  }
+  std::cout << run.name << ": " << report::status_text(run) << "\n";
+  write(run.record.folder, report::run_page(run));
+  return 0;
+}
+
+int report_many(const std::string& folder, bool as_json) {
+  std::vector<std::string> unreadable;
+  const std::vector<report::Run> runs = report::load_runs(folder, unreadable);
+  if (runs.empty()) {
+    std::string text = "tenon report: " + folder +
+                       " holds no run (a folder with metrics.jsonl and "
+                       "config.resolved.toml), and no study (experiment.json)";
+    for (const std::string& reason : unreadable) text += "\n  " + reason;
+    fail_config(text);
+  }
+  if (as_json) {
+    std::cout << report::runs_json(folder, runs, unreadable);
+    return 0;
+  }
+  std::cout << runs.size() << " runs";
+  if (!unreadable.empty()) std::cout << ", " << unreadable.size() << " left out (see the page)";
+  std::cout << "\n";
+  write(folder, report::runs_page(folder, runs, unreadable));
+  return 0;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  po::options_description options;
+  options.add_options()("json", "print the facts as JSON and write no page");
+  const Parsed parsed = parse(kReport, options, {"folder"}, arguments);
+  if (parsed.helped) return 0;
+  if (parsed.values.count("folder") == 0)
+    fail_config("tenon report: which RUN or DIR? usage: tenon report RUN|DIR");
+  const std::string folder = parsed.values["folder"].as<std::vector<std::string>>()[0];
+  const bool as_json = parsed.values.count("json") > 0;
+  if (ab::is_study_folder(folder)) {
+    const ab::StudyOutcome outcome = ab::report_study(folder);
+    std::cout << (as_json ? ab::report_json(outcome.result) : ab::closing_text(outcome));
+    return outcome.exit_status;
+  }
+  if (!std::filesystem::is_directory(folder)) fail_config("tenon report: there is no folder " + folder);
+  return report::is_run(folder) ? report_one(folder, as_json) : report_many(folder, as_json);
+}
+
+}  // namespace
+
+const Command kReport{"report", "RUN|DIR [options]", "Write the page of a run, of many runs, or of a study.",
+                      run};
+
+}  // namespace tenon::cli

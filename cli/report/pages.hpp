@@ -1,0 +1,25 @@
+// What `tenon report` writes about runs: a page about one, a page about many, and the same facts as JSON.
+// Pages are self-contained: inline SVG and style, no script, no network.
+#pragma once
+
+#include "report/runs.hpp"
+
+#include <string>
+#include <vector>
+
+namespace tenon::report {
+
+std::string run_page(const Run& run);
+/// `folder` is the title; `unreadable` says what was left out and why.
+std::string runs_page(const std::string& folder, const std::vector<Run>& runs,
+                      const std::vector<std::string>& unreadable);
+
+/// NaN and infinity are null.
+std::string run_json(const Run& run);
+std::string runs_json(const std::string& folder, const std::vector<Run>& runs,
+                      const std::vector<std::string>& unreadable);
+
+/// "completed after 400 steps"
+std::string status_text(const Run& run);
+
+}  // namespace tenon::report

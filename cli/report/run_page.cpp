@@ -1,0 +1,256 @@
+// The page about one run: how it ended, curves, every value of its configuration with its origin, and where
+// the numbers come from.
+#include "report/line_chart.hpp"
+#include "report/pages.hpp"
+
+#include "ab/format.hpp"
+#include "ab/html.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace tenon::report {
+namespace {
+
+using ab::Axis;
+using ab::escape_html;
+using ab::fact;
+
+constexpr std::size_t kMostSmallCharts = 60;
+
+std::string code(std::string_view text) {
+  return fmt::format("<code>{}</code>", escape_html(text));
+}
+
+/// Axes that advance over the series.
+std::vector<Axis> usable_axes(const ab::Series& series) {
+  std::vector<Axis> axes;
+  for (const Axis axis : ab::kAxes) {
+    const bool twice =
+        axis == Axis::kTokens && !series.empty() && series.back().tokens == series.back().samples;
+    if (!twice && !series.empty() && series.back().at(axis) > 0) axes.push_back(axis);
+  }
+  return axes;
+}
+
+std::string duration(double seconds) {
+  return ab::quantity(seconds, Axis::kSeconds);
+}
+
+std::string fact_list(const Run& run) {
+  const ab::RunRecord& r = run.record;
+  std::string out = "<dl class=\"facts\">\n";
+  for (const char* name : {"val/loss", "train/loss"}) {
+    const auto found = r.series.find(name);
+    if (found == r.series.end()) continue;
+    const MetricFacts facts = facts_of(found->second);
+    out += fact(fmt::format("{}, last", name), ab::compact(facts.last));
+    out += fact(fmt::format("{}, smallest", name), fmt::format("{} <span class=\"note\">at step {}</span>",
+                                                               ab::compact(facts.least), facts.least_step));
+  }
+  out += fact("Samples", ab::quantity(r.samples, Axis::kSamples));
+  if (r.tokens > r.samples) out += fact("Tokens", ab::quantity(r.tokens, Axis::kTokens));
+  out += fact("Wall time", duration(r.wall_s));
+  if (r.tokens > 0 && r.wall_s > 0) {
+    const bool tokens = r.tokens > r.samples;
+    out += fact(tokens ? "Tokens per second" : "Samples per second",
+                ab::quantity((tokens ? r.tokens : r.samples) / r.wall_s, Axis::kSamples));
+  }
+  if (r.bytes_sent > 0) out += fact("Bytes sent by rank 0", ab::quantity(r.bytes_sent, Axis::kBytes));
+  if (r.stall_s) out += fact("Waited", duration(*r.stall_s));
+  if (r.hidden_comm_share && std::isfinite(*r.hidden_comm_share))
+    out += fact("Communication hidden", fmt::format("{:.0f}%", 100 * *r.hidden_comm_share));
+  if (r.peak_rss_mb) out += fact("Peak memory", fmt::format("{:.0f} MB", *r.peak_rss_mb));
+  for (const auto& [format, count] : r.quantized_operands)
+    out += fact("Operands in " + format, ab::quantity(count, Axis::kSamples));
+  const std::string seed = manifest_text(r, "seeds.seed");
+  if (!seed.empty()) out += fact("Seed", escape_html(seed));
+  out += fact("Ranks, threads", escape_html(manifest_text(r, "ranks") + ", " + manifest_text(r, "threads")));
+  if (!r.weights_hash.empty())
+    out +=
+        fact("Weights, first digits", fmt::format("<code title=\"{}\">{}</code>", escape_html(r.weights_hash),
+                                                  escape_html(r.weights_hash.substr(0, 16))));
+  return out + "</dl>\n";
+}
+
+std::string figure(const std::vector<ChartLine>& lines, const std::string& title, const std::string& group) {
+  std::vector<ab::Panel> panels;
+  const ChartLine* longest = &lines.front();
+  for (const ChartLine& line : lines) {
+    if (line.series->size() > longest->series->size()) longest = &line;
+  }
+  for (const Axis axis : usable_axes(*longest->series)) {
+    const ChartScale scale = scale_of(lines, axis);
+    panels.push_back({ab::axis_label(axis), ab::drawing({860, 340}, {360, 260}, [&](ab::ChartSize size) {
+                        return line_chart(lines, title, axis, size, scale);
+                      })});
+  }
+  if (panels.empty()) return "";
+  return fmt::format("<figure>{}{}</figure>\n", lines.size() > 1 ? line_legend(lines) : "",
+                     ab::tabs(group, panels));
+}
+
+std::string small_chart(const std::string& name, const ab::Series& series) {
+  const std::vector<ChartLine> lines{{name, &series, 0}};
+  const ChartScale scale = scale_of(lines, Axis::kSteps);
+  return fmt::format("<figure class=\"small\"><figcaption>{}</figcaption>{}</figure>\n", escape_html(name),
+                     line_chart(lines, "", Axis::kSteps, {400, 200}, scale));
+}
+
+std::string curves(const ab::RunRecord& run) {
+  std::string out;
+  std::set<std::string> shown;
+  const auto pair = [&](const std::string& name) {
+    std::vector<ChartLine> lines;
+    for (const char* split : {"train", "val"}) {
+      const auto found = run.series.find(split + ("/" + name));
+      if (found == run.series.end() || found->second.empty()) continue;
+      lines.push_back({found->first, &found->second, lines.size()});
+      shown.insert(found->first);
+    }
+    if (!lines.empty()) out += figure(lines, name, name);
+  };
+  pair("loss");
+  // A metric of the validation that the training has too belongs beside it.
+  for (const auto& [key, series] : run.series) {
+    if (key.starts_with("val/") && shown.count(key) == 0) pair(key.substr(4));
+  }
+  std::string small, layers;
+  std::size_t charts = 0, left_out = 0;
+  const auto add = [&](const std::string& key, const ab::Series& series, std::string& place) {
+    if (!shown.insert(key).second || series.empty()) return;
+    if (++charts > kMostSmallCharts) {
+      ++left_out;
+      return;
+    }
+    place += small_chart(key.starts_with("train/") ? key.substr(6) : key, series);
+  };
+  const bool tokens = run.tokens > run.samples;
+  for (const std::string name :
+       {"train/lr", "train/grad_norm", tokens ? "train/tokens_per_s" : "train/samples_per_s"}) {
+    const auto found = run.series.find(name);
+    if (found != run.series.end()) add(name, found->second, small);
+  }
+  shown.insert(tokens ? "train/samples_per_s" : "train/tokens_per_s");
+  for (const auto& [key, series] : run.series)
+    add(key, series, key.find('/', 6) == std::string::npos ? small : layers);
+  if (!small.empty()) out += "<div class=\"grid\">" + small + "</div>\n";
+  if (!layers.empty())
+    out +=
+        "<details><summary>By layer and node</summary>\n<div class=\"grid\">" + layers + "</div></details>\n";
+  if (left_out > 0)
+    out += ab::paragraph(fmt::format("{} further metrics are in metrics.jsonl.", left_out), "note");
+  return out.empty() ? "" : ab::section("Curves", out);
+}
+
+std::string metric_table(const ab::RunRecord& run) {
+  std::vector<ab::TableRow> rows;
+  for (const auto& [name, series] : run.series) {
+    if (series.empty() || name.find('/', name.find('/') + 1) != std::string::npos) continue;
+    const MetricFacts facts = facts_of(series);
+    rows.push_back(
+        {{code(name), ab::compact(facts.last), ab::compact(facts.least), fmt::format("{}", facts.least_step),
+          ab::compact(facts.most), fmt::format("{}", facts.most_step), fmt::format("{}", facts.lines)},
+         false});
+  }
+  if (rows.empty()) return "";
+  return ab::section("Metrics", ab::table({{"metric", false},
+                                           {"last", true},
+                                           {"smallest", true},
+                                           {"at step", true},
+                                           {"largest", true},
+                                           {"at step", true},
+                                           {"lines", true}},
+                                          rows));
+}
+
+std::string config_section(const Run& run) {
+  std::vector<ab::TableRow> chosen, all;
+  for (const ConfigLine& line : run.config) {
+    ab::TableRow row{{code(line.key), code(line.value),
+                      fmt::format("<span class=\"note\">{}</span>", escape_html(line.origin))},
+                     false};
+    if (line.origin != "default" && !line.origin.empty()) chosen.push_back(row);
+    all.push_back(std::move(row));
+  }
+  const std::vector<ab::TableColumn> columns{{"key", false}, {"value", false}, {"origin", false}};
+  return ab::section(
+      "Configuration",
+      ab::paragraph("What the files and the command line chose; everything else is a default.") +
+          ab::table(columns, chosen) + "<details><summary>All values</summary>\n" + ab::table(columns, all) +
+          "</details>\n");
+}
+
+std::string provenance(const ab::RunRecord& run) {
+  std::vector<ab::TableRow> rows;
+  for (const auto& [key, value] : run.manifest) rows.push_back({{code(key), escape_html(value)}, false});
+  std::vector<ab::TableRow> plugins;
+  for (const auto& [key, id] : run.plugins_lock) {
+    if (!key.ends_with(".id")) continue;
+    const std::string stem = key.substr(0, key.size() - 3);
+    const auto field = [&](const char* name) {
+      const auto found = run.plugins_lock.find(stem + name);
+      std::string text = found == run.plugins_lock.end() ? "" : found->second;
+      std::erase(text, '"');
+      return text;
+    };
+    std::string name = id;
+    std::erase(name, '"');
+    plugins.push_back(
+        {{code(name), escape_html(field(".version")), code(field(".sha256").substr(0, 16))}, false});
+  }
+  std::string brief;
+  for (const auto& [key, label] : {std::pair{"program.version", "Program"},
+                                   {"program.git", "Sources"},
+                                   {"program.compiler", "Compiler"},
+                                   {"cpu.model", "Processor"},
+                                   {"kernels", "Kernels"},
+                                   {"command_line", "Command"},
+                                   {"start", "Started"},
+                                   {"end", "Ended"}}) {
+    const std::string text = manifest_text(run, key);
+    if (!text.empty()) brief += fact(label, escape_html(text));
+  }
+  std::string out = "<dl class=\"facts\">\n" + brief + "</dl>\n";
+  if (!plugins.empty()) {
+    out += "<h3>Plugins</h3>\n" +
+           ab::table({{"plugin", false}, {"version", false}, {"SHA-256, first digits", false}}, plugins);
+  }
+  out += "<details><summary>The whole manifest</summary>\n" +
+         ab::table({{"entry", false}, {"value", false}}, rows) + "</details>\n";
+  for (const std::string& note : run.notes) out += ab::paragraph(note, "note");
+  return ab::section("Where it comes from", out);
+}
+
+}  // namespace
+
+std::string status_text(const Run& run) {
+  const ab::RunRecord& r = run.record;
+  const std::string steps = fmt::format("{:.0f} step{}", r.steps, r.steps == 1 ? "" : "s");
+  if (r.status == "unfinished") return fmt::format("still running or killed; {} so far", steps);
+  return fmt::format("{} after {}", r.status, steps);
+}
+
+std::string run_page(const Run& run) {
+  const ab::RunRecord& r = run.record;
+  std::string text = status_text(run);
+  text[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(text[0])));
+  const char* tone = r.status == "completed" ? "better" : r.status == "failed" ? "worse" : "inconclusive";
+  std::string out = ab::paragraph(fmt::format("Run, attempt {}: {}", r.attempt, r.folder), "eyebrow");
+  out += fmt::format("<h1>{}</h1>\n", escape_html(run.name));
+  std::string reason = manifest_text(r, "exit_reason");
+  if (reason == r.status) reason.clear();
+  out += fmt::format("<div class=\"verdict {}\">\n<p class=\"headline\">{}</p>\n{}</div>\n", tone,
+                     escape_html(text), reason.empty() ? "" : ab::paragraph(reason));
+  out += fact_list(run) + curves(r) + metric_table(r) + config_section(run) + provenance(r);
+  out +=
+      "<footer>Written by <code>tenon report</code> from the files of this run; metrics.jsonl has every "
+      "value. "
+      "The page loads nothing from the network.</footer>\n";
+  return ab::page(run.name, out);
+}
+
+}  // namespace tenon::report
