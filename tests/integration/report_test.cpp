@@ -1,0 +1,67 @@
+// The commands that look at finished runs, as a user starts them: report, compare, and the JSON of check and
+// doctor.
+#include "run_program.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace tenon::integration {
+namespace {
+
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+TEST(Report, WritesPagesOfOneRunAndOfMany) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  ASSERT_EQ(scratch.train({"--set", "run.name=other", "--set", "run.seed=2"}).status, 0);
+  const Ended one = scratch.run({"report", "runs/tiny"});
+  EXPECT_EQ(one.status, 0) << one.err;
+  EXPECT_EQ(one.out, "tiny: completed after 6 steps\nruns/tiny/1/report.html\n");
+  EXPECT_THAT(read_file(scratch / "runs/tiny/1/report.html"), HasSubstr("Completed after 6 steps"));
+  const Ended many = scratch.run({"report", "runs"});
+  EXPECT_EQ(many.out, "2 runs\nruns/report.html\n");
+  const json facts = json::parse(scratch.run({"report", "runs", "--json"}).out);
+  EXPECT_EQ(facts["runs"].size(), 2u);
+  EXPECT_EQ(facts["runs"][1]["config"]["run.steps"]["value"], "6");
+}
+
+TEST(Report, SaysWhatIsNoRun) {
+  const Scratch scratch;
+  fs::create_directories(scratch / "empty");
+  const Ended ended = scratch.run({"report", "empty"});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(
+      ended.err,
+      "tenon: tenon report: empty holds no run (a folder with metrics.jsonl and config.resolved.toml), and "
+      "no study (experiment.json)\n");
+}
+
+TEST(Compare, NamesTheInputAndTheNumbers) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  ASSERT_EQ(scratch.train().status, 0);
+  const Ended same = scratch.run({"compare", "runs/tiny/1", "runs/tiny/2"});
+  EXPECT_EQ(same.status, 0) << same.err;
+  EXPECT_THAT(same.out, AllOf(HasSubstr("inputs: equal in configuration"), HasSubstr("weights: equal bits")));
+  ASSERT_EQ(scratch.train({"--set", "run.clip=0.01"}).status, 0);
+  const Ended other = scratch.run({"compare", "runs/tiny/1", "runs/tiny/3"});
+  EXPECT_THAT(other.out, AllOf(HasSubstr("first differing input:\n  config   run.clip\n"),
+                               HasSubstr("(--set run.clip=0.01)"), HasSubstr("weights: differ")));
+  const json facts = json::parse(scratch.run({"compare", "runs/tiny/1", "runs/tiny/3", "--json"}).out);
+  EXPECT_EQ(facts["inputs"][0]["key"], "run.clip");
+  EXPECT_EQ(scratch.run({"compare", "runs/tiny/1"}).status, 2);
+}
+
+TEST(Json, OfCheckAndDoctorIsWhole) {
+  const Scratch scratch;
+  const json check = json::parse(scratch.run({"check", "run.toml", "--json"}).out);
+  EXPECT_EQ(check["ok"], true);
+  EXPECT_EQ(check["facts"][0]["name"], "parameters");
+  const json doctor = json::parse(scratch.run({"doctor", "--json"}).out);
+  EXPECT_GT(doctor["plugins"].size(), 5u);
+  for (const json& plugin : doctor["plugins"]) EXPECT_EQ(plugin["ok"], true) << plugin["name"];
+}
+
+}  // namespace
+}  // namespace tenon::integration
