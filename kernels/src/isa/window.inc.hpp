@@ -31,21 +31,28 @@ TENON_INLINE std::int64_t start(const Window& w, int d, std::int64_t place) {
   return place * w.stride[d] - w.pad[d];
 }
 
-/// Elements at which one offset meets `count` successive places of a line; `from` is null in the padding.
+constexpr std::int64_t kTile = 16;
+
+/// Elements at which one offset meets `count` successive places of a line, into a run of a tile; `from` is
+/// null in the padding.
 template <class S>
 TENON_INLINE void copy_run(const S* from, std::int64_t first, std::int64_t stride, std::int64_t extent,
                            std::int64_t count, S* to) {
-  if (from != nullptr && stride == 1 && first >= 0 && first + count <= extent) {
-    __builtin_memcpy(to, from + first, static_cast<std::size_t>(count) * sizeof(S));
+  // Moves of a whole tile have a size that the compiler knows: no call, and no loop.
+  if (from != nullptr && stride == 1 && first >= 0 && first + kTile <= extent) {
+    __builtin_memcpy(to, from + first, kTile * sizeof(S));
     return;
   }
-  for (std::int64_t r = 0; r < count; ++r) {
-    const std::int64_t i = first + r * stride;
-    to[r] = from != nullptr && i >= 0 && i < extent ? from[i] : S{};
+  __builtin_memset(to, 0, kTile * sizeof(S));
+  if (from == nullptr || first >= extent) return;
+  const std::int64_t begin = first < 0 ? (stride - 1 - first) / stride : 0;
+  const std::int64_t end = shorter(count, (extent - 1 - first) / stride + 1);
+  if (stride == 1) {
+    for (std::int64_t r = begin; r < end; ++r) to[r] = from[first + r];
+  } else {
+    for (std::int64_t r = begin; r < end; ++r) to[r] = from[first + r * stride];
   }
 }
-
-constexpr std::int64_t kTile = 16;
 
 /// Runs of a line lie across the rows of columns: they are collected and turned round in tiles.
 template <class S>
