@@ -2,10 +2,13 @@
 #pragma once
 
 #include <tenon/device.hpp>
+#include <tenon/options.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/state.hpp>
 
 TENON_ABI_BEGIN
+
+class Communicator;
 
 /// A named state tensor of the same shape as the weights, owned by the core, zero at first. Checkpoints,
 /// syncs and recovery see it as a ParameterSet of that name ("optimizer.<name>").
@@ -43,6 +46,45 @@ class Optimizer {
   /// Scalars beside the slots and the count, which the core keeps.
   virtual void state(StateVisitor& visitor) = 0;
   virtual void* query(std::string_view interface_id) = 0;
+};
+
+/// Base of most rules: the rate is the option "lr", each element is updated alone, and nothing is kept beside
+/// the slots.
+class OptimizerBase : public Optimizer {
+ public:
+  explicit OptimizerBase(const Options& options);
+  ~OptimizerBase() override;
+  double base_lr() const override;
+  std::span<const StateSlot> slots() const override;
+  bool elementwise() const override;
+  void state(StateVisitor& visitor) override;
+  void* query(std::string_view interface_id) override;
+
+ private:
+  double lr_;
+};
+
+/// The same memory as a flat tensor, complex numbers as pairs of reals: what an elementwise rule is given.
+TensorView flat_reals(TensorView view);
+
+/// What a rule that looks at whole tensors may need to know before its first step. Valid for the run.
+struct OptimizerSetup {
+  std::span<const ParameterInfo> parameters;  ///< by ParameterSlice::parameter
+  /// One per parameter, 1 on exactly one of the ranks that hold the same part: a sum over the grid takes it
+  /// from there.
+  std::span<const std::uint8_t> first_holder;
+  Communicator* grid = nullptr;  ///< all ranks of the replica's model grid; null when it has one rank
+  Device* device = nullptr;
+};
+
+/// A rule that prepares ("tenon.optimizer.setup/1"): products, scratch memory, choices by name. All ranks of
+/// a grid step the same parameters in the same order, so step() may communicate over `grid`.
+class OptimizerBinding {
+ public:
+  static constexpr const char* kId = "tenon.optimizer.setup/1";
+  virtual ~OptimizerBinding();
+  /// Once, before the first step. Throws Error(kConfig) for a model that the rule cannot update.
+  virtual void bind(const OptimizerSetup& setup) = 0;
 };
 
 /// Row-sparse updates ("tenon.optimizer.rows/1"). State tables have the rows of the weight table and `width`

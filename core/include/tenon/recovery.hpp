@@ -18,6 +18,7 @@ struct SaveMoment {
   std::int64_t samples = 0;
   double seconds = 0;            ///< on the run's clock
   double last_save_seconds = 0;  ///< what the last save cost the training thread; 0 before the first
+  bool requested = false;        ///< all ranks agreed to save here: a timer of the policy asked for it
 };
 
 /// Rows of one table, or all of it.
@@ -52,6 +53,8 @@ struct RestoredShard {
   std::int64_t samples_now = 0;
 };
 
+struct SaveResult;  // <tenon/checkpoint.hpp>
+
 class Recovery {
  public:
   using Interface = Recovery;
@@ -69,6 +72,41 @@ class Recovery {
   virtual bool needs_commit() const = 0;
   virtual void state(StateVisitor& visitor) = 0;
   virtual void* query(std::string_view interface_id) = 0;
+};
+
+/// Base of most policies: saves nothing, ends the run on failure, keeps no state.
+class RecoveryBase : public Recovery {
+ public:
+  ~RecoveryBase() override;
+  void on_accesses(int table, std::span<const std::int64_t> ids,
+                   std::span<const std::uint32_t> counts) override;
+  SavePlan plan_save(const SaveMoment& moment) override;
+  FailureDecision on_failure(const FailureEvent& failure) override;
+  void on_restored(const RestoredShard& shard) override;
+  int keep() const override;
+  bool needs_commit() const override;
+  void state(StateVisitor& visitor) override;
+  void* query(std::string_view interface_id) override;
+};
+
+/// A policy that saves by the clock ("tenon.recovery.timer/1"). Clocks of ranks differ, so rank 0 alone is
+/// asked, at each of its slot boundaries. A yes is handed to the control plane, and at the slot that it
+/// chooses, the same for all ranks, plan_save is called everywhere with `requested` set.
+class SaveTimer {
+ public:
+  static constexpr const char* kId = "tenon.recovery.timer/1";
+  virtual ~SaveTimer();
+  virtual bool due(const SaveMoment& moment) = 0;
+};
+
+/// A policy that hears how its saves ended ("tenon.recovery.outcomes/1"): committed, skipped because the one
+/// before was still being written, or aborted. Called on the training thread, once per save. Ranks hear of
+/// the same save at different slots, so plan_save must not depend on it; a timer's answer may.
+class SaveOutcomes {
+ public:
+  static constexpr const char* kId = "tenon.recovery.outcomes/1";
+  virtual ~SaveOutcomes();
+  virtual void on_save(const SaveResult& result) = 0;
 };
 
 TENON_ABI_END

@@ -1,4 +1,6 @@
 // Out-of-line destructors of the contracts around the graph: one canonical vtable and type_info, in the core.
+#include "graph/reals.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/operators_extra.hpp>
@@ -23,6 +25,8 @@ LayerOwner::~LayerOwner() = default;
 LayerFactory::~LayerFactory() = default;
 StateVisitor::~StateVisitor() = default;
 Optimizer::~Optimizer() = default;
+OptimizerBase::~OptimizerBase() = default;
+OptimizerBinding::~OptimizerBinding() = default;
 RowOptimizer::~RowOptimizer() = default;
 Schedule::~Schedule() = default;
 Dataset::~Dataset() = default;
@@ -43,6 +47,27 @@ FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;
 QuantKernel::~QuantKernel() = default;
 QuantOps::~QuantOps() = default;
+
+OptimizerBase::OptimizerBase(const Options& options) : lr_(options.real("lr")) {}
+double OptimizerBase::base_lr() const {
+  return lr_;
+}
+std::span<const StateSlot> OptimizerBase::slots() const {
+  return {};
+}
+bool OptimizerBase::elementwise() const {
+  return true;
+}
+void OptimizerBase::state(StateVisitor&) {}
+void* OptimizerBase::query(std::string_view) {
+  return nullptr;
+}
+
+TensorView flat_reals(TensorView view) {
+  view = graph::as_reals(view);
+  view.shape = Shape{view.elements()};
+  return view;
+}
 
 void* Device::require(std::string_view interface_id) {
   void* family = query(interface_id);

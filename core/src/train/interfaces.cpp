@@ -11,6 +11,9 @@ Sync::~Sync() = default;
 SyncBase::~SyncBase() = default;
 SyncDecorator::~SyncDecorator() = default;
 Recovery::~Recovery() = default;
+RecoveryBase::~RecoveryBase() = default;
+SaveTimer::~SaveTimer() = default;
+SaveOutcomes::~SaveOutcomes() = default;
 Observer::~Observer() = default;
 SpanSink::~SpanSink() = default;
 MetricSink::~MetricSink() = default;
@@ -18,6 +21,25 @@ TensorObserver::~TensorObserver() = default;
 
 std::string_view split_name(Split split) noexcept {
   return split == Split::kTrain ? "train" : "val";
+}
+
+void RecoveryBase::on_accesses(int, std::span<const std::int64_t>, std::span<const std::uint32_t>) {}
+SavePlan RecoveryBase::plan_save(const SaveMoment&) {
+  return {};
+}
+FailureDecision RecoveryBase::on_failure(const FailureEvent&) {
+  return {};
+}
+void RecoveryBase::on_restored(const RestoredShard&) {}
+int RecoveryBase::keep() const {
+  return 0;
+}
+bool RecoveryBase::needs_commit() const {
+  return false;
+}
+void RecoveryBase::state(StateVisitor&) {}
+void* RecoveryBase::query(std::string_view) {
+  return nullptr;
 }
 
 void SyncBase::start(Replica& replica) {

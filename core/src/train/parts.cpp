@@ -36,17 +36,7 @@ class ConstantRate final : public Schedule {
 
 class SilentSync final : public SyncBase {};
 
-class NoRecovery final : public Recovery {
- public:
-  void on_accesses(int, std::span<const std::int64_t>, std::span<const std::uint32_t>) override {}
-  SavePlan plan_save(const SaveMoment&) override { return {}; }
-  FailureDecision on_failure(const FailureEvent&) override { return {}; }
-  void on_restored(const RestoredShard&) override {}
-  int keep() const override { return 0; }
-  bool needs_commit() const override { return false; }
-  void state(StateVisitor&) override {}
-  void* query(std::string_view) override { return nullptr; }
-};
+class NoRecovery final : public RecoveryBase {};
 
 template <typename Interface, typename Fallback>
 Part<Interface> part(config::CheckedRun& checked, Registry& registry, RankHost& host,

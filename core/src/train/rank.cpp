@@ -121,6 +121,7 @@ Rank::Rank(World& world, int rank)
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
+  updater_->bind({coordinates_, grid_.get()});
 
   WorkerShared shared;
   shared.settings = &settings;

@@ -96,6 +96,8 @@ class Rank final : private MetricSink {
   SaveBuffers save_buffers_;
   std::unique_ptr<HubExchange> exchange_;
   std::unique_ptr<AsyncSaver> saver_;
+  SaveTimer* timer_ = nullptr;        ///< of the recovery policy, null when it has none
+  SaveOutcomes* outcomes_ = nullptr;  ///< likewise
 
   std::mutex mutex_;  ///< guards what follows when there are several workers
   ClockEvent quiet_;

@@ -17,6 +17,8 @@ void Rank::run() {
   begun_s_ = logged_at_s_ = world_.clock->now();
   logged_samples_ = counters_.samples;
   logged_tokens_ = counters_.tokens;
+  timer_ = static_cast<SaveTimer*>(parts_->recovery->query(SaveTimer::kId));
+  outcomes_ = static_cast<SaveOutcomes*>(parts_->recovery->query(SaveOutcomes::kId));
   if (parts_->recovery->keep() > 0) {
     Device* device = parts_->device.get();
     saver_ =
@@ -203,6 +205,12 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
     if (spent && world_.stop_reason() == StopReason::kNone)
       world_.ask_to_stop(StopReason::kBudget, "budget spent");
   }
+  const bool can_save = slot > first_slot_ && parts_->recovery->keep() > 0;
+  SaveMoment moment{slot, run.steps, counters_.samples, wall_s(), last_save_s_};
+  if (rank_ == 0 && timer_ != nullptr && can_save && slot < run.steps &&
+      parts_->recovery.guarded(*timer_)->due(moment)) {
+    world_.control->request(kControlSave, "the recovery policy's timer");
+  }
   const std::uint32_t actions = world_.control->begin_slot(rank_, slot);
   world_.control->heartbeat(rank_);
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
@@ -213,10 +221,10 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
         (slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0) || (actions & kControlEvaluate) != 0;
   }
   due.evaluate |= due.stop && slot > first_slot_;
-  if (slot > first_slot_ && parts_->recovery->keep() > 0) {
-    SaveMoment moment{slot, run.steps, counters_.samples, wall_s(), last_save_s_};
+  if (can_save) {
+    moment.requested = (actions & kControlSave) != 0;
     due.save = parts_->recovery->plan_save(moment);
-    const bool asked = (actions & kControlSave) != 0 || (due.stop && slot < run.steps);
+    const bool asked = moment.requested || (due.stop && slot < run.steps);
     if (asked && !due.save.save) {
       due.save = {};
       due.save.save = true;

@@ -19,6 +19,7 @@ constexpr double kLastSaveSeconds = 600;
 void Rank::save(const SavePlan& plan, std::int64_t slot) {
   const auto begin = std::chrono::steady_clock::now();
   const SpanScope span(&spans_, "save", "copy");
+  const double began_s = world_.clock->now();  // policies count on the run's clock, which may be simulated
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
   if (rank_ == 0) world_.metrics->sync();
   const bool last = slot >= world_.settings.run.steps || world_.stop_reason() != StopReason::kNone;
@@ -43,13 +44,14 @@ void Rank::save(const SavePlan& plan, std::int64_t slot) {
     saver_->wait(kLastSaveSeconds);
   }
   take_save_results();
-  last_save_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  stall_s_ += last_save_s_;
+  stall_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  last_save_s_ = world_.clock->now() - began_s;
 }
 
 void Rank::take_save_results() {
   if (saver_ == nullptr) return;
   for (const SaveResult& saved : saver_->take_results()) {
+    if (outcomes_ != nullptr) parts_->recovery.guarded(*outcomes_)->on_save(saved);
     switch (saved.status) {
       case SaveStatus::kCommitted:
         save_error_.clear();

@@ -24,6 +24,7 @@ Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
     : optimizer_(optimizer),
       row_optimizer_(static_cast<RowOptimizer*>(optimizer.query(RowOptimizer::kId))),
       live_(live),
+      device_(device),
       reduce_(device.family<ReduceOps>()) {
   const auto parameters = live.parameters();
   const std::vector<ParameterInfo> infos(parameters.begin(), parameters.end());
@@ -49,6 +50,14 @@ Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
     }
   }
   cut();
+}
+
+void Updater::bind(const GridSpec& grid) {
+  auto* binding = static_cast<OptimizerBinding*>(optimizer_.query(OptimizerBinding::kId));
+  if (binding == nullptr) return;
+  for (const ParameterInfo& info : live_.parameters())
+    first_holder_.push_back(is_first_holder(info.spec, grid.coordinates) ? 1 : 0);
+  binding->bind({live_.parameters(), first_holder_, grid.all, &device_});
 }
 
 void Updater::cut() {

@@ -19,6 +19,8 @@ struct GridSpec {
 class Updater {
  public:
   Updater(Optimizer& optimizer, ParameterSet& live, Device& device);
+  /// Lets a rule that asks for it prepare. Once, before the first apply().
+  void bind(const GridSpec& grid);
 
   /// Global norm of the gradients: shards summed over their axes, replicated parameters counted once.
   /// NaN or infinite exactly if some gradient is.
@@ -51,10 +53,12 @@ class Updater {
   Optimizer& optimizer_;
   RowOptimizer* row_optimizer_;
   ParameterSet& live_;
+  Device& device_;
   ReduceOps& reduce_;
   std::vector<std::unique_ptr<ParameterSet>> state_;
   std::vector<TableState> tables_;
   std::vector<RowTable*> table_pointers_;
+  std::vector<std::uint8_t> first_holder_;
   std::vector<Slice> slices_;
 };
 

@@ -12,7 +12,7 @@ constexpr StateSlot kSlots[] = {{"exp_avg"}, {"exp_avg_sq"}};
 }  // namespace
 
 AdamW::AdamW(const Options& options)
-    : lr_(options.real("lr")), eps_(options.real("eps")), decay_(options.real("weight_decay")) {
+    : OptimizerBase(options), eps_(options.real("eps")), decay_(options.real("weight_decay")) {
   const std::span<const double> betas = options.reals("betas");
   if (betas.size() != 2) {
     fail_config("optimizer adamw: option 'betas' must hold two numbers such as [0.9, 0.999], found " +

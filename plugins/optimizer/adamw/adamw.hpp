@@ -11,7 +11,7 @@
 
 namespace tenon::adamw {
 
-class AdamW final : public Optimizer {
+class AdamW final : public OptimizerBase {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
@@ -29,15 +29,11 @@ class AdamW final : public Optimizer {
                                        .capabilities = TENON_CAP_DETERMINISTIC};
 
   explicit AdamW(const Options& options);
-  double base_lr() const override { return lr_; }
   std::span<const StateSlot> slots() const override;
-  bool elementwise() const override { return true; }
   void step(const UpdateContext& context, const ParameterSlice& slice) override;
-  void state(StateVisitor&) override {}
-  void* query(std::string_view) override { return nullptr; }
 
  private:
-  double lr_, beta1_, beta2_, eps_, decay_;
+  double beta1_, beta2_, eps_, decay_;
 };
 
 }  // namespace tenon::adamw

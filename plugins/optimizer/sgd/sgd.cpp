@@ -12,7 +12,7 @@ constexpr StateSlot kSlots[] = {{"momentum_buffer"}};
 }  // namespace
 
 Sgd::Sgd(const Options& options)
-    : lr_(options.real("lr")),
+    : OptimizerBase(options),
       momentum_(options.real("momentum")),
       dampening_(options.real("dampening")),
       decay_(options.real("weight_decay")),

@@ -9,7 +9,7 @@
 
 namespace tenon::sgd {
 
-class Sgd final : public Optimizer {
+class Sgd final : public OptimizerBase {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-2").at_least(0).doc_text("learning rate before the schedule"),
@@ -29,16 +29,12 @@ class Sgd final : public Optimizer {
                                        .capabilities = TENON_CAP_DETERMINISTIC};
 
   explicit Sgd(const Options& options);
-  double base_lr() const override { return lr_; }
   /// A buffer only with momentum.
   std::span<const StateSlot> slots() const override;
-  bool elementwise() const override { return true; }
   void step(const UpdateContext& context, const ParameterSlice& slice) override;
-  void state(StateVisitor&) override {}
-  void* query(std::string_view) override { return nullptr; }
 
  private:
-  double lr_, momentum_, dampening_, decay_;
+  double momentum_, dampening_, decay_;
   bool nesterov_;
 };
 

@@ -5,22 +5,36 @@
 #include <tenon/testing/tensors.hpp>
 
 #include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::testing {
 
 class OptimizerHarness {
  public:
-  /// dtype: f32 or f64.
+  /// dtype: f32 or f64. One flat tensor.
   OptimizerHarness(Device& device, Optimizer& optimizer, DType dtype, std::span<const double> start)
-      : device_(device), optimizer_(optimizer) {
+      : OptimizerHarness(device, optimizer, dtype, start, "w",
+                         Shape{static_cast<std::int64_t>(start.size())}) {}
+  /// A parameter of this name and shape, in the form that the rule asks for: flat if it is elementwise.
+  OptimizerHarness(Device& device, Optimizer& optimizer, DType dtype, std::span<const double> start,
+                   std::string name, const Shape& shape)
+      : OptimizerHarness(device, optimizer, start, whole(std::move(name), dtype, shape), nullptr, true) {}
+  /// A part of a parameter that is cut over `grid`; info.local is its shape here.
+  OptimizerHarness(Device& device, Optimizer& optimizer, std::span<const double> start, ParameterInfo info,
+                   Communicator* grid, bool first_holder)
+      : device_(device), optimizer_(optimizer), info_(std::move(info)), first_holder_(first_holder ? 1 : 0) {
     const std::size_t tensors = 2 + optimizer.slots().size();
+    const Shape shape = optimizer.elementwise() ? Shape{info_.local.elements()} : info_.local;
     for (std::size_t i = 0; i < tensors; ++i) {
-      TensorView view{nullptr, {static_cast<std::int64_t>(start.size())}, dtype, device.space()};
+      TensorView view{nullptr, shape, info_.spec.dtype, device.space()};
       view.data = device.allocate(static_cast<std::size_t>(view.bytes()));
       tensors_.push_back(view);
     }
     write(device, tensors_[0], start);
+    if (auto* binding = static_cast<OptimizerBinding*>(optimizer.query(OptimizerBinding::kId)))
+      binding->bind({{&info_, 1}, {&first_holder_, 1}, grid, &device});
   }
   ~OptimizerHarness() {
     for (const TensorView& view : tensors_)
@@ -28,6 +42,15 @@ class OptimizerHarness {
   }
   OptimizerHarness(const OptimizerHarness&) = delete;
   OptimizerHarness& operator=(const OptimizerHarness&) = delete;
+
+  static ParameterInfo whole(std::string name, DType dtype, const Shape& shape) {
+    ParameterInfo info;
+    info.spec.name = std::move(name);
+    info.spec.dtype = dtype;
+    info.spec.shape = info.local = shape;
+    info.arena = 0;
+    return info;
+  }
 
   /// One update with these gradients; lr and count are the caller's.
   void step(std::span<const double> gradients, double lr, std::int64_t count, double gradient_scale,
@@ -37,7 +60,8 @@ class OptimizerHarness {
                     {.weights = tensors_[0],
                      .gradients = tensors_[1],
                      .state = std::span<const TensorView>(tensors_).subspan(2),
-                     .decay = decay});
+                     .decay = decay,
+                     .parameter = 0});
   }
   std::vector<double> weights() { return read(device_, tensors_[0]); }
   std::vector<double> state(std::size_t slot) { return read(device_, tensors_[2 + slot]); }
@@ -45,6 +69,8 @@ class OptimizerHarness {
  private:
   Device& device_;
   Optimizer& optimizer_;
+  ParameterInfo info_;
+  std::uint8_t first_holder_;
   std::vector<TensorView> tensors_;  // weights, gradients, one per slot
 };
 
