@@ -188,15 +188,15 @@ TEST_P(SteadyStep, AllocatesNothing) {
             << " by oneDNN and OpenMP in a slot\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(Worlds, SteadyStep,
-                         testing::Values(World{"fp32", {"precision.type=fp32"}},
-                                         World{"bf16", {"precision.type=bf16"}},
-                                         World{"micro_batches", {"run.accumulate=2"}},
-                                         World{"our_kernels", {"device.kernels=portable"}},
-                                         World{"ddp_of_2_ranks",
-                                               {"parallel.ranks=2", "transport.type=thread", "sync.type=ddp"},
-                                               2}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Worlds, SteadyStep,
+    testing::Values(
+        World{"fp32", {"precision.type=fp32"}}, World{"bf16", {"precision.type=bf16"}},
+        World{"micro_batches", {"run.accumulate=2"}}, World{"our_kernels", {"device.kernels=portable"}},
+        World{"adagrad", {"optimizer.type=adagrad"}}, World{"lamb", {"optimizer.type=lamb"}},
+        World{"muon", {"optimizer.type=muon", "optimizer.inner.type=adamw", "device.kernels=portable"}},
+        World{"ddp_of_2_ranks", {"parallel.ranks=2", "transport.type=thread", "sync.type=ddp"}, 2}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 // The test of this test: an allocation in a window is seen and charged to somebody else than oneDNN.
 TEST(Counting, SeesAnAllocation) {

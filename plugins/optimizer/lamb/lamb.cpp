@@ -1,0 +1,145 @@
+// Optimizer `lamb`: two passes over host memory per tensor, the first for the moments and both norms, the
+// second for the weights. Norms are summed in f64, by blocks of fixed size and then in their order, so that
+// they do not depend on the number of threads.
+#include "lamb.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
+#include <tenon/transport.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+namespace tenon::lamb {
+namespace {
+
+constexpr StateSlot kSlots[] = {{"exp_avg"}, {"exp_avg_sq"}};
+constexpr std::int64_t kBlock = 4096;
+
+/// Both sums of all blocks, [weights, directions].
+std::size_t partial_size(std::int64_t elements) {
+  return static_cast<std::size_t>(2 * ((elements + kBlock - 1) / kBlock));
+}
+
+}  // namespace
+
+double Lamb::Range::clamp(double value) const {
+  return given ? std::clamp(value, low, high) : value;
+}
+
+Lamb::Range Lamb::range(const Options& options, const char* name) {
+  if (!options.has(name)) return {};
+  const std::span<const double> bounds = options.reals(name);
+  if (bounds.size() != 2 || bounds[0] > bounds[1]) {
+    fail_config("optimizer lamb: option '" + std::string(name) +
+                "' must hold the lowest and the highest value, such as [0, 10], found " +
+                std::to_string(bounds.size()) + (bounds.size() == 2 ? " that descend" : " numbers"));
+  }
+  return {bounds[0], bounds[1], true};
+}
+
+Lamb::Lamb(const Options& options)
+    : OptimizerBase(options),
+      eps_(options.real("eps")),
+      decay_(options.real("weight_decay")),
+      norm_range_(range(options, "norm_range")),
+      trust_range_(range(options, "trust_range")),
+      adapt_undecayed_(options.boolean("adapt_undecayed")) {
+  const std::span<const double> betas = options.reals("betas");
+  if (betas.size() != 2) {
+    fail_config("optimizer lamb: option 'betas' must hold two numbers such as [0.9, 0.999], found " +
+                std::to_string(betas.size()));
+  }
+  beta1_ = betas[0];
+  beta2_ = betas[1];
+}
+
+std::span<const StateSlot> Lamb::slots() const {
+  return kSlots;
+}
+
+void* Lamb::query(std::string_view interface_id) {
+  return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
+}
+
+void Lamb::bind(const OptimizerSetup& setup) {
+  setup_ = setup;
+  for (const ParameterInfo& info : setup.parameters) {
+    const std::int64_t reals = info.local.elements() * (dtype_is_complex(info.spec.dtype) ? 2 : 1);
+    partial_.resize(std::max(partial_.size(), partial_size(reals)));
+  }
+}
+
+void Lamb::join(int parameter, double squares[2]) const {
+  if (setup_.grid == nullptr || parameter < 0) return;
+  const auto index = static_cast<std::size_t>(parameter);
+  if (setup_.parameters[index].spec.sharding.empty()) return;  // every rank holds all of it
+  if (setup_.first_holder[index] == 0) squares[0] = squares[1] = 0;
+  setup_.grid->all_reduce({squares, {2}, DType::kF64, MemorySpace::kHost}, ReduceOp::kSum);
+}
+
+template <typename T>
+void Lamb::update(const UpdateContext& context, const ParameterSlice& slice) {
+  const TensorView weights = flat_reals(slice.weights);
+  const std::int64_t count = weights.elements();
+  T* const w = weights.as<T>();
+  const T* const g = flat_reals(slice.gradients).as<T>();
+  T* const m = flat_reals(slice.state[0]).as<T>();
+  T* const v = flat_reals(slice.state[1]).as<T>();
+  const T beta1 = static_cast<T>(beta1_), beta2 = static_cast<T>(beta2_), eps = static_cast<T>(eps_);
+  const T rest1 = static_cast<T>(1 - beta1_), rest2 = static_cast<T>(1 - beta2_);
+  const T scale = static_cast<T>(context.gradient_scale);
+  const T decay = static_cast<T>(slice.decay ? decay_ : 0.0);
+  const T mean_correction = static_cast<T>(1 - std::pow(beta1_, static_cast<double>(context.count)));
+  const T square_correction = static_cast<T>(1 - std::pow(beta2_, static_cast<double>(context.count)));
+  const auto direction = [&](std::int64_t i) {
+    return m[i] / mean_correction / (std::sqrt(v[i] / square_correction) + eps) + decay * w[i];
+  };
+
+  partial_.resize(std::max(partial_.size(), partial_size(count)));
+  double* const partial = partial_.data();
+  parallel_for(count, kBlock, [&](std::int64_t begin, std::int64_t end) {
+    double of_weights = 0, of_directions = 0;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const T gradient = g[i] * scale;
+      m[i] = beta1 * m[i] + rest1 * gradient;
+      v[i] = beta2 * v[i] + rest2 * (gradient * gradient);
+      const double wide_w = static_cast<double>(w[i]), wide_r = static_cast<double>(direction(i));
+      of_weights += wide_w * wide_w;
+      of_directions += wide_r * wide_r;
+    }
+    partial[2 * (begin / kBlock)] = of_weights;
+    partial[2 * (begin / kBlock) + 1] = of_directions;
+  });
+  double squares[2] = {0, 0};
+  for (std::size_t block = 0; block < partial_size(count); block += 2) {
+    squares[0] += partial[block];
+    squares[1] += partial[block + 1];
+  }
+  join(slice.parameter, squares);
+
+  const double weight_norm = norm_range_.clamp(std::sqrt(squares[0])), direction_norm = std::sqrt(squares[1]);
+  const bool adapt = (slice.decay || adapt_undecayed_) && weight_norm > 0 && direction_norm > 0;
+  const double trust = adapt ? trust_range_.clamp(weight_norm / direction_norm) : 1.0;
+  const T rate = static_cast<T>(context.lr * trust);
+  parallel_for(count, kBlock, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) w[i] -= rate * direction(i);
+  });
+}
+
+void Lamb::step(const UpdateContext& context, const ParameterSlice& slice) {
+  switch (slice.weights.dtype) {
+    case DType::kF32:
+    case DType::kC64:
+      return update<float>(context, slice);
+    case DType::kF64:
+    case DType::kC128:
+      return update<double>(context, slice);
+    default:
+      fail_run("optimizer lamb updates f32, f64, c64 and c128, found " +
+               std::string(dtype_name(slice.weights.dtype)));
+  }
+}
+
+}  // namespace tenon::lamb

@@ -1,0 +1,130 @@
+// Optimizer `muon`: which tensor goes where, momentum, and the step. The formulas stand in the header.
+#include "muon.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::muon {
+namespace {
+
+constexpr StateSlot kMomentumOnly[] = {{"momentum_buffer"}};
+
+}  // namespace
+
+bool matches(std::string_view pattern, std::string_view name) {
+  const std::size_t star = pattern.find('*');
+  if (star == std::string_view::npos) return pattern == name;
+  if (!name.starts_with(pattern.substr(0, star))) return false;
+  const std::string_view rest = pattern.substr(star + 1);
+  for (std::size_t begin = star; begin <= name.size(); ++begin) {
+    if (matches(rest, name.substr(begin))) return true;
+  }
+  return false;
+}
+
+Muon::Muon(const Options& options)
+    : OptimizerBase(options),
+      momentum_(options.real("momentum")),
+      decay_(options.real("weight_decay")),
+      eps_(options.real("eps")),
+      nesterov_(options.boolean("nesterov")),
+      match_rms_(options.text("adjust") == "match_rms_adamw"),
+      inner_(options.component<Optimizer>("inner")),
+      inner_state_(inner_->slots().size()) {
+  for (const std::string_view pattern : options.texts("inner_match")) inner_match_.emplace_back(pattern);
+  const std::span<const double> coefficients = options.reals("coefficients");
+  if (coefficients.size() != 3) {
+    fail_config(
+        "optimizer muon: option 'coefficients' must hold three numbers such as [3.4445, -4.7750, 2.0315], "
+        "found " +
+        std::to_string(coefficients.size()));
+  }
+  newton_schulz_ = {options.integer("iterations"), coefficients[0], coefficients[1], coefficients[2]};
+}
+
+std::span<const StateSlot> Muon::slots() const {
+  return inner_->slots().empty() ? std::span<const StateSlot>(kMomentumOnly) : inner_->slots();
+}
+
+void Muon::state(StateVisitor& visitor) {
+  visitor.enter("inner");
+  inner_->state(visitor);
+  visitor.leave();
+}
+
+void* Muon::query(std::string_view interface_id) {
+  if (interface_id == OptimizerBinding::kId) return static_cast<OptimizerBinding*>(this);
+  return interface_id == RowOptimizer::kId ? inner_->query(interface_id) : nullptr;
+}
+
+bool Muon::hidden(const ParameterInfo& info) const {
+  const ParameterSpec& spec = info.spec;
+  if (spec.role != Role::kParameter || !spec.trainable || spec.shape.rank() != 2) return false;
+  if (spec.dtype != DType::kF32 && spec.dtype != DType::kF64) return false;
+  return std::none_of(inner_match_.begin(), inner_match_.end(),
+                      [&](const std::string& pattern) { return matches(pattern, spec.name); });
+}
+
+void Muon::bind(const OptimizerSetup& setup) {
+  orthogonalizer_ = std::make_unique<Orthogonalizer>(*setup.device);
+  plans_.assign(setup.parameters.size(), nullptr);
+  for (const ParameterInfo& info : setup.parameters) {
+    if (!hidden(info)) continue;
+    if (!(info.local == info.spec.shape)) {
+      fail_config("optimizer muon needs whole matrices, and '" + info.spec.name +
+                  "' is cut over the model grid: this rank holds " + info.local.text() + " of " +
+                  info.spec.shape.text() +
+                  "; add its name to optimizer.inner_match, or choose another optimizer");
+    }
+    plans_[static_cast<std::size_t>(info.index)] =
+        orthogonalizer_->plan(info.local[0], info.local[1], info.spec.dtype);
+  }
+  orthogonalizer_->reserve();
+  if (auto* inner = static_cast<OptimizerBinding*>(inner_->query(OptimizerBinding::kId))) inner->bind(setup);
+}
+
+void Muon::step_inner(const UpdateContext& context, const ParameterSlice& slice) {
+  UpdateContext own = context;
+  own.lr = base_lr() > 0 ? context.lr * (inner_->base_lr() / base_lr()) : 0;
+  if (!inner_->elementwise()) {
+    ParameterSlice same = slice;
+    same.state = slice.state.first(inner_state_.size());
+    return inner_->step(own, same);
+  }
+  for (std::size_t i = 0; i < inner_state_.size(); ++i) inner_state_[i] = flat_reals(slice.state[i]);
+  inner_->step(own, {.weights = flat_reals(slice.weights),
+                     .gradients = flat_reals(slice.gradients),
+                     .state = inner_state_,
+                     .decay = slice.decay,
+                     .parameter = slice.parameter});
+}
+
+void Muon::step(const UpdateContext& context, const ParameterSlice& slice) {
+  const auto index = static_cast<std::size_t>(slice.parameter);
+  const OrthogonalPlan* plan = slice.parameter < 0 ? nullptr : plans_.at(index);
+  if (plan == nullptr) return step_inner(context, slice);
+
+  Device& device = *context.device;
+  auto& elementwise = device.family<Elementwise>();
+  const TensorView& buffer = slice.state[0];
+  const TensorView direction = orthogonalizer_->input(*plan);
+  device.copy(slice.gradients, direction);
+  if (context.gradient_scale != 1) elementwise.scale(direction, context.gradient_scale);
+  elementwise.lerp(buffer, direction, 1 - momentum_);
+  if (nesterov_) {
+    elementwise.lerp(direction, buffer, momentum_);
+  } else {
+    device.copy(buffer, direction);
+  }
+  const TensorView update = orthogonalizer_->orthogonal(*plan, newton_schulz_, eps_);
+
+  const auto rows = static_cast<double>(plan->rows), columns = static_cast<double>(plan->columns);
+  const double factor =
+      match_rms_ ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
+  if (slice.decay && decay_ > 0) elementwise.scale(slice.weights, 1 - context.lr * decay_);
+  elementwise.axpy(-context.lr * factor, update, slice.weights);
+}
+
+}  // namespace tenon::muon
