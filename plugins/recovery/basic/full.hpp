@@ -1,19 +1,39 @@
-// Recovery `full` (contract recovery/1): everything is saved every N slots and at the end; after a failure
-// all ranks go back to the newest valid checkpoint. The work lost is at most N slots.
+// Recovery `full` (contract recovery/1): everything is saved every N slots, every N seconds or as often as
+// failures and the cost of a save make worthwhile, and at the end; after a failure all ranks go back to the
+// newest valid checkpoint. The work lost is at most one interval.
 #pragma once
 
+#include "save_clock.hpp"
+
+#include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 
 namespace tenon::recovery_basic {
 
-class Full final : public Recovery {
+class Full final : public RecoveryBase, public SaveTimer, public SaveOutcomes {
  public:
+  static constexpr const char* kFormulas[] = {"young", "daly", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::integer("every", "100")
+      option::integer("every", nullptr)
           .at_least(1)
           .in_unit("slots")
-          .doc_text("slots from one checkpoint to the next"),
+          .doc_text("slots from one checkpoint to the next; 100 when neither this nor a time is given"),
+      option::real("every_seconds", nullptr)
+          .at_least(0.001)
+          .in_unit("s")
+          .doc_text("seconds from the end of one save to the next, by the clock of rank 0"),
+      option::real("mtbf_seconds", nullptr)
+          .at_least(0.001)
+          .in_unit("s")
+          .doc_text("mean time between failures: the interval follows from it and from the cost of a save"),
+      option::text("formula", "\"young\"")
+          .one_of(kFormulas)
+          .doc_text("with mtbf_seconds: sqrt(2 cost mtbf), or Daly's correction of it"),
+      option::real("save_seconds", nullptr)
+          .at_least(0)
+          .in_unit("s")
+          .doc_text("with mtbf_seconds: cost of a save; absent: measured, the first one at the first slot"),
       option::integer("keep", "2")
           .between(2, 1000000)
           .doc_text("checkpoints that stay on disk; two, so that a damaged newest one is not the last"),
@@ -23,36 +43,24 @@ class Full final : public Recovery {
   };
   static constexpr ComponentInfo kInfo{
       .id = "full",
-      .summary = "complete checkpoints every N slots, resume from the newest valid one",
+      .summary = "complete checkpoints by slots or by the clock, resume from the newest valid one",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC};
-  explicit Full(const Options& options)
-      : every_(options.integer("every")),
-        keep_(static_cast<int>(options.integer("keep"))),
-        background_(options.boolean("async")),
-        save_at_end_(options.boolean("save_at_end")) {}
+  explicit Full(const Options& options);
 
-  void on_accesses(int, std::span<const std::int64_t>, std::span<const std::uint32_t>) override {}
-  /// Pure in the moment, so that a resumed run saves at the same slots.
-  SavePlan plan_save(const SaveMoment& moment) override {
-    SavePlan plan;
-    const bool due = moment.slot > 0 && moment.slot % every_ == 0;
-    const bool last = moment.slot == moment.steps;
-    plan.save = last ? save_at_end_ || due : due;
-    plan.background = background_;
-    return plan;
-  }
+  /// By slots it is pure in the moment, so that a resumed run saves where one left alone would.
+  SavePlan plan_save(const SaveMoment& moment) override;
   FailureDecision on_failure(const FailureEvent&) override {
     return {.action = FailureAction::kRollBack, .from_slot = -1};
   }
-  void on_restored(const RestoredShard&) override {}
   int keep() const override { return keep_; }
-  bool needs_commit() const override { return false; }
-  void state(StateVisitor&) override {}
-  void* query(std::string_view) override { return nullptr; }
+  void* query(std::string_view interface_id) override;
+  bool due(const SaveMoment& moment) override { return clock_.due(moment); }
+  void on_save(const SaveResult& result) override;
 
  private:
-  std::int64_t every_;
+  std::int64_t every_;  ///< 0 = by the clock
+  SaveClock clock_;
   int keep_;
   bool background_, save_at_end_;
 };
