@@ -50,5 +50,7 @@ extern const Command kInspect;
 extern const Command kDoctor;
 extern const Command kReport;
 extern const Command kCompare;
+extern const Command kExport;
+extern const Command kGenerate;
 
 }  // namespace tenon::cli

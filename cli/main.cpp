@@ -17,7 +17,7 @@ using tenon::cli::Command;
 
 constexpr const Command* kCommands[] = {&tenon::cli::kTrain,   &tenon::cli::kAb,     &tenon::cli::kCheck,
                                         &tenon::cli::kInspect, &tenon::cli::kDoctor, &tenon::cli::kReport,
-                                        &tenon::cli::kCompare};
+                                        &tenon::cli::kCompare, &tenon::cli::kExport, &tenon::cli::kGenerate};
 
 void print_help() {
   std::cout << "Tenon: training in which every decision is a plugin.\n\nUsage: tenon COMMAND "

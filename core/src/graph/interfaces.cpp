@@ -3,6 +3,8 @@
 
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
+#include <tenon/language.hpp>
+#include <tenon/model_export.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/optimizer.hpp>
 
@@ -21,6 +23,9 @@ BackwardContext::~BackwardContext() = default;
 Layer::~Layer() = default;
 LossLayer::~LossLayer() = default;
 Model::~Model() = default;
+ModelExport::~ModelExport() = default;
+LanguageModel::~LanguageModel() = default;
+TextCodec::~TextCodec() = default;
 LayerOwner::~LayerOwner() = default;
 LayerFactory::~LayerFactory() = default;
 StateVisitor::~StateVisitor() = default;

@@ -67,4 +67,8 @@ Parts::Parts(const Config& config, Registry& registry, RankHost& host)
   }
 }
 
+std::unique_ptr<Precision> make_plain_precision() {
+  return std::make_unique<PlainPrecision>();
+}
+
 }  // namespace tenon::train

@@ -73,4 +73,7 @@ struct Parts {
   std::vector<Part<Observer>> observers;
 };
 
+/// Training in the parameters' own f32: what a run without a [precision] table does.
+std::unique_ptr<Precision> make_plain_precision();
+
 }  // namespace tenon::train

@@ -65,6 +65,7 @@ class Mixture final : public WindowDataset {
   void read_sources(const Options& options);
   void read_phases(const Options& options);
   void copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const override;
+  bool plain_bytes() const override { return !sources_.empty() && sources_.front().format() == "bytes"; }
 
   SourceSpec common_;
   std::vector<Named> named_;

@@ -54,6 +54,7 @@ class Text final : public WindowDataset {
 
  private:
   void copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const override;
+  bool plain_bytes() const override { return source_ && source_->format() == "bytes"; }
 
   SourceSpec spec_;
   std::optional<Source> source_;

@@ -2,6 +2,8 @@
 // request, and padding. Contract dataset/1.
 #pragma once
 
+#include "byte_codec.hpp"
+
 #include <tenon/dataset.hpp>
 
 #include <string>
@@ -13,7 +15,10 @@ class WindowDataset : public Dataset {
   std::int64_t batch() const final { return batch_; }
   const DataInfo& info() const final { return info_; }
   void read(const BatchRequest& request, std::span<const TensorView> fields) final;
-  void* query(std::string_view) override { return nullptr; }
+  /// Text for plain text; files of tokens do not say what their ids mean.
+  void* query(std::string_view interface_id) override {
+    return interface_id == TextCodec::kId && plain_bytes() ? static_cast<TextCodec*>(&codec_) : nullptr;
+  }
 
  protected:
   /// `owner` names the component in messages: "data.text".
@@ -25,10 +30,13 @@ class WindowDataset : public Dataset {
  private:
   /// Fills one window; called concurrently, allocates nothing.
   virtual void copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const = 0;
+  /// Whether a token is a byte; false before open().
+  virtual bool plain_bytes() const = 0;
 
   std::string owner_;
   std::int64_t context_, batch_;
   DataInfo info_;
+  ByteCodec codec_;
 };
 
 }  // namespace tenon::text

@@ -101,7 +101,7 @@ class Blocks {
 
 }  // namespace
 
-GptNeo::GptNeo(const Options& options) : options_(options) {
+GptNeo::GptNeo(const Options& options) : options_(options), outside_(*this, options) {
   const std::int64_t width = options.integer("width"), heads = options.integer("heads");
   if (width % heads != 0) {
     fail_config(fmt::format("model gpt_neo: width {} is not a multiple of {} heads", width, heads));

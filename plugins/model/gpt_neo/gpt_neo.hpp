@@ -4,6 +4,8 @@
 // "targets", i32 [time].
 #pragma once
 
+#include "outside.hpp"
+
 #include <tenon/model.hpp>
 #include <tenon/plugin.hpp>
 
@@ -59,10 +61,11 @@ class GptNeo final : public Model {
 
   explicit GptNeo(const Options& options);
   GraphSpec build(const DataInfo& data) override;
-  void* query(std::string_view interface_id) override { return nullptr; }
+  void* query(std::string_view interface_id) override { return outside_.query(interface_id); }
 
  private:
   const Options& options_;  // outlives the model
+  Outside outside_;
 };
 
 }  // namespace tenon::gpt_neo

@@ -1,0 +1,113 @@
+// tenon export: the weights of a run's checkpoint under the names by which other programs know them.
+#include "command_line.hpp"
+#include "export_weights.hpp"
+#include "stored_run.hpp"
+
+#include "observe/json_writer.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/model.hpp>
+
+#include <fmt/format.h>
+
+#include <iostream>
+
+namespace tenon::cli {
+namespace {
+
+std::optional<DType> asked_dtype(const po::variables_map& values) {
+  if (values.count("dtype") == 0) return std::nullopt;
+  const auto& name = values["dtype"].as<std::string>();
+  if (name == "f32") return DType::kF32;
+  if (name == "bf16") return DType::kBF16;
+  fail_config(fmt::format("tenon export: --dtype is '{}', expected f32 or bf16", name));
+}
+
+/// What the model's plugin says; a model that says nothing goes out as it is.
+ExportPlan plan_of(StoredRun& run) {
+  const Component<Model> model = run.make<Model>("model");
+  auto* names = static_cast<ModelExport*>(model->query(ModelExport::kId));
+  if (names == nullptr) return {};
+  const Component<Dataset> data = run.make<Dataset>("data");
+  data->open(run.checked().core.run.seed_order);
+  return names->export_plan(data->info());
+}
+
+void refuse_existing(FileSystem& files, const std::string& path) {
+  if (!files.exists(path)) return;
+  fail_config(fmt::format("tenon export: {} exists; choose another --out, or add --overwrite", path));
+}
+
+void write_weights(FileSystem& files, const std::string& path, const ExportedWeights& weights) {
+  const std::string partial = path + ".tmp";
+  try {
+    const auto file = files.create(partial);
+    write_safetensors(*file, weights.items, {{"format", "pt"}});
+    file->sync();
+    file->close();
+    files.rename(partial, path);
+  } catch (...) {
+    remove_tree(files, partial);
+    throw;
+  }
+  files.sync_directory(parent_path(path));
+}
+
+int run(const std::vector<std::string>& arguments) {
+  po::options_description options;
+  options.add_options()("out", po::value<std::string>(), "FILE  safetensors file to write");
+  options.add_options()("dtype", po::value<std::string>(), "f32|bf16  of the weights; absent: as trained");
+  options.add_options()("step", po::value<std::int64_t>(),
+                        "N  checkpoint of slot N instead of the newest valid one");
+  options.add_options()("overwrite", "replace files that exist");
+  options.add_options()("json", "print what was written as JSON");
+  const Parsed parsed = parse(kExport, options, {"run"}, arguments);
+  if (parsed.helped) return 0;
+  if (parsed.values.count("run") == 0 || parsed.values.count("out") == 0)
+    fail_config("tenon export: usage: tenon export RUN --out FILE.safetensors [options]");
+  const std::string out = parsed.values["out"].as<std::string>();
+  const std::optional<DType> dtype = asked_dtype(parsed.values);
+
+  StoredRun stored("export", parsed.values["run"].as<std::vector<std::string>>()[0]);
+  const ExportPlan plan = plan_of(stored);
+  const std::string folder = parent_path(out);
+  if (parsed.values.count("overwrite") == 0) {
+    refuse_existing(stored.files(), out);
+    for (const ExportedFile& file : plan.files) refuse_existing(stored.files(), folder + "/" + file.name);
+  }
+  std::optional<std::int64_t> step;
+  if (parsed.values.count("step") > 0) step = parsed.values["step"].as<std::int64_t>();
+  CheckpointReader reader = stored.checkpoint(step);
+  const ExportedWeights weights = read_weights(reader, StoredRun::weights_prefix(reader), plan, dtype);
+  stored.files().make_directories(folder);
+  write_weights(stored.files(), out, weights);
+  for (const ExportedFile& file : plan.files)
+    write_text_atomically(stored.files(), folder + "/" + file.name, file.text);
+
+  if (parsed.values.count("json") == 0) {
+    std::cout << fmt::format("{}: {} tensors, {} elements, step {} of {}\n", out, weights.items.size(),
+                             weights.elements, reader.step(), stored.folder());
+    for (const ExportedFile& file : plan.files) std::cout << folder << "/" << file.name << "\n";
+    return 0;
+  }
+  JsonWriter json;
+  json.begin_object();
+  json.member("file", out);
+  json.member("run", stored.folder());
+  json.member("step", reader.step());
+  json.member("tensors", static_cast<std::int64_t>(weights.items.size()));
+  json.member("elements", weights.elements);
+  json.begin_object("beside");
+  for (const ExportedFile& file : plan.files) json.member(file.name, folder + "/" + file.name);
+  json.end_object();
+  json.end_object();
+  std::cout << json.take();
+  return 0;
+}
+
+}  // namespace
+
+const Command kExport{"export", "RUN --out FILE.safetensors [options]",
+                      "Write a run's weights under their conventional names.", run};
+
+}  // namespace tenon::cli

@@ -1,0 +1,31 @@
+// Stored weights as items of a safetensors file: renamed, scaled and converted as asked. Serves `tenon
+// export`.
+#pragma once
+
+#include "checkpoint/safetensors.hpp"
+
+#include <tenon/checkpoint.hpp>
+#include <tenon/model_export.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::cli {
+
+/// Elements of f64, f32, f16 or bf16 to f32 or bf16, each rounded once, to nearest even.
+std::vector<std::byte> convert_elements(DType from, std::span<const std::byte> bytes, double factor,
+                                        DType to);
+
+struct ExportedWeights {
+  std::vector<SafetensorsItem> items;  ///< views of `memory`
+  std::vector<std::vector<std::byte>> memory;
+  std::int64_t elements = 0;
+};
+
+/// Every tensor below `prefix` of the checkpoint. dtype: of floating-point tensors; absent = as stored.
+/// Throws Error(kConfig) when the plan names a weight that is not there.
+ExportedWeights read_weights(CheckpointReader& reader, const std::string& prefix, const ExportPlan& plan,
+                             std::optional<DType> dtype);
+
+}  // namespace tenon::cli

@@ -1,0 +1,68 @@
+// A run that was trained, opened to be used: its resolved configuration, the components that it names, and
+// its checkpoints. Serves export and generate; writes nothing.
+#pragma once
+
+#include "config/run_schema.hpp"
+
+#include <tenon/checkpoint.hpp>
+#include <tenon/host.hpp>
+#include <tenon/registry.hpp>
+#include <tenon/runtime.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tenon::cli {
+
+/// One rank and no run: what components log goes to standard error.
+class OfflineHost final : public Host {
+ public:
+  void log(LogLevel level, std::string_view message) override;
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  double now() const override { return 0; }
+  std::unique_ptr<Actor> spawn(std::string_view name, std::function<void(Actor&)> loop) override;
+  double deadline() const override { return 60; }
+  void* query(std::string_view) override { return nullptr; }
+};
+
+class StoredRun {
+ public:
+  /// command: "export", for messages. run: an attempt, or the folder of a run, then its newest attempt.
+  StoredRun(std::string command, const std::string& run);
+
+  const std::string& folder() const { return folder_; }
+  config::CheckedRun& checked() { return checked_; }
+  Registry& registry() { return runtime_.registry(); }
+  OfflineHost& host() { return host_; }
+  FileSystem& files() { return *files_; }
+
+  /// The component of a table; Error(kConfig) when the run has none.
+  template <typename Interface>
+  Component<Interface> make(std::string_view table) {
+    config::CheckedComponent& found = component(table);
+    registry().create_inner(*found.options, host_);
+    return registry().create<Interface>(found.type, *found.options, host_);
+  }
+  std::string_view type(std::string_view table) { return component(table).type; }
+
+  /// The checkpoint of slot `step`, or the newest whose every byte is what was written; those that are not
+  /// are named on standard error and left where they are.
+  CheckpointReader checkpoint(std::optional<std::int64_t> step);
+  /// Prefix of the weights' names: "model/", or those of replica 0 where replicas keep their own.
+  static std::string weights_prefix(const CheckpointReader& reader);
+
+ private:
+  config::CheckedComponent& component(std::string_view table);
+
+  std::string command_, folder_;
+  std::unique_ptr<FileSystem> files_;
+  Runtime runtime_;
+  OfflineHost host_;
+  std::optional<Config> config_;  ///< checked_ points into it
+  config::CheckedRun checked_;
+};
+
+}  // namespace tenon::cli

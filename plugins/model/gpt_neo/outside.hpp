@@ -1,0 +1,26 @@
+// GPT-Neo seen from outside: how transformers' GPTNeoForCausalLM knows its weights and its settings
+// ("tenon.model.names/1"), and the graph that ends in logits ("tenon.model.language/1"). Both are read off
+// the graph that the model builds, so they cannot say anything else than what is trained.
+#pragma once
+
+#include <tenon/language.hpp>
+#include <tenon/model_export.hpp>
+
+namespace tenon::gpt_neo {
+
+class Outside final : public ModelExport, public LanguageModel {
+ public:
+  Outside(Model& model, const Options& options) : model_(model), options_(options) {}
+
+  ExportPlan export_plan(const DataInfo& data) override;
+  LanguageGraph language_graph(const DataInfo& data) override;
+  void* query(std::string_view interface_id);
+
+ private:
+  std::string config_json(const GraphSpec& graph) const;
+
+  Model& model_;
+  const Options& options_;  // outlives the model
+};
+
+}  // namespace tenon::gpt_neo

@@ -1,0 +1,116 @@
+// tenon generate on whole runs: what it prints, that a seed decides it, and what it refuses.
+#include "run_program.hpp"
+
+namespace tenon::integration {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class Generate : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(scratch_.train({"--set", "run.steps=500", "--set", "recovery.every=500"}).status, 0);
+  }
+  Ended generate(std::vector<std::string> more) const {
+    more.insert(more.begin(), {"generate", "runs/tiny", "--prompt", "line 4"});
+    const Ended ended = scratch_.run(std::move(more));
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return ended;
+  }
+  Scratch scratch_;
+};
+
+TEST_F(Generate, IsDecidedByItsSeed) {
+  const std::string first = generate({"--tokens", "40", "--seed", "7"}).out;
+  EXPECT_THAT(first, StartsWith("line 4"));
+  EXPECT_EQ(generate({"--tokens", "40", "--seed", "7"}).out, first);
+  EXPECT_NE(generate({"--tokens", "40", "--seed", "8"}).out, first);
+  // 6 bytes of prompt, 40 more, of which none is cut off, and the final newline.
+  EXPECT_EQ(first.size(), 47u);
+}
+
+TEST_F(Generate, BeginsTheSameWhenAskedForMore) {
+  const std::string longer = generate({"--tokens", "30"}).out, shorter = generate({"--tokens", "10"}).out;
+  EXPECT_EQ(longer.substr(0, 16), shorter.substr(0, 16));
+}
+
+// The text is a list of lines that all say "line <n> of the text": whoever learnt anything writes such.
+TEST_F(Generate, WritesTheLikeliestTextAtTemperatureZero) {
+  const std::string text = generate({"--tokens", "60", "--temperature", "0"}).out;
+  EXPECT_THAT(text, HasSubstr("of the text\nline "));
+  EXPECT_EQ(generate({"--tokens", "60", "--temperature", "0", "--seed", "9"}).out, text);
+  EXPECT_EQ(generate({"--tokens", "60", "--top-k", "1", "--seed", "9"}).out, text);
+}
+
+TEST_F(Generate, PrintsJson) {
+  const std::string json = generate({"--tokens", "3", "--temperature", "0", "--json"}).out;
+  for (const char* part : {"\"step\": 500", "\"prompt\": \"line 4\"", "\"prompt_tokens\": 6", "\"tokens\": 3",
+                           "\"text\": \"line 4", "\"ids\": \"108 105 110 101 32 52 "}) {
+    EXPECT_THAT(json, HasSubstr(part));
+  }
+}
+
+TEST_F(Generate, RefusesWhatItCannotDo) {
+  const struct {
+    std::vector<std::string> words;
+    const char* says;
+  } cases[] = {
+      {{"generate", "runs/tiny"},
+       "tenon: tenon generate: usage: tenon generate RUN --prompt TEXT [options]\n"},
+      {{"generate", "runs/tiny", "--prompt", ""},
+       "tenon: tenon generate: --prompt is empty; the model needs a token to go on from\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--temperature", "-1"},
+       "tenon: tenon generate: --temperature is -1, expected 0 or more\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--top-k", "-1"},
+       "tenon: tenon generate: --top-k is -1, expected 0 (all tokens) or more\n"},
+      {{"generate", "runs/tiny", "--prompt", "a", "--tokens", "-1"},
+       "tenon: tenon generate: --tokens is -1, expected 0 or more\n"},
+  };
+  for (const auto& c : cases) {
+    const Ended ended = scratch_.run(c.words);
+    EXPECT_EQ(ended.status, 2) << c.says;
+    EXPECT_EQ(ended.err, c.says);
+  }
+}
+
+TEST(GenerateFromTokenFiles, TakesAndPrintsIds) {
+  const Scratch scratch;
+  std::string tokens;  // nanoGPT's headerless uint16: 0 1 2 ... 9 0 1 2 ...
+  for (int i = 0; i < 1500; ++i) tokens += std::string{static_cast<char>(i % 10), '\0'};
+  write_file(scratch / "tokens.bin", tokens);
+  write_file(scratch / "run.toml", replaced(Scratch::kRun, "path = \"text.txt\"",
+                                            "path = \"tokens.bin\"\nformat = \"nanogpt\"\nvocabulary = 10"));
+  ASSERT_EQ(scratch.train({"--set", "run.steps=100", "--set", "recovery.every=100"}).status, 0);
+  const Ended ended =
+      scratch.run({"generate", "runs/tiny", "--prompt", "3, 4 5", "--tokens", "8", "--temperature", "0"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(ended.out, "3 4 5 6 7 8 9 0 1 2 3\n");
+  const Ended words = scratch.run({"generate", "runs/tiny", "--prompt", "three"});
+  EXPECT_EQ(words.status, 2);
+  EXPECT_EQ(
+      words.err,
+      "tenon: tenon generate: this run was trained on token files, whose text is unknown; --prompt must hold "
+      "token ids such as \"15496 995\", found 'three'\n");
+  const Ended unknown = scratch.run({"generate", "runs/tiny", "--prompt", "10"});
+  EXPECT_EQ(unknown.err, "tenon: tenon generate: --prompt holds token 10, and the model knows 0 to 9\n");
+}
+
+TEST(GenerateFromOtherModels, SaysThatItIsNoLanguageModel) {
+  const Scratch scratch;
+  // A table of rows that no language model reads: the run is rewritten, not trained.
+  ASSERT_EQ(scratch.train().status, 0);
+  const fs::path resolved = scratch / "runs/tiny/1/config.resolved.toml";
+  const std::string text = read_file(resolved);
+  const auto begin = text.find("[model]"), end = text.find("\n[", begin + 1);
+  write_file(resolved, text.substr(0, begin) + "[model]\ntype = \"mlp\"\nhidden = [8]\n" + text.substr(end));
+  const Ended ended = scratch.run({"generate", "runs/tiny", "--prompt", "a"});
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_EQ(ended.err,
+            "tenon: tenon generate: run runs/tiny/1 trains the model 'mlp', which is no language model (it "
+            "does not "
+            "offer tenon.model.language/1)\n");
+}
+
+}  // namespace
+}  // namespace tenon::integration
