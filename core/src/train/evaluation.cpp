@@ -7,7 +7,7 @@
 namespace tenon::train {
 
 Evaluator::Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches)
-    : parts_(parts), replica_(replica), executor_(executor) {
+    : parts_(parts), replica_(replica), executor_(executor), reader_(parts, executor) {
   const std::int64_t batch = parts.dataset->batch();
   batches_ = (parts.dataset->info().val_samples + batch - 1) / batch;
   if (max_batches > 0) batches_ = std::min(batches_, max_batches);
@@ -16,21 +16,9 @@ Evaluator::Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std
 std::vector<EvaluationValue> Evaluator::run(ParameterSet& weights, std::int64_t slot) {
   const std::int64_t batch = parts_.dataset->batch();
   const std::int64_t samples = parts_.dataset->info().val_samples;
-  const auto inputs = executor_.inputs();
-  std::vector<std::vector<std::byte>> staging_memory(inputs.size());
-  std::vector<TensorView> staging(inputs.begin(), inputs.end());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].space == MemorySpace::kHost) continue;
-    staging_memory[i].resize(static_cast<std::size_t>(inputs[i].bytes()));
-    staging[i].data = staging_memory[i].data();
-    staging[i].space = MemorySpace::kHost;
-  }
   sums_.assign(executor_.losses().size() * 2, 0);
   for (std::int64_t b = replica_.replica(); b < batches_; b += replica_.replicas()) {
-    parts_.dataset->read({Split::kVal, b * batch, std::min(batch, samples - b * batch)}, staging);
-    for (std::size_t i = 0; i < inputs.size(); ++i) {
-      if (inputs[i].data != staging[i].data) parts_.device->copy(staging[i], inputs[i]);
-    }
+    reader_.read({Split::kVal, b * batch, std::min(batch, samples - b * batch)});
     RunSpec run;
     run.slot = slot;
     run.first_sample = b * batch;

@@ -3,6 +3,7 @@
 // calls the model.
 #pragma once
 
+#include "train/batch_reader.hpp"
 #include "train/parts.hpp"
 #include "train/replica.hpp"
 
@@ -26,6 +27,7 @@ class Evaluator {
   Parts& parts_;
   RankReplica& replica_;
   Executor& executor_;
+  BatchReader reader_;
   std::int64_t batches_;
   std::vector<double> sums_;
 };

@@ -29,6 +29,7 @@ const LossValue& trained_loss(const Executor& executor) {
 Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index)
     : shared_(shared),
       executor_(std::move(executor)),
+      reader_(*shared.parts, *executor_),
       // With several workers others write to the weights meanwhile.
       watch_(shared.workers == 1 ? shared.observers : nullptr, *shared.replica, *executor_) {
   if (index == 0) {
@@ -51,26 +52,13 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
       }
     };
   }
-  for (const TensorView& input : executor_->inputs()) {
-    TensorView staged = input;
-    if (input.space != MemorySpace::kHost) {
-      staging_memory_.emplace_back(static_cast<std::size_t>(input.bytes()));
-      staged.data = staging_memory_.back().data();
-      staged.space = MemorySpace::kHost;
-    }
-    staging_.push_back(staged);
-  }
 }
 
 void Worker::read_batch(std::int64_t micro_batch) {
   const SpanScope span(shared_.spans, "data", "read");
   const std::int64_t batch = shared_.parts->dataset->batch();
   const std::int64_t first = (micro_batch * shared_.replica->replicas() + shared_.replica->replica()) * batch;
-  shared_.parts->dataset->read({Split::kTrain, first, batch}, staging_);
-  const auto inputs = executor_->inputs();
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    if (inputs[i].data != staging_[i].data) shared_.parts->device->copy(staging_[i], inputs[i]);
-  }
+  reader_.read({Split::kTrain, first, batch});
   last_run_.first_sample = first;
 }
 

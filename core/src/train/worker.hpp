@@ -2,6 +2,7 @@
 // one worker, or several that update the same weights without locks (Hogwild).
 #pragma once
 
+#include "train/batch_reader.hpp"
 #include "train/rank_state.hpp"
 #include "train/tensor_watch.hpp"
 
@@ -57,6 +58,7 @@ class Worker {
 
   WorkerShared shared_;
   std::unique_ptr<Executor> executor_;
+  BatchReader reader_;
   std::unique_ptr<ParameterSet> own_gradients_;
   ParameterSet* gradients_;
   std::vector<int> open_;  ///< parameters missing per bucket
@@ -64,8 +66,6 @@ class Worker {
   RunSpec last_run_;
   TensorWatch watch_;
   ParameterReady ready_;
-  std::vector<TensorView> staging_;
-  std::vector<std::vector<std::byte>> staging_memory_;
 };
 
 }  // namespace tenon::train

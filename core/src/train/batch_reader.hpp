@@ -1,0 +1,38 @@
+// Batches from a data set into an executor's inputs. The data set writes what it declares, in host memory;
+// the graph wants the type of its activations, in the device's. Where both agree nothing is copied. Allocates
+// at construction only.
+#pragma once
+
+#include "train/parts.hpp"
+
+#include <tenon/executor.hpp>
+
+#include <cstddef>
+#include <vector>
+
+namespace tenon::train {
+
+class BatchReader {
+ public:
+  /// All outlive this.
+  BatchReader(Parts& parts, Executor& executor);
+  ~BatchReader();
+  BatchReader(const BatchReader&) = delete;
+  BatchReader& operator=(const BatchReader&) = delete;
+
+  void read(const BatchRequest& request);
+
+ private:
+  struct Field {
+    TensorView host;       ///< what the data set writes: the input itself, or `memory`
+    TensorView on_device;  ///< the same values before they are converted; empty where not needed
+    std::vector<std::byte> memory;
+  };
+
+  Parts& parts_;
+  Executor& executor_;
+  std::vector<Field> fields_;
+  std::vector<TensorView> views_;
+};
+
+}  // namespace tenon::train
