@@ -8,13 +8,38 @@
 namespace tenon::mlp {
 namespace {
 
-const DataField& find_field(const DataInfo& data, std::string_view name) {
+bool is_input(const DataField& field) {
+  return dtype_is_real(field.dtype);
+}
+bool is_target(const DataField& field) {
+  return field.dtype == DType::kI32 && field.shape.elements() == 1;
+}
+
+/// The field that `option` names, or the only one that fits.
+const DataField& find_field(const Options& options, const char* option, const DataInfo& data,
+                            bool (*fits)(const DataField&), const char* wanted) {
   std::string known;
+  const DataField* found = nullptr;
+  int count = 0;
   for (const DataField& field : data.fields) {
-    if (field.name == name) return field;
-    known += (known.empty() ? "" : ", ") + field.name;
+    const bool meant = options.has(option) ? field.name == options.text(option) : fits(field);
+    if (meant) {
+      found = &field;
+      ++count;
+    }
+    known += fmt::format("{}{} ({} {})", known.empty() ? "" : ", ", field.name, dtype_name(field.dtype),
+                         field.shape.text());
   }
-  fail_config(fmt::format("model mlp needs a data field '{}', the data offers: {}", name, known));
+  if (count == 1 && fits(*found)) return *found;
+  if (options.has(option)) {
+    fail_config(fmt::format(
+        "model mlp: option '{}' must name a data field that is {}, found '{}'; the data offers: {}", option,
+        wanted, options.text(option), known));
+  }
+  fail_config(
+      fmt::format("model mlp needs one data field that is {}, found {}; the data offers: {}; name one with "
+                  "the option '{}'",
+                  wanted, count, known, option));
 }
 
 std::int64_t known_classes(const DataInfo& data) {
@@ -35,16 +60,8 @@ NodeSpec activation(std::string name, std::string input, std::string_view kind) 
 }  // namespace
 
 GraphSpec Mlp::build(const DataInfo& data) {
-  const DataField& inputs = find_field(data, "inputs");
-  if (!dtype_is_real(inputs.dtype)) {
-    fail_config(
-        fmt::format("model mlp: data field 'inputs' must be real, found {}", dtype_name(inputs.dtype)));
-  }
-  const DataField& targets = find_field(data, "targets");
-  if (targets.dtype != DType::kI32 || targets.shape.elements() != 1) {
-    fail_config(fmt::format("model mlp: data field 'targets' must be one i32 per sample, found {} {}",
-                            dtype_name(targets.dtype), targets.shape.text()));
-  }
+  const DataField& inputs = find_field(options_, "inputs", data, is_input, "real");
+  const DataField& targets = find_field(options_, "targets", data, is_target, "one i32 per sample");
   const std::int64_t known = known_classes(data);
   const std::int64_t classes = options_.has("classes") ? options_.integer("classes") : known;
   if (classes < 2 || classes < known) {
@@ -54,7 +71,7 @@ GraphSpec Mlp::build(const DataInfo& data) {
 
   GraphSpec graph;
   std::string value = "flat";
-  graph.nodes.push_back({value, "flatten", {"inputs"}, {}});
+  graph.nodes.push_back({value, "flatten", {inputs.name}, {}});
   std::size_t number = 0;
   for (const std::int64_t width : options_.integers("hidden")) {
     const std::string name = fmt::format("layers.{}", number++);
@@ -67,7 +84,7 @@ GraphSpec Mlp::build(const DataInfo& data) {
   }
   graph.nodes.push_back(
       {"head", "linear", {value}, {{"features", classes}, {"module", std::string("head")}}});
-  graph.nodes.push_back({"loss", "softmax_cross_entropy", {"head", "targets"}, {}});
+  graph.nodes.push_back({"loss", "softmax_cross_entropy", {"head", targets.name}, {}});
   return graph;
 }
 

@@ -1,5 +1,5 @@
 // Model `mlp`: a multilayer perceptron that sorts samples into classes.
-// Data fields: "inputs", real, any shape; "targets", i32 scalar, -1 = ignored.
+// It reads one real data field of any shape and one i32 class per sample, -1 = ignored.
 #pragma once
 
 #include <tenon/model.hpp>
@@ -19,6 +19,9 @@ class Mlp final : public Model {
           .at_least(2)
           .doc_text("columns of the result; absent: the data's 'classes'"),
       option::real("dropout", "0").between(0, 0.999).doc_text("probability after each hidden activation"),
+      option::text("inputs", nullptr).doc_text("data field to read; absent: the only real one"),
+      option::text("targets", nullptr)
+          .doc_text("data field of classes; absent: the only i32 one of one number"),
   };
   static constexpr ComponentInfo kInfo{.id = "mlp",
                                        .summary = "multilayer perceptron for classification",

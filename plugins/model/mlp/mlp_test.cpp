@@ -79,6 +79,12 @@ TEST_F(MlpModel, LearnsWhatALinearModelCannot) {
   EXPECT_GT(train("hidden = []"), 0.6) << "log 2 is the best that a line can do";
 }
 
+TEST_F(MlpModel, FieldsCanBeNamed) {
+  DataInfo info = data({4});
+  info.fields.push_back({"more", DType::kF32, {2}});
+  EXPECT_EQ(build("inputs = 'more'", info).nodes.front().inputs, std::vector<std::string>{"more"});
+}
+
 TEST_F(MlpModel, RefusesWhatCannotWork) {
   DataInfo no_targets = data({4});
   no_targets.fields.pop_back();
@@ -86,12 +92,22 @@ TEST_F(MlpModel, RefusesWhatCannotWork) {
   many_targets.fields[1].shape = {7};
   DataInfo whole_inputs = data({4});
   whole_inputs.fields[0].dtype = DType::kI32;
+  DataInfo two_inputs = data({4});
+  two_inputs.fields.push_back({"more", DType::kF32, {2}});
   DataInfo no_classes = data({4});
   no_classes.attributes.clear();
   const std::tuple<const char*, DataInfo, const char*> cases[] = {
-      {"", no_targets, "needs a data field 'targets', the data offers: inputs"},
-      {"", many_targets, "one i32 per sample, found i32 [7]"},
-      {"", whole_inputs, "'inputs' must be real, found i32"},
+      {"", no_targets,
+       "model mlp needs one data field that is one i32 per sample, found 0; the data offers: inputs (f32 "
+       "[4]); name "
+       "one with the option 'targets'"},
+      {"", many_targets, "one i32 per sample, found 0; the data offers: inputs (f32 [4]), targets (i32 [7])"},
+      {"", whole_inputs, "one data field that is real, found 0"},
+      {"", two_inputs, "one data field that is real, found 2"},
+      {"inputs = 'targets'", data({4}),
+       "model mlp: option 'inputs' must name a data field that is real, found 'targets'; the data offers: "
+       "inputs "
+       "(f32 [4]), targets (i32 [])"},
       {"", no_classes, "'classes'"},
       {"classes = 2", data({4}), "must cover the data's 3 classes, found 2"},
       {"hidden = [0]", data({4}), "hidden"},
