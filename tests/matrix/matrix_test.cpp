@@ -16,6 +16,7 @@ namespace {
 struct Model {
   const char* name;
   const char* toml;  ///< [model], [data], [optimizer]: what the model needs to learn something in a few slots
+  std::uint64_t padding;  ///< numbers between tensors, each of which begins at a multiple of 64 bytes
 };
 
 constexpr Model kModels[] = {
@@ -33,7 +34,46 @@ heads = 2
 [optimizer]
 type = "adamw"
 lr = 1e-2
-)"},
+)",
+     0},
+    {"mlp", R"(
+[data]
+type = "mnist"
+batch = 16
+scale = "standard"
+[model]
+type = "mlp"
+hidden = [32]
+[optimizer]
+type = "sgd"
+lr = 0.1
+)",
+     6},
+    {"lenet5", R"(
+[data]
+type = "mnist"
+batch = 8
+scale = "standard"
+[model]
+type = "lenet5"
+[optimizer]
+type = "adamw"
+lr = 2e-3
+)",
+     44},
+    {"resnet", R"(
+[data]
+type = "mnist"
+batch = 4
+scale = "standard"
+[model]
+type = "resnet"
+width = 4
+[optimizer]
+type = "sgd"
+lr = 0.02
+)",
+     206},
 };
 
 struct Cell {
@@ -110,13 +150,15 @@ TEST_P(Matrix, LearnsCountsSavesAndRepeats) {
   EXPECT_LT((loss[kSlots - 1] + loss[kSlots - 2]) / 2, loss[0]);
 
   // What two members of a ring send of S bytes is S (docs/reductions.md); parameters' gradients are f32.
+  // Buckets are sent with the gaps between their tensors.
   const auto gradient = first.bytes_by_purpose.find("gradient");
   std::vector<std::string> facts;
   runtime_.check(Config::parse(text(cell), "cell.toml", {}), &facts);
   std::smatch trained;
   ASSERT_TRUE(std::regex_search(facts.at(0), trained, std::regex("parameters: ([0-9]+) trained")))
       << facts[0];
-  const std::uint64_t expected = cell.sync == "ddp" ? 4 * std::stoull(trained[1]) * kSlots : 0;
+  const std::uint64_t expected =
+      cell.sync == "ddp" ? 4 * (std::stoull(trained[1]) + cell.model.padding) * kSlots : 0;
   EXPECT_EQ(gradient == first.bytes_by_purpose.end() ? 0 : gradient->second, expected);
 
   const auto converted = first.quantized_operands.find("bf16");
