@@ -13,8 +13,7 @@
 namespace tenon::cli {
 namespace {
 
-int run_ab(const std::vector<std::string>& arguments) {
-  po::options_description options;
+void declare_ab(po::options_description& options) {
   options.add_options()("out", po::value<std::string>(),
                         "DIR  folder of the study (default: out/<experiment>)");
   options.add_options()("jobs", po::value<int>()->default_value(1),
@@ -22,7 +21,10 @@ int run_ab(const std::vector<std::string>& arguments) {
   options.add_options()("aa", "the first arm against itself: is the pipeline honest?");
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value of the experiment, e.g. --set budget.steps=100 (repeatable)");
-  const Parsed parsed = parse(kAb, options, {"experiment"}, arguments);
+}
+
+int run_ab(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kAb, {"experiment"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("experiment") == 0)
     fail_config("tenon ab: which EXPERIMENT? usage: tenon ab EXPERIMENT [options]");
@@ -53,6 +55,6 @@ int run_ab(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kAb{"ab", "EXPERIMENT [options]",
-                  "Compare ways to train over paired seeds, and write a report.", run_ab};
+                  "Compare ways to train over paired seeds, and write a report.", run_ab, declare_ab};
 
 }  // namespace tenon::cli

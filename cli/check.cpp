@@ -39,15 +39,17 @@ void print_json(const std::string& path, const std::vector<std::string>& facts, 
   std::cout << json.take();
 }
 
-int run(const std::vector<std::string>& arguments) {
-  po::options_description options;
+void declare(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
   options.add_options()("explain", po::value<std::string>(),
                         "KEY  say which file set a value and what it overrode");
   options.add_options()("json", "print facts and the resolved configuration as JSON");
   options.add_options()("print", "print the resolved configuration, every value with its origin");
-  const Parsed parsed = parse(kCheck, options, {"config"}, arguments);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kCheck, {"config"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("config") == 0)
     fail_config("tenon check: which CONFIG? usage: tenon check CONFIG [options]");
@@ -79,6 +81,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kCheck{"check", "CONFIG [options]", "Resolve and validate a configuration, without training.",
-                     run};
+                     run, declare};
 
 }  // namespace tenon::cli

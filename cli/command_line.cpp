@@ -15,11 +15,33 @@
 
 namespace tenon::cli {
 
-Parsed parse(const Command& command, const po::options_description& options,
-             const std::vector<std::string>& positional, const std::vector<std::string>& arguments) {
-  po::options_description visible;
-  for (const auto& option : options.options()) visible.add(option);
-  visible.add_options()("help,h", "show this help");
+namespace {
+
+po::options_description options_of(const Command& command) {
+  po::options_description options;
+  if (command.declare != nullptr) command.declare(options);
+  options.add_options()("help,h", "show this help");
+  return options;
+}
+
+}  // namespace
+
+std::vector<OptionText> option_texts(const Command& command) {
+  std::vector<OptionText> texts;
+  const po::options_description options = options_of(command);
+  for (const auto& option : options.options()) {
+    const std::string& text = option->description();
+    const auto cut = text.find("  ");
+    const bool argument = cut != std::string::npos;
+    texts.push_back(
+        {option->long_name(), argument ? text.substr(0, cut) : "", argument ? text.substr(cut + 2) : text});
+  }
+  return texts;
+}
+
+Parsed parse(const Command& command, const std::vector<std::string>& positional,
+             const std::vector<std::string>& arguments) {
+  const po::options_description visible = options_of(command);
   po::options_description hidden;
   po::positional_options_description words;
   for (const std::string& name : positional) {
@@ -51,12 +73,9 @@ Parsed parse(const Command& command, const po::options_description& options,
   if (parsed.values.count("help") > 0) {
     std::cout << "Usage: tenon " << command.name << " " << command.synopsis << "\n\n"
               << command.summary << "\n\nOptions:\n";
-    for (const auto& option : visible.options()) {
-      const std::string& text = option->description();
-      const auto cut = text.find("  ");  // "K=V  what it does": the argument's name leads
-      const std::string name =
-          "--" + option->long_name() + (cut == std::string::npos ? "" : " " + text.substr(0, cut));
-      std::cout << fmt::format("  {:<18} {}\n", name, cut == std::string::npos ? text : text.substr(cut + 2));
+    for (const OptionText& option : option_texts(command)) {
+      const std::string name = "--" + option.name + (option.argument.empty() ? "" : " " + option.argument);
+      std::cout << fmt::format("  {:<18} {}\n", name, option.text);
     }
     parsed.helped = true;
   }

@@ -7,6 +7,7 @@
 
 #include <boost/program_options.hpp>
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,21 @@ struct Command {
   const char* synopsis;  ///< "CONFIG [options]"
   const char* summary;   ///< one line
   int (*run)(const std::vector<std::string>& arguments);
+  void (*declare)(po::options_description& options) =
+      nullptr;  ///< its options; null when it has none but --help
 };
+
+/// All commands, in the order of the help.
+std::span<const Command* const> commands();
+/// Throws Error(kConfig) with the nearest name.
+const Command& find_command(const std::string& name);
+
+/// An option as help, manual pages and completion show it.
+struct OptionText {
+  std::string name, argument, text;  ///< argument is "" for a switch
+};
+/// Of a description "ARGUMENT  text", or "text" of a switch; --help is the last.
+std::vector<OptionText> option_texts(const Command& command);
 
 /// Parsed options of a command, or a request for help that was answered.
 struct Parsed {
@@ -30,8 +45,8 @@ struct Parsed {
 
 /// `positional` names the options that words without a dash fill, in order; the last one may repeat. Adds
 /// --help. Unknown options are Error(kConfig) with the nearest one.
-Parsed parse(const Command& command, const po::options_description& options,
-             const std::vector<std::string>& positional, const std::vector<std::string>& arguments);
+Parsed parse(const Command& command, const std::vector<std::string>& positional,
+             const std::vector<std::string>& arguments);
 
 /// Loads a configuration and discovers the plugins that it and the environment name.
 Config load_run(Runtime& runtime, const std::string& path, const std::vector<std::string>& sets);
@@ -49,6 +64,8 @@ extern const Command kCheck;
 extern const Command kInspect;
 extern const Command kDoctor;
 extern const Command kReport;
+extern const Command kManual;
+extern const Command kCompletion;
 extern const Command kCompare;
 extern const Command kExport;
 extern const Command kGenerate;

@@ -12,11 +12,13 @@
 namespace tenon::cli {
 namespace {
 
-int run(const std::vector<std::string>& arguments) {
-  po::options_description options;
+void declare(po::options_description& options) {
   options.add_options()("numerics", "compare the tensors of the newest checkpoints too");
   options.add_options()("json", "print everything as JSON");
-  const Parsed parsed = parse(kCompare, options, {"run_a", "run_b"}, arguments);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kCompare, {"run_a", "run_b"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("run_b") == 0)
     fail_config("tenon compare: which two runs? usage: tenon compare RUN_A RUN_B [options]");
@@ -39,6 +41,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kCompare{"compare", "RUN_A RUN_B [options]",
-                       "Say in what two runs differ, and show their metrics side by side.", run};
+                       "Say in what two runs differ, and show their metrics side by side.", run, declare};
 
 }  // namespace tenon::cli

@@ -78,10 +78,12 @@ void print_json(const std::vector<Finding>& findings) {
   std::cout << json.take();
 }
 
-int run(const std::vector<std::string>& arguments) {
-  po::options_description options;
+void declare(po::options_description& options) {
   options.add_options()("json", "print the findings as JSON");
-  const Parsed parsed = parse(kDoctor, options, {}, arguments);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kDoctor, {}, arguments);
   if (parsed.helped) return 0;
   Runtime runtime;
   runtime.discover({});
@@ -99,6 +101,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kDoctor{"doctor", "[--json]",
-                      "Look at every plugin and say what works and what is off, and why.", run};
+                      "Look at every plugin and say what works and what is off, and why.", run, declare};
 
 }  // namespace tenon::cli

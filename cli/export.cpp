@@ -53,15 +53,17 @@ void write_weights(FileSystem& files, const std::string& path, const ExportedWei
   files.sync_directory(parent_path(path));
 }
 
-int run(const std::vector<std::string>& arguments) {
-  po::options_description options;
+void declare(po::options_description& options) {
   options.add_options()("out", po::value<std::string>(), "FILE  safetensors file to write");
   options.add_options()("dtype", po::value<std::string>(), "f32|bf16  of the weights; absent: as trained");
   options.add_options()("step", po::value<std::int64_t>(),
                         "N  checkpoint of slot N instead of the newest valid one");
   options.add_options()("overwrite", "replace files that exist");
   options.add_options()("json", "print what was written as JSON");
-  const Parsed parsed = parse(kExport, options, {"run"}, arguments);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kExport, {"run"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("run") == 0 || parsed.values.count("out") == 0)
     fail_config("tenon export: usage: tenon export RUN --out FILE.safetensors [options]");
@@ -108,6 +110,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kExport{"export", "RUN --out FILE.safetensors [options]",
-                      "Write a run's weights under their conventional names.", run};
+                      "Write a run's weights under their conventional names.", run, declare};
 
 }  // namespace tenon::cli

@@ -161,8 +161,7 @@ std::string ids_text(std::span<const std::int32_t> ids) {
   return fmt::format("{}", fmt::join(ids, " "));
 }
 
-int run(const std::vector<std::string>& arguments) {
-  po::options_description options;
+void declare(po::options_description& options) {
   options.add_options()("prompt", po::value<std::string>(),
                         "TEXT  what to go on from (token ids where the data is a token file)");
   options.add_options()("tokens", po::value<std::int64_t>()->default_value(128),
@@ -175,7 +174,10 @@ int run(const std::vector<std::string>& arguments) {
   options.add_options()("step", po::value<std::int64_t>(),
                         "N  checkpoint of slot N instead of the newest valid one");
   options.add_options()("json", "print text and token ids as JSON, at the end");
-  const Parsed parsed = parse(kGenerate, options, {"run"}, arguments);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kGenerate, {"run"}, arguments);
   if (parsed.helped) return 0;
   const po::variables_map& values = parsed.values;
   if (values.count("run") == 0 || values.count("prompt") == 0)
@@ -228,6 +230,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kGenerate{"generate", "RUN --prompt TEXT [options]",
-                        "Sample text from a language model that was trained.", run};
+                        "Sample text from a language model that was trained.", run, declare};
 
 }  // namespace tenon::cli

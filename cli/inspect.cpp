@@ -61,11 +61,13 @@ int inspect_component(Registry& registry, const std::string& word, Format format
   return 0;
 }
 
-int run(const std::vector<std::string>& arguments) {
-  po::options_description options;
+void declare(po::options_description& options) {
   options.add_options()("json", "facts as JSON");
   options.add_options()("markdown", "reference pages as Markdown");
-  const Parsed parsed = parse(kInspect, options, {"what"}, arguments);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kInspect, {"what"}, arguments);
   if (parsed.helped) return 0;
   const Format format = format_of(parsed);
   if (parsed.values.count("what") > 0) {
@@ -87,6 +89,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kInspect{"inspect", "[ID | FILE.so] [options]", "Show plugins, components and their options.",
-                       run};
+                       run, declare};
 
 }  // namespace tenon::cli

@@ -1,7 +1,6 @@
 // The program `tenon`. Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error.
 #include "command_line.hpp"
 
-#include "config/suggest.hpp"
 #include "observe/build_info.hpp"
 #include "plugin/fatal_signal.hpp"
 
@@ -15,14 +14,10 @@ namespace {
 
 using tenon::cli::Command;
 
-constexpr const Command* kCommands[] = {&tenon::cli::kTrain,   &tenon::cli::kAb,     &tenon::cli::kCheck,
-                                        &tenon::cli::kInspect, &tenon::cli::kDoctor, &tenon::cli::kReport,
-                                        &tenon::cli::kCompare, &tenon::cli::kExport, &tenon::cli::kGenerate};
-
 void print_help() {
   std::cout << "Tenon: training in which every decision is a plugin.\n\nUsage: tenon COMMAND "
                "[options]\n\nCommands:\n";
-  for (const Command* command : kCommands)
+  for (const Command* command : tenon::cli::commands())
     std::cout << fmt::format("  {:<12} {}\n", command->name, command->summary);
   std::cout << "\n`tenon COMMAND --help` explains a command; `tenon --version` names this build.\n"
                "Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error.\n";
@@ -39,13 +34,7 @@ int run(const std::vector<std::string>& words) {
                              build.git_dirty ? ", modified" : "", build.compiler, build.build_type);
     return 0;
   }
-  std::vector<std::string> names;
-  for (const Command* command : kCommands) {
-    if (words[0] == command->name) return command->run({words.begin() + 1, words.end()});
-    names.emplace_back(command->name);
-  }
-  tenon::fail_config(fmt::format("there is no command '{}'{} (see: tenon --help)", words[0],
-                                 tenon::config::suggestion(words[0], names)));
+  return tenon::cli::find_command(words[0]).run({words.begin() + 1, words.end()});
 }
 
 }  // namespace

@@ -53,10 +53,12 @@ int report_many(const std::string& folder, bool as_json) {
   return 0;
 }
 
-int run(const std::vector<std::string>& arguments) {
-  po::options_description options;
+void declare(po::options_description& options) {
   options.add_options()("json", "print the facts as JSON and write no page");
-  const Parsed parsed = parse(kReport, options, {"folder"}, arguments);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kReport, {"folder"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("folder") == 0)
     fail_config("tenon report: which RUN or DIR? usage: tenon report RUN|DIR");
@@ -74,6 +76,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kReport{"report", "RUN|DIR [options]", "Write the page of a run, of many runs, or of a study.",
-                      run};
+                      run, declare};
 
 }  // namespace tenon::cli

@@ -12,8 +12,7 @@
 namespace tenon::cli {
 namespace {
 
-int run(const std::vector<std::string>& arguments) {
-  po::options_description options;
+void declare(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
   options.add_options()("run-dir", po::value<std::string>()->default_value(""),
@@ -22,7 +21,10 @@ int run(const std::vector<std::string>& arguments) {
   options.add_options()("quiet", "no progress line; errors and the final line only");
   options.add_options()("profile",
                         "time per layer and phase: a table at the end, profile.json in the run folder");
-  const Parsed parsed = parse(kTrain, options, {"config"}, arguments);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kTrain, {"config"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("config") == 0)
     fail_config("tenon train: which CONFIG? usage: tenon train CONFIG [options]");
@@ -54,6 +56,6 @@ int run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kTrain{"train", "CONFIG [options]", "Train a model as a configuration says.", run};
+const Command kTrain{"train", "CONFIG [options]", "Train a model as a configuration says.", run, declare};
 
 }  // namespace tenon::cli
