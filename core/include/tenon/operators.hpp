@@ -134,8 +134,10 @@ class Elementwise {
   virtual void axpy(double a, TensorView x, TensorView y) = 0;          ///< y += a * x
   virtual void lerp(TensorView y, TensorView x, double weight) = 0;     ///< y += weight * (x - y)
   virtual void subtract(TensorView a, TensorView b, TensorView y) = 0;  ///< y = a - b
-  virtual void add(TensorView a, TensorView b, TensorView y) = 0;       ///< y = a + b
-  virtual void convert(TensorView x, TensorView y) = 0;  ///< between dtypes, round to nearest even
+  /// y = a - b, but 0 where b is not a number: a target that does not count. Returns how many do.
+  virtual std::int64_t subtract_targets(TensorView a, TensorView b, TensorView y) = 0;
+  virtual void add(TensorView a, TensorView b, TensorView y) = 0;  ///< y = a + b
+  virtual void convert(TensorView x, TensorView y) = 0;            ///< between dtypes, round to nearest even
   /// y[r, :] (+)= x[r, :] + bias[:]
   virtual void add_bias(TensorView x, TensorView bias, TensorView y) = 0;
 };

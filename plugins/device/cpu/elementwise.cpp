@@ -4,6 +4,8 @@
 
 #include <tenon/kernels/bf16.hpp>
 
+#include <atomic>
+#include <cmath>
 #include <cstring>
 
 namespace tenon::cpu {
@@ -103,6 +105,26 @@ class CpuElementwise final : public Elementwise {
           for (std::int64_t i = 0; i < n; ++i) out[i] = narrow<S>(widen(left[i]) - widen(right[i]));
         },
         {a, b});
+  }
+
+  std::int64_t subtract_targets(TensorView a, TensorView b, TensorView y) override {
+    std::atomic<std::int64_t> counted = 0;
+    map(y, "subtract_targets",
+        [&](auto&, auto* out, std::int64_t at, std::int64_t n) {
+          using S = std::remove_pointer_t<decltype(out)>;
+          const S* left = a.as<S>() + at;
+          const S* right = b.as<S>() + at;
+          std::int64_t numbers = 0;
+          for (std::int64_t i = 0; i < n; ++i) {
+            const auto target = widen(right[i]);
+            const bool counts = !std::isnan(target);
+            out[i] = counts ? narrow<S>(widen(left[i]) - target) : S{};
+            numbers += counts ? 1 : 0;
+          }
+          counted += numbers;
+        },
+        {a, b});
+    return counted;
   }
 
   void add(TensorView a, TensorView b, TensorView y) override {

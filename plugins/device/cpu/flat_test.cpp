@@ -49,6 +49,13 @@ TEST_P(FlatFamilies, MapElementwise) {
     EXPECT_EQ(y.values(), std::vector<double>(n, 0.5));
     ops.fill(y, 0);
     EXPECT_EQ(y.values(), std::vector<double>(n, 0.0));
+    auto gaps = b;
+    for (std::size_t i = 0; i < n; i += 7) gaps[i] = std::numeric_limits<double>::quiet_NaN();
+    y.fill(gaps);
+    EXPECT_EQ(ops.subtract_targets(x, y, z), static_cast<std::int64_t>(n - (n + 6) / 7));
+    EXPECT_LE(relative_error(z.values(), each(n, [&](auto i) { return i % 7 == 0 ? 0.0 : a[i] - b[i]; })),
+              once)
+        << dtype_name(dtype);
     ops.subtract(x, x, x);
     EXPECT_EQ(x.values(), std::vector<double>(n, 0.0)) << "in place";
 

@@ -21,23 +21,22 @@ void Mse::infer(InferContext& context) {
   sum_.infer(context, 0);
 }
 
-TensorView Mse::difference(RunContext& context) const {
+Mse::Error Mse::difference(RunContext& context) const {
   const TensorView x = flat(context.input(0));
   const TensorView left = window(context.workspace(left_), 0, statistics(x.dtype), x.shape),
                    right = window(context.workspace(right_), 0, statistics(x.dtype), x.shape);
   elementwise_->convert(x, left);
   elementwise_->convert(flat(context.input(1)), right);
-  elementwise_->subtract(left, right, left);
-  return left;
+  return {left, elementwise_->subtract_targets(left, right, left)};
 }
 
 void Mse::forward(ForwardContext& context) {
-  const TensorView error = difference(context);
-  sum_.write(reduce_->sum_of_squares(error), static_cast<double>(error.elements()), context.output(0));
+  const Error error = difference(context);
+  sum_.write(reduce_->sum_of_squares(error.values), static_cast<double>(error.counted), context.output(0));
 }
 
 void Mse::backward(BackwardContext& context) {
-  const TensorView error = difference(context);
+  const TensorView error = difference(context).values;
   elementwise_->scale(error, 2 * seed_);
   for (int i = 0; i < 2; ++i) {
     if (i == 1) elementwise_->scale(error, -1);

@@ -1,5 +1,6 @@
 // Layer `mse`: the loss sum((x - t)^2) of predictions x against targets t of equal shape; the count is the
-// number of elements, so the mean is PyTorch's MSELoss.
+// number of elements, so the mean is PyTorch's MSELoss. A target that is not a number does not count: data
+// sets pad so.
 #pragma once
 
 #include "loss_sum.hpp"
@@ -27,8 +28,12 @@ class Mse final : public Layer, public LossLayer {
   std::string_view metric() const override { return metric_; }
 
  private:
-  /// x - t, in the workspace and in the dtype of statistics.
-  TensorView difference(RunContext& context) const;
+  /// x - t, in the workspace and in the dtype of statistics; 0 for targets that do not count.
+  struct Error {
+    TensorView values;
+    std::int64_t counted = 0;
+  };
+  Error difference(RunContext& context) const;
 
   std::string metric_;
   double seed_ = 1;

@@ -225,6 +225,20 @@ TEST_F(RecordedLosses, GiveTheRecordedSquaredError) {
   }
 }
 
+TEST_F(RecordedLosses, LeaveOutTargetsThatAreNoNumbers) {
+  Bench bench("cpu", "reference", 1);
+  const auto precision = bench.make_component<Precision>("fp64", "");
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  LayerHarness harness(
+      {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},
+      {{"n", "mse", {"x", "t"}, {}}}, {},
+      {{"x", {2, 2}, DType::kF64, {1, 2, 3, 4}}, {"t", {2, 2}, DType::kF64, {0, nan, 5, nan}}});
+  EXPECT_EQ(harness.forward(), 1.0 + 4.0);
+  EXPECT_EQ(harness.executor().losses()[0].count, 2);
+  harness.backward(1.0, true);
+  EXPECT_EQ(harness.input_gradient("x"), (std::vector<double>{2, 0, -4, 0}));
+}
+
 class RecordedRunningValues : public RecordedLayers {};
 
 TEST_F(RecordedRunningValues, AreStagedPublishedAndUsedInEvaluation) {

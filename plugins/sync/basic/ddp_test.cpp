@@ -89,6 +89,9 @@ class HostElementwise final : public Elementwise {
   void axpy(double, TensorView, TensorView) override { unexpected("axpy"); }
   void lerp(TensorView, TensorView, double) override { unexpected("lerp"); }
   void subtract(TensorView, TensorView, TensorView) override { unexpected("subtract"); }
+  std::int64_t subtract_targets(TensorView, TensorView, TensorView) override {
+    unexpected("subtract_targets");
+  }
   void add(TensorView, TensorView, TensorView) override { unexpected("add"); }
   void convert(TensorView, TensorView) override { unexpected("convert"); }
   void add_bias(TensorView, TensorView, TensorView) override { unexpected("add_bias"); }
