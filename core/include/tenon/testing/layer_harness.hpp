@@ -153,7 +153,8 @@ class LayerHarness {
     backward(1.0, true);
     const auto analytic = all_gradients();
     double worst = 0;
-    for (const auto& [name, gradient] : analytic) {
+    for (const auto& entry : analytic) {  // clang 14 lets no lambda capture a structured binding
+      const auto& name = entry.first;
       const bool is_field = has_field(name);
       const std::vector<double> start = is_field ? field(name) : parameter(name);
       std::vector<double> moved = start, numeric(start.size());
@@ -169,7 +170,7 @@ class LayerHarness {
             (8 * (loss_at(i, h) - loss_at(i, -h)) - (loss_at(i, 2 * h) - loss_at(i, -2 * h))) / (12 * h);
       }
       is_field ? set_field(name, start) : set_parameter(name, start);
-      const double error = relative_error(gradient, numeric);
+      const double error = relative_error(entry.second, numeric);
       if (error >= worst) worst = error, where = name;
     }
     return worst;
