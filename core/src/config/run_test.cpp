@@ -2,6 +2,7 @@
 #include "config/key_mutations.hpp"
 #include "config/run_schema.hpp"
 #include "config/sample_components.hpp"
+#include "test_paths.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -158,7 +159,7 @@ TEST(RunCheck, SeveralRanksNeedTransportAndSync) {
   const char* text =
       "run.steps = 1\nparallel.ranks = 2\ndevice.type = \"cpu\"\ndata.type = \"text\"\n"
       "data.path = \"README.md\"\nmodel.type = \"mlp\"\noptimizer.type = \"sgd\"\n";
-  const std::string here = "data.path=" + std::string(__FILE__);
+  const std::string here = "data.path=" + std::string(TENON_SOURCE_DIR "/README.md");
   EXPECT_EQ(
       check_run(Config::parse(text, "x.toml", {here, "parallel.ranks=1"}), kCatalog, {}).components.size(),
       4u);
