@@ -4,32 +4,18 @@
 #include "mnist.hpp"
 
 #include <tenon/config.hpp>
+#include <tenon/testing/folders.hpp>
 
-#include <gtest/gtest.h>
 #include <zlib.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace tenon::mnist {
 
-class FileTest : public ::testing::Test {
+class FileTest : public testing::FolderTest {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "tenon_mnist_XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
-    return folder_ + "/" + name;
-  }
   std::string write_gzip(const std::string& name, const std::string& bytes) const {
     const std::string path = folder_ + "/" + name;
     const gzFile file = ::gzopen(path.c_str(), "wb9");
@@ -38,8 +24,6 @@ class FileTest : public ::testing::Test {
     ::gzclose(file);
     return path;
   }
-
-  std::string folder_;
 };
 
 /// The bytes of an IDX file of unsigned bytes.
@@ -51,17 +35,7 @@ inline std::string idx(const std::vector<std::uint32_t>& extents, const std::str
   return bytes + elements;
 }
 
-/// What `body` throws.
-template <typename Body>
-std::string error_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 /// The component with its options.
 struct Made {

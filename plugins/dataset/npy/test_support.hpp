@@ -4,12 +4,8 @@
 #include "npy.hpp"
 
 #include <tenon/config.hpp>
+#include <tenon/testing/folders.hpp>
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,34 +31,11 @@ std::string npy(const std::string& descr, const std::string& shape, const std::v
          std::string(reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T));
 }
 
-class FileTest : public ::testing::Test {
+class FileTest : public testing::FolderTest {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "tenon_npy_XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
-    return folder_ + "/" + name;
-  }
-
-  std::string folder_;
   std::unique_ptr<FileSystem> files_ = make_posix_files();
 };
 
-/// What `body` throws.
-template <typename Body>
-std::string error_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 }  // namespace tenon::npy

@@ -4,34 +4,15 @@
 #include "text.hpp"
 
 #include <tenon/config.hpp>
+#include <tenon/testing/folders.hpp>
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace tenon::text {
 
-class FileTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "tenon_text_XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
-    return folder_ + "/" + name;
-  }
-
-  std::string folder_;
-};
+using FileTest = testing::FolderTest;
 
 /// Little-endian bytes of numbers.
 template <typename Integer>
@@ -47,17 +28,7 @@ inline std::string llmc_header(std::int32_t magic, std::int32_t version, std::in
   return bytes_of(header);
 }
 
-/// What `open` or a constructor throws.
-template <typename Body>
-std::string error_of(Body body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
-    return error.what();
-  }
-  return "no error";
-}
+using testing::error_of;
 
 /// The component with its options.
 struct Made {

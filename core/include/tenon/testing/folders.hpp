@@ -1,0 +1,47 @@
+// For tests of components that read files: a folder of a test's own, and the text of a configuration error.
+// Header only; needs GoogleTest.
+#pragma once
+
+#include <tenon/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+namespace tenon::testing {
+
+/// Each test has an empty folder, which is gone after it.
+class FolderTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = ::testing::TempDir() + "tenon_XXXXXX";
+    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
+    folder_ = pattern;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  /// Path of a file with these bytes.
+  std::string write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
+    return folder_ + "/" + name;
+  }
+
+  std::string folder_;
+};
+
+/// The message of the configuration error that `body` throws, or "no error".
+template <typename Body>
+std::string error_of(Body body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
+    return error.what();
+  }
+  return "no error";
+}
+
+}  // namespace tenon::testing
