@@ -146,7 +146,7 @@ class Predictor {
 
 std::vector<std::int32_t> prompt_ids(const TextCodec* codec, const std::string& prompt,
                                      std::int64_t vocabulary) {
-  const std::vector<std::int32_t> ids = codec != nullptr ? codec->encode(prompt) : parse_ids(prompt);
+  std::vector<std::int32_t> ids = codec != nullptr ? codec->encode(prompt) : parse_ids(prompt);
   if (ids.empty()) fail_config("tenon generate: --prompt is empty; the model needs a token to go on from");
   for (const std::int32_t id : ids) {
     if (id >= vocabulary) {

@@ -38,7 +38,7 @@ bool for_each_line(std::string_view text, const std::string& path, Use use) {
 
 }  // namespace
 
-MetricsWriter::MetricsWriter(FileSystem& files, std::string path, double interval_s)
+MetricsWriter::MetricsWriter(FileSystem& files, const std::string& path, double interval_s)
     : interval_(interval_s), written_(std::chrono::steady_clock::now()) {
   drop_metrics_after(files, path, std::numeric_limits<std::int64_t>::max());
   file_ = files.append_to(path);

@@ -31,7 +31,7 @@ struct MetricLine {
 class MetricsWriter {
  public:
   /// Opens for appending. A torn last line, left by a killed process, is cut off first. Throws FileError.
-  MetricsWriter(FileSystem& files, std::string path, double interval_s);
+  MetricsWriter(FileSystem& files, const std::string& path, double interval_s);
   ~MetricsWriter();
   MetricsWriter(const MetricsWriter&) = delete;
   MetricsWriter& operator=(const MetricsWriter&) = delete;

@@ -49,7 +49,7 @@ class FileSource final : public ByteSource {
   std::string problem_;
 };
 
-inline constexpr std::size_t kLongestSection = 64 * 1024;
+inline constexpr std::size_t kLongestSection = std::size_t{64} * 1024;
 
 struct SectionResult {
   std::string text;

@@ -15,10 +15,10 @@ namespace fs = std::filesystem;
 // Next to the core in an installation and in a build tree; or beside a program that contains the core.
 fs::path install_folder() {
   const fs::path here = core_folder();
-  const fs::path beside = here / "tenon" / "plugins";
+  fs::path beside = here / "tenon" / "plugins";
   std::error_code ignored;
   if (fs::is_directory(beside, ignored)) return beside;
-  const fs::path across = (here / ".." / "lib" / "tenon" / "plugins").lexically_normal();
+  fs::path across = (here / ".." / "lib" / "tenon" / "plugins").lexically_normal();
   return fs::is_directory(across, ignored) ? across : beside;
 }
 

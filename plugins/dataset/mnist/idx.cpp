@@ -117,7 +117,8 @@ std::vector<std::int64_t> read_header(Input& input, int dimensions, const char* 
                            header.size(), got));
   }
   std::vector<std::int64_t> extents;
-  for (int i = 0; i < dimensions; ++i) extents.push_back(big_endian(header.data() + 4 + 4 * i));
+  for (int i = 0; i < dimensions; ++i)
+    extents.push_back(big_endian(header.data() + 4 + std::ptrdiff_t{4} * i));
   return extents;
 }
 
