@@ -28,8 +28,8 @@ struct Owner {
                  .shape = {kRows, kWidth},
                  .sharding = {{0, 0, {0, kCut, kRows}}},
                  .role = Role::kRowTable};
-    info.local = local_shape(info.spec, std::vector<int>{rank});
-    info.offset = local_offset(info.spec, std::vector<int>{rank});
+    info.local = local_shape(info.spec, std::vector<int>{rank}, 0);
+    info.offset = local_offset(info.spec, std::vector<int>{rank}, 0);
     set = make_parameter_set("live", {info}, *bench.device, SetContents::kEverything);
     for (std::int64_t row = info.offset[0]; row < info.offset[0] + info.local[0]; ++row) rows.push_back(row);
   }

@@ -153,7 +153,7 @@ class Source final : public tenon::Layer {
     for (int axis = 0; axis < context.axes(); ++axis) place.push_back(context.coordinate(axis));
     if (!place.empty()) spec.sharding = {{0, 0, {0, cut_, length_}}};
     parameter_ = context.parameter(spec);
-    context.output({tenon::local_shape(spec, place), dtype_});
+    context.output({tenon::local_shape(spec, place, 0), dtype_});
   }
   void forward(tenon::ForwardContext& context) override {
     copy(context.parameter(parameter_), context.output(0));

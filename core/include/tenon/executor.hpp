@@ -45,6 +45,9 @@ struct ExecutorSpec {
   Precision* precision = nullptr;
   std::vector<Communicator*> axes;  ///< one per model axis, null where the axis has one rank
   std::vector<int> coordinates;
+  Communicator* replicas =
+      nullptr;  ///< for lookups in tables that are cut over the replicas; null: one replica
+  int replica = 0;
   std::uint64_t seed = 1;  ///< of dropout and the like
   std::uint64_t seed_rounding = 1;
   std::int64_t batch = 1;
@@ -95,6 +98,9 @@ class Executor {
   /// From the next forward on; an empty function ends it.
   void probe_outputs(OutputProbe probe);
   std::span<const LossValue> losses() const;
+  /// Around the forwards of an evaluation: what MetricLayers measure over all of them.
+  void begin_metrics();
+  void finish_metrics(Communicator* replicas, MetricReport& report);
   /// Adds to `gradients` (writes where `first` says that this is the slot's first micro-batch).
   void backward(ParameterSet& weights, ParameterSet& gradients, double seed, bool first,
                 const ParameterReady& ready);

@@ -60,8 +60,9 @@ class InferContext {
   virtual DType parameters() const = 0;
   virtual Device& device() = 0;
   virtual Host& host() = 0;
-  virtual int axes() const = 0;               ///< of the model grid
-  virtual Communicator* axis(int index) = 0;  ///< ranks along one axis; null when the axis has one rank
+  virtual int axes() const = 0;  ///< of the model grid
+  /// Ranks along one axis, or the replicas (kReplicaAxis); null when there is one.
+  virtual Communicator* axis(int index) = 0;
   virtual int coordinate(int axis) const = 0;
 
   /// Declares outputs in order.
@@ -157,6 +158,29 @@ class LossLayer {
   virtual void set_seed(double seed) = 0;
   /// Metric name, "loss" for the trained objective; others are reported beside it.
   virtual std::string_view metric() const = 0;
+};
+
+/// Where a MetricLayer says what it found.
+class MetricReport {
+ public:
+  virtual ~MetricReport();
+  virtual void value(std::string_view metric, double value) = 0;
+  /// Nothing is written down for `metric`; the reason is logged, once per run.
+  virtual void undefined(std::string_view metric, std::string_view reason) = 0;
+};
+
+/// Offered by nodes that measure over a whole evaluation what no sum over batches can tell, an AUC
+/// ("tenon.layer.metric/1"). They collect in forwards that are not training, and need no outputs. A batch
+/// without one counted target may come at any time.
+class MetricLayer {
+ public:
+  static constexpr const char* kId = "tenon.layer.metric/1";
+  virtual ~MetricLayer();
+  /// An evaluation begins: forgets everything collected.
+  virtual void begin() = 0;
+  /// Its end. Joins what the replicas collected over `replicas` (null: there is one) and reports the same
+  /// values on all of them.
+  virtual void finish(Communicator* replicas, MetricReport& report) = 0;
 };
 
 TENON_ABI_END

@@ -134,4 +134,18 @@ class TensorObserver {
   virtual void on_parameters(std::span<const ObservedParameter> parameters) = 0;
 };
 
+/// Offered through Observer::query(RowObserver::kId) by observers of row tables. Each rank's object hears of
+/// the rows that its rank owns.
+class RowObserver {
+ public:
+  static constexpr const char* kId = "tenon.observer.rows/1";
+  virtual ~RowObserver();
+  /// After on_start, before the first slot: the tables and this rank's part of each (local, offset). The span
+  /// is valid during the call. Not called when the model has no tables.
+  virtual void on_tables(std::span<const ParameterInfo> tables) = 0;
+  /// Applied slots only: unique ascending rows of a table and how often the slot's batch read each.
+  virtual void on_accesses(int parameter, std::span<const std::int64_t> ids,
+                           std::span<const std::uint32_t> counts) = 0;
+};
+
 TENON_ABI_END

@@ -23,7 +23,12 @@ enum class Role : std::uint8_t {
 
 enum class Initializer : std::uint8_t { kZero, kOne, kNormal, kUniform, kConstant };
 
-/// How one dimension of a global tensor is cut over one axis of the model grid.
+/// The axis along which the replicas lie. A row table cut along it exists once in the run: each replica owns
+/// some rows, reads the others' through messages, and the core brings every row's gradients to its owner.
+/// Dense parameters cannot be cut along it.
+inline constexpr int kReplicaAxis = -1;
+
+/// How one dimension of a global tensor is cut over one axis of the model grid, or over the replicas.
 /// offsets has parts + 1 entries from 0 to the extent; uneven and empty parts are allowed.
 struct DimSharding {
   int dim = 0;
@@ -44,10 +49,13 @@ struct ParameterSpec {
   double init_scale = 0.02;  ///< std of normal, half-width of uniform, or the constant
 };
 
-/// Shape of the part that a rank at `coordinates` of the model grid holds.
-Shape local_shape(const ParameterSpec& spec, std::span<const int> coordinates);
+/// Whether the parameter is cut along `axis`.
+bool is_cut(const ParameterSpec& spec, int axis) noexcept;
+/// Shape of the part that a rank at `coordinates` of the model grid, in replica `replica`, holds.
+Shape local_shape(const ParameterSpec& spec, std::span<const int> coordinates, int replica);
 /// First global index of that part per dimension.
-std::vector<std::int64_t> local_offset(const ParameterSpec& spec, std::span<const int> coordinates);
+std::vector<std::int64_t> local_offset(const ParameterSpec& spec, std::span<const int> coordinates,
+                                       int replica);
 
 /// Where a dense parameter lies: elements [begin, begin + elements) of arena `arena` (same in every
 /// ParameterSet).
@@ -96,7 +104,7 @@ class RowTable {
   /// out: [ids.size(), width]. Throws Error(kRun) on a row that this rank does not own.
   virtual void read(std::span<const std::int64_t> ids, TensorView out) const = 0;
   virtual void write(std::span<const std::int64_t> ids, TensorView values) = 0;
-  /// Number of writes that each row has seen.
+  /// Grows at every write of a row. Neighbouring rows may share a count, so it may also grow without one.
   virtual void versions(std::span<const std::int64_t> ids, std::span<std::uint64_t> out) const = 0;
 };
 

@@ -201,6 +201,24 @@ std::span<const LossValue> Executor::losses() const {
   return impl_->losses;
 }
 
+void Executor::begin_metrics() {
+  for (graph::Node& node : impl_->build->nodes) {
+    if (node.metric != nullptr) node.metric->begin();
+  }
+}
+
+void Executor::finish_metrics(Communicator* replicas, MetricReport& report) {
+  for (graph::Node& node : impl_->build->nodes) {
+    if (node.metric == nullptr) continue;
+    impl_->pass.node = &node;
+    try {
+      node.metric->finish(replicas, report);
+    } catch (...) {
+      impl_->rethrow_at_node("metric");
+    }
+  }
+}
+
 void Executor::backward(ParameterSet& weights, ParameterSet& gradients, double seed, bool first,
                         const ParameterReady& ready) {
   Impl& impl = *impl_;

@@ -101,6 +101,7 @@ class Builder {
     node.owner = spec_.layers->create(node_spec);
     node.layer = &node.owner->layer();
     node.loss = static_cast<LossLayer*>(node.layer->query(LossLayer::kId));
+    node.metric = static_cast<MetricLayer*>(node.layer->query(MetricLayer::kId));
     LayerInference context(spec_, *build_, index);
     node.layer->infer(context);
     node.keeps_output.resize(node.outputs.size(), false);
@@ -187,7 +188,7 @@ class Builder {
         info.site = static_cast<int>(i);
         info.m = site.declared.m, info.n = site.declared.n, info.k = site.declared.k;
         info.chunk = site.declared.chunk > 0 ? site.declared.chunk : site.declared.m;
-        const auto offset = local_offset(weight, spec_.coordinates);
+        const auto offset = local_offset(weight, spec_.coordinates, spec_.replica);
         info.origin_n = site.declared.first_weight_row + (offset.empty() ? 0 : offset[0]);
         info.origin_k = offset.size() < 2 ? 0 : offset[1];
         info.bias = site.declared.bias;
@@ -232,7 +233,7 @@ class Builder {
         }
       }
     }
-    build_->parameters = lay_out(build_->declared, spec_.coordinates);
+    build_->parameters = lay_out(build_->declared, spec_.coordinates, spec_.replica);
     for (Node& node : build_->nodes) {
       for (int& p : node.parameters) p = laid_out(p);
       for (auto& site : node.sites) site->parameter = laid_out(site->parameter);

@@ -88,6 +88,7 @@ struct Node {
   std::unique_ptr<LayerOwner> owner;
   Layer* layer = nullptr;
   LossLayer* loss = nullptr;
+  MetricLayer* metric = nullptr;
   std::vector<NodeInput> inputs;
   std::vector<int> outputs;
   std::vector<int> parameters;  ///< per ParameterRef

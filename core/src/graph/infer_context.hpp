@@ -19,8 +19,12 @@ class LayerInference final : public InferContext {
   Device& device() override { return *spec_.device; }
   Host& host() override { return *spec_.host; }
   int axes() const override { return static_cast<int>(spec_.coordinates.size()); }
-  Communicator* axis(int index) override { return spec_.axes.at(static_cast<std::size_t>(index)); }
-  int coordinate(int axis) const override { return spec_.coordinates.at(static_cast<std::size_t>(axis)); }
+  Communicator* axis(int index) override {
+    return index == kReplicaAxis ? spec_.replicas : spec_.axes.at(static_cast<std::size_t>(index));
+  }
+  int coordinate(int axis) const override {
+    return axis == kReplicaAxis ? spec_.replica : spec_.coordinates.at(static_cast<std::size_t>(axis));
+  }
 
   void output(const ValueSpec& spec) override;
   ParameterRef parameter(const ParameterSpec& spec) override;

@@ -18,6 +18,7 @@ Observer::~Observer() = default;
 SpanSink::~SpanSink() = default;
 MetricSink::~MetricSink() = default;
 TensorObserver::~TensorObserver() = default;
+RowObserver::~RowObserver() = default;
 
 std::string_view split_name(Split split) noexcept {
   return split == Split::kTrain ? "train" : "val";

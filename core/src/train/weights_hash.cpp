@@ -68,12 +68,12 @@ std::string logical_digests(const ParameterSet& set, Device& device, Communicato
     for (int member = 1; member < grid->size(); ++member) {
       const auto coordinates = grid_coordinates(member, extents);
       TensorView piece = part;
-      piece.shape = local_shape(info.spec, coordinates);
+      piece.shape = local_shape(info.spec, coordinates, 0);
       if (piece.elements() == 0) continue;
       memory.resize(static_cast<std::size_t>(piece.bytes()));
       piece.data = memory.data();
       grid->receive(piece, member, info.index);
-      place(piece, local_offset(info.spec, coordinates), whole);
+      place(piece, local_offset(info.spec, coordinates, 0), whole);
     }
     hasher.add(info.spec.name, whole);
   }
