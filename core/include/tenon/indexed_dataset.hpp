@@ -70,6 +70,10 @@ class IndexedDataset : public Dataset {
  protected:
   /// Reads the four options above. `owner` names the component in messages: "data.mnist".
   IndexedDataset(std::string owner, const Options& options);
+  /// For a data set that decides itself what is held out: only `batch` and `order` are read, and load() must
+  /// say val_samples.
+  struct OwnSplit {};
+  IndexedDataset(std::string owner, const Options& options, OwnSplit);
 
  private:
   /// Opens and checks the files; called once, by open().

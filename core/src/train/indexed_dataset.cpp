@@ -34,14 +34,20 @@ void fill_rows(const TensorView& view, std::int64_t skipped, T value) {
 
 }  // namespace
 
-IndexedDataset::IndexedDataset(std::string owner, const Options& options)
+IndexedDataset::IndexedDataset(std::string owner, const Options& options, OwnSplit)
     : owner_(std::move(owner)),
       batch_(options.integer("batch")),
-      val_fraction_(options.real("val_fraction")),
-      mixed_(options.text("split") == "mixed"),
+      val_fraction_(0),
+      mixed_(false),
       order_(options.text("order") == "shuffled"     ? SampleOrder::kShuffled
              : options.text("order") == "sequential" ? SampleOrder::kSequential
                                                      : SampleOrder::kRandom) {}
+
+IndexedDataset::IndexedDataset(std::string owner, const Options& options)
+    : IndexedDataset(std::move(owner), options, OwnSplit{}) {
+  val_fraction_ = options.real("val_fraction");
+  mixed_ = options.text("split") == "mixed";
+}
 
 IndexedDataset::~IndexedDataset() = default;
 

@@ -3,6 +3,8 @@
 
 #include "observe/testing/allocation_count.hpp"
 
+#include <tenon/testing/batches.hpp>
+
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -14,49 +16,13 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// The component with its options.
-struct Made {
-  std::unique_ptr<ResolvedOptions> options;
-  std::unique_ptr<Npy> data;
-  Npy* operator->() const { return data.get(); }
-};
-
-Made make_npy(const std::string& toml) {
-  const Config config = Config::parse(toml, "test.toml", std::vector<std::string>{});
-  Made made;
-  made.options =
-      resolve_options(
-          OptionRequest{.table = config.root(), .owner = "data.npy", .specs = option_list(Npy::kOptions)})
-          .options;
-  made.data = std::make_unique<Npy>(*made.options);
-  return made;
-}
-
-/// One batch and its memory, zeroed out of everything that a test expects.
-struct Batch {
-  explicit Batch(const Npy& data) {
-    for (const DataField& field : data.info().fields) {
-      std::vector<std::int64_t> extents{data.batch()};
-      for (const std::int64_t extent : field.shape.extents()) extents.push_back(extent);
-      const Shape shape{std::span<const std::int64_t>(extents)};
-      memory.emplace_back(static_cast<std::size_t>(dtype_bytes(field.dtype, shape.elements())),
-                          std::byte{0x5A});
-      views.push_back({memory.back().data(), shape, field.dtype});
-    }
-  }
-  template <typename T>
-  std::vector<T> values(std::size_t field) const {
-    const auto all = views[field].span<T>();
-    return {all.begin(), all.end()};
-  }
-  std::vector<std::vector<std::byte>> memory;
-  std::vector<TensorView> views;
-};
+using testing::Batch;
+using Made = testing::MadeData<Npy>;
 
 class NpyTest : public FileTest {
  protected:
   Made open(const std::string& toml, std::uint64_t seed = 1) const {
-    Made made = make_npy(toml);
+    Made made = testing::make_data<Npy>(toml);
     made->open(seed);
     return made;
   }

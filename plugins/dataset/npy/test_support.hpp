@@ -3,7 +3,6 @@
 
 #include "npy.hpp"
 
-#include <tenon/config.hpp>
 #include <tenon/testing/folders.hpp>
 
 #include <memory>
