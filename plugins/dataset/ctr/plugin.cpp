@@ -1,0 +1,7 @@
+// The plugin `tenon.ctr`.
+#include "adult.hpp"
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.ctr",
+                               .version = "0.1.0",
+                               .summary = "click-through data: numbers, ids of tables, a label"},
+             tenon::ctr::Adult)
