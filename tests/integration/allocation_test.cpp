@@ -193,7 +193,8 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(
         World{"fp32", {"precision.type=fp32"}}, World{"bf16", {"precision.type=bf16"}},
         World{"micro_batches", {"run.accumulate=2"}}, World{"our_kernels", {"device.kernels=portable"}},
-        World{"adagrad", {"optimizer.type=adagrad"}}, World{"lamb", {"optimizer.type=lamb"}},
+        World{"adagrad", {"optimizer.type=adagrad"}},
+        World{"rowwise_adagrad", {"optimizer.type=rowwise_adagrad"}}, World{"lamb", {"optimizer.type=lamb"}},
         World{"muon", {"optimizer.type=muon", "optimizer.inner.type=adamw", "device.kernels=portable"}},
         World{"ddp_of_2_ranks", {"parallel.ranks=2", "transport.type=thread", "sync.type=ddp"}, 2}),
     [](const auto& info) { return std::string(info.param.name); });

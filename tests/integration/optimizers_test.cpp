@@ -56,6 +56,8 @@ TEST_P(Rules, WorkOnTwoRanks) {
 
 INSTANTIATE_TEST_SUITE_P(All, Rules,
                          testing::Values(Rule{"adagrad", {"optimizer.type=adagrad", "optimizer.lr=0.05"}},
+                                         Rule{"rowwise_adagrad",
+                                              {"optimizer.type=rowwise_adagrad", "optimizer.lr=0.05"}},
                                          Rule{"lamb", {"optimizer.type=lamb", "optimizer.lr=0.02"}},
                                          Rule{"muon",
                                               {"optimizer.type=muon", "optimizer.lr=0.02",

@@ -1,37 +1,34 @@
-// Optimizer `adagrad`: one loop over host memory. The formula stands in the header.
+// Optimizer `adagrad`: loops over host memory. The formula stands in the header.
 #include "adagrad.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/kernels/adagrad.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/row_update.hpp>
 
-#include <cmath>
 #include <string>
 
 namespace tenon::adagrad {
 namespace {
 
 constexpr StateSlot kSlots[] = {{"sum"}};
+constexpr RowStateSlot kRowSlots[] = {{"sum", 0}};
 constexpr std::int64_t kBlock = 16384;
 
-struct Step {
-  double lr, decay, eps, gradient_scale, initial;
-  bool first;
-};
+template <typename T>
+void update(const ParameterSlice& slice, const kernels::AdagradCoefficients<double>& step) {
+  const auto c = kernels::rounded<T>(step);
+  const T* const g = slice.gradients.as<T>();
+  T *const w = slice.weights.as<T>(), *const sum = slice.state[0].as<T>();
+  parallel_for(slice.weights.elements(), kBlock, [&](std::int64_t begin, std::int64_t end) {
+    kernels::adagrad(c, g + begin, w + begin, sum + begin, end - begin);
+  });
+}
 
 template <typename T>
-void update(const ParameterSlice& slice, const Step& step) {
-  T* const w = slice.weights.as<T>();
-  const T* const g = slice.gradients.as<T>();
-  T* const sum = slice.state[0].as<T>();
-  const T lr = static_cast<T>(step.lr), decay = static_cast<T>(step.decay), eps = static_cast<T>(step.eps);
-  const T scale = static_cast<T>(step.gradient_scale), initial = static_cast<T>(step.initial);
-  parallel_for(slice.weights.elements(), kBlock, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const T gradient = g[i] * scale + decay * w[i];
-      sum[i] = (step.first ? initial : sum[i]) + gradient * gradient;
-      w[i] -= lr * (gradient / (std::sqrt(sum[i]) + eps));
-    }
-  });
+void update(const RowBlock& block, const kernels::AdagradCoefficients<double>& step) {
+  kernels::adagrad(kernels::rounded<T>(step), block.gradients.as<T>(), block.weights.as<T>(),
+                   block.state[0].as<T>(), block.weights.elements());
 }
 
 }  // namespace
@@ -53,16 +50,40 @@ std::span<const StateSlot> Adagrad::slots() const {
   return kSlots;
 }
 
+std::span<const RowStateSlot> Adagrad::row_slots() const {
+  return kRowSlots;
+}
+
+void* Adagrad::query(std::string_view interface_id) {
+  if (interface_id == RowOptimizer::kId) return static_cast<RowOptimizer*>(this);
+  return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
+}
+
+void Adagrad::bind(const OptimizerSetup& setup) {
+  refuse_decayed_tables("adagrad", decay_, setup.parameters);
+}
+
+kernels::AdagradCoefficients<double> Adagrad::coefficients(const UpdateContext& context, bool decay) const {
+  return {.grad_scale = context.gradient_scale,
+          .lr = context.lr / (1 + static_cast<double>(context.count - 1) * lr_decay_),
+          .decay = decay ? decay_ : 0.0,
+          .eps = eps_,
+          .initial = initial_};
+}
+
 void Adagrad::step(const UpdateContext& context, const ParameterSlice& slice) {
-  const Step step{.lr = context.lr / (1 + static_cast<double>(context.count - 1) * lr_decay_),
-                  .decay = slice.decay ? decay_ : 0.0,
-                  .eps = eps_,
-                  .gradient_scale = context.gradient_scale,
-                  .initial = initial_,
-                  .first = context.count == 1};
-  if (slice.weights.dtype == DType::kF32) return update<float>(slice, step);
-  if (slice.weights.dtype == DType::kF64) return update<double>(slice, step);
+  const auto c = coefficients(context, slice.decay);
+  if (slice.weights.dtype == DType::kF32) return update<float>(slice, c);
+  if (slice.weights.dtype == DType::kF64) return update<double>(slice, c);
   fail_run("optimizer adagrad updates f32 and f64, found " + std::string(dtype_name(slice.weights.dtype)));
+}
+
+void Adagrad::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
+                        const RowGradient& gradient) {
+  const auto c = coefficients(context, false);
+  for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
+    block.weights.dtype == DType::kF32 ? update<float>(block, c) : update<double>(block, c);
+  });
 }
 
 }  // namespace tenon::adagrad

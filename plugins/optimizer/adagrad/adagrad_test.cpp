@@ -1,4 +1,5 @@
 // The update rule against trajectories that PyTorch recorded, its properties, and its refusals.
+#include "reference/recorded_row_updates.hpp"
 #include "reference/recorded_updates.hpp"
 
 #include <gtest/gtest.h>
@@ -57,6 +58,16 @@ TEST(Adagrad, RefusesWhatCannotWork) {
     EXPECT_THROW(bench.make_component<Optimizer>("adagrad", options), Error) << options;
   }
   EXPECT_NO_THROW(bench.make_component<Optimizer>("adagrad", "eps = 0\ninitial_accumulator = 0.1"));
+}
+
+TEST(AdagradRows, FollowPyTorchWithDuplicatesAndEmptyBags) {
+  expect_recorded_rows({"adagrad", "", 0.05, {"sum"}}, "adagrad");
+  expect_recorded_rows(
+      {"adagrad_all", "lr_decay = 0.1\ninitial_accumulator = 0.5\neps = 1e-4", 0.05, {"sum"}}, "adagrad");
+}
+
+TEST(AdagradRows, MoveAsADenseTensorWhenAllAreRead) {
+  expect_rows_equal_dense("adagrad", "lr_decay = 0.1\ninitial_accumulator = 0.5", 0.05, false);
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+// Optimizer `rowwise_adagrad`: loops over host memory. The formulas stand in the header.
+#include "rowwise_adagrad.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
+#include <tenon/row_update.hpp>
+
+#include <string>
+
+namespace tenon::rowwise_adagrad {
+namespace {
+
+constexpr StateSlot kSlots[] = {{"sum"}};
+constexpr RowStateSlot kRowSlots[] = {{"sum", 1}};
+constexpr std::int64_t kBlock = 16384;
+
+/// Calls visit(T{}) for f32 and f64.
+template <typename Visit>
+void with_real(DType dtype, Visit visit) {
+  if (dtype == DType::kF32) return visit(float{});
+  if (dtype == DType::kF64) return visit(double{});
+  fail_run("optimizer rowwise_adagrad updates f32 and f64, found " + std::string(dtype_name(dtype)));
+}
+
+}  // namespace
+
+RowwiseAdagrad::RowwiseAdagrad(const Options& options)
+    : OptimizerBase(options), eps_(options.real("eps")), initial_(options.real("initial_accumulator")) {
+  if (initial_ == 0 && eps_ == 0) {
+    fail_config(
+        "optimizer rowwise_adagrad: eps = 0 needs initial_accumulator above 0; a row whose gradient is zero "
+        "would become 0 / 0");
+  }
+}
+
+std::span<const StateSlot> RowwiseAdagrad::slots() const {
+  return kSlots;
+}
+
+std::span<const RowStateSlot> RowwiseAdagrad::row_slots() const {
+  return kRowSlots;
+}
+
+void* RowwiseAdagrad::query(std::string_view interface_id) {
+  return interface_id == RowOptimizer::kId ? static_cast<RowOptimizer*>(this) : nullptr;
+}
+
+kernels::AdagradCoefficients<double> RowwiseAdagrad::coefficients(const UpdateContext& context) const {
+  return {.grad_scale = context.gradient_scale, .lr = context.lr, .eps = eps_, .initial = initial_};
+}
+
+void RowwiseAdagrad::step(const UpdateContext& context, const ParameterSlice& slice) {
+  with_real(slice.weights.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const auto c = kernels::rounded<T>(coefficients(context));
+    parallel_for(slice.weights.elements(), kBlock, [&](std::int64_t begin, std::int64_t end) {
+      kernels::adagrad(c, slice.gradients.as<T>() + begin, slice.weights.as<T>() + begin,
+                       slice.state[0].as<T>() + begin, end - begin);
+    });
+  });
+}
+
+void RowwiseAdagrad::step_rows(const UpdateContext& context, RowTable& weights,
+                               std::span<RowTable* const> state, const RowGradient& gradient) {
+  with_real(weights.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const auto c = kernels::rounded<T>(coefficients(context));
+    for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
+      kernels::rowwise_adagrad(c, block.gradients.as<T>(), block.weights.as<T>(), block.state[0].as<T>(),
+                               block.weights.shape[0], block.weights.shape[1]);
+    });
+  });
+}
+
+}  // namespace tenon::rowwise_adagrad
