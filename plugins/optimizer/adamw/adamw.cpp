@@ -2,12 +2,13 @@
 #include "adamw.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/operators_extra.hpp>
+#include <tenon/row_update.hpp>
 
 namespace tenon::adamw {
 namespace {
 
 constexpr StateSlot kSlots[] = {{"exp_avg"}, {"exp_avg_sq"}};
+constexpr RowStateSlot kRowSlots[] = {{"exp_avg", 0}, {"exp_avg_sq", 0}};
 
 }  // namespace
 
@@ -26,15 +27,44 @@ std::span<const StateSlot> AdamW::slots() const {
   return kSlots;
 }
 
+std::span<const RowStateSlot> AdamW::row_slots() const {
+  return kRowSlots;
+}
+
+void* AdamW::query(std::string_view interface_id) {
+  if (interface_id == RowOptimizer::kId) return static_cast<RowOptimizer*>(this);
+  return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
+}
+
+void AdamW::bind(const OptimizerSetup& setup) {
+  undecayed_.assign(setup.parameters.size(), false);
+  for (const ParameterInfo& info : setup.parameters)
+    undecayed_[static_cast<std::size_t>(info.index)] = !info.spec.decay;
+}
+
+AdamWStep AdamW::settings(const UpdateContext& context, bool decay) const {
+  return {.lr = context.lr,
+          .beta1 = beta1_,
+          .beta2 = beta2_,
+          .eps = eps_,
+          .decay = decay ? decay_ : 0.0,
+          .count = context.count,
+          .gradient_scale = context.gradient_scale};
+}
+
 void AdamW::step(const UpdateContext& context, const ParameterSlice& slice) {
   context.device->family<UpdateOps>().adamw(slice.weights, slice.gradients, slice.state[0], slice.state[1],
-                                            {.lr = context.lr,
-                                             .beta1 = beta1_,
-                                             .beta2 = beta2_,
-                                             .eps = eps_,
-                                             .decay = slice.decay ? decay_ : 0.0,
-                                             .count = context.count,
-                                             .gradient_scale = context.gradient_scale});
+                                            settings(context, slice.decay));
+}
+
+void AdamW::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
+                      const RowGradient& gradient) {
+  auto& rules = context.device->family<UpdateOps>();
+  const auto index = static_cast<std::size_t>(gradient.parameter);
+  const AdamWStep step = settings(context, index >= undecayed_.size() || !undecayed_[index]);
+  for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
+    rules.adamw(block.weights, block.gradients, block.state[0], block.state[1], step);
+  });
 }
 
 }  // namespace tenon::adamw

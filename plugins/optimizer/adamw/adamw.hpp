@@ -4,14 +4,19 @@
 //   m <- beta1 m + (1 - beta1) g          v <- beta2 v + (1 - beta2) g^2
 //   w <- w - lr / (1 - beta1^n) m / (sqrt(v / (1 - beta2^n)) + eps)          n = updates so far, this one
 //   included
+// Lazy on row tables, as torch.optim.SparseAdam: weights, moments and decay of the rows that a batch read,
+// with the same n for every row.
 #pragma once
 
+#include <tenon/operators_extra.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 
+#include <vector>
+
 namespace tenon::adamw {
 
-class AdamW final : public OptimizerBase {
+class AdamW final : public OptimizerBase, public RowOptimizer, public OptimizerBinding {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-3").at_least(0).doc_text("learning rate before the schedule"),
@@ -31,9 +36,19 @@ class AdamW final : public OptimizerBase {
   explicit AdamW(const Options& options);
   std::span<const StateSlot> slots() const override;
   void step(const UpdateContext& context, const ParameterSlice& slice) override;
+  void* query(std::string_view interface_id) override;
+
+  std::span<const RowStateSlot> row_slots() const override;
+  void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
+                 const RowGradient& gradient) override;
+  /// Takes note of the parameters that are not decayed.
+  void bind(const OptimizerSetup& setup) override;
 
  private:
+  AdamWStep settings(const UpdateContext& context, bool decay) const;
+
   double beta1_, beta2_, eps_, decay_;
+  std::vector<bool> undecayed_;  ///< by parameter
 };
 
 }  // namespace tenon::adamw

@@ -3,6 +3,9 @@
 
 #include <tenon/error.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/row_update.hpp>
+
+#include <string>
 
 namespace tenon::sgd {
 namespace {
@@ -37,6 +40,33 @@ void Sgd::step(const UpdateContext& context, const ParameterSlice& slice) {
                                            .nesterov = nesterov_,
                                            .first = context.count == 1,
                                            .gradient_scale = context.gradient_scale});
+}
+
+void* Sgd::query(std::string_view interface_id) {
+  if (interface_id == RowOptimizer::kId) return static_cast<RowOptimizer*>(this);
+  return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
+}
+
+// PyTorch's buffer of a sparse gradient gathers every row that was ever read and moves all of them in every
+// step; a buffer that rests with unread rows would be another rule under the same name.
+void Sgd::bind(const OptimizerSetup& setup) {
+  refuse_decayed_tables("sgd", decay_, setup.parameters);
+  if (momentum_ == 0) return;
+  for (const ParameterInfo& info : setup.parameters) {
+    if (info.spec.role != Role::kRowTable || !info.spec.trainable) continue;
+    fail_config(
+        "optimizer sgd: momentum does not go with the row table '" + info.spec.name +
+        "': it would move rows that no batch has read for long; set momentum = 0, or choose a rule with "
+        "a rate per row or weight (adagrad, rowwise_adagrad, adamw)");
+  }
+}
+
+void Sgd::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
+                    const RowGradient& gradient) {
+  auto& rules = context.device->family<UpdateOps>();
+  const SgdStep step{.lr = context.lr, .gradient_scale = context.gradient_scale};
+  for_each_row_block(weights, state, gradient,
+                     [&](const RowBlock& block) { rules.sgd(block.weights, block.gradients, {}, step); });
 }
 
 }  // namespace tenon::sgd

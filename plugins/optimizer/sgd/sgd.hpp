@@ -2,6 +2,7 @@
 //   g <- g + decay w
 //   b <- momentum b + (1 - dampening) g, the first update sets b = g
 //   w <- w - lr (nesterov ? g + momentum b : b)
+// Row tables are updated without momentum and decay: w <- w - lr g for the rows that a batch read.
 #pragma once
 
 #include <tenon/optimizer.hpp>
@@ -9,7 +10,7 @@
 
 namespace tenon::sgd {
 
-class Sgd final : public OptimizerBase {
+class Sgd final : public OptimizerBase, public RowOptimizer, public OptimizerBinding {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("lr", "1e-2").at_least(0).doc_text("learning rate before the schedule"),
@@ -26,12 +27,19 @@ class Sgd final : public OptimizerBase {
   static constexpr ComponentInfo kInfo{.id = "sgd",
                                        .summary = "gradient descent with momentum",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_DETERMINISTIC};
+                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
 
   explicit Sgd(const Options& options);
   /// A buffer only with momentum.
   std::span<const StateSlot> slots() const override;
   void step(const UpdateContext& context, const ParameterSlice& slice) override;
+  void* query(std::string_view interface_id) override;
+
+  std::span<const RowStateSlot> row_slots() const override { return {}; }
+  void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
+                 const RowGradient& gradient) override;
+  /// Refuses momentum and weight decay of row tables.
+  void bind(const OptimizerSetup& setup) override;
 
  private:
   double momentum_, dampening_, decay_;

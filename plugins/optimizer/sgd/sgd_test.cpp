@@ -1,4 +1,5 @@
 // The update rule against trajectories that PyTorch recorded, and its refusals.
+#include "reference/recorded_row_updates.hpp"
 #include "reference/recorded_updates.hpp"
 
 #include <gtest/gtest.h>
@@ -47,6 +48,43 @@ TEST(Sgd, RefusesWhatCannotWork) {
                               "momentum = 1.0", "dampening = 2.0", "lr = -1.0", "weight_decay = -1.0"}) {
     EXPECT_THROW(bench.make_component<Optimizer>("sgd", options), Error) << options;
   }
+}
+
+TEST(SgdRows, FollowPyTorchWithDuplicatesAndEmptyBags) {
+  expect_recorded_rows({"sgd", "", 0.05, {}}, "sgd");
+}
+
+TEST(SgdRows, MoveAsADenseTensorWhenAllAreRead) {
+  expect_rows_equal_dense("sgd", "", 0.05, false);
+}
+
+TEST(SgdRows, RefuseWhatWouldMoveUnreadRows) {
+  const auto refusal = [](const char* options, bool decay) {
+    Bench bench("cpu", "auto", 1);
+    const auto optimizer = bench.make_component<Optimizer>("sgd", options);
+    ParameterInfo table;
+    table.spec.name = "emb.0.weight";
+    table.spec.role = Role::kRowTable;
+    table.spec.decay = decay;
+    try {
+      static_cast<OptimizerBinding*>(optimizer->query(OptimizerBinding::kId))
+          ->bind({{&table, 1}, {}, nullptr, nullptr});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(
+      refusal("momentum = 0.9", true),
+      "optimizer sgd: momentum does not go with the row table 'emb.0.weight': it would move rows that no "
+      "batch has read for long; set momentum = 0, or choose a rule with a rate per row or weight (adagrad, "
+      "rowwise_adagrad, adamw)");
+  EXPECT_EQ(
+      refusal("weight_decay = 0.1", true),
+      "optimizer sgd: weight_decay = 0.1 does not go with the row table 'emb.0.weight': it would move every "
+      "row in every step; set weight_decay = 0");
+  EXPECT_EQ(refusal("weight_decay = 0.1", false), "") << "a table that wants no decay";
+  EXPECT_EQ(refusal("", true), "");
 }
 
 }  // namespace
