@@ -32,6 +32,7 @@ Muon::Muon(const Options& options)
       nesterov_(options.boolean("nesterov")),
       match_rms_(options.text("adjust") == "match_rms_adamw"),
       inner_(options.component<Optimizer>("inner")),
+      inner_rows_(static_cast<RowOptimizer*>(inner_->query(RowOptimizer::kId))),
       inner_state_(inner_->slots().size()) {
   for (const std::string_view pattern : options.texts("inner_match")) inner_match_.emplace_back(pattern);
   const std::span<const double> coefficients = options.reals("coefficients");
@@ -56,7 +57,23 @@ void Muon::state(StateVisitor& visitor) {
 
 void* Muon::query(std::string_view interface_id) {
   if (interface_id == OptimizerBinding::kId) return static_cast<OptimizerBinding*>(this);
-  return interface_id == RowOptimizer::kId ? inner_->query(interface_id) : nullptr;
+  const bool rows = interface_id == RowOptimizer::kId && inner_rows_ != nullptr;
+  return rows ? static_cast<RowOptimizer*>(this) : nullptr;
+}
+
+std::span<const RowStateSlot> Muon::row_slots() const {
+  return inner_rows_->row_slots();
+}
+
+void Muon::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
+                     const RowGradient& gradient) {
+  inner_rows_->step_rows(inner_context(context), weights, state, gradient);
+}
+
+UpdateContext Muon::inner_context(const UpdateContext& context) const {
+  UpdateContext own = context;
+  own.lr = base_lr() > 0 ? context.lr * (inner_->base_lr() / base_lr()) : 0;
+  return own;
 }
 
 bool Muon::hidden(const ParameterInfo& info) const {
@@ -86,8 +103,7 @@ void Muon::bind(const OptimizerSetup& setup) {
 }
 
 void Muon::step_inner(const UpdateContext& context, const ParameterSlice& slice) {
-  UpdateContext own = context;
-  own.lr = base_lr() > 0 ? context.lr * (inner_->base_lr() / base_lr()) : 0;
+  const UpdateContext own = inner_context(context);
   if (!inner_->elementwise()) {
     ParameterSlice same = slice;
     same.state = slice.state.first(inner_state_.size());

@@ -18,7 +18,7 @@
 
 namespace tenon::muon {
 
-class Muon final : public OptimizerBase, public OptimizerBinding {
+class Muon final : public OptimizerBase, public OptimizerBinding, public RowOptimizer {
  public:
   static constexpr const char* kAdjustments[] = {"original", "match_rms_adamw", nullptr};
   static constexpr OptionSpec kOptions[] = {
@@ -58,7 +58,13 @@ class Muon final : public OptimizerBase, public OptimizerBinding {
   void state(StateVisitor& visitor) override;
   void* query(std::string_view interface_id) override;
 
+  /// Row tables are the inner rule's, at its own rate.
+  std::span<const RowStateSlot> row_slots() const override;
+  void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
+                 const RowGradient& gradient) override;
+
  private:
+  UpdateContext inner_context(const UpdateContext& context) const;
   bool hidden(const ParameterInfo& info) const;
   void step_inner(const UpdateContext& context, const ParameterSlice& slice);
 
@@ -67,6 +73,7 @@ class Muon final : public OptimizerBase, public OptimizerBinding {
   std::vector<std::string> inner_match_;
   NewtonSchulz newton_schulz_;
   Optimizer* inner_;
+  RowOptimizer* inner_rows_;                        ///< null where the inner rule has no row-sparse form
   std::vector<TensorView> inner_state_;             ///< flat views of a slice's state
   std::unique_ptr<Orthogonalizer> orthogonalizer_;  ///< made by bind()
   std::vector<const OrthogonalPlan*> plans_;        ///< by parameter, null for the inner rule

@@ -1,5 +1,6 @@
 // The update rule against trajectories that PyTorch recorded, orthogonality of its updates, which tensor goes
 // to which rule, and its refusals.
+#include "reference/recorded_row_updates.hpp"
 #include "reference/recorded_updates.hpp"
 
 #include <gmock/gmock.h>
@@ -154,6 +155,14 @@ TEST(Muon, GivesTheInnerRuleWhatIsNoHiddenMatrix) {
     EXPECT_EQ(ours.weights() == theirs.weights(), c.inner) << c.name;
     EXPECT_EQ(ours.state(1) == theirs.state(1), c.inner) << c.name;
   }
+}
+
+TEST(Muon, MovesRowTablesAtTheRateOfTheInnerRule) {
+  Bench bench("cpu", "auto", 1);
+  const auto optimizer = bench.make_component<Optimizer>("muon", std::string("lr = 0.02\n") + kSgdInside);
+  RowHarness rows(*bench.device, *optimizer, DType::kF64, 2, {1, 1, 1, 1});
+  rows.step({1}, {1, 2}, 0.01, 1, 1.0);  // half of 0.02, so half of 0.1
+  EXPECT_LT(relative_error(rows.weights(), std::vector<double>{1, 1, 0.95, 0.9}), 1e-15);
 }
 
 TEST(Muon, RefusesWhatCannotWork) {
