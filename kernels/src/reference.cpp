@@ -4,6 +4,7 @@
 #include <tenon/kernels/reference/batch_norm.hpp>
 #include <tenon/kernels/reference/elementwise.hpp>
 #include <tenon/kernels/reference/gemm.hpp>
+#include <tenon/kernels/reference/interaction.hpp>
 #include <tenon/kernels/reference/norm.hpp>
 #include <tenon/kernels/reference/reduce.hpp>
 #include <tenon/kernels/reference/softmax.hpp>
@@ -64,6 +65,7 @@ constexpr Ops<S> make_ops() {
       .batch_norm = {.forward = r::batch_norm_forward<S>,
                      .fixed = r::batch_norm_fixed<S>,
                      .backward = r::batch_norm_backward<S>},
+      .interaction = {.forward = r::interaction_forward<S>, .backward = r::interaction_backward<S>},
   };
 }
 

@@ -50,6 +50,7 @@ ReduceOps::~ReduceOps() = default;
 UpdateOps::~UpdateOps() = default;
 WindowOps::~WindowOps() = default;
 NormalisationOps::~NormalisationOps() = default;
+InteractionOps::~InteractionOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;
 QuantKernel::~QuantKernel() = default;

@@ -7,6 +7,7 @@
 #include "isa/batch_norm.inc.hpp"
 #include "isa/elementwise.inc.hpp"
 #include "isa/gemm.inc.hpp"
+#include "isa/interaction.inc.hpp"
 #include "isa/norm.inc.hpp"
 #include "isa/reduce.inc.hpp"
 #include "isa/softmax.inc.hpp"
@@ -71,6 +72,7 @@ constexpr Ops<S> make_ops() {
       .batch_norm = {.forward = batch_norm_forward<S>,
                      .fixed = batch_norm_fixed<S>,
                      .backward = batch_norm_backward<S>},
+      .interaction = {.forward = interaction_forward<S>, .backward = interaction_backward<S>},
   };
 }
 

@@ -91,6 +91,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   update_ = make_update_ops(kernels_);
   window_ = make_window_ops(kernels_);
   normalisation_ = make_normalisation_ops(kernels_);
+  interaction_ = make_interaction_ops(kernels_);
 }
 
 void* CpuDevice::allocate(std::size_t bytes) {
@@ -125,7 +126,8 @@ void* CpuDevice::query(std::string_view interface_id) {
                                                        {ReduceOps::kId, reduce_.get()},
                                                        {UpdateOps::kId, update_.get()},
                                                        {WindowOps::kId, window_.get()},
-                                                       {NormalisationOps::kId, normalisation_.get()}};
+                                                       {NormalisationOps::kId, normalisation_.get()},
+                                                       {InteractionOps::kId, interaction_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }

@@ -39,8 +39,9 @@ TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
 
 TEST(CpuDevice, OffersItsFamiliesAndNoOthers) {
   Bench bench("cpu", "auto", 1);
-  for (const char* id : {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId,
-                         ReduceOps::kId, UpdateOps::kId, WindowOps::kId, NormalisationOps::kId}) {
+  for (const char* id :
+       {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId, ReduceOps::kId,
+        UpdateOps::kId, WindowOps::kId, NormalisationOps::kId, InteractionOps::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
   for (const char* id : {Fft::kId, QuantOps::kId, "tenon.device.blas/2", ""})

@@ -18,5 +18,6 @@ std::unique_ptr<ReduceOps> make_reduce_ops(const Kernels& kernels);
 std::unique_ptr<UpdateOps> make_update_ops(const Kernels& kernels);
 std::unique_ptr<WindowOps> make_window_ops(const Kernels& kernels);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);
+std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
 
 }  // namespace tenon::cpu

@@ -7,6 +7,7 @@
 #include <tenon/kernels/elementwise.hpp>
 #include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/gemm.hpp>
+#include <tenon/kernels/interaction.hpp>
 #include <tenon/kernels/norm.hpp>
 #include <tenon/kernels/reduce.hpp>
 #include <tenon/kernels/softmax.hpp>
@@ -27,6 +28,7 @@ struct Ops {
   ReduceOps<S> reduce;
   WindowOps<S> window;
   BatchNormOps<S> batch_norm;
+  InteractionOps<S> interaction;
 };
 
 /// One kernel set.
