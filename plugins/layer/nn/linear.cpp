@@ -18,7 +18,11 @@ void Linear::infer(InferContext& context) {
   if (!normal) weight.init = Initializer::kUniform;
   weight_ = context.parameter(weight);
   if (has_bias_) {
-    bias_ = context.parameter(vector_parameter(context, "bias", features, Initializer::kZero));
+    const double scale = options_.real("bias_init_scale");
+    ParameterSpec bias =
+        vector_parameter(context, "bias", features, scale > 0 ? Initializer::kNormal : Initializer::kZero);
+    bias.init_scale = scale;
+    bias_ = context.parameter(bias);
     reduce_ = &context.device().family<ReduceOps>();
     scratch_ = context.workspace(reduce_->sum_rows_scratch(rows, features, context.activations()));
   }

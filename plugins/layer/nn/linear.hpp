@@ -10,7 +10,10 @@ class Linear final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("features", nullptr).mandatory().at_least(1).doc_text("columns of the result"),
-      option::boolean("bias", "true").doc_text("add a learned bias, zero at first"),
+      option::boolean("bias", "true").doc_text("add a learned bias"),
+      option::real("bias_init_scale", "0")
+          .at_least(0)
+          .doc_text("standard deviation of the normal initial bias; 0: zero"),
       option::real("init_scale", nullptr)
           .at_least(0)
           .doc_text("standard deviation of the normal initial weights; absent: uniform within 1 / "

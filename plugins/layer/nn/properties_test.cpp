@@ -213,6 +213,12 @@ TEST_F(Layers, InitialWeightsFollowTheOptions) {
   const auto [deviation, largest] = spread({{"features", Integer{100}}});
   EXPECT_NEAR(deviation, 0.05 / std::sqrt(3.0), 0.05 * 0.02) << "uniform within 1 / sqrt(400)";
   EXPECT_LE(largest, 0.05);
+  LayerHarness biased =
+      harness(single("linear", "linear", {{"features", Integer{20000}}, {"bias_init_scale", 0.1}},
+                     {real_field("x", {2, 1})}));
+  double squares = 0;
+  for (const double value : biased.parameter("n.bias")) squares += value * value;
+  EXPECT_NEAR(std::sqrt(squares / 20000), 0.1, 0.1 * 0.02) << "20000 draws";
 }
 
 TEST_F(Layers, DecayLeavesBiasesAndNormsAlone) {
