@@ -1,0 +1,41 @@
+// Layer `ctr_metrics`: AUC, normalised entropy and calibration of logits over a whole evaluation. It collects
+// the scores of all counted samples, so it takes 8 bytes for each, on every replica those of all.
+#pragma once
+
+#include "common.hpp"
+
+namespace tenon::recsys {
+
+class CtrMetrics final : public Layer, public MetricLayer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::text("prefix", "\"\"").doc_text("before the names of the metrics, with an underscore between"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "ctr_metrics",
+      .summary = "exact AUC, normalised entropy and calibration of a whole evaluation",
+      .options = kOptions,
+      .capabilities = TENON_CAP_DETERMINISTIC};
+
+  explicit CtrMetrics(const Options& options) : prefix_(options.text("prefix")) {}
+  void infer(InferContext& context) override { samples_.infer(context); }
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext&) override {}
+  void* query(std::string_view interface_id) override {
+    return interface_id == MetricLayer::kId ? static_cast<MetricLayer*>(this) : nullptr;
+  }
+  void begin() override;
+  void finish(Communicator* replicas, MetricReport& report) override;
+
+ private:
+  /// Replaces what this replica collected by what all did, replica after replica.
+  void join(Communicator& replicas);
+
+  std::string prefix_;
+  LabelledLogits samples_;
+  bool collecting_ = false;
+  std::vector<double> positives_, negatives_;
+  std::int64_t not_finite_ = 0;
+};
+
+}  // namespace tenon::recsys
