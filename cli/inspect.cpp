@@ -1,9 +1,12 @@
 // tenon inspect: what plugins offer. Without an argument only tags are read; an ID loads its plugin; a FILE
-// is looked at in a child process, so that a broken one cannot hurt.
+// is looked at in a child process, so that a broken one cannot hurt. With --tables: how a run used its
+// tables.
 #include "command_line.hpp"
 #include "inspect_print.hpp"
+#include "table_record.hpp"
 
 #include "config/suggest.hpp"
+#include "observe/run_folder.hpp"
 #include "plugin/probe.hpp"
 
 #include <tenon/error.hpp>
@@ -61,17 +64,30 @@ int inspect_component(Registry& registry, const std::string& word, Format format
   return 0;
 }
 
+int inspect_tables(const std::string& run, Format format) {
+  if (format == Format::kMarkdown) fail_config("tenon inspect: --tables prints text or --json, no Markdown");
+  const auto files = make_posix_files();
+  const RunTables tables = read_tables(*files, open_newest_attempt(*files, run).path);
+  std::cout << (format == Format::kJson ? tables_json(tables) : tables_text(tables));
+  return 0;
+}
+
 void declare(po::options_description& options) {
   options.add_options()("json", "facts as JSON");
   options.add_options()("markdown", "reference pages as Markdown");
+  options.add_options()("tables", "row tables of a RUN: size, touched share, hottest rows, placement");
 }
 
 int run(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kInspect, {"what"}, arguments);
   if (parsed.helped) return 0;
   const Format format = format_of(parsed);
+  const bool tables = parsed.values.count("tables") > 0;
+  if (tables && parsed.values.count("what") == 0)
+    fail_config("tenon inspect: which RUN? usage: tenon inspect RUN --tables");
   if (parsed.values.count("what") > 0) {
     const std::string word = parsed.values["what"].as<std::vector<std::string>>()[0];
+    if (tables) return inspect_tables(word, format);
     if (word.ends_with(".so") || std::filesystem::is_regular_file(word)) return inspect_file(word, format);
     Runtime runtime;
     runtime.discover({});
@@ -88,7 +104,7 @@ int run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kInspect{"inspect", "[ID | FILE.so] [options]", "Show plugins, components and their options.",
-                       run, declare};
+const Command kInspect{"inspect", "[ID | FILE.so] [options] | RUN --tables",
+                       "Show plugins, components and their options, or a run's tables.", run, declare};
 
 }  // namespace tenon::cli

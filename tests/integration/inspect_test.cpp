@@ -39,5 +39,29 @@ TEST(Inspect, OfOneComponentNamesEveryOption) {
     EXPECT_THAT(ended.out, testing::HasSubstr(option));
 }
 
+TEST(InspectTables, OfARunSaysWhatItHasOrWhatToAdd) {
+  const Scratch scratch;
+  EXPECT_EQ(scratch.run({"inspect", "--tables"}).err,
+            "tenon: tenon inspect: which RUN? usage: tenon inspect RUN --tables\n");
+  EXPECT_EQ(scratch.run({"inspect", "run.toml", "--tables", "--markdown"}).err,
+            "tenon: tenon inspect: --tables prints text or --json, no Markdown\n");
+  ASSERT_EQ(scratch.train().status, 0);
+  const Ended without = scratch.run({"inspect", "runs/tiny", "--tables"});
+  EXPECT_EQ(without.status, 2);
+  EXPECT_EQ(
+      without.err,
+      "tenon: tenon inspect: runs/tiny/1 has no record of its tables (tables.rank<r>.json). The observer "
+      "`tables` writes it: add\n\n[[observe]]\ntype = \"tables\"\n\nto the configuration and train again\n");
+  ASSERT_EQ(scratch.train({"--set", "observe=[{type='tables'}]"}).status, 0);
+  for (const char* run : {"runs/tiny", "runs/tiny/2"}) {
+    const Ended with = scratch.run({"inspect", run, "--tables"});
+    EXPECT_EQ(with.status, 0) << with.err;
+    EXPECT_EQ(with.out, "runs/tiny/2: 1 rank, 6 applied slots from slot 0\nthe model has no row tables\n");
+  }
+  EXPECT_EQ(scratch.run({"inspect", "runs/tiny", "--tables", "--json"}).out,
+            "{\n  \"run\": \"runs/tiny/2\",\n  \"ranks\": 1,\n  \"first_slot\": 0,\n  \"slots\": 6,\n"
+            "  \"ranks_without_file\": [],\n  \"tables\": []\n}\n");
+}
+
 }  // namespace
 }  // namespace tenon::integration

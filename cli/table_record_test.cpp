@@ -1,0 +1,181 @@
+// What `tenon inspect RUN --tables` prints, whole, and files that are not what they should be.
+#include "table_record.hpp"
+
+#include "checkpoint/testing/memory_files.hpp"
+
+#include <tenon/error.hpp>
+
+#include <gtest/gtest.h>
+
+namespace tenon::cli {
+namespace {
+
+std::string file(int rank, int ranks, const std::string& tables) {
+  return "{\"rank\": " + std::to_string(rank) + ", \"ranks\": " + std::to_string(ranks) +
+         ", \"first_slot\": 2, \"slots\": 40, \"tables\": [" + tables + "]}";
+}
+
+std::string table(const std::string& owned, int accesses, int touched, const std::string& hottest,
+                  const std::string& rows = "10") {
+  return R"({"name": "emb.0.weight", "rows": )" + rows +
+         R"(, "width": 4, "dtype": "f32", "bytes": 160, "owned": )" + owned +
+         ", \"accesses\": " + std::to_string(accesses) + ", \"touched_rows\": " + std::to_string(touched) +
+         ", \"touched_share\": 0.5, \"share_of_hottest_1_percent\": 0.625, \"share_of_hottest_10_percent\": "
+         "0.75, "
+         "\"hottest\": [" +
+         hottest + "]}";
+}
+
+const std::string kFirst = table("[0, 5]", 8, 2, R"({"row": 4, "accesses": 5}, {"row": 1, "accesses": 3})");
+const std::string kSecond = table("[5, 10]", 4, 1, R"({"row": 9, "accesses": 4})");
+
+class TablesOfARun : public ::testing::Test {
+ protected:
+  TablesOfARun() { files_.make_directories("/run"); }
+  void write(const std::string& name, const std::string& text) {
+    write_text_atomically(files_, "/run/" + name, text);
+  }
+  std::string message() {
+    try {
+      return "no error: " + tables_text(read_tables(files_, "/run"));
+    } catch (const Error& error) {
+      return error.what();
+    }
+  }
+  testing::MemoryFiles files_;
+};
+
+TEST_F(TablesOfARun, PartsOfATableAreJoined) {
+  write("tables.rank1.json", file(1, 3, kSecond));
+  write("tables.rank0.json", file(0, 3, kFirst));
+  write("tables.rank2.json", file(2, 3, table("[10, 10]", 0, 0, "")));
+  write("tables.rankx.json", "not ours");
+  const RunTables run = read_tables(files_, "/run");
+  EXPECT_EQ(tables_text(run), R"(/run: 3 ranks, 40 applied slots from slot 2
+
+emb.0.weight: 10 rows x 4 f32, 160 bytes
+  touched: 3 rows (30.0 %), 12 accesses
+  hottest rows: 4 (5), 9 (4)
+  rank 0: rows 0 to 4, 8 accesses; the hottest 1 % of these rows took 62.5 %, the hottest 10 % 75.0 %
+  rank 1: rows 5 to 9, 4 accesses; the hottest 1 % of these rows took 62.5 %, the hottest 10 % 75.0 %
+  rank 2: no rows
+)");
+  EXPECT_EQ(tables_json(run), R"({
+  "run": "/run",
+  "ranks": 3,
+  "first_slot": 2,
+  "slots": 40,
+  "ranks_without_file": [],
+  "tables": [
+    {
+      "name": "emb.0.weight",
+      "rows": 10,
+      "width": 4,
+      "dtype": "f32",
+      "bytes": 160,
+      "accesses": 12,
+      "touched_rows": 3,
+      "touched_share": 0.3,
+      "hottest": [
+        {
+          "row": 4,
+          "accesses": 5
+        },
+        {
+          "row": 9,
+          "accesses": 4
+        }
+      ],
+      "placement": [
+        {
+          "rank": 0,
+          "first_row": 0,
+          "end_row": 5,
+          "accesses": 8,
+          "touched_rows": 2,
+          "share_of_hottest_1_percent": 0.625,
+          "share_of_hottest_10_percent": 0.75
+        },
+        {
+          "rank": 1,
+          "first_row": 5,
+          "end_row": 10,
+          "accesses": 4,
+          "touched_rows": 1,
+          "share_of_hottest_1_percent": 0.625,
+          "share_of_hottest_10_percent": 0.75
+        },
+        {
+          "rank": 2,
+          "first_row": 10,
+          "end_row": 10,
+          "accesses": 0,
+          "touched_rows": 0,
+          "share_of_hottest_1_percent": 0.625,
+          "share_of_hottest_10_percent": 0.75
+        }
+      ]
+    }
+  ]
+}
+)");
+}
+
+TEST_F(TablesOfARun, CopiesCountOnceAndARankWithoutFileIsNamed) {
+  const std::string whole = table("[0, 10]", 8, 2, R"({"row": 4, "accesses": 8})");
+  write("tables.rank0.json", file(0, 4, whole));
+  write("tables.rank1.json", file(1, 4, whole));
+  EXPECT_EQ(message(), R"(no error: /run: 4 ranks, 40 applied slots from slot 2
+no file of rank 2, 3: what those ranks hold is missing below
+
+emb.0.weight: 10 rows x 4 f32, 160 bytes
+  touched: 2 rows (20.0 %), 8 accesses
+  hottest rows: 4 (8)
+  rank 0: rows 0 to 9, 8 accesses; the hottest 1 % of these rows took 62.5 %, the hottest 10 % 75.0 %
+  rank 1: rows 0 to 9, 8 accesses; the hottest 1 % of these rows took 62.5 %, the hottest 10 % 75.0 %
+)");
+}
+
+TEST_F(TablesOfARun, NothingToShowIsSaid) {
+  EXPECT_EQ(
+      message(),
+      "tenon inspect: /run has no record of its tables (tables.rank<r>.json). The observer `tables` writes "
+      "it: add\n\n[[observe]]\ntype = \"tables\"\n\nto the configuration and train again");
+  write("tables.rank0.json", file(0, 1, ""));
+  EXPECT_EQ(message(), "no error: /run: 1 rank, 40 applied slots from slot 2\nthe model has no row tables\n");
+}
+
+TEST_F(TablesOfARun, FilesThatDisagreeAreRefused) {
+  write("tables.rank0.json", file(0, 2, kFirst));
+  write("tables.rank1.json", file(1, 2, table("[5, 11]", 4, 1, "", "11")));
+  EXPECT_EQ(message(),
+            "/run: the files of the ranks disagree on table 'emb.0.weight': 10 x 4 f32 and 11 x 4 f32");
+  write("tables.rank1.json", file(0, 2, kSecond));
+  EXPECT_EQ(message(), "/run/tables.rank1.json: it is the file of rank 0");
+}
+
+TEST_F(TablesOfARun, SayWhatAFileLacks) {
+  const struct {
+    std::string text, what;
+  } cases[] = {
+      {"", "it is no JSON"},
+      {file(0, 1, kFirst).substr(0, 200), "it is no JSON"},
+      {"[]", "it has no 'rank'"},
+      {file(1, 1, ""), "rank 1 of 1"},
+      {"{\"rank\": -1}", "'rank' is no whole number from 0 to 1048576"},
+      {R"({"rank": 0, "ranks": 1, "first_slot": 0, "slots": 1, "tables": 3})", "'tables' is no list"},
+      {file(0, 1, "{\"name\": 3}"), "'name' is no text"},
+      {file(0, 1, table("[0, 11]", 1, 1, "")), "'owned' is no whole number from 0 to 10"},
+      {file(0, 1, table("[7, 6]", 1, 1, "")), "'owned' is no whole number from 0 to 6"},
+      {file(0, 1, table("[0]", 1, 1, "")), "'owned' must hold two numbers"},
+      {file(0, 1, table("[0, 5]", 1, 6, "")), "'touched_rows' is no whole number from 0 to 5"},
+      {file(0, 1, table("[0, 5]", 1, 1, "{\"row\": 0.5}")), "'row' is no whole number from 0 to 10"},
+  };
+  for (const auto& [text, what] : cases) {
+    write("tables.rank0.json", text);
+    EXPECT_EQ(message(), "/run/tables.rank0.json: not a file of observer 'tables': " + what) << text;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::cli

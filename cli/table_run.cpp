@@ -1,0 +1,193 @@
+// The files of all ranks as one view, and what is printed of it.
+#include "observe/json_writer.hpp"
+#include "table_record.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+namespace tenon::cli {
+namespace {
+
+constexpr std::int64_t kLargestFile = std::int64_t{64} << 20;
+
+/// 3 of "tables.rank3.json".
+std::optional<int> rank_of(std::string_view name) {
+  constexpr std::string_view kBefore = "tables.rank", kAfter = ".json";
+  if (!name.starts_with(kBefore) || !name.ends_with(kAfter)) return std::nullopt;
+  if (name.size() <= kBefore.size() + kAfter.size()) return std::nullopt;
+  name = name.substr(kBefore.size(), name.size() - kBefore.size() - kAfter.size());
+  int rank = 0;
+  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), rank);
+  return code == std::errc() && end == name.data() + name.size() && rank >= 0 ? std::optional(rank)
+                                                                              : std::nullopt;
+}
+
+TableFacts& find_or_add(std::vector<TableFacts>& tables, const TableFacts& seen, const std::string& folder) {
+  const auto found =
+      std::find_if(tables.begin(), tables.end(), [&](const TableFacts& t) { return t.name == seen.name; });
+  if (found == tables.end()) {
+    tables.push_back(seen);
+    tables.back().placement.clear();
+    return tables.back();
+  }
+  if (found->rows != seen.rows || found->width != seen.width || found->dtype != seen.dtype) {
+    fail_run(fmt::format("{}: the files of the ranks disagree on table '{}': {} x {} {} and {} x {} {}",
+                         folder, seen.name, found->rows, found->width, found->dtype, seen.rows, seen.width,
+                         seen.dtype));
+  }
+  return *found;
+}
+
+/// Copies of the same rows count once.
+void add_part(TableFacts& table, const TablePart& part) {
+  const bool copy = std::any_of(table.placement.begin(), table.placement.end(), [&](const TablePart& other) {
+    return other.first == part.first && other.last == part.last;
+  });
+  table.placement.push_back(part);
+  if (copy) return;
+  table.accesses += part.accesses;
+  table.touched += part.touched;
+  const std::size_t most = std::max(table.hottest.size(), part.hottest.size());
+  table.hottest.insert(table.hottest.end(), part.hottest.begin(), part.hottest.end());
+  std::sort(table.hottest.begin(), table.hottest.end(), [](const HotRow& a, const HotRow& b) {
+    return a.accesses != b.accesses ? a.accesses > b.accesses : a.row < b.row;
+  });
+  table.hottest.resize(std::min(most, table.hottest.size()));
+}
+
+double share(std::int64_t part, std::int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+std::string placement_line(const TablePart& part) {
+  if (part.first == part.last) return fmt::format("  rank {}: no rows\n", part.rank);
+  std::string line = fmt::format("  rank {}: rows {} to {}, {} accesses", part.rank, part.first,
+                                 part.last - 1, part.accesses);
+  if (part.accesses > 0) {
+    line += fmt::format("; the hottest 1 % of these rows took {:.1f} %, the hottest 10 % {:.1f} %",
+                        100 * part.share_of_1_percent, 100 * part.share_of_10_percent);
+  }
+  return line + "\n";
+}
+
+}  // namespace
+
+RunTables join(const std::string& folder, const std::vector<RankTables>& ranks) {
+  RunTables run{.folder = folder,
+                .ranks = ranks.front().ranks,
+                .first_slot = ranks.front().first_slot,
+                .slots = ranks.front().slots};
+  for (const RankTables& rank : ranks) {
+    run.ranks = std::max(run.ranks, rank.ranks);
+    for (const TableFacts& table : rank.tables)
+      add_part(find_or_add(run.tables, table, folder), table.placement.front());
+  }
+  for (int rank = 0; rank < run.ranks; ++rank) {
+    if (std::none_of(ranks.begin(), ranks.end(), [&](const RankTables& there) { return there.rank == rank; }))
+      run.missing.push_back(rank);
+  }
+  return run;
+}
+
+RunTables read_tables(FileSystem& files, const std::string& folder) {
+  std::vector<RankTables> ranks;
+  for (const DirectoryEntry& entry : files.list(folder)) {
+    const std::optional<int> rank = rank_of(entry.name);
+    if (!rank) continue;
+    const std::string path = folder + "/" + entry.name;
+    ranks.push_back(parse_rank_tables(read_text(files, path, kLargestFile), path));
+    if (ranks.back().rank != *rank)
+      fail_run(fmt::format("{}: it is the file of rank {}", path, ranks.back().rank));
+  }
+  if (ranks.empty()) {
+    fail_config(fmt::format(
+        "tenon inspect: {} has no record of its tables (tables.rank<r>.json). The observer `tables` "
+        "writes it: add\n\n[[observe]]\ntype = \"tables\"\n\nto the configuration and train again",
+        folder));
+  }
+  std::sort(ranks.begin(), ranks.end(),
+            [](const RankTables& a, const RankTables& b) { return a.rank < b.rank; });
+  return join(folder, ranks);
+}
+
+std::string tables_text(const RunTables& run) {
+  std::string out = fmt::format("{}: {} {}, {} applied slots from slot {}\n", run.folder, run.ranks,
+                                run.ranks == 1 ? "rank" : "ranks", run.slots, run.first_slot);
+  if (!run.missing.empty())
+    out += fmt::format("no file of rank {}: what those ranks hold is missing below\n",
+                       fmt::join(run.missing, ", "));
+  if (run.tables.empty()) out += "the model has no row tables\n";
+  for (const TableFacts& table : run.tables) {
+    out += fmt::format("\n{}: {} rows x {} {}, {} bytes\n", table.name, table.rows, table.width, table.dtype,
+                       table.bytes);
+    out += fmt::format("  touched: {} rows ({:.1f} %), {} accesses\n", table.touched,
+                       100 * share(table.touched, table.rows), table.accesses);
+    out += "  hottest rows:";
+    for (const HotRow& row : table.hottest)
+      out += fmt::format("{} {} ({})", &row == table.hottest.data() ? "" : ",", row.row, row.accesses);
+    out += table.hottest.empty() ? " none\n" : "\n";
+    for (const TablePart& part : table.placement) out += placement_line(part);
+  }
+  return out;
+}
+
+std::string tables_json(const RunTables& run) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("run", run.folder);
+  json.member("ranks", run.ranks);
+  json.member("first_slot", run.first_slot);
+  json.member("slots", run.slots);
+  json.begin_array("ranks_without_file");
+  for (const int rank : run.missing) {
+    json.begin_object();
+    json.member("rank", rank);
+    json.end_object();
+  }
+  json.end_array();
+  json.begin_array("tables");
+  for (const TableFacts& table : run.tables) {
+    json.begin_object();
+    json.member("name", table.name);
+    json.member("rows", table.rows);
+    json.member("width", table.width);
+    json.member("dtype", table.dtype);
+    json.member("bytes", table.bytes);
+    json.member("accesses", table.accesses);
+    json.member("touched_rows", table.touched);
+    json.member("touched_share", share(table.touched, table.rows));
+    json.begin_array("hottest");
+    for (const HotRow& row : table.hottest) {
+      json.begin_object();
+      json.member("row", row.row);
+      json.member("accesses", row.accesses);
+      json.end_object();
+    }
+    json.end_array();
+    json.begin_array("placement");
+    for (const TablePart& part : table.placement) {
+      json.begin_object();
+      json.member("rank", part.rank);
+      json.member("first_row", part.first);
+      json.member("end_row", part.last);
+      json.member("accesses", part.accesses);
+      json.member("touched_rows", part.touched);
+      json.member("share_of_hottest_1_percent", part.share_of_1_percent);
+      json.member("share_of_hottest_10_percent", part.share_of_10_percent);
+      json.end_object();
+    }
+    json.end_array();
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+  return json.take();
+}
+
+}  // namespace tenon::cli
