@@ -8,6 +8,7 @@
 
 #include <map>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -108,13 +109,28 @@ class LayerHarness {
     fields_[field_index(name)].values = std::move(values);
   }
   std::vector<double> field(std::string_view name) const { return fields_[field_index(name)].values; }
+  /// Parameters and their gradients may be row tables: those are given whole here.
   void set_parameter(std::string_view name, const std::vector<double>& values) {
     const int index = parameter_index(name);
-    write(*spec_.device, weights_->tensor(index), values);
+    if (RowTable* table = weights_->table(index)) {
+      std::vector<std::byte> bytes;
+      const TensorView rows = whole(*table, bytes);
+      write(*spec_.device, rows, values);
+      table->write(all_rows(*table), rows);
+    } else {
+      write(*spec_.device, weights_->tensor(index), values);
+    }
     weights_->touch(index);
   }
   std::vector<double> parameter(std::string_view name) {
-    return read(*spec_.device, weights_->tensor(parameter_index(name)));
+    const int index = parameter_index(name);
+    if (RowTable* table = weights_->table(index)) {
+      std::vector<std::byte> bytes;
+      const TensorView rows = whole(*table, bytes);
+      table->read(all_rows(*table), rows);
+      return read(*spec_.device, rows);
+    }
+    return read(*spec_.device, weights_->tensor(index));
   }
 
   double forward() { return forward({}); }
@@ -132,13 +148,26 @@ class LayerHarness {
     return read(*spec_.device, executor_->input_gradient(field));
   }
   std::vector<double> gradient(std::string_view parameter) {
-    return read(*spec_.device, gradients_->tensor(parameter_index(parameter)));
+    const int index = parameter_index(parameter);
+    const RowTable* table = weights_->table(index);
+    if (table == nullptr) return read(*spec_.device, gradients_->tensor(index));
+    std::vector<double> dense(static_cast<std::size_t>(table->rows() * table->width()), 0.0);
+    for (const RowGradient& rows : executor_->row_gradients()) {
+      if (rows.parameter != index) continue;
+      const std::vector<double> values = read(*spec_.device, rows.values);
+      for (std::size_t i = 0; i < rows.ids.size(); ++i) {
+        const auto from = values.begin() + static_cast<std::ptrdiff_t>(i) * table->width();
+        std::copy_n(from, table->width(), dense.begin() + rows.ids[i] * table->width());
+      }
+    }
+    return dense;
   }
   /// Every gradient by name: parameters, and real fields that are no pull-backs.
   std::map<std::string, std::vector<double>> all_gradients() {
     std::map<std::string, std::vector<double>> result;
     for (const ParameterInfo& info : executor_->parameters()) {
-      if (!gradients_->tensor(info.index).empty()) result[info.spec.name] = gradient(info.spec.name);
+      if (info.spec.role == Role::kRowTable || !gradients_->tensor(info.index).empty())
+        result[info.spec.name] = gradient(info.spec.name);
     }
     for (const TestField& field : fields_) {
       if (differentiable(field)) result[field.name] = input_gradient(field.name);
@@ -232,6 +261,19 @@ class LayerHarness {
       loss.inputs.push_back("d_" + value);
     }
     nodes.push_back(loss);
+  }
+
+  static std::vector<std::int64_t> all_rows(const RowTable& table) {
+    std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows()));
+    std::iota(rows.begin(), rows.end(), std::int64_t{0});
+    return rows;
+  }
+  /// Room for all rows of a table, in `bytes`.
+  static TensorView whole(const RowTable& table, std::vector<std::byte>& bytes) {
+    TensorView view{nullptr, {table.rows(), table.width()}, table.dtype(), MemorySpace::kHost};
+    bytes.resize(static_cast<std::size_t>(view.bytes()));
+    view.data = bytes.data();
+    return view;
   }
 
   bool has_field(std::string_view name) const {
