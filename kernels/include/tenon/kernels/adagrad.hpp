@@ -1,6 +1,7 @@
 // Adagrad updates, header only: one accumulator per element (Duchi, Hazan and Singer, JMLR 2011, in the
 // operation order of torch.optim.Adagrad), and one per row, for tables whose state would otherwise be as
-// large as they are (Naumov et al., arXiv 1906.00091). Every operation is rounded once.
+// large as they are (Naumov et al., arXiv 1906.00091). Every operation is rounded once. Where errno of a root
+// does not matter (-fno-math-errno) the loops are vectorised.
 #pragma once
 
 #include <array>
@@ -32,7 +33,8 @@ T accumulated(T sum, T initial, T square) {
 
 ///   g = grad_scale grad + decay p;   sum = sum + g^2;   p = p - lr (g / (sqrt(sum) + eps))
 template <class T>
-void adagrad(const AdagradCoefficients<T>& c, const T* grad, T* p, T* sum, std::int64_t n) {
+void adagrad(const AdagradCoefficients<T>& c, const T* __restrict grad, T* __restrict p, T* __restrict sum,
+             std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) {
     const T g = grad[i] * c.grad_scale + c.decay * p[i];
     sum[i] = accumulated(sum[i], c.initial, g * g);
@@ -62,8 +64,8 @@ T sum_of_squares(const T* x, T scale, std::int64_t n) {
 /// grad, p: [rows, width]; sum: [rows].
 ///   g = grad_scale grad;   sum = sum + mean(g^2);   p = p - lr / (sqrt(sum) + eps) g
 template <class T>
-void rowwise_adagrad(const AdagradCoefficients<T>& c, const T* grad, T* p, T* sum, std::int64_t rows,
-                     std::int64_t width) {
+void rowwise_adagrad(const AdagradCoefficients<T>& c, const T* __restrict grad, T* __restrict p,
+                     T* __restrict sum, std::int64_t rows, std::int64_t width) {
   for (std::int64_t row = 0; row < rows; ++row, grad += width, p += width) {
     const T mean = sum_of_squares(grad, c.grad_scale, width) / static_cast<T>(width);
     sum[row] = accumulated(sum[row], c.initial, mean);
