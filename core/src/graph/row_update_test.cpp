@@ -92,21 +92,22 @@ TEST(RowUpdate, TouchesEveryNamedRowOnceAndNoOther) {
 }
 
 TEST(RowUpdate, BlocksFitAndFollowFromTheWidthAlone) {
-  for (const auto& [width, most] : {std::pair<std::int64_t, std::int64_t>{16, 64}, {500, 16}, {20000, 1}}) {
+  const struct { std::int64_t width, most; } cases[] = {{16, 64}, {500, 16}, {20000, 1}};
+  for (const auto& c : cases) {
     for (const int threads : {1, 2}) {
       set_parallel_threads(threads);
-      Rows<float> rows(300, width, DType::kF32);
+      Rows<float> rows(300, c.width, DType::kF32);
       std::atomic<std::int64_t> seen{0}, whole{0};
       for_each_row_block(*rows.weights, rows.pointers, rows.gradient, [&](const RowBlock& block) {
         seen += block.weights.shape[0];
-        if (block.weights.shape[0] == most) ++whole;
-        EXPECT_LE(block.weights.shape[0], most);
+        if (block.weights.shape[0] == c.most) ++whole;
+        EXPECT_LE(block.weights.shape[0], c.most);
         EXPECT_EQ(block.gradients.shape, block.weights.shape);
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.weights.data) % 64, 0u);
         EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.state[0].data) % 64, 0u);
       });
       EXPECT_EQ(seen, 100);
-      EXPECT_EQ(whole, 100 / most) << width;
+      EXPECT_EQ(whole, 100 / c.most) << c.width;
     }
   }
 }
