@@ -1,6 +1,7 @@
 // Rehearses sparse training with increments: a table of rows with gradients for the rows it read, a row-wise
 // optimizer, and saves of the rows that were accessed since the last one. A run that crashes and resumes from
 // a chain of increments ends with the bits of a run that did not, whatever the optimizer keeps per row.
+#include "lookup.hpp"
 #include "partial_policy.hpp"
 #include "row_adagrad.hpp"
 #include "support.hpp"
@@ -8,55 +9,10 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/error.hpp>
 
-#include <numeric>
-
 namespace rehearsal {
 namespace {
 
 using namespace tenon;
-
-constexpr std::int64_t kRows = 512, kWidth = 16;
-
-/// The loss |row - x|^2 / 2, where the row of a sample follows from its first element.
-class Lookup final : public Loss {
- public:
-  static constexpr OptionSpec kOptions[] = {option::integer("crash_at", "-1")};
-  static constexpr ComponentInfo kInfo{.id = "lookup", .summary = "rows near samples", .options = kOptions};
-  explicit Lookup(const Options& options) : crash_at_(options.integer("crash_at")) {}
-  void infer(InferContext& context) override {
-    ParameterSpec rows;
-    rows.name = "rows";
-    rows.shape = Shape{kRows, kWidth};
-    rows.role = Role::kRowTable;
-    table_ = context.parameter(rows);
-    context.keep_input(0);
-    context.output({Shape{2}, DType::kF64});
-    ids_.resize(static_cast<std::size_t>(context.input(0).shape[0]));
-    rows_.resize(ids_.size() * kWidth);
-  }
-  void forward(ForwardContext& context) override {
-    const auto x = context.input(0).span<float>();
-    if (context.training() && context.step() == crash_at_) fail_run("the crash of the rehearsal");
-    for (std::size_t b = 0; b < ids_.size(); ++b)
-      ids_[b] = static_cast<std::int64_t>((x[b * kWidth] + 8) * 32);
-    context.table(table_)->read(ids_, view());
-    for (std::size_t i = 0; i < x.size(); ++i) rows_[i] -= x[i];
-    context.output(0).as<double>()[0] =
-        std::inner_product(rows_.begin(), rows_.end(), rows_.begin(), 0.0) / 2;
-    context.output(0).as<double>()[1] = static_cast<double>(ids_.size());
-  }
-  void backward(BackwardContext& context) override {
-    for (float& value : rows_) value *= static_cast<float>(seed_);
-    context.row_gradient(table_, ids_, view());
-  }
-
- private:
-  TensorView view() { return {rows_.data(), Shape{static_cast<std::int64_t>(ids_.size()), kWidth}}; }
-  std::int64_t crash_at_;
-  ParameterRef table_;
-  std::vector<std::int64_t> ids_;
-  std::vector<float> rows_;
-};
 
 TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "rehearsal.rows", .version = "1.0.0", .summary = "rows"}, Lookup,
                     RowAdagrad, Partial)

@@ -224,9 +224,10 @@ inline constexpr const char* kTwoReplicas = "[transport]\ntype = 'thread'\n[para
 struct Folder {
   Folder() {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    path = (std::filesystem::temp_directory_path() / ("tenon-" + std::string(test->test_suite_name()) + "-" +
-                                                      test->name() + "-" + std::to_string(::getpid())))
-               .string();
+    std::string name = std::string("tenon-") + test->test_suite_name() + "-" + test->name() + "-" +
+                       std::to_string(::getpid());
+    std::replace(name.begin(), name.end(), '/', '-');  // in the names of parameterized tests
+    path = (std::filesystem::temp_directory_path() / name).string();
     std::filesystem::remove_all(path);
   }
   ~Folder() { std::filesystem::remove_all(path); }
