@@ -1,0 +1,98 @@
+// Data set `criteo` (contract dataset/1): Criteo's click logs as they are published. Fields: dense f32 [13],
+// ids i32 [26], labels i32 []. Numbers are normalised and categories become ids when a row is read.
+#pragma once
+
+#include "criteo_cache.hpp"
+#include "vocabulary.hpp"
+
+#include <tenon/indexed_dataset.hpp>
+#include <tenon/plugin.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tenon::ctr {
+
+class Criteo final : public IndexedDataset {
+ public:
+  static constexpr const char* kCategoricals[] = {"hash", "vocabulary", nullptr};
+  static constexpr const char* kNormalisations[] = {"dlrm", "torchrec", nullptr};
+  static constexpr const char* kEvaluations[] = {"validation", "test", nullptr};
+  static constexpr const char* kKaggleRows =
+      "[1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, "
+      "5461306, 10, "
+      "5652, 2173, 4, 7046547, 18, 15, 286181, 105, 142572]";
+  static constexpr OptionSpec kOptions[] = {
+      option::path("path", nullptr)
+          .mandatory()
+          .doc_text("tab-separated rows with labels, plain or gzip: train.txt of Kaggle, or the first day"),
+      option::texts("further_days", "[]")
+          .doc_text("the files of the days behind the first, in order; the last one is held out"),
+      option::integer("days", "7")
+          .between(2, 1000000)
+          .doc_text("equal parts that a single file is cut into; the last one is held out"),
+      option::text("evaluate", "\"validation\"")
+          .one_of(kEvaluations)
+          .doc_text("half of the last day that is validated on: test = the first half, for the final figure "
+                    "alone; validation = the second"),
+      option::text("categorical", "\"hash\"")
+          .one_of(kCategoricals)
+          .doc_text("hash: 0 = missing, 1 + value modulo (rows - 1); vocabulary: 0 = missing, 1 = not in the "
+                    "train part, then by first appearance there"),
+      option::integers("rows", kKaggleRows)
+          .doc_text(
+              "rows of each of the 26 tables, or one number for all; for a vocabulary the most it may have"),
+      option::integer("row_cap", "0").between(0, 2147483647).doc_text("largest number of rows; 0 = no cap"),
+      option::text("normalisation", "\"dlrm\"")
+          .one_of(kNormalisations)
+          .doc_text(
+              "of the numbers x: dlrm: log(max(x, 0) + 1), missing = 0; torchrec: log(x - m + 2), missing "
+              "= 0, m the smallest number of the file"),
+      option::real("max_bad_share", "0.001")
+          .between(0, 1)
+          .doc_text(
+              "share of malformed lines of a file above which it is refused; they are left out and logged"),
+      option::text("cache", "\"\"")
+          .doc_text("folder for the packed rows, 160 bytes each; empty = tenon-cache beside each file"),
+      batch_option("2048"),
+      order_option(),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "criteo",
+      .summary = "Criteo's click logs: 13 numbers, 26 categories, plain or gzip",
+      .options = kOptions,
+      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+
+  Criteo(const Options& options, Host& host);
+
+ private:
+  /// Rows [first, first + count) of a file.
+  struct Piece {
+    std::size_t file = 0;
+    std::int64_t first = 0, count = 0;
+  };
+
+  IndexedContent load() override;
+  void copy(bool from_val_files, std::int64_t index, std::int64_t row,
+            std::span<const TensorView> fields) const override;
+  void open_files();
+  void check_faults(const CriteoCache& file, const std::string& path) const;
+  void split();
+  void learn_vocabularies();
+  std::int32_t id_of(std::size_t table, const CriteoRow& row) const;
+  std::string recipe() const;
+
+  Host& host_;
+  std::vector<std::string> paths_;
+  std::string cache_, normalisation_;
+  std::int64_t days_;
+  bool test_, vocabulary_;
+  double max_bad_share_;
+  std::vector<std::int64_t> rows_;
+  std::vector<CriteoCache> files_;
+  std::vector<Piece> train_;
+  Piece val_;
+  std::vector<Vocabulary> vocabularies_;
+};
+
+}  // namespace tenon::ctr
