@@ -1,28 +1,19 @@
 // Training steps of a small GPT against eager PyTorch and against the machine's own matrix products,
 // interleaved in one run: tokens per second, the ratio, and the share of the product rate. Absolute figures
 // are only worth their ratio. Usage: step_gpt [--rounds N] [--steps N] [--threads N] [--python PYTHON]
-#include <tenon/config.hpp>
-#include <tenon/error.hpp>
+#include "step_bench.hpp"
+
 #include <tenon/executor.hpp>
 #include <tenon/operators.hpp>
 #include <tenon/parallel.hpp>
-#include <tenon/runtime.hpp>
 #include <tenon/testing/components.hpp>
 
-#include <fmt/format.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdio>
-#include <filesystem>
-#include <string>
-#include <vector>
 
 namespace {
 
 using namespace tenon;
+using bench::Settings;
 
 struct GptShape {
   int layers = 6, width = 384, heads = 6, context = 256, batch = 16, vocabulary = 256;
@@ -33,11 +24,6 @@ struct GptShape {
     const double weights = 12.0 * layers * width * width + static_cast<double>(vocabulary) * width;
     return 6.0 * weights + 6.0 * layers * width * context;
   }
-};
-
-struct Settings {
-  int rounds = 5, steps = 8, threads = 2;
-  std::string python = "python3";
 };
 
 std::string config_text(const GptShape& shape, const std::string& precision, const Settings& settings) {
@@ -66,38 +52,6 @@ type = "adamw"
 )",
                      settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.context,
                      shape.batch, shape.layers, shape.width, shape.heads, precision);
-}
-
-/// Tokens per second after a warm-up of a quarter of the steps.
-double our_rate(const GptShape& shape, const std::string& precision, const Settings& settings) {
-  Runtime runtime;
-  runtime.discover({});
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("tenon-bench-{}", ::getpid());
-  TrainRequest request;
-  request.run_dir = folder.string();
-  request.quiet = true;
-  // Two windows: the first holds the warm-up, the last line is the rate of the rest.
-  std::string text = config_text(shape, precision, settings);
-  const RunResult result = runtime.train(Config::parse(text, "bench.toml", {}), request);
-  std::filesystem::remove_all(folder);
-  if (!result.error.empty()) fail_run(result.error);
-  return result.metrics.at("train/tokens_per_s");
-}
-
-/// Tokens per second of the same model in eager PyTorch; negative when it cannot run.
-double torch_rate(const GptShape& shape, const std::string& precision, const Settings& settings,
-                  const std::string& script) {
-  const std::string command = fmt::format(
-      "{} {} --precision {} --steps {} --threads {} --layers {} --width {} --heads {} --context {} --batch "
-      "{} 2>/dev/null",
-      settings.python, script, precision, settings.steps, settings.threads, shape.layers, shape.width,
-      shape.heads, shape.context, shape.batch);
-  FILE* pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return -1;
-  std::array<char, 128> line{};
-  const bool read = std::fgets(line.data(), line.size(), pipe) != nullptr;
-  const int status = ::pclose(pipe);
-  return read && status == 0 ? std::atof(line.data()) : -1;
 }
 
 /// Multiply-adds x 2 per second of the model's largest product through the device.
@@ -132,19 +86,16 @@ double product_rate(const GptShape& shape, DType dtype, Device& device) {
   return kRepeats * 2.0 * static_cast<double>(spec.m * spec.n * spec.k) / seconds;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
-std::string spread(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return fmt::format("{:.2f} ({:.2f} to {:.2f})", values[values.size() / 2], values.front(), values.back());
+/// Of the peer's script.
+std::string arguments(const GptShape& shape, const std::string& precision, const Settings& settings) {
+  return fmt::format(
+      "--precision {} --steps {} --threads {} --layers {} --width {} --heads {} --context {} --batch {}",
+      precision, settings.steps, settings.threads, shape.layers, shape.width, shape.heads, shape.context,
+      shape.batch);
 }
 
 int run(const Settings& settings) {
   const GptShape shape;
-  const std::string script = std::string(TENON_SOURCE_DIR) + "/bench/step_gpt_torch.py";
   Runtime runtime;
   runtime.discover({});
   testing::QuietHost host;
@@ -157,19 +108,22 @@ int run(const Settings& settings) {
     std::vector<double> ours, ratios, shares;
     bool torch = true;
     for (int round = 0; round < settings.rounds; ++round) {
-      const double rate = our_rate(shape, precision, settings);
+      // Two windows: the first holds the warm-up, the last line is the rate of the rest.
+      const double rate = bench::our_rate(config_text(shape, precision, settings), "train/tokens_per_s");
       const double product = product_rate(shape, precision == "bf16" ? DType::kBF16 : DType::kF32, *device);
-      const double peer = torch ? torch_rate(shape, precision, settings, script) : -1;
+      const double peer =
+          torch ? bench::peer_rate(settings, "step_gpt_torch.py", arguments(shape, precision, settings)) : -1;
       torch = peer > 0;
       ours.push_back(rate);
       shares.push_back(100 * rate * shape.flops_per_token() / product);
       if (torch) ratios.push_back(rate / peer);
     }
-    fmt::print("{}: {:.0f} tokens/s; {} % of the product rate; ", precision, median(ours), spread(shares));
+    fmt::print("{}: {:.0f} tokens/s; {} % of the product rate; ", precision, bench::median(ours),
+               bench::spread(shares));
     if (ratios.empty()) {
       fmt::print("PyTorch: skipped, '{}' cannot import torch\n", settings.python);
     } else {
-      fmt::print("{} x eager PyTorch\n", spread(ratios));
+      fmt::print("{} x eager PyTorch\n", bench::spread(ratios));
     }
   }
   return 0;
@@ -178,29 +132,5 @@ int run(const Settings& settings) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  Settings settings;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    if (name == "--rounds")
-      settings.rounds = std::atoi(argv[i + 1]);
-    else if (name == "--steps")
-      settings.steps = std::atoi(argv[i + 1]);
-    else if (name == "--threads")
-      settings.threads = std::atoi(argv[i + 1]);
-    else if (name == "--python")
-      settings.python = argv[i + 1];
-    else {
-      fmt::print(stderr,
-                 "step_gpt: unknown option '{}'; usage: step_gpt [--rounds N] [--steps N] [--threads N] "
-                 "[--python PYTHON]\n",
-                 name);
-      return 2;
-    }
-  }
-  try {
-    return run(settings);
-  } catch (const tenon::Error& error) {
-    fmt::print(stderr, "step_gpt: {}\n", error.what());
-    return error.exit_status();
-  }
+  return tenon::bench::run_program("step_gpt", argc, argv, {}, run);
 }

@@ -1,0 +1,95 @@
+// What the step benchmarks share: settings of the command line, our rate of a configuration, the rate that a
+// peer's script prints, and medians with their spread.
+#pragma once
+
+#include <tenon/config.hpp>
+#include <tenon/error.hpp>
+#include <tenon/runtime.hpp>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tenon::bench {
+
+struct Settings {
+  int rounds = 5, steps = 8, threads = 2;
+  std::string python = "python3";
+};
+
+/// The rate `metric` of a run of this configuration; its last log line must leave the warm-up out.
+inline double our_rate(const std::string& config, const std::string& metric) {
+  Runtime runtime;
+  runtime.discover({});
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("tenon-bench-{}", ::getpid());
+  TrainRequest request;
+  request.run_dir = folder.string();
+  request.quiet = true;
+  const RunResult result = runtime.train(Config::parse(config, "bench.toml", {}), request);
+  std::filesystem::remove_all(folder);
+  if (!result.error.empty()) fail_run(result.error);
+  return result.metrics.at(metric);
+}
+
+/// The number that a script of this folder prints; negative when it cannot run.
+inline double peer_rate(const Settings& settings, const std::string& script, const std::string& arguments) {
+  const std::string command =
+      fmt::format("{} {}/bench/{} {} 2>/dev/null", settings.python, TENON_SOURCE_DIR, script, arguments);
+  FILE* pipe = ::popen(command.c_str(), "r");
+  if (pipe == nullptr) return -1;
+  std::array<char, 128> line{};
+  const bool read = std::fgets(line.data(), line.size(), pipe) != nullptr;
+  const int status = ::pclose(pipe);
+  return read && status == 0 ? std::atof(line.data()) : -1;
+}
+
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// "1.90 (1.85 to 1.97)".
+inline std::string spread(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return fmt::format("{:.2f} ({:.2f} to {:.2f})", values[values.size() / 2], values.front(), values.back());
+}
+
+/// Reads --rounds, --steps, --threads and --python and runs; the exit status of the program `name`.
+inline int run_program(const char* name, int argc, char** argv, Settings settings,
+                       const std::function<int(const Settings&)>& run) {
+  for (int i = 1; i < argc; i += 2) {
+    const std::string option = argv[i];
+    const char* value = i + 1 < argc ? argv[i + 1] : nullptr;
+    if (option == "--rounds" && value != nullptr)
+      settings.rounds = std::atoi(value);
+    else if (option == "--steps" && value != nullptr)
+      settings.steps = std::atoi(value);
+    else if (option == "--threads" && value != nullptr)
+      settings.threads = std::atoi(value);
+    else if (option == "--python" && value != nullptr)
+      settings.python = value;
+    else {
+      fmt::print(
+          stderr,
+          "{}: unknown option '{}'; usage: {} [--rounds N] [--steps N] [--threads N] [--python PYTHON]\n",
+          name, option, name);
+      return 2;
+    }
+  }
+  try {
+    return run(settings);
+  } catch (const Error& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return error.exit_status();
+  }
+}
+
+}  // namespace tenon::bench

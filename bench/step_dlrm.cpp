@@ -1,0 +1,90 @@
+// Training steps of a DLRM with 26 tables against eager PyTorch with sparse tables, interleaved in one run:
+// samples per second and the ratio. Absolute figures are only worth their ratio. Our side also draws its
+// samples, the peer's lie ready. Usage: step_dlrm [--rounds N] [--steps N] [--threads N] [--python PYTHON]
+#include "step_bench.hpp"
+
+namespace {
+
+using namespace tenon;
+using bench::Settings;
+
+struct DlrmShape {
+  int tables = 26, rows = 100000, dense = 13, batch = 2048;
+  double exponent = 1.2;  ///< of the power law of accesses
+  const char *bottom = "512,256,64,16", *top = "512,256,1";
+};
+
+std::string config_text(const DlrmShape& shape, const std::string& precision, const Settings& settings) {
+  return fmt::format(R"([run]
+name = "bench"
+steps = {}
+log_every = {}
+eval_batches = 1
+[device]
+type = "cpu"
+threads = {}
+[data]
+type = "synthetic_ctr"
+tables = {}
+rows = [{}]
+dense = {}
+exponent = {}
+batch = {}
+val_samples = {}
+[model]
+type = "dlrm"
+bottom = [{}]
+top = [{}]
+[precision]
+type = "{}"
+[optimizer]
+type = "sgd"
+lr = 0.1
+)",
+                     settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.tables,
+                     shape.rows, shape.dense, shape.exponent, shape.batch, shape.batch, shape.bottom,
+                     shape.top, precision);
+}
+
+/// Of the peer's script.
+std::string arguments(const DlrmShape& shape, const std::string& precision, const Settings& settings) {
+  return fmt::format(
+      "--precision {} --steps {} --threads {} --tables {} --rows {} --dense {} --batch {} --exponent {} "
+      "--bottom {} "
+      "--top {}",
+      precision, settings.steps, settings.threads, shape.tables, shape.rows, shape.dense, shape.batch,
+      shape.exponent, shape.bottom, shape.top);
+}
+
+int run(const Settings& settings) {
+  const DlrmShape shape;
+  fmt::print("DLRM of {} tables x {} rows, bottom {}, top {}, batch {}, {} thread(s)\n", shape.tables,
+             shape.rows, shape.bottom, shape.top, shape.batch, settings.threads);
+  for (const std::string precision : {"fp32", "bf16"}) {
+    std::vector<double> ours, ratios;
+    bool torch = true;
+    for (int round = 0; round < settings.rounds; ++round) {
+      const double rate = bench::our_rate(config_text(shape, precision, settings), "train/samples_per_s");
+      const double peer =
+          torch ? bench::peer_rate(settings, "step_dlrm_torch.py", arguments(shape, precision, settings))
+                : -1;
+      torch = peer > 0;
+      ours.push_back(rate);
+      if (torch) ratios.push_back(rate / peer);
+    }
+    fmt::print("{}: {:.0f} samples/s; ", precision, bench::median(ours));
+    if (ratios.empty()) {
+      fmt::print("PyTorch: skipped, '{}' cannot import torch\n", settings.python);
+    } else {
+      fmt::print("{} x eager PyTorch\n", bench::spread(ratios));
+    }
+    std::fflush(stdout);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return tenon::bench::run_program("step_dlrm", argc, argv, {.steps = 60}, run);
+}
