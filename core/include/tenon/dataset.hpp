@@ -59,9 +59,9 @@ class Dataset {
   virtual void open(std::uint64_t seed_order) = 0;
   virtual std::int64_t batch() const = 0;
   virtual const DataInfo& info() const = 0;
-  /// Fills one tensor per field, [batch, ...]. If count < batch the remaining samples are padding that no
-  /// loss counts (targets -1). Thread-safe: workers and prefetchers call it concurrently. Host memory;
-  /// allocates nothing.
+  /// Fills one tensor per field, [batch, ...]. If count < batch (it may be 0) the remaining samples are
+  /// padding that no loss counts (targets -1). Thread-safe: workers and prefetchers call it concurrently.
+  /// Host memory; allocates nothing.
   virtual void read(const BatchRequest& request, std::span<const TensorView> fields) = 0;
   virtual void* query(std::string_view interface_id) = 0;
 };

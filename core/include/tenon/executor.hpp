@@ -129,7 +129,8 @@ class Executor {
   /// Pointwise nodes that do not run because the site before them applies their map. keep_values forbids it.
   std::vector<std::string> folded_nodes() const;
   /// Repeats the forward and names the first output or parameter that holds a non-finite element, e.g.
-  /// "h.2.attn output 0, element 117"; "" if all are finite.
+  /// "h.2.attn output 0, element 117"; "" if all are finite, or if the search met a node that other replicas
+  /// would have to run along.
   std::string find_non_finite(ParameterSet& weights, const RunSpec& run);
 
  private:
@@ -144,6 +145,10 @@ enum class SetContents : std::uint8_t { kEverything, kDense, kGradients, kBuffer
 std::unique_ptr<ParameterSet> make_parameter_set(std::string name,
                                                  const std::vector<ParameterInfo>& parameters, Device& device,
                                                  SetContents contents);
+/// A set of its own dense parameters beside the row tables of another one, which outlives it: tables exist
+/// once.
+std::unique_ptr<ParameterSet> make_parameter_set_beside(std::string name, ParameterSet& tables_of,
+                                                        Device& device);
 /// Fills a set with the declared initial values: functions of (seed_init, name, global element index) alone.
 void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device);
 

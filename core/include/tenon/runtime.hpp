@@ -38,6 +38,7 @@ struct RunResult {
   std::map<std::string, std::uint64_t> bytes_by_purpose;
   std::map<std::string, std::int64_t> quantized_operands;
   std::string weights_hash, state_hash;
+  std::string nondeterminism;  ///< why a repetition may differ, "" if it gives the same bits
 };
 
 class Runtime {

@@ -70,6 +70,7 @@ class Replica {
   virtual double gradient_scale() const = 0;
   /// Core-owned copy with the layout of live (anchor, centre, outer momentum), zero at first; saved, hashed,
   /// restored.
+  /// Row tables are not copied: table() of the copy is that of live.
   virtual ParameterSet& create_set(std::string_view name) = 0;
   /// to = from, all arenas; raises versions of `to`.
   virtual void copy(const ParameterSet& from, ParameterSet& to) = 0;

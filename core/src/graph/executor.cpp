@@ -340,6 +340,7 @@ std::string Executor::find_non_finite(ParameterSet& weights, const RunSpec& run)
                            weights.parameters()[static_cast<std::size_t>(p)].spec.name, at);
     }
     impl.pass.node = &node;
+    if (node.talks) return "";  // the other replicas do not run along, so nothing behind it can be repeated
     if (node.folded_into < 0) node.layer->forward(impl.forward_context);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const TensorView out = impl.build->values[static_cast<std::size_t>(node.outputs[i])].data;

@@ -97,6 +97,7 @@ struct Node {
   std::vector<std::unique_ptr<Site>> sites;
   std::vector<bool> keeps_input, keeps_output;
   bool runs_backward = false;
+  bool talks = false;                  ///< its forward takes all replicas
   Epilogue offered = Epilogue::kNone;  ///< the node is this map, elementwise
   int folded_into = -1;                ///< node whose site applies the map; then forward is not called
   std::vector<std::pair<std::string, RandomKey>> keys;  ///< filled on first use

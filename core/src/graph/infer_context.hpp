@@ -20,7 +20,9 @@ class LayerInference final : public InferContext {
   Host& host() override { return *spec_.host; }
   int axes() const override { return static_cast<int>(spec_.coordinates.size()); }
   Communicator* axis(int index) override {
-    return index == kReplicaAxis ? spec_.replicas : spec_.axes.at(static_cast<std::size_t>(index));
+    if (index != kReplicaAxis) return spec_.axes.at(static_cast<std::size_t>(index));
+    node().talks = spec_.replicas != nullptr;
+    return spec_.replicas;
   }
   int coordinate(int axis) const override {
     return axis == kReplicaAxis ? spec_.replica : spec_.coordinates.at(static_cast<std::size_t>(axis));

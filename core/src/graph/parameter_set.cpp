@@ -18,8 +18,12 @@ namespace {
 class DeviceParameterSet final : public ParameterSet {
  public:
   DeviceParameterSet(std::string name, const std::vector<ParameterInfo>& parameters, Device& device,
-                     SetContents contents)
-      : name_(std::move(name)), parameters_(parameters), device_(device), versions_(parameters.size()) {
+                     SetContents contents, ParameterSet* tables_of)
+      : name_(std::move(name)),
+        parameters_(parameters),
+        device_(device),
+        tables_of_(tables_of),
+        versions_(parameters.size()) {
     for (int arena = 0; arena < graph::arena_count(parameters_); ++arena) {
       TensorView view;
       const graph::ArenaUse use = graph::arena_use(parameters_, arena);
@@ -63,7 +67,10 @@ class DeviceParameterSet final : public ParameterSet {
     return view;
   }
 
-  RowTable* table(int parameter) const override { return tables_[static_cast<std::size_t>(parameter)].get(); }
+  RowTable* table(int parameter) const override {
+    if (tables_of_ != nullptr) return tables_of_->table(parameter);
+    return tables_[static_cast<std::size_t>(parameter)].get();
+  }
 
   // Relaxed: a version is read by the thread that ran after the writer, or under Hogwild by anyone, where an
   // old copy of a weight is as good as the weight itself.
@@ -84,6 +91,7 @@ class DeviceParameterSet final : public ParameterSet {
   std::vector<ParameterInfo> parameters_;
   Device& device_;
   std::vector<TensorView> arenas_;
+  ParameterSet* tables_of_;  ///< null: the tables are its own, if it has any
   std::vector<std::unique_ptr<RowTable>> tables_;
   std::deque<std::atomic<std::uint64_t>> versions_;
   std::atomic<std::uint64_t> all_{0};
@@ -152,7 +160,15 @@ void fill_host(const ParameterInfo& info, RandomKey key, TensorView out) {
 std::unique_ptr<ParameterSet> make_parameter_set(std::string name,
                                                  const std::vector<ParameterInfo>& parameters, Device& device,
                                                  SetContents contents) {
-  return std::make_unique<DeviceParameterSet>(std::move(name), parameters, device, contents);
+  return std::make_unique<DeviceParameterSet>(std::move(name), parameters, device, contents, nullptr);
+}
+
+std::unique_ptr<ParameterSet> make_parameter_set_beside(std::string name, ParameterSet& tables_of,
+                                                        Device& device) {
+  const auto parameters = tables_of.parameters();
+  return std::make_unique<DeviceParameterSet>(
+      std::move(name), std::vector<ParameterInfo>(parameters.begin(), parameters.end()), device,
+      SetContents::kDense, &tables_of);
 }
 
 void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device) {
@@ -162,23 +178,26 @@ void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device) {
     TensorView host;
     host.dtype = info.spec.dtype;
     host.shape = info.local;
-    RowTable* table = set.table(info.index);
+    if (RowTable* table = set.table(info.index)) {
+      graph::for_each_chunk(*table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+        ParameterInfo chunk = info;
+        chunk.offset[0] = ids.front();
+        chunk.local[0] = static_cast<std::int64_t>(ids.size());
+        fill_host(chunk, key, rows);
+        table->write(ids, rows);
+      });
+      continue;
+    }
     const TensorView target = set.tensor(info.index);
-    if (table == nullptr && target.empty()) continue;
-    if (table == nullptr && target.space == MemorySpace::kHost) {
+    if (target.empty()) continue;
+    if (target.space == MemorySpace::kHost) {
       fill_host(info, key, target);
       continue;
     }
     staging.resize(static_cast<std::size_t>(host.bytes()));
     host.data = staging.data();
     fill_host(info, key, host);
-    if (table == nullptr) {
-      device.copy(host, target);
-      continue;
-    }
-    std::vector<std::int64_t> ids(static_cast<std::size_t>(info.local[0]));
-    for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = info.offset[0] + static_cast<std::int64_t>(i);
-    table->write(ids, host);
+    device.copy(host, target);
   }
   set.touch(-1);
 }

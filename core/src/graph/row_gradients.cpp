@@ -1,10 +1,12 @@
-// Duplicates are summed in the order in which they were added, so the sum does not depend on sorting.
+// Duplicates are summed in the order in which they were added, so the sum does not depend on sorting. Tables
+// are independent of each other and share the threads.
 #include "graph/row_gradients.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
 
 #include <algorithm>
-#include <numeric>
+#include <cstring>
 
 namespace tenon::graph {
 
@@ -46,46 +48,53 @@ void RowGradients::scale(double factor) {
   }
 }
 
+void RowGradients::sort(Table& table) {
+  const std::size_t count = table.ids.size();
+  table.order.resize(count);
+  for (std::size_t i = 0; i < count; ++i) table.order[i] = {table.ids[i], static_cast<std::int64_t>(i)};
+  std::sort(table.order.begin(), table.order.end());
+}
+
 template <typename Real>
 void RowGradients::sum(Table& table) {
-  table.order.resize(table.ids.size());
-  std::iota(table.order.begin(), table.order.end(), std::size_t{0});
-  std::sort(table.order.begin(), table.order.end(), [&](std::size_t a, std::size_t b) {
-    return table.ids[a] != table.ids[b] ? table.ids[a] < table.ids[b] : a < b;
-  });
+  sort(table);
   const auto width = static_cast<std::size_t>(table.width);
   table.unique.clear();
   table.counts.clear();
   table.sums.resize(table.values.size());
   const auto* values = reinterpret_cast<const Real*>(table.values.data());
   auto* sums = reinterpret_cast<Real*>(table.sums.data());
-  for (std::size_t index : table.order) {
-    const Real* row = values + index * width;
-    const bool again = !table.unique.empty() && table.unique.back() == table.ids[index];
-    if (!again) {
-      table.unique.push_back(table.ids[index]);
-      table.counts.push_back(0);
+  for (const auto& [id, index] : table.order) {
+    const Real* row = values + static_cast<std::size_t>(index) * width;
+    if (!table.unique.empty() && table.unique.back() == id) {
+      ++table.counts.back();
+      Real* out = sums + (table.unique.size() - 1) * width;
+      for (std::size_t i = 0; i < width; ++i) out[i] += row[i];
+    } else {
+      table.unique.push_back(id);
+      table.counts.push_back(1);
+      std::memcpy(sums + (table.unique.size() - 1) * width, row, width * sizeof(Real));
     }
-    ++table.counts.back();
-    Real* out = sums + (table.unique.size() - 1) * width;
-    for (std::size_t i = 0; i < width; ++i) out[i] = again ? out[i] + row[i] : row[i];
   }
 }
 
 std::span<const RowGradient> RowGradients::summed() {
-  result_.clear();
-  for (Table& table : tables_) {
-    if (table.dtype == DType::kF64) {
-      sum<double>(table);
-    } else {
-      sum<float>(table);
+  result_.resize(tables_.size());
+  parallel_for(static_cast<std::int64_t>(tables_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      Table& table = tables_[static_cast<std::size_t>(t)];
+      if (table.dtype == DType::kF64) {
+        sum<double>(table);
+      } else {
+        sum<float>(table);
+      }
+      TensorView values;
+      values.data = table.sums.data();
+      values.dtype = table.dtype;
+      values.shape = Shape{static_cast<std::int64_t>(table.unique.size()), table.width};
+      result_[static_cast<std::size_t>(t)] = {table.parameter, table.unique, values, table.counts};
     }
-    TensorView values;
-    values.data = table.sums.data();
-    values.dtype = table.dtype;
-    values.shape = Shape{static_cast<std::int64_t>(table.unique.size()), table.width};
-    result_.push_back({table.parameter, table.unique, values, table.counts});
-  }
+  });
   return result_;
 }
 

@@ -4,6 +4,7 @@
 #include <tenon/parameter.hpp>
 
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace tenon::graph {
@@ -26,11 +27,12 @@ class RowGradients {
     std::int64_t width = 0;
     std::vector<std::int64_t> ids;
     std::vector<std::byte> values;
-    std::vector<std::size_t> order;
+    std::vector<std::pair<std::int64_t, std::int64_t>> order;  ///< (id, place), ascending
     std::vector<std::int64_t> unique;
     std::vector<std::byte> sums;
     std::vector<std::uint32_t> counts;
   };
+  static void sort(Table& table);
   template <typename Real>
   static void sum(Table& table);
 

@@ -53,6 +53,14 @@ double status_mb(std::initializer_list<const char*> keys) {
 
 }  // namespace
 
+std::int64_t usable_memory_bytes() {
+  const double kilobytes = std::strtod(proc_field(file_text("/proc/meminfo"), "MemTotal").c_str(), nullptr);
+  auto bytes = static_cast<std::int64_t>(kilobytes * 1024);
+  const std::int64_t limit = std::strtoll(file_text("/sys/fs/cgroup/memory.max").c_str(), nullptr, 10);
+  if (limit > 0 && (bytes == 0 || limit < bytes)) bytes = limit;
+  return bytes;
+}
+
 double peak_rss_mb() {
   // Not getrusage: its maximum is inherited through exec and would show the launcher's memory.
   return status_mb({"VmHWM"});

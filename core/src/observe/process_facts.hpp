@@ -1,6 +1,7 @@
 // Facts about this process and machine, read from the operating system when asked.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,9 @@ double peak_rss_mb();
 /// what the file-backed part changed since the maximum); 0 where the system does not tell.
 double anonymous_rss_mb();
 double peak_anonymous_rss_mb();
+/// Memory that this process may use: the machine's, or less if its control group says so; 0 where the system
+/// does not tell.
+std::int64_t usable_memory_bytes();
 /// "Intel(R) Xeon(R) ...", "unknown" where the system does not tell.
 std::string cpu_model();
 /// Processors that this process may run on.

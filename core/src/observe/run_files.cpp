@@ -218,6 +218,7 @@ RunResult read_summary(FileSystem& files, const std::string& folder) {
   top.get("hidden_comm_share", result.hidden_comm_share);
   numbers_of(top.object("quantized_operands"), result.quantized_operands);
   if (top.has("bytes_by_purpose")) numbers_of(top.object("bytes_by_purpose"), result.bytes_by_purpose);
+  if (top.has("nondeterminism")) top.get("nondeterminism", result.nondeterminism);
   if (top.has("error")) top.get("error", result.error);
   return result;
 }

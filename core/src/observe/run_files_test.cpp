@@ -61,8 +61,8 @@ TEST_F(RunFilesTest, SummaryHasTheDocumentedKeysInOrder) {
   const auto json = json_of("/run/summary.json");
   EXPECT_THAT(keys_of(json),
               ElementsAre("status", "steps", "samples", "tokens", "wall_s", "bytes_sent", "metrics",
-                          "weights_hash", "state_hash", "peak_rss_mb", "peak_anonymous_mb", "stall_s",
-                          "hidden_comm_share", "quantized_operands", "bytes_by_purpose"));
+                          "weights_hash", "state_hash", "deterministic", "peak_rss_mb", "peak_anonymous_mb",
+                          "stall_s", "hidden_comm_share", "quantized_operands", "bytes_by_purpose"));
   EXPECT_EQ(json["metrics"]["val/loss"].get<double>(), 0.1 + 0.2);
   EXPECT_TRUE(json["hidden_comm_share"].is_null());
 }

@@ -19,6 +19,8 @@ void write_summary(FileSystem& files, const RunResult& result) {
   json.end_object();
   json.member("weights_hash", result.weights_hash);
   json.member("state_hash", result.state_hash);
+  json.member("deterministic", result.nondeterminism.empty());
+  if (!result.nondeterminism.empty()) json.member("nondeterminism", result.nondeterminism);
   json.member("peak_rss_mb", result.peak_rss_mb);
   json.member("peak_anonymous_mb", result.peak_anonymous_mb);
   json.member("stall_s", result.stall_s);

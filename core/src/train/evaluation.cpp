@@ -2,12 +2,38 @@
 // rounding.
 #include "train/evaluation.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace tenon::train {
 
-Evaluator::Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches)
-    : parts_(parts), replica_(replica), executor_(executor), reader_(parts, executor) {
+namespace {
+
+/// What nodes report, as values of the evaluation.
+class Report final : public MetricReport {
+ public:
+  Report(std::vector<EvaluationValue>& values, std::set<std::string, std::less<>>& explained, Host& host)
+      : values_(values), explained_(explained), host_(host) {}
+  void value(std::string_view metric, double value) override {
+    values_.push_back({std::string(metric), value});
+  }
+  void undefined(std::string_view metric, std::string_view reason) override {
+    if (!explained_.emplace(metric).second) return;
+    host_.log(LogLevel::kWarning, fmt::format("val/{} is undefined and not written: {}", metric, reason));
+  }
+
+ private:
+  std::vector<EvaluationValue>& values_;
+  std::set<std::string, std::less<>>& explained_;
+  Host& host_;
+};
+
+}  // namespace
+
+Evaluator::Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches,
+                     bool together)
+    : parts_(parts), replica_(replica), executor_(executor), reader_(parts, executor), together_(together) {
   const std::int64_t batch = parts.dataset->batch();
   batches_ = (parts.dataset->info().val_samples + batch - 1) / batch;
   if (max_batches > 0) batches_ = std::min(batches_, max_batches);
@@ -17,8 +43,12 @@ std::vector<EvaluationValue> Evaluator::run(ParameterSet& weights, std::int64_t 
   const std::int64_t batch = parts_.dataset->batch();
   const std::int64_t samples = parts_.dataset->info().val_samples;
   sums_.assign(executor_.losses().size() * 2, 0);
-  for (std::int64_t b = replica_.replica(); b < batches_; b += replica_.replicas()) {
-    reader_.read({Split::kVal, b * batch, std::min(batch, samples - b * batch)});
+  executor_.begin_metrics();
+  const std::int64_t end =
+      together_ ? (batches_ + replica_.replicas() - 1) / replica_.replicas() * replica_.replicas() : batches_;
+  for (std::int64_t b = replica_.replica(); b < end; b += replica_.replicas()) {
+    const bool padding = b >= batches_;
+    reader_.read({Split::kVal, padding ? 0 : b * batch, padding ? 0 : std::min(batch, samples - b * batch)});
     RunSpec run;
     run.slot = slot;
     run.first_sample = b * batch;
@@ -41,6 +71,8 @@ std::vector<EvaluationValue> Evaluator::run(ParameterSet& weights, std::int64_t 
     if (sums_[2 * i + 1] > 0)
       values.push_back({executor_.losses()[i].metric, sums_[2 * i] / sums_[2 * i + 1]});
   }
+  Report report(values, explained_, replica_.host());
+  executor_.finish_metrics(replica_.group(Purpose::kStatistics), report);
   return values;
 }
 

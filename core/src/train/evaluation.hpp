@@ -7,6 +7,8 @@
 #include "train/parts.hpp"
 #include "train/replica.hpp"
 
+#include <set>
+#include <string>
 #include <vector>
 
 namespace tenon::train {
@@ -19,7 +21,9 @@ struct EvaluationValue {
 class Evaluator {
  public:
   /// max_batches: over all replicas, 0 = the whole split.
-  Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches);
+  /// `together`: every forward takes all replicas (tables cut over them), so those that have no batch left
+  /// run along on padding.
+  Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches, bool together);
   /// Collective over the replica group; call it while workers and actors are parked.
   std::vector<EvaluationValue> run(ParameterSet& weights, std::int64_t slot);
 
@@ -29,7 +33,9 @@ class Evaluator {
   Executor& executor_;
   BatchReader reader_;
   std::int64_t batches_;
+  bool together_;
   std::vector<double> sums_;
+  std::set<std::string, std::less<>> explained_;  ///< metrics whose absence was logged
 };
 
 }  // namespace tenon::train

@@ -17,6 +17,7 @@ Observers::Observers(std::vector<Part<Observer>>& parts, RankHost& host, SpanRec
     call(entry, [&] {
       entry.spans = part->query(kSpanObserverId) != nullptr;
       entry.tensors = static_cast<TensorObserver*>(part->query(TensorObserver::kId));
+      entry.rows = static_cast<RowObserver*>(part->query(RowObserver::kId));
     });
     entries_.push_back(entry);
   }
@@ -85,6 +86,21 @@ void Observers::parameters(std::span<const ObservedParameter> parameters) {
   for (Entry& entry : entries_) {
     if (entry.request.parameters)
       call(entry, [&] { entry.part->guarded(*entry.tensors)->on_parameters(parameters); });
+  }
+}
+
+void Observers::tables(std::span<const ParameterInfo> tables) {
+  if (tables.empty()) return;
+  for (Entry& entry : entries_) {
+    if (entry.rows != nullptr) call(entry, [&] { entry.part->guarded(*entry.rows)->on_tables(tables); });
+  }
+}
+
+void Observers::accesses(const RowGradient& rows) {
+  for (Entry& entry : entries_) {
+    if (entry.rows == nullptr) continue;
+    call(entry,
+         [&] { entry.part->guarded(*entry.rows)->on_accesses(rows.parameter, rows.ids, rows.counts); });
   }
 }
 

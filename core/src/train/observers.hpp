@@ -21,6 +21,10 @@ class Observers {
   TensorRequest tensors(std::int64_t slot);
   void output(const ObservedOutput& output);
   void parameters(std::span<const ObservedParameter> parameters);
+  /// The model's row tables; nobody is called when there are none.
+  void tables(std::span<const ParameterInfo> tables);
+  /// Rows of one table that an applied slot read.
+  void accesses(const RowGradient& rows);
   void metric(const Metric& metric);
   /// Spans since the last slot, then the slot.
   void slot(const SlotRecord& record);
@@ -31,6 +35,7 @@ class Observers {
     Part<Observer>* part = nullptr;
     bool spans = false;
     TensorObserver* tensors = nullptr;
+    RowObserver* rows = nullptr;
     TensorRequest request;
     bool dropped = false;
   };

@@ -1,10 +1,12 @@
 // Building a rank: components, grid, executors, weights equal on all replicas, and the state of a checkpoint.
 #include "train/rank.hpp"
 
+#include "observe/process_facts.hpp"
 #include "plugin/sha256.hpp"
 #include "train/data_record.hpp"
 #include "train/graph_edits.hpp"
 #include "train/grid.hpp"
+#include "train/memory_need.hpp"
 #include "train/traced_communicator.hpp"
 
 #include <tenon/error.hpp>
@@ -77,27 +79,7 @@ Rank::Rank(World& world, int rank)
                     settings.parallel.workers, parts_->sync.id(), parts_->optimizer.id()));
   }
 
-  const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
-  if (grid_size > 1) {
-    std::vector<int> members(static_cast<std::size_t>(grid_size));
-    for (int i = 0; i < grid_size; ++i) members[static_cast<std::size_t>(i)] = replica_ * grid_size + i;
-    grid_ = traced(world.transport->open(rank, {members, "grid", Purpose::kStatistics, 0}), &spans_, "grid");
-  }
-  for (std::size_t axis = 0; axis < coordinates_.size(); ++axis) {
-    if (settings.parallel.grid[axis] == 1) {
-      axes_.push_back(nullptr);
-      continue;
-    }
-    std::vector<int> members;
-    std::vector<int> along = coordinates_;
-    for (int i = 0; i < settings.parallel.grid[axis]; ++i) {
-      along[axis] = i;
-      members.push_back(replica_ * grid_size + grid_position(along, settings.parallel.grid));
-    }
-    const std::string name = fmt::format("axis{}", axis);
-    axes_.push_back(traced(world.transport->open(rank, {members, name, Purpose::kModel, 0}), &spans_, name));
-  }
-
+  open_axes();
   layers_ = make_registry_layers(world.registry, host_);
   host_.set_layers(layers_.get());
   // Two statements: an error of the edits is not the model's.
@@ -110,6 +92,7 @@ Rank::Rank(World& world, int rank)
   spec.replica = replica_;
   spec.replicas = static_cast<int>(settings.parallel.ranks);
   spec.grid_index = grid_index_;
+  const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
@@ -118,7 +101,16 @@ Rank::Rank(World& world, int rank)
   spec.gate = &gate_;
   spec.transport = world.transport ? world.transport.get() : nullptr;
   spec.spans = &spans_;
+  require_memory(executors[0]->parameters(), *parts_->optimizer, spec.replicas, usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
+  const bool shared_weights = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
+  rows_ = std::make_unique<RowExchange>(*weights_, shared_weights);
+  if (rows_->active() && settings.parallel.workers > 1) {
+    fail_config(
+        "parallel.workers: several workers and several replicas cannot share row tables in this version: "
+        "rows "
+        "travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1");
+  }
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({coordinates_, grid_.get()});
@@ -129,6 +121,7 @@ Rank::Rank(World& world, int rank)
   shared.host = &host_;
   shared.replica = weights_.get();
   shared.updater = updater_.get();
+  shared.rows = rows_.get();
   shared.control = world.control.get();
   shared.clock = world.clock.get();
   shared.grid = {coordinates_, grid_.get()};
@@ -140,8 +133,8 @@ Rank::Rank(World& world, int rank)
     executor_pointers.push_back(executors[w].get());
     workers_.push_back(std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w)));
   }
-  evaluator_ =
-      std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(), settings.run.eval_batches);
+  evaluator_ = std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(),
+                                           settings.run.eval_batches, rows_->cut());
   sync_end_.parts = parts_.get();
   parts_->sync->start(*weights_);
 
@@ -149,7 +142,7 @@ Rank::Rank(World& world, int rank)
   members.rank = rank;
   members.replica = replica_;
   members.coordinates = coordinates_;
-  members.shared = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
+  members.shared = shared_weights;
   members.weights = weights_.get();
   members.updater = updater_.get();
   members.executors = executor_pointers;
@@ -172,10 +165,43 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph) {
   spec.precision = parts_->precision.get();
   for (const auto& axis : axes_) spec.axes.push_back(axis.get());
   spec.coordinates = coordinates_;
+  spec.replicas = lookups_.get();
+  spec.replica = replica_;
   spec.seed = world_.settings.run.seed;
   spec.seed_rounding = world_.settings.run.seed_rounding;
   spec.batch = parts_->dataset->batch();
   return std::make_unique<Executor>(spec, graph, parts_->dataset->info());
+}
+
+void Rank::open_axes() {
+  const auto& parallel = world_.settings.parallel;
+  const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
+  if (grid_size > 1) {
+    std::vector<int> members(static_cast<std::size_t>(grid_size));
+    for (int i = 0; i < grid_size; ++i) members[static_cast<std::size_t>(i)] = replica_ * grid_size + i;
+    grid_ =
+        traced(world_.transport->open(rank_, {members, "grid", Purpose::kStatistics, 0}), &spans_, "grid");
+  }
+  for (std::size_t axis = 0; axis < coordinates_.size(); ++axis) {
+    if (parallel.grid[axis] == 1) {
+      axes_.push_back(nullptr);
+      continue;
+    }
+    std::vector<int> members;
+    std::vector<int> along = coordinates_;
+    for (int i = 0; i < parallel.grid[axis]; ++i) {
+      along[axis] = i;
+      members.push_back(replica_ * grid_size + grid_position(along, parallel.grid));
+    }
+    const std::string name = fmt::format("axis{}", axis);
+    axes_.push_back(
+        traced(world_.transport->open(rank_, {members, name, Purpose::kModel, 0}), &spans_, name));
+  }
+  if (parallel.ranks == 1) return;
+  std::vector<int> peers;
+  for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + grid_index_);
+  const std::string name = fmt::format("lookups#{}", grid_index_);
+  lookups_ = traced(world_.transport->open(rank_, {peers, name, Purpose::kModel, 0}), &spans_, "lookups");
 }
 
 // Equal seeds make equal weights, but a strategy may rely on equality, so it is made true by a broadcast.
@@ -201,6 +227,9 @@ void Rank::open_folder() {
         world_.folder.path, recorded, chosen, chosen.substr(0, chosen.find('+'))));
   }
   if (rank_ == 0) {
+    world_.result.nondeterminism = nondeterminism();
+    if (!world_.result.nondeterminism.empty())
+      world_.notes.push_back("this run is not repeatable bit by bit: " + world_.result.nondeterminism);
     for (const std::string& note : world_.notes) host_.log(LogLevel::kWarning, note);
     world_.begin_manifest(describe());
   }
@@ -233,6 +262,24 @@ void Rank::check(const CheckpointReader& reader) const {
   check_data(reader, sources, world_.store->folder());
 }
 
+std::string Rank::nondeterminism() const {
+  if (world_.clock->simulated()) return "";
+  if (workers_.size() > 1) {
+    return fmt::format("{} workers update the same weights without locks (Hogwild) under the wall clock",
+                       workers_.size());
+  }
+  const auto named = [](const char* kind, const auto& part) {
+    return part.declares(TENON_CAP_NONDETERMINISTIC)
+               ? fmt::format("{} '{}' depends on the wall clock", kind, part.id())
+               : std::string();
+  };
+  for (const std::string& reason : {named("sync", parts_->sync), named("recovery", parts_->recovery),
+                                    named("optimizer", parts_->optimizer)}) {
+    if (!reason.empty()) return reason;
+  }
+  return "";
+}
+
 Manifest Rank::describe() const {
   const config::RunSettings& run = world_.settings.run;
   Manifest manifest =
@@ -250,13 +297,48 @@ Manifest Rank::describe() const {
   return manifest;
 }
 
+std::vector<ParameterInfo> Rank::row_tables() const {
+  std::vector<ParameterInfo> tables;
+  for (const ParameterInfo& info : weights_->live().parameters()) {
+    if (info.spec.role == Role::kRowTable) tables.push_back(info);
+  }
+  return tables;
+}
+
+void Rank::add_table_facts(std::vector<std::string>& lines) const {
+  const std::vector<ParameterInfo> tables = row_tables();
+  if (tables.empty()) return;
+  std::int64_t rows = 0;
+  for (const ParameterInfo& info : tables) rows += info.spec.shape[0];
+  lines.push_back(fmt::format("row tables: {} with {} rows; {:.1f} MiB with their state on this rank",
+                              tables.size(), rows, megabytes(updater_->table_bytes())));
+  for (int replica = 0; rows_->cut() && replica < weights_->replicas(); ++replica) {
+    std::int64_t held = 0, bytes = 0, some = 0;
+    for (const ParameterInfo& info : tables) {
+      const Shape local = local_shape(info.spec, coordinates_, replica);
+      held += local[0];
+      bytes += dtype_bytes(info.spec.dtype, local.elements());
+      some += local[0] > 0 ? 1 : 0;
+    }
+    lines.push_back(fmt::format("  replica {}: {} rows of {} tables, {:.1f} MiB of weights", replica, held,
+                                some, megabytes(bytes)));
+  }
+}
+
 std::int64_t Rank::planned_bytes() const {
-  std::int64_t sum = arena_bytes(weights_->live()) + arena_bytes(weights_->gradients());
+  std::int64_t sum =
+      arena_bytes(weights_->live()) + arena_bytes(weights_->gradients()) + updater_->table_bytes();
   for (const auto& set : updater_->state()) sum += arena_bytes(*set);
   for (const auto& set : weights_->created_sets()) sum += arena_bytes(*set);
   for (const auto& worker : workers_) sum += worker->executor().allocated_bytes();
   if (keep() > 0) {
-    for (const StateEntry& entry : state_->entries()) sum += entry.written ? entry.view.bytes() : 0;
+    for (const StateEntry& entry : state_->entries()) {
+      if (!entry.written) continue;
+      const RowTable* table = entry.table;
+      sum += table == nullptr
+                 ? entry.view.bytes()
+                 : dtype_bytes(table->dtype(), (table->owned_last() - table->owned_first()) * table->width());
+    }
   }
   return sum;
 }
@@ -275,6 +357,7 @@ std::vector<std::string> Rank::facts() const {
       fmt::format("memory of a rank: weights {:.1f} MiB, gradients {:.1f} MiB, optimizer state {:.1f} MiB",
                   megabytes(arena_bytes(weights_->live())), megabytes(arena_bytes(weights_->gradients())),
                   megabytes(state)));
+  add_table_facts(lines);
   for (const PlanLine& line : workers_[0]->executor().memory_plan()) {
     lines.push_back(
         fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<std::int64_t>(line.bytes))));

@@ -54,10 +54,14 @@ class Rank final : private MetricSink {
   };
 
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph);
+  void open_axes();
+  std::vector<ParameterInfo> row_tables() const;
+  void add_table_facts(std::vector<std::string>& lines) const;
   void start_weights();
   void open_folder();
   void restore();
   Manifest describe() const;
+  std::string nondeterminism() const;
   void loop(Worker& worker);
   void run_workers();
   std::optional<Ticket> claim();
@@ -88,7 +92,9 @@ class Rank final : private MetricSink {
   std::unique_ptr<LayerFactory> layers_;
   std::vector<std::unique_ptr<Communicator>> axes_;
   std::unique_ptr<Communicator> grid_;
+  std::unique_ptr<Communicator> lookups_;  ///< the replicas, for layers; null when there is one
   std::unique_ptr<RankReplica> weights_;
+  std::unique_ptr<RowExchange> rows_;
   std::unique_ptr<Updater> updater_;
   std::vector<std::unique_ptr<Worker>> workers_;
   std::unique_ptr<Evaluator> evaluator_;

@@ -43,6 +43,7 @@ void Rank::run() {
   info.terminal = world_.request.terminal;
   info.quiet = world_.request.quiet;
   observers_->start(info);
+  observers_->tables(row_tables());
   try {
     if (workers_.size() == 1) {
       loop(*workers_[0]);
@@ -258,6 +259,10 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   loss_count_ += result.loss_count;
   // Replicas that update alone meet elsewhere, and their strategy calls this there.
   if (result.applied && state_->members().shared) weights_->sync_buffers();
+  for (const RowGradient& rows : result.rows) {
+    parts_->recovery->on_accesses(rows.parameter, rows.ids, rows.counts);
+    observers_->accesses(rows);
+  }
   log_losses(ticket.slot, result);
   take_save_results();
   SlotRecord record;

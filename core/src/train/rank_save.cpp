@@ -94,11 +94,9 @@ void Rank::finish() {
   std::optional<HeldPause> pause(gate_);
   parts_->sync->quiesce();
   const auto all = world_.end_hub->exchange(rank_, state_->digests());
-  std::string weights;
-  if (replica_ == 0) {
-    weights = logical_digests(parts_->sync->evaluation_parameters(), *parts_->device, grid_.get(),
-                              world_.settings.parallel.grid);
-  }
+  SetLayout layout{grid_.get(), &world_.settings.parallel.grid, nullptr, replica_};
+  if (rows_->cut()) layout.replicas = weights_->group(Purpose::kState);
+  const std::string weights = logical_digests(parts_->sync->evaluation_parameters(), *parts_->device, layout);
   const auto all_weights = world_.end_hub->exchange(rank_, weights);
   pause.reset();
   const std::string_view status = world_.stop_reason() == StopReason::kSignal ? "interrupted" : "completed";

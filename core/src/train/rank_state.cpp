@@ -1,6 +1,7 @@
 // Enumeration of a rank's state, and its three uses.
 #include "train/rank_state.hpp"
 
+#include "graph/row_table.hpp"
 #include "train/data_record.hpp"
 #include "train/grid.hpp"
 #include "train/state_io.hpp"
@@ -110,13 +111,29 @@ void RankState::add_set(std::vector<StateEntry>& out, const ParameterSet& set, c
     StateEntry entry;
     entry.name = prefix + "/" + info.spec.name;
     entry.view = set.tensor(info.index);
-    entry.table = set.table(info.index);
     entry.parameter = info.index;
     entry.global_shape = info.spec.shape;
     entry.offset = Shape(std::span<const std::int64_t>(info.offset));
     entry.written = written && info.local.elements() > 0 && is_first_holder(info.spec, m_.coordinates);
-    if (entry.table != nullptr || !entry.view.empty()) out.push_back(std::move(entry));
+    if (!entry.view.empty()) out.push_back(std::move(entry));
   }
+}
+
+// A table that is cut over the replicas exists once, whatever the strategy: each owner writes its rows.
+void RankState::add_table(std::vector<StateEntry>& out, RowTable* table, int parameter,
+                          const std::string& name, std::int64_t width) const {
+  const ParameterInfo& info = m_.weights->live().parameters()[static_cast<std::size_t>(parameter)];
+  const bool once = m_.shared || is_cut(info.spec, kReplicaAxis);
+  StateEntry entry;
+  entry.name =
+      fmt::format("{}{}/{}", once ? "" : fmt::format("replica{}/", m_.replica), name, info.spec.name);
+  entry.table = table;
+  entry.parameter = parameter;
+  entry.global_shape = Shape{info.spec.shape[0], width};
+  entry.offset = Shape{info.offset[0], 0};
+  entry.written = info.local.elements() > 0 && is_first_holder(info.spec, m_.coordinates) &&
+                  (is_cut(info.spec, kReplicaAxis) || !m_.shared || m_.replica == 0);
+  out.push_back(std::move(entry));
 }
 
 std::vector<StateEntry> RankState::entries() const {
@@ -124,18 +141,14 @@ std::vector<StateEntry> RankState::entries() const {
   const std::string own = fmt::format("replica{}/", m_.replica);
   const std::string shared = m_.shared ? "" : own;
   const bool written = !m_.shared || m_.replica == 0;
-  add_set(out, m_.weights->live(), shared + "model", written);
+  ParameterSet& live = m_.weights->live();
+  add_set(out, live, shared + "model", written);
+  for (const ParameterInfo& info : live.parameters()) {
+    if (RowTable* table = live.table(info.index)) add_table(out, table, info.index, "model", table->width());
+  }
   for (const auto& set : m_.updater->state()) add_set(out, *set, shared + std::string(set->name()), written);
   for (const Updater::TableState& state : m_.updater->table_state()) {
-    const ParameterInfo& info = m_.weights->live().parameters()[static_cast<std::size_t>(state.parameter)];
-    StateEntry entry;
-    entry.name = shared + state.name + "/" + info.spec.name;
-    entry.table = state.table.get();
-    entry.parameter = state.parameter;
-    entry.global_shape = Shape{info.spec.shape[0], state.table->width()};
-    entry.offset = Shape{info.offset[0], 0};
-    entry.written = written && info.local.elements() > 0 && is_first_holder(info.spec, m_.coordinates);
-    out.push_back(std::move(entry));
+    add_table(out, state.table.get(), state.parameter, state.name, state.table->width());
   }
   for (const auto& set : m_.weights->created_sets())
     add_set(out, *set, own + "sync." + std::string(set->name()), true);
@@ -167,9 +180,18 @@ std::string RankState::digests() const {
   std::vector<std::byte> memory;
   for (const StateEntry& entry : entries()) {
     if (!entry.written) continue;
-    const TensorView view =
-        entry.table != nullptr ? stage(*entry.table, memory) : to_host(entry.view, *m_.parts->device, memory);
-    hasher.add(entry.name + "@" + entry.offset.text(), view);
+    const std::string name = entry.name + "@" + entry.offset.text();
+    if (entry.table == nullptr) {
+      hasher.add(name, to_host(entry.view, *m_.parts->device, memory));
+      continue;
+    }
+    const RowTable& table = *entry.table;
+    hasher.begin(name, table.dtype(), Shape{table.owned_last() - table.owned_first(), table.width()});
+    graph::for_each_chunk(table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      table.read(ids, rows);
+      hasher.feed(rows.raw());
+    });
+    hasher.end();
   }
   StateCollector collector;
   visit(collector);
@@ -217,15 +239,15 @@ void RankState::check(const CheckpointReader& reader, bool alone) const {
 
 void RankState::restore(CheckpointReader& reader) const {
   ReaderSource source(reader, *m_.parts->device);
-  std::vector<std::byte> memory;
   for (const StateEntry& entry : entries()) {
     if (entry.table == nullptr) {
       source.read(entry.name, entry.offset, entry.view);
       continue;
     }
-    TensorView rows = stage(*entry.table, memory);
-    source.read(entry.name, entry.offset, rows);
-    entry.table->write(owned_rows(*entry.table), rows);
+    graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      source.read(entry.name, Shape{ids.front(), 0}, rows);
+      entry.table->write(ids, rows);
+    });
   }
   RankSource scalars(source, m_.rank);
   StateRestorer restorer(scalars);

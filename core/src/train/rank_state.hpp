@@ -68,6 +68,8 @@ class RankState {
  private:
   void add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,
                bool written) const;
+  void add_table(std::vector<StateEntry>& out, RowTable* table, int parameter, const std::string& name,
+                 std::int64_t width) const;
   Members m_;
 };
 

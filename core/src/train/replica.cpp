@@ -76,7 +76,7 @@ ParameterSet& RankReplica::create_set(std::string_view name) {
   for (const auto& set : created_) {
     if (set->name() == name) fail_plugin(fmt::format("create_set: there is a set named '{}' already", name));
   }
-  created_.push_back(make_parameter_set(std::string(name), parameters_, *spec_.device, SetContents::kDense));
+  created_.push_back(make_parameter_set_beside(std::string(name), *live_, *spec_.device));
   return *created_.back();
 }
 

@@ -32,6 +32,7 @@ Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
     state_.push_back(
         make_parameter_set(std::string("optimizer.") + slot.name, infos, device, SetContents::kGradients));
   }
+  state_of_.resize(infos.size());
   for (const ParameterInfo& info : infos) {
     const RowTable* table = live.table(info.index);
     if (table == nullptr || !info.spec.trainable) continue;
@@ -47,6 +48,7 @@ Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
       tables_.push_back({info.index, name,
                          graph::make_row_table(name + "/" + info.spec.name, table->dtype(), table->rows(),
                                                width, table->owned_first(), table->owned_last())});
+      state_of_[static_cast<std::size_t>(info.index)].push_back(tables_.back().table.get());
     }
   }
   cut();
@@ -87,9 +89,28 @@ TensorView Updater::view(const TensorView& arena, const Slice& slice) const {
   return optimizer_.elementwise() ? as_reals(result) : result;
 }
 
+std::int64_t Updater::table_bytes() const {
+  const auto bytes = [](const RowTable& table) {
+    return dtype_bytes(table.dtype(), (table.owned_last() - table.owned_first()) * table.width());
+  };
+  std::int64_t sum = 0;
+  for (const ParameterInfo& info : live_.parameters()) {
+    if (const RowTable* table = live_.table(info.index)) sum += bytes(*table);
+  }
+  for (const TableState& state : tables_) sum += bytes(*state.table);
+  return sum;
+}
+
 double Updater::gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows,
-                              const GridSpec& grid) {
-  double sum = 0;
+                              const GridSpec& grid, Communicator* replicas) {
+  const auto sum_over = [](Communicator& ranks, double& value) {
+    TensorView view;
+    view.data = &value;
+    view.dtype = DType::kF64;
+    view.shape = Shape{1};
+    ranks.all_reduce(view, ReduceOp::kSum);
+  };
+  double sum = 0, cut = 0;
   if (grid.all == nullptr) {
     for (int arena = 0; arena < gradients.arenas(); ++arena) {
       const TensorView view = gradients.arena(arena);
@@ -103,15 +124,13 @@ double Updater::gradient_norm(const ParameterSet& gradients, std::span<const Row
     }
   }
   for (const RowGradient& row : rows) {
-    if (!row.ids.empty()) sum += reduce_.sum_of_squares(row.values);
+    const ParameterSpec& spec = live_.parameters()[static_cast<std::size_t>(row.parameter)].spec;
+    if (row.ids.empty() || !is_first_holder(spec, grid.coordinates)) continue;
+    (is_cut(spec, kReplicaAxis) ? cut : sum) += reduce_.sum_of_squares(row.values);
   }
-  if (grid.all != nullptr) {
-    TensorView view;
-    view.data = &sum;
-    view.dtype = DType::kF64;
-    view.shape = Shape{1};
-    grid.all->all_reduce(view, ReduceOp::kSum);
-  }
+  if (replicas != nullptr) sum_over(*replicas, cut);
+  sum += cut;
+  if (grid.all != nullptr) sum_over(*grid.all, sum);
   return std::sqrt(sum);
 }
 
@@ -128,11 +147,8 @@ void Updater::apply(const UpdateContext& context, const ParameterSet& gradients,
   }
   for (const RowGradient& row : rows) {
     if (row.ids.empty()) continue;
-    table_pointers_.clear();
-    for (const TableState& state : tables_) {
-      if (state.parameter == row.parameter) table_pointers_.push_back(state.table.get());
-    }
-    row_optimizer_->step_rows(context, *live_.table(row.parameter), table_pointers_, row);
+    row_optimizer_->step_rows(context, *live_.table(row.parameter),
+                              state_of_[static_cast<std::size_t>(row.parameter)], row);
   }
   live_.touch(-1);
 }

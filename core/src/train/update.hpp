@@ -22,15 +22,18 @@ class Updater {
   /// Lets a rule that asks for it prepare. Once, before the first apply().
   void bind(const GridSpec& grid);
 
-  /// Global norm of the gradients: shards summed over their axes, replicated parameters counted once.
-  /// NaN or infinite exactly if some gradient is.
-  double gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows,
-                       const GridSpec& grid);
+  /// Global norm of the gradients: shards summed over their axes, replicated parameters counted once; rows of
+  /// tables that are cut over the replicas summed over `replicas`, unless that is null. NaN or infinite
+  /// exactly if some gradient is.
+  double gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows, const GridSpec& grid,
+                       Communicator* replicas);
   /// One update of all trainable parameters; context.count is that of this update.
   void apply(const UpdateContext& context, const ParameterSet& gradients, std::span<const RowGradient> rows);
 
   /// State tensors in the order of slots(): "optimizer.<slot>".
   const std::vector<std::unique_ptr<ParameterSet>>& state() const { return state_; }
+  /// Bytes of this rank's row tables and of the optimizer's tables beside them.
+  std::int64_t table_bytes() const;
   struct TableState {
     int parameter;
     std::string name;  ///< "optimizer.<slot>"
@@ -57,7 +60,7 @@ class Updater {
   ReduceOps& reduce_;
   std::vector<std::unique_ptr<ParameterSet>> state_;
   std::vector<TableState> tables_;
-  std::vector<RowTable*> table_pointers_;
+  std::vector<std::vector<RowTable*>> state_of_;  ///< per parameter, in the order of row_slots()
   std::vector<std::uint8_t> first_holder_;
   std::vector<Slice> slices_;
 };

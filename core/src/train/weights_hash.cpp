@@ -3,15 +3,19 @@
 #include "train/weights_hash.hpp"
 
 #include "checkpoint/box.hpp"
+#include "graph/row_table.hpp"
 #include "train/grid.hpp"
 
 #include <tenon/checkpoint.hpp>
 
+#include <algorithm>
 #include <cstring>
 #include <numeric>
 
 namespace tenon::train {
 namespace {
+
+constexpr std::int64_t kRowsPerMessage = 1 << 15;
 
 /// This rank's part in host memory; `memory` backs it where the set's own memory cannot be read.
 TensorView host_part(const ParameterSet& set, const ParameterInfo& info, Device& device,
@@ -43,16 +47,69 @@ void place(const TensorView& part, const std::vector<std::int64_t>& offset, cons
       whole.raw());
 }
 
+/// Feeds the owned rows, then, if the table is cut over the replicas, the rows of each in turn: they own
+/// ascending ranges.
+void hash_table(const RowTable& table, const ParameterInfo& info, Communicator* replicas,
+                StateHasher& hasher) {
+  hasher.begin(info.spec.name, info.spec.dtype, info.spec.shape);
+  graph::for_each_chunk(table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+    table.read(ids, rows);
+    hasher.feed(rows.raw());
+  });
+  std::vector<std::byte> memory;
+  for (int from = 1; replicas != nullptr && is_cut(info.spec, kReplicaAxis) && from < replicas->size();
+       ++from) {
+    const std::int64_t rows = local_shape(info.spec, {}, from)[0];
+    for (std::int64_t first = 0; first < rows; first += kRowsPerMessage) {
+      TensorView piece;
+      piece.dtype = info.spec.dtype;
+      piece.shape = Shape{std::min(kRowsPerMessage, rows - first), info.spec.shape[1]};
+      memory.resize(static_cast<std::size_t>(piece.bytes()));
+      piece.data = memory.data();
+      replicas->receive(piece, from, info.index);
+      hasher.feed(piece.raw());
+    }
+  }
+  hasher.end();
+}
+
+void send_table(const RowTable& table, const ParameterInfo& info, Communicator& replicas) {
+  std::vector<std::int64_t> ids;
+  std::vector<std::byte> memory;
+  for (std::int64_t first = table.owned_first(); first < table.owned_last(); first += kRowsPerMessage) {
+    ids.resize(static_cast<std::size_t>(std::min(kRowsPerMessage, table.owned_last() - first)));
+    std::iota(ids.begin(), ids.end(), first);
+    TensorView piece;
+    piece.dtype = info.spec.dtype;
+    piece.shape = Shape{static_cast<std::int64_t>(ids.size()), info.spec.shape[1]};
+    memory.resize(static_cast<std::size_t>(piece.bytes()));
+    piece.data = memory.data();
+    table.read(ids, piece);
+    replicas.send(piece, 0, info.index);
+  }
+}
+
 }  // namespace
 
-std::string logical_digests(const ParameterSet& set, Device& device, Communicator* grid,
-                            const std::vector<std::int64_t>& extents) {
+std::string logical_digests(const ParameterSet& set, Device& device, const SetLayout& layout) {
   StateHasher hasher;
   std::vector<std::byte> memory, whole_memory;
+  Communicator* grid = layout.grid;
   const int self = grid == nullptr ? 0 : grid->rank();
   for (const ParameterInfo& info : set.parameters()) {
+    const RowTable* table = set.table(info.index);
+    const bool gathers = grid != nullptr && !info.spec.sharding.empty() && !is_cut(info.spec, kReplicaAxis);
+    if (layout.replica != 0) {
+      if (self == 0 && table != nullptr && is_cut(info.spec, kReplicaAxis))
+        send_table(*table, info, *layout.replicas);
+      continue;
+    }
+    if (table != nullptr && !gathers) {
+      if (self == 0) hash_table(*table, info, layout.replicas, hasher);
+      continue;
+    }
     TensorView part = host_part(set, info, device, memory);
-    if (grid == nullptr || info.spec.sharding.empty()) {
+    if (!gathers) {
       if (self == 0) hasher.add(info.spec.name, part);
       continue;
     }
@@ -66,7 +123,7 @@ std::string logical_digests(const ParameterSet& set, Device& device, Communicato
     whole.data = whole_memory.data();
     if (part.elements() > 0) place(part, info.offset, whole);
     for (int member = 1; member < grid->size(); ++member) {
-      const auto coordinates = grid_coordinates(member, extents);
+      const auto coordinates = grid_coordinates(member, *layout.extents);
       TensorView piece = part;
       piece.shape = local_shape(info.spec, coordinates, 0);
       if (piece.elements() == 0) continue;
@@ -77,7 +134,7 @@ std::string logical_digests(const ParameterSet& set, Device& device, Communicato
     }
     hasher.add(info.spec.name, whole);
   }
-  return self == 0 ? hasher.digests() : std::string();
+  return self == 0 && layout.replica == 0 ? hasher.digests() : std::string();
 }
 
 }  // namespace tenon::train

@@ -10,9 +10,16 @@
 
 namespace tenon::train {
 
-/// Digests for StateHasher::merge on the grid's first rank, "" on the others. Collective over `grid` (null =
-/// one rank).
-std::string logical_digests(const ParameterSet& set, Device& device, Communicator* grid,
-                            const std::vector<std::int64_t>& extents);
+/// The ranks over which a set is spread.
+struct SetLayout {
+  Communicator* grid = nullptr;  ///< of the replica; null: one rank
+  const std::vector<std::int64_t>* extents = nullptr;
+  Communicator* replicas = nullptr;  ///< at this place of the grid; null: one replica
+  int replica = 0;
+};
+
+/// Digests for StateHasher::merge of replica 0's set, on the first rank of its grid; "" on the others, of
+/// whom other replicas only send the rows of tables that are cut over them. Collective over both groups.
+std::string logical_digests(const ParameterSet& set, Device& device, const SetLayout& layout);
 
 }  // namespace tenon::train

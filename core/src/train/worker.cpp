@@ -104,9 +104,14 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
 bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, SlotResult& result,
                     const std::function<std::int64_t()>& next_update) {
   Parts& parts = *shared_.parts;
-  const auto rows = executor_->row_gradients();
+  // Replicas that share an update must agree without a message: the norm is the same on all, a loss is not.
+  const bool alone = parts.sync->gradient_group() == GradientGroup::kReplica;
+  std::span<const RowGradient> rows = executor_->row_gradients();
+  if (shared_.rows->active()) rows = shared_.rows->run(rows);
+  Communicator* owners =
+      shared_.rows->cut() && !alone ? shared_.replica->group(Purpose::kStatistics) : nullptr;
   const double unscale = 1 / loss_scale;
-  result.gradient_norm = shared_.updater->gradient_norm(*gradients_, rows, shared_.grid) * unscale;
+  result.gradient_norm = shared_.updater->gradient_norm(*gradients_, rows, shared_.grid, owners) * unscale;
   const double loss = result.loss_sum / std::max(1.0, result.loss_count);
 
   BackwardStats stats;
@@ -121,8 +126,6 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
     if (stats.found_non_finite && loss_scale == 1.0)
       fail_non_finite(slot.t, "gradient norm", result.gradient_norm);
   }
-  // Replicas that share an update must agree without a message: the norm is the same on all, a loss is not.
-  const bool alone = parts.sync->gradient_group() == GradientGroup::kReplica;
   bool apply = policy_applies && !stats.found_non_finite && (!alone || std::isfinite(loss));
   if (parts.recovery->needs_commit()) apply = shared_.control->commit(shared_.host->rank(), slot.t, apply);
   if (!apply) return false;
@@ -141,7 +144,7 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   }
   watch_.after_update(unscale);
   executor_->publish(shared_.replica->live());
-  for (const RowGradient& row : rows) parts.recovery->on_accesses(row.parameter, row.ids, row.counts);
+  result.rows = rows;
   return true;
 }
 
@@ -156,6 +159,7 @@ SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
   const SlotPlan plan = parts.sync->plan(slot);
   result.kind = plan.kind;
   result.lr = slot.lr * plan.lr_scale;
+  if (shared_.rows->active()) require_equal_plans(slot, plan);
   if (plan.kind == SlotKind::kGrad) {
     const double loss_scale = parts.precision->loss_scale();
     accumulate(t, cursor, loss_scale, result);
@@ -168,6 +172,20 @@ SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
                          {plan.kind, result.applied, result.loss_sum / std::max(1.0, result.loss_count)});
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
+}
+
+// Rows of a table are read and updated by messages between all replicas, so either all take part or none.
+void Worker::require_equal_plans(const Slot& slot, const SlotPlan& plan) {
+  for (int other = 0; other < shared_.replica->replicas(); ++other) {
+    const bool trains = shared_.parts->sync->plan({slot.t, other, slot.lr}).kind == SlotKind::kGrad;
+    if (trains == (plan.kind == SlotKind::kGrad)) continue;
+    fail_run(fmt::format(
+        "slot {}: sync strategy '{}' lets replica {} compute gradients and replica {} not, but the model has "
+        "row "
+        "tables, which replicas read and update together in each slot; choose a strategy whose replicas take "
+        "the same slots",
+        slot.t, shared_.parts->sync.id(), trains ? other : slot.replica, trains ? slot.replica : other));
+  }
 }
 
 void Worker::fail_non_finite(std::int64_t t, const char* what, double value) {
@@ -184,7 +202,10 @@ void Worker::fail_non_finite(std::int64_t t, const char* what, double value) {
       }
     }
   }
-  if (place.empty()) place = "none: it came from another replica";
+  if (place.empty()) {
+    place = shared_.rows->cut() ? "not found: layers behind tables of other replicas cannot be repeated alone"
+                                : "none: it came from another replica";
+  }
   fail_run(fmt::format(
       "{} is {} at step {}; first non-finite tensor: {}. Lower optimizer.lr or set run.clip; to skip "
       "such updates and go on, set run.on_nan = \"continue\"",

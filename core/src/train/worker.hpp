@@ -4,6 +4,7 @@
 
 #include "train/batch_reader.hpp"
 #include "train/rank_state.hpp"
+#include "train/row_exchange.hpp"
 #include "train/tensor_watch.hpp"
 
 #include <tenon/clock.hpp>
@@ -22,6 +23,7 @@ struct SlotResult {
   double lr = 0;
   std::int64_t micros = 0;  ///< micro-batches taken from the cursor
   double seconds = 0;
+  std::span<const RowGradient> rows;  ///< rows that the update changed; valid until this worker's next slot
 };
 
 /// The rank's shared things that a worker uses. All outlive it.
@@ -31,6 +33,7 @@ struct WorkerShared {
   RankHost* host = nullptr;
   RankReplica* replica = nullptr;
   Updater* updater = nullptr;
+  RowExchange* rows = nullptr;
   ControlPlane* control = nullptr;
   Clock* clock = nullptr;
   GridSpec grid;
@@ -54,6 +57,7 @@ class Worker {
   void accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, SlotResult& result);
   bool update(const Slot& slot, const SlotPlan& plan, double loss_scale, SlotResult& result,
               const std::function<std::int64_t()>& next_update);
+  void require_equal_plans(const Slot& slot, const SlotPlan& plan);
   [[noreturn]] void fail_non_finite(std::int64_t t, const char* what, double value);
 
   WorkerShared shared_;
