@@ -1,0 +1,284 @@
+// Ids are checked once, then tables and blocks of bags share the threads. Sums are taken in the type of the
+// rows and rounded to that of activations at the end.
+#include "embedding_bag.hpp"
+
+#include "placement.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/host.hpp>
+#include <tenon/kernels/bf16.hpp>
+#include <tenon/parallel.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace tenon::recsys {
+namespace {
+
+/// Bags that one thread takes at a time.
+constexpr std::int64_t kBlock = 128;
+
+[[noreturn]] void refuse(const InferContext& context, const std::string& what) {
+  fail_config(fmt::format("layer '{}': {}", context.name(), what));
+}
+
+template <class Real>
+void store(const Real* from, std::int64_t count, std::int64_t at, TensorView out) {
+  if (out.dtype == DType::kBF16) {
+    auto* to = static_cast<kernels::Bf16*>(out.data) + at;
+    for (std::int64_t i = 0; i < count; ++i) to[i] = kernels::to_bf16(static_cast<float>(from[i]));
+  } else {
+    std::copy(from, from + count, static_cast<Real*>(out.data) + at);
+  }
+}
+
+template <class Real>
+void load(TensorView in, std::int64_t at, std::int64_t count, Real factor, Real* to) {
+  if (in.dtype == DType::kBF16) {
+    const auto* from = static_cast<const kernels::Bf16*>(in.data) + at;
+    for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<Real>(kernels::to_float(from[i])) * factor;
+  } else {
+    const auto* from = static_cast<const Real*>(in.data) + at;
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] * factor;
+  }
+}
+
+}  // namespace
+
+EmbeddingBag::EmbeddingBag(const Options& options)
+    : options_(options),
+      rows_(options.integers("rows")),
+      mean_(options.text("mode") == "mean"),
+      by_rows_(options.text("placement") == "rows"),
+      by_tables_(options.text("placement") == "tables") {}
+
+void EmbeddingBag::read_shape(InferContext& context) {
+  if (context.inputs() != 1)
+    refuse(context, fmt::format("expected one input, the ids; found {}", context.inputs()));
+  const ValueSpec ids = context.input(0);
+  const auto tables = static_cast<std::int64_t>(rows_.size());
+  const bool fits =
+      ids.dtype == DType::kI32 && (ids.shape.rank() == 2 || ids.shape.rank() == 3) && ids.shape[1] == tables;
+  if (!fits) {
+    refuse(context,
+           fmt::format("expected i32 ids [batch, {0}] or [batch, {0}, length] for {0} tables, found {1} {2}",
+                       tables, dtype_name(ids.dtype), ids.shape.text()));
+  }
+  for (const std::int64_t rows : rows_) {
+    if (rows < 1 || rows > std::numeric_limits<std::int32_t>::max()) {
+      refuse(context, fmt::format("a table of {} rows cannot be addressed by i32 ids; expected 1 to {}", rows,
+                                  std::numeric_limits<std::int32_t>::max()));
+    }
+  }
+  shape_.batch = ids.shape[0];
+  shape_.tables = tables;
+  shape_.length = ids.shape.rank() == 3 ? ids.shape[2] : 1;
+  shape_.width = options_.integer("width");
+}
+
+void EmbeddingBag::declare_tables(InferContext& context, Communicator* replicas) {
+  const int parts = replicas == nullptr ? 1 : replicas->size();
+  const bool cut = parts > 1 && (by_rows_ || by_tables_);
+  const std::vector<int> owners = balance(rows_, parts);
+  tables_.clear();
+  offsets_.clear();
+  for (std::size_t t = 0; t < rows_.size(); ++t) {
+    ParameterSpec spec;
+    spec.name = fmt::format("{}.{}.weight", context.name(), t);
+    spec.dtype = real_;
+    spec.shape = Shape{rows_[t], shape_.width};
+    spec.role = Role::kRowTable;
+    spec.init = Initializer::kUniform;
+    spec.init_scale = options_.has("init_scale") ? options_.real("init_scale")
+                                                 : 1.0 / std::sqrt(static_cast<double>(rows_[t]));
+    if (cut) {
+      offsets_.push_back(by_rows_ ? even_offsets(rows_[t], parts)
+                                  : whole_offsets(rows_[t], owners[t], parts));
+      spec.sharding = {{0, kReplicaAxis, offsets_.back()}};
+    }
+    tables_.push_back(context.parameter(spec));
+  }
+  if (cut) report_placement(context, parts);
+}
+
+void EmbeddingBag::report_placement(InferContext& context, int replicas) const {
+  if (context.host().rank() != 0) return;
+  const auto row_bytes = static_cast<double>(dtype_bytes(real_, shape_.width));
+  for (std::size_t r = 0; r < static_cast<std::size_t>(replicas); ++r) {
+    double rows = 0, lookups = 0;
+    std::string held;
+    for (std::size_t t = 0; t < offsets_.size(); ++t) {
+      const std::int64_t here = offsets_[t][r + 1] - offsets_[t][r];
+      if (here == 0) continue;
+      rows += static_cast<double>(here);
+      lookups += static_cast<double>(here) / static_cast<double>(rows_[t]);
+      held += fmt::format("{}{}", held.empty() ? "" : " ", t);
+    }
+    context.host().log(
+        LogLevel::kInfo,
+        fmt::format(
+            "layer '{}', placement {}: replica {} holds {:.0f} rows, {:.1f} MiB, of {}; about {:.1f} % of "
+            "all lookups if rows of a table were read alike",
+            context.name(), by_rows_ ? "rows" : "tables", r, rows, rows * row_bytes / (1024.0 * 1024.0),
+            held.empty() ? "no table" : "tables " + held,
+            100 * lookups / static_cast<double>(offsets_.size())));
+  }
+}
+
+void EmbeddingBag::infer(InferContext& context) {
+  name_ = context.name();
+  read_shape(context);
+  real_ = context.parameters();
+  if (real_ != DType::kF32 && real_ != DType::kF64)
+    refuse(context, fmt::format("rows are kept in f32 or f64, the precision asks for {}", dtype_name(real_)));
+  const DType activations = context.activations();
+  if (activations != real_ && !(activations == DType::kBF16 && real_ == DType::kF32))
+    refuse(context, fmt::format("activations must be {} or bf16, found {}", dtype_name(real_),
+                                dtype_name(activations)));
+  Communicator* replicas = by_rows_ || by_tables_ ? context.axis(kReplicaAxis) : nullptr;
+  declare_tables(context, replicas);
+  if (!offsets_.empty()) {
+    if (real_ == DType::kF64) {
+      wide_lookups_ = std::make_unique<Lookups<double>>(shape_, offsets_, *replicas);
+    } else {
+      lookups_ = std::make_unique<Lookups<float>>(shape_, offsets_, *replicas);
+    }
+  }
+  bag_begin_.clear();
+  for (std::int64_t bag = 0; bag <= kBlock; ++bag) bag_begin_.push_back(bag * shape_.length);
+  table_pointers_.assign(rows_.size(), nullptr);
+  gradient_ids_.resize(static_cast<std::size_t>(shape_.batch * shape_.tables * shape_.length));
+  gradient_counts_.resize(rows_.size());
+  // Forward: sums before rounding. Backward: the gradient of every id's row.
+  const std::int64_t bags = shape_.batch * shape_.tables;
+  const std::int64_t elements = bags * shape_.width * (context.training() ? shape_.length : 1);
+  sums_ = context.workspace(static_cast<std::size_t>(dtype_bytes(real_, elements)));
+  context.keep_input(0);
+  context.output({{shape_.batch, shape_.tables, shape_.width}, activations});
+}
+
+void EmbeddingBag::check_ids(std::span<const std::int32_t> ids) const {
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const auto place = static_cast<std::int64_t>(i) / shape_.length;
+    const std::int64_t table = place % shape_.tables;
+    if (ids[i] >= -1 && ids[i] < rows_[static_cast<std::size_t>(table)]) continue;
+    fail_run(
+        fmt::format("layer '{}': sample {} of the batch reads row {} of table {}, which has {} rows (-1 = no "
+                    "row); check that "
+                    "the data and the model agree on the rows of the tables",
+                    name_, place / shape_.tables, ids[i], table, rows_[static_cast<std::size_t>(table)]));
+  }
+}
+
+template <class Real>
+void EmbeddingBag::sum_bags(ForwardContext& context, std::span<const std::int32_t> ids, Real* sums) {
+  for (std::size_t t = 0; t < tables_.size(); ++t) table_pointers_[t] = context.table(tables_[t]);
+  const std::int64_t blocks = (shape_.batch + kBlock - 1) / kBlock;
+  parallel_for(blocks * shape_.tables, 1, [&](std::int64_t begin, std::int64_t end) {
+    static thread_local PoolingScratch<Real> scratch;
+    static thread_local std::vector<std::int32_t> gathered;
+    for (std::int64_t item = begin; item < end; ++item) {
+      const std::int64_t table = item / blocks, first = item % blocks * kBlock;
+      const std::int64_t last = std::min(shape_.batch, first + kBlock);
+      gathered.clear();
+      for (std::int64_t b = first; b < last; ++b) {
+        const auto at = ids.begin() + (b * shape_.tables + table) * shape_.length;
+        gathered.insert(gathered.end(), at, at + shape_.length);
+      }
+      const auto bags = static_cast<std::size_t>(last - first);
+      pool<Real>(*table_pointers_[static_cast<std::size_t>(table)], gathered,
+                 std::span<const std::int64_t>(bag_begin_).first(bags + 1),
+                 sums + (first * shape_.tables + table) * shape_.width, shape_.tables * shape_.width,
+                 scratch);
+    }
+  });
+}
+
+/// Means, and the rounding to the output's type.
+template <class Real>
+void EmbeddingBag::finish(std::span<const std::int32_t> ids, Real* sums, TensorView output) const {
+  parallel_for(shape_.batch * shape_.tables, kBlock, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t bag = begin; bag < end && mean_; ++bag) {
+      const auto from = ids.begin() + bag * shape_.length;
+      const auto rows = std::count_if(from, from + shape_.length, [](std::int32_t id) { return id >= 0; });
+      if (rows < 2) continue;
+      for (std::int64_t j = 0; j < shape_.width; ++j) sums[bag * shape_.width + j] /= static_cast<Real>(rows);
+    }
+    if (output.data == sums) return;
+    store(sums + begin * shape_.width, (end - begin) * shape_.width, begin * shape_.width, output);
+  });
+}
+
+void EmbeddingBag::forward(ForwardContext& context) {
+  const std::span<const std::int32_t> ids = context.input(0).span<std::int32_t>();
+  check_ids(ids);
+  const TensorView output = context.output(0);
+  const auto run = [&]<class Real>(Lookups<Real>* lookups) {
+    auto* sums = static_cast<Real*>(output.dtype == real_ ? output.data : context.workspace(sums_).data);
+    if (lookups == nullptr) {
+      sum_bags<Real>(context, ids, sums);
+    } else {
+      for (std::size_t t = 0; t < tables_.size(); ++t) table_pointers_[t] = context.table(tables_[t]);
+      lookups->run(ids, table_pointers_, sums);
+    }
+    finish<Real>(ids, sums, output);
+  };
+  if (real_ == DType::kF64) {
+    run(wide_lookups_.get());
+  } else {
+    run(lookups_.get());
+  }
+}
+
+/// Every id's gradient is its bag's, in a mean divided by the rows of the bag.
+template <class Real>
+void EmbeddingBag::collect(BackwardContext& context) {
+  const std::span<const std::int32_t> ids = context.input(0).span<std::int32_t>();
+  const TensorView dy = context.output_gradient(0);
+  auto* values = static_cast<Real*>(context.workspace(sums_).data);
+  const std::int64_t per_table = shape_.batch * shape_.length;
+  parallel_for(shape_.tables, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      std::int64_t next = t * per_table;
+      for (std::int64_t b = 0; b < shape_.batch; ++b) {
+        const std::int64_t place = b * shape_.tables + t;
+        const auto from = ids.begin() + place * shape_.length;
+        Real factor = 1;
+        if (mean_) {
+          const auto rows =
+              std::count_if(from, from + shape_.length, [](std::int32_t id) { return id >= 0; });
+          factor = Real{1} / static_cast<Real>(std::max<std::ptrdiff_t>(1, rows));
+        }
+        for (std::int64_t l = 0; l < shape_.length; ++l) {
+          if (from[l] < 0) continue;
+          gradient_ids_[static_cast<std::size_t>(next)] = from[l];
+          load<Real>(dy, place * shape_.width, shape_.width, factor, values + next * shape_.width);
+          ++next;
+        }
+      }
+      gradient_counts_[static_cast<std::size_t>(t)] = next - t * per_table;
+    }
+  });
+  for (std::size_t t = 0; t < tables_.size(); ++t) {
+    const auto count = static_cast<std::size_t>(gradient_counts_[t]);
+    const std::size_t at = t * static_cast<std::size_t>(per_table);
+    TensorView rows;
+    rows.data = values + at * static_cast<std::size_t>(shape_.width);
+    rows.dtype = real_;
+    rows.shape = Shape{gradient_counts_[t], shape_.width};
+    context.row_gradient(tables_[t], std::span<const std::int64_t>(gradient_ids_).subspan(at, count), rows);
+  }
+}
+
+void EmbeddingBag::backward(BackwardContext& context) {
+  if (real_ == DType::kF64) {
+    collect<double>(context);
+  } else {
+    collect<float>(context);
+  }
+}
+
+}  // namespace tenon::recsys

@@ -1,0 +1,77 @@
+// Layer `embedding_bag`: all tables of a recommendation model at once. A bag of rows of each table is summed
+// or averaged per sample; gradients are row-sparse. Several replicas hold copies of the tables, parts of
+// each, or whole tables each (Naumov et al. 2019, DLRM; sections 2 and 3).
+#pragma once
+
+#include "lookups.hpp"
+#include "pooling.hpp"
+
+#include <tenon/layer.hpp>
+#include <tenon/plugin.hpp>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::recsys {
+
+class EmbeddingBag final : public Layer {
+ public:
+  static constexpr const char* kModes[] = {"sum", "mean", nullptr};
+  static constexpr const char* kPlacements[] = {"replicated", "rows", "tables", nullptr};
+  static constexpr OptionSpec kOptions[] = {
+      option::integers("rows", nullptr).mandatory().at_least(1).doc_text("rows of each table"),
+      option::integer("width", nullptr).mandatory().at_least(1).doc_text("elements of a row, in all tables"),
+      option::text("mode", "\"sum\"")
+          .one_of(kModes)
+          .doc_text("what becomes of the rows of a bag; an empty bag is zero in both"),
+      option::text("placement", "\"replicated\"")
+          .one_of(kPlacements)
+          .doc_text("with several replicas: a copy on each; even parts of every table; or whole tables, the "
+                    "largest first to the replica with the least load"),
+      option::real("init_scale", nullptr)
+          .at_least(0)
+          .doc_text("half-width of the uniform initial rows; absent: 1 / sqrt(rows) of each table"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "embedding_bag",
+                                       .summary = "pooled rows of learned tables, with row-sparse gradients",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+
+  explicit EmbeddingBag(const Options& options);
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  void read_shape(InferContext& context);
+  void declare_tables(InferContext& context, Communicator* replicas);
+  void report_placement(InferContext& context, int replicas) const;
+  void check_ids(std::span<const std::int32_t> ids) const;
+  template <class Real>
+  void sum_bags(ForwardContext& context, std::span<const std::int32_t> ids, Real* sums);
+  template <class Real>
+  void finish(std::span<const std::int32_t> ids, Real* sums, TensorView output) const;
+  template <class Real>
+  void collect(BackwardContext& context);
+
+  const Options& options_;
+  std::span<const std::int64_t> rows_;
+  bool mean_, by_rows_, by_tables_;
+  std::string name_;
+  BagShape shape_;
+  DType real_ = DType::kF32;
+  std::vector<ParameterRef> tables_;
+  std::vector<std::vector<std::int64_t>> offsets_;  ///< per table and replica; empty = every replica has all
+  std::vector<const RowTable*> table_pointers_;
+  std::vector<std::int64_t> bag_begin_;  ///< of a table's bags in a gathered list: 0, length, 2 length, ...
+  WorkspaceRef sums_;
+  std::unique_ptr<Lookups<float>> lookups_;
+  std::unique_ptr<Lookups<double>> wide_lookups_;
+  std::vector<std::int64_t> gradient_ids_;  ///< [tables, batch * length], packed from the left
+  std::vector<std::int64_t> gradient_counts_;
+};
+
+}  // namespace tenon::recsys

@@ -1,0 +1,174 @@
+// Three exchanges: sizes, ids, pooled vectors. Buffers only grow.
+#include "lookups.hpp"
+
+#include <tenon/parallel.hpp>
+
+#include <algorithm>
+
+namespace tenon::recsys {
+namespace {
+
+template <typename T>
+TensorView flat_view(std::vector<T>& values, DType dtype) {
+  TensorView view;
+  view.data = values.data();
+  view.dtype = dtype;
+  view.shape = Shape{static_cast<std::int64_t>(values.size())};
+  return view;
+}
+
+template <class Real>
+constexpr DType kRealType = sizeof(Real) == 8 ? DType::kF64 : DType::kF32;
+
+}  // namespace
+
+template <class Real>
+Lookups<Real>::Lookups(const BagShape& shape, std::vector<std::vector<std::int64_t>> offsets,
+                       Communicator& replicas)
+    : shape_(shape),
+      offsets_(std::move(offsets)),
+      replicas_(replicas),
+      asks_(static_cast<std::size_t>(replicas.size())),
+      ask_words_(asks_.size()),
+      asked_words_(asks_.size()),
+      wanted_values_(asks_.size()),
+      given_values_(asks_.size()),
+      runs_(asks_.size() * offsets_.size()),
+      seen_(static_cast<std::size_t>(shape.batch * shape.tables)) {}
+
+template <class Real>
+void Lookups<Real>::run(std::span<const std::int32_t> ids, std::span<const RowTable* const> tables,
+                        Real* sums) {
+  sort_out(ids);
+  send_asks();
+  answer(tables);
+  send_answers();
+  combine(sums);
+}
+
+template <class Real>
+void Lookups<Real>::sort_out(std::span<const std::int32_t> ids) {
+  for (Ask& ask : asks_) {
+    ask.bags.assign(static_cast<std::size_t>(shape_.tables), 0);
+    ask.lengths.clear();
+    ask.ids.clear();
+    ask.places.clear();
+  }
+  for (std::int64_t t = 0; t < shape_.tables; ++t) {
+    const auto table = static_cast<std::size_t>(t);
+    const std::vector<std::int64_t>& offsets = offsets_[table];
+    for (std::int64_t b = 0; b < shape_.batch; ++b) {
+      const std::int64_t place = b * shape_.tables + t;
+      for (std::int64_t l = 0; l < shape_.length; ++l) {
+        const std::int32_t id = ids[static_cast<std::size_t>(place * shape_.length + l)];
+        if (id < 0) continue;
+        const auto behind = std::upper_bound(offsets.begin() + 1, offsets.end(), std::int64_t{id});
+        Ask& ask = asks_[static_cast<std::size_t>(behind - offsets.begin() - 1)];
+        if (ask.places.empty() || ask.places.back() != place) {
+          ask.places.push_back(place);
+          ask.lengths.push_back(0);
+          ++ask.bags[table];
+        }
+        ++ask.lengths.back();
+        ask.ids.push_back(id);
+      }
+    }
+  }
+}
+
+template <class Real>
+void Lookups<Real>::send_asks() {
+  out_.clear();
+  for (std::size_t r = 0; r < peers(); ++r) {
+    const Ask& ask = asks_[r];
+    const std::size_t before = out_.size();
+    for (const auto* words : {&ask.bags, &ask.lengths, &ask.ids})
+      out_.insert(out_.end(), words->begin(), words->end());
+    ask_words_[r] = static_cast<std::int64_t>(out_.size() - before);
+    wanted_values_[r] = static_cast<std::int64_t>(ask.places.size()) * shape_.width;
+  }
+  const std::vector<std::int64_t> one(peers(), 1);
+  replicas_.wait(replicas_.start_all_to_all(flat_view(ask_words_, DType::kI64), one,
+                                            flat_view(asked_words_, DType::kI64), one));
+  std::int64_t words = 0;
+  for (const std::int64_t count : asked_words_) words += count;
+  in_.resize(static_cast<std::size_t>(words));
+  replicas_.wait(replicas_.start_all_to_all(flat_view(out_, DType::kI32), ask_words_,
+                                            flat_view(in_, DType::kI32), asked_words_));
+}
+
+template <class Real>
+void Lookups<Real>::answer(std::span<const RowTable* const> tables) {
+  std::int64_t bags_so_far = 0;
+  run_count_ = 0;
+  const std::int32_t* message = in_.data();
+  for (std::size_t r = 0; r < peers(); ++r) {
+    const std::int32_t* lengths = message + shape_.tables;
+    std::int64_t bags = 0;
+    for (std::int64_t t = 0; t < shape_.tables; ++t) bags += message[t];
+    const std::int32_t* ids = lengths + bags;
+    for (std::int64_t t = 0; t < shape_.tables; ++t) {
+      if (message[t] == 0) continue;
+      Run& run = runs_[run_count_++];
+      run.table = static_cast<std::size_t>(t);
+      run.first_bag = bags_so_far;
+      run.bags = message[t];
+      run.ids = ids;
+      run.begin.assign(1, 0);
+      for (std::int64_t bag = 0; bag < run.bags; ++bag) run.begin.push_back(run.begin.back() + *lengths++);
+      ids += run.begin.back();
+      bags_so_far += run.bags;
+    }
+    given_values_[r] = bags * shape_.width;
+    message += asked_words_[r];
+  }
+  given_.resize(static_cast<std::size_t>(bags_so_far * shape_.width));
+  parallel_for(static_cast<std::int64_t>(run_count_), 1, [&](std::int64_t begin, std::int64_t end) {
+    static thread_local PoolingScratch<Real> scratch;
+    for (std::int64_t i = begin; i < end; ++i) {
+      const Run& run = runs_[static_cast<std::size_t>(i)];
+      const std::span<const std::int32_t> ids(run.ids, static_cast<std::size_t>(run.begin.back()));
+      pool<Real>(*tables[run.table], ids, run.begin, given_.data() + run.first_bag * shape_.width,
+                 shape_.width, scratch);
+    }
+  });
+}
+
+template <class Real>
+void Lookups<Real>::send_answers() {
+  std::int64_t values = 0;
+  for (const std::int64_t count : wanted_values_) values += count;
+  got_.resize(static_cast<std::size_t>(values));
+  replicas_.wait(replicas_.start_all_to_all(flat_view(given_, kRealType<Real>), given_values_,
+                                            flat_view(got_, kRealType<Real>), wanted_values_));
+}
+
+template <class Real>
+void Lookups<Real>::combine(Real* sums) {
+  const std::int64_t width = shape_.width;
+  std::fill(seen_.begin(), seen_.end(), static_cast<unsigned char>(0));
+  const Real* from = got_.data();
+  for (const Ask& ask : asks_) {
+    for (const std::int64_t place : ask.places) {
+      Real* sum = sums + place * width;
+      unsigned char& seen = seen_[static_cast<std::size_t>(place)];
+      if (seen == 0) {
+        std::copy(from, from + width, sum);
+      } else {
+        for (std::int64_t j = 0; j < width; ++j) sum[j] += from[j];
+      }
+      seen = 1;
+      from += width;
+    }
+  }
+  for (std::size_t place = 0; place < seen_.size(); ++place) {
+    if (seen_[place] != 0) continue;
+    Real* sum = sums + static_cast<std::int64_t>(place) * width;
+    std::fill(sum, sum + width, Real{0});
+  }
+}
+
+template class Lookups<float>;
+template class Lookups<double>;
+
+}  // namespace tenon::recsys

@@ -1,0 +1,132 @@
+// Lookups over replicas give what one replica that holds everything computes: the same bits where each bag
+// has one row, else within the rounding of another order of the same sum.
+#include "lookups.hpp"
+#include "placement.hpp"
+
+#include <tenon/clocks.hpp>
+#include <tenon/testing/components.hpp>
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+namespace tenon::recsys {
+namespace {
+
+constexpr std::int64_t kWidth = 5, kBatch = 17;
+const std::vector<std::int64_t> kRows = {40, 3, 1, 100};
+
+struct World {
+  explicit World(int replicas) : count(replicas) {
+    transport->connect({.ranks = replicas, .deadline_s = 20, .link = {}, .clock = clock.get()});
+    for (int r = 0; r < replicas; ++r) ranks.push_back(r);
+  }
+  int count;
+  testing::Bench bench{"cpu", "reference", 1};
+  std::unique_ptr<Clock> clock = make_wall_clock();
+  testing::Made<Transport> transport = bench.make_component<Transport>("thread", "");
+  std::vector<int> ranks;
+};
+
+std::vector<ParameterInfo> tables(const std::vector<std::vector<std::int64_t>>& offsets, int replica) {
+  std::vector<ParameterInfo> infos;
+  for (std::size_t t = 0; t < kRows.size(); ++t) {
+    ParameterInfo info;
+    info.index = static_cast<int>(t);
+    info.spec.name = "table" + std::to_string(t);
+    info.spec.shape = {kRows[t], kWidth};
+    info.spec.role = Role::kRowTable;
+    info.spec.init = Initializer::kUniform;
+    info.spec.init_scale = 1;
+    if (!offsets.empty()) info.spec.sharding = {{0, kReplicaAxis, offsets[t]}};
+    info.local = local_shape(info.spec, {}, replica);
+    info.offset = local_offset(info.spec, {}, replica);
+    infos.push_back(info);
+  }
+  return infos;
+}
+
+std::vector<const RowTable*> pointers(const ParameterSet& set) {
+  std::vector<const RowTable*> result;
+  for (std::size_t t = 0; t < kRows.size(); ++t) result.push_back(set.table(static_cast<int>(t)));
+  return result;
+}
+
+/// Ids of one replica's batch: power-law-like, some bags empty.
+std::vector<std::int32_t> ids_of(int replica, std::int64_t length) {
+  const RandomKey key = random_key(3, "ids");
+  std::vector<std::int32_t> ids;
+  for (std::int64_t i = 0; i < kBatch * static_cast<std::int64_t>(kRows.size()) * length; ++i) {
+    const auto table = static_cast<std::size_t>(i / length) % kRows.size();
+    const double u = random_uniform(key, static_cast<std::uint64_t>(replica), static_cast<std::uint64_t>(i));
+    const bool none = random_uniform(key, 99, static_cast<std::uint64_t>(i)) < 0.25;
+    ids.push_back(none ? -1 : static_cast<std::int32_t>(u * u * static_cast<double>(kRows[table])));
+  }
+  return ids;
+}
+
+std::vector<float> alone(World& world, const std::vector<std::int32_t>& ids, std::int64_t length) {
+  auto whole = make_parameter_set("whole", tables({}, 0), *world.bench.device, SetContents::kEverything);
+  initialise(*whole, 5, *world.bench.device);
+  const auto bags = static_cast<std::size_t>(kBatch) * kRows.size();
+  std::vector<float> sums(bags * kWidth);
+  PoolingScratch<float> scratch;
+  for (std::size_t bag = 0; bag < bags; ++bag) {
+    const std::int64_t begin[] = {0, length};
+    pool<float>(
+        *whole->table(static_cast<int>(bag % kRows.size())),
+        std::span(ids).subspan(bag * static_cast<std::size_t>(length), static_cast<std::size_t>(length)),
+        begin, sums.data() + bag * kWidth, kWidth, scratch);
+  }
+  return sums;
+}
+
+class LookupsTest : public ::testing::TestWithParam<std::tuple<int, bool, std::int64_t>> {};
+
+TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
+  const auto [replicas, by_rows, length] = GetParam();
+  World world(replicas);
+  std::vector<std::vector<std::int64_t>> offsets;
+  const std::vector<int> owners = balance(kRows, replicas);
+  for (std::size_t t = 0; t < kRows.size(); ++t) {
+    offsets.push_back(by_rows ? even_offsets(kRows[t], replicas)
+                              : whole_offsets(kRows[t], owners[t], replicas));
+  }
+  std::vector<std::vector<float>> found(static_cast<std::size_t>(replicas));
+  std::vector<std::thread> threads;
+  for (int r = 0; r < replicas; ++r) {
+    threads.emplace_back([&, r, length = length] {
+      auto set =
+          make_parameter_set("live", tables(offsets, r), *world.bench.device, SetContents::kEverything);
+      initialise(*set, 5, *world.bench.device);
+      const auto group =
+          world.transport->open(r, {.ranks = world.ranks, .name = "lookups", .purpose = Purpose::kModel});
+      Lookups<float> lookups({kBatch, static_cast<std::int64_t>(kRows.size()), length, kWidth}, offsets,
+                             *group);
+      auto& sums = found[static_cast<std::size_t>(r)];
+      sums.assign(static_cast<std::size_t>(kBatch) * kRows.size() * kWidth, -7);
+      for (int round = 0; round < 3; ++round)
+        lookups.run(ids_of(r + 10 * round, length), pointers(*set), sums.data());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (int r = 0; r < replicas; ++r) {
+    const std::vector<float> expected = alone(world, ids_of(r + 20, length), length);
+    const std::vector<float>& sums = found[static_cast<std::size_t>(r)];
+    ASSERT_EQ(sums.size(), expected.size());
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      // Any order of n additions is within (n - 1) eps of the sum of magnitudes (Higham 2002, 4.2), at most
+      // n.
+      const double bound =
+          length == 1 || !by_rows ? 0 : 2.0 * static_cast<double>((length - 1) * length) * 0x1p-24;
+      ASSERT_NEAR(sums[i], expected[i], bound) << "replica " << r << ", element " << i;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Placements, LookupsTest,
+                         ::testing::Combine(::testing::Values(2, 3, 4), ::testing::Bool(),
+                                            ::testing::Values(std::int64_t{1}, std::int64_t{6})));
+
+}  // namespace
+}  // namespace tenon::recsys
