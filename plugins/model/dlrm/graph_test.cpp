@@ -86,7 +86,7 @@ TEST_F(ClickModels, DlrmFollowsItsOptions) {
 TEST_F(ClickModels, LogisticRegressionIsASum) {
   EXPECT_EQ(text(build("logistic_regression", "", clicks(3, {2}, {10, 20}))),
             "dense_logit = linear(dense) features=1 init_scale=0.000\n"
-            "emb = embedding_bag(ids) rows=10 20  width=1 mode=sum placement=replicated\n"
+            "emb = embedding_bag(ids) rows=10 20  width=1 mode=sum placement=replicated init_scale=0.000\n"
             "logit = sum_interaction(dense_logit, emb)\n"
             "loss = bce_with_logits(logit, labels)\n"
             "metrics = ctr_metrics(logit, labels)\n");
