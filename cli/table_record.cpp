@@ -86,7 +86,8 @@ RankTables parse_rank_tables(std::string_view text, const std::string& where) {
   RankTables result{.rank = static_cast<int>(node.count("rank", kMostRanks)),
                     .ranks = static_cast<int>(node.count("ranks", kMostRanks)),
                     .first_slot = node.count("first_slot"),
-                    .slots = node.count("slots")};
+                    .slots = node.count("slots"),
+                    .named_rows = node.count("named_rows")};
   if (result.rank >= result.ranks) node.fail(fmt::format("rank {} of {}", result.rank, result.ranks));
   for (const Node& table : node.items("tables")) result.tables.push_back(table_of(table, result.rank));
   return result;

@@ -12,7 +12,7 @@ namespace {
 
 std::string file(int rank, int ranks, const std::string& tables) {
   return "{\"rank\": " + std::to_string(rank) + ", \"ranks\": " + std::to_string(ranks) +
-         ", \"first_slot\": 2, \"slots\": 40, \"tables\": [" + tables + "]}";
+         ", \"first_slot\": 2, \"slots\": 40, \"named_rows\": 2, \"tables\": [" + tables + "]}";
 }
 
 std::string table(const std::string& owned, int accesses, int touched, const std::string& hottest,
@@ -163,7 +163,8 @@ TEST_F(TablesOfARun, SayWhatAFileLacks) {
       {"[]", "it has no 'rank'"},
       {file(1, 1, ""), "rank 1 of 1"},
       {"{\"rank\": -1}", "'rank' is no whole number from 0 to 1048576"},
-      {R"({"rank": 0, "ranks": 1, "first_slot": 0, "slots": 1, "tables": 3})", "'tables' is no list"},
+      {R"({"rank": 0, "ranks": 1, "first_slot": 0, "slots": 1, "named_rows": 2, "tables": 3})",
+       "'tables' is no list"},
       {file(0, 1, "{\"name\": 3}"), "'name' is no text"},
       {file(0, 1, table("[0, 11]", 1, 1, "")), "'owned' is no whole number from 0 to 10"},
       {file(0, 1, table("[7, 6]", 1, 1, "")), "'owned' is no whole number from 0 to 6"},

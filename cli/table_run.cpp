@@ -45,7 +45,7 @@ TableFacts& find_or_add(std::vector<TableFacts>& tables, const TableFacts& seen,
 }
 
 /// Copies of the same rows count once.
-void add_part(TableFacts& table, const TablePart& part) {
+void add_part(TableFacts& table, const TablePart& part, std::int64_t named_rows) {
   const bool copy = std::any_of(table.placement.begin(), table.placement.end(), [&](const TablePart& other) {
     return other.first == part.first && other.last == part.last;
   });
@@ -53,12 +53,11 @@ void add_part(TableFacts& table, const TablePart& part) {
   if (copy) return;
   table.accesses += part.accesses;
   table.touched += part.touched;
-  const std::size_t most = std::max(table.hottest.size(), part.hottest.size());
   table.hottest.insert(table.hottest.end(), part.hottest.begin(), part.hottest.end());
   std::sort(table.hottest.begin(), table.hottest.end(), [](const HotRow& a, const HotRow& b) {
     return a.accesses != b.accesses ? a.accesses > b.accesses : a.row < b.row;
   });
-  table.hottest.resize(std::min(most, table.hottest.size()));
+  table.hottest.resize(std::min(static_cast<std::size_t>(named_rows), table.hottest.size()));
 }
 
 double share(std::int64_t part, std::int64_t whole) {
@@ -83,10 +82,13 @@ RunTables join(const std::string& folder, const std::vector<RankTables>& ranks) 
                 .ranks = ranks.front().ranks,
                 .first_slot = ranks.front().first_slot,
                 .slots = ranks.front().slots};
+  // Each rank named its own hottest: beyond the shortest such list another rank's row could be missing.
+  std::int64_t named_rows = ranks.front().named_rows;
+  for (const RankTables& rank : ranks) named_rows = std::min(named_rows, rank.named_rows);
   for (const RankTables& rank : ranks) {
     run.ranks = std::max(run.ranks, rank.ranks);
     for (const TableFacts& table : rank.tables)
-      add_part(find_or_add(run.tables, table, folder), table.placement.front());
+      add_part(find_or_add(run.tables, table, folder), table.placement.front(), named_rows);
   }
   for (int rank = 0; rank < run.ranks; ++rank) {
     if (std::none_of(ranks.begin(), ranks.end(), [&](const RankTables& there) { return there.rank == rank; }))

@@ -160,6 +160,58 @@ TEST(Kills, LoseNothingOfShardedTablesAndTheirState) {
   EXPECT_EQ(run.summary("state_hash"), whole.summary("state_hash"));
 }
 
+class RowRules : public ::testing::TestWithParam<const char*> {
+ protected:
+  Sets rule() const {
+    const std::string type = GetParam();
+    return {"optimizer.type=" + type, type == "sgd" ? "optimizer.lr=0.2" : "optimizer.lr=0.02"};
+  }
+};
+
+TEST_P(RowRules, ContinueToTheSameBitsOnShardedTables) {
+  const Tables whole, cut;
+  ASSERT_EQ(whole.train_with(world(2, "rows") + rule()).status, 0);
+  ASSERT_EQ(cut.train_with(world(2, "rows") + rule() + Sets{"run.max_samples=960"}).status, 0);
+  EXPECT_EQ(cut.summary("steps"), "10");
+  ASSERT_EQ(cut.train_with(world(2, "rows") + rule(), {"--resume"}).status, 0);
+  EXPECT_EQ(cut.summary("weights_hash"), whole.summary("weights_hash"));
+  EXPECT_EQ(cut.summary("state_hash"), whole.summary("state_hash"));
+  const Tables copies;
+  ASSERT_EQ(copies.train_with(world(2, "replicated") + rule()).status, 0);
+  EXPECT_EQ(copies.summary("weights_hash"), whole.summary("weights_hash"));
+}
+
+TEST_P(RowRules, LowerTheLoss) {
+  const Tables run;
+  const Ended ended =
+      run.train_with(rule() + Sets{"run.steps=200", "run.eval_every=200", "recovery.type=none"});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_LT(run.number("val/loss"), 0.5) << "0.55 is the entropy of the base rate";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, RowRules, ::testing::Values("sgd", "adagrad", "adamw", "rowwise_adagrad"));
+
+// Which rows were read follows from the samples alone; who held them is another matter.
+TEST(Inspected, TablesAreTheSameWhereverTheirRowsLie) {
+  std::vector<std::string> pages;
+  for (const auto& [replicas, placement] :
+       {std::pair{1, "replicated"}, {2, "replicated"}, {2, "rows"}, {2, "tables"}}) {
+    const Tables run;
+    const Ended ended = run.train_with(world(replicas, placement));
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    const std::string page = run.run({"inspect", "runs/tiny", "--tables"}).out;
+    EXPECT_THAT(page, ::testing::StartsWith("runs/tiny/1: " + std::to_string(replicas) +
+                                            (replicas > 1 ? " ranks" : " rank") +
+                                            ", 24 applied slots from slot 0\n"));
+    pages.push_back(std::regex_replace(page.substr(page.find('\n')), std::regex("  rank [^\n]*\n"), ""));
+    EXPECT_EQ(pages.back(), pages[0]) << placement;
+    if (std::string(placement) != "rows") continue;
+    EXPECT_THAT(page, ::testing::HasSubstr("\nemb.0.weight: 9 rows x 8 f32, 288 bytes\n"));
+    EXPECT_THAT(page, ::testing::HasSubstr("\n  rank 0: rows 0 to 3, "));
+    EXPECT_THAT(page, ::testing::HasSubstr("\n  rank 1: rows 4 to 8, "));
+  }
+}
+
 TEST(Hogwild, UsesEverySampleOnceAndLearnsLikeOneWorker) {
   const Sets common{"sync.type=none", "data.batch=32", "run.steps=300", "recovery.type=none"};
   std::vector<double> alone, together;
@@ -199,6 +251,14 @@ TEST(Refusals, SayWhatDoesNotGoTogether) {
     return ended.err;
   };
   using ::testing::HasSubstr;
+  EXPECT_THAT(
+      error({"optimizer={type='sgd', lr=0.1, momentum=0.9}"}),
+      HasSubstr("optimizer sgd: momentum does not go with the row table 'emb.0.weight': it would move "
+                "rows that no batch has read for long; set momentum = 0, or choose a rule with a rate "
+                "per row or weight (adagrad, rowwise_adagrad, adamw)"));
+  EXPECT_THAT(
+      error({"optimizer.type=lamb"}),
+      HasSubstr("parameter 'emb.0.weight' is a row table, and the chosen optimizer has no row-sparse form"));
   EXPECT_THAT(
       error(world(2, "rows") + Sets{"parallel.workers=2", "sync.type=none"}),
       HasSubstr("parallel.workers: several workers and several replicas cannot share row tables in this "

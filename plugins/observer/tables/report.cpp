@@ -64,6 +64,7 @@ std::string json(const RankRecord& record) {
   append(out, ",\n  \"ranks\": ", record.ranks);
   append(out, ",\n  \"first_slot\": ", record.first_slot);
   append(out, ",\n  \"slots\": ", record.slots);
+  append(out, ",\n  \"named_rows\": ", record.named_rows);
   out += ",\n  \"tables\": [";
   const char* separator = "\n";
   for (const TableRecord& table : record.tables) {

@@ -22,6 +22,7 @@ struct RankRecord {
   int rank = 0, ranks = 1;
   std::int64_t first_slot = 0;  ///< where counting began: later than 0 in a resumed run
   std::int64_t slots = 0;       ///< applied slots since then
+  std::int64_t named_rows = 0;  ///< at most so many hottest rows per table
   std::vector<TableRecord> tables = {};
 };
 

@@ -17,7 +17,10 @@ void* Tables::query(std::string_view interface_id) {
 }
 
 void Tables::on_start(const RunInfo& info) {
-  record_ = {.rank = info.rank, .ranks = info.ranks, .first_slot = info.first_slot};
+  record_ = {.rank = info.rank,
+             .ranks = info.ranks,
+             .first_slot = info.first_slot,
+             .named_rows = static_cast<std::int64_t>(hottest_)};
   path_ = info.folder + "/tables.rank" + std::to_string(info.rank) + ".json";
 }
 

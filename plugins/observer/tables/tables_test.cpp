@@ -163,6 +163,7 @@ TEST_F(TablesTest, TheFileOfARankThatHoldsAPartAndAWholeTable) {
   "ranks": 2,
   "first_slot": 6,
   "slots": 2,
+  "named_rows": 2,
   "tables": [
     {"name": "emb.0.weight", "rows": 10, "width": 4, "dtype": "f32", "bytes": 160,
      "owned": [5, 10], "accesses": 10, "touched_rows": 3, "touched_share": 0.6,
