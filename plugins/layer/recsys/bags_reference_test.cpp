@@ -1,5 +1,5 @@
-// Layer `embedding_bag` against PyTorch (tests/reference/recsys.safetensors): repeated rows, missing rows, empty
-// bags, one id per table.
+// Layer `embedding_bag` against PyTorch (tests/reference/recsys.safetensors): repeated rows, missing rows,
+// empty bags, one id per table.
 #include "reference/recorded.hpp"
 #include "testing.hpp"
 
