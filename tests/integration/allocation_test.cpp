@@ -1,6 +1,7 @@
 // A step in its steady state asks the heap for nothing: every call of malloc and its kin on any thread is
 // counted between two slots and charged to the library that made it. What oneDNN and OpenMP take for
 // themselves is counted apart and must not grow.
+#include "clicks_run.hpp"
 #include "run_program.hpp"
 #include "test_paths.hpp"
 
@@ -139,6 +140,7 @@ struct World {
   const char* name;
   std::vector<std::string> sets;
   int ranks = 1;
+  bool tables = false;  ///< a DLRM instead of a GPT
 };
 
 void PrintTo(const World& world, std::ostream* out) {
@@ -149,14 +151,19 @@ class SteadyStep : public testing::TestWithParam<World> {};
 
 TEST_P(SteadyStep, AllocatesNothing) {
   const Scratch scratch;
-  std::vector<std::string> sets{"run.steps=80", "run.log_every=1", "run.clip=1.0",
-                                "data.path=" + (scratch / "text.txt").string(), "recovery.every=1000"};
+  std::vector<std::string> sets{"run.steps=80", "run.log_every=1", "run.clip=1.0", "recovery.every=1000"};
+  if (GetParam().tables) {
+    sets.emplace_back("run.eval_every=0");
+  } else {
+    sets.push_back("data.path=" + (scratch / "text.txt").string());
+  }
   sets.insert(sets.end(), GetParam().sets.begin(), GetParam().sets.end());
   Runtime runtime;
   runtime.add_plugin(windows_plugin);
   runtime.discover({std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins"});
-  const Config config =
-      Config::parse(std::string(Scratch::kRun) + "\n[[observe]]\ntype = \"windows\"\n", "run.toml", sets);
+  const Config config = Config::parse(
+      (GetParam().tables ? clicks_run() : Scratch::kRun) + "\n[[observe]]\ntype = \"windows\"\n", "run.toml",
+      sets);
   TrainRequest request;
   request.run_dir = (scratch / "run").string();
   request.quiet = true;
@@ -196,7 +203,13 @@ INSTANTIATE_TEST_SUITE_P(
         World{"adagrad", {"optimizer.type=adagrad"}},
         World{"rowwise_adagrad", {"optimizer.type=rowwise_adagrad"}}, World{"lamb", {"optimizer.type=lamb"}},
         World{"muon", {"optimizer.type=muon", "optimizer.inner.type=adamw", "device.kernels=portable"}},
-        World{"ddp_of_2_ranks", {"parallel.ranks=2", "transport.type=thread", "sync.type=ddp"}, 2}),
+        World{"ddp_of_2_ranks", {"parallel.ranks=2", "transport.type=thread", "sync.type=ddp"}, 2},
+        World{"tables", {}, 1, true}, World{"tables_micro_batches", {"run.accumulate=2"}, 1, true},
+        World{"tables_sgd", {"optimizer.type=sgd"}, 1, true},
+        World{"tables_adamw", {"optimizer.type=adamw"}, 1, true},
+        World{"tables_adagrad", {"optimizer.type=adagrad"}, 1, true},
+        World{"tables_on_2_ranks", {"parallel.ranks=2", "model.placement=rows"}, 2, true},
+        World{"copies_on_2_ranks", {"parallel.ranks=2", "model.placement=replicated"}, 2, true}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // The test of this test: an allocation in a window is seen and charged to somebody else than oneDNN.

@@ -1,5 +1,6 @@
 // Row tables in whole runs: wherever their rows lie the run has the same bits, checkpoints fit any number of
 // replicas, kills lose nothing, and lock-free workers use every sample once.
+#include "clicks_run.hpp"
 #include "run_program.hpp"
 
 #include <cmath>
@@ -9,50 +10,9 @@ namespace {
 
 using Sets = std::vector<std::string>;
 
-/// A DLRM on UCI Adult, 24 slots of 96 samples whatever the number of replicas.
-constexpr const char* kClicks = R"([run]
-name = "tiny"
-steps = 24
-log_every = 4
-eval_every = 12
-
-[device]
-type = "cpu"
-threads = 1
-
-[transport]
-type = "thread"
-
-[data]
-type = "adult"
-path = "{source}/data/adult/adult.data"
-test_path = "{source}/data/adult/adult.test"
-buckets = 8
-
-[model]
-type = "dlrm"
-bottom = [16, 8]
-top = [16, 1]
-
-[optimizer]
-type = "rowwise_adagrad"
-lr = 0.02
-
-[sync]
-type = "ddp"
-
-[recovery]
-type = "full"
-every = 6
-async = false
-
-[[observe]]
-type = "tables"
-)";
-
 class Tables : public Scratch {
  public:
-  Tables() { write_file(*this / "run.toml", replaced(kClicks, "{source}", TENON_SOURCE_DIR)); }
+  Tables() { write_file(*this / "run.toml", clicks_run()); }
 
   Ended train_with(const Sets& sets, Sets words = {}) const {
     for (const std::string& set : sets) {

@@ -1,4 +1,5 @@
-// Two all-to-alls per slot: how many rows of each table, then the rows. Buffers only grow.
+// Two all-to-alls per slot: how many rows of each table, then the rows. Buffers only grow, to twice what a
+// slot needs: rows differ from slot to slot, and a steady one must not ask the heap.
 #include "train/row_exchange.hpp"
 
 #include <tenon/error.hpp>
@@ -29,6 +30,15 @@ T load(const std::byte* from, std::int64_t index) {
   T value;
   std::memcpy(&value, from + static_cast<std::size_t>(index) * sizeof(T), sizeof(T));
   return value;
+}
+
+/// Rows of a table that there is room for from the beginning: a few rows may become several times as many.
+constexpr std::size_t kLeastRows = 64;
+
+template <typename T>
+void resize_with_room(std::vector<T>& values, std::size_t size, std::size_t least) {
+  if (values.capacity() < size) values.reserve(std::max(2 * size, least));
+  values.resize(size);
 }
 
 template <typename T>
@@ -67,6 +77,7 @@ RowExchange::RowExchange(RankReplica& replica, bool shared) : replicas_(replica.
   const auto replicas = static_cast<std::size_t>(replicas_);
   rows_out_.resize(replicas * tables_.size());
   rows_in_.resize(rows_out_.size());
+  tables_each_.assign(replicas, static_cast<std::int64_t>(tables_.size()));
   bytes_out_.resize(replicas);
   bytes_in_.resize(replicas);
   parts_.resize(rows_out_.size());
@@ -103,13 +114,12 @@ void RowExchange::pack(std::span<const RowGradient> mine) {
     }
     bytes_out_[static_cast<std::size_t>(to)] = static_cast<std::int64_t>(out_.size() - begin);
   }
+  if (out_.capacity() < out_.size() + out_.size() / 2) out_.reserve(2 * out_.size());
 }
 
 void RowExchange::transfer() {
-  const std::vector<std::int64_t> each(static_cast<std::size_t>(replicas_),
-                                       static_cast<std::int64_t>(tables_.size()));
-  group_->wait(group_->start_all_to_all(flat_view(rows_out_, DType::kI64), each,
-                                        flat_view(rows_in_, DType::kI64), each));
+  group_->wait(group_->start_all_to_all(flat_view(rows_out_, DType::kI64), tables_each_,
+                                        flat_view(rows_in_, DType::kI64), tables_each_));
   std::size_t total = 0;
   for (std::size_t from = 0; from < bytes_in_.size(); ++from) {
     std::size_t bytes = 0;
@@ -120,7 +130,7 @@ void RowExchange::transfer() {
     bytes_in_[from] = static_cast<std::int64_t>(bytes);
     total += bytes;
   }
-  in_.resize(total);
+  resize_with_room(in_, total, 0);
   group_->wait(group_->start_all_to_all(flat_view(out_, DType::kU8), bytes_out_, flat_view(in_, DType::kU8),
                                         bytes_in_));
   const std::byte* at = in_.data();
@@ -143,9 +153,10 @@ void RowExchange::sum(Table& table, std::span<const Packed> parts) {
   const auto width = static_cast<std::size_t>(table.width);
   std::int64_t room = 0;
   for (const Packed& part : parts) room += part.rows;
-  table.ids.resize(static_cast<std::size_t>(room));
-  table.counts.assign(table.ids.size(), 0);
-  table.values.resize(table.ids.size() * table.row_bytes());
+  resize_with_room(table.ids, static_cast<std::size_t>(room), kLeastRows);
+  resize_with_room(table.counts, table.ids.size(), kLeastRows);
+  std::fill(table.counts.begin(), table.counts.end(), 0);
+  resize_with_room(table.values, table.ids.size() * table.row_bytes(), kLeastRows * table.row_bytes());
   auto* values = reinterpret_cast<Real*>(table.values.data());
   const Real mean = Real{1} / static_cast<Real>(replicas_);
   std::vector<std::int64_t>& next = table.next;

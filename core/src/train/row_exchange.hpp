@@ -59,6 +59,7 @@ class RowExchange {
   Communicator* group_ = nullptr;
   std::vector<Table> tables_;
   std::vector<std::int64_t> rows_out_, rows_in_;    ///< [replicas, tables]
+  std::vector<std::int64_t> tables_each_;           ///< per replica: the number of tables
   std::vector<std::int64_t> bytes_out_, bytes_in_;  ///< per replica
   std::vector<std::byte> out_, in_;
   std::vector<Packed> parts_;  ///< [tables, replicas]

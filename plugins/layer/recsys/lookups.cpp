@@ -1,4 +1,5 @@
-// Three exchanges: sizes, ids, pooled vectors. Buffers only grow.
+// Three exchanges: sizes, ids, pooled vectors. Buffers are as large as a batch can need, or grow to twice
+// what one needs: what others ask for differs from batch to batch.
 #include "lookups.hpp"
 
 #include <tenon/parallel.hpp>
@@ -17,6 +18,13 @@ TensorView flat_view(std::vector<T>& values, DType dtype) {
   return view;
 }
 
+template <typename T>
+void resize_with_room(std::vector<T>& values, std::int64_t size) {
+  const auto count = static_cast<std::size_t>(size);
+  if (values.capacity() < count) values.reserve(2 * count);
+  values.resize(count);
+}
+
 template <class Real>
 constexpr DType kRealType = sizeof(Real) == 8 ? DType::kF64 : DType::kF32;
 
@@ -33,8 +41,20 @@ Lookups<Real>::Lookups(const BagShape& shape, std::vector<std::vector<std::int64
       asked_words_(asks_.size()),
       wanted_values_(asks_.size()),
       given_values_(asks_.size()),
+      one_each_(asks_.size(), 1),
       runs_(asks_.size() * offsets_.size()),
-      seen_(static_cast<std::size_t>(shape.batch * shape.tables)) {}
+      seen_(static_cast<std::size_t>(shape.batch * shape.tables)) {
+  const std::size_t bags = seen_.size(), ids = bags * static_cast<std::size_t>(shape.length);
+  for (Ask& ask : asks_) {
+    ask.bags.reserve(static_cast<std::size_t>(shape.tables));
+    ask.lengths.reserve(bags);
+    ask.ids.reserve(ids);
+    ask.places.reserve(bags);
+  }
+  // A bag goes to as many owners as it has ids, at most.
+  out_.reserve(asks_.size() * static_cast<std::size_t>(shape.tables) + 2 * ids);
+  for (Run& run : runs_) run.begin.reserve(static_cast<std::size_t>(shape.batch) + 1);
+}
 
 template <class Real>
 void Lookups<Real>::run(std::span<const std::int32_t> ids, std::span<const RowTable* const> tables,
@@ -87,12 +107,11 @@ void Lookups<Real>::send_asks() {
     ask_words_[r] = static_cast<std::int64_t>(out_.size() - before);
     wanted_values_[r] = static_cast<std::int64_t>(ask.places.size()) * shape_.width;
   }
-  const std::vector<std::int64_t> one(peers(), 1);
-  replicas_.wait(replicas_.start_all_to_all(flat_view(ask_words_, DType::kI64), one,
-                                            flat_view(asked_words_, DType::kI64), one));
+  replicas_.wait(replicas_.start_all_to_all(flat_view(ask_words_, DType::kI64), one_each_,
+                                            flat_view(asked_words_, DType::kI64), one_each_));
   std::int64_t words = 0;
   for (const std::int64_t count : asked_words_) words += count;
-  in_.resize(static_cast<std::size_t>(words));
+  resize_with_room(in_, words);
   replicas_.wait(replicas_.start_all_to_all(flat_view(out_, DType::kI32), ask_words_,
                                             flat_view(in_, DType::kI32), asked_words_));
 }
@@ -122,7 +141,7 @@ void Lookups<Real>::answer(std::span<const RowTable* const> tables) {
     given_values_[r] = bags * shape_.width;
     message += asked_words_[r];
   }
-  given_.resize(static_cast<std::size_t>(bags_so_far * shape_.width));
+  resize_with_room(given_, bags_so_far * shape_.width);
   parallel_for(static_cast<std::int64_t>(run_count_), 1, [&](std::int64_t begin, std::int64_t end) {
     static thread_local PoolingScratch<Real> scratch;
     for (std::int64_t i = begin; i < end; ++i) {
@@ -138,7 +157,7 @@ template <class Real>
 void Lookups<Real>::send_answers() {
   std::int64_t values = 0;
   for (const std::int64_t count : wanted_values_) values += count;
-  got_.resize(static_cast<std::size_t>(values));
+  resize_with_room(got_, values);
   replicas_.wait(replicas_.start_all_to_all(flat_view(given_, kRealType<Real>), given_values_,
                                             flat_view(got_, kRealType<Real>), wanted_values_));
 }

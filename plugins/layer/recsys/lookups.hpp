@@ -47,6 +47,7 @@ class Lookups {
   std::vector<Ask> asks_;
   std::vector<std::int64_t> ask_words_, asked_words_;       ///< per replica: i32 words sent and received
   std::vector<std::int64_t> wanted_values_, given_values_;  ///< per replica: reals
+  std::vector<std::int64_t> one_each_;                      ///< per replica: 1
   std::vector<std::int32_t> out_, in_;
   std::vector<Real> given_, got_;
   /// Runs of bags of one table in what was asked of this replica.
