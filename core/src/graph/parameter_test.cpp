@@ -2,10 +2,15 @@
 #include "graph/parameter_layout.hpp"
 #include "graph/row_gradients.hpp"
 #include "graph/row_table.hpp"
+#include "observe/testing/allocation_count.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
 
 #include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
 
 namespace tenon::graph {
 namespace {
@@ -88,6 +93,25 @@ TEST(RowGradients, SumsDuplicatesInOrderOfArrival) {
   EXPECT_EQ(summed[0].counts[1], 2u);
   rows.clear();
   EXPECT_EQ(rows.summed()[0].ids.size(), 0u);
+}
+
+// Bags of varying length: a slot that reads more rows than any before must not always ask for memory.
+TEST(RowGradients, GrowToTwiceTheNeed) {
+  set_parallel_threads(1);
+  RowGradients rows;
+  std::vector<std::int64_t> ids(200);
+  std::iota(ids.begin(), ids.end(), std::int64_t{0});
+  std::vector<float> values(400, 1.0f);
+  const auto slot = [&](std::size_t count) {
+    rows.clear();
+    rows.add(0, std::span(ids).first(count),
+             {values.data(), Shape{static_cast<std::int64_t>(count), 2}, DType::kF32});
+    return rows.summed()[0].ids.size();
+  };
+  EXPECT_EQ(slot(100), 100u);
+  const std::int64_t before = testing::allocation_count();
+  for (std::size_t count = 101; count <= 200; ++count) EXPECT_EQ(slot(count), count);
+  EXPECT_EQ(testing::allocation_count(), before);
 }
 
 }  // namespace

@@ -9,6 +9,16 @@
 #include <cstring>
 
 namespace tenon::graph {
+namespace {
+
+/// Room for `count` elements: bags of varying length read more rows in some slots than in any before, and
+/// with twice the need that soon ends.
+template <typename T>
+void make_room(std::vector<T>& values, std::size_t count) {
+  if (values.capacity() < count) values.reserve(2 * count);
+}
+
+}  // namespace
 
 void RowGradients::clear() {
   for (Table& table : tables_) {
@@ -30,8 +40,10 @@ void RowGradients::add(int parameter, std::span<const std::int64_t> ids, TensorV
   }
   found->dtype = values.dtype;
   found->width = ids.empty() ? found->width : values.elements() / static_cast<std::int64_t>(ids.size());
-  found->ids.insert(found->ids.end(), ids.begin(), ids.end());
   const std::span<std::byte> raw = values.raw();
+  make_room(found->ids, found->ids.size() + ids.size());
+  make_room(found->values, found->values.size() + raw.size());
+  found->ids.insert(found->ids.end(), ids.begin(), ids.end());
   found->values.insert(found->values.end(), raw.begin(), raw.end());
 }
 
@@ -50,6 +62,7 @@ void RowGradients::scale(double factor) {
 
 void RowGradients::sort(Table& table) {
   const std::size_t count = table.ids.size();
+  make_room(table.order, count);
   table.order.resize(count);
   for (std::size_t i = 0; i < count; ++i) table.order[i] = {table.ids[i], static_cast<std::int64_t>(i)};
   std::sort(table.order.begin(), table.order.end());
@@ -61,6 +74,9 @@ void RowGradients::sum(Table& table) {
   const auto width = static_cast<std::size_t>(table.width);
   table.unique.clear();
   table.counts.clear();
+  make_room(table.unique, table.ids.size());
+  make_room(table.counts, table.ids.size());
+  make_room(table.sums, table.values.size());
   table.sums.resize(table.values.size());
   const auto* values = reinterpret_cast<const Real*>(table.values.data());
   auto* sums = reinterpret_cast<Real*>(table.sums.data());
