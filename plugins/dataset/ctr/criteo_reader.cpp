@@ -16,11 +16,6 @@
 #include <system_error>
 
 namespace tenon::ctr {
-namespace {
-
-constexpr std::size_t kBuffer = 1 << 20;
-
-}  // namespace
 
 void FaultCounts::add(RowFault fault, std::int64_t line) {
   const auto kind = static_cast<std::size_t>(fault);
@@ -53,7 +48,7 @@ void CriteoReader::Close::operator()(gzFile_s* file) const {
   ::gzclose(file);
 }
 
-CriteoReader::CriteoReader(const std::string& path) : path_(path), buffer_(kBuffer + 1) {
+CriteoReader::CriteoReader(const std::string& path, std::size_t buffer) : path_(path), buffer_(buffer + 1) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) fail("cannot open it: " + std::generic_category().message(errno));
   struct stat status {};
@@ -77,7 +72,8 @@ void CriteoReader::fill() {
   std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
   end_ -= begin_;
   begin_ = 0;
-  const int got = ::gzread(file_.get(), buffer_.data() + end_, static_cast<unsigned>(kBuffer - end_));
+  const int got =
+      ::gzread(file_.get(), buffer_.data() + end_, static_cast<unsigned>(buffer_.size() - 1 - end_));
   int code = Z_OK;
   ::gzerror(file_.get(), &code);
   if (code == Z_ERRNO) fail("cannot read on: " + std::generic_category().message(errno));

@@ -30,8 +30,10 @@ struct FaultCounts {
 
 class CriteoReader {
  public:
-  /// Throws Error(kConfig) when the file cannot be opened.
-  explicit CriteoReader(const std::string& path);
+  static constexpr std::size_t kBuffer = 1 << 20;
+  /// Throws Error(kConfig) when the file cannot be opened. `buffer` bytes are read at once, more than a line
+  /// has.
+  explicit CriteoReader(const std::string& path, std::size_t buffer = kBuffer);
   ~CriteoReader();
   CriteoReader(const CriteoReader&) = delete;
   CriteoReader& operator=(const CriteoReader&) = delete;

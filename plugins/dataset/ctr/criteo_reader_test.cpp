@@ -179,8 +179,9 @@ class CriteoReaderTest : public testing::FolderTest {
     FaultCounts faults;
     std::int64_t lines = 0;
   };
-  static Result read_all(const std::string& path, std::size_t at_once = 100) {
-    CriteoReader reader(path);
+  static Result read_all(const std::string& path, std::size_t at_once = 100,
+                         std::size_t buffer_bytes = 4200) {
+    CriteoReader reader(path, buffer_bytes);
     Result result;
     std::vector<CriteoRow> buffer(at_once);
     while (const std::size_t count = reader.read(buffer)) {
@@ -207,7 +208,7 @@ TEST_F(CriteoReaderTest, PlainAndGzipGiveTheRowsOfTheLines) {
   for (const std::string& path : {write("plain", text), write_gzip("packed", text),
                                   write("no_newline", text.substr(0, text.size() - 1))}) {
     for (const std::size_t at_once : {1u, 100u, 50000u}) {
-      const Result result = read_all(path, at_once);
+      const Result result = read_all(path, at_once, at_once == 100 ? 5000 : CriteoReader::kBuffer);
       EXPECT_EQ(result.rows, expected) << path;
       EXPECT_EQ(result.faults.total(), 0) << path;
       EXPECT_EQ(result.lines, 12000) << path;
