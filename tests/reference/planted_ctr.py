@@ -68,11 +68,8 @@ def below(key, step, index, bound):
     return numpy.array([(x * bound) >> 128 for x in wide])
 
 
-def normal(key, step, index):
-    w = words(key, step, index)
-    u1 = ((joined(w[0], w[1]) >> U64(11)) + U64(1)).astype(float) * 2.0**-53
-    u2 = (joined(w[2], w[3]) >> U64(11)).astype(float) * 2.0**-53
-    return numpy.sqrt(-2 * numpy.log(u1)) * numpy.cos(2 * numpy.pi * u2)
+def bell(key, step, index):
+    return numpy.sqrt(0.75) * ((sum(words(key, step, index)) + U64(2)).astype(float) / 2**31 - 4)
 
 
 def centred(word):
@@ -104,7 +101,7 @@ class Planted:
         """dense [n, D], ids [n, T, L], logit [n], labels [n]."""
         index = numpy.asarray(index, U64)
         key, tables, bag, options = key_of(self.seed, "ctr." + stream), len(self.rows), self.bag, self.options
-        dense = numpy.stack([normal(key, 1 + k, index) for k in range(options["dense"])], 1).astype(numpy.float32)
+        dense = numpy.stack([bell(key, 1 + k, index) for k in range(options["dense"])], 1).astype(numpy.float32)
         ids = numpy.empty((len(index), tables, bag), numpy.int64)
         used = min(options["pairs"], tables // 2)
         effects, pairs, scale = 0.0, 0.0, numpy.sqrt(2 / bag) if bag > 1 else 1.0

@@ -21,6 +21,13 @@ double centred(std::uint32_t word) {
   return kSqrt3 * ((static_cast<double>(word) + 0.5) * 0x1p-31 - 1);
 }
 
+/// The sum of four uniform numbers, of variance 1: nearly normal, at a tenth of the time of Box-Muller.
+float bell(const std::array<std::uint32_t, 4>& words) {
+  constexpr double kScale = 0.86602540378443865 * 0x1p-31;  // the sum itself has variance 4 / 3
+  const std::uint64_t sum = std::uint64_t{words[0]} + words[1] + words[2] + words[3] + 2;
+  return static_cast<float>(kScale * (static_cast<double>(sum) - 0x1p33));
+}
+
 }  // namespace
 
 PlantedModel::PlantedModel(const PlantedShape& shape, std::uint64_t seed)
@@ -51,8 +58,11 @@ PlantedModel::PlantedModel(const PlantedShape& shape, std::uint64_t seed)
 
 std::int64_t PlantedModel::row_of(std::int64_t table, double uniform) const {
   const Table& t = tables_[static_cast<std::size_t>(table)];
-  const double place = shape_.exponent == 1 ? std::exp(uniform * t.reach)
-                                            : std::pow(1 + uniform * t.reach, 1 / (1 - shape_.exponent));
+  const double base = uniform * t.reach;
+  // The default exponent 1.5 asks for the power -2, which needs no library.
+  const double place = shape_.exponent == 1     ? std::exp(base)
+                       : shape_.exponent == 1.5 ? 1 / ((1 + base) * (1 + base))
+                                                : std::pow(1 + base, 1 / (1 - shape_.exponent));
   // Rounding may reach past either end.
   const std::int64_t rank = std::clamp(static_cast<std::int64_t>(place) - 1, std::int64_t{0}, t.rows - 1);
   return static_cast<std::int64_t>((static_cast<std::uint64_t>(rank) * t.multiplier + t.offset) %
@@ -88,7 +98,7 @@ double PlantedModel::logit(std::span<const float> dense, std::span<const std::in
 
 void PlantedModel::sample(RandomKey key, std::uint64_t index, PlantedSample& out) const {
   for (std::size_t k = 0; k < out.dense.size(); ++k) {
-    out.dense[k] = static_cast<float>(random_normal(key, 1 + k, index));
+    out.dense[k] = bell(random_words(key, 1 + k, index));
   }
   for (std::int64_t t = 0; t < tables(); ++t) {
     const auto table = static_cast<std::uint64_t>(t), places = static_cast<std::uint64_t>(shape_.bag);

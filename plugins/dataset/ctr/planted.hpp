@@ -3,7 +3,7 @@
 //
 //   bias + D sum_k c_k x_k + R / sqrt(T) sum_t e_t + P / sqrt(2 pairs) sum_p <v_2p, v_2p+1>
 //
-// with x_k standard normal, sum c_k^2 = 1, and per row an effect e and a vector v of 2, uniform with variance
+// with x_k of variance 1, sum c_k^2 = 1, and per row an effect e and a vector v of 2, uniform with variance
 // 1. Tables 2p and 2p + 1 are a pair, up to `pairs` of them. A bag of several ids has the sums of their e and
 // v, times sqrt(2 / L).
 #pragma once
