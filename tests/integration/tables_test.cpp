@@ -10,6 +10,30 @@ namespace {
 
 using Sets = std::vector<std::string>;
 
+constexpr const char* kPlanted = R"([run]
+name = "tiny"
+steps = 4
+eval_batches = 2
+
+[device]
+type = "cpu"
+threads = 1
+
+[data]
+type = "synthetic_ctr"
+tables = 8
+rows = [{rows}]
+batch = 256
+val_samples = 512
+
+[model]
+type = "dlrm"
+
+[optimizer]
+type = "rowwise_adagrad"
+lr = 0.02
+)";
+
 class Tables : public Scratch {
  public:
   Tables() { write_file(*this / "run.toml", clicks_run()); }
@@ -63,6 +87,35 @@ TEST_P(Placements, DifferByARoundingWhenClipped) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Replicas, Placements, ::testing::Values(2, 3, 4));
+
+// Rows are averaged over the replicas as dense gradients are, so several replicas with their shares of a
+// batch do what one does with all of it, up to the rounding of sums in another order, which training
+// amplifies.
+TEST(Replicas, TrainLikeOneWithAllTheirSamples) {
+  const Tables one, three;
+  ASSERT_EQ(one.train_with(world(1, "replicated")).status, 0);
+  ASSERT_EQ(three.train_with(world(3, "rows")).status, 0);
+  EXPECT_NEAR(three.number("val/loss"), one.number("val/loss"), 1e-4);
+  EXPECT_NEAR(three.number("val/auc"), one.number("val/auc"), 1e-4);
+}
+
+// A sanitizer's shadow is no memory of the run.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// Tables and their state once, and what a batch needs: no copy for initial values, hashes or gradients.
+TEST(Memory, IsTheTablesTheirStateAndSixtyFourMebibytes) {
+  const auto peak = [](const std::string& rows) {
+    const Tables run;
+    write_file(run / "run.toml", replaced(kPlanted, "{rows}", rows));
+    const Ended ended = run.train();
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    return run.number("peak_anonymous_mb");
+  };
+  // 8 tables x 400,000 rows x (16 + 1) numbers of 4 bytes.
+  const double tables_mb = 8 * 400000.0 * 17 * 4 / (1 << 20);
+  EXPECT_LT(peak("400000"), tables_mb + 64);
+  EXPECT_LT(peak("1000"), 64);
+}
+#endif
 
 /// A rate too small to move any weight: what is hashed are the initial ones.
 TEST(InitialRows, DoNotDependOnTheNumberOfShards) {
