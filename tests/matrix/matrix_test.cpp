@@ -16,7 +16,8 @@ namespace {
 struct Model {
   const char* name;
   const char* toml;  ///< [model], [data], [optimizer]: what the model needs to learn something in a few slots
-  std::uint64_t padding;  ///< numbers between tensors, each of which begins at a multiple of 64 bytes
+  std::uint64_t padding;    ///< numbers between tensors, each of which begins at a multiple of 64 bytes
+  std::uint64_t width = 0;  ///< of the rows of tables
 };
 
 constexpr Model kModels[] = {
@@ -74,6 +75,32 @@ type = "sgd"
 lr = 0.02
 )",
      206},
+    {"dlrm", R"(
+[data]
+type = "adult"
+buckets = 8
+batch = 64
+[model]
+type = "dlrm"
+bottom = [16, 8]
+top = [16, 1]
+[optimizer]
+type = "rowwise_adagrad"
+lr = 0.05
+)",
+     23, 8},
+    {"logistic_regression", R"(
+[data]
+type = "adult"
+buckets = 8
+batch = 64
+[model]
+type = "logistic_regression"
+[optimizer]
+type = "adagrad"
+lr = 0.1
+)",
+     15, 1},
 };
 
 struct Cell {
@@ -150,16 +177,31 @@ TEST_P(Matrix, LearnsCountsSavesAndRepeats) {
   EXPECT_LT((loss[kSlots - 1] + loss[kSlots - 2]) / 2, loss[0]);
 
   // What two members of a ring send of S bytes is S (docs/reductions.md); parameters' gradients are f32.
-  // Buckets are sent with the gaps between their tensors.
+  // Buckets are sent with the gaps between their tensors. Rows of tables go to the other replica with their
+  // number and how often they were read, behind one count for each table.
   const auto gradient = first.bytes_by_purpose.find("gradient");
+  const std::uint64_t sent = gradient == first.bytes_by_purpose.end() ? 0 : gradient->second;
   std::vector<std::string> facts;
   runtime_.check(Config::parse(text(cell), "cell.toml", {}), &facts);
-  std::smatch trained;
-  ASSERT_TRUE(std::regex_search(facts.at(0), trained, std::regex("parameters: ([0-9]+) trained")))
-      << facts[0];
+  const auto fact = [&](const char* pattern) {
+    std::smatch found;
+    for (const std::string& line : facts)
+      if (std::regex_search(line, found, std::regex(pattern))) return std::stoull(found[1]);
+    return 0ull;
+  };
+  ASSERT_GT(fact("parameters: ([0-9]+) trained"), 0u) << facts.at(0);
+  const std::uint64_t rows = fact("row tables: [0-9]+ with ([0-9]+) rows");
+  const std::uint64_t dense = fact("parameters: ([0-9]+) trained") - rows * cell.model.width;
   const std::uint64_t expected =
-      cell.sync == "ddp" ? 4 * (std::stoull(trained[1]) + cell.model.padding) * kSlots : 0;
-  EXPECT_EQ(gradient == first.bytes_by_purpose.end() ? 0 : gradient->second, expected);
+      cell.sync == "ddp" ? (4 * (dense + cell.model.padding) + 8 * fact("row tables: ([0-9]+)")) * kSlots : 0;
+  if (cell.sync == "ddp" && rows > 0) {
+    const std::uint64_t row_bytes = 8 + 4 + 4 * cell.model.width;
+    ASSERT_GT(sent, expected);
+    EXPECT_EQ((sent - expected) % row_bytes, 0u);
+    EXPECT_LE((sent - expected) / row_bytes, rows * kSlots);
+  } else {
+    EXPECT_EQ(sent, expected);
+  }
 
   const auto converted = first.quantized_operands.find("bf16");
   EXPECT_EQ(converted != first.quantized_operands.end() && converted->second > 0, cell.precision == "bf16");
