@@ -124,10 +124,23 @@ void RankHost::log(LogLevel level, std::string_view message) {
   const std::string_view component = call == nullptr ? std::string_view("core") : call->component;
   if (spec_.log != nullptr) {
     spec_.log->write(level, component, slot(), message);
-  } else if (level >= LogLevel::kWarning) {
+    return;
+  }
+  {
+    const std::lock_guard lock(early_mutex_);
+    early_.push_back({level, std::string(component), std::string(message)});
+  }
+  if (level >= LogLevel::kWarning) {
     std::fprintf(stderr, "%.*s: %.*s\n", static_cast<int>(component.size()), component.data(),
                  static_cast<int>(message.size()), message.data());
   }
+}
+
+void RankHost::set_log(RankLog* log) {
+  spec_.log = log;
+  const std::lock_guard lock(early_mutex_);
+  for (const EarlyMessage& message : early_) log->write(message.level, message.component, -1, message.text);
+  early_.clear();
 }
 
 std::unique_ptr<Actor> RankHost::spawn(std::string_view name, std::function<void(Actor&)> loop) {

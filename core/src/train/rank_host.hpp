@@ -11,7 +11,9 @@
 #include <tenon/observer.hpp>
 
 #include <atomic>
+#include <mutex>
 #include <string>
+#include <vector>
 
 namespace tenon::train {
 
@@ -22,7 +24,9 @@ struct HostSpec {
   double deadline_s = 60;
   Clock* clock = nullptr;
   ControlPlane* control = nullptr;
-  RankLog* log = nullptr;  ///< null before a run folder exists: warnings and errors go to standard error
+  /// Null before a run folder exists: warnings and errors then go to standard error, and all into the log
+  /// once there is one.
+  RankLog* log = nullptr;
 };
 
 class RankHost final : public Host {
@@ -45,8 +49,8 @@ class RankHost final : public Host {
   void set_slot(std::int64_t slot) { slot_.store(slot, std::memory_order_relaxed); }
   std::int64_t slot() const { return slot_.load(std::memory_order_relaxed); }
   const HostSpec& spec() const { return spec_; }
-  /// From here on messages go to a file.
-  void set_log(RankLog* log) { spec_.log = log; }
+  /// From here on messages go to a file; the earlier ones are written first.
+  void set_log(RankLog* log);
   /// What components may time their work with, and observers write numbers to.
   void set_sinks(SpanSink* spans, MetricSink* metrics) {
     spans_ = spans;
@@ -56,7 +60,14 @@ class RankHost final : public Host {
   void set_layers(LayerFactory* layers) { layers_ = layers; }
 
  private:
+  struct EarlyMessage {
+    LogLevel level;
+    std::string component, text;
+  };
+
   HostSpec spec_;
+  std::mutex early_mutex_;
+  std::vector<EarlyMessage> early_;
   LayerFactory* layers_ = nullptr;
   SpanSink* spans_ = nullptr;
   MetricSink* metrics_ = nullptr;
