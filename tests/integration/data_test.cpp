@@ -1,5 +1,6 @@
 // Data sets through the program: one stream of samples whatever the number of ranks, and after a kill.
 #include "run_program.hpp"
+#include "testing/criteo_text.hpp"
 
 namespace tenon::integration {
 namespace {
@@ -43,6 +44,9 @@ class DataSets : public testing::TestWithParam<Set> {
     }
     write_file(scratch / "x.npy", x);
     write_file(scratch / "y.npy", y);
+    std::string clicks;
+    for (std::uint64_t i = 0; i < 70; ++i) clicks += ctr::criteo_line(1, i);
+    write_file(scratch / "clicks.txt", clicks);
   }
 };
 
@@ -73,6 +77,7 @@ TEST_P(DataSets, TwoRanksSeeTheSamplesOfOne) {
 }
 
 constexpr const char* kGpt = "type = \"gpt_neo\"\nlayers = 1\nwidth = 16\nheads = 2";
+constexpr const char* kDlrm = "type = \"dlrm\"\nbottom = [8, 4]\ntop = [8, 1]";
 constexpr const char* kMlp = "type = \"mlp\"\nhidden = [8]";
 
 const Set kSets[] = {
@@ -87,6 +92,9 @@ const Set kSets[] = {
      "type = \"npy\"\ninputs = [\"inputs=x.npy\"]\ntargets = [\"targets=y.npy\"]\ntypes = "
      "[\"targets=i32\"]\nclasses = 3",
      kMlp},
+    {"criteo", "type = \"criteo\"\npath = \"clicks.txt\"\nrows = [50]\ncategorical = \"vocabulary\"", kDlrm},
+    {"synthetic_ctr",
+     "type = \"synthetic_ctr\"\ntables = 3\nrows = [40]\nbag = 3\nsamples = 50\nval_samples = 10", kDlrm},
 };
 INSTANTIATE_TEST_SUITE_P(All, DataSets, testing::ValuesIn(kSets),
                          [](const auto& info) { return std::string(info.param.name); });

@@ -69,7 +69,7 @@ void Criteo::check_faults(const CriteoCache& file, const std::string& path) cons
     fail_config(fmt::format("{}. That is more than max_bad_share = {} allows; mend the file, or raise it",
                             found, max_bad_share_));
   }
-  host_.log(LogLevel::kWarning, found + ". They are left out");
+  if (host_.rank() == 0) host_.log(LogLevel::kWarning, found + ". They are left out");
 }
 
 void Criteo::open_files() {

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -67,7 +68,7 @@ class PackingLock {
             fmt::format("data.criteo: another process holds '{}' to write '{}', and has written nothing for "
                         "{} s; end it, or "
                         "set data.cache to another folder",
-                        path, growing, deadline));
+                        path, growing, std::round(deadline * 10) / 10));
       }
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
@@ -103,7 +104,9 @@ CriteoCache::CriteoCache(const std::string& source, const std::string& folder, d
   if (open(identity)) return;
   try {
     files_->make_directories(place);
-    const PackingLock lock(path_ + ".lock", path_ + ".tmp", deadline);
+    // Digesting the source and syncing do not make the file grow; 10 MB/s is slow for either.
+    const double patience = deadline + static_cast<double>(identity.size) / 1e7;
+    const PackingLock lock(path_ + ".lock", path_ + ".tmp", patience);
     if (open(identity)) return;  // somebody else was faster
     pack(source, identity);
   } catch (const FileError& error) {
