@@ -84,9 +84,9 @@ void IndexedDataset::divide(const IndexedContent& content) {
                                         owner_, content.samples + (val_files_ ? content.val_samples : 0),
                                         info_.train_samples, info_.val_samples);
   if (batch_ > info_.train_samples) {
-    fail_config(fmt::format(
-        "{}: batch = {} is larger than the part to train on; lower batch or val_fraction, or take more data",
-        found, batch_));
+    fail_config(
+        fmt::format("{}: batch = {} is larger than the part to train on; lower batch{}, or take more data",
+                    found, batch_, val_files_ ? "" : " or val_fraction"));
   }
   if (info_.val_samples == 0 && (val_files_ || val_fraction_ > 0)) {
     fail_config(

@@ -176,7 +176,7 @@ TEST_F(AdultFiles, TooFewRowsAreRefused) {
   EXPECT_EQ(
       refusal("val_fraction = 0.5\nbatch = 2"),
       "data.adult has 2 samples, 1 of them to train on and 1 to validate on: batch = 2 is larger than the "
-      "part to train on; lower batch or val_fraction, or take more data");
+      "part to train on; lower batch, or take more data");
   EXPECT_EQ(refusal("val_fraction = 0.5\nbatch = 1"), "no error");
 }
 

@@ -282,7 +282,7 @@ TEST(SyntheticCtr, RefusalsAreWholeMessages) {
   EXPECT_EQ(
       refusal("samples = 10"),
       "data.synthetic_ctr has 100010 samples, 10 of them to train on and 100000 to validate on: batch = 2048 "
-      "is larger than the part to train on; lower batch or val_fraction, or take more data");
+      "is larger than the part to train on; lower batch, or take more data");
 }
 
 TEST(SyntheticCtr, ReadingAllocatesNothing) {
