@@ -1,5 +1,6 @@
-// Layer `ctr_metrics`: AUC, normalised entropy and calibration of logits over a whole evaluation. It collects
-// the scores of all counted samples, so it takes 8 bytes for each, on every replica those of all.
+// Layer `ctr_metrics`: AUC, normalised entropy and calibration of logits over a whole evaluation. It keeps
+// the scores of all counted samples: 8 bytes for each, on every replica for those of all, and up to about
+// three times that while the values of the replicas are joined.
 #pragma once
 
 #include "common.hpp"
