@@ -25,9 +25,12 @@ struct Settings {
   std::string python = "python3";
 };
 
-/// The rate `metric` of a run of this configuration; its last log line must leave the warm-up out.
-inline double our_rate(const std::string& config, const std::string& metric) {
+/// The rate `metric` of a run of this configuration, with `plugin` beside those found unless it is null; its
+/// last log line must leave the warm-up out.
+inline double our_rate(const std::string& config, const std::string& metric,
+                       const tenon_plugin_v1_t* plugin) {
   Runtime runtime;
+  if (plugin != nullptr) runtime.add_plugin(*plugin);
   runtime.discover({});
   const auto folder = std::filesystem::temp_directory_path() / fmt::format("tenon-bench-{}", ::getpid());
   TrainRequest request;

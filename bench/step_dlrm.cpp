@@ -1,12 +1,17 @@
 // Training steps of a DLRM with 26 tables against eager PyTorch with sparse tables, interleaved in one run:
-// samples per second and the ratio. Absolute figures are only worth their ratio. Our side also draws its
-// samples, the peer's lie ready. Usage: step_dlrm [--rounds N] [--steps N] [--threads N] [--python PYTHON]
+// samples per second and the ratio. Absolute figures are only worth their ratio. Batches lie ready on both
+// sides. Usage: step_dlrm [--rounds N] [--steps N] [--threads N] [--python PYTHON]
+#include "ready_batches.hpp"
 #include "step_bench.hpp"
 
 namespace {
 
 using namespace tenon;
 using bench::Settings;
+
+TENON_STATIC_PLUGIN(ready,
+                    PluginInfo{.id = "bench.ready", .version = "1.0.0", .summary = "batches in memory"},
+                    bench::ReadyBatches)
 
 struct DlrmShape {
   int tables = 26, rows = 100000, dense = 13, batch = 2048;
@@ -24,6 +29,8 @@ eval_batches = 1
 type = "cpu"
 threads = {}
 [data]
+type = "ready"
+[data.inner]
 type = "synthetic_ctr"
 tables = {}
 rows = [{}]
@@ -64,7 +71,8 @@ int run(const Settings& settings) {
     std::vector<double> ours, ratios;
     bool torch = true;
     for (int round = 0; round < settings.rounds; ++round) {
-      const double rate = bench::our_rate(config_text(shape, precision, settings), "train/samples_per_s");
+      const double rate =
+          bench::our_rate(config_text(shape, precision, settings), "train/samples_per_s", &ready);
       const double peer =
           torch ? bench::peer_rate(settings, "step_dlrm_torch.py", arguments(shape, precision, settings))
                 : -1;

@@ -109,7 +109,8 @@ int run(const Settings& settings) {
     bool torch = true;
     for (int round = 0; round < settings.rounds; ++round) {
       // Two windows: the first holds the warm-up, the last line is the rate of the rest.
-      const double rate = bench::our_rate(config_text(shape, precision, settings), "train/tokens_per_s");
+      const double rate =
+          bench::our_rate(config_text(shape, precision, settings), "train/tokens_per_s", nullptr);
       const double product = product_rate(shape, precision == "bf16" ? DType::kBF16 : DType::kF32, *device);
       const double peer =
           torch ? bench::peer_rate(settings, "step_gpt_torch.py", arguments(shape, precision, settings)) : -1;

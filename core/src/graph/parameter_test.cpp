@@ -6,9 +6,11 @@
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/random.hpp>
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
 #include <vector>
 
@@ -96,6 +98,30 @@ TEST(RowGradients, SumsDuplicatesInOrderOfArrival) {
 }
 
 // Bags of varying length: a slot that reads more rows than any before must not always ask for memory.
+TEST(RowGradients, SortIdsOfAnySizeAndKeepTheOrderOfEqualOnes) {
+  RowGradients rows;
+  std::map<std::int64_t, std::vector<float>> expected;  // of each id, what was added, in order
+  std::vector<std::int64_t> ids;
+  std::vector<float> values;
+  const RandomKey key = random_key(1, "ids");
+  for (std::uint64_t i = 0; i < 5000; ++i) {
+    const int bits = 1 + static_cast<int>(i % 40);
+    ids.push_back(static_cast<std::int64_t>(random_below(key, 0, i, std::uint64_t{1} << bits)));
+    values.push_back(static_cast<float>(random_normal(key, 1, i) * (i % 3 == 0 ? 1e6 : 1.0)));
+    expected[ids.back()].push_back(values.back());
+  }
+  rows.add(0, ids, {values.data(), Shape{5000, 1}});
+  const RowGradient found = rows.summed()[0];
+  ASSERT_EQ(found.ids.size(), expected.size());
+  std::size_t at = 0;
+  for (const auto& [id, added] : expected) {
+    ASSERT_EQ(found.ids[at], id);
+    EXPECT_EQ(found.counts[at], added.size());
+    EXPECT_EQ(found.values.as<float>()[at], std::accumulate(added.begin() + 1, added.end(), added[0])) << id;
+    ++at;
+  }
+}
+
 TEST(RowGradients, GrowToTwiceTheNeed) {
   set_parallel_threads(1);
   RowGradients rows;

@@ -6,6 +6,7 @@
 #include <tenon/parallel.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 
 namespace tenon::graph {
@@ -60,12 +61,31 @@ void RowGradients::scale(double factor) {
   }
 }
 
+/// Stable counting sort by id, least significant digit first: it keeps equal ids in the order of arrival, and
+/// ids are as many as rows of a batch while digits are two or three.
 void RowGradients::sort(Table& table) {
+  constexpr int kDigitBits = 11;
+  constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
   const std::size_t count = table.ids.size();
   make_room(table.order, count);
+  make_room(table.sorted, count);
   table.order.resize(count);
-  for (std::size_t i = 0; i < count; ++i) table.order[i] = {table.ids[i], static_cast<std::int64_t>(i)};
-  std::sort(table.order.begin(), table.order.end());
+  table.sorted.resize(count);
+  std::uint64_t largest = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    table.order[i] = {table.ids[i], static_cast<std::int64_t>(i)};
+    largest = std::max(largest, static_cast<std::uint64_t>(table.ids[i]));
+  }
+  for (int shift = 0; shift < 64 && largest >> shift != 0; shift += kDigitBits) {
+    std::array<std::uint32_t, kDigits + 1> begin{};
+    const auto digit = [shift](std::int64_t id) {
+      return static_cast<std::size_t>(static_cast<std::uint64_t>(id) >> shift) & (kDigits - 1);
+    };
+    for (const auto& entry : table.order) ++begin[digit(entry.first) + 1];
+    for (std::size_t d = 0; d < kDigits; ++d) begin[d + 1] += begin[d];
+    for (const auto& entry : table.order) table.sorted[begin[digit(entry.first)]++] = entry;
+    std::swap(table.order, table.sorted);
+  }
 }
 
 template <typename Real>

@@ -27,7 +27,7 @@ class RowGradients {
     std::int64_t width = 0;
     std::vector<std::int64_t> ids;
     std::vector<std::byte> values;
-    std::vector<std::pair<std::int64_t, std::int64_t>> order;  ///< (id, place), ascending
+    std::vector<std::pair<std::int64_t, std::int64_t>> order, sorted;  ///< (id, place), ascending; scratch
     std::vector<std::int64_t> unique;
     std::vector<std::byte> sums;
     std::vector<std::uint32_t> counts;

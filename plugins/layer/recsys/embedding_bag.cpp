@@ -161,15 +161,18 @@ void EmbeddingBag::infer(InferContext& context) {
 }
 
 void EmbeddingBag::check_ids(std::span<const std::int32_t> ids) const {
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const auto place = static_cast<std::int64_t>(i) / shape_.length;
-    const std::int64_t table = place % shape_.tables;
-    if (ids[i] >= -1 && ids[i] < rows_[static_cast<std::size_t>(table)]) continue;
-    fail_run(
-        fmt::format("layer '{}': sample {} of the batch reads row {} of table {}, which has {} rows (-1 = no "
-                    "row); check that "
-                    "the data and the model agree on the rows of the tables",
-                    name_, place / shape_.tables, ids[i], table, rows_[static_cast<std::size_t>(table)]));
+  const std::int32_t* bag = ids.data();
+  for (std::int64_t sample = 0; sample < shape_.batch; ++sample) {
+    for (std::size_t table = 0; table < rows_.size(); ++table, bag += shape_.length) {
+      const auto outside = [&](std::int32_t id) { return id < -1 || id >= rows_[table]; };
+      const std::int32_t* found = std::find_if(bag, bag + shape_.length, outside);
+      if (found == bag + shape_.length) continue;
+      fail_run(
+          fmt::format("layer '{}': sample {} of the batch reads row {} of table {}, which has {} rows (-1 = "
+                      "no row); check that "
+                      "the data and the model agree on the rows of the tables",
+                      name_, sample, *found, table, rows_[table]));
+    }
   }
 }
 
