@@ -45,10 +45,19 @@ TableFacts& find_or_add(std::vector<TableFacts>& tables, const TableFacts& seen,
 }
 
 /// Copies of the same rows count once.
-void add_part(TableFacts& table, const TablePart& part, std::int64_t named_rows) {
+void add_part(TableFacts& table, const TablePart& part, std::int64_t named_rows, const std::string& folder) {
   const bool copy = std::any_of(table.placement.begin(), table.placement.end(), [&](const TablePart& other) {
     return other.first == part.first && other.last == part.last;
   });
+  const bool overlaps =
+      std::any_of(table.placement.begin(), table.placement.end(),
+                  [&](const TablePart& other) { return part.first < other.last && other.first < part.last; });
+  if (overlaps && !copy) {
+    fail_run(fmt::format(
+        "{}: table '{}': rank {} says that it holds rows {} to {}, of which another rank holds some; "
+        "the files are of different runs",
+        folder, table.name, part.rank, part.first, part.last - 1));
+  }
   table.placement.push_back(part);
   if (copy) return;
   table.accesses += part.accesses;
@@ -88,7 +97,7 @@ RunTables join(const std::string& folder, const std::vector<RankTables>& ranks) 
   for (const RankTables& rank : ranks) {
     run.ranks = std::max(run.ranks, rank.ranks);
     for (const TableFacts& table : rank.tables)
-      add_part(find_or_add(run.tables, table, folder), table.placement.front(), named_rows);
+      add_part(find_or_add(run.tables, table, folder), table.placement.front(), named_rows, folder);
   }
   for (int rank = 0; rank < run.ranks; ++rank) {
     if (std::none_of(ranks.begin(), ranks.end(), [&](const RankTables& there) { return there.rank == rank; }))
@@ -115,6 +124,11 @@ RunTables read_tables(FileSystem& files, const std::string& folder) {
   }
   std::sort(ranks.begin(), ranks.end(),
             [](const RankTables& a, const RankTables& b) { return a.rank < b.rank; });
+  // An attempt that went on with fewer ranks left the files of the others behind.
+  const RankTables& newest = ranks.front();
+  std::erase_if(ranks, [ranks_now = newest.ranks, first_slot = newest.first_slot](const RankTables& other) {
+    return other.rank >= ranks_now || other.ranks != ranks_now || other.first_slot != first_slot;
+  });
   return join(folder, ranks);
 }
 

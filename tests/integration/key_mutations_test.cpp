@@ -55,8 +55,12 @@ void mutate_runs(Total& total) {
   std::set<std::string> proven;
   for (const fs::path& file : runs) {
     SCOPED_TRACE(file.string());
+    // Click logs are not shipped; their keys are checked whatever file they name.
+    const bool needs_data = file.filename().string().find("criteo") != std::string::npos;
+    std::vector<std::string> sets;
+    if (needs_data) sets.push_back("data.path=" + (scratch / "text.txt").string());
     const config::MutationReport report =
-        config::mutate_keys(Config::load(file.string(), std::vector<std::string>()), registry, proven);
+        config::mutate_keys(Config::load(file.string(), sets), registry, proven);
     total.keys += report.keys;
     total.tried += report.tried;
     total.long_keys += report.long_keys;

@@ -117,6 +117,22 @@ TEST(Memory, IsTheTablesTheirStateAndSixtyFourMebibytes) {
 }
 #endif
 
+// A strategy whose replicas update their dense weights alone leaves the tables one copy.
+TEST(ReplicasThatUpdateAlone, ShareTheirTablesAndResumeToTheSameBits) {
+  const Sets sets = world(2, "rows") + Sets{"sync.type=none", "recovery.keep=1000"};
+  const Tables whole;
+  const Ended ended = whole.train_with(sets);
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  const std::vector<std::string> hashes = {whole.summary("weights_hash"), whole.summary("state_hash"),
+                                           whole.summary("val/auc")};
+  for (const char* step : {"step-24", "step-18"}) fs::remove_all(whole / "runs/tiny/1/checkpoints" / step);
+  const Ended again = whole.train_with(sets, {"--resume"});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(hashes, (std::vector<std::string>{whole.summary("weights_hash"), whole.summary("state_hash"),
+                                              whole.summary("val/auc")}));
+  EXPECT_LT(whole.number("val/loss"), 0.55) << "the entropy of the base rate";
+}
+
 /// A rate too small to move any weight: what is hashed are the initial ones.
 TEST(InitialRows, DoNotDependOnTheNumberOfShards) {
   std::vector<std::string> hashes;
@@ -140,12 +156,16 @@ TEST(Checkpoints, OfTablesAreReadAtAnyNumberOfReplicas) {
     const Ended ended = run.train_with(world(replicas, placement), {"--resume"});
     ASSERT_EQ(ended.status, 0) << ended.err;
     EXPECT_EQ(run.summary("weights_hash"), weights) << replicas << " " << placement;
+    const Ended shown = run.run({"inspect", "runs/tiny", "--tables"});
+    EXPECT_EQ(shown.status, 0) << shown.err;
+    EXPECT_THAT(shown.out, ::testing::HasSubstr(": " + std::to_string(replicas) + " rank")) << shown.out;
+    EXPECT_THAT(shown.out, ::testing::Not(::testing::HasSubstr("rank " + std::to_string(replicas) + ":")));
   }
 }
 
 TEST(Kills, LoseNothingOfShardedTablesAndTheirState) {
   const Tables whole;
-  const Sets sets = world(2, "rows") + Sets{"run.steps=240"};
+  const Sets sets = world(2, "rows") + Sets{"run.steps=240", "recovery.keep=1000"};
   ASSERT_EQ(whole.train_with(sets).status, 0);
   const Tables run;
   Sets words{"train", "run.toml", "--quiet"};

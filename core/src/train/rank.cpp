@@ -335,9 +335,10 @@ std::int64_t Rank::planned_bytes() const {
     for (const StateEntry& entry : state_->entries()) {
       if (!entry.written) continue;
       const RowTable* table = entry.table;
-      sum += table == nullptr
-                 ? entry.view.bytes()
-                 : dtype_bytes(table->dtype(), (table->owned_last() - table->owned_first()) * table->width());
+      // The copy that is written, and while it is made the rows of all tables beside.
+      sum += table == nullptr ? entry.view.bytes()
+                              : dtype_bytes(table->dtype(), 2 * (table->owned_last() - table->owned_first()) *
+                                                                table->width());
     }
   }
   return sum;

@@ -122,12 +122,12 @@ class ThreadActor final : public Actor {
 void RankHost::log(LogLevel level, std::string_view message) {
   const GuardContext* call = current_plugin_call();
   const std::string_view component = call == nullptr ? std::string_view("core") : call->component;
-  if (spec_.log != nullptr) {
-    spec_.log->write(level, component, slot(), message);
-    return;
-  }
   {
     const std::lock_guard lock(early_mutex_);
+    if (spec_.log != nullptr) {
+      spec_.log->write(level, component, slot(), message);
+      return;
+    }
     early_.push_back({level, std::string(component), std::string(message)});
   }
   if (level >= LogLevel::kWarning) {
@@ -137,8 +137,8 @@ void RankHost::log(LogLevel level, std::string_view message) {
 }
 
 void RankHost::set_log(RankLog* log) {
-  spec_.log = log;
   const std::lock_guard lock(early_mutex_);
+  spec_.log = log;
   for (const EarlyMessage& message : early_) log->write(message.level, message.component, -1, message.text);
   early_.clear();
 }

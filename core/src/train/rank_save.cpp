@@ -35,6 +35,7 @@ void Rank::save(const SavePlan& plan, std::int64_t slot) {
   request.items = save_buffers_.items();
   request.meta = save_buffers_.meta();
   const bool taken = saver_->save(request);
+  save_buffers_.release_tables();
   if (taken && spans_.wanted()) handed_over_s_ = spans_.now();
   if (!taken)
     host_.log(LogLevel::kWarning,

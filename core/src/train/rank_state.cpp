@@ -256,6 +256,11 @@ void RankState::restore(CheckpointReader& reader) const {
   for (const auto& set : m_.weights->created_sets()) set->touch(-1);
 }
 
+void SaveBuffers::release_tables() {
+  items_.clear();
+  staged_.clear();
+}
+
 void SaveBuffers::collect(const RankState& state, const SavePlan& plan) {
   items_.clear();
   meta_.clear();

@@ -81,11 +81,13 @@ class SaveBuffers {
   void collect(const RankState& state, const SavePlan& plan);
   std::span<const SaveItem> items() const { return items_; }
   std::span<const MetaBlock> meta() const { return meta_; }
+  /// Gives back the memory of tables once they are copied: it may be most of the machine's.
+  void release_tables();
 
  private:
   std::vector<SaveItem> items_;
   std::vector<MetaBlock> meta_;
-  std::vector<std::vector<std::byte>> staged_;
+  std::vector<std::vector<std::byte>> staged_;  ///< rows of tables
 };
 
 }  // namespace tenon::train

@@ -55,13 +55,14 @@ TensorView flat_view(std::vector<T>& values, DType dtype) {
 RowExchange::RowExchange(RankReplica& replica, bool shared) : replicas_(replica.replicas()) {
   if (replicas_ == 1) return;
   for (const ParameterInfo& info : replica.live().parameters()) {
-    if (info.spec.role != Role::kRowTable || !info.spec.trainable) continue;
+    if (info.spec.role != Role::kRowTable) continue;
     Table table;
     table.parameter = info.index;
     table.width = info.spec.shape[1];
     table.dtype = info.spec.dtype;
     table.offsets = replica_offsets(info.spec);
     cut_ |= !table.offsets.empty();
+    if (!info.spec.trainable) continue;
     if (table.offsets.empty() && !shared) {
       fail_config(fmt::format(
           "row table '{}' is replicated, but under this sync strategy replicas update alone and rows are "
@@ -73,7 +74,8 @@ RowExchange::RowExchange(RankReplica& replica, bool shared) : replicas_(replica.
     tables_.push_back(std::move(table));
   }
   if (tables_.empty()) return;
-  group_ = replica.group(Purpose::kGradient);
+  group_ =
+      replica.open("rows", Purpose::kGradient);  // its own: a strategy may leave transfers on the group's
   const auto replicas = static_cast<std::size_t>(replicas_);
   rows_out_.resize(replicas * tables_.size());
   rows_in_.resize(rows_out_.size());

@@ -56,7 +56,7 @@ class RowExchange {
 
   int replicas_;
   bool cut_ = false;
-  Communicator* group_ = nullptr;
+  std::unique_ptr<Communicator> group_;
   std::vector<Table> tables_;
   std::vector<std::int64_t> rows_out_, rows_in_;    ///< [replicas, tables]
   std::vector<std::int64_t> tables_each_;           ///< per replica: the number of tables

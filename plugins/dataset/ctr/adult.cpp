@@ -116,6 +116,12 @@ IndexedContent Adult::load() {
   const std::unique_ptr<FileSystem> files = make_posix_files();
   content.sources.push_back({path_, sha256_of_file(*files, path_)});
   if (test_) content.sources.push_back({test_path_, sha256_of_file(*files, test_path_)});
+  // Statistics and buckets are those of the rows trained on, so a run cannot go on with others.
+  const std::string recipe =
+      test_ ? fmt::format("preprocessing: evaluate = test, buckets = {}", buckets_)
+            : fmt::format("preprocessing: evaluate = held_out, val_fraction = {}, buckets = {}",
+                          val_fraction_, buckets_);
+  content.sources.push_back({recipe, sha256_of(std::as_bytes(std::span(recipe)))});
   content.fields = {{"dense", DType::kF32, Shape{static_cast<std::int64_t>(kAdultNumbers)}},
                     {"ids", DType::kI32, Shape{static_cast<std::int64_t>(tables_)}},
                     {"labels", DType::kI32, Shape{}}};

@@ -52,7 +52,7 @@ TEST(Adult, FactsOfTheShippedFiles) {
   for (std::size_t table = 0; table < 8; ++table) {
     EXPECT_EQ(found.at("rows." + std::to_string(table)), rows[table]) << table;
   }
-  ASSERT_EQ(info.sources.size(), 1u) << "the test file is not read";
+  ASSERT_EQ(info.sources.size(), 2u) << "the test file is not read";
   EXPECT_EQ(info.sources[0].sha256, "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d");
 }
 
@@ -61,7 +61,7 @@ TEST(Adult, NumbersIdsAndBucketsAreThoseOfNumPy) {
   const Made made = open("evaluate = 'test'\norder = 'sequential'\nbuckets = 16\nbatch = 8");
   EXPECT_EQ(made->info().train_samples, 32561);
   EXPECT_EQ(made->info().val_samples, 16281);
-  ASSERT_EQ(made->info().sources.size(), 2u);
+  ASSERT_EQ(made->info().sources.size(), 3u);
   EXPECT_EQ(made->info().sources[1].sha256,
             "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05");
   const std::vector<double> rows = reference.values("rows");

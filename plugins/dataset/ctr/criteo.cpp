@@ -125,8 +125,10 @@ void Criteo::learn_vocabularies() {
 /// Everything besides the files that decides what a sample is: it stands among the sources of the manifest,
 /// and a run cannot go on under another choice.
 std::string Criteo::recipe() const {
-  return fmt::format("preprocessing: normalisation = {}, categorical = {}, rows = {}", normalisation_,
-                     vocabulary_ ? "vocabulary" : "hash", fmt::join(rows_, " "));
+  return fmt::format(
+      "preprocessing: normalisation = {}, categorical = {}, rows = {}, days = {}, evaluate = {}",
+      normalisation_, vocabulary_ ? "vocabulary" : "hash", fmt::join(rows_, " "), days_,
+      test_ ? "test" : "validation");
 }
 
 IndexedContent Criteo::load() {

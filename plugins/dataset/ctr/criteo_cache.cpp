@@ -108,10 +108,14 @@ CriteoCache::CriteoCache(const std::string& source, const std::string& folder, d
     const double patience = deadline + static_cast<double>(identity.size) / 1e7;
     const PackingLock lock(path_ + ".lock", path_ + ".tmp", patience);
     if (open(identity)) return;  // somebody else was faster
-    pack(source, identity);
+    try {
+      pack(source, identity);
+    } catch (...) {
+      std::error_code ignored;
+      std::filesystem::remove(path_ + ".tmp", ignored);
+      throw;
+    }
   } catch (const FileError& error) {
-    std::error_code ignored;
-    std::filesystem::remove(path_ + ".tmp", ignored);
     fail_config(
         fmt::format("data file '{}': cannot keep its packed rows, 160 bytes each: {}; set data.cache to a "
                     "folder with room",

@@ -101,6 +101,7 @@ const char* CriteoReader::line_end() {
   }
   if (cut_) {
     // What stands in front of the cut may be part of a row, or a row whose last field is part of one.
+    if (skipping_) ++lines_;  // a line of its own, counted as too long
     faults_.add(RowFault::kCut, ++lines_);
     begin_ = end_;
     cut_ = skipping_ = false;

@@ -2,6 +2,7 @@
 // rows and rounded to that of activations at the end.
 #include "embedding_bag.hpp"
 
+#include "common.hpp"
 #include "placement.hpp"
 
 #include <tenon/error.hpp>
@@ -20,10 +21,6 @@ namespace {
 
 /// Bags that one thread takes at a time.
 constexpr std::int64_t kBlock = 128;
-
-[[noreturn]] void refuse(const InferContext& context, const std::string& what) {
-  fail_config(fmt::format("layer '{}': {}", context.name(), what));
-}
 
 template <class Real>
 void store(const Real* from, std::int64_t count, std::int64_t at, TensorView out) {
