@@ -3,6 +3,7 @@
 #include "graph/row_gradients.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/growing_buffers.hpp>
 #include <tenon/parallel.hpp>
 
 #include <algorithm>
@@ -10,16 +11,6 @@
 #include <cstring>
 
 namespace tenon::graph {
-namespace {
-
-/// Room for `count` elements: bags of varying length read more rows in some slots than in any before, and
-/// with twice the need that soon ends.
-template <typename T>
-void make_room(std::vector<T>& values, std::size_t count) {
-  if (values.capacity() < count) values.reserve(2 * count);
-}
-
-}  // namespace
 
 void RowGradients::clear() {
   for (Table& table : tables_) {
@@ -42,8 +33,8 @@ void RowGradients::add(int parameter, std::span<const std::int64_t> ids, TensorV
   found->dtype = values.dtype;
   found->width = ids.empty() ? found->width : values.elements() / static_cast<std::int64_t>(ids.size());
   const std::span<std::byte> raw = values.raw();
-  make_room(found->ids, found->ids.size() + ids.size());
-  make_room(found->values, found->values.size() + raw.size());
+  make_room(found->ids, found->ids.size() + ids.size(), 0);
+  make_room(found->values, found->values.size() + raw.size(), 0);
   found->ids.insert(found->ids.end(), ids.begin(), ids.end());
   found->values.insert(found->values.end(), raw.begin(), raw.end());
 }
@@ -67,8 +58,8 @@ void RowGradients::sort(Table& table) {
   constexpr int kDigitBits = 11;
   constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
   const std::size_t count = table.ids.size();
-  make_room(table.order, count);
-  make_room(table.sorted, count);
+  make_room(table.order, count, 0);
+  make_room(table.sorted, count, 0);
   table.order.resize(count);
   table.sorted.resize(count);
   std::uint64_t largest = 0;
@@ -94,9 +85,9 @@ void RowGradients::sum(Table& table) {
   const auto width = static_cast<std::size_t>(table.width);
   table.unique.clear();
   table.counts.clear();
-  make_room(table.unique, table.ids.size());
-  make_room(table.counts, table.ids.size());
-  make_room(table.sums, table.values.size());
+  make_room(table.unique, table.ids.size(), 0);
+  make_room(table.counts, table.ids.size(), 0);
+  make_room(table.sums, table.values.size(), 0);
   table.sums.resize(table.values.size());
   const auto* values = reinterpret_cast<const Real*>(table.values.data());
   auto* sums = reinterpret_cast<Real*>(table.sums.data());

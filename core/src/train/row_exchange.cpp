@@ -3,6 +3,7 @@
 #include "train/row_exchange.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/growing_buffers.hpp>
 #include <tenon/parallel.hpp>
 
 #include <fmt/format.h>
@@ -34,21 +35,6 @@ T load(const std::byte* from, std::int64_t index) {
 
 /// Rows of a table that there is room for from the beginning: a few rows may become several times as many.
 constexpr std::size_t kLeastRows = 64;
-
-template <typename T>
-void resize_with_room(std::vector<T>& values, std::size_t size, std::size_t least) {
-  if (values.capacity() < size) values.reserve(std::max(2 * size, least));
-  values.resize(size);
-}
-
-template <typename T>
-TensorView flat_view(std::vector<T>& values, DType dtype) {
-  TensorView view;
-  view.data = values.data();
-  view.dtype = dtype;
-  view.shape = Shape{static_cast<std::int64_t>(values.size())};
-  return view;
-}
 
 }  // namespace
 

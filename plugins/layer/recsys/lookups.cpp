@@ -2,28 +2,13 @@
 // what one needs: what others ask for differs from batch to batch.
 #include "lookups.hpp"
 
+#include <tenon/growing_buffers.hpp>
 #include <tenon/parallel.hpp>
 
 #include <algorithm>
 
 namespace tenon::recsys {
 namespace {
-
-template <typename T>
-TensorView flat_view(std::vector<T>& values, DType dtype) {
-  TensorView view;
-  view.data = values.data();
-  view.dtype = dtype;
-  view.shape = Shape{static_cast<std::int64_t>(values.size())};
-  return view;
-}
-
-template <typename T>
-void resize_with_room(std::vector<T>& values, std::int64_t size) {
-  const auto count = static_cast<std::size_t>(size);
-  if (values.capacity() < count) values.reserve(2 * count);
-  values.resize(count);
-}
 
 template <class Real>
 constexpr DType kRealType = sizeof(Real) == 8 ? DType::kF64 : DType::kF32;
@@ -111,7 +96,7 @@ void Lookups<Real>::send_asks() {
                                             flat_view(asked_words_, DType::kI64), one_each_));
   std::int64_t words = 0;
   for (const std::int64_t count : asked_words_) words += count;
-  resize_with_room(in_, words);
+  resize_with_room(in_, static_cast<std::size_t>(words), 0);
   replicas_.wait(replicas_.start_all_to_all(flat_view(out_, DType::kI32), ask_words_,
                                             flat_view(in_, DType::kI32), asked_words_));
 }
@@ -141,7 +126,7 @@ void Lookups<Real>::answer(std::span<const RowTable* const> tables) {
     given_values_[r] = bags * shape_.width;
     message += asked_words_[r];
   }
-  resize_with_room(given_, bags_so_far * shape_.width);
+  resize_with_room(given_, static_cast<std::size_t>(bags_so_far * shape_.width), 0);
   parallel_for(static_cast<std::int64_t>(run_count_), 1, [&](std::int64_t begin, std::int64_t end) {
     static thread_local PoolingScratch<Real> scratch;
     for (std::int64_t i = begin; i < end; ++i) {
@@ -157,7 +142,7 @@ template <class Real>
 void Lookups<Real>::send_answers() {
   std::int64_t values = 0;
   for (const std::int64_t count : wanted_values_) values += count;
-  resize_with_room(got_, values);
+  resize_with_room(got_, static_cast<std::size_t>(values), 0);
   replicas_.wait(replicas_.start_all_to_all(flat_view(given_, kRealType<Real>), given_values_,
                                             flat_view(got_, kRealType<Real>), wanted_values_));
 }
