@@ -1,6 +1,7 @@
 // Lines against a second, slow reading of them, every kind of malformed line, and streams plain and gzip.
 #include "criteo_reader.hpp"
 #include "testing/criteo_text.hpp"
+#include "testing/slow_row.hpp"
 
 #include <tenon/testing/folders.hpp>
 
@@ -8,7 +9,6 @@
 #include <zlib.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 
 namespace tenon::ctr {
@@ -16,41 +16,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using testing::error_of;
-
-/// The line that parse_criteo_row takes, by strtoll and strtoul over split fields; nothing for no row.
-std::optional<CriteoRow> slow_row(const std::string& line) {
-  std::vector<std::string> fields(1);
-  for (const char c : line) {
-    if (c == '\t') {
-      fields.emplace_back();
-    } else {
-      fields.back() += c;
-    }
-  }
-  if (fields.size() != 40 || (fields[0] != "0" && fields[0] != "1")) return std::nullopt;
-  CriteoRow row;
-  row.flags = fields[0] == "1" ? 1u << 31 : 0;
-  for (std::size_t i = 0; i < 13; ++i) {
-    const std::string& field = fields[1 + i];
-    row.numbers[i] = kMissingNumber;
-    if (field.empty()) continue;
-    const std::string digits = field.substr(field[0] == '-' ? 1 : 0);
-    if (digits.empty() || digits.size() > 10 || digits.find_first_not_of("0123456789") != std::string::npos) {
-      return std::nullopt;
-    }
-    const long long value = std::strtoll(field.c_str(), nullptr, 10);
-    if (std::llabs(value) > 2147483647) return std::nullopt;
-    row.numbers[i] = static_cast<std::int32_t>(value);
-  }
-  for (std::size_t i = 0; i < 26; ++i) {
-    const std::string& field = fields[14 + i];
-    if (field.size() > 8 || field.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos)
-      return std::nullopt;
-    row.flags |= field.empty() ? 0 : 1u << i;
-    row.categories[i] = static_cast<std::uint32_t>(std::strtoul(("0" + field).c_str(), nullptr, 16));
-  }
-  return row;
-}
 
 std::optional<CriteoRow> fast_row(const std::string& line) {
   const std::string text = line + "\n";
