@@ -1,7 +1,7 @@
 // Criteo's rows read slowly, by strtoll over split fields: what the fast reader is held against.
 #pragma once
 
-#include "../criteo_row.hpp"
+#include "criteo_row.hpp"
 
 #include <cstdlib>
 #include <optional>
