@@ -7,6 +7,7 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <string_view>
 
 namespace tenon::plugin {
 
@@ -27,10 +28,7 @@ struct ProbeResult {
 /// does; Error(kRun) when no child can be started.
 ProbeResult probe_plugin(const ProbeRequest& request);
 
-/// The tenon_probe that belongs to this core: libexec/tenon of its installation or build tree.
-std::filesystem::path probe_program();
-
-/// Descriptor that the child writes to; its standard output belongs to the plugin.
-inline constexpr int kProbeFd = 3;
+/// A program of libexec/tenon of this core's installation or build tree, e.g. "tenon_probe".
+std::filesystem::path helper_program(std::string_view name);
 
 }  // namespace tenon::plugin

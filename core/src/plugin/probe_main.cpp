@@ -1,8 +1,8 @@
 // tenon_probe FILE: loads one plugin and writes what it is to descriptor 3. Started by probe.cpp only.
 // Lines: "stage WORD" before each step that may be the last, then the description, or "error TEXT".
+#include "plugin/child_process.hpp"
 #include "plugin/description.hpp"
 #include "plugin/loader.hpp"
-#include "plugin/probe.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -17,7 +17,7 @@ namespace {
 
 void send(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t sent = ::write(tenon::plugin::kProbeFd, text.data(), text.size());
+    const ssize_t sent = ::write(tenon::plugin::kAnswerFd, text.data(), text.size());
     if (sent <= 0) return;  // nobody listens any more
     text.remove_prefix(static_cast<std::size_t>(sent));
   }
@@ -38,7 +38,7 @@ void probe(const char* file) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2 || ::fcntl(tenon::plugin::kProbeFd, F_GETFD) < 0) {
+  if (argc != 2 || ::fcntl(tenon::plugin::kAnswerFd, F_GETFD) < 0) {
     std::fputs("tenon_probe is started by 'tenon inspect FILE' and 'tenon doctor', not by hand.\n", stderr);
     return 2;
   }

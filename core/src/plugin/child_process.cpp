@@ -1,0 +1,198 @@
+#include "plugin/child_process.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+extern char** environ;
+
+namespace tenon::plugin {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kLongestAnswer = 4 << 20;
+constexpr std::size_t kLastWords = 400;
+
+class Fd {
+ public:
+  explicit Fd(int fd = -1) : fd_(fd) {}
+  ~Fd() { close(); }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
+  int get() const { return fd_; }
+  void reset(int fd) {
+    close();
+    fd_ = fd;
+  }
+  void close() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_;
+};
+
+struct Pipe {
+  Pipe() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) fail_run(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    read_end.reset(ends[0]);
+    write_end.reset(ends[1]);
+    ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
+  }
+  Fd read_end, write_end;
+};
+
+// Takes what is there; closes the end when the other side did, or when the plugin floods us.
+void drain(Fd& from, std::string& into) {
+  std::array<char, 4096> block;
+  while (from.get() >= 0) {
+    const ssize_t got = ::read(from.get(), block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0 || into.size() + static_cast<std::size_t>(got) > kLongestAnswer) return from.close();
+    into.append(block.data(), static_cast<std::size_t>(got));
+  }
+}
+
+/// This process's variables, `more` beside or in place of them.
+std::vector<std::string> environment(const std::vector<std::string>& more) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    const bool replaced = std::any_of(more.begin(), more.end(),
+                                      [&](const std::string& setting) { return setting.starts_with(name); });
+    if (!replaced) result.emplace_back(text);
+  }
+  result.insert(result.end(), more.begin(), more.end());
+  return result;
+}
+
+/// As exec wants them: null-terminated.
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+class Child {
+ public:
+  explicit Child(const ChildRequest& request) {
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    ::posix_spawn_file_actions_init(&actions);
+    ::posix_spawnattr_init(&attributes);
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    // The words go first: descriptor 3 may be the write end of either pipe, and must not be overwritten
+    // before use.
+    ::posix_spawn_file_actions_adddup2(&actions, words_.write_end.get(), STDOUT_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, words_.write_end.get(), STDERR_FILENO);
+    ::posix_spawn_file_actions_adddup2(&actions, answer_.write_end.get(), kAnswerFd);
+    // A group of its own, so that what the plugin starts is ended with it.
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    ::posix_spawnattr_setpgroup(&attributes, 0);
+    std::vector<std::string> words{request.program.string()};
+    words.insert(words.end(), request.arguments.begin(), request.arguments.end());
+    std::vector<std::string> settings = environment(request.environment);
+    const int status = ::posix_spawn(&pid_, request.program.c_str(), &actions, &attributes,
+                                     pointers(words).data(), pointers(settings).data());
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+    words_.write_end.close();
+    answer_.write_end.close();
+    if (status != 0) {
+      pid_ = -1;
+      fail_run(fmt::format("cannot start '{}': {}", request.program.string(), std::strerror(status)));
+    }
+  }
+  ~Child() {
+    if (pid_ > 0) kill_and_reap();
+  }
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+
+  /// False when the time limit passed first; the child is then killed. `status` is that of waitpid.
+  bool wait(Clock::time_point deadline, int& status) {
+    while (true) {
+      pollfd ends[] = {{answer_.read_end.get(), POLLIN, 0}, {words_.read_end.get(), POLLIN, 0}};
+      // A short slice: the child may end while something it started keeps the pipes open.
+      ::poll(ends, 2, 2);
+      drain(answer_.read_end, answer);
+      drain(words_.read_end, words);
+      if (::waitpid(pid_, &status, WNOHANG) == pid_) {
+        pid_ = -1;
+        drain(answer_.read_end, answer);
+        drain(words_.read_end, words);
+        return true;
+      }
+      if (Clock::now() >= deadline) {
+        kill_and_reap();
+        return false;
+      }
+    }
+  }
+
+  std::string answer, words;
+
+ private:
+  void kill_and_reap() {
+    ::kill(-pid_, SIGKILL);
+    ::kill(pid_, SIGKILL);  // the group may not exist yet
+    int ignored;
+    while (::waitpid(pid_, &ignored, 0) < 0 && errno == EINTR) continue;
+    pid_ = -1;
+  }
+
+  Pipe answer_, words_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace
+
+ChildResult run_child(const ChildRequest& request) {
+  Child child(request);
+  ChildResult result;
+  result.ended = child.wait(Clock::now() + request.time_limit, result.status);
+  result.answer = std::move(child.answer);
+  result.words = std::move(child.words);
+  return result;
+}
+
+std::string how_it_ended(const ChildResult& result, std::chrono::milliseconds time_limit) {
+  if (!result.ended) {
+    return fmt::format("did not end within {} s, it was killed",
+                       static_cast<double>(time_limit.count()) / 1000);
+  }
+  if (WIFSIGNALED(result.status)) {
+    return fmt::format("ended the process with signal {} ({})", WTERMSIG(result.status),
+                       ::sigdescr_np(WTERMSIG(result.status)));
+  }
+  return fmt::format("ended the process with exit status {}", WEXITSTATUS(result.status));
+}
+
+std::string last_words(const std::string& words) {
+  std::string text = words;
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  if (text.empty()) return "";
+  if (text.size() > kLastWords) text = "..." + text.substr(text.size() - kLastWords);
+  return fmt::format(" Its last words: {}", text);
+}
+
+}  // namespace tenon::plugin
