@@ -1,4 +1,6 @@
 // Where data files are found: absolute, under the working directory, under the installed or the source tree.
+#include "config/data_path.hpp"
+
 #include <tenon/config.hpp>
 
 #include "config/key_path.hpp"
@@ -7,7 +9,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <filesystem>
+#include <fstream>
 #include <system_error>
 
 TENON_ABI_BEGIN
@@ -25,23 +27,29 @@ fs::path library_folder() {
   return error ? fs::path() : file.parent_path();
 }
 
-bool is_inside(const fs::path& path, const fs::path& folder) {
-  const fs::path relative = path.lexically_relative(folder);
-  return !relative.empty() && *relative.begin() != "..";
+}  // namespace
+
+namespace config {
+
+ShippedFolder shipped_folder() {
+  const fs::path here = library_folder();
+  if (here.empty()) return {};
+  // Only a build tree has this file, so a library that was installed, even into a folder of the build tree,
+  // knows nothing of the sources.
+  std::string sources;
+  if (std::getline(std::ifstream(here / "tenon" / "source_folder") >> std::ws, sources) && !sources.empty())
+    return {sources, true};
+  return {(here / TENON_DATA_FROM_LIBRARY).lexically_normal(), false};
 }
 
-}  // namespace
+}  // namespace config
 
 std::vector<std::string> data_directories() {
   if (const char* folder = std::getenv("TENON_DATA_DIR"); folder != nullptr && *folder != '\0')
     return {folder};
-  const fs::path here = library_folder();
-  if (here.empty()) return {};
-  // A library that still lies where it was built belongs to the source tree; an installed one must not look
-  // there.
-  std::error_code error;
-  if (is_inside(here, fs::weakly_canonical(TENON_BUILD_ROOT, error))) return {TENON_SOURCE_ROOT};
-  return {(here / TENON_DATA_FROM_LIBRARY).lexically_normal().string()};
+  const fs::path shipped = config::shipped_folder().path;
+  if (shipped.empty()) return {};
+  return {shipped.string()};
 }
 
 std::string resolve_data_path(const std::string& text) {
