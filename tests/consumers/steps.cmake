@@ -1,0 +1,20 @@
+# What the scripts of this folder share. step(WHAT COMMAND...): runs it, or ends with its whole output.
+function(step what)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    string(REPLACE ";" " " command "${ARGN}")
+    message(FATAL_ERROR "${what} failed with ${status}: ${command}\n${output}")
+  endif()
+  set(step_output "${output}" PARENT_SCOPE)
+endfunction()
+
+# must_not_name(TEXT FILE...): no file holds TEXT; "remembers where it was built" is what it tells of.
+function(must_not_name text)
+  foreach(file IN LISTS ARGN)
+    file(STRINGS ${file} lines)
+    string(FIND "${lines}" "${text}" found)
+    if(NOT found EQUAL -1)
+      message(FATAL_ERROR "${file} names ${text}: it remembers where it was built.")
+    endif()
+  endforeach()
+endfunction()
