@@ -1,13 +1,27 @@
-# tenon_add_plugin(NAME SOURCES ... [LIBRARIES ...] [OUTPUT_DIRECTORY DIR])
-# One plugin = one shared library: MODULE, hidden visibility, no undefined symbols, exactly one export (the version
-# script also hides the templates of the standard library, which hidden visibility does not).
-# OUTPUT_DIRECTORY keeps a plugin of this tree out of the plugin folder and of the installation (test fixtures).
-# Used inside this tree and, from the installed package, by plugins outside it.
+# Building plugins, inside this tree and, from the installed package or by add_subdirectory, outside it.
+
+set(TENON_KINDS layer model precision optimizer schedule sync recovery device transport dataset observer)
+
+# tenon_add_plugin(NAME [KIND KIND...] SOURCES FILE... [LIBRARIES TARGET...] [OUTPUT_DIRECTORY DIR])
+# One plugin = one shared library NAME.so: MODULE, hidden visibility, no undefined symbols, exactly one export (the
+# version script also hides the templates of the standard library, which hidden visibility does not).
+# KIND says what it offers; the conformance test carries it as label. OUTPUT_DIRECTORY keeps a plugin of this tree out
+# of the plugin folder and of the installation (test fixtures).
 function(tenon_add_plugin name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_DIRECTORY" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "OUTPUT_DIRECTORY" "KIND;SOURCES;LIBRARIES")
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tenon_add_plugin(${name}): unexpected '${arg_UNPARSED_ARGUMENTS}'; write "
+      "tenon_add_plugin(${name} KIND optimizer SOURCES ${name}.cpp LIBRARIES target).")
+  endif()
   if(NOT arg_SOURCES)
     message(FATAL_ERROR "tenon_add_plugin(${name}): SOURCES is empty; name at least one source file.")
   endif()
+  foreach(kind IN LISTS arg_KIND)
+    if(NOT kind IN_LIST TENON_KINDS)
+      string(REPLACE ";" ", " kinds "${TENON_KINDS}")
+      message(FATAL_ERROR "tenon_add_plugin(${name}): there is no kind '${kind}'; expected one of ${kinds}.")
+    endif()
+  endforeach()
   add_library(${name} MODULE ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE tenon::core ${arg_LIBRARIES})
   target_compile_features(${name} PRIVATE cxx_std_20)
@@ -19,11 +33,12 @@ function(tenon_add_plugin name)
     CXX_VISIBILITY_PRESET hidden
     C_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON
-    LINK_DEPENDS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/tenon_plugin.map)
+    LINK_DEPENDS ${CMAKE_CURRENT_FUNCTION_LIST_DIR}/tenon_plugin.map
+    TENON_KINDS "${arg_KIND}")
   if(arg_OUTPUT_DIRECTORY)
     set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${arg_OUTPUT_DIRECTORY})
   endif()
-  if(TARGET tenon_rules)   # inside this tree
+  if(PROJECT_NAME STREQUAL "tenon")   # a plugin of this tree
     target_link_libraries(${name} PRIVATE tenon_rules)
     if(NOT arg_OUTPUT_DIRECTORY)
       set_target_properties(${name} PROPERTIES
@@ -32,4 +47,51 @@ function(tenon_add_plugin name)
       install(TARGETS ${name} LIBRARY DESTINATION ${TENON_PLUGIN_INSTALL_DIR})
     endif()
   endif()
+endfunction()
+
+# tenon_add_conformance_test(TARGET [CASES FILE] [NAME NAME] [FILTER GLOB...] [TIMEOUT SECONDS])
+# A ctest entry that runs `tenon conformance` on the plugin TARGET. CASES is conformance.toml of the current source
+# folder where there is one; NAME is TARGET_conformance; TIMEOUT, for all checks together, 300.
+function(tenon_add_conformance_test target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "CASES;NAME;TIMEOUT" "FILTER")
+  if(arg_UNPARSED_ARGUMENTS OR NOT TARGET ${target})
+    message(FATAL_ERROR "tenon_add_conformance_test(${target} ${arg_UNPARSED_ARGUMENTS}): expected the target of a "
+      "plugin, then CASES FILE, NAME NAME, FILTER GLOB..., TIMEOUT SECONDS.")
+  endif()
+  if(NOT arg_CASES AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/conformance.toml)
+    set(arg_CASES conformance.toml)
+  endif()
+  if(arg_CASES)
+    get_filename_component(cases ${arg_CASES} ABSOLUTE)
+    if(NOT EXISTS ${cases})
+      message(FATAL_ERROR "tenon_add_conformance_test(${target}): there is no file ${cases}.")
+    endif()
+    list(APPEND arguments --cases ${cases})
+  endif()
+  foreach(glob IN LISTS arg_FILTER)
+    list(APPEND arguments --filter ${glob})
+  endforeach()
+  if(NOT arg_NAME)
+    set(arg_NAME ${target}_conformance)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  # The program is a target of this build, or part of the installed package.
+  if(TARGET tenon)
+    set(program $<TARGET_FILE:tenon>)
+  elseif(EXISTS "${Tenon_PROGRAM}")
+    set(program ${Tenon_PROGRAM})
+  else()
+    message(FATAL_ERROR "tenon_add_conformance_test(${target}): there is no program '${Tenon_PROGRAM}'. Install the "
+      "whole of Tenon, or set Tenon_PROGRAM.")
+  endif()
+  add_test(NAME ${arg_NAME} COMMAND ${program} conformance $<TARGET_FILE:${target}> ${arguments})
+  get_target_property(kinds ${target} TENON_KINDS)
+  if(NOT kinds)
+    set(kinds "")
+  endif()
+  # Waiting threads sleep: on a busy machine spinning ones take the processor from those they wait for.
+  set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "conformance;${kinds}"
+    ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endfunction()

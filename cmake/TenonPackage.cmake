@@ -1,0 +1,20 @@
+# `cpack -G DEB`: one Debian package of everything that cmake --install installs.
+# One and not a pair of run time and -dev: within an epoch below 1 a plugin is built against the very version that
+# loads it, and `tenon new-plugin` needs both sides.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_NAME tenon)
+set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "training framework in which every decision is a plugin")
+set(CPACK_PACKAGE_DESCRIPTION "Layers, precision, optimizers, synchronisation, recovery, devices, transports, data sets\
+ and observers are shared libraries; a run is a TOML file, an experiment two of them and a question.")
+set(CPACK_PACKAGE_CONTACT "Tenon contributors <tenon@example.org>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+# The plugins' libtenon_core.so is the one in this package.
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++ (>= 4:12), cmake (>= 3.25), ninja-build")
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS "pkg-config")
+include(CPack)
