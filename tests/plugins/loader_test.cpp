@@ -133,18 +133,5 @@ TEST(Loader, AbsentFile) {
             "Cannot load '/no/such.so': No such file or directory.");
 }
 
-// The layout of the neck is a promise to plugins that were built long ago.
-static_assert(offsetof(tenon_plugin_v1_t, struct_size) == 8 && offsetof(tenon_plugin_v1_t, abi_epoch) == 12 &&
-              offsetof(tenon_plugin_v1_t, abi_tag) == 16 && offsetof(tenon_plugin_v1_t, id) == 24 &&
-              offsetof(tenon_plugin_v1_t, init) == 72 && offsetof(tenon_plugin_v1_t, shutdown) == 80 &&
-              offsetof(tenon_plugin_v1_t, components) == 88 && sizeof(tenon_plugin_v1_t) >= 96);
-static_assert(offsetof(tenon_component_v1, kind) == 8 && offsetof(tenon_component_v1, options) == 40 &&
-              offsetof(tenon_component_v1, capabilities) == 48 &&
-              offsetof(tenon_component_v1, create) == 64 && offsetof(tenon_component_v1, query) == 80);
-static_assert(offsetof(tenon_option_v1, name) == 16 && offsetof(tenon_option_v1, min) == 32 &&
-              offsetof(tenon_option_v1, choices) == 48 && offsetof(tenon_option_v1, old_names) == 88);
-static_assert(offsetof(tenon_host_v1, cxx_host) == 16 && offsetof(tenon_error, message) == 8 &&
-              sizeof(tenon_error) == 2048);
-
 }  // namespace
 }  // namespace tenon::plugin

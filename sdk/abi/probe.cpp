@@ -1,0 +1,358 @@
+// The ABI probe: one exported function per public type, taking it by pointer, so that its debug information
+// holds the layout, the virtual functions and the enumerators of everything that crosses between program and
+// plugin. Compiled by scripts/abi_gate with -g and all types written out; never linked into anything and
+// never installed.
+//
+// A type that a public header gains is added here; the gate says so when one is missing.
+
+#include <tenon/neck.h>
+#include <tenon/checkpoint.hpp>
+#include <tenon/clock.hpp>
+#include <tenon/clock_wait.hpp>
+#include <tenon/config.hpp>
+#include <tenon/control.hpp>
+#include <tenon/dataset.hpp>
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/files.hpp>
+#include <tenon/fixed_order.hpp>
+#include <tenon/host.hpp>
+#include <tenon/indexed_dataset.hpp>
+#include <tenon/language.hpp>
+#include <tenon/layer.hpp>
+#include <tenon/model.hpp>
+#include <tenon/model_export.hpp>
+#include <tenon/observer.hpp>
+#include <tenon/operators.hpp>
+#include <tenon/operators_extra.hpp>
+#include <tenon/optimizer.hpp>
+#include <tenon/options.hpp>
+#include <tenon/parameter.hpp>
+#include <tenon/permutation.hpp>
+#include <tenon/plugin.hpp>
+#include <tenon/precision.hpp>
+#include <tenon/random.hpp>
+#include <tenon/recovery.hpp>
+#include <tenon/registry.hpp>
+#include <tenon/row_update.hpp>
+#include <tenon/runtime.hpp>
+#include <tenon/site.hpp>
+#include <tenon/state.hpp>
+#include <tenon/sync.hpp>
+#include <tenon/tensor.hpp>
+#include <tenon/traffic.hpp>
+#include <tenon/transport.hpp>
+
+// One line per type: what differs is then named by its function.
+#define C_TYPE(type) \
+  extern "C" void tenon_abi_##type(type*) {}
+#define TYPE(type) \
+  extern "C" void tenon_abi_##type(tenon::type*) {}
+// Templates are pinned through one instance each.
+#define INSTANCE(type, argument) \
+  extern "C" void tenon_abi_##type(tenon::type<argument>*) {}
+
+// <tenon/neck.h>
+C_TYPE(tenon_error)
+C_TYPE(tenon_host_v1)
+C_TYPE(tenon_option_type)
+C_TYPE(tenon_mutability)
+C_TYPE(tenon_option_v1)
+C_TYPE(tenon_maturity)
+C_TYPE(tenon_component_v1)
+C_TYPE(tenon_plugin_v1_t)
+// The flags of options and of capabilities have no name of their own.
+extern "C" void tenon_abi_option_flags(decltype(TENON_OPTION_REQUIRED)*) {}
+extern "C" void tenon_abi_capabilities(decltype(TENON_CAP_HOST)*) {}
+
+// <tenon/checkpoint.hpp>
+TYPE(SaveItem)
+TYPE(MetaBlock)
+TYPE(SaveRequest)
+TYPE(SaveStatus)
+TYPE(SaveResult)
+TYPE(SaveExchange)
+TYPE(SoloExchange)
+TYPE(StoreOptions)
+TYPE(RejectedGeneration)
+TYPE(RestorePoint)
+TYPE(TensorSpec)
+TYPE(EncodedPart)
+TYPE(CheckpointReader)
+TYPE(CheckpointStore)
+TYPE(AsyncSaver)
+TYPE(StateHasher)
+TYPE(PartDecoder)
+
+// <tenon/clock.hpp>
+TYPE(Clock)
+
+// <tenon/clock_wait.hpp>
+TYPE(WaitDeadline)
+TYPE(ClockEvent)
+
+// <tenon/config.hpp>
+TYPE(Origin)
+TYPE(Value)
+TYPE(Member)
+TYPE(Config)
+TYPE(Difference)
+TYPE(ComponentSchema)
+TYPE(ComponentCatalog)
+TYPE(InnerComponent)
+TYPE(ResolvedOptions)
+TYPE(OptionRequest)
+TYPE(Resolution)
+TYPE(OptionList)
+
+// <tenon/control.hpp>
+TYPE(Membership)
+TYPE(FailureKind)
+TYPE(FailureEvent)
+TYPE(ControlAction)
+TYPE(ControlPlane)
+
+// <tenon/dataset.hpp>
+TYPE(Split)
+TYPE(DataField)
+TYPE(DataAttribute)
+TYPE(DataSource)
+TYPE(DataInfo)
+TYPE(BatchRequest)
+TYPE(Dataset)
+
+// <tenon/device.hpp>
+TYPE(DeviceSpec)
+TYPE(Device)
+
+// <tenon/error.hpp>
+TYPE(ErrorKind)
+TYPE(Error)
+TYPE(DeadlineError)
+TYPE(CancelledError)
+
+// <tenon/executor.hpp>
+TYPE(LayerOwner)
+TYPE(LayerFactory)
+TYPE(ExecutorSpec)
+TYPE(RunSpec)
+TYPE(LossValue)
+TYPE(PlanLine)
+TYPE(Executor)
+TYPE(SetContents)
+TYPE(ParameterReady)
+TYPE(OutputProbe)
+
+// <tenon/files.hpp>
+TYPE(FileError)
+TYPE(WritableFile)
+TYPE(ReadableFile)
+TYPE(DirectoryEntry)
+TYPE(FileSystem)
+
+// <tenon/fixed_order.hpp>
+TYPE(ElementRange)
+
+// <tenon/host.hpp>
+TYPE(LogLevel)
+TYPE(Actor)
+TYPE(Host)
+
+// <tenon/indexed_dataset.hpp>
+TYPE(SampleOrder)
+TYPE(IndexedContent)
+TYPE(IndexedDataset)
+
+// <tenon/language.hpp>
+TYPE(TextCodec)
+TYPE(LanguageGraph)
+TYPE(LanguageModel)
+
+// <tenon/layer.hpp>
+TYPE(ValueSpec)
+TYPE(ParameterRef)
+TYPE(SavedRef)
+TYPE(WorkspaceRef)
+TYPE(SiteRef)
+TYPE(SiteSpec)
+TYPE(InferContext)
+TYPE(RunContext)
+TYPE(ForwardContext)
+TYPE(GradientSink)
+TYPE(BackwardContext)
+TYPE(Layer)
+TYPE(LossLayer)
+TYPE(MetricReport)
+TYPE(MetricLayer)
+
+// <tenon/model.hpp>
+TYPE(NamedOption)
+TYPE(NodeSpec)
+TYPE(GraphSpec)
+TYPE(Model)
+TYPE(OptionValue)
+
+// <tenon/model_export.hpp>
+TYPE(ExportedWeight)
+TYPE(ExportedFile)
+TYPE(ExportPlan)
+TYPE(ModelExport)
+
+// <tenon/observer.hpp>
+TYPE(RunInfo)
+TYPE(Metric)
+TYPE(SlotRecord)
+TYPE(Span)
+TYPE(SpanSink)
+TYPE(MetricSink)
+TYPE(Observer)
+TYPE(TensorRequest)
+TYPE(ObservedParameter)
+TYPE(ObservedOutput)
+TYPE(TensorObserver)
+TYPE(RowObserver)
+
+// <tenon/operators.hpp>
+TYPE(Epilogue)
+TYPE(GemmSpec)
+TYPE(Gemm)
+TYPE(Blas)
+TYPE(NeuralOps)
+TYPE(AttentionSpec)
+TYPE(AttentionKernel)
+TYPE(Attention)
+TYPE(EmbeddingOps)
+TYPE(Elementwise)
+TYPE(ReduceOps)
+
+// <tenon/operators_extra.hpp>
+TYPE(AdamWStep)
+TYPE(SgdStep)
+TYPE(UpdateOps)
+TYPE(WindowSpec)
+TYPE(WindowOps)
+TYPE(BatchNormSpec)
+TYPE(NormalisationOps)
+TYPE(Interaction)
+TYPE(InteractionOps)
+TYPE(FftSpec)
+TYPE(FftKernel)
+TYPE(Fft)
+TYPE(QuantSpec)
+TYPE(QuantKernel)
+TYPE(QuantOps)
+
+// <tenon/optimizer.hpp>
+TYPE(StateSlot)
+TYPE(UpdateContext)
+TYPE(ParameterSlice)
+TYPE(Optimizer)
+TYPE(OptimizerBase)
+TYPE(OptimizerSetup)
+TYPE(OptimizerBinding)
+TYPE(RowStateSlot)
+TYPE(RowOptimizer)
+TYPE(SchedulePoint)
+TYPE(Schedule)
+
+// <tenon/options.hpp>
+TYPE(Options)
+TYPE(OptionSpec)
+
+// <tenon/parameter.hpp>
+TYPE(Role)
+TYPE(Initializer)
+TYPE(DimSharding)
+TYPE(ParameterSpec)
+TYPE(ParameterInfo)
+TYPE(ParameterSet)
+TYPE(RowTable)
+TYPE(RowGradient)
+
+// <tenon/permutation.hpp>
+TYPE(Permutation)
+
+// <tenon/plugin.hpp>
+TYPE(ComponentInfo)
+INSTANCE(StaticText, 64)
+TYPE(PluginHooks)
+TYPE(PluginInfo)
+
+// <tenon/precision.hpp>
+TYPE(BackwardStats)
+TYPE(Precision)
+
+// <tenon/random.hpp>
+TYPE(RandomKey)
+
+// <tenon/recovery.hpp>
+TYPE(SaveMoment)
+TYPE(RowSelection)
+TYPE(SavePlan)
+TYPE(FailureAction)
+TYPE(FailureDecision)
+TYPE(RestoredShard)
+TYPE(Recovery)
+TYPE(RecoveryBase)
+TYPE(SaveTimer)
+TYPE(SaveOutcomes)
+
+// <tenon/registry.hpp>
+TYPE(ComponentRef)
+TYPE(ComponentHandle)
+INSTANCE(Component, tenon::Optimizer)
+TYPE(PluginStatus)
+TYPE(Registry)
+
+// <tenon/row_update.hpp>
+TYPE(RowBlock)
+
+// <tenon/runtime.hpp>
+TYPE(TrainRequest)
+TYPE(RunResult)
+TYPE(Runtime)
+
+// <tenon/site.hpp>
+TYPE(SiteInfo)
+TYPE(SiteMemory)
+TYPE(SiteCall)
+TYPE(OperandCounter)
+TYPE(SiteHost)
+TYPE(LinearSite)
+
+// <tenon/state.hpp>
+TYPE(StateVisitor)
+
+// <tenon/sync.hpp>
+TYPE(Slot)
+TYPE(SlotKind)
+TYPE(SlotPlan)
+TYPE(StepOutcome)
+TYPE(GradientGroup)
+TYPE(Bucket)
+TYPE(Replica)
+TYPE(Sync)
+TYPE(SyncBase)
+TYPE(SyncDecorator)
+
+// <tenon/tensor.hpp>
+TYPE(DType)
+TYPE(Shape)
+TYPE(MemorySpace)
+TYPE(TensorView)
+
+// <tenon/traffic.hpp>
+TYPE(Traffic)
+TYPE(LinkTime)
+
+// <tenon/transport.hpp>
+TYPE(ReduceOp)
+TYPE(Purpose)
+TYPE(LinkCounts)
+TYPE(Request)
+TYPE(GroupSpec)
+TYPE(Communicator)
+TYPE(LinkSpec)
+TYPE(WorldSpec)
+TYPE(Transport)
