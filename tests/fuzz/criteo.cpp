@@ -3,7 +3,7 @@
 // matter.
 #include "criteo_reader.hpp"
 #include "input.hpp"
-#include "testing/slow_row.hpp"
+#include "slow_row.hpp"
 
 #include <tenon/error.hpp>
 
