@@ -69,5 +69,6 @@ extern const Command kCompletion;
 extern const Command kCompare;
 extern const Command kExport;
 extern const Command kGenerate;
+extern const Command kNewPlugin;
 
 }  // namespace tenon::cli

@@ -1,0 +1,38 @@
+// The files of a new plugin project, made from the templates that Tenon brings along. It knows no kind by
+// name: a kind is a folder of templates. It asks no registry and prints nothing.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tenon::cli {
+
+/// Where the templates lie: share/tenon/templates of the installation, sdk/templates of the sources. Throws
+/// Error(kRun) when there are none.
+std::filesystem::path template_folder();
+
+/// Kinds that have templates, sorted.
+std::vector<std::string> template_kinds(const std::filesystem::path& templates);
+
+/// What the placeholders of a template stand for.
+struct ProjectNames {
+  std::string kind;    ///< "optimizer"
+  std::string name;    ///< "my_lion": @NAME@, and `component` in names of files
+  std::string vendor;  ///< "example": @VENDOR@
+};
+
+/// "MyLion" of "my_lion".
+std::string class_name(const std::string& name);
+
+/// Relative path -> text of every file of the project: those of common/, then those of the kind. Throws
+/// Error(kRun) for a template that holds an unknown placeholder.
+std::map<std::string, std::string> project_files(const std::filesystem::path& templates,
+                                                 const ProjectNames& names);
+
+/// Writes all files or none: they are made in a folder beside `folder`, which then takes its name. `folder`
+/// must be absent or an empty folder. Throws Error(kConfig).
+void write_project(const std::filesystem::path& folder, const std::map<std::string, std::string>& files);
+
+}  // namespace tenon::cli
