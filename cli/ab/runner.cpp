@@ -3,6 +3,7 @@
 
 #include "ab/child_process.hpp"
 #include "ab/study.hpp"
+#include "config/run_schema.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
@@ -32,6 +33,21 @@ std::string duration(double seconds) {
   if (s < 60) return fmt::format("{} s", s);
   if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
   return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
+}
+
+/// Places of plugins count from the file that says them, and an arm's file lies elsewhere.
+Value with_absolute_plugin_paths(const Config& config) {
+  Value root = config.root();
+  Value* plugins = root.find("plugins");
+  Value* list = plugins == nullptr ? nullptr : plugins->find("paths");
+  if (list == nullptr) return root;
+  const std::vector<std::string> paths = config::plugin_paths(config);
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const Origin origin = list->array()[i].origin;
+    list->array()[i] = Value(paths[i]);
+    list->array()[i].origin = origin;
+  }
+  return root;
 }
 
 struct Running {
@@ -174,7 +190,7 @@ std::string arm_file_text(const Experiment& experiment, const Arm& arm) {
   const Config config = Config::load(experiment.base, {}, arm.extends);
   return fmt::format("# Arm {} of {} as it stood when the study began; written by tenon ab.\n", arm.name,
                      experiment.name) +
-         to_toml(config.root(), true);
+         to_toml(with_absolute_plugin_paths(config), true);
 }
 
 std::vector<std::string> budget_sets(const Budget& budget) {

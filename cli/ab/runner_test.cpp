@@ -101,6 +101,15 @@ TEST(Runner, ArmFilesHoldTheMergedConfiguration) {
   EXPECT_THROW(arm_file_text(e, e.arms[1]), Error);
 }
 
+TEST(Runner, ArmFilesNamePluginsWhereTheirFileMeantThem) {
+  Experiment e = testing::sample_experiment(1);
+  const std::string folder = testing::fresh_folder("runner_plugins");
+  e.base = folder + "/base.toml";
+  testing::write_text(e.base, "[plugins]\npaths = [\"build/lion.so\", \"/opt/plugins\"]\n");
+  EXPECT_THAT(arm_file_text(e, e.arms[0]),
+              HasSubstr("paths = [\"" + folder + "/build/lion.so\", \"/opt/plugins\"]"));
+}
+
 TEST(Runner, AFailureIsReportedWithItsLogAndTheOthersGoOn) {
   const std::string folder = testing::fresh_folder("runner_fail");
   const RunnerOptions o = options_for(
