@@ -67,6 +67,7 @@ extern const Command kReport;
 extern const Command kManual;
 extern const Command kCompletion;
 extern const Command kCompare;
+extern const Command kConformance;
 extern const Command kExport;
 extern const Command kGenerate;
 extern const Command kNewPlugin;

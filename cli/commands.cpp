@@ -12,8 +12,9 @@
 namespace tenon::cli {
 
 std::span<const Command* const> commands() {
-  static constexpr std::array kAll{&kTrain,   &kAb,     &kCheck,    &kInspect,   &kDoctor, &kReport,
-                                   &kCompare, &kExport, &kGenerate, &kNewPlugin, &kManual, &kCompletion};
+  static constexpr std::array kAll{&kTrain,       &kAb,        &kCheck,     &kInspect, &kDoctor,
+                                   &kConformance, &kNewPlugin, &kReport,    &kCompare, &kExport,
+                                   &kGenerate,    &kManual,    &kCompletion};
   return kAll;
 }
 

@@ -1,7 +1,7 @@
 // Lines against a second, slow reading of them, every kind of malformed line, and streams plain and gzip.
 #include "criteo_reader.hpp"
-#include "testing/criteo_text.hpp"
 #include "slow_row.hpp"
+#include "testing/criteo_text.hpp"
 
 #include <tenon/testing/folders.hpp>
 

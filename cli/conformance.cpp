@@ -1,0 +1,280 @@
+// tenon conformance: puts every promise of a plugin's contracts to the test, each in a child process with a
+// time limit. The checks themselves are the program tenon_conformance (sdk/conformance).
+#include "command_line.hpp"
+#include "conformance_report.hpp"
+
+#include "plugin/child_process.hpp"
+#include "plugin/elf_section.hpp"
+#include "plugin/probe.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+namespace tenon::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+std::string text_of(const Parsed& parsed, const char* name) {
+  return parsed.values.count(name) > 0 ? parsed.values[name].as<std::string>() : "";
+}
+std::vector<std::string> texts_of(const Parsed& parsed, const char* name) {
+  return parsed.values.count(name) > 0 ? parsed.values[name].as<std::vector<std::string>>()
+                                       : std::vector<std::string>{};
+}
+
+bool matches(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+  });
+}
+
+/// "error 3 TEXT", as the child reports what it could not even begin.
+[[noreturn]] void rethrow(const std::string& answer) {
+  const int kind = answer.size() > 6 ? answer[6] - '0' : 1;
+  throw Error(kind == 2   ? ErrorKind::kConfig
+              : kind == 3 ? ErrorKind::kPlugin
+                          : ErrorKind::kRun,
+              answer.substr(8));
+}
+
+std::vector<std::string> fields(std::string_view line) {
+  std::vector<std::string> result;
+  while (true) {
+    const std::size_t tab = line.find('\t');
+    result.emplace_back(line.substr(0, tab));
+    if (tab == std::string_view::npos) return result;
+    line.remove_prefix(tab + 1);
+  }
+}
+
+ConformancePlan make_plan(const fs::path& file, const std::string& cases) {
+  const plugin::ChildResult child = plugin::run_child({.program = plugin::helper_program("tenon_conformance"),
+                                                       .arguments = {"plan", file.string(), cases},
+                                                       .environment = {},
+                                                       .time_limit = std::chrono::seconds(10)});
+  if (child.answer.starts_with("error ")) rethrow(child.answer);
+  ConformancePlan plan;
+  std::string_view rest = child.answer;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\n');
+    const std::vector<std::string> words = fields(rest.substr(0, end));
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    if (words[0] == "plugin" && words.size() == 3) {
+      plan.plugin = words[1];
+      plan.version = words[2];
+    } else if (words[0] == "check" && words.size() == 9) {
+      ConformanceCheck check;
+      check.name = words[1];
+      check.component = words[2];
+      check.number = std::atoi(words[3].c_str());
+      check.case_name = words[4];
+      check.seconds = std::atoi(words[5].c_str());
+      check.counts_allocations = words[6] == "1";
+      check.summary = words[7];
+      check.suppression = words[8];
+      plan.checks.push_back(std::move(check));
+    }
+  }
+  if (plan.checks.empty()) {
+    fail_run(fmt::format("tenon_conformance {}.{}", plugin::how_it_ended(child, std::chrono::seconds(10)),
+                         plugin::last_words(child.words)));
+  }
+  return plan;
+}
+
+/// The runtime library of the sanitizer that a plugin was built with, which must come before all others; "" =
+/// none.
+std::string sanitizer_of(const fs::path& file) {
+  const plugin::FileSource source(file);
+  const plugin::SectionResult names = plugin::read_elf_section(source, ".dynstr");
+  for (const std::string_view library : {"libasan.so.", "libtsan.so."}) {
+    const std::size_t at = names.text.find(library);
+    if (at != std::string::npos) return names.text.substr(at, names.text.find('\0', at) - at);
+  }
+  return "";
+}
+
+/// A folder of its own that is gone with the object.
+class Scratch {
+ public:
+  Scratch() {
+    std::string pattern = (fs::temp_directory_path() / "tenon-conformance-XXXXXX").string();
+    if (::mkdtemp(pattern.data()) == nullptr)
+      fail_run("cannot make a folder in " + fs::temp_directory_path().string());
+    path_ = pattern;
+  }
+  ~Scratch() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+class Runner {
+ public:
+  Runner(fs::path file, std::string cases, std::string seed)
+      : file_(std::move(file)),
+        cases_(std::move(cases)),
+        seed_(std::move(seed)),
+        sanitizer_(sanitizer_of(file_)) {}
+
+  void run(ConformanceCheck& check) const {
+    const auto begin = Clock::now();
+    const Scratch scratch;
+    plugin::ChildRequest request{.program = plugin::helper_program("tenon_conformance"),
+                                 .arguments = {"run", file_.string(), cases_, check.name, check.component,
+                                               std::to_string(check.number), seed_, scratch.path().string()},
+                                 .environment = environment(check),
+                                 .time_limit = std::chrono::milliseconds(1000 * check.seconds)};
+    const plugin::ChildResult child = plugin::run_child(request);
+    judge(check, child, request.time_limit);
+    check.took_s = std::chrono::duration<double>(Clock::now() - begin).count();
+  }
+
+ private:
+  std::vector<std::string> environment(const ConformanceCheck& check) const {
+    // Threads of OpenMP that spin would take the processor from those that they wait for.
+    std::vector<std::string> settings{"OMP_WAIT_POLICY=passive"};
+    if (!sanitizer_.empty()) {
+      settings.push_back("LD_PRELOAD=" + sanitizer_);
+      settings.emplace_back("TSAN_OPTIONS=ignore_noninstrumented_modules=1:exitcode=66");
+      settings.emplace_back("ASAN_OPTIONS=detect_leaks=0:exitcode=66");
+    } else if (check.counts_allocations) {
+      settings.push_back("LD_PRELOAD=" + plugin::helper_program("libtenon_watch_malloc.so").string());
+    }
+    return settings;
+  }
+
+  static void judge(ConformanceCheck& check, const plugin::ChildResult& child,
+                    std::chrono::milliseconds limit) {
+    const std::string& answer = child.answer;
+    if (child.ended && child.status == 0 && answer == "pass") {
+      check.outcome = Outcome::kPassed;
+    } else if (child.ended && child.status == 0 && answer.starts_with("skip ")) {
+      check.outcome = Outcome::kNotApplicable;
+      check.text = answer.substr(5);
+    } else {
+      check.outcome = Outcome::kFailed;
+      check.text = answer.starts_with("fail ")    ? answer.substr(5)
+                   : answer.starts_with("error ") ? answer.substr(8)
+                                                  : "";
+      if (!child.ended || child.status != 0) {
+        check.text += fmt::format("{}it {}.{}", check.text.empty() ? "" : "; then ",
+                                  plugin::how_it_ended(child, limit), plugin::last_words(child.words));
+      }
+    }
+  }
+
+  fs::path file_;
+  std::string cases_, seed_;
+  std::string sanitizer_;
+};
+
+void keep_wanted(ConformancePlan& plan, const Parsed& parsed) {
+  const std::vector<std::string> filters = texts_of(parsed, "filter"), excludes = texts_of(parsed, "exclude");
+  const std::string component = text_of(parsed, "component");
+  std::string known;
+  bool found = component.empty();
+  for (const ConformanceCheck& check : plan.checks) {
+    found = found || check.component == component;
+    if (!check.component.empty() && known.find("\n  " + check.component) == std::string::npos)
+      known += "\n  " + check.component;
+  }
+  if (!found) fail_config(fmt::format("the plugin offers no {}. It offers:{}", component, known));
+  std::erase_if(plan.checks, [&](const ConformanceCheck& check) {
+    return (!component.empty() && check.component != component) ||
+           (!filters.empty() && !matches(filters, check.name)) || matches(excludes, check.name);
+  });
+  if (plan.checks.empty()) fail_config("no check is left by --component, --filter and --exclude; see --list");
+}
+
+double number_of(const Parsed& parsed, const char* name, double otherwise) {
+  const std::string text = text_of(parsed, name);
+  if (text.empty()) return otherwise;
+  double value = 0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size() || !(value > 0))
+    fail_config(fmt::format("--{}: expected a number above 0, found '{}'", name, text));
+  return value;
+}
+
+void declare(po::options_description& options) {
+  options.add_options()("component", po::value<std::string>(), "KIND.ID  only this component");
+  options.add_options()("filter", po::value<std::vector<std::string>>(),
+                        "GLOB  only checks whose name matches; repeatable");
+  options.add_options()("exclude", po::value<std::vector<std::string>>(),
+                        "GLOB  not these checks; repeatable");
+  options.add_options()("list", "name the checks, run none");
+  options.add_options()("cases", po::value<std::string>(),
+                        "FILE.toml  what components are given, and what is left out");
+  options.add_options()("seed", po::value<std::string>(), "N  of the data drawn (default 1)");
+  options.add_options()("time-limit", po::value<std::string>(),
+                        "S  seconds of each check, in place of its own limit");
+  options.add_options()("json", "print the results as JSON");
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kConformance, {"file"}, arguments);
+  if (parsed.helped) return 0;
+  if (parsed.values.count("file") == 0)
+    fail_config("tenon conformance: which FILE.so? usage: tenon conformance FILE.so");
+  const auto files = parsed.values["file"].as<std::vector<std::string>>();
+  if (files.size() != 1) fail_config("tenon conformance: one FILE.so at a time");
+  const fs::path file = fs::absolute(files[0]);
+  const std::string cases =
+      text_of(parsed, "cases").empty() ? "" : fs::absolute(text_of(parsed, "cases")).string();
+  const auto seed = static_cast<std::uint64_t>(number_of(parsed, "seed", 1));
+
+  ConformancePlan plan = make_plan(file, cases);
+  plan.file = files[0];
+  plan.cases = text_of(parsed, "cases");
+  plan.seed = seed;
+  keep_wanted(plan, parsed);
+  const bool json = parsed.values.count("json") > 0;
+  if (parsed.values.count("list") > 0) {
+    std::cout << (json ? conformance_json(plan) : conformance_list(plan));
+    return 0;
+  }
+  const double limit = number_of(parsed, "time-limit", 0);
+  const Runner runner(file, cases, std::to_string(seed));
+  ConformanceTable table(plan, json ? nullptr : &std::cout);
+  for (ConformanceCheck& check : plan.checks) {
+    if (limit > 0) check.seconds = std::max(1, static_cast<int>(limit));
+    check.outcome = Outcome::kSuppressed;
+    if (check.suppression.empty()) runner.run(check);
+    table.add(check);
+  }
+  if (json) {
+    std::cout << conformance_json(plan);
+  } else {
+    table.end();
+  }
+  const bool failed = std::any_of(plan.checks.begin(), plan.checks.end(), [](const ConformanceCheck& check) {
+    return check.outcome == Outcome::kFailed;
+  });
+  return failed ? static_cast<int>(ErrorKind::kPlugin) : 0;
+}
+
+}  // namespace
+
+const Command kConformance{
+    "conformance", "FILE.so [options]",
+    "Test a plugin against the contracts of its kinds, each check in a process of its own.", run, declare};
+
+}  // namespace tenon::cli

@@ -1,0 +1,58 @@
+// The file conformance.toml beside a plugin: what a component must be given to be tested, and which checks do
+// not apply to it. Without the file every component is made with its defaults.
+//
+//   [[case]]
+//   component = "layer.conv2d"                # kind.id
+//   name = "stride 2"                         # free text
+//   options = {channels = 4, kernel = 3, stride = 2}
+//   inputs = [{shape = [2, 3, 8, 8]}, {shape = [2], dtype = "i32", below = 10}]   # of a layer; the first
+//   extent is the batch set = ["run.steps=4"]                     # of whole runs, words as for --set
+//
+//   [[suppress]]
+//   check = "layer.allocates_*"               # a pattern
+//   component = "layer.conv2d"                # optional
+//   reason = "the library allocates in every call"
+#pragma once
+
+#include <tenon/config.hpp>
+#include <tenon/tensor.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tenon::conformance {
+
+/// What a layer is fed: normal numbers, or whole numbers in [0, below).
+struct Input {
+  std::vector<std::int64_t> shape;
+  bool real = true;  ///< in the dtype of the activations; else i32
+  std::int64_t below = 2;
+};
+
+struct Case {
+  std::string component;  ///< "layer.conv2d"
+  std::string name;       ///< "" = the defaults
+  Value options;          ///< a table without `type`
+  std::vector<Input> inputs;
+  std::vector<std::string> sets;
+};
+
+struct Suppression {
+  std::string check, component, reason;
+};
+
+struct CaseFile {
+  std::vector<Case> cases;
+  std::vector<Suppression> suppressions;
+};
+
+/// `path` empty: nothing is given. Throws Error(kConfig).
+CaseFile read_case_file(const std::string& path);
+
+/// The cases of a component; one with its defaults when the file has none.
+std::vector<Case> cases_of(const CaseFile& file, const std::string& component);
+/// The reason why a check of a component is left out, null when it is not.
+const std::string* suppressed(const CaseFile& file, const std::string& check, const std::string& component);
+
+}  // namespace tenon::conformance

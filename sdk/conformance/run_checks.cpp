@@ -1,0 +1,113 @@
+// What holds for any component inside whole runs: it ends well with 1, 2 and 4 ranks, gives the same bits
+// again and after a stop, and asks the heap for nothing once the run is in its steady state.
+#include "allocation_watch.hpp"
+#include "subject.hpp"
+
+#include <tenon/plugin.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace tenon::conformance {
+namespace {
+
+constexpr int kWorlds[] = {1, 2, 4};
+
+std::string on_ranks(int ranks) {
+  return fmt::format("on {} rank{}", ranks, ranks == 1 ? "" : "s");
+}
+
+void completes(Subject& subject) {
+  for (const int ranks : kWorlds) {
+    const RunResult result =
+        subject.train_well({.ranks = ranks, .folder = fmt::format("run{}", ranks)}, "a run of 8 slots");
+    for (const char* metric : {"train/loss", "val/loss"}) {
+      const auto found = result.metrics.find(metric);
+      if (found == result.metrics.end()) fail(fmt::format("a run {} reports no {}", on_ranks(ranks), metric));
+      if (!std::isfinite(found->second))
+        fail(fmt::format("{} {} is {}, expected a finite number", metric, on_ranks(ranks), found->second));
+    }
+  }
+}
+
+bool declares(Subject& subject, std::uint64_t capability) {
+  return (subject.registry().find(subject.kind(), subject.type()).component->capabilities & capability) != 0;
+}
+
+/// A policy that cannot promise bits says so.
+void require_determinism(Subject& subject) {
+  if (declares(subject, TENON_CAP_NONDETERMINISTIC))
+    not_applicable("it declares that it is nondeterministic under the wall clock");
+}
+
+void same_hashes(const RunResult& a, const RunResult& b, const std::string& what) {
+  if (a.weights_hash != b.weights_hash)
+    fail(fmt::format("{}: weights_hash {} and {}", what, a.weights_hash, b.weights_hash));
+  if (a.state_hash != b.state_hash) {
+    fail(fmt::format(
+        "{}: equal weights, but state_hash {} and {}: something that a component carries is not the same",
+        what, a.state_hash, b.state_hash));
+  }
+}
+
+void repeats(Subject& subject) {
+  require_determinism(subject);
+  for (const int ranks : kWorlds) {
+    const RunResult first =
+        subject.train_well({.ranks = ranks, .folder = fmt::format("a{}", ranks)}, "a run");
+    const RunResult second =
+        subject.train_well({.ranks = ranks, .folder = fmt::format("b{}", ranks)}, "the run again");
+    same_hashes(first, second, "the same run twice " + on_ranks(ranks) + " gives other bits");
+  }
+}
+
+void resumes(Subject& subject) {
+  require_determinism(subject);
+  for (const int ranks : kWorlds) {
+    const RunResult whole =
+        subject.train_well({.ranks = ranks, .folder = fmt::format("whole{}", ranks)}, "a run");
+    const std::string folder = fmt::format("cut{}", ranks);
+    subject.train_well({.ranks = ranks, .folder = folder, .stop_after = 5}, "a run that is asked to stop");
+    if (!std::filesystem::exists(subject.scratch() / folder / "1" / "checkpoints"))
+      not_applicable("this recovery saves nothing");
+    const RunResult resumed =
+        subject.train_well({.ranks = ranks, .folder = folder, .resume = true}, "the stopped run, resumed,");
+    same_hashes(
+        whole, resumed,
+        "a run that was stopped and resumed " + on_ranks(ranks) +
+            " ends with other bits than one that ran through (visit all that is carried over in state())");
+  }
+}
+
+void allocates_nothing(Subject& subject) {
+  const AllocationWatch* const watch = allocation_watch();
+  if (watch == nullptr) not_applicable("allocations cannot be counted in a build with a sanitizer");
+  subject.train_well({.ranks = 2,
+                      .steps = 16,
+                      .sets = {"run.eval_every=0", "recovery.type=none"},
+                      .count_allocations = true},
+                     "a run");
+  const std::string stack = first_allocation_from(*watch, subject.file().string());
+  if (!stack.empty()) {
+    fail(
+        "it asks the heap for memory in a steady slot; prepare buffers before the first one. First of them:" +
+        stack);
+  }
+}
+
+constexpr Check kChecks[] = {
+    {"run.completes", "", "runs of 1, 2 and 4 ranks end well, with finite losses", completes, 40},
+    {"run.repeats", "", "the same run twice gives the same bits", repeats, 60},
+    {"run.resumes", "", "a stopped and resumed run gives the bits of one that ran through", resumes, 60},
+    {"run.allocates_nothing", "", "a slot in the steady state takes nothing from the heap", allocates_nothing,
+     40, true},
+};
+
+}  // namespace
+
+std::span<const Check> run_checks() {
+  return kChecks;
+}
+
+}  // namespace tenon::conformance

@@ -1,0 +1,105 @@
+#include "subject.hpp"
+
+#include "plugin/abi_tag.hpp"
+#include "plugin/descriptor.hpp"
+#include "plugin/search.hpp"
+
+#include <fmt/format.h>
+
+namespace tenon::conformance {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Kind of "optimizer.lion" as the tag writes it; Error(kConfig) when the file does not offer it.
+std::string kind_in(const plugin::AbiTag& tag, const std::string& component) {
+  for (const plugin::Offer& offer : tag.offers) {
+    if (plugin::component_name(offer.kind, offer.id) == component) return offer.kind;
+  }
+  fail_config(fmt::format("plugin {} offers no {}", tag.plugin_id, component));
+}
+
+}  // namespace
+
+Subject::Subject(Spec spec) : spec_(std::move(spec)) {
+  const plugin::AbiTag tag = plugin::read_abi_tag(spec_.file);
+  plugin_id_ = tag.plugin_id;
+  if (!spec_.component.empty()) kind_ = kind_in(tag, spec_.component);
+}
+
+Subject::~Subject() = default;
+
+std::string Subject::type() const {
+  return plugin_id_ + "/" + spec_.component.substr(spec_.component.find('.') + 1);
+}
+
+std::vector<std::string> Subject::plugin_files() const {
+  std::vector<std::string> files{spec_.file.string()};
+  plugin::SearchPlace installed = plugin::search_places({}).back();
+  plugin::visit(installed);
+  for (const fs::path& file : installed.files) {
+    std::error_code ignored;
+    if (fs::equivalent(file, spec_.file, ignored)) continue;
+    try {
+      if (plugin::read_abi_tag(file).plugin_id != plugin_id_) files.push_back(file.string());
+    } catch (const Error&) {  // a broken neighbour is not the subject
+    }
+  }
+  return files;
+}
+
+Registry& Subject::registry() {
+  if (!registry_) {
+    registry_ = std::make_unique<Registry>();
+    registry_->discover_only(plugin_files());
+    layers_ = make_registry_layers(*registry_, host_);
+    host_.layers = layers_.get();
+  }
+  return *registry_;
+}
+
+LayerFactory& Subject::layers() {
+  registry();
+  return *layers_;
+}
+
+Device& Subject::device(std::string_view kernels) {
+  for (const OpenDevice& open : devices_) {
+    if (open.kernels == kernels) return *open.device;
+  }
+  OpenDevice open{std::string(kernels), shipped<Device>("cpu", "")};
+  open.device->open({.local_rank = 0, .threads = 1, .kernels = open.kernels});
+  devices_.push_back(std::move(open));
+  return *devices_.back().device;
+}
+
+RunResult Subject::train_well(const RunRequest& request, const std::string& what) {
+  RunResult result = train(request);
+  const char* const expected = request.kill_after > 0   ? "killed"
+                               : request.stop_after > 0 ? "interrupted"
+                                                        : "completed";
+  if (result.status != expected) {
+    fail(fmt::format("{} on {} rank{} ended as {}, expected {}{}{}", what, request.ranks,
+                     request.ranks == 1 ? "" : "s", result.status, expected, result.error.empty() ? "" : ": ",
+                     result.error));
+  }
+  return result;
+}
+
+std::string run_check(const Check& check, Subject::Spec spec) {
+  try {
+    Subject subject(std::move(spec));
+    check.run(subject);
+    return "pass";
+  } catch (const Failure& failure) {
+    return "fail " + failure.text;
+  } catch (const NotApplicable& reason) {
+    return "skip " + reason.text;
+  } catch (const std::exception& error) {
+    return std::string("fail ") + error.what();
+  } catch (...) {
+    return "fail something that is no std::exception was thrown";
+  }
+}
+
+}  // namespace tenon::conformance

@@ -1,0 +1,101 @@
+// What a check looks at: one component of one file, one case of it, and the means to make it, to run it
+// beside the shipped components, and to draw data from the seed.
+#pragma once
+
+#include "case_file.hpp"
+#include "check.hpp"
+
+#include <tenon/runtime.hpp>
+#include <tenon/testing/components.hpp>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace tenon::conformance {
+
+/// A whole run around the component (world.hpp).
+struct RunRequest {
+  int ranks = 1;
+  int steps = 8;
+  std::vector<std::string> sets = {};  ///< laid over the case's own
+  std::string folder = "run";          ///< below scratch()
+  bool resume = false;
+  int stop_after = 0;  ///< slots after which the run is asked to stop, as by a signal; 0 = never
+  int kill_after = 0;  ///< slots after which its process is killed; it runs in a process of its own
+  bool count_allocations = false;
+};
+
+class Subject {
+ public:
+  struct Spec {
+    std::filesystem::path file;
+    std::string component;  ///< "optimizer.lion"; "" for the file as a whole
+    Case given;
+    std::uint64_t seed = 1;
+    std::filesystem::path scratch;  ///< an empty folder
+  };
+  explicit Subject(Spec spec);
+  ~Subject();
+  Subject(const Subject&) = delete;
+  Subject& operator=(const Subject&) = delete;
+
+  const std::filesystem::path& file() const { return spec_.file; }
+  const std::string& component() const { return spec_.component; }
+  const Case& given() const { return spec_.given; }
+  std::uint64_t seed() const { return spec_.seed; }
+  const std::filesystem::path& scratch() const { return spec_.scratch; }
+  const std::string& plugin_id() const { return plugin_id_; }
+  /// "optimizer/1".
+  const std::string& kind() const { return kind_; }
+  /// What a configuration writes so that nothing else can be meant: "acme.lion/lion".
+  std::string type() const;
+
+  /// The files among which a run finds its parts: this one and the shipped ones of other ids.
+  std::vector<std::string> plugin_files() const;
+  /// Knows those files; made when first asked for.
+  Registry& registry();
+  testing::QuietHost& host() { return host_; }
+  /// The component under test with the options of the case.
+  template <typename Interface>
+  testing::Made<Interface> make() {
+    return testing::make_from<Interface>(registry(), host(), type(), spec_.given.options);
+  }
+  /// A shipped component, with options as TOML lines.
+  template <typename Interface>
+  testing::Made<Interface> shipped(std::string_view type, std::string_view toml) {
+    return testing::make<Interface>(registry(), host(), type, toml);
+  }
+  /// The shipped processor, opened with one thread: "reference" for plain loops, "auto" for the fastest
+  /// kernels.
+  Device& device(std::string_view kernels = "auto");
+  /// Layers by type from the registry.
+  LayerFactory& layers();
+
+  /// The configuration of a run around the component; RunRequest::sets and the case's are in it.
+  Config run_config(const RunRequest& request);
+  /// Trains. Errors before the first slot throw; the result may say "failed". A killed run has status
+  /// "killed".
+  RunResult train(const RunRequest& request);
+  /// train(), and fail() unless it ended as it should; `what` begins the message.
+  RunResult train_well(const RunRequest& request, const std::string& what);
+
+ private:
+  struct OpenDevice {
+    std::string kernels;
+    testing::Made<Device> device;
+  };
+
+  Spec spec_;
+  std::string plugin_id_, kind_;
+  testing::QuietHost host_;
+  std::unique_ptr<Registry> registry_;
+  std::unique_ptr<LayerFactory> layers_;
+  std::vector<OpenDevice> devices_;
+};
+
+/// Runs one check, as the child does: "pass", "fail TEXT" or "skip TEXT".
+std::string run_check(const Check& check, Subject::Spec spec);
+
+}  // namespace tenon::conformance

@@ -1,0 +1,150 @@
+// Components that break what holds for any kind, one way each. Schedules, because they are the smallest.
+#include <tenon/optimizer.hpp>
+#include <tenon/plugin.hpp>
+
+#include <cstdlib>
+#include <limits>
+#include <random>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace tenon;
+
+/// A schedule that is as it should be.
+class Plain : public Schedule {
+ public:
+  explicit Plain(const Options&) {}
+  double rate(const SchedulePoint& point) const override { return point.base_lr; }
+};
+
+class Undocumented final : public Plain {
+ public:
+  static constexpr OptionSpec kOptions[] = {option::real("factor", "1.0")};
+  static constexpr ComponentInfo kInfo{
+      .id = "undocumented", .summary = "an option without a text", .options = kOptions};
+  using Plain::Plain;
+};
+
+int alive = 0;
+
+class CrashesTheSecondTime final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "crashes_the_second_time",
+                                       .summary = "a static that is not reset"};
+  explicit CrashesTheSecondTime(const Options& options) : Plain(options) {
+    static int made = 0;
+    if (++made == 2) std::abort();
+  }
+};
+
+class AllowsOneOnly final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "allows_one_only", .summary = "global state"};
+  explicit AllowsOneOnly(const Options& options) : Plain(options) {
+    if (++alive == 2) fail_plugin("there is one already");
+  }
+  ~AllowsOneOnly() override { --alive; }
+};
+
+class RefusesItsBound final : public Plain {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("period", "4").between(0, 8).doc_text("steps from one peak to the next")};
+  static constexpr ComponentInfo kInfo{
+      .id = "refuses_its_bound", .summary = "0 is allowed and fails", .options = kOptions};
+  explicit RefusesItsBound(const Options& options) : Plain(options) {
+    std::vector<int>(4).at(options.integer("period") == 0 ? 4 : 0) = 1;
+  }
+};
+
+class ReadsTextTwice final : public Plain {
+ public:
+  static constexpr OptionSpec kOptions[] = {option::text("shape", "\"flat\"").doc_text("of the curve")};
+  static constexpr ComponentInfo kInfo{
+      .id = "made_once_per_text", .summary = "cannot be made again", .options = kOptions};
+  explicit ReadsTextTwice(const Options& options) : Plain(options) {
+    static bool made = false;
+    if (std::exchange(made, true)) fail_plugin("the table is taken");
+  }
+};
+
+class NeedsAValue final : public Plain {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::text("shape", nullptr).mandatory().doc_text("of the curve")};
+  static constexpr ComponentInfo kInfo{
+      .id = "needs_a_value", .summary = "no default, no case", .options = kOptions};
+  using Plain::Plain;
+};
+
+/// Not a number at the end.
+class NotANumber final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "not_a_number", .summary = "a rate that ruins the run"};
+  using Plain::Plain;
+  double rate(const SchedulePoint& point) const override {
+    return point.slot == 5 ? std::numeric_limits<double>::infinity() : point.base_lr;
+  }
+};
+
+class Random final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "random", .summary = "draws from the machine"};
+  using Plain::Plain;
+  double rate(const SchedulePoint& point) const override {
+    return point.base_lr * std::uniform_real_distribution<>(0.5, 1)(engine_);
+  }
+
+ private:
+  mutable std::random_device engine_;
+};
+
+/// Counts its own calls, which no checkpoint knows.
+class Remembers final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "remembers", .summary = "state that is not saved"};
+  using Plain::Plain;
+  double rate(const SchedulePoint& point) const override { return point.base_lr / ++calls_; }
+
+ private:
+  mutable int calls_ = 0;
+};
+
+class Allocates final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "allocates", .summary = "takes from the heap in every slot"};
+  using Plain::Plain;
+  double rate(const SchedulePoint& point) const override {
+    table_ = std::vector<double>(static_cast<std::size_t>(point.steps) + 1, point.base_lr);
+    return table_[static_cast<std::size_t>(point.slot)];
+  }
+
+ private:
+  mutable std::vector<double> table_;
+};
+
+/// Answers every query with itself.
+class SaysYes final : public Optimizer {
+ public:
+  static constexpr OptionSpec kOptions[] = {option::real("lr", "0.1").doc_text("rate")};
+  static constexpr ComponentInfo kInfo{.id = "says_yes", .summary = "offers everything", .options = kOptions};
+  explicit SaysYes(const Options&) {}
+  double base_lr() const override { return 0.1; }
+  std::span<const StateSlot> slots() const override { return {}; }
+  bool elementwise() const override { return true; }
+  void step(const UpdateContext&, const ParameterSlice&) override {}
+  void state(StateVisitor&) override {}
+  void* query(std::string_view) override { return this; }
+};
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int another_symbol() {
+  return alive;
+}
+
+TENON_PLUGIN(PluginInfo{.id = "broken.any", .version = "1.0.0", .summary = "wrong in general"}, Undocumented,
+             CrashesTheSecondTime, AllowsOneOnly, RefusesItsBound, ReadsTextTwice, NeedsAValue, NotANumber,
+             Random, Remembers, Allocates, SaysYes)

@@ -1,0 +1,245 @@
+// Whole runs around the component under test: a small configuration in which everything else is shipped or
+// this kit's own.
+#include "subject.hpp"
+#include "world_parts.hpp"
+
+#include "plugin/child_process.hpp"
+#include "plugin/probe.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <fstream>
+
+namespace tenon::conformance {
+namespace {
+
+constexpr const char* kBase = R"([run]
+name = "conformance"
+seed = 1
+steps = 8
+log_every = 1
+eval_every = 4
+eval_batches = 2
+deadline = 10
+[device]
+type = "cpu"
+threads = 1
+[parallel]
+ranks = 1
+[transport]
+type = "thread"
+[data]
+type = "conformance_data"
+[model]
+type = "conformance_net"
+[precision]
+type = "fp32"
+[optimizer]
+type = "sgd"
+lr = 0.05
+[schedule]
+type = "constant"
+[sync]
+type = "ddp"
+[recovery]
+type = "full"
+every = 3
+[[observe]]
+type = "conformance_ending"
+)";
+
+std::string kind_name(const std::string& kind) {
+  return kind.substr(0, kind.find('/'));
+}
+
+/// `table` with the type in front.
+Value with_type(const Value& table, const std::string& type) {
+  Value result;
+  result.set("type", Value(type), {});
+  for (const Member& member : table.table()) result.set(member.key, member.value, {});
+  return result;
+}
+
+Value texts(const std::vector<std::string>& words) {
+  Value::Array list;
+  for (const std::string& word : words) list.emplace_back(word);
+  return Value(std::move(list));
+}
+
+/// What usual layers take, tried in this order until one is accepted.
+const std::vector<std::vector<Input>> kUsualInputs = {
+    {{{4, 6}}},
+    {{{4, 5, 6}}},
+    {{{2, 3, 8, 8}}},
+    {{{4, 6}}, {{4, 6}}},
+    {{{4, 6}}, {{4}, false, 6}},
+    {{{4, 5}, false, 7}},
+    {{{4, 5, 6}}, {{4, 5}, false, 6}},
+};
+
+/// What usual models are built on: fields and attributes.
+struct Fields {
+  std::vector<std::string> fields, attributes;
+};
+const std::vector<Fields> kUsualFields = {
+    {{"x:real:8", "t:real:1"}, {}},
+    {{"inputs:real:8", "targets:i32::3"}, {"classes=3"}},
+    {{"images:real:1x28x28", "labels:i32::10"}, {"classes=10"}},
+    {{"images:real:3x32x32", "labels:i32::10"}, {"classes=10"}},
+    {{"inputs:real:1x28x28", "targets:i32::10"}, {"classes=10"}},
+    {{"tokens:i32:8:16", "targets:i32:8:16"}, {"vocabulary=16"}},
+    {{"dense:real:4", "ids:i32:3:10", "labels:i32::2"}, {"rows.0=10", "rows.1=10", "rows.2=10"}},
+};
+
+Value layer_data(const std::vector<Input>& inputs) {
+  std::vector<std::string> fields;
+  for (const Input& input : inputs) {
+    const std::vector<std::int64_t> sample(input.shape.begin() + 1, input.shape.end());
+    fields.push_back(fmt::format("in{}:{}:{}:{}", fields.size(), input.real ? "real" : "i32",
+                                 fmt::join(sample, "x"), input.below));
+  }
+  Value data;
+  data.set("type", Value(std::string("conformance_data")), {});
+  data.set("fields", texts(fields), {});
+  data.set("batch", Value(inputs[0].shape[0]), {});
+  data.set("planted", Value(false), {});
+  return data;
+}
+
+Value::Array layer_nodes(const std::string& type, const Value& options, std::size_t inputs, bool is_loss) {
+  Value node = with_type(options, type);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < inputs; ++i) names.push_back(fmt::format("in{}", i));
+  node.set("name", Value(std::string("subject")), {});
+  node.set("inputs", texts(names), {});
+  Value::Array nodes{node};
+  if (is_loss) return nodes;
+  Value loss;
+  loss.set("name", Value(std::string("loss")), {});
+  loss.set("type", Value(std::string("conformance_absorb")), {});
+  loss.set("inputs", texts({"subject"}), {});
+  nodes.push_back(loss);
+  return nodes;
+}
+
+/// Whether the configuration can be built; the message of the refusal otherwise.
+std::string refusal(Subject& subject, const Config& config) {
+  try {
+    Runtime runtime;
+    runtime.add_plugin(world_plugin());
+    runtime.registry().discover_only(subject.plugin_files());
+    runtime.check(config, nullptr);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+/// Text in a configuration, then words of --set over it.
+Config reparse(const Value& root, const std::vector<std::string>& sets) {
+  return Config::parse(to_toml(root, false), "conformance run", sets);
+}
+
+}  // namespace
+
+Config Subject::run_config(const RunRequest& request) {
+  Value root = Config::parse(kBase, "conformance run", {}).root();
+  root.find("parallel")->set("ranks", Value(std::int64_t{request.ranks}), {});
+  root.find("run")->set("steps", Value(std::int64_t{request.steps}), {});
+  if (request.ranks == 1) root.find("sync")->set("type", Value(std::string("none")), {});
+  Value& ending = root.find("observe")->array()[0];
+  ending.set("stop_after", Value(std::int64_t{request.stop_after}), {});
+  ending.set("kill_after", Value(std::int64_t{request.kill_after}), {});
+  if (request.count_allocations) {
+    ending.set("count_from", Value(std::int64_t{request.steps / 2}), {});
+    ending.set("count_to", Value(std::int64_t{request.steps - 1}), {});
+  }
+
+  std::vector<std::string> sets = spec_.given.sets;
+  sets.insert(sets.end(), request.sets.begin(), request.sets.end());
+  const std::string name = kind_name(kind_);
+  const Value own = with_type(spec_.given.options, type());
+  if (name == "dataset") {
+    root.set("data", own, {});
+    root.find("model")->set("type", Value(std::string("conformance_anything")), {});
+    return reparse(root, sets);
+  }
+  if (name == "observer") {
+    root.find("observe")->array().push_back(own);
+    return reparse(root, sets);
+  }
+  if (name != "layer" && name != "model") {
+    if (root.find(name) == nullptr) {
+      not_applicable(fmt::format("this kit knows no place for a component of kind {} in a run", kind_));
+    }
+    root.set(name, own, {});
+    return reparse(root, sets);
+  }
+
+  // What a layer or a model can be fed with is found out by trying.
+  std::string refused;
+  const auto fits = [&](const Value& candidate) {
+    const std::string text = refusal(*this, reparse(candidate, sets));
+    if (!text.empty()) refused += "\n  " + text;
+    return text.empty();
+  };
+  if (name == "model") {
+    root.set("model", own, {});
+    if (fits(root)) return reparse(root, sets);
+    for (const Fields& usual : kUsualFields) {
+      Value& data = *root.find("data");
+      data.set("fields", texts(usual.fields), {});
+      data.set("attributes", texts(usual.attributes), {});
+      if (fits(root)) return reparse(root, sets);
+    }
+  } else {
+    std::vector<std::vector<Input>> ladder{spec_.given.inputs};
+    if (spec_.given.inputs.empty()) ladder = kUsualInputs;
+    for (const std::vector<Input>& inputs : ladder) {
+      for (const bool is_loss : {false, true}) {
+        root.set("data", layer_data(inputs), {});
+        root.find("model")->set("layer",
+                                Value(layer_nodes(type(), spec_.given.options, inputs.size(), is_loss)), {});
+        if (fits(root)) return reparse(root, sets);
+      }
+    }
+  }
+  fail(fmt::format(
+      "no run could be built around {}; write a [[case]] for it in conformance.toml, with its {}. Tried:{}",
+      component(), name == "layer" ? "inputs" : "data (set = [\"data.type=...\"])", refused));
+}
+
+RunResult Subject::train(const RunRequest& request) {
+  const Config config = run_config(request);
+  const std::filesystem::path folder = scratch() / request.folder;
+  if (request.kill_after > 0) {
+    const std::filesystem::path text = scratch() / "killed.toml";
+    std::ofstream(text) << to_toml(config.root(), false);
+    const plugin::ChildResult child =
+        plugin::run_child({.program = plugin::helper_program("tenon_conformance"),
+                           .arguments = {"train", spec_.file.string(), text.string(), folder.string(),
+                                         request.resume ? "resume" : "new"},
+                           .environment = {},
+                           .time_limit = std::chrono::seconds(20)});
+    RunResult result;
+    const bool killed = child.ended && WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGKILL;
+    result.status = killed ? "killed" : "not killed";
+    result.error = child.answer;
+    return result;
+  }
+  Runtime runtime;
+  runtime.add_plugin(world_plugin());
+  runtime.registry().discover_only(plugin_files());
+  TrainRequest train;
+  train.run_dir = folder.string();
+  train.resume = request.resume;
+  train.quiet = true;
+  train.handle_signals = request.stop_after > 0;
+  train.command_line = "tenon conformance";
+  return runtime.train(config, train);
+}
+
+}  // namespace tenon::conformance

@@ -1,0 +1,275 @@
+#include "world_parts.hpp"
+
+#include "allocation_watch.hpp"
+
+#include <tenon/dataset.hpp>
+#include <tenon/layer.hpp>
+#include <tenon/model.hpp>
+#include <tenon/observer.hpp>
+#include <tenon/testing/tensors.hpp>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace tenon::conformance {
+namespace {
+
+constexpr std::int64_t kTrainSamples = 256;
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    const std::size_t at = text.find(separator);
+    parts.push_back(text.substr(0, at));
+    if (at == std::string_view::npos) return parts;
+    text.remove_prefix(at + 1);
+  }
+}
+
+std::int64_t whole_number(std::string_view text) {
+  std::int64_t value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+class Data final : public Dataset {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::texts("fields", "[\"x:real:8\", \"t:real:1\"]")
+          .doc_text("name:real|i32:AxBxC per sample:numbers below"),
+      option::texts("attributes", "[]").doc_text("name=number"),
+      option::integer("batch", "4").at_least(1),
+      option::boolean("planted", "true").doc_text("the last field follows the first where both are real"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "conformance_data", .summary = "data of any shape", .options = kOptions};
+
+  explicit Data(const Options& options)
+      : batch_(options.integer("batch")), planted_(options.boolean("planted")) {
+    for (const std::string_view text : options.texts("fields")) {
+      const auto words = split(text, ':');
+      std::vector<std::int64_t> extents;
+      if (words.size() > 2 && !words[2].empty()) {
+        for (const std::string_view extent : split(words[2], 'x')) extents.push_back(whole_number(extent));
+      }
+      info_.fields.push_back({std::string(words[0]), words.at(1) == "real" ? DType::kF32 : DType::kI32,
+                              Shape(std::span<const std::int64_t>(extents))});
+      below_.push_back(words.size() > 3 ? static_cast<std::uint64_t>(whole_number(words[3])) : 2);
+    }
+    for (const std::string_view text : options.texts("attributes")) {
+      const auto words = split(text, '=');
+      info_.attributes.push_back({std::string(words[0]), whole_number(words.at(1))});
+    }
+    info_.train_samples = kTrainSamples;
+    info_.val_samples = 8 * batch_;
+  }
+
+  void open(std::uint64_t) override {}
+  std::int64_t batch() const override { return batch_; }
+  const DataInfo& info() const override { return info_; }
+  void read(const BatchRequest& request, std::span<const TensorView> fields) override {
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      for (std::int64_t b = 0; b < batch_; ++b) {
+        const bool padding = b >= request.count;
+        const std::int64_t index = request.first + (padding ? 0 : b);
+        const std::int64_t sample = request.split == Split::kTrain
+                                        ? index % kTrainSamples
+                                        : kTrainSamples + index % info_.val_samples;
+        fill(i, sample, fields[i], b, padding && i + 1 == fields.size());
+      }
+    }
+  }
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  /// `target` of a padded sample: what no loss counts.
+  void fill(std::size_t field, std::int64_t sample, const TensorView& view, std::int64_t b,
+            bool target) const {
+    const RandomKey key = random_key(11, info_.fields[field].name);
+    const RandomKey first = random_key(11, info_.fields[0].name);
+    const std::int64_t size = info_.fields[field].shape.elements();
+    const bool follows =
+        planted_ && field > 0 && field + 1 == info_.fields.size() && dtype_is_real(info_.fields[0].dtype);
+    const auto step = static_cast<std::uint64_t>(sample);
+    for (std::int64_t j = 0; j < size; ++j) {
+      const std::int64_t at = b * size + j;
+      const auto draw = static_cast<std::uint64_t>(j);
+      if (!dtype_is_real(view.dtype)) {
+        const auto number = static_cast<std::int32_t>(random_below(key, step, draw, below_[field]));
+        view.as<std::int32_t>()[at] = target ? -1 : number;
+        continue;
+      }
+      double value = random_normal(key, step, draw);
+      if (follows) value = 0.5 * random_normal(first, step, 0) - random_normal(first, step, 1);
+      if (target) value = std::numeric_limits<double>::quiet_NaN();
+      view.dtype == DType::kF64 ? view.as<double>()[at] = value
+                                : view.as<float>()[at] = static_cast<float>(value);
+    }
+  }
+
+  std::int64_t batch_;
+  bool planted_;
+  std::vector<std::uint64_t> below_;
+  DataInfo info_;
+};
+
+/// Per sample (s - 1)^2 / 2 with s = sum over values i of w_i x the mean of the sample's elements of i.
+class Absorb final : public Layer, public LossLayer {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "conformance_absorb", .summary = "a loss of any values"};
+  explicit Absorb(const Options&) {}
+
+  void infer(InferContext& context) override {
+    device_ = &context.device();
+    values_ = context.inputs();
+    samples_ = context.input(0).shape.rank() == 0 ? 1 : context.input(0).shape[0];
+    for (int i = 0; i < values_; ++i) context.keep_input(i);
+    ParameterSpec spec;
+    spec.name = std::string(context.name()) + ".w";
+    spec.dtype = context.parameters();
+    spec.shape = {values_};
+    spec.init = Initializer::kConstant;
+    spec.init_scale = 0.5;
+    w_ = context.parameter(spec);
+    context.output({{2}, DType::kF64});
+  }
+  void forward(ForwardContext& context) override {
+    double sum = 0, counted = 0;
+    for (const double s : scores(context)) {
+      if (!(s - s == 0)) continue;  // padding
+      sum += (s - 1) * (s - 1) / 2;
+      counted += 1;
+    }
+    testing::write(*device_, context.output(0), std::vector<double>{sum, counted});
+  }
+  void backward(BackwardContext& context) override {
+    const std::vector<double> s = scores(context), w = testing::read(*device_, context.parameter(w_));
+    const GradientSink dw_sink = context.gradient(w_);
+    std::vector<double> dw(w.size(), 0.0);
+    if (dw_sink.accumulate) dw = testing::read(*device_, dw_sink.view);
+    for (int i = 0; i < values_; ++i) {
+      const std::vector<double> means = sample_means(context.input(i));
+      const std::int64_t size = context.input(i).elements() / static_cast<std::int64_t>(means.size());
+      const GradientSink sink = context.input_gradient(i);
+      std::vector<double> dx(sink.view.empty() ? 0 : static_cast<std::size_t>(sink.view.elements()), 0.0);
+      if (sink.accumulate && !dx.empty()) dx = testing::read(*device_, sink.view);
+      for (std::size_t b = 0; b < s.size(); ++b) {
+        if (!(s[b] - s[b] == 0)) continue;
+        const double pull = seed_ * (s[b] - 1);
+        const std::size_t row = means.size() == s.size() ? b : 0;
+        dw[static_cast<std::size_t>(i)] += pull * means[row];
+        for (std::size_t j = 0; j < static_cast<std::size_t>(size) && !dx.empty(); ++j)
+          dx[row * static_cast<std::size_t>(size) + j] +=
+              pull * w[static_cast<std::size_t>(i)] / static_cast<double>(size);
+      }
+      if (!dx.empty()) testing::write(*device_, sink.view, dx);
+    }
+    if (!dw_sink.view.empty()) testing::write(*device_, dw_sink.view, dw);
+  }
+  void* query(std::string_view id) override { return id == kId ? static_cast<LossLayer*>(this) : nullptr; }
+  void set_seed(double seed) override { seed_ = seed; }
+  std::string_view metric() const override { return "loss"; }
+
+ private:
+  /// One mean per sample, or one for the whole tensor where its first extent is not the batch.
+  std::vector<double> sample_means(const TensorView& view) const {
+    const std::vector<double> all = testing::read(*device_, view);
+    const bool by_sample = view.shape.rank() > 0 && view.shape[0] == samples_;
+    std::vector<double> means(by_sample ? static_cast<std::size_t>(samples_) : 1, 0.0);
+    const std::size_t size = all.size() / means.size();
+    const double scale = (dtype_is_real(view.dtype) ? 1.0 : 1.0 / 64) / static_cast<double>(size);
+    for (std::size_t i = 0; i < all.size(); ++i) means[i / size] += all[i] * scale;
+    return means;
+  }
+  std::vector<double> scores(RunContext& context) const {
+    const std::vector<double> w = testing::read(*device_, context.parameter(w_));
+    std::vector<double> s(static_cast<std::size_t>(samples_), 0.0);
+    for (int i = 0; i < values_; ++i) {
+      const std::vector<double> means = sample_means(context.input(i));
+      for (std::size_t b = 0; b < s.size(); ++b)
+        s[b] += w[static_cast<std::size_t>(i)] * means[means.size() == s.size() ? b : 0];
+    }
+    return s;
+  }
+
+  Device* device_ = nullptr;
+  int values_ = 0;
+  std::int64_t samples_ = 0;
+  double seed_ = 0;
+  ParameterRef w_;
+};
+
+class Net final : public Model {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "conformance_net",
+                                       .summary = "two linear layers and a squared error"};
+  explicit Net(const Options&) {}
+  GraphSpec build(const DataInfo&) override {
+    return {{{"fc1", "linear", {"x"}, {{"features", std::int64_t{16}}}},
+             {"act", "gelu", {"fc1"}, {}},
+             {"fc2", "linear", {"act"}, {{"features", std::int64_t{1}}}},
+             {"loss", "mse", {"fc2", "t"}, {}}}};
+  }
+  void* query(std::string_view) override { return nullptr; }
+};
+
+class Anything final : public Model {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "conformance_anything", .summary = "a loss of all fields"};
+  explicit Anything(const Options&) {}
+  GraphSpec build(const DataInfo& data) override {
+    NodeSpec loss{"loss", "conformance_absorb", {}, {}};
+    for (const DataField& field : data.fields) loss.inputs.push_back(field.name);
+    return {{loss}};
+  }
+  void* query(std::string_view) override { return nullptr; }
+};
+
+class Ending final : public Observer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("stop_after", "0"), option::integer("kill_after", "0"),
+      option::integer("count_from", "0"), option::integer("count_to", "0")};
+  static constexpr ComponentInfo kInfo{
+      .id = "conformance_ending", .summary = "ends the run, counts allocations", .options = kOptions};
+  explicit Ending(const Options& options)
+      : stop_after_(options.integer("stop_after")),
+        kill_after_(options.integer("kill_after")),
+        count_from_(options.integer("count_from")),
+        count_to_(options.integer("count_to")) {}
+  bool every_rank() const override { return false; }
+  void on_start(const RunInfo&) override {}
+  void on_slot(const SlotRecord& record) override {
+    const std::int64_t done = record.slot + 1;
+    if (const AllocationWatch* watch = allocation_watch(); watch != nullptr && count_to_ > 0) {
+      if (done == count_from_) watch->open();
+      if (done == count_to_) watch->close();
+    }
+    if (done == stop_after_) ::kill(::getpid(), SIGTERM);
+    if (done == kill_after_) ::kill(::getpid(), SIGKILL);
+  }
+  void on_metric(const Metric&) override {}
+  void on_span(const Span&) override {}
+  void on_finish(std::string_view, std::string_view) override {}
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  std::int64_t stop_after_, kill_after_, count_from_, count_to_;
+};
+
+TENON_STATIC_PLUGIN(
+    parts, PluginInfo{.id = "tenon.conformance", .version = "0.1.0", .summary = "parts of conformance runs"},
+    Data, Absorb, Net, Anything, Ending)
+
+}  // namespace
+
+const tenon_plugin_v1_t& world_plugin() {
+  return parts;
+}
+
+}  // namespace tenon::conformance
