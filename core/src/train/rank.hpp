@@ -70,7 +70,9 @@ class Rank final : private MetricSink {
   void act(const Boundary& boundary, std::int64_t slot);
   void finish_slot(const Ticket& ticket, const SlotResult& result);
   void log_losses(std::int64_t slot, const SlotResult& result);
-  void save(const SavePlan& plan, std::int64_t slot);
+  /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
+  /// times.
+  void save(const SavePlan& plan, std::int64_t slot, bool last);
   void take_save_results();
   void record_progress();
   void metric(std::int64_t step, Split split, std::string_view name, double value);

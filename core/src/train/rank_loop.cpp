@@ -245,7 +245,7 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
     }
     if (rank_ == 0) world_.metrics->flush();
   }
-  if (due.save.save) save(due.save, slot);
+  if (due.save.save) save(due.save, slot, due.stop);
 }
 
 void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {

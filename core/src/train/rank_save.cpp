@@ -16,13 +16,12 @@ constexpr double kLastSaveSeconds = 600;
 
 }  // namespace
 
-void Rank::save(const SavePlan& plan, std::int64_t slot) {
+void Rank::save(const SavePlan& plan, std::int64_t slot, bool last) {
   const auto begin = std::chrono::steady_clock::now();
   const SpanScope span(&spans_, "save", "copy");
   const double began_s = world_.clock->now();  // policies count on the run's clock, which may be simulated
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
   if (rank_ == 0) world_.metrics->sync();
-  const bool last = slot >= world_.settings.run.steps || world_.stop_reason() != StopReason::kNone;
   if (last) saver_->wait(kLastSaveSeconds);
   if (plan.encoding != "plain") {
     fail_plugin(fmt::format("recovery '{}' asks for rows encoded as '{}'; this version writes \"plain\"",
