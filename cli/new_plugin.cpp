@@ -42,8 +42,8 @@ std::string given(const Parsed& parsed, const char* option) {
 void check_kind(const std::string& kind, const std::vector<std::string>& kinds) {
   if (std::find(kinds.begin(), kinds.end(), kind) != kinds.end()) return;
   const std::string list = fmt::format("{}", fmt::join(kinds, ", "));
-  if (kind.empty()) fail_config(fmt::format("tenon new-plugin: --kind is missing; it is one of {}", list));
-  fail_config(fmt::format("tenon new-plugin: there is no kind '{}'{}; it is one of {}", kind,
+  if (kind.empty()) fail_config(fmt::format("tenon new-plugin: --kind is missing (known: {})", list));
+  fail_config(fmt::format("tenon new-plugin: there is no kind '{}'{} (known: {})", kind,
                           config::suggestion(kind, kinds), list));
 }
 

@@ -10,8 +10,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <system_error>
 
 namespace tenon::cli {
@@ -50,9 +48,19 @@ std::map<std::string, std::string> values_of(const ProjectNames& names) {
 /// Absolute, with links resolved as far as the path exists.
 fs::path resolved(const fs::path& folder) {
   std::error_code failure;
-  fs::path path = fs::weakly_canonical(folder, failure);
-  if (failure) path = fs::absolute(folder);
+  fs::path path = fs::weakly_canonical(fs::absolute(folder), failure);
+  if (failure) path = fs::absolute(folder).lexically_normal();
   return path.has_filename() ? path : path.parent_path();  // without a slash at the end
+}
+
+/// The outermost folder on the way to `path` that does not exist yet; what a failure must take away again.
+fs::path first_missing(const fs::path& path) {
+  fs::path missing = path;
+  std::error_code failure;
+  while (missing.has_parent_path() && missing != missing.parent_path() &&
+         !fs::exists(missing.parent_path(), failure) && !failure)
+    missing = missing.parent_path();
+  return missing;
 }
 
 [[noreturn]] void fail_to_write(const fs::path& folder, const std::string& reason) {
@@ -129,8 +137,8 @@ void write_project(const fs::path& folder, const std::map<std::string, std::stri
   check_target(target);
   const auto files = make_posix_files();
   const fs::path draft = target.parent_path() / fmt::format(".{}.{}", target.filename().string(), ::getpid());
+  const fs::path made = first_missing(draft);
   try {
-    files->make_directories(target.parent_path().string());
     for (const auto& [path, text] : project) {
       const fs::path file = draft / path;
       files->make_directories(file.parent_path().string());
@@ -145,7 +153,7 @@ void write_project(const fs::path& folder, const std::map<std::string, std::stri
     files->rename(draft.string(), target.string());
   } catch (const std::exception& error) {
     try {
-      remove_tree(*files, draft.string());
+      remove_tree(*files, made.string());
     } catch (const Error&) {
       // The first failure is the one to tell.
     }
