@@ -174,7 +174,7 @@ class Runner {
       check.text = answer.starts_with("fail ")    ? answer.substr(5)
                    : answer.starts_with("error ") ? answer.substr(8)
                                                   : "";
-      if (!child.ended || child.status != 0) {
+      if (!child.ended || child.status != 0 || check.text.empty()) {
         check.text += fmt::format("{}it {}.{}", check.text.empty() ? "" : "; then ",
                                   plugin::how_it_ended(child, limit), plugin::last_words(child.words));
       }

@@ -2,9 +2,11 @@
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 
+#include <chrono>
 #include <cstdlib>
 #include <limits>
 #include <random>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -125,6 +127,26 @@ class Allocates final : public Plain {
   mutable std::vector<double> table_;
 };
 
+class Exits final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "exits", .summary = "ends the program"};
+  explicit Exits(const Options& options) : Plain(options) { std::exit(0); }
+};
+
+class ThrowsANumber final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "throws_a_number", .summary = "no std::exception"};
+  explicit ThrowsANumber(const Options& options) : Plain(options) { throw 7; }
+};
+
+class SleepsForEver final : public Plain {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "sleeps_for_ever", .summary = "waits without a deadline"};
+  explicit SleepsForEver(const Options& options) : Plain(options) {
+    while (true) std::this_thread::sleep_for(std::chrono::hours(1));
+  }
+};
+
 /// Answers every query with itself.
 class SaysYes final : public Optimizer {
  public:
@@ -147,4 +169,4 @@ extern "C" __attribute__((visibility("default"))) int another_symbol() {
 
 TENON_PLUGIN(PluginInfo{.id = "broken.any", .version = "1.0.0", .summary = "wrong in general"}, Undocumented,
              CrashesTheSecondTime, AllowsOneOnly, RefusesItsBound, ReadsTextTwice, NeedsAValue, NotANumber,
-             Random, Remembers, Allocates, SaysYes)
+             Random, Remembers, Allocates, Exits, ThrowsANumber, SleepsForEver, SaysYes)
