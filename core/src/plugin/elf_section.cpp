@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 namespace tenon::plugin {
 namespace {
@@ -43,6 +44,18 @@ bool is_named(const ByteSource& source, const Elf64_Shdr& names, std::uint64_t a
   if (!fits(source, names.sh_offset, names.sh_size)) return false;
   if (!source.read(names.sh_offset + at, std::as_writable_bytes(std::span(buffer, length)))) return false;
   return std::memcmp(buffer, name.data(), name.size()) == 0 && buffer[name.size()] == '\0';
+}
+
+std::string machine_name(unsigned machine) {
+  constexpr std::pair<unsigned, const char*> kNames[] = {
+      {EM_386, "32-bit x86"},    {EM_PPC64, "64-bit POWER"}, {EM_S390, "S/390"},   {EM_ARM, "32-bit Arm"},
+      {EM_X86_64, "64-bit x86"}, {EM_AARCH64, "64-bit Arm"}, {EM_RISCV, "RISC-V"},
+  };
+  const std::string number = "ELF machine " + std::to_string(machine);
+  for (const auto& [known, name] : kNames) {
+    if (known == machine) return std::string(name) + " (" + number + ")";
+  }
+  return number;
 }
 
 SectionResult problem(std::string text) {
@@ -90,6 +103,11 @@ SectionResult read_elf_section(const ByteSource& source, std::string_view name) 
   if (!head || std::memcmp(head->e_ident, ELFMAG, SELFMAG) != 0) return problem("it is not an ELF file");
   if (head->e_ident[EI_CLASS] != ELFCLASS64) return problem("it is not a 64-bit ELF file");
   if (head->e_ident[EI_DATA] != ELFDATA2LSB) return problem("it is not a little-endian ELF file");
+  // The dynamic linker would only say that there is no such file.
+  if (head->e_machine != kElfMachine) {
+    return problem("it is built for " + machine_name(head->e_machine) + ", this program runs on " +
+                   machine_name(kElfMachine));
+  }
   if (head->e_type != ET_DYN) return problem("it is an ELF file but no shared library");
   if (head->e_shoff == 0 || head->e_shentsize != sizeof(Elf64_Shdr))
     return problem("its section table is missing or damaged");

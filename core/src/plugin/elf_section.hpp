@@ -1,6 +1,9 @@
-// Reads one section of an ELF64 little-endian file without mapping or running it. The bytes are not trusted:
-// every offset is checked against the size of the source before it is used, and every size has a limit.
+// Reads one section of an ELF64 little-endian file for this processor, without mapping or running it. The
+// bytes are not trusted: every offset is checked against the size of the source before it is used, and every
+// size has a limit.
 #pragma once
+
+#include <elf.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -48,6 +51,15 @@ class FileSource final : public ByteSource {
   std::uint64_t size_ = 0;
   std::string problem_;
 };
+
+/// The processor that this program is built for, as ELF headers name it.
+#if defined(__x86_64__)
+inline constexpr std::uint16_t kElfMachine = EM_X86_64;
+#elif defined(__aarch64__)
+inline constexpr std::uint16_t kElfMachine = EM_AARCH64;
+#elif defined(__riscv)
+inline constexpr std::uint16_t kElfMachine = EM_RISCV;
+#endif
 
 inline constexpr std::size_t kLongestSection = std::size_t{64} * 1024;
 

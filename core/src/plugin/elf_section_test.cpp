@@ -21,6 +21,7 @@ struct Image {
     std::memcpy(head.e_ident, ELFMAG, SELFMAG);
     head.e_ident[EI_CLASS] = ELFCLASS64;
     head.e_ident[EI_DATA] = ELFDATA2LSB;
+    head.e_machine = kElfMachine;
     head.e_shentsize = sizeof(Elf64_Shdr);
     head.e_shnum = 3;
     head.e_shstrndx = 1;
@@ -70,40 +71,45 @@ TEST(ElfSection, Refusals) {
     const char* problem;
   };
   const Case cases[] = {
-      {"magic", [](Image& i) { i.head.e_ident[0] = 'X'; }, "it is not an ELF file"},
-      {"class", [](Image& i) { i.head.e_ident[EI_CLASS] = ELFCLASS32; }, "it is not a 64-bit ELF file"},
-      {"order", [](Image& i) { i.head.e_ident[EI_DATA] = ELFDATA2MSB; },
-       "it is not a little-endian ELF file"},
-      {"type", [](Image& i) { i.head.e_type = ET_REL; }, "it is an ELF file but no shared library"},
-      {"no table", [](Image& i) { i.head.e_shoff = 0; }, "its section table is missing or damaged"},
-      {"entry size", [](Image& i) { i.head.e_shentsize = 1; }, "its section table is missing or damaged"},
-      {"far table", [](Image& i) { i.head.e_shoff = UINT64_MAX - 8; },
-       "its section table lies outside the file"},
-      {"names index", [](Image& i) { i.head.e_shstrndx = 9; }, "its section table is damaged"},
-      {"too many",
-       [](Image& i) {
-         i.head.e_shnum = 0;
-         i.sections[0].sh_size = UINT64_MAX;
-       },
-       "its section table is damaged"},
-      {"more than there are",
-       [](Image& i) {
-         i.head.e_shnum = 4;
-         i.payload[11] = 'x';
-       },
-       "its section table lies outside the file"},
-      {"far text", [](Image& i) { i.sections[2].sh_offset = UINT64_MAX - 2; },
-       "section .tenon_abi lies outside the file"},
-      {"endless text", [](Image& i) { i.sections[2].sh_size = UINT64_MAX; },
-       "section .tenon_abi lies outside the file"},
-      {"no bytes in the file", [](Image& i) { i.sections[2].sh_type = SHT_NOBITS; },
-       "section .tenon_abi lies outside the file"},
-      {"absent", [](Image& i) { i.payload[11] = 'x'; },
-       "it has no section .tenon_abi, so it is not a Tenon plugin (or was built without TENON_PLUGIN)"},
-      {"far name", [](Image& i) { i.sections[2].sh_name = UINT32_MAX; },
-       "it has no section .tenon_abi, so it is not a Tenon plugin (or was built without TENON_PLUGIN)"},
-      {"name without end", [](Image& i) { i.sections[1].sh_size -= 1; },
-       "it has no section .tenon_abi, so it is not a Tenon plugin (or was built without TENON_PLUGIN)"},
+    {"magic", [](Image& i) { i.head.e_ident[0] = 'X'; }, "it is not an ELF file"},
+    {"class", [](Image& i) { i.head.e_ident[EI_CLASS] = ELFCLASS32; }, "it is not a 64-bit ELF file"},
+    {"order", [](Image& i) { i.head.e_ident[EI_DATA] = ELFDATA2MSB; }, "it is not a little-endian ELF file"},
+#if defined(__x86_64__)
+    {"processor", [](Image& i) { i.head.e_machine = EM_S390; },
+     "it is built for S/390 (ELF machine 22), this program runs on 64-bit x86 (ELF machine 62)"},
+    {"unknown processor", [](Image& i) { i.head.e_machine = 999; },
+     "it is built for ELF machine 999, this program runs on 64-bit x86 (ELF machine 62)"},
+#endif
+    {"type", [](Image& i) { i.head.e_type = ET_REL; }, "it is an ELF file but no shared library"},
+    {"no table", [](Image& i) { i.head.e_shoff = 0; }, "its section table is missing or damaged"},
+    {"entry size", [](Image& i) { i.head.e_shentsize = 1; }, "its section table is missing or damaged"},
+    {"far table", [](Image& i) { i.head.e_shoff = UINT64_MAX - 8; },
+     "its section table lies outside the file"},
+    {"names index", [](Image& i) { i.head.e_shstrndx = 9; }, "its section table is damaged"},
+    {"too many",
+     [](Image& i) {
+       i.head.e_shnum = 0;
+       i.sections[0].sh_size = UINT64_MAX;
+     },
+     "its section table is damaged"},
+    {"more than there are",
+     [](Image& i) {
+       i.head.e_shnum = 4;
+       i.payload[11] = 'x';
+     },
+     "its section table lies outside the file"},
+    {"far text", [](Image& i) { i.sections[2].sh_offset = UINT64_MAX - 2; },
+     "section .tenon_abi lies outside the file"},
+    {"endless text", [](Image& i) { i.sections[2].sh_size = UINT64_MAX; },
+     "section .tenon_abi lies outside the file"},
+    {"no bytes in the file", [](Image& i) { i.sections[2].sh_type = SHT_NOBITS; },
+     "section .tenon_abi lies outside the file"},
+    {"absent", [](Image& i) { i.payload[11] = 'x'; },
+     "it has no section .tenon_abi, so it is not a Tenon plugin (or was built without TENON_PLUGIN)"},
+    {"far name", [](Image& i) { i.sections[2].sh_name = UINT32_MAX; },
+     "it has no section .tenon_abi, so it is not a Tenon plugin (or was built without TENON_PLUGIN)"},
+    {"name without end", [](Image& i) { i.sections[1].sh_size -= 1; },
+     "it has no section .tenon_abi, so it is not a Tenon plugin (or was built without TENON_PLUGIN)"},
   };
   for (const Case& c : cases) {
     Image image;
