@@ -41,6 +41,7 @@ int run(const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   tenon::plugin::install_fatal_signal_handler();
+  tenon::plugin::install_exit_handler();
   try {
     return run({argv + 1, argv + argc});
   } catch (const tenon::Error& error) {

@@ -3,9 +3,12 @@
 
 #include "plugin/guard.hpp"
 
+#include <tenon/error.hpp>
+
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <cstring>
 
 namespace tenon::plugin {
@@ -34,6 +37,23 @@ class SignalLine {
   std::size_t size_ = 0;
 };
 
+void put_call(SignalLine& line, const GuardContext& call) noexcept {
+  line.put(" inside plugin ");
+  line.put(call.plugin);
+  if (!call.component.empty()) {
+    line.put(", component ");
+    line.put(call.component);
+  }
+  if (call.rank >= 0) {
+    line.put(", rank ");
+    line.put(call.rank);
+  }
+  if (call.step >= 0) {
+    line.put(", step ");
+    line.put(call.step);
+  }
+}
+
 void report(int signal) {
   SignalLine line;
   line.put("tenon: fatal signal ");
@@ -42,26 +62,25 @@ void report(int signal) {
   line.put(sigdescr_np(signal));
   line.put(")");
   if (const GuardContext* call = current_plugin_call()) {
-    line.put(" inside plugin ");
-    line.put(call->plugin);
-    if (!call->component.empty()) {
-      line.put(", component ");
-      line.put(call->component);
-    }
-    if (call->rank >= 0) {
-      line.put(", rank ");
-      line.put(call->rank);
-    }
-    if (call->step >= 0) {
-      line.put(", step ");
-      line.put(call->step);
-    }
+    put_call(line, *call);
   } else {
     line.put(" outside any plugin call");
   }
   line.put("\n");
   line.write();
   ::raise(signal);  // SA_RESETHAND has put the default action back
+}
+
+// exit() runs its handlers on the thread that called it.
+void report_exit() {
+  const GuardContext* call = current_plugin_call();
+  if (call == nullptr) return;
+  SignalLine line;
+  line.put("tenon: exit was called");
+  put_call(line, *call);
+  line.put("\n");
+  line.write();
+  ::_exit(static_cast<int>(ErrorKind::kPlugin));
 }
 
 }  // namespace
@@ -72,6 +91,10 @@ void install_fatal_signal_handler() {
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER | SA_ONSTACK);
   sigemptyset(&action.sa_mask);
   for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) ::sigaction(signal, &action, nullptr);
+}
+
+void install_exit_handler() {
+  std::atexit(report_exit);
 }
 
 }  // namespace tenon::plugin

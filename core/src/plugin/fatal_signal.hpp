@@ -1,5 +1,6 @@
-// What a crash leaves behind: one line on standard error that names the signal and the plugin inside which it
-// came. There is no recovery; the default action follows.
+// What a crash, or an exit from within a plugin, leaves behind: one line on standard error that names the
+// signal and the plugin. There is no recovery from a signal, the default action follows; an exit ends with
+// the status of plugin errors.
 #pragma once
 
 namespace tenon::plugin {
@@ -7,5 +8,7 @@ namespace tenon::plugin {
 /// Installs the handler for SIGSEGV, SIGBUS, SIGFPE, SIGILL and SIGABRT, for all threads. Programs call it,
 /// not libraries.
 void install_fatal_signal_handler();
+/// The same for exit() on a thread that is inside a plugin call.
+void install_exit_handler();
 
 }  // namespace tenon::plugin
