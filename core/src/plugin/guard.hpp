@@ -60,8 +60,9 @@ decltype(auto) guard(const GuardContext& context, Call&& call) {
   }
 }
 
-/// One call `part->function(...)` under the guard's names: lives for the full expression. An exception that
-/// leaves the call is only noted here; rethrow_noted_call() further out gives it its names.
+/// One call `part->function(...)` under the guard's names: lives for the full expression, so its arguments
+/// hold no second such call, whose names would be taken for those of the first. An exception that leaves the
+/// call is only noted here; rethrow_noted_call() further out gives it its names.
 template <typename Interface>
 class GuardedCall {
  public:

@@ -240,7 +240,8 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
   if (due.evaluate) {
     world_.phase.enter("evaluate");
     const SpanScope span(&spans_, "evaluate", "evaluate");
-    for (const EvaluationValue& value : evaluator_->run(parts_->sync->evaluation_parameters(), slot)) {
+    ParameterSet& evaluated = parts_->sync->evaluation_parameters();
+    for (const EvaluationValue& value : evaluator_->run(evaluated, slot)) {
       metric(slot, Split::kVal, value.metric, value.value);
     }
     if (rank_ == 0) world_.metrics->flush();

@@ -155,7 +155,8 @@ SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
   SlotResult result;
   watch_.begin_slot(t);
   Slot slot{t, shared_.replica->replica(), 0};
-  slot.lr = parts.schedule->rate({t, shared_.settings->run.steps, parts.optimizer->base_lr()});
+  const double base_lr = parts.optimizer->base_lr();
+  slot.lr = parts.schedule->rate({t, shared_.settings->run.steps, base_lr});
   const SlotPlan plan = parts.sync->plan(slot);
   result.kind = plan.kind;
   result.lr = slot.lr * plan.lr_scale;
