@@ -39,6 +39,14 @@ std::vector<LockedPlugin> loaded_plugins(const Registry& registry) {
   return locked;
 }
 
+/// A broken plugin stops only the runs that need it; the others say that they went on without.
+void note_left_out(const Registry& registry, std::vector<std::string>& notes) {
+  for (const PluginStatus& plugin : registry.plugins()) {
+    if (plugin.state == PluginStatus::State::kFailed)
+      notes.push_back("a plugin was left out: " + plugin.reason);
+  }
+}
+
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -157,6 +165,7 @@ void World::open_folder(const std::string& base, int keep,
   write_text_atomically(*files, folder.path + "/config.resolved.toml",
                         to_toml(checked.resolved.root(), true));
   write_plugin_lock(*files, folder.path, loaded_plugins(registry));
+  note_left_out(registry, notes);
   metrics = std::make_unique<MetricsWriter>(*files, folder.path + "/metrics.jsonl", kMetricsIntervalSeconds);
 }
 
