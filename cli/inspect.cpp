@@ -1,13 +1,13 @@
-// tenon inspect: what plugins offer. Without an argument only tags are read; an ID loads its plugin; a FILE
-// is looked at in a child process, so that a broken one cannot hurt. With --tables: how a run used its
-// tables.
+// tenon inspect: what plugins offer. Without an argument only tags are read; an ID loads its plugin; of a
+// FILE the tag is read, then it is loaded in a child process, so that a broken one cannot hurt. With
+// --tables: how a run used its tables.
 #include "command_line.hpp"
+#include "inspect_file.hpp"
 #include "inspect_print.hpp"
 #include "table_record.hpp"
 
 #include "config/suggest.hpp"
 #include "observe/run_folder.hpp"
-#include "plugin/probe.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
@@ -26,11 +26,19 @@ Format format_of(const Parsed& parsed) {
   return parsed.values.count("markdown") > 0 ? Format::kMarkdown : Format::kText;
 }
 
-int inspect_file(const std::string& file, Format format) {
-  const plugin::ProbeResult result = plugin::probe_plugin({.file = file});
-  if (!result.ok) throw Error(ErrorKind::kPlugin, result.reason);
-  std::cout << print_plugin(result.description, format);
+int inspect_file(const std::string& file, bool load, Format format) {
+  const FileFacts facts = look_at_file(file, load);
+  std::cout << print_file(facts, format) << std::flush;
+  if (!facts.reason.empty()) throw Error(ErrorKind::kPlugin, facts.reason);
   return 0;
+}
+
+/// A path, and not the id of a component, which may hold a slash as well.
+bool is_file(const std::string& word) {
+  std::error_code ignored;
+  if (word.ends_with(".so") || word.starts_with("/") || word.starts_with(".")) return true;
+  return word.find('/') != std::string::npos ? std::filesystem::exists(word, ignored)
+                                             : std::filesystem::is_regular_file(word, ignored);
 }
 
 /// "optimizer.adamw", "adamw" or "vendor/adamw" -> descriptions; all kinds that have this id.
@@ -75,6 +83,7 @@ int inspect_tables(const std::string& run, Format format) {
 void declare(po::options_description& options) {
   options.add_options()("json", "facts as JSON");
   options.add_options()("markdown", "reference pages as Markdown");
+  options.add_options()("no-load", "of a FILE: only what can be read without running its code");
   options.add_options()("tables", "row tables of a RUN: size, touched share, hottest rows, placement");
 }
 
@@ -88,7 +97,7 @@ int run(const std::vector<std::string>& arguments) {
   if (parsed.values.count("what") > 0) {
     const std::string word = parsed.values["what"].as<std::vector<std::string>>()[0];
     if (tables) return inspect_tables(word, format);
-    if (word.ends_with(".so") || std::filesystem::is_regular_file(word)) return inspect_file(word, format);
+    if (is_file(word)) return inspect_file(word, parsed.values.count("no-load") == 0, format);
     Runtime runtime;
     runtime.discover({});
     return inspect_component(runtime.registry(), word, format);

@@ -295,50 +295,5 @@ INSTANTIATE_TEST_SUITE_P(Data, BadInput, testing::ValuesIn(kData), name_of);
 INSTANTIATE_TEST_SUITE_P(Plugins, BadInput, testing::ValuesIn(kPlugins), name_of);
 INSTANTIATE_TEST_SUITE_P(Usage, BadInput, testing::ValuesIn(kUsage), name_of);
 
-struct BadPluginFile {
-  const char* name;
-  const char* message;
-};
-
-void PrintTo(const BadPluginFile& file, std::ostream* out) {
-  *out << file.name;
-}
-
-class BadPluginOnThePath : public testing::TestWithParam<BadPluginFile> {
- protected:
-  const std::string folder_ = std::string(TENON_BINARY_DIR) + "/tests/plugins/bad";
-};
-
-// The texts themselves are the business of tests/plugins; here: that the program passes them on with
-// status 3.
-TEST_P(BadPluginOnThePath, EndsInspectWithStatusThree) {
-  const Scratch scratch;
-  const Ended ended = scratch.run({"inspect", folder_ + "/" + GetParam().name + ".so"});
-  EXPECT_EQ(scratch.plain(replaced(ended.err, folder_, "{bad}")),
-            std::string("tenon: ") + GetParam().message + "\n");
-  EXPECT_EQ(ended.out, "");
-  EXPECT_EQ(ended.status, 3);
-}
-
-const BadPluginFile kBadFiles[] = {
-    {"throws_in_init",
-     "Cannot load '{bad}/throws_in_init.so': its init failed: plugin bad.throws_in_init: no device of "
-     "mine here"},
-    {"crashes_in_static",
-     "Cannot load '{bad}/crashes_in_static.so': loading it ended the process with signal 11 (Segmentation "
-     "fault). It ran "
-     "in a child process only. Its last words: about to use a device that is not there"},
-};
-INSTANTIATE_TEST_SUITE_P(Files, BadPluginOnThePath, testing::ValuesIn(kBadFiles),
-                         [](const auto& info) { return std::string(info.param.name); });
-
-TEST(BadPlugins, HurtNoRunThatDoesNotNeedThem) {
-  const Scratch scratch;
-  const Ended ended =
-      scratch.train({}, {{"TENON_PLUGIN_PATH", std::string(TENON_BINARY_DIR) + "/tests/plugins/bad"}});
-  EXPECT_EQ(ended.err, "");
-  EXPECT_EQ(ended.status, 0);
-}
-
 }  // namespace
 }  // namespace tenon::integration

@@ -1,4 +1,5 @@
 // Every way in which a plugin file can be wrong, and the whole text of its refusal.
+#include "bad_files.hpp"
 #include "support.hpp"
 
 #include "plugin/fp_control.hpp"
@@ -7,17 +8,9 @@
 namespace tenon::plugin {
 namespace {
 
-struct Case {
-  const char* file;
-  const char* message;
-};
+using fixture::BadFile;
 
-// So that gtest prints the name.
-void PrintTo(const Case& c, std::ostream* out) {
-  *out << c.file;
-}
-
-class BadPlugin : public testing::TestWithParam<Case> {};
+class BadPlugin : public testing::TestWithParam<BadFile> {};
 
 TEST_P(BadPlugin, IsRefusedWithTheWholeMessage) {
   const std::filesystem::path file = fixture::path(std::string("bad/") + GetParam().file);
@@ -35,82 +28,8 @@ TEST_P(BadPlugin, IsRefusedWithTheWholeMessage) {
   EXPECT_EQ(fp_control(), fp_before);
 }
 
-const Case kCases[] = {
-    {"no_section",
-     "Cannot load '{file}': it has no section .tenon_abi, so it is not a Tenon plugin (or was built without "
-     "TENON_PLUGIN). "
-     "No plugin code was run."},
-    {"cut_section",
-     "Cannot load '{file}': section .tenon_abi is damaged: it breaks off before the line 'end'. No plugin "
-     "code was run."},
-    {"old_epoch",
-     "Cannot load '{file}': built for plugin ABI 0, this program has ABI 1 (plugin SDK 0.0.9 gcc-11.4.0; "
-     "host SDK {sdk} "
-     "{compiler}). First difference: abi 0 != 1. Rebuild against SDK 0.1.x, see docs/abi.md. No plugin code "
-     "was run."},
-    {"new_epoch",
-     "Cannot load '{file}': built for plugin ABI 4095, this program has ABI 0 (plugin SDK 0.0.9 gcc-11.4.0; "
-     "host SDK {sdk} "
-     "{compiler}). First difference: abi 4095 != 0. Rebuild against SDK 0.1.x, see docs/abi.md. No plugin "
-     "code was run."},
-    {"string_abi",
-     "Cannot load '{file}': built for string-abi old, this program has string-abi cxx11 (plugin SDK 0.0.9 "
-     "gcc-11.4.0; host "
-     "SDK {sdk} {compiler}). First difference: string-abi old != cxx11. Rebuild without setting "
-     "_GLIBCXX_USE_CXX11_ABI, see "
-     "docs/abi.md. No plugin code was run."},
-    {"undefined_symbol",
-     "Cannot load '{file}': undefined symbol: tenon_nobody_defines_this. Link it with -Wl,-z,defs to find "
-     "this when "
-     "building it."},
-    {"no_symbol",
-     "Cannot load '{file}': it does not export the symbol tenon_plugin_v1. Define it with TENON_PLUGIN, "
-     "once, in one "
-     "source file."},
-    {"wrong_magic",
-     "Cannot load '{file}': its descriptor is wrong: magic is 0x0000000000000001, expected "
-     "0x54454e4f4e763131. Static "
-     "initialisers were run, nothing else."},
-    {"wrong_size",
-     "Cannot load '{file}': its descriptor is wrong: struct_size is 16, expected at least 96. Static "
-     "initialisers were "
-     "run, nothing else."},
-    {"missing_field",
-     "Cannot load '{file}': its descriptor is wrong: licence is missing. Static initialisers were run, "
-     "nothing else."},
-    {"other_section",
-     "Cannot load '{file}': its descriptor is wrong: id is 'bad.another_section', section says "
-     "'bad.other_section'. Static "
-     "initialisers were run, nothing else."},
-    {"duplicate_id",
-     "Cannot load '{file}': its descriptor is wrong: component toy.plain: the id is declared twice. Static "
-     "initialisers "
-     "were run, nothing else."},
-    {"bad_schema",
-     "Cannot load '{file}': its descriptor is wrong: component toy.shy: option 'lr': the default 1e-3 is "
-     "below the minimum "
-     "0.01. Static initialisers were run, nothing else."},
-    {"throws_in_init",
-     "Cannot load '{file}': its init failed: plugin bad.throws_in_init: no device of mine here"},
-    {"fails_in_init", "Cannot load '{file}': its init failed: plugin bad.fails_in_init: gave no reason"},
-#if defined(__x86_64__)
-    {"changes_mxcsr",
-     "Cannot load '{file}': loading it changed the floating-point control word (MXCSR 0x1f80 to 0x9fc0), "
-     "which would "
-     "change the results of everything else; it was put back. Build it without -ffast-math and without "
-     "setting rounding "
-     "or flush-to-zero."},
-    {"rounds_in_init",
-     "Cannot load '{file}': its init changed the floating-point control word (MXCSR 0x1f80 to 0x7f80), which "
-     "would change "
-     "the results of everything else; it was put back. Build it without -ffast-math and without setting "
-     "rounding or "
-     "flush-to-zero."},
-#endif
-};
-
-INSTANTIATE_TEST_SUITE_P(All, BadPlugin, testing::ValuesIn(kCases),
-                         [](const testing::TestParamInfo<Case>& info) {
+INSTANTIATE_TEST_SUITE_P(All, BadPlugin, testing::ValuesIn(fixture::kBadFiles),
+                         [](const testing::TestParamInfo<BadFile>& info) {
                            return std::string(info.param.file);
                          });
 

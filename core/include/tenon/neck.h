@@ -2,7 +2,7 @@
  *
  * Plain C, frozen in meaning and append-only in layout: every struct starts with its size, and a reader looks
  * only at fields inside it. A plugin exports exactly one symbol, the constant `tenon_plugin_v1`, and carries the
- * same identity as text in the ELF section `.tenon_abi`, which is read before the file is opened (docs/abi.md).
+ * same identity as text in the ELF section `.tenon_abi`, which is read before the file is opened (docs/plugins/abi.md).
  * All strings are UTF-8, static, and owned by the plugin. No function here may let an exception escape.
  */
 #ifndef TENON_NECK_H

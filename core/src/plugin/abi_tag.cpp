@@ -189,7 +189,7 @@ std::string abi_problem(const AbiTag& tag, const AbiTag& host, const std::filesy
   return cannot_load(
       file,
       fmt::format("built for {} {}, this program has {} {} (plugin SDK {} {}; host SDK {} {}). "
-                  "First difference: {} {} != {}. {}, see docs/abi.md. {}",
+                  "First difference: {} {} != {}. {}, see docs/plugins/abi.md. {}",
                   what, theirs, epoch ? "ABI" : what, ours, tag.sdk_version, tag.compiler, host.sdk_version,
                   host.compiler, epoch ? "abi" : what, theirs, ours, fix, kNoCodeRan));
 }

@@ -97,12 +97,13 @@ TEST(AbiTag, HostMatchesItself) {
 }
 
 TEST(AbiTag, EpochDiffers) {
-  EXPECT_EQ(abi_problem(sample(), sample_host(), "lion.so"),
-            "Cannot load 'lion.so': built for plugin ABI 2, this program has ABI 3 (plugin SDK 0.2.4 gcc-11; "
-            "host SDK "
-            "0.3.1 gcc-12). First difference: abi 2 != 3. Rebuild against SDK 0.3.x, see docs/abi.md. No "
-            "plugin code was "
-            "run.");
+  EXPECT_EQ(
+      abi_problem(sample(), sample_host(), "lion.so"),
+      "Cannot load 'lion.so': built for plugin ABI 2, this program has ABI 3 (plugin SDK 0.2.4 gcc-11; "
+      "host SDK "
+      "0.3.1 gcc-12). First difference: abi 2 != 3. Rebuild against SDK 0.3.x, see docs/plugins/abi.md. No "
+      "plugin code was "
+      "run.");
 }
 
 TEST(AbiTag, EveryOtherDifferenceIsNamedWithItsFix) {
@@ -139,7 +140,7 @@ TEST(AbiTag, EveryOtherDifferenceIsNamedWithItsFix) {
     AbiTag tag = sample_host();
     tag.*c.field = c.value;
     EXPECT_EQ(abi_problem(tag, sample_host(), "lion.so"),
-              "Cannot load 'lion.so': " + c.expected + ", see docs/abi.md. No plugin code was run.");
+              "Cannot load 'lion.so': " + c.expected + ", see docs/plugins/abi.md. No plugin code was run.");
   }
 }
 

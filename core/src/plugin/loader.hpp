@@ -1,7 +1,7 @@
 // Loads one plugin file in this process: tag, dlopen, descriptor, init. Each stage refuses with
 // Error(kPlugin), and says whether code of the plugin has run by then. A loaded library is pinned and stays
 // until the process ends: objects, stored exceptions and thread-local destructors may refer to it
-// (docs/abi.md).
+// (docs/plugins/abi.md).
 #pragma once
 
 #include "plugin/abi_tag.hpp"
