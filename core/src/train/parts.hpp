@@ -46,8 +46,10 @@ class Part {
     fallback_.reset();
   }
   std::string_view id() const noexcept { return component_ ? component_.id() : "(none)"; }
+  /// The core's own answers touch nothing that others write: they tolerate concurrent writers.
   bool declares(std::uint64_t capability) const noexcept {
-    return component_ && (component_.handle().ref().component->capabilities & capability) != 0;
+    if (!component_) return capability == TENON_CAP_HOGWILD;
+    return (component_.handle().ref().component->capabilities & capability) != 0;
   }
 
  private:

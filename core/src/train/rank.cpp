@@ -170,7 +170,9 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph) {
   spec.seed = world_.settings.run.seed;
   spec.seed_rounding = world_.settings.run.seed_rounding;
   spec.batch = parts_->dataset->batch();
-  return std::make_unique<Executor>(spec, graph, parts_->dataset->info());
+  // A statement of its own: what happens while the graph is built is not the data set's doing.
+  const DataInfo& data = parts_->dataset->info();
+  return std::make_unique<Executor>(spec, graph, data);
 }
 
 void Rank::open_axes() {

@@ -1,7 +1,10 @@
 // Layers of a graph's nodes by type name, through the registry.
+#include "plugin/guard.hpp"
+
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
+#include <tenon/host.hpp>
 #include <tenon/registry.hpp>
 
 #include <fmt/format.h>
@@ -27,15 +30,40 @@ Value to_value(const OptionValue& option) {
       option);
 }
 
-class RegistryLayer final : public LayerOwner {
+/// A node's layer: what it logs, throws or crashes with in infer() carries its names.
+class RegistryLayer final : public LayerOwner, public Layer {
  public:
-  RegistryLayer(std::unique_ptr<ResolvedOptions> options, Component<Layer> component)
-      : options_(std::move(options)), component_(std::move(component)) {}
-  Layer& layer() override { return *component_; }
+  RegistryLayer(std::unique_ptr<ResolvedOptions> options, Component<Layer> component, const std::string& node,
+                int rank)
+      : options_(std::move(options)),
+        component_(std::move(component)),
+        name_(fmt::format("{} of node '{}'", component_.handle().ref().name, node)),
+        rank_(rank) {}
+  Layer& layer() override { return *this; }
+
+  // A configuration that does not fit is the user's to mend: the layer's own words name the node.
+  void infer(InferContext& context) override {
+    const GuardContext place{component_.plugin(), name_, rank_, -1};
+    const PluginCallScope scope(place);
+    try {
+      component_->infer(context);
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kConfig) throw;
+      rethrow_named(place);
+    } catch (...) {
+      rethrow_named(place);
+    }
+  }
+  // The executor names these calls.
+  void forward(ForwardContext& context) override { component_->forward(context); }
+  void backward(BackwardContext& context) override { component_->backward(context); }
+  void* query(std::string_view interface_id) override { return component_->query(interface_id); }
 
  private:
   std::unique_ptr<ResolvedOptions> options_;
   Component<Layer> component_;
+  std::string name_;
+  int rank_;
 };
 
 class RegistryLayers final : public LayerFactory {
@@ -60,7 +88,8 @@ class RegistryLayers final : public LayerFactory {
     Resolution resolution = resolve_options(component_request(table, std::move(schema), &registry_));
     registry_.create_inner(*resolution.options, host_);
     Component<Layer> layer = registry_.create<Layer>(node.type, *resolution.options, host_);
-    return std::make_unique<RegistryLayer>(std::move(resolution.options), std::move(layer));
+    return std::make_unique<RegistryLayer>(std::move(resolution.options), std::move(layer), node.name,
+                                           host_.rank());
   }
 
  private:
