@@ -61,10 +61,13 @@ TEST(LayerCalls, FailuresAreNamed) {
   const struct {
     const char *how, *where, *error;
   } cases[] = {
-      {"out of range", "forward", "layer.frail, node 'y', forward (rank 0, step 3): index 9 of 4"},
-      {"out of range", "backward", "layer.frail, node 'y', backward (rank 0, step 3): index 9 of 4"},
+      {"out of range", "forward",
+       "plugin rehearsal.frail (layer.frail, node 'y', forward, rank 0, step 3): index 9 of 4"},
+      {"out of range", "backward",
+       "plugin rehearsal.frail (layer.frail, node 'y', backward, rank 0, step 3): index 9 of 4"},
       {"number", "forward",
-       "layer.frail, node 'y', forward (rank 0, step 3): threw an object that is not a std::exception"},
+       "plugin rehearsal.frail (layer.frail, node 'y', forward, rank 0, step 3): threw an object that is not "
+       "a std::exception"},
   };
   int run = 0;
   for (const auto& c : cases) {
@@ -88,7 +91,7 @@ TEST(LayerCalls, RefusalsOfAShapeAreTheLayersOwnWords) {
   };
   EXPECT_EQ(message("config"), "2 node 'y': no such width");
   EXPECT_EQ(message("out of range"),
-            "3 plugin rehearsal.frail (layer.frail of node 'y', rank 0): index 9 of 4");
+            "3 plugin rehearsal.frail (layer.frail, node 'y', rank 0): index 9 of 4");
 }
 
 TEST(LayerCalls, LogLinesAreTheLayers) {
@@ -99,7 +102,7 @@ TEST(LayerCalls, LogLinesAreTheLayers) {
   while (std::getline(in, line)) {
     if (line.find("the layer was here") != std::string::npos) found = line;
   }
-  EXPECT_NE(found.find("layer.frail of node 'y'"), std::string::npos) << found;
+  EXPECT_NE(found.find("layer.frail, node 'y'"), std::string::npos) << found;
 }
 
 TEST(Workers, NeedNoSyncTable) {

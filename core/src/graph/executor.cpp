@@ -84,9 +84,10 @@ struct Executor::Impl {
     }
   }
 
-  [[noreturn]] void rethrow_at_node(const char* direction) const {
+  /// Forward and backward are named by the layer's owner.
+  [[noreturn]] void rethrow_at_metric() const {
     const NodeSpec& node = pass.node->spec;
-    const std::string place = fmt::format("layer.{}, node '{}', {}", node.type, node.name, direction);
+    const std::string place = fmt::format("layer.{}, node '{}', metric", node.type, node.name);
     rethrow_named({"", place, spec.host->rank(), pass.run.slot});
   }
 
@@ -173,16 +174,12 @@ void Executor::forward(ParameterSet& weights, const RunSpec& run) {
   impl_->pass.run.training &= impl_->spec.training;  // nothing is staged or kept in a graph for evaluation
   if (impl_->staged != nullptr && run.training && run.micro == 0)
     impl_->copy_buffers(weights, *impl_->staged);
-  try {
-    std::vector<graph::Node>& nodes = impl_->build->nodes;
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      impl_->pass.node = &nodes[i];
-      if (nodes[i].folded_into < 0)
-        impl_->timed(i, false, [&] { nodes[i].layer->forward(impl_->forward_context); });
-      if (impl_->probe) impl_->show_outputs(nodes[i]);
-    }
-  } catch (...) {
-    impl_->rethrow_at_node("forward");
+  std::vector<graph::Node>& nodes = impl_->build->nodes;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    impl_->pass.node = &nodes[i];
+    if (nodes[i].folded_into < 0)
+      impl_->timed(i, false, [&] { nodes[i].layer->forward(impl_->forward_context); });
+    if (impl_->probe) impl_->show_outputs(nodes[i]);
   }
   impl_->read_losses();
 }
@@ -214,7 +211,7 @@ void Executor::finish_metrics(Communicator* replicas, MetricReport& report) {
     try {
       node.metric->finish(replicas, report);
     } catch (...) {
-      impl_->rethrow_at_node("metric");
+      impl_->rethrow_at_metric();
     }
   }
 }
@@ -237,11 +234,7 @@ void Executor::backward(ParameterSet& weights, ParameterSet& gradients, double s
     graph::Node& node = build.nodes[i];
     if (!node.runs_backward) continue;
     impl.pass.node = &node;
-    try {
-      impl.timed(i, true, [&] { node.layer->backward(impl.backward_context); });
-    } catch (...) {
-      impl.rethrow_at_node("backward");
-    }
+    impl.timed(i, true, [&] { node.layer->backward(impl.backward_context); });
     impl.finish_node(node, ready);
   }
   // Trainable parameters that no loss reaches: their gradients are zero since allocation.

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <type_traits>
 
 namespace tenon {
@@ -30,20 +31,20 @@ Value to_value(const OptionValue& option) {
       option);
 }
 
-/// A node's layer: what it logs, throws or crashes with in infer() carries its names.
+/// A node's layer, called under the guard: what it logs, throws or crashes with carries its names.
 class RegistryLayer final : public LayerOwner, public Layer {
  public:
   RegistryLayer(std::unique_ptr<ResolvedOptions> options, Component<Layer> component, const std::string& node,
                 int rank)
-      : options_(std::move(options)),
-        component_(std::move(component)),
-        name_(fmt::format("{} of node '{}'", component_.handle().ref().name, node)),
-        rank_(rank) {}
+      : options_(std::move(options)), component_(std::move(component)), rank_(rank) {
+    const std::string place = fmt::format("{}, node '{}'", component_.handle().ref().name, node);
+    names_ = {place, place + ", forward", place + ", backward"};
+  }
   Layer& layer() override { return *this; }
 
   // A configuration that does not fit is the user's to mend: the layer's own words name the node.
   void infer(InferContext& context) override {
-    const GuardContext place{component_.plugin(), name_, rank_, -1};
+    const GuardContext place{component_.plugin(), names_[0], rank_, -1};
     const PluginCallScope scope(place);
     try {
       component_->infer(context);
@@ -54,15 +55,18 @@ class RegistryLayer final : public LayerOwner, public Layer {
       rethrow_named(place);
     }
   }
-  // The executor names these calls.
-  void forward(ForwardContext& context) override { component_->forward(context); }
-  void backward(BackwardContext& context) override { component_->backward(context); }
+  void forward(ForwardContext& context) override {
+    guard({component_.plugin(), names_[1], rank_, context.step()}, [&] { component_->forward(context); });
+  }
+  void backward(BackwardContext& context) override {
+    guard({component_.plugin(), names_[2], rank_, context.step()}, [&] { component_->backward(context); });
+  }
   void* query(std::string_view interface_id) override { return component_->query(interface_id); }
 
  private:
   std::unique_ptr<ResolvedOptions> options_;
   Component<Layer> component_;
-  std::string name_;
+  std::array<std::string, 3> names_;
   int rank_;
 };
 
