@@ -77,8 +77,8 @@ function(tenon_add_conformance_test target)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  # The program is a target of this build, or part of the installed package.
-  if(TARGET tenon)
+  # The program is a target of this build (declared behind the plugins), or part of the installed package.
+  if(TARGET tenon OR PROJECT_NAME STREQUAL "tenon")
     set(program $<TARGET_FILE:tenon>)
   elseif(EXISTS "${Tenon_PROGRAM}")
     set(program ${Tenon_PROGRAM})

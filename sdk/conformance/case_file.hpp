@@ -1,12 +1,14 @@
 // The file conformance.toml beside a plugin: what a component must be given to be tested, and which checks do
-// not apply to it. Without the file every component is made with its defaults.
+// not apply to it. Without the file every component is made with its defaults. Files that its options name
+// are found from its own folder.
 //
 //   [[case]]
 //   component = "layer.conv2d"                # kind.id
 //   name = "stride 2"                         # free text
 //   options = {channels = 4, kernel = 3, stride = 2}
-//   inputs = [{shape = [2, 3, 8, 8]}, {shape = [2], dtype = "i32", below = 10}]   # of a layer; the first
-//   extent is the batch set = ["run.steps=4"]                     # of whole runs, words as for --set
+//   # of a layer; the first extent is the batch
+//   inputs = [{shape = [2, 3, 8, 8]}, {shape = [2], dtype = "i32", below = 10}]
+//   set = ["run.steps=4"]                     # of whole runs, words as for --set
 //
 //   [[suppress]]
 //   check = "layer.allocates_*"               # a pattern

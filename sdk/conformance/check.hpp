@@ -36,6 +36,7 @@ std::span<const Check> run_checks();
 std::span<const Check> layer_checks();
 std::span<const Check> model_checks();
 std::span<const Check> optimizer_checks();
+std::span<const Check> optimizer_row_checks();
 std::span<const Check> schedule_checks();
 std::span<const Check> dataset_checks();
 std::span<const Check> precision_checks();
