@@ -14,6 +14,7 @@ constexpr const char* kRequirements[] = {"cuda>=12", nullptr};
 constexpr const char* kModes[] = {"up", "down", nullptr};
 constexpr const char* kOldNames[] = {"begin", nullptr};
 
+// [options]
 class Counter final : public toy::Toy {
  public:
   static constexpr tenon::OptionSpec kOptions[] = {
@@ -32,13 +33,16 @@ class Counter final : public toy::Toy {
                                               .capabilities = TENON_CAP_HOST | TENON_CAP_STATEFUL,
                                               .aliases = kAliases,
                                               .requirements = kRequirements};
+  // [/options]
 
+  // [construct]
   Counter(const tenon::Options& options, tenon::Host& host)
       : inner_(options.component<toy::Toy>("inner")), value_(options.integer("start") + 100 * host.rank()) {
     if (value_ == 10) tenon::fail_config("start = 10 is one too many");
     if (value_ == -10) throw std::vector<int>{};
     if (value_ == 9) throw std::out_of_range("nine");
   }
+  // [/construct]
   std::int64_t value() override { return value_++ + (inner_ == nullptr ? 0 : 1000 * inner_->value()); }
   void* query(std::string_view interface_id) override {
     return interface_id == "toy.value/1" ? &value_ : nullptr;
@@ -63,7 +67,9 @@ int init(const tenon_host_v1* host, tenon_error*) {
 void shutdown() {
   ::setenv("TENON_TEST_GOOD", "shut down", 1);
 }
+// [hooks]
 constexpr tenon::PluginHooks kHooks{.init = init, .shutdown = shutdown};
+// [/hooks]
 
 }  // namespace
 
