@@ -1,9 +1,227 @@
+// What a recovery policy promises: ranks plan the same saves, a save can be resumed from however the run
+// ended, answers to failures that can be carried out, state that is all there is to remember.
+#include "memory_state.hpp"
 #include "subject.hpp"
 
+#include <tenon/checkpoint.hpp>
+#include <tenon/recovery.hpp>
+
+#include <fmt/format.h>
+
+#include <vector>
+
 namespace tenon::conformance {
+namespace {
+
+bool same(const SavePlan& a, const SavePlan& b) {
+  const auto same_rows = [](const RowSelection& x, const RowSelection& y) {
+    return x.parameter == y.parameter && x.all == y.all;
+  };
+  return a.save == b.save && a.everything == b.everything && a.encoding == b.encoding &&
+         a.base_slot == b.base_slot && a.background == b.background &&
+         std::equal(a.tables.begin(), a.tables.end(), b.tables.begin(), b.tables.end(), same_rows);
+}
+
+std::string text_of(const SavePlan& plan) {
+  return fmt::format("save = {}, everything = {}, encoding = {}, base_slot = {}, background = {}", plan.save,
+                     plan.everything, plan.encoding, plan.base_slot, plan.background);
+}
+
+constexpr std::int64_t kSlots = 240;
+
+/// The moment before slot `slot` as rank `rank` sees it: clocks and costs are its own.
+SaveMoment moment_of(std::int64_t slot, int rank, std::int64_t planned = kSlots) {
+  SaveMoment moment;
+  moment.slot = slot;
+  moment.steps = planned;
+  moment.samples = 8 * slot;
+  moment.seconds = static_cast<double>(slot) * 0.5 + 0.11 * rank * static_cast<double>(slot % 7);
+  moment.last_save_seconds = slot < 20 ? 0 : 0.2 + 0.3 * rank;
+  moment.requested = slot % 37 == 9;
+  return moment;
+}
+
+void hear(Recovery& policy, const SavePlan& plan, std::int64_t slot) {
+  auto* const outcomes = static_cast<SaveOutcomes*>(policy.query(SaveOutcomes::kId));
+  if (outcomes == nullptr || !plan.save) return;
+  SaveResult result;
+  result.step = slot;
+  result.status = SaveStatus::kCommitted;
+  outcomes->on_save(result);
+}
+
+void ranks_plan_alike(Subject& subject) {
+  std::vector<testing::Made<Recovery>> ranks;
+  for (int rank = 0; rank < 4; ++rank) ranks.push_back(subject.make<Recovery>());
+  std::vector<std::pair<std::int64_t, SavePlan>> unheard;  // of rank 3, which learns of its saves late
+  for (std::int64_t slot = 0; slot <= kSlots; ++slot) {
+    SavePlan first;
+    for (int rank = 0; rank < 4; ++rank) {
+      Recovery& policy = *ranks[static_cast<std::size_t>(rank)];
+      const SaveMoment moment = moment_of(slot, rank);
+      auto* const timer = static_cast<SaveTimer*>(policy.query(SaveTimer::kId));
+      if (timer != nullptr && rank == 0) timer->due(moment);  // the only one that is asked
+      const SavePlan plan = policy.plan_save(moment);
+      if (rank == 0) first = plan;
+      if (!same(plan, first)) {
+        fail(fmt::format(
+            "before slot {} rank 0 plans [{}] and rank {} [{}]: plan_save may depend only on what ranks "
+            "agree "
+            "about, which are slot, steps, samples and requested; clocks and on_save differ between ranks",
+            slot, text_of(first), rank, text_of(plan)));
+      }
+      if (rank != 3) hear(policy, plan, slot);
+    }
+    unheard.emplace_back(slot, first);
+    if (slot % 10 == 0) {
+      for (const auto& [at, plan] : unheard) hear(*ranks[3], plan, at);
+      unheard.clear();
+    }
+  }
+}
+
+void plans_what_can_be_done(Subject& subject) {
+  const testing::Made<Recovery> policy = subject.make<Recovery>();
+  const int keep = policy->keep();
+  if (keep == 1 || keep < 0) {
+    fail(fmt::format(
+        "keep() is {}, expected 0 (nothing is ever saved) or at least 2: with one generation there "
+        "is none while the next is being written",
+        keep));
+  }
+  std::vector<std::int64_t> saved;
+  for (std::int64_t slot = 0; slot <= kSlots; ++slot) {
+    const SavePlan plan = policy->plan_save(moment_of(slot, 0));
+    if (policy->keep() != keep) fail(fmt::format("keep() was {} and is {} later", keep, policy->keep()));
+    if (!plan.save) continue;
+    if (keep == 0) fail(fmt::format("keep() is 0, but plan_save saves before slot {}", slot));
+    if (plan.base_slot != -1 && std::find(saved.begin(), saved.end(), plan.base_slot) == saved.end())
+      fail(fmt::format("the save of slot {} is an increment of slot {}, which was never saved", slot,
+                       plan.base_slot));
+    if (!plan.everything && plan.base_slot == -1)
+      fail(fmt::format("the save of slot {} leaves rows out and names no base that has them", slot));
+    for (const RowSelection& rows : plan.tables) {
+      if (!std::is_sorted(rows.ids.begin(), rows.ids.end()))
+        fail(fmt::format("the save of slot {}: row ids of parameter {} are not ascending", slot,
+                         rows.parameter));
+    }
+    saved.push_back(slot);
+  }
+}
+
+void saves_when_its_timer_asked(Subject& subject) {
+  const testing::Made<Recovery> policy = subject.make<Recovery>();
+  if (policy->query(SaveTimer::kId) == nullptr) not_applicable("it has no timer");
+  const SaveMoment moment = moment_of(9, 0);
+  if (moment.requested && !policy->plan_save(moment).save)
+    fail("it offers a timer, but plan_save does not save when `requested` says that the ranks agreed to");
+}
+
+void answers_failures(Subject& subject) {
+  const testing::Made<Recovery> policy = subject.make<Recovery>();
+  std::vector<std::int64_t> saved;
+  for (std::int64_t slot = 0; slot <= kSlots; ++slot) {
+    const SavePlan plan = policy->plan_save(moment_of(slot, 0));
+    if (plan.save) saved.push_back(slot);
+    if (slot % 12 != 5) continue;
+    for (const FailureKind kind : {FailureKind::kCrash, FailureKind::kHang, FailureKind::kLink}) {
+      FailureEvent failure;
+      failure.slot = slot;
+      failure.samples = 8 * slot;
+      failure.dead = {1};
+      failure.kind = kind;
+      const FailureDecision decision = policy->on_failure(failure);
+      if (decision.action > FailureAction::kAbort)
+        fail(fmt::format("on_failure at slot {} returns no known action", slot));
+      const bool rolls_back = decision.action == FailureAction::kRollBack;
+      if (rolls_back && policy->keep() == 0)
+        fail("on_failure rolls back, but keep() is 0: there is never anything to go back to");
+      if (decision.from_slot != -1 &&
+          std::find(saved.begin(), saved.end(), decision.from_slot) == saved.end()) {
+        fail(fmt::format("on_failure at slot {} reads from slot {}, which was never saved", slot,
+                         decision.from_slot));
+      }
+    }
+  }
+}
+
+void carries_its_state(Subject& subject) {
+  for (const std::int64_t cut : {1, 13, 97}) {
+    const testing::Made<Recovery> whole = subject.make<Recovery>();
+    for (std::int64_t slot = 0; slot < cut; ++slot) hear(*whole, whole->plan_save(moment_of(slot, 0)), slot);
+    MemoryState state;
+    whole->state(state);
+    state.load();
+    const testing::Made<Recovery> later = subject.make<Recovery>();
+    later->state(state);
+    for (std::int64_t slot = cut; slot <= kSlots; ++slot) {
+      const SavePlan a = whole->plan_save(moment_of(slot, 0)), b = later->plan_save(moment_of(slot, 0));
+      hear(*whole, a, slot);
+      hear(*later, b, slot);
+      if (!same(a, b)) {
+        fail(fmt::format(
+            "state() was saved before slot {} and given to another object; before slot {} the one "
+            "that went on plans [{}] and the other [{}]",
+            cut, slot, text_of(a), text_of(b)));
+      }
+    }
+  }
+}
+
+bool has_generation(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().string().starts_with("step-") && entry.path().extension().empty())
+      return true;
+  }
+  return false;
+}
+
+void survives_a_kill(Subject& subject) {
+  if (subject.make<Recovery>()->keep() == 0) not_applicable("it saves nothing");
+  int resumed_runs = 0;
+  for (const int ranks : {1, 2}) {
+    const RunResult whole =
+        subject.train_well({.ranks = ranks, .folder = fmt::format("whole{}", ranks)}, "a run");
+    for (const int slot : {2, 5, 7}) {
+      const std::string folder = fmt::format("killed{}at{}", ranks, slot);
+      subject.train_well({.ranks = ranks, .folder = folder, .kill_after = slot}, "a run that is killed");
+      if (!has_generation(subject.scratch() / folder / "1" / "checkpoints"))
+        continue;  // too early for a save
+      ++resumed_runs;
+      const RunResult resumed =
+          subject.train_well({.ranks = ranks, .folder = folder, .resume = true},
+                             fmt::format("a run killed after {} slots, resumed,", slot));
+      if (resumed.weights_hash == whole.weights_hash && resumed.state_hash == whole.state_hash) continue;
+      fail(fmt::format(
+          "a run of {} rank{} that was killed after {} slots and resumed ends with weights_hash {} "
+          "and state_hash {}; one that ran through with {} and {}",
+          ranks, ranks == 1 ? "" : "s", slot, resumed.weights_hash, resumed.state_hash, whole.weights_hash,
+          whole.state_hash));
+    }
+  }
+  if (resumed_runs == 0)
+    not_applicable("it saves nothing in 7 slots; add a [[case]] with a shorter interval to conformance.toml");
+}
+
+constexpr const char* kKind = "recovery/1";
+constexpr Check kChecks[] = {
+    {"recovery.ranks_plan_alike", kKind, "ranks with clocks of their own plan the same saves",
+     ranks_plan_alike},
+    {"recovery.plans_what_can_be_done", kKind, "keep() is 0 or at least 2, and increments have a base",
+     plans_what_can_be_done},
+    {"recovery.saves_when_its_timer_asked", kKind, "what its timer asked for is saved",
+     saves_when_its_timer_asked},
+    {"recovery.answers_failures", kKind, "decisions about failures can be carried out", answers_failures},
+    {"recovery.carries_its_state", kKind, "state() holds all that later plans depend on", carries_its_state},
+    {"recovery.survives_a_kill", kKind,
+     "a run that is killed and resumed gives the bits of one that ran through", survives_a_kill, 90},
+};
+
+}  // namespace
 
 std::span<const Check> recovery_checks() {
-  return {};
+  return kChecks;
 }
 
 }  // namespace tenon::conformance

@@ -1,6 +1,7 @@
 #include "world_parts.hpp"
 
 #include "allocation_watch.hpp"
+#include "sync_watch.hpp"
 
 #include <tenon/dataset.hpp>
 #include <tenon/layer.hpp>
@@ -12,8 +13,10 @@
 #include <unistd.h>
 
 #include <charconv>
+#include <chrono>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace tenon::conformance {
@@ -250,6 +253,8 @@ class Ending final : public Observer {
       if (done == count_from_) watch->open();
       if (done == count_to_) watch->close();
     }
+    if (kill_after_ > 0)  // so that a save in the background can end before the process does
+      std::this_thread::sleep_for(std::chrono::milliseconds(15));
     if (done == stop_after_) ::kill(::getpid(), SIGTERM);
     if (done == kill_after_) ::kill(::getpid(), SIGKILL);
   }
@@ -264,7 +269,7 @@ class Ending final : public Observer {
 
 TENON_STATIC_PLUGIN(
     parts, PluginInfo{.id = "tenon.conformance", .version = "0.1.0", .summary = "parts of conformance runs"},
-    Data, Absorb, Net, Anything, Ending)
+    Data, Absorb, Net, Anything, Ending, WatchedSync, RefusingPrecision)
 
 }  // namespace
 

@@ -16,6 +16,7 @@ namespace tenon::conformance {
 ///   model   conformance_anything  conformance_absorb of all fields
 ///   observer conformance_ending   stops or kills the run after `slots`, opens windows of the allocation
 ///   watch
+///   sync, precision      sync_watch.hpp
 const tenon_plugin_v1_t& world_plugin();
 
 }  // namespace tenon::conformance

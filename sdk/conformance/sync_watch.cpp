@@ -1,0 +1,197 @@
+#include "sync_watch.hpp"
+
+#include <tenon/testing/tensors.hpp>
+
+#include <fmt/format.h>
+
+#include <thread>
+#include <utility>
+
+namespace tenon::conformance {
+namespace {
+
+std::vector<double> values_of(Device& device, const ParameterSet& set) {
+  std::vector<double> all;
+  for (const ParameterInfo& info : set.parameters()) {
+    const std::vector<double> values = testing::read(device, set.tensor(info.index));
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+std::vector<std::uint64_t> versions_of(const ParameterSet& set) {
+  std::vector<std::uint64_t> versions;
+  for (const ParameterInfo& info : set.parameters()) versions.push_back(set.version(info.index));
+  return versions;
+}
+
+bool same(const SlotPlan& a, const SlotPlan& b) {
+  return a.kind == b.kind && a.lr_scale == b.lr_scale && a.consumes_data == b.consumes_data;
+}
+
+}  // namespace
+
+std::map<int, ReplicaSeen> SyncLog::take() {
+  const std::lock_guard lock(mutex);
+  return std::exchange(replicas, {});
+}
+
+SyncLog& sync_log() {
+  static SyncLog log;
+  return log;
+}
+
+WatchedSync::WatchedSync(const Options& options)
+    : SyncDecorator(options.component<Sync>("inner")),
+      drawn_(options.boolean("drawn")),
+      delays_(options.boolean("delays")),
+      ask_plans_(options.boolean("ask_plans")),
+      quiesces_(options.boolean("quiesces")),
+      stall_s_(options.real("stall_s")) {}
+
+void WatchedSync::start(Replica& replica) {
+  SyncBase::start(replica);  // for replica()
+  SyncDecorator::start(replica);
+  seen_.group = gradient_group();
+  seen_.start = values_of(replica.device(), replica.live());
+}
+
+void WatchedSync::draw(const Bucket& bucket) {
+  ParameterSet& set = replica().gradients();
+  const RandomKey key = random_key(17, fmt::format("gradients of {}", replica().replica()));
+  for (const ParameterInfo& info : set.parameters()) {
+    const TensorView view = set.tensor(info.index);
+    if (info.arena != bucket.arena || view.empty() || info.begin < bucket.begin ||
+        info.begin >= bucket.begin + bucket.gradients.elements()) {
+      continue;
+    }
+    std::vector<double> values(static_cast<std::size_t>(view.elements()), 0.0);
+    for (std::int64_t i = 0; i < view.elements(); ++i) {
+      const std::int64_t element = info.begin - bucket.begin + i;
+      if (owner(element, replica().replicas()) != replica().replica()) continue;
+      values[static_cast<std::size_t>(i)] =
+          0.01 *
+          random_normal(key, static_cast<std::uint64_t>(bucket.index), static_cast<std::uint64_t>(element));
+    }
+    testing::write(replica().device(), view, values);
+  }
+}
+
+void WatchedSync::wait_a_little(std::uint64_t where) {
+  if (!delays_) return;
+  const auto now = static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
+  const RandomKey key = random_key(now, "delay");
+  std::this_thread::sleep_for(std::chrono::microseconds(
+      random_below(key, where, static_cast<std::uint64_t>(replica().replica()), 2500)));
+}
+
+template <typename Call>
+void WatchedSync::timed(Call&& call) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto end = [&] {
+    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    seen_.longest_call_s = std::max(seen_.longest_call_s, took);
+    const std::lock_guard lock(sync_log().mutex);
+    double& longest = sync_log().replicas[replica().replica()].longest_call_s;
+    longest = std::max(longest, took);
+  };
+  try {
+    call();
+  } catch (...) {
+    end();
+    throw;
+  }
+  end();
+}
+
+std::vector<double> WatchedSync::gradients() {
+  std::vector<double> all;
+  for (const Bucket& bucket : replica().buckets()) {
+    const std::vector<double> values = testing::read(replica().device(), bucket.gradients);
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+void WatchedSync::on_gradients_ready(const Bucket& bucket) {
+  if (stall_s_ > 0 && bucket.index == 0 && replica().slot() == 3 && replica().replica() == 1)
+    std::this_thread::sleep_for(std::chrono::duration<double>(stall_s_));
+  if (drawn_) draw(bucket);
+  const std::vector<double> values = testing::read(replica().device(), bucket.gradients);
+  now_.own.insert(now_.own.end(), values.begin(), values.end());
+  wait_a_little(static_cast<std::uint64_t>(bucket.index));
+  timed([&] { SyncDecorator::on_gradients_ready(bucket); });
+}
+
+void WatchedSync::finish_gradients() {
+  wait_a_little(1000);
+  timed([&] { SyncDecorator::finish_gradients(); });
+  now_.received = gradients();
+}
+
+void WatchedSync::after_step(const Slot& slot, const StepOutcome& outcome) {
+  Device& device = replica().device();
+  ParameterSet& live = replica().live();
+  const std::vector<std::uint64_t> versions = versions_of(live);
+  std::vector<std::vector<double>> before;
+  for (const ParameterInfo& info : live.parameters())
+    before.push_back(testing::read(device, live.tensor(info.index)));
+  wait_a_little(2000);
+  timed([&] { SyncDecorator::after_step(slot, outcome); });
+  for (const ParameterInfo& info : live.parameters()) {
+    const auto i = static_cast<std::size_t>(info.index);
+    if (versions[i] == live.version(info.index) &&
+        before[i] != testing::read(device, live.tensor(info.index))) {
+      complain(
+          fmt::format("after_step of slot {} wrote to '{}' without live().touch({}): copies in other formats "
+                      "stay as they "
+                      "were, and products use those",
+                      slot.t, info.spec.name, info.index));
+    }
+  }
+  if (ask_plans_) ask_plans(slot);
+  if (quiesces_) {
+    replica().pause();
+    for (int i = 0; i < 2; ++i) timed([&] { quiesce(); });
+    replica().resume();
+  }
+  now_.t = slot.t;
+  now_.applied = outcome.applied;
+  now_.weights = values_of(device, live);
+  seen_.slots.push_back(std::exchange(now_, {}));
+  const std::lock_guard lock(sync_log().mutex);
+  sync_log().replicas[replica().replica()] = seen_;
+}
+
+void WatchedSync::ask_plans(const Slot& slot) {
+  for (const std::int64_t t : {slot.t + 3, std::int64_t{0}, slot.t, slot.t + 1, std::int64_t{2}, slot.t}) {
+    for (int r = replica().replicas() - 1; r >= 0; --r) {
+      const SlotPlan answer = plan({t, r, slot.lr});
+      const auto known = plans_.try_emplace({t, r}, answer).first;
+      if (!same(known->second, answer) || !same(plan({t, r, slot.lr}), answer)) {
+        complain(
+            fmt::format("plan() of slot {} for replica {} was one thing and later another: it may depend on "
+                        "configuration, "
+                        "seed, Slot::replica and Slot::t alone",
+                        t, r));
+      }
+      static std::mutex mutex;
+      static std::map<std::pair<std::int64_t, int>, SlotPlan> all;  // of all replicas' objects
+      const std::lock_guard lock(mutex);
+      const auto [other, alone] = all.try_emplace({t, r}, answer);
+      if (!alone && !same(other->second, answer)) {
+        complain(
+            fmt::format("two objects plan slot {} of replica {} differently: Slot::replica says for whom "
+                        "plan() is asked, not "
+                        "the replica that asks",
+                        t, r));
+      }
+    }
+  }
+}
+
+void WatchedSync::complain(const std::string& text) {
+  if (seen_.complaint.empty()) seen_.complaint = text;
+}
+
+}  // namespace tenon::conformance
