@@ -1,5 +1,5 @@
-# Copies EXAMPLE out of the tree, builds and tests it against PREFIX, trains it for STEPS steps, and runs its comparison
-# EXPERIMENT at two seeds and a few steps. A fresh folder WORK holds everything.
+# Copies EXAMPLE out of the tree, builds and tests it against PREFIX, trains it for STEPS steps (the loss must fall), and
+# runs its comparison at two seeds and a few steps. A fresh folder WORK holds everything.
 include(${CMAKE_CURRENT_LIST_DIR}/../steps.cmake)
 
 # first_and_last(METRICS NAME FIRST LAST): the first and the last value of metric NAME ("train/loss") in a metrics.jsonl.
@@ -38,7 +38,8 @@ if(NOT last LESS first)
 endif()
 
 # The comparison as its file says, but for seeds and length: fewer in a copy, because an experiment takes no --set.
-file(READ ${WORK}/${NAME}/${EXPERIMENT}.toml experiment)
+file(GLOB experiment ${WORK}/${NAME}/${NAME}_vs_*.toml)
+file(READ ${experiment} experiment)
 string(REGEX REPLACE "seeds = [^\n]*" "seeds = [1, 2]" experiment "${experiment}")
 string(REGEX REPLACE "steps = [0-9]+" "steps = 3" experiment "${experiment}")
 file(WRITE ${WORK}/${NAME}/short.toml "${experiment}")
