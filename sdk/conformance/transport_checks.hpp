@@ -1,0 +1,15 @@
+// Checks of transports that live in a second file: how operations end when something is wrong, and what they
+// take from the heap.
+#pragma once
+
+namespace tenon::conformance {
+
+class Subject;
+
+void names_the_late_rank(Subject& subject);
+void cancels_all(Subject& subject);
+void notices_disagreement(Subject& subject);
+void refuses_old_epochs(Subject& subject);
+void transport_allocates_nothing(Subject& subject);
+
+}  // namespace tenon::conformance
