@@ -12,12 +12,11 @@
 namespace tenon {
 namespace {
 
-// Initial-exec: a signal handler must not trigger the lazy allocation of a thread's storage.
-__attribute__((tls_model("initial-exec"))) thread_local const GuardContext* current_call = nullptr;
-
 thread_local std::optional<GuardContext> failed_call;
 
 }  // namespace
+
+constinit thread_local const GuardContext* current_guarded_call = nullptr;
 
 std::string guard_place(const GuardContext& context) {
   std::string inner(context.plugin.empty() ? "" : context.component);
@@ -30,14 +29,6 @@ std::string guard_place(const GuardContext& context) {
   const std::string who =
       context.plugin.empty() ? std::string(context.component) : fmt::format("plugin {}", context.plugin);
   return inner.empty() ? who : fmt::format("{} ({})", who, inner);
-}
-
-const GuardContext* current_plugin_call() noexcept {
-  return current_call;
-}
-
-const GuardContext* exchange_plugin_call(const GuardContext* context) noexcept {
-  return std::exchange(current_call, context);
 }
 
 void note_failed_call(const GuardContext& context) noexcept {

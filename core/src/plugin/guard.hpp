@@ -28,10 +28,19 @@ std::string guard_place(const GuardContext& context);
 /// CancelledError passes unchanged because it reports somebody else's failure.
 [[noreturn]] void rethrow_named(const GuardContext& context);
 
+/// Initial-exec: a signal handler must not trigger the lazy allocation of a thread's storage, and a guarded
+/// call must not call a function to find it.
+extern __attribute__((
+    tls_model("initial-exec"))) constinit thread_local const GuardContext* current_guarded_call;
+
 /// The call that this thread is inside, null when in none. Safe in a signal handler.
-const GuardContext* current_plugin_call() noexcept;
+inline const GuardContext* current_plugin_call() noexcept {
+  return current_guarded_call;
+}
 /// Sets it, returns the one before.
-const GuardContext* exchange_plugin_call(const GuardContext* context) noexcept;
+inline const GuardContext* exchange_plugin_call(const GuardContext* context) noexcept {
+  return std::exchange(current_guarded_call, context);
+}
 
 /// Remembers, for this thread, the innermost call that an exception is leaving.
 void note_failed_call(const GuardContext& context) noexcept;
