@@ -34,6 +34,7 @@ std::span<const Check> plugin_checks();
 std::span<const Check> component_checks();
 std::span<const Check> run_checks();
 std::span<const Check> layer_checks();
+std::span<const Check> layer_gradient_checks();
 std::span<const Check> model_checks();
 std::span<const Check> optimizer_checks();
 std::span<const Check> optimizer_row_checks();

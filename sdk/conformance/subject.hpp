@@ -73,6 +73,9 @@ class Subject {
   /// Layers by type from the registry.
   LayerFactory& layers();
 
+  /// What a layer may be fed with: the inputs of its case, or what usual layers take.
+  std::vector<std::vector<Input>> inputs_to_try() const;
+
   /// The configuration of a run around the component; RunRequest::sets and the case's are in it.
   Config run_config(const RunRequest& request);
   /// Trains. Errors before the first slot throw; the result may say "failed". A killed run has status

@@ -109,18 +109,22 @@ Value layer_data(const std::vector<Input>& inputs) {
   return data;
 }
 
-Value::Array layer_nodes(const std::string& type, const Value& options, std::size_t inputs, bool is_loss) {
+/// What becomes of a layer's output in a run: a loss of it, nothing because it is the loss, or (metrics) the
+/// loss is of its inputs.
+enum class Ending { kAbsorbed, kOwn, kBeside };
+
+Value::Array layer_nodes(const std::string& type, const Value& options, std::size_t inputs, Ending ending) {
   Value node = with_type(options, type);
   std::vector<std::string> names;
   for (std::size_t i = 0; i < inputs; ++i) names.push_back(fmt::format("in{}", i));
   node.set("name", Value(std::string("subject")), {});
   node.set("inputs", texts(names), {});
   Value::Array nodes{node};
-  if (is_loss) return nodes;
+  if (ending == Ending::kOwn) return nodes;
   Value loss;
   loss.set("name", Value(std::string("loss")), {});
   loss.set("type", Value(std::string("conformance_absorb")), {});
-  loss.set("inputs", texts({"subject"}), {});
+  loss.set("inputs", texts(ending == Ending::kBeside ? names : std::vector<std::string>{"subject"}), {});
   nodes.push_back(loss);
   return nodes;
 }
@@ -144,6 +148,11 @@ Config reparse(const Value& root, const std::vector<std::string>& sets) {
 }
 
 }  // namespace
+
+std::vector<std::vector<Input>> Subject::inputs_to_try() const {
+  if (!spec_.given.inputs.empty()) return {spec_.given.inputs};
+  return kUsualInputs;
+}
 
 Config Subject::run_config(const RunRequest& request) {
   Value root = Config::parse(kBase, "conformance run", {}).root();
@@ -196,13 +205,11 @@ Config Subject::run_config(const RunRequest& request) {
       if (fits(root)) return reparse(root, sets);
     }
   } else {
-    std::vector<std::vector<Input>> ladder{spec_.given.inputs};
-    if (spec_.given.inputs.empty()) ladder = kUsualInputs;
-    for (const std::vector<Input>& inputs : ladder) {
-      for (const bool is_loss : {false, true}) {
+    for (const std::vector<Input>& inputs : inputs_to_try()) {
+      for (const Ending ending : {Ending::kOwn, Ending::kAbsorbed, Ending::kBeside}) {
         root.set("data", layer_data(inputs), {});
         root.find("model")->set("layer",
-                                Value(layer_nodes(type(), spec_.given.options, inputs.size(), is_loss)), {});
+                                Value(layer_nodes(type(), spec_.given.options, inputs.size(), ending)), {});
         if (fits(root)) return reparse(root, sets);
       }
     }
