@@ -1,7 +1,5 @@
 # Building plugins, inside this tree and, from the installed package or by add_subdirectory, outside it.
 
-set(TENON_KINDS layer model precision optimizer schedule sync recovery device transport dataset observer)
-
 # tenon_add_plugin(NAME [KIND KIND...] SOURCES FILE... [LIBRARIES TARGET...] [OUTPUT_DIRECTORY DIR])
 # One plugin = one shared library NAME.so: MODULE, hidden visibility, no undefined symbols, exactly one export (the
 # version script also hides the templates of the standard library, which hidden visibility does not).
@@ -16,9 +14,10 @@ function(tenon_add_plugin name)
   if(NOT arg_SOURCES)
     message(FATAL_ERROR "tenon_add_plugin(${name}): SOURCES is empty; name at least one source file.")
   endif()
+  set(kinds layer model precision optimizer schedule sync recovery device transport dataset observer)
   foreach(kind IN LISTS arg_KIND)
-    if(NOT kind IN_LIST TENON_KINDS)
-      string(REPLACE ";" ", " kinds "${TENON_KINDS}")
+    if(NOT kind IN_LIST kinds)
+      string(REPLACE ";" ", " kinds "${kinds}")
       message(FATAL_ERROR "tenon_add_plugin(${name}): there is no kind '${kind}'; expected one of ${kinds}.")
     endif()
   endforeach()
@@ -38,7 +37,8 @@ function(tenon_add_plugin name)
   if(arg_OUTPUT_DIRECTORY)
     set_target_properties(${name} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${arg_OUTPUT_DIRECTORY})
   endif()
-  if(PROJECT_NAME STREQUAL "tenon")   # a plugin of this tree
+  get_filename_component(root ${CMAKE_CURRENT_FUNCTION_LIST_DIR} DIRECTORY)
+  if(PROJECT_SOURCE_DIR STREQUAL root)   # a plugin of this tree
     target_link_libraries(${name} PRIVATE tenon_rules)
     if(NOT arg_OUTPUT_DIRECTORY)
       set_target_properties(${name} PROPERTIES
