@@ -9,12 +9,18 @@ namespace tenon::train {
 namespace {
 
 template <typename Interface>
-Component<Interface> make(config::CheckedRun& checked, Registry& registry, Host& host,
-                          std::string_view table) {
+Part<Interface> make(config::CheckedComponent& checked, Registry& registry, RankHost& host) {
+  ResolvedOptions& options = *checked.options;
+  registry.create_inner(options, host);
+  return {&options, registry.create<Interface>(checked.type, options, host), nullptr, host};
+}
+
+template <typename Interface>
+Part<Interface> required(config::CheckedRun& checked, Registry& registry, RankHost& host,
+                         std::string_view table) {
   config::CheckedComponent* found = checked.component(table);
   if (found == nullptr) fail_config(fmt::format("the configuration has no [{}] table with a `type`", table));
-  registry.create_inner(*found->options, host);
-  return registry.create<Interface>(found->type, *found->options, host);
+  return make<Interface>(*found, registry, host);
 }
 
 /// Training in the parameters' own format.
@@ -41,28 +47,33 @@ class NoRecovery final : public RecoveryBase {};
 template <typename Interface, typename Fallback>
 Part<Interface> part(config::CheckedRun& checked, Registry& registry, RankHost& host,
                      std::string_view table) {
-  if (checked.component(table) == nullptr)
-    return {Component<Interface>(), std::make_unique<Fallback>(), host};
-  return {make<Interface>(checked, registry, host, table), nullptr, host};
+  config::CheckedComponent* found = checked.component(table);
+  if (found != nullptr) return make<Interface>(*found, registry, host);
+  return {nullptr, Component<Interface>(), std::make_unique<Fallback>(), host};
 }
 
 }  // namespace
 
+void InnerEnd::operator()(ResolvedOptions* options) const noexcept {
+  for (auto& [name, inner] : options->inner()) {
+    inner->instance.reset();
+    if (inner->options != nullptr) (*this)(inner->options.get());
+  }
+}
+
 Parts::Parts(const Config& config, Registry& registry, RankHost& host)
     : checked(config::check_run(config, registry, {})),
-      device(make<Device>(checked, registry, host, "device"), nullptr, host),
-      dataset(make<Dataset>(checked, registry, host, "data"), nullptr, host),
-      model(make<Model>(checked, registry, host, "model"), nullptr, host),
+      device(required<Device>(checked, registry, host, "device")),
+      dataset(required<Dataset>(checked, registry, host, "data")),
+      model(required<Model>(checked, registry, host, "model")),
       precision(part<Precision, PlainPrecision>(checked, registry, host, "precision")),
-      optimizer(make<Optimizer>(checked, registry, host, "optimizer"), nullptr, host),
+      optimizer(required<Optimizer>(checked, registry, host, "optimizer")),
       schedule(part<Schedule, ConstantRate>(checked, registry, host, "schedule")),
       sync(part<Sync, SilentSync>(checked, registry, host, "sync")),
       recovery(part<Recovery, NoRecovery>(checked, registry, host, "recovery")) {
   for (config::CheckedComponent& component : checked.components) {
     if (component.kind != Observer::kKind) continue;
-    registry.create_inner(*component.options, host);
-    observers.emplace_back(registry.create<Observer>(component.type, *component.options, host), nullptr,
-                           host);
+    observers.push_back(make<Observer>(component, registry, host));
     if (host.rank() != 0 && !observers.back()->every_rank()) observers.pop_back();
   }
 }

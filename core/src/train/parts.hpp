@@ -21,13 +21,21 @@
 
 namespace tenon::train {
 
+/// Ends the inner components of a component, outermost first. They live in its options, which stay for the
+/// whole run.
+struct InnerEnd {
+  void operator()(ResolvedOptions* options) const noexcept;
+};
+
 /// A component of a rank, or the core's own answer when the configuration has no such table: train in f32 at
 /// a constant rate, let no replica talk, save nothing. Calls through `->` carry the guard's names.
 template <typename Interface>
 class Part {
  public:
-  Part(Component<Interface> component, std::unique_ptr<Interface> fallback, const RankHost& host)
-      : component_(std::move(component)), fallback_(std::move(fallback)), host_(&host) {}
+  /// `options`: of the component, null for the core's own answer.
+  Part(ResolvedOptions* options, Component<Interface> component, std::unique_ptr<Interface> fallback,
+       const RankHost& host)
+      : inner_(options), component_(std::move(component)), fallback_(std::move(fallback)), host_(&host) {}
   Interface* get() const noexcept { return component_ ? component_.get() : fallback_.get(); }
   Interface& operator*() const noexcept { return *get(); }
   GuardedCall<Interface> operator->() const noexcept {
@@ -40,10 +48,11 @@ class Part {
     const ComponentRef& ref = component_.handle().ref();
     return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot()}};
   }
-  /// Ends the component early.
+  /// Ends the component early, and those within it.
   void reset() noexcept {
     component_ = {};
     fallback_.reset();
+    inner_.reset();
   }
   std::string_view id() const noexcept { return component_ ? component_.id() : "(none)"; }
   /// The core's own answers touch nothing that others write: they tolerate concurrent writers.
@@ -53,6 +62,7 @@ class Part {
   }
 
  private:
+  std::unique_ptr<ResolvedOptions, InnerEnd> inner_;  ///< first: what is within a component ends after it
   Component<Interface> component_;
   std::unique_ptr<Interface> fallback_;
   const RankHost* host_;
