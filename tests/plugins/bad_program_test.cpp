@@ -189,6 +189,28 @@ const Misbehaviour kMisbehaviours[] = {
 INSTANTIATE_TEST_SUITE_P(Schedules, MisbehaviourInRun, testing::ValuesIn(kMisbehaviours),
                          [](const auto& info) { return std::string(info.param.id); });
 
+// In a child process, what ends or stops a run is a line of the report.
+TEST(BadFiles, ConformanceSaysHowACreateEnded) {
+  struct End {
+    const char *id, *time_limit, *words;
+  };
+  const End kEnds[] = {
+      {"exits", "30", "it ended the process with exit status 0."},
+      {"sleeps", "1", "it did not end within 1 s, it was killed."},
+      {"crashes", "30", "it ended the process with signal 11 (Segmentation fault)."},
+      {"throws_a_number", "30",
+       "schedule.throws_a_number, rank 0): threw an object that is not a std::exception"},
+  };
+  for (const auto& [id, time_limit, words] : kEnds) {
+    const Scratch scratch;
+    const Ended ended = scratch.run({"conformance", kBadFolder + "/misbehaves.so", "--component",
+                                     std::string("schedule.") + id, "--filter", "component.is_made_again",
+                                     "--time-limit", time_limit});
+    EXPECT_EQ(ended.status, 3) << id << ended.err;
+    EXPECT_THAT(ended.out, HasSubstr(words)) << id;
+  }
+}
+
 TEST(BadFiles, HurtNoRunThatDoesNotNeedThem) {
   const Scratch scratch;
   const Ended ended = scratch.train({}, {{"TENON_PLUGIN_PATH", kBadFolder}});

@@ -1,8 +1,13 @@
 // Loads well; its schedules are wrong in their own ways once a run makes or asks them.
+#include "bad.hpp"
+
+#include <tenon/optimizer.hpp>
+
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
-#include <tenon/optimizer.hpp>
-#include "bad.hpp"
+
 namespace {
 
 using Table = tenon_component_v1;
@@ -40,21 +45,25 @@ constexpr Table kTables[] = {
           }),
     table("throws_a_number", [](const void*, const tenon_host_v1*, tenon_error*) -> void* { throw 5; }),
     table("exits", [](const void*, const tenon_host_v1*, tenon_error*) -> void* { std::exit(0); }),
+    table("sleeps",
+          [](const void*, const tenon_host_v1*, tenon_error*) -> void* {
+            while (true) ::pause();
+          }),
     table("crashes",
           [](const void*, const tenon_host_v1*, tenon_error*) -> void* {
             std::raise(SIGSEGV);
             return nullptr;
           }),
 };
-constexpr const Table* kList[] = {&kTables[0], &kTables[1], &kTables[2], &kTables[3],
-                                  &kTables[4], &kTables[5], &kTables[6], nullptr};
+constexpr const Table* kList[] = {&kTables[0], &kTables[1], &kTables[2], &kTables[3], &kTables[4],
+                                  &kTables[5], &kTables[6], &kTables[7], nullptr};
 
 }  // namespace
 
 #define OFFER(id) "component schedule/1 " id "\n"
 BAD_SECTION(BAD_PLATFORM(BAD_EPOCH, TENON_ABI_STRING) "plugin bad.misbehaves 1.0.0\n" OFFER("throws_later")
                 OFFER("null_silent") OFFER("null_with_reason") OFFER("null_with_endless_reason")
-                    OFFER("throws_a_number") OFFER("exits") OFFER("crashes") "end\n")
+                    OFFER("throws_a_number") OFFER("exits") OFFER("sleeps") OFFER("crashes") "end\n")
 BAD_SYMBOL([] {
   tenon_plugin_v1_t plugin = sound_descriptor(bad_text, "bad.misbehaves");
   plugin.components = kList;
