@@ -87,9 +87,8 @@ struct Fields {
 const std::vector<Fields> kUsualFields = {
     {{"x:real:8", "t:real:1"}, {}},
     {{"inputs:real:8", "targets:i32::3"}, {"classes=3"}},
-    {{"images:real:1x28x28", "labels:i32::10"}, {"classes=10"}},
-    {{"images:real:3x32x32", "labels:i32::10"}, {"classes=10"}},
-    {{"inputs:real:1x28x28", "targets:i32::10"}, {"classes=10"}},
+    {{"image:real:1x28x28", "label:i32::10"}, {"classes=10"}},
+    {{"image:real:3x16x16", "label:i32::10"}, {"classes=10"}},
     {{"tokens:i32:8:16", "targets:i32:8:16"}, {"vocabulary=16"}},
     {{"dense:real:4", "ids:i32:3:10", "labels:i32::2"}, {"rows.0=10", "rows.1=10", "rows.2=10"}},
 };
@@ -192,7 +191,7 @@ Config Subject::run_config(const RunRequest& request) {
   std::string refused;
   const auto fits = [&](const Value& candidate) {
     const std::string text = refusal(*this, reparse(candidate, sets));
-    if (!text.empty()) refused += "\n  " + text;
+    if (refused.find("\n  " + text) == std::string::npos) refused += "\n  " + text;
     return text.empty();
   };
   if (name == "model") {
