@@ -128,7 +128,8 @@ SectionResult read_elf_section(const ByteSource& source, std::string_view name) 
     const auto section = section_header(source, *head, index);
     if (!section) return problem("its section table lies outside the file");
     if (!is_named(source, *names, section->sh_name, name)) continue;
-    if (section->sh_type != SHT_PROGBITS || !fits(source, section->sh_offset, section->sh_size)) {
+    const bool has_bytes = section->sh_type == SHT_PROGBITS || section->sh_type == SHT_STRTAB;
+    if (!has_bytes || !fits(source, section->sh_offset, section->sh_size)) {
       return problem("section " + std::string(name) + " lies outside the file");
     }
     if (section->sh_size > kLongestSection) return problem("section " + std::string(name) + " is too long");

@@ -55,6 +55,13 @@ TEST(ElfSection, IsFound) {
   EXPECT_EQ(result.text, kText);
 }
 
+// .dynstr, which names the runtime library of a sanitizer, is one.
+TEST(ElfSection, TableOfStringsIsRead) {
+  Image image;
+  image.sections[2].sh_type = SHT_STRTAB;
+  EXPECT_EQ(read(image.bytes()).text, kText);
+}
+
 TEST(ElfSection, CountAndIndexBeyondSixteenBitsAreRead) {
   Image image;
   image.sections[0].sh_size = image.head.e_shnum;
