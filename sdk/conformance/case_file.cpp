@@ -95,6 +95,17 @@ CaseFile read_case_file(const std::string& path) {
   return file;
 }
 
+void put_scratch(Value& options, const std::string& scratch) {
+  constexpr std::string_view kPlace = "SCRATCH/";
+  if (options.is_text() && options.text().starts_with(kPlace)) {
+    options = Value(scratch + "/" + options.text().substr(kPlace.size()));
+  } else if (options.is_array()) {
+    for (Value& entry : options.array()) put_scratch(entry, scratch);
+  } else if (options.is_table()) {
+    for (Member& member : options.table()) put_scratch(member.value, scratch);
+  }
+}
+
 std::vector<Case> cases_of(const CaseFile& file, const std::string& component) {
   std::vector<Case> found;
   for (const Case& entry : file.cases) {

@@ -52,6 +52,9 @@ struct CaseFile {
 /// `path` empty: nothing is given. Throws Error(kConfig).
 CaseFile read_case_file(const std::string& path);
 
+/// Texts that begin with "SCRATCH/" name files in the folder of the check.
+void put_scratch(Value& options, const std::string& scratch);
+
 /// The cases of a component; one with its defaults when the file has none.
 std::vector<Case> cases_of(const CaseFile& file, const std::string& component);
 /// The reason why a check of a component is left out, null when it is not.

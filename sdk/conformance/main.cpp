@@ -99,6 +99,7 @@ int run(char** words) {
         cases_of(read_case_file(case_path), component).at(static_cast<std::size_t>(std::atoi(words[4])));
   spec.seed = std::strtoull(words[5], nullptr, 10);
   spec.scratch = words[6];
+  put_scratch(spec.given.options, spec.scratch.string());
   // Files in options are named as seen from the case file.
   if (!case_path.empty()) std::filesystem::current_path(std::filesystem::path(case_path).parent_path());
   send(run_check(*check, std::move(spec)));
