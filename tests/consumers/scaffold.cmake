@@ -1,10 +1,10 @@
 # What an author does: new-plugin, configure, build, test, train; with the package installed in PREFIX and nothing else
-# of Tenon. KIND says which kind; everything happens in the fresh folder WORK.
+# of Tenon. KIND says which kind, PRESET which of the project's builds; everything happens in the fresh folder WORK.
 include(${CMAKE_CURRENT_LIST_DIR}/steps.cmake)
 
 set(name made_${KIND})
 set(project ${WORK}/project)
-set(build ${project}/build/release)
+set(build ${project}/build/${PRESET})
 set(program ${PREFIX}/bin/tenon)
 unset(ENV{TENON_DATA_DIR})
 unset(ENV{TENON_PLUGIN_PATH})
@@ -26,9 +26,12 @@ endfunction()
 file(REMOVE_RECURSE ${WORK})
 file(MAKE_DIRECTORY ${WORK})
 step("making the project" ${program} new-plugin --kind ${KIND} --name ${name} --out ${project})
-step("configuring" ${CMAKE_COMMAND} --preset release -S ${project} -DCMAKE_PREFIX_PATH=${PREFIX}
-  -DCMAKE_CXX_COMPILER=${CXX} "-DCMAKE_CXX_FLAGS=${CXX_FLAGS} -Wall -Wextra -Werror" -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER}
-  -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)
+set(flags)
+if(PRESET STREQUAL release)   # the others' flags are those of the preset
+  set(flags "-DCMAKE_CXX_FLAGS=${CXX_FLAGS} -Wall -Wextra -Werror")
+endif()
+step("configuring" ${CMAKE_COMMAND} --preset ${PRESET} -S ${project} -DCMAKE_PREFIX_PATH=${PREFIX}
+  -DCMAKE_CXX_COMPILER=${CXX} ${flags} -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -DCMAKE_EXPORT_COMPILE_COMMANDS=ON)
 step("building" ${CMAKE_COMMAND} --build ${build})
 
 file(READ ${build}/compile_commands.json commands)
@@ -41,12 +44,16 @@ if(NOT status EQUAL 0 OR NOT headers MATCHES "include/tenon/plugin.hpp")
 endif()
 ours("${headers}" "the list of included headers")
 
-step("testing" ${CMAKE_CTEST_COMMAND} --test-dir ${build} --output-on-failure --no-tests=error)
+step("testing" ${CMAKE_COMMAND} -E chdir ${project} ${CMAKE_CTEST_COMMAND} --preset ${PRESET} --no-tests=error)
 foreach(test ${name}_conformance ${name}_trains)
   if(NOT step_output MATCHES "${test} .*Passed")
     message(FATAL_ERROR "ctest did not run ${test}:\n${step_output}")
   endif()
 endforeach()
+
+if(NOT PRESET STREQUAL release)
+  return()
+endif()
 
 # A run from its TOML example, of more than the few steps of the test.
 step("training" ${CMAKE_COMMAND} -E env TENON_PLUGIN_PATH=${build} ${program} train ${project}/run.toml --quiet
