@@ -84,7 +84,7 @@ void check_target(const fs::path& folder) {
 
 fs::path template_folder() {
   const config::ShippedFolder shipped = config::shipped_folder();
-  const fs::path folder = shipped.path / (shipped.is_source_tree ? "sdk/templates" : "templates");
+  fs::path folder = shipped.path / (shipped.is_source_tree ? "sdk/templates" : "templates");
   std::error_code failure;
   if (!fs::is_directory(folder / kCommon, failure)) {
     fail_run(fmt::format("tenon new-plugin: there are no templates in '{}'; install Tenon again",

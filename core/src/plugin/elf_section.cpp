@@ -51,7 +51,7 @@ std::string machine_name(unsigned machine) {
       {EM_386, "32-bit x86"},    {EM_PPC64, "64-bit POWER"}, {EM_S390, "S/390"},   {EM_ARM, "32-bit Arm"},
       {EM_X86_64, "64-bit x86"}, {EM_AARCH64, "64-bit Arm"}, {EM_RISCV, "RISC-V"},
   };
-  const std::string number = "ELF machine " + std::to_string(machine);
+  std::string number = "ELF machine " + std::to_string(machine);
   for (const auto& [known, name] : kNames) {
     if (known == machine) return std::string(name) + " (" + number + ")";
   }
