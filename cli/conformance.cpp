@@ -105,6 +105,19 @@ std::string sanitizer_of(const fs::path& file) {
   return "";
 }
 
+/// What a sanitizer said: its last line, which names the place, then the beginning of its report; "" =
+/// nothing.
+std::string sanitizer_report(const std::string& words) {
+  constexpr std::size_t kLongest = 1600;
+  const std::size_t summary = words.find("SUMMARY: ");
+  if (summary == std::string::npos) return "";
+  std::string text = " " + words.substr(summary, words.find('\n', summary) - summary);
+  const std::size_t begin =
+      std::min(words.find("WARNING: ThreadSanitizer"), words.find("ERROR: AddressSanitizer"));
+  if (begin < summary) text += "\n" + words.substr(begin, std::min(kLongest, summary - begin));
+  return text;
+}
+
 /// A folder of its own that is gone with the object.
 class Scratch {
  public:
@@ -153,7 +166,9 @@ class Runner {
     std::vector<std::string> settings{"OMP_WAIT_POLICY=passive"};
     if (!sanitizer_.empty()) {
       settings.push_back("LD_PRELOAD=" + sanitizer_);
-      settings.emplace_back("TSAN_OPTIONS=ignore_noninstrumented_modules=1:exitcode=66");
+      // Its threads meet at barriers that the sanitizer cannot see.
+      settings.emplace_back("OMP_NUM_THREADS=1");
+      settings.emplace_back("TSAN_OPTIONS=ignore_noninstrumented_modules=1:halt_on_error=1:exitcode=66");
       settings.emplace_back("ASAN_OPTIONS=detect_leaks=0:exitcode=66");
     } else if (check.counts_allocations) {
       settings.push_back("LD_PRELOAD=" + plugin::helper_program("libtenon_watch_malloc.so").string());
@@ -175,8 +190,10 @@ class Runner {
                    : answer.starts_with("error ") ? answer.substr(8)
                                                   : "";
       if (!child.ended || child.status != 0 || check.text.empty()) {
-        check.text += fmt::format("{}it {}.{}", check.text.empty() ? "" : "; then ",
-                                  plugin::how_it_ended(child, limit), plugin::last_words(child.words));
+        const std::string report = sanitizer_report(child.words);
+        check.text +=
+            fmt::format("{}it {}.{}", check.text.empty() ? "" : "; then ", plugin::how_it_ended(child, limit),
+                        report.empty() ? plugin::last_words(child.words) : report);
       }
     }
   }

@@ -4,14 +4,10 @@
 //   # component or file    check                     part of the text, to the end of the line
 //   layer.ignores_input    layer.uses_its_inputs     ...
 //   any.so                 plugin.begins_and_ends    ...
-#include "test_paths.hpp"
+#include "tenon_output.hpp"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
-#include <array>
-#include <cstdio>
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -40,21 +36,6 @@ std::vector<Line> lines_of(const std::string& kind) {
     lines.push_back(line);
   }
   return lines;
-}
-
-/// Standard output of a command and its exit status.
-struct Output {
-  std::string text;
-  int status = -1;
-};
-Output output_of(const std::string& command) {
-  Output output;
-  FILE* const pipe = ::popen(command.c_str(), "r");
-  std::array<char, 4096> block;
-  for (std::size_t got; (got = std::fread(block.data(), 1, block.size(), pipe)) > 0;)
-    output.text.append(block.data(), got);
-  output.status = WEXITSTATUS(::pclose(pipe));
-  return output;
 }
 
 /// `plugin`: the name behind "broken_".
