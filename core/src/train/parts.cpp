@@ -52,14 +52,6 @@ Part<Interface> part(config::CheckedRun& checked, Registry& registry, RankHost& 
   return {nullptr, Component<Interface>(), std::make_unique<Fallback>(), host};
 }
 
-void end_inner(ResolvedOptions& options) {
-  auto inner = options.inner();
-  for (auto entry = inner.rbegin(); entry != inner.rend(); ++entry) {
-    entry->second->instance.reset();
-    end_inner(*entry->second->options);
-  }
-}
-
 }  // namespace
 
 void InnerEnd::operator()(ResolvedOptions* options) const noexcept {
@@ -84,11 +76,6 @@ Parts::Parts(const Config& config, Registry& registry, RankHost& host)
     observers.push_back(make<Observer>(component, registry, host));
     if (host.rank() != 0 && !observers.back()->every_rank()) observers.pop_back();
   }
-}
-
-void Parts::end_sync() noexcept {
-  sync.reset();
-  if (config::CheckedComponent* table = checked.component("sync")) end_inner(*table->options);
 }
 
 std::unique_ptr<Precision> make_plain_precision() {

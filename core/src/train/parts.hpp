@@ -72,8 +72,6 @@ struct Parts {
   /// Validates `config` again for this rank (options are not shared) and makes every component but the
   /// transport. Ranks other than 0 keep the observers that ask for every rank.
   Parts(const Config& config, Registry& registry, RankHost& host);
-  /// Ends the strategy, then those inside it, while the replica that it was started with still exists.
-  void end_sync() noexcept;
 
   config::CheckedRun checked;  ///< first: components read their options as long as they live
   Part<Device> device;

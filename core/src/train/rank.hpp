@@ -21,7 +21,7 @@ struct SyncEnd {
   SyncEnd(const SyncEnd&) = delete;
   SyncEnd& operator=(const SyncEnd&) = delete;
   ~SyncEnd() {
-    if (parts != nullptr) parts->end_sync();
+    if (parts != nullptr) parts->sync.reset();
   }
 };
 
