@@ -1,7 +1,7 @@
 // One parameter under the optimizer of a check: its memory, stepped by hand, whole or in cuts.
 #pragma once
 
-#include "kept_state.hpp"
+#include "memory_state.hpp"
 #include "subject.hpp"
 
 #include <tenon/optimizer.hpp>
