@@ -34,6 +34,11 @@ std::string repeat_command(const ConformancePlan& plan, const ConformanceCheck& 
                      check.component.empty() ? "" : " --component " + check.component, check.name, plan.seed);
 }
 
+/// "1 check", "12 checks".
+std::string checks_text(const ConformancePlan& plan) {
+  return fmt::format("{} check{}", plan.checks.size(), plan.checks.size() == 1 ? "" : "s");
+}
+
 std::size_t count(const ConformancePlan& plan, Outcome outcome) {
   return static_cast<std::size_t>(
       std::count_if(plan.checks.begin(), plan.checks.end(),
@@ -82,8 +87,8 @@ std::string conformance_json(const ConformancePlan& plan) {
 
 ConformanceTable::ConformanceTable(const ConformancePlan& plan, std::ostream* out) : plan_(plan), out_(out) {
   if (out_ != nullptr) {
-    *out_ << fmt::format("{} ({} {}), {} checks, seed {}\n", plan.file, plan.plugin, plan.version,
-                         plan.checks.size(), plan.seed);
+    *out_ << fmt::format("{} ({} {}), {}, seed {}\n", plan.file, plan.plugin, plan.version, checks_text(plan),
+                         plan.seed);
   }
 }
 
@@ -108,8 +113,8 @@ void ConformanceTable::end() {
   if (out_ == nullptr) return;
   double seconds = 0;
   for (const ConformanceCheck& check : plan_.checks) seconds += check.took_s;
-  *out_ << fmt::format("{} checks: {} ok, {} failed, {} not applicable, {} left out; {:.1f} s\n",
-                       plan_.checks.size(), count(plan_, Outcome::kPassed), count(plan_, Outcome::kFailed),
+  *out_ << fmt::format("{}: {} ok, {} failed, {} not applicable, {} left out; {:.1f} s\n", checks_text(plan_),
+                       count(plan_, Outcome::kPassed), count(plan_, Outcome::kFailed),
                        count(plan_, Outcome::kNotApplicable), count(plan_, Outcome::kSuppressed), seconds);
 }
 

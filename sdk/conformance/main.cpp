@@ -136,6 +136,7 @@ int main(int argc, char** argv) {
   const rlimit no_core{0, 0};  // a plugin that crashes here is news, not a file to keep
   ::setrlimit(RLIMIT_CORE, &no_core);
   plugin::install_fatal_signal_handler();
+  plugin::install_exit_handler();
   int status = 2;
   try {
     if (mode == "plan" && argc == 4) status = (conformance::plan(argv[2], argv[3]), 0);

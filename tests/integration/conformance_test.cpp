@@ -38,14 +38,14 @@ TEST(Conformance, SaysWhatWasFoundWhatWasPromisedAndHowToSeeItAgain) {
                                    "--filter", "component.is_documented"});
   EXPECT_EQ(ended.status, 3) << ended.err;
   EXPECT_EQ(without_times(scratch.plain(ended.out)),
-            "{build}/sdk/conformance/broken_any.so (broken.any 1.0.0), 1 checks, seed 1\n"
+            "{build}/sdk/conformance/broken_any.so (broken.any 1.0.0), 1 check, seed 1\n"
             "schedule.undocumented\n"
             "  FAIL     component.is_documented\n"
             "           options without a text that says what they mean: factor. Use doc_text().\n"
             "           promised: every option says what it means\n"
             "           again:    tenon conformance {build}/sdk/conformance/broken_any.so --component "
             "schedule.undocumented --filter component.is_documented --seed 1\n"
-            "1 checks: 0 ok, 1 failed, 0 not applicable, 0 left out;\n");
+            "1 check: 0 ok, 1 failed, 0 not applicable, 0 left out;\n");
 }
 
 TEST(Conformance, KillsWhatNeverEnds) {

@@ -195,7 +195,7 @@ TEST(BadFiles, ConformanceSaysHowACreateEnded) {
     const char *id, *time_limit, *words;
   };
   const End kEnds[] = {
-      {"exits", "30", "it ended the process with exit status 0."},
+      {"exits", "30", "exit was called inside plugin bad.misbehaves, component schedule.exits"},
       {"sleeps", "1", "it did not end within 1 s, it was killed."},
       {"crashes", "30", "it ended the process with signal 11 (Segmentation fault)."},
       {"throws_a_number", "30",
