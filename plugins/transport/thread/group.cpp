@@ -31,7 +31,11 @@ Group::Group(std::shared_ptr<World> world, const GroupSpec& spec)
       counts_(ranks_.size()),
       next_(ranks_.size(), 0),
       sends_(ranks_.size(), 0) {
-  for (std::size_t i = 0; i < kFirstOperations; ++i) operations_.push_back(std::make_unique<Operation>());
+  for (std::size_t i = 0; i < kFirstOperations; ++i) {
+    operations_.push_back(std::make_unique<Operation>());
+    operations_.back()->reset(0, {}, static_cast<int>(ranks_.size()));  // takes its memory
+    operations_.back()->open = false;
+  }
   for (std::size_t i = 0; i < kFirstMessagesPerMember * ranks_.size(); ++i) {
     messages_.push_back(std::make_unique<Message>());
   }
