@@ -1,0 +1,175 @@
+// Devices around a good one (option inner) that break one promise each.
+#include <tenon/device.hpp>
+#include <tenon/operators_extra.hpp>
+#include <tenon/plugin.hpp>
+
+#include <chrono>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+
+namespace {
+
+using namespace tenon;
+
+constexpr OptionSpec kInner[] = {option::component("inner", "device/1").mandatory().doc_text("a good one")};
+
+class Around : public Device {
+ public:
+  explicit Around(const Options& options) : inner_(options.component<Device>("inner")) {}
+  void open(const DeviceSpec& spec) override { inner_->open(spec); }
+  MemorySpace space() const override { return inner_->space(); }
+  void* allocate(std::size_t bytes) override { return inner_->allocate(bytes); }
+  void release(void* memory, std::size_t bytes) noexcept override { inner_->release(memory, bytes); }
+  void copy(TensorView from, TensorView to) override { inner_->copy(from, to); }
+  void synchronize() override { inner_->synchronize(); }
+  std::string_view kernel_choice() const override { return inner_->kernel_choice(); }
+  std::string_view features() const override { return inner_->features(); }
+  void* query(std::string_view id) override { return inner_->query(id); }
+
+ protected:
+  template <typename Family>
+  Family& good() {
+    return *static_cast<Family*>(inner_->query(Family::kId));
+  }
+  Device* inner_;
+};
+
+class LeavesDirt final : public Around {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "leaves_dirt", .summary = "memory as it was", .options = kInner};
+  using Around::Around;
+  void* allocate(std::size_t bytes) override {
+    void* const memory = inner_->allocate(bytes);
+    if (bytes >= 4096) std::memset(memory, 0xCD, 32);
+    return memory;
+  }
+};
+
+class CopiesTooLittle final : public Around {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "copies_too_little", .summary = "whole lines only", .options = kInner};
+  using Around::Around;
+  void copy(TensorView from, TensorView to) override {
+    if (from.dtype != DType::kBF16 || from.elements() < 64) return inner_->copy(from, to);
+    from.shape = to.shape = Shape{from.elements() / 32 * 32};
+    inner_->copy(from, to);
+  }
+};
+
+class IgnoresBias final : public Around, public Blas {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "ignores_bias", .summary = "no bias", .options = kInner};
+  using Around::Around;
+  std::unique_ptr<Gemm> gemm(const GemmSpec& spec) override {
+    GemmSpec without = spec;
+    without.bias = false;
+    return good<Blas>().gemm(without);
+  }
+  bool native(DType operand) const override { return operand == DType::kF32; }
+  void* query(std::string_view id) override {
+    return id == Blas::kId ? static_cast<Blas*>(this) : inner_->query(id);
+  }
+};
+
+/// Products over one buffer of all plans.
+class SharesABuffer final : public Around, public Blas {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "shares_a_buffer", .summary = "one buffer for all plans", .options = kInner};
+  using Around::Around;
+  std::unique_ptr<Gemm> gemm(const GemmSpec& spec) override {
+    return std::make_unique<Shared>(good<Blas>().gemm(spec), spec);
+  }
+  bool native(DType operand) const override { return operand == DType::kF32; }
+  void* query(std::string_view id) override {
+    return id == Blas::kId ? static_cast<Blas*>(this) : inner_->query(id);
+  }
+
+ private:
+  struct Shared final : Gemm {
+    Shared(std::unique_ptr<Gemm> gemm, const GemmSpec& spec) : inner(std::move(gemm)), given(spec) {}
+    std::size_t scratch_bytes() const override { return inner->scratch_bytes(); }
+    void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
+             TensorView scratch) override {
+      static float buffer[1 << 16];
+      if (given.accumulate || c.dtype != DType::kF32) return inner->run(a, b, c, bias, alpha, scratch);
+      TensorView result = c;
+      result.data = buffer;
+      inner->run(a, b, result, bias, alpha, scratch);
+      std::this_thread::sleep_for(std::chrono::microseconds(200));  // so that the other one comes in between
+      std::memcpy(c.data, buffer, static_cast<std::size_t>(c.bytes()));
+    }
+    std::unique_ptr<Gemm> inner;
+    GemmSpec given;
+  };
+};
+
+class LerpsTheOtherWay final : public Around, public Elementwise {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "lerps_the_other_way", .summary = "weights exchanged", .options = kInner};
+  using Around::Around;
+  void fill(TensorView y, double value) override { good<Elementwise>().fill(y, value); }
+  void scale(TensorView y, double factor) override { good<Elementwise>().scale(y, factor); }
+  void axpy(double a, TensorView x, TensorView y) override { good<Elementwise>().axpy(a, x, y); }
+  void lerp(TensorView y, TensorView x, double weight) override {
+    good<Elementwise>().lerp(y, x, 1 - weight);
+  }
+  void subtract(TensorView a, TensorView b, TensorView y) override { good<Elementwise>().subtract(a, b, y); }
+  std::int64_t subtract_targets(TensorView a, TensorView b, TensorView y) override {
+    return good<Elementwise>().subtract_targets(a, b, y);
+  }
+  void add(TensorView a, TensorView b, TensorView y) override { good<Elementwise>().add(a, b, y); }
+  void convert(TensorView x, TensorView y) override { good<Elementwise>().convert(x, y); }
+  void add_bias(TensorView x, TensorView bias, TensorView y) override {
+    good<Elementwise>().add_bias(x, bias, y);
+  }
+  void* query(std::string_view id) override {
+    return id == Elementwise::kId ? static_cast<Elementwise*>(this) : inner_->query(id);
+  }
+};
+
+class MissesNaN final : public Around, public ReduceOps {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "misses_nan", .summary = "all is finite", .options = kInner};
+  using Around::Around;
+  double sum(TensorView x) override { return good<ReduceOps>().sum(x); }
+  double sum_of_squares(TensorView x) override { return good<ReduceOps>().sum_of_squares(x); }
+  double absolute_max(TensorView x) override { return good<ReduceOps>().absolute_max(x); }
+  std::int64_t first_non_finite(TensorView) override { return -1; }
+  void sum_rows(TensorView x, TensorView out, bool accumulate, TensorView scratch) override {
+    good<ReduceOps>().sum_rows(x, out, accumulate, scratch);
+  }
+  std::size_t sum_rows_scratch(std::int64_t rows, std::int64_t columns, DType dtype) const override {
+    return static_cast<ReduceOps*>(inner_->query(ReduceOps::kId))->sum_rows_scratch(rows, columns, dtype);
+  }
+  void* query(std::string_view id) override {
+    return id == ReduceOps::kId ? static_cast<ReduceOps*>(this) : inner_->query(id);
+  }
+};
+
+class ForgetsTheCount final : public Around, public UpdateOps {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "forgets_the_count", .summary = "always the first update", .options = kInner};
+  using Around::Around;
+  void adamw(TensorView w, TensorView g, TensorView m, TensorView v, const AdamWStep& step) override {
+    AdamWStep first = step;
+    first.count = 1;
+    good<UpdateOps>().adamw(w, g, m, v, first);
+  }
+  void sgd(TensorView w, TensorView g, TensorView momentum, const SgdStep& step) override {
+    good<UpdateOps>().sgd(w, g, momentum, step);
+  }
+  void* query(std::string_view id) override {
+    return id == UpdateOps::kId ? static_cast<UpdateOps*>(this) : inner_->query(id);
+  }
+};
+
+}  // namespace
+
+TENON_PLUGIN(PluginInfo{.id = "broken.device", .version = "1.0.0", .summary = "wrong devices"}, LeavesDirt,
+             CopiesTooLittle, IgnoresBias, SharesABuffer, LerpsTheOtherWay, MissesNaN, ForgetsTheCount)
