@@ -23,8 +23,7 @@ class TableTrainee {
     add_table("w", kWidth);
     for (const RowStateSlot& slot : rows_->row_slots())
       add_table(slot.name, slot.width == 0 ? kWidth : slot.width);
-    if (auto* binding = static_cast<OptimizerBinding*>(rule_->query(OptimizerBinding::kId)))
-      binding->bind({std::span(parameters_).first(1), {&first_holder_, 1}, nullptr, &device_});
+    bind();
     set_ = make_parameter_set("tables", parameters_, device_, SetContents::kEverything);
     for (std::size_t i = 1; i < parameters_.size(); ++i) states_.push_back(set_->table(static_cast<int>(i)));
     std::vector<double> start = drawn(subject, kRows * kWidth, "rows");
@@ -62,6 +61,16 @@ class TableTrainee {
   }
 
  private:
+  void bind() {
+    auto* const binding = static_cast<OptimizerBinding*>(rule_->query(OptimizerBinding::kId));
+    if (binding == nullptr) return;
+    try {
+      binding->bind({std::span(parameters_).first(1), {&first_holder_, 1}, nullptr, &device_});
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kConfig) throw;
+      not_applicable(fmt::format("with these options it updates no row tables: {}", error.what()));
+    }
+  }
   void add_table(std::string name, std::int64_t width) {
     ParameterInfo info;
     info.spec.name = std::move(name);
