@@ -44,6 +44,10 @@ SignalWatcher::SignalWatcher(std::function<void(const std::string&)> asked)
 SignalWatcher::~SignalWatcher() {
   impl_->ending.store(true);
   impl_->thread.join();
+  // One that came after the last look would end the process when it is unblocked, behind a run that ended
+  // well.
+  const timespec at_once{0, 0};
+  while (::sigtimedwait(&impl_->watched, nullptr, &at_once) > 0) continue;
   ::pthread_sigmask(SIG_SETMASK, &impl_->before, nullptr);
 }
 
