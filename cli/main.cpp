@@ -3,6 +3,7 @@
 
 #include "observe/build_info.hpp"
 #include "plugin/fatal_signal.hpp"
+#include "plugin/hang_watch.hpp"
 
 #include <tenon/error.hpp>
 
@@ -42,6 +43,7 @@ int run(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   tenon::plugin::install_fatal_signal_handler();
   tenon::plugin::install_exit_handler();
+  tenon::plugin::end_process_when_plugins_hang();
   try {
     return run({argv + 1, argv + argc});
   } catch (const tenon::Error& error) {

@@ -189,6 +189,17 @@ const Misbehaviour kMisbehaviours[] = {
 INSTANTIATE_TEST_SUITE_P(Schedules, MisbehaviourInRun, testing::ValuesIn(kMisbehaviours),
                          [](const auto& info) { return std::string(info.param.id); });
 
+TEST(BadFiles, ACreateThatDoesNotReturnEndsTheProgramAtTheDeadline) {
+  const Scratch scratch;
+  const Ended ended = scratch.train({"--set", "schedule.type=sleeps", "--set", "run.deadline=1"},
+                                    {{"TENON_PLUGIN_PATH", kBadFolder + "/misbehaves.so"}});
+  EXPECT_EQ(ended.err,
+            "tenon: plugin bad.misbehaves (schedule.sleeps, rank 0): create did not return within 1 s. Code "
+            "of a plugin cannot "
+            "be stopped from outside, so the program ends.\n");
+  EXPECT_EQ(ended.status, 3) << ended.signal;
+}
+
 // In a child process, what ends or stops a run is a line of the report.
 TEST(BadFiles, ConformanceSaysHowACreateEnded) {
   struct End {

@@ -1,5 +1,6 @@
 // Making and destroying components through the neck.
 #include "plugin/guard.hpp"
+#include "plugin/hang_watch.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>
@@ -28,7 +29,11 @@ ComponentHandle Registry::create(std::string_view kind, std::string_view type, c
   const tenon_host_v1 neck_host{sizeof(tenon_host_v1), TENON_ABI_EPOCH, TENON_SDK_VERSION, &host};
   tenon_error err{sizeof(tenon_error), static_cast<std::int32_t>(ErrorKind::kPlugin), ""};
   const GuardContext context{ref.plugin, ref.name, host.rank()};
-  void* object = guard(context, [&] { return ref.component->create(&options, &neck_host, &err); });
+  void* object = nullptr;
+  {
+    const plugin::HangWatch watch(context, "create", host.deadline());
+    object = guard(context, [&] { return ref.component->create(&options, &neck_host, &err); });
+  }
   if (object != nullptr) return ComponentHandle(ref, object);
   err.message[sizeof err.message - 1] = '\0';
   const bool known =

@@ -8,6 +8,7 @@
 #include "plugin/descriptor.hpp"
 #include "plugin/fp_control.hpp"
 #include "plugin/guard.hpp"
+#include "plugin/hang_watch.hpp"
 
 #include <tenon/error.hpp>
 
@@ -18,6 +19,9 @@ namespace tenon::plugin {
 namespace {
 
 namespace fs = std::filesystem;
+
+/// Longest init of a plugin in a program: opening devices takes seconds.
+constexpr double kInitSeconds = 60;
 
 // Boost wraps dlerror's text in its own and ends with a made-up errno:
 // "boost::dll::shared_library::load() failed (dlerror system message: FILE: TEXT): Bad file descriptor".
@@ -130,6 +134,7 @@ void init_plugin(const tenon_plugin_v1_t& descriptor, const fs::path& file) {
   const GuardContext context{descriptor.id, ""};
   std::string problem;
   try {
+    const HangWatch watch(context, "init", kInitSeconds);
     const int status = guard(context, [&] { return descriptor.init(&host, &err); });
     err.message[sizeof err.message - 1] = '\0';
     if (status != 0)

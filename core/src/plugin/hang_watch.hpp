@@ -1,0 +1,26 @@
+// What ends a program whose plugin does not come back from init or create. Code of a plugin cannot be stopped
+// from outside, so the process ends, with the plugin's name and the status of plugin errors. Steps need no
+// watch: whoever waits for them has a deadline.
+#pragma once
+
+#include "plugin/guard.hpp"
+
+namespace tenon::plugin {
+
+/// Calls that are watched from now on may end the process. Programs call it, not libraries.
+void end_process_when_plugins_hang();
+
+/// One call, for the life of the object. Does nothing unless the program asked for it.
+class HangWatch {
+ public:
+  /// `what` ("create") and `context` outlive the object.
+  HangWatch(const GuardContext& context, const char* what, double seconds);
+  ~HangWatch();
+  HangWatch(const HangWatch&) = delete;
+  HangWatch& operator=(const HangWatch&) = delete;
+
+ private:
+  const GuardContext* watched_ = nullptr;  ///< null: nobody watches
+};
+
+}  // namespace tenon::plugin
