@@ -97,7 +97,8 @@ int measure(const Settings& settings) {
   const Config defaults = Config::parse("", "bench.toml", std::vector<std::string>{});
   auto request = component_request(defaults.root(), registry.describe("schedule/1", "constant"), &registry);
   const auto options = resolve_options(request).options;
-  train::Part<Schedule> part(registry.create<Schedule>("constant", *options, host), nullptr, host);
+  train::Part<Schedule> part(options.get(), registry.create<Schedule>("constant", *options, host), nullptr,
+                             host);
   Schedule* const plain = part.get();
 
   Line lines[] = {{"tenon inspect FILE --no-load", 20, "ms", {}},
