@@ -23,15 +23,18 @@
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
 #include <tenon/model_export.hpp>
+#include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/operators.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_quant.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/permutation.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
+#include <tenon/quantizer.hpp>
 #include <tenon/random.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
@@ -239,9 +242,35 @@ TYPE(InteractionOps)
 TYPE(FftSpec)
 TYPE(FftKernel)
 TYPE(Fft)
-TYPE(QuantSpec)
-TYPE(QuantKernel)
+
+// <tenon/operators_quant.hpp>
+TYPE(ElementFormat)
+TYPE(BlockScale)
+TYPE(PowerRule)
+TYPE(RoundingMode)
+TYPE(QuantizeSpec)
+TYPE(QuantizeDraws)
+TYPE(QuantizeOutput)
+TYPE(QuantizeStats)
+TYPE(QuantizeKernel)
+TYPE(MorStrategy)
+TYPE(MorMode)
+TYPE(MorChoice)
+TYPE(MorSpec)
+TYPE(MorDecision)
+TYPE(MorKernel)
 TYPE(QuantOps)
+
+// <tenon/numerics.hpp>
+TYPE(OperandNumerics)
+TYPE(NumericsSink)
+TYPE(NumericsObserver)
+
+// <tenon/quantizer.hpp>
+TYPE(QuantizeRequest)
+TYPE(QuantizeShape)
+TYPE(QuantizeReport)
+TYPE(Quantizer)
 
 // <tenon/optimizer.hpp>
 TYPE(StateSlot)

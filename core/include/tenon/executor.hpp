@@ -14,6 +14,7 @@
 TENON_ABI_BEGIN
 
 class Host;
+class NumericsSink;
 class Registry;
 
 /// Keeps one layer alive.
@@ -51,6 +52,7 @@ struct ExecutorSpec {
   std::uint64_t seed = 1;  ///< of dropout and the like
   std::uint64_t seed_rounding = 1;
   std::int64_t batch = 1;
+  std::int64_t steps = 0;  ///< slots of the run, for policies that change late in it; 0 outside runs
   bool training = true;
   bool input_gradients = false;  ///< compute gradients of floating-point data fields too (tests)
   bool keep_values = false;  ///< never reuse the memory of outputs, so that value() sees all of them (tests)
@@ -97,6 +99,8 @@ class Executor {
   void forward(ParameterSet& weights, const RunSpec& run);
   /// From the next forward on; an empty function ends it.
   void probe_outputs(OutputProbe probe);
+  /// Who hears what sites do to their operands, from the next pass on; null ends it.
+  void probe_operands(NumericsSink* sink);
   std::span<const LossValue> losses() const;
   /// Around the forwards of an evaluation: what MetricLayers measure over all of them.
   void begin_metrics();

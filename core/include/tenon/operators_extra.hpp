@@ -170,37 +170,4 @@ class Fft {
   virtual std::unique_ptr<FftKernel> prepare(const FftSpec& spec) = 0;
 };
 
-/// Block-scaled number formats. Codes are packed as their dtype says; scales are decode scales.
-struct QuantSpec {
-  DType code = DType::kF4E2M1;
-  DType scale = DType::kF8E4M3;  ///< of a block; kF32 for float scales
-  std::int64_t rows = 0, columns = 0;
-  std::int64_t block_rows = 1, block_columns = 16;
-  std::string_view
-      rule;  ///< how a block scale follows from amax: "nvfp4", "floor", "ceil", "even", "rceil", ...
-  bool stochastic = false;
-  bool transpose = false;   ///< codes of the transposed matrix
-  bool hadamard16 = false;  ///< randomised 16-point Hadamard transform first
-};
-
-class QuantKernel {
- public:
-  virtual ~QuantKernel();
-  virtual std::size_t scratch_bytes() const = 0;
-  virtual std::size_t code_bytes() const = 0;
-  virtual std::size_t scale_bytes() const = 0;
-  /// first: global index of element 0 (stochastic rounding draws by global index). tensor_scale: f32 [1].
-  virtual void encode(TensorView x, TensorView codes, TensorView scales, TensorView tensor_scale,
-                      RandomKey key, std::uint64_t step, std::uint64_t first, TensorView scratch) = 0;
-  /// out: bf16 or f32, code x block scale (the tensor scale is left to the product's alpha).
-  virtual void decode(TensorView codes, TensorView scales, TensorView out) = 0;
-};
-
-class QuantOps {
- public:
-  static constexpr const char* kId = "tenon.device.quant/1";
-  virtual ~QuantOps();
-  virtual std::unique_ptr<QuantKernel> prepare(const QuantSpec& spec) = 0;
-};
-
 TENON_ABI_END

@@ -14,6 +14,7 @@
 TENON_ABI_BEGIN
 
 class Communicator;
+class NumericsSink;
 
 /// One site as a policy sees it. Extents are this rank's; `origin_*` place the weight's shard in the global
 /// tensor.
@@ -32,6 +33,7 @@ struct SiteInfo {
   DType activation = DType::kF32;       ///< of x, y, dy, dx
   DType parameter = DType::kF32;        ///< of w and dw
   Communicator* amax_group = nullptr;   ///< ranks over which amax is agreed; null = this rank alone
+  std::int64_t steps = 0;               ///< slots of the run, 0 outside runs: for what happens late in it
 };
 
 /// Bytes that a site may take at most; the memory plan is static.
@@ -46,8 +48,10 @@ struct SiteCall {
   std::int64_t step = 0;  ///< slot number
   int micro = 0;
   bool training = true;
-  std::int64_t first_row = 0;  ///< of x within the site's m rows (chunked layers call several times)
+  std::int64_t first_row = 0;   ///< of x within the site's m rows (chunked layers call several times)
+  std::int64_t origin_row = 0;  ///< of this call's row 0 among the rows of all samples of the run
   std::uint64_t weight_version = 0;
+  NumericsSink* numerics = nullptr;  ///< who wants to hear about this call's operands; usually nobody
   TensorView kept, persistent, scratch;
 };
 

@@ -33,6 +33,9 @@ SiteCall NodeContext<Base>::call(const Site& site, std::int64_t first_row, const
   call.micro = pass_.run.micro;
   call.training = pass_.run.training;
   call.first_row = first_row;
+  const std::int64_t rows_of_sample = site.declared.m / pass_.build->batch;
+  call.origin_row = pass_.run.first_sample * rows_of_sample + first_row;
+  call.numerics = pass_.numerics;
   call.weight_version = pass_.weights->version(site.parameter);
   call.kept = site.kept_memory;
   call.persistent = site.persistent;

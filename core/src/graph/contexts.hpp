@@ -17,9 +17,10 @@ struct Pass {
   ParameterSet* gradients = nullptr;
   RowGradients* rows = nullptr;
   RunSpec run;
-  double flops = 0;                ///< of the sites' products since the executor was made
-  std::uint64_t seed = 1;          ///< of the executor's draws
-  ParameterSet* staged = nullptr;  ///< buffers of the slot that runs; null without buffers
+  NumericsSink* numerics = nullptr;  ///< who hears what sites do to their operands
+  double flops = 0;                  ///< of the sites' products since the executor was made
+  std::uint64_t seed = 1;            ///< of the executor's draws
+  ParameterSet* staged = nullptr;    ///< buffers of the slot that runs; null without buffers
   std::vector<unsigned char>* written =
       nullptr;  ///< per parameter: its gradient holds this slot's sum so far
 };

@@ -188,6 +188,10 @@ void Executor::probe_outputs(OutputProbe probe) {
   impl_->probe = std::move(probe);
 }
 
+void Executor::probe_operands(NumericsSink* sink) {
+  impl_->pass.numerics = sink;
+}
+
 void Executor::publish(ParameterSet& weights) {
   if (impl_->staged == nullptr) return;
   impl_->copy_buffers(*impl_->staged, weights);

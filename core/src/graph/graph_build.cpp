@@ -72,6 +72,7 @@ class Builder {
       build_->values.push_back(std::move(value));
     }
     build_->fields = static_cast<int>(build_->values.size());
+    build_->batch = std::max<std::int64_t>(1, spec.batch);
   }
 
   std::unique_ptr<Build> run(const GraphSpec& graph) {
@@ -195,6 +196,7 @@ class Builder {
         info.epilogue = site.declared.epilogue;
         info.activation = spec_.precision->activations();
         info.parameter = spec_.precision->parameters();
+        info.steps = spec_.steps;
         site.product = spec_.precision->bind(info, site);
         site.kept = site.product == nullptr;
         if (site.kept) site.product = make_plain_site(info, site);

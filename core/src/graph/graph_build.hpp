@@ -110,6 +110,7 @@ struct Build {
   std::vector<ParameterInfo> parameters;  ///< laid out; index differs from `declared`
   FormatCounter counter;
   int fields = 0;  ///< values[0 .. fields) are data
+  std::int64_t batch = 1;
   int loss_node = -1;
 
   std::vector<Lifetime> plan;

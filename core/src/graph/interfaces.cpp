@@ -5,8 +5,10 @@
 #include <tenon/executor.hpp>
 #include <tenon/language.hpp>
 #include <tenon/model_export.hpp>
+#include <tenon/numerics.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/optimizer.hpp>
+#include <tenon/quantizer.hpp>
 
 TENON_ABI_BEGIN
 
@@ -53,8 +55,12 @@ NormalisationOps::~NormalisationOps() = default;
 InteractionOps::~InteractionOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;
-QuantKernel::~QuantKernel() = default;
+QuantizeKernel::~QuantizeKernel() = default;
+MorKernel::~MorKernel() = default;
 QuantOps::~QuantOps() = default;
+Quantizer::~Quantizer() = default;
+NumericsSink::~NumericsSink() = default;
+NumericsObserver::~NumericsObserver() = default;
 
 OptimizerBase::OptimizerBase(const Options& options) : lr_(options.real("lr")) {}
 double OptimizerBase::base_lr() const {

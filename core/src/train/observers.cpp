@@ -17,6 +17,7 @@ Observers::Observers(std::vector<Part<Observer>>& parts, RankHost& host, SpanRec
     call(entry, [&] {
       entry.spans = part->query(kSpanObserverId) != nullptr;
       entry.tensors = static_cast<TensorObserver*>(part->query(TensorObserver::kId));
+      entry.numerics = static_cast<NumericsObserver*>(part->query(NumericsObserver::kId));
       entry.rows = static_cast<RowObserver*>(part->query(RowObserver::kId));
     });
     entries_.push_back(entry);
@@ -60,6 +61,11 @@ bool Observers::wants_tensors() const {
                      [](const Entry& entry) { return entry.tensors != nullptr && !entry.dropped; });
 }
 
+bool Observers::wants_numerics() const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [](const Entry& entry) { return entry.numerics != nullptr && !entry.dropped; });
+}
+
 void Observers::start(const RunInfo& info) {
   call_all([&](Entry&, Part<Observer>& observer) { observer->on_start(info); });
 }
@@ -74,6 +80,23 @@ TensorRequest Observers::tensors(std::int64_t slot) {
     all.outputs |= entry.request.outputs;
   }
   return all;
+}
+
+bool Observers::numerics(std::int64_t slot) {
+  bool any = false;
+  for (Entry& entry : entries_) {
+    entry.hears_operands = false;
+    if (entry.numerics == nullptr) continue;
+    call(entry, [&] { entry.hears_operands = entry.part->guarded(*entry.numerics)->numerics(slot); });
+    any |= entry.hears_operands;
+  }
+  return any;
+}
+
+void Observers::operand(const OperandNumerics& operand) {
+  for (Entry& entry : entries_) {
+    if (entry.hears_operands) call(entry, [&] { entry.part->guarded(*entry.numerics)->on_operand(operand); });
+  }
 }
 
 void Observers::output(const ObservedOutput& output) {

@@ -5,6 +5,8 @@
 #include "train/parts.hpp"
 #include "train/spans.hpp"
 
+#include <tenon/numerics.hpp>
+
 #include <functional>
 #include <span>
 #include <vector>
@@ -17,8 +19,12 @@ class Observers {
   Observers(std::vector<Part<Observer>>& parts, RankHost& host, SpanRecorder& spans);
 
   bool wants_tensors() const;
+  bool wants_numerics() const;
   void start(const RunInfo& info);
   TensorRequest tensors(std::int64_t slot);
+  /// Whether anybody wants to hear about operands of this slot.
+  bool numerics(std::int64_t slot);
+  void operand(const OperandNumerics& operand);
   void output(const ObservedOutput& output);
   void parameters(std::span<const ObservedParameter> parameters);
   /// The model's row tables; nobody is called when there are none.
@@ -35,8 +41,10 @@ class Observers {
     Part<Observer>* part = nullptr;
     bool spans = false;
     TensorObserver* tensors = nullptr;
+    NumericsObserver* numerics = nullptr;
     RowObserver* rows = nullptr;
     TensorRequest request;
+    bool hears_operands = false;  ///< of the slot that runs
     bool dropped = false;
   };
   template <typename Call>

@@ -170,6 +170,7 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph) {
   spec.seed = world_.settings.run.seed;
   spec.seed_rounding = world_.settings.run.seed_rounding;
   spec.batch = parts_->dataset->batch();
+  spec.steps = world_.settings.run.steps;
   // A statement of its own: what happens while the graph is built is not the data set's doing.
   const DataInfo& data = parts_->dataset->info();
   return std::make_unique<Executor>(spec, graph, data);

@@ -5,8 +5,9 @@ namespace tenon::train {
 
 TensorWatch::TensorWatch(Observers* observers, RankReplica& replica, Executor& executor)
     : replica_(replica), executor_(executor) {
-  if (observers == nullptr || !observers->wants_tensors()) return;
+  if (observers == nullptr || (!observers->wants_tensors() && !observers->wants_numerics())) return;
   observers_ = observers;
+  if (!observers->wants_tensors()) return;
   before_ = make_parameter_set("before", executor.parameters(), replica.device(), SetContents::kGradients);
   shown_.reserve(executor.parameters().size());
   staging_.resize(3 * executor.parameters().size() + 1);
@@ -14,9 +15,11 @@ TensorWatch::TensorWatch(Observers* observers, RankReplica& replica, Executor& e
 
 void TensorWatch::begin_slot(std::int64_t slot) {
   request_ = observers_ == nullptr ? TensorRequest() : observers_->tensors(slot);
+  numerics_ = observers_ != nullptr && observers_->numerics(slot);
 }
 
 void TensorWatch::begin_forward() {
+  if (numerics_) executor_.probe_operands(this);
   if (!request_.outputs) return;
   executor_.probe_outputs(
       [this](std::string_view node, std::string_view type, int output, const TensorView& value) {
@@ -26,6 +29,10 @@ void TensorWatch::begin_forward() {
 
 void TensorWatch::end_forward() {
   if (request_.outputs) executor_.probe_outputs({});
+}
+
+void TensorWatch::end_backward() {
+  if (numerics_) executor_.probe_operands(nullptr);
 }
 
 void TensorWatch::before_update() {

@@ -93,6 +93,7 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
     const SpanScope span(shared_.spans, kCompute, "backward");
     executor_->backward(shared_.replica->live(), *gradients_, loss_scale / counted, a == 0,
                         last ? ready_ : ParameterReady());
+    if (a == 0) watch_.end_backward();
   }
   result.micros = micros;
   if (shared_.settings->transport.compute_seconds) {

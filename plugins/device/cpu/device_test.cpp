@@ -44,7 +44,7 @@ TEST(CpuDevice, OffersItsFamiliesAndNoOthers) {
         UpdateOps::kId, WindowOps::kId, NormalisationOps::kId, InteractionOps::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
-  for (const char* id : {Fft::kId, QuantOps::kId, "tenon.device.blas/2", ""})
+  for (const char* id : {Fft::kId, "tenon.device.blas/2", ""})
     EXPECT_EQ(bench.device->query(id), nullptr) << id;
 }
 

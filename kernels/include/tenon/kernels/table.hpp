@@ -9,6 +9,7 @@
 #include <tenon/kernels/gemm.hpp>
 #include <tenon/kernels/interaction.hpp>
 #include <tenon/kernels/norm.hpp>
+#include <tenon/kernels/quantize.hpp>
 #include <tenon/kernels/reduce.hpp>
 #include <tenon/kernels/softmax.hpp>
 #include <tenon/kernels/update.hpp>
@@ -38,6 +39,8 @@ struct KernelTable {
   Ops<Bf16> bf16;
   UpdateOps<float> update;
   ConvertOps convert;
+  QuantizeOps<float> quantize_f32 = {};
+  QuantizeOps<Bf16> quantize_bf16 = {};
 };
 
 /// Operators on double exist in the reference form only.

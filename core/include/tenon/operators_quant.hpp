@@ -1,0 +1,155 @@
+// Operator family of a device: block-scaled number formats. A quantizer rounds one matrix to codes and
+// scales; products then run on `values`, which hold what the codes stand for exactly, and the scale of the
+// whole matrix goes into the product's alpha. Formats and order of operations: docs/formats.md.
+#pragma once
+
+#include <tenon/device.hpp>
+#include <tenon/random.hpp>
+
+#include <memory>
+
+TENON_ABI_BEGIN
+
+/// What one code is. Values reach files: do not renumber.
+enum class ElementFormat : std::uint8_t { kE2M1 = 0, kE2M3 = 1, kE3M2 = 2, kE4M3 = 3, kE5M2 = 4 };
+
+/// Which scales a matrix has.
+enum class BlockScale : std::uint8_t {
+  kTensor = 0,    ///< one f32 for the matrix (FP8 per tensor)
+  kTwoLevel = 1,  ///< E4M3 per block and one f32 for the matrix (NVFP4)
+  kPower = 2,     ///< a power of two per block: E8M0 (MX)
+  kFloat = 3,     ///< f32 per block (block FP8)
+};
+
+/// How a power of two follows from the block's largest magnitude.
+enum class PowerRule : std::uint8_t { kFloor = 0, kCeil = 1, kEven = 2, kRoundUp = 3 };
+
+enum class RoundingMode : std::uint8_t { kNearestEven = 0, kStochastic = 1 };
+
+/// A matrix [rows, columns], row-major, and how it is quantized. Blocks begin at row 0 and column 0; those at
+/// the end may be smaller.
+struct QuantizeSpec {
+  std::int64_t rows = 0, columns = 0;
+  DType input = DType::kBF16;  ///< bf16 or f32
+  ElementFormat element = ElementFormat::kE2M1;
+  BlockScale scale = BlockScale::kTwoLevel;
+  PowerRule power = PowerRule::kRoundUp;            ///< kPower only
+  std::int64_t block_rows = 1, block_columns = 16;  ///< not read for kTensor
+  RoundingMode rounding = RoundingMode::kNearestEven;
+  int random_bits = 8;         ///< 8 or 24, of stochastic rounding
+  bool rotate = false;         ///< 16-point randomised Hadamard transform along the block first (1x16, 16x1)
+  bool four_over_six = false;  ///< kTwoLevel: of two block scales the one with the smaller squared error
+  bool line_scale = false;  ///< kTwoLevel: one f32 per line of blocks (row for 1xB, column for Bx1) instead
+                            ///< of one for the matrix
+};
+
+/// Where the draws of stochastic rounding come from: functions of (key, step, micro, global index) alone.
+struct QuantizeDraws {
+  RandomKey key;
+  std::uint64_t step = 0;
+  std::uint32_t micro = 0;
+  std::int64_t origin_row = 0, origin_column = 0;  ///< of this matrix in the global one
+};
+
+/// What a quantizer writes; empty views are not written.
+struct QuantizeOutput {
+  /// bf16 [padded_rows, columns] (rotate along rows pads): element x block scale, or, for kTensor and kFloat,
+  /// the element alone.
+  TensorView values;
+  TensorView codes;        ///< u8, code_bytes(): codes as stored, E2M1 two per byte along a row
+  TensorView scales;       ///< scale_bytes(): u8 (kTwoLevel, kPower) or f32 (kFloat) per block, row-major
+  TensorView line_scales;  ///< f32 decode scales, one per line (line_scale only)
+};
+
+/// Measured while quantizing, in f64, over all elements (of the rotated matrix, if it is rotated).
+struct QuantizeStats {
+  double amax = 0;
+  double signal = 0, noise = 0;  ///< sums of x^2 and of (x - decoded)^2
+  double relative_error = 0;     ///< mean of |x - decoded| / |x| over x != 0
+  double underflow = 0;          ///< fraction of x != 0 that decode to 0
+  double saturated = 0;          ///< fraction whose scaled magnitude exceeds the largest element
+  double scale_min = 0,
+         scale_max = 0;  ///< of the blocks' decode scales, tensor scale included, zeros left out
+};
+
+/// A prepared quantizer; run() allocates nothing.
+class QuantizeKernel {
+ public:
+  virtual ~QuantizeKernel();
+  virtual std::int64_t padded_rows() const = 0;
+  virtual std::size_t code_bytes() const = 0;
+  virtual std::size_t scale_bytes() const = 0;
+  virtual std::size_t scratch_bytes() const = 0;
+  /// True if run() needs the matrix' largest magnitude: kTensor and kTwoLevel without line_scale.
+  virtual bool needs_amax() const = 0;
+  /// Largest magnitude of x (of the rotated x); NaN if x holds a NaN, infinity if it holds one.
+  virtual float amax(TensorView x, TensorView scratch) = 0;
+  /// Returns the decode scale of the matrix (1 where it has none): the product's alpha. With an amax that is
+  /// NaN or infinite, or a block that holds such an element, the scale is NaN, so that the product shows it.
+  /// `stats` may be null; measuring costs a slow pass.
+  virtual float run(TensorView x, float amax, const QuantizeDraws& draws, const QuantizeOutput& out,
+                    TensorView scratch, QuantizeStats* stats) = 0;
+  /// values (as in QuantizeOutput) from stored codes and scales.
+  virtual void decode(TensorView codes, TensorView scales, TensorView values) = 0;
+};
+
+/// Mixture of representations: which format each block of a tensor can bear (MoR, arXiv 2512.22804).
+enum class MorStrategy : std::uint8_t { kGam = 0, kBlock = 1, kE8 = 2, kCurrent = 3 };
+enum class MorMode : std::uint8_t {
+  kTensor = 0,        ///< the whole tensor in E4M3, or as it is
+  kQuantError = 1,    ///< per block E4M3, or as it is, by error
+  kDynamicRange = 2,  ///< per block E4M3, E5M2, or as it is, by dynamic range
+};
+/// What a block became.
+enum class MorChoice : std::uint8_t { kKeep = 0, kE4M3 = 1, kE5M2 = 2, kE2M3 = 3 };
+
+struct MorSpec {
+  std::int64_t rows = 0, columns = 0;
+  DType input = DType::kBF16;
+  std::int64_t block_rows = 128, block_columns = 128;  ///< 0 = the whole extent
+  MorStrategy strategy = MorStrategy::kGam;
+  MorMode mode = MorMode::kTensor;
+  double threshold = 0.045;  ///< kTensor: largest mean relative error of E4M3
+  bool e2m3 = false;         ///< block modes: E2M3 where the dynamic range is at most 7.5
+};
+
+struct MorDecision {
+  MorChoice tensor = MorChoice::kKeep;    ///< kTensor: of the whole
+  std::int64_t blocks[4] = {0, 0, 0, 0};  ///< by MorChoice
+  std::int64_t elements[4] = {0, 0, 0, 0};
+  std::int64_t non_zero = 0;
+  double error = 0;  ///< mean relative error of E4M3 over elements that are not zero
+  float amax = 0;
+  bool finite = true;  ///< false: values hold the input, and what follows will show it
+};
+
+class MorKernel {
+ public:
+  virtual ~MorKernel();
+  virtual std::size_t scratch_bytes() const = 0;
+  virtual std::int64_t blocks() const = 0;
+  /// values: bf16 [rows, columns]; choices: u8 [blocks()], or empty.
+  virtual MorDecision run(TensorView x, TensorView values, TensorView choices, TensorView scratch) = 0;
+};
+
+class QuantOps {
+ public:
+  static constexpr const char* kId = "tenon.device.quant/1";
+  virtual ~QuantOps();
+  /// Throws Error(kConfig) with the reason for a combination that is not defined (rotation of blocks other
+  /// than 16, stochastic rounding of formats without it, ...).
+  virtual std::unique_ptr<QuantizeKernel> quantizer(const QuantizeSpec& spec) = 0;
+  virtual std::unique_ptr<MorKernel> mor(const MorSpec& spec) = 0;
+  /// c[i, j] (+)= a_scales[i / a_rows] * b_scales[j / b_rows] * p[i, j], in f32: the partial product of one
+  /// block of the contracted dimension under f32 scales.
+  virtual void scale_product(TensorView p, TensorView a_scales, std::int64_t a_rows, TensorView b_scales,
+                             std::int64_t b_rows, TensorView c, bool accumulate) = 0;
+  /// y = x rounded to IEEE binary16 (nearest even, subnormals kept, overflow to infinity), as f32. May be x
+  /// itself. Returns how many elements became infinite or zero that were not: {overflow, underflow}.
+  struct HalfCount {
+    std::int64_t overflow = 0, underflow = 0;
+  };
+  virtual HalfCount round_to_f16(TensorView x, TensorView y) = 0;
+};
+
+TENON_ABI_END
