@@ -51,6 +51,9 @@ struct QuantizeArgs {
   std::uint8_t* scales = nullptr;  ///< kTwoLevel, kPower: bits; one per block
   float* float_scales = nullptr;   ///< kFloat: decode scale of the block
   std::int64_t scales_stride = 0;  ///< blocks of a row of blocks
+  /// Raised to the bits of the largest magnitude that a block held (rotated, if so); kTensor leaves it alone.
+  /// Null = not wanted.
+  std::uint32_t* magnitude = nullptr;
 };
 
 /// Rotating along rows pads the last block with zeros, so 16 rows of values come out of fewer rows of x.
