@@ -6,10 +6,13 @@
 #include <tenon/kernels/reference/gemm.hpp>
 #include <tenon/kernels/reference/interaction.hpp>
 #include <tenon/kernels/reference/norm.hpp>
+#include <tenon/kernels/reference/quantize.hpp>
 #include <tenon/kernels/reference/reduce.hpp>
 #include <tenon/kernels/reference/softmax.hpp>
 #include <tenon/kernels/reference/update.hpp>
 #include <tenon/kernels/reference/window.hpp>
+
+#include "plain_quantize.hpp"
 
 namespace tenon::kernels {
 namespace {
@@ -69,6 +72,15 @@ constexpr Ops<S> make_ops() {
   };
 }
 
+template <class S>
+constexpr QuantizeOps<S> make_quantize_ops() {
+  namespace r = reference;
+  return {.amax = r::amax<S>,
+          .amax_rotated = r::amax_rotated<S>,
+          .quantize = r::quantize<S>,
+          .dequantize = r::dequantize<S>};
+}
+
 void f32_to_bf16(const float* x, Bf16* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_bf16(x[i]);
 }
@@ -82,6 +94,8 @@ constexpr KernelTable kFloat = {
     .bf16 = make_ops<Bf16>(),
     .update = {.adamw = reference::adamw<float>, .sgd = reference::sgd<float>},
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
+    .quantize_f32 = make_quantize_ops<float>(),
+    .quantize_bf16 = make_quantize_ops<Bf16>(),
 };
 constexpr DoubleTable kDouble = {
     .f64 = make_ops<double>(),
@@ -89,6 +103,37 @@ constexpr DoubleTable kDouble = {
 };
 
 }  // namespace
+
+namespace plain {
+
+std::uint32_t amax(const float* x, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  return reference::amax(x, rows, columns, stride);
+}
+std::uint32_t amax(const Bf16* x, std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+  return reference::amax(x, rows, columns, stride);
+}
+std::uint32_t amax_rotated(const float* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                           bool along_rows) {
+  return reference::amax_rotated(x, rows, columns, stride, along_rows);
+}
+std::uint32_t amax_rotated(const Bf16* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                           bool along_rows) {
+  return reference::amax_rotated(x, rows, columns, stride, along_rows);
+}
+void quantize(const QuantizeArgs<float>& args) {
+  reference::quantize(args);
+}
+void quantize(const QuantizeArgs<Bf16>& args) {
+  reference::quantize(args);
+}
+void dequantize(const QuantizeArgs<float>& args) {
+  reference::dequantize(args);
+}
+void dequantize(const QuantizeArgs<Bf16>& args) {
+  reference::dequantize(args);
+}
+
+}  // namespace plain
 
 const KernelTable& reference_kernels() {
   return kFloat;

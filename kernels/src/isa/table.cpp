@@ -13,6 +13,7 @@
 #include "isa/softmax.inc.hpp"
 #include "isa/update.inc.hpp"
 #include "isa/window.inc.hpp"
+#include "plain_quantize.hpp"
 
 #define TENON_JOIN_(a, b) a##b
 #define TENON_JOIN(a, b) TENON_JOIN_(a, b)
@@ -76,12 +77,22 @@ constexpr Ops<S> make_ops() {
   };
 }
 
+template <class S>
+constexpr QuantizeOps<S> make_quantize_ops() {
+  return {.amax = plain::amax,
+          .amax_rotated = plain::amax_rotated,
+          .quantize = plain::quantize,
+          .dequantize = plain::dequantize};
+}
+
 constexpr KernelTable kTable = {
     .name = TENON_TEXT(TENON_KERNEL_SET),
     .f32 = make_ops<float>(),
     .bf16 = make_ops<Bf16>(),
     .update = {.adamw = adamw, .sgd = sgd},
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
+    .quantize_f32 = make_quantize_ops<float>(),
+    .quantize_bf16 = make_quantize_ops<Bf16>(),
 };
 
 }  // namespace

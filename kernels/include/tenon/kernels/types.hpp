@@ -6,6 +6,13 @@
 #include <cstddef>
 #include <cstdint>
 
+/// Before a function that is written once and compiled for the host and for CUDA devices.
+#if defined(__CUDACC__)
+#define TENON_BOTH __host__ __device__
+#else
+#define TENON_BOTH
+#endif
+
 namespace tenon::kernels {
 
 /// bfloat16: the upper half of an IEEE binary32. Storage only; arithmetic is done in float.
