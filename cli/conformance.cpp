@@ -59,7 +59,14 @@ std::vector<std::string> fields(std::string_view line) {
 }
 
 ConformancePlan make_plan(const fs::path& file, const std::string& cases) {
-  const plugin::ChildResult child = plugin::run_child({.program = plugin::helper_program("tenon_conformance"),
+  const fs::path kit = plugin::helper_program("tenon_conformance");
+  if (!fs::exists(kit)) {
+    fail_config(
+        fmt::format("this build of tenon has no conformance kit ({} is missing); build with "
+                    "-DTENON_BUILD_CONFORMANCE=ON, which the preset 'package' does",
+                    kit.string()));
+  }
+  const plugin::ChildResult child = plugin::run_child({.program = kit,
                                                        .arguments = {"plan", file.string(), cases},
                                                        .environment = {},
                                                        .time_limit = std::chrono::seconds(10)});

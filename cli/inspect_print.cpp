@@ -13,8 +13,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kTypeNames[] = {"true or false", "whole number",    "number",        "text",     "path",
-                                      "whole numbers", "list of numbers", "list of texts", "component"};
+constexpr const char* kTypeNames[] = {"true or false", "whole number",  "number",          "text",
+                                      "path",          "whole numbers", "list of numbers", "list of texts",
+                                      "component",     "tables"};
 
 std::string short_kind(const std::string& kind) {
   return kind.substr(0, kind.find('/'));
@@ -80,9 +81,9 @@ std::string snippet_of(const plugin::ComponentDescription& component) {
   return out;
 }
 
-Json to_json(const plugin::ComponentDescription& component) {
+Json to_json(const std::vector<plugin::OptionDescription>& described) {
   Json options = Json::array();
-  for (const plugin::OptionDescription& option : component.options) {
+  for (const plugin::OptionDescription& option : described) {
     Json entry = {
         {"name", option.name}, {"type", type_of(option)}, {"doc", option.doc}, {"since", option.since}};
     entry["default"] = option.default_toml ? Json(*option.default_toml) : Json();
@@ -91,33 +92,52 @@ Json to_json(const plugin::ComponentDescription& component) {
     entry["max"] = std::isnan(option.max) ? Json() : Json(option.max);
     if (!option.choices.empty()) entry["choices"] = option.choices;
     if (!option.unit.empty()) entry["unit"] = option.unit;
+    if (!option.section.empty()) entry["section"] = to_json(option.section);
     options.push_back(std::move(entry));
   }
+  return options;
+}
+
+Json to_json(const plugin::ComponentDescription& component) {
   return {{"kind", component.kind},
           {"id", component.id},
           {"summary", component.summary},
           {"capabilities", capabilities_of(component.capabilities)},
           {"aliases", component.aliases},
           {"requirements", component.requirements},
-          {"options", options}};
+          {"options", to_json(component.options)}};
+}
+
+/// An option under the name that a table shows: what sections hold follows as `site."NAME".option`.
+using NamedOption = std::pair<std::string, const plugin::OptionDescription*>;
+
+std::vector<NamedOption> named_options(const plugin::ComponentDescription& component) {
+  std::vector<NamedOption> rows;
+  for (const plugin::OptionDescription& option : component.options) {
+    rows.emplace_back(option.name, &option);
+    for (const plugin::OptionDescription& inner : option.section)
+      rows.emplace_back(fmt::format("{}.\"NAME\".{}", option.name, inner.name), &inner);
+  }
+  return rows;
 }
 
 std::string option_table(const plugin::ComponentDescription& component, bool markdown) {
   std::string out;
   if (markdown) out += "| option | type | default | range | meaning |\n|---|---|---|---|---|\n";
   std::size_t width = 0;
-  for (const plugin::OptionDescription& option : component.options)
-    width = std::max(width, option.name.size());
-  for (const plugin::OptionDescription& option : component.options) {
+  const std::vector<NamedOption> rows = named_options(component);
+  for (const auto& [name, option] : rows) width = std::max(width, name.size());
+  for (const auto& [name, described] : rows) {
+    const plugin::OptionDescription& option = *described;
     const std::string range = range_of(option);
     if (markdown) {
       std::string cell = range;
       for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2)
         cell.replace(at, 1, "\\|");
-      out += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", option.name, type_of(option), default_of(option),
-                         cell, option.doc);
+      out += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", name, type_of(option), default_of(option), cell,
+                         option.doc);
     } else {
-      out += fmt::format("  {:<{}}  {}, default {}{}\n  {:<{}}  {}\n", option.name, width, type_of(option),
+      out += fmt::format("  {:<{}}  {}, default {}{}\n  {:<{}}  {}\n", name, width, type_of(option),
                          default_of(option), range.empty() ? "" : ", " + range, "", width, option.doc);
     }
   }

@@ -213,6 +213,9 @@ class ResolvedOptions final : public Options {
   using Datum = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
                              std::vector<double>, std::vector<std::string>>;
 
+  /// One table of a sections option, under the user's name for it.
+  using Section = std::pair<std::string, std::unique_ptr<ResolvedOptions>>;
+
   explicit ResolvedOptions(std::string owner);
   ~ResolvedOptions() override;
 
@@ -225,12 +228,15 @@ class ResolvedOptions final : public Options {
   std::span<const double> reals(std::string_view name) const override;
   std::span<const std::string_view> texts(std::string_view name) const override;
   void* component_pointer(std::string_view name, std::string_view kind) const override;
+  std::span<const std::string_view> section_names(std::string_view name) const override;
+  const Options& section(std::string_view name, std::string_view section) const override;
 
   const std::string& owner() const { return owner_; }
   /// Declares an option that has no value.
   void declare(std::string_view name, tenon_option_type type);
   void store(std::string_view name, tenon_option_type type, Datum datum);
   void store(std::string_view name, InnerComponent inner);
+  void store(std::string_view name, std::vector<Section> sections);
   /// Inner components in the order of their specs, by option name.
   std::vector<std::pair<std::string, InnerComponent*>> inner();
 

@@ -46,7 +46,8 @@ typedef enum tenon_option_type {
   TENON_OPTION_INT_LIST = 5,
   TENON_OPTION_REAL_LIST = 6,
   TENON_OPTION_TEXT_LIST = 7,
-  TENON_OPTION_COMPONENT = 8 /* a nested table with its own `type`; see component_kind */
+  TENON_OPTION_COMPONENT = 8, /* a nested table with its own `type`; see component_kind */
+  TENON_OPTION_SECTIONS = 9   /* tables under names of the user's own; see section_options */
 } tenon_option_type;
 
 /* When a running component may see a new value. */
@@ -72,6 +73,8 @@ typedef struct tenon_option_v1 {
   const char* since;
   const char* component_kind; /* for TENON_OPTION_COMPONENT: "sync/1" */
   const char* const* old_names; /* NULL-terminated; NULL = none */
+  /* for TENON_OPTION_SECTIONS: what each of the tables may hold, NULL-terminated, neither components nor sections */
+  const struct tenon_option_v1* const* section_options;
 } tenon_option_v1;
 
 /* What a component can do; a run that needs an absent one is refused before training. */

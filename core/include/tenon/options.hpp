@@ -5,6 +5,7 @@
 
 #include <tenon/abi.hpp>
 
+#include <cstddef>
 #include <limits>
 #include <span>
 #include <string_view>
@@ -28,6 +29,11 @@ class Options {
   /// The inner component of a component(kind) option, made by the core and owned by it; it outlives the
   /// asker. Null when the option is optional and absent. Prefer the typed form below.
   virtual void* component_pointer(std::string_view name, std::string_view kind) const = 0;
+  /// The names that the user gave to the tables of a sections option, in the order of the files; empty when
+  /// there are none.
+  virtual std::span<const std::string_view> section_names(std::string_view name) const = 0;
+  /// One of these tables; an option of it has a value when the user set it, or when it has a default.
+  virtual const Options& section(std::string_view name, std::string_view section) const = 0;
 
   /// Inner component as its interface, e.g. options.component<Sync>("inner").
   template <typename Interface>
@@ -52,6 +58,7 @@ class OptionSpec : public tenon_option_v1 {
                         "",
                         "",
                         "0.1.0",
+                        nullptr,
                         nullptr,
                         nullptr} {}
 
@@ -107,6 +114,11 @@ class OptionSpec : public tenon_option_v1 {
     s.component_kind = kind;
     return s;
   }
+  constexpr OptionSpec holding(const tenon_option_v1* const* options) const {
+    OptionSpec s = *this;
+    s.section_options = options;
+    return s;
+  }
 };
 
 /// Builders. `default_toml` is written as in TOML; nullptr means absent unless given.
@@ -138,6 +150,25 @@ constexpr OptionSpec texts(const char* name, const char* default_toml) {
 /// An inner component, created from the nested table of this name.
 constexpr OptionSpec component(const char* name, const char* kind) {
   return OptionSpec(TENON_OPTION_COMPONENT, name, nullptr).of_kind(kind);
+}
+
+namespace detail {
+template <std::size_t Count>
+struct OptionPointers {
+  const tenon_option_v1* list[Count + 1] = {};
+  constexpr explicit OptionPointers(const OptionSpec (&specs)[Count]) {
+    for (std::size_t i = 0; i < Count; ++i) list[i] = &specs[i];
+  }
+};
+template <const auto& Specs>
+inline constexpr OptionPointers kOptionPointers{Specs};
+}  // namespace detail
+
+/// Tables [kind.name."..."] under names that the user chooses (patterns, groups), each of which may hold the
+/// options of `Specs`, a static constexpr array: option::sections<kSiteOptions>("site").
+template <const auto& Specs>
+constexpr OptionSpec sections(const char* name) {
+  return OptionSpec(TENON_OPTION_SECTIONS, name, nullptr).holding(detail::kOptionPointers<Specs>.list);
 }
 }  // namespace option
 

@@ -80,6 +80,13 @@ class Mutator {
       Value* inner = spec->type == TENON_OPTION_COMPONENT ? table.find(spec->name) : nullptr;
       if (inner != nullptr)
         visit_component(*inner, join_key(path, spec->name), "inner", {}, spec->component_kind);
+      Value* sections = spec->type == TENON_OPTION_SECTIONS ? table.find(spec->name) : nullptr;
+      if (sections == nullptr) continue;
+      Keys of_section;
+      for (const tenon_option_v1* option : option_list(spec->section_options))
+        of_section.insert(option->name);
+      for (Member& section : sections->table())
+        rename_all(section.value, join_key(join_key(path, spec->name), section.key), "section", of_section);
     }
   }
 

@@ -48,6 +48,8 @@ const char* plain_expectation(std::uint32_t type) {
       return "a list of numbers";
     case TENON_OPTION_TEXT_LIST:
       return "a list of strings";
+    case TENON_OPTION_SECTIONS:
+      return "tables under names of your own";
     default:
       return "a table with its own 'type'";
   }

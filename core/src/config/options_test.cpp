@@ -19,6 +19,10 @@ constexpr OptionSpec with_flag(OptionSpec spec, std::uint32_t flag) {
   spec.flags |= flag;
   return spec;
 }
+constexpr OptionSpec kPlaceSpecs[] = {
+    option::text("format", nullptr).one_of(sample::kRoundings),
+    option::integer("bits", "8").between(1, 32),
+};
 constexpr OptionSpec kSpecs[] = {
     option::boolean("fused", "true"),
     option::integer("steps", nullptr).mandatory().at_least(1).doc_text("how far"),
@@ -33,6 +37,7 @@ constexpr OptionSpec kSpecs[] = {
     option::reals("betas", "[0.9, 0.999]").between(0, 1),
     option::texts("keep", "[]").one_of(sample::kRoundings),
     option::component("inner", "sync/1"),
+    option::sections<kPlaceSpecs>("place"),
     with_flag(option::integer("legacy", nullptr), TENON_OPTION_DEPRECATED).doc_text("use level"),
     with_flag(option::text("token", nullptr), TENON_OPTION_SECRET),
 };
@@ -145,6 +150,16 @@ TEST(Options, RefusesWithAllFacts) {
        "sync.ddp)"},
       {"steps = 1\n[inner]\ntype = \"warmup\"\n[inner.inner]\ntype = \"ddp\"\nbucket_mib = -1",
        "x.toml:6:14: option 'bucket_mib' of sync.ddp is -1; expected a number of at least 0 MiB"},
+      {"steps = 1\nplace = 3",
+       "x.toml:2:9: option 'place' of thing.sample: expected tables under names of your own, such as "
+       "place.\"NAME\" = {...}, found the whole number 3"},
+      {"steps = 1\nplace.\"h.*\" = 3",
+       "x.toml:2:15: thing.sample.place.\"h.*\" takes a table, found the whole number 3"},
+      {"steps = 1\n[place.\"h.*\"]\nbit = 3",
+       "x.toml:3:1: thing.sample.place.\"h.*\" has no option 'bit'; did you mean 'bits'? (see: tenon inspect "
+       "thing.sample)"},
+      {"steps = 1\n[place.\"h.*\"]\nbits = 33",
+       "x.toml:3:8: option 'bits' of thing.sample.place.\"h.*\" is 33; expected a whole number from 1 to 32"},
       {"level = 11\nlr = 2\nzzz = 1",
        "x.toml:3:1: thing.sample has no option 'zzz' (see: tenon inspect thing.sample)\n"
        "x.toml:1:1: thing.sample needs option 'steps': a whole number of at least 1, how far\n"
@@ -152,6 +167,25 @@ TEST(Options, RefusesWithAllFacts) {
        "x.toml:2:6: option 'lr' of thing.sample is 2; expected a number from 0 to 1"},
   };
   for (const auto& [text, message] : cases) EXPECT_EQ(problem(text), message) << text;
+}
+
+TEST(Options, SectionsComeUnderTheUsersNamesInTheirOrder) {
+  const Resolution none = resolve("steps = 1\n");
+  EXPECT_FALSE(none.options->has("place"));
+  EXPECT_TRUE(none.options->section_names("place").empty());
+
+  const Resolution resolution =
+      resolve("steps = 1\n[place.\"h.*\"]\nbits = 4\n[place.a]\nformat = \"nearest\"\n",
+              {"place.\"h.*\".format=stochastic", "place.z.bits=1"});
+  const Options& options = *resolution.options;
+  EXPECT_THAT(options.section_names("place"), testing::ElementsAre("h.*", "a", "z"));
+  EXPECT_EQ(options.section("place", "h.*").integer("bits"), 4);
+  EXPECT_EQ(options.section("place", "h.*").text("format"), "stochastic");
+  EXPECT_EQ(options.section("place", "a").integer("bits"), 8);
+  EXPECT_FALSE(options.section("place", "z").has("format"));
+  EXPECT_THAT(to_toml(resolution.table, true), testing::HasSubstr("\nbits = 4  # x.toml:3:8\n"));
+  EXPECT_THROW(options.section("place", "b"), Error);
+  EXPECT_THROW(options.section_names("steps"), Error);
 }
 
 TEST(Options, WarnsOfOldNamesAndDeprecation) {

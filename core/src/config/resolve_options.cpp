@@ -72,7 +72,7 @@ class Resolver {
   }
 
   void resolve(const tenon_option_v1& spec) {
-    if (spec.type > TENON_OPTION_COMPONENT) {
+    if (spec.type > TENON_OPTION_SECTIONS) {
       fail_plugin(fmt::format("{} declares option '{}' with the unknown type {}", request_.owner, spec.name,
                               spec.type));
     }
@@ -87,10 +87,8 @@ class Resolver {
                                              config::place(member->origin), spec.name, request_.owner,
                                              spec.doc));
     }
-    if (type == TENON_OPTION_COMPONENT) {
-      resolve_component(spec, *member);
-      return;
-    }
+    if (type == TENON_OPTION_COMPONENT) return resolve_component(spec, *member);
+    if (type == TENON_OPTION_SECTIONS) return resolve_sections(spec, *member);
     const bool secret = (spec.flags & TENON_OPTION_SECRET) != 0;
     const Value value = secret ? concealed(member->value) : member->value;
     if (auto checked = config::check_value(spec, value, request_.owner, problems_)) {
@@ -121,7 +119,7 @@ class Resolver {
       return;
     }
     // After a problem nobody reads the result, and reading TOML is the slow part.
-    if (spec.default_toml == nullptr || type == TENON_OPTION_COMPONENT || !problems_.empty()) {
+    if (spec.default_toml == nullptr || type >= TENON_OPTION_COMPONENT || !problems_.empty()) {
       result_.options->declare(spec.name, type);
       return;
     }
@@ -193,6 +191,33 @@ class Resolver {
     made.type = type->text();
     made.options = std::move(inner.options);
     result_.options->store(spec.name, std::move(made));
+  }
+
+  void resolve_sections(const tenon_option_v1& spec, const Member& member) {
+    const Value& tables = member.value;
+    if (!tables.is_table()) {
+      problem(tables.origin,
+              fmt::format("option '{}' of {}: expected tables under names of your own, such as {}.\"NAME\" = "
+                          "{{...}}, found {}",
+                          spec.name, request_.owner, spec.name, tables.description()));
+      return;
+    }
+    Value shown = tables;
+    std::vector<ResolvedOptions::Section> sections;
+    for (const Member& section : tables.table()) {
+      OptionRequest inner{
+          .table = section.value,
+          .owner = fmt::format("{}.{}.{}", request_.owner, spec.name, config::quoted(section.key)),
+          .specs = option_list(spec.section_options),
+          .hint = request_.hint,
+          .catalog = nullptr};
+      Resolution resolved = resolve_options(inner, problems_);
+      result_.warnings.insert(result_.warnings.end(), resolved.warnings.begin(), resolved.warnings.end());
+      shown.set(section.key, std::move(resolved.table), section.origin);
+      sections.emplace_back(section.key, std::move(resolved.options));
+    }
+    result_.table.set(spec.name, std::move(shown), member.origin);
+    result_.options->store(spec.name, std::move(sections));
   }
 
   static bool is_named(const tenon_option_v1& spec, std::string_view key) {

@@ -9,8 +9,8 @@
 TENON_ABI_BEGIN
 namespace {
 
-constexpr const char* kTypeNames[] = {"boolean",  "integer", "real",  "text",     "path",
-                                      "integers", "reals",   "texts", "component"};
+constexpr const char* kTypeNames[] = {"boolean",  "integer", "real",  "text",      "path",
+                                      "integers", "reals",   "texts", "component", "sections"};
 
 }  // namespace
 
@@ -19,8 +19,9 @@ struct ResolvedOptions::Entry {
   tenon_option_type type;
   bool present = false;
   Datum datum;
-  std::vector<std::string_view> views;  // into datum, for texts()
+  std::vector<std::string_view> views;  // into datum or sections, for texts() and section_names()
   InnerComponent inner;
+  std::vector<Section> sections;
 };
 
 ResolvedOptions::ResolvedOptions(std::string owner) : owner_(std::move(owner)) {}
@@ -129,6 +130,27 @@ std::vector<std::pair<std::string, InnerComponent*>> ResolvedOptions::inner() {
     if (entry->type == TENON_OPTION_COMPONENT && entry->present) out.emplace_back(entry->name, &entry->inner);
   }
   return out;
+}
+
+void ResolvedOptions::store(std::string_view name, std::vector<Section> sections) {
+  declare(name, TENON_OPTION_SECTIONS);
+  Entry& entry = *entries_.back();
+  entry.present = true;
+  entry.sections = std::move(sections);
+  for (const Section& section : entry.sections) entry.views.push_back(section.first);
+}
+
+std::span<const std::string_view> ResolvedOptions::section_names(std::string_view name) const {
+  if (look_up(name)->type == TENON_OPTION_SECTIONS && !has(name)) return {};
+  return entry(name, TENON_OPTION_SECTIONS).views;
+}
+
+const Options& ResolvedOptions::section(std::string_view name, std::string_view section) const {
+  for (const Section& held : entry(name, TENON_OPTION_SECTIONS).sections) {
+    if (held.first == section) return *held.second;
+  }
+  fail_plugin(fmt::format("{} reads the section '{}' of option '{}', which the user did not write", owner_,
+                          section, name));
 }
 
 ComponentCatalog::~ComponentCatalog() = default;

@@ -25,8 +25,10 @@ inline constexpr OptionSpec kMlp[] = {integers("widths", "[32, 32]").between(1, 
                                       real("dropout", "0").between(0, 1)};
 inline constexpr OptionSpec kLinear[] = {integer("width", nullptr).mandatory().at_least(1),
                                          boolean("bias", "true")};
+inline constexpr OptionSpec kFp8Site[] = {text("fprop", nullptr), text("dgrad", nullptr)};
 inline constexpr OptionSpec kFp8[] = {text("rounding", "\"nearest\"").one_of(kRoundings),
-                                      integer("keep_last", "0").at_least(0), texts("keep", "[]")};
+                                      integer("keep_last", "0").at_least(0), texts("keep", "[]"),
+                                      sections<kFp8Site>("site")};
 inline constexpr OptionSpec kAdamw[] = {real("lr", "1e-3").at_least(0).in_unit("per step"),
                                         reals("betas", "[0.9, 0.999]").between(0, 1).formerly(kOldBetas),
                                         real("weight_decay", "0.01").at_least(0),

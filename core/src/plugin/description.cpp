@@ -29,6 +29,8 @@ OptionDescription describe(const tenon_option_v1& option) {
   result.since = option.since;
   if (option.component_kind != nullptr) result.component_kind = option.component_kind;
   result.old_names = texts(option.old_names);
+  for (auto inner = option.section_options; inner != nullptr && *inner != nullptr; ++inner)
+    result.section.push_back(describe(**inner));
   return result;
 }
 
@@ -127,7 +129,7 @@ class LineReader {
 OptionDescription read_option(LineReader& words) {
   OptionDescription option;
   option.name = words.text();
-  option.type = words.small(TENON_OPTION_COMPONENT);
+  option.type = words.small(TENON_OPTION_SECTIONS);
   option.mutability = words.small(TENON_MUTABLE_STEP);
   option.flags = words.small();
   const std::vector<std::string> default_toml = words.list();
@@ -160,18 +162,25 @@ PluginDescription describe(const tenon_plugin_v1_t& plugin) {
   return result;
 }
 
+namespace {
+
+void write_option(LineWriter& out, std::string_view key, const OptionDescription& o) {
+  std::vector<std::string> default_toml;
+  if (o.default_toml) default_toml.push_back(*o.default_toml);
+  out.line(key, o.name, std::uint64_t{o.type}, std::uint64_t{o.mutability}, std::uint64_t{o.flags},
+           default_toml, o.min, o.max, o.choices, o.unit, o.doc, o.since, o.component_kind, o.old_names);
+  for (const OptionDescription& inner : o.section) write_option(out, "section_option", inner);
+}
+
+}  // namespace
+
 std::string to_lines(const PluginDescription& d) {
   LineWriter out;
   out.line("plugin", d.id, d.version, d.summary, d.vendor, d.licence, d.url);
   for (const ComponentDescription& c : d.components) {
     out.line("component", c.kind, c.id, c.summary, std::uint64_t{c.maturity}, c.capabilities, c.aliases,
              c.requirements);
-    for (const OptionDescription& o : c.options) {
-      std::vector<std::string> default_toml;
-      if (o.default_toml) default_toml.push_back(*o.default_toml);
-      out.line("option", o.name, std::uint64_t{o.type}, std::uint64_t{o.mutability}, std::uint64_t{o.flags},
-               default_toml, o.min, o.max, o.choices, o.unit, o.doc, o.since, o.component_kind, o.old_names);
-    }
+    for (const OptionDescription& o : c.options) write_option(out, "option", o);
   }
   out.line("end");
   return out.take();
@@ -203,6 +212,9 @@ std::optional<PluginDescription> from_lines(std::string_view text) {
       c.requirements = words.list();
     } else if (key == "option" && !result.components.empty()) {
       result.components.back().options.push_back(read_option(words));
+    } else if (key == "section_option" && !result.components.empty() &&
+               !result.components.back().options.empty()) {
+      result.components.back().options.back().section.push_back(read_option(words));
     } else {
       return std::nullopt;
     }

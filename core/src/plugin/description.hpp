@@ -22,6 +22,7 @@ struct OptionDescription {
   std::vector<std::string> choices;
   std::string unit, doc, since, component_kind;
   std::vector<std::string> old_names;
+  std::vector<OptionDescription> section;  ///< of a sections option: what its tables may hold
 };
 
 struct ComponentDescription {

@@ -82,7 +82,7 @@ std::string option_problem(const tenon_option_v1& option, std::set<std::string_v
   for (const char* const* old = option.old_names; old != nullptr && *old != nullptr; ++old) {
     if (!names.insert(*old).second) return at(fmt::format("the old name '{}' is declared twice", *old));
   }
-  if (option.type > TENON_OPTION_COMPONENT) return at(fmt::format("the type {} is unknown", option.type));
+  if (option.type > TENON_OPTION_SECTIONS) return at(fmt::format("the type {} is unknown", option.type));
   if (option.mutability > TENON_MUTABLE_STEP)
     return at(fmt::format("the mutability {} is unknown", option.mutability));
   if (option.unit == nullptr) return at("unit is missing; \"\" means none");
@@ -101,6 +101,15 @@ std::string option_problem(const tenon_option_v1& option, std::set<std::string_v
   }
   if (option.component_kind != nullptr && !is_kind(option.component_kind)) {
     return at(fmt::format("component_kind '{}' is not of the form 'sync/1'", option.component_kind));
+  }
+  if ((option.type == TENON_OPTION_SECTIONS) != (option.section_options != nullptr)) {
+    return at("section_options go with the type sections, and only with it");
+  }
+  std::set<std::string_view> of_section;
+  for (auto inner = option.section_options; inner != nullptr && *inner != nullptr; ++inner) {
+    if ((*inner)->type == TENON_OPTION_COMPONENT || (*inner)->type == TENON_OPTION_SECTIONS)
+      return at("a section holds neither components nor sections");
+    if (auto problem = option_problem(**inner, of_section); !problem.empty()) return at(problem);
   }
   if (option.default_toml == nullptr) return "";
   if ((option.flags & TENON_OPTION_REQUIRED) != 0) return at("a required option takes no default");

@@ -17,6 +17,10 @@ namespace {
 constexpr const char* kChoices[] = {"up", "down", nullptr};
 constexpr const char* kEmpty[] = {nullptr};
 constexpr const char* kOld[] = {"rate", nullptr};
+constexpr OptionSpec kPlain[] = {option::integer("a", nullptr).at_least(1)};
+constexpr OptionSpec kTwice[] = {kPlain[0], kPlain[0]};
+constexpr OptionSpec kNested[] = {option::component("a", "sync/1")};
+constexpr const tenon_option_v1* kSection[] = {nullptr};
 
 struct Sound {
   Sound() {
@@ -87,7 +91,7 @@ TEST(Descriptor, Problems) {
       {[](Sound& s) { s.component.destroy = nullptr; }, "component optimizer.lion: destroy is missing"},
       {[](Sound& s) { s.component.query = nullptr; }, "component optimizer.lion: query is missing"},
       {[](Sound& s) { s.lr.struct_size = 4; },
-       "component optimizer.lion: an option has struct_size 4, expected at least 96"},
+       "component optimizer.lion: an option has struct_size 4, expected at least 104"},
       {[](Sound& s) { s.lr.name = "learning rate"; },
        "component optimizer.lion: option name 'learning rate' is not a lower-case letter followed by lower "
        "case, digits "
@@ -119,6 +123,12 @@ TEST(Descriptor, Problems) {
        "it"},
       {[](Sound& s) { s.lr = option::component("inner", "sync"); },
        "component optimizer.lion: option 'inner': component_kind 'sync' is not of the form 'sync/1'"},
+      {[](Sound& s) { s.lr.section_options = kSection; },
+       "component optimizer.lion: option 'lr': section_options go with the type sections, and only with it"},
+      {[](Sound& s) { s.lr = option::sections<kNested>("site"); },
+       "component optimizer.lion: option 'site': a section holds neither components nor sections"},
+      {[](Sound& s) { s.lr = option::sections<kTwice>("site"); },
+       "component optimizer.lion: option 'site': option 'a': the name is declared twice"},
       {[](Sound& s) { s.lr.flags = TENON_OPTION_REQUIRED; },
        "component optimizer.lion: option 'lr': a required option takes no default"},
       {[](Sound& s) { s.lr.default_toml = "fast"; },
@@ -196,11 +206,24 @@ TEST(OptionDefault, RubbishDoesNoHarm) {
   for (int round = 0; round < 20000; ++round) {
     std::string text(random() % 12, ' ');
     for (char& c : text) c = alphabet[random() % alphabet.size()];
-    OptionSpec spec(static_cast<tenon_option_type>(random() % 9), "a", text.c_str());
+    OptionSpec spec(static_cast<tenon_option_type>(random() % 10), "a", text.c_str());
     const std::string problem = default_problem(spec);
     EXPECT_TRUE(problem.empty() || problem.rfind("the default ", 0) == 0 ||
-                spec.type == TENON_OPTION_COMPONENT);
+                spec.type >= TENON_OPTION_COMPONENT);
   }
+}
+
+TEST(Description, SectionsComeBackToo) {
+  Sound sound;
+  sound.lr = option::sections<kPlain>("site");
+  const std::string lines = to_lines(describe(sound.plugin));
+  const auto back = from_lines(lines);
+  ASSERT_TRUE(back.has_value());
+  const OptionDescription& site = back->components[0].options[0];
+  ASSERT_EQ(site.section.size(), 1u);
+  EXPECT_EQ(site.section[0].name, "a");
+  EXPECT_EQ(site.section[0].min, 1);
+  EXPECT_EQ(to_lines(*back), lines);
 }
 
 TEST(Description, LinesComeBackAsTheyWere) {

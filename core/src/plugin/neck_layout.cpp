@@ -39,7 +39,8 @@ AT(tenon_option_v1, doc, 64);
 AT(tenon_option_v1, since, 72);
 AT(tenon_option_v1, component_kind, 80);
 AT(tenon_option_v1, old_names, 88);
-SIZE(tenon_option_v1, 96);
+AT(tenon_option_v1, section_options, 96);
+SIZE(tenon_option_v1, 104);
 
 AT(tenon_component_v1, struct_size, 0);
 AT(tenon_component_v1, maturity, 4);
@@ -80,6 +81,7 @@ static_assert(TENON_OPTION_INT_LIST == 5);
 static_assert(TENON_OPTION_REAL_LIST == 6);
 static_assert(TENON_OPTION_TEXT_LIST == 7);
 static_assert(TENON_OPTION_COMPONENT == 8);
+static_assert(TENON_OPTION_SECTIONS == 9);
 static_assert(TENON_MUTABLE_NEVER == 0);
 static_assert(TENON_MUTABLE_EPOCH == 1);
 static_assert(TENON_MUTABLE_STEP == 2);

@@ -177,6 +177,8 @@ std::string default_problem(const tenon_option_v1& spec) {
       break;
     case TENON_OPTION_COMPONENT:
       return "a component option takes no default";
+    case TENON_OPTION_SECTIONS:
+      return "a sections option takes no default";
     default:
       problem = take_scalar(spec, spec.type, text);
       break;

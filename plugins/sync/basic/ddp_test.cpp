@@ -171,6 +171,8 @@ struct NoOptions final : public Options {
   std::span<const double> reals(std::string_view) const override { unexpected("options"); }
   std::span<const std::string_view> texts(std::string_view) const override { unexpected("options"); }
   void* component_pointer(std::string_view, std::string_view) const override { unexpected("options"); }
+  std::span<const std::string_view> section_names(std::string_view) const override { unexpected("options"); }
+  const Options& section(std::string_view, std::string_view) const override { unexpected("options"); }
 } const no_options;
 
 /// K replicas with K strategies, driven together as the loop drives them apart.
