@@ -92,6 +92,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   window_ = make_window_ops(kernels_);
   normalisation_ = make_normalisation_ops(kernels_);
   interaction_ = make_interaction_ops(kernels_);
+  quant_ = make_quant_ops(kernels_);
 }
 
 void* CpuDevice::allocate(std::size_t bytes) {
@@ -127,7 +128,8 @@ void* CpuDevice::query(std::string_view interface_id) {
                                                        {UpdateOps::kId, update_.get()},
                                                        {WindowOps::kId, window_.get()},
                                                        {NormalisationOps::kId, normalisation_.get()},
-                                                       {InteractionOps::kId, interaction_.get()}};
+                                                       {InteractionOps::kId, interaction_.get()},
+                                                       {QuantOps::kId, quant_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }

@@ -40,6 +40,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<WindowOps> window_;
   std::unique_ptr<NormalisationOps> normalisation_;
   std::unique_ptr<InteractionOps> interaction_;
+  std::unique_ptr<QuantOps> quant_;
 };
 
 }  // namespace tenon::cpu

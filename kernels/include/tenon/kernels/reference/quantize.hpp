@@ -126,9 +126,12 @@ float block_error(const Elements<S>& elements, const Block& block, const BlockNu
 template <class S>
 BlockNumbers block_numbers(const QuantizeArgs<S>& a, const Elements<S>& x, const Block& block,
                            const TensorScale& tensor) {
+  if (a.scaling == Scaling::kTensor) return {0, tensor.encode, 1.0f};
   const float largest = block_amax(x, block);
+  if (a.magnitude != nullptr) *a.magnitude = std::max(*a.magnitude, magnitude_bits(largest));
   switch (a.scaling) {
     case Scaling::kTensor:
+    case Scaling::kFloat:
       break;
     case Scaling::kTwoLevel: {
       if (!a.four_over_six) return two_level_numbers(two_level_block(largest, tensor), tensor);
@@ -140,10 +143,8 @@ BlockNumbers block_numbers(const QuantizeArgs<S>& a, const Elements<S>& x, const
       const std::uint8_t bits = power_scale(largest, a.element, a.power);
       return {bits, inverse_e8m0(bits), decode_e8m0(bits)};
     }
-    case Scaling::kFloat:
-      return {0, float_block_encode(largest, a.element, largest_of<S>()), 1.0f};
   }
-  return {0, tensor.encode, 1.0f};
+  return {0, float_block_encode(largest, a.element, largest_of<S>()), 1.0f};
 }
 
 template <class S>
