@@ -32,7 +32,7 @@ struct QuantizeArgs {
   int random_bits = 8;  ///< 8 or 24
   bool rotate = false;  ///< rotated along the block, which is 1x16 or 16x1
   bool four_over_six = false;
-  TensorScale tensor;
+  TensorScale tensor = {};
   const TensorScale* lines = nullptr;  ///< one per line (row of 1xB, column of Bx1) instead of `tensor`
   /// Stochastic rounding. 16 elements along the block's long side (columns for kTensor and square blocks) are
   /// one group; its draws are Philox words of counter {group, line, step, micro * 4 + part} where group and
