@@ -54,6 +54,8 @@ SiteRig::SiteRig(Subject& subject, Precision& precision, const SiteShape& shape)
   info.weight = "conformance.fc.weight";
   info.layer_index = shape.layer_index;
   info.layer_count = shape.layer_count;
+  info.block_index = shape.layer_index;
+  info.block_count = shape.layer_count;
   info.m = shape.m, info.n = shape.n, info.k = shape.k, info.chunk = shape.chunk;
   info.bias = shape.bias;
   info.activation = activation;

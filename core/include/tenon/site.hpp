@@ -24,6 +24,10 @@ struct SiteInfo {
   std::string_view weight;  ///< parameter name
   int layer_index = 0;      ///< position among the layers that have sites
   int layer_count = 0;
+  /// Layers whose names share a numbered beginning ("h.3") are one block, every other layer is its own. Heads
+  /// are in none: their block is -1.
+  int block_index = 0;
+  int block_count = 0;
   int site = 0;  ///< within the layer
   std::int64_t m = 0, n = 0, k = 0;
   std::int64_t chunk = 0;  ///< rows of one call at most: chunks of this many, then what is left of m

@@ -59,6 +59,34 @@ DType field_dtype(DType declared, DType activations) {
   return declared;
 }
 
+/// "h.3" of "h.3.mlp.c_fc": up to the first part that is a number; the whole name if none is.
+std::string block_of(const std::string& layer) {
+  for (std::size_t begin = 0; begin < layer.size();) {
+    const std::size_t end = std::min(layer.find('.', begin), layer.size());
+    if (layer.find_first_not_of("0123456789", begin) >= end) return layer.substr(0, end);
+    begin = end + 1;
+  }
+  return layer;
+}
+
+/// Blocks in the order of their first layers.
+class Blocks {
+ public:
+  /// -1 for a head.
+  int index_of(const Node& node) {
+    if (node.sites.empty() || node.sites.front()->module == "head") return -1;
+    const std::string name = block_of(node.spec.name);
+    const auto found = std::find(names_.begin(), names_.end(), name);
+    if (found != names_.end()) return static_cast<int>(found - names_.begin());
+    names_.push_back(name);
+    return static_cast<int>(names_.size()) - 1;
+  }
+  int count() const { return static_cast<int>(names_.size()); }
+
+ private:
+  std::vector<std::string> names_;
+};
+
 class Builder {
  public:
   Builder(const ExecutorSpec& spec, const DataInfo& data) : spec_(spec), build_(std::make_unique<Build>()) {
@@ -174,7 +202,11 @@ class Builder {
 
   void bind_sites() {
     int layers = 0;
-    for (const Node& node : build_->nodes) layers += node.sites.empty() ? 0 : 1;
+    Blocks blocks;
+    for (const Node& node : build_->nodes) {
+      layers += node.sites.empty() ? 0 : 1;
+      blocks.index_of(node);
+    }
     int layer = 0;
     for (Node& node : build_->nodes) {
       for (std::size_t i = 0; i < node.sites.size(); ++i) {
@@ -186,6 +218,8 @@ class Builder {
         info.weight = weight.name;
         info.layer_index = layer;
         info.layer_count = layers;
+        info.block_index = blocks.index_of(node);
+        info.block_count = blocks.count();
         info.site = static_cast<int>(i);
         info.m = site.declared.m, info.n = site.declared.n, info.k = site.declared.k;
         info.chunk = site.declared.chunk > 0 ? site.declared.chunk : site.declared.m;
