@@ -9,14 +9,14 @@ namespace tenon::kernels {
 
 /// Round to nearest, ties to even. A NaN keeps its sign and upper payload and becomes quiet; overflow gives
 /// infinity.
-constexpr Bf16 to_bf16(float value) noexcept {
+TENON_BOTH constexpr Bf16 to_bf16(float value) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return Bf16{static_cast<std::uint16_t>((bits >> 16) | 0x0040u)};
   return Bf16{static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16)};
 }
 
 /// Exact.
-constexpr float to_float(Bf16 value) noexcept {
+TENON_BOTH constexpr float to_float(Bf16 value) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 

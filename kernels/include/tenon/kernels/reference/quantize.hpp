@@ -12,26 +12,26 @@ namespace tenon::kernels::reference {
 
 /// Largest finite value of storage type S.
 template <class S>
-constexpr float largest_of() {
+TENON_BOTH constexpr float largest_of() {
   return sizeof(S) == sizeof(Bf16) ? 0x1.fep127f : kFloatMax;
 }
 
 /// Blocks run down the columns: groups of draws, rotation and lines go that way.
 template <class S>
-constexpr bool runs_down(const QuantizeArgs<S>& a) {
+TENON_BOTH constexpr bool runs_down(const QuantizeArgs<S>& a) {
   return a.scaling != Scaling::kTensor && a.block_rows > a.block_columns;
 }
 
 /// Rows that are written: rotating along rows fills the last 16.
 template <class S>
-constexpr std::int64_t written_rows(const QuantizeArgs<S>& a) {
+TENON_BOTH constexpr std::int64_t written_rows(const QuantizeArgs<S>& a) {
   return a.rotate && runs_down(a) ? (a.rows + 15) / 16 * 16 : a.rows;
 }
 
 /// v becomes the 16 rotated elements of the group that begins at (i, j); beyond its end the matrix is zero.
 template <class S>
-void rotated_group(const S* x, std::int64_t rows, std::int64_t columns, std::int64_t stride, bool along_rows,
-                   std::int64_t i, std::int64_t j, float* v) {
+TENON_BOTH void rotated_group(const S* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                              bool along_rows, std::int64_t i, std::int64_t j, float* v) {
   for (std::int64_t e = 0; e < 16; ++e) {
     const std::int64_t r = along_rows ? i + e : i;
     const std::int64_t c = along_rows ? j : j + e;
@@ -71,11 +71,11 @@ struct Block {
 template <class S>
 class Elements {
  public:
-  Elements(const QuantizeArgs<S>& a, const Block& block) : a_(a), block_(block) {
+  TENON_BOTH Elements(const QuantizeArgs<S>& a, const Block& block) : a_(a), block_(block) {
     if (a.rotate)
       rotated_group(a.x, a.rows, a.columns, a.stride, runs_down(a), block.row, block.column, rotated_);
   }
-  float operator()(std::int64_t i, std::int64_t j) const {
+  TENON_BOTH float operator()(std::int64_t i, std::int64_t j) const {
     return a_.rotate ? rotated_[(i - block_.row) + (j - block_.column)] : get(a_.x[i * a_.stride + j]);
   }
 
@@ -93,7 +93,7 @@ struct BlockNumbers {
 };
 
 template <class S>
-float block_amax(const Elements<S>& x, const Block& block) {
+TENON_BOTH float block_amax(const Elements<S>& x, const Block& block) {
   std::uint32_t largest = 0;
   for (std::int64_t i = block.row; i < block.end_row; ++i)
     for (std::int64_t j = block.column; j < block.end_column; ++j)
@@ -101,15 +101,15 @@ float block_amax(const Elements<S>& x, const Block& block) {
   return std::bit_cast<float>(largest);
 }
 
-inline BlockNumbers two_level_numbers(std::uint8_t bits, const TensorScale& tensor) {
+TENON_BOTH inline BlockNumbers two_level_numbers(std::uint8_t bits, const TensorScale& tensor) {
   return {bits, two_level_encode(bits, tensor), kernels::decode(bits, Element::kE4M3)};
 }
 
 /// Sum of (x s_enc - code S_b)^2 for four over six, under rounding to nearest. Sixteen lanes, column j of the
 /// block in lane j % 16, rows in order; then the lanes by halves.
 template <class S>
-float block_error(const Elements<S>& elements, const Block& block, const BlockNumbers& numbers,
-                  const TensorScale& tensor) {
+TENON_BOTH float block_error(const Elements<S>& elements, const Block& block, const BlockNumbers& numbers,
+                             const TensorScale& tensor) {
   float lanes[kLanes] = {};
   for (std::int64_t i = block.row; i < block.end_row; ++i)
     for (std::int64_t j = block.column; j < block.end_column; ++j) {
@@ -123,16 +123,13 @@ float block_error(const Elements<S>& elements, const Block& block, const BlockNu
   return lanes[0];
 }
 
+/// `largest`: the block's amax.
 template <class S>
-BlockNumbers block_numbers(const QuantizeArgs<S>& a, const Elements<S>& x, const Block& block,
-                           const TensorScale& tensor) {
-  if (a.scaling == Scaling::kTensor) return {0, tensor.encode, 1.0f};
-  const float largest = block_amax(x, block);
-  if (a.magnitude != nullptr) *a.magnitude = std::max(*a.magnitude, magnitude_bits(largest));
+TENON_BOTH BlockNumbers block_numbers(const QuantizeArgs<S>& a, const Elements<S>& x, const Block& block,
+                                      float largest, const TensorScale& tensor) {
   switch (a.scaling) {
     case Scaling::kTensor:
-    case Scaling::kFloat:
-      break;
+      return {0, tensor.encode, 1.0f};
     case Scaling::kTwoLevel: {
       if (!a.four_over_six) return two_level_numbers(two_level_block(largest, tensor), tensor);
       const BlockNumbers six = two_level_numbers(four_over_six_block(largest, tensor, false), tensor);
@@ -143,13 +140,15 @@ BlockNumbers block_numbers(const QuantizeArgs<S>& a, const Elements<S>& x, const
       const std::uint8_t bits = power_scale(largest, a.element, a.power);
       return {bits, inverse_e8m0(bits), decode_e8m0(bits)};
     }
+    case Scaling::kFloat:
+      break;
   }
   return {0, float_block_encode(largest, a.element, largest_of<S>()), 1.0f};
 }
 
 template <class S>
-std::uint8_t encode_element(const QuantizeArgs<S>& a, float x, const BlockNumbers& numbers, std::int64_t i,
-                            std::int64_t j) {
+TENON_BOTH std::uint8_t encode_element(const QuantizeArgs<S>& a, float x, const BlockNumbers& numbers,
+                                       std::int64_t i, std::int64_t j) {
   float scaled = x * numbers.encode;
   if (a.scaling == Scaling::kTwoLevel) scaled = clamp6(scaled);
   if (!a.stochastic) return encode(scaled, a.element);
@@ -161,19 +160,19 @@ std::uint8_t encode_element(const QuantizeArgs<S>& a, float x, const BlockNumber
 }
 
 template <class S>
-std::uint8_t& code_place(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j) {
+TENON_BOTH std::uint8_t& code_place(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j) {
   return a.codes[i * a.codes_stride + (a.packed ? j / 2 : j)];
 }
 
 /// Packed, an even column clears the other half, which the odd column, written later, fills.
 template <class S>
-void store_code(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j, std::uint8_t code) {
+TENON_BOTH void store_code(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j, std::uint8_t code) {
   std::uint8_t& place = code_place(a, i, j);
   place = a.packed && j % 2 != 0 ? pack_e2m1(place, code) : code;
 }
 
 template <class S>
-std::uint8_t load_code(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j) {
+TENON_BOTH std::uint8_t load_code(const QuantizeArgs<S>& a, std::int64_t i, std::int64_t j) {
   const std::uint8_t byte = code_place(a, i, j);
   return a.packed ? (j % 2 != 0 ? byte >> 4 : byte & 15) : byte;
 }
@@ -191,34 +190,48 @@ void for_each_block(const QuantizeArgs<S>& a, Fn fn) {
          row / down * a.scales_stride + column / across, runs_down(a) ? column : row);
 }
 
+/// Quantizes one block; returns the bits of its largest magnitude (0 for kTensor, which does not look).
+template <class S>
+TENON_BOTH std::uint32_t quantize_block(const QuantizeArgs<S>& a, const Block& block, std::int64_t index,
+                                        std::int64_t line) {
+  const TensorScale& tensor = a.lines != nullptr ? a.lines[line] : a.tensor;
+  const Elements<S> x(a, block);
+  const float largest = a.scaling == Scaling::kTensor ? 0.0f : block_amax(x, block);
+  const BlockNumbers numbers = block_numbers(a, x, block, largest, tensor);
+  if (a.scales != nullptr) a.scales[index] = numbers.bits;
+  if (a.float_scales != nullptr) a.float_scales[index] = 1.0f / numbers.encode;
+  for (std::int64_t i = block.row; i < block.end_row; ++i)
+    for (std::int64_t j = block.column; j < block.end_column; ++j) {
+      const std::uint8_t code = encode_element(a, x(i, j), numbers, i, j);
+      if (a.codes != nullptr) store_code(a, i, j, code);
+      if (a.values != nullptr)
+        a.values[i * a.values_stride + j] = to_bf16(kernels::decode(code, a.element) * numbers.decode);
+    }
+  return magnitude_bits(largest);
+}
+
+template <class S>
+TENON_BOTH void dequantize_block(const QuantizeArgs<S>& a, const Block& block, std::int64_t index) {
+  float scale = 1.0f;
+  if (a.scaling == Scaling::kTwoLevel) scale = kernels::decode(a.scales[index], Element::kE4M3);
+  if (a.scaling == Scaling::kPower) scale = decode_e8m0(a.scales[index]);
+  for (std::int64_t i = block.row; i < block.end_row; ++i)
+    for (std::int64_t j = block.column; j < block.end_column; ++j)
+      a.values[i * a.values_stride + j] = to_bf16(kernels::decode(load_code(a, i, j), a.element) * scale);
+}
+
 template <class S>
 void quantize(const QuantizeArgs<S>& a) {
   for_each_block(a, [&](const Block& block, std::int64_t index, std::int64_t line) {
-    const TensorScale& tensor = a.lines != nullptr ? a.lines[line] : a.tensor;
-    const Elements<S> x(a, block);
-    const BlockNumbers numbers = block_numbers(a, x, block, tensor);
-    if (a.scales != nullptr) a.scales[index] = numbers.bits;
-    if (a.float_scales != nullptr) a.float_scales[index] = 1.0f / numbers.encode;
-    for (std::int64_t i = block.row; i < block.end_row; ++i)
-      for (std::int64_t j = block.column; j < block.end_column; ++j) {
-        const std::uint8_t code = encode_element(a, x(i, j), numbers, i, j);
-        if (a.codes != nullptr) store_code(a, i, j, code);
-        if (a.values != nullptr)
-          a.values[i * a.values_stride + j] = to_bf16(kernels::decode(code, a.element) * numbers.decode);
-      }
+    const std::uint32_t largest = quantize_block(a, block, index, line);
+    if (a.magnitude != nullptr) *a.magnitude = std::max(*a.magnitude, largest);
   });
 }
 
 template <class S>
 void dequantize(const QuantizeArgs<S>& a) {
-  for_each_block(a, [&](const Block& block, std::int64_t index, std::int64_t) {
-    float scale = 1.0f;
-    if (a.scaling == Scaling::kTwoLevel) scale = kernels::decode(a.scales[index], Element::kE4M3);
-    if (a.scaling == Scaling::kPower) scale = decode_e8m0(a.scales[index]);
-    for (std::int64_t i = block.row; i < block.end_row; ++i)
-      for (std::int64_t j = block.column; j < block.end_column; ++j)
-        a.values[i * a.values_stride + j] = to_bf16(kernels::decode(load_code(a, i, j), a.element) * scale);
-  });
+  for_each_block(
+      a, [&](const Block& block, std::int64_t index, std::int64_t) { dequantize_block(a, block, index); });
 }
 
 }  // namespace tenon::kernels::reference

@@ -6,11 +6,11 @@
 namespace tenon::kernels::reference {
 
 template <class S>
-Arith<S> get(S value) {
+TENON_BOTH constexpr Arith<S> get(S value) {
   return value;
 }
 template <>
-inline float get(Bf16 value) {
+TENON_BOTH constexpr float get(Bf16 value) {
   return to_float(value);
 }
 
