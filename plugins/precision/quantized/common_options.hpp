@@ -1,0 +1,70 @@
+// Options that all components of this plugin share, and how a component puts its own behind them.
+#pragma once
+
+#include "formats.hpp"
+
+#include <tenon/options.hpp>
+
+#include <array>
+#include <cstddef>
+#include <utility>
+
+namespace tenon::quantized {
+
+inline constexpr const char* kSwitches[] = {"none", "forward", "all", nullptr};
+inline constexpr const char* kGradientRounding[] = {"gradients", "none", nullptr};
+inline constexpr const char* kPowerRules[] = {"rceil", "floor", "ceil", "even", nullptr};
+
+constexpr OptionSpec format_option(const char* name, const char* text) {
+  return option::text(name, nullptr).one_of(kFormatNames).doc_text(text);
+}
+
+/// Of [precision.site."pattern"].
+inline constexpr OptionSpec kSiteOptions[] = {
+    format_option("fprop_x", "format of x in y = x w^T"),
+    format_option("fprop_w", "format of w in y = x w^T"),
+    format_option("dgrad_dy", "format of dy in dx = dy w"),
+    format_option("dgrad_w", "format of w in dx = dy w"),
+    format_option("wgrad_dy", "format of dy in dw = dy^T x"),
+    format_option("wgrad_x", "format of x in dw = dy^T x"),
+};
+
+inline constexpr std::array kCommonOptions = {
+    option::integer("keep_first", "0")
+        .at_least(0)
+        .in_unit("blocks")
+        .doc_text("blocks of the network, counted from the first, that stay in bf16"),
+    option::integer("keep_last", "0")
+        .at_least(0)
+        .in_unit("blocks")
+        .doc_text("the same from the last; a head is in no block"),
+    option::texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * stands for anything"),
+    option::boolean("head", "false").doc_text("quantize sites of the module \"head\", too"),
+    option::real("keep_worst", "0")
+        .between(0, 1)
+        .doc_text(
+            "fraction of the quantized sites that turn to bf16: those whose weights rounding hurts most"),
+    option::integer("keep_worst_slot", "100")
+        .at_least(0)
+        .in_unit("slots")
+        .doc_text("slot in which keep_worst measures; it acts from the next one on"),
+    option::text("switch", "\"none\"")
+        .one_of(kSwitches)
+        .doc_text("late in the run, products that turn to bf16: none, those of the forward pass, or all"),
+    option::real("switch_at", "0.82")
+        .between(0, 1)
+        .doc_text("fraction of the run's slots after which they do"),
+    option::sections<kSiteOptions>("site").doc_text(
+        "formats for layers whose name matches a pattern; of several matching tables the last counts"),
+};
+
+template <std::size_t A, std::size_t B>
+constexpr std::array<OptionSpec, A + B> with(const std::array<OptionSpec, A>& common,
+                                             const std::array<OptionSpec, B>& own) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<OptionSpec, A + B>{(I < A ? common[I < A ? I : 0] : own[I < A ? 0 : I - A])...};
+  }
+  (std::make_index_sequence<A + B>{});
+}
+
+}  // namespace tenon::quantized

@@ -1,0 +1,27 @@
+// Options of nvfp4 as a recipe.
+#include "nvfp4.hpp"
+
+namespace tenon::quantized {
+namespace {
+
+constexpr std::string_view kFormats[] = {"nvfp4"};
+
+Recipe recipe_of(const Options& options) {
+  Recipe recipe;
+  recipe.formats = formats_of("nvfp4", options.text("weights") == "2d" ? "nvfp4_2d" : "nvfp4", "nvfp4");
+  const std::string_view rotate = options.text("rotate");
+  recipe.rotate = rotate == "wgrad" ? Rotate::kWgrad
+                  : rotate == "x"   ? Rotate::kX
+                  : rotate == "dy"  ? Rotate::kDy
+                                    : Rotate::kNone;
+  recipe.stochastic = options.text("stochastic") == "gradients";
+  recipe.random_bits = random_bits(options);
+  recipe.four_over_six = options.boolean("four_over_six");
+  return recipe;
+}
+
+}  // namespace
+
+Nvfp4::Nvfp4(const Options& options) : QuantizedPrecision(kInfo.id, options, recipe_of(options), kFormats) {}
+
+}  // namespace tenon::quantized

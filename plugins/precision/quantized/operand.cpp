@@ -1,0 +1,109 @@
+// Quantizers of operand.hpp.
+#include "operand.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/numerics.hpp>
+
+#include <algorithm>
+
+namespace tenon::quantized {
+namespace {
+
+constexpr std::int64_t kRotation = 16;
+
+/// A stream of its own for each use: dy is rounded twice, and the two errors must not be alike.
+RandomKey stream(RandomKey site, Use use) {
+  const std::uint64_t seed = site.words[0] | std::uint64_t{site.words[1]} << 32;
+  return random_key(seed, std::string(gemm_of(use)) + "." + std::string(operand_of(use)));
+}
+
+bool is_weight(Use use) {
+  return use == Use::kFpropW || use == Use::kDgradW;
+}
+
+std::int64_t pieces(std::int64_t extent, std::int64_t block) {
+  return (extent + block - 1) / block;
+}
+
+}  // namespace
+
+OperandUse::OperandUse(const SiteInfo& info, SiteHost& host, Use use, const OperandPlan& plan)
+    : use_(use),
+      plan_(plan),
+      key_(stream(host.rounding_key(), use)),
+      group_(info.amax_group),
+      layer_(info.layer) {
+  const bool of_x = use == Use::kFpropX || use == Use::kWgradX;
+  origin_row_ = is_weight(use) ? info.origin_n : 0;
+  origin_column_ = is_weight(use) || of_x ? info.origin_k : info.origin_n;
+}
+
+void OperandUse::prepare(QuantOps& ops, std::int64_t rows, std::int64_t columns, DType input) {
+  if (!quantized() ||
+      std::any_of(prepared_.begin(), prepared_.end(), [&](const Prepared& p) { return p.rows == rows; }))
+    return;
+  spec_ = spec_of(plan_, use_, rows, columns, input);
+  prepared_.push_back({rows, ops.quantizer(spec_)});
+  scratch_ = std::max(scratch_, prepared_.back().kernel->scratch_bytes());
+}
+
+std::int64_t OperandUse::padded(std::int64_t rows) const {
+  return plan_.rotate && along_rows(use_) ? pieces(rows, kRotation) * kRotation : rows;
+}
+
+QuantizeKernel& OperandUse::find(std::int64_t rows) const {
+  for (const Prepared& prepared : prepared_) {
+    if (prepared.rows == rows) return *prepared.kernel;
+  }
+  fail_plugin("layer '" + layer_ + "' called its site with " + std::to_string(rows) +
+              " rows, which is neither its chunk nor what is left of its rows");
+}
+
+TensorView OperandUse::cut_scales(Cutter& cutter, std::int64_t rows) const {
+  if (!quantized() || plan_.format->block == 0) return {};
+  const auto bytes = static_cast<std::int64_t>(find(rows).scale_bytes());
+  const std::int64_t down = pieces(padded(rows), spec_.block_rows);
+  if (!plan_.by_block()) return cutter.take(DType::kU8, Shape{down, bytes / down});
+  return cutter.take(DType::kF32, Shape{down, bytes / static_cast<std::int64_t>(sizeof(float)) / down});
+}
+
+QuantizeDraws OperandUse::draws(const SiteCall& call) const {
+  QuantizeDraws draws;
+  draws.key = key_;
+  draws.step = static_cast<std::uint64_t>(call.step);
+  draws.micro = static_cast<std::uint32_t>(call.micro);
+  draws.origin_row = is_weight(use_) ? origin_row_ : call.origin_row;
+  draws.origin_column = origin_column_;
+  return draws;
+}
+
+float OperandUse::run(const SiteCall& call, const SiteName& name, TensorView x, const QuantizeOutput& out,
+                      TensorView scratch, AmaxHistory* history, QuantizeStats* stats) {
+  QuantizeKernel& kernel = find(x.shape[0]);
+  float amax = 0;
+  if (kernel.needs_amax()) {
+    amax = agreed(kernel.amax(x, scratch), group_);
+    if (history != nullptr) amax = history->scale_amax(amax, call.step, call.training);
+  }
+  if (call.numerics == nullptr) return kernel.run(x, amax, draws(call), out, scratch, stats);
+  OperandNumerics numerics;
+  const float scale = kernel.run(x, amax, draws(call), out, scratch, &numerics.stats);
+  numerics.layer = name.layer;
+  numerics.site = name.site;
+  numerics.gemm = gemm_of(use_);
+  numerics.operand = operand_of(use_);
+  numerics.format = plan_.format->name;
+  numerics.reason = name.reason;
+  numerics.slot = call.step;
+  numerics.micro = call.micro;
+  numerics.first_row = call.first_row;
+  numerics.input = x;
+  numerics.scales = out.scales;
+  numerics.block_rows = plan_.format->block == 0 ? 0 : spec_.block_rows;
+  numerics.block_columns = plan_.format->block == 0 ? 0 : spec_.block_columns;
+  call.numerics->add(numerics);
+  if (stats != nullptr) *stats = numerics.stats;
+  return scale;
+}
+
+}  // namespace tenon::quantized

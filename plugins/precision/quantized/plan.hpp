@@ -1,0 +1,75 @@
+// What a site does to each of the six operands of its three products.
+//   fprop y = x w^T sums over k, dgrad dx = dy w over n, wgrad dw = dy^T x over m.
+#pragma once
+
+#include "formats.hpp"
+
+#include <array>
+#include <limits>
+#include <string>
+
+namespace tenon::quantized {
+
+enum class Use : std::uint8_t { kFpropX, kFpropW, kDgradDy, kDgradW, kWgradDy, kWgradX };
+inline constexpr int kUses = 6;
+
+constexpr std::size_t index_of(Use use) {
+  return static_cast<std::size_t>(use);
+}
+std::string_view gemm_of(Use use);     ///< "fprop", "dgrad", "wgrad"
+std::string_view operand_of(Use use);  ///< "x", "w", "dy"
+/// "fprop_x": the key of a site section.
+std::string_view key_of(Use use);
+/// True where the product sums over the rows of the matrix as it is stored.
+constexpr bool along_rows(Use use) {
+  return use == Use::kDgradW || use == Use::kWgradDy || use == Use::kWgradX;
+}
+
+struct OperandPlan {
+  const Format* format = &bf16_format();
+  PowerRule power = PowerRule::kRoundUp;
+  RoundingMode rounding = RoundingMode::kNearestEven;
+  int random_bits = 8;
+  bool rotate = false;
+  bool four_over_six = false;
+  bool float_scales = false;  ///< fp8_block: scales in f32 instead of powers of two
+  bool delayed = false;       ///< fp8 per tensor: the scale comes from the amax of earlier slots
+
+  bool quantized() const { return format->quantized; }
+  /// Products of values without block scale, one per block of the contracted dimension.
+  bool by_block() const { return quantized() && float_scales && format->block == 128; }
+  bool operator==(const OperandPlan&) const = default;
+};
+
+/// Two uses of a tensor, along different dimensions, that give the same values.
+bool same_values(const OperandPlan& a, const OperandPlan& b);
+
+/// From which slot on which products run in bf16.
+enum class Switch : std::uint8_t { kNone, kForward, kAll };
+
+struct SitePlan {
+  std::array<OperandPlan, kUses> operands;
+  std::string reason = "recipe";  ///< for those who watch
+  Switch late = Switch::kNone;
+  std::int64_t switch_slot = std::numeric_limits<std::int64_t>::max();
+  bool may_keep = false;  ///< the policy may turn the whole site to bf16 during the run
+  std::int64_t history = 1024;
+  int margin = 0;
+  bool latest = false;  ///< delayed: the last slot's amax instead of the largest of the history
+
+  OperandPlan& operator[](Use use) { return operands[index_of(use)]; }
+  const OperandPlan& operator[](Use use) const { return operands[index_of(use)]; }
+  bool quantizes() const;
+  bool switched(Use use, std::int64_t slot) const {
+    if (late == Switch::kNone || slot < switch_slot) return false;
+    return late == Switch::kAll || use == Use::kFpropX || use == Use::kFpropW;
+  }
+};
+
+/// First slot that runs in bf16 when the last (1 - at) of a run do: ceil(at * steps); never for steps = 0.
+std::int64_t switch_slot(double at, std::int64_t steps);
+
+/// The device's description of a use of a matrix [rows, columns]. Its plan is quantized.
+QuantizeSpec spec_of(const OperandPlan& plan, Use use, std::int64_t rows, std::int64_t columns, DType input);
+
+}  // namespace tenon::quantized

@@ -1,0 +1,167 @@
+// Prepared products of product.hpp.
+#include "product.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+
+namespace tenon::quantized {
+namespace {
+
+constexpr std::int64_t kBlock = 128;
+
+}  // namespace
+
+Products::Products(const SiteInfo& info, Device& device)
+    : layer_(info.layer), n_(info.n), k_(info.k), finish_{info.bias, info.epilogue}, device_(device) {}
+
+Products::Extents Products::extents(Product product, std::int64_t rows) const {
+  switch (product) {
+    case Product::kFprop:  // y[m,n] = x[m,k] w[n,k]^T
+      return {rows, n_, k_, false, false};
+    case Product::kDgrad:  // dx[m,k] = dy[m,n] w[n,k]
+      return {rows, k_, n_, false, true};
+    default:  // dw[n,k] = dy[m,n]^T x[m,k]
+      return {n_, k_, rows, true, true};
+  }
+}
+
+Gemm& Products::make(Product product, std::int64_t rows, std::int64_t block, DType result, bool accumulate,
+                     bool scaled) {
+  for (Prepared& p : prepared_) {
+    if (p.product == product && p.rows == rows && p.block == block && p.result == result &&
+        p.accumulate == accumulate && p.scaled == scaled)
+      return *p.gemm;
+  }
+  const Extents e = extents(product, rows);
+  GemmSpec spec;
+  spec.m = e.m, spec.n = e.n, spec.k = block == 0 ? e.k : block;
+  spec.transpose_a = e.a_down, spec.transpose_b = !e.b_down;
+  spec.a = spec.b = DType::kBF16;
+  spec.c = result;
+  spec.accumulate = accumulate;
+  spec.alpha = scaled;
+  if (product == Product::kFprop && block == 0) {
+    spec.bias = finish_.bias;
+    spec.epilogue = finish_.epilogue;
+  }
+  prepared_.push_back({product, rows, block, result, accumulate, scaled, device_.family<Blas>().gemm(spec)});
+  gemm_scratch_ = std::max(gemm_scratch_, prepared_.back().gemm->scratch_bytes());
+  return *prepared_.back().gemm;
+}
+
+Gemm& Products::find(Product product, std::int64_t rows, std::int64_t block, DType result, bool accumulate,
+                     bool scaled) {
+  for (Prepared& p : prepared_) {
+    if (p.product == product && p.rows == rows && p.block == block && p.result == result &&
+        p.accumulate == accumulate && p.scaled == scaled)
+      return *p.gemm;
+  }
+  fail_plugin("layer '" + layer_ + "' asks its site for a product over " + std::to_string(rows) +
+              " rows with a result in " + std::string(dtype_name(result)) +
+              ", which was not prepared: rows are the site's chunk or what is left of its rows");
+}
+
+void Products::prepare(Product product, std::int64_t rows, DType result, bool accumulate, bool scaled) {
+  make(product, rows, 0, result, accumulate, scaled);
+}
+
+void Products::prepare_blocks(Product product, std::int64_t rows) {
+  const Extents e = extents(product, rows);
+  if (e.k >= kBlock) make(product, rows, kBlock, DType::kF32, false, true);
+  if (e.k % kBlock != 0) make(product, rows, e.k % kBlock, DType::kF32, false, true);
+  blocks_.push_back(e);
+}
+
+std::size_t Products::scratch_bytes() const {
+  std::size_t most = gemm_scratch_;
+  for (const Extents& e : blocks_) {
+    std::size_t used = 0;
+    cut({}, e, used);
+    most = std::max(most, used);
+  }
+  return most;
+}
+
+Products::BlockMemory Products::cut(TensorView memory, const Extents& e, std::size_t& used) const {
+  Cutter cutter(memory);
+  BlockMemory cut;
+  const std::int64_t block = std::min(kBlock, e.k);
+  cut.gemm = cutter.bytes(gemm_scratch_);
+  cut.a = cutter.take(DType::kBF16, Shape{e.a_down ? 0 : e.m * block});
+  cut.b = cutter.take(DType::kBF16, Shape{e.b_down ? 0 : e.n * block});
+  cut.part = cutter.take(DType::kF32, Shape{e.m, e.n});
+  cut.sum = cutter.take(DType::kF32, Shape{e.m, e.n});
+  cut.a_scales = cutter.take(DType::kF32, Shape{e.m});
+  cut.b_scales = cutter.take(DType::kF32, Shape{e.n});
+  used = cutter.used();
+  return cut;
+}
+
+void Products::run(Product product, const Side& a, const Side& b, TensorView c, TensorView bias,
+                   bool accumulate, bool scaled, TensorView scratch) {
+  const std::int64_t rows = a.values.shape[0];
+  find(product, rows, 0, c.dtype, accumulate, scaled)
+      .run(a.values, b.values, c, bias, scaled ? a.scale * b.scale : 1.0f, scratch);
+}
+
+/// Columns [begin, end) of a matrix, row by row: products take whole matrices.
+TensorView Products::columns(TensorView matrix, std::int64_t begin, std::int64_t end, TensorView memory) {
+  const std::int64_t rows = matrix.shape[0], width = matrix.elements() / rows, count = end - begin;
+  const auto size = static_cast<std::size_t>(dtype_bytes(matrix.dtype, 1));
+  TensorView packed{memory.data, Shape{rows, count}, matrix.dtype, memory.space};
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const auto from = static_cast<std::size_t>(row * width + begin) * size;
+    const auto to = static_cast<std::size_t>(row * count) * size;
+    device_.copy({matrix.as<std::byte>() + from, Shape{count}, matrix.dtype, matrix.space},
+                 {packed.as<std::byte>() + to, Shape{count}, matrix.dtype, packed.space});
+  }
+  return packed;
+}
+
+void Products::run_blocks(Product product, const Side& a, const Side& b, TensorView c, TensorView bias,
+                          bool accumulate, TensorView scratch) {
+  const std::int64_t rows = a.values.shape[0];
+  const Extents e = extents(product, rows);
+  Elementwise& elementwise = device_.family<Elementwise>();
+  QuantOps& quant = device_.family<QuantOps>();
+  std::size_t used = 0;
+  BlockMemory memory = cut(scratch, e, used);
+  const bool direct = c.dtype == DType::kF32;
+  const TensorView sum = direct ? c : memory.sum;
+  if (accumulate && !direct) elementwise.convert(c, sum);
+
+  // The scales of one block: a line of the matrix of scales, or one number for all.
+  const auto line = [&](const Side& side, bool down, std::int64_t index, TensorView room) {
+    if (side.block_scales.empty()) {
+      room.shape = Shape{1};
+      if (index == 0) elementwise.fill(room, 1.0);
+      return room;
+    }
+    if (!down)
+      return columns(side.block_scales, index, index + 1, room).reshaped(Shape{side.block_scales.shape[0]});
+    const TensorView row = side.block_scales.rows(index, index + 1);
+    return row.reshaped(Shape{row.elements()});
+  };
+  const auto part = [&](const Side& side, bool down, std::int64_t begin, std::int64_t end, TensorView room) {
+    return down ? side.values.rows(begin, end) : columns(side.values, begin, end, room);
+  };
+  for (std::int64_t begin = 0; begin < e.k; begin += kBlock) {
+    const std::int64_t end = std::min(e.k, begin + kBlock), index = begin / kBlock;
+    find(product, rows, end - begin, DType::kF32, false, true)
+        .run(part(a, e.a_down, begin, end, memory.a), part(b, e.b_down, begin, end, memory.b), memory.part,
+             {}, a.scale * b.scale, memory.gemm);
+    const TensorView a_scales = line(a, e.a_down, index, memory.a_scales);
+    const TensorView b_scales = line(b, e.b_down, index, memory.b_scales);
+    quant.scale_product(memory.part, a_scales, a.block_scales.empty() ? e.m : a.across, b_scales,
+                        b.block_scales.empty() ? e.n : b.across, sum, accumulate || index > 0);
+  }
+  if (product == Product::kFprop) {
+    if (finish_.bias) elementwise.add_bias(sum, bias, sum);
+    if (finish_.epilogue != Epilogue::kNone)
+      device_.family<NeuralOps>().activation(finish_.epilogue, sum, sum);
+  }
+  if (!direct) elementwise.convert(sum, c);
+}
+
+}  // namespace tenon::quantized

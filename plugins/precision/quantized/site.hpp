@@ -1,0 +1,100 @@
+// A linear site whose operands go through number formats by a plan: activations and gradients are rounded in
+// each call, weights once per version. What wgrad needs of x is kept from fprop as codes and scales, unless
+// plain x may be asked for later or the layer keeps its input in any case.
+#pragma once
+
+#include "operand.hpp"
+#include "product.hpp"
+
+#include <tenon/site.hpp>
+
+#include <limits>
+#include <optional>
+
+namespace tenon::quantized {
+
+/// What a site tells and asks its policy while it runs.
+class SiteWatch {
+ public:
+  virtual ~SiteWatch() = default;
+  /// True if the site is to run in bf16 from now on.
+  virtual bool kept(int handle) const = 0;
+  /// Slots in which sites measure their weights.
+  virtual bool measures(std::int64_t slot) const = 0;
+  /// noise / signal of the rounded weight.
+  virtual void measured(int handle, double error) = 0;
+};
+
+class QuantizedSite final : public LinearSite {
+ public:
+  /// `watch` may be null and outlives the site.
+  QuantizedSite(const SiteInfo& info, SiteHost& host, const SitePlan& plan, SiteWatch* watch, int handle);
+
+  SiteMemory memory() const override;
+  bool reads_input() const override { return !keeps_codes_; }
+  void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override;
+  void dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) override;
+  void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override;
+
+ private:
+  /// What a rounded weight in persistent memory was made of.
+  struct WeightCopy {
+    float scale = 1;
+    const void* source = nullptr;
+    std::uint64_t version = 0;
+    std::int64_t slot = -1;  ///< delayed scales change with the slot
+    bool plain = false;
+  };
+  struct Scratch {
+    TensorView products, kernel, a, a_scales, b, b_scales, kept;
+  };
+  struct Kept {
+    TensorView codes, scales;
+  };
+  /// Both copies; `backward` is empty where dgrad takes the other one.
+  struct Weights {
+    TensorView forward, forward_scales, backward, backward_scales;
+  };
+
+  OperandUse& use(Use which) { return uses_[index_of(which)]; }
+  const OperandUse& use(Use which) const { return uses_[index_of(which)]; }
+  bool plain(Use which, const SiteCall& call) const;
+  void prepare_uses();
+  void prepare_products(bool head);
+  std::int64_t columns(Use which) const;
+  bool kept_in_scratch(Use which, std::int64_t rows, std::int64_t padded) const;
+  std::int64_t padded(std::int64_t rows) const;
+  Scratch cut(TensorView memory, Use a, Use b, std::int64_t rows, std::size_t* used) const;
+  Kept cut_kept(TensorView memory, std::size_t* used) const;
+  Weights cut_weights(TensorView memory, std::size_t* used) const;
+  AmaxHistory* history(Use which);
+
+  Side weight(const SiteCall& call, Use which, TensorView w, const Scratch& scratch);
+  Side rounded(const SiteCall& call, Use which, TensorView x, TensorView values, TensorView scales,
+               const Scratch& scratch, const Kept* kept);
+  Side plain_side(TensorView x, TensorView values);
+  void keep_input(const SiteCall& call, TensorView x, const Scratch& scratch);
+  void multiply(const SiteCall& call, Product product, Use a_use, const Side& a, Use b_use, const Side& b,
+                TensorView c, TensorView bias, bool accumulate, TensorView scratch);
+
+  SiteName name_;
+  std::int64_t n_, k_, chunk_, rest_;
+  DType parameter_;
+  SitePlan plan_;
+  SiteWatch* watch_;
+  int handle_;
+  Device& device_;
+  QuantOps& quant_;
+  Elementwise& elementwise_;
+  OperandCounter& counter_;
+  std::vector<OperandUse> uses_;
+  Products products_;
+  std::optional<AmaxHistory> history_x_, history_w_, history_dy_;
+  WeightCopy forward_, backward_;
+  bool shared_weight_ = false;  ///< fprop and dgrad multiply by the same values
+  bool shared_input_ = false;   ///< fprop's codes of x serve wgrad
+  bool keeps_codes_ = false;
+  float kept_scale_ = 1;  ///< of the codes of x
+};
+
+}  // namespace tenon::quantized

@@ -1,0 +1,163 @@
+// What a site prepares when it is built, and how it divides its memory.
+#include "site.hpp"
+
+#include <algorithm>
+
+namespace tenon::quantized {
+namespace {
+
+constexpr Use kAllUses[kUses] = {Use::kFpropX, Use::kFpropW,  Use::kDgradDy,
+                                 Use::kDgradW, Use::kWgradDy, Use::kWgradX};
+
+bool is_weight(Use which) {
+  return which == Use::kFpropW || which == Use::kDgradW;
+}
+
+}  // namespace
+
+QuantizedSite::QuantizedSite(const SiteInfo& info, SiteHost& host, const SitePlan& plan, SiteWatch* watch,
+                             int handle)
+    : name_{std::string(info.layer), plan.reason, info.site},
+      n_(info.n),
+      k_(info.k),
+      chunk_(std::min(info.chunk, info.m)),
+      rest_(info.m % std::max<std::int64_t>(chunk_, 1)),
+      parameter_(info.parameter),
+      plan_(plan),
+      watch_(watch),
+      handle_(handle),
+      device_(host.device()),
+      quant_(device_.family<QuantOps>()),
+      elementwise_(device_.family<Elementwise>()),
+      counter_(host.operands()),
+      products_(info, device_) {
+  for (const Use which : kAllUses) uses_.emplace_back(info, host, which, plan[which]);
+  shared_weight_ = same_values(plan[Use::kFpropW], plan[Use::kDgradW]) && plan.late != Switch::kForward;
+  // Layers that call in chunks, and convolutions, keep their input whatever the site says.
+  keeps_codes_ = plan[Use::kWgradX].quantized() && plan.late != Switch::kAll && !plan.may_keep &&
+                 info.chunk == info.m && info.module != "conv";
+  shared_input_ = keeps_codes_ && same_values(plan[Use::kFpropX], plan[Use::kWgradX]);
+  prepare_uses();
+  prepare_products(info.module == "head");
+  const auto delays = [&](Use a, Use b) { return plan[a].delayed || plan[b].delayed; };
+  if (delays(Use::kFpropX, Use::kWgradX)) history_x_.emplace(host, "x", plan);
+  if (delays(Use::kFpropW, Use::kDgradW)) history_w_.emplace(host, "w", plan);
+  if (delays(Use::kDgradDy, Use::kWgradDy)) history_dy_.emplace(host, "dy", plan);
+}
+
+std::int64_t QuantizedSite::columns(Use which) const {
+  return which == Use::kDgradDy || which == Use::kWgradDy ? n_ : k_;
+}
+
+void QuantizedSite::prepare_uses() {
+  for (const Use which : kAllUses) {
+    if (is_weight(which)) {
+      use(which).prepare(quant_, n_, columns(which), parameter_);
+      continue;
+    }
+    for (const std::int64_t rows : {chunk_, rest_}) {
+      if (rows > 0) use(which).prepare(quant_, rows, columns(which), DType::kBF16);
+    }
+  }
+}
+
+/// Rows that wgrad sums over: both sides have as many as a rotated one.
+std::int64_t QuantizedSite::padded(std::int64_t rows) const {
+  return std::max(use(Use::kWgradDy).padded(rows), use(Use::kWgradX).padded(rows));
+}
+
+void QuantizedSite::prepare_products(bool head) {
+  const auto prepare = [&](Product product, Use a, Use b, std::int64_t rows, DType result) {
+    const bool turns_plain = plan_.may_keep || plan_.late == Switch::kAll ||
+                             (plan_.late == Switch::kForward && product == Product::kFprop);
+    const bool scaled = use(a).quantized() || use(b).quantized();
+    const std::int64_t length = product == Product::kWgrad ? padded(rows) : rows;
+    if (use(a).plan().by_block() || use(b).plan().by_block()) products_.prepare_blocks(product, length);
+    for (const bool accumulate : {false, true}) {
+      if (product == Product::kFprop && accumulate) continue;
+      products_.prepare(product, length, result, accumulate, scaled);
+      if (turns_plain && scaled) products_.prepare(product, rows, result, accumulate, false);
+    }
+  };
+  for (const std::int64_t rows : {chunk_, rest_}) {
+    if (rows == 0) continue;
+    prepare(Product::kFprop, Use::kFpropX, Use::kFpropW, rows, DType::kBF16);
+    if (head) prepare(Product::kFprop, Use::kFpropX, Use::kFpropW, rows, DType::kF32);  // logits
+    prepare(Product::kDgrad, Use::kDgradDy, Use::kDgradW, rows, DType::kBF16);
+    prepare(Product::kWgrad, Use::kWgradDy, Use::kWgradX, rows, parameter_);
+  }
+}
+
+/// Plain activations are multiplied where they lie, unless the other side is longer.
+bool QuantizedSite::kept_in_scratch(Use which, std::int64_t rows, std::int64_t length) const {
+  return !is_weight(which) && (use(which).quantized() || length > rows);
+}
+
+QuantizedSite::Scratch QuantizedSite::cut(TensorView memory, Use a, Use b, std::int64_t rows,
+                                          std::size_t* used) const {
+  Cutter cutter(memory);
+  Scratch cut;
+  std::size_t kernel = 0;
+  for (const OperandUse& each : uses_) kernel = std::max(kernel, each.scratch_bytes());
+  cut.products = cutter.bytes(products_.scratch_bytes());
+  cut.kernel = cutter.bytes(kernel);
+  const std::int64_t length = a == Use::kWgradDy ? padded(rows) : rows;
+  // Where x is kept as codes, measuring them takes their values, too.
+  if (a == Use::kFpropX && keeps_codes_)
+    cut.kept = cutter.take(DType::kBF16, Shape{use(Use::kWgradX).padded(rows), k_});
+  const auto operand = [&](Use which, TensorView& values, TensorView& scales) {
+    if (kept_in_scratch(which, rows, length))
+      values = cutter.take(DType::kBF16, Shape{length, columns(which)});
+    scales = use(which).cut_scales(cutter, is_weight(which) ? n_ : rows);
+  };
+  operand(a, cut.a, cut.a_scales);
+  operand(b, cut.b, cut.b_scales);
+  if (used != nullptr) *used = cutter.used();
+  return cut;
+}
+
+QuantizedSite::Kept QuantizedSite::cut_kept(TensorView memory, std::size_t* used) const {
+  Cutter cutter(memory);
+  Kept cut;
+  cut.codes = cutter.bytes(use(Use::kWgradX).code_bytes(chunk_));
+  cut.scales = use(Use::kWgradX).cut_scales(cutter, chunk_);
+  if (used != nullptr) *used = cutter.used();
+  return cut;
+}
+
+QuantizedSite::Weights QuantizedSite::cut_weights(TensorView memory, std::size_t* used) const {
+  Cutter cutter(memory);
+  Weights cut;
+  const auto copy = [&](Use which, TensorView& values, TensorView& scales) {
+    values = cutter.take(DType::kBF16, Shape{n_, k_});
+    if (use(which).plan().by_block()) scales = use(which).cut_scales(cutter, n_);
+  };
+  copy(Use::kFpropW, cut.forward, cut.forward_scales);
+  if (!shared_weight_) copy(Use::kDgradW, cut.backward, cut.backward_scales);
+  if (used != nullptr) *used = cutter.used();
+  return cut;
+}
+
+SiteMemory QuantizedSite::memory() const {
+  SiteMemory memory;
+  for (const std::int64_t rows : {chunk_, rest_}) {
+    if (rows == 0) continue;
+    for (const auto& [a, b] : {std::pair{Use::kFpropX, Use::kFpropW}, std::pair{Use::kDgradDy, Use::kDgradW},
+                               std::pair{Use::kWgradDy, Use::kWgradX}}) {
+      std::size_t used = 0;
+      cut({}, a, b, rows, &used);
+      memory.scratch = std::max(memory.scratch, used);
+    }
+  }
+  if (keeps_codes_) cut_kept({}, &memory.kept);
+  cut_weights({}, &memory.persistent);
+  return memory;
+}
+
+AmaxHistory* QuantizedSite::history(Use which) {
+  if (!use(which).plan().delayed) return nullptr;
+  const std::string_view operand = operand_of(which);
+  return operand == "x" ? &*history_x_ : operand == "w" ? &*history_w_ : &*history_dy_;
+}
+
+}  // namespace tenon::quantized
