@@ -23,6 +23,7 @@
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
 #include <tenon/model_export.hpp>
+#include <tenon/npy.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/operators.hpp>
@@ -260,6 +261,10 @@ TYPE(MorSpec)
 TYPE(MorDecision)
 TYPE(MorKernel)
 TYPE(QuantOps)
+
+// <tenon/npy.hpp>
+TYPE(NpyHeader)
+TYPE(NpyFile)
 
 // <tenon/numerics.hpp>
 TYPE(OperandNumerics)

@@ -18,6 +18,7 @@ namespace tenon::npy {
 namespace {
 
 constexpr std::int64_t kPiece = 8192;  // bytes on the stack
+constexpr DType kFileTypes[] = {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kU8, DType::kBool};
 
 template <typename From, typename To>
 void convert(const std::byte* from, std::byte* to, std::int64_t count) {
@@ -161,7 +162,7 @@ std::vector<Npy::Array> Npy::open_all(FileSystem& files, const std::vector<Pair>
   std::vector<Array> arrays;
   for (const auto* list : {&inputs, &targets}) {
     for (const Pair& pair : *list) {
-      NpyFile file(files, resolve_data_path(pair.value));
+      NpyFile file(files, resolve_data_path(pair.value), "data file", kFileTypes);
       const DType dtype = file.dtype();
       const Shape shape = file.sample_shape();
       arrays.push_back({pair.name, std::move(file), dtype, shape, list == &targets});

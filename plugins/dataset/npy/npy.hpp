@@ -2,9 +2,8 @@
 // Samples are read from the file as they are asked for; the operating system's page cache is the only copy.
 #pragma once
 
-#include "npy_file.hpp"
-
 #include <tenon/indexed_dataset.hpp>
+#include <tenon/npy.hpp>
 #include <tenon/plugin.hpp>
 
 #include <string>

@@ -1,9 +1,11 @@
 // Fields, types and shapes, split and order, and what is refused.
-#include "test_support.hpp"
+#include "npy.hpp"
 
+#include "checkpoint/testing/npy_bytes.hpp"
 #include "observe/testing/allocation_count.hpp"
 
 #include <tenon/testing/batches.hpp>
+#include <tenon/testing/folders.hpp>
 
 #include <gmock/gmock.h>
 
@@ -17,9 +19,11 @@ namespace {
 using ::testing::ElementsAre;
 
 using testing::Batch;
+using testing::error_of;
+using testing::npy;
 using Made = testing::MadeData<Npy>;
 
-class NpyTest : public FileTest {
+class NpyTest : public testing::FolderTest {
  protected:
   Made open(const std::string& toml, std::uint64_t seed = 1) const {
     Made made = testing::make_data<Npy>(toml);
@@ -72,7 +76,7 @@ TEST_F(NpyTest, FactsComeFromTheFiles) {
   EXPECT_EQ(info.attributes[0].value, 50);
   ASSERT_EQ(info.sources.size(), 2u);
   EXPECT_EQ(info.sources[1].path, folder_ + "/y.npy");
-  EXPECT_EQ(info.sources[1].sha256, sha256_of_file(*files_, folder_ + "/y.npy"));
+  EXPECT_EQ(info.sources[1].sha256, sha256_of_file(*make_posix_files(), folder_ + "/y.npy"));
 }
 
 TEST_F(NpyTest, EachSampleIsTrainedOnOncePerEpochOrHeldOutAtAnyWorldSize) {

@@ -1,9 +1,8 @@
 // Header: "\x93NUMPY", major, minor, length (u16 in 1.0, u32 later), then a Python dictionary of that length
 // with the keys descr, fortran_order and shape. NumPy pads it with spaces to a multiple of 64; readers need
 // not care.
-#include "npy_file.hpp"
-
 #include <tenon/error.hpp>
+#include <tenon/npy.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -14,7 +13,7 @@
 #include <cstring>
 #include <limits>
 
-namespace tenon::npy {
+TENON_ABI_BEGIN
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "elements are read as they lie");
@@ -26,9 +25,25 @@ struct Named {
   std::string_view descr;
   DType dtype;
 };
-constexpr Named kTypes[] = {{"<f4", DType::kF32}, {"<f8", DType::kF64}, {"<i4", DType::kI32},
-                            {"<i8", DType::kI64}, {"|u1", DType::kU8},  {"|b1", DType::kBool},
-                            {"<u1", DType::kU8},  {"<b1", DType::kBool}};
+constexpr Named kTypes[] = {{"<f2", DType::kF16},  {"<f4", DType::kF32}, {"<f8", DType::kF64},
+                            {"<i4", DType::kI32},  {"<i8", DType::kI64}, {"|u1", DType::kU8},
+                            {"|b1", DType::kBool}, {"<u1", DType::kU8},  {"<b1", DType::kBool}};
+
+/// The first name of a type, as NumPy writes it.
+std::string_view descr_of(DType dtype) {
+  for (const Named& known : kTypes) {
+    if (known.dtype == dtype) return known.descr;
+  }
+  fail_run(fmt::format(".npy files hold no {}", dtype_name(dtype)));
+}
+
+/// "<f4, <f8 or |u1"
+std::string list_of(std::span<const DType> types) {
+  std::string text;
+  for (std::size_t i = 0; i < types.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == types.size() ? " or " : ", ", descr_of(types[i]));
+  return text;
+}
 
 /// A cursor over the dictionary.
 class Scanner {
@@ -101,21 +116,21 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("({}{})", fmt::join(shape, ", "), shape.size() == 1 ? "," : "");
 }
 
-DType type_of(const NpyHeader& header) {
+DType type_of(const NpyHeader& header, std::span<const DType> types) {
   for (const Named& known : kTypes) {
-    if (known.descr == header.descr) return known.dtype;
+    if (known.descr == header.descr && std::find(types.begin(), types.end(), known.dtype) != types.end())
+      return known.dtype;
   }
   const bool big = header.descr.starts_with('>');
   fail_config(fmt::format(
-      "expected elements of type <f4, <f8, <i4, <i8, |u1 or |b1, found '{}'{}", header.descr.substr(0, 24),
+      "expected elements of type {}, found '{}'{}", list_of(types), header.descr.substr(0, 24),
       big ? "; it is big-endian: write the array again with array.astype(array.dtype.newbyteorder('<'))"
           : "; convert the array, e.g. with array.astype('float32')"));
 }
 
 /// Bytes of the elements; refuses products that no file can hold.
 std::int64_t bytes_of(const NpyHeader& header, DType dtype) {
-  if (header.shape.empty())
-    fail_config("expected an array whose first extent counts samples, found a scalar");
+  if (header.shape.empty()) fail_config("expected an array of at least one dimension, found a scalar");
   if (header.shape.size() > static_cast<std::size_t>(kMaxRank)) {
     fail_config(
         fmt::format("expected at most {} dimensions, found shape {}", kMaxRank, shape_text(header.shape)));
@@ -144,7 +159,10 @@ Found read_header(const ReadableFile& file) {
   file.read(0, std::span(start).first(at_hand));
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(start[i]); };
   if (std::memcmp(start.data(), kMagic.data(), std::min(at_hand, kMagic.size())) != 0) {
-    fail_config("expected the magic text \\x93NUMPY of a .npy file, found other bytes");
+    const bool zip = std::memcmp(start.data(), "PK\x03\x04", std::min<std::size_t>(at_hand, 4)) == 0;
+    fail_config(fmt::format(
+        "expected the magic text \\x93NUMPY of a .npy file, found {}",
+        zip ? "a zip archive, which .npz files are; write one array with numpy.save" : "other bytes"));
   }
   const bool first = byte(6) == 1;
   const std::size_t prefix = first ? 10 : 12;
@@ -164,12 +182,12 @@ Found read_header(const ReadableFile& file) {
   }
   std::string text(length, '\0');
   file.read(static_cast<std::int64_t>(prefix), std::as_writable_bytes(std::span(text)));
-  return {parse_header(text), offset};
+  return {parse_npy_header(text), offset};
 }
 
 }  // namespace
 
-NpyHeader parse_header(std::string_view text) {
+NpyHeader parse_npy_header(std::string_view text) {
   Scanner scan(text);
   NpyHeader header;
   bool descr = false, order = false, shape = false;
@@ -206,11 +224,13 @@ NpyHeader parse_header(std::string_view text) {
   return header;
 }
 
-NpyFile::NpyFile(FileSystem& files, const std::string& path) : path_(path) {
+NpyFile::NpyFile(FileSystem& files, const std::string& path, std::string_view what,
+                 std::span<const DType> types)
+    : path_(path) {
   try {
     file_ = files.open(path);
     const Found found = read_header(*file_);
-    dtype_ = type_of(found.header);
+    dtype_ = type_of(found.header, types);
     const std::int64_t bytes = bytes_of(found.header, dtype_);
     const std::vector<std::int64_t>& shape = found.header.shape;
     if (found.header.fortran_order && shape.size() > 1) {
@@ -225,12 +245,11 @@ NpyFile::NpyFile(FileSystem& files, const std::string& path) : path_(path) {
                               shape_text(shape), dtype_name(dtype_), bytes, behind,
                               behind < bytes ? "cut off" : "longer than it says"));
     }
-    samples_ = shape[0];
-    sample_shape_ = Shape(std::span(shape).subspan(1));
+    shape_ = Shape(std::span(shape));
   } catch (const FileError& error) {
-    fail_config(fmt::format("data file '{}': {}", path, error.what()));
+    fail_config(fmt::format("{} '{}': {}", what, path, error.what()));
   } catch (const Error& error) {
-    fail_config(fmt::format("data file '{}': {}", path, error.what()));
+    fail_config(fmt::format("{} '{}': {}", what, path, error.what()));
   }
 }
 
@@ -238,4 +257,28 @@ void NpyFile::read(std::int64_t first, std::span<std::byte> out) const {
   file_->read(offset_ + first * dtype_bytes(dtype_, 1), out);
 }
 
-}  // namespace tenon::npy
+void write_npy(FileSystem& files, const std::string& path, const TensorView& array) {
+  const std::string_view descr = descr_of(array.dtype);
+  const std::span<const std::int64_t> extents = array.shape.extents();
+  std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': {}, }}", descr,
+                                 shape_text({extents.begin(), extents.end()}));
+  text.append(63 - (10 + text.size()) % 64, ' ');  // the elements begin at a multiple of 64
+  text += '\n';
+  std::string header(kMagic);
+  header += {'\1', '\0', static_cast<char>(text.size() & 0xFF), static_cast<char>(text.size() >> 8)};
+  header += text;
+  const std::string partial = path + ".tmp";
+  try {
+    const auto file = files.create(partial);
+    file->append(std::as_bytes(std::span(header)));
+    file->append(array.raw());
+    file->sync();
+    file->close();
+    files.rename(partial, path);
+  } catch (...) {
+    remove_tree(files, partial);
+    throw;
+  }
+}
+
+TENON_ABI_END

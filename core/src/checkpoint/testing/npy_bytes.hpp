@@ -1,15 +1,10 @@
-// .npy files in a folder of their own, for the tests of this folder.
+// .npy files as bytes, written here and not by the code under test.
 #pragma once
 
-#include "npy.hpp"
-
-#include <tenon/testing/folders.hpp>
-
-#include <memory>
 #include <string>
 #include <vector>
 
-namespace tenon::npy {
+namespace tenon::testing {
 
 /// A header as NumPy writes it: padded so that the elements begin at a multiple of 64.
 inline std::string npy_header(const std::string& descr, const std::string& shape, bool fortran = false) {
@@ -30,11 +25,4 @@ std::string npy(const std::string& descr, const std::string& shape, const std::v
          std::string(reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T));
 }
 
-class FileTest : public testing::FolderTest {
- protected:
-  std::unique_ptr<FileSystem> files_ = make_posix_files();
-};
-
-using testing::error_of;
-
-}  // namespace tenon::npy
+}  // namespace tenon::testing

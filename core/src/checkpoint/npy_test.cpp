@@ -1,15 +1,28 @@
 // Files of NumPy, the format byte by byte, and the whole text of every refusal.
-#include "test_support.hpp"
-
+#include "checkpoint/testing/npy_bytes.hpp"
 #include "reference/recorded.hpp"
+
+#include <tenon/npy.hpp>
+#include <tenon/testing/folders.hpp>
 
 #include <cstring>
 #include <random>
 
-namespace tenon::npy {
+namespace tenon {
 namespace {
 
-using NpyFileTest = FileTest;
+using testing::error_of;
+using testing::npy;
+using testing::npy_header;
+
+constexpr DType kTypes[] = {DType::kF32, DType::kF64, DType::kI32, DType::kI64, DType::kU8, DType::kBool};
+
+class NpyFileTest : public testing::FolderTest {
+ protected:
+  NpyFile open(const std::string& path) const { return {*files_, path, "data file", kTypes}; }
+
+  std::unique_ptr<FileSystem> files_ = make_posix_files();
+};
 
 std::vector<double> doubles(const NpyFile& file) {
   std::vector<std::byte> raw(
@@ -28,7 +41,7 @@ TEST_F(NpyFileTest, ReadsWhatNumPyWrote) {
     for (const double byte : reference.values(std::string("npy.") + name + ".file")) {
       bytes += static_cast<char>(static_cast<unsigned char>(byte));
     }
-    const NpyFile file(*files_, write("a.npy", bytes));
+    const NpyFile file = open(write("a.npy", bytes));
     EXPECT_EQ(file.dtype(), dtype) << name;
     const std::string values = std::string("npy.") + name + ".values";
     const Shape shape = reference.shape(values);
@@ -45,7 +58,7 @@ TEST_F(NpyFileTest, HeaderOfTheFormatsNoteByteForByte) {
   EXPECT_EQ(static_cast<unsigned char>(header[8]), 118);
   EXPECT_EQ(header.substr(0, 70), std::string("\x93NUMPY\x01\x00\x76\x00", 10) +
                                       "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }" + " ");
-  const NpyFile file(*files_, write("a.npy", npy<float>("<f4", "(2, 3)", {1, 2, 3, 4, 5, 6})));
+  const NpyFile file = open(write("a.npy", npy<float>("<f4", "(2, 3)", {1, 2, 3, 4, 5, 6})));
   EXPECT_EQ(doubles(file), (std::vector<double>{1, 2, 3, 4, 5, 6}));
 }
 
@@ -61,7 +74,7 @@ TEST(NpyHeaderTest, AcceptsWhatIsAllowed) {
       {"{'descr': '<f4', 'fortran_order': False, 'shape': (10L, 2L), }", {10, 2}, false},
   };
   for (const Case& c : cases) {
-    const NpyHeader header = parse_header(c.text);
+    const NpyHeader header = parse_npy_header(c.text);
     EXPECT_EQ(header.descr, "<f4") << c.text;
     EXPECT_EQ(header.shape, c.shape) << c.text;
     EXPECT_EQ(header.fortran_order, c.fortran) << c.text;
@@ -81,7 +94,14 @@ TEST_F(NpyFileTest, RefusalsAreWholeMessages) {
     const char* message;
   } const cases[] = {
       {"", "expected a .npy file, found an empty file"},
-      {"PK\x03\x04zip!", "expected the magic text \\x93NUMPY of a .npy file, found other bytes"},
+      {"PK\x03\x04zip!",
+       "expected the magic text \\x93NUMPY of a .npy file, found a zip archive, which .npz files are; write "
+       "one "
+       "array with numpy.save"},
+      {"\x80\x04pickle", "expected the magic text \\x93NUMPY of a .npy file, found other bytes"},
+      {npy_header("<f2", "(3,)") + std::string(6, '\0'),
+       "expected elements of type <f4, <f8, <i4, <i8, |u1 or |b1, found '<f2'; convert the array, e.g. with "
+       "array.astype('float32')"},
       {"\x93NUM", "found only 4 bytes; the file is cut off"},
       {version, "expected format version 1.0, 2.0 or 3.0, found 4.0"},
       {huge, "expected a header of at most 65536 bytes, found 4294967295"},
@@ -105,7 +125,7 @@ TEST_F(NpyFileTest, RefusalsAreWholeMessages) {
        "expected C order (rows one after the other), found Fortran order; write the array again with "
        "numpy.save(path, numpy.ascontiguousarray(array))"},
       {npy_header("<f4", "()") + std::string(4, '\0'),
-       "expected an array whose first extent counts samples, found a scalar"},
+       "expected an array of at least one dimension, found a scalar"},
       {npy_header("<f4", "(0, 3)"), "found an empty array, of shape (0, 3)"},
       {npy_header("|u1", "(1, 1, 1, 1, 1, 1, 1, 1, 1)") + "x",
        "expected at most 8 dimensions, found shape (1, 1, 1, 1, 1, 1, 1, 1, 1)"},
@@ -129,18 +149,44 @@ TEST_F(NpyFileTest, RefusalsAreWholeMessages) {
   };
   for (const Case& c : cases) {
     const std::string path = write("a.npy", c.bytes);
-    EXPECT_EQ(error_of([&] { NpyFile(*files_, path); }), "data file '" + path + "': " + c.message);
+    EXPECT_EQ(error_of([&] { open(path); }), "data file '" + path + "': " + c.message);
   }
-  EXPECT_EQ(
-      error_of([&] { NpyFile(*files_, folder_ + "/absent"); }),
-      "data file '" + folder_ + "/absent': cannot open " + folder_ + "/absent: No such file or directory");
-  EXPECT_EQ(error_of([&] { NpyFile(*files_, folder_); }),
+  EXPECT_EQ(error_of([&] { open(folder_ + "/absent"); }), "data file '" + folder_ + "/absent': cannot open " +
+                                                              folder_ + "/absent: No such file or directory");
+  EXPECT_EQ(error_of([&] { open(folder_); }),
             "data file '" + folder_ + "': cannot read " + folder_ + ": Is a directory");
+}
+
+TEST_F(NpyFileTest, WritesWhatNumPyWouldWrite) {
+  std::vector<float> values{1, -2, 3.5F, 0, 5, 6};
+  const std::string path = folder_ + "/w.npy";
+  write_npy(*files_, path, {values.data(), {2, 3}, DType::kF32, MemorySpace::kHost});
+  EXPECT_EQ(read_text(*files_, path, 1000), npy<float>("<f4", "(2, 3)", values));
+  std::vector<unsigned char> codes{7, 8, 255};
+  write_npy(*files_, path, {codes.data(), {3}, DType::kU8, MemorySpace::kHost});
+  EXPECT_EQ(read_text(*files_, path, 1000), npy<unsigned char>("|u1", "(3,)", codes));
+  write_npy(*files_, path, {values.data(), {}, DType::kF32, MemorySpace::kHost});
+  EXPECT_EQ(read_text(*files_, path, 1000), npy<float>("<f4", "()", {1.0F}));
+  EXPECT_EQ(files_->list(folder_).size(), 1u) << "nothing is left beside it";
+  EXPECT_THROW(write_npy(*files_, path, {values.data(), {2}, DType::kBF16, MemorySpace::kHost}), Error);
+}
+
+TEST_F(NpyFileTest, TypesAreTheReadersChoice) {
+  const DType halves[] = {DType::kF16};
+  const std::string path = write("h.npy", npy_header("<f2", "(2,)") + std::string("\0\x3C\0\xC0", 4));
+  const NpyFile file(*files_, path, "matrix", halves);
+  EXPECT_EQ(file.dtype(), DType::kF16);
+  EXPECT_EQ(file.shape(), Shape{2});
+  EXPECT_EQ(
+      error_of([&] { NpyFile(*files_, write("f.npy", npy<float>("<f4", "(1,)", {1})), "matrix", halves); }),
+      "matrix '" + folder_ +
+          "/f.npy': expected elements of type <f2, found '<f4'; convert the array, e.g. with "
+          "array.astype('float32')");
 }
 
 TEST_F(NpyFileTest, AFileThatShrinksIsAnErrorAndNoCrash) {
   const std::string path = write("a.npy", npy<float>("<f4", "(2, 3)", {1, 2, 3, 4, 5, 6}));
-  const NpyFile file(*files_, path);
+  const NpyFile file = open(path);
   std::filesystem::resize_file(path, 130);
   std::vector<std::byte> out(24);
   try {
@@ -162,7 +208,7 @@ TEST_F(NpyFileTest, MutatedFilesAreReadOrRefused) {
       bytes[random() % bytes.size()] = static_cast<char>(random());
     }
     try {
-      read += doubles(NpyFile(*files_, write("m.npy", bytes))).empty() ? 0 : 1;
+      read += doubles(open(write("m.npy", bytes))).empty() ? 0 : 1;
     } catch (const Error&) {
       ++refused;
     }
@@ -172,4 +218,4 @@ TEST_F(NpyFileTest, MutatedFilesAreReadOrRefused) {
 }
 
 }  // namespace
-}  // namespace tenon::npy
+}  // namespace tenon
