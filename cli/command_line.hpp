@@ -71,5 +71,6 @@ extern const Command kConformance;
 extern const Command kExport;
 extern const Command kGenerate;
 extern const Command kNewPlugin;
+extern const Command kQuantize;
 
 }  // namespace tenon::cli

@@ -1,0 +1,262 @@
+// tenon quantize: what a number format makes of a matrix, without training. The arithmetic is that of the
+// precision component which offers the format.
+#include "command_line.hpp"
+#include "quantize_component.hpp"
+#include "quantize_histogram.hpp"
+#include "quantize_input.hpp"
+#include "quantize_output.hpp"
+
+#include "observe/json_writer.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <iostream>
+
+namespace tenon::cli {
+namespace {
+
+void declare(po::options_description& options) {
+  options.add_options()("format", po::value<std::string>(), "F  number format, e.g. nvfp4");
+  options.add_options()("block", po::value<std::string>(), "RxC  rows and columns that share a scale");
+  options.add_options()("scale", po::value<std::string>(),
+                        "S  rule of the scales, e.g. floor, ceil, even, rceil");
+  options.add_options()("rounding", po::value<std::string>(), "rne|sr  to nearest even, or stochastic");
+  options.add_options()("transform", po::value<std::string>(),
+                        "none|rht16  randomised Hadamard transform along the block first");
+  options.add_options()("seed", po::value<std::uint64_t>(), "N  of stochastic rounding; 0 unless given");
+  options.add_options()("tensor", po::value<std::string>(),
+                        "NAME  of a safetensors file; absent: all, a folder each");
+  options.add_options()("out", po::value<std::string>(), "DIR  folder of the results");
+  options.add_options()("overwrite", "replace results that exist");
+  options.add_options()("json", "print the figures as JSON");
+}
+
+/// "RxC"; both at least 1.
+void parse_block(const std::string& text, QuantizeChoice& choice) {
+  const char *at = text.data(), *end = text.data() + text.size();
+  const auto rows = std::from_chars(at, end, choice.block_rows);
+  if (rows.ec == std::errc() && rows.ptr != end && *rows.ptr == 'x') {
+    const auto columns = std::from_chars(rows.ptr + 1, end, choice.block_columns);
+    if (columns.ec == std::errc() && columns.ptr == end && choice.block_rows > 0 && choice.block_columns > 0)
+      return;
+  }
+  fail_config(fmt::format(
+      "tenon quantize: --block is '{}', expected rows and columns of a block, such as 1x16 or 128x128",
+      text));
+}
+
+std::string text_of(const po::variables_map& values, const char* name) {
+  return values.count(name) > 0 ? values[name].as<std::string>() : std::string();
+}
+
+void check_word(const std::string& option, const std::string& word, const char* first, const char* second) {
+  if (word.empty() || word == first || word == second) return;
+  fail_config(fmt::format("tenon quantize: --{} is '{}', expected {} or {}", option, word, first, second));
+}
+
+QuantizeChoice choice_of(const po::variables_map& values) {
+  QuantizeChoice choice;
+  choice.format = text_of(values, "format");
+  choice.scale = text_of(values, "scale");
+  choice.rounding = text_of(values, "rounding");
+  choice.transform = text_of(values, "transform");
+  check_word("rounding", choice.rounding, "rne", "sr");
+  check_word("transform", choice.transform, "none", "rht16");
+  if (values.count("block") > 0) parse_block(values["block"].as<std::string>(), choice);
+  if (values.count("seed") > 0) choice.seed = values["seed"].as<std::uint64_t>();
+  return choice;
+}
+
+/// Magnitudes that a block can hold whose largest element is `amax`, asked of the component: every other
+/// element is `amax`, so each block of two or more has that scale, and between them lies a fine sweep. Empty
+/// when it has no answer for such a matrix.
+std::vector<double> levels_of(FormatUser& user, QuantizeChoice choice, float amax) {
+  constexpr std::int64_t kSweep = 8192;
+  constexpr double kBinades = 32;
+  if (!(amax > 0) || !std::isfinite(amax)) return {};
+  std::vector<float> sweep(2 * kSweep, amax);
+  for (std::int64_t i = 0; i < kSweep; ++i) {
+    sweep[static_cast<std::size_t>(2 * i)] =
+        static_cast<float>(amax * std::exp2(-kBinades * static_cast<double>(i) / kSweep));
+  }
+  choice.rounding = choice.transform = "";
+  std::vector<double> levels;
+  try {
+    const QuantizedMatrix result = user.run(choice, "levels", sweep, 1, 2 * kSweep);
+    for (const float value : result.dequantized) {
+      if (value > 0 && std::isfinite(value)) levels.push_back(value);
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  std::sort(levels.begin(), levels.end());
+  levels.erase(std::unique(levels.begin(), levels.end()), levels.end());
+  return levels;
+}
+
+/// One quantized matrix, without its elements.
+struct Outcome {
+  SourceMatrix matrix;  ///< values are gone
+  QuantizeShape shape;
+  QuantizeReport report;
+  std::string folder;
+};
+
+std::string described(const SourceMatrix& matrix) {
+  std::string text = fmt::format("{} {}", dtype_name(matrix.dtype), matrix.shape.text());
+  if (matrix.shape.rank() != 2) text += fmt::format(" as {} x {}", matrix.rows, matrix.columns);
+  if (matrix.dtype != DType::kF32) text += matrix.dtype == DType::kF64 ? ", rounded to f32" : ", as f32";
+  return text;
+}
+
+std::string percent(double fraction) {
+  return fmt::format("{:.4g} %", 100 * fraction);
+}
+
+void print_text(const Outcome& outcome, const std::string& input, const QuantizeChoice& choice,
+                std::string_view component) {
+  const SourceMatrix& matrix = outcome.matrix;
+  const QuantizeReport& report = outcome.report;
+  const auto row = [](const char* name, const std::string& value) {
+    std::cout << fmt::format("  {:<20} {}\n", name, value);
+  };
+  std::cout << fmt::format("{}: {}\n", matrix.name.empty() ? input : matrix.name, described(matrix));
+  std::string format = fmt::format("{} ({})", choice.format, component);
+  for (const std::string& word : {choice.scale, choice.rounding, choice.transform})
+    if (!word.empty()) format += ", " + word;
+  row("format", format);
+  if (matrix.non_finite > 0)
+    row("not finite", fmt::format("{} of {} elements; figures and results may be NaN", matrix.non_finite,
+                                  matrix.rows * matrix.columns));
+  row("largest magnitude", fmt::format("{:.6g}", report.amax));
+  row("tensor scale", fmt::format("{:.9g}", report.tensor_scale));
+  row("SQNR", std::isinf(report.sqnr_db) && report.sqnr_db > 0 ? "no error"
+                                                               : fmt::format("{:.2f} dB", report.sqnr_db));
+  row("mean relative error", percent(report.mean_relative_error));
+  row("became zero", percent(report.underflow_fraction));
+  row("saturated", percent(report.saturated_fraction));
+  row("decision", report.decision);
+  const QuantizeShape& shape = outcome.shape;
+  row("written", fmt::format("{}/: codes {} x {}{}, tensor_scale, dequantized, stats, histogram",
+                             outcome.folder, shape.rows, shape.columns,
+                             shape.scale_rows * shape.scale_columns == 0
+                                 ? std::string()
+                                 : fmt::format(", block_scales {} x {} {}", shape.scale_rows,
+                                               shape.scale_columns, dtype_name(shape.scale))));
+}
+
+void add_json(JsonWriter& json, const Outcome& outcome) {
+  json.begin_object();
+  json.member("tensor", outcome.matrix.name);
+  json.member("dtype", dtype_name(outcome.matrix.dtype));
+  json.member("shape", outcome.matrix.shape.text());
+  json.member("rows", outcome.matrix.rows);
+  json.member("columns", outcome.matrix.columns);
+  json.member("non_finite", outcome.matrix.non_finite);
+  json.member("folder", outcome.folder);
+  json.member("scale_rows", outcome.shape.scale_rows);
+  json.member("scale_columns", outcome.shape.scale_columns);
+  json.member("tensor_scale", static_cast<double>(outcome.report.tensor_scale));
+  json.member("sqnr_db", outcome.report.sqnr_db);
+  json.member("mean_relative_error", outcome.report.mean_relative_error);
+  json.member("underflow_fraction", outcome.report.underflow_fraction);
+  json.member("saturated_fraction", outcome.report.saturated_fraction);
+  json.member("amax", outcome.report.amax);
+  json.member("decision", outcome.report.decision);
+  json.end_object();
+}
+
+Outcome quantize_one(FileSystem& files, FormatUser& user, const QuantizeChoice& choice, SourceMatrix matrix,
+                     const std::string& input, const std::string& folder) {
+  const std::string what =
+      fmt::format("tenon quantize: '{}'{}, {} x {}", input,
+                  matrix.name.empty() ? std::string() : fmt::format(", tensor '{}'", matrix.name),
+                  matrix.rows, matrix.columns);
+  const QuantizedMatrix result = user.run(choice, what, matrix.values, matrix.rows, matrix.columns);
+  const QuantizeReport& report = result.report;
+  const HistogramText text{
+      fmt::format("{}: {}", matrix.name.empty() ? input : matrix.name, choice.format),
+      fmt::format("{}; SQNR {:.2f} dB, mean relative error {}, became zero {}, saturated {}",
+                  described(matrix), report.sqnr_db, percent(report.mean_relative_error),
+                  percent(report.underflow_fraction), percent(report.saturated_fraction))};
+  const std::vector<double> levels = levels_of(user, choice, static_cast<float>(report.amax));
+  write_quantized(files, folder, matrix, result,
+                  quantize_histogram(text, matrix.values, result.dequantized, levels));
+  matrix.values = {};
+  return {std::move(matrix), result.shape, report, folder};
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kQuantize, {"input"}, arguments);
+  if (parsed.helped) return 0;
+  const po::variables_map& values = parsed.values;
+  for (const char* needed : {"input", "format", "out"}) {
+    if (values.count(needed) == 0)
+      fail_config(fmt::format("tenon quantize: {} is missing; usage: tenon quantize {}",
+                              std::string(needed) == "input" ? "the file" : std::string("--") + needed,
+                              kQuantize.synopsis));
+  }
+  const std::string input = values["input"].as<std::vector<std::string>>()[0], out = text_of(values, "out");
+  const QuantizeChoice choice = choice_of(values);
+  const auto files = make_posix_files();
+  const MatrixSource source = [&] {
+    try {
+      return MatrixSource(*files, input, source_kind(input), text_of(values, "tensor"));
+    } catch (const Error& error) {
+      throw Error(error.kind(), std::string("tenon quantize: ") + error.what());
+    }
+  }();
+  Runtime runtime;
+  runtime.discover({});
+  FormatUser user(runtime.registry(), choice.format);
+
+  // One tensor asked for by name needs no folder of its own.
+  std::vector<std::string> folders{out};
+  if (source.named() && values.count("tensor") == 0) {
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < source.size(); ++i) names.push_back(source.name(i));
+    folders = folder_names(names);
+    for (std::string& folder : folders) folder.insert(0, out + "/");
+  }
+  if (values.count("overwrite") == 0) {
+    for (const std::string& folder : folders) refuse_results(*files, folder);
+  }
+  const bool as_json = values.count("json") > 0;
+  JsonWriter json;
+  json.begin_object();
+  json.member("input", input);
+  json.member("format", choice.format);
+  json.member("component", user.component());
+  json.begin_array("tensors");
+  for (std::size_t i = 0; i < source.size(); ++i) {
+    const Outcome outcome = quantize_one(*files, user, choice, source.read(i), input, folders[i]);
+    if (as_json)
+      add_json(json, outcome);
+    else
+      print_text(outcome, input, choice, user.component());
+  }
+  json.end_array();
+  json.begin_array("left_out");
+  for (const std::string& reason : source.left_out()) {
+    json.begin_object();
+    json.member("reason", reason);
+    json.end_object();
+    if (!as_json) std::cout << "left out: " << reason << "\n";
+  }
+  json.end_array();
+  json.end_object();
+  if (as_json) std::cout << json.take();
+  return 0;
+}
+
+}  // namespace
+
+const Command kQuantize{"quantize", "IN.npy|IN.safetensors --format F --out DIR [options]",
+                        "Put a matrix through a number format and write what became of it.", run, declare};
+
+}  // namespace tenon::cli
