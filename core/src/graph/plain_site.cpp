@@ -3,6 +3,8 @@
 // row counts.
 #include "graph/plain_site.hpp"
 
+#include "graph/operand_report.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -20,6 +22,7 @@ class PlainSite final : public LinearSite {
  public:
   PlainSite(const SiteInfo& info, SiteHost& host)
       : layer_(info.layer),
+        site_(info.site),
         n_(info.n),
         k_(info.k),
         bias_(info.bias),
@@ -51,14 +54,19 @@ class PlainSite final : public LinearSite {
   bool reads_input() const override { return true; }
 
   void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override {
-    run(find(Product::kFprop, x.shape[0], y.dtype, false), x, weight(call, w), y, bias, call.scratch);
+    const TensorView rounded = weight(call, w);
+    if (call.numerics != nullptr) report(call, "fprop", "x", x, x, "w", w, rounded);
+    run(find(Product::kFprop, x.shape[0], y.dtype, false), x, rounded, y, bias, call.scratch);
   }
 
   void dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) override {
-    run(find(Product::kDgrad, dy.shape[0], dx.dtype, accumulate), dy, weight(call, w), dx, {}, call.scratch);
+    const TensorView rounded = weight(call, w);
+    if (call.numerics != nullptr) report(call, "dgrad", "dy", dy, dy, "w", w, rounded);
+    run(find(Product::kDgrad, dy.shape[0], dx.dtype, accumulate), dy, rounded, dx, {}, call.scratch);
   }
 
   void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override {
+    if (call.numerics != nullptr) report(call, "wgrad", "dy", dy, dy, "x", x, x);
     run(find(Product::kWgrad, dy.shape[0], dw.dtype, accumulate), dy, x, dw, {}, call.scratch);
   }
 
@@ -70,6 +78,14 @@ class PlainSite final : public LinearSite {
     bool accumulate;
     std::unique_ptr<Gemm> gemm;
   };
+
+  /// Both operands of a product.
+  void report(const SiteCall& call, std::string_view gemm, std::string_view a, const TensorView& a_input,
+              const TensorView& a_rounded, std::string_view b, const TensorView& b_input,
+              const TensorView& b_rounded) const {
+    report_plain_operand(call, {layer_, site_, gemm, a}, a_input, a_rounded);
+    report_plain_operand(call, {layer_, site_, gemm, b}, b_input, b_rounded);
+  }
 
   bool converts() const { return activation_ != parameter_; }
 
@@ -126,6 +142,7 @@ class PlainSite final : public LinearSite {
   }
 
   std::string layer_;
+  int site_;
   std::int64_t n_, k_;
   bool bias_;
   Epilogue epilogue_;

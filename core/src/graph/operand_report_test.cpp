@@ -1,0 +1,78 @@
+// Figures of roundings that can be worked out by hand.
+#include "graph/operand_report.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace tenon::graph {
+namespace {
+
+TensorView view(std::vector<float>& values) {
+  return {values.data(), {static_cast<std::int64_t>(values.size())}, DType::kF32, MemorySpace::kHost};
+}
+
+TEST(RoundingStats, OfAnOperandThatIsNotRounded) {
+  std::vector<float> x{3, -4, 0};
+  const QuantizeStats stats = rounding_stats(view(x), view(x));
+  EXPECT_EQ(stats.amax, 4);
+  EXPECT_EQ(stats.signal, 25);
+  EXPECT_EQ(stats.noise, 0);
+  EXPECT_EQ(stats.relative_error, 0);
+}
+
+TEST(RoundingStats, OfARoundingByHand) {
+  std::vector<float> x{4, 2, 0, 1, -8}, y{5, 2, 0, 0, -8};
+  const QuantizeStats stats = rounding_stats(view(x), view(y));
+  EXPECT_EQ(stats.noise, 2);
+  EXPECT_EQ(stats.relative_error, (0.25 + 1) / 4) << "over elements that are not zero";
+  EXPECT_EQ(stats.underflow, 0.25);
+}
+
+TEST(RoundingStats, CoversPiecesOfEveryLength) {
+  for (const std::size_t n : {1u, 1023u, 1024u, 1025u, 5000u}) {
+    std::vector<float> x(n, 1), y(n, 2);
+    const QuantizeStats stats = rounding_stats(view(x), view(y));
+    EXPECT_EQ(stats.signal, static_cast<double>(n));
+    EXPECT_EQ(stats.noise, static_cast<double>(n));
+    EXPECT_EQ(stats.relative_error, 1);
+  }
+}
+
+TEST(RoundingStats, ANaNIsTheLargestMagnitude) {
+  std::vector<float> x{1, std::numeric_limits<float>::quiet_NaN(), 2};
+  EXPECT_TRUE(std::isnan(rounding_stats(view(x), view(x)).amax));
+}
+
+struct Kept final : NumericsSink {
+  void add(const OperandNumerics& operand) override {
+    ++count;
+    format = operand.format;
+    relative_error = operand.stats.relative_error;
+  }
+  int count = 0;
+  std::string format;
+  double relative_error = 0;
+};
+
+TEST(ReportPlainOperand, NamesTheTypeThatTheProductSees) {
+  std::vector<float> w{1.00390625F};  // a tie of bfloat16: 1 + 2^-8 becomes 1
+  std::uint16_t rounded = 0x3F80;
+  Kept kept;
+  SiteCall call;
+  call.numerics = &kept;
+  report_plain_operand(call, {"fc", 0, "fprop", "w"}, view(w),
+                       {&rounded, {1}, DType::kBF16, MemorySpace::kHost});
+  EXPECT_EQ(kept.count, 1);
+  EXPECT_EQ(kept.format, "bf16");
+  EXPECT_DOUBLE_EQ(kept.relative_error, 0.00390625 / 1.00390625);
+  TensorView elsewhere = view(w);
+  elsewhere.space = MemorySpace::kCuda;
+  report_plain_operand(call, {"fc", 0, "fprop", "w"}, elsewhere, elsewhere);
+  EXPECT_EQ(kept.count, 1) << "memory that cannot be read";
+}
+
+}  // namespace
+}  // namespace tenon::graph

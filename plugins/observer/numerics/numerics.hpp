@@ -1,0 +1,61 @@
+// Observer `numerics` (contracts observer/1 and tenon.observer.numerics/1): what the policy's number formats
+// do to each operand of each product, as lines of numerics.jsonl in the run folder. It looks at some slots
+// only; the others cost nothing.
+#pragma once
+
+#include <tenon/files.hpp>
+#include <tenon/host.hpp>
+#include <tenon/numerics.hpp>
+#include <tenon/observer.hpp>
+#include <tenon/plugin.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::numerics {
+
+class Numerics final : public Observer, public NumericsObserver {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("every", "100")
+          .at_least(1)
+          .in_unit("slots")
+          .doc_text("the first slot is looked at, then each that is this many later"),
+      option::texts("layers", "['*']").doc_text("names of layers that are looked at; * = any characters"),
+      option::boolean("blocks", "false")
+          .doc_text("with the largest magnitude of every block: a number per block and line"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "numerics",
+                                       .summary = "errors, ranges and hashes of the operands of products",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
+
+  Numerics(const Options& options, Host& host);
+  Numerics(std::int64_t every, std::vector<std::string> layers, bool blocks, Host& host,
+           std::unique_ptr<FileSystem> files);
+
+  bool every_rank() const override { return false; }
+  void on_start(const RunInfo& info) override;
+  void on_slot(const SlotRecord&) override { flush(); }
+  void on_metric(const Metric&) override {}
+  void on_span(const Span&) override {}
+  void on_finish(std::string_view, std::string_view) override { flush(); }
+  void* query(std::string_view interface_id) override;
+
+  bool numerics(std::int64_t slot) override { return slot % every_ == 0; }
+  void on_operand(const OperandNumerics& operand) override;
+
+ private:
+  void flush();
+
+  std::int64_t every_;
+  std::vector<std::string> layers_;
+  bool blocks_;
+  Host& host_;
+  std::unique_ptr<FileSystem> files_;
+  std::unique_ptr<WritableFile> file_;
+  std::string buffer_, layer_;
+};
+
+}  // namespace tenon::numerics
