@@ -13,8 +13,21 @@ namespace tenon::cli {
 namespace {
 
 void declare(po::options_description& options) {
-  options.add_options()("numerics", "compare the tensors of the newest checkpoints too");
+  options.add_options()("numerics", "compare operands (observer numerics) and the newest checkpoints too");
   options.add_options()("json", "print everything as JSON");
+}
+
+/// Runs that save nothing can still have lines about operands; without either there is nothing to say.
+report::NumericsAnswer compare_numerics(const std::string& a, const std::string& b) {
+  report::NumericsAnswer answer;
+  answer.operands = report::compare_operands(a, b);
+  try {
+    answer.checkpoints = report::compare_checkpoints(a, b);
+  } catch (const Error& error) {
+    if (!answer.operands.in_a || !answer.operands.in_b) throw;
+    answer.no_checkpoints = error.what();
+  }
+  return answer;
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -29,10 +42,9 @@ int run(const std::vector<std::string>& arguments) {
   };
   const report::Run a = load("run_a"), b = load("run_b");
   const report::Comparison comparison = report::compare_runs(a, b);
-  std::optional<report::NumericComparison> numerics;
-  if (parsed.values.count("numerics") > 0)
-    numerics = report::compare_checkpoints(a.record.folder, b.record.folder);
-  const report::NumericComparison* shown = numerics ? &*numerics : nullptr;
+  std::optional<report::NumericsAnswer> numerics;
+  if (parsed.values.count("numerics") > 0) numerics = compare_numerics(a.record.folder, b.record.folder);
+  const report::NumericsAnswer* shown = numerics ? &*numerics : nullptr;
   std::cout << (parsed.values.count("json") > 0 ? report::comparison_json(a, b, comparison, shown)
                                                 : report::comparison_text(a, b, comparison, shown));
   return 0;

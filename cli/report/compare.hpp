@@ -2,10 +2,12 @@
 // order of inputs is that of blame: what a person chose first, then data, plugins, program, machine.
 #pragma once
 
+#include "report/numerics.hpp"
 #include "report/runs.hpp"
 
 #include <tenon/tensor.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,9 +52,16 @@ NumericComparison compare_checkpoints(const std::string& attempt_a, const std::s
 /// One tensor of two runs; types and shapes are equal, memory is the host's.
 TensorComparison compare_tensors(const std::string& name, const TensorView& a, const TensorView& b);
 
+/// What `tenon compare --numerics` adds.
+struct NumericsAnswer {
+  std::optional<NumericComparison> checkpoints;
+  std::string no_checkpoints;  ///< why there are none to compare
+  OperandComparison operands;
+};
+
 std::string comparison_text(const Run& a, const Run& b, const Comparison& comparison,
-                            const NumericComparison* numerics);
+                            const NumericsAnswer* numerics);
 std::string comparison_json(const Run& a, const Run& b, const Comparison& comparison,
-                            const NumericComparison* numerics);
+                            const NumericsAnswer* numerics);
 
 }  // namespace tenon::report

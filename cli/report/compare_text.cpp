@@ -75,10 +75,77 @@ void facts_members(JsonWriter& json, const char* key, const MetricFacts& facts) 
   json.end_object();
 }
 
+void checkpoint_members(JsonWriter& json, const NumericComparison& numerics) {
+  json.begin_object("numerics");
+  json.member("step_a", numerics.step_a);
+  json.member("step_b", numerics.step_b);
+  const auto first = first_differing(numerics);
+  json.member("first_differing", first ? first->name : "");
+  json.begin_array("tensors");
+  for (const TensorComparison& t : numerics.tensors) {
+    json.begin_object();
+    json.member("name", t.name);
+    json.member("problem", t.problem);
+    json.member("equal_bits", t.equal_bits);
+    json.member("differing", t.differing);
+    json.member("elements", t.elements);
+    json.member("largest_difference", t.largest_difference);
+    json.member("largest_relative", t.largest_relative);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
+void line_members(JsonWriter& json, const char* key, const NumericsLine& line) {
+  json.begin_object(key);
+  json.member("format", line.format);
+  json.member("reason", line.reason);
+  json.member("dtype", line.dtype);
+  json.member("hash", line.hash);
+  json.member("amax", line.amax);
+  json.member("mean_relative_error", line.mean_relative_error);
+  json.member("underflow", line.underflow);
+  json.member("saturated", line.saturated);
+  json.member("sqnr_db", line.sqnr_db);
+  json.end_object();
+}
+
+void pair_members(JsonWriter& json, const OperandComparison::Pair& pair) {
+  json.member("step", pair.a.step);
+  json.member("operand", pair.a.name());
+  json.member("same_bits", pair.same_bits());
+  line_members(json, "a", pair.a);
+  line_members(json, "b", pair.b);
+}
+
+void operand_members(JsonWriter& json, const OperandComparison& operands) {
+  json.begin_object("operands");
+  json.member("in_a", operands.in_a);
+  json.member("in_b", operands.in_b);
+  json.member("common", operands.common);
+  json.member("equal", operands.equal);
+  for (const auto& [key, pair] :
+       {std::pair{"first", &operands.first}, {"first_other_bits", &operands.first_bits}}) {
+    if (!*pair) continue;
+    json.begin_object(key);
+    pair_members(json, **pair);
+    json.end_object();
+  }
+  json.begin_array("largest");
+  for (const OperandComparison::Pair& pair : operands.largest) {
+    json.begin_object();
+    pair_members(json, pair);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
 }  // namespace
 
 std::string comparison_text(const Run& a, const Run& b, const Comparison& comparison,
-                            const NumericComparison* numerics) {
+                            const NumericsAnswer* numerics) {
   std::string out = fmt::format("A: {}\nB: {}\n", a.record.folder, b.record.folder);
   if (comparison.inputs.empty()) {
     out += "inputs: equal in configuration, data, plugins, program, kernels, threads, seeds and machine\n";
@@ -117,12 +184,15 @@ std::string comparison_text(const Run& a, const Run& b, const Comparison& compar
     out += fmt::format("weights: {}\nstate: {}\n", comparison.same_weights ? "equal bits" : "differ",
                        comparison.same_state ? "equal bits" : "differ");
   }
-  if (numerics != nullptr) out += numerics_text(*numerics);
+  if (numerics == nullptr) return out;
+  out += operands_text(numerics->operands);
+  out += numerics->checkpoints ? numerics_text(*numerics->checkpoints)
+                               : "checkpoints: " + numerics->no_checkpoints + "\n";
   return out;
 }
 
 std::string comparison_json(const Run& a, const Run& b, const Comparison& comparison,
-                            const NumericComparison* numerics) {
+                            const NumericsAnswer* numerics) {
   JsonWriter json;
   json.begin_object();
   json.member("a", a.record.folder);
@@ -154,25 +224,8 @@ std::string comparison_json(const Run& a, const Run& b, const Comparison& compar
   json.member("same_weights", comparison.same_weights);
   json.member("same_state", comparison.same_state);
   if (numerics != nullptr) {
-    json.begin_object("numerics");
-    json.member("step_a", numerics->step_a);
-    json.member("step_b", numerics->step_b);
-    const auto first = first_differing(*numerics);
-    json.member("first_differing", first ? first->name : "");
-    json.begin_array("tensors");
-    for (const TensorComparison& t : numerics->tensors) {
-      json.begin_object();
-      json.member("name", t.name);
-      json.member("problem", t.problem);
-      json.member("equal_bits", t.equal_bits);
-      json.member("differing", t.differing);
-      json.member("elements", t.elements);
-      json.member("largest_difference", t.largest_difference);
-      json.member("largest_relative", t.largest_relative);
-      json.end_object();
-    }
-    json.end_array();
-    json.end_object();
+    if (numerics->checkpoints) checkpoint_members(json, *numerics->checkpoints);
+    operand_members(json, numerics->operands);
   }
   json.end_object();
   return json.take();

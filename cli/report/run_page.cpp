@@ -1,10 +1,13 @@
 // The page about one run: how it ended, curves, every value of its configuration with its origin, and where
 // the numbers come from.
 #include "report/line_chart.hpp"
+#include "report/numerics.hpp"
 #include "report/pages.hpp"
 
 #include "ab/format.hpp"
 #include "ab/html.hpp"
+
+#include <tenon/error.hpp>
 
 #include <fmt/format.h>
 
@@ -167,6 +170,17 @@ std::string metric_table(const ab::RunRecord& run) {
                                           rows));
 }
 
+/// A file that cannot be read must not take the page away.
+std::string numerics(const ab::RunRecord& run) {
+  try {
+    const auto files = make_posix_files();
+    const auto lines = read_numerics(*files, run.folder);
+    return lines ? numerics_section(*lines) : "";
+  } catch (const Error& error) {
+    return ab::section("Number formats", ab::paragraph(error.what(), "note"));
+  }
+}
+
 std::string config_section(const Run& run) {
   std::vector<ab::TableRow> chosen, all;
   for (const ConfigLine& line : run.config) {
@@ -245,7 +259,7 @@ std::string run_page(const Run& run) {
   if (reason == r.status) reason.clear();
   out += fmt::format("<div class=\"verdict {}\">\n<p class=\"headline\">{}</p>\n{}</div>\n", tone,
                      escape_html(text), reason.empty() ? "" : ab::paragraph(reason));
-  out += fact_list(run) + curves(r) + metric_table(r) + config_section(run) + provenance(r);
+  out += fact_list(run) + curves(r) + metric_table(r) + numerics(r) + config_section(run) + provenance(r);
   out +=
       "<footer>Written by <code>tenon report</code> from the files of this run; metrics.jsonl has every "
       "value. "
