@@ -47,13 +47,16 @@ class FormatQuantizer final : public Quantizer {
       fail_config("tenon.quantizer/1 takes codes apart in host memory; take the device \"cpu\"");
     const QuantizeSpec spec = spec_for(request);
     const auto kernel = device.family<QuantOps>().quantizer(spec);
-    std::vector<std::byte> packed(kernel->code_bytes() + 64), scratch(kernel->scratch_bytes() + 64);
+    const Shape padded{kernel->padded_rows(), spec.columns};
+    std::vector<std::byte> packed(kernel->code_bytes() + 64), scratch(kernel->scratch_bytes() + 64),
+        values(static_cast<std::size_t>(dtype_bytes(DType::kBF16, padded.elements())) + 64);
     const auto bytes = [](std::vector<std::byte>& memory, std::size_t count) {
       return TensorView{memory.data(), Shape{static_cast<std::int64_t>(count)}, DType::kU8};
     };
     const TensorView scratch_view = bytes(scratch, kernel->scratch_bytes());
     QuantizeOutput out;
     out.codes = bytes(packed, kernel->code_bytes());
+    out.values = {values.data(), padded, DType::kBF16};  // measured against the input
     out.scales = block_scales;
     const float amax = kernel->amax(x, scratch_view);
     QuantizeDraws draws;
