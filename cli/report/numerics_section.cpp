@@ -70,9 +70,21 @@ HeatMap heat_map(const std::vector<NumericsLine>& lines,
   return map;
 }
 
-/// The end of a name tells layers apart better than its beginning.
+/// The number of a block and the end of a name tell layers apart: "transformer.h.0.attn.q_proj" becomes
+/// "h.0.attn.q_proj", and where that is too long "h.0\u2026q_proj".
 std::string shortened(const std::string& name, std::size_t most) {
-  return name.size() <= most ? name : "\u2026" + name.substr(name.size() - most + 1);
+  const std::size_t digit = name.find_first_of("0123456789");
+  const std::size_t last = name.rfind('.');
+  if (digit != std::string::npos && last != std::string::npos && digit < last) {
+    std::size_t begin = digit < 2 ? 0 : name.rfind('.', digit - 2);
+    begin = begin == std::string::npos ? 0 : begin + (name[begin] == '.' ? 1 : 0);
+    if (name.size() - begin <= most) return name.substr(begin);
+    const std::size_t end = name.find('.', digit);
+    const std::string brief = name.substr(begin, end - begin) + "\u2026" + name.substr(last + 1);
+    if (brief.size() <= most + 2) return brief;  // the ellipsis is three bytes
+  }
+  if (name.size() <= most) return name;
+  return "\u2026" + name.substr(name.size() - most + 1);
 }
 
 std::string draw(const HeatMap& map, const std::string& title, ab::ChartSize size) {
@@ -140,10 +152,11 @@ std::string by_format(const std::vector<NumericsLine>& lines) {
   std::vector<ab::TableRow> rows;
   for (const auto& [key, g] : groups) {
     rows.push_back(
-        {{fmt::format("<code>{}</code>", ab::escape_html(key.first)), ab::escape_html(key.second),
+        {{fmt::format("<code>{}</code>", ab::escape_html(key.first)),
+          fmt::format("<span class=\"arm\">{}</span>", ab::escape_html(key.second)),
           fmt::format("{}", g.layers.size()), percent(g.error.value()),
           g.error.most > 0 ? fmt::format("{} <span class=\"note\">{}</span>", percent(g.error.most),
-                                         ab::escape_html(g.worst))
+                                         ab::escape_html(shortened(g.worst, 22)))
                            : "-",
           g.sqnr.count == 0 ? "-" : fmt::format("{:.1f} dB", g.sqnr.value()), percent(g.underflow.value()),
           percent(g.saturated.value()), g.binades.count == 0 ? "-" : fmt::format("{:.1f}", g.binades.most)},
@@ -157,7 +170,7 @@ std::string by_format(const std::vector<NumericsLine>& lines) {
                     {"SQNR", true},
                     {"became zero", true},
                     {"saturated", true},
-                    {"scales span, binades", true}},
+                    {"scales, binades", true}},
                    rows);
 }
 

@@ -1,10 +1,13 @@
-// Four sums at a time, because one chain of additions would wait for itself.
+// Several sums at a time, because one chain of additions would wait for itself.
 #include "graph/operand_report.hpp"
 
 #include <tenon/tensor_values.hpp>
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 namespace tenon::graph {
 namespace {
@@ -20,45 +23,75 @@ void load(const TensorView& view, std::int64_t first, std::int64_t count, double
 }
 
 struct Sums {
-  std::array<double, 4> signal{}, noise{}, relative{};
+  std::array<double, 8> signal{};
+  std::array<double, 4> noise{}, relative{};
   std::int64_t non_zero = 0, vanished = 0;
   double amax = 0;
   bool nan = false;
 };
 
+/// Magnitudes and squares alone, of elements that f32 holds: the case of almost every operand.
+void add_floats(Sums& sums, const TensorView& view, std::int64_t first, std::int64_t count) {
+  std::array<std::int32_t, kPiece> bits{};
+  if (view.dtype == DType::kF32) {
+    std::memcpy(bits.data(), view.as<const float>() + first, static_cast<std::size_t>(count) * sizeof(float));
+  } else {
+    const std::uint16_t* from = view.as<const std::uint16_t>() + first;
+    for (std::int64_t i = 0; i < count; ++i)
+      bits[static_cast<std::size_t>(i)] =
+          static_cast<std::int32_t>(static_cast<std::uint32_t>(from[i]) << 16);
+  }
+  std::int32_t most = 0;  // magnitudes are ordered as their bits are, and a NaN lies above infinity
+  for (const std::int32_t value : bits) most = std::max(most, value & 0x7FFFFFFF);
+  for (std::size_t i = 0; i < bits.size(); i += sums.signal.size()) {
+    for (std::size_t lane = 0; lane < sums.signal.size(); ++lane) {
+      const auto value = static_cast<double>(std::bit_cast<float>(bits[i + lane]));
+      sums.signal[lane] += value * value;
+    }
+  }
+  const auto largest = static_cast<double>(std::bit_cast<float>(most));
+  sums.nan = sums.nan || std::isnan(largest);
+  sums.amax = largest > sums.amax ? largest : sums.amax;
+}
+
 void add(Sums& sums, const double* x, const double* y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const auto lane = static_cast<std::size_t>(i % 4);
-    const double magnitude = std::abs(x[i]);
+    const double magnitude = std::abs(x[i]), error = std::abs(x[i] - y[i]);
     sums.nan = sums.nan || std::isnan(magnitude);
     sums.amax = magnitude > sums.amax ? magnitude : sums.amax;
-    sums.signal[lane] += x[i] * x[i];
-    if (y == nullptr) continue;
-    const double error = std::abs(x[i] - y[i]);
-    sums.noise[lane] += error * error;
+    sums.signal[static_cast<std::size_t>(i % 8)] += x[i] * x[i];
+    sums.noise[static_cast<std::size_t>(i % 4)] += error * error;
     if (x[i] == 0) continue;
     ++sums.non_zero;
     sums.vanished += y[i] == 0 ? 1 : 0;
-    sums.relative[lane] += error / magnitude;
+    sums.relative[static_cast<std::size_t>(i % 4)] += error / magnitude;
   }
 }
 
-double total(const std::array<double, 4>& lanes) {
-  return (lanes[0] + lanes[1]) + (lanes[2] + lanes[3]);
+template <std::size_t N>
+double total(const std::array<double, N>& lanes) {
+  double sum = 0;
+  for (const double lane : lanes) sum += lane;
+  return sum;
 }
 
 }  // namespace
 
 QuantizeStats rounding_stats(const TensorView& input, const TensorView& rounded) {
   const bool same = input.data == rounded.data;
+  const bool floats = same && (input.dtype == DType::kF32 || input.dtype == DType::kBF16);
   std::array<double, kPiece> x, y;
   Sums sums;
   const std::int64_t elements = input.elements();
   for (std::int64_t first = 0; first < elements; first += kPiece) {
     const std::int64_t count = elements - first < kPiece ? elements - first : kPiece;
+    if (floats) {
+      add_floats(sums, input, first, count);
+      continue;
+    }
     load(input, first, count, x.data());
-    if (!same) load(rounded, first, count, y.data());
-    add(sums, x.data(), same ? nullptr : y.data(), count);
+    load(rounded, first, count, y.data());
+    add(sums, x.data(), y.data(), count);
   }
   QuantizeStats stats;
   stats.amax = sums.nan ? std::nan("") : sums.amax;

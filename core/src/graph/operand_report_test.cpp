@@ -36,6 +36,7 @@ TEST(RoundingStats, CoversPiecesOfEveryLength) {
     std::vector<float> x(n, 1), y(n, 2);
     const QuantizeStats stats = rounding_stats(view(x), view(y));
     EXPECT_EQ(stats.signal, static_cast<double>(n));
+    EXPECT_EQ(rounding_stats(view(x), view(x)).signal, static_cast<double>(n));
     EXPECT_EQ(stats.noise, static_cast<double>(n));
     EXPECT_EQ(stats.relative_error, 1);
   }
@@ -44,6 +45,12 @@ TEST(RoundingStats, CoversPiecesOfEveryLength) {
 TEST(RoundingStats, ANaNIsTheLargestMagnitude) {
   std::vector<float> x{1, std::numeric_limits<float>::quiet_NaN(), 2};
   EXPECT_TRUE(std::isnan(rounding_stats(view(x), view(x)).amax));
+  std::vector<std::uint16_t> half{0xBF80, 0xC040, 0x3F00, 0xFF80};  // -1, -3, 0.5, -infinity
+  const TensorView all{half.data(), {4}, DType::kBF16, MemorySpace::kHost};
+  EXPECT_EQ(rounding_stats(all, all).amax, std::numeric_limits<double>::infinity());
+  const TensorView finite = all.rows(0, 3);
+  EXPECT_EQ(rounding_stats(finite, finite).amax, 3);
+  EXPECT_EQ(rounding_stats(finite, finite).signal, 10.25);
 }
 
 struct Kept final : NumericsSink {
