@@ -113,6 +113,22 @@ TEST(Recipe, HasTheRolesOfThePublishedRecipes) {
   EXPECT_FALSE(same_values(plan[Use::kFpropX], plan[Use::kWgradX]));
 }
 
+TEST(Recipe, BlocksLieAlongTheDimensionThatIsSummedOver) {
+  Recipe recipe;
+  recipe.formats = formats_of("mxfp4", "mxfp4", "mxfp4");
+  const SitePlan plan = plan_of(recipe, recipe.formats, 100);
+  for (const Use use : {Use::kFpropX, Use::kFpropW, Use::kDgradDy}) {
+    const QuantizeSpec spec = spec_of(plan[use], use, 64, 64, DType::kF32);
+    EXPECT_EQ(std::pair(spec.block_rows, spec.block_columns), std::pair(std::int64_t{1}, std::int64_t{32}))
+        << key_of(use);
+  }
+  for (const Use use : {Use::kDgradW, Use::kWgradDy, Use::kWgradX}) {
+    const QuantizeSpec spec = spec_of(plan[use], use, 64, 64, DType::kF32);
+    EXPECT_EQ(std::pair(spec.block_rows, spec.block_columns), std::pair(std::int64_t{32}, std::int64_t{1}))
+        << key_of(use);
+  }
+}
+
 TEST(Recipe, RotatesBothOperandsOfWgradOrNone) {
   Recipe recipe;
   recipe.rotate = Rotate::kWgrad;

@@ -1,0 +1,134 @@
+// Whole runs of a small GPT: with everything off the bits of bf16, a switch without a jump, operands counted
+// in closed form, a gradient that is not finite refused.
+#include <tenon/config.hpp>
+#include <tenon/runtime.hpp>
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+
+namespace tenon {
+namespace {
+
+constexpr const char* kRun = R"(
+[run]
+steps = 20
+eval_every = 20
+log_every = 1
+[device]
+type = "cpu"
+threads = 1
+[data]
+type = "text"
+path = "FOLDER/text.txt"
+context = 16
+batch = 4
+[model]
+type = "gpt_neo"
+layers = 2
+width = 32
+heads = 2
+[optimizer]
+type = "adamw"
+lr = 1e-2
+[precision]
+type = "bf16"
+)";
+
+class QuantizedRun : public ::testing::Test {
+ protected:
+  QuantizedRun()
+      : folder_(std::filesystem::temp_directory_path() / ("tenon-quantized-" + std::to_string(::getpid()))) {
+    std::filesystem::create_directories(folder_);
+    std::ofstream text(folder_ / "text.txt");
+    for (int i = 0; i < 400; ++i) text << "the quick brown fox " << i << '\n';
+  }
+  ~QuantizedRun() override { std::filesystem::remove_all(folder_); }
+
+  RunResult train(const std::vector<std::string>& sets) {
+    std::string toml = kRun;
+    toml.replace(toml.find("FOLDER"), 6, folder_.string());
+    Runtime runtime;
+    runtime.discover({});
+    TrainRequest request;
+    request.run_dir = (folder_ / std::to_string(runs_++)).string();
+    request.quiet = true;
+    return runtime.train(Config::parse(toml, "run.toml", sets), request);
+  }
+  /// Training loss by slot.
+  static std::map<int, double> losses(const RunResult& run) {
+    std::map<int, double> result;
+    std::ifstream file(run.folder + "/metrics.jsonl");
+    for (std::string line; std::getline(file, line);) {
+      const auto entry = nlohmann::json::parse(line);
+      if (entry.at("split") == "train" && entry.at("name") == "loss")
+        result[entry.at("step")] = entry.at("value");
+    }
+    return result;
+  }
+
+  std::filesystem::path folder_;
+  int runs_ = 0;
+};
+
+TEST_F(QuantizedRun, P37_WithEverythingOffTheBitsAreThoseOfBf16) {
+  const RunResult bf16 = train({});
+  ASSERT_EQ(bf16.status, "completed") << bf16.error;
+  for (const char* type : {"nvfp4", "mxfp4", "mxfp8", "fp8"}) {
+    const std::string choice = std::string("precision.type=") + type;
+    const RunResult off = train({choice, "precision.switch=all", "precision.switch_at=0.0"});
+    EXPECT_EQ(off.weights_hash, bf16.weights_hash) << type << " " << off.error;
+    EXPECT_EQ(off.quantized_operands, bf16.quantized_operands) << type;
+    const RunResult on = train({choice});
+    ASSERT_EQ(on.status, "completed") << on.error;
+    EXPECT_NE(on.weights_hash, bf16.weights_hash) << type;
+  }
+}
+
+TEST_F(QuantizedRun, P36_TheLossDoesNotJumpAtTheSwitch) {
+  const auto run = [&](const char* which) {
+    const RunResult result =
+        train({"precision.type=nvfp4", std::string("precision.switch=") + which, "precision.switch_at=0.8",
+               "run.steps=60", "data.batch=16", "optimizer.lr=3e-3"});
+    EXPECT_EQ(result.status, "completed") << result.error;
+    return losses(result);
+  };
+  const auto without = run("none");
+  ASSERT_EQ(without.size(), 60u);
+  for (const char* which : {"forward", "all"}) {
+    const auto with = run(which);
+    ASSERT_EQ(with.size(), 60u);
+    // Up to the switch the bits are equal; in its slot the weights and the batch still are.
+    const int first = with.begin()->first, at = first + 48;
+    for (int slot = first; slot < at; ++slot) EXPECT_EQ(with.at(slot), without.at(slot)) << slot;
+    EXPECT_NE(with.at(at), without.at(at));
+    EXPECT_LT(with.at(at), without.at(at) * 1.001) << "no jump upward";
+  }
+}
+
+TEST_F(QuantizedRun, CountsItsOperandsInClosedForm) {
+  const RunResult run = train({"precision.type=nvfp4", "precision.keep_last=1"});
+  ASSERT_EQ(run.status, "completed") << run.error;
+  // A block has six products; one of the two blocks, and the head, stay.
+  const std::int64_t sites = 6, kept = 7, slots = 20;
+  const auto& counts = run.quantized_operands;
+  const std::int64_t evaluations = counts.at("nvfp4_2d") / sites - slots * 2;  // forward passes
+  EXPECT_GT(evaluations, 0);
+  EXPECT_EQ(counts.at("nvfp4"), slots * sites * 4 + evaluations * sites);
+  EXPECT_EQ(counts.at("nvfp4_2d"), slots * sites * 2 + evaluations * sites);
+  EXPECT_EQ(counts.at("bf16"), slots * kept * 6 + evaluations * kept * 2);
+}
+
+TEST_F(QuantizedRun, RefusesUpdatesThatAreNotFinite) {
+  // A step of 1e30 makes weights whose products overflow.
+  const RunResult run = train({"precision.type=nvfp4", "optimizer.lr=1e30", "run.on_nan=stop"});
+  EXPECT_NE(run.status, "completed");
+  EXPECT_NE(run.error, "");
+}
+
+}  // namespace
+}  // namespace tenon
