@@ -5,15 +5,16 @@
 
 #include "isa/attention.inc.hpp"
 #include "isa/batch_norm.inc.hpp"
+#include "isa/dequantize.inc.hpp"
 #include "isa/elementwise.inc.hpp"
 #include "isa/gemm.inc.hpp"
 #include "isa/interaction.inc.hpp"
 #include "isa/norm.inc.hpp"
+#include "isa/quantize.inc.hpp"
 #include "isa/reduce.inc.hpp"
 #include "isa/softmax.inc.hpp"
 #include "isa/update.inc.hpp"
 #include "isa/window.inc.hpp"
-#include "plain_quantize.hpp"
 
 #define TENON_JOIN_(a, b) a##b
 #define TENON_JOIN(a, b) TENON_JOIN_(a, b)
@@ -79,10 +80,8 @@ constexpr Ops<S> make_ops() {
 
 template <class S>
 constexpr QuantizeOps<S> make_quantize_ops() {
-  return {.amax = plain::amax,
-          .amax_rotated = plain::amax_rotated,
-          .quantize = plain::quantize,
-          .dequantize = plain::dequantize};
+  return {
+      .amax = amax<S>, .amax_rotated = amax_rotated<S>, .quantize = quantize<S>, .dequantize = dequantize<S>};
 }
 
 constexpr KernelTable kTable = {
