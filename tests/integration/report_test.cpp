@@ -53,6 +53,36 @@ TEST(Compare, NamesTheInputAndTheNumbers) {
   EXPECT_EQ(scratch.run({"compare", "runs/tiny/1"}).status, 2);
 }
 
+TEST(Compare, NumericsNameTheStepAndOperandWhereRunsPart) {
+  const Scratch scratch;
+  const std::string plain = read_file(scratch / "run.toml");
+  const auto train = [&](const std::string& more, const std::string& numerics) {
+    write_file(scratch / "run.toml", plain + more + numerics);
+    ASSERT_EQ(scratch.train().status, 0);
+  };
+  const std::string observer = "[[observe]]\ntype = \"numerics\"\nevery = 2\n";
+  const std::string nvfp4 = "[precision]\ntype = \"nvfp4\"\n";
+  train("[precision]\ntype = \"bf16\"\n", observer);
+  train(nvfp4, observer);
+  train(nvfp4, observer);
+  train(nvfp4, "");
+  const Ended same = scratch.run({"compare", "runs/tiny/2", "runs/tiny/3", "--numerics"});
+  EXPECT_THAT(same.out, HasSubstr("all of them have equal bits and equal figures")) << same.err;
+  const Ended parted = scratch.run({"compare", "runs/tiny/1", "runs/tiny/2", "--numerics"});
+  EXPECT_THAT(parted.out, AllOf(HasSubstr("the runs part at step 1, transformer.h.0."),
+                                HasSubstr("equal bits went in, the formats differ"),
+                                HasSubstr("the first other bits go in at step 1, transformer.h.0.")));
+  const json facts =
+      json::parse(scratch.run({"compare", "runs/tiny/1", "runs/tiny/2", "--numerics", "--json"}).out);
+  EXPECT_EQ(facts["operands"]["first"]["b"]["format"], "nvfp4");
+  const Ended missing = scratch.run({"compare", "runs/tiny/3", "runs/tiny/4", "--numerics"});
+  EXPECT_EQ(missing.status, 0);
+  EXPECT_THAT(missing.out, HasSubstr("operands: B has no numerics.jsonl; to see where the runs part"));
+  ASSERT_EQ(scratch.run({"report", "runs/tiny/2"}).status, 0);
+  EXPECT_THAT(read_file(scratch / "runs/tiny/2/report.html"),
+              AllOf(HasSubstr("Number formats"), HasSubstr("in 3 sampled steps of 1 to 5")));
+}
+
 TEST(Json, OfCheckAndDoctorIsWhole) {
   const Scratch scratch;
   const json check = json::parse(scratch.run({"check", "run.toml", "--json"}).out);
