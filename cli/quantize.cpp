@@ -114,8 +114,14 @@ std::string described(const SourceMatrix& matrix) {
   return text;
 }
 
+/// Elements that are not finite leave figures without a value.
 std::string percent(double fraction) {
-  return fmt::format("{:.4g} %", 100 * fraction);
+  return std::isnan(fraction) ? "-" : fmt::format("{:.4g} %", 100 * fraction);
+}
+
+std::string decibels(double ratio) {
+  if (std::isnan(ratio)) return "-";
+  return std::isinf(ratio) && ratio > 0 ? "no error" : fmt::format("{:.2f} dB", ratio);
 }
 
 void print_text(const Outcome& outcome, const std::string& input, const QuantizeChoice& choice,
@@ -135,8 +141,7 @@ void print_text(const Outcome& outcome, const std::string& input, const Quantize
                                   matrix.rows * matrix.columns));
   row("largest magnitude", fmt::format("{:.6g}", report.amax));
   row("tensor scale", fmt::format("{:.9g}", report.tensor_scale));
-  row("SQNR", std::isinf(report.sqnr_db) && report.sqnr_db > 0 ? "no error"
-                                                               : fmt::format("{:.2f} dB", report.sqnr_db));
+  row("SQNR", decibels(report.sqnr_db));
   row("mean relative error", percent(report.mean_relative_error));
   row("became zero", percent(report.underflow_fraction));
   row("saturated", percent(report.saturated_fraction));
@@ -181,8 +186,8 @@ Outcome quantize_one(FileSystem& files, FormatUser& user, const QuantizeChoice& 
   const QuantizeReport& report = result.report;
   const HistogramText text{
       fmt::format("{}: {}", matrix.name.empty() ? input : matrix.name, choice.format),
-      fmt::format("{}; SQNR {:.2f} dB, mean relative error {}, became zero {}, saturated {}",
-                  described(matrix), report.sqnr_db, percent(report.mean_relative_error),
+      fmt::format("{}; SQNR {}, mean relative error {}, became zero {}, saturated {}", described(matrix),
+                  decibels(report.sqnr_db), percent(report.mean_relative_error),
                   percent(report.underflow_fraction), percent(report.saturated_fraction))};
   const std::vector<double> levels = levels_of(user, choice, static_cast<float>(report.amax));
   write_quantized(files, folder, matrix, result,

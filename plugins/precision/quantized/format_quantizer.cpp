@@ -68,6 +68,7 @@ class FormatQuantizer final : public Quantizer {
     decode(spec, codes, block_scales, report.tensor_scale, dequantized);
     report.sqnr_db = stats.noise > 0 ? 10 * std::log10(stats.signal / stats.noise) : 0;
     if (stats.noise == 0 && stats.signal > 0) report.sqnr_db = std::numeric_limits<double>::infinity();
+    if (!std::isfinite(stats.noise)) report.sqnr_db = std::numeric_limits<double>::quiet_NaN();
     report.mean_relative_error = stats.relative_error;
     report.underflow_fraction = stats.underflow;
     report.saturated_fraction = stats.saturated;
