@@ -316,6 +316,7 @@ TYPE(PluginInfo)
 // <tenon/precision.hpp>
 TYPE(BackwardStats)
 TYPE(Precision)
+TYPE(LossScaler)
 
 // <tenon/random.hpp>
 TYPE(RandomKey)

@@ -34,4 +34,16 @@ class Precision {
   virtual void* query(std::string_view interface_id) = 0;
 };
 
+/// Offered through Precision::query(LossScaler::kId) by policies that scale the loss, also while the scale
+/// happens to be 1. The core then writes the metric `loss_scale`.
+class LossScaler {
+ public:
+  static constexpr const char* kId = "tenon.precision.loss_scaler/1";
+  virtual ~LossScaler();
+  /// True: gradients that are not finite are the policy's to answer, with another scale or by ending the run
+  /// (after_backward may throw Error(kRun) that says what to change), and run.on_nan leaves them to it. Of a
+  /// policy without this interface the core expects the same if its scale is not 1.
+  virtual bool answers_overflow() const = 0;
+};
+
 TENON_ABI_END

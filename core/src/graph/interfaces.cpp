@@ -18,6 +18,7 @@ OperandCounter::~OperandCounter() = default;
 SiteHost::~SiteHost() = default;
 LinearSite::~LinearSite() = default;
 Precision::~Precision() = default;
+LossScaler::~LossScaler() = default;
 InferContext::~InferContext() = default;
 RunContext::~RunContext() = default;
 ForwardContext::~ForwardContext() = default;

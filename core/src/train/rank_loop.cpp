@@ -297,6 +297,7 @@ void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
   if (pair[1] > 0) metric(done, Split::kTrain, "loss", pair[0] / pair[1]);
   metric(done, Split::kTrain, "lr", result.lr);
   if (result.kind == SlotKind::kGrad) metric(done, Split::kTrain, "grad_norm", result.gradient_norm);
+  if (result.loss_scale) metric(done, Split::kTrain, "loss_scale", *result.loss_scale);
   const double seconds = world_.clock->now() - logged_at_s_;
   if (seconds > 0) {
     metric(done, Split::kTrain, "samples_per_s",

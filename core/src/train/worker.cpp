@@ -30,6 +30,7 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
     : shared_(shared),
       executor_(std::move(executor)),
       reader_(*shared.parts, *executor_),
+      scaler_(static_cast<LossScaler*>(shared.parts->precision->query(LossScaler::kId))),
       // With several workers others write to the weights meanwhile.
       watch_(shared.workers == 1 ? shared.observers : nullptr, *shared.replica, *executor_) {
   if (index == 0) {
@@ -123,8 +124,7 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   const bool policy_applies = parts.precision->after_backward(stats);
   if (shared_.settings->run.stop_on_nan) {
     if (!std::isfinite(loss)) fail_non_finite(slot.t, "loss", loss);
-    // A policy that scales the loss answers overflow itself; nobody else does.
-    if (stats.found_non_finite && loss_scale == 1.0)
+    if (stats.found_non_finite && !answers_overflow(loss_scale))
       fail_non_finite(slot.t, "gradient norm", result.gradient_norm);
   }
   bool apply = policy_applies && !stats.found_non_finite && (!alone || std::isfinite(loss));
@@ -149,6 +149,13 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   return true;
 }
 
+// A policy that scales the loss answers overflow itself, also when its scale has come down to 1; nobody else
+// does.
+bool Worker::answers_overflow(double loss_scale) const {
+  if (scaler_ != nullptr) return shared_.parts->precision.guarded(*scaler_)->answers_overflow();
+  return loss_scale != 1.0;
+}
+
 SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
                        const std::function<std::int64_t()>& next_update) {
   const auto begin = std::chrono::steady_clock::now();
@@ -164,6 +171,7 @@ SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
   if (shared_.rows->active()) require_equal_plans(slot, plan);
   if (plan.kind == SlotKind::kGrad) {
     const double loss_scale = parts.precision->loss_scale();
+    if (scaler_ != nullptr) result.loss_scale = loss_scale;
     accumulate(t, cursor, loss_scale, result);
     parts.sync->finish_gradients();
     result.applied = update(slot, plan, loss_scale, result, next_update);

@@ -10,6 +10,7 @@
 #include <tenon/clock.hpp>
 
 #include <functional>
+#include <optional>
 #include <vector>
 
 namespace tenon::train {
@@ -21,7 +22,8 @@ struct SlotResult {
   double loss_sum = 0, loss_count = 0;  ///< of the trained loss, this replica
   double gradient_norm = 0;
   double lr = 0;
-  std::int64_t micros = 0;  ///< micro-batches taken from the cursor
+  std::optional<double> loss_scale;  ///< of policies that scale the loss
+  std::int64_t micros = 0;           ///< micro-batches taken from the cursor
   double seconds = 0;
   std::span<const RowGradient> rows;  ///< rows that the update changed; valid until this worker's next slot
 };
@@ -57,12 +59,14 @@ class Worker {
   void accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, SlotResult& result);
   bool update(const Slot& slot, const SlotPlan& plan, double loss_scale, SlotResult& result,
               const std::function<std::int64_t()>& next_update);
+  bool answers_overflow(double loss_scale) const;
   void require_equal_plans(const Slot& slot, const SlotPlan& plan);
   [[noreturn]] void fail_non_finite(std::int64_t t, const char* what, double value);
 
   WorkerShared shared_;
   std::unique_ptr<Executor> executor_;
   BatchReader reader_;
+  LossScaler* scaler_;  ///< the precision policy's, null where it has none
   std::unique_ptr<ParameterSet> own_gradients_;
   ParameterSet* gradients_;
   std::vector<int> open_;  ///< parameters missing per bucket
