@@ -210,6 +210,31 @@ class HalvesForEver final : public With<Site> {
   double scale_ = 65536;
 };
 
+class GivesUpAtOnce final : public With<Site> {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "gives_up_at_once", .summary = "one overflow ends the run"};
+  using With::With;
+  bool after_backward(const BackwardStats& stats) override {
+    if (stats.found_non_finite) fail_run("overflow");
+    return true;
+  }
+};
+
+/// A library's exception: nobody learns what to change.
+class GivesUpInSilence final : public With<Site> {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "gives_up_in_silence", .summary = "ends the run without a word"};
+  using With::With;
+  bool after_backward(const BackwardStats& stats) override {
+    if (stats.found_non_finite && ++overflows_ == 20) throw Error(ErrorKind::kPlugin, "");
+    return !stats.found_non_finite;
+  }
+  void state(StateVisitor& visitor) override { visitor.integer("overflows", overflows_); }
+
+ private:
+  std::int64_t overflows_ = 0;
+};
+
 class AppliesAll final : public With<Site> {
  public:
   static constexpr ComponentInfo kInfo{.id = "applies_all", .summary = "refuses nothing"};
@@ -249,4 +274,5 @@ class ChangesItsTypes final : public With<Site> {
 
 TENON_PLUGIN(PluginInfo{.id = "broken.precision", .version = "1.0.0", .summary = "wrong policies"},
              Transposes, ForgetsToAdd, Overwrites, KeepsOldWeights, WritesBeyond, RoundsInPlace, SaturatesNaN,
-             CountsNothing, HalvesForEver, AppliesAll, ForgetsItsScale, ChangesItsTypes)
+             CountsNothing, HalvesForEver, GivesUpAtOnce, GivesUpInSilence, AppliesAll, ForgetsItsScale,
+             ChangesItsTypes)
