@@ -1,0 +1,50 @@
+// One linear site under `fp16`: operands x, w, dy and results y, dx, dw rounded to binary16 and held in f32;
+// products in f32. x is kept by the executor and rounded again for wgrad; the weight's copy is made once per
+// version.
+#pragma once
+
+#include <tenon/operators_quant.hpp>
+#include <tenon/site_products.hpp>
+
+#include <limits>
+#include <string>
+
+namespace tenon::fp16 {
+
+class HalfSite final : public LinearSite {
+ public:
+  /// gradients: dy, dx and dw are rounded, too.
+  HalfSite(const SiteInfo& info, SiteHost& host, bool gradients);
+
+  SiteMemory memory() const override;
+  bool reads_input() const override { return true; }
+  void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override;
+  void dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) override;
+  void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override;
+
+ private:
+  /// What the scratch of a call is cut into, behind that of the product.
+  enum class Part : std::uint8_t { kFirst, kSecond, kResult };
+
+  TensorView part(const SiteCall& call, Part which, TensorView like) const;
+  TensorView rounded(const SiteCall& call, TensorView x, TensorView memory, const char* gemm,
+                     const char* operand);
+  TensorView weight(const SiteCall& call, TensorView w, const char* gemm);
+  /// Rounds a product's result, and adds it in f32 where told.
+  void store(TensorView result, TensorView to);
+  void report(const SiteCall& call, TensorView x, TensorView values, const char* gemm, const char* operand);
+
+  std::string layer_;
+  int site_;
+  std::int64_t n_, k_;
+  bool gradients_;
+  QuantOps& quant_;
+  Elementwise& elementwise_;
+  OperandCounter& operands_;
+  SiteProducts products_;
+  std::size_t first_, second_, result_;  ///< bytes of the parts
+  std::uint64_t version_ = std::numeric_limits<std::uint64_t>::max();
+  const void* source_ = nullptr;
+};
+
+}  // namespace tenon::fp16
