@@ -317,6 +317,7 @@ TYPE(PluginInfo)
 TYPE(BackwardStats)
 TYPE(Precision)
 TYPE(LossScaler)
+TYPE(PrecisionMetrics)
 
 // <tenon/random.hpp>
 TYPE(RandomKey)

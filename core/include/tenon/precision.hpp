@@ -5,6 +5,8 @@
 #include <tenon/site.hpp>
 #include <tenon/state.hpp>
 
+#include <functional>
+
 TENON_ABI_BEGIN
 
 /// What is known after the last backward of a slot, before clipping. Agreed over sync.gradient_group().
@@ -44,6 +46,17 @@ class LossScaler {
   /// (after_backward may throw Error(kRun) that says what to change), and run.on_nan leaves them to it. Of a
   /// policy without this interface the core expects the same if its scale is not 1.
   virtual bool answers_overflow() const = 0;
+};
+
+/// Offered through Precision::query(PrecisionMetrics::kId): numbers that a policy has gathered by the end of
+/// a run, e.g. which formats it chose. The core writes those of rank 0 as metrics of the last step, split
+/// train.
+class PrecisionMetrics {
+ public:
+  static constexpr const char* kId = "tenon.precision.metrics/1";
+  virtual ~PrecisionMetrics();
+  /// Calls `sink` with each name, valid during that call, and value.
+  virtual void metrics(const std::function<void(std::string_view, double)>& sink) = 0;
 };
 
 TENON_ABI_END

@@ -19,6 +19,7 @@ SiteHost::~SiteHost() = default;
 LinearSite::~LinearSite() = default;
 Precision::~Precision() = default;
 LossScaler::~LossScaler() = default;
+PrecisionMetrics::~PrecisionMetrics() = default;
 InferContext::~InferContext() = default;
 RunContext::~RunContext() = default;
 ForwardContext::~ForwardContext() = default;

@@ -109,6 +109,12 @@ void Rank::finish() {
     if (!digests.empty()) weights_hash.merge(digests);
   }
 
+  void* const gathered = parts_->precision->query(PrecisionMetrics::kId);
+  if (gathered != nullptr) {
+    auto& source = *static_cast<PrecisionMetrics*>(gathered);
+    parts_->precision.guarded(source)->metrics(
+        [this](std::string_view name, double value) { metric(counters_.slot, Split::kTrain, name, value); });
+  }
   record_progress();
   RunResult& result = world_.result;
   result.state_hash = state_hash.hex();
