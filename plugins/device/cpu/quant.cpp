@@ -2,6 +2,7 @@
 #include "quant.hpp"
 
 #include "families.hpp"
+#include "mor.hpp"
 
 #include <fmt/format.h>
 
@@ -34,9 +35,7 @@ class CpuQuantOps final : public QuantOps {
     return make_quantizer(kernels_, spec);
   }
 
-  std::unique_ptr<MorKernel> mor(const MorSpec&) override {
-    fail_config("device cpu: mixtures of representations are not offered");
-  }
+  std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return make_mor(spec); }
 
   void scale_product(TensorView p, TensorView a_scales, std::int64_t a_rows, TensorView b_scales,
                      std::int64_t b_rows, TensorView c, bool accumulate) override {
