@@ -1,0 +1,89 @@
+// Counting of ledger.hpp.
+#include "ledger.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tenon::mor {
+namespace {
+
+/// Sums over tensors, or over elements.
+struct Share {
+  std::int64_t low = 0, all = 0;
+  void add(const std::array<std::int64_t, kChoices>& units) {
+    const std::int64_t sum = std::accumulate(units.begin(), units.end(), std::int64_t{0});
+    low += sum - units[0];
+    all += sum;
+  }
+  double value() const { return all == 0 ? 0.0 : static_cast<double>(low) / static_cast<double>(all); }
+};
+
+}  // namespace
+
+Decisions::Decisions(SiteHost& host)
+    : units_(host.state("decisions", DType::kI64, Shape{kUses, kChoices})),
+      errors_(host.state("errors", DType::kF64, Shape{kUses, 2})) {
+  if (units_.space != MemorySpace::kHost)
+    fail_config("precision.mor counts in host memory: set [device] type = 'cpu'");
+}
+
+void Decisions::add(Use use, const Verdict& verdict) {
+  const auto row = static_cast<std::size_t>(use);
+  for (std::size_t choice = 0; choice < kChoices; ++choice)
+    units_.as<std::int64_t>()[row * kChoices + choice] += verdict.units[choice];
+  if (verdict.choice == kNvfp4) return;
+  errors_.as<double>()[2 * row] += verdict.decision.error;
+  errors_.as<double>()[2 * row + 1] += 1;
+}
+
+std::array<std::int64_t, kChoices> Decisions::units(Use use) const {
+  std::array<std::int64_t, kChoices> result;
+  std::copy_n(units_.as<std::int64_t>() + static_cast<std::size_t>(use) * kChoices, kChoices, result.begin());
+  return result;
+}
+
+double Decisions::mean_error(Use use) const {
+  const double* row = errors_.as<double>() + 2 * static_cast<std::size_t>(use);
+  return row[1] == 0 ? 0.0 : row[0] / row[1];
+}
+
+void Ledger::add(std::string name, const Decisions* decisions) {
+  const std::lock_guard lock(mutex_);
+  entries_.push_back({std::move(name), decisions});
+}
+
+void Ledger::remove(const Decisions* decisions) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(entries_, [decisions](const Entry& entry) { return entry.decisions == decisions; });
+}
+
+void Ledger::metrics(const std::function<void(std::string_view, double)>& sink) const {
+  const std::lock_guard lock(mutex_);
+  Share all, x, w, dy;
+  for (const Entry& entry : entries_) {
+    for (int u = 0; u < kUses; ++u) {
+      const Use use = static_cast<Use>(u);
+      const auto units = entry.decisions->units(use);
+      Share own;
+      own.add(units);
+      if (own.all == 0) continue;
+      const std::string name = fmt::format("mor/{}/{}.{}", entry.name, kGemms[u], kOperands[u]);
+      sink(name, own.value());
+      sink(name + "/error", entry.decisions->mean_error(use));
+      all.add(units);
+      const std::string_view operand = kOperands[u];
+      (operand == "x" ? x : operand == "w" ? w : dy).add(units);
+    }
+  }
+  if (all.all == 0) return;
+  sink("mor/share", all.value());
+  sink("mor/share/x", x.value());
+  sink("mor/share/w", w.value());
+  sink("mor/share/dy", dy.value());
+}
+
+}  // namespace tenon::mor

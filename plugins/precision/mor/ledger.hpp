@@ -1,0 +1,57 @@
+// How often each operand of a site took which format, in tensors that the core saves and restores; and the
+// shares that follow.
+#pragma once
+
+#include "operand.hpp"
+
+#include <tenon/site.hpp>
+
+#include <array>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace tenon::mor {
+
+/// The six operands of a site's three products.
+enum class Use : std::uint8_t { kFpropX, kFpropW, kDgradDy, kDgradW, kWgradDy, kWgradX };
+inline constexpr int kUses = 6;
+inline constexpr const char* kGemms[kUses] = {"fprop", "fprop", "dgrad", "dgrad", "wgrad", "wgrad"};
+inline constexpr const char* kOperands[kUses] = {"x", "w", "dy", "w", "dy", "x"};
+
+/// Of one site. Host memory; training calls only.
+class Decisions {
+ public:
+  explicit Decisions(SiteHost& host);
+  void add(Use use, const Verdict& verdict);
+  /// Tensors (elements in block modes) of a use by choice.
+  std::array<std::int64_t, kChoices> units(Use use) const;
+  /// Mean relative error of E4M3 over the calls; 0 before the first.
+  double mean_error(Use use) const;
+
+ private:
+  TensorView units_;   ///< i64 [kUses, kChoices]
+  TensorView errors_;  ///< f64 [kUses, 2]: sum over calls, calls
+};
+
+/// All sites of a policy, under the names of their layers.
+class Ledger {
+ public:
+  /// `decisions` leaves with remove().
+  void add(std::string name, const Decisions* decisions);
+  void remove(const Decisions* decisions);
+  /// mor/LAYER/GEMM.OPERAND: share in 8 bits or fewer; mor/LAYER/GEMM.OPERAND/error: mean error; mor/share,
+  /// mor/share/x, .../w, .../dy: of all of them.
+  void metrics(const std::function<void(std::string_view, double)>& sink) const;
+
+ private:
+  struct Entry {
+    std::string name;
+    const Decisions* decisions;
+  };
+  mutable std::mutex mutex_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tenon::mor

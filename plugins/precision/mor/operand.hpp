@@ -1,0 +1,68 @@
+// One operand of one product: the format that it can bear, decided anew in every call, and what it becomes:
+// BF16 numbers. Works through the device family `tenon.device.quant/1` alone.
+#pragma once
+
+#include "settings.hpp"
+
+#include <tenon/operators.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::mor {
+
+/// Index of a choice in counts: those of MorChoice, and NVFP4 behind them.
+inline constexpr int kChoices = 5;
+inline constexpr int kNvfp4 = 4;
+inline constexpr const char* kChoiceNames[kChoices] = {"bf16", "e4m3", "e5m2", "e2m3", "nvfp4"};
+inline constexpr const char* kFormatNames[kChoices] = {"mor:bf16", "mor:e4m3", "mor:e5m2", "mor:e2m3",
+                                                       "mor:nvfp4"};
+
+struct Verdict {
+  int choice = 0;                     ///< of the whole; in block modes the one that most elements have
+  std::int64_t units[kChoices] = {};  ///< tensors (1), or elements in block modes
+  MorDecision decision;
+  double fp4_error = 0;
+};
+
+/// "error 0.0512 > 0.045", for a person.
+std::string reason_of(const Settings& settings, const Verdict& verdict);
+
+class Operand {
+ public:
+  /// runs_down: the product sums over the operand's rows. square: NVFP4 blocks of 16x16 (weights).
+  Operand(QuantOps& quant, Elementwise& elementwise, const Settings& settings, bool runs_down, bool square);
+
+  /// Once per number of rows that calls have.
+  void prepare(std::int64_t rows, std::int64_t columns, DType input);
+
+  std::int64_t blocks() const { return blocks_; }  ///< of the largest prepared matrix
+  std::int64_t block_rows() const { return spec_.block_rows; }
+  std::int64_t block_columns() const { return spec_.block_columns; }
+  std::size_t scratch_bytes() const { return scratch_; }
+
+  /// values: bf16, the shape of x; choices: u8 [blocks of x].
+  Verdict run(TensorView x, TensorView values, TensorView choices, TensorView scratch);
+  /// Blocks of a matrix of as many rows.
+  std::int64_t blocks_of(std::int64_t rows) { return find(rows).mor->blocks(); }
+
+ private:
+  struct Prepared {
+    std::int64_t rows;
+    std::unique_ptr<MorKernel> mor;
+    std::unique_ptr<QuantizeKernel> fp4;
+  };
+  Prepared& find(std::int64_t rows);
+
+  QuantOps& quant_;
+  Elementwise& elementwise_;
+  const Settings& settings_;
+  bool runs_down_, square_;
+  MorSpec spec_;
+  std::vector<Prepared> prepared_;
+  std::int64_t blocks_ = 0;
+  std::size_t scratch_ = 0;
+};
+
+}  // namespace tenon::mor

@@ -1,0 +1,41 @@
+// What the options of `mor` say, as numbers.
+#pragma once
+
+#include <tenon/operators_quant.hpp>
+#include <tenon/options.hpp>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::mor {
+
+/// Extents of a block of an operand: across the dimension that a product sums over, and along it. 0 = all of
+/// it.
+struct Partition {
+  std::int64_t across = 128, along = 128;
+};
+
+/// "128x128" (any extents), "row" = 1 x all, "column" = all x 1, "tensor" = all x all. Throws Error(kConfig).
+Partition partition_of(std::string_view text);
+
+struct Settings {
+  MorMode mode = MorMode::kTensor;
+  MorStrategy strategy = MorStrategy::kGam;
+  Partition partition;
+  double threshold = 0.045;
+  bool e2m3 = false;
+  bool fp4 = false;
+  double fp4_threshold = 0;
+  std::int64_t keep_first = 0, keep_last = 0;
+  bool head = false;
+  std::vector<std::string> keep;
+};
+
+/// Throws Error(kConfig) for combinations that are not defined.
+Settings settings_of(const Options& options);
+
+/// `*` stands for any characters, none among them.
+bool matches(std::string_view pattern, std::string_view name);
+
+}  // namespace tenon::mor
