@@ -42,6 +42,7 @@
 #include <tenon/row_update.hpp>
 #include <tenon/runtime.hpp>
 #include <tenon/site.hpp>
+#include <tenon/site_products.hpp>
 #include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/tensor.hpp>
@@ -356,6 +357,10 @@ TYPE(SiteCall)
 TYPE(OperandCounter)
 TYPE(SiteHost)
 TYPE(LinearSite)
+
+// <tenon/site_products.hpp>
+TYPE(SiteProduct)
+TYPE(SiteProducts)
 
 // <tenon/state.hpp>
 TYPE(StateVisitor)
