@@ -41,11 +41,7 @@ int run_ab(const std::vector<std::string>& arguments) {
   study.self_check = parsed.values.count("aa") > 0;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   study.progress = [terminal](const std::string& line, bool finished) {
-    if (terminal) {
-      std::cerr << "\r\033[K" << line << (finished ? "\n" : "") << std::flush;
-    } else if (finished) {
-      std::cerr << line << "\n";
-    }
+    print_progress(terminal, line, finished);
   };
   const ab::StudyOutcome outcome = ab::run_study(experiment, study);
   std::cout << ab::closing_text(outcome);

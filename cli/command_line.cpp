@@ -129,6 +129,14 @@ Config with_observer(const Config& config, const std::string& type) {
   return append_observer(config, type, {"command line", 0, 0});
 }
 
+void print_progress(bool terminal, const std::string& line, bool finished) {
+  if (terminal) {
+    std::cerr << "\r\033[K" << line << (finished ? "\n" : "") << std::flush;
+  } else if (finished) {
+    std::cerr << line << "\n";
+  }
+}
+
 std::string quoted_command_line(const std::vector<std::string>& arguments) {
   std::string line = "tenon";
   for (const std::string& argument : arguments) {

@@ -55,6 +55,10 @@ Config load_run(Runtime& runtime, const std::string& path, const std::vector<std
 /// already.
 Config with_observer(const Config& config, const std::string& type);
 
+/// A line of progress on standard error: on a terminal it takes the last one's place until it is finished;
+/// elsewhere only finished lines appear.
+void print_progress(bool terminal, const std::string& line, bool finished);
+
 /// The whole command line as one text, for manifests.
 std::string quoted_command_line(const std::vector<std::string>& arguments);
 
@@ -72,5 +76,6 @@ extern const Command kExport;
 extern const Command kGenerate;
 extern const Command kNewPlugin;
 extern const Command kQuantize;
+extern const Command kReproduce;
 
 }  // namespace tenon::cli

@@ -11,15 +11,6 @@
 namespace tenon::ab {
 namespace {
 
-bool usable_as_folder(const std::string& name) {
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-           c == '_' || c == '-';
-  };
-  return !name.empty() && name.size() <= 64 && name[0] != '.' && name[0] != '-' &&
-         std::all_of(name.begin(), name.end(), plain);
-}
-
 void check_arms(const Experiment& e, std::vector<std::string>& problems) {
   if (e.arms.size() < 2) {
     problems.push_back(
@@ -40,6 +31,15 @@ void check_arms(const Experiment& e, std::vector<std::string>& problems) {
 }
 
 }  // namespace
+
+bool usable_as_folder(const std::string& name) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
+  };
+  return !name.empty() && name.size() <= 64 && name[0] != '.' && name[0] != '-' &&
+         std::all_of(name.begin(), name.end(), plain);
+}
 
 const char* axis_name(Axis axis) {
   switch (axis) {

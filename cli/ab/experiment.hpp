@@ -60,6 +60,9 @@ struct Experiment {
 /// seeds, no budget, a margin or alpha out of range, time to target without target.
 void validate(const Experiment& experiment);
 
+/// Letters, digits, '.', '_' and '-', at most 64, not starting with '.' or '-'.
+bool usable_as_folder(const std::string& name);
+
 /// False for accuracy, auc and rates, true otherwise. The name may carry a split: "val/accuracy".
 bool lower_is_better(const std::string& metric);
 

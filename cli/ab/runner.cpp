@@ -59,11 +59,8 @@ struct Running {
 
 class Schedule {
  public:
-  Schedule(const Experiment& experiment, const RunnerOptions& options)
-      : experiment_(experiment),
-        options_(options),
-        waiting_(plan_jobs(experiment, options)),
-        total_(waiting_.size()) {}
+  Schedule(const Experiment& experiment, std::vector<Job> jobs, const RunnerOptions& options)
+      : experiment_(experiment), options_(options), waiting_(std::move(jobs)), total_(waiting_.size()) {}
 
   RunnerResult run() {
     SignalWatch signals;
@@ -151,7 +148,7 @@ class Schedule {
   void report(bool finished, const std::string& news) {
     if (!options_.progress) return;
     const std::size_t done = result_.completed + result_.failed.size();
-    std::string line = fmt::format("ab {}/{} runs", done, total_);
+    std::string line = fmt::format("{} {}/{} runs", options_.label, done, total_);
     if (finished) {
       line += ": " + news;
     } else {
@@ -188,7 +185,7 @@ std::string arm_file_path(const std::string& folder, const Arm& arm) {
 
 std::string arm_file_text(const Experiment& experiment, const Arm& arm) {
   const Config config = Config::load(experiment.base, {}, arm.extends);
-  return fmt::format("# Arm {} of {} as it stood when the study began; written by tenon ab.\n", arm.name,
+  return fmt::format("# Arm {} of {} as it stood when the study began; written by tenon.\n", arm.name,
                      experiment.name) +
          to_toml(with_absolute_plugin_paths(config), true);
 }
@@ -198,6 +195,19 @@ std::vector<std::string> budget_sets(const Budget& budget) {
   const std::string amount = whole ? fmt::format("{:.0f}", budget.amount) : fmt::format("{}", budget.amount);
   if (budget.kind == Axis::kSteps) return {"run.steps=" + amount};
   return {fmt::format("run.max_{}={}", axis_name(budget.kind), amount)};
+}
+
+std::vector<std::string> run_sets(const Experiment& experiment, const Arm& arm, std::int64_t seed) {
+  std::vector<std::string> out = arm.set;
+  for (std::string& assignment : budget_sets(experiment.budget)) out.push_back(std::move(assignment));
+  out.push_back(fmt::format("run.seed={}", seed));
+  if (arm.own_order) {
+    // The pair shares initial weights; everything else that is drawn differs.
+    out.push_back(fmt::format("run.seed_init={}", seed));
+    out.push_back(fmt::format("run.seed_order={}", other_seed(seed)));
+    out.push_back(fmt::format("run.seed_rounding={}", other_seed(seed)));
+  }
+  return out;
 }
 
 std::int64_t other_seed(std::int64_t seed) {
@@ -216,18 +226,9 @@ std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& op
       job.parent = run_parent(options.folder, arm.name, job.seed);
       job.log = (fs::path(job.parent) / "output.log").string();
       job.command = {options.program, "train", arm_file_path(options.folder, arm)};
-      const auto set = [&](const std::string& assignment) {
+      for (const std::string& assignment : run_sets(experiment, arm, job.seed)) {
         job.command.push_back("--set");
         job.command.push_back(assignment);
-      };
-      for (const std::string& assignment : arm.set) set(assignment);
-      for (const std::string& assignment : budget_sets(experiment.budget)) set(assignment);
-      set(fmt::format("run.seed={}", job.seed));
-      if (arm.own_order) {
-        // The pair shares initial weights; everything else that is drawn differs.
-        set(fmt::format("run.seed_init={}", job.seed));
-        set(fmt::format("run.seed_order={}", other_seed(job.seed)));
-        set(fmt::format("run.seed_rounding={}", other_seed(job.seed)));
       }
       job.command.insert(job.command.end(), {"--run-dir", job.parent, "--quiet"});
       out.push_back(std::move(job));
@@ -236,20 +237,28 @@ std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& op
   return out;
 }
 
-RunnerResult run_jobs(const Experiment& experiment, const RunnerOptions& options) {
-  if (options.jobs < 1) fail_config(fmt::format("--jobs is {}; expected at least 1", options.jobs));
-  if (options.jobs > 1 && experiment.budget.kind == Axis::kSeconds) {
-    fail_config("a budget in seconds is fair only if runs do not share the machine; use --jobs 1");
-  }
-  fs::create_directories(fs::path(options.folder) / "arms");
+void write_arm_files(const Experiment& experiment, const std::string& folder) {
+  fs::create_directories(fs::path(folder) / "arms");
   for (const Arm& arm : experiment.arms) {
-    const std::string path = arm_file_path(options.folder, arm);
+    const std::string path = arm_file_path(folder, arm);
     std::ofstream out(path, std::ios::binary | std::ios::trunc);
     out << arm_file_text(experiment, arm);
     if (!out.flush())
       fail_run(fmt::format("cannot write {}; is the disk full or the folder read-only?", path));
   }
-  return Schedule(experiment, options).run();
+}
+
+RunnerResult run_jobs(const Experiment& experiment, const RunnerOptions& options) {
+  write_arm_files(experiment, options.folder);
+  return run_planned(experiment, plan_jobs(experiment, options), options);
+}
+
+RunnerResult run_planned(const Experiment& experiment, std::vector<Job> jobs, const RunnerOptions& options) {
+  if (options.jobs < 1) fail_config(fmt::format("--jobs is {}; expected at least 1", options.jobs));
+  if (options.jobs > 1 && experiment.budget.kind == Axis::kSeconds) {
+    fail_config("a budget in seconds is fair only if runs do not share the machine; use --jobs 1");
+  }
+  return Schedule(experiment, std::move(jobs), options).run();
 }
 
 }  // namespace tenon::ab

@@ -28,6 +28,7 @@ struct RunnerOptions {
   /// Called with a line of progress whenever it changes; `finished` says that a run has ended and the line
   /// should stay.
   std::function<void(const std::string& line, bool finished)> progress = {};
+  std::string label = "ab";  ///< first word of a progress line
 };
 
 struct FailedJob {
@@ -49,6 +50,9 @@ struct RunnerResult {
 std::string arm_file_path(const std::string& folder, const Arm& arm);
 std::string arm_file_text(const Experiment& experiment, const Arm& arm);
 
+/// Writes the files of all arms. Throws Error(kRun) when that cannot be done.
+void write_arm_files(const Experiment& experiment, const std::string& folder);
+
 /// Seeds in order; within a seed the arms change places from seed to seed (AB, BA, AB, ...), so that drift of
 /// the machine falls on all arms alike.
 std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& options);
@@ -56,6 +60,9 @@ std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& op
 /// The `--set` words of the budget: run.steps, or run.max_samples, max_tokens, max_seconds, max_bytes, which
 /// end a run before its run.steps.
 std::vector<std::string> budget_sets(const Budget& budget);
+
+/// The `--set` words of one run: those of the arm, the budget, the seed.
+std::vector<std::string> run_sets(const Experiment& experiment, const Arm& arm, std::int64_t seed);
 
 /// The seed of an A/A copy's order and rounding streams: fixed, positive, and different from every seed of
 /// the study.
@@ -65,5 +72,7 @@ std::int64_t other_seed(std::int64_t seed);
 /// SIGTERM no run is started any more, the signal is passed on, and runs that do not end within the grace are
 /// killed.
 RunnerResult run_jobs(const Experiment& experiment, const RunnerOptions& options);
+/// The same for some of the planned jobs, whose arm files are written.
+RunnerResult run_planned(const Experiment& experiment, std::vector<Job> jobs, const RunnerOptions& options);
 
 }  // namespace tenon::ab

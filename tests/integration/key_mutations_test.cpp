@@ -7,11 +7,13 @@
 #include "ab/experiment.hpp"
 #include "config/key_mutations.hpp"
 #include "config/run_schema.hpp"
+#include "reproduce/study_file.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <iostream>
 #include <set>
 
@@ -69,25 +71,40 @@ void mutate_runs(Total& total) {
   }
 }
 
-/// Every key that an experiment may have, by table.
-const std::map<std::string, std::set<std::string>> kExperimentKeys = {
+/// Every key that a file of a kind may have, by table.
+using KeysByTable = std::map<std::string, std::set<std::string>>;
+const KeysByTable kExperimentKeys = {
     {"",
      {"question", "base", "seeds", "metric", "lower_is_better", "secondary", "margin", "target", "decide_by",
       "test", "alpha", "power", "budget", "arm"}},
     {"[budget]", {"steps", "samples", "tokens", "seconds", "bytes"}},
     {"[[arm]]", {"name", "extends", "set"}}};
 
-void mutate_experiments(Total& total) {
+const std::set<std::string> kSizeKeys = {"steps", "seeds", "set", "minutes", "machine"};
+const KeysByTable kStudyKeys = {
+    {"",
+     {"title", "paper", "question", "base", "metric", "baseline", "reference", "figure", "figure_metric",
+      "curves", "shares", "decisions", "alpha", "notes", "size", "arm", "paper_value"}},
+    {"[size.quick]", kSizeKeys},
+    {"[size.default]", kSizeKeys},
+    {"[size.full]", kSizeKeys},
+    {"[size.cuda]", kSizeKeys},
+    {"[[arm]]", {"name", "title", "note", "baseline", "extends", "set", "may_fail"}},
+    {"[[paper_value]]", {"arm", "value", "what", "source"}}};
+
+/// Files that are no runs: experiments and studies, each with its own reader.
+void mutate_files(Total& total, const std::string& kind, const KeysByTable& keys,
+                  const std::function<void(const std::string&)>& read) {
   const Scratch scratch;
-  for (const char* folder : {"base", "presets"})
+  for (const char* folder : {"base", "presets", "reproduce"})
     fs::create_directory_symlink(kConfigs / folder, scratch / folder);
-  const fs::path mutated = scratch / "experiments/mutated.toml";
+  const fs::path mutated = scratch / (kind + "/mutated.toml");
   const auto answer = [&](const std::vector<std::string>& lines) {
     std::string text;
     for (const std::string& line : lines) text += line + "\n";
     write_file(mutated, text);
     try {
-      ab::read_experiment(mutated.string(), {});
+      read(mutated.string());
       return std::string();
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
@@ -96,7 +113,7 @@ void mutate_experiments(Total& total) {
   };
 
   std::set<std::string> proven;
-  for (const fs::path& file : shipped("experiments")) {
+  for (const fs::path& file : shipped(kind)) {
     SCOPED_TRACE(file.string());
     std::vector<std::string> lines;
     std::istringstream in(read_file(file));
@@ -108,12 +125,13 @@ void mutate_experiments(Total& total) {
       std::smatch match;
       if (!std::regex_match(line, match, std::regex("([a-z_]+)( *=.*)"))) continue;
       const std::string key = match[1], rest = match[2];
-      if (!proven.insert(table + key).second) continue;
-      ASSERT_EQ(kExperimentKeys.count(table), 1u) << table;
+      // The sizes of a study are one table under four names.
+      if (!proven.insert((table.starts_with("[size.") ? "[size]" : table) + key).second) continue;
+      ASSERT_EQ(keys.count(table), 1u) << table;
       ++total.keys;
       std::string example;
       for (const std::string& mutation : config::one_edit_mutations(key)) {
-        if (kExperimentKeys.at(table).count(mutation) > 0) continue;
+        if (keys.at(table).count(mutation) > 0) continue;
         ++total.tried;
         line = mutation + rest;
         const std::string text = answer(lines);
@@ -134,8 +152,12 @@ TEST(KeyMutations, AreRefusedInEveryShippedConfiguration) {
   mutate_runs(total);
   EXPECT_GT(total.keys, 30u);
   const std::size_t in_runs = total.keys;
-  mutate_experiments(total);
+  mutate_files(total, "experiments", kExperimentKeys,
+               [](const std::string& path) { ab::read_experiment(path, {}); });
   EXPECT_GT(total.keys, in_runs + 6);
+  const std::size_t without_studies = total.keys;
+  mutate_files(total, "studies", kStudyKeys, [](const std::string& path) { reproduce::read_study(path); });
+  EXPECT_GT(total.keys, without_studies + 15);
   EXPECT_EQ(total.accepted, std::vector<std::string>());
   EXPECT_LE(total.misguided.size() * 10, total.long_keys)
       << "fewer than 90 % of " << total.long_keys << " keys have only right suggestions";

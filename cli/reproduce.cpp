@@ -1,0 +1,94 @@
+// tenon reproduce: lists the studies of papers' tables, or runs one.
+#include "command_line.hpp"
+
+#include "config/run_schema.hpp"
+#include "reproduce/reproduce.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <iostream>
+
+namespace tenon::cli {
+namespace {
+
+void declare(po::options_description& options) {
+  options.add_options()("quick", "under two minutes: proves that it runs; its numbers mean nothing");
+  options.add_options()("full", "hours: the size to quote, in pieces if need be");
+  options.add_options()("cuda", "the size for a GPU");
+  options.add_options()("out", po::value<std::string>(),
+                        "DIR  folder of the study (default: reproductions/NAME, with -SIZE for other sizes)");
+  options.add_options()("jobs", po::value<int>()->default_value(1),
+                        "N  runs at a time; with more than 1 their times do not compare");
+  options.add_options()("json", "print the list, or table.json, as JSON");
+}
+
+std::string size_name(const po::variables_map& values) {
+  std::string name;
+  for (const char* size : {"quick", "full", "cuda"}) {
+    if (values.count(size) == 0) continue;
+    if (!name.empty())
+      fail_config(fmt::format("tenon reproduce: --{} and --{} are two sizes; give one", name, size));
+    name = size;
+  }
+  return name.empty() ? "default" : name;
+}
+
+int list(bool as_json) {
+  std::vector<reproduce::StudyFile> studies;
+  for (const std::string& path : reproduce::find_studies()) studies.push_back(reproduce::read_study(path));
+  std::cout << (as_json ? reproduce::list_json(studies) : reproduce::list_text(studies));
+  return 0;
+}
+
+reproduce::ResolvedRun resolve(const std::string& path, const std::vector<std::string>& sets) {
+  Runtime runtime;
+  const Config config = load_run(runtime, path, sets);
+  reproduce::ResolvedRun out;
+  out.root = runtime.check(config, &out.facts).root();
+  return out;
+}
+
+int run(const std::vector<std::string>& arguments) {
+  const Parsed parsed = parse(kReproduce, {"name"}, arguments);
+  if (parsed.helped) return 0;
+  const bool as_json = parsed.values.count("json") > 0;
+  const std::string wanted = size_name(parsed.values);
+  if (parsed.values.count("name") == 0) return list(as_json);
+
+  const auto names = parsed.values["name"].as<std::vector<std::string>>();
+  const reproduce::StudyFile study = reproduce::read_study(reproduce::study_path(names[0]));
+  const reproduce::Size* size = study.size(wanted);
+  if (size == nullptr)
+    fail_config(fmt::format("tenon reproduce: {} has no size '{}' (see {})", study.name, wanted, study.path));
+
+  reproduce::Options options;
+  options.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  options.folder = parsed.values.count("out") > 0
+                       ? parsed.values["out"].as<std::string>()
+                       : "reproductions/" + study.name + (wanted == "default" ? "" : "-" + wanted);
+  options.jobs = parsed.values["jobs"].as<int>();
+  if (options.jobs < 1) fail_config(fmt::format("--jobs is {}; expected at least 1", options.jobs));
+  std::vector<std::string> line{"reproduce"};
+  line.insert(line.end(), arguments.begin(), arguments.end());
+  options.command = quoted_command_line(line);
+  options.resolve = resolve;
+  const bool terminal = ::isatty(STDERR_FILENO) == 1;
+  options.progress = [terminal](const std::string& text, bool finished) {
+    print_progress(terminal, text, finished);
+  };
+  const reproduce::Outcome outcome = reproduce::reproduce(study, *size, options);
+  std::cout << (as_json ? reproduce::table_json(outcome.result) : reproduce::closing_text(outcome));
+  return outcome.exit_status;
+}
+
+}  // namespace
+
+const Command kReproduce{"reproduce", "[NAME] [options]",
+                         "List the studies that reproduce papers' tables, or run one.", run, declare};
+
+}  // namespace tenon::cli

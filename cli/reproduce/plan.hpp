@@ -1,0 +1,48 @@
+// Which runs of a study are still to be made: finished ones are kept while their resolved configuration is
+// what the study asks for, interrupted ones continue, everything else starts anew beside what was there.
+#pragma once
+
+#include "ab/runner.hpp"
+#include "reproduce/study_file.hpp"
+
+#include <tenon/config.hpp>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace tenon::reproduce {
+
+/// A configuration as a run would resolve it, and what was found by building it.
+struct ResolvedRun {
+  Value root;                      ///< every value, with its origin
+  std::vector<std::string> facts;  ///< "parameters: 840960 trained, ...", as `tenon check` prints them
+};
+/// Resolves and checks a configuration file under `--set` words. Throws Error for one that cannot run here.
+using Resolver = std::function<ResolvedRun(const std::string& path, const std::vector<std::string>& sets)>;
+
+enum class Action { kKeep, kContinue, kStart };
+
+struct PlannedRun {
+  ab::Job job;  ///< with --resume when it continues
+  Action action = Action::kStart;
+  std::string reason;  ///< why it starts although an attempt is there; "" otherwise
+};
+
+struct Plan {
+  ab::Experiment experiment;
+  std::vector<ResolvedRun> arms;  ///< with the first seed
+  std::vector<PlannedRun> runs;
+};
+
+/// Writes the arm files, resolves every arm (Error(kConfig) names the arm that cannot run) and looks at what
+/// lies below the folder of `options`.
+Plan make_plan(const StudyFile& study, const Size& size, const ab::RunnerOptions& options,
+               const Resolver& resolve);
+
+/// What to do with the newest attempt below `parent`, given the leaves of the wanted configuration.
+Action action_for(const std::string& parent, const std::map<std::string, std::string>& wanted, bool may_fail,
+                  std::string& reason);
+
+}  // namespace tenon::reproduce

@@ -1,0 +1,132 @@
+// The course of a study; see reproduce.hpp.
+#include "reproduce/reproduce.hpp"
+
+#include "ab/format.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/files.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tenon::reproduce {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMark = "study.txt";
+
+/// One folder holds one study at one size: a table of quick runs must never take the place of a real one.
+void claim(const fs::path& folder, const StudyFile& study, const Size& size) {
+  const std::string mine = fmt::format("study {} at size {}\n", study.name, size.name);
+  std::ifstream in(folder / kMark);
+  if (in) {
+    std::ostringstream text;
+    text << in.rdbuf();
+    if (text.str() == mine) return;
+    std::string other = text.str();
+    while (other.ends_with('\n')) other.pop_back();
+    fail_config(fmt::format("tenon reproduce: {} holds {}, not {}; choose another folder with --out",
+                            folder.string(), other, mine.substr(0, mine.size() - 1)));
+  }
+  const auto files = make_posix_files();
+  write_text_atomically(*files, (folder / kMark).string(), mine);
+}
+
+void announce(const Plan& plan, const Outcome& outcome, const Options& options) {
+  if (!options.progress) return;
+  for (const PlannedRun& run : plan.runs) {
+    if (run.reason.empty()) continue;
+    options.progress(fmt::format("reproduce: {} seed {} starts again: {}",
+                                 plan.experiment.arms[run.job.arm].name, run.job.seed, run.reason),
+                     true);
+  }
+  options.progress(fmt::format("reproduce: {} runs kept, {} to continue, {} to start", outcome.kept,
+                               outcome.continued, outcome.started),
+                   true);
+}
+
+std::vector<std::string> logs_of(const std::vector<ab::FailedJob>& failed, const Plan& plan) {
+  std::vector<std::string> out;
+  for (const ab::FailedJob& f : failed) {
+    std::string text = fmt::format("{} seed {}: {}, log in {}", plan.experiment.arms[f.job.arm].name,
+                                   f.job.seed, f.reason, f.job.log);
+    const std::size_t last = f.log_tail.rfind('\n');
+    if (!f.log_tail.empty()) text += ": " + f.log_tail.substr(last == std::string::npos ? 0 : last + 1);
+    out.push_back(std::move(text));
+  }
+  return out;
+}
+
+}  // namespace
+
+Outcome reproduce(const StudyFile& study, const Size& size, const Options& options) {
+  const fs::path folder = fs::absolute(options.folder).lexically_normal();
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
+  claim(folder, study, size);
+
+  ab::RunnerOptions runner;
+  runner.program = options.program;
+  runner.folder = folder.string();
+  runner.jobs = options.jobs;
+  runner.progress = options.progress;
+  runner.label = "reproduce";
+  const Plan plan = make_plan(study, size, runner, options.resolve);
+
+  Outcome out;
+  std::vector<ab::Job> jobs;
+  for (const PlannedRun& run : plan.runs) {
+    ++(run.action == Action::kKeep       ? out.kept
+       : run.action == Action::kContinue ? out.continued
+                                         : out.started);
+    if (run.action != Action::kKeep) jobs.push_back(run.job);
+  }
+  announce(plan, out, options);
+  if (!jobs.empty()) out.runs = ab::run_planned(plan.experiment, std::move(jobs), runner);
+
+  out.result = read_results(study, size, plan, folder.string());
+  out.result.provenance.command = options.command;
+  out.result.provenance.jobs = options.jobs;
+  for (std::string& line : logs_of(out.runs.failed, plan)) out.result.warnings.push_back(std::move(line));
+  out.markdown_path = (folder / "table.md").string();
+  out.json_path = (folder / "table.json").string();
+  out.figure_path = (folder / "figure.svg").string();
+  const auto files = make_posix_files();
+  write_text_atomically(*files, out.figure_path, figure_svg(out.result));
+  write_text_atomically(*files, out.json_path, table_json(out.result));
+  write_text_atomically(*files, out.markdown_path, table_markdown(out.result));
+  out.exit_status = out.result.complete && !out.runs.interrupted ? 0 : 1;
+  return out;
+}
+
+std::string closing_text(const Outcome& outcome) {
+  const StudyResult& r = outcome.result;
+  std::string out;
+  for (const std::string& warning : r.warnings) out += "  ! " + warning + "\n";
+  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+    const ArmResult& arm = r.arms[a];
+    std::string line = fmt::format("  {:<24}", r.study.arms[a].arm.name);
+    line += arm.value ? fmt::format("{} {}", r.study.metric, ab::fixed(arm.value->mean, 4))
+                      : std::string("no value");
+    if (arm.gap) line += fmt::format(", gap {} %", ab::fixed_signed(arm.gap->mean, 2));
+    if (arm.gap && arm.gap->n > 1)
+      line += fmt::format(" ({} to {})", ab::fixed_signed(arm.gap->interval.low, 2),
+                          ab::fixed_signed(arm.gap->interval.high, 2));
+    for (const Share& share : arm.shares) {
+      if (share.percent) line += fmt::format(", {} {} %", share.metric, ab::fixed(*share.percent, 2));
+    }
+    out += line + "\n";
+  }
+  out += "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
+  if (outcome.runs.interrupted) out += "interrupted: the same command continues where it stopped\n";
+  if (!caution(r.size).empty()) out += caution(r.size) + "\n";
+  return out + outcome.markdown_path + "\n";
+}
+
+}  // namespace tenon::reproduce

@@ -1,0 +1,37 @@
+// A study as one call: plan, run what is missing, read, write table and figure. The command `tenon reproduce`
+// is a thin shell around it.
+#pragma once
+
+#include "reproduce/render.hpp"
+
+#include <functional>
+#include <string>
+
+namespace tenon::reproduce {
+
+struct Options {
+  std::string program;  ///< file of this program
+  std::string folder;   ///< DIR; made if absent
+  std::string command;  ///< the whole command line, for the table
+  int jobs = 1;
+  Resolver resolve;
+  std::function<void(const std::string& line, bool finished)> progress = {};
+};
+
+struct Outcome {
+  StudyResult result;
+  ab::RunnerResult runs;
+  std::size_t kept = 0, continued = 0, started = 0;
+  std::string markdown_path, json_path, figure_path;
+  int exit_status = 0;  ///< 0 when every run ended as the study expects, else 1
+};
+
+/// Makes the runs that are missing and writes DIR/table.md, DIR/table.json and DIR/figure.svg from all that
+/// are there, also after an interruption. Throws Error(kConfig) for what is wrong before the first run, and
+/// for a folder that holds another study or size.
+Outcome reproduce(const StudyFile& study, const Size& size, const Options& options);
+
+/// Failures with their logs, the table's main lines, and where everything lies.
+std::string closing_text(const Outcome& outcome);
+
+}  // namespace tenon::reproduce

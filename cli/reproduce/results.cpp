@@ -1,0 +1,259 @@
+// Reading and pairing of results.hpp.
+#include "reproduce/results.hpp"
+
+#include "ab/study.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <set>
+
+namespace tenon::reproduce {
+namespace {
+
+namespace fs = std::filesystem;
+
+RunResult read_one(const ab::Experiment& e, const std::string& folder, const ab::Arm& arm,
+                   std::int64_t seed) {
+  RunResult out;
+  out.seed = seed;
+  const std::string parent = ab::run_parent(folder, arm.name, seed);
+  const int attempt = ab::newest_attempt(parent);
+  if (attempt == 0) {
+    out.status = "missing";
+    out.reason = "not run yet";
+    return out;
+  }
+  try {
+    out.record = ab::read_run((fs::path(parent) / std::to_string(attempt)).string(), ab::RunState::kAny);
+  } catch (const Error& error) {
+    out.status = "missing";
+    out.reason = error.what();
+    return out;
+  }
+  out.status = out.record->status;
+  if (out.status != "completed") {
+    const auto why = out.record->manifest.find("exit_reason");
+    out.reason = why == out.record->manifest.end() ? "" : why->second;
+    return out;
+  }
+  const std::optional<double> value = out.record->final_value(e.metric);
+  if (!value) {
+    out.status = "failed";
+    out.reason = fmt::format("no value of {} was recorded", e.metric);
+  } else if (!std::isfinite(*value)) {
+    out.status = "diverged";
+    out.reason = fmt::format("{} ended as {}", e.metric, *value);
+  } else {
+    out.value = value;
+  }
+  return out;
+}
+
+/// Gaps of the pairs in which both arms have a value and may be compared.
+std::vector<double> paired_gaps(const ab::Experiment& e, const ArmResult& baseline, const ArmResult& arm,
+                                const std::string& who, std::vector<std::string>& warnings) {
+  std::vector<double> out;
+  for (std::size_t s = 0; s < arm.runs.size(); ++s) {
+    const RunResult& b = baseline.runs[s];
+    const RunResult& a = arm.runs[s];
+    if (!a.value || !b.value) continue;
+    const std::vector<std::string> refusals = ab::pairing_refusals(e, *b.record, *a.record);
+    if (!refusals.empty()) {
+      for (const std::string& why : refusals)
+        warnings.push_back(fmt::format("{}, seed {} is no pair: {}", who, a.seed, why));
+      continue;
+    }
+    out.push_back(gap_percent(*b.value, *a.value, e.lower_is_better));
+  }
+  return out;
+}
+
+std::optional<ab::MeanEstimate> estimate(const std::vector<double>& values, double alpha) {
+  if (values.empty()) return std::nullopt;
+  return ab::mean_with_interval(values, alpha);
+}
+
+double last_of(const ab::RunRecord& run, const std::string& metric) {
+  return run.final_value(metric).value_or(0);
+}
+
+/// Mean of a metric's last values; empty if no run has it.
+std::optional<double> mean_of(const ArmResult& arm, const std::string& metric) {
+  double sum = 0, n = 0;
+  for (const RunResult& run : arm.runs) {
+    const std::optional<double> value = run.record ? run.record->final_value(metric) : std::nullopt;
+    if (!value) continue;
+    sum += *value;
+    ++n;
+  }
+  return n > 0 ? std::optional(sum / n) : std::nullopt;
+}
+
+/// "train/mor/h.1.attn.q_proj/dgrad.dy" and the same with "/error": layer, operand, share, error.
+void read_decisions(const std::string& prefix, ArmResult& arm) {
+  std::set<std::string> names;
+  for (const RunResult& run : arm.runs) {
+    if (!run.record) continue;
+    for (const auto& entry : run.record->series) {
+      const std::string& name = entry.first;
+      if (name.starts_with(prefix) && name.find('.', name.rfind('/')) != std::string::npos)
+        names.insert(name);
+    }
+  }
+  for (const std::string& name : names) {
+    const std::string rest = name.substr(prefix.size());
+    const std::size_t slash = rest.find('/');
+    if (slash == std::string::npos) continue;
+    arm.decisions.push_back({rest.substr(0, slash), rest.substr(slash + 1),
+                             100 * mean_of(arm, name).value_or(0),
+                             100 * mean_of(arm, name + "/error").value_or(0)});
+  }
+}
+
+void summarise(const StudyFile& study, ArmResult& arm) {
+  std::vector<double> values, walls;
+  double n = 0;
+  for (const RunResult& run : arm.runs) {
+    if (run.value) values.push_back(*run.value);
+    if (!run.record || run.status == "interrupted" || run.status == "unfinished") continue;
+    const ab::RunRecord& r = *run.record;
+    ++n;
+    arm.updates += r.steps;
+    arm.samples += r.samples;
+    arm.tokens += r.tokens;
+    arm.refused += last_of(r, "train/skipped_updates");
+    walls.push_back(r.wall_s);
+    for (const auto& [format, count] : r.quantized_operands) arm.operands[format] += count;
+  }
+  for (double* sum : {&arm.updates, &arm.samples, &arm.tokens, &arm.refused}) *sum /= std::max(n, 1.0);
+  for (auto& entry : arm.operands) entry.second /= std::max(n, 1.0);
+  arm.value = estimate(values, study.alpha);
+  arm.wall_s = estimate(walls, study.alpha);
+  for (const std::string& metric : study.shares) {
+    const std::optional<double> mean = mean_of(arm, metric);
+    arm.shares.push_back({metric, mean ? std::optional(100 * *mean) : std::nullopt});
+  }
+  if (!study.decisions.empty()) read_decisions(study.decisions + "/", arm);
+}
+
+/// "parameters: 840960 trained, ..." -> "840960".
+std::string parameters_of(const ResolvedRun& arm) {
+  constexpr std::string_view kFact = "parameters: ";
+  for (const std::string& fact : arm.facts) {
+    if (fact.starts_with(kFact))
+      return fact.substr(kFact.size(), fact.find(' ', kFact.size()) - kFact.size());
+  }
+  return "";
+}
+
+/// "gpt_neo (layers = 4, width = 128)": the type and what is not a default.
+std::string described(const Value& root, const char* table) {
+  const Value* found = root.find(table);
+  if (found == nullptr || !found->is_table()) return "";
+  std::string type, rest;
+  for (const Member& member : found->table()) {
+    if (member.key == "type") {
+      type = member.value.text();
+    } else if (member.value.origin.text() != "default") {
+      rest += fmt::format("{}{} = {}", rest.empty() ? "" : ", ", member.key, member.value.inline_toml());
+    }
+  }
+  return rest.empty() ? type : fmt::format("{} ({})", type, rest);
+}
+
+void add_distinct(std::vector<std::string>& list, std::string text) {
+  if (!text.empty() && std::find(list.begin(), list.end(), text) == list.end())
+    list.push_back(std::move(text));
+}
+
+void read_provenance(const Plan& plan, const std::vector<ArmResult>& arms, Provenance& out) {
+  const Value& root = plan.arms.front().root;
+  out.model = described(root, "model");
+  out.data = described(root, "data");
+  for (const ArmResult& arm : arms) {
+    for (const RunResult& run : arm.runs) {
+      if (!run.record) continue;
+      const ab::RunRecord& r = *run.record;
+      out.wall_s += r.wall_s;
+      const auto fact = [&](const char* key) {
+        const auto found = r.manifest.find(key);
+        return found == r.manifest.end() ? std::string() : found->second;
+      };
+      const bool dirty = fact("program.git_dirty") == "true";
+      add_distinct(out.program, fmt::format("{} ({}{})", fact("program.version"), fact("program.git"),
+                                            dirty ? ", changed" : ""));
+      add_distinct(out.machines, fmt::format("{}, {} cores", fact("cpu.model"), fact("cpu.cores")));
+      add_distinct(out.kernels, fact("kernels"));
+      out.threads = fact("threads");
+      const std::string start = fact("start"), end = fact("end");
+      if (!start.empty() && (out.begun.empty() || start < out.begun)) out.begun = start;
+      out.ended = std::max(out.ended, end);
+      const auto clock = r.config.find("transport.clock.type");
+      if (clock != r.config.end() && clock->second == "\"simulated\"")
+        add_distinct(out.simulated, "wall time");
+    }
+  }
+}
+
+}  // namespace
+
+double gap_percent(double baseline, double arm, bool lower_is_better) {
+  return 100 * (lower_is_better ? baseline - arm : arm - baseline) / std::abs(baseline);
+}
+
+StudyResult read_results(const StudyFile& study, const Size& size, const Plan& plan,
+                         const std::string& folder) {
+  StudyResult out;
+  out.study = study;
+  out.size = size;
+  out.complete = true;
+  const ab::Experiment& e = plan.experiment;
+  for (std::size_t a = 0; a < e.arms.size(); ++a) {
+    ArmResult& arm = out.arms.emplace_back();
+    for (const std::int64_t seed : e.seeds) {
+      RunResult run = read_one(e, folder, e.arms[a], seed);
+      const bool expected = run.status == "completed" || (study.arms[a].may_fail && run.status == "failed") ||
+                            run.status == "diverged";
+      if (!expected) out.complete = false;
+      if (run.status != "completed") {
+        out.warnings.push_back(fmt::format("{}, seed {}: {}{}{}", e.arms[a].name, seed, run.status,
+                                           run.reason.empty() ? "" : ", ", run.reason));
+      }
+      arm.runs.push_back(std::move(run));
+    }
+    arm.parameters = parameters_of(plan.arms[a]);
+    summarise(study, arm);
+  }
+  const auto index_of = [&](const std::string& name) {
+    for (std::size_t a = 0; a < e.arms.size(); ++a) {
+      if (e.arms[a].name == name) return a;
+    }
+    return e.arms.size();
+  };
+  const std::size_t reference = index_of(study.reference);
+  for (std::size_t a = 0; a < e.arms.size(); ++a) {
+    ArmResult& arm = out.arms[a];
+    const std::size_t baseline = index_of(study.arms[a].baseline);
+    if (a != baseline) {
+      arm.gaps = paired_gaps(e, out.arms[baseline], arm, e.arms[a].name, out.warnings);
+      arm.gap = estimate(arm.gaps, study.alpha);
+    }
+    if (reference < e.arms.size() && a != reference && e.arms[a].name != study.baseline) {
+      std::vector<std::string> said_already;
+      arm.reference_gap = estimate(paired_gaps(e, out.arms[reference], arm, "", said_already), study.alpha);
+    }
+  }
+  read_provenance(plan, out.arms, out.provenance);
+  if (out.provenance.program.size() > 1)
+    out.warnings.push_back("the runs were made by more than one program; repeat the study in a fresh folder");
+  if (out.provenance.machines.size() > 1)
+    out.warnings.push_back("the runs were made on more than one machine; their times do not compare");
+  return out;
+}
+
+}  // namespace tenon::reproduce

@@ -1,0 +1,81 @@
+// Every number of a study's table, computed once: the Markdown, the JSON and the figure only print what
+// stands here.
+#pragma once
+
+#include "ab/run_record.hpp"
+#include "ab/statistics.hpp"
+#include "reproduce/plan.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::reproduce {
+
+/// One run: its record, or why there is none.
+struct RunResult {
+  std::int64_t seed = 0;
+  std::string status;           ///< completed, interrupted, failed, diverged, missing
+  std::string reason;           ///< where the status is not completed
+  std::optional<double> value;  ///< of the study's metric; only of completed runs, finite
+  std::optional<ab::RunRecord> record;
+};
+
+struct Share {
+  std::string metric;             ///< "train/mor/share"
+  std::optional<double> percent;  ///< mean over the runs
+};
+
+/// What became of one operand of one layer, mean over the runs.
+struct Decision {
+  std::string layer, operand;  ///< "h.1.attn.q_proj", "dgrad.dy"
+  double percent = 0;          ///< in the small format
+  double error_percent = 0;    ///< mean relative error of that format
+};
+
+struct ArmResult {
+  std::vector<RunResult> runs;  ///< in the order of the seeds
+  std::optional<ab::MeanEstimate> value;
+  std::vector<double> gaps;  ///< to the baseline, per pair, per cent; negative = worse
+  std::optional<ab::MeanEstimate> gap, reference_gap;  ///< empty for the arm itself and without pairs
+  std::string parameters;                              ///< "840960"
+  double updates = 0, samples = 0, tokens = 0;         ///< of a completed run, mean
+  double refused = 0;                                  ///< updates refused, mean
+  std::optional<ab::MeanEstimate> wall_s;
+  std::map<std::string, double> operands;  ///< quantized, by format, mean
+  std::vector<Share> shares;               ///< in the order of the study's `shares`
+  std::vector<Decision> decisions;         ///< by layer and operand
+};
+
+/// Where and with what the runs were made.
+struct Provenance {
+  std::string command;                                  ///< that was given last
+  std::vector<std::string> program, machines, kernels;  ///< distinct values over all runs
+  std::string model, data;
+  std::string threads;
+  std::string begun, ended;  ///< of the first and the last run, UTC
+  double wall_s = 0;         ///< of all runs together
+  int jobs = 1;
+  std::vector<std::string> simulated;  ///< columns that are
+};
+
+struct StudyResult {
+  StudyFile study;
+  Size size;
+  std::vector<ArmResult> arms;
+  Provenance provenance;
+  std::vector<std::string>
+      warnings;           ///< runs that are missing, and pairs that were left out, with the reason
+  bool complete = false;  ///< every run ended as the study expects
+};
+
+/// Reads all runs of the plan below `folder`.
+StudyResult read_results(const StudyFile& study, const Size& size, const Plan& plan,
+                         const std::string& folder);
+
+/// The paper's sign: (baseline - arm) / baseline in per cent where lower is better, so that negative is
+/// worse.
+double gap_percent(double baseline, double arm, bool lower_is_better);
+
+}  // namespace tenon::reproduce

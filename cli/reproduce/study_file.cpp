@@ -1,0 +1,301 @@
+// Study files; see study_file.hpp. Keys, types and misspellings go through the core's configuration layer.
+#include "reproduce/study_file.hpp"
+
+#include "config/suggest.hpp"
+
+#include <tenon/config.hpp>
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+
+namespace tenon::reproduce {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFigures[] = {"gaps", "shares", "curves", nullptr};
+constexpr const char* kSizes[] = {"quick", "default", "full", "cuda"};
+
+constexpr OptionSpec kStudyOptions[] = {
+    option::text("title", nullptr).mandatory().doc_text("one line for the list of studies"),
+    option::text("paper", nullptr).mandatory().doc_text("what is reproduced: paper, table or figure"),
+    option::text("question", nullptr).mandatory().doc_text("what the study asks, in one sentence"),
+    option::text("base", nullptr).mandatory().doc_text("the run that every arm changes"),
+    option::text("metric", "\"val/loss\"").doc_text("what is compared, with its split"),
+    option::text("baseline", nullptr).mandatory().doc_text("arm to which gaps are measured"),
+    option::text("reference", "\"\"").doc_text("a second arm to which gaps are measured"),
+    option::text("figure", "\"gaps\"").one_of(kFigures).doc_text("what figure.svg shows"),
+    option::text("figure_metric", "\"train/loss\"").doc_text("of the curves"),
+    option::texts("curves", "[]").doc_text("arms whose curves are drawn; empty takes the first six"),
+    option::texts("shares", "[]").doc_text("metrics between 0 and 1 that the table shows in per cent"),
+    option::text("decisions", "\"\"").doc_text("beginning of the metrics of single operands"),
+    option::real("alpha", "0.05").between(0.0001, 0.4999).doc_text("1 - coverage of the intervals"),
+    option::texts("notes", "[]").doc_text("what a reader of the table should know"),
+};
+
+constexpr OptionSpec kSizeOptions[] = {
+    option::integer("steps", nullptr).mandatory().at_least(1).doc_text("updates of every run"),
+    option::integers("seeds", nullptr).mandatory().doc_text("seeds that every arm runs"),
+    option::texts("set", "[]").doc_text("\"a.b=c\", for every arm"),
+    option::real("minutes", "0").at_least(0).in_unit("min").doc_text("that the whole study takes"),
+    option::text("machine", "\"two cores\"").doc_text("to which minutes belongs"),
+};
+
+constexpr OptionSpec kArmOptions[] = {
+    option::text("name", nullptr).mandatory().doc_text("names the arm and its folder"),
+    option::text("title", "\"\"").doc_text("for the table"),
+    option::text("note", "\"\"").doc_text("what the arm keeps, or why it is there"),
+    option::texts("extends", "[]").doc_text("configurations laid over the base, in order"),
+    option::texts("set", "[]").doc_text("\"a.b=c\", as on the command line"),
+    option::text("baseline", "\"\"").doc_text("arm to which its gap is measured; the study's if absent"),
+    option::boolean("may_fail", "false").doc_text("a failed run is a result"),
+};
+
+constexpr OptionSpec kPaperOptions[] = {
+    option::text("arm", nullptr).mandatory().doc_text("beside which the number stands"),
+    option::real("value", nullptr).mandatory().doc_text("in the units of the figure"),
+    option::text("what", nullptr).mandatory().doc_text("model and point of the paper's number"),
+    option::text("source", nullptr).mandatory().doc_text("table or figure, and how sure the number is"),
+};
+
+std::string beside(const std::string& file, std::string_view path) {
+  return fs::absolute(fs::path(file).parent_path() / path).lexically_normal().string();
+}
+
+std::vector<std::string> texts_of(const Options& options, std::string_view name) {
+  const auto texts = options.texts(name);
+  return {texts.begin(), texts.end()};
+}
+
+std::string text_of(const Options& options, std::string_view name) {
+  return std::string(options.text(name));
+}
+
+Resolution resolved(const Value& table, const std::string& owner, std::span<const OptionSpec> specs,
+                    std::vector<std::string> others = {}) {
+  OptionRequest request{.table = table, .owner = owner, .specs = option_list(specs)};
+  for (const std::string& key : others) request.other_keys.push_back(key);
+  return resolve_options(request);
+}
+
+Size read_size(const char* name, const Value& table) {
+  const Resolution found = resolved(table, fmt::format("size.{}", name), kSizeOptions);
+  const Options& options = *found.options;
+  Size size;
+  size.name = name;
+  size.steps = options.integer("steps");
+  const auto seeds = options.integers("seeds");
+  size.seeds.assign(seeds.begin(), seeds.end());
+  size.set = texts_of(options, "set");
+  size.minutes = options.real("minutes");
+  size.machine = text_of(options, "machine");
+  return size;
+}
+
+StudyArm read_arm(const Value& table, std::size_t index, const std::string& path) {
+  const Resolution found = resolved(table, fmt::format("arm[{}]", index), kArmOptions);
+  const Options& options = *found.options;
+  StudyArm arm;
+  arm.arm.name = text_of(options, "name");
+  for (const std::string& file : texts_of(options, "extends")) arm.arm.extends.push_back(beside(path, file));
+  arm.arm.set = texts_of(options, "set");
+  arm.title = text_of(options, "title").empty() ? arm.arm.name : text_of(options, "title");
+  arm.note = text_of(options, "note");
+  arm.baseline = text_of(options, "baseline");
+  arm.may_fail = options.boolean("may_fail");
+  return arm;
+}
+
+/// What the tables say about one another; each problem with the place of the value that it is about.
+class Checks {
+ public:
+  Checks(const StudyFile& study, const Config& config) : study_(study), config_(config) {}
+
+  void arm_named(const std::string& key, const std::string& name) {
+    if (study_.arm(name) != nullptr) return;
+    std::vector<std::string> names;
+    for (const StudyArm& arm : study_.arms) names.push_back(arm.arm.name);
+    say(key, fmt::format("no arm is called '{}'{}", name, config::suggestion(name, names)));
+  }
+  void say(const std::string& key, const std::string& problem) {
+    const Value* value = config_.find(key);
+    const std::string place = value == nullptr ? "" : value->origin.text();
+    problems_ += fmt::format("{}{}: {}: {}", problems_.empty() ? "" : "\n",
+                             place.empty() ? study_.path : place, key, problem);
+  }
+  void finish() const {
+    if (!problems_.empty()) fail_config(problems_);
+  }
+
+ private:
+  const StudyFile& study_;
+  const Config& config_;
+  std::string problems_;
+};
+
+void check(const StudyFile& study, const Config& config) {
+  Checks checks(study, config);
+  if (study.arms.empty()) checks.say("arm", "a study needs at least one [[arm]]");
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < study.arms.size(); ++i) {
+    const std::string& name = study.arms[i].arm.name;
+    const std::string key = fmt::format("arm[{}].name", i);
+    if (!ab::usable_as_folder(name)) {
+      checks.say(key, fmt::format("'{}' cannot name a folder; use letters, digits, '.', '_' and '-', at most "
+                                  "64, not starting with '.' or '-'",
+                                  name));
+    }
+    if (!names.insert(name).second) checks.say(key, fmt::format("two arms are called '{}'", name));
+  }
+  checks.arm_named("baseline", study.baseline);
+  if (!study.reference.empty()) checks.arm_named("reference", study.reference);
+  for (std::size_t i = 0; i < study.curves.size(); ++i)
+    checks.arm_named(fmt::format("curves[{}]", i), study.curves[i]);
+  if (study.curves.size() > 6) checks.say("curves", "a figure shows at most six curves");
+  for (std::size_t i = 0; i < study.paper_values.size(); ++i)
+    checks.arm_named(fmt::format("paper_value[{}].arm", i), study.paper_values[i].arm);
+  if (study.figure == Figure::kShares && study.shares.empty())
+    checks.say("figure", "a figure of shares needs shares = [\"train/...\"]");
+  for (std::size_t i = 0; i < study.arms.size(); ++i) {
+    if (study.arms[i].baseline != study.baseline)
+      checks.arm_named(fmt::format("arm[{}].baseline", i), study.arms[i].baseline);
+  }
+  for (const char* name : {"quick", "default"}) {
+    if (study.size(name) == nullptr)
+      checks.say("size",
+                 fmt::format("[size.{}] is missing; every study has a quick and a default size", name));
+  }
+  for (const Size& size : study.sizes) {
+    const std::string key = "size." + size.name + ".seeds";
+    const std::set<std::int64_t> distinct(size.seeds.begin(), size.seeds.end());
+    if (size.seeds.empty()) checks.say(key, "name at least one seed, e.g. seeds = [1, 2, 3]");
+    if (distinct.size() != size.seeds.size()) checks.say(key, "a seed is repeated");
+    if (!distinct.empty() && *distinct.begin() < 0) checks.say(key, "seeds count from 0");
+  }
+  checks.finish();
+}
+
+}  // namespace
+
+const Size* StudyFile::size(const std::string& wanted) const {
+  const auto found =
+      std::find_if(sizes.begin(), sizes.end(), [&](const Size& s) { return s.name == wanted; });
+  return found == sizes.end() ? nullptr : &*found;
+}
+
+const StudyArm* StudyFile::arm(const std::string& wanted) const {
+  const auto found =
+      std::find_if(arms.begin(), arms.end(), [&](const StudyArm& a) { return a.arm.name == wanted; });
+  return found == arms.end() ? nullptr : &*found;
+}
+
+StudyFile read_study(const std::string& path) {
+  const Config config = Config::load(path, {});
+  const Value& root = config.root();
+  const Resolution top = resolved(root, "study", kStudyOptions, {"size", "arm", "paper_value"});
+  const Options& options = *top.options;
+
+  StudyFile study;
+  study.path = path;
+  study.name = fs::path(path).stem().string();
+  study.title = text_of(options, "title");
+  study.paper = text_of(options, "paper");
+  study.question = text_of(options, "question");
+  study.base = beside(path, options.text("base"));
+  study.metric = text_of(options, "metric");
+  study.lower_is_better = ab::lower_is_better(study.metric);
+  study.baseline = text_of(options, "baseline");
+  study.reference = text_of(options, "reference");
+  const std::string figure = text_of(options, "figure");
+  study.figure = figure == "gaps" ? Figure::kGaps : figure == "shares" ? Figure::kShares : Figure::kCurves;
+  study.figure_metric = text_of(options, "figure_metric");
+  study.curves = texts_of(options, "curves");
+  study.shares = texts_of(options, "shares");
+  study.decisions = text_of(options, "decisions");
+  study.alpha = options.real("alpha");
+  study.notes = texts_of(options, "notes");
+
+  if (const Value* sizes = root.find("size")) {
+    const std::vector<std::string> names(std::begin(kSizes), std::end(kSizes));
+    for (const Member& member : sizes->table()) {
+      if (std::find(std::begin(kSizes), std::end(kSizes), member.key) == std::end(kSizes)) {
+        fail_config(fmt::format("{}: there is no size '{}'{}; a study has quick, default, full and cuda",
+                                member.origin.text(), member.key, config::suggestion(member.key, names)));
+      }
+    }
+    for (const char* name : kSizes) {
+      if (const Value* size = sizes->find(name)) study.sizes.push_back(read_size(name, *size));
+    }
+  }
+  if (const Value* arms = root.find("arm")) {
+    for (std::size_t i = 0; i < arms->array().size(); ++i)
+      study.arms.push_back(read_arm(arms->array()[i], i, path));
+  }
+  for (StudyArm& arm : study.arms) {
+    if (arm.baseline.empty()) arm.baseline = study.baseline;
+  }
+  if (const Value* values = root.find("paper_value")) {
+    for (std::size_t i = 0; i < values->array().size(); ++i) {
+      const Resolution found = resolved(values->array()[i], fmt::format("paper_value[{}]", i), kPaperOptions);
+      study.paper_values.push_back({text_of(*found.options, "arm"), text_of(*found.options, "what"),
+                                    text_of(*found.options, "source"), found.options->real("value")});
+    }
+  }
+  check(study, config);
+  return study;
+}
+
+std::vector<std::string> find_studies() {
+  std::vector<std::string> paths;
+  std::set<std::string> names;
+  std::vector<std::string> folders{"."};
+  for (const std::string& folder : data_directories()) folders.push_back(folder);
+  for (const std::string& folder : folders) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(fs::path(folder) / "configs" / "studies", none)) {
+      if (entry.path().extension() != ".toml") continue;
+      if (names.insert(entry.path().stem().string()).second) paths.push_back(entry.path().string());
+    }
+  }
+  std::sort(paths.begin(), paths.end(), [](const std::string& a, const std::string& b) {
+    return fs::path(a).stem().string() < fs::path(b).stem().string();
+  });
+  return paths;
+}
+
+std::string study_path(const std::string& name) {
+  if (fs::path(name).extension() == ".toml") return name;
+  std::vector<std::string> names;
+  for (const std::string& path : find_studies()) {
+    names.push_back(fs::path(path).stem().string());
+    if (names.back() == name) return path;
+  }
+  fail_config(
+      fmt::format("tenon reproduce: there is no study '{}'{}; `tenon reproduce` lists them, and a "
+                  "name that ends in .toml is a file",
+                  name, config::suggestion(name, names)));
+}
+
+ab::Experiment experiment_of(const StudyFile& study, const Size& size) {
+  ab::Experiment out;
+  out.name = study.name;
+  out.path = study.path;
+  out.question = study.question;
+  out.base = study.base;
+  out.seeds = size.seeds;
+  out.budget = {ab::Axis::kSteps, static_cast<double>(size.steps)};
+  out.metric = study.metric;
+  out.lower_is_better = study.lower_is_better;
+  out.alpha = study.alpha;
+  for (const StudyArm& arm : study.arms) {
+    out.arms.push_back(arm.arm);
+    out.arms.back().set.insert(out.arms.back().set.begin(), size.set.begin(), size.set.end());
+  }
+  return out;
+}
+
+}  // namespace tenon::reproduce

@@ -1,0 +1,78 @@
+// A study of `tenon reproduce` as its TOML file describes it: what a paper claims, the arms that test it, and
+// the sizes in which it can be run. Plain data; nothing is run here.
+#pragma once
+
+#include "ab/experiment.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace tenon::reproduce {
+
+/// One size of a study: how long its runs are, and what else differs from the base.
+struct Size {
+  std::string name;  ///< "quick", "default", "full" or "cuda"
+  std::int64_t steps = 0;
+  std::vector<std::int64_t> seeds;
+  std::vector<std::string> set;  ///< "a.b=c", before those of the arm
+  double minutes = 0;            ///< of the whole study, measured or estimated; 0 = not known
+  std::string machine;           ///< to which `minutes` belongs
+};
+
+struct StudyArm {
+  ab::Arm arm;
+  std::string title;      ///< for the table; the name if absent
+  std::string note;       ///< what it keeps, or why it is there
+  std::string baseline;   ///< arm to which its gap is measured; itself: it is a baseline
+  bool may_fail = false;  ///< a failed run is a result, and is not repeated
+};
+
+/// A number of the paper beside ours.
+struct PaperValue {
+  std::string arm, what, source;
+  double value = 0;  ///< in the units of the figure: gap or share in per cent
+};
+
+/// What the figure shows.
+enum class Figure { kGaps, kShares, kCurves };
+
+struct StudyFile {
+  std::string name, path;
+  std::string title, paper, question;
+  std::string base;  ///< absolute
+  std::string metric;
+  bool lower_is_better = true;
+  std::string baseline;   ///< arm to which gaps are measured, where an arm names no other
+  std::string reference;  ///< a second one, "" for none
+  Figure figure = Figure::kGaps;
+  std::string figure_metric;        ///< of the curves
+  std::vector<std::string> curves;  ///< arms whose curves are drawn; empty = the first six
+  std::vector<std::string>
+      shares;  ///< metrics between 0 and 1 that the table shows in per cent, "train/mor/share"
+  std::string
+      decisions;  ///< beginning of metrics "BEGINNING/layer/gemm.operand" and ".../error"; "" for none
+  double alpha = 0.05;
+  std::vector<std::string> notes;
+  std::vector<Size> sizes;  ///< in the order quick, default, full, cuda
+  std::vector<StudyArm> arms;
+  std::vector<PaperValue> paper_values;
+
+  /// Null when there is no such size or arm.
+  const Size* size(const std::string& name) const;
+  const StudyArm* arm(const std::string& name) const;
+};
+
+/// Reads and checks a study. Throws Error(kConfig) with file, line and column, one line per problem.
+StudyFile read_study(const std::string& path);
+
+/// The studies found: those of the working directory's configs/studies, then those shipped. Sorted by name.
+std::vector<std::string> find_studies();
+/// The file of a study by name, or `name` itself if it ends in .toml. Throws Error(kConfig) with the nearest
+/// name.
+std::string study_path(const std::string& name);
+
+/// The study at one size as the runner of A/B studies knows it; arms in the order of the file.
+ab::Experiment experiment_of(const StudyFile& study, const Size& size);
+
+}  // namespace tenon::reproduce

@@ -1,0 +1,283 @@
+// table.md and the list of studies; see render.hpp.
+#include "reproduce/render.hpp"
+
+#include "ab/format.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::reproduce {
+namespace {
+
+using ab::fixed;
+using ab::fixed_signed;
+
+/// A cell of a Markdown table: bars would end it.
+std::string cell(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+std::string row(const std::vector<std::string>& cells) {
+  std::string out = "|";
+  for (const std::string& text : cells) out += " " + cell(text) + " |";
+  return out + "\n";
+}
+
+std::string head(const std::vector<std::string>& names) {
+  std::string out = row(names) + "|";
+  for (std::size_t i = 0; i < names.size(); ++i) out += i == 0 ? "---|" : "---:|";
+  return out + "\n";
+}
+
+/// "+0.31 (0.10 to 0.52)"; one pair has no interval.
+std::string with_interval(const std::optional<ab::MeanEstimate>& estimate, int decimals, bool sign) {
+  if (!estimate) return "–";
+  const std::string mean = sign ? fixed_signed(estimate->mean, decimals) : fixed(estimate->mean, decimals);
+  if (estimate->n < 2) return mean + " (one pair)";
+  const auto end = [&](double v) { return sign ? fixed_signed(v, decimals) : fixed(v, decimals); };
+  return fmt::format("{} ({} to {})", mean, end(estimate->interval.low), end(estimate->interval.high));
+}
+
+/// Counts with their thousands apart, as a reader expects them.
+std::string count(double value) {
+  std::string digits = fmt::format("{:.0f}", value), out;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
+    out += digits[i];
+  }
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& list, const char* none) {
+  std::string out;
+  for (const std::string& text : list) out += (out.empty() ? "" : "; ") + text;
+  return out.empty() ? none : out;
+}
+
+std::string paper_text(const StudyFile& study, const std::string& arm) {
+  std::string out;
+  for (const PaperValue& value : study.paper_values) {
+    if (value.arm != arm) continue;
+    const bool sign = study.figure == Figure::kGaps;
+    out += fmt::format("{}{} [{}]", out.empty() ? "" : "; ",
+                       sign ? fixed_signed(value.value, 2) : fixed(value.value, 2), value.what);
+  }
+  return out.empty() ? "–" : out;
+}
+
+/// "train/mor/share/x" -> "mor/share/x".
+std::string share_name(const std::string& metric) {
+  return metric.substr(metric.find('/') + 1);
+}
+
+std::string main_table(const StudyResult& r) {
+  const std::string percent = fmt::format("{:g} % interval", 100 * (1 - r.study.alpha));
+  std::vector<std::string> names{"arm", r.study.metric,
+                                 fmt::format("gap to {}, % ({})", r.study.baseline, percent)};
+  if (!r.study.reference.empty())
+    names.push_back(fmt::format("gap to {}, % ({})", r.study.reference, percent));
+  for (const std::string& share : r.study.shares) names.push_back(share_name(share) + ", %");
+  const bool paper = !r.study.paper_values.empty();
+  if (paper) names.push_back("paper");
+  names.insert(names.end(), {"runs", "wall time, s"});
+  std::string out = head(names);
+  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+    const ArmResult& arm = r.arms[a];
+    const StudyArm& what = r.study.arms[a];
+    const auto done = std::count_if(arm.runs.begin(), arm.runs.end(),
+                                    [](const RunResult& run) { return run.value.has_value(); });
+    std::string value = arm.value ? fixed(arm.value->mean, 4) : "";
+    if (!arm.value) {
+      for (const RunResult& run : arm.runs) value = run.status;
+    }
+    std::vector<std::string> cells{
+        what.title, value, what.arm.name == what.baseline ? "0 (baseline)" : with_interval(arm.gap, 2, true)};
+    if (!r.study.reference.empty())
+      cells.push_back(what.arm.name == r.study.reference ? "0" : with_interval(arm.reference_gap, 2, true));
+    for (const Share& share : arm.shares) cells.push_back(share.percent ? fixed(*share.percent, 2) : "–");
+    if (paper) cells.push_back(paper_text(r.study, what.arm.name));
+    cells.push_back(fmt::format("{} of {}", done, arm.runs.size()));
+    cells.push_back(arm.wall_s ? fixed(arm.wall_s->mean, 1) : "–");
+    out += row(cells);
+  }
+  return out;
+}
+
+std::string sign_text(const StudyFile& study) {
+  const char* formula = study.lower_is_better ? "(baseline − arm) / baseline" : "(arm − baseline) / baseline";
+  return fmt::format(
+      "Gap = {} of {}, in per cent, per pair of equal seeds: **negative = the arm is worse** (the paper's "
+      "sign). "
+      "Intervals are Student t over the pairs, {:g} % coverage; one that contains 0 means that this size "
+      "cannot "
+      "tell the arms apart.\n",
+      formula, study.metric, 100 * (1 - study.alpha));
+}
+
+std::string consumed_table(const StudyResult& r) {
+  const bool refused =
+      std::any_of(r.arms.begin(), r.arms.end(), [](const ArmResult& a) { return a.refused > 0; });
+  std::vector<std::string> names{"arm", "parameters", "updates", "samples", "tokens"};
+  if (refused) names.push_back("updates refused");
+  names.push_back("operands of products, by format");
+  std::string out = head(names);
+  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+    const ArmResult& arm = r.arms[a];
+    std::string operands;
+    for (const auto& [format, n] : arm.operands)
+      operands += fmt::format("{}{} {}", operands.empty() ? "" : ", ", format, count(n));
+    const double parameters = arm.parameters.empty() ? 0 : std::stod(arm.parameters);
+    std::vector<std::string> cells{r.study.arms[a].arm.name, count(parameters), count(arm.updates),
+                                   count(arm.samples), count(arm.tokens)};
+    if (refused) cells.push_back(count(arm.refused));
+    cells.push_back(operands.empty() ? "none" : operands);
+    out += row(cells);
+  }
+  return out;
+}
+
+std::string seeds_table(const StudyResult& r) {
+  std::vector<std::string> names{r.study.metric};
+  for (const std::int64_t seed : r.size.seeds) names.push_back(fmt::format("seed {}", seed));
+  std::string out = head(names);
+  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+    std::vector<std::string> cells{r.study.arms[a].arm.name};
+    for (const RunResult& run : r.arms[a].runs)
+      cells.push_back(run.value ? fixed(*run.value, 5) : run.status);
+    out += row(cells);
+  }
+  return out;
+}
+
+/// Operands that did not always take the small format, worst first.
+std::string decisions_text(const StudyResult& r) {
+  constexpr std::size_t kMost = 40;
+  constexpr double kAlways = 99.995;  // per cent, as two decimals round it
+  std::string out;
+  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+    std::vector<Decision> fallen;
+    for (const Decision& d : r.arms[a].decisions) {
+      if (d.percent < kAlways) fallen.push_back(d);
+    }
+    if (r.arms[a].decisions.empty()) continue;
+    out += fmt::format("\n### {}\n\n{} of {} operands fell back at least once.\n", r.study.arms[a].arm.name,
+                       fallen.size(), r.arms[a].decisions.size());
+    if (fallen.empty()) continue;
+    std::stable_sort(fallen.begin(), fallen.end(),
+                     [](const Decision& x, const Decision& y) { return x.percent < y.percent; });
+    out += "\n" + head({"layer", "operand", "in the small format, %", "mean relative error there, %"});
+    for (std::size_t i = 0; i < std::min(fallen.size(), kMost); ++i)
+      out += row({fallen[i].layer, fallen[i].operand, fixed(fallen[i].percent, 2),
+                  fixed(fallen[i].error_percent, 2)});
+    if (fallen.size() > kMost)
+      out += fmt::format("\nand {} more; table.json has them all.\n", fallen.size() - kMost);
+  }
+  return out.empty() ? "" : "\n## Operands that fell back, and their error\n" + out;
+}
+
+std::string arms_list(const StudyFile& study) {
+  std::string out;
+  for (const StudyArm& arm : study.arms) {
+    std::string sets;
+    for (const std::string& set : arm.arm.set) sets += (sets.empty() ? "`" : ", `") + set + "`";
+    out += fmt::format("- **{}**: {}{}{}\n", arm.arm.name, arm.title, sets.empty() ? "" : ": " + sets,
+                       arm.note.empty() ? "" : ". " + arm.note);
+  }
+  return out;
+}
+
+std::string provenance_list(const StudyResult& r) {
+  const Provenance& p = r.provenance;
+  const std::string wall =
+      p.jobs > 1 ? fmt::format(" of all runs together, {} at a time", p.jobs) : " of all runs together";
+  std::string out;
+  const auto line = [&](const char* name, const std::string& value) {
+    if (!value.empty()) out += fmt::format("- {}: {}\n", name, value);
+  };
+  line("command", p.command.empty() ? "" : "`" + p.command + "`");
+  line("date", p.begun.empty() ? "" : fmt::format("{} to {} (UTC)", p.begun, p.ended));
+  line("program", joined(p.program, ""));
+  line("machine", fmt::format("{}; {} threads a run; kernels {}", joined(p.machines, "not known"),
+                              p.threads.empty() ? "?" : p.threads, joined(p.kernels, "?")));
+  line("model", p.model);
+  line("data", p.data);
+  std::string seeds;
+  for (const std::int64_t seed : r.size.seeds) seeds += fmt::format("{}{}", seeds.empty() ? "" : ", ", seed);
+  line("seeds", seeds);
+  line("wall time", duration_text(p.wall_s) + wall);
+  line("simulated columns", joined(p.simulated, "none"));
+  return out;
+}
+
+}  // namespace
+
+std::string duration_text(double seconds) {
+  const auto s = static_cast<long long>(std::llround(seconds));
+  if (s < 60) return fmt::format("{} s", s);
+  if (s < 3600) return fmt::format("{} min {:02} s", s / 60, s % 60);
+  return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
+}
+
+std::string caution(const Size& size) {
+  return size.name == "quick" ? "Size quick: proves that it runs; never quote these numbers." : "";
+}
+
+std::string size_text(const StudyFile& study, const Size& size) {
+  std::string out = fmt::format("{} arms x {} seed{} x {} updates", study.arms.size(), size.seeds.size(),
+                                size.seeds.size() == 1 ? "" : "s", size.steps);
+  if (size.minutes > 0) {
+    out += size.minutes < 90 ? fmt::format(", about {:g} min", size.minutes)
+                             : fmt::format(", about {:.1f} h", size.minutes / 60);
+    out += " on " + size.machine;
+  } else if (size.name == "cuda") {
+    out += ", on a GPU";
+  }
+  return out;
+}
+
+std::string table_markdown(const StudyResult& r) {
+  std::string out = fmt::format("# {}: {}\n\n", r.study.name, r.study.title);
+  if (!caution(r.size).empty()) out += "**" + caution(r.size) + "**\n\n";
+  if (!r.complete) out += "**Not complete: runs are missing or failed; see below.**\n\n";
+  out += fmt::format("{}\n\nPaper: {}. Size {}: {}.\n\n", r.study.question, r.study.paper, r.size.name,
+                     size_text(r.study, r.size));
+  out += main_table(r) + "\n" + sign_text(r.study);
+  for (const std::string& note : r.study.notes) out += "\n" + note + "\n";
+  out += "\n![figure](figure.svg)\n";
+  if (!r.study.paper_values.empty()) {
+    out += "\nThe paper's numbers, each of a far larger model:\n\n";
+    for (const PaperValue& value : r.study.paper_values)
+      out += fmt::format("- {}: {} ({}; {})\n", value.arm, fixed(value.value, 2), value.what, value.source);
+  }
+  if (!r.warnings.empty()) {
+    out += "\n## What went otherwise\n\n";
+    for (const std::string& warning : r.warnings) out += "- " + warning + "\n";
+  }
+  out += decisions_text(r);
+  out += "\n## Arms\n\n" + arms_list(r.study);
+  out += "\n## Consumed, per run\n\n" + consumed_table(r);
+  out += "\n## Every run\n\n" + seeds_table(r);
+  return out + "\n## Where and how\n\n" + provenance_list(r);
+}
+
+std::string list_text(const std::vector<StudyFile>& studies) {
+  std::string out;
+  for (const StudyFile& study : studies) {
+    out += fmt::format("{}\n  {}\n  {}\n", study.name, study.title, study.paper);
+    for (const Size& size : study.sizes) {
+      const std::string option = size.name == "default" ? "" : "--" + size.name;
+      out += fmt::format("  {:<10}{}\n", option.empty() ? "default" : option, size_text(study, size));
+    }
+  }
+  if (out.empty()) return "no studies: neither ./configs/studies nor the installation has any\n";
+  return out + "\nRun one: tenon reproduce NAME [--quick|--full|--cuda] [--out DIR]\n";
+}
+
+}  // namespace tenon::reproduce

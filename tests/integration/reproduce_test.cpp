@@ -1,0 +1,160 @@
+// `tenon reproduce` from end to end on a study of seconds: table, kept runs, an interruption in the middle, a
+// run that was killed.
+#include "run_program.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace tenon::integration {
+namespace {
+
+constexpr const char* kStudy = R"(title = "Tiny"
+paper = "none"
+question = "Does it run?"
+base = "run.toml"
+baseline = "fp32"
+
+[size.quick]
+steps = 2
+seeds = [1]
+
+[size.default]
+steps = 6
+seeds = [1, 2]
+
+[size.cuda]
+steps = 6
+seeds = [1]
+set = ["device.type=cuda"]
+
+[[arm]]
+name = "fp32"
+set = ["precision.type=fp32"]
+
+[[arm]]
+name = "bf16"
+set = ["precision.type=bf16"]
+)";
+
+class Reproduce : public testing::Test {
+ protected:
+  void SetUp() override { write_file(scratch_ / "tiny.toml", kStudy); }
+  Ended reproduce(const std::string& out, std::vector<std::string> more = {}) const {
+    more.insert(more.begin(), {"reproduce", "tiny.toml", "--out", out});
+    return scratch_.run(std::move(more));
+  }
+  nlohmann::json table(const std::string& out) const {
+    return nlohmann::json::parse(read_file(scratch_ / (out + "/table.json")));
+  }
+  /// weights_hash of every run, in the order of the table.
+  std::vector<std::string> hashes(const std::string& out) const {
+    std::vector<std::string> found;
+    const auto json = table(out);
+    for (const auto& arm : json["arms"]) {
+      for (const auto& run : arm["runs"]) found.push_back(run["weights_hash"]);
+    }
+    return found;
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(Reproduce, WritesTableAndFigureAndKeepsWhatIsDone) {
+  const Ended first = reproduce("a");
+  ASSERT_EQ(first.status, 0) << first.err;
+  EXPECT_THAT(first.err, testing::HasSubstr("reproduce: 0 runs kept, 0 to continue, 4 to start\n"));
+  EXPECT_THAT(first.err, testing::HasSubstr("reproduce 4/4 runs: "));
+  EXPECT_THAT(first.out, testing::HasSubstr("gap: per cent of the baseline's val/loss; negative = worse\n"));
+  const auto json = table("a");
+  EXPECT_TRUE(json["complete"].get<bool>());
+  EXPECT_EQ(json["arms"][1]["gap_percent"]["pairs"], 2);
+  EXPECT_EQ(json["arms"][0]["updates"], 6);
+  EXPECT_GT(json["arms"][0]["parameters"], 1000);
+  EXPECT_THAT(read_file(scratch_ / "a/table.md"),
+              testing::HasSubstr("- command: `tenon reproduce tiny.toml --out a`"));
+  EXPECT_TRUE(read_file(scratch_ / "a/figure.svg").starts_with("<svg"));
+
+  const auto runs = tree(scratch_ / "a/runs");
+  const Ended again = reproduce("a");
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, testing::HasSubstr("reproduce: 4 runs kept, 0 to continue, 0 to start\n"));
+  EXPECT_EQ(changes(scratch_ / "a/runs", runs), std::vector<std::string>());
+
+  // Another configuration is another run, beside the old one.
+  write_file(scratch_ / "tiny.toml",
+             replaced(kStudy, "precision.type=bf16\"", "precision.type=bf16\", \"run.clip=0.5\""));
+  const Ended changed = reproduce("a");
+  ASSERT_EQ(changed.status, 0) << changed.err;
+  EXPECT_THAT(changed.err, testing::HasSubstr("reproduce: bf16 seed 1 starts again: attempt 1 is of another "
+                                              "configuration: run.clip is now 0.5, was 0.0\n"));
+  EXPECT_THAT(changed.err, testing::HasSubstr("reproduce: 2 runs kept, 0 to continue, 2 to start\n"));
+  EXPECT_TRUE(fs::exists(scratch_ / "a/runs/bf16/1/1/summary.json"));
+}
+
+TEST_F(Reproduce, AnInterruptedStudyEndsInTheSameBits) {
+  ASSERT_EQ(reproduce("straight").status, 0);
+  Child child({{"reproduce", "tiny.toml", "--out", "pieces"}, scratch_.folder(), {}});
+  const auto some_done = [&] { return fs::exists(scratch_ / "pieces/runs/fp32/1/1/summary.json"); };
+  for (int i = 0; i < 6000 && !some_done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  child.send(SIGINT);
+  const Ended interrupted = child.wait();
+  EXPECT_EQ(interrupted.status, 1) << interrupted.err;
+  EXPECT_THAT(interrupted.out,
+              testing::HasSubstr("interrupted: the same command continues where it stopped\n"));
+  EXPECT_FALSE(table("pieces")["complete"].get<bool>());
+
+  const Ended rest = reproduce("pieces");
+  ASSERT_EQ(rest.status, 0) << rest.err;
+  EXPECT_EQ(hashes("pieces"), hashes("straight"));
+  EXPECT_EQ(hashes("pieces").size(), 4u);
+
+  // What a kill leaves: an attempt without an end, whose last checkpoint lies behind.
+  const fs::path attempt = scratch_ / "pieces/runs/bf16/2/1";
+  fs::remove(attempt / "summary.json");
+  fs::remove_all(attempt / "checkpoints/step-6");
+  const Ended after_kill = reproduce("pieces");
+  ASSERT_EQ(after_kill.status, 0) << after_kill.err;
+  EXPECT_THAT(after_kill.err, testing::HasSubstr("reproduce: 3 runs kept, 1 to continue, 0 to start\n"));
+  EXPECT_EQ(hashes("pieces"), hashes("straight"));
+  EXPECT_FALSE(fs::exists(scratch_ / "pieces/runs/bf16/2/2"));
+}
+
+TEST_F(Reproduce, WhatCannotRunIsRefusedBeforeAnyRun) {
+  const Ended cuda = reproduce("c", {"--cuda"});
+  EXPECT_EQ(cuda.status, 2);
+  EXPECT_THAT(cuda.err,
+              testing::HasSubstr("tiny at size cuda cannot run here, and nothing was started. Arm 'fp32': "
+                                 "--set device.type=cuda: there is no device.cuda"));
+  EXPECT_FALSE(fs::exists(scratch_ / "c/runs"));
+  const struct {
+    std::vector<std::string> arguments;
+    const char* message;
+  } cases[] = {
+      {{"reproduce", "tiny.toml", "--full"},
+       "tenon: tenon reproduce: tiny has no size 'full' (see tiny.toml)\n"},
+      {{"reproduce", "tiny.toml", "--full", "--quick"},
+       "tenon: tenon reproduce: --quick and --full are two sizes; give one\n"},
+      {{"reproduce", "tiny.toml", "--jobs", "0"}, "tenon: --jobs is 0; expected at least 1\n"},
+      {{"reproduce", "tiny.toml", "other"},
+       "tenon: tenon reproduce: too many words; usage: tenon reproduce [NAME] [options]\n"},
+  };
+  for (const auto& c : cases) {
+    const Ended ended = scratch_.run(c.arguments);
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_EQ(ended.err, c.message);
+  }
+}
+
+TEST_F(Reproduce, ListsTheShippedStudies) {
+  const Ended text = scratch_.run({"reproduce"});
+  ASSERT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out,
+              testing::HasSubstr("nvfp4-ablation\n  NVFP4 training: what each technique is worth\n"));
+  const Ended json = scratch_.run({"reproduce", "--json"});
+  ASSERT_EQ(json.status, 0) << json.err;
+  const auto parsed = nlohmann::json::parse(json.out);
+  ASSERT_GE(parsed["studies"].size(), 2u);
+  EXPECT_GE(parsed["studies"][0]["sizes"].size(), 3u);
+}
+
+}  // namespace
+}  // namespace tenon::integration
