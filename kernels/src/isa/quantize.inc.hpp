@@ -38,11 +38,12 @@ TENON_INLINE void store_exact(Bf16* p, F a, std::int64_t n) {
   const I upper = shift_right(bits_of(a), 16);
   std::int32_t lanes[kLanes];
   __builtin_memcpy(lanes, &upper, sizeof lanes);
-  if (n == kLanes) {
-    for (int l = 0; l < kLanes; ++l) p[l].bits = static_cast<std::uint16_t>(lanes[l]);
-  } else {
-    for (int l = 0; l < n; ++l) p[l].bits = static_cast<std::uint16_t>(lanes[l]);
-  }
+  Bf16 narrow[kLanes];
+  for (int l = 0; l < kLanes; ++l) narrow[l].bits = static_cast<std::uint16_t>(lanes[l]);
+  if (n == kLanes)
+    __builtin_memcpy(p, narrow, sizeof narrow);
+  else
+    __builtin_memcpy(p, narrow, static_cast<std::size_t>(n) * sizeof(Bf16));
 }
 /// `n` codes of a row, as bytes or in pairs; behind the last of an odd number is a zero.
 TENON_INLINE void store_codes(const std::uint8_t* codes, std::int64_t n, bool packed, std::uint8_t* out) {
@@ -164,10 +165,15 @@ bool quantize_along(const QuantizeArgs<S>& a) {
       const std::int64_t columns = smaller(batch * block_columns, a.columns - column);
       const std::int64_t blocks = (columns + block_columns - 1) / block_columns;
       const S* x = a.x + row * a.stride + column;
-      I largest[kLanes] = {};
-      for (std::int64_t b = 0; b < blocks; ++b) {
-        const std::int64_t at = b * block_columns;
-        largest[b] = largest_of_block(x + at, rows, smaller(block_columns, columns - at), a.stride);
+      IntQuad largest[kLanes] = {};
+      if (block_rows * block_columns == kLanes && blocks == kLanes && columns == kSpan) {
+        for (int b = 0; b < kLanes; ++b) largest[b] = four_lanes(magnitudes(load(x + b * kLanes)));
+      } else {
+        for (std::int64_t b = 0; b < blocks; ++b) {
+          const std::int64_t at = b * block_columns;
+          largest[b] =
+              four_lanes(largest_of_block(x + at, rows, smaller(block_columns, columns - at), a.stride));
+        }
       }
       const I amax = largest_lanes(largest);
       met = max_magnitude(met, amax);

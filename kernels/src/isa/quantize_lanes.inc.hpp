@@ -56,16 +56,15 @@ TENON_INLINE std::int32_t largest_lane(I a) {
   const IntQuad two = max_magnitude(four, __builtin_shufflevector(four, four, 2, 3, 0, 1));
   return max_magnitude(two, __builtin_shufflevector(two, two, 1, 0, 3, 2))[0];
 }
-/// Lane b = the largest lane of blocks[b].
-TENON_INLINE I largest_lanes(const I (&blocks)[kLanes]) {
+/// Lane b = the largest of fours[b].
+TENON_INLINE I largest_lanes(const IntQuad (&fours)[kLanes]) {
   IntQuad result[4];
   for (int b = 0; b < 4; ++b) {
-    const IntQuad q0 = four_lanes(blocks[4 * b]), q1 = four_lanes(blocks[4 * b + 1]);
-    const IntQuad q2 = four_lanes(blocks[4 * b + 2]), q3 = four_lanes(blocks[4 * b + 3]);
-    const IntQuad low = max_magnitude(__builtin_shufflevector(q0, q1, 0, 4, 1, 5),
-                                      __builtin_shufflevector(q0, q1, 2, 6, 3, 7));
-    const IntQuad high = max_magnitude(__builtin_shufflevector(q2, q3, 0, 4, 1, 5),
-                                       __builtin_shufflevector(q2, q3, 2, 6, 3, 7));
+    const IntQuad* q = fours + 4 * b;
+    const IntQuad low = max_magnitude(__builtin_shufflevector(q[0], q[1], 0, 4, 1, 5),
+                                      __builtin_shufflevector(q[0], q[1], 2, 6, 3, 7));
+    const IntQuad high = max_magnitude(__builtin_shufflevector(q[2], q[3], 0, 4, 1, 5),
+                                       __builtin_shufflevector(q[2], q[3], 2, 6, 3, 7));
     result[b] = max_magnitude(__builtin_shufflevector(low, high, 0, 1, 4, 5),
                               __builtin_shufflevector(low, high, 2, 3, 6, 7));
   }
