@@ -294,6 +294,10 @@ TYPE(Schedule)
 // <tenon/options.hpp>
 TYPE(Options)
 TYPE(OptionSpec)
+namespace tenon {
+using option::detail::OptionPointers;
+}
+INSTANCE(OptionPointers, 1)
 
 // <tenon/parameter.hpp>
 TYPE(Role)
