@@ -78,8 +78,21 @@ dnnl_memory_desc_t row_vector(const GemmSpec& spec, std::int64_t columns) {
   return desc;
 }
 
-/// Order of the library's post-ops: C, then bias where alpha would scale it too, then the map.
+/// One number for every element of a product: a factor in a chain of post-ops, because the library's own scale
+/// at run time takes it to its slow products.
+dnnl_memory_desc_t one_number(const GemmSpec& spec) {
+  dnnl_memory_desc_t desc;
+  const dnnl_dims_t ones = {1, 1, 1};
+  TENON_ONEDNN(dnnl_memory_desc_init_by_strides(&desc, spec.batch == 1 ? 2 : 3, ones, dnnl_f32, ones));
+  return desc;
+}
+
+/// Order of the library's post-ops: alpha, C, then bias where alpha would scale it too, then the map.
 void append_tail(const GemmSpec& spec, const dnnl_memory_desc_t& bias, dnnl_post_ops_t ops) {
+  if (spec.alpha) {
+    const dnnl_memory_desc_t alpha = one_number(spec);
+    TENON_ONEDNN(dnnl_post_ops_append_binary(ops, dnnl_binary_mul, &alpha));
+  }
   if (spec.accumulate) TENON_ONEDNN(dnnl_post_ops_append_sum(ops, 1.0f));
   if (spec.bias && spec.alpha) TENON_ONEDNN(dnnl_post_ops_append_binary(ops, dnnl_binary_add, &bias));
   switch (spec.epilogue) {
@@ -108,10 +121,6 @@ class OnednnGemm final : public Gemm {
     Attributes attributes;
     TENON_ONEDNN(dnnl_primitive_attr_create(attributes.out()));
     TENON_ONEDNN(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
-    if (spec.alpha) {
-      const float at_run_time = DNNL_RUNTIME_F32_VAL;
-      TENON_ONEDNN(dnnl_primitive_attr_set_output_scales(attributes.get(), 1, 0, &at_run_time));
-    }
     PostOps tail;
     TENON_ONEDNN(dnnl_post_ops_create(tail.out()));
     append_tail(spec, bias, tail.get());
@@ -133,10 +142,7 @@ class OnednnGemm final : public Gemm {
     make(c_, c, engine);
     make(bias_, bias, engine);
     make(pad_, *scratch, engine);
-    const dnnl_dims_t one = {1};
-    dnnl_memory_desc_t scalar;
-    TENON_ONEDNN(dnnl_memory_desc_init_by_tag(&scalar, 1, one, dnnl_f32, dnnl_x));
-    make(alpha_memory_, scalar, engine);
+    make(alpha_memory_, one_number(spec), engine);
     TENON_ONEDNN(dnnl_memory_set_data_handle(alpha_memory_.get(), &alpha_));
   }
 
@@ -163,13 +169,13 @@ class OnednnGemm final : public Gemm {
     }
     if (spec_.bias) {
       TENON_ONEDNN(dnnl_memory_set_data_handle(bias_.get(), bias.data));
-      const int place = spec_.accumulate ? 1 : 0;
+      const int place = (spec_.alpha ? 1 : 0) + (spec_.accumulate ? 1 : 0);
       arguments[count++] = {
           spec_.alpha ? DNNL_ARG_ATTR_MULTIPLE_POST_OP(place) | DNNL_ARG_SRC_1 : DNNL_ARG_BIAS, bias_.get()};
     }
     if (spec_.alpha) {
       alpha_ = alpha;
-      arguments[count++] = {DNNL_ARG_ATTR_OUTPUT_SCALES, alpha_memory_.get()};
+      arguments[count++] = {DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, alpha_memory_.get()};
     }
     TENON_ONEDNN(dnnl_primitive_execute(primitive_.get(), stream_.get(), count, arguments));
     TENON_ONEDNN(dnnl_stream_wait(stream_.get()));
