@@ -10,12 +10,16 @@ import importlib.util
 import os
 import sys
 
-import numpy
-
 
 def skipped(error):
     print(f"skipped: {error}")
     sys.exit(77)
+
+
+try:
+    import numpy
+except ImportError as missing:
+    skipped(missing)
 
 
 def read(path):
