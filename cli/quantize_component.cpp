@@ -62,13 +62,13 @@ FormatUser::FormatUser(Registry& registry, const std::string& format) {
       Component<Precision> precision = make<Precision>(registry, id);
       auto* quantizer = static_cast<Quantizer*>(precision->query(Quantizer::kId));
       if (quantizer == nullptr) continue;
-      for (const std::string_view name : quantizer->formats()) {
-        offered.emplace_back(name);
-        if (name != format || quantizer_ != nullptr) continue;
-        quantizer_ = quantizer;
-        name_ = "precision." + id;
-        precision_ = std::move(precision);
-      }
+      const std::span<const std::string_view> formats = quantizer->formats();
+      offered.insert(offered.end(), formats.begin(), formats.end());
+      if (quantizer_ != nullptr || std::find(formats.begin(), formats.end(), format) == formats.end())
+        continue;
+      quantizer_ = quantizer;
+      name_ = "precision." + id;
+      precision_ = std::move(precision);
     } catch (
         const Error& error) {  // one that needs options, or is broken, may not be the one that is asked for
       silent.push_back(fmt::format("precision.{} could not be asked: {}", id, error.what()));

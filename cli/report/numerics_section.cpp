@@ -80,7 +80,7 @@ std::string shortened(const std::string& name, std::size_t most) {
     begin = begin == std::string::npos ? 0 : begin + (name[begin] == '.' ? 1 : 0);
     if (name.size() - begin <= most) return name.substr(begin);
     const std::size_t end = name.find('.', digit);
-    const std::string brief = name.substr(begin, end - begin) + "\u2026" + name.substr(last + 1);
+    std::string brief = name.substr(begin, end - begin) + "\u2026" + name.substr(last + 1);
     if (brief.size() <= most + 2) return brief;  // the ellipsis is three bytes
   }
   if (name.size() <= most) return name;

@@ -146,10 +146,12 @@ std::string curve_figure(const StudyResult& r) {
   }
   ab::Svg top(kWidth, kTop, "chart", "");
   heading(top, r, false);
-  const double legend_height = 20 * static_cast<double>((lines.size() + 1) / 2) + 8;
+  const std::size_t legend_rows = (lines.size() + 1) / 2;  // two columns
+  const double legend_height = 20 * static_cast<double>(legend_rows) + 8;
   ab::Svg legend(kWidth, legend_height, "chart", "");
   for (std::size_t i = 0; i < lines.size(); ++i) {
-    const double x = 24 + static_cast<double>(i % 2) * kWidth / 2, y = 14 + 20 * static_cast<double>(i / 2);
+    const std::size_t row = i / 2, column = i % 2;
+    const double x = 24 + static_cast<double>(column) * kWidth / 2, y = 14 + 20 * static_cast<double>(row);
     const std::string colour = fmt::format("arm{}", lines[i].colour);
     const ab::Point stroke[] = {{x, y}, {x + 26, y}};
     legend.polyline(stroke, "curve " + colour, "");
