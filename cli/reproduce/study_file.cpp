@@ -76,7 +76,7 @@ std::string text_of(const Options& options, std::string_view name) {
 }
 
 Resolution resolved(const Value& table, const std::string& owner, std::span<const OptionSpec> specs,
-                    std::vector<std::string> others = {}) {
+                    const std::vector<std::string>& others = {}) {
   OptionRequest request{.table = table, .owner = owner, .specs = option_list(specs)};
   for (const std::string& key : others) request.other_keys.push_back(key);
   return resolve_options(request);

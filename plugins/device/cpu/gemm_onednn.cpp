@@ -78,8 +78,8 @@ dnnl_memory_desc_t row_vector(const GemmSpec& spec, std::int64_t columns) {
   return desc;
 }
 
-/// One number for every element of a product: a factor in a chain of post-ops, because the library's own scale
-/// at run time takes it to its slow products.
+/// One number for every element of a product: a factor in a chain of post-ops, because the library's own
+/// scale at run time takes it to its slow products.
 dnnl_memory_desc_t one_number(const GemmSpec& spec) {
   dnnl_memory_desc_t desc;
   const dnnl_dims_t ones = {1, 1, 1};
