@@ -1,5 +1,6 @@
 // The program `tenon`. Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error.
 #include "command_line.hpp"
+#include "thread_waits.hpp"
 
 #include "observe/build_info.hpp"
 #include "plugin/fatal_signal.hpp"
@@ -41,6 +42,7 @@ int run(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tenon::cli::shorten_thread_waits(argv);
   tenon::plugin::install_fatal_signal_handler();
   tenon::plugin::install_exit_handler();
   tenon::plugin::end_process_when_plugins_hang();
