@@ -8,9 +8,9 @@
 #include "plugin/probe.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/pattern.hpp>
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <charconv>
@@ -34,9 +34,8 @@ std::vector<std::string> texts_of(const Parsed& parsed, const char* name) {
 }
 
 bool matches(const std::vector<std::string>& patterns, const std::string& name) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-  });
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return matches_pattern(pattern, name); });
 }
 
 /// "error 3 TEXT", as the child reports what it could not even begin.

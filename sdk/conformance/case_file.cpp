@@ -1,7 +1,8 @@
 #include "case_file.hpp"
 
+#include <tenon/pattern.hpp>
+
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 namespace tenon::conformance {
 namespace {
@@ -118,7 +119,7 @@ std::vector<Case> cases_of(const CaseFile& file, const std::string& component) {
 const std::string* suppressed(const CaseFile& file, const std::string& check, const std::string& component) {
   for (const Suppression& entry : file.suppressions) {
     const bool meant = entry.component.empty() || entry.component == component;
-    if (meant && ::fnmatch(entry.check.c_str(), check.c_str(), 0) == 0) return &entry.reason;
+    if (meant && matches_pattern(entry.check, check)) return &entry.reason;
   }
   return nullptr;
 }

@@ -2,9 +2,9 @@
 #include "train/graph_edits.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/pattern.hpp>
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 
@@ -87,7 +87,7 @@ void override_options(GraphSpec& graph, const Value& overrides) {
     const std::string& pattern = text_of(table, "match");
     int matched = 0;
     for (NodeSpec& node : graph.nodes) {
-      if (::fnmatch(pattern.c_str(), node.name.c_str(), 0) != 0) continue;
+      if (!matches_pattern(pattern, node.name)) continue;
       ++matched;
       if (const Value* type = table.find("type")) {
         if (type->text() != node.type) node.options.clear();

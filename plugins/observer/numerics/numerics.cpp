@@ -3,7 +3,7 @@
 
 #include "line.hpp"
 
-#include <fnmatch.h>
+#include <tenon/pattern.hpp>
 
 #include <algorithm>
 
@@ -45,7 +45,7 @@ void Numerics::on_start(const RunInfo& info) {
 void Numerics::on_operand(const OperandNumerics& operand) {
   layer_.assign(operand.layer);
   const bool wanted = std::any_of(layers_.begin(), layers_.end(), [&](const std::string& pattern) {
-    return ::fnmatch(pattern.c_str(), layer_.c_str(), 0) == 0;
+    return matches_pattern(pattern, layer_);
   });
   if (!wanted) return;
   append_line(buffer_, operand, blocks_);

@@ -2,6 +2,7 @@
 #include "muon.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/pattern.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -12,17 +13,6 @@ namespace {
 constexpr StateSlot kMomentumOnly[] = {{"momentum_buffer"}};
 
 }  // namespace
-
-bool matches(std::string_view pattern, std::string_view name) {
-  const std::size_t star = pattern.find('*');
-  if (star == std::string_view::npos) return pattern == name;
-  if (!name.starts_with(pattern.substr(0, star))) return false;
-  const std::string_view rest = pattern.substr(star + 1);
-  for (std::size_t begin = star; begin <= name.size(); ++begin) {
-    if (matches(rest, name.substr(begin))) return true;
-  }
-  return false;
-}
 
 Muon::Muon(const Options& options)
     : OptimizerBase(options),
@@ -81,7 +71,7 @@ bool Muon::hidden(const ParameterInfo& info) const {
   if (spec.role != Role::kParameter || !spec.trainable || spec.shape.rank() != 2) return false;
   if (spec.dtype != DType::kF32 && spec.dtype != DType::kF64) return false;
   return std::none_of(inner_match_.begin(), inner_match_.end(),
-                      [&](const std::string& pattern) { return matches(pattern, spec.name); });
+                      [&](const std::string& pattern) { return matches_pattern(pattern, spec.name); });
 }
 
 void Muon::bind(const OptimizerSetup& setup) {

@@ -79,7 +79,4 @@ class Muon final : public OptimizerBase, public OptimizerBinding, public RowOpti
   std::vector<const OrthogonalPlan*> plans_;        ///< by parameter, null for the inner rule
 };
 
-/// Whether `name` is `pattern`, in which * stands for any text.
-bool matches(std::string_view pattern, std::string_view name);
-
 }  // namespace tenon::muon

@@ -8,6 +8,7 @@
 
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
+#include <tenon/site_selection.hpp>
 
 namespace tenon::mor {
 
@@ -55,7 +56,8 @@ class Mor final : public Precision, public PrecisionMetrics {
       .options = kOptions,
       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
 
-  explicit Mor(const Options& options) : settings_(settings_of(options)), quantizer_(settings_) {}
+  explicit Mor(const Options& options)
+      : settings_(settings_of(options)), selection_("mor", options), quantizer_(settings_) {}
 
   DType activations() const override { return DType::kBF16; }
   DType parameters() const override { return DType::kF32; }
@@ -69,6 +71,7 @@ class Mor final : public Precision, public PrecisionMetrics {
 
  private:
   Settings settings_;
+  SiteSelection selection_;
   Ledger ledger_;
   MorQuantizer quantizer_;
 };

@@ -66,7 +66,8 @@ struct Bound final : SiteHost {
       : bench("cpu", "reference", 1), precision(bench.make_component<Precision>("mor", options)) {
     info.layer = info.layer.empty() ? "h.0.fc" : info.layer;
     info.module = info.module.empty() ? "linear" : info.module;
-    info.layer_count = info.block_count = std::max(info.block_count, 1);
+    info.block_count = std::max(info.block_count, 1);
+    info.layer_count = std::max(info.layer_count, 1);
     info.m = info.chunk = kM, info.n = kN, info.k = kK;
     info.activation = DType::kBF16;
     site = precision->bind(info, *this);
@@ -285,6 +286,7 @@ TEST(MorSite, KeepsWhatItIsTold) {
   SiteInfo third;
   third.block_index = 2;
   third.block_count = 4;
+  third.layer_count = 2;  // it is not the last, which speaks for all
   EXPECT_FALSE(keeps("", third));
   EXPECT_FALSE(keeps("keep_first = 2\nkeep_last = 1", third));
   EXPECT_TRUE(keeps("keep_first = 3", third));
@@ -293,8 +295,24 @@ TEST(MorSite, KeepsWhatItIsTold) {
   SiteInfo head;
   head.module = "head";
   head.block_index = -1;
+  head.layer_count = 2;
   EXPECT_TRUE(keeps("", head));
   EXPECT_FALSE(keeps("head = true\nkeep_first = 1", head));
+}
+
+TEST(MorSite, RefusesToKeepEverythingAndPatternsWithoutALayer) {
+  const auto message = [](const char* options) {
+    try {
+      Bound bound(options, SiteInfo());
+      return std::string("no error");
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_THAT(message("keep = ['*']"), ::testing::HasSubstr("precision mor: every site stays in bf16"));
+  EXPECT_THAT(
+      message("keep = ['h.0.attn.*']"),
+      ::testing::HasSubstr("the pattern 'h.0.attn.*' matches no layer with products; there are h.0.fc"));
 }
 
 TEST(MorSite, ExperimentalNvfp4TakesWhatItsOwnErrorAllows) {

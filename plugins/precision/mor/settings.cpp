@@ -53,10 +53,6 @@ Settings settings_of(const Options& options) {
   settings.e2m3 = options.boolean("e2m3");
   settings.fp4 = options.boolean("fp4");
   settings.fp4_threshold = options.real("fp4_threshold");
-  settings.keep_first = options.integer("keep_first");
-  settings.keep_last = options.integer("keep_last");
-  settings.head = options.boolean("head");
-  for (const std::string_view pattern : options.texts("keep")) settings.keep.emplace_back(pattern);
   if (settings.mode == MorMode::kTensor && settings.e2m3) {
     fail_config("precision.mor: e2m3 chooses among formats of blocks; set level = 'sub2' or 'sub3'");
   }
@@ -70,25 +66,6 @@ Settings settings_of(const Options& options) {
         "a block's own span fits a format; set strategy to gam, block or e8");
   }
   return settings;
-}
-
-bool matches(std::string_view pattern, std::string_view name) {
-  std::size_t p = 0, n = 0, star = std::string_view::npos, retry = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      retry = n;
-    } else if (p < pattern.size() && pattern[p] == name[n]) {
-      ++p, ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++retry;
-    } else {
-      return false;
-    }
-  }
-  while (p < pattern.size() && pattern[p] == '*') ++p;
-  return p == pattern.size();
 }
 
 }  // namespace tenon::mor

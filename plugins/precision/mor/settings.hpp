@@ -27,15 +27,9 @@ struct Settings {
   bool e2m3 = false;
   bool fp4 = false;
   double fp4_threshold = 0;
-  std::int64_t keep_first = 0, keep_last = 0;
-  bool head = false;
-  std::vector<std::string> keep;
 };
 
 /// Throws Error(kConfig) for combinations that are not defined.
 Settings settings_of(const Options& options);
-
-/// `*` stands for any characters, none among them.
-bool matches(std::string_view pattern, std::string_view name);
 
 }  // namespace tenon::mor

@@ -33,16 +33,6 @@ TEST(MorSettings, ReadPartitions) {
   }
 }
 
-TEST(MorSettings, MatchPatterns) {
-  EXPECT_TRUE(matches("h.*.mlp.*", "h.3.mlp.c_fc"));
-  EXPECT_TRUE(matches("*", ""));
-  EXPECT_TRUE(matches("*fc", "h.3.mlp.c_fc"));
-  EXPECT_TRUE(matches("a*b*c", "a.b.b.c"));
-  EXPECT_FALSE(matches("h.*.attn.*", "h.3.mlp.c_fc"));
-  EXPECT_FALSE(matches("h", "h.3"));
-  EXPECT_FALSE(matches("", "h"));
-}
-
 TEST(MorSettings, RefuseWhatIsNotDefined) {
   testing::Bench bench("cpu", "reference", 1);
   const std::pair<const char*, const char*> cases[] = {

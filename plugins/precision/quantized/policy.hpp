@@ -3,13 +3,13 @@
 #pragma once
 
 #include "recipe.hpp"
-#include "selection.hpp"
 #include "site.hpp"
 #include "worst.hpp"
 
 #include <tenon/options.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/quantizer.hpp>
+#include <tenon/site_selection.hpp>
 
 #include <memory>
 
@@ -39,7 +39,7 @@ class QuantizedPrecision : public Precision {
   };
 
   Recipe recipe_;
-  Selection selection_;
+  SiteSelection selection_;
   std::vector<Section> sections_;
   KeepWorst worst_;
   std::unique_ptr<Quantizer> quantizer_;

@@ -1,6 +1,5 @@
 // Which sites are taken and with which formats: counts, patterns, sections, switches, refusals.
 #include "recipe.hpp"
-#include "selection.hpp"
 #include "testing.hpp"
 
 #include <gtest/gtest.h>
@@ -59,12 +58,6 @@ TEST_F(RecipeTest, P35_OfSixtyTwoBlocksTheFirstTwoAndTheLastEightStay) {
 
 TEST_F(RecipeTest, PatternsNameLayersThatStay) {
   EXPECT_EQ(kept("fp8", "keep = [\"h.1.*\", \"*.2.mlp.*\"]", 4), (std::vector<int>{1, 2}));
-  EXPECT_TRUE(matches("*", ""));
-  EXPECT_TRUE(matches("h.*.mlp.*", "h.11.mlp.c_fc"));
-  EXPECT_TRUE(matches("*fc", "h.0.fc.fc"));
-  EXPECT_FALSE(matches("h.1.*", "h.11.mlp"));
-  EXPECT_FALSE(matches("fc", "fc2"));
-  EXPECT_FALSE(matches("", "fc"));
 }
 
 TEST_F(RecipeTest, P29_WhatCannotHoldIsRefusedWithTheReason) {

@@ -1,0 +1,47 @@
+// For authors of precisions: which sites stay in the activations' own type, by place, by name, by what they
+// are. Counts and patterns that match nothing are refused when the last layer of a model asks.
+#pragma once
+
+#include <tenon/options.hpp>
+#include <tenon/site.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+class SiteSelection {
+ public:
+  /// Reads the options keep_first and keep_last (blocks of the network), keep (patterns of layer names) and
+  /// head (whether sites of the module "head" are taken) of the precision `component`.
+  SiteSelection(std::string_view component, const Options& options);
+
+  /// True if the site stays as a whole. Sites come in the order of layers; a model may be gone through again.
+  bool keeps(const SiteInfo& site);
+  /// Adds a pattern that must match some layer; returns its number.
+  std::size_t add_pattern(std::string_view text);
+  bool match(std::size_t pattern, const SiteInfo& site);
+  /// Tells what became of a site. For a model's last layer it throws Error(kConfig) if every site stayed or a
+  /// pattern matched no layer.
+  void bound(const SiteInfo& site, bool taken);
+
+ private:
+  struct Pattern {
+    std::string text;
+    bool used = false;
+  };
+
+  void begin(const SiteInfo& site);
+
+  std::string component_;
+  std::int64_t keep_first_, keep_last_;
+  bool head_;
+  std::vector<Pattern> patterns_;
+  std::size_t keep_patterns_;  ///< patterns_[0 .. here) are those of `keep`
+  bool any_ = false;
+  std::string layers_;  ///< names, for messages
+};
+
+TENON_ABI_END
