@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 #include <vector>
 
 TENON_ABI_BEGIN
@@ -104,6 +105,20 @@ class SiteProducts {
   std::vector<Entry> entries_;
   std::size_t scratch_ = 0;
 };
+
+/// What a report says of where its operand stands; formats, statistics and views are the policy's to fill in.
+inline OperandNumerics operand_place(const SiteCall& call, std::string_view layer, int site,
+                                     std::string_view gemm, std::string_view operand) {
+  OperandNumerics place;
+  place.layer = layer;
+  place.site = site;
+  place.gemm = gemm;
+  place.operand = operand;
+  place.slot = call.step;
+  place.micro = call.micro;
+  place.first_row = call.first_row;
+  return place;
+}
 
 /// Compares an operand with what became of it, element by element, in host memory: amax, signal, noise,
 /// relative error and underflow; the rest is left at 0. A slow pass.

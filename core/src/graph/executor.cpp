@@ -314,6 +314,12 @@ std::vector<std::string> Executor::kept_sites() const {
   return result;
 }
 
+std::int64_t Executor::linear_sites() const {
+  std::int64_t sites = 0;
+  for (const graph::Node& node : impl_->build->nodes) sites += static_cast<std::int64_t>(node.sites.size());
+  return sites;
+}
+
 std::vector<std::string> Executor::folded_nodes() const {
   std::vector<std::string> result;
   for (const graph::Node& node : impl_->build->nodes) {

@@ -1,6 +1,7 @@
 // Several sums at a time, because one chain of additions would wait for itself.
 #include "graph/operand_report.hpp"
 
+#include <tenon/site_products.hpp>
 #include <tenon/tensor_values.hpp>
 
 #include <algorithm>
@@ -108,16 +109,9 @@ QuantizeStats rounding_stats(const TensorView& input, const TensorView& rounded)
 void report_plain_operand(const SiteCall& call, const OperandNames& names, const TensorView& input,
                           const TensorView& rounded) {
   if (input.empty() || input.space != MemorySpace::kHost) return;
-  OperandNumerics operand;
-  operand.layer = names.layer;
-  operand.site = names.site;
-  operand.gemm = names.gemm;
-  operand.operand = names.operand;
+  OperandNumerics operand = operand_place(call, names.layer, names.site, names.gemm, names.operand);
   operand.format = dtype_name(rounded.dtype);
   operand.reason = "kept";
-  operand.slot = call.step;
-  operand.micro = call.micro;
-  operand.first_row = call.first_row;
   operand.stats = rounding_stats(input, rounded);
   operand.input = input;
   call.numerics->add(operand);

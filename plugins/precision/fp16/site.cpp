@@ -97,16 +97,9 @@ void HalfSite::store(TensorView result, TensorView to) {
 
 void HalfSite::report(const SiteCall& call, TensorView x, TensorView values, const char* gemm,
                       const char* operand) {
-  OperandNumerics seen;
-  seen.layer = layer_;
-  seen.site = site_;
-  seen.gemm = gemm;
-  seen.operand = operand;
+  OperandNumerics seen = operand_place(call, layer_, site_, gemm, operand);
   seen.format = "fp16";
   seen.reason = "recipe";
-  seen.slot = call.step;
-  seen.micro = call.micro;
-  seen.first_row = call.first_row;
   seen.stats = measure_rounding(x, values);
   seen.input = x;
   call.numerics->add(seen);

@@ -126,16 +126,9 @@ void MorSite::record(const SiteCall& call, Use use, TensorView x, TensorView val
   if (call.training) decisions_.add(use, verdict);
   if (call.numerics == nullptr) return;
   const std::string reason = reason_of(settings_, verdict);
-  OperandNumerics seen;
-  seen.layer = layer_;
-  seen.site = site_;
-  seen.gemm = kGemms[u];
-  seen.operand = kOperands[u];
+  OperandNumerics seen = operand_place(call, layer_, site_, kGemms[u], kOperands[u]);
   seen.format = kFormatNames[verdict.choice];
   seen.reason = reason;
-  seen.slot = call.step;
-  seen.micro = call.micro;
-  seen.first_row = call.first_row;
   seen.stats = measure_rounding(x, values);
   seen.input = x;
   seen.choices = choices;
