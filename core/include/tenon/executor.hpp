@@ -130,6 +130,7 @@ class Executor {
   std::vector<std::pair<std::string, std::int64_t>> quantized_operands() const;
   /// Sites that the policy kept: "h.0.attn.q (linear)".
   std::vector<std::string> kept_sites() const;
+  std::int64_t linear_sites() const;  ///< those and all others
   /// Pointwise nodes that do not run because the site before them applies their map. keep_values forbids it.
   std::vector<std::string> folded_nodes() const;
   /// Repeats the forward and names the first output or parameter that holds a non-finite element, e.g.

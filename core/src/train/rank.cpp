@@ -13,6 +13,7 @@
 #include <tenon/parallel.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <thread>
@@ -367,8 +368,12 @@ std::vector<std::string> Rank::facts() const {
         fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<std::int64_t>(line.bytes))));
   }
   lines.push_back(fmt::format("gradient buckets: {}", weights_->buckets().size()));
-  const auto kept = workers_[0]->executor().kept_sites();
-  lines.push_back(fmt::format("linear sites kept in the activations' format: {}", kept.size()));
+  const std::vector<std::string> kept = workers_[0]->executor().kept_sites();
+  const auto sites = static_cast<std::size_t>(workers_[0]->executor().linear_sites());
+  // Names where a choice was made; all of them say nothing.
+  lines.push_back(fmt::format("linear sites in the activations' format: {} of {}{}{}", kept.size(), sites,
+                              kept.empty() || kept.size() == sites ? "" : ", ",
+                              kept.size() == sites ? "" : fmt::format("{}", fmt::join(kept, ", "))));
   lines.push_back(fmt::format("kernels: {}", parts_->device->kernel_choice()));
   return lines;
 }
