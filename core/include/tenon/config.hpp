@@ -183,7 +183,7 @@ OptionList option_list(const tenon_option_v1* const* null_terminated);
 
 /// What the check needs to know about a component named in a table.
 struct ComponentSchema {
-  std::string id;  ///< as errors name it and `tenon inspect` takes it: "optimizer.adamw"
+  std::string id;  ///< as errors name it and `tenon inspect` takes it: "KIND.ID"
   OptionList options;
 };
 
@@ -252,11 +252,11 @@ class ResolvedOptions final : public Options {
 /// One table to check against the options of one owner.
 struct OptionRequest {
   const Value& table;
-  std::string owner;  ///< "optimizer.adamw", "[run]"
+  std::string owner;  ///< "KIND.ID", or the section: "[run]"
   OptionList specs;
   std::vector<std::string> other_keys =
       {};                 ///< legal here, but somebody else's: "type", core keys of the table
-  std::string hint = {};  ///< ends the message on an unknown key: "see: tenon inspect optimizer.adamw"
+  std::string hint = {};  ///< ends the message on an unknown key: "see: tenon inspect KIND.ID"
   const ComponentCatalog* catalog = nullptr;  ///< needed only where a spec is a component
 };
 

@@ -99,7 +99,7 @@ typedef struct tenon_component_v1 {
   uint32_t struct_size;
   uint32_t maturity;                      /* tenon_maturity */
   const char* kind;                       /* "optimizer/1" */
-  const char* id;                         /* "adamw"; lower case, digits, '_' */
+  const char* id;                         /* lower case, digits, '_' */
   const char* const* aliases;             /* NULL-terminated; NULL = none */
   const char* summary;                    /* one line */
   const tenon_option_v1* const* options;  /* NULL-terminated; NULL = none */
