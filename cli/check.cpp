@@ -17,24 +17,16 @@ void print_json(const std::string& path, const std::vector<std::string>& facts, 
   json.begin_object();
   json.member("file", path);
   json.member("ok", true);
-  json.begin_array("facts");
-  for (const std::string& fact : facts) {
+  json.objects("facts", facts, [&](const std::string& fact) {
     const std::size_t begin = fact.find_first_not_of(' '), colon = fact.find(": ");
-    json.begin_object();
     json.member("name", std::string_view(fact).substr(begin, colon - begin));
     json.member("value", colon == std::string::npos ? "" : std::string_view(fact).substr(colon + 2));
-    json.end_object();
-  }
-  json.end_array();
-  json.begin_array("config");
-  for (const report::ConfigLine& line : report::config_lines(toml)) {
-    json.begin_object();
+  });
+  json.objects("config", report::config_lines(toml), [&](const report::ConfigLine& line) {
     json.member("key", line.key);
     json.member("value", line.value);
     json.member("origin", line.origin);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.end_object();
   std::cout << json.take();
 }

@@ -68,9 +68,7 @@ std::string conformance_json(const ConformancePlan& plan) {
   json.member("version", plan.version);
   json.member("seed", plan.seed);
   json.member("failed", static_cast<std::int64_t>(count(plan, Outcome::kFailed)));
-  json.begin_array("checks");
-  for (const ConformanceCheck& check : plan.checks) {
-    json.begin_object();
+  json.objects("checks", plan.checks, [&](const ConformanceCheck& check) {
     json.member("check", check.name);
     json.member("component", check.component);
     json.member("case", check.case_name);
@@ -78,9 +76,7 @@ std::string conformance_json(const ConformancePlan& plan) {
     json.member("outcome", kJsonOutcomes[static_cast<std::size_t>(check.outcome)]);
     json.member("text", check.outcome == Outcome::kSuppressed ? check.suppression : check.text);
     json.member("seconds", check.took_s);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.end_object();
   return json.take();
 }

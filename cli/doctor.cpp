@@ -63,17 +63,13 @@ void print_json(const std::vector<Finding>& findings) {
   json.member("compiler", build.compiler);
   json.member("processor", cpu_model());
   json.member("cores", usable_cores());
-  json.begin_array("plugins");
-  for (const Finding& finding : findings) {
-    json.begin_object();
+  json.objects("plugins", findings, [&](const Finding& finding) {
     json.member("name", finding.name);
     json.member("version", finding.version);
     json.member("components", static_cast<std::int64_t>(finding.components));
     json.member("ok", finding.reason.empty());
     json.member("reason", finding.reason);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.end_object();
   std::cout << json.take();
 }

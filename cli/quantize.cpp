@@ -246,14 +246,10 @@ int run(const std::vector<std::string>& arguments) {
       print_text(outcome, input, choice, user.component());
   }
   json.end_array();
-  json.begin_array("left_out");
-  for (const std::string& reason : source.left_out()) {
-    json.begin_object();
+  json.objects("left_out", source.left_out(), [&](const std::string& reason) {
     json.member("reason", reason);
-    json.end_object();
     if (!as_json) std::cout << "left out: " << reason << "\n";
-  }
-  json.end_array();
+  });
   json.end_object();
   if (as_json) std::cout << json.take();
   return 0;

@@ -160,16 +160,8 @@ std::string tables_json(const RunTables& run) {
   json.member("ranks", run.ranks);
   json.member("first_slot", run.first_slot);
   json.member("slots", run.slots);
-  json.begin_array("ranks_without_file");
-  for (const int rank : run.missing) {
-    json.begin_object();
-    json.member("rank", rank);
-    json.end_object();
-  }
-  json.end_array();
-  json.begin_array("tables");
-  for (const TableFacts& table : run.tables) {
-    json.begin_object();
+  json.objects("ranks_without_file", run.missing, [&](const int rank) { json.member("rank", rank); });
+  json.objects("tables", run.tables, [&](const TableFacts& table) {
     json.member("name", table.name);
     json.member("rows", table.rows);
     json.member("width", table.width);
@@ -178,17 +170,11 @@ std::string tables_json(const RunTables& run) {
     json.member("accesses", table.accesses);
     json.member("touched_rows", table.touched);
     json.member("touched_share", share(table.touched, table.rows));
-    json.begin_array("hottest");
-    for (const HotRow& row : table.hottest) {
-      json.begin_object();
+    json.objects("hottest", table.hottest, [&](const HotRow& row) {
       json.member("row", row.row);
       json.member("accesses", row.accesses);
-      json.end_object();
-    }
-    json.end_array();
-    json.begin_array("placement");
-    for (const TablePart& part : table.placement) {
-      json.begin_object();
+    });
+    json.objects("placement", table.placement, [&](const TablePart& part) {
       json.member("rank", part.rank);
       json.member("first_row", part.first);
       json.member("end_row", part.last);
@@ -196,12 +182,8 @@ std::string tables_json(const RunTables& run) {
       json.member("touched_rows", part.touched);
       json.member("share_of_hottest_1_percent", part.share_of_1_percent);
       json.member("share_of_hottest_10_percent", part.share_of_10_percent);
-      json.end_object();
-    }
-    json.end_array();
-    json.end_object();
-  }
-  json.end_array();
+    });
+  });
   json.end_object();
   return json.take();
 }

@@ -81,9 +81,7 @@ void checkpoint_members(JsonWriter& json, const NumericComparison& numerics) {
   json.member("step_b", numerics.step_b);
   const auto first = first_differing(numerics);
   json.member("first_differing", first ? first->name : "");
-  json.begin_array("tensors");
-  for (const TensorComparison& t : numerics.tensors) {
-    json.begin_object();
+  json.objects("tensors", numerics.tensors, [&](const TensorComparison& t) {
     json.member("name", t.name);
     json.member("problem", t.problem);
     json.member("equal_bits", t.equal_bits);
@@ -91,9 +89,7 @@ void checkpoint_members(JsonWriter& json, const NumericComparison& numerics) {
     json.member("elements", t.elements);
     json.member("largest_difference", t.largest_difference);
     json.member("largest_relative", t.largest_relative);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.end_object();
 }
 
@@ -132,13 +128,8 @@ void operand_members(JsonWriter& json, const OperandComparison& operands) {
     pair_members(json, **pair);
     json.end_object();
   }
-  json.begin_array("largest");
-  for (const OperandComparison::Pair& pair : operands.largest) {
-    json.begin_object();
-    pair_members(json, pair);
-    json.end_object();
-  }
-  json.end_array();
+  json.objects("largest", operands.largest,
+               [&](const OperandComparison::Pair& pair) { pair_members(json, pair); });
   json.end_object();
 }
 
@@ -197,29 +188,21 @@ std::string comparison_json(const Run& a, const Run& b, const Comparison& compar
   json.begin_object();
   json.member("a", a.record.folder);
   json.member("b", b.record.folder);
-  json.begin_array("inputs");
-  for (const InputDifference& d : comparison.inputs) {
-    json.begin_object();
+  json.objects("inputs", comparison.inputs, [&](const InputDifference& d) {
     json.member("area", d.area);
     json.member("key", d.key);
     json.member("a", d.a);
     json.member("b", d.b);
     json.member("origin_a", d.origin_a);
     json.member("origin_b", d.origin_b);
-    json.end_object();
-  }
-  json.end_array();
-  json.begin_array("metrics");
-  for (const MetricComparison& m : comparison.metrics) {
-    json.begin_object();
+  });
+  json.objects("metrics", comparison.metrics, [&](const MetricComparison& m) {
     json.member("name", m.name);
     facts_members(json, "a", m.a);
     facts_members(json, "b", m.b);
     json.member("common_steps", m.common_steps);
     json.member("first_difference", m.first_difference);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.member("have_hashes", comparison.have_hashes);
   json.member("same_weights", comparison.same_weights);
   json.member("same_state", comparison.same_state);

@@ -61,20 +61,8 @@ std::string runs_json(const std::string& folder, const std::vector<Run>& runs,
   JsonWriter json;
   json.begin_object();
   json.member("folder", folder);
-  json.begin_array("runs");
-  for (const Run& run : runs) {
-    json.begin_object();
-    members(json, run);
-    json.end_object();
-  }
-  json.end_array();
-  json.begin_array("unreadable");
-  for (const std::string& reason : unreadable) {
-    json.begin_object();
-    json.member("reason", reason);
-    json.end_object();
-  }
-  json.end_array();
+  json.objects("runs", runs, [&](const Run& run) { members(json, run); });
+  json.objects("unreadable", unreadable, [&](const std::string& reason) { json.member("reason", reason); });
   json.end_object();
   return json.take();
 }

@@ -21,13 +21,7 @@ void member(JsonWriter& json, const char* key, const std::optional<ab::MeanEstim
 }
 
 void texts(JsonWriter& json, const char* key, const char* name, const std::vector<std::string>& list) {
-  json.begin_array(key);
-  for (const std::string& text : list) {
-    json.begin_object();
-    json.member(name, text);
-    json.end_object();
-  }
-  json.end_array();
+  json.objects(key, list, [&](const std::string& text) { json.member(name, text); });
 }
 
 void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, const ArmResult& arm) {
@@ -45,30 +39,20 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
   member(json, "value", arm.value);
   member(json, "gap_percent", arm.gap);
   if (!study.reference.empty()) member(json, "reference_gap_percent", arm.reference_gap);
-  json.begin_array("shares");
-  for (const Share& share : arm.shares) {
-    json.begin_object();
+  json.objects("shares", arm.shares, [&](const Share& share) {
     json.member("metric", share.metric);
     json.member("percent", share.percent.value_or(kNone));
-    json.end_object();
-  }
-  json.end_array();
-  json.begin_array("decisions");
-  for (const Decision& decision : arm.decisions) {
-    json.begin_object();
+  });
+  json.objects("decisions", arm.decisions, [&](const Decision& decision) {
     json.member("layer", decision.layer);
     json.member("operand", decision.operand);
     json.member("percent", decision.percent);
     json.member("error_percent", decision.error_percent);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.begin_object("quantized_operands");
   for (const auto& [format, count] : arm.operands) json.member(format, count);
   json.end_object();
-  json.begin_array("runs");
-  for (const RunResult& run : arm.runs) {
-    json.begin_object();
+  json.objects("runs", arm.runs, [&](const RunResult& run) {
     json.member("seed", run.seed);
     json.member("status", run.status);
     json.member("reason", run.reason);
@@ -76,9 +60,7 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
     json.member("weights_hash", run.record ? run.record->weights_hash : "");
     json.member("wall_s", run.record ? run.record->wall_s : kNone);
     json.member("folder", run.record ? run.record->folder : "");
-    json.end_object();
-  }
-  json.end_array();
+  });
 }
 
 void members(JsonWriter& json, const StudyFile& study, const Size& size) {
@@ -116,16 +98,12 @@ std::string table_json(const StudyResult& r) {
     json.end_object();
   }
   json.end_array();
-  json.begin_array("paper_values");
-  for (const PaperValue& value : r.study.paper_values) {
-    json.begin_object();
+  json.objects("paper_values", r.study.paper_values, [&](const PaperValue& value) {
     json.member("arm", value.arm);
     json.member("value", value.value);
     json.member("what", value.what);
     json.member("source", value.source);
-    json.end_object();
-  }
-  json.end_array();
+  });
   texts(json, "notes", "text", r.study.notes);
   texts(json, "warnings", "text", r.warnings);
   const Provenance& p = r.provenance;
@@ -150,24 +128,14 @@ std::string table_json(const StudyResult& r) {
 std::string list_json(const std::vector<StudyFile>& studies) {
   JsonWriter json;
   json.begin_object();
-  json.begin_array("studies");
-  for (const StudyFile& study : studies) {
-    json.begin_object();
+  json.objects("studies", studies, [&](const StudyFile& study) {
     json.member("name", study.name);
     json.member("title", study.title);
     json.member("paper", study.paper);
     json.member("question", study.question);
     json.member("file", study.path);
-    json.begin_array("sizes");
-    for (const Size& size : study.sizes) {
-      json.begin_object();
-      members(json, study, size);
-      json.end_object();
-    }
-    json.end_array();
-    json.end_object();
-  }
-  json.end_array();
+    json.objects("sizes", study.sizes, [&](const Size& size) { members(json, study, size); });
+  });
   json.end_object();
   return json.take();
 }

@@ -24,6 +24,17 @@ class JsonWriter {
   void end_object();
   void begin_array(std::string_view key);
   void end_array();
+  /// An array with an object per element of `list`; `members(element)` writes what is in it.
+  template <typename List, typename Members>
+  void objects(std::string_view key, const List& list, Members&& members) {
+    begin_array(key);
+    for (const auto& element : list) {
+      begin_object();
+      members(element);
+      end_object();
+    }
+    end_array();
+  }
   void member(std::string_view key, std::string_view value);
   void member(std::string_view key, const char* value) { member(key, std::string_view(value)); }
   void member(std::string_view key, double value);

@@ -56,14 +56,10 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
   json.end_object();
   json.member("rng", manifest.rng);
   json.member("config_sha256", manifest.config_sha256);
-  json.begin_array("data");
-  for (const DataSource& source : manifest.data) {
-    json.begin_object();
+  json.objects("data", manifest.data, [&](const DataSource& source) {
     json.member("path", source.path);
     json.member("sha256", source.sha256);
-    json.end_object();
-  }
-  json.end_array();
+  });
   write_texts(json, "libraries", manifest.libraries);
   write_texts(json, "environment", manifest.environment);
   // The short answers stand at the top level; `segments` has the whole story of a resumed attempt.
@@ -75,17 +71,13 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
   json.member("end", last.end);
   json.member("exit_reason", last.exit_reason);
   json.member("parent_run", manifest.parent_run);
-  json.begin_array("segments");
-  for (const ManifestSegment& segment : manifest.segments) {
-    json.begin_object();
+  json.objects("segments", manifest.segments, [&](const ManifestSegment& segment) {
     json.member("command_line", segment.command_line);
     json.member("first_step", segment.first_step);
     json.member("start", segment.start);
     json.member("end", segment.end);
     json.member("exit_reason", segment.exit_reason);
-    json.end_object();
-  }
-  json.end_array();
+  });
   json.end_object();
   write_text_atomically(files, folder + "/manifest.json", json.take());
 }
