@@ -43,6 +43,7 @@
 #include <tenon/runtime.hpp>
 #include <tenon/site.hpp>
 #include <tenon/site_products.hpp>
+#include <tenon/site_selection.hpp>
 #include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/tensor.hpp>
@@ -261,6 +262,7 @@ TYPE(MorChoice)
 TYPE(MorSpec)
 TYPE(MorDecision)
 TYPE(MorKernel)
+TYPE(ProductScales)
 TYPE(QuantOps)
 
 // <tenon/npy.hpp>
@@ -365,6 +367,9 @@ TYPE(LinearSite)
 // <tenon/site_products.hpp>
 TYPE(SiteProduct)
 TYPE(SiteProducts)
+
+// <tenon/site_selection.hpp>
+TYPE(SiteSelection)
 
 // <tenon/state.hpp>
 TYPE(StateVisitor)

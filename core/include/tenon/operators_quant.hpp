@@ -132,6 +132,14 @@ class MorKernel {
   virtual MorDecision run(TensorView x, TensorView values, TensorView choices, TensorView scratch) = 0;
 };
 
+/// Scales of the lines (rows of A, or columns of B) of a product in one block of the contracted dimension:
+/// line i has scales[first + i / lines * step]. Without scales every line has 1.
+struct ProductScales {
+  TensorView scales;  ///< f32
+  std::int64_t lines = 1;
+  std::int64_t first = 0, step = 1;
+};
+
 class QuantOps {
  public:
   static constexpr const char* kId = "tenon.device.quant/1";
@@ -140,10 +148,10 @@ class QuantOps {
   /// than 16, stochastic rounding of formats without it, ...).
   virtual std::unique_ptr<QuantizeKernel> quantizer(const QuantizeSpec& spec) = 0;
   virtual std::unique_ptr<MorKernel> mor(const MorSpec& spec) = 0;
-  /// c[i, j] (+)= a_scales[i / a_rows] * b_scales[j / b_rows] * p[i, j], in f32: the partial product of one
-  /// block of the contracted dimension under f32 scales.
-  virtual void scale_product(TensorView p, TensorView a_scales, std::int64_t a_rows, TensorView b_scales,
-                             std::int64_t b_rows, TensorView c, bool accumulate) = 0;
+  /// c[i, j] (+)= (scale of row i * scale of column j) * p[i, j], in f32: the partial product of one block of
+  /// the contracted dimension under f32 scales.
+  virtual void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
+                             bool accumulate) = 0;
   /// y = x rounded to IEEE binary16 (nearest even, subnormals kept, overflow to infinity), as f32. May be x
   /// itself. Returns how many elements became infinite or zero that were not: {overflow, underflow}.
   struct HalfCount {

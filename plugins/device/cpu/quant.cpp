@@ -37,30 +37,28 @@ class CpuQuantOps final : public QuantOps {
 
   std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return make_mor(spec); }
 
-  void scale_product(TensorView p, TensorView a_scales, std::int64_t a_rows, TensorView b_scales,
-                     std::int64_t b_rows, TensorView c, bool accumulate) override {
-    constexpr const char* kWhere = "scale_product";
+  void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
+                     bool accumulate) override {
     const Matrix size = as_matrix(p);
-    if (a_rows < 1 || b_rows < 1) {
-      fail_run(fmt::format("device cpu: scale_product: a scale belongs to at least one row, found {} and {}",
-                           a_rows, b_rows));
-    }
-    const float* in = checked<float>(p, size.rows * size.columns, kWhere, "p");
-    const float* a = checked<float>(a_scales, blocks_of(size.rows, a_rows), kWhere, "a_scales");
-    const float* b = checked<float>(b_scales, blocks_of(size.columns, b_rows), kWhere, "b_scales");
-    float* out = checked<float>(c, size.rows * size.columns, kWhere, "c");
+    const float* in = checked<float>(p, size.rows * size.columns, kScaleProduct, "p");
+    float* out = checked<float>(c, size.rows * size.columns, kScaleProduct, "c");
+    const float* of_rows = checked_scales(a, size.rows, "a");
+    const float* of_columns = checked_scales(b, size.columns, "b");
     parallel_for(size.rows, row_block(size.columns), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
+        const float row = of_rows == nullptr ? 1.0f : of_rows[i / a.lines * a.step];
         const float* from = in + i * size.columns;
         float* to = out + i * size.columns;
-        const float a_scale = a[i / a_rows];
-        for (std::int64_t j = 0; j < size.columns;) {
-          const std::int64_t stop = std::min(size.columns, (j / b_rows + 1) * b_rows);
-          const float scale = a_scale * b[j / b_rows];
-          if (accumulate)
-            for (; j < stop; ++j) to[j] += scale * from[j];
-          else
-            for (; j < stop; ++j) to[j] = scale * from[j];
+        if (of_columns != nullptr && b.lines == 1 && b.step == 1) {
+          scale_each(from, row, of_columns, size.columns, to, accumulate);
+          continue;
+        }
+        const std::int64_t lines = of_columns == nullptr ? size.columns : b.lines;
+        const float* column = of_columns;
+        for (std::int64_t j = 0; j < size.columns; j += lines) {
+          const float scale = column == nullptr ? row : row * *column;
+          scale_all(from + j, scale, std::min(lines, size.columns - j), to + j, accumulate);
+          if (column != nullptr) column += b.step;
         }
       }
     });
@@ -87,6 +85,35 @@ class CpuQuantOps final : public QuantOps {
   }
 
  private:
+  static constexpr const char* kScaleProduct = "scale_product";
+
+  static void scale_each(const float* from, float row, const float* columns, std::int64_t n, float* to,
+                         bool accumulate) {
+    if (accumulate)
+      for (std::int64_t j = 0; j < n; ++j) to[j] += row * columns[j] * from[j];
+    else
+      for (std::int64_t j = 0; j < n; ++j) to[j] = row * columns[j] * from[j];
+  }
+  static void scale_all(const float* from, float scale, std::int64_t n, float* to, bool accumulate) {
+    if (accumulate)
+      for (std::int64_t j = 0; j < n; ++j) to[j] += scale * from[j];
+    else
+      for (std::int64_t j = 0; j < n; ++j) to[j] = scale * from[j];
+  }
+
+  /// Where line 0's scale is, or null without scales.
+  static const float* checked_scales(const ProductScales& side, std::int64_t extent, const char* name) {
+    if (side.scales.empty()) return nullptr;
+    if (side.lines < 1 || side.first < 0 || side.step < 0)
+      fail_run(fmt::format("device cpu: scale_product: scales of {}: {} lines from {} in steps of {}", name,
+                           side.lines, side.first, side.step));
+    const std::int64_t last = side.first + (blocks_of(extent, side.lines) - 1) * side.step;
+    if (extent > 0 && last >= side.scales.elements())
+      fail_run(fmt::format("device cpu: scale_product: scales of {} are {}, and element {} is asked for",
+                           name, side.scales.elements(), last));
+    return checked<float>(side.scales, side.scales.elements(), kScaleProduct, name) + side.first;
+  }
+
   Kernels kernels_;
 };
 

@@ -309,22 +309,49 @@ TEST_P(Quantizers, ScaleProductsByBlocks) {
   auto& ops = device_.family<QuantOps>();
   constexpr std::int64_t kRows = 70, kColumns = 301;
   const auto p = integers(kRows * kColumns, 100, "p"), before = integers(kRows * kColumns, 50, "c");
+  const auto scale_of = [](std::int64_t block, int factor) {
+    return std::ldexp(factor, static_cast<int>(block % 5) - 2);
+  };
+  /// As a row of a matrix of scales, or as its column 2 of 5.
+  const auto scales = [&](std::int64_t extent, std::int64_t lines, bool column, int factor) {
+    const std::int64_t step = column ? 5 : 1, first = column ? 2 : 0;
+    std::vector<double> values(static_cast<std::size_t>((extent + lines - 1) / lines * step), 1e9);
+    for (std::int64_t block = 0; block * lines < extent; ++block)
+      values[static_cast<std::size_t>(first + block * step)] = scale_of(block, factor);
+    return std::pair(values, ProductScales{{}, lines, first, step});
+  };
   for (const auto& [a_rows, b_rows] : {std::pair{1, 1}, {1, 128}, {128, 1}, {16, 7}}) {
-    std::vector<double> a, b;
-    for (std::int64_t i = 0; i * a_rows < kRows; ++i) a.push_back(std::ldexp(1, int(i % 5) - 2));
-    for (std::int64_t j = 0; j * b_rows < kColumns; ++j) b.push_back(std::ldexp(3, int(j % 7) - 3));
-    for (const bool accumulate : {false, true}) {
-      const Owned c(device_, {kRows, kColumns}, DType::kF32, before);
-      ops.scale_product(Owned(device_, {kRows, kColumns}, DType::kF32, p),
-                        Owned(device_, {std::int64_t(a.size())}, DType::kF32, a), a_rows,
-                        Owned(device_, {std::int64_t(b.size())}, DType::kF32, b), b_rows, c, accumulate);
-      const auto found = c.values();
-      for (std::size_t at = 0; at < found.size(); ++at) {
-        const double scale = a[at / kColumns / std::size_t(a_rows)] * b[at % kColumns / std::size_t(b_rows)];
-        ASSERT_EQ(found[at], scale * p[at] + (accumulate ? before[at] : 0)) << at;
+    for (const bool column : {false, true}) {
+      for (const bool accumulate : {false, true}) {
+        auto [a_values, a] = scales(kRows, a_rows, column, 1);
+        auto [b_values, b] = scales(kColumns, b_rows, column, 3);
+        const Owned a_scales(device_, {std::int64_t(a_values.size())}, DType::kF32, a_values);
+        const Owned b_scales(device_, {std::int64_t(b_values.size())}, DType::kF32, b_values);
+        a.scales = a_scales, b.scales = b_scales;
+        const Owned c(device_, {kRows, kColumns}, DType::kF32, before);
+        ops.scale_product(Owned(device_, {kRows, kColumns}, DType::kF32, p), a, b, c, accumulate);
+        const auto found = c.values();
+        for (std::int64_t at = 0; at < kRows * kColumns; ++at) {
+          const double scale = scale_of(at / kColumns / a_rows, 1) * scale_of(at % kColumns / b_rows, 3);
+          const auto i = static_cast<std::size_t>(at);
+          ASSERT_EQ(found[i], scale * p[i] + (accumulate ? before[i] : 0)) << at;
+        }
       }
     }
   }
+}
+
+TEST_P(Quantizers, ScaleProductsWithoutScales) {
+  auto& ops = device_.family<QuantOps>();
+  const auto p = integers(6, 100, "p");
+  const Owned c(device_, {2, 3}, DType::kF32, std::vector<double>(6, 0)),
+      b(device_, {3}, DType::kF32, {1, 2, 4});
+  ops.scale_product(Owned(device_, {2, 3}, DType::kF32, p), {}, {}, c, false);
+  EXPECT_EQ(c.values(), p);
+  ops.scale_product(Owned(device_, {2, 3}, DType::kF32, p), {}, {b}, c, false);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(c.values()[i], p[i] * (1 << i % 3));
+  EXPECT_THROW(ops.scale_product(Owned(device_, {2, 3}, DType::kF32, p), {}, {b, 1, 1}, c, false), Error)
+      << "beyond the last scale";
 }
 
 /// Nearest multiple of the format's step, ties to even (the default rounding mode), in double.

@@ -2,7 +2,7 @@
 #include "operand.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/numerics.hpp>
+#include <tenon/site_products.hpp>
 
 #include <algorithm>
 
@@ -86,17 +86,10 @@ float OperandUse::run(const SiteCall& call, const SiteName& name, TensorView x, 
     if (history != nullptr) amax = history->scale_amax(amax, call.step, call.training);
   }
   if (call.numerics == nullptr) return kernel.run(x, amax, draws(call), out, scratch, stats);
-  OperandNumerics numerics;
+  OperandNumerics numerics = operand_place(call, name.layer, name.site, gemm_of(use_), operand_of(use_));
   const float scale = kernel.run(x, amax, draws(call), out, scratch, &numerics.stats);
-  numerics.layer = name.layer;
-  numerics.site = name.site;
-  numerics.gemm = gemm_of(use_);
-  numerics.operand = operand_of(use_);
   numerics.format = plan_.format->name;
   numerics.reason = name.reason;
-  numerics.slot = call.step;
-  numerics.micro = call.micro;
-  numerics.first_row = call.first_row;
   numerics.input = x;
   numerics.scales = out.scales;
   numerics.block_rows = plan_.format->block == 0 ? 0 : spec_.block_rows;

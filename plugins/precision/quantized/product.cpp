@@ -92,8 +92,6 @@ Products::BlockMemory Products::cut(TensorView memory, const Extents& e, std::si
   cut.b = cutter.take(DType::kBF16, Shape{e.b_down ? 0 : e.n * block});
   cut.part = cutter.take(DType::kF32, Shape{e.m, e.n});
   cut.sum = cutter.take(DType::kF32, Shape{e.m, e.n});
-  cut.a_scales = cutter.take(DType::kF32, Shape{e.m});
-  cut.b_scales = cutter.take(DType::kF32, Shape{e.n});
   used = cutter.used();
   return cut;
 }
@@ -108,6 +106,7 @@ void Products::run(Product product, const Side& a, const Side& b, TensorView c, 
 /// Columns [begin, end) of a matrix, row by row: products take whole matrices.
 TensorView Products::columns(TensorView matrix, std::int64_t begin, std::int64_t end, TensorView memory) {
   const std::int64_t rows = matrix.shape[0], width = matrix.elements() / rows, count = end - begin;
+  if (count == width) return matrix;
   const auto size = static_cast<std::size_t>(dtype_bytes(matrix.dtype, 1));
   TensorView packed{memory.data, Shape{rows, count}, matrix.dtype, memory.space};
   for (std::int64_t row = 0; row < rows; ++row) {
@@ -131,17 +130,12 @@ void Products::run_blocks(Product product, const Side& a, const Side& b, TensorV
   const TensorView sum = direct ? c : memory.sum;
   if (accumulate && !direct) elementwise.convert(c, sum);
 
-  // The scales of one block: a line of the matrix of scales, or one number for all.
-  const auto line = [&](const Side& side, bool down, std::int64_t index, TensorView room) {
-    if (side.block_scales.empty()) {
-      room.shape = Shape{1};
-      if (index == 0) elementwise.fill(room, 1.0);
-      return room;
-    }
-    if (!down)
-      return columns(side.block_scales, index, index + 1, room).reshaped(Shape{side.block_scales.shape[0]});
-    const TensorView row = side.block_scales.rows(index, index + 1);
-    return row.reshaped(Shape{row.elements()});
+  // One block along the contracted dimension: a row or a column of the matrix of scales.
+  const auto scales = [](const Side& side, bool down, std::int64_t block) {
+    if (side.block_scales.empty()) return ProductScales{};
+    const std::int64_t width = side.block_scales.shape[1];
+    return down ? ProductScales{side.block_scales, side.across, block * width, 1}
+                : ProductScales{side.block_scales, side.across, block, width};
   };
   const auto part = [&](const Side& side, bool down, std::int64_t begin, std::int64_t end, TensorView room) {
     return down ? side.values.rows(begin, end) : columns(side.values, begin, end, room);
@@ -151,10 +145,8 @@ void Products::run_blocks(Product product, const Side& a, const Side& b, TensorV
     find(product, rows, end - begin, DType::kF32, false, true)
         .run(part(a, e.a_down, begin, end, memory.a), part(b, e.b_down, begin, end, memory.b), memory.part,
              {}, a.scale * b.scale, memory.gemm);
-    const TensorView a_scales = line(a, e.a_down, index, memory.a_scales);
-    const TensorView b_scales = line(b, e.b_down, index, memory.b_scales);
-    quant.scale_product(memory.part, a_scales, a.block_scales.empty() ? e.m : a.across, b_scales,
-                        b.block_scales.empty() ? e.n : b.across, sum, accumulate || index > 0);
+    quant.scale_product(memory.part, scales(a, e.a_down, index), scales(b, e.b_down, index), sum,
+                        accumulate || index > 0);
   }
   if (product == Product::kFprop) {
     if (finish_.bias) elementwise.add_bias(sum, bias, sum);

@@ -47,7 +47,7 @@ class Products {
     bool a_down, b_down;  ///< the contracted dimension is that of the stored rows
   };
   struct BlockMemory {
-    TensorView gemm, a, b, part, sum, a_scales, b_scales;
+    TensorView gemm, a, b, part, sum;
   };
 
   Extents extents(Product product, std::int64_t rows) const;

@@ -54,9 +54,9 @@ class WatchedOps final : public QuantOps {
     return std::make_unique<WatchedKernel>(inner_.quantizer(spec), spec, calls_);
   }
   std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return inner_.mor(spec); }
-  void scale_product(TensorView p, TensorView a_scales, std::int64_t a_rows, TensorView b_scales,
-                     std::int64_t b_rows, TensorView c, bool accumulate) override {
-    inner_.scale_product(p, a_scales, a_rows, b_scales, b_rows, c, accumulate);
+  void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
+                     bool accumulate) override {
+    inner_.scale_product(p, a, b, c, accumulate);
   }
   HalfCount round_to_f16(TensorView x, TensorView y) override { return inner_.round_to_f16(x, y); }
 
