@@ -33,17 +33,12 @@ TENON_INLINE void store_bytes(std::uint8_t* p, I a) {
   __builtin_memcpy(lanes, &a, sizeof lanes);
   for (int l = 0; l < kLanes; ++l) p[l] = static_cast<std::uint8_t>(lanes[l]);
 }
-/// Floats that are bfloat16 already.
-TENON_INLINE void store_exact(Bf16* p, F a, std::int64_t n) {
-  const I upper = shift_right(bits_of(a), 16);
+/// Upper halves.
+TENON_INLINE void store_upper(Bf16* p, I bits) {
+  const I upper = shift_right(bits, 16);
   std::int32_t lanes[kLanes];
   __builtin_memcpy(lanes, &upper, sizeof lanes);
-  Bf16 narrow[kLanes];
-  for (int l = 0; l < kLanes; ++l) narrow[l].bits = static_cast<std::uint16_t>(lanes[l]);
-  if (n == kLanes)
-    __builtin_memcpy(p, narrow, sizeof narrow);
-  else
-    __builtin_memcpy(p, narrow, static_cast<std::size_t>(n) * sizeof(Bf16));
+  for (int l = 0; l < kLanes; ++l) p[l].bits = static_cast<std::uint16_t>(lanes[l]);
 }
 /// `n` codes of a row, as bytes or in pairs; behind the last of an odd number is a zero.
 TENON_INLINE void store_codes(const std::uint8_t* codes, std::int64_t n, bool packed, std::uint8_t* out) {
@@ -84,23 +79,49 @@ TENON_INLINE void store_scales(const QuantizeArgs<S>& a, const BlockScales& scal
   if (a.float_scales != nullptr) store(a.float_scales + block, splat(1.0f) / scales.encode, n);
 }
 
-/// Rounds 16 elements; n of them are stored as values, codes go to 16 bytes.
-template <Element kElement, Draw kDraw>
-TENON_INLINE void quantize_lanes(F x, F encode, F decode, bool exact, I draw, Bf16* values, std::int64_t n,
+/// The last step to a bfloat16, nearest even; nothing where products of codes and scales are exact.
+struct Narrowing {
+  I half, odd;
+  explicit TENON_INLINE Narrowing(bool exact)
+      : half(splat_int(exact ? 0 : 0x7fff)), odd(splat_int(exact ? 0 : 1)) {}
+};
+
+/// Rounds 16 elements to values and, if asked for, codes.
+template <Element kElement, Draw kDraw, bool kCodes>
+TENON_INLINE void quantize_lanes(F x, F encode, F decode, const Narrowing& narrowing, I draw, Bf16* values,
                                  std::uint8_t* codes) {
   constexpr int kBits = Grid<kElement>::kLayout.bits;
   const F magnitude = min(abs(x * encode), splat(Grid<kElement>::kLargest));
   const Coded coded = round_magnitude<kElement, kDraw>(magnitude, draw);
   const I sign = bits_of(x) & splat_int(INT32_MIN);
-  if (values != nullptr) {
-    const F value = from_bits(bits_of(coded.value * decode) | sign);
-    if (exact)
-      store_exact(values, value, n);
-    else
-      store_group(values, value, n);
-  }
-  if (codes != nullptr) store_bytes(codes, coded.code | shift_right_logical(sign, 32 - kBits));
+  const I value = bits_of(coded.value * decode);
+  store_upper(values, (value + narrowing.half + (shift_right(value, 16) & narrowing.odd)) | sign);
+  if constexpr (kCodes) store_bytes(codes, coded.code | shift_right_logical(sign, 32 - kBits));
 }
+
+/// Draws of a span's vectors.
+template <Draw kDraw>
+struct SpanDraws {
+  alignas(64) std::uint64_t words[kLanes * (kDraw == Draw::k24 ? 8 : 2)];
+
+  TENON_INLINE void fill(const Stream& stream, std::int64_t group, std::int64_t line) {
+    for (std::uint32_t part = 0; part < kDrawParts<kDraw>; ++part) {
+      Words drawn;
+      draw_words(stream, false, group, line, part, drawn);
+      store_by_lane(drawn, words + 2 * part, 2 * kDrawParts<kDraw>);
+    }
+  }
+  /// Of columns i to i + 15.
+  TENON_INLINE I at(std::int64_t i) const {
+    I draw = {};
+    if constexpr (kDraw == Draw::k8) draw = load_bytes(reinterpret_cast<const std::uint8_t*>(words) + i);
+    if constexpr (kDraw == Draw::k24) {
+      __builtin_memcpy(&draw, words + i / 2, sizeof draw);
+      draw = draw & splat_int(0xffffff);
+    }
+    return draw;
+  }
+};
 
 /// At most kSpan columns of row `row` from `column` on. Encode and decode scales change every `vectors`
 /// vectors.
@@ -109,31 +130,32 @@ TENON_INLINE void quantize_span(const QuantizeArgs<S>& a, std::int64_t row, std:
                                 std::int64_t count, const float* encode, const float* decode, bool exact,
                                 std::int64_t vectors) {
   alignas(64) std::uint8_t codes[kSpan];
-  [[maybe_unused]] alignas(64) std::uint64_t random[kLanes * (kDraw == Draw::k24 ? 8 : 2)];
-  const std::int64_t group = (a.origin_column + column) / kLanes, line = a.origin_row + row;
-  for (std::uint32_t part = 0; part < kDrawParts<kDraw>; ++part) {
-    Words words;
-    draw_words(stream_of(a), false, group, line, part, words);
-    store_by_lane(words, random + 2 * part, 2 * kDrawParts<kDraw>);
-  }
+  alignas(64) Bf16 unwanted[kSpan];
+  SpanDraws<kDraw> draws;
+  draws.fill(stream_of(a), (a.origin_column + column) / kLanes, a.origin_row + row);
   const S* x = a.x + row * a.stride + column;
-  Bf16* values = a.values == nullptr ? nullptr : a.values + row * a.values_stride + column;
-  std::int64_t block = 0, left = vectors;
-  for (std::int64_t i = 0; i < count; i += kLanes) {
-    const std::int64_t n = smaller(kLanes, count - i);
-    I draw = {};
-    if constexpr (kDraw == Draw::k8) draw = load_bytes(reinterpret_cast<const std::uint8_t*>(random) + i);
-    if constexpr (kDraw == Draw::k24) {
-      __builtin_memcpy(&draw, random + i / 2, sizeof draw);
-      draw = draw & splat_int(0xffffff);
-    }
-    quantize_lanes<kElement, kDraw>(load_group(x + i, n), splat(encode[block]), splat(decode[block]), exact,
-                                    draw, values == nullptr ? nullptr : values + i, n,
-                                    a.codes == nullptr ? nullptr : codes + i);
-    if (--left == 0) {
-      left = vectors;
-      ++block;
-    }
+  Bf16* values = a.values == nullptr ? unwanted : a.values + row * a.values_stride + column;
+  const Narrowing narrowing(exact);
+  std::int64_t block = 0, left = vectors, i = 0;
+  const auto step = [&] {
+    if (--left > 0) return;
+    left = vectors;
+    ++block;
+  };
+  if (a.codes == nullptr) {
+    for (; i + kLanes <= count; i += kLanes, step())
+      quantize_lanes<kElement, kDraw, false>(load(x + i), splat(encode[block]), splat(decode[block]),
+                                             narrowing, draws.at(i), values + i, nullptr);
+  } else {
+    for (; i + kLanes <= count; i += kLanes, step())
+      quantize_lanes<kElement, kDraw, true>(load(x + i), splat(encode[block]), splat(decode[block]),
+                                            narrowing, draws.at(i), values + i, codes + i);
+  }
+  if (i < count) {
+    Bf16 tail[kLanes];
+    quantize_lanes<kElement, kDraw, true>(load(x + i, count - i), splat(encode[block]), splat(decode[block]),
+                                          narrowing, draws.at(i), tail, codes + i);
+    __builtin_memcpy(values + i, tail, static_cast<std::size_t>(count - i) * sizeof(Bf16));
   }
   if (a.codes != nullptr)
     store_codes(codes, count, a.packed, a.codes + row * a.codes_stride + (a.packed ? column / 2 : column));
@@ -166,8 +188,8 @@ bool quantize_along(const QuantizeArgs<S>& a) {
       const std::int64_t blocks = (columns + block_columns - 1) / block_columns;
       const S* x = a.x + row * a.stride + column;
       IntQuad largest[kLanes] = {};
-      if (block_rows * block_columns == kLanes && blocks == kLanes && columns == kSpan) {
-        for (int b = 0; b < kLanes; ++b) largest[b] = four_lanes(magnitudes(load(x + b * kLanes)));
+      if (block_rows * block_columns == kLanes && columns % kLanes == 0) {
+        for (std::int64_t b = 0; b < blocks; ++b) largest[b] = four_lanes(magnitudes(load(x + b * kLanes)));
       } else {
         for (std::int64_t b = 0; b < blocks; ++b) {
           const std::int64_t at = b * block_columns;
@@ -209,10 +231,22 @@ TENON_INLINE F rounded_to_bf16(F a) {
   return from_bits(select(nan, bits | splat_int(0x00400000), rounded) & splat_int(-0x10000));
 }
 
-/// 16 rows of at most 16 columns, rotated down the columns (hadamard.hpp); rows from `rows` on are zero.
+/// The last step of a rotation (hadamard.hpp), of sums that are finite.
+TENON_INLINE F rotated_value(F sum) {
+  const I bits = bits_of(sum * splat(0.25f));
+  return from_bits((bits + splat_int(0x7fff) + (shift_right(bits, 16) & splat_int(1))) & splat_int(-0x10000));
+}
+/// Of 16 sums the largest magnitude of what they become: rounding keeps their order, so one is rounded.
+TENON_INLINE I largest_rotated(const F (&sums)[kLanes]) {
+  I largest = {};
+  for (int i = 0; i < kLanes; ++i) largest = max_magnitude(largest, magnitudes(sums[i]));
+  return bits_of(rounded_to_bf16(from_bits(largest) * splat(0.25f)));
+}
+
+/// Sums of 16 rows of at most 16 columns, down the columns (hadamard.hpp); rows from `rows` on are zero.
 template <class S>
-TENON_INLINE void rotate_down(const S* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-                              F (&v)[kLanes]) {
+TENON_INLINE void sum_down(const S* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                           F (&v)[kLanes]) {
   for (int i = 0; i < kLanes; ++i) {
     v[i] = i < rows ? load_group(x + i * stride, columns) : splat(0.0f);
     if constexpr (sizeof(S) != sizeof(Bf16)) v[i] = rounded_to_bf16(v[i]);
@@ -225,7 +259,14 @@ TENON_INLINE void rotate_down(const S* x, std::int64_t rows, std::int64_t column
       v[i] = low + high;
       v[i + distance] = low - high;
     }
-  for (int i = 0; i < kLanes; ++i) v[i] = rounded_to_bf16(v[i] * splat(0.25f));
+}
+template <class S>
+TENON_INLINE void rotate_down(const S* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
+                              F (&v)[kLanes]) {
+  if (rows >= kLanes && columns >= kLanes)
+    sum_down(x, kLanes, kLanes, stride, v);  // without a test per row
+  else
+    sum_down(x, rows, columns, stride, v);
 }
 
 /// Draws of rows 16 i + e, e = 0 .. 15, in lanes of columns.
@@ -260,7 +301,7 @@ bool quantize_down(const QuantizeArgs<S>& a) {
       I amax = {};
       if constexpr (kRotate) {
         rotate_down(x, rows, columns, a.stride, rotated);
-        for (int i = 0; i < kLanes; ++i) amax = max_magnitude(amax, magnitudes(rotated[i]));
+        amax = largest_rotated(rotated);
       } else {
         for (std::int64_t r = 0; r < rows; ++r)
           amax = max_magnitude(amax, magnitudes(load_group(x + r * a.stride, columns)));
@@ -270,26 +311,37 @@ bool quantize_down(const QuantizeArgs<S>& a) {
       const BlockScales scales = scales_of<kElement>(a, amax);
       store_scales(a, scales, row / a.block_rows * a.scales_stride + column, columns);
       const std::int64_t written = kRotate ? kLanes : rows;
+      const Narrowing narrowing(scales.exact);
       DownDraws<kDraw> draws;
       for (std::int64_t first = 0; first < written; first += kLanes) {
         draws.fill(stream_of(a), (a.origin_row + row + first) / kLanes, a.origin_column + column);
-        const auto one_row = [&](int e) TENON_BODY {
-          const std::int64_t at = row + first + e;
-          F element;
+        const std::int64_t count = smaller(kLanes, written - first);
+        const auto element = [&](int e) TENON_BODY {
           if constexpr (kRotate)
-            element = rotated[e];
+            return rotated_value(rotated[e]);
           else
-            element = load_group(a.x + at * a.stride + column, columns);
-          Bf16* values = a.values == nullptr ? nullptr : a.values + at * a.values_stride + column;
+            return load_group(a.x + (row + first + e) * a.stride + column, columns);
+        };
+        const auto values = [&](int e) TENON_BODY {
+          return a.values == nullptr ? nullptr : a.values + (row + first + e) * a.values_stride + column;
+        };
+        if (a.codes == nullptr && columns == kLanes && a.values != nullptr) {
+          for (int e = 0; e < count; ++e)
+            quantize_lanes<kElement, kDraw, false>(element(e), scales.encode, scales.decode, narrowing,
+                                                   draws.row(e), values(e), nullptr);
+          continue;
+        }
+        for (int e = 0; e < count; ++e) {
+          Bf16 rounded[kLanes];
           std::uint8_t codes[kLanes];
-          quantize_lanes<kElement, kDraw>(element, scales.encode, scales.decode, scales.exact, draws.row(e),
-                                          values, columns, a.codes == nullptr ? nullptr : codes);
+          quantize_lanes<kElement, kDraw, true>(element(e), scales.encode, scales.decode, narrowing,
+                                                draws.row(e), rounded, codes);
+          if (Bf16* to = values(e); to != nullptr)
+            __builtin_memcpy(to, rounded, static_cast<std::size_t>(columns) * sizeof(Bf16));
           if (a.codes != nullptr)
             store_codes(codes, columns, a.packed,
-                        a.codes + at * a.codes_stride + (a.packed ? column / 2 : column));
-        };
-        const std::int64_t count = smaller(kLanes, written - first);
-        for (int e = 0; e < count; ++e) one_row(e);
+                        a.codes + (row + first + e) * a.codes_stride + (a.packed ? column / 2 : column));
+        }
       }
     }
   }
@@ -394,7 +446,7 @@ std::uint32_t amax_rotated(const S* x, std::int64_t rows, std::int64_t columns, 
       F v[kLanes];
       rotate_down(x + row * stride + column, smaller(kLanes, rows - row), smaller(kLanes, columns - column),
                   stride, v);
-      for (int i = 0; i < kLanes; ++i) largest = max_magnitude(largest, magnitudes(v[i]));
+      largest = max_magnitude(largest, largest_rotated(v));
     }
   const std::int32_t bits = largest_lane(largest);
   // Which NaN comes out of a sum of two is for the reference to say.
