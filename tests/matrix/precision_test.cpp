@@ -2,55 +2,15 @@
 // middle and resumed, and must end with the bits of an undisturbed run; it learns, differs from bf16 from its
 // first loss on, and has counted exactly the operands that the model's products have. A pairwise covering set
 // of cells; all of them with TENON_MATRIX=all (scripts/soak).
-#include "run_program.hpp"
-#include "test_paths.hpp"
-
-#include <tenon/config.hpp>
-#include <tenon/runtime.hpp>
+#include "cell.hpp"
 
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 
 namespace tenon::integration {
 namespace {
 
-struct Model {
-  const char* name;
-  const char* toml;
-  std::uint64_t sites;  ///< linear sites besides the head, each with six operands per micro-batch
-};
-
-constexpr Model kModels[] = {
-    {"gpt_neo", R"(
-[data]
-type = "text"
-path = "data/text/tinyshakespeare.txt"
-context = 16
-batch = 4
-[model]
-type = "gpt_neo"
-layers = 1
-width = 16
-heads = 2
-[optimizer]
-type = "adamw"
-lr = 1e-2
-)",
-     6},
-    {"lenet5", R"(
-[data]
-type = "mnist"
-batch = 8
-scale = "standard"
-[model]
-type = "lenet5"
-[optimizer]
-type = "adamw"
-lr = 2e-3
-)",
-     4},
-};
+constexpr const char* kModelNames[] = {"gpt_neo", "lenet5"};
 
 struct Policy {
   const char* name;
@@ -83,7 +43,7 @@ void PrintTo(const Cell& cell, std::ostream* out) {
   *out << cell.name();
 }
 
-constexpr std::int64_t kSlots = 12, kCut = 7;
+constexpr std::int64_t kSlots = 12, kCut = 7, kSaveEvery = 5;
 /// Of one site on the rank that writes the summary: three products of two operands in each slot, and one
 /// forward product in the single batch of the evaluation at the end.
 constexpr std::uint64_t kOperands = 6 * kSlots + 2;
@@ -93,12 +53,12 @@ std::vector<Cell> cells() {
   const bool all = wanted != nullptr && std::string_view(wanted) == "all";
   std::vector<Cell> chosen;
   for (std::size_t p = 0; p < std::size(kPolicies); ++p) {
-    for (std::size_t m = 0; m < std::size(kModels); ++m) {
+    for (std::size_t m = 0; m < std::size(kModelNames); ++m) {
       for (const bool replicas : {false, true}) {
         for (const bool saves : {false, true}) {
           // Two cells for each policy; together every pair of choices occurs.
           const bool covering = replicas == ((p + m) % 2 == 1) && saves == ((p / 2 + m) % 2 == 1);
-          if (all || covering) chosen.push_back({kModels[m], kPolicies[p], replicas, saves});
+          if (all || covering) chosen.push_back({model_named(kModelNames[m]), kPolicies[p], replicas, saves});
         }
       }
     }
@@ -108,34 +68,10 @@ std::vector<Cell> cells() {
 
 class PrecisionMatrix : public testing::TestWithParam<Cell> {
  protected:
-  PrecisionMatrix() { runtime_.discover({std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins"}); }
-
   RunResult train(const std::string& folder, const std::string& precision, std::int64_t slots, bool saves,
                   bool resume = false) {
     const Cell& cell = GetParam();
-    std::string toml =
-        std::string(cell.model.toml) +
-        "[run]\nname = \"cell\"\nlog_every = 1\neval_batches = 1\nsteps = " + std::to_string(slots) +
-        "\n[device]\ntype = \"cpu\"\nthreads = 1\n[precision]\n" + precision + "[sync]\ntype = \"" +
-        (cell.replicas ? "ddp" : "none") + "\"\n[recovery]\ntype = \"" + (saves ? "full" : "none") + "\"\n";
-    if (saves) toml += "async = false\nevery = 5\n";
-    if (cell.replicas) toml += "[parallel]\nranks = 2\n[transport]\ntype = \"thread\"\n";
-    TrainRequest request;
-    request.run_dir = (scratch_ / folder).string();
-    request.quiet = true;
-    request.resume = resume;
-    return runtime_.train(Config::parse(toml, "cell.toml", {}), request);
-  }
-
-  static std::vector<double> losses(const RunResult& result) {
-    std::vector<double> found;
-    std::ifstream lines(result.folder + "/metrics.jsonl");
-    for (std::string line; std::getline(lines, line);) {
-      std::smatch value;
-      static const std::regex pattern(R"re("split": ?"train", ?"name": ?"loss", ?"value": ?([-+0-9.eE]+))re");
-      if (std::regex_search(line, value, pattern)) found.push_back(std::stod(value[1]));
-    }
-    return found;
+    return runs_.train(folder, cell.model, {precision, cell.replicas, saves ? kSaveEvery : 0, slots}, resume);
   }
 
   static std::uint64_t sum(const RunResult& result) {
@@ -144,8 +80,7 @@ class PrecisionMatrix : public testing::TestWithParam<Cell> {
     return total;
   }
 
-  Scratch scratch_;
-  Runtime runtime_;
+  CellRuns runs_;
 };
 
 TEST_P(PrecisionMatrix, TrainsCountsAndResumesToEqualBits) {
@@ -163,7 +98,7 @@ TEST_P(PrecisionMatrix, TrainsCountsAndResumesToEqualBits) {
 
   // The same products whatever the formats; those of the head stay as they are.
   if (std::string_view(cell.policy.name).starts_with("fp16")) {
-    EXPECT_GE(sum(whole), cell.model.sites * kOperands);
+    EXPECT_GE(sum(whole), cell.model.linear_sites * kOperands);
   } else {
     EXPECT_EQ(sum(whole), sum(plain));
     const auto kept = whole.quantized_operands.find("bf16");
@@ -171,7 +106,7 @@ TEST_P(PrecisionMatrix, TrainsCountsAndResumesToEqualBits) {
     EXPECT_EQ(static_cast<std::uint64_t>(kept->second), kOperands) << "the head's";
   }
   if (std::string_view(cell.model.name) == "gpt_neo") {
-    EXPECT_EQ(sum(plain), (cell.model.sites + 1) * kOperands);
+    EXPECT_EQ(sum(plain), (cell.model.linear_sites + 1) * kOperands);
   }
 
   if (cell.saves) {

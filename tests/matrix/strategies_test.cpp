@@ -1,107 +1,12 @@
 // Every shipped model under every precision, synchronisation and recovery: each cell trains twice and must
 // end below its first loss, send the bytes that its gradients have, count the operands that it converted,
 // save what recovery promises, and end with the same bits both times.
-#include "run_program.hpp"
-#include "test_paths.hpp"
-
-#include <tenon/config.hpp>
-#include <tenon/runtime.hpp>
+#include "cell.hpp"
 
 #include <cmath>
-#include <fstream>
 
 namespace tenon::integration {
 namespace {
-
-struct Model {
-  const char* name;
-  const char* toml;  ///< [model], [data], [optimizer]: what the model needs to learn something in a few slots
-  std::uint64_t padding;    ///< numbers between tensors, each of which begins at a multiple of 64 bytes
-  std::uint64_t width = 0;  ///< of the rows of tables
-};
-
-constexpr Model kModels[] = {
-    {"gpt_neo", R"(
-[data]
-type = "text"
-path = "data/text/tinyshakespeare.txt"
-context = 16
-batch = 4
-[model]
-type = "gpt_neo"
-layers = 1
-width = 16
-heads = 2
-[optimizer]
-type = "adamw"
-lr = 1e-2
-)",
-     0},
-    {"mlp", R"(
-[data]
-type = "mnist"
-batch = 16
-scale = "standard"
-[model]
-type = "mlp"
-hidden = [32]
-[optimizer]
-type = "sgd"
-lr = 0.1
-)",
-     6},
-    {"lenet5", R"(
-[data]
-type = "mnist"
-batch = 8
-scale = "standard"
-[model]
-type = "lenet5"
-[optimizer]
-type = "adamw"
-lr = 2e-3
-)",
-     44},
-    {"resnet", R"(
-[data]
-type = "mnist"
-batch = 4
-scale = "standard"
-[model]
-type = "resnet"
-width = 4
-[optimizer]
-type = "sgd"
-lr = 0.02
-)",
-     206},
-    {"dlrm", R"(
-[data]
-type = "adult"
-buckets = 8
-batch = 64
-[model]
-type = "dlrm"
-bottom = [16, 8]
-top = [16, 1]
-[optimizer]
-type = "rowwise_adagrad"
-lr = 0.05
-)",
-     23, 8},
-    {"logistic_regression", R"(
-[data]
-type = "adult"
-buckets = 8
-batch = 64
-[model]
-type = "logistic_regression"
-[optimizer]
-type = "adagrad"
-lr = 0.1
-)",
-     15, 1},
-};
 
 struct Cell {
   Model model;
@@ -127,42 +32,18 @@ std::vector<Cell> cells() {
   return all;
 }
 
-std::string text(const Cell& cell) {
-  const bool replicas = cell.sync == "ddp";
-  std::string toml = std::string(cell.model.toml) +
-                     "[run]\nname = \"cell\"\nlog_every = 1\nsteps = " + std::to_string(kSlots) +
-                     "\n[device]\ntype = \"cpu\"\nthreads = 1\n[precision]\ntype = \"" + cell.precision +
-                     "\"\n[sync]\ntype = \"" + cell.sync + "\"\n[recovery]\ntype = \"" + cell.recovery +
-                     "\"\n";
-  if (cell.recovery == "full") toml += "async = false\nevery = " + std::to_string(kSaveEvery) + "\n";
-  if (replicas) toml += "[parallel]\nranks = 2\n[transport]\ntype = \"thread\"\n";
-  return toml;
+Choices choices(const Cell& cell) {
+  return {"type = \"" + cell.precision + "\"\n", cell.sync == "ddp", cell.recovery == "full" ? kSaveEvery : 0,
+          kSlots};
 }
 
 class Matrix : public testing::TestWithParam<Cell> {
  protected:
-  Matrix() { runtime_.discover({std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins"}); }
-
   RunResult train(const std::string& folder) {
-    TrainRequest request;
-    request.run_dir = (scratch_ / folder).string();
-    request.quiet = true;
-    return runtime_.train(Config::parse(text(GetParam()), "cell.toml", {}), request);
-  }
-  /// train/loss after slot 1, 2, ...
-  static std::vector<double> losses(const RunResult& result) {
-    std::vector<double> found;
-    std::ifstream lines(result.folder + "/metrics.jsonl");
-    for (std::string line; std::getline(lines, line);) {
-      std::smatch value;
-      static const std::regex pattern(R"re("split": ?"train", ?"name": ?"loss", ?"value": ?([-+0-9.eE]+))re");
-      if (std::regex_search(line, value, pattern)) found.push_back(std::stod(value[1]));
-    }
-    return found;
+    return runs_.train(folder, GetParam().model, choices(GetParam()));
   }
 
-  Scratch scratch_;
-  Runtime runtime_;
+  CellRuns runs_;
 };
 
 TEST_P(Matrix, LearnsCountsSavesAndRepeats) {
@@ -182,7 +63,7 @@ TEST_P(Matrix, LearnsCountsSavesAndRepeats) {
   const auto gradient = first.bytes_by_purpose.find("gradient");
   const std::uint64_t sent = gradient == first.bytes_by_purpose.end() ? 0 : gradient->second;
   std::vector<std::string> facts;
-  runtime_.check(Config::parse(text(cell), "cell.toml", {}), &facts);
+  runs_.runtime().check(cell_config(cell.model, choices(cell)), &facts);
   const auto fact = [&](const char* pattern) {
     std::smatch found;
     for (const std::string& line : facts)
