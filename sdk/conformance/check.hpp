@@ -45,6 +45,7 @@ std::span<const Check> sync_checks();
 std::span<const Check> recovery_checks();
 std::span<const Check> transport_checks();
 std::span<const Check> device_checks();
+std::span<const Check> device_quant_checks();
 std::span<const Check> observer_checks();
 
 /// In the order in which they run.

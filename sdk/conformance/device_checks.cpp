@@ -1,6 +1,6 @@
 // What a device promises: memory that is clean and aligned, copies, and operators of the families that most
 // layers use, against plain loops in double. Families that are absent are passed over.
-#include "subject.hpp"
+#include "device_rig.hpp"
 
 #include <tenon/operators_extra.hpp>
 #include <tenon/testing/tensors.hpp>
@@ -14,47 +14,6 @@
 
 namespace tenon::conformance {
 namespace {
-
-using Values = std::vector<double>;
-
-/// The device under test, opened, and tensors on it that end with this object.
-class DeviceRig {
- public:
-  explicit DeviceRig(Subject& subject) : device_(subject.make<Device>()) {
-    device_->open({.local_rank = 0, .threads = 1, .kernels = "auto"});
-  }
-  ~DeviceRig() {
-    for (const TensorView& view : tensors_)
-      device_->release(view.data, static_cast<std::size_t>(view.bytes()));
-  }
-  DeviceRig(const DeviceRig&) = delete;
-  DeviceRig& operator=(const DeviceRig&) = delete;
-
-  Device& device() { return *device_; }
-  TensorView tensor(DType dtype, const Shape& shape) {
-    TensorView view{nullptr, shape, dtype, device_->space()};
-    view.data = device_->allocate(static_cast<std::size_t>(view.bytes()));
-    tensors_.push_back(view);
-    return view;
-  }
-  /// Normal numbers, as they are once rounded to the dtype.
-  TensorView drawn(DType dtype, const Shape& shape, std::string_view purpose) {
-    const TensorView view = tensor(dtype, shape);
-    testing::write(*device_, view, testing::normals(view.elements(), purpose));
-    return view;
-  }
-  Values values(TensorView view) { return testing::read(*device_, view); }
-  template <typename Family>
-  Family& family() {
-    void* const found = device_->query(Family::kId);
-    if (found == nullptr) not_applicable(fmt::format("it has no family {}", Family::kId));
-    return *static_cast<Family*>(found);
-  }
-
- private:
-  testing::Made<Device> device_;
-  std::vector<TensorView> tensors_;
-};
 
 /// Of sums of up to a few hundred terms, relative to the largest element of the result.
 double bound(DType dtype) {

@@ -1,6 +1,7 @@
 // Devices around a good one (option inner) that break one promise each.
 #include <tenon/device.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_quant.hpp>
 #include <tenon/plugin.hpp>
 
 #include <chrono>
@@ -169,7 +170,48 @@ class ForgetsTheCount final : public Around, public UpdateOps {
   }
 };
 
+class DrawsAlike final : public Around, public QuantOps {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "draws_alike", .summary = "the same draws in every step", .options = kInner};
+  using Around::Around;
+  std::unique_ptr<QuantizeKernel> quantizer(const QuantizeSpec& spec) override {
+    return std::make_unique<Alike>(good<QuantOps>().quantizer(spec));
+  }
+  std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return good<QuantOps>().mor(spec); }
+  void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
+                     bool accumulate) override {
+    good<QuantOps>().scale_product(p, a, b, c, accumulate);
+  }
+  HalfCount round_to_f16(TensorView x, TensorView y) override { return good<QuantOps>().round_to_f16(x, y); }
+  void* query(std::string_view id) override {
+    return id == QuantOps::kId ? static_cast<QuantOps*>(this) : inner_->query(id);
+  }
+
+ private:
+  struct Alike final : QuantizeKernel {
+    explicit Alike(std::unique_ptr<QuantizeKernel> kernel) : inner(std::move(kernel)) {}
+    std::int64_t padded_rows() const override { return inner->padded_rows(); }
+    std::size_t code_bytes() const override { return inner->code_bytes(); }
+    std::size_t scale_bytes() const override { return inner->scale_bytes(); }
+    std::size_t scratch_bytes() const override { return inner->scratch_bytes(); }
+    bool needs_amax() const override { return inner->needs_amax(); }
+    float amax(TensorView x, TensorView scratch) override { return inner->amax(x, scratch); }
+    float run(TensorView x, float amax, const QuantizeDraws& draws, const QuantizeOutput& out,
+              TensorView scratch, QuantizeStats* stats) override {
+      QuantizeDraws first = draws;
+      first.step = 0;
+      return inner->run(x, amax, first, out, scratch, stats);
+    }
+    void decode(TensorView codes, TensorView scales, TensorView values) override {
+      inner->decode(codes, scales, values);
+    }
+    std::unique_ptr<QuantizeKernel> inner;
+  };
+};
+
 }  // namespace
 
 TENON_PLUGIN(PluginInfo{.id = "broken.device", .version = "1.0.0", .summary = "wrong devices"}, LeavesDirt,
-             CopiesTooLittle, IgnoresBias, SharesABuffer, LerpsTheOtherWay, MissesNaN, ForgetsTheCount)
+             CopiesTooLittle, IgnoresBias, SharesABuffer, LerpsTheOtherWay, MissesNaN, ForgetsTheCount,
+             DrawsAlike)
