@@ -1,7 +1,7 @@
 // Training steps of a small GPT against eager PyTorch and against the machine's own matrix products,
 // interleaved in one run: tokens per second, the ratio, and the share of the product rate. Absolute figures
 // are only worth their ratio. Usage: step_gpt [--rounds N] [--steps N] [--threads N] [--python PYTHON]
-#include "step_bench.hpp"
+#include "gpt_shape.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/operators.hpp>
@@ -13,46 +13,8 @@
 namespace {
 
 using namespace tenon;
+using bench::GptShape;
 using bench::Settings;
-
-struct GptShape {
-  int layers = 6, width = 384, heads = 6, context = 256, batch = 16, vocabulary = 256;
-
-  /// Multiply-adds of forward and backward per token, times two: 6 per weight of a product, and the two
-  /// products of attention over half the context on average.
-  double flops_per_token() const {
-    const double weights = 12.0 * layers * width * width + static_cast<double>(vocabulary) * width;
-    return 6.0 * weights + 6.0 * layers * width * context;
-  }
-};
-
-std::string config_text(const GptShape& shape, const std::string& precision, const Settings& settings) {
-  return fmt::format(R"([run]
-name = "bench"
-steps = {}
-log_every = {}
-eval_batches = 1
-clip = 1.0
-[device]
-type = "cpu"
-threads = {}
-[data]
-type = "text"
-context = {}
-batch = {}
-[model]
-type = "gpt_neo"
-layers = {}
-width = {}
-heads = {}
-[precision]
-type = "{}"
-[optimizer]
-type = "adamw"
-)",
-                     settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.context,
-                     shape.batch, shape.layers, shape.width, shape.heads, precision);
-}
 
 /// Multiply-adds x 2 per second of the model's largest product through the device.
 double product_rate(const GptShape& shape, DType dtype, Device& device) {
@@ -109,8 +71,8 @@ int run(const Settings& settings) {
     bool torch = true;
     for (int round = 0; round < settings.rounds; ++round) {
       // Two windows: the first holds the warm-up, the last line is the rate of the rest.
-      const double rate =
-          bench::our_rate(config_text(shape, precision, settings), "train/tokens_per_s", nullptr);
+      const double rate = bench::our_rate(bench::config_text(shape, "type = \"" + precision + "\"", settings),
+                                          "train/tokens_per_s", nullptr);
       const double product = product_rate(shape, precision == "bf16" ? DType::kBF16 : DType::kF32, *device);
       const double peer =
           torch ? bench::peer_rate(settings, "step_gpt_torch.py", arguments(shape, precision, settings)) : -1;
