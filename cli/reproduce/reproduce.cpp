@@ -50,13 +50,19 @@ void announce(const Plan& plan, const Outcome& outcome, const Options& options) 
                    true);
 }
 
-std::vector<std::string> logs_of(const std::vector<ab::FailedJob>& failed, const Plan& plan) {
+/// Of failures that no arm is there to show. Paths are those below the study's folder, so that a table can be
+/// published.
+std::vector<std::string> logs_of(const std::vector<ab::FailedJob>& failed, const StudyFile& study,
+                                 const Plan& plan, const std::string& folder) {
   std::vector<std::string> out;
   for (const ab::FailedJob& f : failed) {
+    if (study.arms[f.job.arm].may_fail) continue;
     std::string text = fmt::format("{} seed {}: {}, log in {}", plan.experiment.arms[f.job.arm].name,
                                    f.job.seed, f.reason, f.job.log);
     const std::size_t last = f.log_tail.rfind('\n');
     if (!f.log_tail.empty()) text += ": " + f.log_tail.substr(last == std::string::npos ? 0 : last + 1);
+    for (std::size_t at = text.find(folder + "/"); at != std::string::npos; at = text.find(folder + "/", at))
+      text.erase(at, folder.size() + 1);
     out.push_back(std::move(text));
   }
   return out;
@@ -93,7 +99,8 @@ Outcome reproduce(const StudyFile& study, const Size& size, const Options& optio
   out.result = read_results(study, size, plan, folder.string());
   out.result.provenance.command = options.command;
   out.result.provenance.jobs = options.jobs;
-  for (std::string& line : logs_of(out.runs.failed, plan)) out.result.warnings.push_back(std::move(line));
+  for (std::string& line : logs_of(out.runs.failed, study, plan, folder.string()))
+    out.result.warnings.push_back(std::move(line));
   out.markdown_path = (folder / "table.md").string();
   out.json_path = (folder / "table.json").string();
   out.figure_path = (folder / "figure.svg").string();

@@ -221,8 +221,11 @@ StudyResult read_results(const StudyFile& study, const Size& size, const Plan& p
                             run.status == "diverged";
       if (!expected) out.complete = false;
       if (run.status != "completed") {
-        out.warnings.push_back(fmt::format("{}, seed {}: {}{}{}", e.arms[a].name, seed, run.status,
-                                           run.reason.empty() ? "" : ", ", run.reason));
+        // "failed: the plugin's words" says both.
+        const bool both = run.reason.starts_with(run.status);
+        out.warnings.push_back(fmt::format("{}, seed {}: {}{}{}", e.arms[a].name, seed,
+                                           both ? "" : run.status, both || run.reason.empty() ? "" : ", ",
+                                           run.reason));
       }
       arm.runs.push_back(std::move(run));
     }

@@ -118,6 +118,23 @@ TEST_F(Reproduce, AnInterruptedStudyEndsInTheSameBits) {
   EXPECT_FALSE(fs::exists(scratch_ / "pieces/runs/bf16/2/2"));
 }
 
+TEST_F(Reproduce, AFailureIsTheTablesAndNamesNoFolderOfTheMachine) {
+  const auto with = [](const char* name, const char* more) {
+    return std::string("\n[[arm]]\nname = \"") + name + "\"\n" + more +
+           "set = [\"precision.type=fp16\", \"precision.loss_scale=static\", \"precision.scale=1e15\", "
+           "\"precision.patience=2\"]\n";
+  };
+  write_file(scratch_ / "tiny.toml", kStudy + with("wanted", "may_fail = true\n") + with("unwanted", ""));
+  const Ended ended = reproduce("d", {"--quick"});
+  EXPECT_EQ(ended.status, 1) << "an arm failed that may not";
+  const std::string text = read_file(scratch_ / "d/table.md");
+  EXPECT_THAT(text, testing::HasSubstr("- wanted, seed 1: failed: plugin tenon.precision_fp16"));
+  EXPECT_THAT(text,
+              testing::HasSubstr("- unwanted seed 1: exit status 1, log in runs/unwanted/1/output.log"));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr("log in runs/wanted")));
+  EXPECT_THAT(text, testing::Not(testing::HasSubstr(scratch_.folder().string())));
+}
+
 TEST_F(Reproduce, WhatCannotRunIsRefusedBeforeAnyRun) {
   const Ended cuda = reproduce("c", {"--cuda"});
   EXPECT_EQ(cuda.status, 2);
