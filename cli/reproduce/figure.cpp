@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace tenon::reproduce {
 namespace {
@@ -40,7 +41,34 @@ struct Row {
   std::string title, name;
   std::vector<double> each;
   std::optional<ab::MeanEstimate> mean;
+  bool beyond = false;  ///< so far off that an axis with it would show nothing else
+
+  /// What its axis has to hold.
+  std::vector<double> extent() const {
+    std::vector<double> values = each;
+    if (mean && mean->n > 1) values.insert(values.end(), {mean->interval.low, mean->interval.high});
+    return values;
+  }
 };
+
+constexpr double kBeyond = 3;  ///< times all others: a control that must fail
+
+/// At most one row, of at least two.
+void mark_beyond(std::vector<Row>& rows) {
+  if (rows.size() < 2) return;
+  const auto most = [](const Row& row) {
+    double largest = 0;
+    for (const double value : row.extent()) largest = std::max(largest, std::abs(value));
+    return largest;
+  };
+  const auto outermost = std::max_element(rows.begin(), rows.end(),
+                                          [&](const Row& a, const Row& b) { return most(a) < most(b); });
+  double others = 0;
+  for (auto row = rows.begin(); row != rows.end(); ++row)
+    if (row != outermost) others = std::max(others, most(*row));
+  outermost->beyond = std::all_of(outermost->each.begin(), outermost->each.end(),
+                                  [&](double value) { return std::abs(value) > kBeyond * others; });
+}
 
 std::vector<Row> rows_of(const StudyResult& r) {
   std::vector<Row> rows;
@@ -79,14 +107,14 @@ void heading(ab::Svg& svg, const StudyResult& r, bool paper) {
 }
 
 std::string row_figure(const StudyResult& r) {
-  const std::vector<Row> rows = rows_of(r);
+  std::vector<Row> rows = rows_of(r);
   const bool shares = r.study.figure == Figure::kShares;
+  if (!shares) mark_beyond(rows);
   std::vector<double> values;
   if (!shares) values.push_back(0);
   for (const Row& row : rows) {
-    values.insert(values.end(), row.each.begin(), row.each.end());
-    if (row.mean && row.mean->n > 1)
-      values.insert(values.end(), {row.mean->interval.low, row.mean->interval.high});
+    const std::vector<double> extent = row.extent();
+    if (!row.beyond) values.insert(values.end(), extent.begin(), extent.end());
   }
   for (const PaperValue& value : r.study.paper_values) values.push_back(value.value);
   const ab::Range range = ab::range_of(values, 0.06);
@@ -112,6 +140,12 @@ std::string row_figure(const StudyResult& r) {
     svg.line({frame.left(), y + kRow / 2}, {frame.right(), y + kRow / 2}, "grid");
     if (!row.mean) {
       svg.text({frame.left() + 8, y + 4}, "no value: see table.md", "tick", ab::Anchor::kStart);
+    } else if (row.beyond) {
+      const bool left = row.mean->mean < 0;
+      const std::string text = fmt::format("{}{}{}, beyond this axis", left ? "◀ " : "",
+                                           ab::fixed_signed(row.mean->mean, 1), left ? "" : " ▶");
+      svg.text({left ? frame.left() + 8 : frame.right() - 8, y + 4}, text, "tick",
+               left ? ab::Anchor::kStart : ab::Anchor::kEnd);
     } else {
       if (row.mean->n > 1)
         svg.line({frame.x(row.mean->interval.low), y}, {frame.x(row.mean->interval.high), y}, "interval");

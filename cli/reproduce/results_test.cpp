@@ -236,6 +236,16 @@ TEST_F(Results, FiguresStandAlone) {
   EXPECT_THAT(svg, HasSubstr("FP4 | full"));
 }
 
+TEST_F(Results, AControlThatFailedLeavesTheAxisToTheOthers) {
+  StudyResult r = results();
+  EXPECT_THAT(figure_svg(r), HasSubstr("◀ −50.0, beyond this axis"));
+  for (double& gap : r.arms[2].gaps) gap /= 40;
+  r.arms[2].gap->mean /= 40;
+  r.arms[2].gap->interval.low /= 40;
+  r.arms[2].gap->interval.high /= 40;
+  EXPECT_THAT(figure_svg(r), Not(HasSubstr("beyond this axis")));
+}
+
 TEST_F(Results, FinishedRunsOfTheSameConfigurationAreKept) {
   const std::string parent = ab::run_parent(folder_ + "/out", "bf16", 1);
   auto wanted = ab::read_run(parent + "/1").config;
