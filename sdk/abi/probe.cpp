@@ -17,6 +17,7 @@
 #include <tenon/executor.hpp>
 #include <tenon/files.hpp>
 #include <tenon/fixed_order.hpp>
+#include <tenon/gradient_mean.hpp>
 #include <tenon/host.hpp>
 #include <tenon/indexed_dataset.hpp>
 #include <tenon/language.hpp>
@@ -159,6 +160,9 @@ TYPE(FileSystem)
 
 // <tenon/fixed_order.hpp>
 TYPE(ElementRange)
+
+// <tenon/gradient_mean.hpp>
+TYPE(GradientMean)
 
 // <tenon/host.hpp>
 TYPE(LogLevel)

@@ -3,11 +3,8 @@
 // (K-1)/K S bytes per replica and step for S bytes of gradients (ring all-reduce).
 #pragma once
 
-#include <tenon/operators.hpp>
+#include <tenon/gradient_mean.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/sync.hpp>
-
-#include <vector>
 
 namespace tenon::sync_basic {
 
@@ -18,23 +15,17 @@ class Ddp final : public SyncBase {
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Ddp(const Options&) {}
 
-  void start(Replica& replica) override;
+  void start(Replica& replica) override {
+    SyncBase::start(replica);
+    mean_.start(replica);
+  }
   GradientGroup gradient_group() const override { return GradientGroup::kAllReplicas; }
-  void on_gradients_ready(const Bucket& bucket) override;
-  /// Waits for every bucket, then g = (g_0 + ... + g_{K-1}) * (1/K): the sum in the transport's fixed order,
-  /// one rounding for the factor (none when K is a power of two).
-  void finish_gradients() override;
-  void on_membership(const Membership& membership) override;
+  void on_gradients_ready(const Bucket& bucket) override { mean_.add(bucket); }
+  void finish_gradients() override { mean_.finish(); }
+  void on_membership(const Membership&) override { mean_.join(replica()); }
 
  private:
-  struct Transfer {
-    Request request;
-    TensorView gradients;
-  };
-
-  Communicator* group_ = nullptr;  // null with one replica
-  Elementwise* elementwise_ = nullptr;
-  std::vector<Transfer> transfers_;  // started in this slot; room for all buckets is reserved
+  GradientMean mean_;
 };
 
 }  // namespace tenon::sync_basic
