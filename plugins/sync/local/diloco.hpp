@@ -1,0 +1,48 @@
+// Sync `diloco` (Douillard et al. 2023): replicas train alone for a round; then one all-reduce of the way
+// back to the anchor, g = mean(anchor - x), a step of an outer optimizer on the anchor, and all go on from
+// there.
+#pragma once
+
+#include "outer.hpp"
+#include "rounds.hpp"
+
+#include <tenon/plugin.hpp>
+
+namespace tenon::sync_local {
+
+/// What DiLoCo and PALSGD do when replicas meet.
+class Anchored : public Rounds {
+ public:
+  Anchored(const char* name, const Options& options) : Rounds(name, options), outer_(options) {}
+  void start(Replica& replica) override;
+  /// The anchor once there is one: no replica's weights are the model.
+  ParameterSet& evaluation_parameters() override;
+  void state(StateVisitor& visitor) override { outer_.state(visitor); }
+
+ protected:
+  void part() override;
+  void meet() override;
+  const ParameterSet& anchor() const { return *anchor_; }
+
+ private:
+  Outer outer_;
+  ParameterSet* anchor_ = nullptr;
+};
+
+class Diloco final : public Anchored {
+ public:
+  static constexpr OptionSpec kOptions[] = {interval_option("100", "slots of a round; the paper: 500"),
+                                            kWarmup,
+                                            kOuter,
+                                            kOuterLr,
+                                            kOuterMomentum,
+                                            kOuterBetas,
+                                            kOuterEps};
+  static constexpr ComponentInfo kInfo{.id = "diloco",
+                                       .summary = "rounds of local updates, an outer optimizer on their mean",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  explicit Diloco(const Options& options) : Anchored("diloco", options) {}
+};
+
+}  // namespace tenon::sync_local

@@ -1,0 +1,44 @@
+// Sync `local_sgd` (Stich 2018): every replica updates its own weights, and after every `interval` slots all
+// take the mean. State of optimizers stays local. With a warm-up it is post-local SGD (Lin et al. 2018).
+#pragma once
+
+#include "rounds.hpp"
+
+#include <tenon/plugin.hpp>
+
+namespace tenon::sync_local {
+
+class LocalSgd final : public Rounds {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      interval_option("16", "slots between two averages of the weights"), kWarmup};
+  static constexpr ComponentInfo kInfo{.id = "local_sgd",
+                                       .summary = "each replica alone, weights averaged every few slots",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  explicit LocalSgd(const Options& options) : Rounds("local_sgd", options) {}
+
+ protected:
+  void meet() override { average_weights(); }
+};
+
+class PostLocalSgd final : public Rounds {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      interval_option("16", "slots between two averages of the weights"),
+      option::integer("warmup", nullptr)
+          .mandatory()
+          .at_least(1)
+          .in_unit("slots")
+          .doc_text("distributed data parallel first; published: until the first drop of the rate")};
+  static constexpr ComponentInfo kInfo{.id = "post_local_sgd",
+                                       .summary = "distributed data parallel, then local SGD",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  explicit PostLocalSgd(const Options& options) : Rounds("post_local_sgd", options) {}
+
+ protected:
+  void meet() override { average_weights(); }
+};
+
+}  // namespace tenon::sync_local

@@ -1,0 +1,64 @@
+// The round of rounds.hpp.
+#include "rounds.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+
+namespace tenon::sync_local {
+
+void Rounds::start(Replica& replica) {
+  SyncBase::start(replica);
+  elementwise_ = &replica.device().family<Elementwise>();
+  mean_.start(replica);
+  group_ = replica.group(Purpose::kParameter);
+  for (const ParameterInfo& info : replica.live().parameters()) {
+    const bool copied = info.spec.role == Role::kRowTable && info.spec.sharding.empty();
+    if (copied && replica.replicas() > 1) {
+      fail_config(
+          "sync " + std::string(name_) + ": table '" + info.spec.name +
+          "' is copied to every replica, and nothing would bring the copies together again; cut it over "
+          "the replicas (placement = \"rows\" or \"tables\"), or take sync \"ddp\"");
+    }
+    if (info.arena < 0 || info.spec.role != Role::kParameter || !info.spec.trainable) continue;
+    if (std::find(arenas_.begin(), arenas_.end(), info.arena) == arenas_.end()) arenas_.push_back(info.arena);
+  }
+  std::sort(arenas_.begin(), arenas_.end());
+  if (warmup_ == 0) part();
+}
+
+void Rounds::on_gradients_ready(const Bucket& bucket) {
+  if (replica().slot() < warmup_) mean_.add(bucket);
+}
+
+void Rounds::after_step(const Slot& slot, const StepOutcome& outcome) {
+  const std::int64_t done = slot.t + 1;
+  if (done <= warmup_) {
+    if (outcome.applied) replica().sync_buffers();
+    if (done == warmup_) part();
+    return;
+  }
+  between(slot, outcome);
+  if (done % interval_ != 0) return;
+  meet();
+  replica().sync_buffers();
+}
+
+void Rounds::on_membership(const Membership&) {
+  mean_.join(replica());
+  group_ = replica().group(Purpose::kParameter);
+}
+
+void Rounds::average(TensorView data) {
+  if (group_ == nullptr || group_->size() == 1) return;
+  group_->all_reduce(data, ReduceOp::kSum);
+  elementwise_->scale(data, 1.0 / group_->size());
+}
+
+void Rounds::average_weights() {
+  ParameterSet& live = replica().live();
+  for (const int arena : arenas_) average(live.arena(arena));
+  live.touch(-1);
+}
+
+}  // namespace tenon::sync_local

@@ -1,0 +1,62 @@
+// What the strategies of this plugin share: a warm-up in which every update uses the mean gradient of all
+// replicas, then updates of each replica alone, and a meeting after every `interval` slots. A meeting is at
+// slot t when t + 1 is a multiple of the interval, whatever happened before.
+#pragma once
+
+#include <tenon/gradient_mean.hpp>
+#include <tenon/options.hpp>
+#include <tenon/sync.hpp>
+
+#include <vector>
+
+namespace tenon::sync_local {
+
+inline constexpr OptionSpec kWarmup =
+    option::integer("warmup", "0")
+        .at_least(0)
+        .in_unit("slots")
+        .doc_text("distributed data parallel first: the mean gradient in every update");
+
+constexpr OptionSpec interval_option(const char* fallback, const char* doc) {
+  return option::integer("interval", fallback).at_least(1).in_unit("slots").doc_text(doc);
+}
+
+class Rounds : public SyncBase {
+ public:
+  Rounds(const char* name, const Options& options)
+      : name_(name), interval_(options.integer("interval")), warmup_(options.integer("warmup")) {}
+
+  void start(Replica& replica) override;
+  /// In the warm-up all replicas have the same gradients and so decide alike, each for itself.
+  GradientGroup gradient_group() const override { return GradientGroup::kReplica; }
+  void on_gradients_ready(const Bucket& bucket) override;
+  void finish_gradients() override { mean_.finish(); }
+  void after_step(const Slot& slot, const StepOutcome& outcome) final;
+  void on_membership(const Membership& membership) override;
+
+ protected:
+  /// Replicas are equal and go on alone: at the start, or when the warm-up ends.
+  virtual void part() {}
+  /// In every slot after the warm-up, before a meeting.
+  virtual void between(const Slot&, const StepOutcome&) {}
+  /// One round is over.
+  virtual void meet() = 0;
+
+  std::int64_t warmup() const { return warmup_; }
+  Elementwise& elementwise() const { return *elementwise_; }
+  /// Arenas of what is trained; buffers are [sync] buffers' business, frozen parameters are equal anyway.
+  const std::vector<int>& arenas() const { return arenas_; }
+  /// data = the mean of all replicas' data: 2 (K-1)/K of its bytes from each.
+  void average(TensorView data);
+  void average_weights();
+
+ private:
+  const char* name_;
+  std::int64_t interval_, warmup_;
+  GradientMean mean_;
+  Communicator* group_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  std::vector<int> arenas_;
+};
+
+}  // namespace tenon::sync_local

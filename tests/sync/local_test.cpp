@@ -1,0 +1,256 @@
+// local_sgd, post_local_sgd, diloco and palsgd: identities between strategies, and what each promises.
+#include "world.hpp"
+
+namespace tenon::sync_test {
+namespace {
+
+constexpr const char* kSgd = "type = \"sgd\"\nlr = 0.05\n";
+constexpr const char* kMomentum = "type = \"sgd\"\nlr = 0.02\nmomentum = 0.9\n";
+constexpr const char* kAdamW = "type = \"adamw\"\nlr = 3e-3\n";
+
+std::uint64_t parameter_bytes(const RunResult& result) {
+  const auto found = result.bytes_by_purpose.find("parameter");
+  return found == result.bytes_by_purpose.end() ? 0 : found->second;
+}
+
+TEST(LocalSync, T1_PalsgdThatNeverMixesIsDiloco) {
+  const World world{.optimizer = kAdamW, .precision = "fp32"};
+  const Outcome diloco = train("{type = 'diloco', interval = 5, warmup = 3}", world);
+  const Outcome palsgd = train("{type = 'palsgd', interval = 5, warmup = 3, p = 0.0}", world);
+  ASSERT_EQ(diloco.result.error, "");
+  EXPECT_EQ(palsgd.result.weights_hash, diloco.result.weights_hash);
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(palsgd.last(r), diloco.last(r)) << r;
+  const Outcome mixes = train("{type = 'palsgd', interval = 5, warmup = 3, p = 0.3}", world);
+  EXPECT_NE(mixes.result.weights_hash, diloco.result.weights_hash);
+}
+
+TEST(LocalSync, T2_DilocoWithAPlainOuterStepIsLocalSgd) {
+  for (const char* optimizer : {kSgd, kAdamW}) {
+    const World world{.slots = 40, .optimizer = optimizer};
+    const Outcome local = train("{type = 'local_sgd', interval = 4}", world);
+    const Outcome assigned =
+        train("{type = 'diloco', interval = 4, outer = 'sgd', outer_lr = 1.0, outer_momentum = 0.0}", world);
+    EXPECT_EQ(assigned.last(), local.last()) << "the anchor becomes the mean itself";
+    // A rate beside 1 takes the way over pseudo-gradients; what it leaves is of its own size.
+    const Outcome stepped = train(
+        "{type = 'diloco', interval = 4, outer = 'sgd', outer_lr = 1.00000000000001, outer_momentum = 0.0}",
+        world);
+    EXPECT_LE(difference(stepped.last(), local.last()), 1e-12);
+    EXPECT_NE(stepped.last(), local.last());
+  }
+}
+
+TEST(LocalSync, T3_AveragingEverySlotIsDataParallel) {
+  World world{.slots = 200};
+  world.optimizer = std::string(kSgd) + "weight_decay = 0.01\n";
+  const Outcome ddp = train("{type = 'ddp'}", world);
+  const Outcome local = train("{type = 'local_sgd', interval = 1}", world);
+  ASSERT_EQ(local.result.error, "");
+  EXPECT_LE(difference(local.last(), ddp.last()), 1e-12);
+  EXPECT_NE(local.last(), ddp.last()) << "another order of sums";
+}
+
+TEST(LocalSync, T4_WithMomentumInTheMeanAndWithAdamNotAtAll) {
+  const Outcome ddp = train("{type = 'ddp'}", {.slots = 60, .optimizer = kMomentum});
+  const Outcome local = train("{type = 'local_sgd', interval = 1}", {.slots = 60, .optimizer = kMomentum});
+  EXPECT_LE(difference(local.last(), ddp.last()), 1e-12);
+  const Outcome adam = train("{type = 'ddp'}", {.slots = 60, .optimizer = kAdamW});
+  const Outcome local_adam = train("{type = 'local_sgd', interval = 1}", {.slots = 60, .optimizer = kAdamW});
+  EXPECT_GT(difference(local_adam.last(), adam.last()), 1e-3);
+}
+
+TEST(LocalSync, T5_OneReplicaOfPlainRoundsTrainsAlone) {
+  const World world{.replicas = 1, .slots = 30, .optimizer = kAdamW};
+  const Outcome alone = train("{type = 'none'}", world);
+  for (const int interval : {1, 4, 7}) {
+    const std::string rounds = "interval = " + std::to_string(interval);
+    EXPECT_LE(difference(train("{type = 'local_sgd', " + rounds + "}", world).last(), alone.last()), 1e-12);
+    EXPECT_LE(
+        difference(
+            train("{type = 'diloco', outer = 'sgd', outer_lr = 1.00000000000001, outer_momentum = 0.0, " +
+                      rounds + "}",
+                  world)
+                .last(),
+            alone.last()),
+        1e-12);
+    EXPECT_GT(difference(train("{type = 'diloco', " + rounds + "}", world).last(), alone.last()), 1e-4)
+        << "Nesterov with 0.7 and 0.9 is another method";
+  }
+}
+
+TEST(LocalSync, T6_PalsgdWithoutAPullIsDilocoThatSkips) {
+  const World world{.optimizer = kAdamW, .precision = "fp32"};
+  const Outcome palsgd = train("{type = 'palsgd', interval = 6, warmup = 0, p = 0.3, eta = 0.0}", world);
+  const Outcome skips = train("{type = 'skipping', inner = {type = 'diloco', interval = 6}}", world);
+  ASSERT_EQ(skips.result.error, "");
+  for (int r = 0; r < 3; ++r) {
+    EXPECT_EQ(palsgd.last(r), skips.last(r)) << r;
+    EXPECT_GT(
+        std::count(palsgd.replicas.at(r).kinds.begin(), palsgd.replicas.at(r).kinds.end(), SlotKind::kMix),
+        2);
+  }
+}
+
+TEST(LocalSync, T7_AMixingSlotMovesEveryWeightItsShareOfTheWay) {
+  // rate * eta / p: 0.05 * 8 / 0.4 = 1, and a quarter of it.
+  for (const double share : {1.0, 0.25}) {
+    const std::string eta = std::to_string(8 * share);
+    const Outcome run = train("{type = 'palsgd', interval = 8, warmup = 0, p = 0.4, eta = " + eta + "}", {});
+    ASSERT_EQ(run.result.error, "");
+    int mixed = 0;
+    for (const auto& [replica, trace] : run.replicas) {
+      for (std::size_t t = 1; t < trace.kinds.size(); ++t) {
+        if (trace.kinds[t] != SlotKind::kMix || (t + 1) % 8 == 0) continue;
+        ++mixed;
+        const Weights &before = trace.live[t - 1], &after = trace.live[t], &anchor = trace.evaluated[t];
+        for (std::size_t i = 0; i < after.size(); ++i) {
+          const double expected = anchor[i] + (1 - share) * (before[i] - anchor[i]);
+          const double size = std::max(std::abs(anchor[i]), std::abs(before[i]));
+          ASSERT_LE(std::abs(after[i] - expected), 4 * 0x1p-52 * size) << "weight " << i;
+        }
+      }
+    }
+    EXPECT_GT(mixed, 5);
+  }
+  const Outcome far = train("{type = 'palsgd', interval = 8, warmup = 0, p = 0.4, eta = 16.0}", {});
+  EXPECT_THAT(far.result.error,
+              testing::HasSubstr("2 times their way to the anchor, and from 2 on that diverges"));
+  const Outcome first = train(
+      "{type = 'palsgd', interval = 8, warmup = 0, p = 0.4, eta = 8.0, mix_first_tensor_only = true}", {});
+  const Trace& trace = first.replicas.at(0);
+  for (std::size_t t = 1; t < trace.kinds.size(); ++t) {
+    if (trace.kinds[t] != SlotKind::kMix || (t + 1) % 8 == 0 || trace.live[t] == trace.evaluated[t]) continue;
+    std::size_t moved = 0;
+    for (std::size_t i = 0; i < trace.live[t].size(); ++i)
+      moved += trace.live[t][i] != trace.live[t - 1][i] ? 1 : 0;
+    EXPECT_LE(moved, 784u * 6) << "the first matrix alone";
+  }
+}
+
+TEST(LocalSync, T8_MixingSlotsSendNothingAndAreDrawnWithTheirProbability) {
+  const Outcome palsgd = train("{type = 'palsgd', interval = 6, warmup = 0, p = 0.3}", {});
+  const Outcome diloco = train("{type = 'diloco', interval = 6}", {});
+  EXPECT_EQ(parameter_bytes(palsgd.result), parameter_bytes(diloco.result));
+  Outcome counted =
+      train("{type = 'palsgd', interval = 6, warmup = 0, p = 0.3}", {.slots = 2, .more = "count = true\n"});
+  ASSERT_EQ(counted.result.error, "");
+  EXPECT_NEAR(watch.mixed_share, 0.3, 4 * std::sqrt(0.3 * 0.7 / 1e6));
+  // Every replica for itself, or all together; another seed, another schedule.
+  const auto kinds = [](const char* strategy, std::int64_t seed) {
+    const Outcome run = train(strategy, {.slots = 60, .seed = seed});
+    return std::pair(run.replicas.at(0).kinds, run.replicas.at(1).kinds);
+  };
+  const auto own = kinds("{type = 'palsgd', interval = 60, warmup = 0, p = 0.3}", 1);
+  EXPECT_NE(own.first, own.second);
+  EXPECT_EQ(own, kinds("{type = 'palsgd', interval = 7, warmup = 0, p = 0.3, eta = 0.0}", 1));
+  EXPECT_NE(own, kinds("{type = 'palsgd', interval = 60, warmup = 0, p = 0.3}", 2));
+  const auto shared =
+      kinds("{type = 'palsgd', interval = 60, warmup = 0, p = 0.3, decision_scope = 'shared'}", 1);
+  EXPECT_EQ(shared.first, shared.second);
+}
+
+TEST(LocalSync, T15_ReplicasAreEqualAfterEveryMeeting) {
+  for (const char* strategy :
+       {"{type = 'local_sgd', interval = 4, warmup = 5}", "{type = 'diloco', interval = 4, warmup = 5}",
+        "{type = 'diloco', interval = 4, outer = 'adam', outer_lr = 0.1}",
+        "{type = 'palsgd', interval = 4, warmup = 5, p = 0.3}",
+        "{type = 'post_local_sgd', interval = 4, warmup = 5}"}) {
+    const Outcome run = train(strategy, {.optimizer = kAdamW, .precision = "fp32"});
+    ASSERT_EQ(run.result.error, "") << strategy;
+    const bool warm = std::string_view(strategy).find("warmup") != std::string_view::npos;
+    for (std::size_t t = 0; t < 24; ++t) {
+      const bool meets = (t + 1) % 4 == 0 && !(warm && t < 5);
+      const bool equal = run.replicas.at(0).live[t] == run.replicas.at(1).live[t] &&
+                         run.replicas.at(0).live[t] == run.replicas.at(2).live[t];
+      EXPECT_EQ(equal, meets || (warm && t < 5)) << strategy << " slot " << t;
+    }
+  }
+}
+
+TEST(LocalSync, T16_TheSameSeedGivesTheSameBits) {
+  for (const char* strategy : {"{type = 'local_sgd', interval = 4}", "{type = 'diloco', interval = 4}",
+                               "{type = 'palsgd', interval = 4, warmup = 3, p = 0.3}"}) {
+    const World world{.optimizer = kAdamW, .precision = "fp32"};
+    const Outcome first = train(strategy, world);
+    EXPECT_EQ(train(strategy, world).result.state_hash, first.result.state_hash) << strategy;
+    World other = world;
+    other.seed = 2;
+    EXPECT_NE(train(strategy, other).result.weights_hash, first.result.weights_hash) << strategy;
+  }
+}
+
+TEST(LocalSync, T17_ASavedRunGoesOnAsIfNothingHadHappened) {
+  const World whole{.replicas = 2,
+                    .slots = 15,
+                    .optimizer = kAdamW,
+                    .precision = "fp32",
+                    .more = "[recovery]\ntype = \"full\"\nasync = false\nevery = 100\n"};
+  for (const char* strategy :
+       {"{type = 'local_sgd', interval = 4, warmup = 5}", "{type = 'diloco', interval = 4, warmup = 5}",
+        "{type = 'diloco', interval = 4, outer = 'adam', outer_lr = 0.1}",
+        "{type = 'palsgd', interval = 4, warmup = 5, p = 0.3}"}) {
+    const Outcome undisturbed = train(strategy, whole);
+    ASSERT_EQ(undisturbed.result.error, "") << strategy;
+    // In the warm-up, at its end, within a round, before a meeting, right behind it.
+    for (const std::int64_t cut : {2, 5, 6, 11, 12}) {
+      const integration::Scratch scratch;
+      const std::string folder = (scratch / "run").string();
+      World part = whole;
+      part.slots = cut;
+      ASSERT_EQ(train(strategy, part, folder).result.error, "");
+      const Outcome resumed = train(strategy, whole, folder, true);
+      EXPECT_EQ(resumed.result.error, "");
+      EXPECT_EQ(resumed.result.state_hash, undisturbed.result.state_hash) << strategy << " cut at " << cut;
+      EXPECT_EQ(resumed.result.weights_hash, undisturbed.result.weights_hash)
+          << strategy << " cut at " << cut;
+    }
+  }
+}
+
+TEST(LocalSync, T18_PostLocalSgdBeginsAsDataParallel) {
+  const World world{.slots = 20, .optimizer = kAdamW, .precision = "fp32"};
+  const Outcome ddp = train("{type = 'ddp'}", world);
+  const Outcome post = train("{type = 'post_local_sgd', interval = 6, warmup = 8}", world);
+  for (std::size_t t = 0; t < 8; ++t) EXPECT_EQ(post.replicas.at(1).live[t], ddp.replicas.at(1).live[t]) << t;
+  // The first meeting is the first multiple of the interval behind the warm-up: slot 11, then 17.
+  for (std::size_t t = 8; t < 20; ++t) {
+    EXPECT_EQ(post.replicas.at(0).live[t] == post.replicas.at(1).live[t], t == 11 || t == 17) << t;
+  }
+}
+
+TEST(LocalSync, T21_BytesAreThoseOfTheFormulas) {
+  // 6 x 784 + 6 + 10 x 6 + 10 weights, each tensor up to a multiple of 16: a multiple of all K here, so that
+  // every replica sends 2 (K-1) / K S for each all-reduce.
+  constexpr std::uint64_t kBytes = 4 * (4704 + 16 + 64 + 16);
+  for (const std::uint64_t replicas : {2, 3, 4}) {
+    const World world{.replicas = static_cast<int>(replicas), .slots = 20, .precision = "fp32"};
+    const std::uint64_t round = 2 * (replicas - 1) * kBytes / replicas;
+    EXPECT_EQ(parameter_bytes(train("{type = 'local_sgd', interval = 6}", world).result), 3 * round);
+    EXPECT_EQ(parameter_bytes(train("{type = 'diloco', interval = 6}", world).result), 3 * round);
+    // T_w gradients, one average at T_w, and floor(T / H) - floor(T_w / H) rounds.
+    const Outcome palsgd = train("{type = 'palsgd', interval = 6, warmup = 7, p = 0.3}", world);
+    const Outcome ddp = train("{type = 'ddp'}", world);
+    EXPECT_EQ(palsgd.result.bytes_by_purpose.at("gradient"),
+              ddp.result.bytes_by_purpose.at("gradient") / 20 * 7);
+    EXPECT_EQ(parameter_bytes(palsgd.result), (1 + 20 / 6 - 7 / 6) * round);
+    EXPECT_EQ(parameter_bytes(ddp.result), 0u);
+  }
+}
+
+TEST(LocalSync, RefusesWhatCannotHold) {
+  const auto message = [](const std::string& strategy) {
+    try {
+      return train(strategy, {.slots = 2}).result.error;
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  EXPECT_THAT(message("{type = 'local_sgd', interval = 0}"), testing::HasSubstr("interval"));
+  EXPECT_THAT(message("{type = 'palsgd', p = 1.0}"), testing::HasSubstr("p"));
+  EXPECT_THAT(message("{type = 'post_local_sgd'}"), testing::HasSubstr("warmup"));
+  EXPECT_THAT(message("{type = 'diloco', outer_betas = [0.9]}"),
+              testing::HasSubstr("expected two, e.g. [0.9, 0.95]"));
+}
+
+}  // namespace
+}  // namespace tenon::sync_test
