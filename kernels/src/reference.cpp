@@ -5,6 +5,7 @@
 #include <tenon/kernels/reference/elementwise.hpp>
 #include <tenon/kernels/reference/gemm.hpp>
 #include <tenon/kernels/reference/interaction.hpp>
+#include <tenon/kernels/reference/mor.hpp>
 #include <tenon/kernels/reference/norm.hpp>
 #include <tenon/kernels/reference/quantize.hpp>
 #include <tenon/kernels/reference/reduce.hpp>
@@ -96,6 +97,7 @@ constexpr KernelTable kFloat = {
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
     .quantize_f32 = make_quantize_ops<float>(),
     .quantize_bf16 = make_quantize_ops<Bf16>(),
+    .mor = {.strip = reference::mor_strip},
 };
 constexpr DoubleTable kDouble = {
     .f64 = make_ops<double>(),

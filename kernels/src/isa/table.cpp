@@ -9,6 +9,7 @@
 #include "isa/elementwise.inc.hpp"
 #include "isa/gemm.inc.hpp"
 #include "isa/interaction.inc.hpp"
+#include "isa/mor.inc.hpp"
 #include "isa/norm.inc.hpp"
 #include "isa/quantize.inc.hpp"
 #include "isa/reduce.inc.hpp"
@@ -92,6 +93,7 @@ constexpr KernelTable kTable = {
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
     .quantize_f32 = make_quantize_ops<float>(),
     .quantize_bf16 = make_quantize_ops<Bf16>(),
+    .mor = {.strip = mor_strip},
 };
 
 }  // namespace

@@ -1,7 +1,6 @@
-// Two passes over strips of rows: the first finds each block's span, the second rounds and measures. Inner
-// loops run over columns of a strip, with sums and scales per column, so that every partition is the same
-// code and compilers vectorise it. What a strip finds lies in scratch until one thread joins it in a fixed
-// order.
+// Two passes over strips of rows: the first finds each block's span, the second rounds and measures (the
+// kernels' business). Both run over columns of a strip, with sums and scales per column, so that every
+// partition is the same code. What a strip finds lies in scratch until one thread joins it in a fixed order.
 #include "mor.hpp"
 
 #include <fmt/format.h>
@@ -39,50 +38,12 @@ float widen(std::int16_t magnitude) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(magnitude) << 16);
 }
 
-/// Rounding of a float's magnitude to a format of few bits; the same as decode(encode(x)).
-struct Grid {
-  explicit Grid(Element element) {
-    const kernels::ElementLayout layout = kernels::layout_of(element);
-    drop = 23 - layout.mantissa;
-    half = (1u << (drop - 1)) - 1u;
-    mask = ~((1u << drop) - 1u);
-    normal = static_cast<std::uint32_t>(128 - layout.bias) << 23;
-    // Added and taken away, it leaves multiples of the smallest subnormal.
-    magic = std::bit_cast<float>(static_cast<std::uint32_t>(128 - layout.bias + 23 - layout.mantissa) << 23);
-    largest = std::bit_cast<std::uint32_t>(layout.largest);
-  }
-  int drop = 0;
-  std::uint32_t half = 0, mask = 0, normal = 0, largest = 0;
-  float magic = 0;
-};
-
-/// Rounds n columns of one row. errors: running sums per column; out: null to measure alone.
-template <bool kStore>
-void round_row(const Grid& grid, const std::uint16_t* __restrict x, const float* __restrict scales,
-               std::int64_t n, float* __restrict errors, std::uint16_t* __restrict out) {
-  for (std::int64_t j = 0; j < n; ++j) {
-    const float value = std::bit_cast<float>(static_cast<std::uint32_t>(x[j]) << 16);
-    const auto bits = std::bit_cast<std::uint32_t>(value * scales[j]);
-    const std::uint32_t magnitude = bits & 0x7fffffffu;
-    const float small = (std::bit_cast<float>(magnitude) + grid.magic) - grid.magic;
-    const std::uint32_t rounded = (magnitude + grid.half + (magnitude >> grid.drop & 1u)) & grid.mask;
-    std::uint32_t code = magnitude < grid.normal ? std::bit_cast<std::uint32_t>(small) : rounded;
-    code = code > grid.largest ? grid.largest : code;
-    const float decoded = std::bit_cast<float>(code | (bits & 0x80000000u)) / scales[j];
-    const float size = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) & 0x7fffffffu);
-    const float difference =
-        std::bit_cast<float>(std::bit_cast<std::uint32_t>(decoded - value) & 0x7fffffffu);
-    errors[j] += difference / (size == 0.0f ? 1.0f : size);
-    if constexpr (kStore)
-      out[j] = static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(decoded) + 0x8000u) >> 16);
-  }
-}
-
 template <class S>
 class CpuMorKernel final : public MorKernel {
  public:
-  explicit CpuMorKernel(const MorSpec& spec)
-      : spec_(spec),
+  CpuMorKernel(const Kernels& kernels, const MorSpec& spec)
+      : ops_(kernels.table->mor),
+        spec_(spec),
         block_rows_(spec.block_rows > 0 ? spec.block_rows : std::max<std::int64_t>(spec.rows, 1)),
         block_columns_(spec.block_columns > 0 ? spec.block_columns : std::max<std::int64_t>(spec.columns, 1)),
         down_((spec.rows + block_rows_ - 1) / block_rows_),
@@ -251,12 +212,11 @@ class CpuMorKernel final : public MorKernel {
 
   /// Errors of the blocks in doubt under one format.
   void measure(const Job& job, int which, Element element) const {
-    const Grid grid(element);
     for_strips([&](std::int64_t s, const Strip& at) {
       const Block* blocks = job.blocks + at.block_row * across_;
       for (std::int64_t c = 0; c < across_; ++c) {
         if (blocks[c].choice == kernels::MorChoice::kE5M2)
-          round_run<false>(job, grid, at, s, c, c + 1, which);
+          round_run<false>(job, element, at, s, c, c + 1, which);
       }
     });
     join(job, which);
@@ -273,7 +233,7 @@ class CpuMorKernel final : public MorKernel {
           copy(job, at, c * block_columns_, std::min(spec_.columns, end * block_columns_));
           for (std::int64_t k = c; k < end; ++k) job.partials[s * across_ + k].error[0] = 0;
         } else {
-          round_run<true>(job, Grid(kernels::mor_element(blocks[c].choice)), at, s, c, end, 0);
+          round_run<true>(job, kernels::mor_element(blocks[c].choice), at, s, c, end, 0);
         }
         c = end;
       }
@@ -283,7 +243,7 @@ class CpuMorKernel final : public MorKernel {
 
   /// Blocks [first, last) of a strip's row of blocks, all in one format.
   template <bool kStore>
-  void round_run(const Job& job, const Grid& grid, const Strip& at, std::int64_t s, std::int64_t first,
+  void round_run(const Job& job, Element element, const Strip& at, std::int64_t s, std::int64_t first,
                  std::int64_t last, int which) const {
     const Block* blocks = job.blocks + at.block_row * across_;
     Partial* partials = job.partials + s * across_;
@@ -292,11 +252,29 @@ class CpuMorKernel final : public MorKernel {
     for (std::int64_t column = first * block_columns_; column < end; column += kChunk) {
       const std::int64_t n = std::min(kChunk, end - column);
       float scales[kChunk], errors[kChunk] = {};
-      std::uint16_t buffer[kChunk];
       for (std::int64_t j = 0; j < n; ++j) scales[j] = blocks[(column + j) / block_columns_].scales[which];
-      for (std::int64_t row = at.row; row < at.end; ++row) {
-        const std::int64_t place = row * spec_.columns + column;
-        round_row<kStore>(grid, as_bf16(job.x + place, n, buffer), scales, n, errors, job.out + place);
+      kernels::MorStripArgs strip;
+      strip.columns = n;
+      strip.element = element;
+      strip.scales = scales;
+      strip.errors = errors;
+      const auto from = [&](std::int64_t row) { return row * spec_.columns + column; };
+      Bf16* out = kStore ? reinterpret_cast<Bf16*>(job.out) : nullptr;
+      strip.stride = strip.out_stride = spec_.columns;
+      if constexpr (std::is_same_v<S, Bf16>) {
+        strip.x = job.x + from(at.row);
+        strip.rows = at.end - at.row;
+        strip.out = kStore ? out + from(at.row) : nullptr;
+        ops_.strip(strip);
+      } else {
+        Bf16 buffer[kChunk];
+        strip.x = buffer;
+        strip.rows = 1;
+        for (std::int64_t row = at.row; row < at.end; ++row) {
+          for (std::int64_t j = 0; j < n; ++j) buffer[j] = kernels::to_bf16(job.x[from(row) + j]);
+          strip.out = kStore ? out + from(row) : nullptr;
+          ops_.strip(strip);
+        }
       }
       for (std::int64_t j = 0; j < n; ++j)
         partials[(column + j) / block_columns_].error[which] += static_cast<double>(errors[j]);
@@ -338,13 +316,14 @@ class CpuMorKernel final : public MorKernel {
     }
   }
 
+  const kernels::MorOps& ops_;
   MorSpec spec_;
   std::int64_t block_rows_, block_columns_, down_, across_, strips_per_block_, strips_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<MorKernel> make_mor(const MorSpec& spec) {
+std::unique_ptr<MorKernel> make_mor(const Kernels& kernels, const MorSpec& spec) {
   if (spec.input != DType::kBF16 && spec.input != DType::kF32) {
     fail_config(fmt::format("device cpu: mixture of representations reads bf16 and f32, not {}",
                             dtype_name(spec.input)));
@@ -365,8 +344,8 @@ std::unique_ptr<MorKernel> make_mor(const MorSpec& spec) {
     fail_config(fmt::format("device cpu: the threshold of a mean relative error is at least 0, found {}",
                             spec.threshold));
   }
-  if (spec.input == DType::kBF16) return std::make_unique<CpuMorKernel<Bf16>>(spec);
-  return std::make_unique<CpuMorKernel<float>>(spec);
+  if (spec.input == DType::kBF16) return std::make_unique<CpuMorKernel<Bf16>>(kernels, spec);
+  return std::make_unique<CpuMorKernel<float>>(kernels, spec);
 }
 
 }  // namespace tenon::cpu

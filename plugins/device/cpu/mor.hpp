@@ -11,6 +11,6 @@
 namespace tenon::cpu {
 
 /// Throws Error(kConfig) with the reason for a combination that is not defined.
-std::unique_ptr<MorKernel> make_mor(const MorSpec& spec);
+std::unique_ptr<MorKernel> make_mor(const Kernels& kernels, const MorSpec& spec);
 
 }  // namespace tenon::cpu

@@ -35,7 +35,7 @@ class CpuQuantOps final : public QuantOps {
     return make_quantizer(kernels_, spec);
   }
 
-  std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return make_mor(spec); }
+  std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return make_mor(kernels_, spec); }
 
   void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
                      bool accumulate) override {

@@ -104,4 +104,18 @@ struct MorResult {
 /// order.
 inline constexpr std::int64_t kMorStrip = 128;
 
+/// Rows of a strip, all in one format, each column under a scale of its own. x is finite.
+struct MorStripArgs {
+  const Bf16* x = nullptr;
+  std::int64_t rows = 0, columns = 0, stride = 0;
+  Element element = Element::kE4M3;
+  const float* scales = nullptr;  ///< per column
+  float* errors = nullptr;  ///< per column, added to: |y - x| / |x| of elements that are not 0, from the top
+  Bf16* out = nullptr;      ///< null to measure alone
+  std::int64_t out_stride = 0;
+};
+struct MorOps {
+  void (*strip)(const MorStripArgs& args);
+};
+
 }  // namespace tenon::kernels

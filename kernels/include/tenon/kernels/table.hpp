@@ -8,6 +8,7 @@
 #include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/gemm.hpp>
 #include <tenon/kernels/interaction.hpp>
+#include <tenon/kernels/mor.hpp>
 #include <tenon/kernels/norm.hpp>
 #include <tenon/kernels/quantize.hpp>
 #include <tenon/kernels/reduce.hpp>
@@ -41,6 +42,7 @@ struct KernelTable {
   ConvertOps convert;
   QuantizeOps<float> quantize_f32 = {};
   QuantizeOps<Bf16> quantize_bf16 = {};
+  MorOps mor = {};
 };
 
 /// Operators on double exist in the reference form only.

@@ -23,6 +23,16 @@ struct MorTrace {
   float* decoded = nullptr;       ///< code / encode scale, before the cast to BF16; x where a block keeps
 };
 
+inline void mor_strip(const MorStripArgs& a) {
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    for (std::int64_t j = 0; j < a.columns; ++j) {
+      const float x = to_float(a.x[row * a.stride + j]), y = mor_round(x, a.scales[j], a.element);
+      if (x != 0) a.errors[j] += mor_error(x, y);
+      if (a.out != nullptr) a.out[row * a.out_stride + j] = mor_bf16(y);
+    }
+  }
+}
+
 inline std::vector<MorBlock> mor_blocks(const MorArgs& args) {
   std::vector<MorBlock> blocks;
   for (std::int64_t row = 0; row < args.rows; row += args.block_rows) {
