@@ -41,14 +41,6 @@ TENON_INLINE void load_codes(const std::uint8_t* from, std::int64_t n, bool pack
   }
 }
 
-/// Floats that are bfloat16 already.
-TENON_INLINE void store_exact(Bf16* p, F a, std::int64_t n) {
-  if (n == kLanes) return store_upper(p, bits_of(a));
-  Bf16 narrow[kLanes];
-  store_upper(narrow, bits_of(a));
-  __builtin_memcpy(p, narrow, static_cast<std::size_t>(n) * sizeof(Bf16));
-}
-
 template <class S, Element kElement>
 bool dequantize_fast(const QuantizeArgs<S>& a) {
   const bool scaled = a.scaling == Scaling::kTwoLevel || a.scaling == Scaling::kPower;
@@ -83,7 +75,7 @@ bool dequantize_fast(const QuantizeArgs<S>& a) {
           value = value * scale_lanes<kElement>(a, bits, beyond);
         }
         if (exact)
-          store_exact(values + i, value, n);
+          store_upper(values + i, bits_of(value), n);
         else
           store_group(values + i, value, n);
       }

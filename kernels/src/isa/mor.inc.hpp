@@ -54,19 +54,6 @@ TENON_INLINE MorRounded mor_round_lanes(const MorGrid& grid, F x, F scale) {
   return {value, abs(value - x) / select(size == splat(0.0f), splat(1.0f), size)};
 }
 
-/// As mor_bf16: ties away from zero.
-TENON_INLINE void store_mor(Bf16* out, F value, std::int64_t n) {
-  const I upper = shift_right(bits_of(value) + splat_int(0x8000), 16);
-  std::int32_t lanes[kLanes];
-  __builtin_memcpy(lanes, &upper, sizeof lanes);
-  Bf16 narrow[kLanes];
-  for (int l = 0; l < kLanes; ++l) narrow[l].bits = static_cast<std::uint16_t>(lanes[l]);
-  if (n == kLanes)
-    __builtin_memcpy(out, narrow, sizeof narrow);
-  else
-    __builtin_memcpy(out, narrow, static_cast<std::size_t>(n) * sizeof(Bf16));
-}
-
 void mor_strip(const MorStripArgs& a) {
   const MorGrid grid = mor_grid(a.element);
   for_lanes(0, a.columns, [&](std::int64_t j, std::int64_t n) TENON_BODY {
@@ -76,7 +63,9 @@ void mor_strip(const MorStripArgs& a) {
       const std::int64_t place = row * a.stride + j;
       const MorRounded rounded = mor_round_lanes(grid, load_group(a.x + place, n), scale);
       errors = errors + rounded.error;
-      if (a.out != nullptr) store_mor(a.out + row * a.out_stride + j, rounded.value, n);
+      // As mor_bf16: ties away from zero.
+      if (a.out != nullptr)
+        store_upper(a.out + row * a.out_stride + j, bits_of(rounded.value) + splat_int(0x8000), n);
     }
     store_group(a.errors + j, errors, n);
   });

@@ -33,13 +33,6 @@ TENON_INLINE void store_bytes(std::uint8_t* p, I a) {
   __builtin_memcpy(lanes, &a, sizeof lanes);
   for (int l = 0; l < kLanes; ++l) p[l] = static_cast<std::uint8_t>(lanes[l]);
 }
-/// Upper halves.
-TENON_INLINE void store_upper(Bf16* p, I bits) {
-  const I upper = shift_right(bits, 16);
-  std::int32_t lanes[kLanes];
-  __builtin_memcpy(lanes, &upper, sizeof lanes);
-  for (int l = 0; l < kLanes; ++l) p[l].bits = static_cast<std::uint16_t>(lanes[l]);
-}
 /// `n` codes of a row, as bytes or in pairs; behind the last of an odd number is a zero.
 TENON_INLINE void store_codes(const std::uint8_t* codes, std::int64_t n, bool packed, std::uint8_t* out) {
   if (!packed) {

@@ -38,6 +38,20 @@ TENON_INLINE I truncate(F a) {
   return each<I>([&](int p) { return __builtin_convertvector(a.v[p], IntPart); });
 }
 
+/// The upper halves of 16 numbers, or of n of them.
+TENON_INLINE void store_upper(Bf16* p, I bits) {
+  const I upper = shift_right(bits, 16);
+  std::int32_t lanes[kLanes];
+  __builtin_memcpy(lanes, &upper, sizeof lanes);
+  for (int l = 0; l < kLanes; ++l) p[l].bits = static_cast<std::uint16_t>(lanes[l]);
+}
+TENON_INLINE void store_upper(Bf16* p, I bits, std::int64_t n) {
+  if (n == kLanes) return store_upper(p, bits);
+  Bf16 narrow[kLanes];
+  store_upper(narrow, bits);
+  __builtin_memcpy(p, narrow, static_cast<std::size_t>(n) * sizeof(Bf16));
+}
+
 typedef std::int32_t IntQuad __attribute__((vector_size(16)));
 TENON_INLINE IntQuad max_magnitude(IntQuad a, IntQuad b) {
 #if TENON_SIMD_BYTES > 16
