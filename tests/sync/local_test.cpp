@@ -237,6 +237,37 @@ TEST(LocalSync, T21_BytesAreThoseOfTheFormulas) {
   }
 }
 
+// g = anchor - mean(x), and the three rules on it, from what each replica had when it came to the meeting.
+TEST(LocalSync, OuterStepsFollowTheirFormulas) {
+  constexpr double kRate = 0.3, kMomentum = 0.8, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 0.1;
+  for (const std::string rule : {"nesterov", "sgd", "adam"}) {
+    const Outcome run =
+        train("{type = 'diloco', interval = 4, outer_lr = 0.3, outer_momentum = 0.8, outer = '" + rule + "'}",
+              {.slots = 21});
+    ASSERT_EQ(run.result.error, "");
+    Weights anchor = run.replicas.at(0).evaluated[0], first(anchor.size()), second(anchor.size());
+    for (std::size_t t = 3, round = 1; t < 20; t += 4, ++round) {
+      for (std::size_t i = 0; i < anchor.size(); ++i) {
+        double g = anchor[i];
+        for (int r = 0; r < 3; ++r) g -= run.replicas.at(r).before[t][i] / 3;
+        if (rule == "adam") {
+          first[i] = kBeta1 * first[i] + (1 - kBeta1) * g;
+          second[i] = kBeta2 * second[i] + (1 - kBeta2) * g * g;
+          const double n = static_cast<double>(round);
+          anchor[i] -= kRate * (first[i] / (1 - std::pow(kBeta1, n))) /
+                       (std::sqrt(second[i] / (1 - std::pow(kBeta2, n))) + kEps);
+        } else {
+          first[i] = kMomentum * first[i] + g;
+          anchor[i] -= kRate * (rule == "sgd" ? first[i] : g + kMomentum * first[i]);
+        }
+      }
+      EXPECT_LE(difference(run.replicas.at(1).live[t], anchor), 1e-12) << rule << " round " << round;
+      EXPECT_EQ(run.replicas.at(2).evaluated[t], run.replicas.at(2).live[t]);
+      anchor = run.replicas.at(0).live[t];
+    }
+  }
+}
+
 TEST(LocalSync, RefusesWhatCannotHold) {
   const auto message = [](const std::string& strategy) {
     try {

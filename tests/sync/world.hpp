@@ -21,6 +21,7 @@ using Weights = std::vector<double>;
 /// What one replica did.
 struct Trace {
   std::vector<SlotKind> kinds;
+  std::vector<Weights> before;           ///< the slot's update, not yet what the strategy makes of it
   std::vector<Weights> live, evaluated;  ///< after each slot
   std::vector<double> lr_scales;
 };
@@ -61,12 +62,14 @@ class Watched final : public SyncDecorator {
     watch.mixed_share = static_cast<double>(mixed) / kDraws;
   }
   void after_step(const Slot& slot, const StepOutcome& outcome) override {
+    Weights before = trained(replica().live());
     SyncDecorator::after_step(slot, outcome);
     Weights live = trained(replica().live()), evaluated = trained(evaluation_parameters());
     const std::lock_guard lock(watch.mutex);
     Trace& trace = watch.replicas[slot.replica];
     trace.kinds.push_back(outcome.kind);
     trace.lr_scales.push_back(plan(slot).lr_scale);
+    trace.before.push_back(std::move(before));
     trace.live.push_back(std::move(live));
     trace.evaluated.push_back(std::move(evaluated));
   }
