@@ -18,7 +18,7 @@ namespace {
 
 constexpr double kWidth = 760, kRow = 34, kTop = 64, kFoot = 44, kLabels = 250;
 constexpr double kCurveHeight = 380;
-constexpr std::size_t kMostGlyphs = 38;  // of a title beside its row
+constexpr std::size_t kMostGlyphs = 36;  // of a title beside its row
 
 /// The drawing in a frame with its own style sheet, title and, for a size that proves nothing, the warning.
 std::string standing_alone(const StudyResult& r, double height, const std::string& drawing) {
