@@ -218,6 +218,82 @@ TEST(LocalSync, T18_PostLocalSgdBeginsAsDataParallel) {
   }
 }
 
+// What a slot moves on average: with probability p the pull, otherwise the step at rate / (1 - p).
+TEST(LocalSync, T9_OnAverageASlotIsAStepOnTheLossWithAPull) {
+  constexpr double kP = 0.3, kEta = 0.5, kRate = 0.05;
+  const Outcome palsgd = train("{type = 'palsgd', interval = 30, warmup = 0, p = 0.3, eta = 0.5}", {});
+  const Outcome plain = train("{type = 'local_sgd', interval = 30}", {});
+  ASSERT_EQ(palsgd.result.error, "");
+  int steps = 0, pulls = 0;
+  for (const auto& [replica, trace] : palsgd.replicas) {
+    const Weights& start = trace.evaluated[0];  // the anchor of the first round: the initial weights
+    if (trace.kinds[0] == SlotKind::kGrad) {
+      ++steps;
+      for (std::size_t i = 0; i < start.size(); ++i) {
+        const double step = plain.replicas.at(replica).live[0][i] - start[i];
+        ASSERT_NEAR((1 - kP) * (trace.live[0][i] - start[i]), step, 1e-15 + 1e-12 * std::abs(step));
+      }
+    }
+    for (std::size_t t = 1; t < trace.kinds.size(); ++t) {
+      if (trace.kinds[t] != SlotKind::kMix) continue;
+      ++pulls;
+      for (std::size_t i = 0; i < start.size(); ++i) {
+        const double pull = -kRate * kEta * (trace.live[t - 1][i] - start[i]);
+        ASSERT_NEAR(kP * (trace.live[t][i] - trace.live[t - 1][i]), pull, 1e-15);
+      }
+    }
+  }
+  EXPECT_GT(steps, 0);
+  EXPECT_GT(pulls, 3);
+}
+
+constexpr const char* kBatchNorm =
+    "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"resnet\"\nwidth = 4\n";
+constexpr const char* kTied =
+    "[data]\ntype = \"text\"\npath = \"data/text/tinyshakespeare.txt\"\ncontext = 8\nbatch = "
+    "2\n[model]\ntype = "
+    "\"gpt_neo\"\nlayers = 1\nwidth = 8\nheads = 2\n";
+
+TEST(LocalSync, T20_MixingMovesEveryTensorOnceAndNoBuffer) {
+  const char* strategy =
+      "{type = 'palsgd', interval = 6, warmup = 0, p = 0.4, eta = 2.0}";  // a quarter of the way
+  for (const char* model : {kBatchNorm, kTied}) {
+    const Outcome run = train(strategy, {.replicas = 2, .slots = 12, .precision = "fp32", .model = model});
+    ASSERT_EQ(run.result.error, "");
+    int mixed = 0;
+    for (const auto& [replica, trace] : run.replicas) {
+      for (std::size_t t = 1; t < trace.kinds.size(); ++t) {
+        if (trace.kinds[t] != SlotKind::kMix || (t + 1) % 6 == 0) continue;
+        ++mixed;
+        EXPECT_EQ(trace.buffers[t], trace.buffers[t - 1]);
+        for (std::size_t i = 0; i < trace.live[t].size(); ++i) {
+          const double anchor = trace.evaluated[t][i], before = trace.live[t - 1][i];
+          const double size = std::max(std::abs(anchor), std::abs(before));
+          ASSERT_NEAR(trace.live[t][i], anchor + 0.75 * (before - anchor), 4 * 0x1p-23 * size) << i;
+        }
+      }
+    }
+    EXPECT_GT(mixed, 2);
+  }
+}
+
+TEST(LocalSync, T20_StatisticsOfBatchNormFollowTheirPolicyAtMeetings) {
+  for (const char* policy : {"average", "broadcast", "local"}) {
+    const Outcome run =
+        train("{type = 'diloco', interval = 4}", {.replicas = 2,
+                                                  .slots = 8,
+                                                  .precision = "fp32",
+                                                  .more = std::string("buffers = \"") + policy + "\"\n",
+                                                  .model = kBatchNorm});
+    ASSERT_EQ(run.result.error, "");
+    const Trace &first = run.replicas.at(0), &second = run.replicas.at(1);
+    ASSERT_FALSE(first.buffers[0].empty());
+    EXPECT_NE(first.buffers[2], second.buffers[2]) << "each replica has met other samples";
+    EXPECT_EQ(first.buffers[3] == second.buffers[3], std::string_view(policy) != "local") << policy;
+    EXPECT_NE(first.buffers[3], first.buffers[0]) << "not those of the beginning";
+  }
+}
+
 TEST(LocalSync, T21_BytesAreThoseOfTheFormulas) {
   // 6 x 784 + 6 + 10 x 6 + 10 weights, each tensor up to a multiple of 16: a multiple of all K here, so that
   // every replica sends 2 (K-1) / K S for each all-reduce.

@@ -23,6 +23,7 @@ struct Trace {
   std::vector<SlotKind> kinds;
   std::vector<Weights> before;           ///< the slot's update, not yet what the strategy makes of it
   std::vector<Weights> live, evaluated;  ///< after each slot
+  std::vector<Weights> buffers;          ///< after each slot
   std::vector<double> lr_scales;
 };
 
@@ -33,13 +34,18 @@ struct Watch {
 };
 inline Watch watch;
 
-inline Weights trained(ParameterSet& set) {
+/// All elements of one role, in the order of parameters.
+inline Weights elements_of(ParameterSet& set, Role role) {
   Weights values;
   for (const ParameterInfo& info : set.parameters()) {
-    if (info.spec.role != Role::kParameter) continue;
-    for_each_real(set.tensor(info.index), [&](double value) { values.push_back(value); });
+    if (info.spec.role != role || info.arena < 0) continue;
+    const TensorView view = set.tensor(info.index);
+    if (dtype_is_real(view.dtype)) for_each_real(view, [&](double value) { values.push_back(value); });
   }
   return values;
+}
+inline Weights trained(ParameterSet& set) {
+  return elements_of(set, Role::kParameter);
 }
 
 /// Looks on.
@@ -65,6 +71,7 @@ class Watched final : public SyncDecorator {
     Weights before = trained(replica().live());
     SyncDecorator::after_step(slot, outcome);
     Weights live = trained(replica().live()), evaluated = trained(evaluation_parameters());
+    Weights buffers = elements_of(replica().live(), Role::kBuffer);
     const std::lock_guard lock(watch.mutex);
     Trace& trace = watch.replicas[slot.replica];
     trace.kinds.push_back(outcome.kind);
@@ -72,6 +79,7 @@ class Watched final : public SyncDecorator {
     trace.before.push_back(std::move(before));
     trace.live.push_back(std::move(live));
     trace.evaluated.push_back(std::move(evaluated));
+    trace.buffers.push_back(std::move(buffers));
   }
 
  private:
@@ -111,7 +119,9 @@ struct World {
   std::string optimizer = "type = \"sgd\"\nlr = 0.05\n";
   std::string precision = "fp64";
   std::int64_t seed = 1;
-  std::string more = {};
+  std::string more = {};  ///< behind [sync]
+  std::string model =
+      "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"mlp\"\nhidden = [6]\n";
 };
 
 struct Outcome {
@@ -124,10 +134,8 @@ struct Outcome {
 inline Config config_of(const std::string& strategy, const World& world, bool watched = true) {
   std::string toml =
       "[run]\nname = \"world\"\neval_batches = 1\nlog_every = 1000\nsteps = " + std::to_string(world.slots) +
-      "\nseed = " + std::to_string(world.seed) +
-      "\n[device]\ntype = \"cpu\"\nthreads = 1\n[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n"
-      "[model]\ntype = \"mlp\"\nhidden = [6]\n[precision]\ntype = \"" +
-      world.precision + "\"\n[optimizer]\n" + world.optimizer;
+      "\nseed = " + std::to_string(world.seed) + "\n[device]\ntype = \"cpu\"\nthreads = 1\n" + world.model +
+      "[precision]\ntype = \"" + world.precision + "\"\n[optimizer]\n" + world.optimizer;
   if (world.replicas > 1)
     toml += "[parallel]\nranks = " + std::to_string(world.replicas) + "\n[transport]\ntype = \"thread\"\n";
   toml += "[sync]\n";
