@@ -10,10 +10,10 @@ void Anchored::start(Replica& replica) {
 }
 
 ParameterSet& Anchored::evaluation_parameters() {
-  return replica().slot() < warmup() ? replica().live() : *anchor_;
+  return parted() ? *anchor_ : replica().live();
 }
 
-void Anchored::part() {
+void Anchored::begin() {
   // After a warm-up the replicas are equal; the paper's average at this point is kept, and counted.
   if (warmup() > 0) average_weights();
   replica().copy(replica().live(), *anchor_);

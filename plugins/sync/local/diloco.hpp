@@ -17,10 +17,13 @@ class Anchored : public Rounds {
   void start(Replica& replica) override;
   /// The anchor once there is one: no replica's weights are the model.
   ParameterSet& evaluation_parameters() override;
-  void state(StateVisitor& visitor) override { outer_.state(visitor); }
+  void state(StateVisitor& visitor) override {
+    Rounds::state(visitor);
+    outer_.state(visitor);
+  }
 
  protected:
-  void part() override;
+  void begin() override;
   void meet() override;
   const ParameterSet& anchor() const { return *anchor_; }
 

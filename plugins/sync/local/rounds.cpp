@@ -27,6 +27,11 @@ void Rounds::start(Replica& replica) {
   if (warmup_ == 0) part();
 }
 
+void Rounds::part() {
+  begin();
+  parted_ = 1;
+}
+
 void Rounds::on_gradients_ready(const Bucket& bucket) {
   if (replica().slot() < warmup_) mean_.add(bucket);
 }
@@ -49,9 +54,13 @@ void Rounds::on_membership(const Membership&) {
   group_ = replica().group(Purpose::kParameter);
 }
 
+void Rounds::sum(TensorView data) {
+  if (group_ != nullptr && group_->size() > 1) group_->all_reduce(data, ReduceOp::kSum);
+}
+
 void Rounds::average(TensorView data) {
   if (group_ == nullptr || group_->size() == 1) return;
-  group_->all_reduce(data, ReduceOp::kSum);
+  sum(data);
   elementwise_->scale(data, 1.0 / group_->size());
 }
 

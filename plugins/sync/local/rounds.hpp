@@ -33,26 +33,32 @@ class Rounds : public SyncBase {
   void finish_gradients() override { mean_.finish(); }
   void after_step(const Slot& slot, const StepOutcome& outcome) final;
   void on_membership(const Membership& membership) override;
+  void state(StateVisitor& visitor) override { visitor.integer("parted", parted_); }
 
  protected:
   /// Replicas are equal and go on alone: at the start, or when the warm-up ends.
-  virtual void part() {}
+  virtual void begin() {}
   /// In every slot after the warm-up, before a meeting.
   virtual void between(const Slot&, const StepOutcome&) {}
   /// One round is over.
   virtual void meet() = 0;
 
   std::int64_t warmup() const { return warmup_; }
+  /// Whether replicas go on alone. A state: a run that is restored at its end has no slot to tell it by.
+  bool parted() const { return parted_ != 0; }
   Elementwise& elementwise() const { return *elementwise_; }
   /// Arenas of what is trained; buffers are [sync] buffers' business, frozen parameters are equal anyway.
   const std::vector<int>& arenas() const { return arenas_; }
-  /// data = the mean of all replicas' data: 2 (K-1)/K of its bytes from each.
+  /// data = the sum, or the mean, of all replicas' data: 2 (K-1)/K of its bytes from each.
+  void sum(TensorView data);
   void average(TensorView data);
   void average_weights();
 
  private:
+  void part();
+
   const char* name_;
-  std::int64_t interval_, warmup_;
+  std::int64_t interval_, warmup_, parted_ = 0;
   GradientMean mean_;
   Communicator* group_ = nullptr;
   Elementwise* elementwise_ = nullptr;
