@@ -30,7 +30,7 @@ bool mixes(std::int64_t t, int replica) {
 class Palsgd final : public SyncBase {
  public:
   static constexpr ComponentInfo kInfo{
-      .id = "palsgd", .summary = "mix slots", .capabilities = TENON_CAP_COLLECTIVE};
+      .id = "mixing", .summary = "mix slots", .capabilities = TENON_CAP_COLLECTIVE};
   explicit Palsgd(const Options&) {}
   void start(Replica& replica) override {
     SyncBase::start(replica);
@@ -70,7 +70,7 @@ TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "rehearsal.mix", .version = "1.0.0"
 
 TEST(MixSlots, FollowAnIndependentComputation) {
   const Folder folder;
-  const RunResult result = train(plugin, std::string(kTwoReplicas) + "[sync]\ntype = 'palsgd'\n",
+  const RunResult result = train(plugin, std::string(kTwoReplicas) + "[sync]\ntype = 'mixing'\n",
                                  {"run.steps=20", "data.width=32"}, folder);
   ASSERT_EQ(result.steps, kSlots);
 
