@@ -149,9 +149,57 @@ TEST(LocalSync, T8_MixingSlotsSendNothingAndAreDrawnWithTheirProbability) {
   EXPECT_EQ(shared.first, shared.second);
 }
 
+TEST(LocalSync, T10_AnElasticExchangeKeepsTheSumOfReplicasAndCentre) {
+  const Outcome run = train("{type = 'easgd', interval = 4, elastic = 0.2}", {});
+  ASSERT_EQ(run.result.error, "");
+  for (std::size_t t = 3; t < 24; t += 4) {
+    const Weights &before = run.replicas.at(0).evaluated[t - 1], &after = run.replicas.at(0).evaluated[t];
+    for (std::size_t i = 0; i < after.size(); ++i) {
+      double sum = before[i] - after[i], size = std::abs(before[i]);
+      for (const auto& [replica, trace] : run.replicas) {
+        sum += trace.before[t][i] - trace.live[t][i];
+        size += std::abs(trace.before[t][i]);
+        // Each by its share of the way to the centre that all had.
+        const double expected = trace.before[t][i] - 0.2 * (trace.before[t][i] - before[i]);
+        ASSERT_NEAR(trace.live[t][i], expected, 1e-12);
+      }
+      ASSERT_NEAR(sum, 0, 1e-14 * size);
+    }
+    EXPECT_EQ(after, run.replicas.at(2).evaluated[t]) << "one centre";
+    EXPECT_NE(run.replicas.at(0).live[t], run.replicas.at(1).live[t]) << "replicas stay apart";
+  }
+}
+
+TEST(LocalSync, T11_WithoutElasticityOrCompanyNothingIsExchanged) {
+  const World world{.optimizer = kAdamW, .precision = "fp32"};
+  const Outcome apart = train("{type = 'none'}", world);
+  const Outcome loose = train("{type = 'easgd', interval = 4, elastic = 0.0}", world);
+  for (int r = 0; r < 3; ++r) EXPECT_EQ(loose.last(r), apart.last(r));
+  const World alone{.replicas = 1, .optimizer = kAdamW, .precision = "fp32"};
+  EXPECT_EQ(train("{type = 'easgd', interval = 4}", alone).last(), train("{type = 'none'}", alone).last());
+}
+
+TEST(LocalSync, T13_BmufIsDilocoWithItsMomentumAndStep) {
+  const World world{.slots = 40};
+  const auto same = [&](const char* bmuf, const char* other) {
+    const Outcome a = train(bmuf, world), b = train(other, world);
+    EXPECT_EQ(a.result.error, "") << bmuf;
+    EXPECT_LE(difference(a.last(), b.last()), 1e-12) << bmuf;
+  };
+  same("{type = 'bmuf', interval = 4, momentum = 0.6, step = 0.8}",
+       "{type = 'diloco', interval = 4, outer_momentum = 0.6, outer_lr = 0.8}");
+  same("{type = 'bmuf', interval = 4, momentum = 0.6, step = 0.8, nesterov = false}",
+       "{type = 'diloco', interval = 4, outer = 'sgd', outer_momentum = 0.6, outer_lr = 0.8}");
+  same("{type = 'bmuf', interval = 4, momentum = 0.0}", "{type = 'local_sgd', interval = 4}");
+  // The published rule for three replicas.
+  same("{type = 'bmuf', interval = 4}",
+       "{type = 'diloco', interval = 4, outer_momentum = 0.66666666666666667, outer_lr = 1.0}");
+}
+
 TEST(LocalSync, T15_ReplicasAreEqualAfterEveryMeeting) {
   for (const char* strategy :
-       {"{type = 'local_sgd', interval = 4, warmup = 5}", "{type = 'diloco', interval = 4, warmup = 5}",
+       {"{type = 'bmuf', interval = 4, warmup = 5}", "{type = 'local_sgd', interval = 4, warmup = 5}",
+        "{type = 'diloco', interval = 4, warmup = 5}",
         "{type = 'diloco', interval = 4, outer = 'adam', outer_lr = 0.1}",
         "{type = 'palsgd', interval = 4, warmup = 5, p = 0.3}",
         "{type = 'post_local_sgd', interval = 4, warmup = 5}"}) {
@@ -169,6 +217,7 @@ TEST(LocalSync, T15_ReplicasAreEqualAfterEveryMeeting) {
 
 TEST(LocalSync, T16_TheSameSeedGivesTheSameBits) {
   for (const char* strategy : {"{type = 'local_sgd', interval = 4}", "{type = 'diloco', interval = 4}",
+                               "{type = 'bmuf', interval = 4}", "{type = 'easgd', interval = 4}",
                                "{type = 'palsgd', interval = 4, warmup = 3, p = 0.3}"}) {
     const World world{.optimizer = kAdamW, .precision = "fp32"};
     const Outcome first = train(strategy, world);
@@ -186,13 +235,15 @@ TEST(LocalSync, T17_ASavedRunGoesOnAsIfNothingHadHappened) {
                     .precision = "fp32",
                     .more = "[recovery]\ntype = \"full\"\nasync = false\nevery = 100\n"};
   for (const char* strategy :
-       {"{type = 'local_sgd', interval = 4, warmup = 5}", "{type = 'diloco', interval = 4, warmup = 5}",
+       {"{type = 'bmuf', interval = 4, warmup = 5}", "{type = 'easgd', interval = 4, warmup = 5}",
+        "{type = 'local_sgd', interval = 4, warmup = 5}", "{type = 'diloco', interval = 4, warmup = 5}",
         "{type = 'diloco', interval = 4, outer = 'adam', outer_lr = 0.1}",
         "{type = 'palsgd', interval = 4, warmup = 5, p = 0.3}"}) {
     const Outcome undisturbed = train(strategy, whole);
     ASSERT_EQ(undisturbed.result.error, "") << strategy;
-    // In the warm-up, at its end, within a round, before a meeting, right behind it.
-    for (const std::int64_t cut : {2, 5, 6, 11, 12}) {
+    // In the warm-up, at its end, within a round, before a meeting, right behind it, and with nothing left to
+    // do.
+    for (const std::int64_t cut : {2, 5, 6, 11, 12, 15}) {
       const integration::Scratch scratch;
       const std::string folder = (scratch / "run").string();
       World part = whole;
@@ -302,7 +353,9 @@ TEST(LocalSync, T21_BytesAreThoseOfTheFormulas) {
     const World world{.replicas = static_cast<int>(replicas), .slots = 20, .precision = "fp32"};
     const std::uint64_t round = 2 * (replicas - 1) * kBytes / replicas;
     EXPECT_EQ(parameter_bytes(train("{type = 'local_sgd', interval = 6}", world).result), 3 * round);
-    EXPECT_EQ(parameter_bytes(train("{type = 'diloco', interval = 6}", world).result), 3 * round);
+    for (const char* type : {"diloco", "bmuf", "easgd"})
+      EXPECT_EQ(parameter_bytes(train(std::string("{type = '") + type + "', interval = 6}", world).result),
+                3 * round);
     // T_w gradients, one average at T_w, and floor(T / H) - floor(T_w / H) rounds.
     const Outcome palsgd = train("{type = 'palsgd', interval = 6, warmup = 7, p = 0.3}", world);
     const Outcome ddp = train("{type = 'ddp'}", world);
@@ -355,6 +408,8 @@ TEST(LocalSync, RefusesWhatCannotHold) {
   EXPECT_THAT(message("{type = 'local_sgd', interval = 0}"), testing::HasSubstr("interval"));
   EXPECT_THAT(message("{type = 'palsgd', p = 1.0}"), testing::HasSubstr("p"));
   EXPECT_THAT(message("{type = 'post_local_sgd'}"), testing::HasSubstr("warmup"));
+  EXPECT_THAT(message("{type = 'easgd', elastic = 0.5}"),
+              testing::HasSubstr("exchanges diverge from (K + 1) * elastic = 2 on, and this is 2"));
   EXPECT_THAT(message("{type = 'diloco', outer_betas = [0.9]}"),
               testing::HasSubstr("expected two, e.g. [0.9, 0.95]"));
 }

@@ -1,0 +1,44 @@
+// The filter of bmuf.hpp. W_g is where a block starts; with Nesterov it lies m D ahead of the model.
+#include "bmuf.hpp"
+
+namespace tenon::sync_local {
+
+Bmuf::Bmuf(const Options& options)
+    : Rounds("bmuf", options), step_(options.real("step")), nesterov_(options.boolean("nesterov")) {
+  if (options.has("momentum")) given_momentum_ = options.real("momentum");
+}
+
+void Bmuf::start(Replica& replica) {
+  momentum_ = given_momentum_.value_or(1.0 - 1.0 / replica.replicas());
+  global_ = &replica.create_set("global");
+  update_ = &replica.create_set("block_update");
+  Rounds::start(replica);
+}
+
+ParameterSet& Bmuf::evaluation_parameters() {
+  return parted() ? *global_ : replica().live();
+}
+
+void Bmuf::begin() {
+  if (warmup() > 0) average_weights();
+  replica().copy(replica().live(), *global_);
+}
+
+void Bmuf::meet() {
+  for (const int arena : arenas()) {
+    const TensorView x = replica().live().arena(arena), global = global_->arena(arena);
+    const TensorView update = update_->arena(arena);
+    average(x);
+    elementwise().subtract(x, global, x);  // G, where the weights were
+    elementwise().scale(update, momentum_);
+    elementwise().axpy(step_, x, update);  // D
+    // W_g - m D_old + D = W_g + z G, and m D more to look ahead.
+    if (nesterov_) elementwise().axpy(step_, x, global);
+    elementwise().axpy(nesterov_ ? momentum_ : 1.0, update, global);
+    replica().device().copy(global, x);
+  }
+  global_->touch(-1);
+  replica().live().touch(-1);
+}
+
+}  // namespace tenon::sync_local

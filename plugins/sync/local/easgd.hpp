@@ -1,0 +1,48 @@
+// Sync `easgd` (Zhang, Choromanska & LeCun 2015), synchronous and symmetric: at a meeting every replica and
+// the centre are drawn to each other, x_i -= a (x_i - c) and c += a sum (x_i - c), both of what was before.
+// sum x_i + c is kept.
+#pragma once
+
+#include "rounds.hpp"
+
+#include <tenon/plugin.hpp>
+
+#include <optional>
+#include <vector>
+
+namespace tenon::sync_local {
+
+class Easgd final : public Rounds {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      interval_option("10", "slots between two exchanges with the centre"),
+      kWarmup,
+      option::real("elastic", nullptr)
+          .between(0, 1)
+          .doc_text("a, the share of the way that replica and centre go; absent: 0.9 / K for K replicas"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "easgd",
+                                       .summary = "replicas that train alone, drawn to a common centre",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  explicit Easgd(const Options& options);
+  ~Easgd() override;
+
+  /// Throws Error(kConfig) where (K + 1) a is 2 or more: the exchange itself would diverge.
+  void start(Replica& replica) override;
+  ParameterSet& evaluation_parameters() override;
+
+ protected:
+  void begin() override;
+  /// With one replica nothing: a centre of one's own would only lag behind.
+  void meet() override;
+
+ private:
+  std::optional<double> given_;
+  double elastic_ = 0;
+  ParameterSet* center_ = nullptr;
+  Device* device_ = nullptr;
+  std::vector<TensorView> exchanged_;  ///< per arena of arenas()
+};
+
+}  // namespace tenon::sync_local
