@@ -109,14 +109,22 @@ class Measurement {
       for (std::int64_t j = column; j < std::min(column + kTile, spec_.columns); ++j)
         tile[i - row][j - column] = to_f32(measured_.x[i * spec_.columns + j]);
     if (spec_.rotate) rotate(tile);
-    for (std::int64_t i = row; i < std::min(row + kTile, rows_); ++i)
+    // A scale is found by divisions: once for a row of the tile, or for a column, where blocks allow it.
+    const bool wide = spec_.scale == BlockScale::kTensor || spec_.block_columns % kTile == 0;
+    const bool tall = !wide && spec_.block_rows % kTile == 0;
+    std::array<double, kTile> of_columns{};
+    for (std::int64_t j = column; tall && j < std::min(column + kTile, spec_.columns); ++j)
+      of_columns[std::size_t(j - column)] = decode_scale(row, j);
+    for (std::int64_t i = row; i < std::min(row + kTile, rows_); ++i) {
+      const double of_row = wide ? decode_scale(i, column) : 0;
       for (std::int64_t j = column; j < std::min(column + kTile, spec_.columns); ++j) {
-        const double scale = decode_scale(i, j);
+        const double scale = wide ? of_row : tall ? of_columns[std::size_t(j - column)] : decode_scale(i, j);
         double value = kernels::to_float(measured_.values[i * spec_.columns + j]);
         // Values hold the block's scale already, except an f32 one, and never the matrix'.
         value *= spec_.scale == BlockScale::kFloat ? scale : matrix_scale(i, j);
         part.add(tile[i - row][j - column], value, scale, largest_);
       }
+    }
   }
 
   void rotate(float (&tile)[kTile][kTile]) const {
