@@ -175,6 +175,7 @@ TEST(LocalSync, T11_WithoutElasticityOrCompanyNothingIsExchanged) {
   const Outcome apart = train("{type = 'none'}", world);
   const Outcome loose = train("{type = 'easgd', interval = 4, elastic = 0.0}", world);
   for (int r = 0; r < 3; ++r) EXPECT_EQ(loose.last(r), apart.last(r));
+  EXPECT_EQ(loose.result.weights_hash, apart.result.weights_hash) << "a centre that never moves is no model";
   const World alone{.replicas = 1, .optimizer = kAdamW, .precision = "fp32"};
   EXPECT_EQ(train("{type = 'easgd', interval = 4}", alone).last(), train("{type = 'none'}", alone).last());
 }

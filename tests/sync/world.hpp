@@ -24,7 +24,6 @@ struct Trace {
   std::vector<Weights> before;           ///< the slot's update, not yet what the strategy makes of it
   std::vector<Weights> live, evaluated;  ///< after each slot
   std::vector<Weights> buffers;          ///< after each slot
-  std::vector<double> lr_scales;
 };
 
 struct Watch {
@@ -75,7 +74,6 @@ class Watched final : public SyncDecorator {
     const std::lock_guard lock(watch.mutex);
     Trace& trace = watch.replicas[slot.replica];
     trace.kinds.push_back(outcome.kind);
-    trace.lr_scales.push_back(plan(slot).lr_scale);
     trace.before.push_back(std::move(before));
     trace.live.push_back(std::move(live));
     trace.evaluated.push_back(std::move(evaluated));
@@ -131,15 +129,14 @@ struct Outcome {
 };
 
 /// strategy: an inline table, e.g. "{type = 'diloco', interval = 4}".
-inline Config config_of(const std::string& strategy, const World& world, bool watched = true) {
+inline Config config_of(const std::string& strategy, const World& world) {
   std::string toml =
       "[run]\nname = \"world\"\neval_batches = 1\nlog_every = 1000\nsteps = " + std::to_string(world.slots) +
       "\nseed = " + std::to_string(world.seed) + "\n[device]\ntype = \"cpu\"\nthreads = 1\n" + world.model +
       "[precision]\ntype = \"" + world.precision + "\"\n[optimizer]\n" + world.optimizer;
   if (world.replicas > 1)
     toml += "[parallel]\nranks = " + std::to_string(world.replicas) + "\n[transport]\ntype = \"thread\"\n";
-  toml += "[sync]\n";
-  toml += watched ? "type = \"watched\"\ninner = " + strategy + "\n" : "type = \"none\"\n";
+  toml += "[sync]\ntype = \"watched\"\ninner = " + strategy + "\n";
   return Config::parse(toml + world.more, "world.toml", {});
 }
 

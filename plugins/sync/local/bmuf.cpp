@@ -4,29 +4,21 @@
 namespace tenon::sync_local {
 
 Bmuf::Bmuf(const Options& options)
-    : Rounds("bmuf", options), step_(options.real("step")), nesterov_(options.boolean("nesterov")) {
+    : Centered("bmuf", "global", options),
+      step_(options.real("step")),
+      nesterov_(options.boolean("nesterov")) {
   if (options.has("momentum")) given_momentum_ = options.real("momentum");
 }
 
 void Bmuf::start(Replica& replica) {
   momentum_ = given_momentum_.value_or(1.0 - 1.0 / replica.replicas());
-  global_ = &replica.create_set("global");
   update_ = &replica.create_set("block_update");
-  Rounds::start(replica);
-}
-
-ParameterSet& Bmuf::evaluation_parameters() {
-  return parted() ? *global_ : replica().live();
-}
-
-void Bmuf::begin() {
-  if (warmup() > 0) average_weights();
-  replica().copy(replica().live(), *global_);
+  Centered::start(replica);
 }
 
 void Bmuf::meet() {
   for (const int arena : arenas()) {
-    const TensorView x = replica().live().arena(arena), global = global_->arena(arena);
+    const TensorView x = replica().live().arena(arena), global = center().arena(arena);
     const TensorView update = update_->arena(arena);
     average(x);
     elementwise().subtract(x, global, x);  // G, where the weights were
@@ -37,7 +29,7 @@ void Bmuf::meet() {
     elementwise().axpy(nesterov_ ? momentum_ : 1.0, update, global);
     replica().device().copy(global, x);
   }
-  global_->touch(-1);
+  center().touch(-1);
   replica().live().touch(-1);
 }
 

@@ -10,7 +10,7 @@
 
 namespace tenon::sync_local {
 
-class Bmuf final : public Rounds {
+class Bmuf final : public Centered {
  public:
   static constexpr OptionSpec kOptions[] = {
       interval_option("50", "slots of a block"),
@@ -31,18 +31,15 @@ class Bmuf final : public Rounds {
   explicit Bmuf(const Options& options);
 
   void start(Replica& replica) override;
-  /// The global model, from which a block starts.
-  ParameterSet& evaluation_parameters() override;
 
  protected:
-  void begin() override;
   void meet() override;
 
  private:
   std::optional<double> given_momentum_;
   double momentum_ = 0, step_;
   bool nesterov_;
-  ParameterSet *global_ = nullptr, *update_ = nullptr;
+  ParameterSet* update_ = nullptr;
 };
 
 }  // namespace tenon::sync_local

@@ -4,26 +4,15 @@
 namespace tenon::sync_local {
 
 void Anchored::start(Replica& replica) {
-  anchor_ = &replica.create_set("anchor");
   outer_.start(replica);
-  Rounds::start(replica);
-}
-
-ParameterSet& Anchored::evaluation_parameters() {
-  return parted() ? *anchor_ : replica().live();
-}
-
-void Anchored::begin() {
-  // After a warm-up the replicas are equal; the paper's average at this point is kept, and counted.
-  if (warmup() > 0) average_weights();
-  replica().copy(replica().live(), *anchor_);
+  Centered::start(replica);
 }
 
 void Anchored::meet() {
   ParameterSet& live = replica().live();
   outer_.next_round();
   for (const int arena : arenas()) {
-    const TensorView x = live.arena(arena), anchor = anchor_->arena(arena);
+    const TensorView x = live.arena(arena), anchor = center().arena(arena);
     if (outer_.assigns()) {
       average(x);
       replica().device().copy(x, anchor);
@@ -34,7 +23,7 @@ void Anchored::meet() {
     outer_.step(arena, anchor, x);
     replica().device().copy(anchor, x);
   }
-  anchor_->touch(-1);
+  center().touch(-1);
   live.touch(-1);
 }
 

@@ -11,25 +11,20 @@
 namespace tenon::sync_local {
 
 /// What DiLoCo and PALSGD do when replicas meet.
-class Anchored : public Rounds {
+class Anchored : public Centered {
  public:
-  Anchored(const char* name, const Options& options) : Rounds(name, options), outer_(options) {}
+  Anchored(const char* name, const Options& options) : Centered(name, "anchor", options), outer_(options) {}
   void start(Replica& replica) override;
-  /// The anchor once there is one: no replica's weights are the model.
-  ParameterSet& evaluation_parameters() override;
   void state(StateVisitor& visitor) override {
-    Rounds::state(visitor);
+    Centered::state(visitor);
     outer_.state(visitor);
   }
 
  protected:
-  void begin() override;
   void meet() override;
-  const ParameterSet& anchor() const { return *anchor_; }
 
  private:
   Outer outer_;
-  ParameterSet* anchor_ = nullptr;
 };
 
 class Diloco final : public Anchored {

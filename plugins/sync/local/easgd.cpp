@@ -7,7 +7,7 @@
 
 namespace tenon::sync_local {
 
-Easgd::Easgd(const Options& options) : Rounds("easgd", options) {
+Easgd::Easgd(const Options& options) : Centered("easgd", "center", options) {
   if (options.has("elastic")) given_ = options.real("elastic");
 }
 
@@ -26,8 +26,7 @@ void Easgd::start(Replica& replica) {
                     "take less than {:.4g}",
                     elastic_, replicas, (replicas + 1) * elastic_, 2.0 / (replicas + 1)));
   }
-  center_ = &replica.create_set("center");
-  Rounds::start(replica);
+  Centered::start(replica);
   device_ = &replica.device();
   for (const int arena : arenas()) {
     TensorView view = replica.live().arena(arena);
@@ -37,18 +36,13 @@ void Easgd::start(Replica& replica) {
 }
 
 ParameterSet& Easgd::evaluation_parameters() {
-  return parted() && replica().replicas() > 1 ? *center_ : replica().live();
-}
-
-void Easgd::begin() {
-  if (warmup() > 0) average_weights();
-  replica().copy(replica().live(), *center_);
+  return exchanges() ? Centered::evaluation_parameters() : replica().live();
 }
 
 void Easgd::meet() {
-  if (replica().replicas() == 1 || elastic_ == 0) return;
+  if (!exchanges()) return;
   for (std::size_t i = 0; i < arenas().size(); ++i) {
-    const TensorView x = replica().live().arena(arenas()[i]), center = center_->arena(arenas()[i]);
+    const TensorView x = replica().live().arena(arenas()[i]), center = this->center().arena(arenas()[i]);
     const TensorView moved = exchanged_[i];
     elementwise().subtract(x, center, moved);
     elementwise().scale(moved, elastic_);
@@ -56,7 +50,7 @@ void Easgd::meet() {
     sum(moved);
     elementwise().axpy(1.0, moved, center);
   }
-  center_->touch(-1);
+  center().touch(-1);
   replica().live().touch(-1);
 }
 

@@ -12,7 +12,7 @@
 
 namespace tenon::sync_local {
 
-class Easgd final : public Rounds {
+class Easgd final : public Centered {
  public:
   static constexpr OptionSpec kOptions[] = {
       interval_option("10", "slots between two exchanges with the centre"),
@@ -33,14 +33,14 @@ class Easgd final : public Rounds {
   ParameterSet& evaluation_parameters() override;
 
  protected:
-  void begin() override;
-  /// With one replica nothing: a centre of one's own would only lag behind.
   void meet() override;
 
  private:
+  /// Not with one replica: a centre of one's own would only lag behind.
+  bool exchanges() const { return replica().replicas() > 1 && elastic_ > 0; }
+
   std::optional<double> given_;
   double elastic_ = 0;
-  ParameterSet* center_ = nullptr;
   Device* device_ = nullptr;
   std::vector<TensorView> exchanged_;  ///< per arena of arenas()
 };

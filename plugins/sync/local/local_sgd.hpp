@@ -8,7 +8,7 @@
 
 namespace tenon::sync_local {
 
-class LocalSgd final : public Rounds {
+class LocalSgd : public Rounds {
  public:
   static constexpr OptionSpec kOptions[] = {
       interval_option("16", "slots between two averages of the weights"), kWarmup};
@@ -16,13 +16,14 @@ class LocalSgd final : public Rounds {
                                        .summary = "each replica alone, weights averaged every few slots",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
-  explicit LocalSgd(const Options& options) : Rounds("local_sgd", options) {}
+  explicit LocalSgd(const Options& options) : LocalSgd("local_sgd", options) {}
 
  protected:
+  LocalSgd(const char* name, const Options& options) : Rounds(name, options) {}
   void meet() override { average_weights(); }
 };
 
-class PostLocalSgd final : public Rounds {
+class PostLocalSgd final : public LocalSgd {
  public:
   static constexpr OptionSpec kOptions[] = {
       interval_option("16", "slots between two averages of the weights"),
@@ -35,10 +36,7 @@ class PostLocalSgd final : public Rounds {
                                        .summary = "distributed data parallel, then local SGD",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
-  explicit PostLocalSgd(const Options& options) : Rounds("post_local_sgd", options) {}
-
- protected:
-  void meet() override { average_weights(); }
+  explicit PostLocalSgd(const Options& options) : LocalSgd("post_local_sgd", options) {}
 };
 
 }  // namespace tenon::sync_local

@@ -47,11 +47,11 @@ void Palsgd::between(const Slot& slot, const StepOutcome& outcome) {
   }
   ParameterSet& live = replica().live();
   if (first_only_) {
-    elementwise().lerp(live.tensor(first_), anchor().tensor(first_), pull);
+    elementwise().lerp(live.tensor(first_), center().tensor(first_), pull);
     live.touch(first_);
     return;
   }
-  for (const int arena : arenas()) elementwise().lerp(live.arena(arena), anchor().arena(arena), pull);
+  for (const int arena : arenas()) elementwise().lerp(live.arena(arena), center().arena(arena), pull);
   live.touch(-1);
 }
 

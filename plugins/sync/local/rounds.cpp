@@ -70,4 +70,18 @@ void Rounds::average_weights() {
   live.touch(-1);
 }
 
+void Centered::start(Replica& replica) {
+  center_ = &replica.create_set(center_name_);
+  Rounds::start(replica);
+}
+
+ParameterSet& Centered::evaluation_parameters() {
+  return parted() ? *center_ : replica().live();
+}
+
+void Centered::begin() {
+  if (warmup() > 0) average_weights();
+  replica().copy(replica().live(), *center_);
+}
+
 }  // namespace tenon::sync_local

@@ -65,4 +65,27 @@ class Rounds : public SyncBase {
   std::vector<int> arenas_;
 };
 
+/// Rounds around a second set of weights: what replicas start a round from, or are drawn to, and what is
+/// evaluated.
+class Centered : public Rounds {
+ public:
+  /// center: the set's name in checkpoints.
+  Centered(const char* name, const char* center, const Options& options)
+      : Rounds(name, options), center_name_(center) {}
+
+  void start(Replica& replica) override;
+  /// The centre once replicas have parted: none of theirs is the model.
+  ParameterSet& evaluation_parameters() override;
+
+ protected:
+  /// The centre is where replicas part. After a warm-up they are equal; the published average there is kept,
+  /// and counted.
+  void begin() final;
+  ParameterSet& center() const { return *center_; }
+
+ private:
+  const char* center_name_;
+  ParameterSet* center_ = nullptr;
+};
+
 }  // namespace tenon::sync_local
