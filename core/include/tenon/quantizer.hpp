@@ -32,7 +32,7 @@ struct QuantizeShape {
 struct QuantizeReport {
   float tensor_scale = 1;  ///< decode scale s_dec
   double sqnr_db = 0, mean_relative_error = 0, underflow_fraction = 0, saturated_fraction = 0, amax = 0;
-  std::string decision;  ///< "nvfp4", or what MoR chose: "e4m3", "bf16"
+  std::string decision;  ///< the format, or what was chosen: "e4m3", "bf16"
 };
 
 class Quantizer {

@@ -15,7 +15,7 @@ struct RandomKey {
   std::uint32_t words[2] = {0, 0};
 };
 
-/// Key from a seed and a purpose such as "init", "order", "dropout:h.0.drop", "sync.palsgd".
+/// Key from a seed and a purpose such as "init", "order", "dropout:h.0.drop", "sync.mixing".
 RandomKey random_key(std::uint64_t seed, std::string_view purpose) noexcept;
 
 /// Four independent 32-bit words of counter (step, index).

@@ -267,11 +267,10 @@ class CpuMorKernel final : public MorKernel {
         strip.out = kStore ? out + from(at.row) : nullptr;
         ops_.strip(strip);
       } else {
-        Bf16 buffer[kChunk];
-        strip.x = buffer;
+        std::uint16_t buffer[kChunk];
         strip.rows = 1;
         for (std::int64_t row = at.row; row < at.end; ++row) {
-          for (std::int64_t j = 0; j < n; ++j) buffer[j] = kernels::to_bf16(job.x[from(row) + j]);
+          strip.x = reinterpret_cast<const Bf16*>(as_bf16(job.x + from(row), n, buffer));
           strip.out = kStore ? out + from(row) : nullptr;
           ops_.strip(strip);
         }
