@@ -100,13 +100,27 @@ struct LinkSpec {
   double jitter_s = 0;
 };
 
+/// Where processes of one run meet before any communicator exists. The core gives one to a transport whose
+/// ranks are processes; a transport with a launcher of its own (MPI) offers one instead, by query(kId),
+/// before connect.
+class Rendezvous {
+ public:
+  static constexpr const char* kId = "tenon.transport.rendezvous/1";
+  virtual ~Rendezvous();
+  virtual int rank() const = 0;  ///< the one world rank of this process
+  virtual int ranks() const = 0;
+  /// The texts of all ranks, in rank order. Collective; throws DeadlineError that names who is late.
+  virtual std::vector<std::string> exchange(const std::string& text) = 0;
+};
+
 /// What the world looks like to a transport.
 struct WorldSpec {
   int ranks = 1;
   double deadline_s = 60;
   LinkSpec link;
-  std::uint64_t seed = 0;  ///< of jitter
-  Clock* clock = nullptr;  ///< the run's clock; outlives the transport
+  std::uint64_t seed = 0;            ///< of jitter
+  Clock* clock = nullptr;            ///< the run's clock; outlives the transport
+  Rendezvous* rendezvous = nullptr;  ///< null: all ranks are threads of this process
 };
 
 class Transport {
@@ -120,6 +134,9 @@ class Transport {
   virtual std::span<const int> local_ranks() const = 0;
   /// Opens `world_rank`'s end. Every member must open; the first operation waits for all, up to the deadline.
   virtual std::unique_ptr<Communicator> open(int world_rank, const GroupSpec& group) = 0;
+  /// Ends every present and future operation of this process's communicators with CancelledError(reason): a
+  /// rank of the run has failed. From any thread.
+  virtual void cancel(std::string_view reason) = 0;
   /// Totals of one rank over all its communicators, closed ones included.
   virtual LinkCounts counts(int world_rank, Purpose purpose) const = 0;
   virtual void* query(std::string_view interface_id) = 0;

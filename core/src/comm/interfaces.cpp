@@ -12,6 +12,7 @@ Clock::~Clock() = default;
 ControlPlane::~ControlPlane() = default;
 Communicator::~Communicator() = default;
 Transport::~Transport() = default;
+Rendezvous::~Rendezvous() = default;
 
 std::string_view purpose_name(Purpose purpose) noexcept {
   constexpr std::array<std::string_view, kPurposes> kNames = {

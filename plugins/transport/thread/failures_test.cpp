@@ -63,6 +63,21 @@ TEST(Deadlines, CountFromTheWaitNotFromTheStart) {
   EXPECT_EQ(errors, none(2));
 }
 
+TEST(Cancel, OfTheTransportEndsWhatIsOpenAndWhatIsOpenedLater) {
+  TestWorld world(3);
+  const auto errors = world.run([&](int rank, Communicator& communicator) {
+    std::vector<float> data(10);
+    if (rank == 1) {
+      sleep_ms(50);
+      world.transport().cancel("rank 1: it ended");
+    }
+    if (rank == 0) EXPECT_THROW(communicator.receive(view_of(data), 2, 8), CancelledError);
+    if (rank == 2) EXPECT_THROW(communicator.send(view_of(data), 0, 7), CancelledError);
+    world.open(rank, "later")->all_reduce(view_of(data), ReduceOp::kSum);
+  });
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("rank 1: it ended"));
+}
+
 TEST(Cancel, WakesEverybodyAtOnceWithTheReason) {
   TestWorld world(4);
   const auto begin = std::chrono::steady_clock::now();

@@ -28,6 +28,11 @@ void ThreadTransport::connect(const WorldSpec& world) {
                             link.bandwidth_bits_per_s, link.latency_s, link.jitter_s));
   }
   if (!world.clock) fail_run("transport.thread: connected without a clock");
+  if (world.rendezvous != nullptr) {
+    fail_config(
+        "transport.thread: its ranks are threads of one process, but this process is one rank of several; "
+        "start it without a launcher, or choose a transport of processes, e.g. --set transport.type=socket");
+  }
   world_ = std::make_shared<World>(world);
   ranks_.resize(static_cast<std::size_t>(world.ranks));
   std::iota(ranks_.begin(), ranks_.end(), 0);
@@ -40,9 +45,17 @@ std::unique_ptr<Communicator> ThreadTransport::open(int world_rank, const GroupS
   const std::lock_guard lock(mutex_);
   refuse_or_adopt_epoch(spec);
   std::shared_ptr<Group> group = find_or_make(member, spec);
+  if (!cancelled_.empty()) group->cancel(cancelled_);
   auto communicator = std::make_unique<ThreadCommunicator>(group, member);
   group->open_end(member);
   return communicator;
+}
+
+void ThreadTransport::cancel(std::string_view reason) {
+  const std::lock_guard lock(mutex_);
+  if (!cancelled_.empty()) return;
+  cancelled_ = reason;
+  for (const auto& group : groups_) group->cancel(reason);
 }
 
 LinkCounts ThreadTransport::counts(int world_rank, Purpose purpose) const {

@@ -11,6 +11,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 namespace tenon::thread_transport {
@@ -27,6 +28,7 @@ class ThreadTransport final : public Transport {
   void connect(const WorldSpec& world) override;
   std::span<const int> local_ranks() const override { return ranks_; }
   std::unique_ptr<Communicator> open(int world_rank, const GroupSpec& group) override;
+  void cancel(std::string_view reason) override;
   LinkCounts counts(int world_rank, Purpose purpose) const override;
   void* query(std::string_view) override { return nullptr; }
 
@@ -40,6 +42,7 @@ class ThreadTransport final : public Transport {
   std::mutex mutex_;
   std::vector<std::shared_ptr<Group>> groups_;
   std::vector<std::uint32_t> newest_epoch_;  // by world rank
+  std::string cancelled_;                    // why, "" before
 };
 
 }  // namespace tenon::thread_transport

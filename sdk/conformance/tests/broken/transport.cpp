@@ -60,6 +60,7 @@ class Around : public Transport {
   std::unique_ptr<Communicator> open(int rank, const GroupSpec& group) override {
     return inner_->open(rank, group);
   }
+  void cancel(std::string_view reason) override { inner_->cancel(reason); }
   LinkCounts counts(int rank, Purpose purpose) const override { return inner_->counts(rank, purpose); }
   void* query(std::string_view) override { return nullptr; }
 
