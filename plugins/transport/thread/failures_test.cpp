@@ -71,8 +71,12 @@ TEST(Cancel, OfTheTransportEndsWhatIsOpenAndWhatIsOpenedLater) {
       sleep_ms(50);
       world.transport().cancel("rank 1: it ended");
     }
-    if (rank == 0) EXPECT_THROW(communicator.receive(view_of(data), 2, 8), CancelledError);
-    if (rank == 2) EXPECT_THROW(communicator.send(view_of(data), 0, 7), CancelledError);
+    if (rank == 0) {
+      EXPECT_THROW(communicator.receive(view_of(data), 2, 8), CancelledError);
+    }
+    if (rank == 2) {
+      EXPECT_THROW(communicator.send(view_of(data), 0, 7), CancelledError);
+    }
     world.open(rank, "later")->all_reduce(view_of(data), ReduceOp::kSum);
   });
   for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("rank 1: it ended"));
