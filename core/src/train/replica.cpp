@@ -1,8 +1,6 @@
 // Parameter sets and communicators of a replica.
 #include "train/replica.hpp"
 
-#include "train/traced_communicator.hpp"
-
 #include <tenon/error.hpp>
 #include <tenon/operators.hpp>
 
@@ -62,7 +60,7 @@ std::unique_ptr<Communicator> RankReplica::open(std::string_view name, Purpose p
   }
   const std::string full = fmt::format("{}#{}", name, spec_.grid_index);
   return traced(spec_.transport->open(spec_.host->rank(), {spec_.peers, full, purpose, spec_.epoch}),
-                spec_.spans, name);
+                spec_.watch, spec_.peers, name);
 }
 
 Communicator* RankReplica::group(Purpose purpose) {

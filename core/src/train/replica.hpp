@@ -2,9 +2,10 @@
 #pragma once
 
 #include "config/run_schema.hpp"
+#include "train/distributions.hpp"
 #include "train/pause_gate.hpp"
 #include "train/rank_host.hpp"
-#include "train/spans.hpp"
+#include "train/traced_communicator.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/sync.hpp>
@@ -37,7 +38,8 @@ struct ReplicaSpec {
   RankHost* host = nullptr;
   PauseGate* gate = nullptr;
   Transport* transport = nullptr;  ///< null when there is one replica
-  SpanRecorder* spans = nullptr;   ///< null when nobody watches transfers
+  CommunicatorWatch watch;
+  Distributions* distributions = nullptr;
 };
 
 class RankReplica final : public Replica {
@@ -62,6 +64,7 @@ class RankReplica final : public Replica {
   void pause() override { spec_.gate->pause(); }
   void resume() override { spec_.gate->resume(); }
   std::int64_t slot() const override { return spec_.host->slot(); }
+  void record(std::string_view name, double value) override { spec_.distributions->record(name, value); }
 
   void set_gradient_scale(double scale) { gradient_scale_ = scale; }
   const BucketPlan& bucket_plan() const { return plan_; }
