@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 namespace tenon::train {
@@ -112,6 +113,7 @@ Rank::Rank(World& world, int rank)
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
+  spec.bucket_bytes = std::max<std::int64_t>(1, std::llround(settings.bucket_mb * 1048576.0));
   spec.device = parts_->device.get();
   spec.host = &host_;
   spec.gate = &gate_;

@@ -18,13 +18,14 @@
 namespace tenon::train {
 
 /// Cuts each gradient arena into buckets of whole parameters: the first closes at 1 MiB, so that
-/// communication starts early, the others at 25 MiB (Li et al., PyTorch Distributed, 2020, section 3.2.3).
+/// communication starts early, the others at 25 MiB (Li et al., PyTorch Distributed, 2020, section 3.2.3) or
+/// what [sync] bucket_mb says.
 struct BucketPlan {
   std::vector<Bucket> buckets;
   std::vector<int> bucket_of;   ///< per parameter; -1 without a gradient
   std::vector<int> parameters;  ///< per bucket
 };
-BucketPlan plan_buckets(const ParameterSet& gradients);
+BucketPlan plan_buckets(const ParameterSet& gradients, std::int64_t bucket_bytes);
 
 struct ReplicaSpec {
   int replica = 0;
@@ -34,6 +35,7 @@ struct ReplicaSpec {
   std::uint64_t seed = 1;
   std::uint32_t epoch = 0;
   config::BufferPolicy buffers = config::BufferPolicy::kAverage;
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
   Device* device = nullptr;
   RankHost* host = nullptr;
   PauseGate* gate = nullptr;

@@ -45,7 +45,8 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
   // Only the first worker reports buckets: Hogwild workers of one replica do not average gradients with
   // others.
   if (shared_.workers == 1) {
-    for (const Bucket& bucket : shared_.replica->buckets()) elements_ += bucket.gradients.elements();
+    for (const ParameterInfo& info : gradients_->parameters())
+      elements_ += gradients_->tensor(info.index).elements();
     ready_ = [this](int parameter) {
       const BucketPlan& plan = shared_.replica->bucket_plan();
       elements_done_ += gradients_->tensor(parameter).elements();
