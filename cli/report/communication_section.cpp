@@ -167,6 +167,7 @@ const char* colour_of(const std::string& track) {
   if (track == "communication") return "arm1";
   if (track == "wait") return "arm4";
   if (track == "evaluate" || track == "save") return "arm3";
+  if (track == "declared") return "arm3 half";
   return nullptr;
 }
 
@@ -186,9 +187,12 @@ std::string timeline(const std::vector<std::vector<TimelineSpan>>& timelines, co
     const double y = 4 + lane * static_cast<double>(r);
     svg.rect({left, y}, size.width - left - right, bar, "rest area");
     // Waits lie inside of what a thread computes, so they come later and cover it.
-    for (const char* track : {"compute", "data", "evaluate", "save", "communication", "wait", "overlap"}) {
+    for (const char* track :
+         {"compute", "data", "evaluate", "save", "declared", "communication", "wait", "overlap"}) {
       std::size_t drawn = 0;
       for (const TimelineSpan& span : timelines[r]) {
+        // What is declared is compute already, but for delays.
+        if (span.track == "declared" && span.name != "straggler") continue;
         if (span.track != track || span.end_s < window.begin_s || span.begin_s > window.end_s) continue;
         if (++drawn > kMostSpans) break;
         const double x = x_of(span.begin_s), width = (span.end_s - span.begin_s) * scale;
@@ -226,12 +230,16 @@ std::string timeline(const std::vector<std::vector<TimelineSpan>>& timelines, co
 std::string timeline_figure(const std::vector<std::vector<TimelineSpan>>& timelines) {
   const Window window = window_of(timelines);
   if (timelines.size() < 2 || !(window.end_s > window.begin_s)) return "";
-  std::string out = "<h3>Timeline</h3>\n<figure>" + legend({{"arm0", "forward, update"},
-                                                            {"arm0 half", "backward"},
-                                                            {"arm1", "waiting for bytes"},
-                                                            {"arm4", "waiting for ranks"},
-                                                            {"arm5", "data"},
-                                                            {"arm2", "transfer beside other work"}});
+  bool delays = false;
+  for (const auto& spans : timelines) {
+    delays = delays || std::any_of(spans.begin(), spans.end(),
+                                   [](const TimelineSpan& span) { return span.name == "straggler"; });
+  }
+  std::vector<std::pair<std::string, std::string>> names{
+      {"arm0", "forward, update"},   {"arm0 half", "backward"}, {"arm1", "waiting for bytes"},
+      {"arm4", "waiting for ranks"}, {"arm5", "data"},          {"arm2", "transfer beside other work"}};
+  if (delays) names.push_back({"arm3 half", "a straggler's delay"});
+  std::string out = "<h3>Timeline</h3>\n<figure>" + legend(names);
   out +=
       ab::drawing({860, 0}, {360, 0}, [&](ab::ChartSize size) { return timeline(timelines, window, size); });
   out += fmt::format(

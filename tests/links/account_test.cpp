@@ -1,6 +1,9 @@
 // Where ranks spend their time and what they record, under both clocks, and what summary.json says of it.
 #include "links.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace tenon::links_test {
 namespace {
 
@@ -98,6 +101,52 @@ TEST(Records, AreDistributionsOverAllRanks) {
   const std::string summary = integration::read_file(result.folder + "/summary.json");
   EXPECT_THAT(summary, testing::HasSubstr("\"distributions\": {"));
   EXPECT_THAT(summary, testing::HasSubstr("\"4\": 12"));
+}
+
+TEST(Records, ReplicaDriftIsMeasuredWhereAsked) {
+  const auto run = [](const char* drift) {
+    return train({.ranks = 3,
+                  .slots = 8,
+                  .strategy = std::string("{type = 'local_sgd', interval = 4, drift = ") + drift + "}"});
+  };
+  const RunResult quiet = run("false");
+  ASSERT_EQ(quiet.error, "");
+  EXPECT_EQ(quiet.distributions.count("replica_drift"), 0u);
+  const RunResult asked = run("true");
+  ASSERT_EQ(asked.error, "");
+  EXPECT_EQ(asked.weights_hash, quiet.weights_hash);
+  // Against the weights that the test saw before the two meetings.
+  double sum = 0, most = 0, spread = 0;
+  for (const std::size_t t : {3u, 7u}) {
+    std::vector<Weights> before;
+    for (const auto& [replica, trace] : sync_test::watch.replicas) before.push_back(trace.before.at(t));
+    Weights mean(before[0].size());
+    double length = 0;
+    for (std::size_t i = 0; i < mean.size(); ++i) {
+      const auto [low, high] = std::minmax({before[0][i], before[1][i], before[2][i]});
+      spread = std::max(spread, high - low);
+      mean[i] = (before[0][i] + before[1][i] + before[2][i]) / 3;
+      length += mean[i] * mean[i];
+    }
+    for (const Weights& weights : before) {
+      double distance = 0;
+      for (std::size_t i = 0; i < mean.size(); ++i) distance += std::pow(weights[i] - mean[i], 2);
+      sum += std::sqrt(distance / length);
+      most = std::max(most, std::sqrt(distance / length));
+    }
+  }
+  const Distribution& drift = asked.distributions.at("replica_drift");
+  EXPECT_EQ(drift.count, 6u);
+  EXPECT_NEAR(drift.mean, sum / 6, 1e-5 * sum);
+  EXPECT_NEAR(drift.most, most, 1e-5 * most);
+  EXPECT_NEAR(asked.distributions.at("replica_spread").most, spread, 1e-6 * spread);
+  // Three all-reduces beside each meeting's one; a meeting itself sends what it sent.
+  EXPECT_EQ(asked.bytes_by_purpose.at("parameter"), quiet.bytes_by_purpose.at("parameter"));
+  const auto statistics = [](const RunResult& result) {
+    const auto found = result.bytes_by_purpose.find("statistics");
+    return found == result.bytes_by_purpose.end() ? 0 : found->second;
+  };
+  EXPECT_EQ(statistics(asked) - statistics(quiet), 3 * quiet.bytes_by_purpose.at("parameter"));
 }
 
 }  // namespace

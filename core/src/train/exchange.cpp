@@ -54,6 +54,7 @@ std::string HubExchange::broadcast(const std::string& text) {
 }
 
 bool HubExchange::any(bool mine) {
+  const PartScope part(account_, TimePart::kLate);
   for (const std::string& text : training_.exchange(rank_, mine ? "1" : "0")) {
     if (text == "1") return true;
   }

@@ -2,6 +2,8 @@
 // them over the control channel; the users of this see no difference.
 #pragma once
 
+#include "train/time_account.hpp"
+
 #include <tenon/clock_wait.hpp>
 
 #include <tenon/checkpoint.hpp>
@@ -45,8 +47,9 @@ class TextHub {
 /// The save exchange of one rank: agreement on the training threads, reports on the saving threads.
 class HubExchange final : public SaveExchange {
  public:
-  HubExchange(int rank, TextHub& training, TextHub& saving)
-      : rank_(rank), training_(training), saving_(saving) {}
+  /// account: where the training thread's waits for other ranks count.
+  HubExchange(int rank, TextHub& training, TextHub& saving, TimeAccount* account)
+      : rank_(rank), training_(training), saving_(saving), account_(account) {}
   ~HubExchange() override;
   std::vector<std::string> gather(const std::string& text) override;
   std::string broadcast(const std::string& text) override;
@@ -56,6 +59,7 @@ class HubExchange final : public SaveExchange {
   int rank_;
   TextHub& training_;
   TextHub& saving_;
+  TimeAccount* account_;
 };
 
 }  // namespace tenon::train

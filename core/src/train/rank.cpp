@@ -170,7 +170,7 @@ Rank::Rank(World& world, int rank)
   members.parts = parts_.get();
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
-  exchange_ = std::make_unique<HubExchange>(rank, *world.training_hub, *world.saving_hub);
+  exchange_ = std::make_unique<HubExchange>(rank, *world.training_hub, *world.saving_hub, &account_);
 }
 
 // The saver first: it may still read the state's buffers.

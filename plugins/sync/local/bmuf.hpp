@@ -15,6 +15,7 @@ class Bmuf final : public Centered {
   static constexpr OptionSpec kOptions[] = {
       interval_option("50", "slots of a block"),
       kWarmup,
+      kDrift,
       option::real("momentum", nullptr)
           .between(0, 0.999999)
           .doc_text("m of the filter D = m D + z G over blocks; absent: 1 - 1/K for K replicas, the "

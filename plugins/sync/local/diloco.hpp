@@ -31,6 +31,7 @@ class Diloco final : public Anchored {
  public:
   static constexpr OptionSpec kOptions[] = {interval_option("100", "slots of a round; the paper: 500"),
                                             kWarmup,
+                                            kDrift,
                                             kOuter,
                                             kOuterLr,
                                             kOuterMomentum,

@@ -17,6 +17,7 @@ class Palsgd final : public Anchored {
           .at_least(0)
           .in_unit("slots")
           .doc_text("distributed data parallel first: the mean gradient in every update"),
+      kDrift,
       kOuter,
       kOuterLr,
       kOuterMomentum,

@@ -24,6 +24,7 @@ void Rounds::start(Replica& replica) {
     if (std::find(arenas_.begin(), arenas_.end(), info.arena) == arenas_.end()) arenas_.push_back(info.arena);
   }
   std::sort(arenas_.begin(), arenas_.end());
+  if (measures_drift_) drift_ = std::make_unique<Drift>(replica, arenas_);
   if (warmup_ == 0) part();
 }
 
@@ -45,6 +46,7 @@ void Rounds::after_step(const Slot& slot, const StepOutcome& outcome) {
   }
   between(slot, outcome);
   if (done % interval_ != 0) return;
+  if (drift_ != nullptr) drift_->measure();
   meet();
   replica().sync_buffers();
 }

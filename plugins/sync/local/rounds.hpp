@@ -3,10 +3,13 @@
 // slot t when t + 1 is a multiple of the interval, whatever happened before.
 #pragma once
 
+#include "drift.hpp"
+
 #include <tenon/gradient_mean.hpp>
 #include <tenon/options.hpp>
 #include <tenon/sync.hpp>
 
+#include <memory>
 #include <vector>
 
 namespace tenon::sync_local {
@@ -24,7 +27,10 @@ constexpr OptionSpec interval_option(const char* fallback, const char* doc) {
 class Rounds : public SyncBase {
  public:
   Rounds(const char* name, const Options& options)
-      : name_(name), interval_(options.integer("interval")), warmup_(options.integer("warmup")) {}
+      : name_(name),
+        interval_(options.integer("interval")),
+        warmup_(options.integer("warmup")),
+        measures_drift_(options.boolean("drift")) {}
 
   void start(Replica& replica) override;
   /// In the warm-up all replicas have the same gradients and so decide alike, each for itself.
@@ -59,6 +65,8 @@ class Rounds : public SyncBase {
 
   const char* name_;
   std::int64_t interval_, warmup_, parted_ = 0;
+  bool measures_drift_;
+  std::unique_ptr<Drift> drift_;  ///< null unless asked for
   GradientMean mean_;
   Communicator* group_ = nullptr;
   Elementwise* elementwise_ = nullptr;
