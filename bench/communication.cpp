@@ -13,10 +13,10 @@
 
 #include <atomic>
 #include <chrono>
-#include <cmath>
 #include <cstring>
-#include <map>
+#include <ctime>
 #include <thread>
+#include <utility>
 
 namespace {
 
@@ -30,6 +30,13 @@ constexpr int kOperations = 7;  ///< per round; the first ones touch memory for 
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Processor time of this thread: what neighbours do on the same cores is not in it.
+double thread_seconds() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
 /// Median seconds of `body(rank)` on one thread per rank; all begin together.
@@ -156,37 +163,11 @@ double product_scaling(Registry& registry, Host& host, const GptShape& shape) {
   return rates[1] / rates[0];
 }
 
-void data_parallel(const Settings& settings, Registry& registry, Host& host) {
-  GptShape shape;
-  shape.batch = 4;
-  Settings one = settings;
-  one.threads = 1;
-  const std::string base = bench::config_text(shape, "type = \"fp32\"", one);
-  std::vector<double> ratios, scalings, undisturbed;
-  for (int round = 0; round < settings.rounds; ++round) {
-    const double before = product_scaling(registry, host, shape);
-    const double alone = bench::our_rate(base, "train/tokens_per_s", nullptr);
-    const double pair =
-        bench::our_rate(base + parallel_tables(2, "type = \"ddp\"", ""), "train/tokens_per_s", nullptr);
-    const double again = bench::our_rate(base, "train/tokens_per_s", nullptr);
-    const double after = product_scaling(registry, host, shape);
-    ratios.push_back((alone + again) / pair);
-    scalings.push_back(std::min(before, after));
-    if (scalings.back() >= 1.8) undisturbed.push_back(ratios.back());
-  }
-  fmt::print(
-      "ddp of 2 ranks with a thread each, GPT of {} layers, width {}, context {}, batch {} per rank: a step "
-      "takes\n"
-      "  {} times that of one rank; products of two threads at once are {} times one thread's\n",
-      shape.layers, shape.width, shape.context, shape.batch, bench::spread(ratios), bench::spread(scalings));
-  if (!undisturbed.empty())
-    fmt::print("  in the {} rounds in which that was 1.8 or more, before and after: {}\n", undisturbed.size(),
-               bench::spread(undisturbed));
-}
-
 /// Seconds of slots on rank 0.
 struct SlotTimes {
   std::vector<double> applied, mixed;
+  std::vector<double> processor;  ///< of the rank's thread, from slot to slot
+  double before_s = 0;
 };
 SlotTimes slots;
 
@@ -195,8 +176,13 @@ class Watch final : public Observer {
   static constexpr ComponentInfo kInfo{.id = "bench_slots", .summary = "seconds of slots"};
   explicit Watch(const Options&) {}
   bool every_rank() const override { return false; }
-  void on_start(const RunInfo&) override { slots = {}; }
+  void on_start(const RunInfo&) override {
+    slots = {};
+    slots.before_s = thread_seconds();
+  }
   void on_slot(const SlotRecord& record) override {
+    const double now_s = thread_seconds();
+    slots.processor.push_back(now_s - std::exchange(slots.before_s, now_s));
     (record.applied ? slots.applied : slots.mixed).push_back(record.seconds);
   }
   void on_metric(const Metric&) override {}
@@ -207,6 +193,37 @@ class Watch final : public Observer {
 
 TENON_STATIC_PLUGIN(watch, PluginInfo{.id = "bench.slots", .version = "1.0.0", .summary = "seconds of slots"},
                     Watch)
+
+void data_parallel(const Settings& settings, Registry& registry, Host& host) {
+  GptShape shape;
+  shape.batch = 4;
+  Settings one = settings;
+  one.threads = 1;
+  const std::string base = bench::config_text(shape, "type = \"fp32\"", one);
+  const std::string observer = "[[observe]]\ntype = \"bench_slots\"\n";
+  std::vector<double> ratios, scalings, undisturbed, processor;
+  for (int round = 0; round < settings.rounds; ++round) {
+    const double before = product_scaling(registry, host, shape);
+    train(base + observer, &watch);
+    const SlotTimes alone = slots;
+    train(base + parallel_tables(2, "type = \"ddp\"", "") + observer, &watch);
+    const SlotTimes pair = slots;
+    scalings.push_back(std::min(before, product_scaling(registry, host, shape)));
+    ratios.push_back(bench::median(pair.applied) / bench::median(alone.applied));
+    processor.push_back(bench::median(pair.processor) / bench::median(alone.processor));
+    if (scalings.back() >= 1.8) undisturbed.push_back(ratios.back());
+  }
+  fmt::print(
+      "ddp of 2 ranks with a thread each, GPT of {} layers, width {}, context {}, batch {} per rank: a step "
+      "takes\n"
+      "  {} times that of one rank, and its thread {} times the processor time;\n"
+      "  products of two threads at once are {} times one thread's\n",
+      shape.layers, shape.width, shape.context, shape.batch, bench::spread(ratios), bench::spread(processor),
+      bench::spread(scalings));
+  if (!undisturbed.empty())
+    fmt::print("  in the {} rounds in which that was 1.8 or more, before and after: {}\n", undisturbed.size(),
+               bench::spread(undisturbed));
+}
 
 void mixing(const Settings& settings) {
   GptShape shape;

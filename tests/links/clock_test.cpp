@@ -184,6 +184,8 @@ TEST(SimulatedCompute, WhatTheClockCannotBelieve) {
   EXPECT_THAT(refusal(std::string(kSimulated) + "calibrate = true\n"), testing::HasSubstr("keep one"));
   EXPECT_THAT(refusal("[[transport.straggler]]\nranks = [5]\nkind = 'factor'\n"),
               testing::HasSubstr("names rank 5, but the world has 2 ranks"));
+  EXPECT_THAT(refusal("[[transport.straggler]]\nranks = [1]\nkind = 'link'\nfactor = 0.5\n"),
+              testing::HasSubstr("needs transport.link"));
   EXPECT_THAT(refusal("[[transport.straggler]]\nranks = [1]\nkind = 'link'\nfactor = 2.0\n"),
               testing::HasSubstr("at most 1"));
 }

@@ -354,7 +354,8 @@ void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
 
 /// Seconds of rank 0 since the last line; the other ranks' are in summary.json.
 void Rank::log_times(std::int64_t done) {
-  if (rank_ != 0 || !world_.transport) return;
+  // Of several workers, the first one's thread is accounted for.
+  if (rank_ != 0 || !world_.transport || !account_.mine()) return;
   const RankTime now = account_.read();
   metric(done, Split::kTrain, "compute_s", now.compute_s - logged_time_.compute_s);
   metric(done, Split::kTrain, "exposed_comm_s", now.exposed_s - logged_time_.exposed_s);
