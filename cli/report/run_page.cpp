@@ -270,7 +270,8 @@ std::string run_page(const Run& run) {
   if (reason == r.status) reason.clear();
   out += fmt::format("<div class=\"verdict {}\">\n<p class=\"headline\">{}</p>\n{}</div>\n", tone,
                      escape_html(text), reason.empty() ? "" : ab::paragraph(reason));
-  out += fact_list(run) + curves(r) + metric_table(r) + ranks(r) + numerics(r) + config_section(run) + provenance(r);
+  out += fact_list(run) + curves(r) + metric_table(r) + ranks(r) + numerics(r) + config_section(run) +
+         provenance(r);
   out +=
       "<footer>Written by <code>tenon report</code> from the files of this run; metrics.jsonl has every "
       "value. "

@@ -66,6 +66,9 @@ TEST_P(Faults, T19_EndInOneErrorAndGoOnWithTheSameBits) {
     for (std::size_t t = 0; t < trace.live.size(); ++t)
       ASSERT_EQ(trace.live[t], expected.live[t]) << "replica " << replica << " after slot " << t;
   }
+  if (std::string_view(fault.error).ends_with("in slot 9, before a slot")) {
+    EXPECT_EQ(disturbed.at(1).live.size(), 9u) << "slots 0 to 8 and none after";
+  }
   if (fault.error[0] == '\0') {
     EXPECT_EQ(faulty.error, "");
     EXPECT_EQ(faulty.weights_hash, whole.weights_hash);
