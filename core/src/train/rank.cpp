@@ -35,7 +35,7 @@ HostSpec host_spec(World& world, int rank, int replica) {
 int threads_per_rank(const World& world) {
   if (world.settings.device.threads > 0) return static_cast<int>(world.settings.device.threads);
   const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  return static_cast<int>(std::max<std::int64_t>(1, cores / world.settings.parallel.world()));
+  return static_cast<int>(std::max<std::int64_t>(1, cores / world.ranks_here()));
 }
 
 std::int64_t arena_bytes(const ParameterSet& set) {
@@ -102,7 +102,8 @@ Rank::Rank(World& world, int rank)
   spec.gate = &gate_;
   spec.transport = world.transport ? world.transport.get() : nullptr;
   spec.spans = &spans_;
-  require_memory(executors[0]->parameters(), *parts_->optimizer, spec.replicas, usable_memory_bytes());
+  require_memory(executors[0]->parameters(), *parts_->optimizer, world.replicas_here(),
+                 usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
   const bool shared_weights = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
   rows_ = std::make_unique<RowExchange>(*weights_, shared_weights);
@@ -112,6 +113,7 @@ Rank::Rank(World& world, int rank)
         "rows "
         "travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1");
   }
+  world_.agree(rank_, "parameters and data", layout_text());
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({coordinates_, grid_.get()});
@@ -206,6 +208,18 @@ void Rank::open_axes() {
   for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + grid_index_);
   const std::string name = fmt::format("lookups#{}", grid_index_);
   lookups_ = traced(world_.transport->open(rank_, {peers, name, Purpose::kModel, 0}), &spans_, "lookups");
+}
+
+/// What must be equal on all processes before the first byte of a tensor travels.
+std::string Rank::layout_text() const {
+  std::string text;
+  for (const DataSource& source : parts_->dataset->info().sources)
+    text += fmt::format("data sha256 {}\n", source.sha256);
+  for (const ParameterInfo& info : weights_->live().parameters()) {
+    text += fmt::format("parameter {} {} {}\n", info.spec.name, dtype_name(info.spec.dtype),
+                        info.spec.shape.text());
+  }
+  return text;
 }
 
 // Equal seeds make equal weights, but a strategy may rely on equality, so it is made true by a broadcast.

@@ -57,6 +57,7 @@ class Rank final : private MetricSink {
   void open_axes();
   std::vector<ParameterInfo> row_tables() const;
   void add_table_facts(std::vector<std::string>& lines) const;
+  std::string layout_text() const;
   void start_weights();
   void open_folder();
   void restore();

@@ -214,6 +214,7 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   }
   const std::uint32_t actions = world_.control->begin_slot(rank_, slot);
   world_.control->heartbeat(rank_);
+  if ((actions & kControlInterrupt) != 0) world_.note_interrupt();
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
                       (run.max_tokens && counters_.tokens >= *run.max_tokens);
   due.stop = slot >= run.steps || budget || (actions & kControlStop) != 0;
