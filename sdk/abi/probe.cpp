@@ -357,6 +357,8 @@ TYPE(RowBlock)
 
 // <tenon/runtime.hpp>
 TYPE(TrainRequest)
+TYPE(RankTime)
+TYPE(Distribution)
 TYPE(RunResult)
 TYPE(Runtime)
 

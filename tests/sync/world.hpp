@@ -118,6 +118,7 @@ struct World {
   std::string precision = "fp64";
   std::int64_t seed = 1;
   std::string more = {};  ///< behind [sync]
+  std::vector<std::string> sets = {};
   std::string model =
       "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"mlp\"\nhidden = [6]\n";
 };
@@ -137,7 +138,7 @@ inline Config config_of(const std::string& strategy, const World& world) {
   if (world.replicas > 1)
     toml += "[parallel]\nranks = " + std::to_string(world.replicas) + "\n[transport]\ntype = \"thread\"\n";
   toml += "[sync]\ntype = \"watched\"\ninner = " + strategy + "\n";
-  return Config::parse(toml + world.more, "world.toml", {});
+  return Config::parse(toml + world.more, "world.toml", world.sets);
 }
 
 inline Outcome train(const std::string& strategy, const World& world, const std::string& folder = {},

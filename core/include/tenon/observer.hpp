@@ -48,8 +48,10 @@ struct SlotRecord {
 
 /// An interval on a track, in seconds of the run's clock. Tracks of the core: "compute" (forward, backward,
 /// optimizer), "layer" (each node's forward "NAME" and backward "NAME backward" of training slots), "data",
-/// "communication" (a thread inside a transfer), "overlap" (a transfer on its way while its thread does
-/// something else), "evaluate", "save"; a policy adds "quantize". Texts live as long as the run.
+/// "communication" (a thread waits for bytes), "wait" (a thread waits for the last member of a collective to
+/// join), "overlap" (a transfer on its way while its thread does something else), "evaluate", "save",
+/// "declared" (what the simulated clock counts as compute, within "compute"); a policy adds "quantize". Texts
+/// live as long as the run.
 struct Span {
   std::string_view track;
   std::string_view name;

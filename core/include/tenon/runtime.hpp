@@ -5,6 +5,7 @@
 #include <tenon/neck.h>
 #include <tenon/config.hpp>
 #include <tenon/observer.hpp>
+#include <tenon/transport.hpp>
 
 #include <map>
 #include <memory>
@@ -35,6 +36,30 @@ struct TrainRequest {
   ProcessPlace place;
 };
 
+/// Where the training thread of one rank spent its time, in seconds of the run's clock; the first seven add
+/// up to total_s.
+struct RankTime {
+  double compute_s = 0;   ///< forward, backward, update, and what the strategy computes
+  double exposed_s = 0;   ///< waiting for bytes
+  double late_s = 0;      ///< waiting for the last member of a collective to join
+  double data_s = 0;      ///< reading batches
+  double evaluate_s = 0;  ///< without its communication
+  double save_s = 0;      ///< likewise: copying, and waiting for writers where the policy asks for it
+  double other_s = 0;     ///< logs, observers, the loop itself
+  double total_s = 0;
+  double overlapped_s = 0;  ///< transfers beside other work, those of background actors included
+  std::map<std::string, LinkCounts> purposes;  ///< what left the rank, all its threads together
+};
+
+/// Numbers recorded under one name by all ranks (Replica::record).
+struct Distribution {
+  std::uint64_t count = 0;
+  double mean = 0, least = 0, most = 0;
+  /// Numbers in [2^e, 2^(e+1)) by e; those that are zero or below by themselves.
+  std::map<int, std::uint64_t> octaves;
+  std::uint64_t not_positive = 0;
+};
+
 /// What summary.json holds.
 struct RunResult {
   std::string status;  ///< completed | interrupted | failed
@@ -45,8 +70,10 @@ struct RunResult {
   double wall_s = 0, stall_s = 0, hidden_comm_share = 0, peak_rss_mb = 0;
   double peak_anonymous_mb = 0;  ///< peak_rss_mb without pages that files back
   std::uint64_t bytes_sent = 0;
-  std::map<std::string, double> metrics;  ///< last value of "train/loss", "val/loss", ...
-  std::map<std::string, std::uint64_t> bytes_by_purpose;
+  std::map<std::string, double> metrics;                  ///< last value of "train/loss", "val/loss", ...
+  std::map<std::string, std::uint64_t> bytes_by_purpose;  ///< rank 0
+  std::vector<RankTime> communication;                    ///< by rank; empty when a rank failed
+  std::map<std::string, Distribution> distributions;
   std::map<std::string, std::int64_t> quantized_operands;
   std::string weights_hash, state_hash;
   std::string nondeterminism;  ///< why a repetition may differ, "" if it gives the same bits

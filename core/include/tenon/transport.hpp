@@ -40,6 +40,11 @@ struct LinkCounts {
   std::uint64_t messages_sent = 0;
   std::uint64_t operations = 0;
   double blocked_seconds = 0;  ///< on the run's clock, spent waiting
+  /// Of those, waiting for the last member to join (a straggler, a barrier); the rest waited for bytes.
+  double late_seconds = 0;
+  /// That transfers took, from the last join on, whether or not anybody waited meanwhile: at least
+  /// blocked_seconds - late_seconds of one thread. What exceeds that was hidden behind other work.
+  double transfer_seconds = 0;
 };
 
 /// A started operation. Plain handle of the communicator that gave it; wait for it exactly once.
@@ -93,7 +98,8 @@ class Communicator {
   void receive(TensorView data, int from, int tag) { wait(start_receive(data, from, tag)); }
 };
 
-/// Link model of [transport.link]; zero bandwidth = as fast as memory.
+/// Link model of [transport.link]; zero bandwidth = as fast as memory. Every member of a group has such a
+/// link, and a collective runs at the pace of the slowest (WorldSpec::link_speed).
 struct LinkSpec {
   double bandwidth_bits_per_s = 0;
   double latency_s = 0;
@@ -118,9 +124,10 @@ struct WorldSpec {
   int ranks = 1;
   double deadline_s = 60;
   LinkSpec link;
-  std::uint64_t seed = 0;            ///< of jitter
-  Clock* clock = nullptr;            ///< the run's clock; outlives the transport
-  Rendezvous* rendezvous = nullptr;  ///< null: all ranks are threads of this process
+  std::vector<double> link_speed = {};  ///< by world rank, factors of the link's bandwidth; empty: all 1
+  std::uint64_t seed = 0;               ///< of jitter
+  Clock* clock = nullptr;               ///< the run's clock; outlives the transport
+  Rendezvous* rendezvous = nullptr;     ///< null: all ranks are threads of this process
 };
 
 class Transport {

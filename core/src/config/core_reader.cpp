@@ -26,6 +26,22 @@ FaultSettings::Kind fault_kind(std::string_view text) {
                           : Kind::kLink;
 }
 
+FaultSettings::Phase fault_phase(std::string_view text) {
+  using Phase = FaultSettings::Phase;
+  return text == "forward"    ? Phase::kForward
+         : text == "backward" ? Phase::kBackward
+         : text == "slot"     ? Phase::kSlot
+                              : Phase::kCollective;
+}
+
+StragglerSettings::Kind straggler_kind(std::string_view text) {
+  using Kind = StragglerSettings::Kind;
+  return text == "factor"        ? Kind::kFactor
+         : text == "exponential" ? Kind::kExponential
+         : text == "pause"       ? Kind::kPause
+                                 : Kind::kLink;
+}
+
 BufferPolicy buffer_policy(std::string_view text) {
   return text == "average" ? BufferPolicy::kAverage
          : text == "local" ? BufferPolicy::kLocal
@@ -52,10 +68,11 @@ std::string joined(const std::vector<std::string>& words) {
 
 // `shared`: other keys of the table belong to a component and are not judged here.
 Resolution CoreReader::resolve(const Value& table, const std::string& path, bool shared) {
-  OptionRequest request{.table = table,
-                        .owner = path == "fault" ? "[[fault]]" : "[" + path + "]",
-                        .specs = option_list(core_specs(path)),
-                        .hint = "known: " + joined(core_keys(path))};
+  OptionRequest request{
+      .table = table,
+      .owner = path == "fault" || path == "transport.straggler" ? "[[" + path + "]]" : "[" + path + "]",
+      .specs = option_list(core_specs(path)),
+      .hint = "known: " + joined(core_keys(path))};
   if (shared && table.is_table()) {
     for (const Member& member : table.table()) request.other_keys.push_back(member.key);
   }
@@ -70,6 +87,22 @@ Value CoreReader::read(const Value& table, const std::string& path, bool shared,
   Resolution resolution = resolve(table, path, shared);
   if (problems_.empty()) settings(*resolution.options);
   return std::move(resolution.table);
+}
+
+template <typename Read>
+Value CoreReader::read_list(const Value& list, const std::string& path, Read settings) {
+  Value resolved{Value::Array{}};
+  resolved.origin = list.origin;
+  if (!list.is_array()) {
+    problems_.push_back(fmt::format("{}expected [[{}]], a list of tables, found {}", place(list.origin), path,
+                                    list.description()));
+    return resolved;
+  }
+  for (const Value& element : list.array()) {
+    resolved.array().push_back(
+        read(element, path, false, [&](const Options& options) { settings(element, options); }));
+  }
+  return resolved;
 }
 
 Value CoreReader::run(const Value& table) {
@@ -116,8 +149,10 @@ Value CoreReader::device(const Value& table) {
 }
 
 Value CoreReader::sync(const Value& table) {
-  return read(table, "sync", true,
-              [&](const Options& options) { settings_.buffers = buffer_policy(options.text("buffers")); });
+  return read(table, "sync", true, [&](const Options& options) {
+    settings_.buffers = buffer_policy(options.text("buffers"));
+    settings_.bucket_mb = options.real("bucket_mb");
+  });
 }
 
 Value CoreReader::transport(const Value& table) {
@@ -136,12 +171,70 @@ Value CoreReader::transport(const Value& table) {
   const Value none;
   resolved.set("clock",
                read(clock != nullptr ? clock->value : none, "transport.clock", false,
-                    [&](const Options& options) {
-                      transport.simulated_clock = options.text("type") == "simulated";
-                      transport.compute_seconds = optional_real(options, "compute_seconds");
-                    }),
+                    [&](const Options& options) { clock_costs(clock, options); }),
                clock != nullptr ? clock->origin : table.origin);
+  if (const Member* stragglers = table.find_member("straggler")) {
+    resolved.set(
+        "straggler",
+        read_list(stragglers->value, "transport.straggler",
+                  [&](const Value& element, const Options& options) { straggler(element, options); }),
+        stragglers->origin);
+  }
   return resolved;
+}
+
+void CoreReader::clock_costs(const Member* table, const Options& options) {
+  CostSettings& clock = settings_.transport.costs;
+  settings_.transport.simulated_clock = options.text("type") == "simulated";
+  clock.compute_seconds = optional_real(options, "compute_seconds");
+  clock.backward_share = options.real("backward_share");
+  clock.optimizer_seconds = options.real("optimizer_seconds");
+  clock.mix_seconds = options.real("mix_seconds");
+  clock.calibrate = options.boolean("calibrate");
+  const auto speed = options.reals("speed");
+  clock.speed.assign(speed.begin(), speed.end());
+  const auto refuse = [&](const std::string& text) {
+    problems_.push_back(place(table != nullptr ? table->origin : Origin()) + text);
+  };
+  const auto world = static_cast<std::size_t>(settings_.parallel.world());
+  if (!clock.speed.empty() && clock.speed.size() != world) {
+    refuse(fmt::format("transport.clock.speed has {} numbers, but the world has {} ranks; give one for each",
+                       clock.speed.size(), world));
+  }
+  for (const double rank_speed : clock.speed) {
+    if (!(rank_speed > 0)) refuse(fmt::format("transport.clock.speed: {} is not above 0", rank_speed));
+  }
+  if (clock.calibrate && clock.compute_seconds)
+    refuse("transport.clock: compute_seconds and calibrate are two ways to say the same; keep one");
+  if (clock.calibrate && settings_.parallel.workers > 1)
+    refuse(
+        "transport.clock.calibrate: several workers of a replica run beside each other; give "
+        "compute_seconds");
+}
+
+void CoreReader::straggler(const Value& table, const Options& options) {
+  StragglerSettings straggler;
+  const auto ranks = options.integers("ranks");
+  straggler.ranks.assign(ranks.begin(), ranks.end());
+  straggler.kind = straggler_kind(options.text("kind"));
+  straggler.factor = options.real("factor");
+  straggler.mean = options.real("mean");
+  straggler.step = options.integer("step");
+  straggler.seconds = options.real("seconds");
+  const std::int64_t world = settings_.parallel.world();
+  for (const std::int64_t rank : straggler.ranks) {
+    if (rank < world) continue;
+    problems_.push_back(
+        fmt::format("{}[[transport.straggler]] names rank {}, but the world has {} ranks (counted from 0)",
+                    place(table.find("ranks")->origin), rank, world));
+  }
+  const bool link = straggler.kind == StragglerSettings::Kind::kLink;
+  if (link && straggler.factor > 1) {
+    problems_.push_back(fmt::format(
+        "{}[[transport.straggler]]: a slow link keeps a share of its bandwidth, at most 1; found {}",
+        place(table.origin), straggler.factor));
+  }
+  settings_.transport.stragglers.push_back(std::move(straggler));
 }
 
 Value CoreReader::plugins(const Value& table) {
@@ -149,24 +242,14 @@ Value CoreReader::plugins(const Value& table) {
 }
 
 Value CoreReader::faults(const Value& list) {
-  Value resolved{Value::Array{}};
-  resolved.origin = list.origin;
-  if (!list.is_array()) {
-    problems_.push_back(fmt::format("{}expected [[fault]], a list of tables, found {}", place(list.origin),
-                                    list.description()));
-    return resolved;
-  }
-  for (const Value& element : list.array()) {
-    resolved.array().push_back(
-        read(element, "fault", false, [&](const Options& options) { fault(element, options); }));
-  }
-  return resolved;
+  return read_list(list, "fault",
+                   [&](const Value& element, const Options& options) { fault(element, options); });
 }
 
 void CoreReader::fault(const Value& table, const Options& options) {
   settings_.faults.push_back({options.integer("rank"), options.integer("step"),
-                              fault_kind(options.text("kind")), options.real("seconds"),
-                              optional_integer(options, "peer")});
+                              fault_kind(options.text("kind")), fault_phase(options.text("phase")),
+                              options.real("seconds"), optional_integer(options, "peer")});
   const std::int64_t world = settings_.parallel.world();
   for (const char* name : {"rank", "peer"}) {
     if (options.has(name) && options.integer(name) >= world) {

@@ -21,7 +21,8 @@ class CoreReader {
   Value parallel(const Value& table);
   Value device(const Value& table);
   Value sync(const Value& table);
-  Value transport(const Value& table);  ///< with link and clock
+  /// With link, clock and stragglers; to be called after parallel().
+  Value transport(const Value& table);
   Value plugins(const Value& table);
   /// The list [[fault]]; to be called after parallel(), whose world bounds the ranks.
   Value faults(const Value& list);
@@ -32,6 +33,10 @@ class CoreReader {
   Resolution resolve(const Value& table, const std::string& path, bool shared);
   template <typename Read>
   Value read(const Value& table, const std::string& path, bool shared, Read settings);
+  template <typename Read>
+  Value read_list(const Value& list, const std::string& path, Read settings);
+  void clock_costs(const Member* table, const Options& options);
+  void straggler(const Value& table, const Options& options);
   void fault(const Value& table, const Options& options);
 
   CoreSettings& settings_;

@@ -5,9 +5,11 @@ TENON_ABI_BEGIN
 namespace config {
 namespace {
 
+using option::boolean;
 using option::integer;
 using option::integers;
 using option::real;
+using option::reals;
 using option::text;
 using option::texts;
 
@@ -15,6 +17,8 @@ constexpr const char* kOnNan[] = {"stop", "continue", nullptr};
 constexpr const char* kClocks[] = {"wall", "simulated", nullptr};
 constexpr const char* kBuffers[] = {"average", "local", "broadcast", nullptr};
 constexpr const char* kFaults[] = {"crash", "hang", "slow", "link", nullptr};
+constexpr const char* kFaultPhases[] = {"slot", "forward", "backward", "collective", nullptr};
+constexpr const char* kStragglers[] = {"factor", "exponential", "pause", "link", nullptr};
 
 constexpr OptionSpec kRun[] = {
     text("name", nullptr).doc_text("name of the run folder; the configuration file's name unless given"),
@@ -73,10 +77,36 @@ constexpr OptionSpec kClock[] = {
     real("compute_seconds", nullptr)
         .at_least(0)
         .in_unit("s")
-        .doc_text("cost of one micro-batch; the simulated clock needs it"),
+        .doc_text("forward and backward of one micro-batch; the simulated clock needs it, or calibrate"),
+    real("backward_share", "0.6666666666666666")
+        .between(0, 1)
+        .doc_text("of compute_seconds; buckets of gradients become ready spread over it"),
+    real("optimizer_seconds", "0").at_least(0).in_unit("s").doc_text("an applied update"),
+    real("mix_seconds", "0").at_least(0).in_unit("s").doc_text("a slot that mixes weights"),
+    boolean("calibrate", "false")
+        .doc_text("measure these costs in the first slots instead; not the same on another machine"),
+    reals("speed", "[]").doc_text("of each rank's computing, relative; empty = 1 for all"),
+};
+
+constexpr OptionSpec kStraggler[] = {
+    integers("ranks", nullptr).mandatory().at_least(0).doc_text("the ranks that lag"),
+    text("kind", nullptr).mandatory().one_of(kStragglers).doc_text("how they lag"),
+    real("factor", "1")
+        .at_least(1e-6)
+        .doc_text("factor: computing takes so many times as long; link: share of the bandwidth that is left"),
+    real("mean", "0")
+        .at_least(0)
+        .in_unit("steps")
+        .doc_text("exponential: mean of a random delay in each slot, as a fraction of its compute"),
+    integer("step", "0").at_least(0).in_unit("slots").doc_text("pause: the slot that it precedes"),
+    real("seconds", "0").at_least(0).in_unit("s").doc_text("pause: how long"),
 };
 
 constexpr OptionSpec kSync[] = {
+    real("bucket_mb", "25")
+        .at_least(0.001)
+        .in_unit("MiB")
+        .doc_text("gradients that travel together while backward goes on; the first bucket closes at 1 MiB"),
     text("buffers", "'average'")
         .one_of(kBuffers)
         .doc_text("what happens to buffers (batch-norm statistics) at a sync"),
@@ -86,6 +116,9 @@ constexpr OptionSpec kFault[] = {
     integer("rank", nullptr).mandatory().at_least(0).doc_text("the rank that fails"),
     integer("step", nullptr).mandatory().at_least(0).doc_text("the slot in which it fails"),
     text("kind", nullptr).mandatory().one_of(kFaults).doc_text("how it fails"),
+    text("phase", "'slot'")
+        .one_of(kFaultPhases)
+        .doc_text("when: before the slot, in its forward or backward, or at its next collective"),
     real("seconds", "0").at_least(0).in_unit("s").doc_text("how long it lasts; 0 = for good"),
     integer("peer", nullptr).at_least(0).doc_text("the other end of a broken link"),
 };
@@ -116,9 +149,10 @@ constexpr CoreTable kTables[] = {
     {"run", kRun},
     {"device", kDevice},
     {"parallel", kParallel},
-    {"transport", {}, {"link", "clock"}},
+    {"transport", {}, {"link", "clock", "straggler"}},
     {"transport.link", kLink},
     {"transport.clock", kClock},
+    {"transport.straggler", kStraggler},
     {"model", {}, {"layer", "override", "insert"}},
     {"model.layer", kModelLayer},
     {"model.override", kModelOverride},

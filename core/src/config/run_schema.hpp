@@ -58,20 +58,42 @@ struct LinkSettings {
   double jitter = 0;                                           ///< seconds
 };
 
+/// [transport.clock]: what computing costs under the simulated clock, in seconds.
+struct CostSettings {
+  std::optional<double> compute_seconds;  ///< forward and backward of one micro-batch; absent: calibrated
+  double backward_share = 2.0 / 3;
+  double optimizer_seconds = 0, mix_seconds = 0;
+  bool calibrate = false;
+  std::vector<double> speed;  ///< by rank; empty: 1
+};
+
+/// [[transport.straggler]]
+struct StragglerSettings {
+  enum class Kind : std::uint8_t { kFactor, kExponential, kPause, kLink };
+  std::vector<std::int64_t> ranks;
+  Kind kind = Kind::kFactor;
+  double factor = 1;
+  double mean = 0;  ///< fraction of a slot's compute
+  std::int64_t step = 0;
+  double seconds = 0;
+};
+
 /// [transport], keys of the core.
 struct TransportSettings {
   std::optional<LinkSettings> link;  ///< absent: the link is what it is
   bool simulated_clock = false;
-  std::optional<double>
-      compute_seconds;  ///< of one micro-batch under the simulated clock; absent: calibrated
+  CostSettings costs;
+  std::vector<StragglerSettings> stragglers;
 };
 
 /// [[fault]]
 struct FaultSettings {
   enum class Kind : std::uint8_t { kCrash, kHang, kSlow, kLink };
+  enum class Phase : std::uint8_t { kSlot, kForward, kBackward, kCollective };
   std::int64_t rank = 0;
   std::int64_t step = 0;
   Kind kind = Kind::kCrash;
+  Phase phase = Phase::kSlot;
   double seconds = 0;                ///< how long hang, slow or link lasts; 0 = for good
   std::optional<std::int64_t> peer;  ///< the other end of a broken link; absent: all of them
 };
@@ -84,6 +106,7 @@ struct CoreSettings {
   ParallelSettings parallel;
   TransportSettings transport;
   BufferPolicy buffers = BufferPolicy::kAverage;
+  double bucket_mb = 25;  ///< [sync] bucket_mb
   std::vector<FaultSettings> faults;
   std::vector<std::string> plugin_paths;  ///< absolute; relative ones count from the file that says them
 };

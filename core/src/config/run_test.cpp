@@ -34,7 +34,7 @@ TEST(RunCheck, ReadsSettings) {
   ASSERT_TRUE(run.core.transport.link.has_value());
   EXPECT_EQ(run.core.transport.link->bandwidth, 1.25e8);
   EXPECT_TRUE(run.core.transport.simulated_clock);
-  EXPECT_EQ(run.core.transport.compute_seconds, 0.01);
+  EXPECT_EQ(run.core.transport.costs.compute_seconds, 0.01);
   EXPECT_EQ(run.core.buffers, BufferPolicy::kLocal);
   ASSERT_EQ(run.core.faults.size(), 1u);
   EXPECT_EQ(run.core.faults[0].kind, FaultSettings::Kind::kCrash);

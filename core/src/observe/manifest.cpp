@@ -60,6 +60,11 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
     json.member("path", source.path);
     json.member("sha256", source.sha256);
   });
+  if (!manifest.calibration.empty()) {
+    json.begin_object("calibration");
+    for (const auto& [name, seconds] : manifest.calibration) json.member(name, seconds);
+    json.end_object();
+  }
   write_texts(json, "libraries", manifest.libraries);
   write_texts(json, "environment", manifest.environment);
   // The short answers stand at the top level; `segments` has the whole story of a resumed attempt.

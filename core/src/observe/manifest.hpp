@@ -37,6 +37,8 @@ struct Manifest {
   std::string rng = "philox4x32-10";
   std::string config_sha256;  ///< of config.resolved.toml
   std::vector<DataSource> data;
+  /// What the simulated clock counts with where that was measured, in seconds; empty otherwise.
+  std::vector<std::pair<std::string, double>> calibration;
   NamedTexts libraries;  ///< {"oneDNN", "2.6.3"}
   NamedTexts environment;
   std::string parent_run;                 ///< folder of the run that this one started from, "" when none

@@ -176,6 +176,11 @@ Manifest read_manifest(FileSystem& files, const std::string& folder) {
     source.get("path", data.path);
     source.get("sha256", data.sha256);
   }
+  if (top.has("calibration")) {
+    std::map<std::string, double> seconds;
+    numbers_of(top.object("calibration"), seconds);
+    manifest.calibration.assign(seconds.begin(), seconds.end());
+  }
   manifest.libraries = named_texts(top.object("libraries"));
   manifest.environment = named_texts(top.object("environment"));
   top.get("parent_run", manifest.parent_run);

@@ -3,7 +3,59 @@
 
 #include "observe/json_writer.hpp"
 
+#include <fmt/format.h>
+
+#include <cmath>
+
 namespace tenon {
+namespace {
+
+void write_communication(JsonWriter& json, const RunResult& result) {
+  json.objects("communication", result.communication, [&](const RankTime& rank) {
+    json.member("compute_s", rank.compute_s);
+    json.member("exposed_s", rank.exposed_s);
+    json.member("late_s", rank.late_s);
+    json.member("data_s", rank.data_s);
+    json.member("evaluate_s", rank.evaluate_s);
+    json.member("save_s", rank.save_s);
+    json.member("other_s", rank.other_s);
+    json.member("total_s", rank.total_s);
+    json.member("overlapped_s", rank.overlapped_s);
+    json.begin_object("purposes");
+    for (const auto& [name, counts] : rank.purposes) {
+      json.begin_object(name);
+      json.member("bytes_sent", counts.bytes_sent);
+      json.member("messages_sent", counts.messages_sent);
+      json.member("operations", counts.operations);
+      json.member("blocked_s", counts.blocked_seconds);
+      json.member("late_s", counts.late_seconds);
+      json.member("transfer_s", counts.transfer_seconds);
+      json.end_object();
+    }
+    json.end_object();
+  });
+}
+
+void write_distributions(JsonWriter& json, const RunResult& result) {
+  json.begin_object("distributions");
+  for (const auto& [name, d] : result.distributions) {
+    json.begin_object(name);
+    json.member("count", d.count);
+    json.member("mean", d.mean);
+    json.member("min", d.least);
+    json.member("max", d.most);
+    json.member("not_positive", d.not_positive);
+    // Keys are lower ends: "4" counts what is in [4, 8).
+    json.begin_object("histogram");
+    for (const auto& [octave, count] : d.octaves)
+      json.member(fmt::format("{:g}", std::ldexp(1.0, octave)), count);
+    json.end_object();
+    json.end_object();
+  }
+  json.end_object();
+}
+
+}  // namespace
 
 void write_summary(FileSystem& files, const RunResult& result) {
   JsonWriter json;
@@ -31,6 +83,8 @@ void write_summary(FileSystem& files, const RunResult& result) {
   json.begin_object("bytes_by_purpose");
   for (const auto& [purpose, bytes] : result.bytes_by_purpose) json.member(purpose, bytes);
   json.end_object();
+  if (!result.communication.empty()) write_communication(json, result);
+  if (!result.distributions.empty()) write_distributions(json, result);
   if (!result.error.empty()) json.member("error", result.error);
   json.end_object();
   write_text_atomically(files, result.folder + "/summary.json", json.take());

@@ -7,7 +7,6 @@
 #include "train/graph_edits.hpp"
 #include "train/grid.hpp"
 #include "train/memory_need.hpp"
-#include "train/traced_communicator.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
@@ -16,6 +15,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 namespace tenon::train {
@@ -29,6 +29,19 @@ HostSpec host_spec(World& world, int rank, int replica) {
   spec.deadline_s = world.settings.run.deadline;
   spec.clock = world.clock.get();
   spec.control = world.control.get();
+  return spec;
+}
+
+FaultSpec fault_spec(World& world, int rank) {
+  static const std::vector<config::FaultSettings> kNone;  // of an attempt that is continued
+  FaultSpec spec;
+  spec.faults = world.request.resume ? &kNone : &world.settings.faults;
+  spec.rank = rank;
+  spec.clock = world.clock.get();
+  spec.control = world.control.get();
+  spec.deadline_s = world.settings.run.deadline;
+  spec.own_process =
+      world.transport && world.transport->local_ranks().size() == 1 && world.settings.parallel.world() > 1;
   return spec;
 }
 
@@ -58,7 +71,10 @@ Rank::Rank(World& world, int rank)
       coordinates_(grid_coordinates(grid_index_, world.settings.parallel.grid)),
       gate_(*world.clock, world.settings.run.deadline),
       host_(host_spec(world, rank, replica_), gate_),
-      spans_(*world.clock) {
+      spans_(*world.clock),
+      account_(*world.clock),
+      faults_(fault_spec(world, rank)),
+      watch_{&spans_, &account_, &faults_} {
   const config::CoreSettings& settings = world.settings;
   const int threads = threads_per_rank(world);
   set_parallel_threads(threads);
@@ -97,11 +113,13 @@ Rank::Rank(World& world, int rank)
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
+  spec.bucket_bytes = std::max<std::int64_t>(1, std::llround(settings.bucket_mb * 1048576.0));
   spec.device = parts_->device.get();
   spec.host = &host_;
   spec.gate = &gate_;
   spec.transport = world.transport ? world.transport.get() : nullptr;
-  spec.spans = &spans_;
+  spec.watch = watch_;
+  spec.distributions = &distributions_;
   require_memory(executors[0]->parameters(), *parts_->optimizer, world.replicas_here(),
                  usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
@@ -130,6 +148,8 @@ Rank::Rank(World& world, int rank)
   shared.grid = {coordinates_, grid_.get()};
   shared.workers = static_cast<int>(settings.parallel.workers);
   shared.spans = &spans_;
+  shared.account = &account_;
+  shared.faults = &faults_;
   shared.observers = observers_.get();
   std::vector<Executor*> executor_pointers;
   for (std::size_t w = 0; w < executors.size(); ++w) {
@@ -185,8 +205,8 @@ void Rank::open_axes() {
   if (grid_size > 1) {
     std::vector<int> members(static_cast<std::size_t>(grid_size));
     for (int i = 0; i < grid_size; ++i) members[static_cast<std::size_t>(i)] = replica_ * grid_size + i;
-    grid_ =
-        traced(world_.transport->open(rank_, {members, "grid", Purpose::kStatistics, 0}), &spans_, "grid");
+    grid_ = traced(world_.transport->open(rank_, {members, "grid", Purpose::kStatistics, 0}), watch_, members,
+                   "grid");
   }
   for (std::size_t axis = 0; axis < coordinates_.size(); ++axis) {
     if (parallel.grid[axis] == 1) {
@@ -201,13 +221,14 @@ void Rank::open_axes() {
     }
     const std::string name = fmt::format("axis{}", axis);
     axes_.push_back(
-        traced(world_.transport->open(rank_, {members, name, Purpose::kModel, 0}), &spans_, name));
+        traced(world_.transport->open(rank_, {members, name, Purpose::kModel, 0}), watch_, members, name));
   }
   if (parallel.ranks == 1) return;
   std::vector<int> peers;
   for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + grid_index_);
   const std::string name = fmt::format("lookups#{}", grid_index_);
-  lookups_ = traced(world_.transport->open(rank_, {peers, name, Purpose::kModel, 0}), &spans_, "lookups");
+  lookups_ =
+      traced(world_.transport->open(rank_, {peers, name, Purpose::kModel, 0}), watch_, peers, "lookups");
 }
 
 /// What must be equal on all processes before the first byte of a tensor travels.
@@ -267,6 +288,9 @@ void Rank::restore() {
     counters_.cursor = (counters_.samples + per_slot - 1) / per_slot;
   }
   next_slot_ = first_slot_ = counters_.slot;
+  if (world_.recorded_costs) {
+    for (const auto& worker : workers_) worker->cost().set_costs(*world_.recorded_costs);
+  }
 }
 
 double Rank::wall_s() const {
@@ -281,6 +305,8 @@ void Rank::check(const CheckpointReader& reader) const {
 }
 
 std::string Rank::nondeterminism() const {
+  if (world_.clock->simulated() && world_.settings.transport.costs.calibrate)
+    return "the simulated clock counts with costs that were measured here (transport.clock.calibrate)";
   if (world_.clock->simulated()) return "";
   if (workers_.size() > 1) {
     return fmt::format("{} workers update the same weights without locks (Hogwild) under the wall clock",
@@ -306,6 +332,13 @@ Manifest Rank::describe() const {
   manifest.kernels = parts_->device->kernel_choice();
   manifest.ranks = static_cast<int>(world_.settings.parallel.world());
   manifest.threads = threads_per_rank(world_);
+  if (world_.recorded_costs) {
+    const PieceSeconds& costs = *world_.recorded_costs;
+    manifest.calibration = {{"forward_seconds", costs.forward},
+                            {"backward_seconds", costs.backward},
+                            {"optimizer_seconds", costs.update},
+                            {"mix_seconds", costs.mix}};
+  }
   manifest.seed = run.seed;
   manifest.seed_init = run.seed_init;
   manifest.seed_order = run.seed_order;

@@ -70,6 +70,12 @@ class Rank final : private MetricSink {
   Boundary boundary(std::int64_t slot);
   void act(const Boundary& boundary, std::int64_t slot);
   void finish_slot(const Ticket& ticket, const SlotResult& result);
+  SlotResult run_slot(Worker& worker, const Ticket& ticket, const std::function<std::int64_t()>& next_update);
+  bool calibration_due(std::int64_t slot);
+  /// Collective: all ranks count with the medians of what they measured.
+  void calibrate();
+  RankTime time_so_far();
+  void log_times(std::int64_t done);
   void log_losses(std::int64_t slot, const SlotResult& result);
   /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
   /// times.
@@ -90,6 +96,10 @@ class Rank final : private MetricSink {
   PauseGate gate_;
   RankHost host_;
   SpanRecorder spans_;
+  TimeAccount account_;
+  Distributions distributions_;
+  Faults faults_;
+  CommunicatorWatch watch_;
   std::unique_ptr<Parts> parts_;
   std::unique_ptr<Observers> observers_;
   std::unique_ptr<LayerFactory> layers_;
@@ -122,6 +132,8 @@ class Rank final : private MetricSink {
   double loss_sum_ = 0, loss_count_ = 0;  ///< since the last line of train/loss
   std::int64_t logged_samples_ = 0, logged_tokens_ = 0;
   double logged_at_s_ = 0;
+  RankTime logged_time_;
+  double earlier_transfer_s_ = 0;  ///< before the account began
   std::int64_t skipped_updates_ = 0;
   std::string metric_name_;  ///< "train/loss", reused so that a line of metrics allocates nothing
   std::string save_error_;

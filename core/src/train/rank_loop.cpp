@@ -42,6 +42,9 @@ void Rank::run() {
   }
   info.terminal = world_.request.terminal;
   info.quiet = world_.request.quiet;
+  account_.start();
+  for (int p = 0; world_.transport && p < kPurposes; ++p)
+    earlier_transfer_s_ += world_.transport->counts(rank_, static_cast<Purpose>(p)).transfer_seconds;
   observers_->start(info);
   observers_->tables(row_tables());
   try {
@@ -72,7 +75,8 @@ void Rank::loop(Worker& worker) {
     };
     try {
       const InsideGate inside(gate_);
-      const SlotResult result = worker.run(ticket->slot, ticket->cursor, next_update);
+      if (calibration_due(ticket->slot)) calibrate();
+      const SlotResult result = run_slot(worker, *ticket, next_update);
       finish_slot(*ticket, result);
     } catch (...) {
       leave_slot();
@@ -80,6 +84,38 @@ void Rank::loop(Worker& worker) {
     }
     leave_slot();
   }
+}
+
+// Who waits says in which part of the slot: that is where the late rank is missed.
+SlotResult Rank::run_slot(Worker& worker, const Ticket& ticket,
+                          const std::function<std::int64_t()>& next_update) {
+  try {
+    try {
+      return worker.run(ticket.slot, ticket.cursor, next_update);
+    } catch (...) {
+      rethrow_noted_call();
+    }
+  } catch (const DeadlineError& error) {
+    throw DeadlineError(
+        fmt::format("rank {} in slot {}, during {}: {}", rank_, ticket.slot, worker.phase(), error.what()));
+  }
+}
+
+bool Rank::calibration_due(std::int64_t slot) {
+  const int slots = workers_[0]->cost().calibration_slots();
+  return slots > 0 && slot >= first_slot_ + slots;
+}
+
+void Rank::calibrate() {
+  ComputeCost& cost = workers_[0]->cost();
+  cost.calibrate(world_.end_hub->exchange(rank_, cost.measured()));
+  if (rank_ != 0) return;
+  const PieceSeconds& seconds = cost.costs();
+  world_.manifest.calibration = {{"forward_seconds", seconds.forward},
+                                 {"backward_seconds", seconds.backward},
+                                 {"optimizer_seconds", seconds.update},
+                                 {"mix_seconds", seconds.mix}};
+  write_manifest(*world_.files, world_.folder.path, world_.manifest);
 }
 
 void Rank::run_workers() {
@@ -240,6 +276,7 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
   parts_->sync->quiesce();  // transfers in flight end unapplied
   if (due.evaluate) {
     world_.phase.enter("evaluate");
+    const PartScope part(&account_, TimePart::kEvaluate);
     const SpanScope span(&spans_, "evaluate", "evaluate");
     ParameterSet& evaluated = parts_->sync->evaluation_parameters();
     for (const EvaluationValue& value : evaluator_->run(evaluated, slot)) {
@@ -297,6 +334,8 @@ void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
   }
   if (pair[1] > 0) metric(done, Split::kTrain, "loss", pair[0] / pair[1]);
   metric(done, Split::kTrain, "lr", result.lr);
+  log_times(done);
+  distributions_.means([&](std::string_view name, double mean) { metric(done, Split::kTrain, name, mean); });
   if (result.kind == SlotKind::kGrad) metric(done, Split::kTrain, "grad_norm", result.gradient_norm);
   if (result.loss_scale) metric(done, Split::kTrain, "loss_scale", *result.loss_scale);
   const double seconds = world_.clock->now() - logged_at_s_;
@@ -312,6 +351,16 @@ void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
   logged_samples_ = counters_.samples;
   logged_tokens_ = counters_.tokens;
   logged_at_s_ = world_.clock->now();
+}
+
+/// Seconds of rank 0 since the last line; the other ranks' are in summary.json.
+void Rank::log_times(std::int64_t done) {
+  if (rank_ != 0 || !world_.transport) return;
+  const RankTime now = account_.read();
+  metric(done, Split::kTrain, "compute_s", now.compute_s - logged_time_.compute_s);
+  metric(done, Split::kTrain, "exposed_comm_s", now.exposed_s - logged_time_.exposed_s);
+  metric(done, Split::kTrain, "late_s", now.late_s - logged_time_.late_s);
+  logged_time_ = now;
 }
 
 void Rank::metric(std::int64_t step, Split split, std::string_view name, double value) {

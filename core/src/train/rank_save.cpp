@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace tenon::train {
@@ -18,6 +19,7 @@ constexpr double kLastSaveSeconds = 600;
 
 void Rank::save(const SavePlan& plan, std::int64_t slot, bool last) {
   const auto begin = std::chrono::steady_clock::now();
+  const PartScope part(&account_, TimePart::kSave);
   const SpanScope span(&spans_, "save", "copy");
   const double began_s = world_.clock->now();  // policies count on the run's clock, which may be simulated
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
@@ -84,8 +86,22 @@ void Rank::record_progress() {
   result.stall_s = stall_s_;
 }
 
+RankTime Rank::time_so_far() {
+  RankTime time = account_.read();
+  double transfer_s = -earlier_transfer_s_;
+  for (int p = 0; world_.transport && p < kPurposes; ++p) {
+    const auto purpose = static_cast<Purpose>(p);
+    const LinkCounts counts = world_.transport->counts(rank_, purpose);
+    transfer_s += counts.transfer_seconds;
+    if (counts.operations > 0) time.purposes[std::string(purpose_name(purpose))] = counts;
+  }
+  time.overlapped_s = std::max(0.0, transfer_s - time.exposed_s);
+  return time;
+}
+
 void Rank::finish() {
   if (saver_ != nullptr) {
+    const PartScope part(&account_, TimePart::kSave);
     exchange_->any(false);
     saver_->wait(kLastSaveSeconds);
     take_save_results();
@@ -93,6 +109,8 @@ void Rank::finish() {
   // Hashes: every rank's digests to rank 0; weights of the evaluation set of replica 0.
   std::optional<HeldPause> pause(gate_);
   parts_->sync->quiesce();
+  const auto times = world_.end_hub->exchange(rank_, rank_time_text(time_so_far()));
+  const auto recorded = world_.end_hub->exchange(rank_, distributions_.text());
   const auto all = world_.end_hub->exchange(rank_, state_->digests());
   SetLayout layout{grid_.get(), &world_.settings.parallel.grid, nullptr, replica_};
   if (rows_->cut()) layout.replicas = weights_->group(Purpose::kState);
@@ -119,6 +137,10 @@ void Rank::finish() {
   RunResult& result = world_.result;
   result.state_hash = state_hash.hex();
   result.weights_hash = weights_hash.hex();
+  if (world_.transport) {
+    for (const std::string& text : times) result.communication.push_back(read_rank_time(text));
+  }
+  for (const std::string& text : recorded) merge_distributions(result.distributions, text);
   for (const auto& worker : workers_) {
     for (const auto& [format, count] : worker->executor().quantized_operands())
       result.quantized_operands[format] += count;

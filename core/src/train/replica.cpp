@@ -1,22 +1,21 @@
 // Parameter sets and communicators of a replica.
 #include "train/replica.hpp"
 
-#include "train/traced_communicator.hpp"
-
 #include <tenon/error.hpp>
 #include <tenon/operators.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tenon::train {
 namespace {
 
 constexpr std::int64_t kFirstBucketBytes = std::int64_t{1} << 20;
-constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;
 
 }  // namespace
 
-BucketPlan plan_buckets(const ParameterSet& gradients) {
+BucketPlan plan_buckets(const ParameterSet& gradients, std::int64_t bucket_bytes) {
   BucketPlan plan;
   const auto parameters = gradients.parameters();
   plan.bucket_of.assign(parameters.size(), -1);
@@ -26,7 +25,8 @@ BucketPlan plan_buckets(const ParameterSet& gradients) {
     const TensorView arena = gradients.arena(info.arena);
     const std::int64_t end = info.begin + info.local.elements();
     const bool same_arena = !plan.buckets.empty() && plan.buckets.back().arena == info.arena;
-    const std::int64_t cap = plan.buckets.size() <= 1 ? kFirstBucketBytes : kBucketBytes;
+    const std::int64_t cap =
+        plan.buckets.size() <= 1 ? std::min(kFirstBucketBytes, bucket_bytes) : bucket_bytes;
     if (!same_arena || plan.buckets.back().gradients.bytes() >= cap) {
       Bucket bucket;
       bucket.index = static_cast<int>(plan.buckets.size());
@@ -51,7 +51,7 @@ RankReplica::RankReplica(const ReplicaSpec& spec, const std::vector<ParameterInf
       parameters_(parameters),
       live_(make_parameter_set("live", parameters_, *spec.device, SetContents::kEverything)),
       gradients_(make_parameter_set("gradients", parameters_, *spec.device, SetContents::kGradients)),
-      plan_(plan_buckets(*gradients_)) {}
+      plan_(plan_buckets(*gradients_, spec.bucket_bytes)) {}
 
 RankReplica::~RankReplica() = default;
 
@@ -62,7 +62,7 @@ std::unique_ptr<Communicator> RankReplica::open(std::string_view name, Purpose p
   }
   const std::string full = fmt::format("{}#{}", name, spec_.grid_index);
   return traced(spec_.transport->open(spec_.host->rank(), {spec_.peers, full, purpose, spec_.epoch}),
-                spec_.spans, name);
+                spec_.watch, spec_.peers, name);
 }
 
 Communicator* RankReplica::group(Purpose purpose) {

@@ -2,9 +2,10 @@
 #pragma once
 
 #include "config/run_schema.hpp"
+#include "train/distributions.hpp"
 #include "train/pause_gate.hpp"
 #include "train/rank_host.hpp"
-#include "train/spans.hpp"
+#include "train/traced_communicator.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/sync.hpp>
@@ -17,13 +18,14 @@
 namespace tenon::train {
 
 /// Cuts each gradient arena into buckets of whole parameters: the first closes at 1 MiB, so that
-/// communication starts early, the others at 25 MiB (Li et al., PyTorch Distributed, 2020, section 3.2.3).
+/// communication starts early, the others at 25 MiB (Li et al., PyTorch Distributed, 2020, section 3.2.3) or
+/// what [sync] bucket_mb says.
 struct BucketPlan {
   std::vector<Bucket> buckets;
   std::vector<int> bucket_of;   ///< per parameter; -1 without a gradient
   std::vector<int> parameters;  ///< per bucket
 };
-BucketPlan plan_buckets(const ParameterSet& gradients);
+BucketPlan plan_buckets(const ParameterSet& gradients, std::int64_t bucket_bytes);
 
 struct ReplicaSpec {
   int replica = 0;
@@ -33,11 +35,13 @@ struct ReplicaSpec {
   std::uint64_t seed = 1;
   std::uint32_t epoch = 0;
   config::BufferPolicy buffers = config::BufferPolicy::kAverage;
+  std::int64_t bucket_bytes = std::int64_t{25} << 20;
   Device* device = nullptr;
   RankHost* host = nullptr;
   PauseGate* gate = nullptr;
   Transport* transport = nullptr;  ///< null when there is one replica
-  SpanRecorder* spans = nullptr;   ///< null when nobody watches transfers
+  CommunicatorWatch watch;
+  Distributions* distributions = nullptr;
 };
 
 class RankReplica final : public Replica {
@@ -62,6 +66,7 @@ class RankReplica final : public Replica {
   void pause() override { spec_.gate->pause(); }
   void resume() override { spec_.gate->resume(); }
   std::int64_t slot() const override { return spec_.host->slot(); }
+  void record(std::string_view name, double value) override { spec_.distributions->record(name, value); }
 
   void set_gradient_scale(double scale) { gradient_scale_ = scale; }
   const BucketPlan& bucket_plan() const { return plan_; }

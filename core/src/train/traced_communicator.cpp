@@ -7,7 +7,7 @@
 namespace tenon::train {
 namespace {
 
-constexpr std::string_view kCommunication = "communication", kOverlap = "overlap";
+constexpr std::string_view kCommunication = "communication", kOverlap = "overlap", kLate = "wait";
 /// A shorter gap between start and wait is the call itself, not work beside the transfer.
 constexpr double kLeastOverlapSeconds = 2e-6;
 
@@ -28,10 +28,13 @@ constexpr std::array<const char*, 9> kOperationNames = {"send",           "recei
 
 class TracedCommunicator final : public Communicator {
  public:
-  TracedCommunicator(std::unique_ptr<Communicator> inner, SpanRecorder& recorder, std::string_view name)
-      : inner_(std::move(inner)), recorder_(recorder) {
+  TracedCommunicator(std::unique_ptr<Communicator> inner, const CommunicatorWatch& watch,
+                     std::span<const int> members, std::string_view name)
+      : inner_(std::move(inner)), watch_(watch), members_(members.begin(), members.end()) {
     for (std::size_t i = 0; i < names_.size(); ++i)
-      names_[i] = recorder.keep(std::string(kOperationNames[i]) + " " + std::string(name));
+      names_[i] = std::string(kOperationNames[i]) + " " + std::string(name);
+    // Spans outlive a communicator that is closed before the end of its slot.
+    for (std::size_t i = 0; spans() && i < names_.size(); ++i) span_names_[i] = watch.spans->keep(names_[i]);
     open_.reserve(64);
   }
 
@@ -70,16 +73,15 @@ class TracedCommunicator final : public Communicator {
   }
   void wait(Request request) override {
     const auto found = find(request);
-    if (found == open_.end()) return inner_->wait(request);
+    if (found == open_.end()) return watched(kSend, [&] { inner_->wait(request); });
     end_overlap(found);
     const Operation operation = found->operation;
     open_.erase(found);
-    const SpanScope scope(&recorder_, kCommunication, name(operation));
-    inner_->wait(request);
+    watched(operation, [&] { inner_->wait(request); });
   }
   void barrier() override {
-    const SpanScope scope(&recorder_, kCommunication, name(kBarrier));
-    inner_->barrier();
+    before(kBarrier);
+    watched(kBarrier, [&] { inner_->barrier(); });
   }
   LinkCounts counts() const override { return inner_->counts(); }
   void cancel(std::string_view reason) override { inner_->cancel(reason); }
@@ -92,15 +94,43 @@ class TracedCommunicator final : public Communicator {
     bool overlapping;
   };
 
+  bool spans() const { return watch_.spans != nullptr && watch_.spans->wanted(); }
+  void before(Operation operation) {
+    if (watch_.faults != nullptr)
+      watch_.faults->before_operation(members_, names_[static_cast<std::size_t>(operation)]);
+  }
+
   template <typename Start>
   Request start(Operation operation, Start&& begin) {
-    if (!recorder_.wanted()) return begin();
-    const double from = recorder_.now();
+    before(operation);
+    if (!spans()) return begin();
+    const double from = watch_.spans->now();
     const Request request = begin();
-    const double until = recorder_.now();
-    recorder_.add({kCommunication, name(operation), from, until});
+    const double until = watch_.spans->now();
+    watch_.spans->add({kCommunication, name(operation), from, until});
     open_.push_back({request.id, operation, until, true});
     return request;
+  }
+
+  /// A call that may wait. The transport knows how much of that was for a late rank.
+  template <typename Call>
+  void watched(Operation operation, Call&& call) {
+    const bool shown = spans();
+    double late = 0, begin = 0;
+    {
+      const PartScope part(watch_.account, TimePart::kExposed);
+      if (!part.counts() && !shown) return call();
+      const double late_before = inner_->counts().late_seconds;
+      if (shown) begin = watch_.spans->now();
+      call();
+      late = inner_->counts().late_seconds - late_before;
+      if (part.counts()) watch_.account->was_late(late);
+    }
+    if (!shown) return;
+    const double end = watch_.spans->now();
+    const double here = std::min(end, begin + late);
+    if (late > 0) watch_.spans->add({kLate, name(operation), begin, here});
+    watch_.spans->add({kCommunication, name(operation), here, end});
   }
   std::vector<Open>::iterator find(Request request) {
     return std::find_if(open_.begin(), open_.end(), [&](const Open& open) { return open.id == request.id; });
@@ -108,24 +138,27 @@ class TracedCommunicator final : public Communicator {
   void end_overlap(std::vector<Open>::iterator open) {
     if (open == open_.end() || !open->overlapping) return;
     open->overlapping = false;
-    const double now = recorder_.now();
+    const double now = watch_.spans->now();
     if (now - open->started_s >= kLeastOverlapSeconds)
-      recorder_.add({kOverlap, name(open->operation), open->started_s, now});
+      watch_.spans->add({kOverlap, name(open->operation), open->started_s, now});
   }
-  std::string_view name(Operation operation) const { return names_[static_cast<std::size_t>(operation)]; }
+  std::string_view name(Operation operation) const {
+    return span_names_[static_cast<std::size_t>(operation)];
+  }
 
   std::unique_ptr<Communicator> inner_;
-  SpanRecorder& recorder_;
-  std::array<std::string_view, kOperationNames.size()> names_;
+  const CommunicatorWatch watch_;
+  const std::vector<int> members_;
+  std::array<std::string, kOperationNames.size()> names_;
+  std::array<std::string_view, kOperationNames.size()> span_names_;
   std::vector<Open> open_;
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> traced(std::unique_ptr<Communicator> inner, SpanRecorder* recorder,
-                                     std::string_view name) {
-  if (recorder == nullptr || !recorder->wanted()) return inner;
-  return std::make_unique<TracedCommunicator>(std::move(inner), *recorder, name);
+std::unique_ptr<Communicator> traced(std::unique_ptr<Communicator> inner, const CommunicatorWatch& watch,
+                                     std::span<const int> members, std::string_view name) {
+  return std::make_unique<TracedCommunicator>(std::move(inner), watch, members, name);
 }
 
 }  // namespace tenon::train

@@ -1,20 +1,30 @@
-// A communicator that times what goes through it: the thread's time inside calls on the track
-// "communication", and the time that a started transfer leaves its thread free on the track "overlap". The
-// transport below does all the work.
+// A communicator that watches what goes through it; the transport below does all the work. It counts its
+// thread's waits in the rank's time account, apart for late ranks and for bytes; shows them as spans, and the
+// time that a started transfer leaves its thread free on the track "overlap"; and lets faults happen.
 #pragma once
 
+#include "train/faults.hpp"
 #include "train/spans.hpp"
+#include "train/time_account.hpp"
 
 #include <tenon/transport.hpp>
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace tenon::train {
 
-/// Returns `inner` itself while nobody wants spans. `name` becomes part of the spans' names.
-std::unique_ptr<Communicator> traced(std::unique_ptr<Communicator> inner, SpanRecorder* recorder,
-                                     std::string_view name);
+/// Each may be null; all outlive the communicator.
+struct CommunicatorWatch {
+  SpanRecorder* spans = nullptr;
+  TimeAccount* account = nullptr;
+  Faults* faults = nullptr;
+};
+
+/// `members` are world ranks; `name` becomes part of the spans' names.
+std::unique_ptr<Communicator> traced(std::unique_ptr<Communicator> inner, const CommunicatorWatch& watch,
+                                     std::span<const int> members, std::string_view name);
 
 }  // namespace tenon::train

@@ -32,6 +32,7 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
       reader_(*shared.parts, *executor_),
       scaler_(static_cast<LossScaler*>(shared.parts->precision->query(LossScaler::kId))),
       // With several workers others write to the weights meanwhile.
+      cost_({shared.settings, shared.host->rank(), shared.clock, shared.control, shared.spans}),
       watch_(shared.workers == 1 ? shared.observers : nullptr, *shared.replica, *executor_) {
   if (index == 0) {
     gradients_ = &shared_.replica->gradients();
@@ -44,10 +45,14 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
   // Only the first worker reports buckets: Hogwild workers of one replica do not average gradients with
   // others.
   if (shared_.workers == 1) {
+    for (const ParameterInfo& info : gradients_->parameters())
+      elements_ += gradients_->tensor(info.index).elements();
     ready_ = [this](int parameter) {
       const BucketPlan& plan = shared_.replica->bucket_plan();
+      elements_done_ += gradients_->tensor(parameter).elements();
       --open_[static_cast<std::size_t>(plan.bucket_of[static_cast<std::size_t>(parameter)])];
       while (next_bucket_ < open_.size() && open_[next_bucket_] == 0) {
+        cost_.backward_until(static_cast<double>(elements_done_) / static_cast<double>(elements_));
         shared_.parts->sync->on_gradients_ready(plan.buckets[next_bucket_]);
         ++next_bucket_;
       }
@@ -56,7 +61,9 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
 }
 
 void Worker::read_batch(std::int64_t micro_batch) {
+  phase_ = "reading data";
   const SpanScope span(shared_.spans, "data", "read");
+  const PartScope part(shared_.account, TimePart::kData);
   const std::int64_t batch = shared_.parts->dataset->batch();
   const std::int64_t first = (micro_batch * shared_.replica->replicas() + shared_.replica->replica()) * batch;
   reader_.read({Split::kTrain, first, batch});
@@ -68,6 +75,7 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
   double counted = 1;  // targets of the slot
   open_ = shared_.replica->bucket_plan().parameters;
   next_bucket_ = 0;
+  elements_done_ = 0;
   last_run_.slot = t;
   last_run_.micros = static_cast<int>(micros);
   for (std::int64_t a = 0; a < micros; ++a) {
@@ -76,7 +84,11 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
     if (a == 0) watch_.begin_forward();
     {
       const SpanScope span(shared_.spans, kCompute, "forward");
+      phase_ = "forward";
+      shared_.faults->at(config::FaultSettings::Phase::kForward);
+      cost_.begin_piece();
       executor_->forward(shared_.replica->live(), last_run_);
+      cost_.forward();
     }
     if (a == 0) watch_.end_forward();
     const LossValue& loss = trained_loss(*executor_);
@@ -92,15 +104,15 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
       if (shared_.workers == 1) shared_.replica->set_gradient_scale(1 / loss_scale);
     }
     const SpanScope span(shared_.spans, kCompute, "backward");
+    phase_ = "backward";
+    if (last) shared_.faults->at(config::FaultSettings::Phase::kBackward);
+    cost_.begin_piece();
     executor_->backward(shared_.replica->live(), *gradients_, loss_scale / counted, a == 0,
                         last ? ready_ : ParameterReady());
+    cost_.backward_done();
     if (a == 0) watch_.end_backward();
   }
   result.micros = micros;
-  if (shared_.settings->transport.compute_seconds) {
-    const SpanScope span(shared_.spans, kCompute, "declared");
-    shared_.clock->advance(*shared_.settings->transport.compute_seconds * static_cast<double>(micros));
-  }
 }
 
 bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, SlotResult& result,
@@ -128,8 +140,13 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
       fail_non_finite(slot.t, "gradient norm", result.gradient_norm);
   }
   bool apply = policy_applies && !stats.found_non_finite && (!alone || std::isfinite(loss));
-  if (parts.recovery->needs_commit()) apply = shared_.control->commit(shared_.host->rank(), slot.t, apply);
+  if (parts.recovery->needs_commit()) {
+    phase_ = "the vote on the update";
+    const PartScope part(shared_.account, TimePart::kLate);
+    apply = shared_.control->commit(shared_.host->rank(), slot.t, apply);
+  }
   if (!apply) return false;
+  phase_ = "update";
 
   const double clip = shared_.settings->run.clip;
   UpdateContext context;
@@ -141,7 +158,9 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   watch_.before_update();
   {
     const SpanScope span(shared_.spans, kCompute, "optimizer");
+    cost_.begin_piece();
     shared_.updater->apply(context, *gradients_, rows);
+    cost_.update();
   }
   watch_.after_update(unscale);
   executor_->publish(shared_.replica->live());
@@ -161,6 +180,10 @@ SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
   const auto begin = std::chrono::steady_clock::now();
   Parts& parts = *shared_.parts;
   SlotResult result;
+  phase_ = "the start of a slot";
+  const PartScope part(shared_.account, TimePart::kCompute);
+  shared_.faults->begin_slot(t);
+  cost_.begin_slot(t);
   watch_.begin_slot(t);
   Slot slot{t, shared_.replica->replica(), 0};
   const double base_lr = parts.optimizer->base_lr();
@@ -173,13 +196,17 @@ SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
     const double loss_scale = parts.precision->loss_scale();
     if (scaler_ != nullptr) result.loss_scale = loss_scale;
     accumulate(t, cursor, loss_scale, result);
+    phase_ = "the end of the gradients' exchange";
     parts.sync->finish_gradients();
     result.applied = update(slot, plan, loss_scale, result, next_update);
   } else if (plan.consumes_data) {
     result.micros = shared_.settings->run.accumulate;
   }
+  phase_ = "the meeting after the update";
+  if (plan.kind == SlotKind::kMix) cost_.mix_begins();
   parts.sync->after_step(slot,
                          {plan.kind, result.applied, result.loss_sum / std::max(1.0, result.loss_count)});
+  if (plan.kind == SlotKind::kMix) cost_.mix_ends();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "train/batch_reader.hpp"
+#include "train/compute_cost.hpp"
 #include "train/rank_state.hpp"
 #include "train/row_exchange.hpp"
 #include "train/tensor_watch.hpp"
@@ -41,6 +42,8 @@ struct WorkerShared {
   GridSpec grid;
   int workers = 1;
   SpanRecorder* spans = nullptr;
+  TimeAccount* account = nullptr;
+  Faults* faults = nullptr;
   Observers* observers = nullptr;
 };
 
@@ -53,6 +56,9 @@ class Worker {
   /// number of an applied update.
   SlotResult run(std::int64_t t, std::int64_t cursor, const std::function<std::int64_t()>& next_update);
   Executor& executor() { return *executor_; }
+  ComputeCost& cost() { return cost_; }
+  /// What the slot does now, for messages: "backward".
+  std::string_view phase() const { return phase_; }
 
  private:
   void read_batch(std::int64_t micro_batch);
@@ -69,7 +75,10 @@ class Worker {
   LossScaler* scaler_;  ///< the precision policy's, null where it has none
   std::unique_ptr<ParameterSet> own_gradients_;
   ParameterSet* gradients_;
-  std::vector<int> open_;  ///< parameters missing per bucket
+  ComputeCost cost_;
+  std::string_view phase_ = "the start of a slot";
+  std::int64_t elements_ = 0, elements_done_ = 0;  ///< of gradients, and those that backward has passed
+  std::vector<int> open_;                          ///< parameters missing per bucket
   std::size_t next_bucket_ = 0;
   RunSpec last_run_;
   TensorWatch watch_;

@@ -8,6 +8,7 @@
 #include "observe/summary.hpp"
 #include "train/rank.hpp"
 #include "train/signals.hpp"
+#include "train/time_account.hpp"
 
 #include <tenon/error.hpp>
 
@@ -37,6 +38,29 @@ void note_left_out(const Registry& registry, std::vector<std::string>& notes) {
   }
 }
 
+std::optional<PieceSeconds> calibrated_costs(const Manifest& manifest) {
+  if (manifest.calibration.empty()) return std::nullopt;
+  const auto seconds = [&](std::string_view name) {
+    for (const auto& [key, value] : manifest.calibration) {
+      if (key == name) return value;
+    }
+    return 0.0;
+  };
+  return PieceSeconds{seconds("forward_seconds"), seconds("backward_seconds"), seconds("optimizer_seconds"),
+                      seconds("mix_seconds")};
+}
+
+/// Shares of their bandwidth that slow links have, by rank.
+std::vector<double> link_speeds(const config::CoreSettings& settings) {
+  std::vector<double> speeds(static_cast<std::size_t>(settings.parallel.world()), 1.0);
+  for (const config::StragglerSettings& straggler : settings.transport.stragglers) {
+    if (straggler.kind != config::StragglerSettings::Kind::kLink) continue;
+    for (const std::int64_t rank : straggler.ranks)
+      speeds[static_cast<std::size_t>(rank)] *= straggler.factor;
+  }
+  return speeds;
+}
+
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -61,14 +85,12 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
         "parallel.servers: no sync strategy or table of this version places anything on servers; set it to "
         "0");
   }
-  if (!settings.faults.empty()) {
+  const config::CostSettings& costs = settings.transport.costs;
+  if (settings.transport.simulated_clock && !costs.compute_seconds && !costs.calibrate) {
     fail_config(
-        "[[fault]]: this version injects no failures by schedule; remove the table (tests kill processes "
-        "instead, see "
-        "docs/checkpoints.md)");
-  }
-  if (settings.transport.simulated_clock && !settings.transport.compute_seconds) {
-    fail_config("transport.clock: the simulated clock needs compute_seconds, the cost of one micro-batch");
+        "transport.clock: the simulated clock needs compute_seconds, the cost of one micro-batch, or "
+        "calibrate = "
+        "true");
   }
   if (ranks > 1) {
     config::CheckedComponent* chosen = checked.component("transport");
@@ -93,6 +115,7 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
     spec.link.latency_s = link.latency;
     spec.link.jitter_s = link.jitter;
   }
+  spec.link_speed = link_speeds(settings);
   connect(spec);
 }
 
@@ -199,6 +222,7 @@ void World::find_checkpoint(const std::function<void(const CheckpointReader&)>& 
     Manifest earlier = read_manifest(*files, folder.path);
     earlier_segments = std::move(earlier.segments);
     recorded_kernels = std::move(earlier.kernels);
+    recorded_costs = calibrated_costs(earlier);
   } catch (const Error& error) {
     notes.push_back(fmt::format("the earlier manifest cannot be read and is begun anew: {}", error.what()));
   }
@@ -299,7 +323,7 @@ void World::write_results() {
   result.peak_rss_mb = peak_rss_mb();
   result.peak_anonymous_mb = peak_anonymous_rss_mb();
   result.bytes_sent = bytes_sent();
-  result.hidden_comm_share = std::numeric_limits<double>::quiet_NaN();
+  result.hidden_comm_share = hidden_share(result.communication);
   if (transport) {
     for (int p = 0; p < kPurposes; ++p) {
       const auto purpose = static_cast<Purpose>(p);

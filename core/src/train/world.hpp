@@ -10,6 +10,7 @@
 #include "observe/plugin_lock.hpp"
 #include "observe/run_folder.hpp"
 #include "plugin/guard.hpp"
+#include "train/compute_cost.hpp"
 #include "train/exchange.hpp"
 #include "train/pause_gate.hpp"
 #include "train/phase_probe.hpp"
@@ -25,6 +26,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 namespace tenon::train {
@@ -91,10 +93,11 @@ struct World {
   std::unique_ptr<MetricsWriter> metrics;
   Manifest manifest;
   std::vector<ManifestSegment> earlier_segments;
-  std::string recorded_kernels;     ///< of the attempt that is continued, "" otherwise
-  std::vector<std::string> notes;   ///< what a person should know about the start
-  std::int64_t restored_slot = -1;  ///< checkpoint to continue from; -1 = from the start
-  double restored_wall_s = 0;       ///< of the slots before it
+  std::string recorded_kernels;                ///< of the attempt that is continued, "" otherwise
+  std::optional<PieceSeconds> recorded_costs;  ///< that it had measured
+  std::vector<std::string> notes;              ///< what a person should know about the start
+  std::int64_t restored_slot = -1;             ///< checkpoint to continue from; -1 = from the start
+  double restored_wall_s = 0;                  ///< of the slots before it
 
   PhaseProbe phase;
   RunResult result;  ///< written by rank 0

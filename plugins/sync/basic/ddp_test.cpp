@@ -151,6 +151,7 @@ class FakeReplica final : public Replica {
   void pause() override {}
   void resume() override {}
   std::int64_t slot() const override { return 0; }
+  void record(std::string_view, double) override { unexpected("record"); }
   void use_group(Communicator* group) { group_ = group; }
   std::vector<float> values;  // of all buckets
 

@@ -135,13 +135,11 @@ bool Group::done(int member, Request request) {
 
 void Group::wait(int member, Request request) {
   Lock lock(mutex_);
-  const double begin = now();
   if ((request.id & kCollectiveBit) == 0) {
     wait_message(lock, find_message(member, request));
   } else {
     wait_collective(lock, find_operation(member, request), member);
   }
-  count_blocked(member, begin);
 }
 
 LinkCounts Group::counts(int member) const {
@@ -188,12 +186,6 @@ void Group::count_started(int member, const Traffic& traffic) {
   counts.messages_sent += traffic.messages;
   ++counts.operations;
   world_->count_started(rank_of(member), purpose_, traffic);
-}
-
-void Group::count_blocked(int member, double since) {
-  const double seconds = now() - since;
-  counts_[static_cast<std::size_t>(member)].blocked_seconds += seconds;
-  world_->count_blocked(rank_of(member), purpose_, seconds);
 }
 
 void Group::wait_for_link(Lock& lock, ClockEvent& changed, double end) {

@@ -69,7 +69,6 @@ class Group {
   // Fails the group, and returns true, if `member`, whose part in `what` is awaited, is gone.
   bool fail_if_gone(int member, std::string_view what);
   void count_started(int member, const Traffic& traffic);
-  void count_blocked(int member, double since);
   double now() const { return world_->clock().now(); }
   double deadline_s() const { return world_->spec().deadline_s; }
   int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
@@ -84,6 +83,7 @@ class Group {
   void compute(Lock& lock, Operation& operation, int member);
   bool run_one_unit(Lock& lock, Operation& operation, int member);
   void wait_collective(Lock& lock, Operation& operation, int member);
+  void count_wait(int member, double begin, double ready_at, double link_s, double link_end);
   void finish_part(Operation& operation, int member);
   std::string late_text(const Operation& operation, const std::string& why) const;
   std::vector<int> missing(const Operation& operation) const;

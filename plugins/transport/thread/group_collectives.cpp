@@ -103,10 +103,12 @@ void Group::seal(Operation& operation) {
   }
   operation.units = unit_count(operation);
   const WorldSpec& spec = world_->spec();
-  const LinkTime time = time_of(operation, spec.link);
+  const LinkTime time = time_of(operation, world_->link_of(ranks_));
   const double begin = world_->reserve_links(ranks_, std::max(joined_at, last_end_), time.transfer_s);
-  operation.end = begin + time.transfer_s + time.latency_s;
-  if (size() > 1) operation.end += link_jitter(spec.link, spec.seed, stream_, operation.number);
+  const double jitter = size() > 1 ? link_jitter(spec.link, spec.seed, stream_, operation.number) : 0;
+  operation.joined_at = joined_at;
+  operation.link_s = time.transfer_s + time.latency_s + jitter;
+  operation.end = begin + time.transfer_s + time.latency_s + jitter;
   last_end_ = operation.end;
   operation.sealed = true;
   operation.changed.notify(world_->clock(), operation.end);
@@ -168,6 +170,7 @@ void Group::compute(Lock& lock, Operation& operation, int member) {
 }
 
 void Group::wait_collective(Lock& lock, Operation& operation, int member) {
+  const double begin = now();
   try {
     wait_for_members(lock, operation, member);
     if (operation.sealed) {
@@ -185,8 +188,24 @@ void Group::wait_collective(Lock& lock, Operation& operation, int member) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     lock.lock();
   }
+  if (success) count_wait(member, begin, operation.joined_at, operation.link_s, operation.end);
   finish_part(operation, member);
   if (!success) throw_failure();
+}
+
+// Until the last member has joined, a wait is for a rank; from then on it is for bytes. What computing took
+// beyond the link's own time counts as transfer too: it is how bytes move here.
+void Group::count_wait(int member, double begin, double ready_at, double link_s, double link_end) {
+  const double end = now();
+  const double ready = std::clamp(ready_at, begin, end);
+  const double exposed = end - ready;
+  const double transfer = std::max(exposed, link_s + std::max(0.0, end - std::max(link_end, ready)));
+  const Waited waited{end - begin, ready - begin, transfer};
+  LinkCounts& counts = counts_[static_cast<std::size_t>(member)];
+  counts.blocked_seconds += waited.blocked;
+  counts.late_seconds += waited.late;
+  counts.transfer_seconds += waited.transfer;
+  world_->count_waited(rank_of(member), purpose_, waited);
 }
 
 void Group::finish_part(Operation& operation, int member) {

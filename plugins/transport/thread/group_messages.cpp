@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <iterator>
@@ -38,15 +39,17 @@ Request Group::start_message(int member, bool is_send, TensorView data, int othe
   message.data = data;
   message.peer = nullptr;
   message.copying = message.copied = message.waiting = false;
-  message.end = 0;
+  message.matched = message.link_s = message.end = 0;
 
   Traffic traffic;
   if (is_send) {
     const bool travels = other != member;
     if (travels) traffic = {static_cast<std::uint64_t>(data.bytes()), 1};
     const WorldSpec& spec = world_->spec();
-    const double transfer = travels ? link_seconds(spec.link, static_cast<double>(data.bytes())) : 0;
     const int rank = rank_of(member);
+    const LinkSpec link = world_->link_of(std::array{rank, rank_of(other)});
+    const double transfer = travels ? link_seconds(link, static_cast<double>(data.bytes())) : 0;
+    message.link_s = transfer;
     message.leaves = world_->reserve_links({&rank, 1}, now(), transfer) + transfer;
     message.arrives = message.leaves;
     const std::uint64_t number = sends_[static_cast<std::size_t>(member)]++;
@@ -112,6 +115,8 @@ void Group::match(Message& send, Message& receive) {
   }
   send.peer = &receive;
   receive.peer = &send;
+  send.matched = receive.matched = matched;
+  receive.link_s = send.link_s + send.arrives - send.leaves;
   send.end = std::max(send.leaves, matched);
   receive.end = std::max(send.arrives, matched);
   send.changed.notify(world_->clock(), send.end);
@@ -178,6 +183,7 @@ void Group::copy(Lock& lock, Message& message) {
 }
 
 void Group::wait_message(Lock& lock, Message& message) {
+  const double begin = now();
   try {
     wait_for_match(lock, message);
     copy(lock, message);
@@ -193,6 +199,7 @@ void Group::wait_message(Lock& lock, Message& message) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
     lock.lock();
   }
+  if (success) count_wait(message.self(), begin, message.matched, message.link_s, message.end);
   message.open = false;
   if (!success) throw_failure();
 }

@@ -24,6 +24,8 @@ struct Message {
   double wait_begin = 0;
   double leaves = 0;   // send: when the last byte is on its way, seconds of the run's clock
   double arrives = 0;  // send: when it can have arrived
+  double matched = 0;  // when both ends had been started
+  double link_s = 0;   // what the link model asks of this end
   double end = 0;      // when the wait may end; known once matched
   ClockEvent changed;
 

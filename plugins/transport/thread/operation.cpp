@@ -142,7 +142,7 @@ void Operation::reset(std::uint64_t operation_number, const Signature& agreed, i
   joined = finished = running = 0;
   sealed = false;
   units = next_unit = units_done = 0;
-  end = 0;
+  joined_at = link_s = end = 0;
 }
 
 std::int64_t unit_count(const Operation& operation) {

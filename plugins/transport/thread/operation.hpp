@@ -63,8 +63,10 @@ struct Operation {
   std::int64_t units = 0;
   std::int64_t next_unit = 0;
   std::int64_t units_done = 0;
-  int running = 0;  // members inside a unit
-  double end = 0;   // when the link model lets it end, in seconds of the run's clock
+  int running = 0;       // members inside a unit
+  double joined_at = 0;  // when the last member came, in seconds of the run's clock
+  double link_s = 0;     // what the link model asks for
+  double end = 0;        // when it lets the operation end
   ClockEvent changed;
 
   bool computed() const { return sealed && units_done == units; }

@@ -13,6 +13,11 @@
 
 namespace tenon::thread_transport {
 
+/// One wait, in seconds of the run's clock (LinkCounts).
+struct Waited {
+  double blocked = 0, late = 0, transfer = 0;
+};
+
 /// Thread-safe.
 class World {
  public:
@@ -21,12 +26,14 @@ class World {
   const WorldSpec& spec() const { return spec_; }
   Clock& clock() const { return *spec_.clock; }
 
+  /// The link that a transfer between `ranks` sees: that of the slowest.
+  LinkSpec link_of(std::span<const int> ranks) const;
   /// Takes the outgoing links of `ranks` for `transfer_s`, from `earliest` or from when the last of them is
   /// free. Returns when the transfer begins, in seconds of the run's clock.
   double reserve_links(std::span<const int> ranks, double earliest, double transfer_s);
 
   void count_started(int rank, Purpose purpose, const Traffic& traffic);
-  void count_blocked(int rank, Purpose purpose, double seconds);
+  void count_waited(int rank, Purpose purpose, const Waited& waited);
   LinkCounts totals(int rank, Purpose purpose) const;
 
  private:
@@ -35,6 +42,8 @@ class World {
     std::atomic<std::uint64_t> messages{0};
     std::atomic<std::uint64_t> operations{0};
     std::atomic<double> blocked{0};
+    std::atomic<double> late{0};
+    std::atomic<double> transfer{0};
   };
   std::size_t slot(int rank, Purpose purpose) const;
 

@@ -1,0 +1,57 @@
+// Failures by schedule ([[fault]]): a rank that dies, hangs, is slow or loses its link in a given slot, so
+// that what a run does then can be tried. A resumed attempt injects nothing: it is what comes after.
+#pragma once
+
+#include "config/run_schema.hpp"
+
+#include <tenon/clock.hpp>
+#include <tenon/control.hpp>
+
+#include <atomic>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::train {
+
+struct FaultSpec {
+  const std::vector<config::FaultSettings>* faults = nullptr;  ///< of all ranks; outlives this
+  int rank = 0;
+  Clock* clock = nullptr;
+  ControlPlane* control = nullptr;
+  double deadline_s = 60;
+  bool own_process = false;  ///< the rank is all of its process
+};
+
+/// Any thread of the rank.
+class Faults {
+ public:
+  explicit Faults(const FaultSpec& spec);
+
+  /// The rank is about to run slot t: arms what is due from here on, and carries out what comes before a
+  /// slot.
+  void begin_slot(std::int64_t t);
+  /// The rank is in such a phase now. Throws what the fault makes of it.
+  void at(config::FaultSettings::Phase phase);
+  /// Before each operation of a communicator with these members (world ranks).
+  void before_operation(std::span<const int> members, std::string_view operation);
+
+ private:
+  struct Armed {
+    config::FaultSettings fault;
+    bool broken = false;  ///< a link that is down for good
+  };
+  void carry_out(const config::FaultSettings& fault, std::string_view where);
+  void hang(const std::string& text);
+
+  FaultSpec spec_;
+  std::atomic<bool> any_;  ///< something is armed, or may be
+  std::mutex mutex_;
+  std::vector<config::FaultSettings> waiting_;
+  std::vector<Armed> armed_;
+  std::int64_t slot_ = -1;
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,81 @@
+// A change of parts reads the clock once, so no moment is lost between two parts.
+#include "train/time_account.hpp"
+
+#include <fmt/format.h>
+
+#include <iterator>
+#include <limits>
+#include <sstream>
+
+namespace tenon::train {
+
+void TimeAccount::start() {
+  running_ = true;
+  part_ = TimePart::kOther;
+  seconds_.fill(0);
+  since_ = began_ = clock_.now();
+}
+
+TimePart TimeAccount::enter(TimePart part) {
+  const double now = clock_.now();
+  seconds_[static_cast<std::size_t>(part_)] += now - since_;
+  since_ = now;
+  return std::exchange(part_, part);
+}
+
+void TimeAccount::was_late(double seconds) {
+  seconds_[static_cast<std::size_t>(TimePart::kExposed)] -= seconds;
+  seconds_[static_cast<std::size_t>(TimePart::kLate)] += seconds;
+}
+
+RankTime TimeAccount::read() {
+  enter(part_);
+  RankTime time;
+  time.compute_s = seconds(TimePart::kCompute);
+  time.exposed_s = seconds(TimePart::kExposed);
+  time.late_s = seconds(TimePart::kLate);
+  time.data_s = seconds(TimePart::kData);
+  time.evaluate_s = seconds(TimePart::kEvaluate);
+  time.save_s = seconds(TimePart::kSave);
+  time.other_s = seconds(TimePart::kOther);
+  time.total_s = since_ - began_;
+  return time;
+}
+
+double hidden_share(const std::vector<RankTime>& ranks) {
+  double exposed = 0, overlapped = 0;
+  for (const RankTime& time : ranks) {
+    exposed += time.exposed_s;
+    overlapped += time.overlapped_s;
+  }
+  return exposed + overlapped > 0 ? overlapped / (exposed + overlapped)
+                                  : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string rank_time_text(const RankTime& time) {
+  std::string text = fmt::format("{:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g}",
+                                 time.compute_s, time.exposed_s, time.late_s, time.data_s, time.evaluate_s,
+                                 time.save_s, time.other_s, time.total_s, time.overlapped_s);
+  for (const auto& [name, counts] : time.purposes) {
+    fmt::format_to(std::back_inserter(text), " {} {} {} {} {:.17g} {:.17g} {:.17g}", name, counts.bytes_sent,
+                   counts.messages_sent, counts.operations, counts.blocked_seconds, counts.late_seconds,
+                   counts.transfer_seconds);
+  }
+  return text;
+}
+
+RankTime read_rank_time(const std::string& text) {
+  std::istringstream in(text);
+  RankTime time;
+  in >> time.compute_s >> time.exposed_s >> time.late_s >> time.data_s >> time.evaluate_s >> time.save_s >>
+      time.other_s >> time.total_s >> time.overlapped_s;
+  std::string name;
+  while (in >> name) {
+    LinkCounts& counts = time.purposes[name];
+    in >> counts.bytes_sent >> counts.messages_sent >> counts.operations >> counts.blocked_seconds >>
+        counts.late_seconds >> counts.transfer_seconds;
+  }
+  return time;
+}
+
+}  // namespace tenon::train
