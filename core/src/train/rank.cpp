@@ -47,7 +47,7 @@ FaultSpec fault_spec(World& world, int rank) {
 int threads_per_rank(const World& world) {
   if (world.settings.device.threads > 0) return static_cast<int>(world.settings.device.threads);
   const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  return static_cast<int>(std::max<std::int64_t>(1, cores / world.settings.parallel.world()));
+  return static_cast<int>(std::max<std::int64_t>(1, cores / world.settings.parallel.trainers()));
 }
 
 std::int64_t arena_bytes(const ParameterSet& set) {
@@ -108,6 +108,8 @@ Rank::Rank(World& world, int rank)
   spec.replica = replica_;
   spec.replicas = static_cast<int>(settings.parallel.ranks);
   spec.grid_index = grid_index_;
+  spec.servers = static_cast<int>(settings.parallel.servers);
+  spec.first_server = static_cast<int>(settings.parallel.trainers());
   const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.seed = settings.run.seed;
@@ -267,7 +269,7 @@ void Rank::restore() {
   counters_.wall_s = world_.restored_wall_s;
   // The cursor counts micro-batches of one replica; another number of replicas deals the same samples
   // differently.
-  if (reader.world_size() != world_.settings.parallel.world()) {
+  if (reader.world_size() != world_.settings.parallel.trainers()) {
     const auto per_slot = parts_->dataset->batch() * weights_->replicas();
     counters_.cursor = (counters_.samples + per_slot - 1) / per_slot;
   }

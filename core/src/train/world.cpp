@@ -7,6 +7,7 @@
 #include "observe/process_facts.hpp"
 #include "observe/summary.hpp"
 #include "train/rank.hpp"
+#include "train/server_rank.hpp"
 #include "train/signals.hpp"
 #include "train/time_account.hpp"
 
@@ -89,10 +90,13 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
       saver_clock(make_wall_clock()),
       transport_gate(*clock, settings.run.deadline) {
   const auto ranks = static_cast<int>(settings.parallel.world());
-  if (settings.parallel.servers > 0) {
-    fail_config(
-        "parallel.servers: no sync strategy or table of this version places anything on servers; set it to "
-        "0");
+  const auto trainers = static_cast<int>(settings.parallel.trainers());
+  for (const config::FaultSettings& fault : settings.faults) {
+    if (fault.rank < trainers) continue;
+    fail_config(fmt::format(
+        "[[fault]] names rank {}, a server; faults are carried out at slots, which servers do not have. "
+        "Choose one of ranks 0 ... {}",
+        fault.rank, trainers - 1));
   }
   const config::CostSettings& costs = settings.transport.costs;
   if (settings.transport.simulated_clock && !costs.compute_seconds && !costs.calibrate) {
@@ -123,11 +127,12 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
     spec.link_speed = link_speeds(settings);
     transport->connect(spec);
   }
-  control = make_inprocess_control(ranks, settings.run.deadline, *clock);
-  training_hub = std::make_unique<TextHub>(ranks, *clock, settings.run.deadline);
-  end_hub = std::make_unique<TextHub>(ranks, *clock, settings.run.deadline);
-  saving_hub = std::make_unique<TextHub>(ranks, *saver_clock, settings.run.deadline);
+  control = make_inprocess_control(ranks, settings.run.deadline, *clock, trainers);
+  training_hub = std::make_unique<TextHub>(trainers, *clock, settings.run.deadline);
+  end_hub = std::make_unique<TextHub>(trainers, *clock, settings.run.deadline);
+  saving_hub = std::make_unique<TextHub>(trainers, *saver_clock, settings.run.deadline);
   control->on_failure([this](const std::string& text) {
+    if (transport) transport->cancel(text);
     training_hub->cancel(text);
     end_hub->cancel(text);
     saving_hub->cancel(text);
@@ -246,8 +251,12 @@ void World::run_rank(int rank, int participant, const std::function<void(int ran
     clock->enter(participant);
     entered = true;
     try {
-      Rank self(*this, rank);
-      body(rank, self);
+      if (rank >= settings.parallel.trainers()) {
+        run_server(*this, rank);
+      } else {
+        Rank self(*this, rank);
+        body(rank, self);
+      }
     } catch (...) {
       rethrow_noted_call();
     }
@@ -325,6 +334,10 @@ void World::finish(double wall) {
       if (counts.bytes_sent > 0)
         result.bytes_by_purpose[std::string(purpose_name(purpose))] = counts.bytes_sent;
       result.stall_s += counts.blocked_seconds;
+      std::uint64_t served = 0;
+      for (auto rank = settings.parallel.trainers(); rank < settings.parallel.world(); ++rank)
+        served += transport->counts(static_cast<int>(rank), purpose).bytes_sent;
+      if (served > 0) result.bytes_by_purpose["servers." + std::string(purpose_name(purpose))] = served;
     }
   }
   result.bytes_by_purpose["control"] += control->bytes();
