@@ -47,6 +47,7 @@
 #include <tenon/site_selection.hpp>
 #include <tenon/state.hpp>
 #include <tenon/sync.hpp>
+#include <tenon/sync_server.hpp>
 #include <tenon/tensor.hpp>
 #include <tenon/traffic.hpp>
 #include <tenon/transport.hpp>
@@ -391,6 +392,10 @@ TYPE(Replica)
 TYPE(Sync)
 TYPE(SyncBase)
 TYPE(SyncDecorator)
+
+// <tenon/sync_server.hpp>
+TYPE(ServerNode)
+TYPE(SyncServer)
 
 // <tenon/tensor.hpp>
 TYPE(DType)

@@ -117,8 +117,8 @@ struct World {
   std::string optimizer = "type = \"sgd\"\nlr = 0.05\n";
   std::string precision = "fp64";
   std::int64_t seed = 1;
-  std::string more = {};  ///< behind [sync]
-  std::vector<std::string> sets = {};
+  std::string more = {};               ///< behind [sync]
+  std::vector<std::string> sets = {};  ///< over all of it, "table.key=value"
   std::string model =
       "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"mlp\"\nhidden = [6]\n";
 };
@@ -135,8 +135,7 @@ inline Config config_of(const std::string& strategy, const World& world) {
       "[run]\nname = \"world\"\neval_batches = 1\nlog_every = 1000\nsteps = " + std::to_string(world.slots) +
       "\nseed = " + std::to_string(world.seed) + "\n[device]\ntype = \"cpu\"\nthreads = 1\n" + world.model +
       "[precision]\ntype = \"" + world.precision + "\"\n[optimizer]\n" + world.optimizer;
-  if (world.replicas > 1)
-    toml += "[parallel]\nranks = " + std::to_string(world.replicas) + "\n[transport]\ntype = \"thread\"\n";
+  toml += "[parallel]\nranks = " + std::to_string(world.replicas) + "\n[transport]\ntype = \"thread\"\n";
   toml += "[sync]\ntype = \"watched\"\ninner = " + strategy + "\n";
   return Config::parse(toml + world.more, "world.toml", world.sets);
 }

@@ -62,6 +62,12 @@ class Replica {
   virtual Communicator* group(Purpose purpose) = 0;
   /// A communicator of one's own over that group, e.g. for a background actor. All replicas must open it.
   virtual std::unique_ptr<Communicator> open(std::string_view name, Purpose purpose) = 0;
+  /// [parallel] servers: ranks that hold what a strategy keeps centrally (<tenon/sync_server.hpp>).
+  virtual int servers() const = 0;
+  /// A communicator of two members, this rank and server `server`, in this order; the server opens the same
+  /// name and purpose. Throws Error(kConfig) when there is no such server.
+  virtual std::unique_ptr<Communicator> open_to_server(int server, std::string_view name,
+                                                       Purpose purpose) = 0;
   virtual ParameterSet& live() = 0;
   virtual ParameterSet& gradients() = 0;
   /// Factor from the gradients that on_gradients_ready sees to those of the slot's mean loss (1 / loss

@@ -39,13 +39,14 @@ Steady::time_point after(double seconds) {
 
 struct ControlClient::Impl {
   explicit Impl(const ControlClientSpec& given) : spec(given), socket(io) {
-    membership.alive.resize(static_cast<std::size_t>(spec.ranks));
-    for (int rank = 0; rank < spec.ranks; ++rank) membership.alive[static_cast<std::size_t>(rank)] = rank;
+    membership.alive.resize(static_cast<std::size_t>(spec.trainers));
+    for (int rank = 0; rank < spec.trainers; ++rank) membership.alive[static_cast<std::size_t>(rank)] = rank;
     connect();
     reader = std::thread([this] { read(); });
     try {
       const ControlRecord answer =
-          call({ControlType::kHello, 0, spec.rank, 0, spec.ranks, spec.token + "\n" + spec.version});
+          call({ControlType::kHello, 0, spec.rank, 0, spec.ranks + (std::int64_t{spec.trainers} << 32),
+                spec.token + "\n" + spec.version});
       if (answer.type == ControlType::kRefused) {
         fail_config(
             fmt::format("rank {} may not join the run at {}: {}", spec.rank, spec.server, answer.text));

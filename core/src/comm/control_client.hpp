@@ -17,6 +17,7 @@ struct ControlClientSpec {
   std::string server;  ///< "host:port"
   int rank = 0;
   int ranks = 1;
+  int trainers = 1;  ///< the first ranks, which take part in slots and votes; the others are servers
   double deadline_s = 60;
   std::string token;
   std::string version;  ///< of this program; all ranks must have the same one

@@ -11,10 +11,10 @@
 
 TENON_ABI_BEGIN
 
-InprocessControl::InprocessControl(int ranks, double deadline_s, Clock& clock)
+InprocessControl::InprocessControl(int ranks, double deadline_s, Clock& clock, int voters)
     : deadline_s_(deadline_s),
       clock_(clock),
-      state_(ranks),
+      state_(ranks, voters),
       heard_(static_cast<std::size_t>(ranks), clock.now()) {
   if (!(deadline_s > 0)) {
     fail_config(fmt::format("control plane: deadline is {} s, expected more than 0", deadline_s));
@@ -155,8 +155,9 @@ std::string InprocessControl::late_text(std::int64_t slot, const std::string& wh
   return text;
 }
 
-std::unique_ptr<InprocessControl> make_inprocess_control(int ranks, double deadline_s, Clock& clock) {
-  return std::make_unique<InprocessControl>(ranks, deadline_s, clock);
+std::unique_ptr<InprocessControl> make_inprocess_control(int ranks, double deadline_s, Clock& clock,
+                                                         int voters) {
+  return std::make_unique<InprocessControl>(ranks, deadline_s, clock, voters);
 }
 
 std::unique_ptr<ControlPlane> make_thread_control(int ranks, double deadline_s, Clock& clock) {

@@ -21,8 +21,9 @@ TENON_ABI_BEGIN
 /// every rank.
 class InprocessControl final : public ControlPlane {
  public:
-  /// Throws Error(kConfig) unless ranks >= 1 and deadline_s > 0. `clock` outlives this object.
-  InprocessControl(int ranks, double deadline_s, Clock& clock);
+  /// Throws Error(kConfig) unless ranks >= 1 and deadline_s > 0. `clock` outlives this object. voters: of
+  /// ControlState.
+  InprocessControl(int ranks, double deadline_s, Clock& clock, int voters = 0);
 
   /// `callback(failure text)` runs once, on the thread of the first failure (at once if that has happened),
   /// e.g. to cancel a communicator. It must not call on_failure or forget. Returns an id for `forget`.
@@ -60,6 +61,7 @@ class InprocessControl final : public ControlPlane {
   FailureCallbacks callbacks_;  // its lock is taken before mutex_, never inside it
 };
 
-std::unique_ptr<InprocessControl> make_inprocess_control(int ranks, double deadline_s, Clock& clock);
+std::unique_ptr<InprocessControl> make_inprocess_control(int ranks, double deadline_s, Clock& clock,
+                                                         int voters = 0);
 
 TENON_ABI_END

@@ -164,7 +164,8 @@ struct ControlServer::Impl {
     boost::system::error_code ignored;
     session->socket.close(ignored);
     stop_when_empty();
-    if (session->rank < 0 || session->bye || state.failed() || !state.alive(session->rank)) return;
+    if (session->rank < 0 || session->bye || state.failed()) return;
+    if (session->rank < trainers && !state.alive(session->rank)) return;  // removed before
     ask_how_it_ended(session->rank, std::make_shared<asio::steady_timer>(io),
                      std::chrono::steady_clock::now() + kEndKnownWithin);
   }
@@ -242,12 +243,17 @@ struct ControlServer::Impl {
     if (hello.rank < 0 || hello.rank >= spec.ranks) {
       return refuse(fmt::format("there is no rank {}; ranks are 0 ... {}", hello.rank, spec.ranks - 1));
     }
-    if (hello.value != spec.ranks) {
-      return refuse_all(
-          fmt::format("its configuration makes a world of {} ranks, but {} processes were started",
-                      hello.value, spec.ranks));
+    const auto world = static_cast<std::int32_t>(hello.value & 0xFFFFFFFF);
+    const auto given_trainers = static_cast<std::int32_t>(hello.value >> 32);
+    if (world != spec.ranks || given_trainers < 1 || given_trainers > world) {
+      return refuse_all(fmt::format(
+          "its configuration makes a world of {} ranks, but {} processes were started", world, spec.ranks));
     }
-    if (version.empty()) version = program;
+    if (version.empty()) {
+      version = program;
+      trainers = given_trainers;
+      state.limit_voters(trainers);
+    }
     if (program != version) {
       return refuse_all(
           fmt::format("it is '{}', but another rank is '{}'; use one build everywhere", program, version));
@@ -327,14 +333,24 @@ struct ControlServer::Impl {
   void exchange(int rank, ControlRecord record) {
     if (record.lane >= kControlLanes) fail_run(fmt::format("control plane: no conversation {}", record.lane));
     Lane& lane = lanes[record.lane];
+    if (rank >= members(record.lane)) {
+      fail_run(fmt::format("control plane: rank {} has no part in {}", rank,
+                           control_lane_name(static_cast<ControlLane>(record.lane))));
+    }
     auto& mine = lane.texts[static_cast<std::size_t>(rank)];
     if (mine) fail_run(fmt::format("control plane: rank {} exchanges twice in one round", rank));
     mine = Lane::Text{record.id, std::move(record.text)};
     if (++lane.arrived == 1) await_lane(record.lane);
-    if (lane.arrived < lane.texts.size()) return;
+    const auto expected = static_cast<std::size_t>(members(record.lane));
+    if (lane.arrived < expected) return;
     std::vector<std::string> texts;
-    for (auto& text : lane.texts) texts.push_back(std::move(text->text));
+    for (std::size_t member = 0; member < expected; ++member)
+      texts.push_back(std::move(lane.texts[member]->text));
     end_round(record.lane, ControlType::kAnswer, join_texts(texts));
+  }
+
+  int members(std::uint8_t lane) const {
+    return static_cast<ControlLane>(lane) == ControlLane::kWorld ? spec.ranks : trainers;
   }
 
   void await_lane(std::uint8_t index) {
@@ -344,7 +360,7 @@ struct ControlServer::Impl {
       Lane& late = lanes[index];
       if (error || late.round != round) return;
       std::vector<int> missing;
-      for (int rank = 0; rank < spec.ranks; ++rank) {
+      for (int rank = 0; rank < members(index); ++rank) {
         if (!late.texts[static_cast<std::size_t>(rank)]) missing.push_back(rank);
       }
       end_round(index, ControlType::kLate,
@@ -399,6 +415,7 @@ struct ControlServer::Impl {
   std::map<std::int64_t, asio::steady_timer> round_ends;  // by slot
   std::deque<Lane> lanes;
   bool closing = false;
+  int trainers = 0;     // of the first hello
   std::string version;  // of the first rank that came
   std::uint16_t port = 0;
   std::thread thread;

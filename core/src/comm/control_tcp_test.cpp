@@ -48,9 +48,9 @@ struct Plane {
   }
   std::unique_ptr<ControlClient> join(int rank, std::string token = "run", std::string version = "1",
                                       int ranks = 0) {
-    return std::make_unique<ControlClient>(ControlClientSpec{"127.0.0.1:" + std::to_string(server->port()),
-                                                             rank, ranks == 0 ? count : ranks, late,
-                                                             std::move(token), std::move(version)});
+    return std::make_unique<ControlClient>(
+        ControlClientSpec{"127.0.0.1:" + std::to_string(server->port()), rank, ranks == 0 ? count : ranks,
+                          ranks == 0 ? voters : ranks, late, std::move(token), std::move(version)});
   }
   /// `body` on a thread and with a client per rank; returns what each threw.
   template <typename Body>
@@ -65,6 +65,7 @@ struct Plane {
     return errors;
   }
   int count;
+  int voters = count;
   double late;
   std::optional<ControlServer> server;
 };
@@ -214,13 +215,33 @@ TEST(TcpControl, RefusesStrangersAndOthers) {
 
 TEST(TcpControl, NobodyThereIsSaidAfterTheDeadline) {
   EXPECT_THAT(error_of([] {
-                ControlClient({"127.0.0.1:1", 0, 2, 0.2, "run", "1"});
+                ControlClient({"127.0.0.1:1", 0, 2, 2, 0.2, "run", "1"});
               }),
               HasSubstr("nobody answers at the control plane 127.0.0.1:1 within 0.2 s"));
   EXPECT_THAT(error_of([] {
-                ControlClient({"nowhere", 0, 2, 0.2, "run", "1"});
+                ControlClient({"nowhere", 0, 2, 2, 0.2, "run", "1"});
               }),
               HasSubstr("is not HOST:PORT"));
+}
+
+TEST(TcpControl, ServersTakeNoPartInSlotsButMayFail) {
+  Plane plane(3);
+  plane.voters = 2;
+  const auto errors = plane.run([&](int rank, ControlClient& control) {
+    EXPECT_EQ(control.exchange(ControlLane::kWorld, std::to_string(rank)).size(), 3u);
+    if (rank == 2) {
+      EXPECT_THAT(error_of([&] { control.exchange(ControlLane::kSaving, ""); }),
+                  HasSubstr("has no part in a save"));
+      sleep_ms(50);
+      return control.close_abruptly();
+    }
+    EXPECT_EQ(control.exchange(ControlLane::kEnds, "").size(), 2u);
+    EXPECT_TRUE(control.commit(rank, 0, true));
+    sleep_ms(200);
+    control.begin_slot(rank, 1);
+  });
+  EXPECT_THAT(errors[0], HasSubstr("rank 2: its process is gone"));
+  EXPECT_EQ(errors[1], errors[0]);
 }
 
 TEST(TcpControl, RemovalAndAdmissionReachEverybody) {

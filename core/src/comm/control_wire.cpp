@@ -34,6 +34,8 @@ std::string_view control_lane_name(ControlLane lane) noexcept {
       return "a save";
     case ControlLane::kEnds:
       return "the start or the end of the run";
+    case ControlLane::kWorld:
+      return "the meeting of all processes";
   }
   return "an unknown conversation";
 }

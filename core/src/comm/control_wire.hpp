@@ -13,7 +13,7 @@
 TENON_ABI_BEGIN
 
 enum class ControlType : std::uint8_t {
-  kHello = 1,   ///< rank: who; value: ranks of its world; text: token, newline, version
+  kHello = 1,   ///< rank: who; value: ranks of its world + 2^32 trainers; text: token, newline, version
   kWelcome,     ///< answer
   kRefused,     ///< answer; text: why
   kBeginSlot,   ///< value: slot
@@ -31,9 +31,9 @@ enum class ControlType : std::uint8_t {
   kMembership,  ///< to all; value: epoch; text: ranks alive, separated by spaces
 };
 
-/// Conversations whose rounds are independent of each other.
-enum class ControlLane : std::uint8_t { kTraining, kSaving, kEnds };
-inline constexpr int kControlLanes = 3;
+/// Conversations whose rounds are independent of each other: of the trainers, and kWorld of all ranks.
+enum class ControlLane : std::uint8_t { kTraining, kSaving, kEnds, kWorld };
+inline constexpr int kControlLanes = 4;
 std::string_view control_lane_name(ControlLane lane) noexcept;
 
 struct ControlRecord {

@@ -64,7 +64,7 @@ constexpr OptionSpec kParallel[] = {
     integer("servers", "0")
         .at_least(0)
         .at_most(1 << 20)
-        .doc_text("ranks that hold central copies or table shards"),
+        .doc_text("ranks without a model, after all others, that hold what a strategy keeps centrally"),
 };
 
 constexpr OptionSpec kLink[] = {

@@ -115,6 +115,7 @@ void World::find_place() {
 
 void World::open_control() {
   const auto ranks = static_cast<int>(settings.parallel.world());
+  const auto trainers = static_cast<int>(settings.parallel.trainers());
   const auto cancel = [this](const std::string& text) {
     training_hub->cancel(text);
     end_hub->cancel(text);
@@ -122,10 +123,10 @@ void World::open_control() {
     if (connected.load()) transport->cancel(text);
   };
   if (threads_only()) {
-    training_hub = std::make_unique<TextHub>(ranks, *clock, settings.run.deadline);
-    end_hub = std::make_unique<TextHub>(ranks, *clock, settings.run.deadline);
-    saving_hub = std::make_unique<TextHub>(ranks, *saver_clock, settings.run.deadline);
-    auto inprocess = make_inprocess_control(ranks, settings.run.deadline, *clock);
+    training_hub = std::make_unique<TextHub>(trainers, *clock, settings.run.deadline);
+    end_hub = std::make_unique<TextHub>(trainers, *clock, settings.run.deadline);
+    saving_hub = std::make_unique<TextHub>(trainers, *saver_clock, settings.run.deadline);
+    auto inprocess = make_inprocess_control(ranks, settings.run.deadline, *clock, trainers);
     inprocess->on_failure(cancel);
     control = std::move(inprocess);
     return;
@@ -143,11 +144,12 @@ void World::open_control() {
   }
   const BuildInfo build = build_info();
   auto client = std::make_unique<ControlClient>(
-      ControlClientSpec{place.control, place.rank, place.ranks, settings.run.deadline, place.token,
+      ControlClientSpec{place.control, place.rank, place.ranks, trainers, settings.run.deadline, place.token,
                         fmt::format("tenon {} {}", build.version, build.git)});
   training_hub = std::make_unique<RemoteTexts>(*client, ControlLane::kTraining);
   saving_hub = std::make_unique<RemoteTexts>(*client, ControlLane::kSaving);
   end_hub = std::make_unique<RemoteTexts>(*client, ControlLane::kEnds);
+  world_hub = std::make_unique<RemoteTexts>(*client, ControlLane::kWorld);
   client->on_failure(cancel);
   control = std::move(client);
 }
@@ -163,9 +165,9 @@ void World::connect(const WorldSpec& spec) {
     for (const LockedPlugin& plugin : loaded_plugins()) {
       plugins += fmt::format("plugin {} {} sha256 {}\n", plugin.id, plugin.version, plugin.sha256);
     }
-    agree(place.rank, "configuration", to_toml(checked.resolved.root(), false));
-    agree(place.rank, "list of plugins", plugins);
-    rendezvous = std::make_unique<TextRendezvous>(*end_hub, place.rank, place.ranks);
+    agree(*world_hub, place.rank, "configuration", to_toml(checked.resolved.root(), false));
+    agree(*world_hub, place.rank, "list of plugins", plugins);
+    rendezvous = std::make_unique<TextRendezvous>(*world_hub, place.rank, place.ranks);
     WorldSpec processes = spec;
     processes.rendezvous = rendezvous.get();
     transport->connect(processes);
@@ -174,9 +176,9 @@ void World::connect(const WorldSpec& spec) {
   if (control->failed()) throw_failure();
 }
 
-void World::agree(int rank, std::string_view what, const std::string& text) {
+void World::agree(TextExchange& among, int rank, std::string_view what, const std::string& text) {
   if (threads_only()) return;
-  const std::vector<std::string> all = end_hub->exchange(rank, text);
+  const std::vector<std::string> all = among.exchange(rank, text);
   for (std::size_t other = 1; other < all.size(); ++other) {
     if (all[other] == all[0]) continue;
     fail_config(fmt::format("rank {} and rank 0 differ in their {}, {}; all processes of a run need the same",

@@ -109,6 +109,8 @@ Rank::Rank(World& world, int rank)
   spec.replica = replica_;
   spec.replicas = static_cast<int>(settings.parallel.ranks);
   spec.grid_index = grid_index_;
+  spec.servers = static_cast<int>(settings.parallel.servers);
+  spec.first_server = static_cast<int>(settings.parallel.trainers());
   const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.seed = settings.run.seed;
@@ -131,7 +133,7 @@ Rank::Rank(World& world, int rank)
         "rows "
         "travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1");
   }
-  world_.agree(rank_, "parameters and data", layout_text());
+  world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text());
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({coordinates_, grid_.get()});
@@ -283,7 +285,7 @@ void Rank::restore() {
   counters_.wall_s = world_.restored_wall_s;
   // The cursor counts micro-batches of one replica; another number of replicas deals the same samples
   // differently.
-  if (reader.world_size() != world_.settings.parallel.world()) {
+  if (reader.world_size() != world_.settings.parallel.trainers()) {
     const auto per_slot = parts_->dataset->batch() * weights_->replicas();
     counters_.cursor = (counters_.samples + per_slot - 1) / per_slot;
   }

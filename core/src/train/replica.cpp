@@ -1,6 +1,8 @@
 // Parameter sets and communicators of a replica.
 #include "train/replica.hpp"
 
+#include "train/server_rank.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/operators.hpp>
 
@@ -63,6 +65,18 @@ std::unique_ptr<Communicator> RankReplica::open(std::string_view name, Purpose p
   const std::string full = fmt::format("{}#{}", name, spec_.grid_index);
   return traced(spec_.transport->open(spec_.host->rank(), {spec_.peers, full, purpose, spec_.epoch}),
                 spec_.watch, spec_.peers, name);
+}
+
+std::unique_ptr<Communicator> RankReplica::open_to_server(int server, std::string_view name,
+                                                          Purpose purpose) {
+  if (server < 0 || server >= spec_.servers) {
+    fail_config(fmt::format("'{}' needs server {}, but this run has {}; set [parallel] servers", name, server,
+                            spec_.servers));
+  }
+  const std::vector<int> members = {spec_.host->rank(), spec_.first_server + server};
+  return traced(
+      spec_.transport->open(spec_.host->rank(), {members, pair_name(name), purpose, spec_.epoch, 0}),
+      spec_.watch, members, name);
 }
 
 Communicator* RankReplica::group(Purpose purpose) {

@@ -32,6 +32,8 @@ struct ReplicaSpec {
   int replicas = 1;
   int grid_index = 0;      ///< position in the model grid
   std::vector<int> peers;  ///< world ranks that hold the same shards, by replica
+  int servers = 0;
+  int first_server = 0;  ///< world rank
   std::uint64_t seed = 1;
   std::uint32_t epoch = 0;
   config::BufferPolicy buffers = config::BufferPolicy::kAverage;
@@ -56,6 +58,8 @@ class RankReplica final : public Replica {
   Host& host() override { return *spec_.host; }
   Communicator* group(Purpose purpose) override;
   std::unique_ptr<Communicator> open(std::string_view name, Purpose purpose) override;
+  int servers() const override { return spec_.servers; }
+  std::unique_ptr<Communicator> open_to_server(int server, std::string_view name, Purpose purpose) override;
   ParameterSet& live() override { return *live_; }
   ParameterSet& gradients() override { return *gradients_; }
   double gradient_scale() const override { return gradient_scale_; }

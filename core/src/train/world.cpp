@@ -7,6 +7,7 @@
 #include "observe/process_facts.hpp"
 #include "observe/summary.hpp"
 #include "train/rank.hpp"
+#include "train/server_rank.hpp"
 #include "train/signals.hpp"
 #include "train/time_account.hpp"
 
@@ -80,10 +81,13 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
       saver_clock(make_wall_clock()),
       transport_gate(*clock, settings.run.deadline) {
   const auto ranks = static_cast<int>(settings.parallel.world());
-  if (settings.parallel.servers > 0) {
-    fail_config(
-        "parallel.servers: no sync strategy or table of this version places anything on servers; set it to "
-        "0");
+  const auto trainers = static_cast<int>(settings.parallel.trainers());
+  for (const config::FaultSettings& fault : settings.faults) {
+    if (fault.rank < trainers) continue;
+    fail_config(fmt::format(
+        "[[fault]] names rank {}, a server; faults are carried out at slots, which servers do not have. "
+        "Choose one of ranks 0 ... {}",
+        fault.rank, trainers - 1));
   }
   const config::CostSettings& costs = settings.transport.costs;
   if (settings.transport.simulated_clock && !costs.compute_seconds && !costs.calibrate) {
@@ -132,7 +136,7 @@ std::vector<LockedPlugin> World::loaded_plugins() const {
 }
 
 int World::ranks_here() const {
-  return threads_only() ? static_cast<int>(settings.parallel.world()) : std::max(1, place.local_ranks);
+  return threads_only() ? static_cast<int>(settings.parallel.trainers()) : std::max(1, place.local_ranks);
 }
 
 int World::replicas_here() const {
@@ -257,6 +261,7 @@ void World::run_rank(int rank, int participant, const std::function<void(int ran
   report_failure(rank, [&] {
     clock->enter(participant);
     entered = true;
+    if (rank >= settings.parallel.trainers()) return run_server(*this, rank);
     Rank self(*this, rank);
     body(rank, self);
   });
@@ -331,6 +336,10 @@ void World::write_results() {
       if (counts.bytes_sent > 0)
         result.bytes_by_purpose[std::string(purpose_name(purpose))] = counts.bytes_sent;
       result.stall_s += counts.blocked_seconds;
+      std::uint64_t served = 0;
+      for (auto rank = settings.parallel.trainers(); rank < settings.parallel.world(); ++rank)
+        served += transport->counts(static_cast<int>(rank), purpose).bytes_sent;
+      if (served > 0) result.bytes_by_purpose["servers." + std::string(purpose_name(purpose))] = served;
     }
   }
   result.bytes_by_purpose["control"] += control->bytes();

@@ -56,9 +56,9 @@ struct World {
   int replicas_here() const;
   /// Ranks that share this machine's processors.
   int ranks_here() const;
-  /// Processes only: every rank must bring the same text. Throws Error(kConfig) that shows the first line
-  /// that differs. Collective.
-  void agree(int rank, std::string_view what, const std::string& text);
+  /// Processes only: every rank of the exchange must bring the same text. Throws Error(kConfig) that shows
+  /// the first line that differs. Collective.
+  void agree(TextExchange& among, int rank, std::string_view what, const std::string& text);
   /// Of rank 0, over all purposes of the data transport.
   std::uint64_t bytes_sent() const;
   /// Rank 0, once every rank is built: the attempt appears on disk, or the newest one is opened to continue
@@ -84,10 +84,11 @@ struct World {
   std::unique_ptr<Rendezvous> rendezvous;  ///< of processes; outlives the transport
   Component<Transport> transport;
   std::atomic<bool> connected{false};
-  std::unique_ptr<TextExchange> training_hub, saving_hub, end_hub;
-  std::unique_ptr<ControlServer> control_server;  ///< where this process runs it
-  std::unique_ptr<ControlPlane> control;          ///< after all that a failure cancels
-  std::unique_ptr<CheckpointStore> store;         ///< made by rank 0's recovery policy
+  std::unique_ptr<TextExchange> training_hub, saving_hub, end_hub;  ///< of trainers
+  std::unique_ptr<TextExchange> world_hub;                          ///< of all processes; null among threads
+  std::unique_ptr<ControlServer> control_server;                    ///< where this process runs it
+  std::unique_ptr<ControlPlane> control;                            ///< after all that a failure cancels
+  std::unique_ptr<CheckpointStore> store;                           ///< made by rank 0's recovery policy
   RunFolder folder;
   std::unique_ptr<AttemptLock> lock;
   std::unique_ptr<MetricsWriter> metrics;
