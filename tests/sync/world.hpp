@@ -21,9 +21,13 @@ using Weights = std::vector<double>;
 /// What one replica did.
 struct Trace {
   std::vector<SlotKind> kinds;
-  std::vector<Weights> before;           ///< the slot's update, not yet what the strategy makes of it
-  std::vector<Weights> live, evaluated;  ///< after each slot
-  std::vector<Weights> buffers;          ///< after each slot
+  std::vector<Weights> before;               ///< the slot's update, not yet what the strategy makes of it
+  std::vector<Weights> live, evaluated;      ///< after each slot
+  std::vector<Weights> buffers;              ///< after each slot
+  std::vector<Weights> state_before, state;  ///< of the optimizer, as `before` and `live`
+  /// Of GRAD slots, bucket by bucket: this replica's own, and what the optimizer sees.
+  std::vector<Weights> own, mean;
+  std::vector<int> buckets;
 };
 
 struct Watch {
@@ -47,6 +51,15 @@ inline Weights trained(ParameterSet& set) {
   return elements_of(set, Role::kParameter);
 }
 
+inline Weights state_of(Replica& replica) {
+  Weights values;
+  for (ParameterSet* set : replica.optimizer_state()) {
+    const Weights some = elements_of(*set, Role::kParameter);
+    values.insert(values.end(), some.begin(), some.end());
+  }
+  return values;
+}
+
 /// Looks on.
 class Watched final : public SyncDecorator {
  public:
@@ -66,8 +79,23 @@ class Watched final : public SyncDecorator {
     for (std::int64_t t = 0; t < kDraws; ++t) mixed += plan({1000 + t, 0, 0}).kind == SlotKind::kMix ? 1 : 0;
     watch.mixed_share = static_cast<double>(mixed) / kDraws;
   }
+  void on_gradients_ready(const Bucket& bucket) override {
+    if (bucket.index == 0) own_.clear();
+    collect(bucket, own_);
+    SyncDecorator::on_gradients_ready(bucket);
+  }
+  void finish_gradients() override {
+    SyncDecorator::finish_gradients();
+    Weights mean;
+    for (const Bucket& bucket : replica().buckets()) collect(bucket, mean);
+    const std::lock_guard lock(watch.mutex);
+    Trace& trace = watch.replicas[replica().replica()];
+    trace.own.push_back(own_);
+    trace.mean.push_back(std::move(mean));
+    trace.buckets.push_back(static_cast<int>(replica().buckets().size()));
+  }
   void after_step(const Slot& slot, const StepOutcome& outcome) override {
-    Weights before = trained(replica().live());
+    Weights before = trained(replica().live()), state_before = state_of(replica());
     SyncDecorator::after_step(slot, outcome);
     Weights live = trained(replica().live()), evaluated = trained(evaluation_parameters());
     Weights buffers = elements_of(replica().live(), Role::kBuffer);
@@ -78,10 +106,16 @@ class Watched final : public SyncDecorator {
     trace.live.push_back(std::move(live));
     trace.evaluated.push_back(std::move(evaluated));
     trace.buffers.push_back(std::move(buffers));
+    trace.state_before.push_back(std::move(state_before));
+    trace.state.push_back(state_of(replica()));
   }
 
  private:
+  static void collect(const Bucket& bucket, Weights& values) {
+    for_each_real(bucket.gradients, [&](double value) { values.push_back(value); });
+  }
   bool count_;
+  Weights own_;
 };
 
 /// Takes the slots that `palsgd` would mix for slots in which nothing happens.
@@ -118,6 +152,7 @@ struct World {
   std::string precision = "fp64";
   std::int64_t seed = 1;
   std::string more = {};  ///< behind [sync]
+  std::vector<std::string> sets = {};
   std::string model =
       "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"mlp\"\nhidden = [6]\n";
 };
@@ -137,7 +172,7 @@ inline Config config_of(const std::string& strategy, const World& world) {
   if (world.replicas > 1)
     toml += "[parallel]\nranks = " + std::to_string(world.replicas) + "\n[transport]\ntype = \"thread\"\n";
   toml += "[sync]\ntype = \"watched\"\ninner = " + strategy + "\n";
-  return Config::parse(toml + world.more, "world.toml", {});
+  return Config::parse(toml + world.more, "world.toml", world.sets);
 }
 
 inline Outcome train(const std::string& strategy, const World& world, const std::string& folder = {},

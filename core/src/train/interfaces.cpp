@@ -3,6 +3,7 @@
 #include <tenon/observer.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sync.hpp>
+#include <tenon/sync_extra.hpp>
 
 TENON_ABI_BEGIN
 
@@ -10,6 +11,9 @@ Replica::~Replica() = default;
 Sync::~Sync() = default;
 SyncBase::~SyncBase() = default;
 SyncDecorator::~SyncDecorator() = default;
+BucketSizes::~BucketSizes() = default;
+MeanReducer::~MeanReducer() = default;
+MeanUser::~MeanUser() = default;
 Recovery::~Recovery() = default;
 RecoveryBase::~RecoveryBase() = default;
 SaveTimer::~SaveTimer() = default;

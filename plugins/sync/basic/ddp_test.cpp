@@ -144,6 +144,9 @@ class FakeReplica final : public Replica {
   ParameterSet& live() override { unexpected("live"); }
   ParameterSet& gradients() override { unexpected("gradients"); }
   double gradient_scale() const override { unexpected("gradient_scale"); }
+  double gradient_count() const override { unexpected("gradient_count"); }
+  double peak_rate() const override { unexpected("peak_rate"); }
+  std::span<ParameterSet* const> optimizer_state() override { unexpected("optimizer_state"); }
   ParameterSet& create_set(std::string_view) override { unexpected("create_set"); }
   void copy(const ParameterSet&, ParameterSet&) override { unexpected("copy"); }
   void sync_buffers() override { unexpected("sync_buffers"); }

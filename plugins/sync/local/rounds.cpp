@@ -46,7 +46,28 @@ void Rounds::after_step(const Slot& slot, const StepOutcome& outcome) {
   between(slot, outcome);
   if (done % interval_ != 0) return;
   meet();
+  settle_local_state();
   replica().sync_buffers();
+}
+
+void Rounds::read_local_state(const Options& options) {
+  const std::string_view rule = options.text("local_state");
+  local_state_ = rule == "reset"     ? LocalState::kReset
+                 : rule == "average" ? LocalState::kAverage
+                                     : LocalState::kKeep;
+}
+
+void Rounds::settle_local_state() {
+  if (local_state_ == LocalState::kKeep) return;
+  for (ParameterSet* state : replica().optimizer_state()) {
+    for (const int arena : arenas_) {
+      if (local_state_ == LocalState::kReset)
+        elementwise_->fill(state->arena(arena), 0);
+      else
+        average(state->arena(arena));
+    }
+    state->touch(-1);
+  }
 }
 
 void Rounds::on_membership(const Membership&) {

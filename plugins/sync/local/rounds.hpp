@@ -21,6 +21,15 @@ constexpr OptionSpec interval_option(const char* fallback, const char* doc) {
   return option::integer("interval", fallback).at_least(1).in_unit("slots").doc_text(doc);
 }
 
+inline constexpr const char* kLocalStates[] = {"keep", "reset", "average", nullptr};
+/// Declared by the strategies that offer it; the others keep.
+inline constexpr OptionSpec kLocalState =
+    option::text("local_state", "\"keep\"")
+        .one_of(kLocalStates)
+        .doc_text(
+            "what a meeting does to the state of each replica's own optimizer: keep it, set it to zero, or "
+            "replace it by the mean over the replicas, which sends its bytes too");
+
 class Rounds : public SyncBase {
  public:
   Rounds(const char* name, const Options& options)
@@ -36,6 +45,9 @@ class Rounds : public SyncBase {
   void state(StateVisitor& visitor) override { visitor.integer("parted", parted_); }
 
  protected:
+  const char* name() const { return name_; }
+  /// Of a strategy that declares kLocalState.
+  void read_local_state(const Options& options);
   /// Replicas are equal and go on alone: at the start, or when the warm-up ends.
   virtual void begin() {}
   /// In every slot after the warm-up, before a meeting.
@@ -55,10 +67,13 @@ class Rounds : public SyncBase {
   void average_weights();
 
  private:
+  enum class LocalState { kKeep, kReset, kAverage };
   void part();
+  void settle_local_state();
 
   const char* name_;
   std::int64_t interval_, warmup_, parted_ = 0;
+  LocalState local_state_ = LocalState::kKeep;
   GradientMean mean_;
   Communicator* group_ = nullptr;
   Elementwise* elementwise_ = nullptr;
