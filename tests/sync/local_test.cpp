@@ -401,6 +401,8 @@ TEST(LocalSync, T20_StatisticsOfBatchNormFollowTheirPolicyAtMeetings) {
     EXPECT_NE(first.buffers[2], second.buffers[2]) << "each replica has met other samples";
     EXPECT_EQ(first.buffers[3] == second.buffers[3], std::string_view(policy) != "local") << policy;
     EXPECT_NE(first.buffers[3], first.buffers[0]) << "not those of the beginning";
+    EXPECT_EQ(first.evaluated_buffers[3], first.buffers[3]) << "the anchor is evaluated with them";
+    EXPECT_EQ(second.evaluated_buffers[6], second.buffers[3]) << "until the next meeting";
   }
 }
 

@@ -48,6 +48,7 @@ void Rounds::after_step(const Slot& slot, const StepOutcome& outcome) {
   meet();
   settle_local_state();
   replica().sync_buffers();
+  settled();
 }
 
 void Rounds::read_local_state(const Options& options) {
@@ -98,6 +99,15 @@ void Centered::start(Replica& replica) {
 
 ParameterSet& Centered::evaluation_parameters() {
   return parted() ? *center_ : replica().live();
+}
+
+void Centered::settled() {
+  const ParameterSet& live = replica().live();
+  for (const ParameterInfo& info : live.parameters()) {
+    if (info.spec.role != Role::kBuffer || live.tensor(info.index).empty()) continue;
+    replica().device().copy(live.tensor(info.index), center_->tensor(info.index));
+    center_->touch(info.index);
+  }
 }
 
 void Centered::begin() {

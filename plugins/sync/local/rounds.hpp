@@ -54,6 +54,8 @@ class Rounds : public SyncBase {
   virtual void between(const Slot&, const StepOutcome&) {}
   /// One round is over.
   virtual void meet() = 0;
+  /// Buffers have followed their policy too.
+  virtual void settled() {}
 
   std::int64_t warmup() const { return warmup_; }
   /// Whether replicas go on alone. A state: a run that is restored at its end has no slot to tell it by.
@@ -96,6 +98,8 @@ class Centered : public Rounds {
   /// The centre is where replicas part. After a warm-up they are equal; the published average there is kept,
   /// and counted.
   void begin() final;
+  /// The centre is evaluated with the statistics of the meeting, not with those of the beginning.
+  void settled() final;
   ParameterSet& center() const { return *center_; }
 
  private:
