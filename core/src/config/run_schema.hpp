@@ -108,7 +108,6 @@ struct CoreSettings {
   ParallelSettings parallel;
   TransportSettings transport;
   BufferPolicy buffers = BufferPolicy::kAverage;
-  double bucket_mb = 25;  ///< [sync] bucket_mb
   std::vector<FaultSettings> faults;
   std::vector<std::string> plugin_paths;  ///< absolute; relative ones count from the file that says them
 };

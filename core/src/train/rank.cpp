@@ -10,6 +10,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/sync_extra.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -115,7 +116,8 @@ Rank::Rank(World& world, int rank)
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
-  spec.bucket_bytes = std::max<std::int64_t>(1, std::llround(settings.bucket_mb * 1048576.0));
+  if (const auto* sizes = static_cast<const BucketSizes*>(parts_->sync->query(BucketSizes::kId)))
+    spec.buckets = {sizes->first_bucket_bytes(), sizes->bucket_bytes()};
   spec.device = parts_->device.get();
   spec.host = &host_;
   spec.gate = &gate_;
@@ -161,6 +163,9 @@ Rank::Rank(World& world, int rank)
   evaluator_ = std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(),
                                            settings.run.eval_batches, rows_->cut());
   sync_end_.parts = parts_.get();
+  std::vector<ParameterSet*> optimizer_state;
+  for (const auto& set : updater_->state()) optimizer_state.push_back(set.get());
+  weights_->set_update([this] { return peak_rate(); }, std::move(optimizer_state));
   parts_->sync->start(*weights_);
 
   RankState::Members members;
@@ -199,6 +204,14 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph) {
   // A statement of its own: what happens while the graph is built is not the data set's doing.
   const DataInfo& data = parts_->dataset->info();
   return std::make_unique<Executor>(spec, graph, data);
+}
+
+double Rank::peak_rate() const {
+  const double base_lr = parts_->optimizer->base_lr();
+  const std::int64_t steps = world_.settings.run.steps;
+  double peak = 0;
+  for (std::int64_t t = 0; t < steps; ++t) peak = std::max(peak, parts_->schedule->rate({t, steps, base_lr}));
+  return peak;
 }
 
 void Rank::open_axes() {

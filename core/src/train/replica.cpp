@@ -11,13 +11,7 @@
 #include <algorithm>
 
 namespace tenon::train {
-namespace {
-
-constexpr std::int64_t kFirstBucketBytes = std::int64_t{1} << 20;
-
-}  // namespace
-
-BucketPlan plan_buckets(const ParameterSet& gradients, std::int64_t bucket_bytes) {
+BucketPlan plan_buckets(const ParameterSet& gradients, const BucketCaps& caps) {
   BucketPlan plan;
   const auto parameters = gradients.parameters();
   plan.bucket_of.assign(parameters.size(), -1);
@@ -27,8 +21,7 @@ BucketPlan plan_buckets(const ParameterSet& gradients, std::int64_t bucket_bytes
     const TensorView arena = gradients.arena(info.arena);
     const std::int64_t end = info.begin + info.local.elements();
     const bool same_arena = !plan.buckets.empty() && plan.buckets.back().arena == info.arena;
-    const std::int64_t cap =
-        plan.buckets.size() <= 1 ? std::min(kFirstBucketBytes, bucket_bytes) : bucket_bytes;
+    const std::int64_t cap = plan.buckets.size() <= 1 ? caps.first : caps.others;
     if (!same_arena || plan.buckets.back().gradients.bytes() >= cap) {
       Bucket bucket;
       bucket.index = static_cast<int>(plan.buckets.size());
@@ -53,7 +46,7 @@ RankReplica::RankReplica(const ReplicaSpec& spec, const std::vector<ParameterInf
       parameters_(parameters),
       live_(make_parameter_set("live", parameters_, *spec.device, SetContents::kEverything)),
       gradients_(make_parameter_set("gradients", parameters_, *spec.device, SetContents::kGradients)),
-      plan_(plan_buckets(*gradients_, spec.bucket_bytes)) {}
+      plan_(plan_buckets(*gradients_, spec.buckets)) {}
 
 RankReplica::~RankReplica() = default;
 
