@@ -32,6 +32,7 @@
 #include <tenon/operators_quant.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
+#include <tenon/outer_update.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/permutation.hpp>
 #include <tenon/plugin.hpp>
@@ -47,6 +48,8 @@
 #include <tenon/site_selection.hpp>
 #include <tenon/state.hpp>
 #include <tenon/sync.hpp>
+#include <tenon/sync_server.hpp>
+#include <tenon/sync_extra.hpp>
 #include <tenon/tensor.hpp>
 #include <tenon/traffic.hpp>
 #include <tenon/transport.hpp>
@@ -305,6 +308,9 @@ using option::detail::OptionPointers;
 }
 INSTANCE(OptionPointers, 1)
 
+// <tenon/outer_update.hpp>
+TYPE(OuterUpdate)
+
 // <tenon/parameter.hpp>
 TYPE(Role)
 TYPE(Initializer)
@@ -391,6 +397,15 @@ TYPE(Replica)
 TYPE(Sync)
 TYPE(SyncBase)
 TYPE(SyncDecorator)
+
+// <tenon/sync_server.hpp>
+TYPE(ServerNode)
+TYPE(SyncServer)
+// <tenon/sync_extra.hpp>
+TYPE(BucketSizes)
+TYPE(MeanPart)
+TYPE(MeanReducer)
+TYPE(MeanUser)
 
 // <tenon/tensor.hpp>
 TYPE(DType)

@@ -23,13 +23,18 @@ struct Trace {
   std::vector<SlotKind> kinds;
   std::vector<Weights> before;           ///< the slot's update, not yet what the strategy makes of it
   std::vector<Weights> live, evaluated;  ///< after each slot
-  std::vector<Weights> buffers;          ///< after each slot
+  std::vector<Weights> buffers, evaluated_buffers;  ///< after each slot
+  std::vector<Weights> state_before, state;         ///< of the optimizer, as `before` and `live`
+  /// Of GRAD slots, bucket by bucket: this replica's own, and what the optimizer sees.
+  std::vector<Weights> own, mean;
+  std::vector<int> buckets;
 };
 
 struct Watch {
   std::mutex mutex;
   std::map<int, Trace> replicas;
   double mixed_share = 0;  ///< of a million planned slots
+  std::vector<std::size_t> tensor_sizes;
 };
 inline Watch watch;
 
@@ -47,6 +52,15 @@ inline Weights trained(ParameterSet& set) {
   return elements_of(set, Role::kParameter);
 }
 
+inline Weights state_of(Replica& replica) {
+  Weights values;
+  for (ParameterSet* set : replica.optimizer_state()) {
+    const Weights some = elements_of(*set, Role::kParameter);
+    values.insert(values.end(), some.begin(), some.end());
+  }
+  return values;
+}
+
 /// Looks on.
 class Watched final : public SyncDecorator {
  public:
@@ -60,17 +74,40 @@ class Watched final : public SyncDecorator {
       : SyncDecorator(options.component<Sync>("inner")), count_(options.boolean("count")) {}
   void start(Replica& replica) override {
     SyncDecorator::start(replica);
+    if (replica.replica() == 0) {
+      watch.tensor_sizes.clear();
+      for (const ParameterInfo& info : replica.live().parameters()) {
+        if (info.spec.role == Role::kParameter && info.spec.trainable)
+          watch.tensor_sizes.push_back(static_cast<std::size_t>(info.local.elements()));
+      }
+    }
     if (!count_ || replica.replica() != 0) return;
     constexpr std::int64_t kDraws = 1000000;
     std::int64_t mixed = 0;
     for (std::int64_t t = 0; t < kDraws; ++t) mixed += plan({1000 + t, 0, 0}).kind == SlotKind::kMix ? 1 : 0;
     watch.mixed_share = static_cast<double>(mixed) / kDraws;
   }
+  void on_gradients_ready(const Bucket& bucket) override {
+    if (bucket.index == 0) own_.clear();
+    collect(bucket, own_);
+    SyncDecorator::on_gradients_ready(bucket);
+  }
+  void finish_gradients() override {
+    SyncDecorator::finish_gradients();
+    Weights mean;
+    for (const Bucket& bucket : replica().buckets()) collect(bucket, mean);
+    const std::lock_guard lock(watch.mutex);
+    Trace& trace = watch.replicas[replica().replica()];
+    trace.own.push_back(own_);
+    trace.mean.push_back(std::move(mean));
+    trace.buckets.push_back(static_cast<int>(replica().buckets().size()));
+  }
   void after_step(const Slot& slot, const StepOutcome& outcome) override {
-    Weights before = trained(replica().live());
+    Weights before = trained(replica().live()), state_before = state_of(replica());
     SyncDecorator::after_step(slot, outcome);
     Weights live = trained(replica().live()), evaluated = trained(evaluation_parameters());
     Weights buffers = elements_of(replica().live(), Role::kBuffer);
+    Weights evaluated_buffers = elements_of(evaluation_parameters(), Role::kBuffer);
     const std::lock_guard lock(watch.mutex);
     Trace& trace = watch.replicas[slot.replica];
     trace.kinds.push_back(outcome.kind);
@@ -78,10 +115,17 @@ class Watched final : public SyncDecorator {
     trace.live.push_back(std::move(live));
     trace.evaluated.push_back(std::move(evaluated));
     trace.buffers.push_back(std::move(buffers));
+    trace.evaluated_buffers.push_back(std::move(evaluated_buffers));
+    trace.state_before.push_back(std::move(state_before));
+    trace.state.push_back(state_of(replica()));
   }
 
  private:
+  static void collect(const Bucket& bucket, Weights& values) {
+    for_each_real(bucket.gradients, [&](double value) { values.push_back(value); });
+  }
   bool count_;
+  Weights own_;
 };
 
 /// Takes the slots that `palsgd` would mix for slots in which nothing happens.
@@ -117,8 +161,8 @@ struct World {
   std::string optimizer = "type = \"sgd\"\nlr = 0.05\n";
   std::string precision = "fp64";
   std::int64_t seed = 1;
-  std::string more = {};  ///< behind [sync]
-  std::vector<std::string> sets = {};
+  std::string more = {};               ///< behind [sync]
+  std::vector<std::string> sets = {};  ///< over all of it, "table.key=value"
   std::string model =
       "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"mlp\"\nhidden = [6]\n";
 };
@@ -126,6 +170,7 @@ struct World {
 struct Outcome {
   RunResult result;
   std::map<int, Trace> replicas;
+  std::vector<std::size_t> tensor_sizes;  ///< of what is trained, in the order of backward
   const Weights& last(int replica = 0) const { return replicas.at(replica).live.back(); }
 };
 
@@ -135,8 +180,7 @@ inline Config config_of(const std::string& strategy, const World& world) {
       "[run]\nname = \"world\"\neval_batches = 1\nlog_every = 1000\nsteps = " + std::to_string(world.slots) +
       "\nseed = " + std::to_string(world.seed) + "\n[device]\ntype = \"cpu\"\nthreads = 1\n" + world.model +
       "[precision]\ntype = \"" + world.precision + "\"\n[optimizer]\n" + world.optimizer;
-  if (world.replicas > 1)
-    toml += "[parallel]\nranks = " + std::to_string(world.replicas) + "\n[transport]\ntype = \"thread\"\n";
+  toml += "[parallel]\nranks = " + std::to_string(world.replicas) + "\n[transport]\ntype = \"thread\"\n";
   toml += "[sync]\ntype = \"watched\"\ninner = " + strategy + "\n";
   return Config::parse(toml + world.more, "world.toml", world.sets);
 }
@@ -152,8 +196,9 @@ inline Outcome train(const std::string& strategy, const World& world, const std:
   request.run_dir = folder.empty() ? (scratch / "run").string() : folder;
   request.quiet = true;
   request.resume = resume;
-  Outcome outcome{runtime.train(config_of(strategy, world), request), {}};
+  Outcome outcome{runtime.train(config_of(strategy, world), request), {}, {}};
   outcome.replicas = watch.replicas;
+  outcome.tensor_sizes = watch.tensor_sizes;
   return outcome;
 }
 

@@ -62,12 +62,27 @@ class Replica {
   virtual Communicator* group(Purpose purpose) = 0;
   /// A communicator of one's own over that group, e.g. for a background actor. All replicas must open it.
   virtual std::unique_ptr<Communicator> open(std::string_view name, Purpose purpose) = 0;
+  /// [parallel] servers: ranks that hold what a strategy keeps centrally (<tenon/sync_server.hpp>).
+  virtual int servers() const = 0;
+  /// A communicator of two members, this rank and server `server`, in this order; the server opens the same
+  /// name and purpose. Throws Error(kConfig) when there is no such server.
+  virtual std::unique_ptr<Communicator> open_to_server(int server, std::string_view name,
+                                                       Purpose purpose) = 0;
   virtual ParameterSet& live() = 0;
   virtual ParameterSet& gradients() = 0;
   /// Factor from the gradients that on_gradients_ready sees to those of the slot's mean loss (1 / loss
   /// scale). What a strategy keeps of gradients beyond a slot (error feedback) it keeps in units of the mean
   /// loss.
   virtual double gradient_scale() const = 0;
+  /// Targets that this replica's gradients of the slot are a mean over; known when on_gradients_ready is
+  /// called.
+  virtual double gradient_count() const = 0;
+  /// Largest rate that the schedule gives in the run's slots, before lr_scale. Known before start.
+  virtual double peak_rate() const = 0;
+  /// State of the dense optimizer, owned by the core: one set per slot of the rule, with the trained arenas
+  /// of live alone; row tables excluded. Every rank has the same ones in the same order. A writer calls
+  /// touch.
+  virtual std::span<ParameterSet* const> optimizer_state() = 0;
   /// Core-owned copy with the layout of live (anchor, centre, outer momentum), zero at first; saved, hashed,
   /// restored.
   /// Row tables are not copied: table() of the copy is that of live.

@@ -59,6 +59,9 @@ struct GroupSpec {
       name;  ///< unique among open communicators of these ranks, e.g. "replicas", "axis0", "sync.averager"
   Purpose purpose = Purpose::kParameter;
   std::uint32_t epoch = 0;
+  /// Longest wait of this end for a message, in seconds; 0 = the world's deadline. For an end whose peer may
+  /// rightly be silent for long (a server's): failures and cancellation end its wait as any other.
+  double deadline_s = 0;
 };
 
 /// Operations must be started in the same order by all members of one communicator. Buffers belong to the

@@ -26,11 +26,15 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-ControlState::ControlState(int ranks) : ranks_(ranks) {
+ControlState::ControlState(int ranks, int voters) : ranks_(ranks) {
   if (ranks < 1) fail_config(fmt::format("control plane: {} ranks, expected at least 1", ranks));
-  membership_.alive.resize(index_of(ranks));
+  membership_.alive.resize(index_of(voters > 0 ? voters : ranks));
   std::iota(membership_.alive.begin(), membership_.alive.end(), 0);
   begun_.assign(index_of(ranks), -1);
+}
+
+void ControlState::limit_voters(int voters) {
+  membership_.alive.resize(index_of(std::min(voters, ranks_)));
 }
 
 std::uint32_t ControlState::begin_slot(int rank, std::int64_t slot) {

@@ -151,7 +151,6 @@ Value CoreReader::device(const Value& table) {
 Value CoreReader::sync(const Value& table) {
   return read(table, "sync", true, [&](const Options& options) {
     settings_.buffers = buffer_policy(options.text("buffers"));
-    settings_.bucket_mb = options.real("bucket_mb");
   });
 }
 

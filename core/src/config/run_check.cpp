@@ -235,6 +235,7 @@ class RunChecker {
     };
     need(parallel.world(), "ranks", "transport");
     need(parallel.ranks, "replicas", "sync");
+    if (parallel.servers > 0) need(parallel.servers + 1, "ranks, servers among them,", "sync");
   }
 
   const Config& config_;

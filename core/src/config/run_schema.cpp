@@ -64,7 +64,7 @@ constexpr OptionSpec kParallel[] = {
     integer("servers", "0")
         .at_least(0)
         .at_most(1 << 20)
-        .doc_text("ranks that hold central copies or table shards"),
+        .doc_text("ranks without a model, after all others, that hold what a strategy keeps centrally"),
 };
 
 constexpr OptionSpec kLink[] = {
@@ -103,10 +103,6 @@ constexpr OptionSpec kStraggler[] = {
 };
 
 constexpr OptionSpec kSync[] = {
-    real("bucket_mb", "25")
-        .at_least(0.001)
-        .in_unit("MiB")
-        .doc_text("gradients that travel together while backward goes on; the first bucket closes at 1 MiB"),
     text("buffers", "'average'")
         .one_of(kBuffers)
         .doc_text("what happens to buffers (batch-norm statistics) at a sync"),

@@ -48,7 +48,9 @@ struct ParallelSettings {
   std::int64_t servers = 0;
 
   std::int64_t ranks_per_replica() const;  ///< product of grid
-  std::int64_t world() const { return ranks * ranks_per_replica() + servers; }
+  /// World ranks 0 ... trainers() - 1 hold a part of a replica; servers come after them.
+  std::int64_t trainers() const { return ranks * ranks_per_replica(); }
+  std::int64_t world() const { return trainers() + servers; }
 };
 
 /// [transport.link]
@@ -106,7 +108,6 @@ struct CoreSettings {
   ParallelSettings parallel;
   TransportSettings transport;
   BufferPolicy buffers = BufferPolicy::kAverage;
-  double bucket_mb = 25;  ///< [sync] bucket_mb
   std::vector<FaultSettings> faults;
   std::vector<std::string> plugin_paths;  ///< absolute; relative ones count from the file that says them
 };

@@ -7,6 +7,8 @@
 
 namespace tenon::train {
 
+TextExchange::~TextExchange() = default;
+
 std::vector<std::string> TextHub::exchange(int rank, const std::string& text) {
   std::unique_lock lock(mutex_);
   if (cancelled_) throw CancelledError(reason_);

@@ -10,6 +10,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/sync_extra.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -48,7 +49,7 @@ FaultSpec fault_spec(World& world, int rank) {
 int threads_per_rank(const World& world) {
   if (world.settings.device.threads > 0) return static_cast<int>(world.settings.device.threads);
   const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  return static_cast<int>(std::max<std::int64_t>(1, cores / world.settings.parallel.world()));
+  return static_cast<int>(std::max<std::int64_t>(1, cores / world.ranks_here()));
 }
 
 std::int64_t arena_bytes(const ParameterSet& set) {
@@ -109,18 +110,22 @@ Rank::Rank(World& world, int rank)
   spec.replica = replica_;
   spec.replicas = static_cast<int>(settings.parallel.ranks);
   spec.grid_index = grid_index_;
+  spec.servers = static_cast<int>(settings.parallel.servers);
+  spec.first_server = static_cast<int>(settings.parallel.trainers());
   const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
-  spec.bucket_bytes = std::max<std::int64_t>(1, std::llround(settings.bucket_mb * 1048576.0));
+  if (const auto* sizes = static_cast<const BucketSizes*>(parts_->sync->query(BucketSizes::kId)))
+    spec.buckets = {sizes->first_bucket_bytes(), sizes->bucket_bytes()};
   spec.device = parts_->device.get();
   spec.host = &host_;
   spec.gate = &gate_;
   spec.transport = world.transport ? world.transport.get() : nullptr;
   spec.watch = watch_;
   spec.distributions = &distributions_;
-  require_memory(executors[0]->parameters(), *parts_->optimizer, spec.replicas, usable_memory_bytes());
+  require_memory(executors[0]->parameters(), *parts_->optimizer, world.replicas_here(),
+                 usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
   const bool shared_weights = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
   rows_ = std::make_unique<RowExchange>(*weights_, shared_weights);
@@ -130,6 +135,7 @@ Rank::Rank(World& world, int rank)
         "rows "
         "travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1");
   }
+  world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text());
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({coordinates_, grid_.get()});
@@ -157,6 +163,9 @@ Rank::Rank(World& world, int rank)
   evaluator_ = std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(),
                                            settings.run.eval_batches, rows_->cut());
   sync_end_.parts = parts_.get();
+  std::vector<ParameterSet*> optimizer_state;
+  for (const auto& set : updater_->state()) optimizer_state.push_back(set.get());
+  weights_->set_update([this] { return peak_rate(); }, std::move(optimizer_state));
   parts_->sync->start(*weights_);
 
   RankState::Members members;
@@ -197,6 +206,14 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph) {
   return std::make_unique<Executor>(spec, graph, data);
 }
 
+double Rank::peak_rate() const {
+  const double base_lr = parts_->optimizer->base_lr();
+  const std::int64_t steps = world_.settings.run.steps;
+  double peak = 0;
+  for (std::int64_t t = 0; t < steps; ++t) peak = std::max(peak, parts_->schedule->rate({t, steps, base_lr}));
+  return peak;
+}
+
 void Rank::open_axes() {
   const auto& parallel = world_.settings.parallel;
   const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
@@ -227,6 +244,18 @@ void Rank::open_axes() {
   const std::string name = fmt::format("lookups#{}", grid_index_);
   lookups_ =
       traced(world_.transport->open(rank_, {peers, name, Purpose::kModel, 0}), watch_, peers, "lookups");
+}
+
+/// What must be equal on all processes before the first byte of a tensor travels.
+std::string Rank::layout_text() const {
+  std::string text;
+  for (const DataSource& source : parts_->dataset->info().sources)
+    text += fmt::format("data sha256 {}\n", source.sha256);
+  for (const ParameterInfo& info : weights_->live().parameters()) {
+    text += fmt::format("parameter {} {} {}\n", info.spec.name, dtype_name(info.spec.dtype),
+                        info.spec.shape.text());
+  }
+  return text;
 }
 
 // Equal seeds make equal weights, but a strategy may rely on equality, so it is made true by a broadcast.
@@ -269,7 +298,7 @@ void Rank::restore() {
   counters_.wall_s = world_.restored_wall_s;
   // The cursor counts micro-batches of one replica; another number of replicas deals the same samples
   // differently.
-  if (reader.world_size() != world_.settings.parallel.world()) {
+  if (reader.world_size() != world_.settings.parallel.trainers()) {
     const auto per_slot = parts_->dataset->batch() * weights_->replicas();
     counters_.cursor = (counters_.samples + per_slot - 1) / per_slot;
   }

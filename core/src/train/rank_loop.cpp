@@ -21,21 +21,21 @@ void Rank::run() {
   outcomes_ = static_cast<SaveOutcomes*>(parts_->recovery->query(SaveOutcomes::kId));
   if (parts_->recovery->keep() > 0) {
     Device* device = parts_->device.get();
-    saver_ =
-        std::make_unique<AsyncSaver>(*world_.store, rank_, static_cast<int>(world_.settings.parallel.world()),
-                                     *exchange_, [device](const TensorView& from, std::span<std::byte> to) {
-                                       TensorView host = from;
-                                       host.space = MemorySpace::kHost;
-                                       host.data = to.data();
-                                       device->copy(from, host);
-                                     });
+    saver_ = std::make_unique<AsyncSaver>(*world_.store, rank_,
+                                          static_cast<int>(world_.settings.parallel.trainers()), *exchange_,
+                                          [device](const TensorView& from, std::span<std::byte> to) {
+                                            TensorView host = from;
+                                            host.space = MemorySpace::kHost;
+                                            host.data = to.data();
+                                            device->copy(from, host);
+                                          });
   }
   RunInfo info;
   info.name = world_.settings.run.name.value_or("");
   info.folder = world_.folder.path;
   info.first_slot = first_slot_;
   info.steps = world_.settings.run.steps;
-  info.ranks = static_cast<int>(world_.settings.parallel.world());
+  info.ranks = static_cast<int>(world_.settings.parallel.trainers());
   info.rank = rank_;
   for (const ParameterInfo& p : weights_->live().parameters()) {
     if (p.spec.trainable && p.spec.role != Role::kBuffer) info.parameters += p.spec.shape.elements();
@@ -250,6 +250,7 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   }
   const std::uint32_t actions = world_.control->begin_slot(rank_, slot);
   world_.control->heartbeat(rank_);
+  if ((actions & kControlInterrupt) != 0) world_.note_interrupt();
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
                       (run.max_tokens && counters_.tokens >= *run.max_tokens);
   due.stop = slot >= run.steps || budget || (actions & kControlStop) != 0;

@@ -1,6 +1,8 @@
 // Parameter sets and communicators of a replica.
 #include "train/replica.hpp"
 
+#include "train/server_rank.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/operators.hpp>
 
@@ -9,13 +11,7 @@
 #include <algorithm>
 
 namespace tenon::train {
-namespace {
-
-constexpr std::int64_t kFirstBucketBytes = std::int64_t{1} << 20;
-
-}  // namespace
-
-BucketPlan plan_buckets(const ParameterSet& gradients, std::int64_t bucket_bytes) {
+BucketPlan plan_buckets(const ParameterSet& gradients, const BucketCaps& caps) {
   BucketPlan plan;
   const auto parameters = gradients.parameters();
   plan.bucket_of.assign(parameters.size(), -1);
@@ -25,8 +21,7 @@ BucketPlan plan_buckets(const ParameterSet& gradients, std::int64_t bucket_bytes
     const TensorView arena = gradients.arena(info.arena);
     const std::int64_t end = info.begin + info.local.elements();
     const bool same_arena = !plan.buckets.empty() && plan.buckets.back().arena == info.arena;
-    const std::int64_t cap =
-        plan.buckets.size() <= 1 ? std::min(kFirstBucketBytes, bucket_bytes) : bucket_bytes;
+    const std::int64_t cap = plan.buckets.size() <= 1 ? caps.first : caps.others;
     if (!same_arena || plan.buckets.back().gradients.bytes() >= cap) {
       Bucket bucket;
       bucket.index = static_cast<int>(plan.buckets.size());
@@ -51,7 +46,7 @@ RankReplica::RankReplica(const ReplicaSpec& spec, const std::vector<ParameterInf
       parameters_(parameters),
       live_(make_parameter_set("live", parameters_, *spec.device, SetContents::kEverything)),
       gradients_(make_parameter_set("gradients", parameters_, *spec.device, SetContents::kGradients)),
-      plan_(plan_buckets(*gradients_, spec.bucket_bytes)) {}
+      plan_(plan_buckets(*gradients_, spec.buckets)) {}
 
 RankReplica::~RankReplica() = default;
 
@@ -63,6 +58,18 @@ std::unique_ptr<Communicator> RankReplica::open(std::string_view name, Purpose p
   const std::string full = fmt::format("{}#{}", name, spec_.grid_index);
   return traced(spec_.transport->open(spec_.host->rank(), {spec_.peers, full, purpose, spec_.epoch}),
                 spec_.watch, spec_.peers, name);
+}
+
+std::unique_ptr<Communicator> RankReplica::open_to_server(int server, std::string_view name,
+                                                          Purpose purpose) {
+  if (server < 0 || server >= spec_.servers) {
+    fail_config(fmt::format("'{}' needs server {}, but this run has {}; set [parallel] servers", name, server,
+                            spec_.servers));
+  }
+  const std::vector<int> members = {spec_.host->rank(), spec_.first_server + server};
+  return traced(
+      spec_.transport->open(spec_.host->rank(), {members, pair_name(name), purpose, spec_.epoch, 0}),
+      spec_.watch, members, name);
 }
 
 Communicator* RankReplica::group(Purpose purpose) {

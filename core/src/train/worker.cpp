@@ -101,7 +101,10 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
     if (last) {
       const double assumed = std::exchange(counted, std::max(1.0, result.loss_count));
       if (a > 0 && assumed != counted) executor_->scale_gradients(*gradients_, assumed / counted);
-      if (shared_.workers == 1) shared_.replica->set_gradient_scale(1 / loss_scale);
+      if (shared_.workers == 1) {
+        shared_.replica->set_gradient_scale(1 / loss_scale);
+        shared_.replica->set_gradient_count(result.loss_count);
+      }
     }
     const SpanScope span(shared_.spans, kCompute, "backward");
     phase_ = "backward";

@@ -23,6 +23,7 @@ class Bmuf final : public Centered {
       option::real("step", "1").between(1e-9, 1e3).doc_text("z, the rate of a block"),
       option::boolean("nesterov", "true")
           .doc_text("replicas go on from where the momentum will take the model: W + m D instead of W"),
+      kLocalState,
   };
   static constexpr ComponentInfo kInfo{
       .id = "bmuf",

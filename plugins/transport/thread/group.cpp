@@ -28,6 +28,7 @@ Group::Group(std::shared_ptr<World> world, const GroupSpec& spec)
       epoch_(spec.epoch),
       stream_(jitter_stream(spec.name, spec.ranks)),
       ends_(ranks_.size(), End::kNeverOpened),
+      deadlines_(ranks_.size(), world_->spec().deadline_s),
       counts_(ranks_.size()),
       next_(ranks_.size(), 0),
       sends_(ranks_.size(), 0) {
@@ -52,8 +53,9 @@ bool Group::all_closed() const {
                      [](End end) { return end == End::kClosed || end == End::kAbandoned; });
 }
 
-void Group::open_end(int member) {
+void Group::open_end(int member, double deadline_s) {
   const std::lock_guard lock(mutex_);
+  if (deadline_s > 0) deadlines_[static_cast<std::size_t>(member)] = deadline_s;
   ends_[static_cast<std::size_t>(member)] = End::kOpen;
 }
 

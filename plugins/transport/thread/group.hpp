@@ -42,7 +42,8 @@ class Group {
   enum class End : std::uint8_t { kNeverOpened, kOpen, kClosed, kAbandoned };
   End end_of(int member) const;
   bool all_closed() const;
-  void open_end(int member);
+  /// deadline_s: of its waits for messages, 0 = the world's.
+  void open_end(int member, double deadline_s);
   /// Ends the member's part; its buffers are free on return. Others who need it get an error: CancelledError
   /// if it is `abandoned` because of an exception, which is the one to report, else Error(kRun).
   void close_end(int member, bool abandoned);
@@ -71,6 +72,7 @@ class Group {
   void count_started(int member, const Traffic& traffic);
   double now() const { return world_->clock().now(); }
   double deadline_s() const { return world_->spec().deadline_s; }
+  double deadline_s(int member) const { return deadlines_[static_cast<std::size_t>(member)]; }
   int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
 
   // group_collectives.cpp
@@ -109,6 +111,7 @@ class Group {
 
   mutable std::mutex mutex_;
   std::vector<End> ends_;
+  std::vector<double> deadlines_;     // by member: of its waits for messages
   std::vector<LinkCounts> counts_;    // by member
   std::vector<std::uint64_t> next_;   // by member: number of its next collective
   std::vector<std::uint64_t> sends_;  // by member

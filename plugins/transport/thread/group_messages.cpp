@@ -106,10 +106,11 @@ void Group::match(Message& send, Message& receive) {
   }
   const double matched = now();
   for (const Message* end : {&send, &receive}) {
-    if (!end->waiting || !world_->clock().simulated() || matched - end->wait_begin <= deadline_s()) continue;
+    if (!end->waiting || !world_->clock().simulated() || matched - end->wait_begin <= deadline_s(end->self()))
+      continue;
     fail(Failure::kDeadline,
          fmt::format("{} did not start {} within {:g} s; it came after {:g} virtual seconds",
-                     ranks_text({rank_of(end->other())}), message_text(*end), deadline_s(),
+                     ranks_text({rank_of(end->other())}), message_text(*end), deadline_s(end->self()),
                      matched - end->wait_begin));
     throw_failure();
   }
@@ -131,7 +132,8 @@ std::string Group::message_text(const Message& message) const {
 void Group::wait_for_match(Lock& lock, Message& message) {
   message.waiting = true;
   message.wait_begin = now();
-  const WaitDeadline deadline(deadline_s());
+  const double patience = deadline_s(message.self());
+  const WaitDeadline deadline(patience);
   char waiting_for[160];
   *fmt::format_to_n(waiting_for, sizeof waiting_for - 1, "rank {} to {} with tag {} in '{}'",
                     rank_of(message.other()), message.is_send ? "receive" : "send", message.tag, name_)
@@ -148,7 +150,7 @@ void Group::wait_for_match(Lock& lock, Message& message) {
     fail(Failure::kDeadline,
          why.empty() ? fmt::format("{} did not start {} within {:g} s; see its log, or raise [run] deadline "
                                    "if it is only slow",
-                                   ranks_text({rank_of(other)}), message_text(message), deadline_s())
+                                   ranks_text({rank_of(other)}), message_text(message), patience)
                      : fmt::format("{} will never start {}; {}", ranks_text({rank_of(other)}),
                                    message_text(message), why));
   }

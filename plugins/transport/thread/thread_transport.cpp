@@ -47,7 +47,7 @@ std::unique_ptr<Communicator> ThreadTransport::open(int world_rank, const GroupS
   std::shared_ptr<Group> group = find_or_make(member, spec);
   if (!cancelled_.empty()) group->cancel(cancelled_);
   auto communicator = std::make_unique<ThreadCommunicator>(group, member);
-  group->open_end(member);
+  group->open_end(member, spec.deadline_s);
   return communicator;
 }
 

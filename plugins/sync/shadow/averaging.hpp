@@ -1,0 +1,75 @@
+// Strategies without a centre: the shadows of all trainers average copies of their weights with each other
+// and merge the result into weights that have moved on. A round has five phases, each left at one place, so
+// that whoever finds a round under way (the actor, or a worker that must save) can bring it to its end.
+//
+// Nobody leaves alone: before each round the trainers agree, by the minimum of their wishes, whether all of
+// them want to stop.
+#pragma once
+
+#include "shadow.hpp"
+
+#include <tenon/plugin.hpp>
+
+#include <vector>
+
+namespace tenon::sync_shadow {
+
+inline constexpr OptionSpec kPoll =
+    option::real("poll", "5e-4")
+        .at_least(1e-6)
+        .in_unit("s")
+        .doc_text("shadow: how often the background looks whether the others have come, on the run's clock");
+
+class Averaging : public Shadow {
+ public:
+  Averaging(const char* name, const Options& options, double weight)
+      : Shadow(name, options), weight_(weight), poll_(options.real("poll")) {}
+  void start(Replica& replica) override;
+
+ protected:
+  bool takes_part() const override { return replica().replicas() > 1 && weight_ > 0; }
+  void begin() override;
+  void meet(std::int64_t slot) override;
+  bool step(Actor& self, bool going) override;
+  void settle() override;
+
+  /// mean_[i] holds the mean of what the trainers' weights of arenas()[i] were.
+  virtual void merge(std::size_t index) = 0;
+  /// Makes evaluated() the model; on all trainers, nothing in flight.
+  virtual void publish() = 0;
+
+  double weight() const { return weight_; }
+  /// Keeps a copy of what went into the mean, for merges that need it.
+  void keep_snapshots() { snapshots_ = allocate(); }
+  const TensorView& mean(std::size_t index) const { return means_[index]; }
+  const TensorView& snapshot(std::size_t index) const { return snapshots_[index]; }
+
+ private:
+  enum class Phase : std::uint8_t {
+    kIdle,
+    kAsked,    ///< the wish to stop is on its way
+    kAgreed,   ///< the round takes place
+    kSent,     ///< copies are on their way
+    kArrived,  ///< the mean is there
+  };
+  static constexpr std::int64_t kPhases = 5;
+
+  void ask_to_stop(bool stop);
+  bool all_want_to_stop();
+  void send();
+  void receive();
+  void merge_all();
+  /// From kAgreed to kIdle.
+  void complete();
+
+  double weight_, poll_;
+  Phase phase_ = Phase::kIdle;
+  std::int64_t round_ = 0;
+  std::int32_t stop_ = 0;
+  Request vote_;
+  std::vector<Request> transfers_;
+  std::vector<TensorView> means_, snapshots_;
+  std::unique_ptr<Communicator> votes_, group_;
+};
+
+}  // namespace tenon::sync_shadow

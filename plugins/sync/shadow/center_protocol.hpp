@@ -1,0 +1,57 @@
+// What trainers and servers of `shadow_easgd` say to each other. Three communicators of two members each, so
+// that the data of exchanges are counted apart from what the formulas leave out: requests (control), weights
+// (parameter), central copies that are set and fetched (state). A request names what follows on the others.
+#pragma once
+
+#include <tenon/transport.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+
+namespace tenon::sync_shadow {
+
+inline constexpr int kTrainer = 0, kServer = 1;  ///< members
+inline constexpr int kTag = 0;
+
+enum class Ask : std::int64_t {
+  kSet,         ///< state: trainer -> server; answered
+  kGet,         ///< state: server -> trainer
+  kSymmetric,   ///< weights: w up, a (w - c) down, which c has gained
+  kSequential,  ///< weights: w up, then the centre that has followed it down
+  kFetch,       ///< weights: c down
+  kAdd,         ///< weights: e up, which c gains; answered
+  kBye,         ///< the last one
+};
+
+/// One message on the communicator for requests; answers are this, too.
+struct Header {
+  Ask request = Ask::kBye;
+  std::int64_t arena = 0;
+  std::int64_t elements = 0;  ///< of the server's shard of it
+  std::int64_t dtype = 0;
+  double elastic = 0;
+};
+static_assert(std::is_trivially_copyable_v<Header>);
+
+inline TensorView view_of(Header& header) {
+  TensorView view;
+  view.data = &header;
+  view.dtype = DType::kU8;
+  view.shape = Shape{static_cast<std::int64_t>(sizeof(Header))};
+  return view;
+}
+
+/// Both ends of a pair.
+struct Pair {
+  std::unique_ptr<Communicator> requests, weights, state;
+
+  /// open(name, purpose) gives one end of a communicator.
+  template <typename Open>
+  explicit Pair(Open&& open)
+      : requests(open("shadow.requests", Purpose::kControl)),
+        weights(open("shadow.weights", Purpose::kParameter)),
+        state(open("shadow.center", Purpose::kState)) {}
+};
+
+}  // namespace tenon::sync_shadow

@@ -1,0 +1,213 @@
+// The trainer's end of easgd.hpp. Weights are subtracted from where they are when the answer comes, so what
+// workers did meanwhile stays.
+#include "easgd.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <string>
+
+namespace tenon::sync_shadow {
+
+ShadowEasgd::ShadowEasgd(const Options& options)
+    : Shadow("shadow_easgd", options), elastic_(options.real("elastic")) {
+  const std::string_view exchange = options.text("exchange");
+  if (exchange == "sequential") exchange_ = Exchange::kSequential;
+  if (exchange == "delta") exchange_ = Exchange::kDelta;
+  const auto order = options.integers("order");
+  order_.assign(order.begin(), order.end());
+}
+
+// A server waits for its trainers, so each says goodbye; a run that fails ends the servers by its failure.
+ShadowEasgd::~ShadowEasgd() {
+  stop_background();
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    for (Pair& pair : pairs_) ask(pair, Ask::kBye, 0, {});
+  } catch (const std::exception&) {
+    // The run has failed meanwhile and is reported.
+  }
+}
+
+void ShadowEasgd::start(Replica& replica) {
+  Shadow::start(replica);
+  for (int server = 0; server < replica.servers(); ++server) {
+    pairs_.emplace_back(
+        [&](const char* name, Purpose purpose) { return replica.open_to_server(server, name, purpose); });
+  }
+  if (!takes_part()) return;
+  if (pairs_.empty()) {
+    fail_config(
+        "sync shadow_easgd: the centre lies on servers, and this run has none; set [parallel] servers = 1 or "
+        "more");
+  }
+  check_order();
+  if (!order_.empty()) turns_ = replica.open("shadow.turns", Purpose::kControl);
+  center_ = &replica.create_set("center");
+  replica.copy(replica.live(), *center_);
+  if (exchange_ == Exchange::kDelta && !background()) elastic_force_ = &replica.create_set("elastic");
+  staging_ = allocate();
+}
+
+void ShadowEasgd::check_order() {
+  const auto replicas = static_cast<std::size_t>(replica().replicas());
+  if (order_.empty() && !stepped()) return;
+  std::vector<std::int64_t> all(replicas);
+  std::iota(all.begin(), all.end(), 0);
+  if (order_.empty()) order_ = all;
+  std::vector<std::int64_t> sorted = order_;
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted != all || background()) {
+    fail_config("sync shadow_easgd: 'order' lists every trainer, 0 to " + std::to_string(replicas - 1) +
+                ", once, and is for mode = \"foreground\" or \"stepped\"");
+  }
+}
+
+void* ShadowEasgd::query(std::string_view interface_id) {
+  return interface_id == SyncServer::kId ? static_cast<SyncServer*>(&server_) : nullptr;
+}
+
+ElementRange ShadowEasgd::shard(std::size_t index, std::size_t server) const {
+  return ring_chunk(staging_[index].elements(), staging_[index].dtype, static_cast<int>(server),
+                    static_cast<int>(pairs_.size()));
+}
+
+void ShadowEasgd::ask(Pair& pair, Ask request, std::size_t index, const ElementRange& range) {
+  Header header;
+  header.request = request;
+  header.arena = static_cast<std::int64_t>(index);
+  header.elements = range.size();
+  header.dtype = index < staging_.size() ? static_cast<std::int64_t>(staging_[index].dtype) : 0;
+  header.elastic = elastic_;
+  pair.requests->send(view_of(header), kServer, kTag);
+}
+
+void ShadowEasgd::answered(Pair& pair) {
+  Header header;
+  pair.requests->receive(view_of(header), kServer, kTag);
+}
+
+// Trainer 0 brings the centre, from the start or from a checkpoint, before anybody exchanges with it.
+void ShadowEasgd::begin() {
+  for (std::size_t i = 0; i < arenas().size() && replica().replica() == 0; ++i) {
+    const TensorView center = as_reals(center_->arena(arenas()[i]));
+    for (std::size_t s = 0; s < pairs_.size(); ++s) {
+      const ElementRange range = shard(i, s);
+      if (range.size() == 0) continue;
+      ask(pairs_[s], Ask::kSet, i, range);
+      pairs_[s].state->send(slice(center, range.begin, range.size()), kServer, kTag);
+      answered(pairs_[s]);
+    }
+  }
+  replica().group(Purpose::kState)->barrier();
+}
+
+void ShadowEasgd::exchange() {
+  for (std::size_t i = 0; i < arenas().size(); ++i) {
+    for (std::size_t s = 0; s < pairs_.size(); ++s) exchange_shard(i, s);
+  }
+  synced();
+}
+
+void ShadowEasgd::exchange_shard(std::size_t index, std::size_t server) {
+  const ElementRange range = shard(index, server);
+  if (range.size() == 0) return;
+  Pair& pair = pairs_[server];
+  const TensorView staged = slice(staging_[index], range.begin, range.size());
+  const TensorView w = slice(weights(arenas()[index]), range.begin, range.size());
+  if (exchange_ == Exchange::kDelta) {
+    ask(pair, Ask::kFetch, index, range);
+    pair.weights->receive(staged, kServer, kTag);
+    elastic(elastic_, w, staged);
+    ask(pair, Ask::kAdd, index, range);
+    pair.weights->send(staged, kServer, kTag);
+    answered(pair);
+  } else {
+    take(w, staged);
+    ask(pair, exchange_ == Exchange::kSymmetric ? Ask::kSymmetric : Ask::kSequential, index, range);
+    pair.weights->send(staged, kServer, kTag);
+    pair.weights->receive(staged, kServer, kTag);
+  }
+  arrived_ = Arrived{index, range};
+  merging([&] { apply(); });
+}
+
+// Behind a pause somebody else may have done it: quiesce, which found the exchange half done.
+void ShadowEasgd::apply() {
+  if (!arrived_) return;
+  const auto [index, range] = *arrived_;
+  arrived_.reset();
+  const TensorView staged = slice(staging_[index], range.begin, range.size());
+  if (elastic_force_ != nullptr) {
+    const TensorView force = as_reals(elastic_force_->arena(arenas()[index]));
+    replica().device().copy(staged, slice(force, range.begin, range.size()));
+    force_due_.store(1);
+    return;
+  }
+  const TensorView w = slice(weights(arenas()[index]), range.begin, range.size());
+  if (exchange_ == Exchange::kSequential) {
+    pull(elastic_, staged, w);
+  } else {
+    subtract(staged, w);
+  }
+  replica().live().touch(-1);
+}
+
+void ShadowEasgd::move_by_elastic() {
+  if (force_due_.exchange(0) == 0) return;
+  for (const int arena : arenas()) subtract(as_reals(elastic_force_->arena(arena)), weights(arena));
+  replica().live().touch(-1);
+}
+
+void ShadowEasgd::between(std::int64_t) {
+  if (force_due_.load() == 0) return;
+  replica().pause();
+  move_by_elastic();
+  replica().resume();
+}
+
+void ShadowEasgd::meet(std::int64_t) {
+  move_by_elastic();
+  if (turns_ == nullptr) return exchange();
+  const auto place =
+      static_cast<std::size_t>(std::find(order_.begin(), order_.end(), replica().replica()) - order_.begin());
+  Header turn;
+  turns_->barrier();  // the last one's turn at the meeting before is over
+  if (place > 0) turns_->receive(view_of(turn), static_cast<int>(order_[place - 1]), kTag);
+  exchange();
+  if (place + 1 < order_.size()) turns_->send(view_of(turn), static_cast<int>(order_[place + 1]), kTag);
+}
+
+bool ShadowEasgd::step(Actor& self, bool going) {
+  if (!going) return false;
+  exchange();
+  self.sleep(rest());
+  return true;
+}
+
+void ShadowEasgd::settle() {
+  apply();
+  Communicator& group = *replica().group(Purpose::kState);
+  group.barrier();  // from here on every actor is parked, and no request is open
+  for (std::size_t i = 0; i < arenas().size(); ++i) {
+    const TensorView center = as_reals(center_->arena(arenas()[i]));
+    for (std::size_t s = 0; s < pairs_.size() && replica().replica() == 0; ++s) {
+      const ElementRange range = shard(i, s);
+      if (range.size() == 0) continue;
+      ask(pairs_[s], Ask::kGet, i, range);
+      pairs_[s].state->receive(slice(center, range.begin, range.size()), kServer, kTag);
+    }
+    group.broadcast(center, 0);
+  }
+}
+
+void ShadowEasgd::state(StateVisitor& visitor) {
+  Shadow::state(visitor);
+  std::int64_t due = force_due_.load();
+  visitor.integer("elastic_due", due);
+  if (visitor.loading()) force_due_.store(due);
+}
+
+}  // namespace tenon::sync_shadow

@@ -1,0 +1,95 @@
+// Sync `shadow_easgd`: S-EASGD, and its foreground counterpart FR-EASGD-k (Zheng et al. 2020; Zhang,
+// Choromanska & LeCun 2015). Each trainer exchanges with a centre on servers, alone, shard by shard: S bytes
+// up and S bytes down for S bytes of weights.
+#pragma once
+
+#include "center_server.hpp"
+#include "shadow.hpp"
+
+#include <tenon/fixed_order.hpp>
+#include <tenon/plugin.hpp>
+
+#include <deque>
+#include <optional>
+
+namespace tenon::sync_shadow {
+
+inline constexpr const char* kExchanges[] = {"symmetric", "sequential", "delta", nullptr};
+
+class ShadowEasgd final : public Shadow {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      kMode,
+      kInterval,
+      kAt,
+      kRest,
+      kLock,
+      option::real("elastic", "0.5")
+          .between(0, 1)
+          .doc_text("a, the share of the way that trainer and centre go; 0: nothing is exchanged"),
+      option::text("exchange", "'symmetric'")
+          .one_of(kExchanges)
+          .doc_text(
+              "symmetric: both move by a (w - c); sequential: the centre first, the trainer to where it "
+              "then is; delta: the trainer fetches c and sends a (w - c), and trains a slot before it "
+              "moves"),
+      option::integers("order", "[]")
+          .at_least(0)
+          .doc_text("foreground and stepped: trainers take turns in this order, all of them listed; empty: "
+                    "foreground trainers go when they come, stepped ones by their numbers"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "shadow_easgd",
+      .summary = "elastic averaging with a centre on servers, behind the training",
+      .options = kOptions,
+      .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD | TENON_CAP_COLLECTIVE};
+  explicit ShadowEasgd(const Options& options);
+  ~ShadowEasgd() override;
+
+  /// Throws Error(kConfig) when several trainers have no server.
+  void start(Replica& replica) override;
+  void state(StateVisitor& visitor) override;
+  void* query(std::string_view interface_id) override;
+
+ protected:
+  bool takes_part() const override { return replica().replicas() > 1 && elastic_ > 0; }
+  ParameterSet& evaluated() const override { return *center_; }
+  void begin() override;
+  void meet(std::int64_t slot) override;
+  void between(std::int64_t slot) override;
+  bool step(Actor& self, bool going) override;
+  void settle() override;
+
+ private:
+  enum class Exchange : std::uint8_t { kSymmetric, kSequential, kDelta };
+
+  void check_order();
+  ElementRange shard(std::size_t index, std::size_t server) const;
+  /// All arenas with all servers.
+  void exchange();
+  void exchange_shard(std::size_t index, std::size_t server);
+  /// What the exchange brought into staging_: due until it is applied, by whom ever.
+  void apply();
+  void ask(Pair& pair, Ask request, std::size_t index, const ElementRange& range);
+  void answered(Pair& pair);
+  void move_by_elastic();
+
+  Exchange exchange_ = Exchange::kSymmetric;
+  double elastic_;
+  std::vector<std::int64_t> order_;
+  std::deque<Pair> pairs_;  ///< by server
+  std::unique_ptr<Communicator> turns_;
+  ParameterSet* center_ = nullptr;
+  ParameterSet* elastic_force_ =
+      nullptr;  ///< delta outside the background: what the weights have yet to move by
+  std::atomic<std::int64_t> force_due_{0};
+  std::vector<TensorView> staging_;  ///< per arena of arenas()
+  struct Arrived {
+    std::size_t index = 0;
+    ElementRange range;
+  };
+  std::optional<Arrived> arrived_;
+  CenterServer server_;  ///< of the component that a server rank makes
+};
+
+}  // namespace tenon::sync_shadow

@@ -1,0 +1,39 @@
+// Weights that worker threads train on while somebody else reads or changes them: every element is loaded and
+// stored atomically (relaxed), so nobody sees half of one; an update that falls between a load and its store
+// is lost, as between Hogwild workers. Flat views of f32 or f64; complex numbers are pairs of those.
+#pragma once
+
+#include <tenon/parameter.hpp>
+#include <tenon/tensor.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace tenon::sync_shadow {
+
+/// Arenas of what is trained. Throws Error(kConfig) for weights of another dtype or outside host memory.
+std::vector<int> trained_arenas(const ParameterSet& live);
+
+/// The elements of an arena as reals; a slice of them.
+TensorView as_reals(TensorView arena);
+TensorView slice(const TensorView& reals, std::int64_t begin, std::int64_t count);
+
+/// to = w, `to` being the caller's own.
+void take(const TensorView& w, const TensorView& to);
+/// w -= d
+void subtract(const TensorView& d, const TensorView& w);
+/// w += u - v
+void add_difference(const TensorView& u, const TensorView& v, const TensorView& w);
+/// w = (1 - a) w + a u; a = 1 gives the bits of u.
+void pull(double a, const TensorView& u, const TensorView& w);
+
+/// On memory of one's own. moved = a (w - c), then c += moved; w and moved may be one.
+void attract(double a, const TensorView& w, const TensorView& c, const TensorView& moved);
+/// c = (1 - a) c + a w
+void follow(double a, const TensorView& w, const TensorView& c);
+/// c += e
+void add(const TensorView& e, const TensorView& c);
+/// e = a (w - c), where c was
+void elastic(double a, const TensorView& w, const TensorView& c);
+
+}  // namespace tenon::sync_shadow

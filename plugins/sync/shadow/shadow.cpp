@@ -1,0 +1,155 @@
+// Who fires exchanges, and when (shadow.hpp).
+#include "shadow.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
+
+#include <algorithm>
+#include <string>
+
+namespace tenon::sync_shadow {
+
+Shadow::Shadow(const char* name, const Options& options)
+    : name_(name), interval_(options.integer("interval")), rest_(options.real("rest")) {
+  const std::string_view mode = options.text("mode");
+  mode_ = mode == "shadow" ? Mode::kShadow : mode == "stepped" ? Mode::kStepped : Mode::kForeground;
+  locked_ =
+      background() && options.text("merge_lock") == "per_shard";  // elsewhere workers stand still anyway
+  const auto at = options.integers("at");
+  at_.assign(at.begin(), at.end());
+  std::sort(at_.begin(), at_.end());
+  if (!at_.empty() && background()) {
+    fail_config("sync " + std::string(name_) +
+                ": 'at' scripts exchanges, but mode = \"shadow\" makes as many as it can; leave it out, or "
+                "take mode = \"foreground\" or \"stepped\"");
+  }
+}
+
+Shadow::~Shadow() {
+  for (const TensorView& view : allocated_)
+    replica().device().release(view.data, static_cast<std::size_t>(view.bytes()));
+}
+
+void Shadow::start(Replica& replica) {
+  SyncBase::start(replica);
+  elementwise_ = &replica.device().family<Elementwise>();
+  threads_ = parallel_threads();
+  arenas_ = trained_arenas(replica.live());
+  for (const ParameterInfo& info : replica.live().parameters()) {
+    if (info.spec.role != Role::kRowTable || !info.spec.sharding.empty() || replica.replicas() == 1) continue;
+    fail_config(
+        "sync " + std::string(name_) + ": table '" + info.spec.name +
+        "' is copied to every replica, and nothing would bring the copies together again; cut it over "
+        "the replicas (placement = \"rows\" or \"tables\"), or take sync \"ddp\"");
+  }
+  active_ = takes_part();
+}
+
+std::vector<TensorView> Shadow::allocate() {
+  std::vector<TensorView> views;
+  for (const int arena : arenas_) {
+    TensorView view = weights(arena);
+    view.data = replica().device().allocate(static_cast<std::size_t>(view.bytes()));
+    views.push_back(view);
+    allocated_.push_back(view);
+    elementwise_->fill(view, 0);
+  }
+  return views;
+}
+
+bool Shadow::due(std::int64_t done) const {
+  if (at_.empty()) return done % interval_ == 0;
+  return std::binary_search(at_.begin(), at_.end(), done);
+}
+
+void Shadow::after_step(const Slot& slot, const StepOutcome& outcome) {
+  if (outcome.applied) updates_.fetch_add(1, std::memory_order_relaxed);
+  if (!active_) return;
+  if (!begun_.exchange(true)) {
+    begin();
+    if (background()) {
+      actor_ = replica().host().spawn("shadow", [this](Actor& self) {
+        set_parallel_threads(threads_);
+        while (step(self, self.checkpoint())) {
+        }
+      });
+    }
+  }
+  if (background()) return;
+  if (due(slot.t + 1)) return fire(slot.t);
+  between(slot.t);
+}
+
+void Shadow::fire(std::int64_t slot) {
+  if (stepped()) {
+    // The actor starts inside a replica that nobody may have paused, so nothing holds other workers back.
+    std::thread::id nobody{};
+    if (!stepper_.compare_exchange_strong(nobody, std::this_thread::get_id()) &&
+        nobody != std::this_thread::get_id()) {
+      fail_config("sync " + std::string(name_) +
+                  ": mode = \"stepped\" is for one worker; set [parallel] workers = 1");
+    }
+    replica().host().spawn("shadow", [&](Actor&) { meet(slot); })->stop();
+    return;
+  }
+  replica().pause();
+  try {
+    meet(slot);
+  } catch (...) {
+    replica().resume();
+    throw;
+  }
+  replica().resume();
+}
+
+void Shadow::synced() {
+  const std::int64_t updates = updates_.load(std::memory_order_relaxed);
+  const std::int64_t gap = updates - synced_at_;
+  synced_at_ = updates;
+  ++syncs_;
+  replica().record("sync_gap", static_cast<double>(gap));
+}
+
+void Shadow::quiesce() {
+  if (!active_ || !begun_.load()) return;
+  settle();
+  average_buffers();
+  evaluated().touch(-1);
+}
+
+// Live statistics stay their trainer's own: trainers do not meet, and looking at them must not change them.
+void Shadow::average_buffers() {
+  Communicator& group = *replica().group(Purpose::kState);
+  for (const ParameterInfo& info : replica().live().parameters()) {
+    const TensorView buffer = evaluated().tensor(info.index);
+    if (info.spec.role != Role::kBuffer || buffer.empty()) continue;
+    replica().device().copy(replica().live().tensor(info.index), buffer);
+    if (dtype_is_real(buffer.dtype)) {
+      group.all_reduce(buffer, ReduceOp::kSum);
+      elementwise_->scale(buffer, 1.0 / group.size());
+    } else {
+      group.broadcast(buffer, 0);
+    }
+  }
+}
+
+void Shadow::on_membership(const Membership&) {
+  fail_run("sync " + std::string(name_) +
+           ": trainers of this strategy cannot change during a run; choose a recovery that ends the run, and "
+           "continue with --resume");
+}
+
+ParameterSet& Shadow::evaluation_parameters() {
+  return active_ ? evaluated() : replica().live();
+}
+
+void Shadow::state(StateVisitor& visitor) {
+  std::int64_t updates = updates_.load();
+  visitor.integer("updates", updates);
+  if (visitor.loading()) updates_.store(updates);
+  visitor.integer("synced_at", synced_at_);
+  visitor.integer("syncs", syncs_);
+  if (visitor.loading()) begun_.store(false);
+}
+
+}  // namespace tenon::sync_shadow

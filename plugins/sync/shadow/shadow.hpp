@@ -1,0 +1,133 @@
+// What the strategies of this plugin share (Zheng et al., ShadowSync, arXiv 2003.03477): an exchange of
+// weights with the other trainers that somebody fires. In the background an actor does so again and again
+// while the workers train; in the foreground a worker does so after every `interval` slots, and trains on
+// when it is over; stepped, the actor does so at these slots and the worker waits, which makes the same
+// history as the foreground.
+#pragma once
+
+#include "merge.hpp"
+
+#include <tenon/operators.hpp>
+#include <tenon/options.hpp>
+#include <tenon/sync.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace tenon::sync_shadow {
+
+inline constexpr const char* kModes[] = {"shadow", "foreground", "stepped", nullptr};
+inline constexpr const char* kLocks[] = {"none", "per_shard", nullptr};
+
+inline constexpr OptionSpec kMode =
+    option::text("mode", "'shadow'")
+        .one_of(kModes)
+        .doc_text(
+            "exchanges in the background; by the worker after a slot; or by the background at a "
+            "worker's word, for tests");
+inline constexpr OptionSpec kInterval = option::integer("interval", "10")
+                                            .at_least(1)
+                                            .in_unit("slots")
+                                            .doc_text("foreground and stepped: slots between two exchanges");
+inline constexpr OptionSpec kAt =
+    option::integers("at", "[]")
+        .at_least(1)
+        .in_unit("slots")
+        .doc_text("foreground and stepped: exchanges behind these many slots, in place of interval");
+inline constexpr OptionSpec kRest =
+    option::real("rest", "1e-3")
+        .at_least(1e-6)
+        .in_unit("s")
+        .doc_text("shadow: from the end of an exchange to the next, on the run's clock");
+inline constexpr OptionSpec kLock =
+    option::text("merge_lock", "'none'")
+        .one_of(kLocks)
+        .doc_text("none: merged while workers train; per_shard: they stand still while a shard is merged");
+
+class Shadow : public SyncBase {
+ public:
+  explicit Shadow(const char* name, const Options& options);
+
+  void start(Replica& replica) override;
+  GradientGroup gradient_group() const override { return GradientGroup::kReplica; }
+  void after_step(const Slot& slot, const StepOutcome& outcome) final;
+  /// Collective. What is in flight is completed and merged, on all trainers: an exchange moves both its ends,
+  /// so half of one must not be saved.
+  void quiesce() final;
+  void on_membership(const Membership& membership) override;
+  ParameterSet& evaluation_parameters() override;
+  void state(StateVisitor& visitor) override;
+
+ protected:
+  /// Whether there is anybody to exchange with; asked once, in start().
+  virtual bool takes_part() const = 0;
+  /// What is evaluated, exported and hashed; made by the derived class's start().
+  virtual ParameterSet& evaluated() const = 0;
+  /// Once, on all trainers, before the first exchange, and behind a restore.
+  virtual void begin() = 0;
+  /// A whole exchange on this thread; the workers stand still. slot: of its call.
+  virtual void meet(std::int64_t slot) = 0;
+  /// A slot that is none of the scripted ones.
+  virtual void between(std::int64_t) {}
+  /// One step of the background. `going`: nobody has asked for the end. False when it has come.
+  virtual bool step(Actor& self, bool going) = 0;
+  /// On all trainers, every actor parked: completes what is in flight and brings evaluated() up to date.
+  virtual void settle() = 0;
+
+  /// Ends the background; a derived destructor calls it first.
+  void stop_background() { actor_.reset(); }
+  /// An exchange is complete: counts the updates since the last one.
+  void synced();
+
+  /// Runs `body` while the workers stand still, if merges are to be locked.
+  template <typename Body>
+  void merging(Body&& body) {
+    if (!locked_) return body();
+    struct Stand {
+      explicit Stand(Replica& replica) : replica(replica) { replica.pause(); }
+      ~Stand() { replica.resume(); }
+      Replica& replica;
+    } stand(replica());
+    body();
+  }
+
+  const std::vector<int>& arenas() const { return arenas_; }
+  /// The weights of an arena, as reals.
+  TensorView weights(int arena) const { return as_reals(replica().live().arena(arena)); }
+  /// Memory of the size of each of arenas(), as reals; given back at the end.
+  std::vector<TensorView> allocate();
+  Elementwise& elementwise() const { return *elementwise_; }
+  bool background() const { return mode_ == Mode::kShadow; }
+  bool stepped() const { return mode_ == Mode::kStepped; }
+  double rest() const { return rest_; }
+  ~Shadow() override;
+
+ private:
+  enum class Mode : std::uint8_t { kShadow, kForeground, kStepped };
+
+  bool due(std::int64_t done) const;
+  void fire(std::int64_t slot);
+  void average_buffers();
+
+  const char* name_;
+  Mode mode_ = Mode::kShadow;
+  std::int64_t interval_;
+  std::vector<std::int64_t> at_;
+  double rest_;
+  bool locked_ = false;
+  bool active_ = false;
+  std::atomic<bool> begun_{false};
+  std::atomic<std::int64_t> updates_{0};  ///< applied to this replica, by all workers
+  std::int64_t synced_at_ = 0, syncs_ = 0;
+  std::atomic<std::thread::id> stepper_{};
+  int threads_ = 1;
+  Elementwise* elementwise_ = nullptr;
+  std::vector<int> arenas_;
+  std::vector<TensorView> allocated_;
+  std::unique_ptr<Actor> actor_;
+};
+
+}  // namespace tenon::sync_shadow
