@@ -7,7 +7,9 @@
 
 #include <tenon/config.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/precision.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/site.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/tensor_values.hpp>
 
@@ -152,8 +154,31 @@ class Skipping final : public SyncDecorator {
   RandomKey key_;
 };
 
+constexpr std::size_t kRefused = 3;
+
+/// Scales the loss by 8, refuses slot kRefused, and goes on with half the scale.
+class RefusesOnce final : public Precision {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "refuses_once", .summary = "a loss scale that changes"};
+  explicit RefusesOnce(const Options&) {}
+  DType activations() const override { return DType::kF64; }
+  DType parameters() const override { return DType::kF64; }
+  std::unique_ptr<LinearSite> bind(const SiteInfo&, SiteHost&) override { return nullptr; }
+  void* query(std::string_view) override { return nullptr; }
+  double loss_scale() const override { return scale_; }
+  bool after_backward(const BackwardStats& stats) override {
+    const bool refused = stats.slot == static_cast<std::int64_t>(kRefused);
+    if (refused) scale_ /= 2;
+    return !refused;
+  }
+  void state(StateVisitor& visitor) override { visitor.real("scale", scale_); }
+
+ private:
+  double scale_ = 8;
+};
+
 TENON_STATIC_PLUGIN(watching, PluginInfo{.id = "test.watch", .version = "1.0.0", .summary = "looks on"},
-                    Watched, Skipping)
+                    Watched, Skipping, RefusesOnce)
 
 struct World {
   int replicas = 3;

@@ -30,8 +30,9 @@ struct MeanPart {
 class MeanReducer {
  public:
   virtual ~MeanReducer();
-  /// Names all parts that will ever come; no memory is taken after it. Called once, in Sync::start.
-  virtual void prepare(Replica& replica, std::span<const MeanPart> parts) = 0;
+  /// Names all parts that will ever come, and how their bytes are counted; no memory is taken after it.
+  /// Called once, in Sync::start.
+  virtual void prepare(Replica& replica, Purpose purpose, std::span<const MeanPart> parts) = 0;
   /// Begins with a part; does not wait. scale: factor from its data to units of the mean loss
   /// (Replica::gradient_scale() for gradients, 1 for differences of weights). All replicas in the same order.
   virtual void add(std::size_t part, double scale) = 0;

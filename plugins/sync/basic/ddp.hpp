@@ -59,7 +59,7 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
     std::vector<MeanPart> parts;
     for (const Bucket& bucket : replica.buckets())
       parts.push_back({bucket.arena, bucket.begin, bucket.gradients});
-    reducer_->prepare(replica, parts);
+    reducer_->prepare(replica, Purpose::kGradient, parts);
   }
   GradientGroup gradient_group() const override { return GradientGroup::kAllReplicas; }
   void on_gradients_ready(const Bucket& bucket) override {

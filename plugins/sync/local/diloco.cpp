@@ -15,7 +15,7 @@ void Anchored::start(Replica& replica) {
   }
   std::vector<MeanPart> parts;
   for (const int arena : arenas()) parts.push_back({arena, 0, replica.live().arena(arena)});
-  reducer_->prepare(replica, parts);
+  reducer_->prepare(replica, Purpose::kParameter, parts);
 }
 
 void Anchored::meet() {

@@ -81,14 +81,24 @@ void Wire::start(Replica& replica, std::span<const Fragment> fragments) {
     narrow_.emplace_back();
     for (const Lane& lane : fragment.lanes) narrow_.back().push_back(prepare(lane));
   }
+  // One fragment is on its way at a time, so all share the memory of the largest.
+  for (std::size_t lane = 0; lane < lanes; ++lane) {
+    std::int64_t room = 0;
+    for (const auto& of_fragment : narrow_)
+      room = std::max(room, lane < of_fragment.size() ? of_fragment[lane].row_bytes * replicas_ : 0);
+    const TensorView shared = allocate(DType::kU8, room);
+    for (auto& of_fragment : narrow_) {
+      if (lane >= of_fragment.size()) continue;
+      of_fragment[lane].rows = shared;
+      of_fragment[lane].rows.shape = Shape{replicas_, of_fragment[lane].row_bytes};
+    }
+  }
 }
 
 Wire::Narrow Wire::prepare(const Lane& lane) {
   Narrow narrow;
   narrow.elements = flat_reals(packed(lane)).elements();
   narrow.row_bytes = narrow_bytes(format_, narrow.elements);
-  narrow.rows = allocate(DType::kU8, narrow.row_bytes * replicas_);
-  narrow.rows.shape = Shape{replicas_, narrow.row_bytes};
   if (format_ == Format::kBf16) return narrow;
   QuantizeSpec spec;
   spec.rows = 1;

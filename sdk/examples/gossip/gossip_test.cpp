@@ -71,7 +71,7 @@ class TestReplica final : public tenon::Replica {
   double gradient_scale() const override { return 1; }
   double gradient_count() const override { return 1; }
   double peak_rate() const override { return 0; }
-  std::span<ParameterSet* const> optimizer_state() override { return {}; }
+  std::span<tenon::ParameterSet* const> optimizer_state() override { return {}; }
   tenon::ParameterSet& create_set(std::string_view name) override {
     sets_.push_back(tenon::make_parameter_set_beside(std::string(name), *live_, *bench_.device));
     return *sets_.back();
