@@ -250,16 +250,27 @@ void World::run_rank(int rank, int participant, const std::function<void(int ran
   try {
     clock->enter(participant);
     entered = true;
-    try {
-      if (rank >= settings.parallel.trainers()) {
-        run_server(*this, rank);
-      } else {
-        Rank self(*this, rank);
+    if (rank >= settings.parallel.trainers()) {
+      run_server(*this, rank);
+    } else {
+      Rank self(*this, rank);
+      try {
         body(rank, self);
+      } catch (...) {
+        // Before this rank ends: its actors may wait for others, who have to hear of it.
+        report_failure(rank);
+        throw;
       }
-    } catch (...) {
-      rethrow_noted_call();
     }
+  } catch (...) {
+    report_failure(rank);  // unless it was
+  }
+  if (entered) clock->leave();
+}
+
+void World::report_failure(int rank) {
+  try {
+    rethrow_noted_call();
   } catch (const CancelledError&) {
     // The first failure is reported by the control plane.
   } catch (const Error& error) {
@@ -269,7 +280,6 @@ void World::run_rank(int rank, int participant, const std::function<void(int ran
   } catch (const std::exception& error) {
     control->fail(rank, 1, error.what());
   }
-  if (entered) clock->leave();
 }
 
 void World::throw_failure() const {

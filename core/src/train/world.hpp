@@ -85,6 +85,8 @@ struct World {
  private:
   void run_ranks(const std::function<void(int rank, Rank& self)>& body);
   void run_rank(int rank, int participant, const std::function<void(int rank, Rank& self)>& body);
+  /// Of the exception that is being handled.
+  void report_failure(int rank);
   void throw_failure() const;
   void open_folder(const std::string& base, int keep,
                    const std::function<void(const CheckpointReader&)>& check);
