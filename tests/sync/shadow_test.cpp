@@ -195,5 +195,39 @@ TEST(ShadowSync, T17_ARunResumedInAnyPhaseIsTheWholeRun) {
   }
 }
 
+constexpr const char* kBatchNorm =
+    "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"resnet\"\nwidth = 4\n";
+constexpr const char* kTied =
+    "[data]\ntype = \"text\"\npath = \"data/text/tinyshakespeare.txt\"\ncontext = 8\nbatch = "
+    "2\n[model]\ntype = "
+    "\"gpt_neo\"\nlayers = 1\nwidth = 8\nheads = 2\n";
+
+TEST(ShadowSync, T20_MergesMoveEveryTensorOnceAndLeaveBuffersToTheirPolicy) {
+  for (const char* model : {kBatchNorm, kTied}) {
+    for (const bool centered : {false, true}) {
+      World world{.replicas = 2, .slots = 8, .precision = "fp32", .model = model};
+      world.sets = {"run.eval_every=1"};
+      if (centered) world.sets.emplace_back("parallel.servers=3");
+      const Outcome run =
+          train(centered ? "{type = 'shadow_easgd', mode = 'stepped', interval = 4, elastic = 0.25}"
+                         : "{type = 'shadow_ma', mode = 'stepped', interval = 4, weight = 0.25}",
+                world);
+      ASSERT_EQ(run.result.error, "");
+      const Trace &first = run.replicas.at(0), &second = run.replicas.at(1);
+      for (std::size_t i = 0; i < first.live[3].size(); ++i) {
+        // Trainer 0 comes first, to the centre as it was; without one, to the mean.
+        const double target =
+            centered ? first.evaluated[3][i] : (first.before[3][i] + second.before[3][i]) / 2;
+        const double before = first.before[3][i], size = std::max(std::abs(target), std::abs(before));
+        ASSERT_NEAR(first.live[3][i], 0.75 * before + 0.25 * target, 4 * 0x1p-23 * size) << i;
+      }
+      if (first.buffers[0].empty()) continue;
+      EXPECT_NE(first.buffers[2], second.buffers[2]) << "each trainer has met other samples";
+      EXPECT_EQ(first.buffers[3] == second.buffers[3], !centered)
+          << "averages meet, exchanges with a centre do not";
+    }
+  }
+}
+
 }  // namespace
 }  // namespace tenon::sync_test

@@ -188,6 +188,7 @@ struct World {
   std::int64_t seed = 1;
   std::string more = {};               ///< behind [sync]
   std::vector<std::string> sets = {};  ///< over all of it, "table.key=value"
+  bool watched = true;                 ///< by Watched, which does not stand lock-free workers
   std::string model =
       "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"mlp\"\nhidden = [6]\n";
 };
@@ -206,15 +207,21 @@ inline Config config_of(const std::string& strategy, const World& world) {
       "\nseed = " + std::to_string(world.seed) + "\n[device]\ntype = \"cpu\"\nthreads = 1\n" + world.model +
       "[precision]\ntype = \"" + world.precision + "\"\n[optimizer]\n" + world.optimizer;
   toml += "[parallel]\nranks = " + std::to_string(world.replicas) + "\n[transport]\ntype = \"thread\"\n";
-  toml += "[sync]\ntype = \"watched\"\ninner = " + strategy + "\n";
-  return Config::parse(toml + world.more, "world.toml", world.sets);
+  std::vector<std::string> sets = world.sets;
+  if (world.watched) {
+    toml += "[sync]\ntype = \"watched\"\ninner = " + strategy + "\n";
+  } else {
+    sets.insert(sets.begin(), "sync=" + strategy);
+  }
+  return Config::parse(toml + world.more, "world.toml", sets);
 }
 
 inline Outcome train(const std::string& strategy, const World& world, const std::string& folder = {},
-                     bool resume = false) {
+                     bool resume = false, const tenon_plugin_v1_t* more = nullptr) {
   const integration::Scratch scratch;
   Runtime runtime;
   runtime.add_plugin(watching);
+  if (more != nullptr) runtime.add_plugin(*more);
   runtime.discover({std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins"});
   watch.replicas.clear();
   TrainRequest request;

@@ -27,6 +27,8 @@ class PauseGate {
   void pause();
   /// By the thread that paused.
   void resume();
+  /// The pause becomes the caller's, of a thread that holds it and does nothing more.
+  void take_over();
 
  private:
   bool inside() const;

@@ -160,7 +160,7 @@ void World::connect(const WorldSpec& spec) {
     connected = true;
     return;
   }
-  report_failure(place.rank, [&] {
+  try {
     std::string plugins;
     for (const LockedPlugin& plugin : loaded_plugins()) {
       plugins += fmt::format("plugin {} {} sha256 {}\n", plugin.id, plugin.version, plugin.sha256);
@@ -172,8 +172,11 @@ void World::connect(const WorldSpec& spec) {
     processes.rendezvous = rendezvous.get();
     transport->connect(processes);
     connected = true;
-  });
-  if (control->failed()) throw_failure();
+  } catch (...) {
+    report_failure(place.rank);
+    throw_failure();
+    throw;
+  }
 }
 
 void World::agree(TextExchange& among, int rank, std::string_view what, const std::string& text) {

@@ -129,6 +129,7 @@ class Rank final : private MetricSink {
   std::size_t ended_ = 0;  ///< workers beside the first
   bool acting_ = false;    ///< some worker is at a slot boundary
   bool done_ = false;
+  bool stands_still_ = false;  ///< paused at the last boundary, until the hashes are taken
   double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
   double handed_over_s_ = 0;              ///< to the saver's thread: the newest checkpoint
   double loss_sum_ = 0, loss_count_ = 0;  ///< since the last line of train/loss

@@ -55,6 +55,10 @@ void Rank::run() {
     }
     finish();
   } catch (const std::exception& error) {
+    if (stands_still_) {
+      gate_.take_over();
+      gate_.resume();
+    }
     if (rank_ == 0) record_progress();
     observers_->finish("failed", error.what());
     throw;
@@ -285,6 +289,11 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
     if (rank_ == 0) world_.metrics->flush();
   }
   if (due.save.save) save(due.save, slot, due.stop);
+  // The hashes of the run are those of what was evaluated and saved last, so actors do not go on in between.
+  if (due.stop) {
+    gate_.pause();
+    stands_still_ = true;
+  }
 }
 
 void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {

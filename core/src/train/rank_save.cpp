@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 namespace tenon::train {
 namespace {
@@ -107,7 +108,9 @@ void Rank::finish() {
     take_save_results();
   }
   // Hashes: every rank's digests to rank 0; weights of the evaluation set of replica 0.
+  if (stands_still_) gate_.take_over();
   std::optional<HeldPause> pause(gate_);
+  if (std::exchange(stands_still_, false)) gate_.resume();
   parts_->sync->quiesce();
   const auto times = world_.end_hub->exchange(rank_, rank_time_text(time_so_far()));
   const auto recorded = world_.end_hub->exchange(rank_, distributions_.text());

@@ -258,14 +258,39 @@ void World::run_ranks(const std::function<void(int rank, Rank& self)>& body) {
 
 void World::run_rank(int rank, int participant, const std::function<void(int rank, Rank& self)>& body) {
   bool entered = false;
-  report_failure(rank, [&] {
+  try {
     clock->enter(participant);
     entered = true;
-    if (rank >= settings.parallel.trainers()) return run_server(*this, rank);
-    Rank self(*this, rank);
-    body(rank, self);
-  });
+    if (rank >= settings.parallel.trainers()) {
+      run_server(*this, rank);
+    } else {
+      Rank self(*this, rank);
+      try {
+        body(rank, self);
+      } catch (...) {
+        // Before this rank ends: its actors may wait for others, who have to hear of it.
+        report_failure(rank);
+        throw;
+      }
+    }
+  } catch (...) {
+    report_failure(rank);  // unless it was
+  }
   if (entered) clock->leave();
+}
+
+void World::report_failure(int rank) {
+  try {
+    rethrow_noted_call();
+  } catch (const CancelledError&) {
+    // The first failure is reported by the control plane.
+  } catch (const Error& error) {
+    control->fail(rank, error.exit_status(), error.what());
+  } catch (const std::bad_alloc&) {
+    control->fail(rank, 1, "out of memory; use a smaller model, batch or context");
+  } catch (const std::exception& error) {
+    control->fail(rank, 1, error.what());
+  }
 }
 
 void World::throw_failure() const {

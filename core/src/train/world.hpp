@@ -106,6 +106,8 @@ struct World {
  private:
   void run_ranks(const std::function<void(int rank, Rank& self)>& body);
   void run_rank(int rank, int participant, const std::function<void(int rank, Rank& self)>& body);
+  /// Of the exception that is being handled.
+  void report_failure(int rank);
   void throw_failure() const;
   void open_folder(const std::string& base, int keep,
                    const std::function<void(const CheckpointReader&)>& check);
@@ -113,9 +115,6 @@ struct World {
   void finish(double wall_s);
   void write_results();
   std::vector<LockedPlugin> loaded_plugins() const;
-  // Runs `work` and tells the control plane of what it throws.
-  template <typename Work>
-  void report_failure(int rank, Work&& work);
   // places.cpp
   std::unique_ptr<ControlServer> make_control_server();
   void find_place();
@@ -127,24 +126,5 @@ struct World {
   StopReason stop_ = StopReason::kNone;
   std::string stop_why_;
 };
-
-template <typename Work>
-void World::report_failure(int rank, Work&& work) {
-  try {
-    try {
-      work();
-    } catch (...) {
-      rethrow_noted_call();
-    }
-  } catch (const CancelledError&) {
-    // The first failure is reported by the control plane.
-  } catch (const Error& error) {
-    control->fail(rank, error.exit_status(), error.what());
-  } catch (const std::bad_alloc&) {
-    control->fail(rank, 1, "out of memory; use a smaller model, batch or context");
-  } catch (const std::exception& error) {
-    control->fail(rank, 1, error.what());
-  }
-}
 
 }  // namespace tenon::train

@@ -1,0 +1,191 @@
+// shadow_easgd, shadow_ma and shadow_bmuf behind the training, under the simulated clock: what a background
+// keeps, what it costs, how it ends.
+#include "boundaries.hpp"
+
+namespace tenon::sync_test {
+namespace {
+
+constexpr const char* kNoTraining = "type = \"sgd\"\nlr = 0.0\n";
+constexpr std::uint64_t kBytes = 4 * (4704 + 16 + 64 + 16);  // of the perceptron's weights in f32, padded
+
+struct Background {
+  const char* options;
+  bool served;
+};
+constexpr Background kBackgrounds[] = {
+    {"type = 'shadow_easgd'", true},
+    {"type = 'shadow_easgd', exchange = 'delta', elastic = 0.3", true},
+    {"type = 'shadow_easgd', merge_lock = 'per_shard', elastic = 0.3", true},
+    {"type = 'shadow_ma', weight = 0.3", false},
+    {"type = 'shadow_ma', merge = 'delta', merge_lock = 'per_shard'", false},
+    {"type = 'shadow_bmuf', momentum = 0.2, weight = 0.3", false},
+};
+std::string strategy_of(const Background& background) {
+  return std::string("{") + background.options + "}";
+}
+World world_of(const Background& background, std::vector<std::string> more = {}) {
+  World world{.slots = 30, .precision = "fp32"};
+  if (background.served) more.push_back("parallel.servers=2");
+  world.sets = simulated(more);
+  return world;
+}
+
+TEST(ShadowBackground, IsOneHistoryUnderTheSimulatedClock) {
+  for (const Background& background : kBackgrounds) {
+    for (const char* workers : {"parallel.workers=1", "parallel.workers=2"}) {
+      const World world = world_of(background, {workers});
+      const Outcome first = train_looking(strategy_of(background), world);
+      ASSERT_EQ(first.result.error, "") << background.options;
+      const Outcome second = train_looking(strategy_of(background), world);
+      EXPECT_EQ(first.result.state_hash, second.result.state_hash) << background.options << workers;
+      EXPECT_EQ(first.result.weights_hash, second.result.weights_hash);
+      const Distribution gaps = first.result.distributions.at("sync_gap");
+      EXPECT_GT(gaps.count, 15) << background.options;
+      // Every update of every trainer lies in one gap, but for those behind its last exchange.
+      EXPECT_NEAR(gaps.mean * static_cast<double>(gaps.count), 3 * 30, 12) << background.options;
+      EXPECT_TRUE(std::isfinite(first.result.metrics.at("val/loss")));
+    }
+  }
+}
+
+// Without training, exchanges alone move weights, and everything is where all stand still.
+TEST(ShadowBackground, T10_ExchangesKeepTheSumWhateverIsInFlight) {
+  for (const Background& background : kBackgrounds) {
+    if (std::string_view(background.options).find("bmuf") != std::string_view::npos) continue;
+    World world = world_of(background, {"transport.link.bandwidth=4e6", "run.eval_every=3"});
+    world.precision = "fp64";
+    world.optimizer = kNoTraining;
+    const Outcome run = train_looking(strategy_of(background), world, true);
+    ASSERT_EQ(run.result.error, "") << background.options;
+    const std::size_t seen = boundaries.replicas.at(0).size();
+    ASSERT_GT(seen, 8u);
+    for (std::size_t at = 1; at < seen; ++at) {
+      EXPECT_LE(difference(boundaries.total(at, background.served), boundaries.total(0, background.served)),
+                1e-12)
+          << background.options << " at " << at;
+      EXPECT_EQ(boundaries.replicas.at(1)[at].evaluated, boundaries.replicas.at(0)[at].evaluated);
+    }
+    EXPECT_GT(difference(boundaries.replicas.at(2)[seen - 1].live, boundaries.replicas.at(2)[0].live), 1e-3);
+  }
+}
+
+// What waits for a link is not training: gaps follow the slower of a trainer's link and the servers'.
+TEST(ShadowBackground, GapsGrowWithTheTrainersOfOneServerAndShrinkWithServers) {
+  const auto gap = [](int replicas, int servers) {
+    World world{.replicas = replicas, .slots = 60, .precision = "fp32"};
+    world.sets = simulated(
+        {"parallel.servers=" + std::to_string(servers), "transport.link.bandwidth=1e6", "run.eval_every=0"});
+    const Outcome run = train_looking("{type = 'shadow_easgd'}", world);
+    EXPECT_EQ(run.result.error, "");
+    return run.result.distributions.at("sync_gap").mean;
+  };
+  // r T: 100 slots/s times 2 S / B = 38.4 ms while a trainer's link binds, K S / B once the server's does.
+  const double two = gap(2, 1), six = gap(6, 1), relieved = gap(6, 3);
+  EXPECT_NEAR(two, 100 * 2 * kBytes / 1e6, 1.0);
+  EXPECT_NEAR(six / two, 3, 0.6);
+  EXPECT_LT(relieved, 0.7 * six);
+}
+
+TEST(ShadowBackground, T20_StatisticsOfBatchNormAreEvaluatedAsTheirMeans) {
+  for (const Background& background : kBackgrounds) {
+    World world = world_of(background);
+    world.replicas = 2;
+    world.slots = 10;
+    world.model =
+        "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"resnet\"\nwidth = 4\n";
+    const Outcome run = train_looking(strategy_of(background), world);
+    ASSERT_EQ(run.result.error, "");
+    const Boundary &first = boundaries.replicas.at(0).back(), &second = boundaries.replicas.at(1).back();
+    EXPECT_EQ(first.evaluated_buffers, second.evaluated_buffers);
+    ASSERT_FALSE(first.live_buffers.empty());
+    EXPECT_NE(first.live_buffers, second.live_buffers) << "each trainer has met other samples";
+    for (std::size_t i = 0; i < first.live_buffers.size(); ++i) {
+      const double mean = (first.live_buffers[i] + second.live_buffers[i]) / 2;
+      ASSERT_NEAR(first.evaluated_buffers[i], mean, 1e-6 * std::abs(mean) + 1e-9) << background.options;
+    }
+  }
+}
+
+std::uint64_t bytes(const Outcome& run, const char* purpose) {
+  const auto found = run.result.bytes_by_purpose.find(purpose);
+  return found == run.result.bytes_by_purpose.end() ? 0 : found->second;
+}
+
+TEST(ShadowBackground, T21_BytesAreThoseOfTheFormulas) {
+  for (const std::uint64_t replicas : {2, 3}) {
+    for (const char* servers : {"1", "3"}) {
+      for (const char* exchange : {"symmetric", "sequential", "delta"}) {
+        World world{.replicas = static_cast<int>(replicas), .slots = 20, .precision = "fp32"};
+        const Outcome plain = train("{type = 'none'}", world);
+        world.sets = {std::string("parallel.servers=") + servers};
+        const Outcome run = train(std::string("{type = 'shadow_easgd', mode = 'foreground', interval = 6, "
+                                              "exchange = '") +
+                                      exchange + "'}",
+                                  world);
+        ASSERT_EQ(run.result.error, "");
+        EXPECT_EQ(bytes(run, "parameter"), 3 * kBytes) << "S up per exchange";
+        EXPECT_EQ(bytes(run, "servers.parameter"), 3 * kBytes * replicas) << "S down, to each trainer";
+        // Set once; fetched and shared for the evaluation and at the end.
+        EXPECT_EQ(bytes(run, "state") - bytes(plain, "state"), kBytes + 2 * kBytes);
+        EXPECT_EQ(bytes(run, "servers.state"), 2 * kBytes);
+      }
+    }
+    const World world{.replicas = static_cast<int>(replicas), .slots = 20, .precision = "fp32"};
+    const std::uint64_t round = 2 * (replicas - 1) * kBytes / replicas;
+    for (const char* type : {"shadow_ma", "shadow_bmuf"}) {
+      const Outcome run =
+          train(std::string("{type = '") + type + "', mode = 'foreground', interval = 6}", world);
+      EXPECT_EQ(bytes(run, "parameter"), 3 * round) << type;
+    }
+  }
+  // In the background as well: as many as there were exchanges.
+  for (const Background& background : kBackgrounds) {
+    World world = world_of(background);
+    world.replicas = 2;
+    const Outcome run = train_looking(strategy_of(background), world);
+    // What goes on behind the last slot, until all have ended, is sent and not recorded.
+    const auto syncs = static_cast<std::uint64_t>(run.result.distributions.at("sync_gap").count);
+    const std::uint64_t sent = background.served ? bytes(run, "servers.parameter")
+                                                 : 2 * bytes(run, "parameter");  // 2 (K-1)/K S from each
+    EXPECT_GE(sent, syncs * kBytes) << background.options;
+    EXPECT_LE(sent, (syncs + 4) * kBytes) << background.options;
+    EXPECT_EQ(sent % (kBytes / 2), 0u) << "whole shards of two servers";
+  }
+}
+
+// What was saved comes back whole: nothing is in flight beside it, and the servers have it before anybody
+// exchanges with them.
+TEST(ShadowBackground, T17_AResumedRunGoesOnFromWhatWasSaved) {
+  for (const Background& background : kBackgrounds) {
+    const integration::Scratch scratch;
+    const std::string folder = (scratch / "run").string();
+    World world = world_of(background, {"transport.link.bandwidth=4e6", "run.max_samples=240"});
+    world.precision = "fp64";
+    world.optimizer = kNoTraining;
+    world.more = "[recovery]\ntype = \"full\"\nevery = 100\n";
+    const Outcome begun = train_looking(strategy_of(background), world, true, folder);
+    ASSERT_EQ(begun.result.error, "") << background.options;
+    EXPECT_EQ(begun.result.steps, 20);
+    const Boundaries saved = boundaries;
+    const Outcome again = train_looking(strategy_of(background), world, true, folder, true);
+    EXPECT_EQ(again.result.steps, 20);
+    EXPECT_EQ(again.result.weights_hash, begun.result.weights_hash) << background.options;
+    EXPECT_EQ(again.result.state_hash, begun.result.state_hash) << background.options;
+    world.sets.emplace_back("run.max_samples=1000000");
+    const Outcome rest = train_looking(strategy_of(background), world, true, folder, true);
+    ASSERT_EQ(rest.result.error, "") << background.options;
+    EXPECT_EQ(rest.result.steps, 30);
+    const bool served = background.served;
+    const std::size_t last = boundaries.replicas.at(0).size() - 1;
+    if (std::string_view(background.options).find("bmuf") == std::string_view::npos) {
+      EXPECT_LE(
+          difference(boundaries.total(last, served), saved.total(saved.replicas.at(0).size() - 1, served)),
+          1e-12)
+          << background.options;
+    }
+    EXPECT_GT(rest.result.distributions.at("sync_gap").count, 3u) << "exchanges went on";
+  }
+}
+
+}  // namespace
+}  // namespace tenon::sync_test
