@@ -41,7 +41,7 @@ struct FrameHeader {
 inline constexpr std::size_t kFrameHeaderBytes = 48;
 /// Largest payload of kData and kMessage, and of all others.
 inline constexpr std::uint32_t kFrameDataBytes = 256 * 1024;
-inline constexpr std::uint32_t kFrameControlBytes = 2048;
+inline constexpr std::uint32_t kFrameControlBytes = 16 * 1024;
 
 using FrameHeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
 /// Little-endian on every machine, with a check sum.

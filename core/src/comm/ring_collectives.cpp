@@ -29,20 +29,23 @@ Request Group::start(const Signature& signature, const Buffers& buffers) {
   operation.started = true;
   operation.signature = signature;
   operation.moved_at = std::chrono::steady_clock::now();
-  operation.expected.assign(buffers.receive_counts.begin(), buffers.receive_counts.end());
+  std::vector<std::int64_t>& counts = operation.joins[static_cast<std::size_t>(member_)].counts;
+  counts.assign(buffers.send_counts.begin(), buffers.send_counts.end());
+  counts.insert(counts.end(), buffers.receive_counts.begin(), buffers.receive_counts.end());
+  const SignatureBytes head = write_signature(signature);
+  told_.assign(head.begin(), head.end());
+  write_counts(counts, told_);
+  if (told_.size() > kFrameControlBytes)
+    fail_run(fmt::format("'{}' has {} members, too many for all_to_all", name_, size()));
   operation.plan(buffers, member_, size());
   join(operation, member_, signature);
-  for (int other = 0; other < size(); ++other) check_counts(operation, other);
   if (failed()) {
     operation.open = false;  // no part of it has been asked for
     throw_failure();
   }
   count(0, 0, 1);
-  Signature told = signature;
   for (int other = 0; other < size(); ++other) {
-    if (other == member_) continue;
-    if (signature.kind == Kind::kAllToAll) told.count = buffers.send_counts[static_cast<std::size_t>(other)];
-    post(other, FrameKind::kJoin, number, 0, write_signature(told));
+    if (other != member_) post(other, FrameKind::kJoin, number, 0, told_);
   }
   check_finished(operation);
   engine_.mark(*this);
@@ -93,19 +96,19 @@ void Group::on_join(int member, std::uint64_t number, std::span<const std::byte>
                 true);
   }
   Operation& operation = operation_at(number);
+  read_counts(payload.subspan(kSignatureBytes), operation.joins[static_cast<std::size_t>(member)].counts);
   join(operation, member, signature);
-  if (!operation.started) return;
-  check_counts(operation, member);
-  if (!failed()) pump(operation);
+  if (operation.started && !failed()) pump(operation);
 }
 
 void Group::join(Operation& operation, int member, const Signature& signature) {
-  operation.joins[static_cast<std::size_t>(member)] = {true, signature};
+  operation.joins[static_cast<std::size_t>(member)].joined = true;
+  operation.joins[static_cast<std::size_t>(member)].signature = signature;
   ++operation.joined;
   ++joins_[static_cast<std::size_t>(member)];
   for (int other = 0; other < size(); ++other) {
     const Join& joined = operation.joins[static_cast<std::size_t>(other)];
-    if (!joined.joined || joined.signature.agrees_with(signature)) continue;
+    if (!joined.joined || joined.signature == signature) continue;
     const int low = std::min(member, other), high = std::max(member, other);
     fail(Failure::kError,
          fmt::format(
@@ -117,17 +120,34 @@ void Group::join(Operation& operation, int member, const Signature& signature) {
          true);
     return;
   }
+  if (signature.kind == Kind::kAllToAll) check_counts(operation, member);
 }
 
-void Group::check_counts(const Operation& operation, int from) {
-  const Join& joined = operation.joins[static_cast<std::size_t>(from)];
-  if (operation.signature.kind != Kind::kAllToAll || from == member_ || !joined.joined) return;
-  const std::int64_t expected = operation.expected[static_cast<std::size_t>(from)];
-  if (joined.signature.count == expected) return;
-  fail(Failure::kError,
-       fmt::format("{}: rank {} sends {} elements to rank {}, which expects {}", operation_text(operation),
-                   rank_of(from), joined.signature.count, rank_of(member_), expected),
-       true);
+// What passes between `member` and all who have joined: every member sees every disagreement.
+void Group::check_counts(const Operation& operation, int member) {
+  const auto members = static_cast<std::size_t>(size());
+  const auto one = static_cast<std::size_t>(member);
+  for (std::size_t other = 0; other < members; ++other) {
+    const Join &mine = operation.joins[one], &theirs = operation.joins[other];
+    if (!theirs.joined) continue;
+    if (mine.counts.size() != 2 * members) {
+      return fail(
+          Failure::kError,
+          fmt::format("rank {} joins {} in an unknown form", rank_of(member), operation_text(operation)),
+          true);
+    }
+    const auto compare = [&](std::size_t from, std::size_t to) {
+      const std::int64_t sent = operation.joins[from].counts[to];
+      const std::int64_t expected = operation.joins[to].counts[members + from];
+      if (sent == expected) return;
+      fail(Failure::kError,
+           fmt::format("all_to_all #{} of '{}': rank {} sends {} elements to rank {}, which expects {}",
+                       operation.number, name_, ranks_[from], sent, ranks_[to], expected),
+           true);
+    };
+    compare(one, other);
+    compare(other, one);
+  }
 }
 
 // Hands to the port what may leave: parts that are there, to members that have joined and so have a place for
@@ -164,7 +184,7 @@ void Group::pump(Operation& operation) {
 }
 
 void Group::check_finished(Operation& operation) {
-  if (operation.finished || operation.joined < size() || operation.on_the_way > 0) return;
+  if (failed() || operation.finished || operation.joined < size() || operation.on_the_way > 0) return;
   if (operation.queued < operation.sends.size() || operation.arrived < operation.receives.size()) return;
   operation.finished = true;
   changed_.notify_all();
@@ -172,7 +192,7 @@ void Group::check_finished(Operation& operation) {
 
 bool Group::fail_if_somebody_left(const Operation& operation) {
   for (int member = 0; member < size(); ++member) {
-    if (operation.joins[static_cast<std::size_t>(member)].joined) continue;
+    if (operation.joins[static_cast<std::size_t>(member)].joined || is_there(member)) continue;
     if (fail_if_gone(member, "joining", operation_text(operation))) return true;
   }
   return false;

@@ -47,8 +47,8 @@ class RingEngine final : private FramePort::Events {
   struct Control {
     int to = 0;
     FrameHeader header;
-    std::array<std::byte, ring::kSignatureBytes> bytes{};
-    std::string text;  // longer payloads, which come with failures and openings alone
+    std::array<std::byte, 256> bytes{};
+    std::string text;  // longer payloads: failures, and all_to_all of many members
   };
   struct Arrival {
     FrameHeader header;

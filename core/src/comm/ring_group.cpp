@@ -69,7 +69,7 @@ void Group::open(const GroupSpec& spec, int member) {
     operation.open = false;
     operation.sends.reserve(2 * ranks_.size());
     operation.receives.reserve(2 * ranks_.size());
-    operation.expected.reserve(ranks_.size());
+    for (Join& join : operation.joins) join.counts.reserve(2 * ranks_.size());
   }
   for (std::size_t i = 0; i < kFirstMessagesPerMember * ranks_.size(); ++i)
     messages_.push_back(std::make_unique<Message>());
@@ -302,7 +302,7 @@ void Group::on_sent(Flight& flight) {
   if (flight.released) return;
   --flight.on_the_way;
   flight.moved_at = std::chrono::steady_clock::now();
-  if (flight.on_the_way > 0) return;
+  if (flight.on_the_way > 0 || failed()) return;
   if (!flight.is_message) return check_finished(static_cast<Operation&>(flight));
   if (!static_cast<Message&>(flight).transfer.whole) return;
   flight.finished = true;
@@ -370,7 +370,11 @@ void Group::close(bool abandoned) {
     if (message->open && message->matched && !message->finished) left(message_text(*message));
   }
   for (int other = 0; other < size(); ++other) {
-    if (other != member_) post(other, FrameKind::kClose, 0, abandoned ? 1 : 0, {});
+    if (other == member_) continue;
+    // Whoever sees this end close sees why first, even if the news of another member takes longer.
+    if (failed())
+      post(other, FrameKind::kFail, 0, static_cast<std::uint32_t>(failure_), bytes_of(failure_text_));
+    post(other, FrameKind::kClose, 0, abandoned ? 1 : 0, {});
   }
   state_ = State::kClosed;
   ends_[static_cast<std::size_t>(member_)] = End::kClosed;

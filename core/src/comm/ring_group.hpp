@@ -82,6 +82,7 @@ class Group {
 
   // ring_group.cpp
   [[noreturn]] void throw_failure() const;
+  bool is_there(int member) const { return ends_[static_cast<std::size_t>(member)] == End::kOpen; }
   bool fail_if_gone(int member, std::string_view did_not, const std::string& what);
   void release(Flight& flight);
   bool all_released() const;
@@ -95,7 +96,7 @@ class Group {
   Operation& find_operation(Request request);
   std::string operation_text(const Operation& operation) const;
   void join(Operation& operation, int member, const Signature& signature);
-  void check_counts(const Operation& operation, int from);
+  void check_counts(const Operation& operation, int member);
   void on_join(int member, std::uint64_t number, std::span<const std::byte> payload);
   void pump(Operation& operation);
   void check_finished(Operation& operation);
@@ -132,7 +133,8 @@ class Group {
   // ever before.
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<std::unique_ptr<Message>> messages_;
-  std::vector<Grant> grants_;  // that met no send yet, in the order of arrival
+  std::vector<std::byte> told_;  // what the others learn of an operation that starts
+  std::vector<Grant> grants_;    // that met no send yet, in the order of arrival
   std::uint64_t next_serial_ = 1;
   Failure failure_ = Failure::kNone;
   std::string failure_text_;

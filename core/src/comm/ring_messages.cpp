@@ -97,7 +97,7 @@ std::string Group::message_text(const Message& message) const {
 }
 
 void Group::match(Message& send, std::uint64_t number, const Signature& expected) {
-  if (!send.what.agrees_with(expected)) {
+  if (!(send.what == expected)) {
     return fail(Failure::kError,
                 fmt::format("message of '{}' with tag {}: rank {} sends {}, but rank {} expects {}", name_,
                             send.tag, rank_of(member_), signature_text(send.what), rank_of(send.other),
@@ -169,7 +169,7 @@ void Group::wait_message(Lock& lock, Message& message) {
   const auto under_way = [&] { return message.is_send ? message.matched : message.transfer.moved > 0; };
   const auto limit = [&] { return (under_way() ? std::max(begin, message.moved_at) : begin) + patience; };
   while (!failed() && !message.finished) {
-    if (!(message.is_send && message.matched) && message.other != member_ &&
+    if (!(message.is_send && message.matched) && message.other != member_ && !is_there(message.other) &&
         fail_if_gone(message.other, "starting", message_text(message)))
       break;
     static_cast<void>(changed_.wait_until(lock, limit()));

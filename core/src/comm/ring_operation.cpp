@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 
 TENON_ABI_BEGIN
 namespace ring {
@@ -155,11 +156,6 @@ std::string_view kind_name(Kind kind) {
   return kNames[static_cast<std::size_t>(kind)];
 }
 
-bool Signature::agrees_with(const Signature& other) const {
-  return kind == other.kind && dtype == other.dtype && op == other.op && root == other.root &&
-         shape == other.shape;
-}
-
 std::string signature_text(const Signature& what) {
   constexpr std::array<std::string_view, 3> kOps = {"sum", "max", "min"};
   const std::string_view op = kOps[static_cast<std::size_t>(what.op)];
@@ -192,18 +188,16 @@ SignatureBytes write_signature(const Signature& what) {
   put(to, static_cast<std::uint8_t>(what.op));
   put(to, static_cast<std::uint8_t>(what.shape.rank()));
   put(to, static_cast<std::uint32_t>(what.root));
-  put(to, what.count);
   for (int i = 0; i < what.shape.rank(); ++i) put(to, what.shape[i]);
   return bytes;
 }
 
 bool read_signature(std::span<const std::byte> bytes, Signature& what) {
-  if (bytes.size() != kSignatureBytes) return false;
+  if (bytes.size() < kSignatureBytes) return false;
   const std::byte* from = bytes.data();
   const auto kind = take<std::uint8_t>(from), dtype = take<std::uint8_t>(from), op = take<std::uint8_t>(from),
              rank = take<std::uint8_t>(from);
   what.root = static_cast<int>(take<std::uint32_t>(from));
-  what.count = take<std::int64_t>(from);
   if (kind > static_cast<std::uint8_t>(Kind::kMessage) || dtype > static_cast<std::uint8_t>(DType::kF6E3M2) ||
       op > static_cast<std::uint8_t>(ReduceOp::kMin) || rank > kMaxRank)
     return false;
@@ -212,11 +206,28 @@ bool read_signature(std::span<const std::byte> bytes, Signature& what) {
   what.op = static_cast<ReduceOp>(op);
   std::array<std::int64_t, kMaxRank> extents{};
   for (int i = 0; i < rank; ++i) extents[static_cast<std::size_t>(i)] = take<std::int64_t>(from);
-  for (const std::int64_t extent : extents) {
-    if (extent < 0) return false;
+  std::int64_t elements = 1;
+  for (int i = 0; i < rank; ++i) {
+    const std::int64_t extent = extents[static_cast<std::size_t>(i)];
+    if (extent < 0 || (extent > 0 && elements > std::numeric_limits<std::int64_t>::max() / extent))
+      return false;
+    elements *= std::max<std::int64_t>(extent, 1);  // a shape counts the others of an empty tensor, too
   }
   what.shape = Shape(std::span<const std::int64_t>(extents.data(), rank));
   return true;
+}
+
+void write_counts(std::span<const std::int64_t> counts, std::vector<std::byte>& bytes) {
+  const std::size_t begin = bytes.size();
+  bytes.resize(begin + counts.size() * sizeof(std::int64_t));
+  std::byte* to = bytes.data() + begin;
+  for (const std::int64_t count : counts) put(to, count);
+}
+
+void read_counts(std::span<const std::byte> bytes, std::vector<std::int64_t>& counts) {
+  counts.resize(bytes.size() / sizeof(std::int64_t));
+  const std::byte* from = bytes.data();
+  for (std::int64_t& count : counts) count = take<std::int64_t>(from);
 }
 
 void Operation::reset(std::uint64_t operation_number, int members) {

@@ -30,25 +30,26 @@ enum class Kind : std::uint8_t {
 };
 std::string_view kind_name(Kind kind);
 
-/// What members must agree on. `count` goes to one member alone: elements of an all-to-all for it.
+/// What members must agree on.
 struct Signature {
   Kind kind = Kind::kBarrier;
   DType dtype = DType::kU8;
   ReduceOp op = ReduceOp::kSum;
   int root = 0;
   Shape shape = {0};
-  std::int64_t count = 0;
-  /// All but `count`.
-  bool agrees_with(const Signature& other) const;
+  bool operator==(const Signature& other) const = default;
 };
 /// "all_reduce(sum, f32 [128])"
 std::string signature_text(const Signature& signature);
 
-inline constexpr std::size_t kSignatureBytes = 88;
+inline constexpr std::size_t kSignatureBytes = 72;
 using SignatureBytes = std::array<std::byte, kSignatureBytes>;
 SignatureBytes write_signature(const Signature& signature);
-/// False if the bytes are no signature.
+/// False unless the bytes begin with a signature.
 bool read_signature(std::span<const std::byte> bytes, Signature& signature);
+/// Numbers behind a signature.
+void write_counts(std::span<const std::int64_t> counts, std::vector<std::byte>& bytes);
+void read_counts(std::span<const std::byte> bytes, std::vector<std::int64_t>& counts);
 
 /// One message of an operation. `begin` counts bytes from the start of its memory.
 struct Transfer {
@@ -74,6 +75,7 @@ struct Buffers {
 struct Join {
   bool joined = false;
   Signature signature;
+  std::vector<std::int64_t> counts;  // all-to-all: elements to each member, then elements from each
 };
 
 class Group;
@@ -98,9 +100,8 @@ struct Operation : Flight {
   std::vector<Join> joins;
   int joined = 0;
   std::vector<Transfer> sends, receives;
-  std::size_t queued = 0;              // sends that are whole
-  std::size_t arrived = 0;             // receives that are whole
-  std::vector<std::int64_t> expected;  // all-to-all: elements from each member
+  std::size_t queued = 0;   // sends that are whole
+  std::size_t arrived = 0;  // receives that are whole
   std::vector<std::byte> workspace;
 
   void reset(std::uint64_t operation_number, int members);

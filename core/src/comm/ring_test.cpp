@@ -115,12 +115,10 @@ TEST(Signatures, SurviveTheWireAndAnyBytes) {
                              .dtype = DType::kBF16,
                              .op = ReduceOp::kMax,
                              .root = 3,
-                             .shape = {4, 0, 7},
-                             .count = 12};
+                             .shape = {4, 0, 7}};
   ring::Signature found;
   ASSERT_TRUE(ring::read_signature(ring::write_signature(what), found));
-  EXPECT_TRUE(found.agrees_with(what));
-  EXPECT_EQ(found.count, 12);
+  EXPECT_TRUE(found == what);
   std::mt19937 engine(5);
   int taken = 0;
   for (int i = 0; i < 20000; ++i) {
@@ -133,7 +131,7 @@ TEST(Signatures, SurviveTheWireAndAnyBytes) {
   }
   EXPECT_GT(taken, 0);
   EXPECT_FALSE(
-      ring::read_signature(std::span<const std::byte>(ring::write_signature(what)).first(80), found));
+      ring::read_signature(std::span<const std::byte>(ring::write_signature(what)).first(71), found));
 }
 
 }  // namespace
