@@ -90,11 +90,15 @@ void MpiPort::send(int to, const FrameHeader& header, std::span<const std::byte>
   Outgoing& frame = queue_[(first_ + waiting_++) % queue_.size()];
   frame.to = to;
   frame.header = header;
-  frame.payload = payload.data();
+  frame.payload = owner != nullptr ? payload.data() : nullptr;
+  frame.large.clear();
   frame.owner = owner;
   if (owner != nullptr) return;
-  frame.copy.assign(payload.begin(), payload.end());
-  frame.payload = frame.copy.data();
+  if (payload.size() <= frame.small.size()) {
+    std::copy(payload.begin(), payload.end(), frame.small.begin());
+  } else {
+    frame.large.assign(payload.begin(), payload.end());
+  }
 }
 
 bool MpiPort::leave(Events& events) {
@@ -116,7 +120,7 @@ bool MpiPort::leave(Events& events) {
       const FrameHeaderBytes header = write_frame_header(frame.header);
       std::copy(header.begin(), header.end(), buffer.begin());
       if (frame.header.bytes > 0)
-        std::memcpy(buffer.data() + header.size(), frame.payload, frame.header.bytes);
+        std::memcpy(buffer.data() + header.size(), frame.bytes_of_payload(), frame.header.bytes);
       free_.pop_back();
       const std::lock_guard lock(session_.mutex());
       check(MPI_Isend(buffer.data(), static_cast<int>(header.size() + frame.header.bytes), MPI_BYTE, frame.to,

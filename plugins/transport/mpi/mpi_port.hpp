@@ -6,6 +6,7 @@
 
 #include <tenon/ring_transport.hpp>
 
+#include <array>
 #include <condition_variable>
 #include <mutex>
 #include <vector>
@@ -31,9 +32,14 @@ class MpiPort final : public FramePort {
   struct Outgoing {
     int to = 0;
     FrameHeader header;
-    const std::byte* payload = nullptr;
+    const std::byte* payload = nullptr;  // null: it is below
     const void* owner = nullptr;
-    std::vector<std::byte> copy;  // of payloads without owner; keeps its memory
+    // Payloads without owner: usual ones, and reasons of failures.
+    std::array<std::byte, 256> small{};
+    std::vector<std::byte> large;
+    const std::byte* bytes_of_payload() const {
+      return payload != nullptr ? payload : large.empty() ? small.data() : large.data();
+    }
   };
 
   void connect(double deadline_s);

@@ -90,10 +90,14 @@ void SocketPort::send(int to, const FrameHeader& header, std::span<const std::by
   frame.bytes = payload.size();
   frame.owner = owner;
   frame.dropped = false;
-  frame.payload = payload.data();
+  frame.payload = owner != nullptr ? payload.data() : nullptr;
+  frame.large.clear();
   if (owner != nullptr) return;
-  frame.copy.assign(payload.begin(), payload.end());
-  frame.payload = frame.copy.data();
+  if (payload.size() <= frame.small.size()) {
+    std::copy(payload.begin(), payload.end(), frame.small.begin());
+  } else {
+    frame.large.assign(payload.begin(), payload.end());
+  }
 }
 
 void SocketPort::poll(Events& events, double seconds) {
@@ -145,7 +149,7 @@ void SocketPort::write(Events& events, int rank) {
       const Outgoing& frame = peer.queue[(peer.first + i) % peer.queue.size()];
       if (frame.dropped) continue;
       add(frame.header.data(), frame.header.size());
-      add(frame.payload, frame.bytes);
+      add(frame.bytes_of_payload(), frame.bytes);
     }
     ssize_t left = 0;
     if (count > 0) {
@@ -261,8 +265,8 @@ void SocketPort::release(const void* owner) {
       if (frame.owner != owner) continue;
       if (i == 0 && peer.sent > 0) {
         // The peer counts on the rest of the frame; its bytes do not matter any more.
-        frame.copy.assign(frame.bytes, std::byte{});
-        frame.payload = frame.copy.data();
+        frame.large.assign(frame.bytes, std::byte{});
+        frame.payload = nullptr;
       } else {
         frame.dropped = true;
       }

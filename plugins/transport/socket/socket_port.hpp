@@ -31,11 +31,16 @@ class SocketPort final : public FramePort {
  private:
   struct Outgoing {
     FrameHeaderBytes header;
-    const std::byte* payload = nullptr;
+    const std::byte* payload = nullptr;  // null: it is below
     std::size_t bytes = 0;
     const void* owner = nullptr;
     bool dropped = false;
-    std::vector<std::byte> copy;  // of payloads without owner; keeps its memory
+    // Payloads without owner: usual ones, and reasons of failures.
+    std::array<std::byte, 256> small{};
+    std::vector<std::byte> large;
+    const std::byte* bytes_of_payload() const {
+      return payload != nullptr ? payload : large.empty() ? small.data() : large.data();
+    }
   };
   struct Peer {
     int fd = -1;  // -1: gone, or this process

@@ -5,7 +5,16 @@
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
+
 namespace tenon::socket_transport {
+
+namespace {
+
+/// Whoever connects is starting up, which takes longer than the steps that a short deadline is meant for.
+constexpr double kConnectSeconds = 10;
+
+}  // namespace
 
 SocketTransport::SocketTransport(const Options& options) {
   settings_.address = options.text("address");
@@ -17,7 +26,7 @@ SocketTransport::SocketTransport(const Options& options) {
 void SocketTransport::connect(const WorldSpec& world) {
   if (ring_) fail_run("transport.socket: connected twice");
   check_process_world(world, "transport.socket");
-  settings_.deadline_s = world.deadline_s;
+  settings_.deadline_s = std::max(world.deadline_s, kConnectSeconds);
   ring_ = std::make_unique<RingTransport>(
       std::make_unique<SocketPort>(connect_mesh(*world.rendezvous, settings_)), world, "transport.socket");
 }
