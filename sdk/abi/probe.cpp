@@ -9,6 +9,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/clock.hpp>
 #include <tenon/clock_wait.hpp>
+#include <tenon/communicator_arguments.hpp>
 #include <tenon/config.hpp>
 #include <tenon/control.hpp>
 #include <tenon/dataset.hpp>
@@ -41,6 +42,7 @@
 #include <tenon/random.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
+#include <tenon/ring_transport.hpp>
 #include <tenon/row_update.hpp>
 #include <tenon/runtime.hpp>
 #include <tenon/site.hpp>
@@ -101,6 +103,9 @@ TYPE(Clock)
 // <tenon/clock_wait.hpp>
 TYPE(WaitDeadline)
 TYPE(ClockEvent)
+
+// <tenon/communicator_arguments.hpp>
+TYPE(CommunicatorArguments)
 
 // <tenon/config.hpp>
 TYPE(Origin)
@@ -357,6 +362,12 @@ TYPE(ComponentHandle)
 INSTANCE(Component, tenon::Optimizer)
 TYPE(PluginStatus)
 TYPE(Registry)
+
+// <tenon/ring_transport.hpp>
+TYPE(FrameKind)
+TYPE(FrameHeader)
+TYPE(FramePort)
+TYPE(RingTransport)
 
 // <tenon/row_update.hpp>
 TYPE(RowBlock)
