@@ -35,7 +35,7 @@ void declare(po::options_description& options) {
   options.add_options()("ranks,n", po::value<int>()->default_value(0),
                         "N  ranks to start on this machine; short: -n N");
   options.add_options()("transport", po::value<std::string>()->default_value("socket"),
-                        "TYPE  socket, or mpi (then mpirun starts the ranks)");
+                        "TYPE  socket; or mpi, openmpi, mpich (then their mpirun starts the ranks)");
   options.add_options()("world", po::value<int>()->default_value(0),
                         "W  ranks of the whole run, when other machines start the rest");
   options.add_options()("first", po::value<int>()->default_value(0),
@@ -57,10 +57,19 @@ std::string token() {
   return fmt::format("{:08x}{:08x}", device(), device());
 }
 
-[[noreturn]] void start_mpirun(int ranks, const std::vector<std::string>& train) {
-  std::vector<std::string> line{"mpirun", "-n", std::to_string(ranks)};
+/// Debian installs each vendor's launcher under its own name, and one of them as mpirun.
+std::string mpirun_of(const std::string& vendor) {
+  const std::string named = "mpirun." + vendor;
+  const bool there =
+      vendor != "mpi" && std::system(("command -v " + named + " >/dev/null 2>&1").c_str()) == 0;
+  return there ? named : "mpirun";
+}
+
+[[noreturn]] void start_mpirun(const std::string& vendor, int ranks, const std::vector<std::string>& train) {
+  const std::string mpirun = mpirun_of(vendor);
+  std::vector<std::string> line{mpirun, "-n", std::to_string(ranks)};
   // Open MPI counts cores and refuses root; MPICH does neither.
-  if (std::system("mpirun --version 2>/dev/null | grep -q 'Open MPI'") == 0) {
+  if (std::system((mpirun + " --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE'").c_str()) == 0) {
     line.insert(line.end(), {"--oversubscribe", "--bind-to", "none"});
     if (::geteuid() == 0) line.push_back("--allow-run-as-root");
   }
@@ -69,8 +78,9 @@ std::string token() {
   std::vector<char*> words;
   for (std::string& word : line) words.push_back(word.data());
   words.push_back(nullptr);
-  ::execvp("mpirun", words.data());
-  fail_run("mpirun cannot be started; install Open MPI or MPICH (openmpi-bin or mpich on Debian)");
+  ::execvp(words[0], words.data());
+  fail_run(fmt::format("{} cannot be started; install Open MPI or MPICH (openmpi-bin or mpich on Debian)",
+                       mpirun));
 }
 
 struct Share {
@@ -160,12 +170,14 @@ int run(const std::vector<std::string>& arguments) {
     fail_config("tenon launch: what to start? e.g. tenon launch -n 2 -- train CONFIG [options]");
   }
   const std::string transport = parsed.values["transport"].as<std::string>();
-  train.insert(train.end(), {"--set", "transport.type=" + transport});
+  const bool vendor = transport == "openmpi" || transport == "mpich";
+  train.insert(train.end(),
+               {"--set", "transport.type=" + (vendor ? "tenon.transport_" + transport + "/mpi" : transport)});
   Share share = share_of(parsed);
-  if (transport == "mpi" || transport == "openmpi" || transport == "mpich") {
+  if (transport == "mpi" || vendor) {
     if (share.world != share.here)
       fail_config("tenon launch: with MPI several machines are the business of mpirun or the scheduler");
-    start_mpirun(share.here, train);
+    start_mpirun(transport, share.here, train);
   }
 
   // The server may ask about processes before they are all started.
