@@ -15,7 +15,10 @@ namespace tenon::mpi_transport {
 
 class MpiTransport final : public Transport {
  public:
-  static constexpr ComponentInfo kInfo{.id = "mpi", .summary = "ranks as processes, over " TENON_MPI_VENDOR};
+  // With one library installed `mpi` is enough; with two it is ambiguous, and the message lists both.
+  static constexpr const char* kAliases[] = {"mpi", nullptr};
+  static constexpr ComponentInfo kInfo{
+      .id = TENON_MPI_ID, .summary = "ranks as processes, over " TENON_MPI_VENDOR, .aliases = kAliases};
 
   MpiTransport() = default;
   explicit MpiTransport(const Options&) {}

@@ -1,5 +1,5 @@
-// For tests and benchmarks of transports of processes: a rendezvous over files of a shared folder, for threads
-// of one process and for processes of one machine alike. Header only.
+// For tests and benchmarks of transports of processes: a rendezvous over files of a shared folder, for
+// threads of one process and for processes of one machine alike. Header only.
 #pragma once
 
 #include <tenon/error.hpp>

@@ -136,6 +136,7 @@ TEST(ProcessDisagreement, OfRootsReachesMembersThatNeedNothing) {
   const auto world = make_process_world(4, 5);
   const auto errors = world->run([&](int rank, Communicator& communicator) {
     std::vector<float> data(12);
+    if (rank == 3) sleep_ms(100);
     communicator.broadcast(view_of(data), rank == 3 ? 1 : 0);
   });
   for (const std::string& error : errors)
