@@ -282,6 +282,44 @@ TEST(Streaming, FewBitsKeepMostOfTheWayBack) {
   }
 }
 
+// A transfer of a second under slots of a second: with a delay of one slot nobody waits for it.
+TEST(Streaming, TransfersOverlapWithTheTraining) {
+  // Two replicas send S each: 16 + 64 + 16 + 4704 elements of eight bytes.
+  const auto seconds = [](const std::string& strategy) {
+    const Outcome run =
+        train(strategy, {.replicas = 2,
+                         .slots = 13,
+                         .sets = {"transport.clock.type=simulated", "transport.clock.compute_seconds=1.0",
+                                  "transport.link.bandwidth=" + std::to_string(4800.0 * 8)}});
+    EXPECT_EQ(run.result.error, "");
+    return run.result.wall_s;
+  };
+  const double waits = seconds(streaming("interval = 4, fragments = 1, delay = 0"));
+  EXPECT_NEAR(waits - seconds("{type = 'diloco', interval = 4}"), 0, 1e-6);
+  EXPECT_NEAR(waits - seconds(streaming("interval = 4, fragments = 1, delay = 1")), 3, 0.02)
+      << "the three transfers of 13 slots";
+}
+
+// What one replica's infinity makes of a fragment is seen by all, in every format.
+TEST(Streaming, NonFiniteWeightsAreNotHidden) {
+  for (const char* wire : {"parameter", "bf16", "e4m3", "fp4"}) {
+    const Outcome run = train(
+        streaming("interval = 2, fragments = 1, delay = 0, communication = '" + std::string(wire) + "'"),
+        {.replicas = 2,
+         .slots = 2,
+         .optimizer = "type = \"sgd\"\nlr = 1e39\n",
+         .precision = "fp32",
+         .sets = {"run.on_nan=continue"}});
+    for (int r = 0; r < 2; ++r) {
+      const Weights& anchor = run.replicas.at(r).evaluated.back();
+      EXPECT_GT(
+          std::count_if(anchor.begin(), anchor.end(), [](double value) { return !std::isfinite(value); }),
+          1000)
+          << wire;
+    }
+  }
+}
+
 TEST(Streaming, OneReplicaGoesThroughTheSameSteps) {
   const World alone{.replicas = 1};
   const Outcome diloco = train("{type = 'diloco', interval = 4}", alone);
