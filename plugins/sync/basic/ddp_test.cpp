@@ -167,6 +167,10 @@ class FakeReplica final : public Replica {
     return group_;
   }
   std::unique_ptr<Communicator> open(std::string_view, Purpose) override { unexpected("open"); }
+  int servers() const override { return 0; }
+  std::unique_ptr<Communicator> open_to_server(int, std::string_view, Purpose) override {
+    unexpected("open_to_server");
+  }
   ParameterSet& live() override { unexpected("live"); }
   ParameterSet& gradients() override { unexpected("gradients"); }
   double gradient_scale() const override { unexpected("gradient_scale"); }

@@ -47,6 +47,10 @@ void CenterServer::serve_one(Pair& pair, Center& center) {
     Header header;
     pair.requests->receive(view_of(header), kTrainer, kTag);
     if (header.request == Ask::kBye) return;
+    if (header.request == Ask::kRoom) {
+      memory.reserve(static_cast<std::size_t>(header.elements));
+      continue;
+    }
     answer(pair, center, header, memory);
   }
 }
@@ -100,6 +104,7 @@ void CenterServer::answer(Pair& pair, Center& center, const Header& header, std:
       pair.weights->receive(data, kTrainer, kTag);
       with_center([&](const TensorView& c) { add(data, c); });
       return acknowledge();
+    case Ask::kRoom:
     case Ask::kBye:
       return;
   }

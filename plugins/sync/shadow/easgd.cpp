@@ -91,6 +91,12 @@ void ShadowEasgd::answered(Pair& pair) {
 
 // Trainer 0 brings the centre, from the start or from a checkpoint, before anybody exchanges with it.
 void ShadowEasgd::begin() {
+  for (std::size_t s = 0; s < pairs_.size(); ++s) {
+    std::int64_t most = 0;
+    for (std::size_t i = 0; i < arenas().size(); ++i)
+      most = std::max(most, dtype_bytes(staging_[i].dtype, shard(i, s).size()));
+    ask(pairs_[s], Ask::kRoom, 0, {0, most});
+  }
   for (std::size_t i = 0; i < arenas().size() && replica().replica() == 0; ++i) {
     const TensorView center = as_reals(center_->arena(arenas()[i]));
     for (std::size_t s = 0; s < pairs_.size(); ++s) {
