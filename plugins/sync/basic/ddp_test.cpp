@@ -166,7 +166,10 @@ class FakeReplica final : public Replica {
     EXPECT_EQ(purpose, Purpose::kGradient);
     return group_;
   }
-  std::unique_ptr<Communicator> open(std::string_view, Purpose) override { unexpected("open"); }
+  std::unique_ptr<Communicator> open(std::string_view, Purpose purpose) override {
+    EXPECT_EQ(purpose, Purpose::kGradient);
+    return std::make_unique<Member>(*static_cast<Member*>(group_));
+  }
   ParameterSet& live() override { unexpected("live"); }
   ParameterSet& gradients() override { unexpected("gradients"); }
   double gradient_scale() const override { unexpected("gradient_scale"); }
