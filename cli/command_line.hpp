@@ -74,6 +74,7 @@ extern const Command kCompare;
 extern const Command kConformance;
 extern const Command kExport;
 extern const Command kGenerate;
+extern const Command kLaunch;
 extern const Command kNewPlugin;
 extern const Command kQuantize;
 extern const Command kReproduce;

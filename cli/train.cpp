@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include <cstdlib>
 #include <iostream>
 
 namespace tenon::cli {
@@ -21,6 +22,38 @@ void declare(po::options_description& options) {
   options.add_options()("quiet", "no progress line; errors and the final line only");
   options.add_options()("profile",
                         "time per layer and phase: a table at the end, profile.json in the run folder");
+}
+
+int environment_number(const char* name, int fallback) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return fallback;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  if (end == text || *end != '\0' || value < 0 || value > 1'000'000)
+    fail_config(fmt::format("environment: {}='{}' is not a number of ranks", name, text));
+  return static_cast<int>(value);
+}
+
+/// What `tenon launch`, or a line for a scheduler (docs/processes.md), left in the environment.
+ProcessPlace place_from_environment() {
+  ProcessPlace place;
+  place.rank = environment_number("TENON_RANK", -1);
+  if (place.rank < 0) return place;
+  place.ranks = environment_number("TENON_RANKS", 0);
+  place.local_ranks = environment_number("TENON_LOCAL_RANKS", 1);
+  const char* control = std::getenv("TENON_CONTROL");
+  const char* token = std::getenv("TENON_TOKEN");
+  if (place.ranks < 1 || place.rank >= place.ranks || control == nullptr || token == nullptr) {
+    fail_config(
+        fmt::format("environment: TENON_RANK={} needs TENON_RANKS above it, TENON_CONTROL=HOST:PORT and "
+                    "TENON_TOKEN; `tenon "
+                    "launch` sets all of them",
+                    place.rank));
+  }
+  place.control = control;
+  place.token = token;
+  place.hosts_control = place.rank == 0 && std::getenv("TENON_LAUNCHED") == nullptr;
+  return place;
 }
 
 int run(const std::vector<std::string>& arguments) {
@@ -44,9 +77,11 @@ int run(const std::vector<std::string>& arguments) {
   std::vector<std::string> line{"train"};
   line.insert(line.end(), arguments.begin(), arguments.end());
   request.command_line = quoted_command_line(line);
+  request.place = place_from_environment();
 
   const RunResult result = runtime.train(config, request);
   if (!result.error.empty()) std::cerr << "tenon train: " << result.error << "\n";
+  if (request.place.rank > 0) return result.exit_status;  // rank 0 speaks for the run
   const auto loss = result.metrics.find("val/loss");
   std::cout << fmt::format(
       "{} after {} steps, {:.1f} s{}  ->  {}\n", result.status, result.steps, result.wall_s,

@@ -199,6 +199,8 @@ ArmCost cost_of(const Study& study, const ArmRuns& arm) {
     out.wall_s = over_runs(arm, alpha, [](const RunRecord& r) { return r.wall_s; });
     out.stall_s = over_runs(arm, alpha, [](const RunRecord& r) { return r.stall_s; });
     out.hidden_comm_share = over_runs(arm, alpha, [](const RunRecord& r) { return r.hidden_comm_share; });
+    out.exposed_comm_s = over_runs(arm, alpha, [](const RunRecord& r) { return r.exposed_comm_s; });
+    out.late_s = over_runs(arm, alpha, [](const RunRecord& r) { return r.late_s; });
   }
   out.bytes_sent = over_runs(arm, alpha, [](const RunRecord& r) { return r.bytes_sent; });
   out.peak_rss_mb = over_runs(arm, alpha, [](const RunRecord& r) { return r.peak_rss_mb; });

@@ -70,7 +70,7 @@ struct Comparison {
 struct ArmCost {
   std::optional<MeanEstimate> samples_per_s, tokens_per_s, wall_s;  ///< only if runs had the machine alone
   std::optional<MeanEstimate> stall_s;
-  std::optional<MeanEstimate> bytes_sent, peak_rss_mb, hidden_comm_share;
+  std::optional<MeanEstimate> bytes_sent, peak_rss_mb, hidden_comm_share, exposed_comm_s, late_s;
   std::vector<std::pair<std::string, MeanEstimate>> bytes_by_purpose, quantized_operands;
 };
 

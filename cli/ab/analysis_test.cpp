@@ -181,6 +181,8 @@ TEST(Analysis, TimeToTargetCanDecide) {
 TEST(Analysis, WallClockNeedsOneJob) {
   const Experiment e = testing::sample_experiment(2);
   EXPECT_TRUE(result_of(e, 1).costs[0].samples_per_s);
+  EXPECT_DOUBLE_EQ(result_of(e, 1).costs[0].exposed_comm_s->mean, 2) << "over the ranks of each run";
+  EXPECT_DOUBLE_EQ(result_of(e, 1).costs[0].late_s->mean, 0.5);
   const StudyResult shared = result_of(e, 2);
   EXPECT_FALSE(shared.costs[0].samples_per_s);
   EXPECT_FALSE(shared.costs[0].stall_s);

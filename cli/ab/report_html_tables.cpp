@@ -197,6 +197,8 @@ std::string cost_section(const StudyResult& result) {
   add_cost_row(result, "wall time", "s", &ArmCost::wall_s, false, rows);
   add_cost_row(result, "checkpoint stall", "s", &ArmCost::stall_s, false, rows);
   add_cost_row(result, "share of communication hidden", "", &ArmCost::hidden_comm_share, false, rows);
+  add_cost_row(result, "waiting for bytes, a rank", "s", &ArmCost::exposed_comm_s, false, rows);
+  add_cost_row(result, "waiting for late ranks, a rank", "s", &ArmCost::late_s, false, rows);
   add_cost_row(result, "bytes sent", "", &ArmCost::bytes_sent, true, rows);
   add_named_rows(result, "bytes sent: ", &ArmCost::bytes_by_purpose, true, rows);
   add_cost_row(result, "peak memory", "MB", &ArmCost::peak_rss_mb, false, rows);

@@ -179,6 +179,8 @@ json run_json(const Study& study, const RunRecord& run, std::int64_t seed) {
           {"peak_rss_mb", number(run.peak_rss_mb)},
           {"stall_s", study.wall_clock_valid() ? number(run.stall_s) : json(nullptr)},
           {"hidden_comm_share", study.wall_clock_valid() ? number(run.hidden_comm_share) : json(nullptr)},
+          {"exposed_comm_s", study.wall_clock_valid() ? number(run.exposed_comm_s) : json(nullptr)},
+          {"late_s", study.wall_clock_valid() ? number(run.late_s) : json(nullptr)},
           {"metrics", metrics},
           {"weights_hash", run.weights_hash},
           {"state_hash", run.state_hash},
@@ -194,6 +196,8 @@ json cost_json(const ArmCost& c) {
           {"bytes_sent", number(c.bytes_sent)},
           {"peak_rss_mb", number(c.peak_rss_mb)},
           {"hidden_comm_share", number(c.hidden_comm_share)},
+          {"exposed_comm_s", number(c.exposed_comm_s)},
+          {"late_s", number(c.late_s)},
           {"bytes_by_purpose", number(c.bytes_by_purpose)},
           {"quantized_operands", number(c.quantized_operands)}};
 }

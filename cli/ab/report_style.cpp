@@ -81,6 +81,9 @@ svg .curve{fill:none;stroke:var(--c);stroke-width:2.2;stroke-linejoin:round}
 svg .band{fill:var(--c);fill-opacity:.18}
 svg .interval{stroke:var(--ink);stroke-width:1.8}
 svg .mean-mark{fill:var(--ink)}
+svg .area{fill:var(--c)}
+svg .half{fill-opacity:.55}
+svg .rest{--c:var(--grid)}
 svg .heat{fill:var(--arm1)}
 svg .h0{fill-opacity:0.04}svg .h1{fill-opacity:0.11}svg .h2{fill-opacity:0.17}svg .h3{fill-opacity:0.24}svg .h4{fill-opacity:0.30}svg .h5{fill-opacity:0.37}svg .h6{fill-opacity:0.44}svg .h7{fill-opacity:0.50}svg .h8{fill-opacity:0.57}svg .h9{fill-opacity:0.63}svg .h10{fill-opacity:0.70}
 .tabs input{position:absolute;opacity:0;pointer-events:none}

@@ -273,6 +273,18 @@ void parse_summary(const std::string& text, const std::string& where, RunRecord&
   run.peak_rss_mb = optional_number(value, "peak_rss_mb");
   run.stall_s = optional_number(value, "stall_s");
   run.hidden_comm_share = optional_number(value, "hidden_comm_share");
+  if (const auto ranks = value.find("communication"); ranks != value.end() && ranks->is_array()) {
+    const auto mean = [&](const char* key) {
+      std::optional<double> sum;
+      for (const json& rank : *ranks) {
+        const auto seconds = rank.is_object() ? optional_number(rank, key) : std::nullopt;
+        if (seconds) sum = sum.value_or(0) + *seconds / static_cast<double>(ranks->size());
+      }
+      return sum;
+    };
+    run.exposed_comm_s = mean("exposed_s");
+    run.late_s = mean("late_s");
+  }
   run.quantized_operands = numbers_of(value, "quantized_operands");
   run.bytes_by_purpose = numbers_of(value, "bytes_by_purpose");
 }

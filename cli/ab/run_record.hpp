@@ -33,6 +33,7 @@ struct RunRecord {
   std::string status;  ///< completed | interrupted | failed
   double steps = 0, samples = 0, tokens = 0, wall_s = 0, bytes_sent = 0;
   std::optional<double> peak_rss_mb, stall_s, hidden_comm_share;
+  std::optional<double> exposed_comm_s, late_s;  ///< waiting for bytes and for ranks, mean over ranks
   std::map<std::string, double> bytes_by_purpose;
   std::map<std::string, double> quantized_operands;
   std::map<std::string, double> final_metrics;  ///< "val/loss" -> value

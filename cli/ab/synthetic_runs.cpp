@@ -70,6 +70,8 @@ std::string summary_text(const SyntheticRun& run, const std::string& hash) {
       " \"metrics\": {{\"train/loss\": {}, \"val/loss\": {}, \"val/accuracy\": {}}},\n"
       " \"weights_hash\": \"{}\", \"state_hash\": \"{}\", \"peak_rss_mb\": 212.5, \"stall_s\": 0.8, "
       "\"hidden_comm_share\": 0,\n"
+      " \"communication\": [{{\"exposed_s\": 1.5, \"late_s\": 0.25}}, {{\"exposed_s\": 2.5, \"late_s\": "
+      "0.75}}],\n"
       " \"quantized_operands\": {{}}, \"bytes_by_purpose\": {{\"gradients\": {:.0f}}}}}\n",
       run.status, run.steps, samples, samples * run.context, run.steps * pace, run.steps * run.bytes_per_step,
       json_number(run.final_loss - 0.08), json_number(run.final_loss),

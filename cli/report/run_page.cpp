@@ -1,5 +1,6 @@
 // The page about one run: how it ended, curves, every value of its configuration with its origin, and where
 // the numbers come from.
+#include "report/communication.hpp"
 #include "report/line_chart.hpp"
 #include "report/numerics.hpp"
 #include "report/pages.hpp"
@@ -181,6 +182,16 @@ std::string numerics(const ab::RunRecord& run) {
   }
 }
 
+/// Likewise.
+std::string ranks(const ab::RunRecord& run) {
+  try {
+    const auto files = make_posix_files();
+    return communication_section(read_communication(*files, run.folder));
+  } catch (const Error& error) {
+    return ab::section("Ranks", ab::paragraph(error.what(), "note"));
+  }
+}
+
 std::string config_section(const Run& run) {
   std::vector<ab::TableRow> chosen, all;
   for (const ConfigLine& line : run.config) {
@@ -259,7 +270,8 @@ std::string run_page(const Run& run) {
   if (reason == r.status) reason.clear();
   out += fmt::format("<div class=\"verdict {}\">\n<p class=\"headline\">{}</p>\n{}</div>\n", tone,
                      escape_html(text), reason.empty() ? "" : ab::paragraph(reason));
-  out += fact_list(run) + curves(r) + metric_table(r) + numerics(r) + config_section(run) + provenance(r);
+  out += fact_list(run) + curves(r) + metric_table(r) + ranks(r) + numerics(r) + config_section(run) +
+         provenance(r);
   out +=
       "<footer>Written by <code>tenon report</code> from the files of this run; metrics.jsonl has every "
       "value. "

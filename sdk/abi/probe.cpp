@@ -9,6 +9,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/clock.hpp>
 #include <tenon/clock_wait.hpp>
+#include <tenon/communicator_arguments.hpp>
 #include <tenon/config.hpp>
 #include <tenon/control.hpp>
 #include <tenon/dataset.hpp>
@@ -32,6 +33,7 @@
 #include <tenon/operators_quant.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
+#include <tenon/outer_update.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/permutation.hpp>
 #include <tenon/plugin.hpp>
@@ -40,6 +42,7 @@
 #include <tenon/random.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
+#include <tenon/ring_transport.hpp>
 #include <tenon/row_update.hpp>
 #include <tenon/runtime.hpp>
 #include <tenon/site.hpp>
@@ -48,6 +51,7 @@
 #include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/sync_server.hpp>
+#include <tenon/sync_extra.hpp>
 #include <tenon/tensor.hpp>
 #include <tenon/traffic.hpp>
 #include <tenon/transport.hpp>
@@ -99,6 +103,9 @@ TYPE(Clock)
 // <tenon/clock_wait.hpp>
 TYPE(WaitDeadline)
 TYPE(ClockEvent)
+
+// <tenon/communicator_arguments.hpp>
+TYPE(CommunicatorArguments)
 
 // <tenon/config.hpp>
 TYPE(Origin)
@@ -306,6 +313,9 @@ using option::detail::OptionPointers;
 }
 INSTANCE(OptionPointers, 1)
 
+// <tenon/outer_update.hpp>
+TYPE(OuterUpdate)
+
 // <tenon/parameter.hpp>
 TYPE(Role)
 TYPE(Initializer)
@@ -353,6 +363,12 @@ INSTANCE(Component, tenon::Optimizer)
 TYPE(PluginStatus)
 TYPE(Registry)
 
+// <tenon/ring_transport.hpp>
+TYPE(FrameKind)
+TYPE(FrameHeader)
+TYPE(FramePort)
+TYPE(RingTransport)
+
 // <tenon/row_update.hpp>
 TYPE(RowBlock)
 
@@ -396,6 +412,11 @@ TYPE(SyncDecorator)
 // <tenon/sync_server.hpp>
 TYPE(ServerNode)
 TYPE(SyncServer)
+// <tenon/sync_extra.hpp>
+TYPE(BucketSizes)
+TYPE(MeanPart)
+TYPE(MeanReducer)
+TYPE(MeanUser)
 
 // <tenon/tensor.hpp>
 TYPE(DType)

@@ -2,6 +2,7 @@
 // again and after a stop, and asks the heap for nothing once the run is in its steady state.
 #include "allocation_watch.hpp"
 #include "subject.hpp"
+#include "transport_rig.hpp"
 
 #include <tenon/plugin.hpp>
 
@@ -19,6 +20,7 @@ std::string on_ranks(int ranks) {
 }
 
 void completes(Subject& subject) {
+  require_threads(subject);
   for (const int ranks : kWorlds) {
     const RunResult result =
         subject.train_well({.ranks = ranks, .folder = fmt::format("run{}", ranks)}, "a run of 8 slots");
@@ -53,6 +55,7 @@ void same_hashes(const RunResult& a, const RunResult& b, const std::string& what
 
 void repeats(Subject& subject) {
   require_determinism(subject);
+  require_threads(subject);
   for (const int ranks : kWorlds) {
     const RunResult first =
         subject.train_well({.ranks = ranks, .folder = fmt::format("a{}", ranks)}, "a run");
@@ -64,6 +67,7 @@ void repeats(Subject& subject) {
 
 void resumes(Subject& subject) {
   require_determinism(subject);
+  require_threads(subject);
   for (const int ranks : kWorlds) {
     const RunResult whole =
         subject.train_well({.ranks = ranks, .folder = fmt::format("whole{}", ranks)}, "a run");
@@ -81,6 +85,7 @@ void resumes(Subject& subject) {
 }
 
 void allocates_nothing(Subject& subject) {
+  require_threads(subject);
   const AllocationWatch* const watch = allocation_watch();
   if (watch == nullptr) not_applicable("allocations cannot be counted in a build with a sanitizer");
   subject.train_well({.ranks = 2,

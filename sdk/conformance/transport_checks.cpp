@@ -54,7 +54,7 @@ void is_connected(Subject& subject) {
       if (ranks < 3 || rank == 1) return;
       const std::vector<int> pair{2, 0};
       if (rank != 0 && rank != 2) return;
-      const auto part = rig.transport().open(rank, {.ranks = pair, .name = "pair"});
+      const auto part = rig.transport(rank).open(rank, {.ranks = pair, .name = "pair"});
       if (part->rank() != (rank == 2 ? 0 : 1) || part->size() != 2)
         fail(fmt::format("in a group of ranks 2, 0 rank {} is member {} of {}", rank, part->rank(),
                          part->size()));
@@ -312,7 +312,7 @@ void counts_what_it_sends(Subject& subject) {
       ends[static_cast<std::size_t>(rank)] = communicator.counts();
     });
     for (int rank = 0; rank < ranks; ++rank) {
-      const LinkCounts total = rig.transport().counts(rank, Purpose::kGradient);
+      const LinkCounts total = rig.transport(rank).counts(rank, Purpose::kGradient);
       const LinkCounts& end = ends[static_cast<std::size_t>(rank)];
       if (total.bytes_sent != end.bytes_sent || total.operations != end.operations) {
         fail(fmt::format(
@@ -320,7 +320,7 @@ void counts_what_it_sends(Subject& subject) {
             "was closed, which had counted {} in {}",
             rank, total.bytes_sent, total.operations, end.bytes_sent, end.operations));
       }
-      if (rig.transport().counts(rank, Purpose::kModel).operations != 0)
+      if (rig.transport(rank).counts(rank, Purpose::kModel).operations != 0)
         fail("operations of one purpose are counted for another");
     }
   }

@@ -1,5 +1,5 @@
 // Ranks as threads around the transport under test, each with its own end of a group, and what each of them
-// threw.
+// threw. A transport whose ranks are processes is made once for each rank, all in this process.
 #pragma once
 
 #include "subject.hpp"
@@ -19,7 +19,8 @@ class TransportRig {
   TransportRig(Subject& subject, int ranks, double deadline_s = 10);
 
   int ranks() const { return static_cast<int>(all_.size()); }
-  Transport& transport() { return *transport_; }
+  /// The one that serves `rank`.
+  Transport& transport(int rank);
   std::span<const int> all() const { return all_; }
   std::unique_ptr<Communicator> open(int rank, std::string_view name, std::uint32_t epoch = 0,
                                      Purpose purpose = Purpose::kGradient);
@@ -29,10 +30,16 @@ class TransportRig {
   void run_well(const std::string& what, const std::function<void(int, Communicator&)>& body);
 
  private:
+  void connect_threads(const WorldSpec& world);
+  void connect_processes(Subject& subject, const WorldSpec& world);
+
   std::unique_ptr<Clock> clock_;
   std::vector<int> all_;
-  testing::Made<Transport> transport_;
+  std::vector<testing::Made<Transport>> transports_;  // one, or one for each rank
 };
+
+/// Leaves out what runs ranks as threads of one process, if the transport under test refuses them.
+void require_threads(Subject& subject);
 
 /// A flat view of numbers in memory.
 template <typename T>

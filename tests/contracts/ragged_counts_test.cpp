@@ -77,5 +77,33 @@ TEST(RaggedCounts, GiveTheGradientOfTheMeanOfAllThatCount) {
   EXPECT_GT(unequal, 0) << "the samples must make a difference";
 }
 
+TEST(RaggedCounts, ReplicasWeighByWhatTheyCountedIfAsked) {
+  const Folder folder;
+  train(plugin, std::string(kTwoReplicas) + "[sync]\ntype = 'ddp'\nweigh_by = 'count'\n",
+        {"model.layer=[{name='loss', type='ragged', inputs=['x']}]", "run.accumulate=3", "run.steps=8"},
+        folder);
+  const std::vector<Update> updates = probe_log.take(0);
+  ASSERT_EQ(updates.size(), 8U);
+  double apart = 0;
+  for (std::int64_t t = 0; t < 8; ++t) {
+    const Update& update = updates[static_cast<std::size_t>(t)];
+    for (std::int64_t j = 0; j < kWidth; ++j) {
+      double sums[2] = {0, 0}, counts[2] = {0, 0};
+      for (std::int64_t r = 0; r < 2; ++r) {
+        for (std::int64_t i = 0; i < kMicros * kBatch; ++i) {
+          const std::int64_t sample = ((t * kMicros + i / kBatch) * 2 + r) * kBatch + i % kBatch;
+          if (!counted(sample % 64)) continue;
+          ++counts[r];
+          sums[r] += update.weight[static_cast<std::size_t>(j)] - point(sample % 64, j);
+        }
+      }
+      const double mean = (sums[0] + sums[1]) / (counts[0] + counts[1]);
+      apart = std::max(apart, std::abs(mean - (sums[0] / counts[0] + sums[1] / counts[1]) / 2));
+      EXPECT_NEAR(update.gradient[static_cast<std::size_t>(j)], mean, 1e-5) << "slot " << t;
+    }
+  }
+  EXPECT_GT(apart, 1e-2) << "the mean of means is another one";
+}
+
 }  // namespace
 }  // namespace rehearsal

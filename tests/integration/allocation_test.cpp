@@ -147,6 +147,11 @@ void PrintTo(const World& world, std::ostream* out) {
   *out << world.name;
 }
 
+World two_ranks(const char* name, std::vector<std::string> sets) {
+  sets.insert(sets.end(), {"parallel.ranks=2", "transport.type=thread"});
+  return {name, std::move(sets), 2};
+}
+
 class SteadyStep : public testing::TestWithParam<World> {};
 
 TEST_P(SteadyStep, AllocatesNothing) {
@@ -204,6 +209,14 @@ INSTANTIATE_TEST_SUITE_P(
         World{"rowwise_adagrad", {"optimizer.type=rowwise_adagrad"}}, World{"lamb", {"optimizer.type=lamb"}},
         World{"muon", {"optimizer.type=muon", "optimizer.inner.type=adamw", "device.kernels=portable"}},
         World{"ddp_of_2_ranks", {"parallel.ranks=2", "transport.type=thread", "sync.type=ddp"}, 2},
+        two_ranks("ddp_in_bf16", {"sync.type=ddp", "sync.communication=bf16", "sync.bucket_mb=0.01"}),
+        two_ranks("diloco", {"sync.type=diloco", "sync.interval=3"}),
+        two_ranks("streaming_diloco", {"sync.type=streaming_diloco", "sync.interval=5", "sync.fragments=2"}),
+        two_ranks("streaming_in_fp4", {"sync.type=streaming_diloco", "sync.interval=5", "sync.fragments=2",
+                                       "sync.alpha=0.5", "sync.communication=fp4"}),
+        two_ranks("powersgd", {"sync.type=powersgd", "sync.inner.type=ddp", "sync.start_after=5",
+                               "sync.min_compression=1.0", "device.kernels=portable"}),
+        two_ranks("sign", {"sync.type=sign", "sync.inner.type=ddp", "sync.start_after=5"}),
         World{"tables", {}, 1, true}, World{"tables_micro_batches", {"run.accumulate=2"}, 1, true},
         World{"tables_sgd", {"optimizer.type=sgd"}, 1, true},
         World{"tables_adamw", {"optimizer.type=adamw"}, 1, true},

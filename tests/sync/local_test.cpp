@@ -112,9 +112,23 @@ TEST(LocalSync, T7_AMixingSlotMovesEveryWeightItsShareOfTheWay) {
     }
     EXPECT_GT(mixed, 5);
   }
-  const Outcome far = train("{type = 'palsgd', interval = 8, warmup = 0, p = 0.4, eta = 16.0}", {});
-  EXPECT_THAT(far.result.error,
-              testing::HasSubstr("2 times their way to the anchor, and from 2 on that diverges"));
+  // Refused before the first slot, for the peak of the whole schedule: slot 10 of 20 in a warm-up that
+  // reaches 0.05 only then. Without a pull, or a little below 2, it trains.
+  constexpr const char* kRising = "[schedule]\ntype = \"cosine\"\nwarmup = 10\n";
+  const auto refusal = [&](const char* strategy) {
+    try {
+      return train(strategy, {.slots = 20, .more = kRising}).result.error;
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  watch.replicas.clear();
+  EXPECT_THAT(
+      refusal("{type = 'palsgd', interval = 8, warmup = 0, p = 0.4, eta = 16.0}"),
+      testing::HasSubstr("0.05 * 16 / 0.4 = 2 times their way to the anchor, and from 2 on that diverges"));
+  EXPECT_TRUE(watch.replicas.empty()) << "no slot has run";
+  EXPECT_EQ(refusal("{type = 'palsgd', interval = 8, warmup = 0, p = 0.4, eta = 15.9}"), "");
+  EXPECT_EQ(refusal("{type = 'palsgd', interval = 8, warmup = 0, p = 0.0, eta = 16.0}"), "");
   const Outcome first = train(
       "{type = 'palsgd', interval = 8, warmup = 0, p = 0.4, eta = 8.0, mix_first_tensor_only = true}", {});
   const Trace& trace = first.replicas.at(0);
@@ -192,9 +206,51 @@ TEST(LocalSync, T13_BmufIsDilocoWithItsMomentumAndStep) {
   same("{type = 'bmuf', interval = 4, momentum = 0.6, step = 0.8, nesterov = false}",
        "{type = 'diloco', interval = 4, outer = 'sgd', outer_momentum = 0.6, outer_lr = 0.8}");
   same("{type = 'bmuf', interval = 4, momentum = 0.0}", "{type = 'local_sgd', interval = 4}");
+  // The same rule on both sides, with a state that matters.
+  for (const std::string rule : {"keep", "reset", "average"}) {
+    const World momentum{.slots = 40, .optimizer = kMomentum};
+    const std::string more = ", interval = 4, local_state = '" + rule + "'";
+    const Outcome bmuf = train("{type = 'bmuf', momentum = 0.6, step = 0.8" + more + "}", momentum);
+    const Outcome diloco =
+        train("{type = 'diloco', outer_momentum = 0.6, outer_lr = 0.8" + more + "}", momentum);
+    EXPECT_EQ(bmuf.result.error, "") << rule;
+    EXPECT_LE(difference(bmuf.last(), diloco.last()), 1e-12) << rule;
+    const Outcome plain = train("{type = 'bmuf', momentum = 0.0" + more + "}", momentum);
+    const Outcome averaged = train("{type = 'local_sgd'" + more + "}", momentum);
+    EXPECT_LE(difference(plain.last(), averaged.last()), 1e-12) << rule;
+    if (rule == "keep") continue;
+    const Outcome kept = train("{type = 'bmuf', momentum = 0.6, step = 0.8, interval = 4}", momentum);
+    EXPECT_GT(difference(bmuf.last(), kept.last()), 1e-3) << rule;
+  }
   // The published rule for three replicas.
   same("{type = 'bmuf', interval = 4}",
        "{type = 'diloco', interval = 4, outer_momentum = 0.66666666666666667, outer_lr = 1.0}");
+}
+
+TEST(LocalSync, AMeetingKeepsResetsOrAveragesTheStateOfOptimizers) {
+  for (const std::string rule : {"keep", "reset", "average"}) {
+    const Outcome run = train("{type = 'bmuf', interval = 4, local_state = '" + rule + "'}",
+                              {.slots = 8, .optimizer = kAdamW});
+    ASSERT_EQ(run.result.error, "");
+    const Weights& before = run.replicas.at(1).state_before[3];
+    ASSERT_EQ(before.size(), 2 * run.last().size()) << "two moments";
+    for (std::size_t t = 0; t < 8; ++t) {
+      const Trace& trace = run.replicas.at(1);
+      if (t % 4 != 3 || rule == "keep") {
+        EXPECT_EQ(trace.state[t], trace.state_before[t]);
+        continue;
+      }
+      for (std::size_t i = 0; i < before.size(); ++i) {
+        double mean = 0, size = 0;
+        for (const auto& [replica, other] : run.replicas) {
+          mean += other.state_before[t][i] / 3;
+          size += std::abs(other.state_before[t][i]);
+        }
+        if (rule == "reset") mean = size = 0;
+        ASSERT_NEAR(trace.state[t][i], mean, 4 * 0x1p-52 * size) << rule << " element " << i;
+      }
+    }
+  }
 }
 
 TEST(LocalSync, T15_ReplicasAreEqualAfterEveryMeeting) {
@@ -237,6 +293,8 @@ TEST(LocalSync, T17_ASavedRunGoesOnAsIfNothingHadHappened) {
                     .more = "[recovery]\ntype = \"full\"\nasync = false\nevery = 100\n"};
   for (const char* strategy :
        {"{type = 'bmuf', interval = 4, warmup = 5}", "{type = 'easgd', interval = 4, warmup = 5}",
+        "{type = 'bmuf', interval = 4, local_state = 'reset'}",
+        "{type = 'bmuf', interval = 4, local_state = 'average'}",
         "{type = 'local_sgd', interval = 4, warmup = 5}", "{type = 'diloco', interval = 4, warmup = 5}",
         "{type = 'diloco', interval = 4, outer = 'adam', outer_lr = 0.1}",
         "{type = 'palsgd', interval = 4, warmup = 5, p = 0.3}"}) {
@@ -343,6 +401,8 @@ TEST(LocalSync, T20_StatisticsOfBatchNormFollowTheirPolicyAtMeetings) {
     EXPECT_NE(first.buffers[2], second.buffers[2]) << "each replica has met other samples";
     EXPECT_EQ(first.buffers[3] == second.buffers[3], std::string_view(policy) != "local") << policy;
     EXPECT_NE(first.buffers[3], first.buffers[0]) << "not those of the beginning";
+    EXPECT_EQ(first.evaluated_buffers[3], first.buffers[3]) << "the anchor is evaluated with them";
+    EXPECT_EQ(second.evaluated_buffers[6], second.buffers[3]) << "until the next meeting";
   }
 }
 
@@ -357,6 +417,13 @@ TEST(LocalSync, T21_BytesAreThoseOfTheFormulas) {
     for (const char* type : {"diloco", "bmuf", "easgd"})
       EXPECT_EQ(parameter_bytes(train(std::string("{type = '") + type + "', interval = 6}", world).result),
                 3 * round);
+    // AdamW's two moments travel with the weights.
+    const World adam{
+        .replicas = static_cast<int>(replicas), .slots = 20, .optimizer = kAdamW, .precision = "fp32"};
+    EXPECT_EQ(parameter_bytes(train("{type = 'bmuf', interval = 6, local_state = 'average'}", adam).result),
+              3 * 3 * round);
+    EXPECT_EQ(parameter_bytes(train("{type = 'bmuf', interval = 6, local_state = 'reset'}", adam).result),
+              3 * round);
     // T_w gradients, one average at T_w, and floor(T / H) - floor(T_w / H) rounds.
     const Outcome palsgd = train("{type = 'palsgd', interval = 6, warmup = 7, p = 0.3}", world);
     const Outcome ddp = train("{type = 'ddp'}", world);

@@ -7,7 +7,9 @@
 
 #include <tenon/config.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/precision.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/site.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/tensor_values.hpp>
 
@@ -23,13 +25,18 @@ struct Trace {
   std::vector<SlotKind> kinds;
   std::vector<Weights> before;           ///< the slot's update, not yet what the strategy makes of it
   std::vector<Weights> live, evaluated;  ///< after each slot
-  std::vector<Weights> buffers;          ///< after each slot
+  std::vector<Weights> buffers, evaluated_buffers;  ///< after each slot
+  std::vector<Weights> state_before, state;         ///< of the optimizer, as `before` and `live`
+  /// Of GRAD slots, bucket by bucket: this replica's own, and what the optimizer sees.
+  std::vector<Weights> own, mean;
+  std::vector<int> buckets;
 };
 
 struct Watch {
   std::mutex mutex;
   std::map<int, Trace> replicas;
   double mixed_share = 0;  ///< of a million planned slots
+  std::vector<std::size_t> tensor_sizes;
 };
 inline Watch watch;
 
@@ -47,6 +54,15 @@ inline Weights trained(ParameterSet& set) {
   return elements_of(set, Role::kParameter);
 }
 
+inline Weights state_of(Replica& replica) {
+  Weights values;
+  for (ParameterSet* set : replica.optimizer_state()) {
+    const Weights some = elements_of(*set, Role::kParameter);
+    values.insert(values.end(), some.begin(), some.end());
+  }
+  return values;
+}
+
 /// Looks on.
 class Watched final : public SyncDecorator {
  public:
@@ -60,17 +76,40 @@ class Watched final : public SyncDecorator {
       : SyncDecorator(options.component<Sync>("inner")), count_(options.boolean("count")) {}
   void start(Replica& replica) override {
     SyncDecorator::start(replica);
+    if (replica.replica() == 0) {
+      watch.tensor_sizes.clear();
+      for (const ParameterInfo& info : replica.live().parameters()) {
+        if (info.spec.role == Role::kParameter && info.spec.trainable)
+          watch.tensor_sizes.push_back(static_cast<std::size_t>(info.local.elements()));
+      }
+    }
     if (!count_ || replica.replica() != 0) return;
     constexpr std::int64_t kDraws = 1000000;
     std::int64_t mixed = 0;
     for (std::int64_t t = 0; t < kDraws; ++t) mixed += plan({1000 + t, 0, 0}).kind == SlotKind::kMix ? 1 : 0;
     watch.mixed_share = static_cast<double>(mixed) / kDraws;
   }
+  void on_gradients_ready(const Bucket& bucket) override {
+    if (bucket.index == 0) own_.clear();
+    collect(bucket, own_);
+    SyncDecorator::on_gradients_ready(bucket);
+  }
+  void finish_gradients() override {
+    SyncDecorator::finish_gradients();
+    Weights mean;
+    for (const Bucket& bucket : replica().buckets()) collect(bucket, mean);
+    const std::lock_guard lock(watch.mutex);
+    Trace& trace = watch.replicas[replica().replica()];
+    trace.own.push_back(own_);
+    trace.mean.push_back(std::move(mean));
+    trace.buckets.push_back(static_cast<int>(replica().buckets().size()));
+  }
   void after_step(const Slot& slot, const StepOutcome& outcome) override {
-    Weights before = trained(replica().live());
+    Weights before = trained(replica().live()), state_before = state_of(replica());
     SyncDecorator::after_step(slot, outcome);
     Weights live = trained(replica().live()), evaluated = trained(evaluation_parameters());
     Weights buffers = elements_of(replica().live(), Role::kBuffer);
+    Weights evaluated_buffers = elements_of(evaluation_parameters(), Role::kBuffer);
     const std::lock_guard lock(watch.mutex);
     Trace& trace = watch.replicas[slot.replica];
     trace.kinds.push_back(outcome.kind);
@@ -78,10 +117,17 @@ class Watched final : public SyncDecorator {
     trace.live.push_back(std::move(live));
     trace.evaluated.push_back(std::move(evaluated));
     trace.buffers.push_back(std::move(buffers));
+    trace.evaluated_buffers.push_back(std::move(evaluated_buffers));
+    trace.state_before.push_back(std::move(state_before));
+    trace.state.push_back(state_of(replica()));
   }
 
  private:
+  static void collect(const Bucket& bucket, Weights& values) {
+    for_each_real(bucket.gradients, [&](double value) { values.push_back(value); });
+  }
   bool count_;
+  Weights own_;
 };
 
 /// Takes the slots that `palsgd` would mix for slots in which nothing happens.
@@ -108,8 +154,31 @@ class Skipping final : public SyncDecorator {
   RandomKey key_;
 };
 
+constexpr std::size_t kRefused = 3;
+
+/// Scales the loss by 8, refuses slot kRefused, and goes on with half the scale.
+class RefusesOnce final : public Precision {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "refuses_once", .summary = "a loss scale that changes"};
+  explicit RefusesOnce(const Options&) {}
+  DType activations() const override { return DType::kF64; }
+  DType parameters() const override { return DType::kF64; }
+  std::unique_ptr<LinearSite> bind(const SiteInfo&, SiteHost&) override { return nullptr; }
+  void* query(std::string_view) override { return nullptr; }
+  double loss_scale() const override { return scale_; }
+  bool after_backward(const BackwardStats& stats) override {
+    const bool refused = stats.slot == static_cast<std::int64_t>(kRefused);
+    if (refused) scale_ /= 2;
+    return !refused;
+  }
+  void state(StateVisitor& visitor) override { visitor.real("scale", scale_); }
+
+ private:
+  double scale_ = 8;
+};
+
 TENON_STATIC_PLUGIN(watching, PluginInfo{.id = "test.watch", .version = "1.0.0", .summary = "looks on"},
-                    Watched, Skipping)
+                    Watched, Skipping, RefusesOnce)
 
 struct World {
   int replicas = 3;
@@ -127,6 +196,7 @@ struct World {
 struct Outcome {
   RunResult result;
   std::map<int, Trace> replicas;
+  std::vector<std::size_t> tensor_sizes;  ///< of what is trained, in the order of backward
   const Weights& last(int replica = 0) const { return replicas.at(replica).live.back(); }
 };
 
@@ -158,8 +228,9 @@ inline Outcome train(const std::string& strategy, const World& world, const std:
   request.run_dir = folder.empty() ? (scratch / "run").string() : folder;
   request.quiet = true;
   request.resume = resume;
-  Outcome outcome{runtime.train(config_of(strategy, world), request), {}};
+  Outcome outcome{runtime.train(config_of(strategy, world), request), {}, {}};
   outcome.replicas = watch.replicas;
+  outcome.tensor_sizes = watch.tensor_sizes;
   return outcome;
 }
 

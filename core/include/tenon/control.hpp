@@ -28,8 +28,14 @@ struct FailureEvent {
   FailureKind kind = FailureKind::kCrash;
 };
 
-/// Bits of what happens at the beginning of a slot.
-enum ControlAction : std::uint32_t { kControlSave = 1u, kControlEvaluate = 2u, kControlStop = 4u };
+/// Bits of what happens at the beginning of a slot. kControlInterrupt goes with kControlStop when a signal
+/// asked for it: the run then counts as interrupted, not as completed.
+enum ControlAction : std::uint32_t {
+  kControlSave = 1u,
+  kControlEvaluate = 2u,
+  kControlStop = 4u,
+  kControlInterrupt = 8u
+};
 
 class Clock;
 

@@ -16,6 +16,16 @@ TENON_ABI_BEGIN
 
 class Registry;
 
+/// Place of this process among several that make one run, one rank each.
+struct ProcessPlace {
+  int rank = -1;               ///< -1: all ranks are threads of this process
+  int ranks = 0;               ///< processes of the run
+  int local_ranks = 1;         ///< of them on this machine; they share its processors
+  std::string control;         ///< "host:port" of the control plane's server
+  bool hosts_control = false;  ///< this process runs that server, on `control`
+  std::string token;           ///< a word that all processes of the run know
+};
+
 struct TrainRequest {
   std::string run_dir;  ///< in place of runs/<name>; "" = default
   bool resume = false;
@@ -23,6 +33,7 @@ struct TrainRequest {
   bool terminal = false;        ///< a person watches standard error
   bool handle_signals = false;  ///< SIGINT and SIGTERM become an agreed stop
   std::string command_line;     ///< for the manifest
+  ProcessPlace place;
 };
 
 /// Where the training thread of one rank spent its time, in seconds of the run's clock; the first seven add

@@ -74,6 +74,15 @@ class Replica {
   /// scale). What a strategy keeps of gradients beyond a slot (error feedback) it keeps in units of the mean
   /// loss.
   virtual double gradient_scale() const = 0;
+  /// Targets that this replica's gradients of the slot are a mean over; known when on_gradients_ready is
+  /// called.
+  virtual double gradient_count() const = 0;
+  /// Largest rate that the schedule gives in the run's slots, before lr_scale. Known before start.
+  virtual double peak_rate() const = 0;
+  /// State of the dense optimizer, owned by the core: one set per slot of the rule, with the trained arenas
+  /// of live alone; row tables excluded. Every rank has the same ones in the same order. A writer calls
+  /// touch.
+  virtual std::span<ParameterSet* const> optimizer_state() = 0;
   /// Core-owned copy with the layout of live (anchor, centre, outer momentum), zero at first; saved, hashed,
   /// restored.
   /// Row tables are not copied: table() of the copy is that of live.

@@ -6,9 +6,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <exception>
 #include <iterator>
+#include <utility>
 
 TENON_ABI_BEGIN
 
@@ -23,24 +22,11 @@ InprocessControl::InprocessControl(int ranks, double deadline_s, Clock& clock, i
 }
 
 int InprocessControl::on_failure(std::function<void(const std::string&)> callback) {
-  const std::lock_guard lock(callbacks_mutex_);
-  Callback& added = callbacks_.emplace_back(Callback{next_callback_++, false, std::move(callback)});
-  if (failed()) call_once(added, failure());
-  return added.id;
+  return callbacks_.add(std::move(callback), [this] { return failure(); });
 }
 
 void InprocessControl::forget(int id) {
-  const std::lock_guard lock(callbacks_mutex_);
-  std::erase_if(callbacks_, [&](const Callback& callback) { return callback.id == id; });
-}
-
-void InprocessControl::call_once(Callback& callback, const std::string& text) {
-  if (std::exchange(callback.called, true)) return;
-  try {
-    callback.call(text);
-  } catch (const std::exception&) {
-    // The run reports its first failure; a second one met while ending it must not keep the rest from ending.
-  }
+  callbacks_.forget(id);
 }
 
 std::uint32_t InprocessControl::begin_slot(int rank, std::int64_t slot) {
@@ -93,8 +79,7 @@ void InprocessControl::fail(int rank, int exit_status, std::string_view message)
     for (std::size_t i = 0; i < heard_.size(); ++i) count(1, text.size());
     changed_.notify(clock_, clock_.now());
   }
-  const std::lock_guard lock(callbacks_mutex_);
-  for (Callback& callback : callbacks_) call_once(callback, text);
+  callbacks_.call(text);
 }
 
 bool InprocessControl::failed() const {

@@ -2,8 +2,10 @@
 // lock, and waiting on the run's clock. Its bytes are those that the same conversation would cost on a wire.
 #pragma once
 
-#include <tenon/clock_wait.hpp>
 #include "comm/control_state.hpp"
+#include "comm/failure_callbacks.hpp"
+
+#include <tenon/clock_wait.hpp>
 
 #include <tenon/control.hpp>
 
@@ -11,7 +13,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 #include <vector>
 
 TENON_ABI_BEGIN
@@ -44,17 +45,10 @@ class InprocessControl final : public ControlPlane {
   std::uint64_t bytes() const override;
 
  private:
-  struct Callback {
-    int id = 0;
-    bool called = false;
-    std::function<void(const std::string&)> call;
-  };
-
   void throw_if_failed() const;
   void heard_from(int rank);
   void count(std::uint64_t records, std::size_t text_bytes = 0);
   std::string late_text(std::int64_t slot, const std::string& why) const;
-  static void call_once(Callback& callback, const std::string& text);
 
   const double deadline_s_;
   Clock& clock_;
@@ -64,9 +58,7 @@ class InprocessControl final : public ControlPlane {
   std::vector<double> heard_;  // by rank: the clock at its last call
   std::uint64_t bytes_ = 0;
 
-  std::mutex callbacks_mutex_;  // taken before mutex_, never inside it
-  std::vector<Callback> callbacks_;
-  int next_callback_ = 0;
+  FailureCallbacks callbacks_;  // its lock is taken before mutex_, never inside it
 };
 
 std::unique_ptr<InprocessControl> make_inprocess_control(int ranks, double deadline_s, Clock& clock,

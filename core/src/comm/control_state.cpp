@@ -33,6 +33,10 @@ ControlState::ControlState(int ranks, int voters) : ranks_(ranks) {
   begun_.assign(index_of(ranks), -1);
 }
 
+void ControlState::limit_voters(int voters) {
+  membership_.alive.resize(index_of(std::min(voters, ranks_)));
+}
+
 std::uint32_t ControlState::begin_slot(int rank, std::int64_t slot) {
   require_alive(rank, "begin_slot");
   if (slot < 0)

@@ -22,6 +22,8 @@ class ControlState {
   /// The first `voters` of the `ranks` (0: all) take part in slots, votes and the membership; the others can
   /// fail.
   explicit ControlState(int ranks, int voters = 0);
+  /// As if it had been made with `voters`, before any of the others took part.
+  void limit_voters(int voters);
 
   /// Live rank `rank` begins `slot` (again, after a roll-back). Returns the actions that it takes before it:
   /// those agreed for this slot while some rank has yet to take them, and those of earlier slots that it

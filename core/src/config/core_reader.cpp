@@ -149,8 +149,9 @@ Value CoreReader::device(const Value& table) {
 }
 
 Value CoreReader::sync(const Value& table) {
-  return read(table, "sync", true,
-              [&](const Options& options) { settings_.buffers = buffer_policy(options.text("buffers")); });
+  return read(table, "sync", true, [&](const Options& options) {
+    settings_.buffers = buffer_policy(options.text("buffers"));
+  });
 }
 
 Value CoreReader::transport(const Value& table) {
@@ -227,6 +228,11 @@ void CoreReader::straggler(const Value& table, const Options& options) {
                     place(table.find("ranks")->origin), rank, world));
   }
   const bool link = straggler.kind == StragglerSettings::Kind::kLink;
+  if (link && !settings_.transport.link) {
+    problems_.push_back(fmt::format(
+        "{}[[transport.straggler]]: a slow link needs transport.link with a bandwidth to keep a share of",
+        place(table.origin)));
+  }
   if (link && straggler.factor > 1) {
     problems_.push_back(fmt::format(
         "{}[[transport.straggler]]: a slow link keeps a share of its bandwidth, at most 1; found {}",

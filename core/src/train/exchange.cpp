@@ -7,6 +7,8 @@
 
 namespace tenon::train {
 
+TextExchange::~TextExchange() = default;
+
 std::vector<std::string> TextHub::exchange(int rank, const std::string& text) {
   std::unique_lock lock(mutex_);
   if (cancelled_) throw CancelledError(reason_);
@@ -54,6 +56,7 @@ std::string HubExchange::broadcast(const std::string& text) {
 }
 
 bool HubExchange::any(bool mine) {
+  const PartScope part(account_, TimePart::kLate);
   for (const std::string& text : training_.exchange(rank_, mine ? "1" : "0")) {
     if (text == "1") return true;
   }

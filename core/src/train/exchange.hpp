@@ -1,6 +1,9 @@
-// Texts between the ranks of one process: how saves are agreed and hashes are joined. Processes will exchange
-// them over the control channel; the users of this see no difference.
+// Texts between ranks: how saves are agreed and hashes are joined. Threads exchange them in memory, processes
+// over the control plane; the users of this see no difference.
 #pragma once
+
+#include "comm/control_client.hpp"
+#include "train/time_account.hpp"
 
 #include <tenon/clock_wait.hpp>
 
@@ -14,8 +17,18 @@
 
 namespace tenon::train {
 
-/// Collective over `ranks` threads: everybody brings a text and gets all of them.
-class TextHub {
+/// Collective over all ranks: everybody brings a text and gets all of them.
+class TextExchange {
+ public:
+  virtual ~TextExchange();
+  /// Returns the texts of all ranks in rank order. Throws DeadlineError that names who is late,
+  /// CancelledError after the run's first failure.
+  virtual std::vector<std::string> exchange(int rank, const std::string& text) = 0;
+  virtual void cancel(const std::string& reason) = 0;
+};
+
+/// Between threads.
+class TextHub final : public TextExchange {
  public:
   /// clock: the run's, for threads that take part in it; a wall clock of its own for others.
   TextHub(int ranks, Clock& clock, double deadline_s)
@@ -24,10 +37,8 @@ class TextHub {
         texts_(static_cast<std::size_t>(ranks)),
         result_(static_cast<std::size_t>(ranks)) {}
 
-  /// Returns the texts of all ranks in rank order. Throws DeadlineError that names who is late,
-  /// CancelledError after cancel().
-  std::vector<std::string> exchange(int rank, const std::string& text);
-  void cancel(const std::string& reason);
+  std::vector<std::string> exchange(int rank, const std::string& text) override;
+  void cancel(const std::string& reason) override;
 
  private:
   Clock& clock_;
@@ -42,11 +53,26 @@ class TextHub {
   std::string reason_;
 };
 
+/// Between processes. The control plane ends its waits by itself, at a failure too.
+class RemoteTexts final : public TextExchange {
+ public:
+  RemoteTexts(ControlClient& control, ControlLane lane) : control_(control), lane_(lane) {}
+  std::vector<std::string> exchange(int, const std::string& text) override {
+    return control_.exchange(lane_, text);
+  }
+  void cancel(const std::string&) override {}
+
+ private:
+  ControlClient& control_;
+  ControlLane lane_;
+};
+
 /// The save exchange of one rank: agreement on the training threads, reports on the saving threads.
 class HubExchange final : public SaveExchange {
  public:
-  HubExchange(int rank, TextHub& training, TextHub& saving)
-      : rank_(rank), training_(training), saving_(saving) {}
+  /// account: where the training thread's waits for other ranks count.
+  HubExchange(int rank, TextExchange& training, TextExchange& saving, TimeAccount* account)
+      : rank_(rank), training_(training), saving_(saving), account_(account) {}
   ~HubExchange() override;
   std::vector<std::string> gather(const std::string& text) override;
   std::string broadcast(const std::string& text) override;
@@ -54,8 +80,9 @@ class HubExchange final : public SaveExchange {
 
  private:
   int rank_;
-  TextHub& training_;
-  TextHub& saving_;
+  TextExchange& training_;
+  TextExchange& saving_;
+  TimeAccount* account_;
 };
 
 }  // namespace tenon::train

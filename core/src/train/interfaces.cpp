@@ -3,6 +3,7 @@
 #include <tenon/observer.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sync.hpp>
+#include <tenon/sync_extra.hpp>
 #include <tenon/sync_server.hpp>
 
 TENON_ABI_BEGIN
@@ -13,6 +14,9 @@ SyncBase::~SyncBase() = default;
 SyncDecorator::~SyncDecorator() = default;
 ServerNode::~ServerNode() = default;
 SyncServer::~SyncServer() = default;
+BucketSizes::~BucketSizes() = default;
+MeanReducer::~MeanReducer() = default;
+MeanUser::~MeanUser() = default;
 Recovery::~Recovery() = default;
 RecoveryBase::~RecoveryBase() = default;
 SaveTimer::~SaveTimer() = default;

@@ -10,11 +10,13 @@
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/sync_extra.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <thread>
 
 namespace tenon::train {
@@ -47,7 +49,7 @@ FaultSpec fault_spec(World& world, int rank) {
 int threads_per_rank(const World& world) {
   if (world.settings.device.threads > 0) return static_cast<int>(world.settings.device.threads);
   const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  return static_cast<int>(std::max<std::int64_t>(1, cores / world.settings.parallel.trainers()));
+  return static_cast<int>(std::max<std::int64_t>(1, cores / world.ranks_here()));
 }
 
 std::int64_t arena_bytes(const ParameterSet& set) {
@@ -114,13 +116,16 @@ Rank::Rank(World& world, int rank)
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
+  if (const auto* sizes = static_cast<const BucketSizes*>(parts_->sync->query(BucketSizes::kId)))
+    spec.buckets = {sizes->first_bucket_bytes(), sizes->bucket_bytes()};
   spec.device = parts_->device.get();
   spec.host = &host_;
   spec.gate = &gate_;
   spec.transport = world.transport ? world.transport.get() : nullptr;
   spec.watch = watch_;
   spec.distributions = &distributions_;
-  require_memory(executors[0]->parameters(), *parts_->optimizer, spec.replicas, usable_memory_bytes());
+  require_memory(executors[0]->parameters(), *parts_->optimizer, world.replicas_here(),
+                 usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
   const bool shared_weights = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
   rows_ = std::make_unique<RowExchange>(*weights_, shared_weights);
@@ -130,6 +135,7 @@ Rank::Rank(World& world, int rank)
         "rows "
         "travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1");
   }
+  world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text());
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({coordinates_, grid_.get()});
@@ -157,6 +163,9 @@ Rank::Rank(World& world, int rank)
   evaluator_ = std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(),
                                            settings.run.eval_batches, rows_->cut());
   sync_end_.parts = parts_.get();
+  std::vector<ParameterSet*> optimizer_state;
+  for (const auto& set : updater_->state()) optimizer_state.push_back(set.get());
+  weights_->set_update([this] { return peak_rate(); }, std::move(optimizer_state));
   parts_->sync->start(*weights_);
 
   RankState::Members members;
@@ -170,7 +179,7 @@ Rank::Rank(World& world, int rank)
   members.parts = parts_.get();
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
-  exchange_ = std::make_unique<HubExchange>(rank, *world.training_hub, *world.saving_hub);
+  exchange_ = std::make_unique<HubExchange>(rank, *world.training_hub, *world.saving_hub, &account_);
 }
 
 // The saver first: it may still read the state's buffers.
@@ -195,6 +204,14 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph) {
   // A statement of its own: what happens while the graph is built is not the data set's doing.
   const DataInfo& data = parts_->dataset->info();
   return std::make_unique<Executor>(spec, graph, data);
+}
+
+double Rank::peak_rate() const {
+  const double base_lr = parts_->optimizer->base_lr();
+  const std::int64_t steps = world_.settings.run.steps;
+  double peak = 0;
+  for (std::int64_t t = 0; t < steps; ++t) peak = std::max(peak, parts_->schedule->rate({t, steps, base_lr}));
+  return peak;
 }
 
 void Rank::open_axes() {
@@ -227,6 +244,18 @@ void Rank::open_axes() {
   const std::string name = fmt::format("lookups#{}", grid_index_);
   lookups_ =
       traced(world_.transport->open(rank_, {peers, name, Purpose::kModel, 0}), watch_, peers, "lookups");
+}
+
+/// What must be equal on all processes before the first byte of a tensor travels.
+std::string Rank::layout_text() const {
+  std::string text;
+  for (const DataSource& source : parts_->dataset->info().sources)
+    text += fmt::format("data sha256 {}\n", source.sha256);
+  for (const ParameterInfo& info : weights_->live().parameters()) {
+    text += fmt::format("parameter {} {} {}\n", info.spec.name, dtype_name(info.spec.dtype),
+                        info.spec.shape.text());
+  }
+  return text;
 }
 
 // Equal seeds make equal weights, but a strategy may rely on equality, so it is made true by a broadcast.

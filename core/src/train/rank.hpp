@@ -54,9 +54,12 @@ class Rank final : private MetricSink {
   };
 
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph);
+  /// Over all slots of the run. One pass over them: a schedule is a function and has no known shape.
+  double peak_rate() const;
   void open_axes();
   std::vector<ParameterInfo> row_tables() const;
   void add_table_facts(std::vector<std::string>& lines) const;
+  std::string layout_text() const;
   void start_weights();
   void open_folder();
   void restore();

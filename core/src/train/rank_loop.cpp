@@ -254,6 +254,7 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   }
   const std::uint32_t actions = world_.control->begin_slot(rank_, slot);
   world_.control->heartbeat(rank_);
+  if ((actions & kControlInterrupt) != 0) world_.note_interrupt();
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
                       (run.max_tokens && counters_.tokens >= *run.max_tokens);
   due.stop = slot >= run.steps || budget || (actions & kControlStop) != 0;
@@ -363,7 +364,8 @@ void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
 
 /// Seconds of rank 0 since the last line; the other ranks' are in summary.json.
 void Rank::log_times(std::int64_t done) {
-  if (rank_ != 0 || !world_.transport) return;
+  // Of several workers, the first one's thread is accounted for.
+  if (rank_ != 0 || !world_.transport || !account_.mine()) return;
   const RankTime now = account_.read();
   metric(done, Split::kTrain, "compute_s", now.compute_s - logged_time_.compute_s);
   metric(done, Split::kTrain, "exposed_comm_s", now.exposed_s - logged_time_.exposed_s);

@@ -8,15 +8,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tenon::train {
-namespace {
-
-constexpr std::int64_t kFirstBucketBytes = std::int64_t{1} << 20;
-constexpr std::int64_t kBucketBytes = std::int64_t{25} << 20;
-
-}  // namespace
-
-BucketPlan plan_buckets(const ParameterSet& gradients) {
+BucketPlan plan_buckets(const ParameterSet& gradients, const BucketCaps& caps) {
   BucketPlan plan;
   const auto parameters = gradients.parameters();
   plan.bucket_of.assign(parameters.size(), -1);
@@ -26,7 +21,7 @@ BucketPlan plan_buckets(const ParameterSet& gradients) {
     const TensorView arena = gradients.arena(info.arena);
     const std::int64_t end = info.begin + info.local.elements();
     const bool same_arena = !plan.buckets.empty() && plan.buckets.back().arena == info.arena;
-    const std::int64_t cap = plan.buckets.size() <= 1 ? kFirstBucketBytes : kBucketBytes;
+    const std::int64_t cap = plan.buckets.size() <= 1 ? caps.first : caps.others;
     if (!same_arena || plan.buckets.back().gradients.bytes() >= cap) {
       Bucket bucket;
       bucket.index = static_cast<int>(plan.buckets.size());
@@ -51,7 +46,7 @@ RankReplica::RankReplica(const ReplicaSpec& spec, const std::vector<ParameterInf
       parameters_(parameters),
       live_(make_parameter_set("live", parameters_, *spec.device, SetContents::kEverything)),
       gradients_(make_parameter_set("gradients", parameters_, *spec.device, SetContents::kGradients)),
-      plan_(plan_buckets(*gradients_)) {}
+      plan_(plan_buckets(*gradients_, spec.buckets)) {}
 
 RankReplica::~RankReplica() = default;
 

@@ -11,6 +11,7 @@
 #include <tenon/sync.hpp>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -18,13 +19,17 @@
 namespace tenon::train {
 
 /// Cuts each gradient arena into buckets of whole parameters: the first closes at 1 MiB, so that
-/// communication starts early, the others at 25 MiB (Li et al., PyTorch Distributed, 2020, section 3.2.3).
+/// communication starts early, the others at 25 MiB (Li et al., PyTorch Distributed, 2020, section 3.2.3),
+/// unless the strategy says otherwise.
 struct BucketPlan {
   std::vector<Bucket> buckets;
   std::vector<int> bucket_of;   ///< per parameter; -1 without a gradient
   std::vector<int> parameters;  ///< per bucket
 };
-BucketPlan plan_buckets(const ParameterSet& gradients);
+struct BucketCaps {
+  std::int64_t first = std::int64_t{1} << 20, others = std::int64_t{25} << 20;  ///< bytes
+};
+BucketPlan plan_buckets(const ParameterSet& gradients, const BucketCaps& caps = {});
 
 struct ReplicaSpec {
   int replica = 0;
@@ -36,6 +41,7 @@ struct ReplicaSpec {
   std::uint64_t seed = 1;
   std::uint32_t epoch = 0;
   config::BufferPolicy buffers = config::BufferPolicy::kAverage;
+  BucketCaps buckets;
   Device* device = nullptr;
   RankHost* host = nullptr;
   PauseGate* gate = nullptr;
@@ -61,6 +67,9 @@ class RankReplica final : public Replica {
   ParameterSet& live() override { return *live_; }
   ParameterSet& gradients() override { return *gradients_; }
   double gradient_scale() const override { return gradient_scale_; }
+  double gradient_count() const override { return gradient_count_; }
+  double peak_rate() const override { return peak_rate_(); }
+  std::span<ParameterSet* const> optimizer_state() override { return optimizer_state_; }
   ParameterSet& create_set(std::string_view name) override;
   void copy(const ParameterSet& from, ParameterSet& to) override;
   void sync_buffers() override;
@@ -71,6 +80,12 @@ class RankReplica final : public Replica {
   void record(std::string_view name, double value) override { spec_.distributions->record(name, value); }
 
   void set_gradient_scale(double scale) { gradient_scale_ = scale; }
+  void set_gradient_count(double count) { gradient_count_ = count; }
+  /// What a strategy may ask for in start. `peak_rate` is called when it does, since it looks at every slot.
+  void set_update(std::function<double()> peak_rate, std::vector<ParameterSet*> optimizer_state) {
+    peak_rate_ = std::move(peak_rate);
+    optimizer_state_ = std::move(optimizer_state);
+  }
   const BucketPlan& bucket_plan() const { return plan_; }
   const std::vector<std::unique_ptr<ParameterSet>>& created_sets() const { return created_; }
 
@@ -80,7 +95,9 @@ class RankReplica final : public Replica {
   std::unique_ptr<ParameterSet> live_, gradients_;
   std::vector<std::unique_ptr<ParameterSet>> created_;
   BucketPlan plan_;
-  double gradient_scale_ = 1;
+  double gradient_scale_ = 1, gradient_count_ = 0;
+  std::function<double()> peak_rate_;
+  std::vector<ParameterSet*> optimizer_state_;
   std::array<std::unique_ptr<Communicator>, kPurposes> groups_;
 };
 

@@ -66,6 +66,8 @@ void Updater::cut() {
   const bool merge = optimizer_.elementwise();
   for (const ParameterInfo& info : live_.parameters()) {
     if (info.arena < 0 || !info.spec.trainable || info.spec.role != Role::kParameter) continue;
+    // No loss reaches it: there is no gradient, and so no update, not even decay. Such parameters come last.
+    if (info.users == 0) continue;
     const std::int64_t end = info.begin + info.local.elements();
     if (merge && !slices_.empty() && slices_.back().arena == info.arena &&
         slices_.back().decay == info.spec.decay) {

@@ -45,7 +45,8 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
   // Only the first worker reports buckets: Hogwild workers of one replica do not average gradients with
   // others.
   if (shared_.workers == 1) {
-    for (const Bucket& bucket : shared_.replica->buckets()) elements_ += bucket.gradients.elements();
+    for (const ParameterInfo& info : gradients_->parameters())
+      elements_ += gradients_->tensor(info.index).elements();
     ready_ = [this](int parameter) {
       const BucketPlan& plan = shared_.replica->bucket_plan();
       elements_done_ += gradients_->tensor(parameter).elements();
@@ -100,7 +101,10 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
     if (last) {
       const double assumed = std::exchange(counted, std::max(1.0, result.loss_count));
       if (a > 0 && assumed != counted) executor_->scale_gradients(*gradients_, assumed / counted);
-      if (shared_.workers == 1) shared_.replica->set_gradient_scale(1 / loss_scale);
+      if (shared_.workers == 1) {
+        shared_.replica->set_gradient_scale(1 / loss_scale);
+        shared_.replica->set_gradient_count(result.loss_count);
+      }
     }
     const SpanScope span(shared_.spans, kCompute, "backward");
     phase_ = "backward";

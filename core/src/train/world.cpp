@@ -31,16 +31,6 @@ constexpr double kMetricsIntervalSeconds = 1.0;
 /// runs.
 constexpr double kLoopMegabytes = 1.5;
 
-std::vector<LockedPlugin> loaded_plugins(const Registry& registry) {
-  std::vector<LockedPlugin> locked;
-  for (const PluginStatus& plugin : registry.plugins()) {
-    if (plugin.state != PluginStatus::State::kLoaded) continue;
-    const bool built_in = plugin.file == "built in";
-    locked.push_back({plugin.id, plugin.version, built_in ? "" : plugin.file, plugin.sha256, plugin.abi});
-  }
-  return locked;
-}
-
 /// A broken plugin stops only the runs that need it; the others say that they went on without.
 void note_left_out(const Registry& registry, std::vector<std::string>& notes) {
   for (const PluginStatus& plugin : registry.plugins()) {
@@ -82,6 +72,7 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
     : config(run_config),
       registry(plugin_registry),
       request(train_request),
+      place(train_request.place),
       checked(config::check_run(config, registry, {})),
       settings(checked.core),
       files(make_posix_files()),
@@ -113,33 +104,45 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
         HostSpec{-1, ranks, 0, settings.run.deadline, clock.get(), nullptr, nullptr}, transport_gate);
     registry.create_inner(*chosen->options, *transport_host);
     transport = registry.create<Transport>(chosen->type, *chosen->options, *transport_host);
-    WorldSpec spec;
-    spec.ranks = ranks;
-    spec.deadline_s = settings.run.deadline;
-    spec.seed = settings.run.seed;
-    spec.clock = clock.get();
-    if (settings.transport.link) {
-      const config::LinkSettings& link = *settings.transport.link;
-      spec.link.bandwidth_bits_per_s = std::isfinite(link.bandwidth) ? link.bandwidth * 8 : 0;
-      spec.link.latency_s = link.latency;
-      spec.link.jitter_s = link.jitter;
-    }
-    spec.link_speed = link_speeds(settings);
-    transport->connect(spec);
   }
-  control = make_inprocess_control(ranks, settings.run.deadline, *clock, trainers);
-  training_hub = std::make_unique<TextHub>(trainers, *clock, settings.run.deadline);
-  end_hub = std::make_unique<TextHub>(trainers, *clock, settings.run.deadline);
-  saving_hub = std::make_unique<TextHub>(trainers, *saver_clock, settings.run.deadline);
-  control->on_failure([this](const std::string& text) {
-    if (transport) transport->cancel(text);
-    training_hub->cancel(text);
-    end_hub->cancel(text);
-    saving_hub->cancel(text);
-  });
+  find_place();
+  open_control();
+  if (!transport) return;
+  WorldSpec spec;
+  spec.ranks = ranks;
+  spec.deadline_s = settings.run.deadline;
+  spec.seed = settings.run.seed;
+  spec.clock = clock.get();
+  if (settings.transport.link) {
+    const config::LinkSettings& link = *settings.transport.link;
+    spec.link.bandwidth_bits_per_s = std::isfinite(link.bandwidth) ? link.bandwidth * 8 : 0;
+    spec.link.latency_s = link.latency;
+    spec.link.jitter_s = link.jitter;
+  }
+  spec.link_speed = link_speeds(settings);
+  connect(spec);
 }
 
 World::~World() = default;
+
+std::vector<LockedPlugin> World::loaded_plugins() const {
+  std::vector<LockedPlugin> locked;
+  for (const PluginStatus& plugin : registry.plugins()) {
+    if (plugin.state != PluginStatus::State::kLoaded) continue;
+    const bool built_in = plugin.file == "built in";
+    locked.push_back({plugin.id, plugin.version, built_in ? "" : plugin.file, plugin.sha256, plugin.abi});
+  }
+  return locked;
+}
+
+int World::ranks_here() const {
+  return threads_only() ? static_cast<int>(settings.parallel.trainers()) : std::max(1, place.local_ranks);
+}
+
+int World::replicas_here() const {
+  const auto grid = static_cast<int>(settings.parallel.ranks_per_replica());
+  return std::clamp((ranks_here() + grid - 1) / grid, 1, static_cast<int>(settings.parallel.ranks));
+}
 
 void World::ask_to_stop(StopReason reason, const std::string& why) {
   {
@@ -148,7 +151,12 @@ void World::ask_to_stop(StopReason reason, const std::string& why) {
     stop_ = reason;
     stop_why_ = why;
   }
-  control->request(kControlStop, why);
+  control->request(reason == StopReason::kSignal ? kControlStop | kControlInterrupt : kControlStop, why);
+}
+
+void World::note_interrupt() {
+  const std::lock_guard lock(mutex_);
+  stop_ = StopReason::kSignal;
 }
 
 StopReason World::stop_reason() const {
@@ -160,7 +168,7 @@ std::uint64_t World::bytes_sent() const {
   std::uint64_t sum = 0;
   if (!transport) return sum;
   for (int purpose = 0; purpose < kPurposes; ++purpose) {
-    sum += transport->counts(0, static_cast<Purpose>(purpose)).bytes_sent;
+    sum += transport->counts(std::max(0, place.rank), static_cast<Purpose>(purpose)).bytes_sent;
   }
   return sum;
 }
@@ -192,7 +200,7 @@ void World::open_folder(const std::string& base, int keep,
   if (request.resume) find_checkpoint(check);
   write_text_atomically(*files, folder.path + "/config.resolved.toml",
                         to_toml(checked.resolved.root(), true));
-  write_plugin_lock(*files, folder.path, loaded_plugins(registry));
+  write_plugin_lock(*files, folder.path, loaded_plugins());
   note_left_out(registry, notes);
   metrics = std::make_unique<MetricsWriter>(*files, folder.path + "/metrics.jsonl", kMetricsIntervalSeconds);
 }
@@ -232,15 +240,18 @@ void World::begin_manifest(Manifest begun) {
 
 void World::run_ranks(const std::function<void(int rank, Rank& self)>& body) {
   const auto ranks = static_cast<int>(settings.parallel.world());
+  const int first = threads_only() ? 0 : place.rank;
+  const int end = threads_only() ? ranks : place.rank + 1;
   std::vector<int> participants;
-  for (int rank = 0; rank < ranks; ++rank) {
+  for (int rank = first; rank < end; ++rank) {
     const int replica = rank / static_cast<int>(settings.parallel.ranks_per_replica());
     participants.push_back(clock->announce(replica, rank - ranks, fmt::format("rank {}", rank)));
   }
   std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back(
-        [this, rank, &body, id = participants[static_cast<std::size_t>(rank)]] { run_rank(rank, id, body); });
+  for (int rank = first; rank < end; ++rank) {
+    threads.emplace_back([this, rank, &body, id = participants[static_cast<std::size_t>(rank - first)]] {
+      run_rank(rank, id, body);
+    });
   }
   for (std::thread& thread : threads) thread.join();
 }
@@ -315,11 +326,12 @@ RunResult World::run() {
     // All ranks could be built: only now does the run appear on disk.
     end_hub->exchange(rank, "built");
     if (rank == 0) open(self.keep(), [&](const CheckpointReader& reader) { self.check(reader); });
-    end_hub->exchange(rank, "open");
+    share_opening(rank, self.keep());
     self.run();
   });
   signals.reset();
-  if (metrics == nullptr) throw_failure();  // nothing was written into the attempt
+  // Before the attempt was open nothing was written into it.
+  if (place.rank <= 0 ? metrics == nullptr : store == nullptr) throw_failure();
   finish(seconds_since(begin));
   return result;
 }
@@ -333,6 +345,11 @@ void World::finish(double wall) {
     result.status = stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
   }
   if (result.wall_s == 0) result.wall_s = wall;
+  // The record of a run is that of rank 0.
+  if (place.rank <= 0) write_results();
+}
+
+void World::write_results() {
   result.peak_rss_mb = peak_rss_mb();
   result.peak_anonymous_mb = peak_anonymous_rss_mb();
   result.bytes_sent = bytes_sent();

@@ -1,11 +1,15 @@
-// What the ranks of one process share: clock, control plane, transport, run folder and the record of the run.
+// What the ranks of one process share (all ranks of a run, or one): clock, control plane, transport, run
+// folder and the record of the run.
 #pragma once
 
 #include "comm/control_inprocess.hpp"
+#include "comm/control_server.hpp"
 #include "config/run_schema.hpp"
 #include "observe/manifest.hpp"
 #include "observe/metrics.hpp"
+#include "observe/plugin_lock.hpp"
 #include "observe/run_folder.hpp"
+#include "plugin/guard.hpp"
 #include "train/compute_cost.hpp"
 #include "train/exchange.hpp"
 #include "train/pause_gate.hpp"
@@ -18,6 +22,7 @@
 #include <tenon/runtime.hpp>
 #include <tenon/transport.hpp>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -42,7 +47,18 @@ struct World {
   std::vector<std::string> build_only();
   /// Called from any thread: a signal or a budget asks for an agreed stop.
   void ask_to_stop(StopReason reason, const std::string& why);
+  /// As above, learnt from the control plane: a signal came to another process.
+  void note_interrupt();
   StopReason stop_reason() const;
+  /// All ranks are threads of this process.
+  bool threads_only() const { return place.rank < 0; }
+  /// Replicas whose memory this machine holds.
+  int replicas_here() const;
+  /// Ranks that share this machine's processors.
+  int ranks_here() const;
+  /// Processes only: every rank of the exchange must bring the same text. Throws Error(kConfig) that shows
+  /// the first line that differs. Collective.
+  void agree(TextExchange& among, int rank, std::string_view what, const std::string& text);
   /// Of rank 0, over all purposes of the data transport.
   std::uint64_t bytes_sent() const;
   /// Rank 0, once every rank is built: the attempt appears on disk, or the newest one is opened to continue
@@ -55,19 +71,24 @@ struct World {
   const Config& config;
   Registry& registry;
   TrainRequest request;
+  ProcessPlace place;
   config::CheckedRun checked;  ///< for settings; each rank validates again for its own options
   const config::CoreSettings& settings;
 
   std::unique_ptr<FileSystem> files;
   std::unique_ptr<Clock> clock;
   std::unique_ptr<Clock>
-      saver_clock;  ///< wall time for the saving threads, which take no part in the run's clock
-  std::unique_ptr<InprocessControl> control;
+      saver_clock;           ///< wall time for the saving threads, which take no part in the run's clock
   PauseGate transport_gate;  ///< of the transport's host, which belongs to no replica
   std::unique_ptr<RankHost> transport_host;
+  std::unique_ptr<Rendezvous> rendezvous;  ///< of processes; outlives the transport
   Component<Transport> transport;
-  std::unique_ptr<TextHub> training_hub, saving_hub, end_hub;
-  std::unique_ptr<CheckpointStore> store;  ///< made by rank 0's recovery policy
+  std::atomic<bool> connected{false};
+  std::unique_ptr<TextExchange> training_hub, saving_hub, end_hub;  ///< of trainers
+  std::unique_ptr<TextExchange> world_hub;                          ///< of all processes; null among threads
+  std::unique_ptr<ControlServer> control_server;                    ///< where this process runs it
+  std::unique_ptr<ControlPlane> control;                            ///< after all that a failure cancels
+  std::unique_ptr<CheckpointStore> store;                           ///< made by rank 0's recovery policy
   RunFolder folder;
   std::unique_ptr<AttemptLock> lock;
   std::unique_ptr<MetricsWriter> metrics;
@@ -92,6 +113,14 @@ struct World {
                    const std::function<void(const CheckpointReader&)>& check);
   void find_checkpoint(const std::function<void(const CheckpointReader&)>& check);
   void finish(double wall_s);
+  void write_results();
+  std::vector<LockedPlugin> loaded_plugins() const;
+  // places.cpp
+  std::unique_ptr<ControlServer> make_control_server();
+  void find_place();
+  void open_control();
+  void connect(const WorldSpec& spec);
+  void share_opening(int rank, int keep);
 
   mutable std::mutex mutex_;
   StopReason stop_ = StopReason::kNone;

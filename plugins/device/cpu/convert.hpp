@@ -6,12 +6,12 @@
 
 namespace tenon::cpu {
 
-/// y[0..n) = x[0..n) for f32, f64 and bf16 in any pairing, split among threads. x and y must not overlap
+/// y[0..n) = x[0..n) for f32, f64, bf16 and f16 in any pairing, split among threads. x and y must not overlap
 /// unless equal in place and type.
 void convert_array(const Kernels& kernels, DType from, const void* x, DType to, void* y, std::int64_t n);
 
-/// The same for `rows` rows of `columns` elements; rows begin `x_stride` and `y_stride` elements after one
-/// another.
+/// The same, without f16, for `rows` rows of `columns` elements; rows begin `x_stride` and `y_stride`
+/// elements after one another.
 void convert_rows(const Kernels& kernels, DType from, const void* x, std::int64_t x_stride, DType to, void* y,
                   std::int64_t y_stride, std::int64_t rows, std::int64_t columns);
 

@@ -122,6 +122,47 @@ TEST_P(FlatFamilies, ConvertWithOneRounding) {
     }
   Owned short_one(device_, Shape{n - 1}, kF32);
   EXPECT_THROW(ops.convert(f64, short_one), Error);
+
+  // binary16: 2^-24 is the smallest, 65504 the largest; ties go to even, and f64 is rounded once.
+  const std::vector<double> wide = {0.0,
+                                    -0.0,
+                                    1 + 0x1p-11,
+                                    1 + 0x1p-11 + 0x1p-40,
+                                    1 + 3 * 0x1p-11,
+                                    0x1p-24,
+                                    0x1p-25,
+                                    0x1.8p-25,
+                                    -0x1.8p-24,
+                                    65504,
+                                    65519.999,
+                                    65520,
+                                    -1e9,
+                                    infinity,
+                                    0x1p-14 - 0x1p-26,
+                                    -0x1p-14,
+                                    1.0 / 1024};
+  const std::vector<double> in_f16 = {0.0,       -0.0,     1,        1 + 0x1p-10, 1 + 0x1p-9, 0x1p-24,
+                                      0,         0x1p-24,  -0x1p-23, 65504,       65504,      infinity,
+                                      -infinity, infinity, 0x1p-14,  -0x1p-14,    1.0 / 1024};
+  const auto m = static_cast<std::int64_t>(wide.size());
+  Owned wide64(device_, Shape{m}, kF64, wide), half(device_, Shape{m}, DType::kF16),
+      back(device_, Shape{m}, kF64);
+  ops.convert(wide64, half);
+  ops.convert(half, back);
+  EXPECT_EQ(back.values(), in_f16);
+  EXPECT_TRUE(std::signbit(back.values()[1]));
+  for (const DType dtype : kActivations) {
+    const auto x = numbers(kCount, "x", dtype);
+    Owned source(device_, Shape{kCount}, dtype, x), narrow(device_, Shape{kCount}, DType::kF16),
+        again(device_, Shape{kCount}, dtype), twice(device_, Shape{kCount}, DType::kF16);
+    ops.convert(source, narrow);
+    ops.convert(narrow, again);
+    ops.convert(narrow, twice);
+    EXPECT_EQ(narrow.bytes(), twice.bytes());
+    const auto values = again.values();
+    for (std::size_t i = 0; i < x.size(); ++i)
+      ASSERT_LE(std::abs(values[i] - x[i]), 0x1p-25 + (0x1p-11 + unit(dtype)) * std::abs(x[i])) << i;
+  }
 }
 
 TEST_P(FlatFamilies, GatherAndScatterRows) {

@@ -27,12 +27,14 @@ void Account::end_slot(double seconds) {
       time.bytes += span.bytes;
     } else if (span.track == "compute" && span.name == "optimizer") {
       sums_.optimizer_s += s;
-    } else if (span.track == "compute" && span.name == "declared") {
+    } else if (span.track == "declared") {
       sums_.declared_s += s;
     } else if (span.track == "data") {
       sums_.data_s += s;
     } else if (span.track == "communication") {
       sums_.communication_s += s;
+    } else if (span.track == "wait") {
+      sums_.late_s += s;
     } else if (span.track == "evaluate") {
       sums_.evaluate_s += s;
     } else if (span.track == "save" && span.name == "copy") {
@@ -50,8 +52,9 @@ void Account::drop_slot() {
 
 PhaseTimes Account::phases() const {
   PhaseTimes phases = sums_;
-  phases.outside_s = std::max(0.0, sums_.slots_s - sums_.forward_s - sums_.backward_s - sums_.optimizer_s -
-                                       sums_.data_s - sums_.communication_s - sums_.declared_s);
+  phases.outside_s =
+      std::max(0.0, sums_.slots_s - sums_.forward_s - sums_.backward_s - sums_.optimizer_s - sums_.data_s -
+                        sums_.communication_s - sums_.late_s - sums_.declared_s);
   return phases;
 }
 

@@ -22,7 +22,8 @@ struct LayerTime {
 struct PhaseTimes {
   double forward_s = 0, backward_s = 0;  ///< inside layers
   double optimizer_s = 0, data_s = 0;
-  double communication_s = 0;  ///< waiting for transfers
+  double communication_s = 0;  ///< waiting for bytes
+  double late_s = 0;           ///< waiting for the last rank to join
   double declared_s = 0;       ///< compute time of a simulated clock
   double outside_s = 0;        ///< in none of them: the loop itself
   double slots_s = 0;

@@ -24,12 +24,13 @@ struct Row {
   double seconds;
 };
 
-std::array<Row, 7> rows_of(const PhaseTimes& p) {
+std::array<Row, 8> rows_of(const PhaseTimes& p) {
   return {{{"layers, forward", p.forward_s},
            {"layers, backward", p.backward_s},
            {"optimizer", p.optimizer_s},
            {"data", p.data_s},
            {"communication", p.communication_s},
+           {"waiting for other ranks", p.late_s},
            {"declared compute", p.declared_s},
            {"outside of these", p.outside_s}}};
 }
@@ -95,6 +96,7 @@ std::string json(const Account& account) {
   phase("optimizer", phases.optimizer_s);
   phase("data", phases.data_s);
   phase("communication", phases.communication_s);
+  phase("late", phases.late_s);
   phase("declared", phases.declared_s);
   phase("outside", phases.outside_s);
   phase("evaluate", phases.evaluate_s);

@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tenon/tensor_values.hpp>
+
 #include <string>
 
 namespace tenon::sync_basic {
@@ -17,6 +19,17 @@ using ::testing::ElementsAre;
 
 [[noreturn]] void unexpected(const char* what) {
   throw std::logic_error(std::string("ddp must not call ") + what);
+}
+
+/// Of a number that binary16 holds; beyond its range infinity.
+std::uint16_t f16_of(double value) {
+  const int sign = std::signbit(value) ? 0x8000 : 0;
+  value = std::abs(value);
+  if (value >= 65520) return static_cast<std::uint16_t>(sign | 0x7c00);
+  if (value == 0) return static_cast<std::uint16_t>(sign);
+  const int exponent = std::max(std::ilogb(value), -14);
+  return static_cast<std::uint16_t>(
+      sign | (((exponent + 14) << 10) + static_cast<int>(std::nearbyint(std::ldexp(value, 10 - exponent)))));
 }
 
 /// All-reduces of K members that run in one thread: a sum happens at the first wait of any member.
@@ -29,6 +42,12 @@ struct Exchange {
     for (; summed < until; ++summed) {
       const std::int64_t count = views[0][summed].elements();
       for (std::int64_t i = 0; i < count; ++i) {
+        if (views[0][summed].dtype == DType::kF16) {
+          double half_sum = 0;
+          for (auto& member : views) half_sum += real_of_f16(member.at(summed).as<std::uint16_t>()[i]);
+          for (auto& member : views) member.at(summed).as<std::uint16_t>()[i] = f16_of(half_sum);
+          continue;
+        }
         float sum = 0;
         for (auto& member : views) sum += member.at(summed).as<float>()[i];
         for (auto& member : views) member.at(summed).as<float>()[i] = sum;
@@ -93,7 +112,14 @@ class HostElementwise final : public Elementwise {
     unexpected("subtract_targets");
   }
   void add(TensorView, TensorView, TensorView) override { unexpected("add"); }
-  void convert(TensorView, TensorView) override { unexpected("convert"); }
+  void convert(TensorView x, TensorView y) override {
+    for (std::int64_t i = 0; i < x.elements(); ++i) {
+      if (y.dtype == DType::kF16)
+        y.as<std::uint16_t>()[i] = f16_of(x.as<float>()[i]);
+      else
+        y.as<float>()[i] = real_of_f16(x.as<std::uint16_t>()[i]);
+    }
+  }
   void add_bias(TensorView, TensorView, TensorView) override { unexpected("add_bias"); }
 };
 
@@ -101,8 +127,8 @@ class HostDevice final : public Device {
  public:
   void open(const DeviceSpec&) override {}
   MemorySpace space() const override { return MemorySpace::kHost; }
-  void* allocate(std::size_t) override { unexpected("allocate"); }
-  void release(void*, std::size_t) noexcept override {}
+  void* allocate(std::size_t bytes) override { return std::calloc(1, bytes); }
+  void release(void* memory, std::size_t) noexcept override { std::free(memory); }
   void copy(TensorView, TensorView) override { unexpected("copy"); }
   void synchronize() override {}
   std::string_view kernel_choice() const override { return "test"; }
@@ -141,9 +167,16 @@ class FakeReplica final : public Replica {
     return group_;
   }
   std::unique_ptr<Communicator> open(std::string_view, Purpose) override { unexpected("open"); }
+  int servers() const override { return 0; }
+  std::unique_ptr<Communicator> open_to_server(int, std::string_view, Purpose) override {
+    unexpected("open_to_server");
+  }
   ParameterSet& live() override { unexpected("live"); }
   ParameterSet& gradients() override { unexpected("gradients"); }
   double gradient_scale() const override { unexpected("gradient_scale"); }
+  double gradient_count() const override { unexpected("gradient_count"); }
+  double peak_rate() const override { unexpected("peak_rate"); }
+  std::span<ParameterSet* const> optimizer_state() override { unexpected("optimizer_state"); }
   ParameterSet& create_set(std::string_view) override { unexpected("create_set"); }
   void copy(const ParameterSet&, ParameterSet&) override { unexpected("copy"); }
   void sync_buffers() override { unexpected("sync_buffers"); }
@@ -162,27 +195,36 @@ class FakeReplica final : public Replica {
   HostDevice device_;
 };
 
-struct NoOptions final : public Options {
+struct DefaultOptions : Options {
   bool has(std::string_view) const override { return false; }
   bool boolean(std::string_view) const override { unexpected("options"); }
   std::int64_t integer(std::string_view) const override { unexpected("options"); }
-  double real(std::string_view) const override { unexpected("options"); }
-  std::string_view text(std::string_view) const override { unexpected("options"); }
+  double real(std::string_view name) const override {
+    EXPECT_EQ(name, "bucket_mb");
+    return 25;
+  }
+  std::string_view text(std::string_view name) const override {
+    return name == "communication" ? wire : "replica";
+  }
+  std::string_view wire = "gradient";
   std::span<const std::int64_t> integers(std::string_view) const override { unexpected("options"); }
   std::span<const double> reals(std::string_view) const override { unexpected("options"); }
   std::span<const std::string_view> texts(std::string_view) const override { unexpected("options"); }
   void* component_pointer(std::string_view, std::string_view) const override { unexpected("options"); }
   std::span<const std::string_view> section_names(std::string_view) const override { unexpected("options"); }
   const Options& section(std::string_view, std::string_view) const override { unexpected("options"); }
-} const no_options;
+};
+const struct PlainOptions final : DefaultOptions {
+} default_options;
 
 /// K replicas with K strategies, driven together as the loop drives them apart.
 struct World {
-  World(int replicas, std::vector<std::int64_t> bucket_sizes) : exchange(replicas) {
+  World(int replicas, std::vector<std::int64_t> bucket_sizes, const Options& options = default_options)
+      : exchange(replicas) {
     for (int r = 0; r < replicas; ++r) {
       members.push_back(std::make_unique<Member>(exchange, r));
       parts.push_back(std::make_unique<FakeReplica>(members.back().get(), r, replicas, bucket_sizes));
-      strategies.push_back(std::make_unique<Ddp>(no_options));
+      strategies.push_back(std::make_unique<Ddp>(options));
       strategies.back()->start(*parts.back());
     }
   }
@@ -224,6 +266,24 @@ TEST(Ddp, EveryReplicaGetsTheMean) {
   }
 }
 
+// 4 x 60000 is beyond the largest binary16, 65504; the mean is not.
+TEST(Ddp, HalfGradientsOverflowOnlyWhereTheMeanDoes) {
+  DefaultOptions options;
+  options.wire = "f16";
+  World world(4, {3, 1}, options);
+  for (auto& part : world.parts) part->values = {60000, -60000, 0x1p-10F, 3};
+  world.parts[3]->values[3] = 1e9F;
+  world.step();
+  for (auto& part : world.parts) {
+    EXPECT_THAT(part->values, ElementsAre(60000, -60000, 0x1p-10F, HUGE_VALF)) << "what overflows is seen";
+  }
+  World steady(2, {8, 8}, options);
+  steady.step();
+  const std::int64_t before = testing::allocation_count();
+  steady.step();
+  EXPECT_EQ(testing::allocation_count(), before);
+}
+
 TEST(Ddp, ABucketLeavesAsSoonAsItIsReady) {
   World world(2, {2, 2, 2});
   const std::span<const Bucket> buckets = world.parts[0]->buckets();
@@ -237,7 +297,7 @@ TEST(Ddp, ABucketLeavesAsSoonAsItIsReady) {
 TEST(Ddp, OneReplicaIsLeftAlone) {
   FakeReplica alone(nullptr, 0, 1, {4});
   alone.values = {1, 2, 3, 4};
-  Ddp ddp(no_options);
+  Ddp ddp(default_options);
   ddp.start(alone);
   ddp.on_gradients_ready(alone.buckets()[0]);
   ddp.finish_gradients();
@@ -251,9 +311,9 @@ TEST(Ddp, OneReplicaIsLeftAlone) {
 }
 
 TEST(Ddp, ReplicasAgreeOnAnUpdate) {
-  Ddp ddp(no_options);
+  Ddp ddp(default_options);
   EXPECT_EQ(ddp.gradient_group(), GradientGroup::kAllReplicas);
-  EXPECT_EQ(None(no_options).gradient_group(), GradientGroup::kReplica);
+  EXPECT_EQ(None(default_options).gradient_group(), GradientGroup::kReplica);
   EXPECT_EQ(ddp.plan({.t = 5}).kind, SlotKind::kGrad);
   EXPECT_EQ(ddp.plan({.t = 5}).lr_scale, 1.0);
 }

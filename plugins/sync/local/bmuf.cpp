@@ -7,6 +7,7 @@ Bmuf::Bmuf(const Options& options)
     : Centered("bmuf", "global", options),
       step_(options.real("step")),
       nesterov_(options.boolean("nesterov")) {
+  read_local_state(options);
   if (options.has("momentum")) given_momentum_ = options.real("momentum");
 }
 

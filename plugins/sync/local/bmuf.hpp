@@ -15,6 +15,7 @@ class Bmuf final : public Centered {
   static constexpr OptionSpec kOptions[] = {
       interval_option("50", "slots of a block"),
       kWarmup,
+      kDrift,
       option::real("momentum", nullptr)
           .between(0, 0.999999)
           .doc_text("m of the filter D = m D + z G over blocks; absent: 1 - 1/K for K replicas, the "
@@ -22,6 +23,7 @@ class Bmuf final : public Centered {
       option::real("step", "1").between(1e-9, 1e3).doc_text("z, the rate of a block"),
       option::boolean("nesterov", "true")
           .doc_text("replicas go on from where the momentum will take the model: W + m D instead of W"),
+      kLocalState,
   };
   static constexpr ComponentInfo kInfo{
       .id = "bmuf",

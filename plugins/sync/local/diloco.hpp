@@ -3,44 +3,55 @@
 // there.
 #pragma once
 
-#include "outer.hpp"
 #include "rounds.hpp"
 
+#include <tenon/outer_update.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sync_extra.hpp>
 
 namespace tenon::sync_local {
 
 /// What DiLoCo and PALSGD do when replicas meet.
-class Anchored : public Centered {
+class Anchored : public Centered, private MeanUser {
  public:
   Anchored(const char* name, const Options& options) : Centered(name, "anchor", options), outer_(options) {}
   void start(Replica& replica) override;
   void state(StateVisitor& visitor) override {
     Centered::state(visitor);
-    outer_.state(visitor);
+    visitor.integer("rounds", rounds_);
+  }
+  void* query(std::string_view id) override {
+    return id == MeanUser::kId ? static_cast<MeanUser*>(this) : Centered::query(id);
   }
 
  protected:
   void meet() override;
 
  private:
-  Outer outer_;
+  /// The way back to the anchor may travel compressed; gradients of a warm-up and its last average do not.
+  void take_means_by(MeanReducer& reducer) override { reducer_ = &reducer; }
+
+  OuterUpdate outer_;
+  std::int64_t rounds_ = 0;
+  MeanReducer* reducer_ = nullptr;
 };
 
 class Diloco final : public Anchored {
  public:
   static constexpr OptionSpec kOptions[] = {interval_option("100", "slots of a round; the paper: 500"),
                                             kWarmup,
-                                            kOuter,
-                                            kOuterLr,
+                                            kDrift,
+                                            kOuterRule,
+                                            outer_lr_option("0.7"),
                                             kOuterMomentum,
                                             kOuterBetas,
-                                            kOuterEps};
+                                            kOuterEps,
+                                            kLocalState};
   static constexpr ComponentInfo kInfo{.id = "diloco",
                                        .summary = "rounds of local updates, an outer optimizer on their mean",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
-  explicit Diloco(const Options& options) : Anchored("diloco", options) {}
+  explicit Diloco(const Options& options) : Anchored("diloco", options) { read_local_state(options); }
 };
 
 }  // namespace tenon::sync_local

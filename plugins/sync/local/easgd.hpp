@@ -17,6 +17,7 @@ class Easgd final : public Centered {
   static constexpr OptionSpec kOptions[] = {
       interval_option("10", "slots between two exchanges with the centre"),
       kWarmup,
+      kDrift,
       option::real("elastic", nullptr)
           .between(0, 1)
           .doc_text("a, the share of the way that replica and centre go; absent: 0.9 / K for K replicas"),

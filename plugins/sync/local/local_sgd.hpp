@@ -11,7 +11,7 @@ namespace tenon::sync_local {
 class LocalSgd : public Rounds {
  public:
   static constexpr OptionSpec kOptions[] = {
-      interval_option("16", "slots between two averages of the weights"), kWarmup};
+      interval_option("16", "slots between two averages of the weights"), kWarmup, kDrift, kLocalState};
   static constexpr ComponentInfo kInfo{.id = "local_sgd",
                                        .summary = "each replica alone, weights averaged every few slots",
                                        .options = kOptions,
@@ -19,7 +19,7 @@ class LocalSgd : public Rounds {
   explicit LocalSgd(const Options& options) : LocalSgd("local_sgd", options) {}
 
  protected:
-  LocalSgd(const char* name, const Options& options) : Rounds(name, options) {}
+  LocalSgd(const char* name, const Options& options) : Rounds(name, options) { read_local_state(options); }
   void meet() override { average_weights(); }
 };
 
@@ -31,7 +31,8 @@ class PostLocalSgd final : public LocalSgd {
           .mandatory()
           .at_least(1)
           .in_unit("slots")
-          .doc_text("distributed data parallel first; published: until the first drop of the rate")};
+          .doc_text("distributed data parallel first; published: until the first drop of the rate"),
+      kDrift, kLocalState};
   static constexpr ComponentInfo kInfo{.id = "post_local_sgd",
                                        .summary = "distributed data parallel, then local SGD",
                                        .options = kOptions,

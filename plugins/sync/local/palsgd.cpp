@@ -18,6 +18,14 @@ Palsgd::Palsgd(const Options& options)
       first_only_(options.boolean("mix_first_tensor_only")) {}
 
 void Palsgd::start(Replica& replica) {
+  const double peak = p_ > 0 && eta_ > 0 ? replica.peak_rate() : 0;
+  if (p_ > 0 && !(peak * eta_ / p_ < 2)) {
+    fail_config(fmt::format(
+        "sync palsgd: at the schedule's peak a mixing slot would move the weights by rate * eta / "
+        "p = {:.6g} * {:.6g} / {:.6g} = {:.4g} times their way to the anchor, and from 2 on that "
+        "diverges; lower sync.eta or the rate, or raise sync.p",
+        peak, eta_, p_, peak * eta_ / p_));
+  }
   key_ = random_key(replica.seed(), "sync.palsgd");
   for (const ParameterInfo& info : replica.live().parameters()) {
     if (info.arena >= 0 && info.spec.role == Role::kParameter && info.spec.trainable)
@@ -37,14 +45,6 @@ SlotPlan Palsgd::plan(const Slot& slot) const {
 void Palsgd::between(const Slot& slot, const StepOutcome& outcome) {
   if (outcome.kind != SlotKind::kMix || eta_ == 0) return;
   const double pull = slot.lr * eta_ / p_;
-  if (!(pull < 2)) {
-    fail_config(
-        fmt::format("sync palsgd: in slot {} a mixing step would move the weights by rate * eta / p = {:.6g} "
-                    "* {:.6g} / {:.6g} = "
-                    "{:.4g} times their way to the anchor, and from 2 on that diverges; lower sync.eta or "
-                    "the rate, or raise sync.p",
-                    slot.t, slot.lr, eta_, p_, pull));
-  }
   ParameterSet& live = replica().live();
   if (first_only_) {
     elementwise().lerp(live.tensor(first_), center().tensor(first_), pull);

@@ -17,8 +17,9 @@ class Palsgd final : public Anchored {
           .at_least(0)
           .in_unit("slots")
           .doc_text("distributed data parallel first: the mean gradient in every update"),
-      kOuter,
-      kOuterLr,
+      kDrift,
+      kOuterRule,
+      outer_lr_option("0.7"),
       kOuterMomentum,
       kOuterBetas,
       kOuterEps,
@@ -44,6 +45,7 @@ class Palsgd final : public Anchored {
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Palsgd(const Options& options);
 
+  /// Throws Error(kConfig) where a mixing slot could move weights twice their way to the anchor, or further.
   void start(Replica& replica) override;
   SlotPlan plan(const Slot& slot) const override;
 

@@ -24,6 +24,7 @@ void Rounds::start(Replica& replica) {
     if (std::find(arenas_.begin(), arenas_.end(), info.arena) == arenas_.end()) arenas_.push_back(info.arena);
   }
   std::sort(arenas_.begin(), arenas_.end());
+  if (measures_drift_) drift_ = std::make_unique<Drift>(replica, arenas_);
   if (warmup_ == 0) part();
 }
 
@@ -45,8 +46,31 @@ void Rounds::after_step(const Slot& slot, const StepOutcome& outcome) {
   }
   between(slot, outcome);
   if (done % interval_ != 0) return;
+  if (drift_ != nullptr) drift_->measure();
   meet();
+  settle_local_state();
   replica().sync_buffers();
+  settled();
+}
+
+void Rounds::read_local_state(const Options& options) {
+  const std::string_view rule = options.text("local_state");
+  local_state_ = rule == "reset"     ? LocalState::kReset
+                 : rule == "average" ? LocalState::kAverage
+                                     : LocalState::kKeep;
+}
+
+void Rounds::settle_local_state() {
+  if (local_state_ == LocalState::kKeep) return;
+  for (ParameterSet* state : replica().optimizer_state()) {
+    for (const int arena : arenas_) {
+      if (local_state_ == LocalState::kReset)
+        elementwise_->fill(state->arena(arena), 0);
+      else
+        average(state->arena(arena));
+    }
+    state->touch(-1);
+  }
 }
 
 void Rounds::on_membership(const Membership&) {
@@ -77,6 +101,15 @@ void Centered::start(Replica& replica) {
 
 ParameterSet& Centered::evaluation_parameters() {
   return parted() ? *center_ : replica().live();
+}
+
+void Centered::settled() {
+  const ParameterSet& live = replica().live();
+  for (const ParameterInfo& info : live.parameters()) {
+    if (info.spec.role != Role::kBuffer || live.tensor(info.index).empty()) continue;
+    replica().device().copy(live.tensor(info.index), center_->tensor(info.index));
+    center_->touch(info.index);
+  }
 }
 
 void Centered::begin() {

@@ -3,10 +3,13 @@
 // slot t when t + 1 is a multiple of the interval, whatever happened before.
 #pragma once
 
+#include "drift.hpp"
+
 #include <tenon/gradient_mean.hpp>
 #include <tenon/options.hpp>
 #include <tenon/sync.hpp>
 
+#include <memory>
 #include <vector>
 
 namespace tenon::sync_local {
@@ -21,10 +24,22 @@ constexpr OptionSpec interval_option(const char* fallback, const char* doc) {
   return option::integer("interval", fallback).at_least(1).in_unit("slots").doc_text(doc);
 }
 
+inline constexpr const char* kLocalStates[] = {"keep", "reset", "average", nullptr};
+/// Declared by the strategies that offer it; the others keep.
+inline constexpr OptionSpec kLocalState =
+    option::text("local_state", "\"keep\"")
+        .one_of(kLocalStates)
+        .doc_text(
+            "what a meeting does to the state of each replica's own optimizer: keep it, set it to zero, or "
+            "replace it by the mean over the replicas, which sends its bytes too");
+
 class Rounds : public SyncBase {
  public:
   Rounds(const char* name, const Options& options)
-      : name_(name), interval_(options.integer("interval")), warmup_(options.integer("warmup")) {}
+      : name_(name),
+        interval_(options.integer("interval")),
+        warmup_(options.integer("warmup")),
+        measures_drift_(options.boolean("drift")) {}
 
   void start(Replica& replica) override;
   /// In the warm-up all replicas have the same gradients and so decide alike, each for itself.
@@ -36,12 +51,17 @@ class Rounds : public SyncBase {
   void state(StateVisitor& visitor) override { visitor.integer("parted", parted_); }
 
  protected:
+  const char* name() const { return name_; }
+  /// Of a strategy that declares kLocalState.
+  void read_local_state(const Options& options);
   /// Replicas are equal and go on alone: at the start, or when the warm-up ends.
   virtual void begin() {}
   /// In every slot after the warm-up, before a meeting.
   virtual void between(const Slot&, const StepOutcome&) {}
   /// One round is over.
   virtual void meet() = 0;
+  /// Buffers have followed their policy too.
+  virtual void settled() {}
 
   std::int64_t warmup() const { return warmup_; }
   /// Whether replicas go on alone. A state: a run that is restored at its end has no slot to tell it by.
@@ -55,10 +75,15 @@ class Rounds : public SyncBase {
   void average_weights();
 
  private:
+  enum class LocalState { kKeep, kReset, kAverage };
   void part();
+  void settle_local_state();
 
   const char* name_;
   std::int64_t interval_, warmup_, parted_ = 0;
+  bool measures_drift_;
+  std::unique_ptr<Drift> drift_;  ///< null unless asked for
+  LocalState local_state_ = LocalState::kKeep;
   GradientMean mean_;
   Communicator* group_ = nullptr;
   Elementwise* elementwise_ = nullptr;
@@ -81,6 +106,8 @@ class Centered : public Rounds {
   /// The centre is where replicas part. After a warm-up they are equal; the published average there is kept,
   /// and counted.
   void begin() final;
+  /// The centre is evaluated with the statistics of the meeting, not with those of the beginning.
+  void settled() final;
   ParameterSet& center() const { return *center_; }
 
  private:

@@ -4,6 +4,7 @@
 
 #include "group.hpp"
 
+#include <tenon/communicator_arguments.hpp>
 #include <tenon/transport.hpp>
 
 #include <memory>
@@ -34,15 +35,9 @@ class ThreadCommunicator final : public Communicator {
   void cancel(std::string_view reason) override { group_->cancel(reason); }
 
  private:
-  [[noreturn]] void refuse(std::string_view call, const std::string& what) const;
-  void check_view(std::string_view call, const TensorView& view) const;
-  void check_member(std::string_view call, int member) const;
-  void check_rows(std::string_view call, const TensorView& view) const;
-  void check_counts(std::string_view call, const TensorView& view,
-                    std::span<const std::int64_t> counts) const;
-
   const std::shared_ptr<Group> group_;
   const int member_;
+  const CommunicatorArguments arguments_;
   const int exceptions_;  // in flight when it was opened
 };
 

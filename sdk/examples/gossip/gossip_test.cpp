@@ -69,6 +69,9 @@ class TestReplica final : public tenon::Replica {
   tenon::ParameterSet& live() override { return *live_; }
   tenon::ParameterSet& gradients() override { return *live_; }
   double gradient_scale() const override { return 1; }
+  double gradient_count() const override { return 1; }
+  double peak_rate() const override { return 0; }
+  std::span<tenon::ParameterSet* const> optimizer_state() override { return {}; }
   tenon::ParameterSet& create_set(std::string_view name) override {
     sets_.push_back(tenon::make_parameter_set_beside(std::string(name), *live_, *bench_.device));
     return *sets_.back();

@@ -1,0 +1,188 @@
+// Starting, watching and ending rank processes (rank_processes.hpp).
+#include "rank_processes.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <string_view>
+
+extern char** environ;
+
+namespace tenon::cli {
+namespace {
+
+constexpr std::size_t kKeptWords = 4096;
+
+std::vector<std::string> with_settings(const std::vector<std::string>& settings) {
+  std::vector<std::string> result;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::string_view name = text.substr(0, text.find('=') + 1);
+    const bool replaced = std::any_of(settings.begin(), settings.end(),
+                                      [&](const std::string& setting) { return setting.starts_with(name); });
+    if (!replaced) result.emplace_back(text);
+  }
+  result.insert(result.end(), settings.begin(), settings.end());
+  return result;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+  std::vector<char*> result;
+  for (std::string& text : texts) result.push_back(text.data());
+  result.push_back(nullptr);
+  return result;
+}
+
+}  // namespace
+
+RankProcesses::RankProcesses(const std::string& program, const std::vector<std::string>& arguments,
+                             const std::vector<RankProcess>& processes) {
+  for (const RankProcess& process : processes) {
+    Child child;
+    child.rank = process.rank;
+    posix_spawn_file_actions_t actions;
+    ::posix_spawn_file_actions_init(&actions);
+    int words[2] = {-1, -1};
+    if (!children_.empty()) {
+      if (::pipe2(words, O_CLOEXEC) != 0)
+        fail_run(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+      ::fcntl(words[0], F_SETFL, O_NONBLOCK);
+      ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+      ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+      ::posix_spawn_file_actions_adddup2(&actions, words[1], STDERR_FILENO);
+      child.words_fd = words[0];
+    }
+    // This process takes its signals by a watcher and has them blocked; a child starts as from a shell.
+    posix_spawnattr_t attributes;
+    sigset_t none;
+    ::sigemptyset(&none);
+    ::posix_spawnattr_init(&attributes);
+    ::posix_spawnattr_setsigmask(&attributes, &none);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    std::vector<std::string> line{program};
+    line.insert(line.end(), arguments.begin(), arguments.end());
+    std::vector<std::string> settings = with_settings(process.environment);
+    const int status = ::posix_spawn(&child.pid, program.c_str(), &actions, &attributes,
+                                     pointers(line).data(), pointers(settings).data());
+    ::posix_spawn_file_actions_destroy(&actions);
+    ::posix_spawnattr_destroy(&attributes);
+    if (words[1] >= 0) ::close(words[1]);
+    if (status != 0) {
+      if (words[0] >= 0) ::close(words[0]);
+      kill_all();
+      fail_run(
+          fmt::format("cannot start '{}' for rank {}: {}", program, process.rank, std::strerror(status)));
+    }
+    children_.push_back(std::move(child));
+  }
+}
+
+RankProcesses::~RankProcesses() {
+  kill_all();
+  for (const Child& child : children_) {
+    if (child.words_fd >= 0) ::close(child.words_fd);
+  }
+}
+
+void RankProcesses::drain(Child& child) {
+  std::array<char, 4096> block;
+  while (child.words_fd >= 0) {
+    const ssize_t got = ::read(child.words_fd, block.data(), block.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) return;
+    if (got <= 0) {
+      ::close(child.words_fd);
+      child.words_fd = -1;
+      return;
+    }
+    child.words.append(block.data(), static_cast<std::size_t>(got));
+    if (child.words.size() > kKeptWords) child.words.erase(0, child.words.size() - kKeptWords);
+  }
+}
+
+bool RankProcesses::poll(std::chrono::milliseconds limit) {
+  std::vector<pollfd> ends;
+  for (const Child& child : children_) {
+    if (child.words_fd >= 0) ends.push_back({child.words_fd, POLLIN, 0});
+  }
+  ::poll(ends.data(), ends.size(), static_cast<int>(limit.count()));
+  const std::lock_guard lock(mutex_);
+  bool all = true;
+  for (Child& child : children_) {
+    drain(child);
+    if (!child.ended && ::waitpid(child.pid, &child.status, WNOHANG) == child.pid) {
+      child.ended = true;
+      drain(child);
+      if (child.status != 0 && first_bad_ < 0) first_bad_ = child.rank;
+    }
+    all &= child.ended;
+  }
+  return all;
+}
+
+void RankProcesses::kill_all() {
+  const std::lock_guard lock(mutex_);
+  for (Child& child : children_) {
+    if (child.ended) continue;
+    ::kill(child.pid, SIGKILL);
+    while (::waitpid(child.pid, &child.status, 0) < 0 && errno == EINTR) continue;
+    child.ended = true;
+    drain(child);
+  }
+}
+
+const RankProcesses::Child* RankProcesses::find(int rank) const {
+  const auto found = std::find_if(children_.begin(), children_.end(),
+                                  [&](const Child& child) { return child.rank == rank; });
+  return found == children_.end() ? nullptr : &*found;
+}
+
+std::string RankProcesses::how_it_ended(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const Child* child = find(rank);
+  if (child == nullptr || !child->ended) return "";
+  if (WIFSIGNALED(child->status)) {
+    return fmt::format("its process was killed by signal {} ({})", WTERMSIG(child->status),
+                       ::sigdescr_np(WTERMSIG(child->status)));
+  }
+  return fmt::format("its process ended with exit status {}", WEXITSTATUS(child->status));
+}
+
+int RankProcesses::first_bad_rank() const {
+  const std::lock_guard lock(mutex_);
+  return first_bad_;
+}
+
+bool RankProcesses::spoke_for_itself(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const Child* child = find(rank);
+  return child != nullptr && child->ended && WIFEXITED(child->status);
+}
+
+std::string RankProcesses::last_words(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const Child* child = find(rank);
+  return child == nullptr ? "" : child->words;
+}
+
+int RankProcesses::exit_status() const {
+  const std::lock_guard lock(mutex_);
+  int worst = 0;
+  for (const Child& child : children_)
+    worst = std::max(worst, WIFEXITED(child.status) ? WEXITSTATUS(child.status) : 1);
+  return worst;
+}
+
+}  // namespace tenon::cli

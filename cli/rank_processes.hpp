@@ -1,0 +1,64 @@
+// The rank processes that `tenon launch` starts: output kept apart, ends noticed, nothing left behind.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace tenon::cli {
+
+struct RankProcess {
+  int rank = 0;
+  std::vector<std::string> environment;  ///< "NAME=value", beside or in place of this process's own
+};
+
+/// poll() belongs to one thread; the rest is thread-safe.
+class RankProcesses {
+ public:
+  /// Starts `program arguments...` once per entry. The first entry's process writes where this one writes; of
+  /// the others standard error is kept. Throws Error(kRun) when one cannot be started; those before it are
+  /// killed.
+  RankProcesses(const std::string& program, const std::vector<std::string>& arguments,
+                const std::vector<RankProcess>& processes);
+  /// Kills what still runs.
+  ~RankProcesses();
+  RankProcesses(const RankProcesses&) = delete;
+  RankProcesses& operator=(const RankProcesses&) = delete;
+
+  /// Takes output and ends, waiting at most `limit` for either. Returns true once all have ended.
+  bool poll(std::chrono::milliseconds limit);
+  void kill_all();
+
+  /// "its process was killed by signal 9 (Killed)", "its process ended with exit status 3"; "" while it runs,
+  /// and for ranks of other machines.
+  std::string how_it_ended(int rank) const;
+  /// The first of these processes that ended badly; -1 when none.
+  int first_bad_rank() const;
+  /// True if it ended by itself, so that it could say why.
+  bool spoke_for_itself(int rank) const;
+  /// End of what it wrote to standard error.
+  std::string last_words(int rank) const;
+  /// The largest exit status; 1 for a signal.
+  int exit_status() const;
+
+ private:
+  struct Child {
+    int rank = 0;
+    pid_t pid = -1;
+    int words_fd = -1;  // -1: not kept, or closed
+    bool ended = false;
+    int status = 0;
+    std::string words;
+  };
+  void drain(Child& child);
+  const Child* find(int rank) const;
+
+  mutable std::mutex mutex_;
+  std::vector<Child> children_;
+  int first_bad_ = -1;
+};
+
+}  // namespace tenon::cli

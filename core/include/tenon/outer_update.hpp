@@ -1,0 +1,95 @@
+// For authors of strategies around an anchor: the outer optimizer of DiLoCo (arXiv 2311.08105), a step of
+// the anchor along the mean way back g = mean(anchor - x), and the options that choose it.
+#pragma once
+
+#include <tenon/error.hpp>
+#include <tenon/operators_extra.hpp>
+#include <tenon/optimizer.hpp>
+#include <tenon/options.hpp>
+#include <tenon/sync.hpp>
+
+#include <string>
+
+TENON_ABI_BEGIN
+
+inline constexpr const char* kOuterRules[] = {"nesterov", "sgd", "adam", nullptr};
+inline constexpr OptionSpec kOuterRule = option::text("outer", "\"nesterov\"")
+                                             .one_of(kOuterRules)
+                                             .doc_text(
+                                                 "optimizer of the anchor: nesterov and sgd with "
+                                                 "outer_momentum, or adam");
+constexpr OptionSpec outer_lr_option(const char* fallback) {
+  return option::real("outer_lr", fallback).between(1e-9, 1e3).doc_text("rate of the anchor's step");
+}
+inline constexpr OptionSpec kOuterMomentum =
+    option::real("outer_momentum", "0.9").between(0, 0.999999).doc_text("of nesterov and sgd");
+inline constexpr OptionSpec kOuterBetas =
+    option::reals("outer_betas", "[0.9, 0.95]").between(0, 0.999999).doc_text("of adam");
+inline constexpr OptionSpec kOuterEps =
+    option::real("outer_eps", "0.1").between(1e-12, 1e3).doc_text("of adam; the paper's outer Adam");
+
+class OuterUpdate {
+ public:
+  /// Reads the options above, all of which the strategy declares.
+  explicit OuterUpdate(const Options& options)
+      : kind_(options.text("outer") == "adam"  ? Kind::kAdam
+              : options.text("outer") == "sgd" ? Kind::kSgd
+                                               : Kind::kNesterov),
+        lr_(options.real("outer_lr")),
+        momentum_(options.real("outer_momentum")),
+        eps_(options.real("outer_eps")) {
+    const std::span<const double> betas = options.reals("outer_betas");
+    if (betas.size() != 2)
+      fail_config("outer_betas has " + std::to_string(betas.size()) +
+                  " numbers; expected two, e.g. [0.9, 0.95]");
+    beta1_ = betas[0];
+    beta2_ = betas[1];
+  }
+
+  /// Makes the sets of its state, which the core saves and restores.
+  void start(Replica& replica) {
+    update_ = &replica.device().family<UpdateOps>();
+    if (kind_ == Kind::kAdam) {
+      first_ = &replica.create_set("outer_exp_avg");
+      second_ = &replica.create_set("outer_exp_avg_sq");
+    } else if (momentum_ > 0) {
+      first_ = &replica.create_set("outer_momentum");
+    }
+  }
+
+  /// True if the anchor simply becomes the mean of the weights.
+  bool assigns() const { return kind_ == Kind::kSgd && lr_ == 1 && momentum_ == 0; }
+
+  /// anchor: elements from `begin` of arena `arena`, moved in place by the way back g. count: number of this
+  /// step for these elements, from 1. g is read only.
+  void step(int arena, std::int64_t begin, TensorView anchor, TensorView g, std::int64_t count) {
+    const auto state = [&](ParameterSet* set) {
+      if (set == nullptr) return TensorView{};
+      TensorView view = set->arena(arena);
+      view.data = static_cast<std::byte*>(view.data) + dtype_bytes(view.dtype, begin);
+      view.shape = anchor.shape;
+      return flat_reals(view);
+    };
+    if (kind_ == Kind::kAdam) {
+      AdamWStep step;
+      step.lr = lr_, step.beta1 = beta1_, step.beta2 = beta2_, step.eps = eps_;
+      step.count = count;
+      update_->adamw(flat_reals(anchor), flat_reals(g), state(first_), state(second_), step);
+      return;
+    }
+    SgdStep step;
+    step.lr = lr_, step.momentum = momentum_;
+    step.nesterov = kind_ == Kind::kNesterov && momentum_ > 0;
+    update_->sgd(flat_reals(anchor), flat_reals(g), state(first_), step);
+  }
+
+ private:
+  enum class Kind { kNesterov, kSgd, kAdam };
+
+  Kind kind_;
+  double lr_, momentum_, beta1_ = 0, beta2_ = 0, eps_;
+  UpdateOps* update_ = nullptr;
+  ParameterSet *first_ = nullptr, *second_ = nullptr;  ///< momentum, or Adam's two moments
+};
+
+TENON_ABI_END

@@ -1,0 +1,458 @@
+// The server of the control plane (control_server.hpp). Everything but a few atomics belongs to its thread.
+#include "comm/control_server.hpp"
+
+#include "comm/control_wire.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/transport.hpp>
+
+#include <fmt/format.h>
+
+#include <utility>  // which Boost 1.74 forgets
+
+#include <boost/asio.hpp>
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+namespace asio = boost::asio;
+using asio::ip::tcp;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kEndKnownWithin{1000};
+constexpr milliseconds kEndAskedEvery{20};
+constexpr milliseconds kLeaveWithin{2000};
+
+asio::steady_timer::duration seconds(double value) {
+  return std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(value));
+}
+
+struct Session {
+  explicit Session(tcp::socket connected) : socket(std::move(connected)) {}
+
+  tcp::socket socket;
+  int rank = -1;  // before its hello
+  bool bye = false;
+  ControlHeader header{};
+  ControlRecord record;
+  struct Outgoing {
+    ControlHeader header;
+    std::string text;
+  };
+  std::deque<Outgoing> out;
+};
+using SessionPtr = std::shared_ptr<Session>;
+
+}  // namespace
+
+struct ControlServer::Impl {
+  explicit Impl(ControlServerSpec given)
+      : spec(std::move(given)),
+        state(spec.ranks),
+        acceptor(io),
+        sessions(static_cast<std::size_t>(spec.ranks)),
+        begun(static_cast<std::size_t>(spec.ranks), -1) {
+    for (int lane = 0; lane < kControlLanes; ++lane) lanes.emplace_back(spec.ranks, io);
+    try {
+      const tcp::endpoint endpoint(asio::ip::make_address(spec.address), spec.port);
+      acceptor.open(endpoint.protocol());
+      acceptor.set_option(tcp::acceptor::reuse_address(true));
+      acceptor.bind(endpoint);
+      acceptor.listen();
+      port = acceptor.local_endpoint().port();
+    } catch (const boost::system::system_error& error) {
+      fail_run(fmt::format("the control plane cannot listen on {}:{}: {}; choose another address or port",
+                           spec.address, spec.port, error.code().message()));
+    }
+    accept();
+    thread = std::thread([this] { io.run(); });
+  }
+
+  // Answers that are on their way arrive: the last to leave is the server.
+  ~Impl() {
+    const auto timer = std::make_shared<asio::steady_timer>(io);
+    asio::post(io, [this, timer] {
+      closing = true;
+      timer->expires_after(kLeaveWithin);
+      timer->async_wait([this](boost::system::error_code) { io.stop(); });
+      stop_when_empty();
+    });
+    thread.join();
+  }
+
+  void stop_when_empty() {
+    if (!closing) return;
+    for (const SessionPtr& session : sessions) {
+      if (session && session->socket.is_open()) return;
+    }
+    io.stop();
+  }
+
+  // ---- connections
+
+  void accept() {
+    acceptor.async_accept([this](boost::system::error_code error, tcp::socket socket) {
+      if (error) return;
+      boost::system::error_code ignored;
+      socket.set_option(tcp::no_delay(true), ignored);
+      read_header(std::make_shared<Session>(std::move(socket)));
+      accept();
+    });
+  }
+
+  void read_header(const SessionPtr& session) {
+    asio::async_read(session->socket, asio::buffer(session->header),
+                     [this, session](boost::system::error_code error, std::size_t) {
+                       if (error) return lost(session);
+                       std::uint32_t text_bytes = 0;
+                       try {
+                         session->record = decode_header(session->header, text_bytes);
+                       } catch (const Error& bad) {
+                         return drop(session, bad.what());
+                       }
+                       // Strangers get no memory.
+                       if (session->rank < 0 && text_bytes > 4096)
+                         return drop(session, "its hello is too long");
+                       session->record.text.resize(text_bytes);
+                       read_text(session);
+                     });
+  }
+
+  void read_text(const SessionPtr& session) {
+    asio::async_read(session->socket, asio::buffer(session->record.text),
+                     [this, session](boost::system::error_code error, std::size_t) {
+                       if (error) return lost(session);
+                       handle(session, std::exchange(session->record, {}));
+                       if (session->socket.is_open()) read_header(session);
+                     });
+  }
+
+  void send(const SessionPtr& session, const ControlRecord& record) {
+    if (!session || !session->socket.is_open()) return;
+    session->out.push_back({encode_header(record), record.text});
+    if (session->out.size() == 1) write(session);
+  }
+
+  void write(const SessionPtr& session) {
+    const Session::Outgoing& next = session->out.front();
+    const std::array<asio::const_buffer, 2> parts{asio::buffer(next.header), asio::buffer(next.text)};
+    asio::async_write(session->socket, parts, [this, session](boost::system::error_code error, std::size_t) {
+      if (error) return;  // the read side tells
+      session->out.pop_front();
+      if (!session->out.empty()) write(session);
+    });
+  }
+
+  void drop(const SessionPtr& session, const std::string& why) {
+    if (session->rank >= 0) {
+      fail(session->rank, 1, "the control plane could not read what it sent: " + why);
+    }
+    boost::system::error_code ignored;
+    session->socket.close(ignored);
+  }
+
+  void lost(const SessionPtr& session) {
+    boost::system::error_code ignored;
+    session->socket.close(ignored);
+    stop_when_empty();
+    if (session->rank < 0 || session->bye || state.failed()) return;
+    if (session->rank < trainers && !state.alive(session->rank)) return;  // removed before
+    ask_how_it_ended(session->rank, std::make_shared<asio::steady_timer>(io),
+                     std::chrono::steady_clock::now() + kEndKnownWithin);
+  }
+
+  void ask_how_it_ended(int rank, const std::shared_ptr<asio::steady_timer>& timer,
+                        std::chrono::steady_clock::time_point until) {
+    std::string how = spec.how_it_ended ? spec.how_it_ended(rank) : std::string();
+    if (how.empty() && spec.how_it_ended && std::chrono::steady_clock::now() < until) {
+      timer->expires_after(kEndAskedEvery);
+      timer->async_wait([this, rank, timer, until](boost::system::error_code error) {
+        if (!error) ask_how_it_ended(rank, timer, until);
+      });
+      return;
+    }
+    if (how.empty())
+      how = "its process is gone: its connection to the control plane closed without a goodbye";
+    const std::int64_t slot = begun[static_cast<std::size_t>(rank)];
+    fail(rank, 1, slot < 0 ? how + ", before its first slot" : fmt::format("{}, in slot {}", how, slot));
+  }
+
+  // ---- what ranks say
+
+  void handle(const SessionPtr& session, ControlRecord record) {
+    if (session->rank < 0) return greet(session, record);
+    const int rank = session->rank;
+    const auto answer = [&](ControlType type, std::int64_t value, std::string text = {}) {
+      send(session, {type, record.lane, rank, record.id, value, std::move(text)});
+    };
+    try {
+      switch (record.type) {
+        case ControlType::kBeginSlot:
+          begun[static_cast<std::size_t>(rank)] = record.value;
+          return answer(ControlType::kAnswer, state.begin_slot(rank, record.value));
+        case ControlType::kRequest:
+          return answer(ControlType::kAnswer, state.request(static_cast<std::uint32_t>(record.value)));
+        case ControlType::kVote:
+          return vote(rank, record);
+        case ControlType::kExchange:
+          return exchange(rank, std::move(record));
+        case ControlType::kFail:
+          return fail(rank, static_cast<int>(record.value), record.text);
+        case ControlType::kRemove:
+        case ControlType::kAdmit: {
+          const int whom = static_cast<int>(record.value);
+          if (record.type == ControlType::kRemove ? state.remove(whom) : state.admit(whom)) tell_membership();
+          for (const std::int64_t slot : open_rounds()) settle(slot);
+          return answer(ControlType::kAnswer, 0);
+        }
+        case ControlType::kBye:
+          session->bye = true;
+          return;
+        default:
+          return drop(session, fmt::format("record type {}", static_cast<int>(record.type)));
+      }
+    } catch (const Error& error) {
+      answer(ControlType::kError, error.exit_status(), error.what());
+    }
+  }
+
+  void greet(const SessionPtr& session, const ControlRecord& hello) {
+    const auto refuse = [&](std::string why) {
+      send(session, {ControlType::kRefused, 0, hello.rank, hello.id, 0, std::move(why)});
+      session->bye = true;
+    };
+    const auto refuse_all = [&](const std::string& why) {
+      refuse(why);
+      fail(hello.rank, 2, why);
+    };
+    const auto line = hello.text.find('\n');
+    if (hello.type != ControlType::kHello || line == std::string::npos) return drop(session, "no hello");
+    if (hello.text.substr(0, line) != spec.token) {
+      return refuse("it belongs to another run (the token differs)");
+    }
+    const std::string program = hello.text.substr(line + 1);
+    if (hello.rank < 0 || hello.rank >= spec.ranks) {
+      return refuse(fmt::format("there is no rank {}; ranks are 0 ... {}", hello.rank, spec.ranks - 1));
+    }
+    const auto world = static_cast<std::int32_t>(hello.value & 0xFFFFFFFF);
+    const auto given_trainers = static_cast<std::int32_t>(hello.value >> 32);
+    if (world != spec.ranks || given_trainers < 1 || given_trainers > world) {
+      return refuse_all(fmt::format(
+          "its configuration makes a world of {} ranks, but {} processes were started", world, spec.ranks));
+    }
+    if (version.empty()) {
+      version = program;
+      trainers = given_trainers;
+      state.limit_voters(trainers);
+    }
+    if (program != version) {
+      return refuse_all(
+          fmt::format("it is '{}', but another rank is '{}'; use one build everywhere", program, version));
+    }
+    SessionPtr& seat = sessions[static_cast<std::size_t>(hello.rank)];
+    if (seat && seat->socket.is_open()) return refuse(fmt::format("there is a rank {} already", hello.rank));
+    seat = session;
+    session->rank = hello.rank;
+    send(session, {ControlType::kWelcome, 0, hello.rank, hello.id, spec.ranks, {}});
+    if (state.failed()) send(session, failure_record());
+  }
+
+  // ---- votes
+
+  struct Voter {
+    int rank;
+    std::uint32_t id;
+    std::int64_t slot;
+  };
+
+  void vote(int rank, const ControlRecord& record) {
+    const std::int64_t slot = record.value;
+    state.vote(rank, slot, record.lane != 0);
+    const auto rounds = open_rounds();
+    const bool first = std::find(rounds.begin(), rounds.end(), slot) == rounds.end();
+    voters.push_back({rank, record.id, slot});
+    settle(slot);
+    if (!first || voters.empty() || voters.back().slot != slot) return;
+    asio::steady_timer& timer = round_ends.try_emplace(slot, io).first->second;
+    timer.expires_after(seconds(spec.deadline_s));
+    timer.async_wait([this, slot](boost::system::error_code error) {
+      if (error || state.verdict(slot) != ControlState::Verdict::kPending) return;
+      state.abandon(slot, fmt::format("{} did not vote on slot {} within {:g} s",
+                                      ranks_text(state.missing_votes(slot)), slot, spec.deadline_s));
+      settle(slot);
+    });
+  }
+
+  std::vector<std::int64_t> open_rounds() const {
+    std::vector<std::int64_t> slots;
+    for (const Voter& voter : voters) {
+      if (std::find(slots.begin(), slots.end(), voter.slot) == slots.end()) slots.push_back(voter.slot);
+    }
+    return slots;
+  }
+
+  void settle(std::int64_t slot) {
+    using Verdict = ControlState::Verdict;
+    const Verdict verdict = state.verdict(slot);
+    if (verdict == Verdict::kPending) return;
+    round_ends.erase(slot);
+    const std::string why = state.abandoned_because(slot);
+    std::erase_if(voters, [&](const Voter& voter) {
+      if (voter.slot != slot) return false;
+      if (verdict != Verdict::kAbandoned) state.collect(voter.rank, slot);
+      send(sessions[static_cast<std::size_t>(voter.rank)],
+           {verdict == Verdict::kAbandoned ? ControlType::kLate : ControlType::kAnswer, 0, voter.rank,
+            voter.id, verdict == Verdict::kYes ? 1 : 0, why});
+      return true;
+    });
+  }
+
+  // ---- exchanges
+
+  struct Lane {
+    Lane(int ranks, asio::io_context& io) : texts(static_cast<std::size_t>(ranks)), timer(io) {}
+    struct Text {
+      std::uint32_t id;
+      std::string text;
+    };
+    std::vector<std::optional<Text>> texts;
+    std::size_t arrived = 0;
+    std::uint64_t round = 0;
+    asio::steady_timer timer;
+  };
+
+  void exchange(int rank, ControlRecord record) {
+    if (record.lane >= kControlLanes) fail_run(fmt::format("control plane: no conversation {}", record.lane));
+    Lane& lane = lanes[record.lane];
+    if (rank >= members(record.lane)) {
+      fail_run(fmt::format("control plane: rank {} has no part in {}", rank,
+                           control_lane_name(static_cast<ControlLane>(record.lane))));
+    }
+    auto& mine = lane.texts[static_cast<std::size_t>(rank)];
+    if (mine) fail_run(fmt::format("control plane: rank {} exchanges twice in one round", rank));
+    mine = Lane::Text{record.id, std::move(record.text)};
+    if (++lane.arrived == 1) await_lane(record.lane);
+    const auto expected = static_cast<std::size_t>(members(record.lane));
+    if (lane.arrived < expected) return;
+    std::vector<std::string> texts;
+    for (std::size_t member = 0; member < expected; ++member)
+      texts.push_back(std::move(lane.texts[member]->text));
+    end_round(record.lane, ControlType::kAnswer, join_texts(texts));
+  }
+
+  int members(std::uint8_t lane) const {
+    return static_cast<ControlLane>(lane) == ControlLane::kWorld ? spec.ranks : trainers;
+  }
+
+  void await_lane(std::uint8_t index) {
+    Lane& lane = lanes[index];
+    lane.timer.expires_after(seconds(spec.deadline_s));
+    lane.timer.async_wait([this, index, round = lane.round](boost::system::error_code error) {
+      Lane& late = lanes[index];
+      if (error || late.round != round) return;
+      std::vector<int> missing;
+      for (int rank = 0; rank < members(index); ++rank) {
+        if (!late.texts[static_cast<std::size_t>(rank)]) missing.push_back(rank);
+      }
+      end_round(index, ControlType::kLate,
+                fmt::format("{} did not join {} within {:g} s", ranks_text(missing),
+                            control_lane_name(static_cast<ControlLane>(index)), spec.deadline_s));
+    });
+  }
+
+  void end_round(std::uint8_t index, ControlType type, const std::string& text) {
+    Lane& lane = lanes[index];
+    lane.timer.cancel();
+    ++lane.round;
+    lane.arrived = 0;
+    for (int rank = 0; rank < spec.ranks; ++rank) {
+      auto& entry = lane.texts[static_cast<std::size_t>(rank)];
+      if (entry) send(sessions[static_cast<std::size_t>(rank)], {type, index, rank, entry->id, 0, text});
+      entry.reset();
+    }
+  }
+
+  // ---- membership and failure
+
+  void tell_membership() {
+    std::string alive;
+    for (const int rank : state.membership().alive) alive += fmt::format("{} ", rank);
+    for (const SessionPtr& session : sessions) {
+      send(session, {ControlType::kMembership, 0, -1, 0, state.membership().epoch, alive});
+    }
+  }
+
+  ControlRecord failure_record() const {
+    return {ControlType::kFailure, 0, -1, 0, state.failure_status(), state.failure()};
+  }
+
+  void fail(int rank, int exit_status, const std::string& message) {
+    if (!state.fail(rank, exit_status, message)) return;
+    {
+      const std::lock_guard lock(mutex);
+      failure = state.failure();
+      status = state.failure_status();
+    }
+    for (const SessionPtr& session : sessions) send(session, failure_record());
+  }
+
+  ControlServerSpec spec;
+  ControlState state;
+  asio::io_context io;
+  tcp::acceptor acceptor;
+  std::vector<SessionPtr> sessions;  // by rank
+  std::vector<std::int64_t> begun;   // by rank; -1 before the first slot
+  std::vector<Voter> voters;
+  std::map<std::int64_t, asio::steady_timer> round_ends;  // by slot
+  std::deque<Lane> lanes;
+  bool closing = false;
+  int trainers = 0;     // of the first hello
+  std::string version;  // of the first rank that came
+  std::uint16_t port = 0;
+  std::thread thread;
+
+  mutable std::mutex mutex;
+  std::string failure;
+  int status = 0;
+};
+
+ControlServer::ControlServer(ControlServerSpec spec) : impl_(std::make_unique<Impl>(std::move(spec))) {}
+ControlServer::~ControlServer() = default;
+
+std::uint16_t ControlServer::port() const {
+  return impl_->port;
+}
+
+void ControlServer::request(std::uint32_t actions, const std::string&) {
+  asio::post(impl_->io, [impl = impl_.get(), actions] { impl->state.request(actions); });
+}
+
+void ControlServer::fail(int rank, int exit_status, const std::string& message) {
+  asio::post(impl_->io,
+             [impl = impl_.get(), rank, exit_status, message] { impl->fail(rank, exit_status, message); });
+}
+
+bool ControlServer::failed() const {
+  return failure_status() != 0;
+}
+
+std::string ControlServer::failure() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->failure;
+}
+
+int ControlServer::failure_status() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->status;
+}
+
+TENON_ABI_END

@@ -1,0 +1,47 @@
+// The hub of the control plane of ranks that are processes: one TCP connection per rank, one thread, the
+// state machine of control_state.hpp. `tenon launch` runs it, or the process of rank 0.
+#pragma once
+
+#include <tenon/control.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+TENON_ABI_BEGIN
+
+struct ControlServerSpec {
+  int ranks = 1;
+  double deadline_s = 60;             ///< of a vote and of an exchange, counted from the first who came
+  std::string address = "127.0.0.1";  ///< to listen on
+  std::uint16_t port = 0;             ///< 0: any free one
+  std::string token;                  ///< ranks must bring the same one
+  /// How rank `rank` ended, once its connection is lost: "its process was killed by signal 9 (Killed)"; ""
+  /// while that is not known. Asked for up to a second, from the server's thread. May be empty.
+  std::function<std::string(int rank)> how_it_ended;
+};
+
+/// Thread-safe. A connection that closes without a goodbye is the failure of its rank.
+class ControlServer {
+ public:
+  /// Throws Error(kRun) if the address cannot be listened on.
+  explicit ControlServer(ControlServerSpec spec);
+  ~ControlServer();
+  ControlServer(const ControlServer&) = delete;
+  ControlServer& operator=(const ControlServer&) = delete;
+
+  std::uint16_t port() const;
+  /// As ControlPlane::request, of nobody's rank.
+  void request(std::uint32_t actions, const std::string& reason);
+  void fail(int rank, int exit_status, const std::string& message);
+  bool failed() const;
+  std::string failure() const;  ///< "" when none
+  int failure_status() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+TENON_ABI_END

@@ -1,0 +1,64 @@
+// Records of the control plane over TCP: 24 bytes and a text. Integers are little-endian.
+#pragma once
+
+#include "comm/control_state.hpp"
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+enum class ControlType : std::uint8_t {
+  kHello = 1,   ///< rank: who; value: ranks of its world + 2^32 trainers; text: token, newline, version
+  kWelcome,     ///< answer
+  kRefused,     ///< answer; text: why
+  kBeginSlot,   ///< value: slot
+  kRequest,     ///< value: actions; text: reason
+  kVote,        ///< value: slot; lane: 1 = yes
+  kExchange,    ///< lane: which conversation; text
+  kRemove,      ///< value: rank
+  kAdmit,       ///< value: rank
+  kFail,        ///< value: exit status; text: message
+  kBye,         ///< the rank leaves in good order
+  kAnswer,      ///< value: actions, slot or verdict; text: texts of an exchange
+  kError,       ///< answer; value: exit status; text: message
+  kLate,        ///< answer; text: who is late
+  kFailure,     ///< to all; value: exit status; text: the run's first failure
+  kMembership,  ///< to all; value: epoch; text: ranks alive, separated by spaces
+};
+
+/// Conversations whose rounds are independent of each other: of the trainers, and kWorld of all ranks.
+enum class ControlLane : std::uint8_t { kTraining, kSaving, kEnds, kWorld };
+inline constexpr int kControlLanes = 4;
+std::string_view control_lane_name(ControlLane lane) noexcept;
+
+struct ControlRecord {
+  ControlType type = ControlType::kHello;
+  std::uint8_t lane = 0;
+  int rank = 0;
+  std::uint32_t id = 0;  ///< an answer has that of its question
+  std::int64_t value = 0;
+  std::string text;
+};
+
+using ControlHeader = std::array<std::uint8_t, kControlRecordBytes>;
+
+/// Longest text that is accepted; resolved configurations and digests are far shorter.
+inline constexpr std::uint32_t kControlTextBytes = 64u << 20;
+
+/// Throws Error(kRun) if the text is too long.
+ControlHeader encode_header(const ControlRecord& record);
+/// All but the text, whose length is stored in `text_bytes`. Throws Error(kRun) on bytes that no encoder of
+/// this version writes.
+ControlRecord decode_header(std::span<const std::uint8_t, kControlRecordBytes> bytes,
+                            std::uint32_t& text_bytes);
+
+std::string join_texts(const std::vector<std::string>& texts);
+/// Throws Error(kRun) unless `joined` is the work of join_texts.
+std::vector<std::string> split_texts(std::string_view joined);
+
+TENON_ABI_END

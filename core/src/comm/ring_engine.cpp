@@ -1,0 +1,220 @@
+// The thread that serves the port, and the frames that it hands to groups (ring_engine.hpp).
+#include "comm/ring_engine.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <signal.h>
+
+#include <algorithm>
+#include <exception>
+
+TENON_ABI_BEGIN
+
+using ring::Flight;
+using ring::Group;
+
+namespace {
+
+// Longest time between two looks of an idle thread: nothing depends on it.
+constexpr double kIdleSeconds = 1;
+// What remains to be sent at the end is little: the last frames, which nobody waits for any more.
+constexpr double kFarewellSeconds = 5;
+constexpr std::size_t kFirstControls = 256;
+
+}  // namespace
+
+RingEngine::RingEngine(std::unique_ptr<FramePort> port, const WorldSpec& world, std::string name)
+    : port_(std::move(port)),
+      world_(world),
+      name_(std::move(name)),
+      rank_(port_->rank()),
+      newest_epoch_(static_cast<std::size_t>(port_->ranks()), 0),
+      gone_(static_cast<std::size_t>(port_->ranks())),
+      outbox_(kFirstControls),
+      arrivals_(static_cast<std::size_t>(port_->ranks())),
+      control_(static_cast<std::size_t>(port_->ranks())),
+      staging_(static_cast<std::size_t>(port_->ranks())) {
+  marked_.reserve(kFirstControls);
+  for (int peer = 0; peer < port_->ranks(); ++peer) {
+    if (peer == rank_) continue;
+    control_[static_cast<std::size_t>(peer)].resize(kFrameControlBytes);
+    staging_[static_cast<std::size_t>(peer)].resize(kFrameDataBytes);
+  }
+  // Signals are for the threads of the program.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { run(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+RingEngine::~RingEngine() {
+  stop();
+}
+
+void RingEngine::stop() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  port_->wake();
+  if (thread_.joinable()) thread_.join();
+}
+
+void RingEngine::run() {
+  try {
+    serve();
+  } catch (const std::exception& error) {
+    const std::lock_guard lock(mutex_);
+    broken_ = fmt::format("{}: {}", name_, error.what());
+    end_all(broken_);
+  }
+  const std::lock_guard lock(mutex_);
+  serves_ = false;
+  for (const auto& [key, group] : groups_) group->on_stopped();
+}
+
+void RingEngine::serve() {
+  while (true) {
+    {
+      const std::lock_guard lock(mutex_);
+      woken_ = false;
+      // Groups release what they gave up before later frames can touch it.
+      for (std::size_t i = 0; i < marked_.size(); ++i) {
+        if (const auto found = groups_.find(marked_[i]); found != groups_.end()) found->second->pump();
+      }
+      marked_.clear();
+      flush();
+      if (stopping_) break;
+    }
+    port_->poll(*this, kIdleSeconds);
+  }
+  for (int peer = 0; peer < port_->ranks(); ++peer) {
+    if (peer != rank_) port_->send(peer, {.kind = FrameKind::kBye}, {}, nullptr);
+  }
+  port_->close(std::min(world_.deadline_s, kFarewellSeconds));
+}
+
+void RingEngine::flush() {
+  for (std::size_t i = 0; i < outbox_used_; ++i) {
+    Control& control = outbox_[i];
+    const std::span<const std::byte> inline_bytes(control.bytes);
+    const auto text = std::as_bytes(std::span(control.text.data(), control.text.size()));
+    port_->send(control.to, control.header, text.empty() ? inline_bytes.first(control.header.bytes) : text,
+                nullptr);
+    control.text.clear();
+  }
+  outbox_used_ = 0;
+}
+
+void RingEngine::post(int rank, const FrameHeader& header, std::span<const std::byte> payload) {
+  if (!gone(rank).empty()) return;
+  if (outbox_used_ == outbox_.size()) outbox_.emplace_back();
+  Control& control = outbox_[outbox_used_++];
+  control.to = rank;
+  control.header = header;
+  if (payload.size() <= control.bytes.size()) {
+    std::copy(payload.begin(), payload.end(), control.bytes.begin());
+  } else {
+    control.text.assign(reinterpret_cast<const char*>(payload.data()), payload.size());
+  }
+  if (!woken_) port_->wake();
+  woken_ = true;
+}
+
+void RingEngine::mark(Group& group) {
+  if (marked_.empty() || marked_.back() != group.key()) marked_.push_back(group.key());
+  if (!woken_) port_->wake();
+  woken_ = true;
+}
+
+LinkCounts RingEngine::counts(int world_rank, Purpose purpose) {
+  const std::lock_guard lock(mutex_);
+  const bool known = world_rank == rank_ && static_cast<int>(purpose) < kPurposes;
+  return known ? totals(purpose) : LinkCounts{};
+}
+
+void RingEngine::cancel(std::string_view reason) {
+  const std::lock_guard lock(mutex_);
+  if (!cancelled_.empty()) return;
+  cancelled_ = reason;
+  for (const auto& [key, group] : groups_) group->fail(Group::Failure::kCancelled, cancelled_, true);
+}
+
+void RingEngine::end_all(const std::string& why) {
+  for (const auto& [key, group] : groups_) group->fail(Group::Failure::kError, why, false);
+}
+
+FramePort::Landing RingEngine::begin(int from, const FrameHeader& header) {
+  const auto peer = static_cast<std::size_t>(from);
+  Arrival& arrival = arrivals_[peer];
+  arrival.header = header;
+  arrival.group.reset();
+  arrival.flight = nullptr;
+  if (header.kind != FrameKind::kData && header.kind != FrameKind::kMessage) return {control_[peer].data()};
+  const std::lock_guard lock(mutex_);
+  const auto found = groups_.find(header.group);
+  if (found == groups_.end()) return {};
+  const FramePort::Landing landing =
+      found->second->begin_part(from, header, staging_[peer].data(), arrival.flight);
+  if (arrival.flight != nullptr) arrival.group = found->second;
+  return {landing.to, static_cast<const Flight*>(arrival.flight)};
+}
+
+void RingEngine::end(int from) {
+  const auto peer = static_cast<std::size_t>(from);
+  const Arrival& arrival = arrivals_[peer];
+  const std::lock_guard lock(mutex_);
+  if (arrival.flight != nullptr) {
+    arrival.group->end_part(arrival.header, staging_[peer].data(), *arrival.flight);
+  } else if (arrival.header.kind != FrameKind::kData && arrival.header.kind != FrameKind::kMessage) {
+    on_control(from, arrival.header, std::span<const std::byte>(control_[peer]).first(arrival.header.bytes));
+  }
+  // What a frame gave rise to leaves in the same round.
+  if (marked_.empty()) flush();
+}
+
+void RingEngine::sent(const void* owner) {
+  auto* const flight = const_cast<Flight*>(static_cast<const Flight*>(owner));
+  const std::lock_guard lock(mutex_);
+  flight->group->on_sent(*flight);
+}
+
+void RingEngine::lost(int peer, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  set_gone(peer, "its connection " + why);
+}
+
+void RingEngine::set_gone(int rank, const std::string& why) {
+  if (!gone(rank).empty()) return;
+  gone_[static_cast<std::size_t>(rank)] = why;
+  for (const auto& [key, group] : groups_) group->on_gone(rank);
+}
+
+void RingEngine::on_control(int from, const FrameHeader& header, std::span<const std::byte> payload) {
+  if (header.kind == FrameKind::kBye) return set_gone(from, "it has ended");
+  if (header.kind == FrameKind::kOpen) retire(from, header.epoch);
+  auto found = groups_.find(header.group);
+  if (found == groups_.end()) {
+    const std::uint32_t newest = newest_epoch_[static_cast<std::size_t>(rank_)];
+    if (header.epoch < newest) {
+      if (header.kind != FrameKind::kOpen) return;
+      const std::string text =
+          fmt::format("operation refused: '{}' belongs to epoch {}, but rank {} is in epoch {}",
+                      std::string_view(reinterpret_cast<const char*>(payload.data()), payload.size()),
+                      header.epoch, rank_, newest);
+      FrameHeader answer = header;
+      answer.kind = FrameKind::kFail;
+      answer.index = static_cast<std::uint32_t>(Group::Failure::kError);
+      answer.bytes = static_cast<std::uint32_t>(text.size());
+      return post(from, answer, std::as_bytes(std::span(text.data(), text.size())));
+    }
+    found = groups_.emplace(header.group, std::make_shared<Group>(*this, header.group)).first;
+  }
+  Group& group = *found->second;
+  group.is_opened() ? group.on_control(from, header, payload) : group.keep(from, header, payload);
+}
+
+TENON_ABI_END

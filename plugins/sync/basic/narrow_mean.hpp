@@ -1,0 +1,88 @@
+// The mean gradient of all replicas in a dtype of two bytes: half of what f32 sends. Each gradient is divided
+// by K in its own dtype and rounded once, so that the sum on its way is already the mean and cannot leave the
+// range of f16 where the gradients do not; every hop rounds once more (docs/reductions.md).
+#pragma once
+
+#include <tenon/operators.hpp>
+#include <tenon/optimizer.hpp>
+#include <tenon/sync.hpp>
+
+#include <vector>
+
+namespace tenon::sync_basic {
+
+class NarrowMean {
+ public:
+  NarrowMean() = default;
+  NarrowMean(const NarrowMean&) = delete;
+  NarrowMean& operator=(const NarrowMean&) = delete;
+  ~NarrowMean() {
+    if (memory_ != nullptr) device_->release(memory_, bytes_);
+  }
+
+  /// Takes room for all buckets. Gradients of two bytes or less travel as they are.
+  void start(Replica& replica, DType wire) {
+    device_ = &replica.device();
+    elementwise_ = &device_->family<Elementwise>();
+    group_ = replica.group(Purpose::kGradient);
+    if (group_ == nullptr || group_->size() == 1) return;
+    const auto buckets = replica.buckets();
+    const auto room = [wire](const Bucket& bucket) {
+      TensorView narrow = flat_reals(bucket.gradients);
+      if (dtype_bits(narrow.dtype) <= 16) return std::size_t{0};
+      narrow.dtype = wire;
+      return (static_cast<std::size_t>(narrow.bytes()) + 63) / 64 * 64;
+    };
+    for (const Bucket& bucket : buckets) bytes_ += room(bucket);
+    if (bytes_ > 0) memory_ = device_->allocate(bytes_);
+    auto* free = static_cast<std::byte*>(memory_);
+    for (const Bucket& bucket : buckets) {
+      TensorView narrow = flat_reals(bucket.gradients);
+      narrow.dtype = wire;
+      narrow.data = room(bucket) > 0 ? free : nullptr;
+      free += room(bucket);
+      narrow_.push_back(narrow);
+    }
+    transfers_.reserve(narrow_.size());
+  }
+  void join(Replica& replica) {
+    transfers_.clear();
+    group_ = replica.group(Purpose::kGradient);
+  }
+
+  void add(const Bucket& bucket) {
+    if (group_ == nullptr || group_->size() == 1) return;
+    const TensorView gradients = flat_reals(bucket.gradients);
+    const TensorView narrow = narrow_[static_cast<std::size_t>(bucket.index)];
+    elementwise_->scale(gradients, 1.0 / group_->size());
+    if (narrow.data != nullptr) elementwise_->convert(gradients, narrow);
+    const TensorView sent = narrow.data != nullptr ? narrow : gradients;
+    transfers_.push_back({group_->start_all_reduce(sent, ReduceOp::kSum), narrow, gradients});
+  }
+  void finish() {
+    struct Forget {  // each request is waited for once, even if a wait throws
+      std::vector<Transfer>& transfers;
+      ~Forget() { transfers.clear(); }
+    } forget{transfers_};
+    for (const Transfer& transfer : transfers_) {
+      group_->wait(transfer.request);
+      if (transfer.narrow.data != nullptr) elementwise_->convert(transfer.narrow, transfer.gradients);
+    }
+  }
+
+ private:
+  struct Transfer {
+    Request request;
+    TensorView narrow, gradients;
+  };
+
+  Device* device_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  Communicator* group_ = nullptr;
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+  std::vector<TensorView> narrow_;  ///< by bucket; without data where the gradients themselves travel
+  std::vector<Transfer> transfers_;
+};
+
+}  // namespace tenon::sync_basic

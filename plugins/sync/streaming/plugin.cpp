@@ -1,0 +1,7 @@
+// The plugin `tenon.sync_streaming`.
+#include "streaming.hpp"
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.sync_streaming",
+                               .version = "0.1.0",
+                               .summary = "weights that meet in fragments, behind the training"},
+             tenon::sync_streaming::StreamingDiloco)

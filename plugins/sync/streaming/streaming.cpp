@@ -1,0 +1,136 @@
+// Schedule and merge of streaming.hpp. At most one fragment is on its way: offsets are at least interval /
+// fragments apart, and the delay is shorter.
+#include "streaming.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+namespace tenon::sync_streaming {
+namespace {
+
+Format format_of(std::string_view name) {
+  if (name == "bf16") return Format::kBf16;
+  if (name == "e4m3") return Format::kE4m3;
+  return name == "fp4" ? Format::kFp4 : Format::kParameter;
+}
+
+}  // namespace
+
+StreamingDiloco::StreamingDiloco(const Options& options)
+    : interval_(options.integer("interval")),
+      count_(options.integer("fragments")),
+      delay_(options.integer("delay")),
+      alpha_(options.real("alpha")),
+      full_first_(options.text("first_sync") == "full"),
+      outer_(options),
+      wire_(format_of(options.text("communication"))) {
+  const auto patterns = options.texts("patterns");
+  patterns_.assign(patterns.begin(), patterns.end());
+  if (!patterns_.empty()) count_ = static_cast<std::int64_t>(patterns_.size());
+  if (count_ > interval_) {
+    fail_config(fmt::format(
+        "sync streaming_diloco: {} fragments in an interval of {} slots: each needs a slot of its "
+        "own; raise sync.interval or take fewer fragments",
+        count_, interval_));
+  }
+  if (delay_ >= interval_ / count_) {
+    fail_config(fmt::format(
+        "sync streaming_diloco: delay = {} with {} fragments in an interval of {} slots: the next "
+        "fragment leaves {} slots behind one that would still be on its way; take a delay below "
+        "that, fewer fragments, or a longer interval",
+        delay_, count_, interval_, interval_ / count_));
+  }
+}
+
+void StreamingDiloco::start(Replica& replica) {
+  SyncBase::start(replica);
+  elementwise_ = &replica.device().family<Elementwise>();
+  for (const ParameterInfo& info : replica.live().parameters()) {
+    const bool copied = info.spec.role == Role::kRowTable && info.spec.sharding.empty();
+    if (!copied || replica.replicas() == 1) continue;
+    fail_config(
+        "sync streaming_diloco: table '" + info.spec.name +
+        "' is copied to every replica, and nothing would bring the copies together again; cut it over "
+        "the replicas (placement = \"rows\" or \"tables\"), or take sync \"ddp\"");
+  }
+  fragments_ = cut_fragments(replica.live(), count_, patterns_);
+  for (std::int64_t p = 0; p < count_; ++p) offsets_.push_back(p * interval_ / count_);
+  rounds_.assign(fragments_.size(), 0);
+  anchor_ = &replica.create_set("anchor");
+  outer_.start(replica);
+  wire_.start(replica, fragments_);
+  replica.copy(replica.live(), *anchor_);
+}
+
+int StreamingDiloco::leaving(std::int64_t done) const {
+  for (std::size_t p = 0; p < offsets_.size(); ++p) {
+    const std::int64_t offset = offsets_[p];
+    const std::int64_t first = full_first_ || offset == 0 ? interval_ + offset : offset;
+    if (done >= first && (done - offset) % interval_ == 0) return static_cast<int>(p);
+  }
+  return -1;
+}
+
+void StreamingDiloco::after_step(const Slot& slot, const StepOutcome&) {
+  const std::int64_t done = slot.t + 1;
+  if (flying_ >= 0 && done == due_) merge(static_cast<std::size_t>(flying_));
+  const int fragment = leaving(done);
+  if (fragment < 0) return;
+  send(static_cast<std::size_t>(fragment));
+  flying_ = fragment;
+  due_ = done + delay_;
+  if (delay_ == 0) merge(static_cast<std::size_t>(fragment));
+}
+
+void StreamingDiloco::send(std::size_t fragment) {
+  for (const Lane& lane : fragments_[fragment].lanes) {
+    const TensorView anchor = anchor_->arena(lane.arena), live = replica().live().arena(lane.arena);
+    for (const Run& run : lane.runs)
+      elementwise_->subtract(run_of(anchor, run), run_of(live, run), packed_run(wire_.packed(lane), run));
+  }
+  wire_.send(fragment);
+}
+
+void StreamingDiloco::merge(std::size_t fragment) {
+  wire_.land();
+  ++rounds_[fragment];
+  for (const Lane& lane : fragments_[fragment].lanes) {
+    for (const Run& run : lane.runs) {
+      const TensorView anchor = run_of(anchor_->arena(lane.arena), run);
+      const TensorView live = run_of(replica().live().arena(lane.arena), run);
+      outer_.step(lane.arena, run.begin, anchor, packed_run(wire_.packed(lane), run), rounds_[fragment]);
+      if (alpha_ == 0)
+        replica().device().copy(anchor, live);
+      else if (alpha_ < 1)
+        elementwise_->lerp(live, anchor, 1 - alpha_);
+    }
+  }
+  for (const int parameter : fragments_[fragment].parameters) {
+    anchor_->touch(parameter);
+    if (alpha_ < 1) replica().live().touch(parameter);
+  }
+  flying_ = -1;
+  if (fragment == 0) settle_buffers();
+}
+
+// Once per interval; the anchor is evaluated with these statistics.
+void StreamingDiloco::settle_buffers() {
+  replica().sync_buffers();
+  const ParameterSet& live = replica().live();
+  for (const ParameterInfo& info : live.parameters()) {
+    if (info.spec.role != Role::kBuffer || live.tensor(info.index).empty()) continue;
+    replica().device().copy(live.tensor(info.index), anchor_->tensor(info.index));
+    anchor_->touch(info.index);
+  }
+}
+
+void StreamingDiloco::state(StateVisitor& visitor) {
+  visitor.integer("flying", flying_);
+  visitor.integer("due", due_);
+  for (std::size_t p = 0; p < rounds_.size(); ++p) visitor.integer(fmt::format("rounds{}", p), rounds_[p]);
+  const auto buffers = wire_.buffers();
+  for (std::size_t i = 0; i < buffers.size(); ++i) visitor.tensor(fmt::format("delta{}", i), buffers[i]);
+}
+
+}  // namespace tenon::sync_streaming

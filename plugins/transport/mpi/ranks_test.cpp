@@ -1,0 +1,225 @@
+// One rank of a test under mpirun: every collective against reduce_in_order, counts against the closed forms,
+// messages, several in flight, disagreement, lateness, cancellation. Prints what is wrong; exit status 1
+// then. `alone`: what is said without a launcher.
+#include "mpi_transport.hpp"
+
+#include <tenon/clocks.hpp>
+#include <tenon/error.hpp>
+#include <tenon/fixed_order.hpp>
+#include <tenon/traffic.hpp>
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <thread>
+
+namespace {
+
+using namespace tenon;
+
+int wrong = 0;
+
+void expect(bool holds, const std::string& what) {
+  if (holds) return;
+  std::fprintf(stderr, "wrong: %s\n", what.c_str());
+  ++wrong;
+}
+
+template <typename Call>
+void expect_error(Call&& call, const std::string& part, const std::string& what) {
+  try {
+    call();
+    expect(false, what + ": no error, expected '" + part + "'");
+  } catch (const Error& error) {
+    expect(std::string(error.what()).find(part) != std::string::npos,
+           what + ": '" + error.what() + "', expected '" + part + "'");
+  }
+}
+
+using Bytes = std::vector<std::byte>;
+
+// Finite numbers of a type, the same in every process.
+Bytes part_of(DType dtype, std::int64_t elements, int rank) {
+  std::mt19937 engine(static_cast<unsigned>(rank) + static_cast<unsigned>(elements));
+  Bytes bytes(static_cast<std::size_t>(dtype_bytes(dtype, elements)));
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(engine());
+  const auto width = static_cast<std::size_t>(dtype_bits(dtype) / 8);
+  for (std::size_t i = width - 1; i < bytes.size(); i += width) bytes[i] &= std::byte{0xbf};
+  return bytes;
+}
+
+void sum(Bytes& out, DType dtype, std::int64_t elements, int owner, ElementRange range, int ranks) {
+  std::vector<Bytes> parts;
+  std::vector<const void*> inputs;
+  const auto offset = static_cast<std::size_t>(dtype_bytes(dtype, range.begin));
+  for (int k = 0; k < ranks; ++k) {
+    parts.push_back(part_of(dtype, elements, ring_source(owner, k, ranks)));
+    inputs.push_back(parts.back().data() + offset);
+  }
+  reduce_in_order(inputs, out.data() + offset, range.size(), dtype, ReduceOp::kSum);
+}
+
+void collectives(Communicator& group) {
+  const int rank = group.rank(), ranks = group.size();
+  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16, DType::kI64}) {
+    for (const std::int64_t row : {0, 1, 77, 20011}) {
+      const std::int64_t elements = row * ranks;
+      const std::string what = fmt::format("{} {} on {} ranks", dtype_name(dtype), elements, ranks);
+      Bytes expected = part_of(dtype, elements, rank), mine = expected;
+      const auto bytes = static_cast<std::int64_t>(mine.size());
+      const LinkCounts before = group.counts();
+      group.all_reduce({mine.data(), Shape{elements}, dtype}, ReduceOp::kSum);
+      const Traffic traffic = all_reduce_traffic(elements, dtype, rank, ranks);
+      expect(group.counts().bytes_sent - before.bytes_sent == traffic.bytes &&
+                 group.counts().messages_sent - before.messages_sent == traffic.messages,
+             "counts of all_reduce " + what);
+      for (int chunk = 0; chunk < ranks; ++chunk)
+        sum(expected, dtype, elements, chunk, ring_chunk(elements, dtype, chunk, ranks), ranks);
+      expect(mine == expected, "all_reduce " + what);
+
+      mine = part_of(dtype, elements, rank);
+      group.wait(group.start_reduce({mine.data(), Shape{elements}, dtype}, ranks - 1, ReduceOp::kSum));
+      sum(expected, dtype, elements, ranks - 1, {0, elements}, ranks);
+      expect(mine == (rank == ranks - 1 ? expected : part_of(dtype, elements, rank)), "reduce " + what);
+      group.broadcast({mine.data(), Shape{elements}, dtype}, ranks - 1);
+      expect(mine == expected, "broadcast " + what);
+
+      mine = part_of(dtype, elements, rank);
+      group.wait(group.start_reduce_scatter({mine.data(), Shape{ranks, row}, dtype}, ReduceOp::kSum));
+      sum(expected, dtype, elements, rank, {row * rank, row * (rank + 1)}, ranks);
+      const std::int64_t begin = bytes / ranks * rank;
+      expect(bytes == 0 || std::memcmp(mine.data() + begin, expected.data() + begin,
+                                       static_cast<std::size_t>(bytes / ranks)) == 0,
+             "reduce_scatter " + what);
+      group.all_gather({mine.data(), Shape{ranks, row}, dtype});
+      for (int r = 0; r < ranks; ++r) sum(expected, dtype, elements, r, {row * r, row * (r + 1)}, ranks);
+      expect(mine == expected, "all_gather " + what);
+    }
+  }
+}
+
+void exchange(Communicator& group) {
+  const int rank = group.rank(), ranks = group.size();
+  std::vector<std::int64_t> send_counts, receive_counts;
+  std::vector<float> send, expected;
+  for (int other = 0; other < ranks; ++other) {
+    send_counts.push_back((rank + 2 * other) % 3 * 30001);
+    receive_counts.push_back((other + 2 * rank) % 3 * 30001);
+    send.insert(send.end(), static_cast<std::size_t>(send_counts.back()),
+                static_cast<float>(10 * rank + other));
+    expected.insert(expected.end(), static_cast<std::size_t>(receive_counts.back()),
+                    static_cast<float>(10 * other + rank));
+  }
+  std::vector<float> receive(expected.size());
+  const auto view = [](std::vector<float>& x) {
+    return TensorView{x.data(), Shape{static_cast<std::int64_t>(x.size())}, DType::kF32};
+  };
+  group.wait(group.start_all_to_all(view(send), send_counts, view(receive), receive_counts));
+  expect(receive == expected, "all_to_all");
+
+  std::vector<std::vector<float>> out, in, sums;
+  std::vector<Request> requests;
+  for (int i = 0; i < 30; ++i) {
+    out.emplace_back(1000 * static_cast<std::size_t>(i), static_cast<float>(rank + i));
+    in.emplace_back(1000 * static_cast<std::size_t>(i));
+    sums.emplace_back(2000 * static_cast<std::size_t>(i), 1.0F);
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const int tag = static_cast<int>(i);
+    requests.push_back(group.start_all_reduce(view(sums[i]), ReduceOp::kSum));
+    requests.push_back(group.start_send(view(out[i]), (rank + 1) % ranks, tag));
+    requests.push_back(group.start_receive(view(in[out.size() - 1 - i]), (rank + ranks - 1) % ranks,
+                                           static_cast<int>(out.size()) - 1 - tag));
+  }
+  for (auto it = requests.rbegin(); it != requests.rend(); ++it) group.wait(*it);
+  for (std::size_t i = 0; i < in.size(); ++i) {
+    const auto from = static_cast<float>((rank + ranks - 1) % ranks);
+    expect(in[i] == std::vector<float>(1000 * i, from + static_cast<float>(i)), fmt::format("message {}", i));
+    expect(sums[i] == std::vector<float>(2000 * i, static_cast<float>(ranks)), fmt::format("sum {}", i));
+  }
+}
+
+void failures(mpi_transport::MpiTransport& transport, std::span<const int> all, int rank) {
+  const int last = static_cast<int>(all.size()) - 1;
+  const auto open = [&](std::string_view name) { return transport.open(rank, {.ranks = all, .name = name}); };
+  std::vector<float> data(12);
+  const auto view = [&](std::int64_t count) { return TensorView{data.data(), Shape{count}, DType::kF32}; };
+  {
+    const auto group = open("disagreement");
+    expect_error([&] { group->all_reduce(view(rank == last ? 5 : 12), ReduceOp::kSum); },
+                 fmt::format("rank {} started all_reduce(sum, f32 [5])", last), "disagreement");
+  }
+  {
+    const auto group = open("late");
+    group->barrier();
+    if (rank == last) std::this_thread::sleep_for(std::chrono::milliseconds(7000));
+    expect_error([&] { group->barrier(); },
+                 fmt::format("rank {} did not join barrier #1 of 'late' within 5 s", last), "lateness");
+  }
+  {
+    const auto group = open("cancelled");
+    if (rank == last) group->cancel("disk full");
+    expect_error([&] { group->barrier(); }, "disk full", "cancellation");
+  }
+}
+
+int run() {
+  mpi_transport::MpiTransport transport;
+  auto* const rendezvous = static_cast<Rendezvous*>(transport.query(Rendezvous::kId));
+  const int rank = rendezvous->rank(), ranks = rendezvous->ranks();
+  for (const std::string text : {"first", "", "third, which is longer"}) {
+    const std::vector<std::string> texts = rendezvous->exchange(text + std::to_string(rank));
+    for (int r = 0; r < ranks; ++r)
+      expect(texts[static_cast<std::size_t>(r)] == text + std::to_string(r), "the rendezvous' texts");
+  }
+  const auto clock = make_wall_clock();
+  WorldSpec spec;
+  spec.ranks = ranks + 1;
+  spec.deadline_s = 5;
+  spec.clock = clock.get();
+  spec.rendezvous = rendezvous;
+  expect_error([&] { transport.connect(spec); },
+               fmt::format("the configuration has {} ranks ([parallel]), but {} processes", ranks + 1, ranks),
+               "a wrong world");
+  spec.ranks = ranks;
+  transport.connect(spec);
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  {
+    const auto group = transport.open(rank, {.ranks = all, .name = "all", .purpose = Purpose::kGradient});
+    group->barrier();
+    collectives(*group);
+    exchange(*group);
+    group->barrier();
+  }
+  if (ranks > 1) failures(transport, all, rank);
+  return wrong == 0 ? 0 : 1;
+}
+
+int alone() {
+  mpi_transport::MpiTransport transport;
+  expect_error([&] { static_cast<Rendezvous*>(transport.query(Rendezvous::kId))->rank(); },
+               "was not started by an MPI launcher; write mpirun -n 4 tenon train", "without mpirun");
+  const auto clock = make_wall_clock();
+  WorldSpec spec;
+  spec.clock = clock.get();
+  expect_error([&] { transport.connect(spec); }, "was not started by an MPI launcher",
+               "connect without mpirun");
+  expect_error([&] { transport.open(0, {}); }, "used before connect", "open");
+  return wrong == 0 ? 0 : 1;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  try {
+    return count > 1 && std::strcmp(words[1], "alone") == 0 ? alone() : run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "wrong: %s\n", error.what());
+    return 1;
+  }
+}

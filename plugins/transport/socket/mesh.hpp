@@ -1,0 +1,29 @@
+// A connection between every two processes of a run, made through a rendezvous: every process listens, tells
+// where, connects to all lower ranks and accepts all higher ones. Both ends of a connection prove that they
+// belong to the same run before a frame passes.
+#pragma once
+
+#include "descriptor.hpp"
+
+#include <tenon/transport.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tenon::socket_transport {
+
+struct MeshSettings {
+  std::string address = {};    ///< numeric or a host's name; "" = all
+  std::string interface = {};  ///< "" = all
+  double deadline_s = 60;
+};
+
+struct Mesh {
+  int rank = 0;
+  std::vector<Descriptor> peers;  ///< by rank; none for its own
+};
+
+/// Collective. Throws DeadlineError that names the ranks that did not come.
+Mesh connect_mesh(Rendezvous& rendezvous, const MeshSettings& settings);
+
+}  // namespace tenon::socket_transport

@@ -1,0 +1,219 @@
+// Ranks as processes: the same bits as threads, and what happens to a run when one of its processes dies,
+// hangs, is asked to stop, or was started with something else.
+#include "run_program.hpp"
+
+#include <cstdlib>
+
+namespace tenon::integration {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Words = std::vector<std::string>;
+
+/// Two replicas, 40 slots, an interval of four; a rank waits at most `deadline` seconds for another.
+std::string two_replicas(const std::string& sync, int steps = 40, int deadline = 60) {
+  std::string toml =
+      replaced(Scratch::kRun, "steps = 6",
+               "steps = " + std::to_string(steps) + "\ndeadline = " + std::to_string(deadline));
+  toml = replaced(toml, "log_every = 1", "log_every = 10");
+  toml = replaced(toml, "every = 2", "every = 5");
+  return toml + "\n[parallel]\nranks = 2\n\n[transport]\ntype = \"thread\"\n\n[sync]\n" + sync + "\n";
+}
+
+const std::vector<std::string> kStrategies = {
+    "type = \"ddp\"", "type = \"local_sgd\"\ninterval = 4", "type = \"diloco\"\ninterval = 4",
+    "type = \"palsgd\"\ninterval = 4\nwarmup = 4\np = 0.25\neta = 0.5"};
+
+Words launched(Words options = {}, Words more = {}) {
+  Words words{"launch", "-n", "2"};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"--", "train", "run.toml", "--quiet"});
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+/// Hashes of a run that was not interrupted.
+std::pair<std::string, std::string> hashes_of(const Scratch& scratch) {
+  return {scratch.summary("weights_hash"), scratch.summary("state_hash")};
+}
+
+/// Waits until the newest attempt has a checkpoint, so that the run is on its way.
+void await_checkpoint(const Scratch& scratch) {
+  for (int i = 0; i < 3000; ++i) {
+    const fs::path folder = scratch / "runs/tiny/latest/checkpoints";
+    if (fs::exists(folder) && !fs::is_empty(folder)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ADD_FAILURE() << "no checkpoint within 15 s";
+}
+
+/// Process of rank `rank`, by its environment.
+pid_t process_of(int rank, const Scratch& scratch) {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::error_code gone;
+    if (fs::read_symlink(entry.path() / "cwd", gone) != scratch.folder()) continue;
+    const std::string environment = read_file(entry.path() / "environ");
+    if (environment.find("TENON_RANK=" + std::to_string(rank) + '\0') != std::string::npos)
+      return std::stoi(name);
+  }
+  return -1;
+}
+
+void expect_hashes_of_threads(const std::string& transport) {
+  for (const std::string& sync : kStrategies) {
+    const Scratch threads, processes;
+    write_file(threads / "run.toml", two_replicas(sync));
+    write_file(processes / "run.toml", two_replicas(sync));
+    const Ended alone = threads.train();
+    ASSERT_EQ(alone.status, 0) << alone.err;
+    const Ended launch = processes.run(launched({"--transport", transport}));
+    ASSERT_EQ(launch.status, 0) << sync << "\n" << launch.err;
+    EXPECT_EQ(hashes_of(processes), hashes_of(threads)) << sync;
+    EXPECT_EQ(processes.summary("bytes_sent"), threads.summary("bytes_sent")) << sync;
+  }
+}
+
+TEST(Processes, TrainToTheBitsOfThreadsOverSockets) {
+  expect_hashes_of_threads("socket");
+}
+
+class Mpi : public testing::TestWithParam<const char*> {};
+
+TEST_P(Mpi, TrainsToTheBitsOfThreads) {
+  const std::string program = std::string("mpirun.") + GetParam();
+  const fs::path plugin = fs::path(TENON_BINARY_DIR) / "lib/tenon/plugins" /
+                          ("tenon_transport_" + std::string(GetParam()) + ".so");
+  if (!fs::exists(plugin) || std::system(("command -v " + program + " >/dev/null").c_str()) != 0) {
+    GTEST_SKIP() << "no " << GetParam() << " on this machine";
+  }
+  expect_hashes_of_threads(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Vendors, Mpi, testing::Values("openmpi", "mpich"),
+                         [](const auto& instance) { return std::string(instance.param); });
+
+TEST(Processes, AKilledRankIsNamedAndTheRunGoesOnToTheSameBits) {
+  const Scratch whole, killed;
+  const std::string toml = two_replicas(kStrategies[2], 1000);
+  write_file(whole / "run.toml", toml);
+  write_file(killed / "run.toml", toml);
+  ASSERT_EQ(whole.run(launched()).status, 0);
+  Child launch({launched(), killed.folder(), {}});
+  await_checkpoint(killed);
+  const pid_t victim = process_of(1, killed);
+  ASSERT_GT(victim, 0);
+  ::kill(victim, SIGKILL);
+  const Ended ended = launch.wait(30);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, HasSubstr("rank 1: its process was killed by signal 9 (Killed), in slot "));
+  EXPECT_THAT(killed.summary("error"), HasSubstr("rank 1: its process was killed by signal 9"));
+  const Ended resumed = killed.run(launched({}, {"--resume"}));
+  ASSERT_EQ(resumed.status, 0) << resumed.err;
+  EXPECT_EQ(hashes_of(killed), hashes_of(whole));
+}
+
+TEST(Processes, TheDeathOfRankZeroIsSaidByTheLauncher) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml", two_replicas(kStrategies[0], 100000));
+  Child launch({launched(), scratch.folder(), {}});
+  await_checkpoint(scratch);
+  const pid_t victim = process_of(0, scratch);
+  ASSERT_GT(victim, 0);
+  ::kill(victim, SIGKILL);
+  const Ended ended = launch.wait(30);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, HasSubstr("tenon launch: rank 0: its process was killed by signal 9 (Killed)"));
+  EXPECT_EQ(process_of(1, scratch), -1) << "no process may outlive its run";
+}
+
+TEST(Processes, TheDeathOfTheLauncherEndsTheRanks) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml", two_replicas(kStrategies[0], 100000));
+  Child launch({launched(), scratch.folder(), {}});
+  await_checkpoint(scratch);
+  launch.send(SIGKILL);
+  launch.wait(30);
+  for (int i = 0; i < 500 && process_of(0, scratch) + process_of(1, scratch) != -2; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(process_of(0, scratch), -1);
+  EXPECT_EQ(process_of(1, scratch), -1);
+  EXPECT_THAT(scratch.summary("error"),
+              AllOf(HasSubstr("the control plane 127.0.0.1:"), HasSubstr("is gone")));
+}
+
+TEST(Processes, ARankThatHangsIsNamedAfterTheDeadlineAndKilled) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml", two_replicas(kStrategies[0], 100000, 2));
+  Child launch({launched({"--kill-after", "1"}), scratch.folder(), {}});
+  await_checkpoint(scratch);
+  const pid_t victim = process_of(1, scratch);
+  ASSERT_GT(victim, 0);
+  ::kill(victim, SIGSTOP);
+  const Ended ended = launch.wait(40);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("rank 0"), HasSubstr("rank 1"), HasSubstr("2 s")));
+  EXPECT_EQ(process_of(1, scratch), -1);
+}
+
+TEST(Processes, ASignalToTheLauncherIsAnAgreedStop) {
+  const Scratch whole, stopped;
+  const std::string toml = two_replicas(kStrategies[3], 1000);
+  write_file(whole / "run.toml", toml);
+  write_file(stopped / "run.toml", toml);
+  ASSERT_EQ(whole.train().status, 0);
+  Child launch({launched(), stopped.folder(), {}});
+  await_checkpoint(stopped);
+  launch.send(SIGTERM);
+  const Ended ended = launch.wait(30);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(stopped.summary("status"), "\"interrupted\"");
+  ASSERT_EQ(stopped.run(launched({}, {"--resume"})).status, 0);
+  EXPECT_EQ(hashes_of(stopped), hashes_of(whole));
+}
+
+TEST(Processes, MustAgreeOnTheConfiguration) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml", two_replicas(kStrategies[0]));
+  fs::create_directories(scratch / "other");
+  const std::map<std::string, std::string> first{{"TENON_RANK", "0"},
+                                                 {"TENON_RANKS", "2"},
+                                                 {"TENON_CONTROL", "127.0.0.1:29517"},
+                                                 {"TENON_TOKEN", "word"}};
+  auto second = first;
+  second["TENON_RANK"] = "1";
+  Words words{"train", "../run.toml",          "--quiet", "--set", "transport.type=socket",
+              "--set", "data.path=../text.txt"};
+  fs::create_directories(scratch / "one");
+  Child one({words, scratch / "one", first});
+  words.insert(words.end(), {"--set", "optimizer.lr=0.5"});
+  Child two({words, scratch / "other", second});
+  for (Child* child : {&one, &two}) {
+    const Ended ended = child->wait(30);
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_THAT(ended.err, AllOf(HasSubstr("rank 1 and rank 0 differ in their configuration, line "),
+                                 HasSubstr("'lr = 0.5' against 'lr = 0.01'")));
+  }
+  EXPECT_FALSE(fs::exists(scratch / "one/runs")) << "nothing may be opened before that";
+}
+
+TEST(Processes, AreRefusedWhereTheyAreTooManyOrStrangers) {
+  const Scratch scratch;
+  const Ended many = scratch.run(launched());
+  EXPECT_EQ(many.status, 2);
+  EXPECT_THAT(many.err,
+              HasSubstr("2 processes were started, but this configuration makes a world of 1 ranks"));
+  const Ended half = scratch.train({}, {{"TENON_RANK", "1"}});
+  EXPECT_EQ(half.status, 2);
+  EXPECT_THAT(half.err, HasSubstr("needs TENON_RANKS above it, TENON_CONTROL=HOST:PORT and TENON_TOKEN"));
+  write_file(scratch / "run.toml", two_replicas(kStrategies[0]) +
+                                       "\n[transport.clock]\ntype = \"simulated\"\ncompute_seconds = 1.0\n");
+  const Ended simulated = scratch.run(launched());
+  EXPECT_EQ(simulated.status, 2);
+  EXPECT_THAT(simulated.err, HasSubstr("the simulated clock orders the ranks of one process"));
+}
+
+}  // namespace
+}  // namespace tenon::integration
