@@ -50,8 +50,8 @@
 #include <tenon/site_selection.hpp>
 #include <tenon/state.hpp>
 #include <tenon/sync.hpp>
-#include <tenon/sync_server.hpp>
 #include <tenon/sync_extra.hpp>
+#include <tenon/sync_server.hpp>
 #include <tenon/tensor.hpp>
 #include <tenon/traffic.hpp>
 #include <tenon/transport.hpp>
