@@ -171,8 +171,7 @@ int run(const std::vector<std::string>& arguments) {
   }
   const std::string transport = parsed.values["transport"].as<std::string>();
   const bool vendor = transport == "openmpi" || transport == "mpich";
-  train.insert(train.end(),
-               {"--set", "transport.type=" + (vendor ? "tenon.transport_" + transport + "/mpi" : transport)});
+  train.insert(train.end(), {"--set", "transport.type=" + transport});
   Share share = share_of(parsed);
   if (transport == "mpi" || vendor) {
     if (share.world != share.here)
@@ -180,15 +179,18 @@ int run(const std::vector<std::string>& arguments) {
     start_mpirun(transport, share.here, train);
   }
 
+  // Before any thread: it blocks the signals for all that are started after it.
+  std::atomic<ControlServer*> serving = nullptr;
+  const train::SignalWatcher signals([&serving](const std::string& name) {
+    if (ControlServer* server = serving.load()) server->request(kControlStop | kControlInterrupt, name);
+  });
   // The server may ask about processes before they are all started.
   std::atomic<RankProcesses*> started = nullptr;
   const auto server = serve(share, [&started](int rank) {
     const RankProcesses* processes = started.load();
     return processes == nullptr ? std::string() : processes->how_it_ended(rank);
   });
-  const train::SignalWatcher signals([&](const std::string& name) {
-    if (server) server->request(kControlStop | kControlInterrupt, name);
-  });
+  serving = server.get();
   RankProcesses processes(this_program(), train, rank_processes(share));
   started = &processes;
   watch(processes, server.get(), share.kill_after);

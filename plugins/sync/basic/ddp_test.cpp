@@ -166,7 +166,10 @@ class FakeReplica final : public Replica {
     EXPECT_EQ(purpose, Purpose::kGradient);
     return group_;
   }
-  std::unique_ptr<Communicator> open(std::string_view, Purpose) override { unexpected("open"); }
+  std::unique_ptr<Communicator> open(std::string_view, Purpose purpose) override {
+    EXPECT_EQ(purpose, Purpose::kGradient);
+    return std::make_unique<Member>(*static_cast<Member*>(group_));
+  }
   int servers() const override { return 0; }
   std::unique_ptr<Communicator> open_to_server(int, std::string_view, Purpose) override {
     unexpected("open_to_server");

@@ -7,6 +7,7 @@
 #include <tenon/optimizer.hpp>
 #include <tenon/sync.hpp>
 
+#include <memory>
 #include <vector>
 
 namespace tenon::sync_basic {
@@ -17,6 +18,7 @@ class NarrowMean {
   NarrowMean(const NarrowMean&) = delete;
   NarrowMean& operator=(const NarrowMean&) = delete;
   ~NarrowMean() {
+    group_.reset();  // once it is closed no peer reads what is still on its way
     if (memory_ != nullptr) device_->release(memory_, bytes_);
   }
 
@@ -24,8 +26,8 @@ class NarrowMean {
   void start(Replica& replica, DType wire) {
     device_ = &replica.device();
     elementwise_ = &device_->family<Elementwise>();
-    group_ = replica.group(Purpose::kGradient);
-    if (group_ == nullptr || group_->size() == 1) return;
+    if (replica.replicas() == 1) return;
+    group_ = replica.open("ddp.narrow", Purpose::kGradient);
     const auto buckets = replica.buckets();
     const auto room = [wire](const Bucket& bucket) {
       TensorView narrow = flat_reals(bucket.gradients);
@@ -46,12 +48,14 @@ class NarrowMean {
     transfers_.reserve(narrow_.size());
   }
   void join(Replica& replica) {
+    if (group_ == nullptr) return;
     transfers_.clear();
-    group_ = replica.group(Purpose::kGradient);
+    group_.reset();
+    if (replica.replicas() > 1) group_ = replica.open("ddp.narrow", Purpose::kGradient);
   }
 
   void add(const Bucket& bucket) {
-    if (group_ == nullptr || group_->size() == 1) return;
+    if (group_ == nullptr) return;
     const TensorView gradients = flat_reals(bucket.gradients);
     const TensorView narrow = narrow_[static_cast<std::size_t>(bucket.index)];
     elementwise_->scale(gradients, 1.0 / group_->size());
@@ -78,7 +82,7 @@ class NarrowMean {
 
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  Communicator* group_ = nullptr;
+  std::unique_ptr<Communicator> group_;  ///< null with one replica
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
   std::vector<TensorView> narrow_;  ///< by bucket; without data where the gradients themselves travel

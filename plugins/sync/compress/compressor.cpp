@@ -17,6 +17,7 @@ Compressor::Compressor(const char* name, const Options& options)
       feeds_back_(options.boolean("error_feedback")) {}
 
 Compressor::~Compressor() {
+  group_.reset();
   for (const TensorView& view : owned_) device_->release(view.data, static_cast<std::size_t>(view.bytes()));
 }
 
@@ -57,7 +58,7 @@ TensorView Compressor::slice(TensorView view, std::int64_t begin, std::int64_t e
 
 void Compressor::prepare(Replica& replica, Purpose purpose, std::span<const MeanPart> parts) {
   if (replica.replicas() == 1) return;
-  group_ = replica.group(purpose);
+  group_ = replica.open(name_, purpose);
   if (feeds_back_) error_ = &replica.create_set(std::string(name_) + ".error");
   for (const MeanPart& wanted : parts) {
     Part part;

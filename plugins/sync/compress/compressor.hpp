@@ -6,6 +6,7 @@
 #include <tenon/options.hpp>
 #include <tenon/sync_extra.hpp>
 
+#include <memory>
 #include <vector>
 
 namespace tenon::sync_compress {
@@ -77,7 +78,9 @@ class Compressor : public SyncDecorator, private MeanReducer {
   bool feeds_back_;
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  Communicator* group_ = nullptr;  ///< null: nobody to take a mean with
+  /// One's own, to be closed before the buffers go: a run that ends in a failure leaves transfers on their
+  /// way. Null: nobody to take a mean with.
+  std::unique_ptr<Communicator> group_;
   ParameterSet* error_ = nullptr;
   std::vector<Part> parts_;
   std::vector<std::size_t> added_;    ///< since the last finish

@@ -36,6 +36,7 @@ std::int64_t narrow_bytes(Format format, std::int64_t elements) {
 }
 
 Wire::~Wire() {
+  group_.reset();  // once it is closed no peer reads what is still on its way
   for (const TensorView& view : owned_) device_->release(view.data, static_cast<std::size_t>(view.bytes()));
 }
 
