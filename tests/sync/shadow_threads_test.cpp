@@ -173,5 +173,25 @@ TEST(ShadowThreads, AFailureEndsServersAndTrainers) {
   }
 }
 
+// Tables are cut over the trainers and read in step, so workers are one each; dense weights go behind it.
+TEST(ShadowThreads, TrainBesideTablesThatTrainersShare) {
+  for (const std::string strategy : kStrategies) {
+    World world{.replicas = 2,
+                .slots = 60,
+                .optimizer = "type = \"rowwise_adagrad\"\nlr = 0.02\n",
+                .precision = "fp32"};
+    world.watched = false;
+    world.model =
+        "[data]\ntype = \"synthetic_ctr\"\ntables = 4\nrows = [200]\nbatch = 64\n[model]\ntype = "
+        "\"dlrm\"\nbottom = [16, "
+        "8]\ntop = [16, 1]\nplacement = \"rows\"\n";
+    if (strategy.find("easgd") != std::string::npos) world.sets.emplace_back("parallel.servers=1");
+    const Outcome run = train(strategy, world);
+    ASSERT_EQ(run.result.error, "") << strategy;
+    EXPECT_LT(run.result.metrics.at("val/loss"), 0.75) << strategy;
+    EXPECT_GT(run.result.distributions.at("sync_gap").count, 0u);
+  }
+}
+
 }  // namespace
 }  // namespace tenon::sync_test

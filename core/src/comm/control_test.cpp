@@ -31,6 +31,20 @@ std::string error_of(Call&& call) {
   return "";
 }
 
+TEST(ControlState, RanksBehindTheVotersCanOnlyFail) {
+  ControlState state(3, 2);
+  EXPECT_THAT(state.membership().alive, ElementsAre(0, 1));
+  EXPECT_EQ(state.request(kControlSave), 0);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(state.begin_slot(rank, 0), kControlSave);
+    state.vote(rank, 0, true);
+  }
+  EXPECT_EQ(state.verdict(0), Verdict::kYes);
+  EXPECT_THAT(error_of([&] { state.begin_slot(2, 0); }), HasSubstr("rank 2, which is not a member"));
+  EXPECT_TRUE(state.fail(2, 1, "its disk is full"));
+  EXPECT_EQ(state.failure(), "rank 2: its disk is full");
+}
+
 TEST(ControlState, AgreesOnASlotThatNobodyHasBegun) {
   ControlState state(3);
   EXPECT_EQ(state.request(kControlEvaluate), 0);

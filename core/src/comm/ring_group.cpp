@@ -56,6 +56,7 @@ void Group::open(const GroupSpec& spec, int member) {
   ranks_.assign(spec.ranks.begin(), spec.ranks.end());
   member_ = member;
   purpose_ = spec.purpose;
+  message_deadline_s_ = spec.deadline_s > 0 ? spec.deadline_s : engine_.deadline_s();
   epoch_ = spec.epoch;
   ends_.assign(ranks_.size(), End::kOpen);
   joins_.assign(ranks_.size(), 0);

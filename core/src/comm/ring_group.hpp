@@ -122,6 +122,7 @@ class Group {
   std::vector<int> ranks_;
   int member_ = -1;
   Purpose purpose_ = Purpose::kParameter;
+  double message_deadline_s_ = 0;  ///< of this end's waits for messages
   std::uint32_t epoch_ = 0;
 
   std::condition_variable changed_;

@@ -165,7 +165,7 @@ void Group::pump(Message& message) {
 void Group::wait_message(Lock& lock, Message& message) {
   const auto begin = std::chrono::steady_clock::now();
   const auto patience =
-      std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(engine_.deadline_s()));
+      std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(message_deadline_s_));
   const auto under_way = [&] { return message.is_send ? message.matched : message.transfer.moved > 0; };
   const auto limit = [&] { return (under_way() ? std::max(begin, message.moved_at) : begin) + patience; };
   while (!failed() && !message.finished) {
@@ -177,10 +177,10 @@ void Group::wait_message(Lock& lock, Message& message) {
     fail(Failure::kDeadline,
          under_way()
              ? fmt::format("{} stopped: nothing of it moved for {:g} s; see the log of rank {}",
-                           message_text(message), engine_.deadline_s(), rank_of(message.other))
+                           message_text(message), message_deadline_s_, rank_of(message.other))
              : fmt::format("{} did not start {} within {:g} s; see its log, or raise [run] deadline if it is "
                            "only slow",
-                           ranks_text({rank_of(message.other)}), message_text(message), engine_.deadline_s()),
+                           ranks_text({rank_of(message.other)}), message_text(message), message_deadline_s_),
          true);
   }
 }

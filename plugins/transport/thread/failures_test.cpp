@@ -63,6 +63,21 @@ TEST(Deadlines, CountFromTheWaitNotFromTheStart) {
   EXPECT_EQ(errors, none(2));
 }
 
+TEST(Deadlines, AnEndMayWaitLongerForMessagesThanTheWorld) {
+  TestWorld world(2, false, 0.1);
+  const int members[] = {0, 1};
+  const auto errors = world.run([&](int rank, Communicator&) {
+    const GroupSpec spec{members, "patient", Purpose::kControl, 0, rank == 0 ? 20.0 : 0.0};
+    const auto pair = world.transport().open(rank, spec);
+    std::vector<float> data(10);
+    if (rank == 1) sleep_ms(400);
+    rank == 0 ? pair->receive(view_of(data), 1, 0) : pair->send(view_of(data), 0, 0);
+    if (rank == 0) return sleep_ms(400);
+    EXPECT_THROW(pair->receive(view_of(data), 0, 0), DeadlineError) << "the other end keeps the world's";
+  });
+  EXPECT_EQ(errors, none(2));
+}
+
 TEST(Cancel, OfTheTransportEndsWhatIsOpenAndWhatIsOpenedLater) {
   TestWorld world(3);
   const auto errors = world.run([&](int rank, Communicator& communicator) {
