@@ -53,9 +53,9 @@ class Communication : public RunFolders {
 
 TEST_F(Communication, PartsBytesAndDistributionsAreOnThePage) {
   const std::string page = run_page(load_run(with_ranks()));
-  EXPECT_THAT(
-      page, AllOf(HasSubstr("<h2>Ranks</h2>"), HasSubstr("waiting for ranks"), HasSubstr("60.0 %"),
-                  HasSubstr("<code>gradient</code>"), HasSubstr("8 kB"), HasSubstr("sync_gap: mean 4.5")));
+  EXPECT_THAT(page,
+              AllOf(HasSubstr("<h2>Ranks</h2>"), HasSubstr("waiting for ranks"), HasSubstr("60.0 %"),
+                    HasSubstr("<code>gradient</code>"), HasSubstr("8 kB"), HasSubstr("sync_gap: mean 4.5")));
   EXPECT_THAT(page, Not(HasSubstr("<h3>Timeline</h3>"))) << "nobody traced";
 }
 

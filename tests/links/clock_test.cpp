@@ -180,7 +180,7 @@ TEST(SimulatedCompute, WhatTheClockCannotBelieve) {
   EXPECT_THAT(refusal("[transport.clock]\ntype = 'simulated'\n"),
               testing::HasSubstr("needs compute_seconds"));
   EXPECT_THAT(refusal(std::string(kSimulated) + "speed = [1.0]\n"),
-              testing::HasSubstr("speed has 1 numbers, but the world has 2 ranks"));
+              testing::HasSubstr("speed has 1 numbers, but 2 ranks train"));
   EXPECT_THAT(refusal(std::string(kSimulated) + "calibrate = true\n"), testing::HasSubstr("keep one"));
   EXPECT_THAT(refusal("[[transport.straggler]]\nranks = [5]\nkind = 'factor'\n"),
               testing::HasSubstr("names rank 5, but the world has 2 ranks"));

@@ -141,5 +141,15 @@ TEST(FaultsInVirtualTime, ALinkToOnePeerLeavesOtherGroupsAlone) {
   }
 }
 
+TEST(FaultsInVirtualTime, AServerHasNone) {
+  try {
+    train({.more = "[[fault]]\nrank = 2\nstep = 2\nkind = 'crash'\n", .sets = {"parallel.servers=1"}});
+    ADD_FAILURE() << "accepted";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                testing::HasSubstr("rank 2 is a server; faults happen to ranks that train, 0 to 1"));
+  }
+}
+
 }  // namespace
 }  // namespace tenon::links_test

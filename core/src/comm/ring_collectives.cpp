@@ -105,6 +105,7 @@ void Group::join(Operation& operation, int member, const Signature& signature) {
   operation.joins[static_cast<std::size_t>(member)].joined = true;
   operation.joins[static_cast<std::size_t>(member)].signature = signature;
   ++operation.joined;
+  operation.joined_at = std::chrono::steady_clock::now();
   ++joins_[static_cast<std::size_t>(member)];
   for (int other = 0; other < size(); ++other) {
     const Join& joined = operation.joins[static_cast<std::size_t>(other)];

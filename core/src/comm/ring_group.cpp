@@ -320,12 +320,14 @@ bool Group::done(Request request) {
 
 void Group::wait(Request request) {
   Lock lock(engine_.mutex());
-  const double begin = engine_.clock().now();
+  const Time begin = std::chrono::steady_clock::now();
+  Time ready = begin;  // from when on the wait is for bytes
   Flight* flight = nullptr;
   if ((request.id & kCollectiveBit) != 0) {
     Operation& operation = find_operation(request);
     flight = &operation;
     wait_collective(lock, operation);
+    ready = operation.joined_at;
   } else {
     Message& message = find_message(request);
     flight = &message;
@@ -340,12 +342,25 @@ void Group::wait(Request request) {
         std::cv_status::timeout)
       break;
   }
-  const double blocked = engine_.clock().now() - begin;
-  counts_.blocked_seconds += blocked;
-  engine_.totals(purpose_).blocked_seconds += blocked;
+  count_wait(begin, ready, flight->moved_at);
   const bool success = flight->finished;
   flight->open = false;
   if (!success) throw_failure();
+}
+
+// Until the last member has joined, a wait is for a rank; from then on it is for bytes, which may have moved
+// before anybody waited.
+void Group::count_wait(Time begin, Time ready, Time moved) {
+  const auto seconds = [](Time::duration span) { return std::chrono::duration<double>(span).count(); };
+  const Time end = std::chrono::steady_clock::now();
+  const Time awaited = std::clamp(ready, begin, end);
+  const double exposed = seconds(end - awaited);
+  const double transfer = std::max(exposed, seconds(moved - ready));
+  for (LinkCounts* counts : {&counts_, &engine_.totals(purpose_)}) {
+    counts->blocked_seconds += seconds(end - begin);
+    counts->late_seconds += seconds(awaited - begin);
+    counts->transfer_seconds += transfer;
+  }
 }
 
 LinkCounts Group::counts() {

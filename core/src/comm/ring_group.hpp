@@ -85,6 +85,7 @@ class Group {
   bool is_there(int member) const { return ends_[static_cast<std::size_t>(member)] == End::kOpen; }
   bool fail_if_gone(int member, std::string_view did_not, const std::string& what);
   void release(Flight& flight);
+  void count_wait(Time begin, Time ready, Time moved);
   bool all_released() const;
   void post(int member, FrameKind kind, std::uint64_t number, std::uint32_t index,
             std::span<const std::byte> payload);

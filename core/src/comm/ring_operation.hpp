@@ -99,6 +99,7 @@ struct Operation : Flight {
   Signature signature;   // of this member
   std::vector<Join> joins;
   int joined = 0;
+  Time joined_at{};  // when the last of those joined
   std::vector<Transfer> sends, receives;
   std::size_t queued = 0;   // sends that are whole
   std::size_t arrived = 0;  // receives that are whole

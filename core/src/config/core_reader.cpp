@@ -149,9 +149,8 @@ Value CoreReader::device(const Value& table) {
 }
 
 Value CoreReader::sync(const Value& table) {
-  return read(table, "sync", true, [&](const Options& options) {
-    settings_.buffers = buffer_policy(options.text("buffers"));
-  });
+  return read(table, "sync", true,
+              [&](const Options& options) { settings_.buffers = buffer_policy(options.text("buffers")); });
 }
 
 Value CoreReader::transport(const Value& table) {
@@ -195,10 +194,10 @@ void CoreReader::clock_costs(const Member* table, const Options& options) {
   const auto refuse = [&](const std::string& text) {
     problems_.push_back(place(table != nullptr ? table->origin : Origin()) + text);
   };
-  const auto world = static_cast<std::size_t>(settings_.parallel.world());
-  if (!clock.speed.empty() && clock.speed.size() != world) {
-    refuse(fmt::format("transport.clock.speed has {} numbers, but the world has {} ranks; give one for each",
-                       clock.speed.size(), world));
+  const auto trainers = static_cast<std::size_t>(settings_.parallel.trainers());
+  if (!clock.speed.empty() && clock.speed.size() != trainers) {
+    refuse(fmt::format("transport.clock.speed has {} numbers, but {} ranks train; give one for each",
+                       clock.speed.size(), trainers));
   }
   for (const double rank_speed : clock.speed) {
     if (!(rank_speed > 0)) refuse(fmt::format("transport.clock.speed: {} is not above 0", rank_speed));
@@ -228,6 +227,13 @@ void CoreReader::straggler(const Value& table, const Options& options) {
                     place(table.find("ranks")->origin), rank, world));
   }
   const bool link = straggler.kind == StragglerSettings::Kind::kLink;
+  for (const std::int64_t rank : straggler.ranks) {
+    if (link || rank < settings_.parallel.trainers() || rank >= world) continue;
+    problems_.push_back(fmt::format(
+        "{}[[transport.straggler]]: rank {} is a server, whose computing takes no time; it can have a "
+        "slow link",
+        place(table.find("ranks")->origin), rank));
+  }
   if (link && !settings_.transport.link) {
     problems_.push_back(fmt::format(
         "{}[[transport.straggler]]: a slow link needs transport.link with a bandwidth to keep a share of",
@@ -254,7 +260,12 @@ void CoreReader::fault(const Value& table, const Options& options) {
   settings_.faults.push_back({options.integer("rank"), options.integer("step"),
                               fault_kind(options.text("kind")), fault_phase(options.text("phase")),
                               options.real("seconds"), optional_integer(options, "peer")});
-  const std::int64_t world = settings_.parallel.world();
+  const std::int64_t world = settings_.parallel.world(), trainers = settings_.parallel.trainers();
+  if (options.integer("rank") >= trainers && options.integer("rank") < world) {
+    problems_.push_back(
+        fmt::format("{}[[fault]]: rank {} is a server; faults happen to ranks that train, 0 to {}",
+                    place(table.find("rank")->origin), options.integer("rank"), trainers - 1));
+  }
   for (const char* name : {"rank", "peer"}) {
     if (options.has(name) && options.integer(name) >= world) {
       problems_.push_back(
