@@ -61,7 +61,8 @@ TEST_P(Faults, T19_EndInOneErrorAndGoOnWithTheSameBits) {
   ASSERT_EQ(disturbed.size(), 3u);
   for (const auto& [replica, trace] : disturbed) {
     const Trace& expected = undisturbed.at(replica);
-    ASSERT_GE(trace.live.size(), 9u);
+    // Strategies that meet every four slots may be cut off anywhere behind their last meeting.
+    ASSERT_GE(trace.live.size(), 8u);
     ASSERT_LE(trace.live.size(), expected.live.size());
     for (std::size_t t = 0; t < trace.live.size(); ++t)
       ASSERT_EQ(trace.live[t], expected.live[t]) << "replica " << replica << " after slot " << t;

@@ -56,8 +56,7 @@ TEST(ShadowBackground, T10_ExchangesKeepTheSumWhateverIsInFlight) {
     world.precision = "fp64";
     world.optimizer = kNoTraining;
     // Trainers come to a boundary one after the other: some have merged a round there that others have not.
-    world.sets.emplace_back(background.served ? "transport.clock.speed=[1.0, 1.7, 0.6, 1.0, 1.0]"
-                                              : "transport.clock.speed=[1.0, 1.7, 0.6]");
+    world.sets.emplace_back("transport.clock.speed=[1.0, 1.7, 0.6]");
     const Outcome run = train_looking(strategy_of(background), world, true);
     ASSERT_EQ(run.result.error, "") << background.options;
     const std::size_t seen = boundaries.replicas.at(0).size();

@@ -159,7 +159,7 @@ TEST(ShadowThreads, RefuseWhatCannotBe) {
               HasSubstr("mode = \"stepped\" is for one worker"));
   EXPECT_THAT(
       refusal("{type = 'shadow_easgd'}", {"parallel.servers=1", "fault=[{rank=2, step=1, kind=\"crash\"}]"}),
-      HasSubstr("[[fault]] names rank 2, a server"));
+      HasSubstr("[[fault]]: rank 2 is a server; faults happen to ranks that train, 0 to 1"));
 }
 
 // A trainer that fails takes the others and the servers with it, at once and under its name.

@@ -81,14 +81,6 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
       saver_clock(make_wall_clock()),
       transport_gate(*clock, settings.run.deadline) {
   const auto ranks = static_cast<int>(settings.parallel.world());
-  const auto trainers = static_cast<int>(settings.parallel.trainers());
-  for (const config::FaultSettings& fault : settings.faults) {
-    if (fault.rank < trainers) continue;
-    fail_config(fmt::format(
-        "[[fault]] names rank {}, a server; faults are carried out at slots, which servers do not have. "
-        "Choose one of ranks 0 ... {}",
-        fault.rank, trainers - 1));
-  }
   const config::CostSettings& costs = settings.transport.costs;
   if (settings.transport.simulated_clock && !costs.compute_seconds && !costs.calibrate) {
     fail_config(

@@ -66,6 +66,8 @@ class TestReplica final : public tenon::Replica {
   std::unique_ptr<Communicator> open(std::string_view name, Purpose purpose) override {
     return transport_.open(replica_, {.ranks = ranks_, .name = name, .purpose = purpose});
   }
+  int servers() const override { return 0; }
+  std::unique_ptr<Communicator> open_to_server(int, std::string_view, Purpose) override { return nullptr; }
   tenon::ParameterSet& live() override { return *live_; }
   tenon::ParameterSet& gradients() override { return *live_; }
   double gradient_scale() const override { return 1; }
@@ -86,6 +88,7 @@ class TestReplica final : public tenon::Replica {
   void pause() override {}
   void resume() override {}
   std::int64_t slot() const override { return 0; }
+  void record(std::string_view, double) override {}
 
   std::vector<double> weights() { return tenon::testing::read(*bench_.device, live_->tensor(0)); }
   std::vector<double> evaluated(tenon::Sync& sync, int parameter) {
