@@ -373,6 +373,7 @@ TYPE(RingTransport)
 TYPE(RowBlock)
 
 // <tenon/runtime.hpp>
+TYPE(ProcessPlace)
 TYPE(TrainRequest)
 TYPE(RankTime)
 TYPE(Distribution)
