@@ -115,9 +115,12 @@ inline const Model& model_named(std::string_view name) {
 /// What a cell adds to its model.
 struct Choices {
   std::string precision;  ///< lines of [precision]
-  bool replicas = false;  ///< two, in step
+  bool replicas = false;  ///< two
   std::int64_t save_every = 0;
   std::int64_t slots = 0;
+  std::string sync = "type = \"ddp\"\n";  ///< lines of [sync] when there are two
+  int servers = 0;
+  std::vector<std::string> sets = {};  ///< over all of it, "table.key=value"
 };
 
 inline Config cell_config(const Model& model, const Choices& choices) {
@@ -125,13 +128,14 @@ inline Config cell_config(const Model& model, const Choices& choices) {
       std::string(model.toml) +
       "[run]\nname = \"cell\"\nlog_every = 1\neval_batches = 1\nsteps = " + std::to_string(choices.slots) +
       "\n[device]\ntype = \"cpu\"\nthreads = 1\n[precision]\n" + choices.precision;
-  toml += choices.replicas ? "[parallel]\nranks = 2\n[transport]\ntype = \"thread\"\n[sync]\ntype = \"ddp\"\n"
+  toml += choices.replicas ? "[parallel]\nranks = 2\nservers = " + std::to_string(choices.servers) +
+                                 "\n[transport]\ntype = \"thread\"\n[sync]\n" + choices.sync
                            : "[sync]\ntype = \"none\"\n";
   toml +=
       choices.save_every > 0
           ? "[recovery]\ntype = \"full\"\nasync = false\nevery = " + std::to_string(choices.save_every) + "\n"
           : "[recovery]\ntype = \"none\"\n";
-  return Config::parse(toml, "cell.toml", {});
+  return Config::parse(toml, "cell.toml", choices.sets);
 }
 
 /// train/loss after slot 1, 2, ...

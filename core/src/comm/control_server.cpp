@@ -31,6 +31,8 @@ namespace {
 constexpr milliseconds kEndKnownWithin{1000};
 constexpr milliseconds kEndAskedEvery{20};
 constexpr milliseconds kLeaveWithin{2000};
+constexpr milliseconds kDeathKnownWithin{150};
+constexpr int kLooksForADeath = 10;
 
 asio::steady_timer::duration seconds(double value) {
   return std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(value));
@@ -166,6 +168,7 @@ struct ControlServer::Impl {
     stop_when_empty();
     if (session->rank < 0 || session->bye || state.failed()) return;
     if (session->rank < trainers && !state.alive(session->rank)) return;  // removed before
+    ++dying;
     ask_how_it_ended(session->rank, std::make_shared<asio::steady_timer>(io),
                      std::chrono::steady_clock::now() + kEndKnownWithin);
   }
@@ -182,6 +185,7 @@ struct ControlServer::Impl {
     }
     if (how.empty())
       how = "its process is gone: its connection to the control plane closed without a goodbye";
+    --dying;
     const std::int64_t slot = begun[static_cast<std::size_t>(rank)];
     fail(rank, 1, slot < 0 ? how + ", before its first slot" : fmt::format("{}, in slot {}", how, slot));
   }
@@ -206,7 +210,7 @@ struct ControlServer::Impl {
         case ControlType::kExchange:
           return exchange(rank, std::move(record));
         case ControlType::kFail:
-          return fail(rank, static_cast<int>(record.value), record.text);
+          return fail_soon(rank, static_cast<int>(record.value), record.text, kLooksForADeath);
         case ControlType::kRemove:
         case ControlType::kAdmit: {
           const int whom = static_cast<int>(record.value);
@@ -395,6 +399,17 @@ struct ControlServer::Impl {
     return {ControlType::kFailure, 0, -1, 0, state.failure_status(), state.failure()};
   }
 
+  // Who misses a dead rank may say so before the death itself is known here, which says more.
+  void fail_soon(int rank, int exit_status, const std::string& message, int looks) {
+    const auto timer = std::make_shared<asio::steady_timer>(io);
+    timer->expires_after(kDeathKnownWithin);
+    timer->async_wait([=, this, kept = timer](boost::system::error_code error) {
+      if (error) return;
+      if (dying > 0 && looks > 0) return fail_soon(rank, exit_status, message, looks - 1);
+      fail(rank, exit_status, message);
+    });
+  }
+
   void fail(int rank, int exit_status, const std::string& message) {
     if (!state.fail(rank, exit_status, message)) return;
     {
@@ -415,6 +430,7 @@ struct ControlServer::Impl {
   std::map<std::int64_t, asio::steady_timer> round_ends;  // by slot
   std::deque<Lane> lanes;
   bool closing = false;
+  int dying = 0;        // ranks whose connection is lost, and whose end is being looked into
   int trainers = 0;     // of the first hello
   std::string version;  // of the first rank that came
   std::uint16_t port = 0;

@@ -180,6 +180,23 @@ TEST(TcpControl, AConnectionThatClosesWithoutAGoodbyeIsADeath) {
             "rank 1: its process was killed by signal 9 (rank 1), in slot 17");
 }
 
+TEST(TcpControl, ADeathExplainsWhatItsPeersMiss) {
+  ControlServerSpec spec;
+  std::atomic<int> asked{0};
+  spec.how_it_ended = [&](int) { return ++asked < 12 ? "" : "its process was killed by signal 9 (Killed)"; };
+  Plane plane(2, 30, spec);
+  auto survivor = plane.join(0);
+  auto victim = plane.join(1);
+  std::thread killer([&] {
+    sleep_ms(20);
+    victim->close_abruptly();
+  });
+  survivor->fail(0, 1, "rank 1 is gone: its connection closed during all_reduce #4");
+  killer.join();
+  EXPECT_EQ(survivor->failure(),
+            "rank 1: its process was killed by signal 9 (Killed), before its first slot");
+}
+
 TEST(TcpControl, TheEndOfTheServerEndsTheRanks) {
   Plane plane(2);
   auto client = plane.join(0);
