@@ -159,7 +159,7 @@ std::string_view kind_name(Kind kind) {
 std::string signature_text(const Signature& what) {
   constexpr std::array<std::string_view, 3> kOps = {"sum", "max", "min"};
   const std::string_view op = kOps[static_cast<std::size_t>(what.op)];
-  const std::string tensor = fmt::format("{} {}", dtype_name(what.dtype), what.shape.text());
+  std::string tensor = fmt::format("{} {}", dtype_name(what.dtype), what.shape.text());
   switch (what.kind) {
     case Kind::kAllReduce:
     case Kind::kReduceScatter:
