@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,7 @@
 #include <memory>
 #include <optional>
 #include <random>
+#include <thread>
 
 namespace tenon::cli {
 namespace {
@@ -161,6 +163,13 @@ void watch(RankProcesses& processes, ControlServer* server, double kill_after) {
   }
 }
 
+/// A death that ended everything may not have been looked into yet.
+void await_reason(const ControlServer* server, int bad) {
+  const auto until = Steady::now() + kSaidWithin;
+  while (server != nullptr && bad >= 0 && !server->failed() && Steady::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 int run(const std::vector<std::string>& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   const Parsed parsed = parse(kLaunch, {}, {arguments.begin(), dashes});
@@ -181,12 +190,15 @@ int run(const std::vector<std::string>& arguments) {
 
   // Before any thread: it blocks the signals for all that are started after it.
   std::atomic<ControlServer*> serving = nullptr;
-  const train::SignalWatcher signals([&serving](const std::string& name) {
-    if (ControlServer* server = serving.load()) server->request(kControlStop | kControlInterrupt, name);
+  std::atomic<RankProcesses*> started = nullptr;  // the server may ask before they are all started
+  std::optional<train::SignalWatcher> signals;
+  signals.emplace([&](const std::string& name) {
+    if (ControlServer* server = serving.load())
+      return server->request(kControlStop | kControlInterrupt, name);
+    // Another machine runs the server; a rank passes the wish on.
+    if (RankProcesses* processes = started.load()) processes->signal_all(SIGTERM);
   });
-  // The server may ask about processes before they are all started.
-  std::atomic<RankProcesses*> started = nullptr;
-  const auto server = serve(share, [&started](int rank) {
+  auto server = serve(share, [&started](int rank) {
     const RankProcesses* processes = started.load();
     return processes == nullptr ? std::string() : processes->how_it_ended(rank);
   });
@@ -194,16 +206,19 @@ int run(const std::vector<std::string>& arguments) {
   RankProcesses processes(this_program(), train, rank_processes(share));
   started = &processes;
   watch(processes, server.get(), share.kill_after);
-  started = nullptr;
-
-  const bool failed = server && server->failed();
-  if (failed && !processes.spoke_for_itself(0)) std::cerr << "tenon launch: " << server->failure() << "\n";
+  signals.reset();
   const int bad = processes.first_bad_rank();
-  if (bad > share.first && !failed) {
+  await_reason(server.get(), bad);
+  const std::string failure = server ? server->failure() : std::string();
+  const int failure_status = server ? server->failure_status() : 0;
+  server.reset();
+
+  if (!failure.empty() && !processes.spoke_for_itself(0)) std::cerr << "tenon launch: " << failure << "\n";
+  if (bad >= share.first && failure.empty() && (bad > share.first || !processes.spoke_for_itself(bad))) {
     std::cerr << fmt::format("tenon launch: rank {}: {}. It wrote:\n{}", bad, processes.how_it_ended(bad),
                              processes.last_words(bad));
   }
-  return std::max(failed ? server->failure_status() : 0, processes.exit_status());
+  return std::max(failure_status, processes.exit_status());
 }
 
 }  // namespace

@@ -56,8 +56,10 @@ RankProcesses::RankProcesses(const std::string& program, const std::vector<std::
     ::posix_spawn_file_actions_init(&actions);
     int words[2] = {-1, -1};
     if (!children_.empty()) {
-      if (::pipe2(words, O_CLOEXEC) != 0)
+      if (::pipe2(words, O_CLOEXEC) != 0) {
+        kill_all();
         fail_run(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+      }
       ::fcntl(words[0], F_SETFL, O_NONBLOCK);
       ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
       ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
@@ -140,6 +142,13 @@ void RankProcesses::kill_all() {
     while (::waitpid(child.pid, &child.status, 0) < 0 && errno == EINTR) continue;
     child.ended = true;
     drain(child);
+  }
+}
+
+void RankProcesses::signal_all(int signal) const {
+  const std::lock_guard lock(mutex_);
+  for (const Child& child : children_) {
+    if (!child.ended) ::kill(child.pid, signal);
   }
 }
 

@@ -31,6 +31,8 @@ class RankProcesses {
   /// Takes output and ends, waiting at most `limit` for either. Returns true once all have ended.
   bool poll(std::chrono::milliseconds limit);
   void kill_all();
+  /// Sends `signal` to what still runs.
+  void signal_all(int signal) const;
 
   /// "its process was killed by signal 9 (Killed)", "its process ended with exit status 3"; "" while it runs,
   /// and for ranks of other machines.

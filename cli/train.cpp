@@ -81,7 +81,7 @@ int run(const std::vector<std::string>& arguments) {
 
   const RunResult result = runtime.train(config, request);
   if (!result.error.empty()) std::cerr << "tenon train: " << result.error << "\n";
-  if (request.place.rank > 0) return result.exit_status;  // rank 0 speaks for the run
+  if (result.rank > 0) return result.exit_status;  // rank 0 speaks for the run
   const auto loss = result.metrics.find("val/loss");
   std::cout << fmt::format(
       "{} after {} steps, {:.1f} s{}  ->  {}\n", result.status, result.steps, result.wall_s,

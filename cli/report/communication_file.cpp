@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <charconv>
+#include <cmath>
 
 namespace tenon::report {
 namespace {
@@ -60,7 +61,8 @@ RecordedNumbers numbers_of(const json& object) {
   for (const auto& [low, count] : member(object, "histogram").items()) {
     double lower = 0;
     const auto read = std::from_chars(low.data(), low.data() + low.size(), lower);
-    if (read.ec == std::errc() && count.is_number()) numbers.histogram[lower] = count.get<double>();
+    if (read.ec != std::errc() || !count.is_number() || !std::isfinite(lower) || !(lower > 0)) continue;
+    numbers.histogram[std::ldexp(1.0, static_cast<int>(std::lround(std::log2(lower))))] = count.get<double>();
   }
   return numbers;
 }

@@ -65,6 +65,7 @@ struct RunResult {
   std::string status;  ///< completed | interrupted | failed
   std::string error;   ///< first failure, "" when none
   int exit_status = 0;
+  int rank = 0;  ///< of this process; what follows is complete on rank 0
   std::string folder;
   std::int64_t steps = 0, samples = 0, tokens = 0;
   double wall_s = 0, stall_s = 0, hidden_comm_share = 0, peak_rss_mb = 0;

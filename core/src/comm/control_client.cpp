@@ -46,7 +46,7 @@ struct ControlClient::Impl {
     try {
       const ControlRecord answer =
           call({ControlType::kHello, 0, spec.rank, 0, spec.ranks + (std::int64_t{spec.trainers} << 32),
-                spec.token + "\n" + spec.version});
+                fmt::format("{}\n{}\n{}", spec.token, spec.version, spec.deadline_s)});
       if (answer.type == ControlType::kRefused) {
         fail_config(
             fmt::format("rank {} may not join the run at {}: {}", spec.rank, spec.server, answer.text));

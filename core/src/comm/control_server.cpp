@@ -13,6 +13,7 @@
 #include <boost/asio.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -30,7 +31,8 @@ namespace {
 
 constexpr milliseconds kEndKnownWithin{1000};
 constexpr milliseconds kEndAskedEvery{20};
-constexpr milliseconds kLeaveWithin{2000};
+/// How long ranks may still be busy with their last files when a run ended well.
+constexpr milliseconds kLeaveAfterFailureWithin{2000};
 constexpr milliseconds kDeathKnownWithin{150};
 constexpr int kLooksForADeath = 10;
 
@@ -84,7 +86,8 @@ struct ControlServer::Impl {
     const auto timer = std::make_shared<asio::steady_timer>(io);
     asio::post(io, [this, timer] {
       closing = true;
-      timer->expires_after(kLeaveWithin);
+      timer->expires_after(state.failed() ? asio::steady_timer::duration(kLeaveAfterFailureWithin)
+                                          : seconds(spec.deadline_s));
       timer->async_wait([this](boost::system::error_code) { io.stop(); });
       stop_when_empty();
     });
@@ -243,7 +246,8 @@ struct ControlServer::Impl {
     if (hello.text.substr(0, line) != spec.token) {
       return refuse("it belongs to another run (the token differs)");
     }
-    const std::string program = hello.text.substr(line + 1);
+    const auto end = hello.text.find('\n', line + 1);
+    const std::string program = hello.text.substr(line + 1, end == std::string::npos ? end : end - line - 1);
     if (hello.rank < 0 || hello.rank >= spec.ranks) {
       return refuse(fmt::format("there is no rank {}; ranks are 0 ... {}", hello.rank, spec.ranks - 1));
     }
@@ -256,6 +260,10 @@ struct ControlServer::Impl {
     if (version.empty()) {
       version = program;
       trainers = given_trainers;
+      // Who runs the server need not have read the configuration.
+      const double deadline =
+          end == std::string::npos ? 0 : std::strtod(hello.text.c_str() + end + 1, nullptr);
+      if (deadline > 0) spec.deadline_s = deadline;
       state.limit_voters(trainers);
     }
     if (program != version) {
@@ -312,7 +320,7 @@ struct ControlServer::Impl {
     const std::string why = state.abandoned_because(slot);
     std::erase_if(voters, [&](const Voter& voter) {
       if (voter.slot != slot) return false;
-      if (verdict != Verdict::kAbandoned) state.collect(voter.rank, slot);
+      if (verdict != Verdict::kAbandoned && state.alive(voter.rank)) state.collect(voter.rank, slot);
       send(sessions[static_cast<std::size_t>(voter.rank)],
            {verdict == Verdict::kAbandoned ? ControlType::kLate : ControlType::kAnswer, 0, voter.rank,
             voter.id, verdict == Verdict::kYes ? 1 : 0, why});

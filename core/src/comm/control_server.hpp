@@ -13,7 +13,8 @@ TENON_ABI_BEGIN
 
 struct ControlServerSpec {
   int ranks = 1;
-  double deadline_s = 60;             ///< of a vote and of an exchange, counted from the first who came
+  double deadline_s =
+      60;  ///< of votes and exchanges, from the first who came; the ranks' own, once they are here
   std::string address = "127.0.0.1";  ///< to listen on
   std::uint16_t port = 0;             ///< 0: any free one
   std::string token;                  ///< ranks must bring the same one

@@ -198,13 +198,15 @@ TEST(TcpControl, ADeathExplainsWhatItsPeersMiss) {
 }
 
 TEST(TcpControl, TheEndOfTheServerEndsTheRanks) {
-  Plane plane(2);
+  Plane plane(2, 1);
   auto client = plane.join(0);
   std::thread killer([&] {
     sleep_ms(30);
     plane.server.reset();
   });
-  EXPECT_THAT(error_of([&] { client->commit(0, 0, true); }),
+  EXPECT_THAT(error_of([&] {
+                for (std::int64_t slot = 0;; ++slot) client->begin_slot(0, slot);
+              }),
               AllOf(HasSubstr("rank 0: the control plane 127.0.0.1:"), HasSubstr("is gone")));
   killer.join();
 }

@@ -13,7 +13,8 @@
 TENON_ABI_BEGIN
 
 enum class ControlType : std::uint8_t {
-  kHello = 1,   ///< rank: who; value: ranks of its world + 2^32 trainers; text: token, newline, version
+  kHello = 1,   ///< rank: who; value: ranks of its world + 2^32 trainers; text: token, version, deadline, one
+                ///< a line
   kWelcome,     ///< answer
   kRefused,     ///< answer; text: why
   kBeginSlot,   ///< value: slot

@@ -36,7 +36,6 @@ RingEngine::RingEngine(std::unique_ptr<FramePort> port, const WorldSpec& world, 
       arrivals_(static_cast<std::size_t>(port_->ranks())),
       control_(static_cast<std::size_t>(port_->ranks())),
       staging_(static_cast<std::size_t>(port_->ranks())) {
-  marked_.reserve(kFirstControls);
   for (int peer = 0; peer < port_->ranks(); ++peer) {
     if (peer == rank_) continue;
     control_[static_cast<std::size_t>(peer)].resize(kFrameControlBytes);
@@ -81,11 +80,6 @@ void RingEngine::serve() {
     {
       const std::lock_guard lock(mutex_);
       woken_ = false;
-      // Groups release what they gave up before later frames can touch it.
-      for (std::size_t i = 0; i < marked_.size(); ++i) {
-        if (const auto found = groups_.find(marked_[i]); found != groups_.end()) found->second->pump();
-      }
-      marked_.clear();
       flush();
       if (stopping_) break;
     }
@@ -97,8 +91,15 @@ void RingEngine::serve() {
   port_->close(std::min(world_.deadline_s, kFarewellSeconds));
 }
 
+// In the order in which the ranks asked: a member's start leaves before its data, for the others send nothing
+// until they hear of it, and its data before its goodbye. Groups release what they gave up before later
+// frames can touch it.
 void RingEngine::flush() {
   for (std::size_t i = 0; i < outbox_used_; ++i) {
+    if (outbox_[i].pumps) {
+      if (const auto found = groups_.find(outbox_[i].group); found != groups_.end()) found->second->pump();
+      continue;  // which may have added to the outbox
+    }
     Control& control = outbox_[i];
     const std::span<const std::byte> inline_bytes(control.bytes);
     const auto text = std::as_bytes(std::span(control.text.data(), control.text.size()));
@@ -107,12 +108,18 @@ void RingEngine::flush() {
     control.text.clear();
   }
   outbox_used_ = 0;
+  pumps_ = 0;
+}
+
+RingEngine::Control& RingEngine::next_in_outbox() {
+  if (outbox_used_ == outbox_.size()) outbox_.emplace_back();
+  return outbox_[outbox_used_++];
 }
 
 void RingEngine::post(int rank, const FrameHeader& header, std::span<const std::byte> payload) {
   if (!gone(rank).empty()) return;
-  if (outbox_used_ == outbox_.size()) outbox_.emplace_back();
-  Control& control = outbox_[outbox_used_++];
+  Control& control = next_in_outbox();
+  control.pumps = false;
   control.to = rank;
   control.header = header;
   if (payload.size() <= control.bytes.size()) {
@@ -125,7 +132,14 @@ void RingEngine::post(int rank, const FrameHeader& header, std::span<const std::
 }
 
 void RingEngine::mark(Group& group) {
-  if (marked_.empty() || marked_.back() != group.key()) marked_.push_back(group.key());
+  const bool again =
+      outbox_used_ > 0 && outbox_[outbox_used_ - 1].pumps && outbox_[outbox_used_ - 1].group == group.key();
+  if (!again) {
+    Control& task = next_in_outbox();
+    task.pumps = true;
+    task.group = group.key();
+    ++pumps_;
+  }
   if (!woken_) port_->wake();
   woken_ = true;
 }
@@ -173,7 +187,7 @@ void RingEngine::end(int from) {
     on_control(from, arrival.header, std::span<const std::byte>(control_[peer]).first(arrival.header.bytes));
   }
   // What a frame gave rise to leaves in the same round.
-  if (marked_.empty()) flush();
+  if (pumps_ == 0) flush();
 }
 
 void RingEngine::sent(const void* owner) {

@@ -44,7 +44,10 @@ class RingEngine final : private FramePort::Events {
   FramePort& port() { return *port_; }
 
  private:
+  /// A control frame, or that a group has something to send.
   struct Control {
+    bool pumps = false;
+    std::uint64_t group = 0;  // that pumps
     int to = 0;
     FrameHeader header;
     std::array<std::byte, 256> bytes{};
@@ -59,6 +62,7 @@ class RingEngine final : private FramePort::Events {
   void run();
   void serve();
   void flush();
+  Control& next_in_outbox();
   void end_all(const std::string& why);
   int check_group(int world_rank, const GroupSpec& spec) const;
   void refuse_or_adopt_epoch(const GroupSpec& spec);
@@ -89,7 +93,7 @@ class RingEngine final : private FramePort::Events {
   std::array<LinkCounts, kPurposes> totals_{};
   std::vector<Control> outbox_;
   std::size_t outbox_used_ = 0;
-  std::vector<std::uint64_t> marked_;
+  std::size_t pumps_ = 0;  // of them that are of groups
   // The thread's own.
   std::vector<Arrival> arrivals_;                // by rank
   std::vector<std::vector<std::byte>> control_;  // by rank

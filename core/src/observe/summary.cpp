@@ -48,7 +48,7 @@ void write_distributions(JsonWriter& json, const RunResult& result) {
     // Keys are lower ends: "4" counts what is in [4, 8).
     json.begin_object("histogram");
     for (const auto& [octave, count] : d.octaves)
-      json.member(fmt::format("{:g}", std::ldexp(1.0, octave)), count);
+      json.member(fmt::format("{:.17g}", std::ldexp(1.0, octave)), count);
     json.end_object();
     json.end_object();
   }

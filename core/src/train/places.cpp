@@ -172,6 +172,8 @@ void World::connect(const WorldSpec& spec) {
     processes.rendezvous = rendezvous.get();
     transport->connect(processes);
     connected = true;
+    if (control->failed())
+      transport->cancel(control->failure());  // it came while there was nothing to cancel
   } catch (...) {
     report_failure(place.rank);
     throw_failure();

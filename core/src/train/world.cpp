@@ -143,7 +143,12 @@ void World::ask_to_stop(StopReason reason, const std::string& why) {
     stop_ = reason;
     stop_why_ = why;
   }
-  control->request(reason == StopReason::kSignal ? kControlStop | kControlInterrupt : kControlStop, why);
+  try {
+    control->request(reason == StopReason::kSignal ? kControlStop | kControlInterrupt : kControlStop, why);
+  } catch (const Error&) {
+    // A run that has failed ends anyway; the watcher of signals has nobody to tell.
+    if (reason != StopReason::kSignal) throw;
+  }
 }
 
 void World::note_interrupt() {
@@ -336,6 +341,7 @@ void World::finish(double wall) {
   } else {
     result.status = stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
   }
+  result.rank = std::max(0, place.rank);
   if (result.wall_s == 0) result.wall_s = wall;
   // The record of a run is that of rank 0.
   if (place.rank <= 0) write_results();
