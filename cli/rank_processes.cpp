@@ -1,6 +1,8 @@
 // Starting, watching and ending rank processes (rank_processes.hpp).
 #include "rank_processes.hpp"
 
+#include "plugin/child_arguments.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -16,34 +18,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <string_view>
-
-extern char** environ;
 
 namespace tenon::cli {
 namespace {
 
 constexpr std::size_t kKeptWords = 4096;
-
-std::vector<std::string> with_settings(const std::vector<std::string>& settings) {
-  std::vector<std::string> result;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('=') + 1);
-    const bool replaced = std::any_of(settings.begin(), settings.end(),
-                                      [&](const std::string& setting) { return setting.starts_with(name); });
-    if (!replaced) result.emplace_back(text);
-  }
-  result.insert(result.end(), settings.begin(), settings.end());
-  return result;
-}
-
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
 
 }  // namespace
 
@@ -75,9 +54,10 @@ RankProcesses::RankProcesses(const std::string& program, const std::vector<std::
     ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
     std::vector<std::string> line{program};
     line.insert(line.end(), arguments.begin(), arguments.end());
-    std::vector<std::string> settings = with_settings(process.environment);
-    const int status = ::posix_spawn(&child.pid, program.c_str(), &actions, &attributes,
-                                     pointers(line).data(), pointers(settings).data());
+    std::vector<std::string> settings = plugin::environment_with(process.environment);
+    const int status =
+        ::posix_spawn(&child.pid, program.c_str(), &actions, &attributes, plugin::exec_pointers(line).data(),
+                      plugin::exec_pointers(settings).data());
     ::posix_spawn_file_actions_destroy(&actions);
     ::posix_spawnattr_destroy(&attributes);
     if (words[1] >= 0) ::close(words[1]);

@@ -1,5 +1,7 @@
 #include "plugin/child_process.hpp"
 
+#include "plugin/child_arguments.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fcntl.h>
@@ -10,15 +12,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <string_view>
 #include <utility>
-
-extern char** environ;
 
 namespace tenon::plugin {
 namespace {
@@ -70,28 +68,6 @@ void drain(Fd& from, std::string& into) {
   }
 }
 
-/// This process's variables, `more` beside or in place of them.
-std::vector<std::string> environment(const std::vector<std::string>& more) {
-  std::vector<std::string> result;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
-    const std::string_view name = text.substr(0, text.find('=') + 1);
-    const bool replaced = std::any_of(more.begin(), more.end(),
-                                      [&](const std::string& setting) { return setting.starts_with(name); });
-    if (!replaced) result.emplace_back(text);
-  }
-  result.insert(result.end(), more.begin(), more.end());
-  return result;
-}
-
-/// As exec wants them: null-terminated.
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> result;
-  for (std::string& text : texts) result.push_back(text.data());
-  result.push_back(nullptr);
-  return result;
-}
-
 class Child {
  public:
   explicit Child(const ChildRequest& request) {
@@ -110,9 +86,9 @@ class Child {
     ::posix_spawnattr_setpgroup(&attributes, 0);
     std::vector<std::string> words{request.program.string()};
     words.insert(words.end(), request.arguments.begin(), request.arguments.end());
-    std::vector<std::string> settings = environment(request.environment);
+    std::vector<std::string> settings = environment_with(request.environment);
     const int status = ::posix_spawn(&pid_, request.program.c_str(), &actions, &attributes,
-                                     pointers(words).data(), pointers(settings).data());
+                                     exec_pointers(words).data(), exec_pointers(settings).data());
     ::posix_spawn_file_actions_destroy(&actions);
     ::posix_spawnattr_destroy(&attributes);
     words_.write_end.close();
