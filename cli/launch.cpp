@@ -3,6 +3,7 @@
 #include "command_line.hpp"
 #include "rank_processes.hpp"
 
+#include "comm/control_endpoint.hpp"
 #include "comm/control_server.hpp"
 #include "train/signals.hpp"
 
@@ -22,7 +23,6 @@
 #include <iostream>
 #include <memory>
 #include <optional>
-#include <random>
 #include <thread>
 
 namespace tenon::cli {
@@ -55,8 +55,7 @@ std::string this_program() {
 
 std::string token() {
   if (const char* given = std::getenv("TENON_TOKEN")) return given;
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
+  return random_control_token();
 }
 
 /// Debian installs each vendor's launcher under its own name, and one of them as mpirun.
@@ -124,12 +123,8 @@ std::unique_ptr<ControlServer> serve(Share& share, std::function<std::string(int
   spec.token = share.token;
   spec.how_it_ended = std::move(how_it_ended);
   if (!share.control.empty()) {
-    const auto colon = share.control.rfind(':');
-    const int port = colon == std::string::npos ? 0 : std::atoi(share.control.c_str() + colon + 1);
-    if (port < 1 || port > 65535)
-      fail_config(fmt::format("tenon launch: --control '{}' is not HOST:PORT", share.control));
     spec.address = "0.0.0.0";
-    spec.port = static_cast<std::uint16_t>(port);
+    spec.port = control_endpoint(share.control).port;
   }
   auto server = std::make_unique<ControlServer>(std::move(spec));
   if (share.control.empty()) share.control = fmt::format("127.0.0.1:{}", server->port());

@@ -1,6 +1,7 @@
 // The client of the control plane (control_client.hpp): callers write under a lock, one thread reads.
 #include "comm/control_client.hpp"
 
+#include "comm/control_endpoint.hpp"
 #include "comm/failure_callbacks.hpp"
 
 #include <tenon/error.hpp>
@@ -75,15 +76,12 @@ struct ControlClient::Impl {
   }
 
   void connect() {
-    const auto colon = spec.server.rfind(':');
-    if (colon == std::string::npos) {
-      fail_config(fmt::format("control plane: '{}' is not HOST:PORT", spec.server));
-    }
+    const ControlEndpoint server = control_endpoint(spec.server);
     const Steady::time_point until = after(spec.deadline_s);
     tcp::resolver resolver(io);
     while (true) {
       boost::system::error_code error;
-      const auto found = resolver.resolve(spec.server.substr(0, colon), spec.server.substr(colon + 1), error);
+      const auto found = resolver.resolve(server.host, std::to_string(server.port), error);
       if (!error) asio::connect(socket, found, error);
       if (!error) break;
       if (Steady::now() >= until) {

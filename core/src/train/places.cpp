@@ -1,6 +1,7 @@
 // Where the ranks of a run live: all as threads of this process, or one per process. A process finds its
 // place by what started it, or by a transport with a launcher of its own; then it joins the control plane and
 // compares notes with the others before anything is opened.
+#include "comm/control_endpoint.hpp"
 #include "observe/build_info.hpp"
 #include "train/world.hpp"
 
@@ -13,7 +14,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <random>
 #include <sstream>
 #include <utility>
 
@@ -39,20 +39,6 @@ std::string host_name() {
   return name[0] == '\0' ? "127.0.0.1" : name;
 }
 
-std::string random_token() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}", device(), device());
-}
-
-std::pair<std::string, std::uint16_t> split_endpoint(const std::string& endpoint) {
-  const auto colon = endpoint.rfind(':');
-  const int port = colon == std::string::npos ? 0 : std::atoi(endpoint.c_str() + colon + 1);
-  if (port < 1 || port > 65535) {
-    fail_config(fmt::format("control plane: '{}' is not HOST:PORT, e.g. 10.0.0.1:29500", endpoint));
-  }
-  return {endpoint.substr(0, colon), static_cast<std::uint16_t>(port)};
-}
-
 /// "line 3: 'a' against 'b'", the first that differs.
 std::string first_difference(std::string_view theirs, std::string_view ours) {
   for (int line = 1;; ++line) {
@@ -76,11 +62,11 @@ std::unique_ptr<ControlServer> World::make_control_server() {
   spec.deadline_s = settings.run.deadline;
   spec.address = "0.0.0.0";
   if (!place.control.empty()) {
-    const auto [host, port] = split_endpoint(place.control);
+    const auto [host, port] = control_endpoint(place.control);
     if (host == "127.0.0.1" || host == "localhost") spec.address = "127.0.0.1";
     spec.port = port;
   } else {
-    place.token = random_token();
+    place.token = random_control_token();
   }
   spec.token = place.token;
   return std::make_unique<ControlServer>(std::move(spec));
