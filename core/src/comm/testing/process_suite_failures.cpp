@@ -178,7 +178,7 @@ TEST(ProcessArguments, AreRefusedAndTheGroupStillWorks) {
     EXPECT_THAT(text_of([&] { communicator.wait(Request{77}); }), HasSubstr("waits twice"));
     EXPECT_THAT(text_of([&] { communicator.wait(Request{0}); }), HasSubstr("waits twice"));
     const Request request = communicator.start_all_reduce(view_of(data), ReduceOp::kSum);
-    while (!communicator.done(request)) sleep_ms(1);
+    await([&] { return communicator.done(request); });
     communicator.wait(request);
     EXPECT_THAT(text_of([&] { communicator.wait(request); }), HasSubstr("waits twice"));
     communicator.barrier();
@@ -284,12 +284,16 @@ TEST(ProcessGone, BuffersAreFreeAfterAFailedWait) {
 TEST(ProcessEpochs, AMessageOfAnOldOneIsRefused) {
   const auto world = make_process_world(3, 20);
   const int newer[] = {1, 2}, older[] = {0, 1};
+  std::atomic<int> met{0};
   std::atomic<bool> moved_on{false};
   const auto errors = world->run([&](int rank, Communicator& all) {
     all.barrier();
+    ++met;
+    await(
+        [&] { return met == 3; });  // who leaves a barrier first must not end it for others with a new epoch
     std::vector<float> data(4);
     if (rank == 0) {
-      while (!moved_on) sleep_ms(1);
+      await([&] { return moved_on.load(); });
       const auto stale = world->open(rank, GroupSpec{.ranks = older, .name = "pair", .epoch = 0});
       const auto begin = std::chrono::steady_clock::now();
       EXPECT_THAT(text_of([&] { stale->all_reduce(view_of(data), ReduceOp::kSum); }),

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -88,6 +89,15 @@ std::string text_of(Call&& call) {
     return error.what();
   }
   return "";
+}
+/// Waits until `holds()`, which another rank makes true; fails after 30 s.
+template <typename Condition>
+void await(Condition&& holds) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > limit) fail_run("a rank of this test waited 30 s for another one");
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 /// The errors of a run in which nothing may fail.
 inline std::vector<std::string> none(int ranks) {
