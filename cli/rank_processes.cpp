@@ -157,7 +157,7 @@ int RankProcesses::first_bad_rank() const {
 bool RankProcesses::spoke_for_itself(int rank) const {
   const std::lock_guard lock(mutex_);
   const Child* child = find(rank);
-  return child != nullptr && child->ended && WIFEXITED(child->status);
+  return child != nullptr && child->ended && WIFEXITED(child->status) && WEXITSTATUS(child->status) != 0;
 }
 
 std::string RankProcesses::last_words(int rank) const {

@@ -39,7 +39,7 @@ class RankProcesses {
   std::string how_it_ended(int rank) const;
   /// The first of these processes that ended badly; -1 when none.
   int first_bad_rank() const;
-  /// True if it ended by itself, so that it could say why.
+  /// True if it ended by itself with an error, and so has said why.
   bool spoke_for_itself(int rank) const;
   /// End of what it wrote to standard error.
   std::string last_words(int rank) const;
