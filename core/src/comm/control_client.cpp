@@ -12,6 +12,8 @@
 
 #include <boost/asio.hpp>
 
+#include <netinet/tcp.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -82,7 +84,7 @@ struct ControlClient::Impl {
     while (true) {
       boost::system::error_code error;
       const auto found = resolver.resolve(server.host, std::to_string(server.port), error);
-      if (!error) asio::connect(socket, found, error);
+      if (!error) error = try_to_connect(found, until);
       if (!error) break;
       if (Steady::now() >= until) {
         throw DeadlineError(fmt::format("rank {}: nobody answers at the control plane {} within {:g} s: {}",
@@ -91,6 +93,27 @@ struct ControlClient::Impl {
       std::this_thread::sleep_for(kTryAgainAfter);
     }
     socket.set_option(tcp::no_delay(true));
+    // A write must end as well when the server hangs or its machine is gone; the kernel breaks the connection
+    // then.
+    const auto milliseconds = static_cast<unsigned>(1e3 * (spec.deadline_s + kGraceSeconds));
+    ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
+  }
+
+  // An address that swallows packets would hold a plain connect for minutes.
+  boost::system::error_code try_to_connect(const tcp::resolver::results_type& found,
+                                           Steady::time_point until) {
+    boost::system::error_code result = asio::error::timed_out;
+    asio::async_connect(socket, found,
+                        [&](boost::system::error_code error, const tcp::endpoint&) { result = error; });
+    io.restart();
+    io.run_until(until);
+    if (!io.stopped()) {
+      boost::system::error_code ignored;
+      socket.close(ignored);
+      io.run();  // the handler
+      result = asio::error::timed_out;
+    }
+    return result;
   }
 
   // ---- writing
@@ -107,6 +130,7 @@ struct ControlClient::Impl {
   }
 
   ControlRecord call(ControlRecord record) {
+    static_cast<void>(encode_header(record));  // one that cannot be sent is the caller's error
     std::unique_lock lock(mutex);
     if (!failure.empty()) throw CancelledError(failure);
     record.id = ++last_id;

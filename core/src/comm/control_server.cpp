@@ -1,16 +1,12 @@
 // The server of the control plane (control_server.hpp). Everything but a few atomics belongs to its thread.
 #include "comm/control_server.hpp"
 
-#include "comm/control_wire.hpp"
+#include "comm/control_session.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/transport.hpp>
 
 #include <fmt/format.h>
-
-#include <utility>  // which Boost 1.74 forgets
-
-#include <boost/asio.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -35,34 +31,20 @@ constexpr milliseconds kEndAskedEvery{20};
 constexpr milliseconds kLeaveAfterFailureWithin{2000};
 constexpr milliseconds kDeathKnownWithin{150};
 constexpr int kLooksForADeath = 10;
+constexpr milliseconds kAcceptAgainAfter{50};
 
 asio::steady_timer::duration seconds(double value) {
   return std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(value));
 }
 
-struct Session {
-  explicit Session(tcp::socket connected) : socket(std::move(connected)) {}
-
-  tcp::socket socket;
-  int rank = -1;  // before its hello
-  bool bye = false;
-  ControlHeader header{};
-  ControlRecord record;
-  struct Outgoing {
-    ControlHeader header;
-    std::string text;
-  };
-  std::deque<Outgoing> out;
-};
-using SessionPtr = std::shared_ptr<Session>;
-
 }  // namespace
 
-struct ControlServer::Impl {
+struct ControlServer::Impl final : private ControlSession::Events {
   explicit Impl(ControlServerSpec given)
       : spec(std::move(given)),
         state(spec.ranks),
         acceptor(io),
+        accept_again(io),
         sessions(static_cast<std::size_t>(spec.ranks)),
         begun(static_cast<std::size_t>(spec.ranks), -1) {
     for (int lane = 0; lane < kControlLanes; ++lane) lanes.emplace_back(spec.ranks, io);
@@ -96,8 +78,8 @@ struct ControlServer::Impl {
 
   void stop_when_empty() {
     if (!closing) return;
-    for (const SessionPtr& session : sessions) {
-      if (session && session->socket.is_open()) return;
+    for (const ControlSessionPtr& session : sessions) {
+      if (session && session->is_open()) return;
     }
     io.stop();
   }
@@ -106,73 +88,38 @@ struct ControlServer::Impl {
 
   void accept() {
     acceptor.async_accept([this](boost::system::error_code error, tcp::socket socket) {
-      if (error) return;
-      boost::system::error_code ignored;
-      socket.set_option(tcp::no_delay(true), ignored);
-      read_header(std::make_shared<Session>(std::move(socket)));
+      if (error == asio::error::operation_aborted) return;
+      if (error) return accept_later();
+      ControlSession::Events& events = *this;  // a private base
+      std::make_shared<ControlSession>(std::move(socket), events, spec.hello_s)->start();
       accept();
     });
   }
 
-  void read_header(const SessionPtr& session) {
-    asio::async_read(session->socket, asio::buffer(session->header),
-                     [this, session](boost::system::error_code error, std::size_t) {
-                       if (error) return lost(session);
-                       std::uint32_t text_bytes = 0;
-                       try {
-                         session->record = decode_header(session->header, text_bytes);
-                       } catch (const Error& bad) {
-                         return drop(session, bad.what());
-                       }
-                       // Strangers get no memory.
-                       if (session->rank < 0 && text_bytes > 4096)
-                         return drop(session, "its hello is too long");
-                       session->record.text.resize(text_bytes);
-                       read_text(session);
-                     });
-  }
-
-  void read_text(const SessionPtr& session) {
-    asio::async_read(session->socket, asio::buffer(session->record.text),
-                     [this, session](boost::system::error_code error, std::size_t) {
-                       if (error) return lost(session);
-                       handle(session, std::exchange(session->record, {}));
-                       if (session->socket.is_open()) read_header(session);
-                     });
-  }
-
-  void send(const SessionPtr& session, const ControlRecord& record) {
-    if (!session || !session->socket.is_open()) return;
-    session->out.push_back({encode_header(record), record.text});
-    if (session->out.size() == 1) write(session);
-  }
-
-  void write(const SessionPtr& session) {
-    const Session::Outgoing& next = session->out.front();
-    const std::array<asio::const_buffer, 2> parts{asio::buffer(next.header), asio::buffer(next.text)};
-    asio::async_write(session->socket, parts, [this, session](boost::system::error_code error, std::size_t) {
-      if (error) return;  // the read side tells
-      session->out.pop_front();
-      if (!session->out.empty()) write(session);
+  // A peer that went away at once, or no file descriptor left: the next one may be a rank.
+  void accept_later() {
+    accept_again.expires_after(kAcceptAgainAfter);
+    accept_again.async_wait([this](boost::system::error_code error) {
+      if (!error) accept();
     });
   }
 
-  void drop(const SessionPtr& session, const std::string& why) {
-    if (session->rank >= 0) {
-      fail(session->rank, 1, "the control plane could not read what it sent: " + why);
-    }
-    boost::system::error_code ignored;
-    session->socket.close(ignored);
+  static void send(const ControlSessionPtr& session, const ControlRecord& record) {
+    if (session) session->send(record);
   }
 
-  void lost(const SessionPtr& session) {
-    boost::system::error_code ignored;
-    session->socket.close(ignored);
+  void on_bad(ControlSession& session, const std::string& why) override {
+    if (session.rank >= 0) fail(session.rank, 1, "the control plane could not read what it sent: " + why);
+    session.close();
+  }
+
+  void on_lost(ControlSession& session) override {
+    session.close();
     stop_when_empty();
-    if (session->rank < 0 || session->bye || state.failed()) return;
-    if (session->rank < trainers && !state.alive(session->rank)) return;  // removed before
+    if (session.rank < 0 || session.bye || state.failed()) return;
+    if (session.rank < trainers && !state.alive(session.rank)) return;  // removed before
     ++dying;
-    ask_how_it_ended(session->rank, std::make_shared<asio::steady_timer>(io),
+    ask_how_it_ended(session.rank, std::make_shared<asio::steady_timer>(io),
                      std::chrono::steady_clock::now() + kEndKnownWithin);
   }
 
@@ -195,11 +142,11 @@ struct ControlServer::Impl {
 
   // ---- what ranks say
 
-  void handle(const SessionPtr& session, ControlRecord record) {
-    if (session->rank < 0) return greet(session, record);
-    const int rank = session->rank;
+  void on_record(ControlSession& session, ControlRecord record) override {
+    if (session.rank < 0) return greet(session, record);
+    const int rank = session.rank;
     const auto answer = [&](ControlType type, std::int64_t value, std::string text = {}) {
-      send(session, {type, record.lane, rank, record.id, value, std::move(text)});
+      session.send({type, record.lane, rank, record.id, value, std::move(text)});
     };
     try {
       switch (record.type) {
@@ -222,27 +169,27 @@ struct ControlServer::Impl {
           return answer(ControlType::kAnswer, 0);
         }
         case ControlType::kBye:
-          session->bye = true;
+          session.bye = true;
           return;
         default:
-          return drop(session, fmt::format("record type {}", static_cast<int>(record.type)));
+          return on_bad(session, fmt::format("record type {}", static_cast<int>(record.type)));
       }
     } catch (const Error& error) {
       answer(ControlType::kError, error.exit_status(), error.what());
     }
   }
 
-  void greet(const SessionPtr& session, const ControlRecord& hello) {
+  void greet(ControlSession& session, const ControlRecord& hello) {
     const auto refuse = [&](std::string why) {
-      send(session, {ControlType::kRefused, 0, hello.rank, hello.id, 0, std::move(why)});
-      session->bye = true;
+      session.send({ControlType::kRefused, 0, hello.rank, hello.id, 0, std::move(why)});
+      session.bye = true;
     };
     const auto refuse_all = [&](const std::string& why) {
       refuse(why);
       fail(hello.rank, 2, why);
     };
     const auto line = hello.text.find('\n');
-    if (hello.type != ControlType::kHello || line == std::string::npos) return drop(session, "no hello");
+    if (hello.type != ControlType::kHello || line == std::string::npos) return on_bad(session, "no hello");
     if (hello.text.substr(0, line) != spec.token) {
       return refuse("it belongs to another run (the token differs)");
     }
@@ -270,12 +217,12 @@ struct ControlServer::Impl {
       return refuse_all(
           fmt::format("it is '{}', but another rank is '{}'; use one build everywhere", program, version));
     }
-    SessionPtr& seat = sessions[static_cast<std::size_t>(hello.rank)];
-    if (seat && seat->socket.is_open()) return refuse(fmt::format("there is a rank {} already", hello.rank));
-    seat = session;
-    session->rank = hello.rank;
-    send(session, {ControlType::kWelcome, 0, hello.rank, hello.id, spec.ranks, {}});
-    if (state.failed()) send(session, failure_record());
+    ControlSessionPtr& seat = sessions[static_cast<std::size_t>(hello.rank)];
+    if (seat && seat->is_open()) return refuse(fmt::format("there is a rank {} already", hello.rank));
+    seat = session.shared_from_this();
+    session.rank = hello.rank;
+    session.send({ControlType::kWelcome, 0, hello.rank, hello.id, spec.ranks, {}});
+    if (state.failed()) session.send(failure_record());
   }
 
   // ---- votes
@@ -358,7 +305,13 @@ struct ControlServer::Impl {
     std::vector<std::string> texts;
     for (std::size_t member = 0; member < expected; ++member)
       texts.push_back(std::move(lane.texts[member]->text));
-    end_round(record.lane, ControlType::kAnswer, join_texts(texts));
+    const std::string joined = join_texts(texts);
+    if (joined.size() <= kControlTextBytes) return end_round(record.lane, ControlType::kAnswer, joined);
+    end_round(
+        record.lane, ControlType::kError,
+        fmt::format("control plane: {}: the texts of {} ranks have {} bytes together, at most {} are sent",
+                    control_lane_name(static_cast<ControlLane>(record.lane)), expected, joined.size(),
+                    kControlTextBytes));
   }
 
   int members(std::uint8_t lane) const {
@@ -398,7 +351,7 @@ struct ControlServer::Impl {
   void tell_membership() {
     std::string alive;
     for (const int rank : state.membership().alive) alive += fmt::format("{} ", rank);
-    for (const SessionPtr& session : sessions) {
+    for (const ControlSessionPtr& session : sessions) {
       send(session, {ControlType::kMembership, 0, -1, 0, state.membership().epoch, alive});
     }
   }
@@ -425,15 +378,16 @@ struct ControlServer::Impl {
       failure = state.failure();
       status = state.failure_status();
     }
-    for (const SessionPtr& session : sessions) send(session, failure_record());
+    for (const ControlSessionPtr& session : sessions) send(session, failure_record());
   }
 
   ControlServerSpec spec;
   ControlState state;
   asio::io_context io;
   tcp::acceptor acceptor;
-  std::vector<SessionPtr> sessions;  // by rank
-  std::vector<std::int64_t> begun;   // by rank; -1 before the first slot
+  asio::steady_timer accept_again;
+  std::vector<ControlSessionPtr> sessions;  // by rank
+  std::vector<std::int64_t> begun;          // by rank; -1 before the first slot
   std::vector<Voter> voters;
   std::map<std::int64_t, asio::steady_timer> round_ends;  // by slot
   std::deque<Lane> lanes;

@@ -15,6 +15,7 @@ struct ControlServerSpec {
   int ranks = 1;
   double deadline_s =
       60;  ///< of votes and exchanges, from the first who came; the ranks' own, once they are here
+  double hello_s = 10;  ///< who connects and does not say within it which rank it is is turned away
   std::string address = "127.0.0.1";  ///< to listen on
   std::uint16_t port = 0;             ///< 0: any free one
   std::string token;                  ///< ranks must bring the same one

@@ -8,6 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>  // which Boost 1.74 forgets
+
+#include <boost/asio.hpp>
+
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -19,6 +23,8 @@
 namespace tenon {
 namespace {
 
+namespace asio = boost::asio;
+using asio::ip::tcp;
 using testing::AllOf;
 using testing::Each;
 using testing::ElementsAre;
@@ -241,6 +247,60 @@ TEST(TcpControl, NobodyThereIsSaidAfterTheDeadline) {
                 ControlClient({"nowhere", 0, 2, 2, 0.2, "run", "1"});
               }),
               HasSubstr("is not HOST:PORT"));
+}
+
+TEST(TcpControl, AnAddressThatSwallowsPacketsIsGivenUpAtTheDeadline) {
+  asio::io_context io;
+  tcp::acceptor full(io);
+  full.open(tcp::v4());
+  full.bind({asio::ip::address_v4::loopback(), 0});
+  full.listen(0);
+  // One connection waits to be accepted; packets of the next ones are dropped.
+  std::vector<tcp::socket> waiting;
+  for (int i = 0; i < 4; ++i) {
+    waiting.emplace_back(io);
+    waiting.back().async_connect(full.local_endpoint(), [](boost::system::error_code) {});
+  }
+  io.run_for(std::chrono::milliseconds(50));
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string error = error_of([&] {
+    ControlClient({"127.0.0.1:" + std::to_string(full.local_endpoint().port()), 1, 2, 2, 0.3, "run", "1"});
+  });
+  EXPECT_THAT(error, HasSubstr("nobody answers at the control plane"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(TcpControl, WhoDoesNotSayWhoItIsIsTurnedAway) {
+  ControlServerSpec spec;
+  spec.hello_s = 0.05;
+  Plane plane(1, 30, spec);
+  asio::io_context io;
+  tcp::socket silent(io);
+  silent.connect({asio::ip::address_v4::loopback(), plane.server->port()});
+  bool closed = false;
+  char byte = 0;
+  silent.async_receive(asio::buffer(&byte, 1), [&](boost::system::error_code error, std::size_t) {
+    closed = error == asio::error::eof || error == asio::error::connection_reset;
+  });
+  io.run_for(std::chrono::seconds(10));
+  EXPECT_TRUE(closed);
+  // A rank that has said it stays.
+  const auto rank = plane.join(0);
+  sleep_ms(200);
+  EXPECT_THAT(rank->exchange(ControlLane::kTraining, "here"), ElementsAre("here"));
+}
+
+TEST(TcpControl, TextsThatAreTooLongTogetherAreAnErrorOfAll) {
+  Plane plane(2);
+  const auto errors = plane.run([](int, ControlClient& control) {
+    control.exchange(ControlLane::kTraining, std::string(kControlTextBytes / 2, 'x'));
+  });
+  EXPECT_THAT(errors,
+              Each(HasSubstr("an agreement at a slot boundary: the texts of 2 ranks have 67108872 bytes")));
+  const auto own = plane.run([](int, ControlClient& control) {
+    control.exchange(ControlLane::kTraining, std::string(kControlTextBytes + 1, 'x'));
+  });
+  EXPECT_THAT(own, Each(HasSubstr("a text of 67108865 bytes, at most 67108864 are sent")));
 }
 
 TEST(TcpControl, ServersTakeNoPartInSlotsButMayFail) {
