@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
 #include <chrono>
 #include <future>
 #include <mutex>
@@ -42,6 +43,19 @@ const Operation kOperations[] = {
 };
 
 constexpr double kDeadline = 0.2, kLate = 2.0;
+
+/// What a call that must be cancelled threw: the reason, another error with its kind, or "".
+template <typename Call>
+std::string text_of_cancelled(const Call& call) {
+  try {
+    call();
+  } catch (const CancelledError& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return fmt::format("another error: {}", error.what());
+  }
+  return "";
+}
 
 /// The last rank of `rig` does not come to the operation until long after the deadline.
 void expect_deadline(TransportRig& rig, const Operation& operation) {
@@ -103,20 +117,13 @@ void cancels_all(Subject& subject) {
   const auto begin = Clock::now();
   const std::vector<std::string> errors = rig.run([&](int rank, Communicator& communicator) {
     const auto ends = [&](const char* what, const auto& call) {
-      std::string found = "no error";
-      try {
-        call();
-      } catch (const CancelledError& error) {
-        if (error.what() == reason) return;
-        found = fmt::format("CancelledError '{}'", error.what());
-      } catch (const std::exception& error) {
-        found = fmt::format("'{}'", error.what());
-      }
+      const std::string found = text_of_cancelled(call);
+      if (found == reason) return;
       const std::lock_guard lock(mutex);
       complaints.push_back(
           fmt::format("rank 3 cancelled with '{}'; {} of rank {} got {}, expected CancelledError "
                       "with that reason",
-                      reason, what, rank, found));
+                      reason, what, rank, found.empty() ? "no error" : "'" + found + "'"));
     };
     std::vector<float> data(10);
     if (rank == 0) ends("all_reduce", [&] { communicator.all_reduce(view_of(data), ReduceOp::kSum); });
@@ -130,6 +137,75 @@ void cancels_all(Subject& subject) {
   });
   if (!complaints.empty()) fail(complaints.front());
   if (since(begin) > 5) fail(fmt::format("cancel ended the waits only after {:.1f} s", since(begin)));
+}
+
+void cancels_a_process(Subject& subject) {
+  const std::string reason = "rank 2: its process is gone";
+  constexpr int kRanks = 3;
+  TransportRig rig(subject, kRanks, 3);
+  std::mutex mutex;
+  std::vector<std::string> complaints;
+  std::atomic<int> waiting{0};
+  const auto begin = Clock::now();
+  // The failure is known to somebody who has no communicator.
+  std::thread control([&] {
+    while (waiting < kRanks && since(begin) < 5) sleep_s(0.001);
+    sleep_s(0.05);
+    for (int rank = 0; rank < kRanks; ++rank) rig.transport(rank).cancel(reason);
+  });
+  const std::vector<std::string> errors = rig.run([&](int rank, Communicator& communicator) {
+    const auto second = rig.open(rank, "second", 0, Purpose::kModel);
+    std::vector<float> data(10);
+    const auto ends = [&](const char* what, const auto& call) {
+      const std::string found = text_of_cancelled(call);
+      if (found == reason) return;
+      const std::lock_guard lock(mutex);
+      complaints.push_back(fmt::format(
+          "the transport was cancelled with '{}'; {} of rank {} got {}, expected CancelledError with "
+          "that reason",
+          reason, what, rank, found.empty() ? "no error" : "'" + found + "'"));
+    };
+    ++waiting;
+    ends("receive", [&] { second->receive(view_of(data), (rank + 1) % kRanks, 0); });
+    ends("a later operation of another group",
+         [&] { communicator.all_reduce(view_of(data), ReduceOp::kSum); });
+  });
+  control.join();
+  if (!complaints.empty()) fail(complaints.front());
+  for (const std::string& error : errors) {
+    if (!error.empty()) fail("a transport that is cancelled: " + error);
+  }
+  if (since(begin) > 5) fail(fmt::format("cancel ended the waits only after {:.1f} s", since(begin)));
+}
+
+void waits_as_a_group_asks(Subject& subject) {
+  constexpr double kPatient = 1.5;
+  TransportRig rig(subject, 2, kDeadline);
+  rig.run_well("a group with a deadline of its own", [&](int rank, Communicator& communicator) {
+    const auto pair = rig.transport(rank).open(
+        rank, {.ranks = rig.all(), .name = "pair", .deadline_s = rank == 0 ? kPatient : 0});
+    std::vector<float> data{static_cast<float>(rank)};
+    communicator.barrier();
+    const auto begin = Clock::now();
+    // A message that comes long after the world's deadline is waited for; one that never comes is not.
+    if (rank == 1) {
+      sleep_s(2.5 * kDeadline);
+      pair->send(view_of(data), 0, 1);
+      sleep_s(kLate);
+      return;
+    }
+    pair->receive(view_of(data), 1, 1);
+    if (data[0] != 1) fail(fmt::format("a late message brought {}, expected 1", data[0]));
+    try {
+      pair->receive(view_of(data), 1, 2);
+    } catch (const DeadlineError&) {
+      const double waited = since(begin) - 2.5 * kDeadline;
+      if (waited > 0.9 * kPatient) return;
+      fail(fmt::format("a group asked for messages to be waited for {} s; the wait ended after {:.2f} s",
+                       kPatient, waited));
+    }
+    fail(fmt::format("a message that never came within {} s ended in no error", kPatient));
+  });
 }
 
 void notices_disagreement(Subject& subject) {

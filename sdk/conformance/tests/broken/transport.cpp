@@ -250,6 +250,27 @@ class ForgetsTheReason final : public With<Blunt> {
   using With::With;
 };
 
+/// Leaves those who wait to their deadlines.
+class EndsNothing final : public Around {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "ends_nothing", .summary = "cancel does nothing", .options = kInner};
+  using Around::Around;
+  void cancel(std::string_view) override {}
+};
+
+class HasOneDeadline final : public Around {
+ public:
+  static constexpr ComponentInfo kInfo{
+      .id = "has_one_deadline", .summary = "groups cannot wait longer", .options = kInner};
+  using Around::Around;
+  std::unique_ptr<Communicator> open(int rank, const GroupSpec& group) override {
+    GroupSpec same = group;
+    same.deadline_s = 0;
+    return inner_->open(rank, same);
+  }
+};
+
 /// Reads as bytes what the shorter side offers.
 struct Trusting : End {
   using End::End;
@@ -295,5 +316,5 @@ class WritesNotes final : public With<Copies> {
 
 TENON_PLUGIN(PluginInfo{.id = "broken.transport", .version = "1.0.0", .summary = "wrong transports"},
              NumbersByWorld, IgnoresTags, AddsFromZero, KnowsSumsOnly, BroadcastsFromZero, PacksAsTheyCome,
-             WaitsForTheOldest, CountsTooLittle, WaitsForLong, TellsNobody, ForgetsTheReason,
-             TrustsItsCallers, KnowsNoEpochs, WritesNotes)
+             WaitsForTheOldest, CountsTooLittle, WaitsForLong, TellsNobody, ForgetsTheReason, EndsNothing,
+             HasOneDeadline, TrustsItsCallers, KnowsNoEpochs, WritesNotes)
