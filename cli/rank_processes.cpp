@@ -144,7 +144,7 @@ std::string RankProcesses::how_it_ended(int rank) const {
   if (child == nullptr || !child->ended) return "";
   if (WIFSIGNALED(child->status)) {
     return fmt::format("its process was killed by signal {} ({})", WTERMSIG(child->status),
-                       ::sigdescr_np(WTERMSIG(child->status)));
+                       plugin::signal_text(WTERMSIG(child->status)));
   }
   return fmt::format("its process ended with exit status {}", WEXITSTATUS(child->status));
 }

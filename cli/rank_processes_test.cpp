@@ -17,7 +17,8 @@ std::vector<RankProcess> ranks(int count) {
 
 /// Four ranks: 0 ends well, 1 with status 3 and a word, 2 by SIGKILL, 3 waits to be killed.
 constexpr const char* kScript =
-    "case $TENON_RANK in 0) exit 0;; 1) echo sorry >&2; exit 3;; 2) kill -9 $$;; *) exec sleep 1000;; esac";
+    "case $TENON_RANK in 0) exit 0;; 1) echo sorry >&2; exit 3;; 2) kill -9 $$;; 4) kill -40 $$;; *) exec "
+    "sleep 1000;; esac";
 
 TEST(RankProcesses, TellEndsApart) {
   RankProcesses processes("/bin/sh", {"-c", kScript}, ranks(4));
@@ -48,6 +49,14 @@ TEST(RankProcesses, SpeakForThemselvesOnlyWithAnErrorOfTheirOwn) {
   EXPECT_FALSE(processes.spoke_for_itself(0));  // it ended well, and knows nothing of later deaths
   EXPECT_TRUE(processes.spoke_for_itself(1));
   EXPECT_FALSE(processes.spoke_for_itself(2));
+}
+
+TEST(RankProcesses, HaveWordsForSignalsWithoutAName) {
+  RankProcesses processes("/bin/sh", {"-c", kScript}, {{4, {"TENON_RANK=4"}}});
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!processes.poll(std::chrono::milliseconds(20)) && std::chrono::steady_clock::now() < until) {
+  }
+  EXPECT_EQ(processes.how_it_ended(4), "its process was killed by signal 40 (a signal without a name)");
 }
 
 }  // namespace

@@ -25,6 +25,11 @@ struct MeanPart {
   TensorView data;  ///< where the mean is wanted, in place
 };
 
+/// For strategies whose replicas update their weights alone: throws Error(kConfig), with the names of
+/// strategy and table, if a row table is copied to every replica, since nothing would bring the copies
+/// together again.
+void refuse_copied_tables(Replica& replica, std::string_view strategy);
+
 /// Takes means over the replicas in another way than an all-reduce of the data, e.g. compressed. What it
 /// keeps between two means of a part (error feedback) it keeps in units of the mean loss.
 class MeanReducer {

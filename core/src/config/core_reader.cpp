@@ -239,6 +239,12 @@ void CoreReader::straggler(const Value& table, const Options& options) {
         "{}[[transport.straggler]]: a slow link needs transport.link with a bandwidth to keep a share of",
         place(table.origin)));
   }
+  if (straggler.kind == StragglerSettings::Kind::kFactor && straggler.factor < 1) {
+    problems_.push_back(fmt::format(
+        "{}[[transport.straggler]]: a straggler takes at least as long as others, expected a factor of "
+        "1 or more, found {}; a rank that is faster has a transport.clock.speed",
+        place(table.origin), straggler.factor));
+  }
   if (link && straggler.factor > 1) {
     problems_.push_back(fmt::format(
         "{}[[transport.straggler]]: a slow link keeps a share of its bandwidth, at most 1; found {}",

@@ -173,6 +173,21 @@ TEST(RunCheck, SeveralRanksNeedTransportAndSync) {
   }
 }
 
+TEST(RunCheck, StragglersAreSlowerThanOthers) {
+  const auto problem = [](const std::string& straggler) {
+    try {
+      check_run(sample_run({"transport.straggler=[" + straggler + "]"}), kCatalog, {});
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(problem("{ranks=[0], kind=\"factor\", factor=0.5}"),
+              testing::HasSubstr("expected a factor of 1 or more, found 0.5"));
+  EXPECT_THAT(problem("{ranks=[0], kind=\"factor\", factor=1.5}"),
+              testing::Not(testing::HasSubstr("straggler")));
+}
+
 TEST(RunCheck, PassesExtraTablesOn) {
   const std::string extra[] = {"simulator"};
   const Config config = sample_run({"simulator.type=wave"});

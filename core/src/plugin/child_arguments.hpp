@@ -1,6 +1,7 @@
-// What a child process is started with, as posix_spawn wants it.
+// What a child process is started with, as posix_spawn wants it, and the words for its end.
 #pragma once
 
+#include <string.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -30,6 +31,12 @@ inline std::vector<char*> exec_pointers(std::vector<std::string>& texts) {
   for (std::string& text : texts) result.push_back(text.data());
   result.push_back(nullptr);
   return result;
+}
+
+/// "Killed"; the C library has no words for signals of real time.
+inline const char* signal_text(int signal) {
+  const char* const text = ::sigdescr_np(signal);
+  return text == nullptr ? "a signal without a name" : text;
 }
 
 }  // namespace tenon::plugin

@@ -158,7 +158,7 @@ std::string how_it_ended(const ChildResult& result, std::chrono::milliseconds ti
   }
   if (WIFSIGNALED(result.status)) {
     return fmt::format("ended the process with signal {} ({})", WTERMSIG(result.status),
-                       ::sigdescr_np(WTERMSIG(result.status)));
+                       signal_text(WTERMSIG(result.status)));
   }
   return fmt::format("ended the process with exit status {}", WEXITSTATUS(result.status));
 }

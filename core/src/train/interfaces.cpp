@@ -17,6 +17,18 @@ SyncServer::~SyncServer() = default;
 BucketSizes::~BucketSizes() = default;
 MeanReducer::~MeanReducer() = default;
 MeanUser::~MeanUser() = default;
+
+void refuse_copied_tables(Replica& replica, std::string_view strategy) {
+  if (replica.replicas() == 1) return;
+  for (const ParameterInfo& info : replica.live().parameters()) {
+    if (info.spec.role != Role::kRowTable || !info.spec.sharding.empty()) continue;
+    fail_config(
+        "sync " + std::string(strategy) + ": table '" + info.spec.name +
+        "' is copied to every replica, and nothing would bring the copies together again; cut it over "
+        "the replicas (placement = \"rows\" or \"tables\"), or take a strategy that exchanges gradients in "
+        "every slot");
+  }
+}
 Recovery::~Recovery() = default;
 RecoveryBase::~RecoveryBase() = default;
 SaveTimer::~SaveTimer() = default;

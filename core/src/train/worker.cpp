@@ -159,12 +159,12 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   if (clip > 0) context.gradient_scale *= std::min(1.0, clip / (result.gradient_norm + kClipEpsilon));
   context.device = parts.device.get();
   watch_.before_update();
+  cost_.begin_piece();
   {
     const SpanScope span(shared_.spans, kCompute, "optimizer");
-    cost_.begin_piece();
     shared_.updater->apply(context, *gradients_, rows);
-    cost_.update();
   }
+  cost_.update();  // its declared time has a span of its own
   watch_.after_update(unscale);
   executor_->publish(shared_.replica->live());
   result.rows = rows;

@@ -2,6 +2,7 @@
 #include "rounds.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/sync_extra.hpp>
 
 #include <algorithm>
 
@@ -12,14 +13,8 @@ void Rounds::start(Replica& replica) {
   elementwise_ = &replica.device().family<Elementwise>();
   mean_.start(replica);
   group_ = replica.group(Purpose::kParameter);
+  refuse_copied_tables(replica, name_);
   for (const ParameterInfo& info : replica.live().parameters()) {
-    const bool copied = info.spec.role == Role::kRowTable && info.spec.sharding.empty();
-    if (copied && replica.replicas() > 1) {
-      fail_config(
-          "sync " + std::string(name_) + ": table '" + info.spec.name +
-          "' is copied to every replica, and nothing would bring the copies together again; cut it over "
-          "the replicas (placement = \"rows\" or \"tables\"), or take sync \"ddp\"");
-    }
     if (info.arena < 0 || info.spec.role != Role::kParameter || !info.spec.trainable) continue;
     if (std::find(arenas_.begin(), arenas_.end(), info.arena) == arenas_.end()) arenas_.push_back(info.arena);
   }

@@ -3,6 +3,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/sync_extra.hpp>
 
 #include <algorithm>
 #include <string>
@@ -35,13 +36,7 @@ void Shadow::start(Replica& replica) {
   elementwise_ = &replica.device().family<Elementwise>();
   threads_ = parallel_threads();
   arenas_ = trained_arenas(replica.live());
-  for (const ParameterInfo& info : replica.live().parameters()) {
-    if (info.spec.role != Role::kRowTable || !info.spec.sharding.empty() || replica.replicas() == 1) continue;
-    fail_config(
-        "sync " + std::string(name_) + ": table '" + info.spec.name +
-        "' is copied to every replica, and nothing would bring the copies together again; cut it over "
-        "the replicas (placement = \"rows\" or \"tables\"), or take sync \"ddp\"");
-  }
+  refuse_copied_tables(replica, name_);
   active_ = takes_part();
 }
 

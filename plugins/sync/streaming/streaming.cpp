@@ -3,6 +3,7 @@
 #include "streaming.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/sync_extra.hpp>
 
 #include <fmt/format.h>
 
@@ -46,14 +47,7 @@ StreamingDiloco::StreamingDiloco(const Options& options)
 void StreamingDiloco::start(Replica& replica) {
   SyncBase::start(replica);
   elementwise_ = &replica.device().family<Elementwise>();
-  for (const ParameterInfo& info : replica.live().parameters()) {
-    const bool copied = info.spec.role == Role::kRowTable && info.spec.sharding.empty();
-    if (!copied || replica.replicas() == 1) continue;
-    fail_config(
-        "sync streaming_diloco: table '" + info.spec.name +
-        "' is copied to every replica, and nothing would bring the copies together again; cut it over "
-        "the replicas (placement = \"rows\" or \"tables\"), or take sync \"ddp\"");
-  }
+  refuse_copied_tables(replica, "streaming_diloco");
   fragments_ = cut_fragments(replica.live(), count_, patterns_);
   for (std::int64_t p = 0; p < count_; ++p) offsets_.push_back(p * interval_ / count_);
   rounds_.assign(fragments_.size(), 0);
