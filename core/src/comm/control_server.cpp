@@ -1,6 +1,7 @@
 // The server of the control plane (control_server.hpp). Everything but a few atomics belongs to its thread.
 #include "comm/control_server.hpp"
 
+#include "comm/control_conversation.hpp"
 #include "comm/control_session.hpp"
 
 #include <tenon/error.hpp>
@@ -13,7 +14,6 @@
 #include <deque>
 #include <map>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -47,7 +47,11 @@ struct ControlServer::Impl final : private ControlSession::Events {
         accept_again(io),
         sessions(static_cast<std::size_t>(spec.ranks)),
         begun(static_cast<std::size_t>(spec.ranks), -1) {
-    for (int lane = 0; lane < kControlLanes; ++lane) lanes.emplace_back(spec.ranks, io);
+    for (int lane = 0; lane < kControlLanes; ++lane) {
+      lanes.emplace_back(io, static_cast<ControlLane>(lane), [this](int rank, const ControlRecord& answer) {
+        send(sessions[static_cast<std::size_t>(rank)], answer);
+      });
+    }
     try {
       const tcp::endpoint endpoint(asio::ip::make_address(spec.address), spec.port);
       acceptor.open(endpoint.protocol());
@@ -277,73 +281,11 @@ struct ControlServer::Impl final : private ControlSession::Events {
 
   // ---- exchanges
 
-  struct Lane {
-    Lane(int ranks, asio::io_context& io) : texts(static_cast<std::size_t>(ranks)), timer(io) {}
-    struct Text {
-      std::uint32_t id;
-      std::string text;
-    };
-    std::vector<std::optional<Text>> texts;
-    std::size_t arrived = 0;
-    std::uint64_t round = 0;
-    asio::steady_timer timer;
-  };
-
   void exchange(int rank, ControlRecord record) {
     if (record.lane >= kControlLanes) fail_run(fmt::format("control plane: no conversation {}", record.lane));
-    Lane& lane = lanes[record.lane];
-    if (rank >= members(record.lane)) {
-      fail_run(fmt::format("control plane: rank {} has no part in {}", rank,
-                           control_lane_name(static_cast<ControlLane>(record.lane))));
-    }
-    auto& mine = lane.texts[static_cast<std::size_t>(rank)];
-    if (mine) fail_run(fmt::format("control plane: rank {} exchanges twice in one round", rank));
-    mine = Lane::Text{record.id, std::move(record.text)};
-    if (++lane.arrived == 1) await_lane(record.lane);
-    const auto expected = static_cast<std::size_t>(members(record.lane));
-    if (lane.arrived < expected) return;
-    std::vector<std::string> texts;
-    for (std::size_t member = 0; member < expected; ++member)
-      texts.push_back(std::move(lane.texts[member]->text));
-    const std::string joined = join_texts(texts);
-    if (joined.size() <= kControlTextBytes) return end_round(record.lane, ControlType::kAnswer, joined);
-    end_round(
-        record.lane, ControlType::kError,
-        fmt::format("control plane: {}: the texts of {} ranks have {} bytes together, at most {} are sent",
-                    control_lane_name(static_cast<ControlLane>(record.lane)), expected, joined.size(),
-                    kControlTextBytes));
-  }
-
-  int members(std::uint8_t lane) const {
-    return static_cast<ControlLane>(lane) == ControlLane::kWorld ? spec.ranks : trainers;
-  }
-
-  void await_lane(std::uint8_t index) {
-    Lane& lane = lanes[index];
-    lane.timer.expires_after(seconds(spec.deadline_s));
-    lane.timer.async_wait([this, index, round = lane.round](boost::system::error_code error) {
-      Lane& late = lanes[index];
-      if (error || late.round != round) return;
-      std::vector<int> missing;
-      for (int rank = 0; rank < members(index); ++rank) {
-        if (!late.texts[static_cast<std::size_t>(rank)]) missing.push_back(rank);
-      }
-      end_round(index, ControlType::kLate,
-                fmt::format("{} did not join {} within {:g} s", ranks_text(missing),
-                            control_lane_name(static_cast<ControlLane>(index)), spec.deadline_s));
-    });
-  }
-
-  void end_round(std::uint8_t index, ControlType type, const std::string& text) {
-    Lane& lane = lanes[index];
-    lane.timer.cancel();
-    ++lane.round;
-    lane.arrived = 0;
-    for (int rank = 0; rank < spec.ranks; ++rank) {
-      auto& entry = lane.texts[static_cast<std::size_t>(rank)];
-      if (entry) send(sessions[static_cast<std::size_t>(rank)], {type, index, rank, entry->id, 0, text});
-      entry.reset();
-    }
+    const bool of_all = static_cast<ControlLane>(record.lane) == ControlLane::kWorld;
+    ControlConversation& lane = lanes[record.lane];
+    lane.take(rank, std::move(record), of_all ? spec.ranks : trainers, spec.deadline_s);
   }
 
   // ---- membership and failure
@@ -390,7 +332,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
   std::vector<std::int64_t> begun;          // by rank; -1 before the first slot
   std::vector<Voter> voters;
   std::map<std::int64_t, asio::steady_timer> round_ends;  // by slot
-  std::deque<Lane> lanes;
+  std::deque<ControlConversation> lanes;
   bool closing = false;
   int dying = 0;        // ranks whose connection is lost, and whose end is being looked into
   int trainers = 0;     // of the first hello
