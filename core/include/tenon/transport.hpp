@@ -122,6 +122,14 @@ class Rendezvous {
   virtual std::vector<std::string> exchange(const std::string& text) = 0;
 };
 
+/// Of a transport whose sums may differ from run to run, by query(kId): then the run says so.
+class NotRepeatable {
+ public:
+  static constexpr const char* kId = "tenon.transport.not_repeatable/1";
+  virtual ~NotRepeatable();
+  virtual std::string reason() const = 0;  ///< "sums follow the order of ..."
+};
+
 /// What the world looks like to a transport.
 struct WorldSpec {
   int ranks = 1;

@@ -13,6 +13,7 @@ ControlPlane::~ControlPlane() = default;
 Communicator::~Communicator() = default;
 Transport::~Transport() = default;
 Rendezvous::~Rendezvous() = default;
+NotRepeatable::~NotRepeatable() = default;
 
 std::string_view purpose_name(Purpose purpose) noexcept {
   constexpr std::array<std::string_view, kPurposes> kNames = {

@@ -327,6 +327,10 @@ std::string Rank::nondeterminism() const {
     return fmt::format("{} workers update the same weights without locks (Hogwild) under the wall clock",
                        workers_.size());
   }
+  if (world_.transport) {
+    if (const auto* transport = static_cast<NotRepeatable*>(world_.transport->query(NotRepeatable::kId)))
+      return transport->reason();
+  }
   const auto named = [](const char* kind, const auto& part) {
     return part.declares(TENON_CAP_NONDETERMINISTIC)
                ? fmt::format("{} '{}' depends on the wall clock", kind, part.id())

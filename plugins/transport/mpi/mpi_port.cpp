@@ -32,8 +32,9 @@ class Nobody final : public FramePort::Events {
 
 }  // namespace
 
-MpiPort::MpiPort(MpiRendezvous& rendezvous, double deadline_s)
+MpiPort::MpiPort(MpiRendezvous& rendezvous, double deadline_s, LibrarySums* sums)
     : session_(rendezvous),
+      sums_(sums),
       rank_(rendezvous.rank()),
       ranks_(rendezvous.ranks()),
       queue_(kFirstFrames),
@@ -43,37 +44,13 @@ MpiPort::MpiPort(MpiRendezvous& rendezvous, double deadline_s)
       receives_(kReceiveBuffers, MPI_REQUEST_NULL),
       done_(kSendBuffers) {
   for (std::size_t i = 0; i < kSendBuffers; ++i) free_.push_back(static_cast<int>(i));
-  connect(deadline_s);
+  frames_ = duplicate_world(rendezvous, deadline_s);
+  if (sums_ != nullptr) sums_->wake_by([this] { wake(); });
   const std::lock_guard lock(session_.mutex());
   for (std::size_t slot = 0; slot < kReceiveBuffers; ++slot) expect(slot);
 }
 
 MpiPort::~MpiPort() = default;
-
-// A communicator of its own keeps frames apart from what others of this process send.
-void MpiPort::connect(double deadline_s) {
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(deadline_s);
-  MPI_Request request = MPI_REQUEST_NULL;
-  {
-    const std::lock_guard lock(session_.mutex());
-    check(MPI_Comm_idup(MPI_COMM_WORLD, &frames_, &request), "MPI_Comm_idup");
-  }
-  while (true) {
-    {
-      const std::lock_guard lock(session_.mutex());
-      int done = 0;
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
-      if (done != 0) break;
-    }
-    if (std::chrono::steady_clock::now() > limit) {
-      throw DeadlineError(fmt::format(
-          "transport.mpi: not all {} ranks connected within {:g} s; see their logs", ranks_, deadline_s));
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  const std::lock_guard lock(session_.mutex());
-  check(MPI_Comm_set_errhandler(frames_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
-}
 
 void MpiPort::expect(std::size_t slot) {
   check(MPI_Irecv(arriving_[slot].data(), static_cast<int>(kBufferBytes), MPI_BYTE, MPI_ANY_SOURCE, kFrameTag,
@@ -173,7 +150,8 @@ bool MpiPort::arrive(Events& events) {
 
 bool MpiPort::move(Events& events) {
   const bool left = leave(events);
-  return arrive(events) || left;
+  const bool came = arrive(events);
+  return (sums_ != nullptr && sums_->progress()) || came || left;
 }
 
 void MpiPort::poll(Events& events, double seconds) {

@@ -2,6 +2,7 @@
 // no memory of a caller is ever in MPI's hands, and an operation can be given up at any time.
 #pragma once
 
+#include "library_sums.hpp"
 #include "session.hpp"
 
 #include <tenon/ring_transport.hpp>
@@ -15,8 +16,8 @@ namespace tenon::mpi_transport {
 
 class MpiPort final : public FramePort {
  public:
-  /// Collective.
-  MpiPort(MpiRendezvous& rendezvous, double deadline_s);
+  /// Collective. `sums`, unless null, make progress with the port and outlive it.
+  MpiPort(MpiRendezvous& rendezvous, double deadline_s, LibrarySums* sums = nullptr);
   ~MpiPort() override;
 
   int rank() const override { return rank_; }
@@ -42,13 +43,13 @@ class MpiPort final : public FramePort {
     }
   };
 
-  void connect(double deadline_s);
   bool move(Events& events);
   bool leave(Events& events);
   bool arrive(Events& events);
   void expect(std::size_t slot);
 
   MpiRendezvous& session_;
+  LibrarySums* const sums_;
   const int rank_, ranks_;
   MPI_Comm frames_ = MPI_COMM_NULL;
   std::vector<Outgoing> queue_;  // a ring

@@ -9,6 +9,13 @@
 
 namespace tenon::mpi_transport {
 
+namespace {
+
+/// Groups of all ranks at a time whose sums are the library's; further ones keep to the ring.
+constexpr int kChannels = 16;
+
+}  // namespace
+
 void MpiTransport::connect(const WorldSpec& world) {
   if (ring_) fail_run("transport.mpi: connected twice");
   WorldSpec mine = world;
@@ -22,8 +29,12 @@ void MpiTransport::connect(const WorldSpec& world) {
         rendezvous_.rank(), rendezvous_.ranks(), world.rendezvous->rank(), world.rendezvous->ranks()));
   }
   rendezvous_.set_deadline(world.deadline_s);
-  ring_ = std::make_unique<RingTransport>(std::make_unique<MpiPort>(rendezvous_, world.deadline_s), mine,
-                                          "transport.mpi");
+  if (own_sums_ && mine.ranks > 1) {
+    sums_ = std::make_unique<LibrarySums>(rendezvous_);
+    sums_->connect(kChannels, world.deadline_s);
+  }
+  ring_ = std::make_unique<RingTransport>(
+      std::make_unique<MpiPort>(rendezvous_, world.deadline_s, sums_.get()), mine, "transport.mpi");
 }
 
 RingTransport& MpiTransport::ring() const {
@@ -36,7 +47,12 @@ std::span<const int> MpiTransport::local_ranks() const {
 }
 
 std::unique_ptr<Communicator> MpiTransport::open(int world_rank, const GroupSpec& group) {
-  return ring().open(world_rank, group);
+  auto opened = ring().open(world_rank, group);
+  // Groups of a part of the world keep to the ring: MPI makes communicators with all ranks only without
+  // waiting.
+  const bool whole = group.ranks.size() == static_cast<std::size_t>(rendezvous_.ranks());
+  if (!sums_ || !whole) return opened;
+  return std::make_unique<LibraryCommunicator>(std::move(opened), group.purpose, *sums_, counts_);
 }
 
 void MpiTransport::cancel(std::string_view reason) {
@@ -44,12 +60,19 @@ void MpiTransport::cancel(std::string_view reason) {
 }
 
 LinkCounts MpiTransport::counts(int world_rank, Purpose purpose) const {
-  return ring_ ? ring_->counts(world_rank, purpose) : LinkCounts{};
+  LinkCounts counts = ring_ ? ring_->counts(world_rank, purpose) : LinkCounts{};
+  if (world_rank == rendezvous_.rank()) add(counts, counts_.of(purpose));
+  return counts;
 }
 
 void* MpiTransport::query(std::string_view interface_id) {
   if (interface_id == Rendezvous::kId) return static_cast<Rendezvous*>(&rendezvous_);
+  if (interface_id == NotRepeatable::kId && own_sums_) return static_cast<NotRepeatable*>(&repeats_);
   return nullptr;
+}
+
+std::string MpiTransport::Repeats::reason() const {
+  return fmt::format("sums of gradients follow the order of {} (transport.fast_nondeterministic)", vendor());
 }
 
 }  // namespace tenon::mpi_transport

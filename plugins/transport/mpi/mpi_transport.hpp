@@ -3,6 +3,7 @@
 // MPI's own reductions promise no order.
 #pragma once
 
+#include "library_communicator.hpp"
 #include "session.hpp"
 
 #include <tenon/plugin.hpp>
@@ -17,11 +18,18 @@ class MpiTransport final : public Transport {
  public:
   // With one library installed `mpi` is enough; with two it is ambiguous, and the message lists both.
   static constexpr const char* kAliases[] = {"mpi", nullptr};
-  static constexpr ComponentInfo kInfo{
-      .id = TENON_MPI_ID, .summary = "ranks as processes, over " TENON_MPI_VENDOR, .aliases = kAliases};
+  static constexpr OptionSpec kOptions[] = {
+      option::boolean("fast_nondeterministic", "false")
+          .doc_text(
+              "sums of 64 KiB and more over all ranks by the library's own MPI_Iallreduce: in the library's "
+              "order, so other bits than every other transport, and possibly others in every run")};
+  static constexpr ComponentInfo kInfo{.id = TENON_MPI_ID,
+                                       .summary = "ranks as processes, over " TENON_MPI_VENDOR,
+                                       .options = kOptions,
+                                       .aliases = kAliases};
 
-  MpiTransport() = default;
-  explicit MpiTransport(const Options&) {}
+  explicit MpiTransport(bool fast_nondeterministic = false) : own_sums_(fast_nondeterministic) {}
+  explicit MpiTransport(const Options& options) : MpiTransport(options.boolean("fast_nondeterministic")) {}
 
   /// Takes the ranks of MPI, and refuses a rendezvous that knows others.
   void connect(const WorldSpec& world) override;
@@ -29,13 +37,22 @@ class MpiTransport final : public Transport {
   std::unique_ptr<Communicator> open(int world_rank, const GroupSpec& group) override;
   void cancel(std::string_view reason) override;
   LinkCounts counts(int world_rank, Purpose purpose) const override;
-  /// Rendezvous::kId: that of the launcher, before connect as well.
+  /// Rendezvous::kId: that of the launcher, before connect as well. NotRepeatable::kId where sums are the
+  /// library's.
   void* query(std::string_view interface_id) override;
 
  private:
   RingTransport& ring() const;
 
+  struct Repeats final : NotRepeatable {
+    std::string reason() const override;
+  };
+
+  const bool own_sums_ = false;
+  Repeats repeats_;
   MpiRendezvous rendezvous_;
+  std::unique_ptr<LibrarySums> sums_;
+  LibraryCounts counts_;
   std::unique_ptr<RingTransport> ring_;
 };
 

@@ -1,6 +1,6 @@
 // One rank of a test under mpirun: every collective against reduce_in_order, counts against the closed forms,
 // messages, several in flight, disagreement, lateness, cancellation. Prints what is wrong; exit status 1
-// then. `alone`: what is said without a launcher.
+// then. `alone`: what is said without a launcher. `library`: sums of the library.
 #include "mpi_transport.hpp"
 
 #include <tenon/clocks.hpp>
@@ -167,6 +167,82 @@ void failures(mpi_transport::MpiTransport& transport, std::span<const int> all, 
   }
 }
 
+// Whole numbers have one sum, whatever the order of the library.
+void library_sums() {
+  mpi_transport::MpiTransport transport(true);
+  auto* const rendezvous = static_cast<Rendezvous*>(transport.query(Rendezvous::kId));
+  const int rank = rendezvous->rank(), ranks = rendezvous->ranks(), last = ranks - 1;
+  const auto* const reason = static_cast<NotRepeatable*>(transport.query(NotRepeatable::kId));
+  expect(reason != nullptr && reason->reason().find("transport.fast_nondeterministic") != std::string::npos,
+         "the reason why runs may differ");
+  const auto clock = make_wall_clock();
+  WorldSpec spec;
+  spec.ranks = ranks;
+  spec.deadline_s = 5;
+  spec.clock = clock.get();
+  spec.rendezvous = rendezvous;
+  transport.connect(spec);
+  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::iota(all.begin(), all.end(), 0);
+  const auto view = [](std::vector<float>& x, std::int64_t count) {
+    return TensorView{x.data(), Shape{count}, DType::kF32};
+  };
+  const auto sums = [&](std::string_view name) {
+    const auto group = transport.open(rank, {.ranks = all, .name = name, .purpose = Purpose::kGradient});
+    std::vector<std::vector<float>> data, small;
+    std::vector<Request> requests;
+    constexpr std::int64_t kCount = 100'003;
+    for (int i = 0; i < 12; ++i) {
+      data.emplace_back(static_cast<std::size_t>(kCount), static_cast<float>(rank + i));
+      small.emplace_back(100, static_cast<float>(i));
+    }
+    const LinkCounts before = group->counts();
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      requests.push_back(
+          group->start_all_reduce(view(data[i], kCount), i % 3 == 2 ? ReduceOp::kMax : ReduceOp::kSum));
+      requests.push_back(group->start_all_reduce(view(small[i], 100), ReduceOp::kSum));
+    }
+    for (auto it = requests.rbegin(); it != requests.rend(); ++it) {
+      while ((it->id & 1) == 0 && !group->done(*it)) std::this_thread::yield();
+      group->wait(*it);
+    }
+    for (std::size_t i = 0; i < data.size(); ++i) {
+      const auto n = static_cast<float>(i);
+      const auto sum = static_cast<float>(ranks * last / 2) + n * static_cast<float>(ranks);
+      expect(data[i] == std::vector<float>(data[i].size(), i % 3 == 2 ? static_cast<float>(last) + n : sum),
+             fmt::format("the library's sum {} of {}", i, name));
+      expect(small[i] == std::vector<float>(100, n * static_cast<float>(ranks)),
+             fmt::format("small sum {}", i));
+    }
+    const std::int64_t least =
+        12 * static_cast<std::int64_t>(all_reduce_traffic(kCount, DType::kF32, rank, ranks).bytes);
+    expect(static_cast<std::int64_t>(group->counts().bytes_sent - before.bytes_sent) >= least,
+           "counts of the library's sums");
+    expect(transport.counts(rank, Purpose::kGradient).bytes_sent >= group->counts().bytes_sent,
+           "totals of the library's sums");
+  };
+  // Two groups at once, whose sums begin in another order on every rank.
+  std::thread other([&] { sums("other"); });
+  sums("one");
+  other.join();
+  if (ranks == 1) return;
+  std::vector<float> data(100'003);
+  {
+    const auto group = transport.open(rank, {.ranks = all, .name = "disagreement"});
+    expect_error([&] { group->all_reduce(view(data, rank == last ? 90'000 : 100'003), ReduceOp::kSum); },
+                 "members of one all_reduce pass 90000 to 100003 elements", "disagreement");
+    group->all_reduce(view(data, 100'003), ReduceOp::kSum);
+    group->barrier();
+  }
+  {
+    const auto group = transport.open(rank, {.ranks = all, .name = "late"});
+    group->all_reduce(view(data, 100'003), ReduceOp::kSum);
+    if (rank == last) std::this_thread::sleep_for(std::chrono::milliseconds(7000));
+    expect_error([&] { group->all_reduce(view(data, 100'003), ReduceOp::kSum); },
+                 fmt::format("rank {} did not join all_reduce #", last), "lateness");
+  }
+}
+
 int run() {
   mpi_transport::MpiTransport transport;
   auto* const rendezvous = static_cast<Rendezvous*>(transport.query(Rendezvous::kId));
@@ -200,6 +276,11 @@ int run() {
   return wrong == 0 ? 0 : 1;
 }
 
+int run_library() {
+  library_sums();
+  return wrong == 0 ? 0 : 1;
+}
+
 int alone() {
   mpi_transport::MpiTransport transport;
   expect_error([&] { static_cast<Rendezvous*>(transport.query(Rendezvous::kId))->rank(); },
@@ -217,7 +298,8 @@ int alone() {
 
 int main(int count, char** words) {
   try {
-    return count > 1 && std::strcmp(words[1], "alone") == 0 ? alone() : run();
+    const std::string_view what = count > 1 ? words[1] : "";
+    return what == "alone" ? alone() : what == "library" ? run_library() : run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "wrong: %s\n", error.what());
     return 1;

@@ -61,6 +61,33 @@ void check(int status, std::string_view call) {
   fail_run(what);
 }
 
+MPI_Comm duplicate_world(const MpiRendezvous& session, double deadline_s) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(deadline_s);
+  MPI_Comm made = MPI_COMM_NULL;
+  MPI_Request request = MPI_REQUEST_NULL;
+  {
+    const std::lock_guard lock(session.mutex());
+    check(MPI_Comm_idup(MPI_COMM_WORLD, &made, &request), "MPI_Comm_idup");
+  }
+  while (true) {
+    {
+      const std::lock_guard lock(session.mutex());
+      int done = 0;
+      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test");
+      if (done != 0) break;
+    }
+    if (std::chrono::steady_clock::now() > limit) {
+      throw DeadlineError(
+          fmt::format("transport.mpi: not all {} ranks connected within {:g} s; see their logs",
+                      session.ranks(), deadline_s));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const std::lock_guard lock(session.mutex());
+  check(MPI_Comm_set_errhandler(made, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+  return made;
+}
+
 void MpiRendezvous::start() const {
   if (rank_ >= 0) return;
   int started = 0;
@@ -92,14 +119,19 @@ void MpiRendezvous::start() const {
   rank_ = rank;
 }
 
+std::mutex& MpiRendezvous::mutex() const {
+  static std::mutex mutex;
+  return mutex;
+}
+
 int MpiRendezvous::rank() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex());
   start();
   return rank_;
 }
 
 int MpiRendezvous::ranks() const {
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(mutex());
   start();
   return ranks_;
 }
@@ -110,7 +142,7 @@ std::vector<std::string> MpiRendezvous::exchange(const std::string& text) {
   std::vector<std::string> texts(static_cast<std::size_t>(ranks()));
   std::vector<MPI_Request> sends;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(mutex());
     for (int other = 0; other < ranks_; ++other) {
       if (other == rank_) continue;
       check(MPI_Isend(text.data(), static_cast<int>(text.size()), MPI_BYTE, other, kTextTag, MPI_COMM_WORLD,
@@ -126,7 +158,7 @@ std::vector<std::string> MpiRendezvous::exchange(const std::string& text) {
   int sent = 0;
   while (true) {
     {
-      const std::lock_guard lock(mutex_);
+      const std::lock_guard lock(mutex());
       std::erase_if(missing, [&](int other) {
         int found = 0, bytes = 0;
         MPI_Message message;

@@ -18,6 +18,11 @@ void check(int status, std::string_view call);
 /// "Open MPI" or "MPICH".
 std::string_view vendor();
 
+class MpiRendezvous;
+/// A communicator of all ranks, apart from what others of this process send. Collective; throws
+/// DeadlineError.
+MPI_Comm duplicate_world(const MpiRendezvous& session, double deadline_s);
+
 /// Where ranks that mpirun or srun started meet. MPI starts at the first call of rank(), ranks() or
 /// exchange(), which come from one thread; without a launcher they throw Error(kConfig).
 class MpiRendezvous final : public Rendezvous {
@@ -27,12 +32,12 @@ class MpiRendezvous final : public Rendezvous {
   std::vector<std::string> exchange(const std::string& text) override;
 
   void set_deadline(double seconds) { deadline_s_ = seconds; }
-  std::mutex& mutex() const { return mutex_; }
+  /// Of all calls of the library in this process.
+  std::mutex& mutex() const;
 
  private:
   void start() const;
 
-  mutable std::mutex mutex_;
   mutable int rank_ = -1, ranks_ = 0;
   double deadline_s_ = 60;
 };

@@ -1,0 +1,182 @@
+// Agreement, begin and end of sums (library_sums.hpp).
+#include "library_sums.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <thread>
+
+namespace tenon::mpi_transport {
+
+namespace {
+
+MPI_Datatype type_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32:
+      return MPI_FLOAT;
+    case DType::kF64:
+      return MPI_DOUBLE;
+    case DType::kI32:
+      return MPI_INT32_T;
+    case DType::kI64:
+      return MPI_INT64_T;
+    default:
+      return MPI_DATATYPE_NULL;
+  }
+}
+
+MPI_Op operation_of(ReduceOp op) {
+  return op == ReduceOp::kSum ? MPI_SUM : op == ReduceOp::kMax ? MPI_MAX : MPI_MIN;
+}
+
+}  // namespace
+
+bool library_reduces(const TensorView& data, ReduceOp) {
+  return type_of(data.dtype) != MPI_DATATYPE_NULL && data.bytes() >= kLibraryBytes &&
+         data.elements() <= std::numeric_limits<int>::max();
+}
+
+void LibrarySums::connect(int channels, double deadline_s) {
+  deadline_s_ = deadline_s;
+  for (int channel = 0; channel < channels; ++channel) {
+    channels_.push_back(duplicate_world(session_, deadline_s));
+    free_.push_back(channels - 1 - channel);
+  }
+}
+
+int LibrarySums::take_channel() {
+  const std::lock_guard lock(mutex_);
+  if (free_.empty()) return -1;
+  const int channel = free_.back();
+  free_.pop_back();
+  return channel;
+}
+
+void LibrarySums::return_channel(int channel) {
+  const std::lock_guard lock(mutex_);
+  free_.push_back(channel);
+}
+
+std::uint64_t LibrarySums::start(Communicator& ring, int channel, TensorView data, ReduceOp op) {
+  auto sum = std::make_unique<Sum>();
+  sum->ring = &ring;
+  sum->channel = channel;
+  sum->data = data;
+  sum->op = op;
+  const std::int64_t elements = data.elements();
+  const std::int64_t kind = 16 * static_cast<std::int64_t>(data.dtype) + static_cast<std::int64_t>(op);
+  sum->agreement = {elements, -elements, kind, -kind};
+  const std::lock_guard lock(mutex_);
+  sum->id = ++last_;
+  sum->agreed = ring.start_all_reduce({sum->agreement.data(), Shape{4}, DType::kI64}, ReduceOp::kMax);
+  sums_.push_back(std::move(sum));
+  return last_;
+}
+
+LibrarySums::Sum& LibrarySums::find(std::uint64_t id) {
+  const auto found = std::find_if(sums_.begin(), sums_.end(), [&](const auto& sum) { return sum->id == id; });
+  if (found == sums_.end()) fail_run("transport.mpi: a caller waits twice for one operation");
+  return **found;
+}
+
+void LibrarySums::forget(std::uint64_t id) {
+  std::erase_if(sums_, [&](const auto& sum) { return sum->id == id; });
+}
+
+bool LibrarySums::done(std::uint64_t id) {
+  const std::lock_guard lock(mutex_);
+  return find(id).state >= State::kDone;
+}
+
+void LibrarySums::finish(std::uint64_t id) {
+  std::unique_lock lock(mutex_);
+  Sum& sum = find(id);
+  sum.waited_for = true;
+  lock.unlock();
+  try {
+    sum.ring->wait(sum.agreed);
+  } catch (...) {
+    // Some members may have seen the agreement, begun, and now wait for this one.
+    lock.lock();
+    halted_ = halted_ || sum.state == State::kSumming;
+    forget(id);
+    throw;
+  }
+  lock.lock();
+  sum.all_are_there = true;
+  lock.unlock();
+  wake_();
+  lock.lock();
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(deadline_s_);
+  const bool ended = ended_.wait_until(lock, limit, [&] { return sum.state >= State::kDone; });
+  const State state = sum.state;
+  const Agreement agreed = sum.agreement;
+  halted_ = halted_ || !ended;
+  forget(id);
+  if (!ended) {
+    throw DeadlineError(fmt::format(
+        "transport.mpi: MPI_Iallreduce of {} did not end within {:g} s, though all ranks were there",
+        vendor(), deadline_s_));
+  }
+  if (state == State::kRefused) {
+    fail_run(fmt::format(
+        "transport.mpi: members of one all_reduce pass {} to {} elements, of types and operations "
+        "{} to {}",
+        -agreed[1], agreed[0], -agreed[3], agreed[2]));
+  }
+}
+
+void LibrarySums::abandon(const Communicator& ring) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(sums_, [&](const auto& sum) {
+    if (sum->ring != &ring) return false;
+    halted_ = halted_ || sum->state == State::kSumming;
+    return true;
+  });
+}
+
+void LibrarySums::begin(Sum& sum) {
+  const Agreement& agreed = sum.agreement;
+  if (agreed[0] != -agreed[1] || agreed[2] != -agreed[3]) {
+    sum.state = State::kRefused;
+    ended_.notify_all();
+    return;
+  }
+  const std::lock_guard lock(session_.mutex());
+  check(MPI_Iallreduce(MPI_IN_PLACE, sum.data.data, static_cast<int>(sum.data.elements()),
+                       type_of(sum.data.dtype), operation_of(sum.op),
+                       channels_[static_cast<std::size_t>(sum.channel)], &sum.request),
+        "MPI_Iallreduce");
+  sum.state = State::kSumming;
+}
+
+// Sums of one channel begin in the order of their starts, which is the same on all members.
+bool LibrarySums::progress() {
+  const std::lock_guard lock(mutex_);
+  if (halted_) return false;
+  bool working = false;
+  std::uint64_t held = 0;  // channels whose next sum is not agreed on, as bits
+  for (const auto& sum : sums_) {
+    const std::uint64_t channel = std::uint64_t{1} << sum->channel;
+    if (sum->state == State::kAgreeing && (held & channel) == 0) {
+      // After a failure `done` is true as well; then the caller's wait says so, and this sum has no end.
+      if (sum->waited_for ? sum->all_are_there : sum->ring->done(sum->agreed)) begin(*sum);
+      if (sum->state == State::kAgreeing) held |= channel;
+    }
+    if (sum->state != State::kSumming) continue;
+    working = true;
+    int ended = 0;
+    const std::lock_guard session(session_.mutex());
+    check(MPI_Test(&sum->request, &ended, MPI_STATUS_IGNORE), "MPI_Test");
+    if (ended == 0) continue;
+    sum->state = State::kDone;
+    ended_.notify_all();
+  }
+  return working;
+}
+
+}  // namespace tenon::mpi_transport

@@ -1,0 +1,85 @@
+// Sums by the library's own MPI_Iallreduce, whose order of additions is its own (fast_nondeterministic). The
+// members first agree over the ring on what they sum, so that a late rank or a mismatch has its name and MPI
+// holds a buffer only when all others are there. Calls of MPI come from the port's thread alone.
+#pragma once
+
+#include "session.hpp"
+
+#include <tenon/transport.hpp>
+
+#include <array>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace tenon::mpi_transport {
+
+/// Smaller ones go round the ring, which then is as fast.
+inline constexpr std::int64_t kLibraryBytes = 64 * 1024;
+
+/// True if the library can reduce this; the same on all ranks that pass the same.
+bool library_reduces(const TensorView& data, ReduceOp op);
+
+class LibrarySums {
+ public:
+  explicit LibrarySums(MpiRendezvous& session) : session_(session) {}
+
+  /// Makes communicators of the library for so many groups at a time. Collective.
+  void connect(int channels, double deadline_s);
+  /// A free one, -1 for none. For the first member of a group.
+  int take_channel();
+  void return_channel(int channel);
+
+  /// Called when progress() has something to begin.
+  void wake_by(std::function<void()> wake) { wake_ = std::move(wake); }
+
+  /// Begins a sum of all ranks of the world. `ring` is the group's, which stays until finish().
+  std::uint64_t start(Communicator& ring, int channel, TensorView data, ReduceOp op);
+  bool done(std::uint64_t id);
+  /// Throws what the ring says of late ranks, or Error for members that passed something else.
+  void finish(std::uint64_t id);
+
+  /// `ring` goes: what was begun on it is not waited for any more.
+  void abandon(const Communicator& ring);
+
+  /// The port's thread: true while the library works on something.
+  bool progress();
+
+ private:
+  /// Largest and, negated, smallest of what the members pass: elements, and type and operation.
+  using Agreement = std::array<std::int64_t, 4>;
+  enum class State : std::uint8_t { kAgreeing, kSumming, kDone, kRefused };
+  struct Sum {
+    std::uint64_t id = 0;
+    Communicator* ring = nullptr;
+    int channel = 0;
+    TensorView data;
+    ReduceOp op = ReduceOp::kSum;
+    Agreement agreement{};
+    Request agreed;
+    bool waited_for = false;     // by the caller, who alone may ask the ring then
+    bool all_are_there = false;  // the caller saw it
+    MPI_Request request = MPI_REQUEST_NULL;
+    State state = State::kAgreeing;
+  };
+  Sum& find(std::uint64_t id);
+  void forget(std::uint64_t id);
+  void begin(Sum& sum);
+
+  MpiRendezvous& session_;
+  double deadline_s_ = 60;
+  std::function<void()> wake_;
+  std::vector<MPI_Comm> channels_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::vector<int> free_;
+  std::deque<std::unique_ptr<Sum>> sums_;  // in the order of their starts
+  std::uint64_t last_ = 0;
+  bool halted_ = false;  // MPI may hold memory that its owner has back: no call of it may follow
+};
+
+}  // namespace tenon::mpi_transport
