@@ -26,9 +26,10 @@ const LossValue& trained_loss(const Executor& executor) {
 
 }  // namespace
 
-Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index)
+Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index, RowClient* requests)
     : shared_(shared),
       executor_(std::move(executor)),
+      requests_(requests),
       reader_(*shared.parts, *executor_),
       scaler_(static_cast<LossScaler*>(shared.parts->precision->query(LossScaler::kId))),
       // With several workers others write to the weights meanwhile.
@@ -162,6 +163,7 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   {
     const SpanScope span(shared_.spans, kCompute, "optimizer");
     cost_.begin_piece();
+    if (requests_ != nullptr) requests_->update(context, std::exchange(rows, {}));
     shared_.updater->apply(context, *gradients_, rows);
     cost_.update();
   }
