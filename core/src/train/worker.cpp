@@ -224,8 +224,7 @@ void Worker::require_equal_plans(const Slot& slot, const SlotPlan& plan) {
     fail_run(fmt::format(
         "slot {}: sync strategy '{}' lets replica {} compute gradients and replica {} not, but the model has "
         "row tables, which replicas read and update together in each slot; choose a strategy whose replicas "
-        "take "
-        "the same slots",
+        "take the same slots, or set parallel.rows = \"request\"",
         slot.t, shared_.parts->sync.id(), trains ? other : slot.replica, trains ? slot.replica : other));
   }
 }

@@ -21,10 +21,15 @@ void PooledAnswers<Real>::answer(std::span<const std::byte> request, std::span<c
   std::size_t bags = 0, ids = 0;
   const auto fits = [&] {
     if (words.size() < tables.size()) return false;
-    for (const std::int32_t count : words.first(tables.size())) bags += static_cast<std::size_t>(count);
+    for (const std::int32_t count : words.first(tables.size())) {
+      if (count < 0) return false;
+      bags += static_cast<std::size_t>(count);
+    }
     if (words.size() - tables.size() < bags || answer.size() != bags * width * sizeof(Real)) return false;
-    for (const std::int32_t length : words.subspan(tables.size(), bags))
+    for (const std::int32_t length : words.subspan(tables.size(), bags)) {
+      if (length < 0) return false;
       ids += static_cast<std::size_t>(length);
+    }
     return words.size() == tables.size() + bags + ids;
   };
   if (!fits()) {
