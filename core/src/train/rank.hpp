@@ -146,6 +146,7 @@ class Rank final : private MetricSink {
   bool done_ = false;
   bool stands_still_ = false;  ///< paused at the last boundary, until the hashes are taken
   double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
+  double actors_idle_s_ = 0;              ///< waits for requests, once they have ended
   double handed_over_s_ = 0;              ///< to the saver's thread: the newest checkpoint
   double loss_sum_ = 0, loss_count_ = 0;  ///< since the last line of train/loss
   std::int64_t logged_samples_ = 0, logged_tokens_ = 0;

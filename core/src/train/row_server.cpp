@@ -126,6 +126,15 @@ void RowServer::stop() {
   for (const auto& actor : actors_) actor->stop();
 }
 
+double RowServer::idle_seconds(Purpose purpose) const {
+  double sum = 0;
+  for (const Session& session : sessions_) {
+    if (purpose == Purpose::kModel) sum += session.pair.lookups->counts().late_seconds;
+    if (purpose == Purpose::kGradient) sum += session.pair.gradients->counts().late_seconds;
+  }
+  return sum;
+}
+
 void RowServer::serve(Session& session) {
   while (true) {
     RowHeader header;

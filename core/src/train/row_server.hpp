@@ -56,6 +56,9 @@ class RowServer {
   void start();
   /// Returns when every asker has said goodbye. Rethrows what ended an actor.
   void stop();
+  /// After stop(): seconds that actors waited for requests, which hold nobody up. By the purpose that the
+  /// transport counts them under.
+  double idle_seconds(Purpose purpose) const;
 
   /// What a node asks of this replica's rows. Any thread.
   void answer(int node, std::span<const std::byte> request, std::span<std::byte> answer) const;
