@@ -7,8 +7,10 @@
 #include <tenon/observer.hpp>
 #include <tenon/optimizer.hpp>
 
+#include <chrono>
 #include <map>
 #include <mutex>
+#include <thread>
 
 namespace tenon::sync_test {
 
@@ -123,8 +125,23 @@ class CountsRows final : public Observer, public RowObserver {
   std::map<int, std::pair<std::int64_t, std::int64_t>> owned_;
 };
 
+/// Replica 1 comes late from every boundary.
+class ComesLate final : public SyncDecorator {
+ public:
+  static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory()};
+  static constexpr ComponentInfo kInfo{.id = "comes_late",
+                                       .summary = "dawdles",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  explicit ComesLate(const Options& options) : SyncDecorator(options.component<Sync>("inner")) {}
+  void quiesce() override {
+    SyncDecorator::quiesce();
+    if (replica().replica() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+};
+
 TENON_STATIC_PLUGIN(clicking, PluginInfo{.id = "test.clicks", .version = "1.0.0", .summary = "clicks"},
-                    ClicksData, RowShare, CountsRows)
+                    ClicksData, RowShare, CountsRows, ComesLate)
 
 /// A DLRM of kTables tables on `replicas` trainers of one worker each, unwatched.
 inline World clicks_world(int replicas, const std::string& data = {}) {
