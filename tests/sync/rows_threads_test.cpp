@@ -64,9 +64,10 @@ TEST(RowsThreads, AHangIsNamedWithinTheDeadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
-// Replica 0 is done with a boundary long before replica 1 copies its rows, and must not update them
-// meanwhile. Replicas read rows of their own, so bits do not depend on timing.
-TEST(RowsThreads, NobodyUpdatesRowsThatOthersStillSave) {
+// Replica 0 is at a boundary long before replica 1, and done with it long before: its copies must hold what
+// replica 1 did before it, and replica 1's nothing that came behind. Replicas read rows of their own, so bits
+// do not depend on timing.
+TEST(RowsThreads, SaveWhatAllDidBeforeTheBoundaryAndNoMore) {
   World world = on_request(clicks_world(2, "disjoint = 2\n"),
                            {"recovery={type=\"full\", every=6, keep=100, async=true}"});
   world.slots = 18;

@@ -125,7 +125,7 @@ class CountsRows final : public Observer, public RowObserver {
   std::map<int, std::pair<std::int64_t, std::int64_t>> owned_;
 };
 
-/// Replica 1 comes late from every boundary.
+/// Replica 1 comes late to every boundary, and late from it.
 class ComesLate final : public SyncDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory()};
@@ -134,9 +134,18 @@ class ComesLate final : public SyncDecorator {
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit ComesLate(const Options& options) : SyncDecorator(options.component<Sync>("inner")) {}
+  void finish_gradients() override {
+    SyncDecorator::finish_gradients();
+    dawdle();
+  }
   void quiesce() override {
     SyncDecorator::quiesce();
-    if (replica().replica() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    dawdle();
+  }
+
+ private:
+  void dawdle() {
+    if (replica().replica() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 };
 
