@@ -43,6 +43,7 @@
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
 #include <tenon/ring_transport.hpp>
+#include <tenon/row_service.hpp>
 #include <tenon/row_update.hpp>
 #include <tenon/runtime.hpp>
 #include <tenon/site.hpp>
@@ -370,6 +371,9 @@ TYPE(FramePort)
 TYPE(RingTransport)
 
 // <tenon/row_update.hpp>
+TYPE(RowAnswerer)
+TYPE(RowAsk)
+TYPE(RowService)
 TYPE(RowBlock)
 
 // <tenon/runtime.hpp>

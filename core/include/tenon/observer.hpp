@@ -145,7 +145,8 @@ class RowObserver {
   /// After on_start, before the first slot: the tables and this rank's part of each (local, offset). The span
   /// is valid during the call. Not called when the model has no tables.
   virtual void on_tables(std::span<const ParameterInfo> tables) = 0;
-  /// Applied slots only: unique ascending rows of a table and how often the slot's batch read each.
+  /// Applied slots only: unique ascending rows of a table and how often the slot's batch read each. Rows on
+  /// request ([parallel] rows): one call per update, a batch of any replica, of those since the last slot.
   virtual void on_accesses(int parameter, std::span<const std::int64_t> ids,
                            std::span<const std::uint32_t> counts) = 0;
 };

@@ -60,7 +60,8 @@ class Recovery {
   using Interface = Recovery;
   static constexpr const char* kKind = "recovery/1";
   virtual ~Recovery();
-  /// Row accesses of applied slots only: unique rows and how often each was read.
+  /// Row accesses of applied slots only: unique rows and how often each was read. Rows on request ([parallel]
+  /// rows): one call per update, a batch of any replica, of those since the last slot.
   virtual void on_accesses(int table, std::span<const std::int64_t> ids,
                            std::span<const std::uint32_t> counts) = 0;
   virtual SavePlan plan_save(const SaveMoment& moment) = 0;

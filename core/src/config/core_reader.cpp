@@ -139,6 +139,7 @@ Value CoreReader::parallel(const Value& table) {
     parallel.grid.assign(grid.begin(), grid.end());
     parallel.workers = options.integer("workers");
     parallel.servers = options.integer("servers");
+    parallel.rows_on_request = options.text("rows") == "request";
   });
 }
 

@@ -16,6 +16,7 @@ using option::texts;
 constexpr const char* kOnNan[] = {"stop", "continue", nullptr};
 constexpr const char* kClocks[] = {"wall", "simulated", nullptr};
 constexpr const char* kBuffers[] = {"average", "local", "broadcast", nullptr};
+constexpr const char* kRows[] = {"step", "request", nullptr};
 constexpr const char* kFaults[] = {"crash", "hang", "slow", "link", nullptr};
 constexpr const char* kFaultPhases[] = {"slot", "forward", "backward", "collective", nullptr};
 constexpr const char* kStragglers[] = {"factor", "exponential", "pause", "link", nullptr};
@@ -65,6 +66,10 @@ constexpr OptionSpec kParallel[] = {
         .at_least(0)
         .at_most(1 << 20)
         .doc_text("ranks without a model, after all others, that hold what a strategy keeps centrally"),
+    text("rows", "'step'")
+        .one_of(kRows)
+        .doc_text("of tables cut over the replicas: all replicas read and update them in the same slots, or "
+                  "each asks their owners when it needs them"),
 };
 
 constexpr OptionSpec kLink[] = {

@@ -46,6 +46,9 @@ struct ParallelSettings {
   std::vector<std::int64_t> grid;  ///< model grid of a replica; empty = one rank
   std::int64_t workers = 1;        ///< per replica
   std::int64_t servers = 0;
+  /// Rows of tables that are cut over the replicas: read and updated when a replica asks for them, not by all
+  /// replicas in the same slots.
+  bool rows_on_request = false;
 
   std::int64_t ranks_per_replica() const;  ///< product of grid
   /// World ranks 0 ... trainers() - 1 hold a part of a replica; servers come after them.

@@ -9,11 +9,14 @@
 #include <tenon/operators_extra.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/quantizer.hpp>
+#include <tenon/row_service.hpp>
 
 TENON_ABI_BEGIN
 
 ParameterSet::~ParameterSet() = default;
 RowTable::~RowTable() = default;
+RowAnswerer::~RowAnswerer() = default;
+RowService::~RowService() = default;
 OperandCounter::~OperandCounter() = default;
 SiteHost::~SiteHost() = default;
 LinearSite::~LinearSite() = default;

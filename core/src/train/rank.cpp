@@ -104,7 +104,9 @@ Rank::Rank(World& world, int rank)
   const GraphSpec blueprint = parts_->model->build(data);
   const GraphSpec graph = edit_graph(blueprint, parts_->checked.model_edits);
   std::vector<std::unique_ptr<Executor>> executors;
-  for (std::int64_t w = 0; w < settings.parallel.workers; ++w) executors.push_back(make_executor(graph));
+  if (asks_for_rows()) make_row_clients();
+  for (std::int64_t w = 0; w < settings.parallel.workers; ++w)
+    executors.push_back(make_executor(graph, static_cast<std::size_t>(w)));
 
   ReplicaSpec spec;
   spec.replica = replica_;
@@ -128,17 +130,19 @@ Rank::Rank(World& world, int rank)
                  usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
   const bool shared_weights = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
-  rows_ = std::make_unique<RowExchange>(*weights_, shared_weights);
+  rows_ = std::make_unique<RowExchange>(*weights_, shared_weights, asks_for_rows());
   if (rows_->active() && settings.parallel.workers > 1) {
     fail_config(
         "parallel.workers: several workers and several replicas cannot share row tables in this version: "
         "rows "
-        "travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1");
+        "travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1, or, with replicas "
+        "that update alone, parallel.rows = \"request\"");
   }
   world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text());
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({coordinates_, grid_.get()});
+  if (asks_for_rows()) open_rows(shared_weights);
 
   WorkerShared shared;
   shared.settings = &settings;
@@ -158,7 +162,9 @@ Rank::Rank(World& world, int rank)
   std::vector<Executor*> executor_pointers;
   for (std::size_t w = 0; w < executors.size(); ++w) {
     executor_pointers.push_back(executors[w].get());
-    workers_.push_back(std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w)));
+    RowClient* requests = w < row_clients_.size() ? row_clients_[w].get() : nullptr;
+    workers_.push_back(
+        std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w), requests));
   }
   evaluator_ = std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(),
                                            settings.run.eval_batches, rows_->cut());
@@ -187,11 +193,11 @@ Rank::~Rank() {
   saver_.reset();
 }
 
-std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph) {
+std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_t worker) {
   ExecutorSpec spec;
   spec.layers = layers_.get();
   spec.device = parts_->device.get();
-  spec.host = &host_;
+  spec.host = worker < worker_hosts_.size() ? static_cast<Host*>(worker_hosts_[worker].get()) : &host_;
   spec.precision = parts_->precision.get();
   for (const auto& axis : axes_) spec.axes.push_back(axis.get());
   spec.coordinates = coordinates_;
@@ -272,6 +278,7 @@ void Rank::start_weights() {
 void Rank::open_folder() {
   log_ = std::make_unique<RankLog>(world_.folder.path, rank_, log_level_from_environment());
   host_.set_log(log_.get());
+  if (row_server_ != nullptr) row_server_->set_log(log_.get());
   const std::string& recorded = world_.recorded_kernels;
   const std::string chosen(parts_->device->kernel_choice());
   if (!recorded.empty() && chosen != recorded && world_.settings.device.kernels == "auto") {
@@ -331,6 +338,8 @@ std::string Rank::nondeterminism() const {
     if (const auto* transport = static_cast<NotRepeatable*>(world_.transport->query(NotRepeatable::kId)))
       return transport->reason();
   }
+  if (row_server_ != nullptr)
+    return "rows of tables are read and updated on request, as requests come under the wall clock";
   const auto named = [](const char* kind, const auto& part) {
     return part.declares(TENON_CAP_NONDETERMINISTIC)
                ? fmt::format("{} '{}' depends on the wall clock", kind, part.id())

@@ -5,6 +5,7 @@
 #include "train/evaluation.hpp"
 #include "train/observers.hpp"
 #include "train/rank_state.hpp"
+#include "train/row_client.hpp"
 #include "train/worker.hpp"
 #include "train/world.hpp"
 
@@ -53,7 +54,17 @@ class Rank final : private MetricSink {
     bool quiet() const { return evaluate || stop || save.save; }
   };
 
-  std::unique_ptr<Executor> make_executor(const GraphSpec& graph);
+  std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
+  /// Whether rows travel on request.
+  bool asks_for_rows() const;
+  void make_row_clients();
+  /// Once weights exist: refuses what rows on request cannot serve.
+  void open_rows(bool shared);
+  /// After this nobody's request is on its way and nobody makes one: all workers of all replicas stand still.
+  void settle_rows();
+  void start_rows();
+  void end_rows();
+  void report_accesses();
   /// Over all slots of the run. One pass over them: a schedule is a function and has no known shape.
   double peak_rate() const;
   void open_axes();
@@ -111,7 +122,11 @@ class Rank final : private MetricSink {
   std::unique_ptr<RankReplica> weights_;
   std::unique_ptr<RowExchange> rows_;
   std::unique_ptr<Updater> updater_;
+  std::vector<std::unique_ptr<WorkerHost>> worker_hosts_;  ///< of layers; where rows travel on request
   std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<RowServer> row_server_;                ///< null where rows travel in step
+  std::vector<std::unique_ptr<RowClient>> row_clients_;  ///< by worker
+  std::unique_ptr<Communicator> still_;                  ///< all replicas, at boundaries of requests
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<RankState> state_;
   SaveBuffers save_buffers_;
@@ -131,6 +146,7 @@ class Rank final : private MetricSink {
   bool done_ = false;
   bool stands_still_ = false;  ///< paused at the last boundary, until the hashes are taken
   double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
+  double actors_idle_s_ = 0;              ///< waits for requests, once they have ended
   double handed_over_s_ = 0;              ///< to the saver's thread: the newest checkpoint
   double loss_sum_ = 0, loss_count_ = 0;  ///< since the last line of train/loss
   std::int64_t logged_samples_ = 0, logged_tokens_ = 0;

@@ -48,11 +48,13 @@ void Rank::run() {
   observers_->start(info);
   observers_->tables(row_tables());
   try {
+    start_rows();
     if (workers_.size() == 1) {
       loop(*workers_[0]);
     } else {
       run_workers();
     }
+    end_rows();
     finish();
   } catch (const std::exception& error) {
     if (stands_still_) {
@@ -277,6 +279,7 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
 
 void Rank::act(const Boundary& due, std::int64_t slot) {
   const HeldPause pause(gate_);
+  settle_rows();
   parts_->sync->quiesce();  // transfers in flight end unapplied
   if (due.evaluate) {
     world_.phase.enter("evaluate");
@@ -293,6 +296,8 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
   if (due.stop) {
     gate_.pause();
     stands_still_ = true;
+  } else if (still_ != nullptr) {
+    still_->barrier();  // nobody updates rows that others still evaluate or save
   }
 }
 
@@ -311,6 +316,7 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
     parts_->recovery->on_accesses(rows.parameter, rows.ids, rows.counts);
     observers_->accesses(rows);
   }
+  report_accesses();
   log_losses(ticket.slot, result);
   take_save_results();
   SlotRecord record;

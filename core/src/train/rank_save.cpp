@@ -84,15 +84,20 @@ void Rank::record_progress() {
   result.samples = counters_.samples;
   result.tokens = counters_.tokens;
   result.wall_s = wall_s();
-  result.stall_s = stall_s_;
+  result.stall_s = stall_s_ - actors_idle_s_;  // the world adds what the rank's threads waited
 }
 
 RankTime Rank::time_so_far() {
   RankTime time = account_.read();
   double transfer_s = -earlier_transfer_s_;
+  actors_idle_s_ = 0;
   for (int p = 0; world_.transport && p < kPurposes; ++p) {
     const auto purpose = static_cast<Purpose>(p);
-    const LinkCounts counts = world_.transport->counts(rank_, purpose);
+    LinkCounts counts = world_.transport->counts(rank_, purpose);
+    const double idle = row_server_ == nullptr ? 0 : row_server_->idle_seconds(purpose);
+    counts.late_seconds -= idle;
+    counts.blocked_seconds -= idle;
+    actors_idle_s_ += idle;
     transfer_s += counts.transfer_seconds;
     if (counts.operations > 0) time.purposes[std::string(purpose_name(purpose))] = counts;
   }

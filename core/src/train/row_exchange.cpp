@@ -38,7 +38,7 @@ constexpr std::size_t kLeastRows = 64;
 
 }  // namespace
 
-RowExchange::RowExchange(RankReplica& replica, bool shared) : replicas_(replica.replicas()) {
+RowExchange::RowExchange(RankReplica& replica, bool shared, bool on_request) : replicas_(replica.replicas()) {
   if (replicas_ == 1) return;
   for (const ParameterInfo& info : replica.live().parameters()) {
     if (info.spec.role != Role::kRowTable) continue;
@@ -57,7 +57,7 @@ RowExchange::RowExchange(RankReplica& replica, bool shared) : replicas_(replica.
           "placement = \"rows\" or \"tables\"), or use a strategy that shares gradients in every step",
           info.spec.name));
     }
-    tables_.push_back(std::move(table));
+    if (!on_request) tables_.push_back(std::move(table));
   }
   if (tables_.empty()) return;
   group_ =

@@ -17,9 +17,10 @@ namespace tenon::train {
 
 class RowExchange {
  public:
-  /// `shared`: replicas hold equal weights. Throws Error(kConfig) for tables that no replica could keep
-  /// right: replicated ones in replicas that update alone.
-  RowExchange(RankReplica& replica, bool shared);
+  /// `shared`: replicas hold equal weights. `on_request`: rows travel elsewhere (row_client.hpp). Throws
+  /// Error(kConfig) for tables that no replica could keep right: replicated ones in replicas that update
+  /// alone.
+  RowExchange(RankReplica& replica, bool shared, bool on_request);
 
   /// Whether rows travel at all.
   bool active() const { return !tables_.empty(); }

@@ -148,11 +148,21 @@ void Updater::apply(const UpdateContext& context, const ParameterSet& gradients,
     optimizer_.step(context, piece);
   }
   for (const RowGradient& row : rows) {
-    if (row.ids.empty()) continue;
-    row_optimizer_->step_rows(context, *live_.table(row.parameter),
-                              state_of_[static_cast<std::size_t>(row.parameter)], row);
+    if (!row.ids.empty()) step_rows(context, row);
   }
   live_.touch(-1);
+}
+
+void Updater::apply_rows(const UpdateContext& context, const RowGradient& rows) {
+  UpdateContext here = context;
+  here.device = &device_;
+  step_rows(here, rows);
+  live_.touch(rows.parameter);
+}
+
+void Updater::step_rows(const UpdateContext& context, const RowGradient& rows) {
+  row_optimizer_->step_rows(context, *live_.table(rows.parameter),
+                            state_of_[static_cast<std::size_t>(rows.parameter)], rows);
 }
 
 }  // namespace tenon::train

@@ -29,6 +29,8 @@ class Updater {
                        Communicator* replicas);
   /// One update of all trainable parameters; context.count is that of this update.
   void apply(const UpdateContext& context, const ParameterSet& gradients, std::span<const RowGradient> rows);
+  /// Of rows of one table alone.
+  void apply_rows(const UpdateContext& context, const RowGradient& rows);
 
   /// State tensors in the order of slots(): "optimizer.<slot>".
   const std::vector<std::unique_ptr<ParameterSet>>& state() const { return state_; }
@@ -51,6 +53,7 @@ class Updater {
     std::vector<TensorView> state;
   };
   void cut();
+  void step_rows(const UpdateContext& context, const RowGradient& rows);
   TensorView view(const TensorView& arena, const Slice& slice) const;
 
   Optimizer& optimizer_;

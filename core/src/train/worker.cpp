@@ -26,9 +26,10 @@ const LossValue& trained_loss(const Executor& executor) {
 
 }  // namespace
 
-Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index)
+Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index, RowClient* requests)
     : shared_(shared),
       executor_(std::move(executor)),
+      requests_(requests),
       reader_(*shared.parts, *executor_),
       scaler_(static_cast<LossScaler*>(shared.parts->precision->query(LossScaler::kId))),
       // With several workers others write to the weights meanwhile.
@@ -162,6 +163,7 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   cost_.begin_piece();
   {
     const SpanScope span(shared_.spans, kCompute, "optimizer");
+    if (requests_ != nullptr) requests_->update(context, std::exchange(rows, {}));
     shared_.updater->apply(context, *gradients_, rows);
   }
   cost_.update();  // its declared time has a span of its own
@@ -222,8 +224,7 @@ void Worker::require_equal_plans(const Slot& slot, const SlotPlan& plan) {
     fail_run(fmt::format(
         "slot {}: sync strategy '{}' lets replica {} compute gradients and replica {} not, but the model has "
         "row tables, which replicas read and update together in each slot; choose a strategy whose replicas "
-        "take "
-        "the same slots",
+        "take the same slots, or set parallel.rows = \"request\"",
         slot.t, shared_.parts->sync.id(), trains ? other : slot.replica, trains ? slot.replica : other));
   }
 }

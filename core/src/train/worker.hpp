@@ -5,6 +5,7 @@
 #include "train/batch_reader.hpp"
 #include "train/compute_cost.hpp"
 #include "train/rank_state.hpp"
+#include "train/row_client.hpp"
 #include "train/row_exchange.hpp"
 #include "train/tensor_watch.hpp"
 
@@ -50,7 +51,8 @@ struct WorkerShared {
 class Worker {
  public:
   /// index 0 uses the replica's own gradient set; further ones bring theirs.
-  Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index);
+  /// `requests`: how its rows travel on request; null: as shared.rows does it.
+  Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index, RowClient* requests);
 
   /// Runs slot t with micro-batches [cursor, cursor + accumulate) of the replica. `next_update` hands out the
   /// number of an applied update.
@@ -71,6 +73,7 @@ class Worker {
 
   WorkerShared shared_;
   std::unique_ptr<Executor> executor_;
+  RowClient* requests_;
   BatchReader reader_;
   LossScaler* scaler_;  ///< the precision policy's, null where it has none
   std::unique_ptr<ParameterSet> own_gradients_;

@@ -84,7 +84,7 @@ void EmbeddingBag::declare_tables(InferContext& context, Communicator* replicas)
   offsets_.clear();
   for (std::size_t t = 0; t < rows_.size(); ++t) {
     ParameterSpec spec;
-    spec.name = fmt::format("{}.{}.weight", context.name(), t);
+    spec.name = table_name(t);
     spec.dtype = real_;
     spec.shape = Shape{rows_[t], shape_.width};
     spec.role = Role::kRowTable;
@@ -125,6 +125,23 @@ void EmbeddingBag::report_placement(InferContext& context, int replicas) const {
   }
 }
 
+void EmbeddingBag::join_service(InferContext& context) {
+  service_ = static_cast<RowService*>(context.host().query(RowService::kId));
+  if (service_ == nullptr) return;
+  if (real_ == DType::kF64) {
+    answers_ = std::make_unique<PooledAnswers<double>>(shape_.width);
+  } else {
+    answers_ = std::make_unique<PooledAnswers<float>>(shape_.width);
+  }
+  std::vector<std::string> names;
+  for (std::size_t t = 0; t < rows_.size(); ++t) names.push_back(table_name(t));
+  node_ = service_->offer(name_, names, *answers_);
+}
+
+std::string EmbeddingBag::table_name(std::size_t table) const {
+  return fmt::format("{}.{}.weight", name_, table);
+}
+
 void EmbeddingBag::infer(InferContext& context) {
   name_ = context.name();
   read_shape(context);
@@ -144,6 +161,7 @@ void EmbeddingBag::infer(InferContext& context) {
       lookups_ = std::make_unique<Lookups<float>>(shape_, offsets_, *replicas);
     }
   }
+  if (!offsets_.empty()) join_service(context);
   bag_begin_.clear();
   for (std::int64_t bag = 0; bag <= kBlock; ++bag) bag_begin_.push_back(bag * shape_.length);
   table_pointers_.assign(rows_.size(), nullptr);
@@ -220,6 +238,8 @@ void EmbeddingBag::forward(ForwardContext& context) {
     auto* sums = static_cast<Real*>(output.dtype == real_ ? output.data : context.workspace(sums_).data);
     if (lookups == nullptr) {
       sum_bags<Real>(context, ids, sums);
+    } else if (service_ != nullptr && context.training()) {
+      lookups->ask(ids, *service_, node_, sums);
     } else {
       for (std::size_t t = 0; t < tables_.size(); ++t) table_pointers_[t] = context.table(tables_[t]);
       lookups->run(ids, table_pointers_, sums);

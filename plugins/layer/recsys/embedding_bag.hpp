@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lookups.hpp"
+#include "pooled_answers.hpp"
 #include "pooling.hpp"
 
 #include <tenon/layer.hpp>
@@ -48,7 +49,9 @@ class EmbeddingBag final : public Layer {
  private:
   void read_shape(InferContext& context);
   void declare_tables(InferContext& context, Communicator* replicas);
+  void join_service(InferContext& context);
   void report_placement(InferContext& context, int replicas) const;
+  std::string table_name(std::size_t table) const;
   void check_ids(std::span<const std::int32_t> ids) const;
   template <class Real>
   void sum_bags(ForwardContext& context, std::span<const std::int32_t> ids, Real* sums);
@@ -70,6 +73,9 @@ class EmbeddingBag final : public Layer {
   WorkspaceRef sums_;
   std::unique_ptr<Lookups<float>> lookups_;
   std::unique_ptr<Lookups<double>> wide_lookups_;
+  RowService* service_ = nullptr;  ///< null: rows of other replicas are read in step
+  std::unique_ptr<RowAnswerer> answers_;
+  int node_ = -1;                           ///< of the service
   std::vector<std::int64_t> gradient_ids_;  ///< [tables, batch * length], packed from the left
   std::vector<std::int64_t> gradient_counts_;
 };

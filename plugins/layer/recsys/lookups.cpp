@@ -27,6 +27,7 @@ Lookups<Real>::Lookups(const BagShape& shape, std::vector<std::vector<std::int64
       wanted_values_(asks_.size()),
       given_values_(asks_.size()),
       one_each_(asks_.size(), 1),
+      requests_(asks_.size()),
       runs_(asks_.size() * offsets_.size()),
       seen_(static_cast<std::size_t>(shape.batch * shape.tables)) {
   const std::size_t bags = seen_.size(), ids = bags * static_cast<std::size_t>(shape.length);
@@ -45,9 +46,33 @@ template <class Real>
 void Lookups<Real>::run(std::span<const std::int32_t> ids, std::span<const RowTable* const> tables,
                         Real* sums) {
   sort_out(ids);
+  pack_asks();
   send_asks();
   answer(tables);
   send_answers();
+  combine(sums);
+}
+
+template <class Real>
+void Lookups<Real>::ask(std::span<const std::int32_t> ids, RowService& service, int node, Real* sums) {
+  sort_out(ids);
+  pack_asks();
+  std::int64_t values = 0;
+  for (const std::int64_t count : wanted_values_) values += count;
+  resize_with_room(got_, static_cast<std::size_t>(values), 0);
+  const std::int32_t* words = out_.data();
+  Real* answers = got_.data();
+  for (std::size_t r = 0; r < peers(); ++r) {
+    requests_[r] = {};
+    if (wanted_values_[r] > 0) {
+      requests_[r] = {
+          std::as_bytes(std::span(words, static_cast<std::size_t>(ask_words_[r]))),
+          std::as_writable_bytes(std::span(answers, static_cast<std::size_t>(wanted_values_[r])))};
+    }
+    words += ask_words_[r];
+    answers += wanted_values_[r];
+  }
+  service.ask(node, requests_);
   combine(sums);
 }
 
@@ -82,7 +107,7 @@ void Lookups<Real>::sort_out(std::span<const std::int32_t> ids) {
 }
 
 template <class Real>
-void Lookups<Real>::send_asks() {
+void Lookups<Real>::pack_asks() {
   out_.clear();
   for (std::size_t r = 0; r < peers(); ++r) {
     const Ask& ask = asks_[r];
@@ -92,6 +117,10 @@ void Lookups<Real>::send_asks() {
     ask_words_[r] = static_cast<std::int64_t>(out_.size() - before);
     wanted_values_[r] = static_cast<std::int64_t>(ask.places.size()) * shape_.width;
   }
+}
+
+template <class Real>
+void Lookups<Real>::send_asks() {
   replicas_.wait(replicas_.start_all_to_all(flat_view(ask_words_, DType::kI64), one_each_,
                                             flat_view(asked_words_, DType::kI64), one_each_));
   std::int64_t words = 0;

@@ -1,10 +1,12 @@
 // Pooled rows of tables that are spread over the replicas: each replica sends every owner the ids that fall
 // to it, and gets one pooled vector for each of its bags that has any there. A bag whose rows have several
-// owners is the sum of their partial sums in ascending order of replicas.
+// owners is the sum of their partial sums in ascending order of replicas. All replicas take part in step, or
+// one asks the others (<tenon/row_service.hpp>); both say the same to an owner.
 #pragma once
 
 #include "pooling.hpp"
 
+#include <tenon/row_service.hpp>
 #include <tenon/transport.hpp>
 
 #include <cstdint>
@@ -27,6 +29,8 @@ class Lookups {
 
   /// sums: [batch, tables, width]. tables[t] answers for this replica's rows. Collective.
   void run(std::span<const std::int32_t> ids, std::span<const RowTable* const> tables, Real* sums);
+  /// The same, asked of `service` as `node`, whose PooledAnswers answer.
+  void ask(std::span<const std::int32_t> ids, RowService& service, int node, Real* sums);
 
  private:
   /// Bags of one owner: how many of each table, the length of each, their ids.
@@ -35,6 +39,7 @@ class Lookups {
     std::vector<std::int64_t> places;  ///< of each bag in [batch, tables]
   };
   void sort_out(std::span<const std::int32_t> ids);
+  void pack_asks();
   void send_asks();
   void answer(std::span<const RowTable* const> tables);
   void send_answers();
@@ -50,6 +55,7 @@ class Lookups {
   std::vector<std::int64_t> one_each_;                      ///< per replica: 1
   std::vector<std::int32_t> out_, in_;
   std::vector<Real> given_, got_;
+  std::vector<RowAsk> requests_;  ///< per replica
   /// Runs of bags of one table in what was asked of this replica.
   struct Run {
     std::size_t table = 0;

@@ -2,9 +2,12 @@
 // has one row, else within the rounding of another order of the same sum.
 #include "lookups.hpp"
 #include "placement.hpp"
+#include "pooled_answers.hpp"
 
 #include <tenon/clocks.hpp>
+#include <tenon/error.hpp>
 #include <tenon/testing/components.hpp>
+#include <tenon/testing/rows.hpp>
 
 #include <gtest/gtest.h>
 
@@ -81,17 +84,27 @@ std::vector<float> alone(World& world, const std::vector<std::int32_t>& ids, std
   return sums;
 }
 
-class LookupsTest : public ::testing::TestWithParam<std::tuple<int, bool, std::int64_t>> {};
-
-TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
-  const auto [replicas, by_rows, length] = GetParam();
-  World world(replicas);
+std::vector<std::vector<std::int64_t>> cut(int replicas, bool by_rows) {
   std::vector<std::vector<std::int64_t>> offsets;
   const std::vector<int> owners = balance(kRows, replicas);
   for (std::size_t t = 0; t < kRows.size(); ++t) {
     offsets.push_back(by_rows ? even_offsets(kRows[t], replicas)
                               : whole_offsets(kRows[t], owners[t], replicas));
   }
+  return offsets;
+}
+
+// Any order of n additions is within (n - 1) eps of the sum of magnitudes (Higham 2002, 4.2), at most n.
+double bound_of(bool by_rows, std::int64_t length) {
+  return length == 1 || !by_rows ? 0 : 2.0 * static_cast<double>((length - 1) * length) * 0x1p-24;
+}
+
+class LookupsTest : public ::testing::TestWithParam<std::tuple<int, bool, std::int64_t>> {};
+
+TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
+  const auto [replicas, by_rows, length] = GetParam();
+  World world(replicas);
+  const std::vector<std::vector<std::int64_t>> offsets = cut(replicas, by_rows);
   std::vector<std::vector<float>> found(static_cast<std::size_t>(replicas));
   std::vector<std::thread> threads;
   for (int r = 0; r < replicas; ++r) {
@@ -115,12 +128,84 @@ TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
     const std::vector<float>& sums = found[static_cast<std::size_t>(r)];
     ASSERT_EQ(sums.size(), expected.size());
     for (std::size_t i = 0; i < sums.size(); ++i) {
-      // Any order of n additions is within (n - 1) eps of the sum of magnitudes (Higham 2002, 4.2), at most
-      // n.
-      const double bound =
-          length == 1 || !by_rows ? 0 : 2.0 * static_cast<double>((length - 1) * length) * 0x1p-24;
-      ASSERT_NEAR(sums[i], expected[i], bound) << "replica " << r << ", element " << i;
+      ASSERT_NEAR(sums[i], expected[i], bound_of(by_rows, length)) << "replica " << r << ", element " << i;
     }
+  }
+}
+
+// One replica asks, the others answer: nobody takes part in step. Request: 4 bytes for each table, each bag
+// and each id that fall to an owner; answer: a vector for each of these bags.
+TEST_P(LookupsTest, GiveTheSameOnRequest) {
+  const auto [replicas, by_rows, length] = GetParam();
+  World world(replicas);
+  const std::vector<std::vector<std::int64_t>> offsets = cut(replicas, by_rows);
+  const PooledAnswers<float> answers(kWidth);
+  std::vector<std::unique_ptr<ParameterSet>> sets;
+  std::vector<ParameterSet*> views;
+  for (int r = 0; r < replicas; ++r) {
+    sets.push_back(
+        make_parameter_set("live", tables(offsets, r), *world.bench.device, SetContents::kEverything));
+    initialise(*sets.back(), 5, *world.bench.device);
+    views.push_back(sets.back().get());
+  }
+  testing::RowsOfReplicas rows(views);
+  std::vector<std::string> names;
+  for (std::size_t t = 0; t < kRows.size(); ++t) names.push_back("table" + std::to_string(t));
+  int node = -1;
+  for (int r = 0; r < replicas; ++r) node = rows.service(r).offer("tables", names, answers);
+  std::size_t asked = 0, answered = 0;
+  for (int r = 0; r < replicas; ++r) {
+    const auto group =
+        world.transport->open(r, {.ranks = world.ranks, .name = "unused", .purpose = Purpose::kModel});
+    Lookups<float> lookups({kBatch, static_cast<std::int64_t>(kRows.size()), length, kWidth}, offsets,
+                           *group);
+    const std::vector<std::int32_t> ids = ids_of(r, length);
+    std::vector<float> sums(static_cast<std::size_t>(kBatch) * kRows.size() * kWidth, -7);
+    for (int round = 0; round < 2; ++round) lookups.ask(ids, rows.service(r), node, sums.data());
+    const std::vector<float> expected = alone(world, ids, length);
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      ASSERT_NEAR(sums[i], expected[i], bound_of(by_rows, length)) << "replica " << r << ", element " << i;
+    for (int owner = 0; owner < replicas; ++owner) {
+      std::size_t bags = 0, count = 0;
+      for (std::size_t bag = 0; bag < ids.size() / static_cast<std::size_t>(length); ++bag) {
+        const std::vector<std::int64_t>& from = offsets[bag % kRows.size()];
+        std::size_t here = 0;
+        for (std::int64_t l = 0; l < length; ++l) {
+          const std::int32_t id = ids[bag * static_cast<std::size_t>(length) + static_cast<std::size_t>(l)];
+          const auto at = static_cast<std::size_t>(owner);
+          here += id >= 0 && id >= from[at] && id < from[at + 1] ? 1 : 0;
+        }
+        bags += here > 0 ? 1 : 0;
+        count += here;
+      }
+      if (owner == r || bags == 0) continue;
+      asked += 2 * 4 * (kRows.size() + bags + count);
+      answered += 2 * 4 * bags * kWidth;
+    }
+  }
+  EXPECT_EQ(rows.asked_bytes(), asked);
+  EXPECT_EQ(rows.answered_bytes(), answered);
+}
+
+TEST(PooledAnswersTest, RefuseWhatDoesNotFit) {
+  const testing::Bench bench{"cpu", "reference", 1};
+  auto set = make_parameter_set("live", tables({}, 0), *bench.device, SetContents::kEverything);
+  const std::vector<const RowTable*> rows = pointers(*set);
+  const PooledAnswers<float> answers(kWidth);
+  std::vector<float> out(2 * kWidth);
+  const auto ask = [&](std::vector<std::int32_t> words) {
+    answers.answer(std::as_bytes(std::span(words)), rows, std::as_writable_bytes(std::span(out)));
+  };
+  EXPECT_NO_THROW(ask({2, 0, 0, 0, 1, 1, 7, 39}));
+  for (const std::vector<std::int32_t>& words : std::vector<std::vector<std::int32_t>>{
+           {},                              // less than the tables
+           {3, 0, 0, 0, 1, 1, 1, 7, 8, 9},  // more bags than the answer has room for
+           {2, 0, 0, 0, 1, 1, 7},           // an id short
+           {2, 0, 0, 0, 1, -1, 7},          // a length below zero
+           {-1, 3, 0, 0, 1, 1, 7, 39},      // bags below zero
+           {2, 0, 0, 0, 1, 1, 7, 40},       // a row behind the table
+       }) {
+    EXPECT_THROW(ask(words), Error);
   }
 }
 
