@@ -94,6 +94,27 @@ std::map<std::string, double> numbers_of(const json& object, const char* key) {
   return out;
 }
 
+void add_rank_bytes(const json& ranks, RunRecord& run) {
+  for (const json& rank : ranks) {
+    const auto purposes = rank.is_object() ? rank.find("purposes") : rank.end();
+    if (!rank.is_object() || purposes == rank.end() || !purposes->is_object()) continue;
+    for (const auto& [name, counts] : purposes->items()) {
+      const auto bytes = counts.is_object() ? optional_number(counts, "bytes_sent") : std::nullopt;
+      if (bytes) run.rank_bytes[name] += *bytes / static_cast<double>(ranks.size());
+    }
+  }
+}
+
+void read_distributions(const json& summary, RunRecord& run) {
+  const auto all = summary.find("distributions");
+  if (all == summary.end() || !all->is_object()) return;
+  for (const auto& [name, d] : all->items()) {
+    if (!d.is_object()) continue;
+    const auto number = [&d](const char* key) { return optional_number(d, key).value_or(kNaN); };
+    run.distributions[name] = {number("count"), number("mean"), number("min"), number("max")};
+  }
+}
+
 // Deeper than any file of ours; hostile nesting must not use up the stack.
 constexpr int kDeepest = 64;
 
@@ -284,7 +305,9 @@ void parse_summary(const std::string& text, const std::string& where, RunRecord&
     };
     run.exposed_comm_s = mean("exposed_s");
     run.late_s = mean("late_s");
+    add_rank_bytes(*ranks, run);
   }
+  read_distributions(value, run);
   run.quantized_operands = numbers_of(value, "quantized_operands");
   run.bytes_by_purpose = numbers_of(value, "bytes_by_purpose");
 }

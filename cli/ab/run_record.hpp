@@ -24,6 +24,11 @@ struct MetricPoint {
   double at(Axis axis) const;
 };
 
+/// What summary.json says of numbers that a strategy records by name.
+struct Distribution {
+  double count = 0, mean = 0, least = 0, most = 0;
+};
+
 using Series = std::vector<MetricPoint>;  ///< in order of step
 
 struct RunRecord {
@@ -35,6 +40,8 @@ struct RunRecord {
   std::optional<double> peak_rss_mb, stall_s, hidden_comm_share;
   std::optional<double> exposed_comm_s, late_s;  ///< waiting for bytes and for ranks, mean over ranks
   std::map<std::string, double> bytes_by_purpose;
+  std::map<std::string, double> rank_bytes;  ///< sent, by purpose, mean over the ranks that train
+  std::map<std::string, Distribution> distributions;
   std::map<std::string, double> quantized_operands;
   std::map<std::string, double> final_metrics;  ///< "val/loss" -> value
   std::string weights_hash, state_hash;

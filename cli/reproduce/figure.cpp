@@ -7,6 +7,7 @@
 #include "ab/plot.hpp"
 #include "ab/report.hpp"
 #include "report/line_chart.hpp"
+#include "reproduce/scaling_render.hpp"
 
 #include <fmt/format.h>
 
@@ -16,21 +17,9 @@
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kWidth = 760, kRow = 34, kTop = 64, kFoot = 44, kLabels = 250;
+constexpr double kWidth = kFigureWidth, kRow = 34, kTop = 64, kFoot = 44, kLabels = 250;
 constexpr double kCurveHeight = 380;
 constexpr std::size_t kMostGlyphs = 36;  // of a title beside its row
-
-/// The drawing in a frame with its own style sheet, title and, for a size that proves nothing, the warning.
-std::string standing_alone(const StudyResult& r, double height, const std::string& drawing) {
-  const std::string out = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
-      "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}\">\n<style>{3}\n"
-      ".page{{fill:var(--page)}}.paper{{fill:none;stroke:var(--arm1);stroke-width:1.8}}"
-      ".title{{fill:var(--ink);font-size:15px;font-weight:600}}.warn{{fill:var(--bad);font-weight:600}}"
-      "</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
-      kWidth, height, ab::escape_html(r.study.title), ab::report_style());
-  return out + drawing + "\n</svg>\n";
-}
 
 std::string short_text(const std::string& text) {
   return text.size() <= kMostGlyphs ? text : text.substr(0, kMostGlyphs - 1) + "…";
@@ -208,7 +197,19 @@ std::string curve_figure(const StudyResult& r) {
 
 }  // namespace
 
+std::string standing_alone(const StudyResult& r, double height, const std::string& drawing) {
+  const std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}\">\n<style>{3}\n"
+      ".page{{fill:var(--page)}}.paper{{fill:none;stroke:var(--arm1);stroke-width:1.8}}"
+      ".title{{fill:var(--ink);font-size:15px;font-weight:600}}.warn{{fill:var(--bad);font-weight:600}}"
+      "</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
+      kFigureWidth, height, ab::escape_html(r.study.title), ab::report_style());
+  return out + drawing + "\n</svg>\n";
+}
+
 std::string figure_svg(const StudyResult& result) {
+  if (result.study.scaling) return scaling_figure(result);
   return result.study.figure == Figure::kCurves ? curve_figure(result) : row_figure(result);
 }
 

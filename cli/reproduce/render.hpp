@@ -13,6 +13,10 @@ std::string table_markdown(const StudyResult& result);
 std::string table_json(const StudyResult& result);
 std::string figure_svg(const StudyResult& result);
 
+inline constexpr double kFigureWidth = 760;
+/// A drawing in a frame with its own style sheet, so that it can be read outside of any page.
+std::string standing_alone(const StudyResult& result, double height, const std::string& drawing);
+
 /// All studies with what they reproduce, their sizes and times.
 std::string list_text(const std::vector<StudyFile>& studies);
 std::string list_json(const std::vector<StudyFile>& studies);

@@ -2,6 +2,8 @@
 #include "reproduce/reproduce.hpp"
 
 #include "ab/format.hpp"
+#include "reproduce/scaling_points.hpp"
+#include "reproduce/scaling_render.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
@@ -70,12 +72,13 @@ std::vector<std::string> logs_of(const std::vector<ab::FailedJob>& failed, const
 
 }  // namespace
 
-Outcome reproduce(const StudyFile& study, const Size& size, const Options& options) {
+Outcome reproduce(const StudyFile& given, const Size& size, const Options& options) {
   const fs::path folder = fs::absolute(options.folder).lexically_normal();
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
-  claim(folder, study, size);
+  claim(folder, given, size);
+  const StudyFile study = at_points(given, size);
 
   ab::RunnerOptions runner;
   runner.program = options.program;
@@ -86,15 +89,24 @@ Outcome reproduce(const StudyFile& study, const Size& size, const Options& optio
   const Plan plan = make_plan(study, size, runner, options.resolve);
 
   Outcome out;
-  std::vector<ab::Job> jobs;
+  std::vector<ab::Job> jobs, measured;  // those under the wall clock have the machine for themselves
   for (const PlannedRun& run : plan.runs) {
     ++(run.action == Action::kKeep       ? out.kept
        : run.action == Action::kContinue ? out.continued
                                          : out.started);
-    if (run.action != Action::kKeep) jobs.push_back(run.job);
+    if (run.action == Action::kKeep) continue;
+    const bool alone = study.scaling && study.scaling->is_measured(study.arms[run.job.arm].of);
+    (alone ? measured : jobs).push_back(run.job);
   }
   announce(plan, out, options);
   if (!jobs.empty()) out.runs = ab::run_planned(plan.experiment, std::move(jobs), runner);
+  if (!measured.empty() && !out.runs.interrupted) {
+    runner.jobs = 1;
+    ab::RunnerResult more = ab::run_planned(plan.experiment, std::move(measured), runner);
+    out.runs.completed += more.completed;
+    out.runs.interrupted = more.interrupted;
+    for (ab::FailedJob& job : more.failed) out.runs.failed.push_back(std::move(job));
+  }
 
   out.result = read_results(study, size, plan, folder.string());
   out.result.provenance.command = options.command;
@@ -116,7 +128,8 @@ std::string closing_text(const Outcome& outcome) {
   const StudyResult& r = outcome.result;
   std::string out;
   for (const std::string& warning : r.warnings) out += "  ! " + warning + "\n";
-  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+  if (r.study.scaling) out += scaling_text(r);
+  for (std::size_t a = 0; a < r.arms.size() && !r.study.scaling; ++a) {
     const ArmResult& arm = r.arms[a];
     std::string line = fmt::format("  {:<24}", r.study.arms[a].arm.name);
     line += arm.value ? fmt::format("{} {}", r.study.metric, ab::fixed(arm.value->mean, 4))
@@ -130,7 +143,7 @@ std::string closing_text(const Outcome& outcome) {
     }
     out += line + "\n";
   }
-  out += "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
+  if (!r.study.scaling) out += "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
   if (outcome.runs.interrupted) out += "interrupted: the same command continues where it stopped\n";
   if (!caution(r.size).empty()) out += caution(r.size) + "\n";
   return out + outcome.markdown_path + "\n";

@@ -2,6 +2,7 @@
 #include "reproduce/study_file.hpp"
 
 #include "config/suggest.hpp"
+#include "reproduce/scaling_file.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
@@ -38,11 +39,14 @@ constexpr OptionSpec kStudyOptions[] = {
 };
 
 constexpr OptionSpec kSizeOptions[] = {
-    option::integer("steps", nullptr).mandatory().at_least(1).doc_text("updates of every run"),
+    option::integer("steps", "0").doc_text("updates of every run; mandatory but in a study of scaling"),
     option::integers("seeds", nullptr).mandatory().doc_text("seeds that every arm runs"),
     option::texts("set", "[]").doc_text("\"a.b=c\", for every arm"),
     option::real("minutes", "0").at_least(0).in_unit("min").doc_text("that the whole study takes"),
     option::text("machine", "\"two cores\"").doc_text("to which minutes belongs"),
+    option::integer("samples", "0").at_least(0).doc_text("of every run of a study of scaling"),
+    option::integer("measured_samples", "0").at_least(0).doc_text("of those under the wall clock"),
+    option::integers("points", "[]").doc_text("numbers of trainers, in place of the study's"),
 };
 
 constexpr OptionSpec kArmOptions[] = {
@@ -93,6 +97,10 @@ Size read_size(const char* name, const Value& table) {
   size.set = texts_of(options, "set");
   size.minutes = options.real("minutes");
   size.machine = text_of(options, "machine");
+  size.samples = options.integer("samples");
+  size.measured_samples = options.integer("measured_samples");
+  const auto points = options.integers("points");
+  size.points.assign(points.begin(), points.end());
   return size;
 }
 
@@ -175,7 +183,12 @@ void check(const StudyFile& study, const Config& config) {
     if (size.seeds.empty()) checks.say(key, "name at least one seed, e.g. seeds = [1, 2, 3]");
     if (distinct.size() != size.seeds.size()) checks.say(key, "a seed is repeated");
     if (!distinct.empty() && *distinct.begin() < 0) checks.say(key, "seeds count from 0");
+    if (!study.scaling && size.steps < 1) {
+      checks.say(fmt::format("size.{}.steps", size.name),
+                 fmt::format("expected at least 1, found {}", size.steps));
+    }
   }
+  check_scaling(study, [&](const std::string& key, const std::string& what) { checks.say(key, what); });
   checks.finish();
 }
 
@@ -196,7 +209,7 @@ const StudyArm* StudyFile::arm(const std::string& wanted) const {
 StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
-  const Resolution top = resolved(root, "study", kStudyOptions, {"size", "arm", "paper_value"});
+  const Resolution top = resolved(root, "study", kStudyOptions, {"size", "arm", "paper_value", "scaling"});
   const Options& options = *top.options;
 
   StudyFile study;
@@ -245,6 +258,7 @@ StudyFile read_study(const std::string& path) {
                                     text_of(*found.options, "source"), found.options->real("value")});
     }
   }
+  if (const Value* scaling = root.find("scaling")) study.scaling = read_scaling(*scaling);
   check(study, config);
   return study;
 }

@@ -5,6 +5,7 @@
 #include "ab/experiment.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,9 @@ struct Size {
   std::vector<std::string> set;  ///< "a.b=c", before those of the arm
   double minutes = 0;            ///< of the whole study, measured or estimated; 0 = not known
   std::string machine;           ///< to which `minutes` belongs
+  // Of a study of scaling (scaling_points.hpp), in place of `steps`:
+  std::int64_t samples = 0, measured_samples = 0;  ///< that every run uses, under either clock
+  std::vector<std::int64_t> points;                ///< numbers of trainers; empty = the study's
 };
 
 struct StudyArm {
@@ -26,12 +30,25 @@ struct StudyArm {
   std::string note;       ///< what it keeps, or why it is there
   std::string baseline;   ///< arm to which its gap is measured; itself: it is a baseline
   bool may_fail = false;  ///< a failed run is a result, and is not repeated
+  // Of an arm at one point of a study of scaling:
+  std::string of;             ///< the arm of the file; "" everywhere else
+  std::int64_t trainers = 0;  ///< at this point
 };
 
 /// A number of the paper beside ours.
 struct PaperValue {
   std::string arm, what, source;
   double value = 0;  ///< in the units of the figure: gap or share in per cent
+};
+
+/// Arms that run at several numbers of trainers: scaling_points.hpp.
+struct Scaling {
+  std::vector<std::int64_t> points;           ///< numbers of trainers, ascending
+  std::string alone;                          ///< arm that runs at one trainer only, for all others
+  std::vector<std::string> measured;          ///< arms under the wall clock
+  std::vector<std::int64_t> measured_points;  ///< numbers of trainers of those
+
+  bool is_measured(const std::string& arm) const;
 };
 
 /// What the figure shows.
@@ -57,6 +74,7 @@ struct StudyFile {
   std::vector<Size> sizes;  ///< in the order quick, default, full, cuda
   std::vector<StudyArm> arms;
   std::vector<PaperValue> paper_values;
+  std::optional<Scaling> scaling;
 
   /// Null when there is no such size or arm.
   const Size* size(const std::string& name) const;

@@ -2,6 +2,8 @@
 #include "reproduce/render.hpp"
 
 #include "observe/json_writer.hpp"
+#include "reproduce/scaling_points.hpp"
+#include "reproduce/scaling_render.hpp"
 
 #include <cmath>
 #include <limits>
@@ -68,6 +70,10 @@ void members(JsonWriter& json, const StudyFile& study, const Size& size) {
   json.member("arms", static_cast<std::int64_t>(study.arms.size()));
   json.member("seeds", static_cast<std::int64_t>(size.seeds.size()));
   json.member("updates", size.steps);
+  if (study.scaling) {
+    json.member("runs", static_cast<std::int64_t>(point_count(study, size) * size.seeds.size()));
+    json.member("samples", size.samples);
+  }
   json.member("minutes", size.minutes > 0 ? size.minutes : kNone);
   json.member("machine", size.machine);
 }
@@ -98,6 +104,7 @@ std::string table_json(const StudyResult& r) {
     json.end_object();
   }
   json.end_array();
+  if (r.study.scaling) scaling_json(json, r);
   json.objects("paper_values", r.study.paper_values, [&](const PaperValue& value) {
     json.member("arm", value.arm);
     json.member("value", value.value);

@@ -2,11 +2,14 @@
 #include "reproduce/render.hpp"
 
 #include "ab/format.hpp"
+#include "reproduce/markdown.hpp"
+#include "reproduce/scaling_render.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace tenon::reproduce {
 namespace {
@@ -14,26 +17,11 @@ namespace {
 using ab::fixed;
 using ab::fixed_signed;
 
-/// A cell of a Markdown table: bars would end it.
-std::string cell(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '|') out += '\\';
-    out += c == '\n' ? ' ' : c;
-  }
-  return out;
-}
-
-std::string row(const std::vector<std::string>& cells) {
-  std::string out = "|";
-  for (const std::string& text : cells) out += " " + cell(text) + " |";
-  return out + "\n";
-}
-
-std::string head(const std::vector<std::string>& names) {
-  std::string out = row(names) + "|";
-  for (std::size_t i = 0; i < names.size(); ++i) out += i == 0 ? "---|" : "---:|";
-  return out + "\n";
+/// Arms of the file, also of a study whose arms are cut into points.
+std::size_t arm_count(const StudyFile& study) {
+  std::set<std::string> names;
+  for (const StudyArm& arm : study.arms) names.insert(arm.of.empty() ? arm.arm.name : arm.of);
+  return names.size();
 }
 
 /// "+0.31 (0.10 to 0.52)"; one pair has no interval.
@@ -43,16 +31,6 @@ std::string with_interval(const std::optional<ab::MeanEstimate>& estimate, int d
   if (estimate->n < 2) return mean + " (one pair)";
   const auto end = [&](double v) { return sign ? fixed_signed(v, decimals) : fixed(v, decimals); };
   return fmt::format("{} ({} to {})", mean, end(estimate->interval.low), end(estimate->interval.high));
-}
-
-/// Counts with their thousands apart, as a reader expects them.
-std::string count(double value) {
-  std::string digits = fmt::format("{:.0f}", value), out;
-  for (std::size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) out += ',';
-    out += digits[i];
-  }
-  return out;
 }
 
 std::string joined(const std::vector<std::string>& list, const char* none) {
@@ -183,11 +161,17 @@ std::string decisions_text(const StudyResult& r) {
 }
 
 std::string arms_list(const StudyFile& study) {
-  std::string out;
+  std::string out, last;
   for (const StudyArm& arm : study.arms) {
+    const std::string& name = arm.of.empty() ? arm.arm.name : arm.of;
+    if (name == last) continue;  // another point of it
+    last = name;
     std::string sets;
-    for (const std::string& set : arm.arm.set) sets += (sets.empty() ? "`" : ", `") + set + "`";
-    out += fmt::format("- **{}**: {}{}{}\n", arm.arm.name, arm.title, sets.empty() ? "" : ": " + sets,
+    for (const std::string& set : arm.arm.set) {
+      // What a point sets is in the tables.
+      if (arm.of.empty() || &set != &arm.arm.set.back()) sets += (sets.empty() ? "`" : ", `") + set + "`";
+    }
+    out += fmt::format("- **{}**: {}{}{}\n", name, arm.title, sets.empty() ? "" : ": " + sets,
                        arm.note.empty() ? "" : ". " + arm.note);
   }
   return out;
@@ -230,8 +214,14 @@ std::string caution(const Size& size) {
 }
 
 std::string size_text(const StudyFile& study, const Size& size) {
-  std::string out = fmt::format("{} arms x {} seed{} x {} updates", study.arms.size(), size.seeds.size(),
-                                size.seeds.size() == 1 ? "" : "s", size.steps);
+  const std::size_t seeds = size.seeds.size();
+  std::string out =
+      study.scaling
+          ? fmt::format("{} arms at up to {} numbers of trainers x {} seed{}, {} samples a run",
+                        arm_count(study), (size.points.empty() ? study.scaling->points : size.points).size(),
+                        seeds, seeds == 1 ? "" : "s", count(static_cast<double>(size.samples)))
+          : fmt::format("{} arms x {} seed{} x {} updates", study.arms.size(), size.seeds.size(),
+                        size.seeds.size() == 1 ? "" : "s", size.steps);
   if (size.minutes > 0) {
     out += size.minutes < 90 ? fmt::format(", about {:g} min", size.minutes)
                              : fmt::format(", about {:.1f} h", size.minutes / 60);
@@ -248,7 +238,7 @@ std::string table_markdown(const StudyResult& r) {
   if (!r.complete) out += "**Not complete: runs are missing or failed; see below.**\n\n";
   out += fmt::format("{}\n\nPaper: {}. Size {}: {}.\n\n", r.study.question, r.study.paper, r.size.name,
                      size_text(r.study, r.size));
-  out += main_table(r) + "\n" + sign_text(r.study);
+  out += r.study.scaling ? scaling_tables(r) : main_table(r) + "\n" + sign_text(r.study);
   for (const std::string& note : r.study.notes) out += "\n" + note + "\n";
   out += "\n![figure](figure.svg)\n";
   if (!r.study.paper_values.empty()) {
@@ -262,8 +252,12 @@ std::string table_markdown(const StudyResult& r) {
   }
   out += decisions_text(r);
   out += "\n## Arms\n\n" + arms_list(r.study);
-  out += "\n## Consumed, per run\n\n" + consumed_table(r);
-  out += "\n## Every run\n\n" + seeds_table(r);
+  if (r.study.scaling) {
+    out += "\n## Every point\n\n" + scaling_points_table(r);
+  } else {
+    out += "\n## Consumed, per run\n\n" + consumed_table(r);
+    out += "\n## Every run\n\n" + seeds_table(r);
+  }
   return out + "\n## Where and how\n\n" + provenance_list(r);
 }
 

@@ -19,6 +19,8 @@ constexpr Background kBackgrounds[] = {
     {"type = 'shadow_ma', weight = 0.3", false},
     {"type = 'shadow_ma', merge = 'delta', merge_lock = 'per_shard'", false},
     {"type = 'shadow_bmuf', momentum = 0.2, weight = 0.3", false},
+    {"type = 'shadow_easgd', piece = 1024", true},
+    {"type = 'shadow_bmuf', piece = 1024", false},
 };
 std::string strategy_of(const Background& background) {
   return std::string("{") + background.options + "}";
@@ -28,6 +30,11 @@ World world_of(const Background& background, std::vector<std::string> more = {})
   if (background.served) more.push_back("parallel.servers=2");
   world.sets = simulated(more);
   return world;
+}
+
+std::uint64_t bytes(const Outcome& run, const char* purpose) {
+  const auto found = run.result.bytes_by_purpose.find(purpose);
+  return found == run.result.bytes_by_purpose.end() ? 0 : found->second;
 }
 
 TEST(ShadowBackground, IsOneHistoryUnderTheSimulatedClock) {
@@ -88,6 +95,43 @@ TEST(ShadowBackground, GapsGrowWithTheTrainersOfOneServerAndShrinkWithServers) {
   EXPECT_LT(relieved, 0.7 * six);
 }
 
+// The same arithmetic on the same weights, in other portions: trainers take turns, so nobody comes between.
+TEST(ShadowBackground, PiecesChangeNoBitOfAnExchange) {
+  for (const char* exchange : {"symmetric", "sequential", "delta"}) {
+    World world{.slots = 20, .precision = "fp32"};
+    world.sets = {"parallel.servers=2"};
+    const std::string strategy = std::string(
+                                     "{type = 'shadow_easgd', mode = 'foreground', interval = 4, order = "
+                                     "[2, 0, 1], exchange = '") +
+                                 exchange + "', piece = ";
+    const Outcome whole = train(strategy + "0}", world), pieces = train(strategy + "1000}", world);
+    ASSERT_EQ(pieces.result.error, "") << exchange;
+    EXPECT_EQ(pieces.result.state_hash, whole.result.state_hash) << exchange;
+    EXPECT_EQ(bytes(pieces, "parameter"), bytes(whole, "parameter"));
+    EXPECT_GT(bytes(pieces, "control"), bytes(whole, "control")) << "a request for each piece";
+  }
+}
+
+// Lookups in tables are a part of every slot, and wait behind what is already on its way on the same link.
+TEST(ShadowBackground, WhatElseUsesTheLinkPassesBetweenPieces) {
+  for (const Background& background : {kBackgrounds[0], kBackgrounds[3]}) {
+    const auto seconds = [&](const char* piece) {
+      World world = world_of(background, {"transport.link.bandwidth=1e6", "run.eval_every=0"});
+      world.replicas = 2;
+      world.model =
+          "[data]\ntype = \"synthetic_ctr\"\nbatch = 8\ntables = 2\nrows = [50]\npairs = 1\nsamples = 4000\n"
+          "val_samples = 8\n[model]\ntype = \"dlrm\"\nplacement = \"rows\"\nbottom = [64, 4]\ntop = [64, "
+          "1]\n";
+      const Outcome run = train_looking(
+          "{" + std::string(background.options) + ", rest = 1e-5, piece = " + piece + "}", world);
+      EXPECT_EQ(run.result.error, "") << background.options;
+      return run.result.wall_s;
+    };
+    const double whole = seconds("0"), pieces = seconds("256");
+    EXPECT_LT(pieces, 0.8 * whole) << background.options;
+  }
+}
+
 TEST(ShadowBackground, T20_StatisticsOfBatchNormAreEvaluatedAsTheirMeans) {
   for (const Background& background : kBackgrounds) {
     World world = world_of(background);
@@ -106,11 +150,6 @@ TEST(ShadowBackground, T20_StatisticsOfBatchNormAreEvaluatedAsTheirMeans) {
       ASSERT_NEAR(first.evaluated_buffers[i], mean, 1e-6 * std::abs(mean) + 1e-9) << background.options;
     }
   }
-}
-
-std::uint64_t bytes(const Outcome& run, const char* purpose) {
-  const auto found = run.result.bytes_by_purpose.find(purpose);
-  return found == run.result.bytes_by_purpose.end() ? 0 : found->second;
 }
 
 TEST(ShadowBackground, T21_BytesAreThoseOfTheFormulas) {

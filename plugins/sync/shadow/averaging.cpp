@@ -4,6 +4,8 @@
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
+
 namespace tenon::sync_shadow {
 
 void Averaging::start(Replica& replica) {
@@ -12,7 +14,14 @@ void Averaging::start(Replica& replica) {
   votes_ = replica.open("shadow.votes", Purpose::kControl);
   group_ = replica.open("shadow.mean", Purpose::kParameter);
   means_ = allocate();
-  transfers_.reserve(means_.size());
+  for (const TensorView& mean : means_) {
+    for (std::int64_t at = 0; at < mean.elements();) {
+      const std::int64_t size = piece_of(mean.dtype, mean.elements() - at);
+      pieces_.push_back(slice(mean, at, size));
+      at += size;
+    }
+  }
+  transfers_.reserve(pieces_.size());
 }
 
 void Averaging::begin() {
@@ -37,16 +46,27 @@ void Averaging::send() {
     take(weights(arenas()[i]), means_[i]);
     if (!snapshots_.empty()) replica().device().copy(means_[i], snapshots_[i]);
   }
-  for (const TensorView& mean : means_) transfers_.push_back(group_->start_all_reduce(mean, ReduceOp::kSum));
+  received_ = 0;
+  start_transfers();
   phase_ = Phase::kSent;
 }
 
+// Pieces that were all started would stand in the link's queue together, and nothing could pass between them.
+void Averaging::start_transfers() {
+  const std::size_t end = in_pieces() ? std::min(received_ + 1, pieces_.size()) : pieces_.size();
+  while (transfers_.size() < end)
+    transfers_.push_back(group_->start_all_reduce(pieces_[transfers_.size()], ReduceOp::kSum));
+}
+
+void Averaging::receive_piece() {
+  group_->wait(transfers_[received_]);
+  elementwise().scale(pieces_[received_], 1.0 / group_->size());
+  ++received_;
+  start_transfers();
+}
+
 void Averaging::receive() {
-  for (std::size_t i = 0; i < means_.size(); ++i) {
-    group_->wait(transfers_[i]);
-    elementwise().scale(means_[i], 1.0 / group_->size());
-  }
-  transfers_.clear();
+  while (received_ < pieces_.size()) receive_piece();
   phase_ = Phase::kArrived;
 }
 
@@ -92,10 +112,12 @@ bool Averaging::step(Actor& self, bool going) {
       as_long_as(Phase::kAgreed, [&] { send(); });
       break;
     case Phase::kSent:
-      for (const Request transfer : transfers_) {
-        if (group_->done(transfer)) continue;
-        wait();
-        return true;
+      while (received_ < pieces_.size()) {
+        if (!group_->done(transfers_[received_])) {
+          wait();
+          return true;
+        }
+        receive_piece();
       }
       receive();
       break;

@@ -57,6 +57,8 @@ class Averaging : public Shadow {
   void ask_to_stop(bool stop);
   bool all_want_to_stop();
   void send();
+  void start_transfers();
+  void receive_piece();
   void receive();
   void merge_all();
   /// From kAgreed to kIdle.
@@ -67,7 +69,9 @@ class Averaging : public Shadow {
   std::int64_t round_ = 0;
   std::int32_t stop_ = 0;
   Request vote_;
-  std::vector<Request> transfers_;
+  std::vector<TensorView> pieces_;  ///< of means_, in order
+  std::vector<Request> transfers_;  ///< of the pieces that were started
+  std::size_t received_ = 0;        ///< pieces
   std::vector<TensorView> means_, snapshots_;
   std::unique_ptr<Communicator> votes_, group_;
 };

@@ -29,7 +29,9 @@ enum class Ask : std::int64_t {
 struct Header {
   Ask request = Ask::kBye;
   std::int64_t arena = 0;
-  std::int64_t elements = 0;  ///< of the server's shard of it
+  std::int64_t elements = 0;  ///< that follow
+  std::int64_t begin = 0;     ///< of the first of them in the server's shard of it
+  std::int64_t whole = 0;     ///< elements of that shard
   std::int64_t dtype = 0;
   double elastic = 0;
 };

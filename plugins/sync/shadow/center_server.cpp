@@ -12,9 +12,9 @@
 namespace tenon::sync_shadow {
 namespace {
 
-TensorView shard_view(std::vector<std::byte>& memory, DType dtype, std::int64_t elements) {
+TensorView shard_view(std::byte* memory, DType dtype, std::int64_t elements) {
   TensorView view;
-  view.data = memory.data();
+  view.data = memory;
   view.dtype = dtype;
   view.shape = Shape{elements};
   return view;
@@ -59,7 +59,7 @@ void CenterServer::answer(Pair& pair, Center& center, const Header& header, std:
   const auto dtype = static_cast<DType>(header.dtype);
   const auto bytes = static_cast<std::size_t>(dtype_bytes(dtype, header.elements));
   memory.resize(bytes);
-  const TensorView data = shard_view(memory, dtype, header.elements);
+  const TensorView data = shard_view(memory.data(), dtype, header.elements);
   const auto with_center = [&](auto&& body) {
     const std::lock_guard lock(center.mutex);
     const auto index = static_cast<std::size_t>(header.arena);
@@ -69,12 +69,14 @@ void CenterServer::answer(Pair& pair, Center& center, const Header& header, std:
       arena.dtype = dtype;
       arena.shard.resize(bytes);
     }
-    if (arena.shard.size() != bytes || arena.dtype != dtype) {
+    const auto whole = static_cast<std::size_t>(dtype_bytes(dtype, header.whole));
+    const auto begin = static_cast<std::size_t>(dtype_bytes(dtype, header.begin));
+    if (arena.shard.size() != whole || arena.dtype != dtype || bytes > whole || begin > whole - bytes) {
       fail_run("shadow centre: a trainer asks for arena " + std::to_string(index) + " with " +
-               std::to_string(bytes) + " bytes, and this server holds " + std::to_string(arena.shard.size()) +
+               std::to_string(whole) + " bytes, and this server holds " + std::to_string(arena.shard.size()) +
                "; trainers must have one model");
     }
-    body(shard_view(arena.shard, dtype, header.elements));
+    body(shard_view(arena.shard.data() + begin, dtype, header.elements));
   };
   const auto acknowledge = [&] {
     Header done = header;

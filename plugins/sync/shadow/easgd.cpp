@@ -25,7 +25,7 @@ ShadowEasgd::~ShadowEasgd() {
   stop_background();
   if (std::uncaught_exceptions() > 0) return;
   try {
-    for (Pair& pair : pairs_) ask(pair, Ask::kBye, 0, {});
+    for (Pair& pair : pairs_) ask(pair, Ask::kBye, 0, {}, {});
   } catch (const std::exception&) {
     // The run has failed meanwhile and is reported.
   }
@@ -74,11 +74,14 @@ ElementRange ShadowEasgd::shard(std::size_t index, std::size_t server) const {
                     static_cast<int>(pairs_.size()));
 }
 
-void ShadowEasgd::ask(Pair& pair, Ask request, std::size_t index, const ElementRange& range) {
+void ShadowEasgd::ask(Pair& pair, Ask request, std::size_t index, const ElementRange& part,
+                      const ElementRange& whole) {
   Header header;
   header.request = request;
   header.arena = static_cast<std::int64_t>(index);
-  header.elements = range.size();
+  header.elements = part.size();
+  header.begin = part.begin - whole.begin;
+  header.whole = whole.size();
   header.dtype = index < staging_.size() ? static_cast<std::int64_t>(staging_[index].dtype) : 0;
   header.elastic = elastic_;
   pair.requests->send(view_of(header), kServer, kTag);
@@ -95,14 +98,14 @@ void ShadowEasgd::begin() {
     std::int64_t most = 0;
     for (std::size_t i = 0; i < arenas().size(); ++i)
       most = std::max(most, dtype_bytes(staging_[i].dtype, shard(i, s).size()));
-    ask(pairs_[s], Ask::kRoom, 0, {0, most});
+    ask(pairs_[s], Ask::kRoom, 0, {0, most}, {});
   }
   for (std::size_t i = 0; i < arenas().size() && replica().replica() == 0; ++i) {
     const TensorView center = as_reals(center_->arena(arenas()[i]));
     for (std::size_t s = 0; s < pairs_.size(); ++s) {
       const ElementRange range = shard(i, s);
       if (range.size() == 0) continue;
-      ask(pairs_[s], Ask::kSet, i, range);
+      ask(pairs_[s], Ask::kSet, i, range, range);
       pairs_[s].state->send(slice(center, range.begin, range.size()), kServer, kTag);
       answered(pairs_[s]);
     }
@@ -110,29 +113,39 @@ void ShadowEasgd::begin() {
   replica().group(Purpose::kState)->barrier();
 }
 
+// Pieces go to all servers in turn, so that none idles while trainers that began together are all at another.
 void ShadowEasgd::exchange() {
   for (std::size_t i = 0; i < arenas().size(); ++i) {
-    for (std::size_t s = 0; s < pairs_.size(); ++s) exchange_shard(i, s);
+    std::int64_t most = 0, done = 0;
+    for (std::size_t s = 0; s < pairs_.size(); ++s) most = std::max(most, shard(i, s).size());
+    while (done < most) {
+      const std::int64_t piece = piece_of(staging_[i].dtype, most - done);
+      for (std::size_t s = 0; s < pairs_.size(); ++s) {
+        const ElementRange whole = shard(i, s);
+        const std::int64_t begin = whole.begin + done, end = std::min(begin + piece, whole.end);
+        if (begin < end) exchange_part(i, s, {begin, end}, whole);
+      }
+      done += piece;
+    }
   }
   synced();
 }
 
-void ShadowEasgd::exchange_shard(std::size_t index, std::size_t server) {
-  const ElementRange range = shard(index, server);
-  if (range.size() == 0) return;
+void ShadowEasgd::exchange_part(std::size_t index, std::size_t server, const ElementRange& range,
+                                const ElementRange& whole) {
   Pair& pair = pairs_[server];
   const TensorView staged = slice(staging_[index], range.begin, range.size());
   const TensorView w = slice(weights(arenas()[index]), range.begin, range.size());
   if (exchange_ == Exchange::kDelta) {
-    ask(pair, Ask::kFetch, index, range);
+    ask(pair, Ask::kFetch, index, range, whole);
     pair.weights->receive(staged, kServer, kTag);
     elastic(elastic_, w, staged);
-    ask(pair, Ask::kAdd, index, range);
+    ask(pair, Ask::kAdd, index, range, whole);
     pair.weights->send(staged, kServer, kTag);
     answered(pair);
   } else {
     take(w, staged);
-    ask(pair, exchange_ == Exchange::kSymmetric ? Ask::kSymmetric : Ask::kSequential, index, range);
+    ask(pair, exchange_ == Exchange::kSymmetric ? Ask::kSymmetric : Ask::kSequential, index, range, whole);
     pair.weights->send(staged, kServer, kTag);
     pair.weights->receive(staged, kServer, kTag);
   }
@@ -202,7 +215,7 @@ void ShadowEasgd::settle() {
     for (std::size_t s = 0; s < pairs_.size() && replica().replica() == 0; ++s) {
       const ElementRange range = shard(i, s);
       if (range.size() == 0) continue;
-      ask(pairs_[s], Ask::kGet, i, range);
+      ask(pairs_[s], Ask::kGet, i, range, range);
       pairs_[s].state->receive(slice(center, range.begin, range.size()), kServer, kTag);
     }
     group.broadcast(center, 0);

@@ -23,6 +23,7 @@ class ShadowEasgd final : public Shadow {
       kInterval,
       kAt,
       kRest,
+      kPiece,
       kLock,
       option::real("elastic", "0.5")
           .between(0, 1)
@@ -67,10 +68,12 @@ class ShadowEasgd final : public Shadow {
   ElementRange shard(std::size_t index, std::size_t server) const;
   /// All arenas with all servers.
   void exchange();
-  void exchange_shard(std::size_t index, std::size_t server);
+  /// `part` of `whole`, the shard of this server.
+  void exchange_part(std::size_t index, std::size_t server, const ElementRange& part,
+                     const ElementRange& whole);
   /// What the exchange brought into staging_: due until it is applied, by whom ever.
   void apply();
-  void ask(Pair& pair, Ask request, std::size_t index, const ElementRange& range);
+  void ask(Pair& pair, Ask request, std::size_t index, const ElementRange& part, const ElementRange& whole);
   void answered(Pair& pair);
   void move_by_elastic();
 

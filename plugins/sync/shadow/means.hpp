@@ -15,6 +15,7 @@ class ShadowMa final : public Averaging {
       kAt,
       kRest,
       kPoll,
+      kPiece,
       kLock,
       option::real("weight", "0.5")
           .between(0, 1)
@@ -53,6 +54,7 @@ class ShadowBmuf final : public Averaging {
       kAt,
       kRest,
       kPoll,
+      kPiece,
       kLock,
       option::real("weight", "0.5")
           .between(0, 1)

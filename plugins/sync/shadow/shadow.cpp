@@ -11,7 +11,10 @@
 namespace tenon::sync_shadow {
 
 Shadow::Shadow(const char* name, const Options& options)
-    : name_(name), interval_(options.integer("interval")), rest_(options.real("rest")) {
+    : name_(name),
+      interval_(options.integer("interval")),
+      rest_(options.real("rest")),
+      piece_(options.integer("piece")) {
   const std::string_view mode = options.text("mode");
   mode_ = mode == "shadow" ? Mode::kShadow : mode == "stepped" ? Mode::kStepped : Mode::kForeground;
   locked_ =
@@ -24,6 +27,11 @@ Shadow::Shadow(const char* name, const Options& options)
                 ": 'at' scripts exchanges, but mode = \"shadow\" makes as many as it can; leave it out, or "
                 "take mode = \"foreground\" or \"stepped\"");
   }
+}
+
+std::int64_t Shadow::piece_of(DType dtype, std::int64_t left) const {
+  if (!in_pieces()) return left;
+  return std::clamp(piece_ / dtype_bytes(dtype, 1), std::int64_t{1}, left);
 }
 
 Shadow::~Shadow() {

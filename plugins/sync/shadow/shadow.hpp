@@ -42,6 +42,13 @@ inline constexpr OptionSpec kRest =
         .at_least(1e-6)
         .in_unit("s")
         .doc_text("shadow: from the end of an exchange to the next, on the run's clock");
+inline constexpr OptionSpec kPiece =
+    option::integer("piece", "0")
+        .at_least(0)
+        .in_unit("byte")
+        .doc_text(
+            "weights travel in pieces of at most this size, one after the other, so that what else uses "
+            "the link passes between them; 0: all that one exchange sends to one place at once");
 inline constexpr OptionSpec kLock =
     option::text("merge_lock", "'none'")
         .one_of(kLocks)
@@ -103,6 +110,9 @@ class Shadow : public SyncBase {
   bool background() const { return mode_ == Mode::kShadow; }
   bool stepped() const { return mode_ == Mode::kStepped; }
   double rest() const { return rest_; }
+  bool in_pieces() const { return piece_ > 0; }
+  /// Elements of the next piece of `left` elements.
+  std::int64_t piece_of(DType dtype, std::int64_t left) const;
   ~Shadow() override;
 
  private:
@@ -117,6 +127,7 @@ class Shadow : public SyncBase {
   std::int64_t interval_;
   std::vector<std::int64_t> at_;
   double rest_;
+  std::int64_t piece_;  ///< bytes; 0 = whole
   bool locked_ = false;
   bool active_ = false;
   std::atomic<bool> begun_{false};

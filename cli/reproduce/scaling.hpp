@@ -1,0 +1,80 @@
+// Every number of a study of scaling, computed once from its runs: rates, speedups, losses, sync gaps.
+// Tables, JSON and figure (scaling_render.hpp) only print what stands here.
+#pragma once
+
+#include "reproduce/results.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::reproduce {
+
+/// A run as the model of sync gaps sees it; bytes and seconds by the run's clock.
+struct ExchangeModel {
+  bool foreground =
+      false;  ///< every `interval` slots, the workers waiting; else one after the other, behind them
+  double trainers = 1, servers = 0;
+  double interval = 0;     ///< slots
+  double bytes = 0;        ///< that a trainer sends in one exchange
+  double bandwidth = 0;    ///< bytes/s of one direction of a link; infinite without a link model
+  double latency = 0;      ///< seconds
+  double pieces = 1;       ///< transfers into which an exchange is cut, one after the other
+  double rest = 0;         ///< seconds between two exchanges of a trainer
+  double poll = 0;         ///< seconds between two looks at a collective transfer
+  double slots_per_s = 0;  ///< of one trainer
+};
+
+/// Slots between two exchanges of a trainer: `interval` in the foreground, else rate x seconds of an
+/// exchange. With n servers that is what the trainer's link needs for S bytes up and S down with a request
+/// for each of P pieces, 2 S / B + 3 P L + rest, or, if it is longer, what the servers' links need for K
+/// trainers, K S / (n B). A ring takes S / B + P (2 (K-1) L + poll / 2) + rest, S being what a trainer sends.
+/// Empty without a link model.
+std::optional<double> predicted_gap(const ExchangeModel& model);
+
+/// Trainers beyond which the servers' links cannot answer exchanges every `interval` slots: interval x
+/// servers x bandwidth / (bytes x rate). Empty in the background, without servers and without a link model.
+std::optional<double> predicted_saturation(const ExchangeModel& model);
+
+/// Of one run: samples per second between the first and the last line of training metrics, so that neither
+/// the start nor the evaluation at the end counts. Empty with fewer than two lines.
+std::optional<double> examples_per_second(const ab::RunRecord& run);
+/// Slots of all trainers over their completed syncs. Empty when there was none.
+std::optional<double> average_sync_gap(const ab::RunRecord& run);
+ExchangeModel exchange_model(const ab::RunRecord& run);
+
+struct Spread {
+  std::size_t n = 0;
+  double mean = 0, low = 0, high = 0;
+};
+
+/// An arm at one number of trainers; means over the seeds that have a value.
+struct PointResult {
+  std::size_t index = 0;  ///< among the arms of the study at its points
+  std::string arm, title;
+  std::int64_t trainers = 0;
+  bool measured = false;
+  bool shared = false;  ///< the run of `alone`, in the place of the arm's own
+
+  std::optional<double> examples_per_s, speedup, linear_percent;
+  std::optional<Spread> loss;
+  std::optional<double> sync_gap, longest_sync_gap, predicted_gap;
+  std::optional<double> elp;                       ///< examples in flight: batch x workers x trainers
+  std::optional<double> bytes;                     ///< that left a trainer, mean
+  std::optional<double> sync_bytes;                ///< of them weights
+  std::optional<double> waited_s, waited_percent;  ///< of a trainer, for bytes and for others
+  std::optional<double> server_percent;            ///< of the time that a server's link was sending weights
+};
+
+struct ScalingArm {
+  std::string name, title;
+  bool measured = false;
+  std::vector<PointResult> points;     ///< ascending, the shared one included
+  std::optional<double> saturates_at;  ///< trainers, predicted at the smallest point with several
+};
+
+/// The arms of the file with their points; `alone` has no place of its own where others share it.
+std::vector<ScalingArm> scaling_arms(const StudyResult& result);
+
+}  // namespace tenon::reproduce
