@@ -30,6 +30,7 @@ struct Arm {
   std::vector<std::string> set = {};      ///< "a.b=c", as on the command line
   bool own_order =
       false;  ///< A/A: order and rounding streams differ from the pair's seed, initial weights do not
+  std::int64_t steps = 0;  ///< run.steps of this arm alone, in place of the budget's; 0 = the budget's
 };
 
 enum class DecideBy { kFinalValue, kTimeToTarget };

@@ -199,7 +199,9 @@ std::vector<std::string> budget_sets(const Budget& budget) {
 
 std::vector<std::string> run_sets(const Experiment& experiment, const Arm& arm, std::int64_t seed) {
   std::vector<std::string> out = arm.set;
-  for (std::string& assignment : budget_sets(experiment.budget)) out.push_back(std::move(assignment));
+  const Budget own{Axis::kSteps, static_cast<double>(arm.steps)};
+  for (std::string& assignment : budget_sets(arm.steps > 0 ? own : experiment.budget))
+    out.push_back(std::move(assignment));
   out.push_back(fmt::format("run.seed={}", seed));
   if (arm.own_order) {
     // The pair shares initial weights; everything else that is drawn differs.

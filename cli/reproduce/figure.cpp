@@ -7,6 +7,8 @@
 #include "ab/plot.hpp"
 #include "ab/report.hpp"
 #include "report/line_chart.hpp"
+#include "reproduce/bytes_figure.hpp"
+#include "reproduce/time_to_render.hpp"
 
 #include <fmt/format.h>
 
@@ -209,6 +211,15 @@ std::string curve_figure(const StudyResult& r) {
 }  // namespace
 
 std::string figure_svg(const StudyResult& result) {
+  double height = 0;
+  if (result.time_to) {
+    const std::string drawing = time_to_figure(result, kTop, kWidth, height);
+    return standing_alone(result, height, drawing);
+  }
+  if (result.study.figure == Figure::kBytes) {
+    const std::string drawing = bytes_figure(result, kWidth, height);
+    return standing_alone(result, height, drawing);
+  }
   return result.study.figure == Figure::kCurves ? curve_figure(result) : row_figure(result);
 }
 

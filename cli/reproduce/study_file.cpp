@@ -2,6 +2,7 @@
 #include "reproduce/study_file.hpp"
 
 #include "config/suggest.hpp"
+#include "reproduce/time_to_file.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
@@ -17,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFigures[] = {"gaps", "shares", "curves", nullptr};
+constexpr const char* kFigures[] = {"gaps", "shares", "curves", "bytes", nullptr};
 constexpr const char* kSizes[] = {"quick", "default", "full", "cuda"};
 
 constexpr OptionSpec kStudyOptions[] = {
@@ -53,6 +54,9 @@ constexpr OptionSpec kArmOptions[] = {
     option::texts("set", "[]").doc_text("\"a.b=c\", as on the command line"),
     option::text("baseline", "\"\"").doc_text("arm to which its gap is measured; the study's if absent"),
     option::boolean("may_fail", "false").doc_text("a failed run is a result"),
+    option::integer("steps_over", "1")
+        .at_least(1)
+        .doc_text("divides the size's steps: for slots that hold more"),
 };
 
 constexpr OptionSpec kPaperOptions[] = {
@@ -107,6 +111,7 @@ StudyArm read_arm(const Value& table, std::size_t index, const std::string& path
   arm.note = text_of(options, "note");
   arm.baseline = text_of(options, "baseline");
   arm.may_fail = options.boolean("may_fail");
+  arm.steps_over = options.integer("steps_over");
   return arm;
 }
 
@@ -176,6 +181,11 @@ void check(const StudyFile& study, const Config& config) {
     if (distinct.size() != size.seeds.size()) checks.say(key, "a seed is repeated");
     if (!distinct.empty() && *distinct.begin() < 0) checks.say(key, "seeds count from 0");
   }
+  if (study.time_to) {
+    check_time_to(
+        study, [&](const std::string& key, const std::string& problem) { checks.say(key, problem); },
+        [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); });
+  }
   checks.finish();
 }
 
@@ -196,7 +206,7 @@ const StudyArm* StudyFile::arm(const std::string& wanted) const {
 StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
-  const Resolution top = resolved(root, "study", kStudyOptions, {"size", "arm", "paper_value"});
+  const Resolution top = resolved(root, "study", kStudyOptions, {"size", "arm", "paper_value", "time_to"});
   const Options& options = *top.options;
 
   StudyFile study;
@@ -211,7 +221,10 @@ StudyFile read_study(const std::string& path) {
   study.baseline = text_of(options, "baseline");
   study.reference = text_of(options, "reference");
   const std::string figure = text_of(options, "figure");
-  study.figure = figure == "gaps" ? Figure::kGaps : figure == "shares" ? Figure::kShares : Figure::kCurves;
+  study.figure = figure == "gaps"     ? Figure::kGaps
+                 : figure == "shares" ? Figure::kShares
+                 : figure == "bytes"  ? Figure::kBytes
+                                      : Figure::kCurves;
   study.figure_metric = text_of(options, "figure_metric");
   study.curves = texts_of(options, "curves");
   study.shares = texts_of(options, "shares");
@@ -245,6 +258,7 @@ StudyFile read_study(const std::string& path) {
                                     text_of(*found.options, "source"), found.options->real("value")});
     }
   }
+  if (const Value* table = root.find("time_to")) study.time_to = read_time_to(*table);
   check(study, config);
   return study;
 }
@@ -294,6 +308,7 @@ ab::Experiment experiment_of(const StudyFile& study, const Size& size) {
   for (const StudyArm& arm : study.arms) {
     out.arms.push_back(arm.arm);
     out.arms.back().set.insert(out.arms.back().set.begin(), size.set.begin(), size.set.end());
+    if (arm.steps_over > 1) out.arms.back().steps = (size.steps + arm.steps_over - 1) / arm.steps_over;
   }
   return out;
 }

@@ -3,8 +3,10 @@
 #pragma once
 
 #include "ab/experiment.hpp"
+#include "reproduce/time_to.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,10 +24,11 @@ struct Size {
 
 struct StudyArm {
   ab::Arm arm;
-  std::string title;      ///< for the table; the name if absent
-  std::string note;       ///< what it keeps, or why it is there
-  std::string baseline;   ///< arm to which its gap is measured; itself: it is a baseline
-  bool may_fail = false;  ///< a failed run is a result, and is not repeated
+  std::string title;            ///< for the table; the name if absent
+  std::string note;             ///< what it keeps, or why it is there
+  std::string baseline;         ///< arm to which its gap is measured; itself: it is a baseline
+  bool may_fail = false;        ///< a failed run is a result, and is not repeated
+  std::int64_t steps_over = 1;  ///< by which the size's steps are divided: an arm whose slots hold more
 };
 
 /// A number of the paper beside ours.
@@ -35,7 +38,7 @@ struct PaperValue {
 };
 
 /// What the figure shows.
-enum class Figure { kGaps, kShares, kCurves };
+enum class Figure { kGaps, kShares, kCurves, kBytes };
 
 struct StudyFile {
   std::string name, path;
@@ -57,6 +60,7 @@ struct StudyFile {
   std::vector<Size> sizes;  ///< in the order quick, default, full, cuda
   std::vector<StudyArm> arms;
   std::vector<PaperValue> paper_values;
+  std::optional<TimeTo> time_to;  ///< the table [time_to]
 
   /// Null when there is no such size or arm.
   const Size* size(const std::string& name) const;

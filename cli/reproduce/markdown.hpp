@@ -1,0 +1,18 @@
+// Pieces of Markdown tables. Text only.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::reproduce {
+
+/// A cell of a table: bars would end it.
+std::string cell(std::string_view text);
+std::string row(const std::vector<std::string>& cells);
+/// Names of columns; all but the first hold numbers.
+std::string head(const std::vector<std::string>& names);
+/// Counts with their thousands apart, as a reader expects them.
+std::string count(double value);
+
+}  // namespace tenon::reproduce
