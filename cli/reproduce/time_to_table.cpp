@@ -163,8 +163,8 @@ std::string reached_text(const ToThreshold& to) {
 std::string time_to_markdown(const StudyResult& r) {
   const TimeToResult& t = *r.time_to;
   const TimeTo& what = *r.study.time_to;
-  std::string out = fmt::format("\n## {} to the baseline's {}\n\n", t.simulated ? "Simulated time" : "Time",
-                                r.study.metric);
+  std::string out =
+      fmt::format("## {} to the baseline's {}\n\n", t.simulated ? "Simulated time" : "Time", r.study.metric);
   const std::string budget =
       what.budget == 1 ? "at its end" : fmt::format("after {:.0f} % of its slots", 100 * what.budget);
   out += fmt::format(
