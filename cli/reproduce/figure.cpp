@@ -7,7 +7,9 @@
 #include "ab/plot.hpp"
 #include "ab/report.hpp"
 #include "report/line_chart.hpp"
+#include "reproduce/bytes_figure.hpp"
 #include "reproduce/scaling_render.hpp"
+#include "reproduce/time_to_render.hpp"
 
 #include <fmt/format.h>
 
@@ -210,6 +212,15 @@ std::string standing_alone(const StudyResult& r, double height, const std::strin
 
 std::string figure_svg(const StudyResult& result) {
   if (result.study.scaling) return scaling_figure(result);
+  double height = 0;
+  if (result.time_to) {
+    const std::string drawing = time_to_figure(result, kTop, kWidth, height);
+    return standing_alone(result, height, drawing);
+  }
+  if (result.study.figure == Figure::kBytes) {
+    const std::string drawing = bytes_figure(result, kWidth, height);
+    return standing_alone(result, height, drawing);
+  }
   return result.study.figure == Figure::kCurves ? curve_figure(result) : row_figure(result);
 }
 

@@ -4,6 +4,8 @@
 #include "ab/format.hpp"
 #include "reproduce/scaling_points.hpp"
 #include "reproduce/scaling_render.hpp"
+#include "reproduce/time_to_plan.hpp"
+#include "reproduce/time_to_render.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
@@ -14,6 +16,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
 
 namespace tenon::reproduce {
 namespace {
@@ -52,6 +55,18 @@ void announce(const Plan& plan, const Outcome& outcome, const Options& options) 
                    true);
 }
 
+/// The jobs that are still to be made, counted in `out`.
+std::vector<ab::Job> jobs_of(const Plan& plan, Outcome& out) {
+  std::vector<ab::Job> jobs;
+  for (const PlannedRun& run : plan.runs) {
+    ++(run.action == Action::kKeep       ? out.kept
+       : run.action == Action::kContinue ? out.continued
+                                         : out.started);
+    if (run.action != Action::kKeep) jobs.push_back(run.job);
+  }
+  return jobs;
+}
+
 /// Of failures that no arm is there to show. Paths are those below the study's folder, so that a table can be
 /// published.
 std::vector<std::string> logs_of(const std::vector<ab::FailedJob>& failed, const StudyFile& study,
@@ -87,28 +102,38 @@ Outcome reproduce(const StudyFile& given, const Size& size, const Options& optio
   runner.progress = options.progress;
   runner.label = "reproduce";
   const Plan plan = make_plan(study, size, runner, options.resolve);
+  std::vector<TimingPlan> timings;
+  if (study.time_to) {
+    require_lines_at_evaluations(study, plan);
+    timings = make_timing_plans(study, size, plan, runner, options.resolve);
+  }
 
   Outcome out;
-  std::vector<ab::Job> jobs, measured;  // those under the wall clock have the machine for themselves
-  for (const PlannedRun& run : plan.runs) {
-    ++(run.action == Action::kKeep       ? out.kept
-       : run.action == Action::kContinue ? out.continued
-                                         : out.started);
-    if (run.action == Action::kKeep) continue;
-    const bool alone = study.scaling && study.scaling->is_measured(study.arms[run.job.arm].of);
-    (alone ? measured : jobs).push_back(run.job);
-  }
+  std::vector<ab::Job> jobs = jobs_of(plan, out);
+  const auto alone = std::stable_partition(jobs.begin(), jobs.end(), [&](const ab::Job& job) {
+    return !study.scaling || !study.scaling->is_measured(study.arms[job.arm].of);
+  });
+  std::vector<ab::Job> measured(alone, jobs.end());  // under the wall clock: the machine is theirs alone
+  jobs.erase(alone, jobs.end());
+  std::vector<std::vector<ab::Job>> timing_jobs;
+  for (const TimingPlan& timing : timings) timing_jobs.push_back(jobs_of(timing.plan, out));
   announce(plan, out, options);
   if (!jobs.empty()) out.runs = ab::run_planned(plan.experiment, std::move(jobs), runner);
   if (!measured.empty() && !out.runs.interrupted) {
     runner.jobs = 1;
-    ab::RunnerResult more = ab::run_planned(plan.experiment, std::move(measured), runner);
-    out.runs.completed += more.completed;
-    out.runs.interrupted = more.interrupted;
-    for (ab::FailedJob& job : more.failed) out.runs.failed.push_back(std::move(job));
+    join(out.runs, ab::run_planned(plan.experiment, std::move(measured), runner));
+  }
+  // Their time is a model, so sharing the machine does not change it.
+  runner.jobs = std::max<int>(options.jobs, static_cast<int>(std::thread::hardware_concurrency()));
+  for (std::size_t i = 0; i < timings.size() && !out.runs.interrupted; ++i) {
+    if (timing_jobs[i].empty()) continue;
+    runner.folder = timings[i].folder;
+    runner.label = fmt::format("reproduce, timing {}:", timings[i].link);
+    join(out.runs, ab::run_planned(timings[i].plan.experiment, std::move(timing_jobs[i]), runner));
   }
 
   out.result = read_results(study, size, plan, folder.string());
+  if (study.time_to) read_time_to_results(out.result, folder.string());
   out.result.provenance.command = options.command;
   out.result.provenance.jobs = options.jobs;
   for (std::string& line : logs_of(out.runs.failed, study, plan, folder.string()))
@@ -143,6 +168,7 @@ std::string closing_text(const Outcome& outcome) {
     }
     out += line + "\n";
   }
+  if (r.time_to) out += time_to_lines(r);
   if (!r.study.scaling) out += "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
   if (outcome.runs.interrupted) out += "interrupted: the same command continues where it stopped\n";
   if (!caution(r.size).empty()) out += caution(r.size) + "\n";

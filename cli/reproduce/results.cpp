@@ -55,8 +55,11 @@ RunResult read_one(const ab::Experiment& e, const std::string& folder, const ab:
 }
 
 /// Gaps of the pairs in which both arms have a value and may be compared.
-std::vector<double> paired_gaps(const ab::Experiment& e, const ArmResult& baseline, const ArmResult& arm,
+std::vector<double> paired_gaps(ab::Experiment e, const ArmResult& baseline, const ArmResult& arm,
                                 const std::string& who, std::vector<std::string>& warnings) {
+  // Slots of an arm with steps of its own hold more: there the samples must agree, not the slots.
+  const auto own = [&](const ab::Arm& a) { return a.name == who && a.steps > 0; };
+  if (std::any_of(e.arms.begin(), e.arms.end(), own)) e.budget.kind = ab::Axis::kSamples;
   std::vector<double> out;
   for (std::size_t s = 0; s < arm.runs.size(); ++s) {
     const RunResult& b = baseline.runs[s];
@@ -127,10 +130,15 @@ void summarise(const StudyFile& study, ArmResult& arm) {
     arm.samples += r.samples;
     arm.tokens += r.tokens;
     arm.refused += last_of(r, "train/skipped_updates");
+    for (const char* purpose : {"gradient", "parameter"}) {
+      const auto sent = r.bytes_by_purpose.find(purpose);
+      if (sent != r.bytes_by_purpose.end()) arm.bytes += sent->second;
+    }
     walls.push_back(r.wall_s);
     for (const auto& [format, count] : r.quantized_operands) arm.operands[format] += count;
   }
-  for (double* sum : {&arm.updates, &arm.samples, &arm.tokens, &arm.refused}) *sum /= std::max(n, 1.0);
+  for (double* sum : {&arm.updates, &arm.samples, &arm.tokens, &arm.refused, &arm.bytes})
+    *sum /= std::max(n, 1.0);
   for (auto& entry : arm.operands) entry.second /= std::max(n, 1.0);
   arm.value = estimate(values, study.alpha);
   arm.wall_s = estimate(walls, study.alpha);

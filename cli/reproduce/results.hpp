@@ -5,6 +5,7 @@
 #include "ab/run_record.hpp"
 #include "ab/statistics.hpp"
 #include "reproduce/plan.hpp"
+#include "reproduce/time_to_results.hpp"
 
 #include <map>
 #include <optional>
@@ -41,6 +42,7 @@ struct ArmResult {
   std::optional<ab::MeanEstimate> gap, reference_gap;  ///< empty for the arm itself and without pairs
   std::string parameters;                              ///< "840960"
   double updates = 0, samples = 0, tokens = 0;         ///< of a completed run, mean
+  double bytes = 0;                                    ///< gradients and weights sent by rank 0, mean
   double refused = 0;                                  ///< updates refused, mean
   std::optional<ab::MeanEstimate> wall_s;
   std::map<std::string, double> operands;  ///< quantized, by format, mean
@@ -68,6 +70,7 @@ struct StudyResult {
   std::vector<std::string>
       warnings;           ///< runs that are missing, and pairs that were left out, with the reason
   bool complete = false;  ///< every run ended as the study expects
+  std::optional<TimeToResult> time_to;  ///< where the study has [time_to]
 };
 
 /// Reads all runs of the plan below `folder`.

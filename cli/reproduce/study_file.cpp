@@ -3,6 +3,7 @@
 
 #include "config/suggest.hpp"
 #include "reproduce/scaling_file.hpp"
+#include "reproduce/time_to_file.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
@@ -18,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFigures[] = {"gaps", "shares", "curves", nullptr};
+constexpr const char* kFigures[] = {"gaps", "shares", "curves", "bytes", nullptr};
 constexpr const char* kSizes[] = {"quick", "default", "full", "cuda"};
 
 constexpr OptionSpec kStudyOptions[] = {
@@ -57,6 +58,9 @@ constexpr OptionSpec kArmOptions[] = {
     option::texts("set", "[]").doc_text("\"a.b=c\", as on the command line"),
     option::text("baseline", "\"\"").doc_text("arm to which its gap is measured; the study's if absent"),
     option::boolean("may_fail", "false").doc_text("a failed run is a result"),
+    option::integer("steps_over", "1")
+        .at_least(1)
+        .doc_text("divides the size's steps: for slots that hold more"),
 };
 
 constexpr OptionSpec kPaperOptions[] = {
@@ -115,6 +119,7 @@ StudyArm read_arm(const Value& table, std::size_t index, const std::string& path
   arm.note = text_of(options, "note");
   arm.baseline = text_of(options, "baseline");
   arm.may_fail = options.boolean("may_fail");
+  arm.steps_over = options.integer("steps_over");
   return arm;
 }
 
@@ -189,6 +194,11 @@ void check(const StudyFile& study, const Config& config) {
     }
   }
   check_scaling(study, [&](const std::string& key, const std::string& what) { checks.say(key, what); });
+  if (study.time_to) {
+    check_time_to(
+        study, [&](const std::string& key, const std::string& problem) { checks.say(key, problem); },
+        [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); });
+  }
   checks.finish();
 }
 
@@ -209,7 +219,8 @@ const StudyArm* StudyFile::arm(const std::string& wanted) const {
 StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
-  const Resolution top = resolved(root, "study", kStudyOptions, {"size", "arm", "paper_value", "scaling"});
+  const Resolution top =
+      resolved(root, "study", kStudyOptions, {"size", "arm", "paper_value", "scaling", "time_to"});
   const Options& options = *top.options;
 
   StudyFile study;
@@ -224,7 +235,10 @@ StudyFile read_study(const std::string& path) {
   study.baseline = text_of(options, "baseline");
   study.reference = text_of(options, "reference");
   const std::string figure = text_of(options, "figure");
-  study.figure = figure == "gaps" ? Figure::kGaps : figure == "shares" ? Figure::kShares : Figure::kCurves;
+  study.figure = figure == "gaps"     ? Figure::kGaps
+                 : figure == "shares" ? Figure::kShares
+                 : figure == "bytes"  ? Figure::kBytes
+                                      : Figure::kCurves;
   study.figure_metric = text_of(options, "figure_metric");
   study.curves = texts_of(options, "curves");
   study.shares = texts_of(options, "shares");
@@ -259,6 +273,7 @@ StudyFile read_study(const std::string& path) {
     }
   }
   if (const Value* scaling = root.find("scaling")) study.scaling = read_scaling(*scaling);
+  if (const Value* table = root.find("time_to")) study.time_to = read_time_to(*table);
   check(study, config);
   return study;
 }
@@ -308,6 +323,7 @@ ab::Experiment experiment_of(const StudyFile& study, const Size& size) {
   for (const StudyArm& arm : study.arms) {
     out.arms.push_back(arm.arm);
     out.arms.back().set.insert(out.arms.back().set.begin(), size.set.begin(), size.set.end());
+    if (arm.steps_over > 1) out.arms.back().steps = (size.steps + arm.steps_over - 1) / arm.steps_over;
   }
   return out;
 }

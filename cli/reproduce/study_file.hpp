@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ab/experiment.hpp"
+#include "reproduce/time_to.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -26,10 +27,11 @@ struct Size {
 
 struct StudyArm {
   ab::Arm arm;
-  std::string title;      ///< for the table; the name if absent
-  std::string note;       ///< what it keeps, or why it is there
-  std::string baseline;   ///< arm to which its gap is measured; itself: it is a baseline
-  bool may_fail = false;  ///< a failed run is a result, and is not repeated
+  std::string title;            ///< for the table; the name if absent
+  std::string note;             ///< what it keeps, or why it is there
+  std::string baseline;         ///< arm to which its gap is measured; itself: it is a baseline
+  bool may_fail = false;        ///< a failed run is a result, and is not repeated
+  std::int64_t steps_over = 1;  ///< by which the size's steps are divided: an arm whose slots hold more
   // Of an arm at one point of a study of scaling:
   std::string of;             ///< the arm of the file; "" everywhere else
   std::int64_t trainers = 0;  ///< at this point
@@ -52,7 +54,7 @@ struct Scaling {
 };
 
 /// What the figure shows.
-enum class Figure { kGaps, kShares, kCurves };
+enum class Figure { kGaps, kShares, kCurves, kBytes };
 
 struct StudyFile {
   std::string name, path;
@@ -75,6 +77,7 @@ struct StudyFile {
   std::vector<StudyArm> arms;
   std::vector<PaperValue> paper_values;
   std::optional<Scaling> scaling;
+  std::optional<TimeTo> time_to;  ///< the table [time_to]
 
   /// Null when there is no such size or arm.
   const Size* size(const std::string& name) const;

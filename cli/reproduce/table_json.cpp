@@ -4,6 +4,7 @@
 #include "observe/json_writer.hpp"
 #include "reproduce/scaling_points.hpp"
 #include "reproduce/scaling_render.hpp"
+#include "reproduce/time_to_render.hpp"
 
 #include <cmath>
 #include <limits>
@@ -37,6 +38,7 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
   json.member("updates_refused", arm.refused);
   json.member("samples", arm.samples);
   json.member("tokens", arm.tokens);
+  json.member("bytes_per_rank", arm.bytes);
   member(json, "wall_s", arm.wall_s);
   member(json, "value", arm.value);
   member(json, "gap_percent", arm.gap);
@@ -111,6 +113,7 @@ std::string table_json(const StudyResult& r) {
     json.member("what", value.what);
     json.member("source", value.source);
   });
+  if (r.time_to) time_to_json(json, r);
   texts(json, "notes", "text", r.study.notes);
   texts(json, "warnings", "text", r.warnings);
   const Provenance& p = r.provenance;

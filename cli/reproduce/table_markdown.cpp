@@ -4,6 +4,7 @@
 #include "ab/format.hpp"
 #include "reproduce/markdown.hpp"
 #include "reproduce/scaling_render.hpp"
+#include "reproduce/time_to_render.hpp"
 
 #include <fmt/format.h>
 
@@ -55,14 +56,33 @@ std::string share_name(const std::string& metric) {
   return metric.substr(metric.find('/') + 1);
 }
 
+/// Bytes of an arm in per cent of its baseline's.
+std::string share_of_baseline(const StudyResult& r, std::size_t arm) {
+  for (std::size_t b = 0; b < r.arms.size(); ++b) {
+    if (r.study.arms[b].arm.name != r.study.arms[arm].baseline || r.arms[b].bytes == 0) continue;
+    return fixed(100 * r.arms[arm].bytes / r.arms[b].bytes, 2);
+  }
+  return "–";
+}
+
+/// "bf16", or words where not all arms are measured against the same.
+std::string baseline_text(const StudyFile& study) {
+  const bool one = std::all_of(study.arms.begin(), study.arms.end(),
+                               [&](const StudyArm& arm) { return arm.baseline == study.baseline; });
+  return one ? study.baseline : "its baseline";
+}
+
 std::string main_table(const StudyResult& r) {
   const std::string percent = fmt::format("{:g} % interval", 100 * (1 - r.study.alpha));
   std::vector<std::string> names{"arm", r.study.metric,
-                                 fmt::format("gap to {}, % ({})", r.study.baseline, percent)};
+                                 fmt::format("gap to {}, % ({})", baseline_text(r.study), percent)};
   if (!r.study.reference.empty())
     names.push_back(fmt::format("gap to {}, % ({})", r.study.reference, percent));
   for (const std::string& share : r.study.shares) names.push_back(share_name(share) + ", %");
-  const bool paper = !r.study.paper_values.empty();
+  const bool bytes = r.study.figure == Figure::kBytes;
+  if (bytes) names.insert(names.end(), {"bytes per rank", "of " + baseline_text(r.study) + "'s, %"});
+  // Beside times, the paper's numbers are times.
+  const bool paper = !r.study.paper_values.empty() && !r.study.time_to;
   if (paper) names.push_back("paper");
   names.insert(names.end(), {"runs", "wall time, s"});
   std::string out = head(names);
@@ -80,6 +100,7 @@ std::string main_table(const StudyResult& r) {
     if (!r.study.reference.empty())
       cells.push_back(what.arm.name == r.study.reference ? "0" : with_interval(arm.reference_gap, 2, true));
     for (const Share& share : arm.shares) cells.push_back(share.percent ? fixed(*share.percent, 2) : "–");
+    if (bytes) cells.insert(cells.end(), {count(arm.bytes), share_of_baseline(r, a)});
     if (paper) cells.push_back(paper_text(r.study, what.arm.name));
     cells.push_back(fmt::format("{} of {}", done, arm.runs.size()));
     cells.push_back(arm.wall_s ? fixed(arm.wall_s->mean, 1) : "–");
@@ -91,12 +112,11 @@ std::string main_table(const StudyResult& r) {
 std::string sign_text(const StudyFile& study) {
   const char* formula = study.lower_is_better ? "(baseline − arm) / baseline" : "(arm − baseline) / baseline";
   return fmt::format(
-      "Gap = {} of {}, in per cent, per pair of equal seeds: **negative = the arm is worse** (the paper's "
-      "sign). "
+      "Gap = {} of {}, in per cent, per pair of equal seeds: **negative = the arm is worse**{}. "
       "Intervals are Student t over the pairs, {:g} % coverage; one that contains 0 means that this size "
       "cannot "
       "tell the arms apart.\n",
-      formula, study.metric, 100 * (1 - study.alpha));
+      formula, study.metric, study.time_to ? "" : " (the paper's sign)", 100 * (1 - study.alpha));
 }
 
 std::string consumed_table(const StudyResult& r) {
@@ -104,6 +124,8 @@ std::string consumed_table(const StudyResult& r) {
       std::any_of(r.arms.begin(), r.arms.end(), [](const ArmResult& a) { return a.refused > 0; });
   std::vector<std::string> names{"arm", "parameters", "updates", "samples", "tokens"};
   if (refused) names.push_back("updates refused");
+  const bool sent = std::any_of(r.arms.begin(), r.arms.end(), [](const ArmResult& a) { return a.bytes > 0; });
+  if (sent) names.push_back("bytes per rank");
   names.push_back("operands of products, by format");
   std::string out = head(names);
   for (std::size_t a = 0; a < r.arms.size(); ++a) {
@@ -115,9 +137,15 @@ std::string consumed_table(const StudyResult& r) {
     std::vector<std::string> cells{r.study.arms[a].arm.name, count(parameters), count(arm.updates),
                                    count(arm.samples), count(arm.tokens)};
     if (refused) cells.push_back(count(arm.refused));
+    if (sent) cells.push_back(count(arm.bytes));
     cells.push_back(operands.empty() ? "none" : operands);
     out += row(cells);
   }
+  if (sent)
+    out +=
+        "\nBytes per rank are those of gradients and weights that rank 0 sent: what the method costs, "
+        "without "
+        "evaluations, statistics and control.\n";
   return out;
 }
 
@@ -238,9 +266,10 @@ std::string table_markdown(const StudyResult& r) {
   if (!r.complete) out += "**Not complete: runs are missing or failed; see below.**\n\n";
   out += fmt::format("{}\n\nPaper: {}. Size {}: {}.\n\n", r.study.question, r.study.paper, r.size.name,
                      size_text(r.study, r.size));
+  if (r.time_to) out += time_to_markdown(r) + fmt::format("\n## {} after all slots\n\n", r.study.metric);
   out += r.study.scaling ? scaling_tables(r) : main_table(r) + "\n" + sign_text(r.study);
   for (const std::string& note : r.study.notes) out += "\n" + note + "\n";
-  out += "\n![figure](figure.svg)\n";
+  if (!r.time_to) out += "\n![figure](figure.svg)\n";
   if (!r.study.paper_values.empty()) {
     out += "\nThe paper's numbers, each of a far larger model:\n\n";
     for (const PaperValue& value : r.study.paper_values)

@@ -84,12 +84,14 @@ const std::set<std::string> kSizeKeys = {"steps", "seeds", "set", "minutes", "ma
 const KeysByTable kStudyKeys = {
     {"",
      {"title", "paper", "question", "base", "metric", "baseline", "reference", "figure", "figure_metric",
-      "curves", "shares", "decisions", "alpha", "notes", "size", "arm", "paper_value"}},
+      "curves", "shares", "decisions", "alpha", "notes", "size", "arm", "paper_value", "time_to"}},
     {"[size.quick]", kSizeKeys},
     {"[size.default]", kSizeKeys},
     {"[size.full]", kSizeKeys},
     {"[size.cuda]", kSizeKeys},
-    {"[[arm]]", {"name", "title", "note", "baseline", "extends", "set", "may_fail"}},
+    {"[[arm]]", {"name", "title", "note", "baseline", "extends", "set", "may_fail", "steps_over"}},
+    {"[time_to]", {"budget", "looser", "timing_set", "one_seed", "link"}},
+    {"[[time_to.link]]", {"name", "set"}},
     {"[[paper_value]]", {"arm", "value", "what", "source"}}};
 
 /// Files that are no runs: experiments and studies, each with its own reader.

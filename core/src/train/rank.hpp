@@ -89,6 +89,7 @@ class Rank final : private MetricSink {
   void calibrate();
   RankTime time_so_far();
   void log_times(std::int64_t done);
+  void log_trained(std::int64_t done);
   void log_losses(std::int64_t slot, const SlotResult& result);
   /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
   /// times.
@@ -154,6 +155,7 @@ class Rank final : private MetricSink {
   RankTime logged_time_;
   double earlier_transfer_s_ = 0;  ///< before the account began
   std::int64_t skipped_updates_ = 0;
+  std::int64_t planned_slots_ = 0, trained_slots_ = 0;  // of rank 0: slots counted, and those with gradients
   std::string metric_name_;  ///< "train/loss", reused so that a line of metrics allocates nothing
   std::string save_error_;
   SyncEnd sync_end_;  ///< last: ends first

@@ -350,6 +350,7 @@ void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
   if (pair[1] > 0) metric(done, Split::kTrain, "loss", pair[0] / pair[1]);
   metric(done, Split::kTrain, "lr", result.lr);
   log_times(done);
+  log_trained(done);
   distributions_.means([&](std::string_view name, double mean) { metric(done, Split::kTrain, name, mean); });
   if (result.kind == SlotKind::kGrad) metric(done, Split::kTrain, "grad_norm", result.gradient_norm);
   if (result.loss_scale) metric(done, Split::kTrain, "loss_scale", *result.loss_scale);
@@ -377,6 +378,20 @@ void Rank::log_times(std::int64_t done) {
   metric(done, Split::kTrain, "exposed_comm_s", now.exposed_s - logged_time_.exposed_s);
   metric(done, Split::kTrain, "late_s", now.late_s - logged_time_.late_s);
   logged_time_ = now;
+}
+
+/// Samples of all replicas that made a gradient, once a slot of some replica did not. Plans are pure, so rank
+/// 0 knows those of the others, also of the slots before a resume.
+void Rank::log_trained(std::int64_t done) {
+  if (rank_ != 0) return;
+  const int replicas = weights_->replicas();
+  for (; planned_slots_ < done; ++planned_slots_) {
+    for (int replica = 0; replica < replicas; ++replica)
+      if (parts_->sync->plan({planned_slots_, replica, 0}).kind == SlotKind::kGrad) ++trained_slots_;
+  }
+  if (trained_slots_ == done * replicas) return;
+  const std::int64_t samples = trained_slots_ * world_.settings.run.accumulate * parts_->dataset->batch();
+  metric(done, Split::kTrain, "samples_trained", static_cast<double>(samples));
 }
 
 void Rank::metric(std::int64_t step, Split split, std::string_view name, double value) {

@@ -1,0 +1,76 @@
+// Every number of a study of time to a loss, computed once; table, JSON and figure only print what stands
+// here.
+#pragma once
+
+#include "ab/run_record.hpp"
+#include "reproduce/time_to.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::reproduce {
+
+struct StudyFile;
+struct Size;
+struct StudyResult;
+
+/// Seconds of a rank by what its training thread did, mean over ranks and timed runs.
+struct TimeSplit {
+  double total = 0, compute = 0, exposed = 0, late = 0, data = 0, other = 0;
+  double overlapped = 0;  ///< transfers beside other work; in none of the parts
+
+  /// How far the parts are from the total, as a share of it.
+  double gap() const;
+};
+
+/// What was needed to reach one threshold: over the seeds, and how many runs are not there at all.
+struct ToThreshold {
+  std::vector<std::optional<Reach>>
+      runs;  ///< in the order of the seeds; empty: the run or its baseline is missing
+  std::optional<Spread> seconds;
+  std::optional<Spread> gap;  ///< to the baseline's own time, per cent, positive = faster; not of a baseline
+};
+
+/// An arm under one link.
+struct TimedArm {
+  ToThreshold strict, looser;
+  std::optional<Spread> at_equal_time;  ///< the metric where the first arm of the same baseline ends
+  std::optional<Spread> total_seconds;  ///< of the whole run
+  std::optional<TimeSplit> split;
+};
+
+/// What the strict and the looser threshold took, whatever the link.
+struct Used {
+  std::optional<Spread> steps, trained, drawn, bytes;
+};
+
+struct TimeToArm {
+  std::vector<TimedArm> links;
+  Used strict, looser;
+  std::optional<Spread>
+      at_equal_samples;  ///< the metric where the first arm of the same baseline has trained all
+  std::vector<std::optional<double>> thresholds;  ///< by seed: the baseline's last value
+};
+
+struct TimeToResult {
+  std::vector<std::string> links;  ///< "as run" where the study names none
+  bool simulated = false;
+  std::vector<TimeToArm> arms;
+};
+
+/// Reads the timing runs below `folder`/timing and times the runs of `study`. What is missing becomes a line
+/// of study.warnings and makes the study incomplete.
+void read_time_to_results(StudyResult& study, const std::string& folder);
+
+/// Slots of a run: its training lines, less what its evaluations of `metric` took.
+SlotTimes slot_times(const ab::RunRecord& run, const std::string& metric);
+
+/// Evaluations of a run, timed by `times`; empty if an evaluation lies beyond them.
+std::optional<Curve> timed_curve(const ab::RunRecord& run, const std::string& metric, const SlotTimes& times);
+
+/// Of summary.json of the run in `folder`; empty where it has no account of time.
+std::optional<TimeSplit> read_split(const std::string& folder);
+
+}  // namespace tenon::reproduce
