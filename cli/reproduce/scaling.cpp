@@ -49,9 +49,9 @@ class Mean {
     return n_ == 0 ? std::nullopt : std::optional(sum_ / static_cast<double>(n_));
   }
   std::optional<double> most() const { return n_ == 0 ? std::nullopt : std::optional(high_); }
-  std::optional<Spread> spread() const {
+  std::optional<MeanAndRange> spread() const {
     if (n_ == 0) return std::nullopt;
-    return Spread{n_, sum_ / static_cast<double>(n_), low_, high_};
+    return MeanAndRange{n_, sum_ / static_cast<double>(n_), low_, high_};
   }
 
  private:

@@ -44,7 +44,7 @@ std::optional<double> examples_per_second(const ab::RunRecord& run);
 std::optional<double> average_sync_gap(const ab::RunRecord& run);
 ExchangeModel exchange_model(const ab::RunRecord& run);
 
-struct Spread {
+struct MeanAndRange {
   std::size_t n = 0;
   double mean = 0, low = 0, high = 0;
 };
@@ -58,7 +58,7 @@ struct PointResult {
   bool shared = false;  ///< the run of `alone`, in the place of the arm's own
 
   std::optional<double> examples_per_s, speedup, linear_percent;
-  std::optional<Spread> loss;
+  std::optional<MeanAndRange> loss;
   std::optional<double> sync_gap, longest_sync_gap, predicted_gap;
   std::optional<double> elp;                       ///< examples in flight: batch x workers x trainers
   std::optional<double> bytes;                     ///< that left a trainer, mean

@@ -29,7 +29,7 @@ std::string rounded(const std::optional<double>& value) {
 
 std::string loss_text(const PointResult& point) {
   if (!point.loss) return kNone;
-  const Spread& loss = *point.loss;
+  const MeanAndRange& loss = *point.loss;
   if (loss.n < 2) return fixed(loss.mean, 5);
   return fmt::format("{} ({} to {})", fixed(loss.mean, 5), fixed(loss.low, 5), fixed(loss.high, 5));
 }
