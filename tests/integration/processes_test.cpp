@@ -1,5 +1,6 @@
 // Ranks as processes: the same bits as threads, and what happens to a run when one of its processes dies,
 // hangs, is asked to stop, or was started with something else.
+#include "clicks_run.hpp"
 #include "run_program.hpp"
 
 #include <cstdlib>
@@ -113,6 +114,40 @@ TEST(Processes, AKilledRankIsNamedAndTheRunGoesOnToTheSameBits) {
   const Ended resumed = killed.run(launched({}, {"--resume"}));
   ASSERT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_EQ(hashes_of(killed), hashes_of(whole));
+}
+
+// Two trainers of two workers and a server; trainers ask each other for rows (docs/decisions/0021).
+Words asking(const std::string& steps) {
+  Words words{"launch", "-n", "3", "--", "train", "run.toml", "--quiet"};
+  for (const std::string& set :
+       {std::string("parallel={ranks=2, workers=2, servers=1, rows=\"request\"}"),
+        std::string("sync={type=\"shadow_easgd\"}"), std::string("model.placement=rows"),
+        std::string("data.batch=48"), std::string("run.deadline=20"), "run.steps=" + steps}) {
+    words.emplace_back("--set");
+    words.push_back(set);
+  }
+  return words;
+}
+
+TEST(Processes, AskEachOtherForRows) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml", clicks_run());
+  const Ended ended = scratch.run(asking("48"));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_LT(std::stod(scratch.summary("val/loss")), 0.55) << "the entropy of the base rate";
+}
+
+TEST(Processes, MissARankThatHeldRows) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml", clicks_run());
+  Child launch({asking("1000000"), scratch.folder(), {}});
+  await_checkpoint(scratch);
+  const pid_t victim = process_of(1, scratch);
+  ASSERT_GT(victim, 0);
+  ::kill(victim, SIGKILL);
+  const Ended ended = launch.wait(30);
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, HasSubstr("rank 1"));
 }
 
 TEST(Processes, TheDeathOfRankZeroIsSaidByTheLauncher) {

@@ -104,7 +104,6 @@ class RowServer {
   std::vector<std::unique_ptr<Guarded>> guarded_;  ///< by table
   std::vector<Node> nodes_;
   Updater* updater_ = nullptr;
-  Device* device_ = nullptr;
   std::mutex accesses_mutex_;
   Accesses accesses_, taken_;
   std::deque<Session> sessions_;
