@@ -2,7 +2,6 @@
 #include "train/rank.hpp"
 
 #include "observe/process_facts.hpp"
-#include "plugin/sha256.hpp"
 #include "train/data_record.hpp"
 #include "train/graph_edits.hpp"
 #include "train/grid.hpp"
@@ -13,11 +12,9 @@
 #include <tenon/sync_extra.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <thread>
 
 namespace tenon::train {
 namespace {
@@ -46,22 +43,6 @@ FaultSpec fault_spec(World& world, int rank) {
   return spec;
 }
 
-int threads_per_rank(const World& world) {
-  if (world.settings.device.threads > 0) return static_cast<int>(world.settings.device.threads);
-  const auto cores = static_cast<std::int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  return static_cast<int>(std::max<std::int64_t>(1, cores / world.ranks_here()));
-}
-
-std::int64_t arena_bytes(const ParameterSet& set) {
-  std::int64_t sum = 0;
-  for (int arena = 0; arena < set.arenas(); ++arena) sum += set.arena(arena).bytes();
-  return sum;
-}
-
-double megabytes(std::int64_t bytes) {
-  return static_cast<double>(bytes) / (1024.0 * 1024.0);
-}
-
 }  // namespace
 
 Rank::Rank(World& world, int rank)
@@ -77,7 +58,7 @@ Rank::Rank(World& world, int rank)
       faults_(fault_spec(world, rank)),
       watch_{&spans_, &account_, &faults_} {
   const config::CoreSettings& settings = world.settings;
-  const int threads = threads_per_rank(world);
+  const int threads = world.threads_per_rank();
   set_parallel_threads(threads);
   host_.set_sinks(&spans_, this);
   parts_ = std::make_unique<Parts>(world.config, world.registry, host_);
@@ -324,133 +305,6 @@ void Rank::check(const CheckpointReader& reader) const {
   // A statement of its own: an error of the comparison is not the data set's.
   const std::vector<DataSource> sources = parts_->dataset->info().sources;
   check_data(reader, sources, world_.store->folder());
-}
-
-std::string Rank::nondeterminism() const {
-  if (world_.clock->simulated() && world_.settings.transport.costs.calibrate)
-    return "the simulated clock counts with costs that were measured here (transport.clock.calibrate)";
-  if (world_.clock->simulated()) return "";
-  if (workers_.size() > 1) {
-    return fmt::format("{} workers update the same weights without locks (Hogwild) under the wall clock",
-                       workers_.size());
-  }
-  if (world_.transport) {
-    if (const auto* transport = static_cast<NotRepeatable*>(world_.transport->query(NotRepeatable::kId)))
-      return transport->reason();
-  }
-  if (row_server_ != nullptr)
-    return "rows of tables are read and updated on request, as requests come under the wall clock";
-  const auto named = [](const char* kind, const auto& part) {
-    return part.declares(TENON_CAP_NONDETERMINISTIC)
-               ? fmt::format("{} '{}' depends on the wall clock", kind, part.id())
-               : std::string();
-  };
-  for (const std::string& reason : {named("sync", parts_->sync), named("recovery", parts_->recovery),
-                                    named("optimizer", parts_->optimizer)}) {
-    if (!reason.empty()) return reason;
-  }
-  return "";
-}
-
-Manifest Rank::describe() const {
-  const config::RunSettings& run = world_.settings.run;
-  Manifest manifest =
-      begin_manifest(world_.request.command_line, std::max<std::int64_t>(world_.restored_slot, 0));
-  manifest.cpu_features = parts_->device->features();
-  manifest.kernels = parts_->device->kernel_choice();
-  manifest.ranks = static_cast<int>(world_.settings.parallel.world());
-  manifest.threads = threads_per_rank(world_);
-  if (world_.recorded_costs) {
-    const PieceSeconds& costs = *world_.recorded_costs;
-    manifest.calibration = {{"forward_seconds", costs.forward},
-                            {"backward_seconds", costs.backward},
-                            {"optimizer_seconds", costs.update},
-                            {"mix_seconds", costs.mix}};
-  }
-  manifest.seed = run.seed;
-  manifest.seed_init = run.seed_init;
-  manifest.seed_order = run.seed_order;
-  manifest.seed_rounding = run.seed_rounding;
-  manifest.config_sha256 = plugin::file_sha256(world_.folder.path + "/config.resolved.toml");
-  manifest.data = parts_->dataset->info().sources;
-  return manifest;
-}
-
-std::vector<ParameterInfo> Rank::row_tables() const {
-  std::vector<ParameterInfo> tables;
-  for (const ParameterInfo& info : weights_->live().parameters()) {
-    if (info.spec.role == Role::kRowTable) tables.push_back(info);
-  }
-  return tables;
-}
-
-void Rank::add_table_facts(std::vector<std::string>& lines) const {
-  const std::vector<ParameterInfo> tables = row_tables();
-  if (tables.empty()) return;
-  std::int64_t rows = 0;
-  for (const ParameterInfo& info : tables) rows += info.spec.shape[0];
-  lines.push_back(fmt::format("row tables: {} with {} rows; {:.1f} MiB with their state on this rank",
-                              tables.size(), rows, megabytes(updater_->table_bytes())));
-  for (int replica = 0; rows_->cut() && replica < weights_->replicas(); ++replica) {
-    std::int64_t held = 0, bytes = 0, some = 0;
-    for (const ParameterInfo& info : tables) {
-      const Shape local = local_shape(info.spec, coordinates_, replica);
-      held += local[0];
-      bytes += dtype_bytes(info.spec.dtype, local.elements());
-      some += local[0] > 0 ? 1 : 0;
-    }
-    lines.push_back(fmt::format("  replica {}: {} rows of {} tables, {:.1f} MiB of weights", replica, held,
-                                some, megabytes(bytes)));
-  }
-}
-
-std::int64_t Rank::planned_bytes() const {
-  std::int64_t sum =
-      arena_bytes(weights_->live()) + arena_bytes(weights_->gradients()) + updater_->table_bytes();
-  for (const auto& set : updater_->state()) sum += arena_bytes(*set);
-  for (const auto& set : weights_->created_sets()) sum += arena_bytes(*set);
-  for (const auto& worker : workers_) sum += worker->executor().allocated_bytes();
-  if (keep() > 0) {
-    for (const StateEntry& entry : state_->entries()) {
-      if (!entry.written) continue;
-      const RowTable* table = entry.table;
-      // The copy that is written, and while it is made the rows of all tables beside.
-      sum += table == nullptr ? entry.view.bytes()
-                              : dtype_bytes(table->dtype(), 2 * (table->owned_last() - table->owned_first()) *
-                                                                table->width());
-    }
-  }
-  return sum;
-}
-
-std::vector<std::string> Rank::facts() const {
-  std::vector<std::string> lines;
-  std::int64_t trained = 0, frozen = 0, buffers = 0;
-  for (const ParameterInfo& info : weights_->live().parameters()) {
-    const std::int64_t elements = info.spec.shape.elements();
-    (info.spec.role == Role::kBuffer ? buffers : info.spec.trainable ? trained : frozen) += elements;
-  }
-  lines.push_back(fmt::format("parameters: {} trained, {} frozen, {} in buffers", trained, frozen, buffers));
-  std::int64_t state = 0;
-  for (const auto& set : updater_->state()) state += arena_bytes(*set);
-  lines.push_back(
-      fmt::format("memory of a rank: weights {:.1f} MiB, gradients {:.1f} MiB, optimizer state {:.1f} MiB",
-                  megabytes(arena_bytes(weights_->live())), megabytes(arena_bytes(weights_->gradients())),
-                  megabytes(state)));
-  add_table_facts(lines);
-  for (const PlanLine& line : workers_[0]->executor().memory_plan()) {
-    lines.push_back(
-        fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<std::int64_t>(line.bytes))));
-  }
-  lines.push_back(fmt::format("gradient buckets: {}", weights_->buckets().size()));
-  const std::vector<std::string> kept = workers_[0]->executor().kept_sites();
-  const auto sites = static_cast<std::size_t>(workers_[0]->executor().linear_sites());
-  // Names where a choice was made; all of them say nothing.
-  lines.push_back(fmt::format("linear sites in the activations' format: {} of {}{}{}", kept.size(), sites,
-                              kept.empty() || kept.size() == sites ? "" : ", ",
-                              kept.size() == sites ? "" : fmt::format("{}", fmt::join(kept, ", "))));
-  lines.push_back(fmt::format("kernels: {}", parts_->device->kernel_choice()));
-  return lines;
 }
 
 }  // namespace tenon::train

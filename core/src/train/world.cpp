@@ -131,6 +131,12 @@ int World::ranks_here() const {
   return threads_only() ? static_cast<int>(settings.parallel.trainers()) : std::max(1, place.local_ranks);
 }
 
+int World::threads_per_rank() const {
+  if (settings.device.threads > 0) return static_cast<int>(settings.device.threads);
+  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return std::max(1, cores / ranks_here());
+}
+
 int World::replicas_here() const {
   const auto grid = static_cast<int>(settings.parallel.ranks_per_replica());
   return std::clamp((ranks_here() + grid - 1) / grid, 1, static_cast<int>(settings.parallel.ranks));

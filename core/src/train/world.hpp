@@ -56,6 +56,7 @@ struct World {
   int replicas_here() const;
   /// Ranks that share this machine's processors.
   int ranks_here() const;
+  int threads_per_rank() const;
   /// Processes only: every rank of the exchange must bring the same text. Throws Error(kConfig) that shows
   /// the first line that differs. Collective.
   void agree(TextExchange& among, int rank, std::string_view what, const std::string& text);
