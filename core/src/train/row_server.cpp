@@ -173,12 +173,20 @@ void RowServer::apply(Session& session, const RowHeader& header) {
   context.gradient_scale = header.gradient_scale;
   std::byte* at = session.gradients.data();
   const auto* rows = reinterpret_cast<const std::int64_t*>(at);
-  at += tables_.size() * sizeof(std::int64_t);
+  std::size_t expected = tables_.size() * sizeof(std::int64_t);
+  at += expected;
   std::int64_t all = 0;
   std::size_t values = 0;
-  for (std::size_t t = 0; t < tables_.size(); ++t) {
+  for (std::size_t t = 0; t < tables_.size() && session.gradients.size() >= expected; ++t) {
     all += rows[t];
     values += static_cast<std::size_t>(rows[t]) * tables_[t].row_bytes();
+  }
+  expected += static_cast<std::size_t>(all) * (sizeof(std::int64_t) + sizeof(std::uint32_t)) + values;
+  if (session.gradients.size() != expected) {
+    fail_run(
+        fmt::format("row gradients of worker {} of replica {} have {} bytes, expected {} for {} rows of {} "
+                    "tables; do all ranks run one build?",
+                    session.worker, session.asker, session.gradients.size(), expected, all, tables_.size()));
   }
   const auto* ids = reinterpret_cast<const std::int64_t*>(at);
   std::byte* value = at + static_cast<std::size_t>(all) * sizeof(std::int64_t);
