@@ -32,8 +32,10 @@ LinkCounts LibraryCounts::of(Purpose purpose) const {
 }
 
 LibraryCommunicator::~LibraryCommunicator() {
-  sums_.abandon(*ring_);
-  if (channel_ >= 0 && rank() == 0) sums_.return_channel(channel_);
+  const auto gone = sums_.abandon(*ring_);
+  const bool first = rank() == 0;
+  ring_.reset();
+  if (channel_ >= 0 && first) sums_.return_channel(channel_);
 }
 
 Request LibraryCommunicator::start_all_reduce(TensorView data, ReduceOp op) {

@@ -54,14 +54,17 @@ class LibraryCommunicator final : public Communicator {
   void wait(Request request) override;
   void barrier() override { ring_->barrier(); }
   LinkCounts counts() const override;
-  void cancel(std::string_view reason) override { ring_->cancel(reason); }
+  void cancel(std::string_view reason) override {
+    ring_->cancel(reason);
+    sums_.cancel(reason);
+  }
 
  private:
   void count(const LinkCounts& more);
 
   static constexpr int kUndecided = -2, kNone = -1;
 
-  const std::unique_ptr<Communicator> ring_;
+  std::unique_ptr<Communicator> ring_;
   const Purpose purpose_;
   LibrarySums& sums_;
   LibraryCounts& total_;

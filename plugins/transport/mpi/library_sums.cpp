@@ -69,10 +69,12 @@ std::uint64_t LibrarySums::start(Communicator& ring, int channel, TensorView dat
   sum->op = op;
   const std::int64_t elements = data.elements();
   const std::int64_t kind = 16 * static_cast<std::int64_t>(data.dtype) + static_cast<std::int64_t>(op);
-  sum->agreement = {elements, -elements, kind, -kind};
+  sum->agreement = {elements, -elements, kind, -kind, ring.rank() == 0, ring.rank() == ring.size() - 1, 0, 0};
   const std::lock_guard lock(mutex_);
   sum->id = ++last_;
-  sum->agreed = ring.start_all_reduce({sum->agreement.data(), Shape{4}, DType::kI64}, ReduceOp::kMax);
+  sum->agreed = ring.start_all_reduce(
+      {sum->agreement.data(), Shape{static_cast<std::int64_t>(sum->agreement.size())}, DType::kI64},
+      ReduceOp::kMax);
   sums_.push_back(std::move(sum));
   return last_;
 }
@@ -89,7 +91,7 @@ void LibrarySums::forget(std::uint64_t id) {
 
 bool LibrarySums::done(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
-  return find(id).state >= State::kDone;
+  return halted_ || find(id).state >= State::kDone;
 }
 
 void LibrarySums::finish(std::uint64_t id) {
@@ -112,11 +114,16 @@ void LibrarySums::finish(std::uint64_t id) {
   wake_();
   lock.lock();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(deadline_s_);
-  const bool ended = ended_.wait_until(lock, limit, [&] { return sum.state >= State::kDone; });
+  ended_.wait_until(lock, limit, [&] { return halted_ || sum.state >= State::kDone; });
   const State state = sum.state;
   const Agreement agreed = sum.agreement;
+  const std::string cancelled = cancelled_;
+  const bool ended = state >= State::kDone;
   halted_ = halted_ || !ended;
   forget(id);
+  lock.unlock();
+  ended_.notify_all();
+  if (!ended && !cancelled.empty()) throw CancelledError(cancelled);
   if (!ended) {
     throw DeadlineError(fmt::format(
         "transport.mpi: MPI_Iallreduce of {} did not end within {:g} s, though all ranks were there",
@@ -130,13 +137,29 @@ void LibrarySums::finish(std::uint64_t id) {
   }
 }
 
-void LibrarySums::abandon(const Communicator& ring) {
+std::vector<std::unique_ptr<LibrarySums::Sum>> LibrarySums::abandon(const Communicator& ring) {
+  std::vector<std::unique_ptr<Sum>> gone;
   const std::lock_guard lock(mutex_);
-  std::erase_if(sums_, [&](const auto& sum) {
-    if (sum->ring != &ring) return false;
+  for (auto& sum : sums_) {
+    if (sum->ring != &ring) continue;
     halted_ = halted_ || sum->state == State::kSumming;
-    return true;
-  });
+    gone.push_back(std::move(sum));
+  }
+  std::erase(sums_, nullptr);
+  if (halted_) ended_.notify_all();
+  return gone;
+}
+
+void LibrarySums::cancel(std::string_view reason) {
+  const std::lock_guard lock(mutex_);
+  if (cancelled_.empty()) cancelled_ = reason;
+  halted_ = true;
+  ended_.notify_all();
+}
+
+bool LibrarySums::halted() {
+  const std::lock_guard lock(mutex_);
+  return halted_;
 }
 
 void LibrarySums::begin(Sum& sum) {
@@ -154,8 +177,23 @@ void LibrarySums::begin(Sum& sum) {
   sum.state = State::kSumming;
 }
 
-// Sums of one channel begin in the order of their starts, which is the same on all members.
+// After a failure of the group `done` is true as well, but the marks are not there.
+bool LibrarySums::agreed(Sum& sum) const {
+  if (sum.waited_for) return sum.all_are_there;
+  return sum.ring->done(sum.agreed) && sum.agreement[kFirstMark] != 0 && sum.agreement[kLastMark] != 0;
+}
+
 bool LibrarySums::progress() {
+  try {
+    return advance();
+  } catch (const std::exception& error) {
+    cancel(error.what());
+    throw;
+  }
+}
+
+// Sums of one channel begin in the order of their starts, which is the same on all members.
+bool LibrarySums::advance() {
   const std::lock_guard lock(mutex_);
   if (halted_) return false;
   bool working = false;
@@ -163,8 +201,7 @@ bool LibrarySums::progress() {
   for (const auto& sum : sums_) {
     const std::uint64_t channel = std::uint64_t{1} << sum->channel;
     if (sum->state == State::kAgreeing && (held & channel) == 0) {
-      // After a failure `done` is true as well; then the caller's wait says so, and this sum has no end.
-      if (sum->waited_for ? sum->all_are_there : sum->ring->done(sum->agreed)) begin(*sum);
+      if (agreed(*sum)) begin(*sum);
       if (sum->state == State::kAgreeing) held |= channel;
     }
     if (sum->state != State::kSumming) continue;

@@ -14,6 +14,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::mpi_transport {
@@ -26,6 +28,26 @@ bool library_reduces(const TensorView& data, ReduceOp op);
 
 class LibrarySums {
  public:
+  /// Largest and, negated, smallest of what the members pass: elements, and type and operation; marks of the
+  /// first and the last member. One cache line, so one chunk of the ring, whose last adder is member 0: both
+  /// marks are there only with the whole result.
+  using Agreement = std::array<std::int64_t, 8>;
+  static constexpr std::size_t kFirstMark = 4, kLastMark = 5;
+  enum class State : std::uint8_t { kAgreeing, kSumming, kDone, kRefused };
+  struct Sum {
+    std::uint64_t id = 0;
+    Communicator* ring = nullptr;
+    int channel = 0;
+    TensorView data;
+    ReduceOp op = ReduceOp::kSum;
+    Agreement agreement{};
+    Request agreed;
+    bool waited_for = false;     // by the caller, who alone may ask the ring then
+    bool all_are_there = false;  // the caller saw it
+    MPI_Request request = MPI_REQUEST_NULL;
+    State state = State::kAgreeing;
+  };
+
   explicit LibrarySums(MpiRendezvous& session) : session_(session) {}
 
   /// Makes communicators of the library for so many groups at a time. Collective.
@@ -43,31 +65,22 @@ class LibrarySums {
   /// Throws what the ring says of late ranks, or Error for members that passed something else.
   void finish(std::uint64_t id);
 
-  /// `ring` goes: what was begun on it is not waited for any more.
-  void abandon(const Communicator& ring);
+  /// `ring` goes: what was begun on it is not waited for any more. The caller keeps what comes back until the
+  /// ring is gone, which still works on it.
+  std::vector<std::unique_ptr<Sum>> abandon(const Communicator& ring);
+  /// Ends every wait, now and later, with CancelledError(reason); MPI is not called any more.
+  void cancel(std::string_view reason);
+  /// MPI may hold memory that its owner has back, so no call of it may follow.
+  bool halted();
 
   /// The port's thread: true while the library works on something.
   bool progress();
 
  private:
-  /// Largest and, negated, smallest of what the members pass: elements, and type and operation.
-  using Agreement = std::array<std::int64_t, 4>;
-  enum class State : std::uint8_t { kAgreeing, kSumming, kDone, kRefused };
-  struct Sum {
-    std::uint64_t id = 0;
-    Communicator* ring = nullptr;
-    int channel = 0;
-    TensorView data;
-    ReduceOp op = ReduceOp::kSum;
-    Agreement agreement{};
-    Request agreed;
-    bool waited_for = false;     // by the caller, who alone may ask the ring then
-    bool all_are_there = false;  // the caller saw it
-    MPI_Request request = MPI_REQUEST_NULL;
-    State state = State::kAgreeing;
-  };
   Sum& find(std::uint64_t id);
   void forget(std::uint64_t id);
+  bool agreed(Sum& sum) const;
+  bool advance();
   void begin(Sum& sum);
 
   MpiRendezvous& session_;
@@ -79,7 +92,8 @@ class LibrarySums {
   std::vector<int> free_;
   std::deque<std::unique_ptr<Sum>> sums_;  // in the order of their starts
   std::uint64_t last_ = 0;
-  bool halted_ = false;  // MPI may hold memory that its owner has back: no call of it may follow
+  bool halted_ = false;
+  std::string cancelled_;
 };
 
 }  // namespace tenon::mpi_transport

@@ -149,6 +149,7 @@ bool MpiPort::arrive(Events& events) {
 }
 
 bool MpiPort::move(Events& events) {
+  if (sums_ != nullptr && sums_->halted()) return false;
   const bool left = leave(events);
   const bool came = arrive(events);
   return (sums_ != nullptr && sums_->progress()) || came || left;
@@ -192,9 +193,11 @@ void MpiPort::close(double seconds) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   const auto in_time = [&] { return std::chrono::steady_clock::now() < limit; };
   const auto all_left = [&] { return waiting_ == 0 && free_.size() == sending_.size(); };
-  while (!(all_left() && byes_ == ranks_ - 1) && in_time()) poll(nobody, 0.01);
-  if (!all_left()) {
-    // A peer hangs and MPI still works on the buffers: they stay until the process ends, which is soon.
+  const auto halted = [&] { return sums_ != nullptr && sums_->halted(); };
+  while (!(all_left() && byes_ == ranks_ - 1) && in_time() && !halted()) poll(nobody, 0.01);
+  if (!all_left() || halted()) {
+    // A peer hangs, or a sum has no end, and MPI still works on the buffers: they stay until the process
+    // ends, which is soon.
     static_cast<void>(new auto(std::move(sending_)));
     static_cast<void>(new auto(std::move(arriving_)));
     return;

@@ -50,13 +50,16 @@ std::unique_ptr<Communicator> MpiTransport::open(int world_rank, const GroupSpec
   auto opened = ring().open(world_rank, group);
   // Groups of a part of the world keep to the ring: MPI makes communicators with all ranks only without
   // waiting.
-  const bool whole = group.ranks.size() == static_cast<std::size_t>(rendezvous_.ranks());
+  // In the world's order, so that rank 0 hands out the channels of all of them.
+  bool whole = group.ranks.size() == static_cast<std::size_t>(rendezvous_.ranks());
+  for (std::size_t i = 0; i < group.ranks.size(); ++i) whole = whole && group.ranks[i] == static_cast<int>(i);
   if (!sums_ || !whole) return opened;
   return std::make_unique<LibraryCommunicator>(std::move(opened), group.purpose, *sums_, counts_);
 }
 
 void MpiTransport::cancel(std::string_view reason) {
   if (ring_) ring_->cancel(reason);
+  if (sums_) sums_->cancel(reason);
 }
 
 LinkCounts MpiTransport::counts(int world_rank, Purpose purpose) const {

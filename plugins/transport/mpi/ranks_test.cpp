@@ -214,10 +214,16 @@ void library_sums() {
       expect(small[i] == std::vector<float>(100, n * static_cast<float>(ranks)),
              fmt::format("small sum {}", i));
     }
-    const std::int64_t least =
-        12 * static_cast<std::int64_t>(all_reduce_traffic(kCount, DType::kF32, rank, ranks).bytes);
-    expect(static_cast<std::int64_t>(group->counts().bytes_sent - before.bytes_sent) >= least,
-           "counts of the library's sums");
+    // Each sum, the agreement on it, and once the channel.
+    std::uint64_t expected = broadcast_traffic(8, rank, 0, ranks).bytes;
+    for (int i = 0; i < 12; ++i) {
+      expected += all_reduce_traffic(kCount, DType::kF32, rank, ranks).bytes +
+                  all_reduce_traffic(8, DType::kI64, rank, ranks).bytes +
+                  all_reduce_traffic(100, DType::kF32, rank, ranks).bytes;
+    }
+    expect(group->counts().bytes_sent - before.bytes_sent == expected,
+           fmt::format("the library's sums count {} bytes, expected {}",
+                       group->counts().bytes_sent - before.bytes_sent, expected));
     expect(transport.counts(rank, Purpose::kGradient).bytes_sent >= group->counts().bytes_sent,
            "totals of the library's sums");
   };
@@ -241,6 +247,18 @@ void library_sums() {
     expect_error([&] { group->all_reduce(view(data, 100'003), ReduceOp::kSum); },
                  fmt::format("rank {} did not join all_reduce #", last), "lateness");
   }
+  // Last of all: no call of MPI follows.
+  const auto group = transport.open(rank, {.ranks = all, .name = "cancelled"});
+  group->all_reduce(view(data, 100'003), ReduceOp::kSum);
+  std::thread control([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    transport.cancel("disk full");
+  });
+  if (rank == last) std::this_thread::sleep_for(std::chrono::milliseconds(400));
+  const auto begin = std::chrono::steady_clock::now();
+  expect_error([&] { group->all_reduce(view(data, 100'003), ReduceOp::kSum); }, "disk full", "cancellation");
+  expect(std::chrono::steady_clock::now() - begin < std::chrono::seconds(3), "cancellation comes at once");
+  control.join();
 }
 
 int run() {
