@@ -16,7 +16,6 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-#include <thread>
 
 namespace tenon::reproduce {
 namespace {
@@ -123,8 +122,7 @@ Outcome reproduce(const StudyFile& given, const Size& size, const Options& optio
     runner.jobs = 1;
     join(out.runs, ab::run_planned(plan.experiment, std::move(measured), runner));
   }
-  // Their time is a model, so sharing the machine does not change it.
-  runner.jobs = std::max<int>(options.jobs, static_cast<int>(std::thread::hardware_concurrency()));
+  runner.jobs = options.jobs;
   for (std::size_t i = 0; i < timings.size() && !out.runs.interrupted; ++i) {
     if (timing_jobs[i].empty()) continue;
     runner.folder = timings[i].folder;

@@ -85,6 +85,11 @@ void check_scaling(const StudyFile& study, const Say& say) {
   if (!scaling.alone.empty()) arm_named("scaling.alone", scaling.alone);
   for (std::size_t i = 0; i < scaling.measured.size(); ++i)
     arm_named(fmt::format("scaling.measured[{}]", i), scaling.measured[i]);
+  for (std::size_t i = 0; i < study.arms.size(); ++i) {
+    if (study.arms[i].steps_over > 1)
+      say(fmt::format("arm[{}].steps_over", i),
+          "a study of scaling counts samples, and has no steps to divide");
+  }
   if (scaling.is_measured(scaling.alone))
     say("scaling.alone", "the run that speedups refer to cannot be under another clock than they are");
 }

@@ -189,6 +189,8 @@ TEST(ScalingFile, ErrorsNamePlaceAndProblem) {
        "scaling.alone: the run that speedups refer to cannot be under another clock than they are"},
       {"measured = [\"threads\"]", "measured = [\"thread\"]",
        ":10:13: scaling.measured[0]: no arm is called 'thread'; did you mean 'threads'?"},
+      {"name = \"behind\"", "name = \"behind\"\nsteps_over = 2",
+       "arm[1].steps_over: a study of scaling counts samples, and has no steps to divide"},
       {"samples = 8000", "steps = 8000",
        ":20:9: size.default.steps: a study of scaling fixes samples: the steps of a point are samples / "
        "(trainers x "

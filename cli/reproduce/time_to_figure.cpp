@@ -18,7 +18,10 @@ constexpr std::size_t kMostGlyphs = 34;  // of a title beside its rows
 constexpr std::size_t kColours = 6;
 
 std::string short_text(const std::string& text) {
-  return text.size() <= kMostGlyphs ? text : text.substr(0, kMostGlyphs - 1) + "…";
+  if (text.size() <= kMostGlyphs) return text;
+  std::size_t end = kMostGlyphs - 1;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // inside a glyph of UTF-8
+  return text.substr(0, end) + "…";
 }
 
 std::string colour(std::size_t link) {

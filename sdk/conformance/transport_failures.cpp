@@ -191,7 +191,7 @@ void waits_as_a_group_asks(Subject& subject) {
     if (rank == 1) {
       sleep_s(2.5 * kDeadline);
       pair->send(view_of(data), 0, 1);
-      sleep_s(kLate);
+      sleep_s(kPatient + 2);
       return;
     }
     pair->receive(view_of(data), 1, 1);

@@ -95,7 +95,7 @@ struct ControlClient::Impl {
     socket.set_option(tcp::no_delay(true));
     // A write must end as well when the server hangs or its machine is gone; the kernel breaks the connection
     // then.
-    const auto milliseconds = static_cast<unsigned>(1e3 * (spec.deadline_s + kGraceSeconds));
+    const int milliseconds = static_cast<int>(std::min(1e3 * (spec.deadline_s + kGraceSeconds), 2e9));
     ::setsockopt(socket.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
   }
 

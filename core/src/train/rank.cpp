@@ -12,6 +12,7 @@
 #include <tenon/sync_extra.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -239,8 +240,11 @@ std::string Rank::layout_text() const {
   for (const DataSource& source : parts_->dataset->info().sources)
     text += fmt::format("data sha256 {}\n", source.sha256);
   for (const ParameterInfo& info : weights_->live().parameters()) {
-    text += fmt::format("parameter {} {} {}\n", info.spec.name, dtype_name(info.spec.dtype),
+    text += fmt::format("parameter {} {} {}", info.spec.name, dtype_name(info.spec.dtype),
                         info.spec.shape.text());
+    for (const DimSharding& cut : info.spec.sharding)
+      text += fmt::format(" cut {} at {}", cut.axis, fmt::join(cut.offsets, ","));
+    text += "\n";
   }
   return text;
 }

@@ -389,7 +389,8 @@ void Rank::log_trained(std::int64_t done) {
     for (int replica = 0; replica < replicas; ++replica)
       if (parts_->sync->plan({planned_slots_, replica, 0}).kind == SlotKind::kGrad) ++trained_slots_;
   }
-  if (trained_slots_ == done * replicas) return;
+  // Slots of several workers end out of order: a line of an earlier one would have the later one's samples.
+  if (planned_slots_ > done || trained_slots_ == done * replicas) return;
   const std::int64_t samples = trained_slots_ * world_.settings.run.accumulate * parts_->dataset->batch();
   metric(done, Split::kTrain, "samples_trained", static_cast<double>(samples));
 }

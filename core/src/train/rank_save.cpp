@@ -94,10 +94,11 @@ RankTime Rank::time_so_far() {
   for (int p = 0; world_.transport && p < kPurposes; ++p) {
     const auto purpose = static_cast<Purpose>(p);
     LinkCounts counts = world_.transport->counts(rank_, purpose);
-    const double idle = row_server_ == nullptr ? 0 : row_server_->idle_seconds(purpose);
-    counts.late_seconds -= idle;
-    counts.blocked_seconds -= idle;
-    actors_idle_s_ += idle;
+    const LinkCounts actors = row_server_ == nullptr ? LinkCounts{} : row_server_->waits(purpose);
+    counts.late_seconds -= actors.late_seconds;
+    counts.blocked_seconds -= actors.blocked_seconds;
+    counts.transfer_seconds -= actors.transfer_seconds;
+    actors_idle_s_ += actors.blocked_seconds;
     transfer_s += counts.transfer_seconds;
     if (counts.operations > 0) time.purposes[std::string(purpose_name(purpose))] = counts;
   }

@@ -33,12 +33,12 @@ class RowClient final : public RowService {
 
  private:
   struct Owner {
-    RowPair pair;
     RowHeader lookup, update, flush;
     std::vector<std::byte> gradients;
     Request sent[2];
     bool sending = false;  ///< gradients
     Request asked[3];
+    RowPair pair;  ///< last: it may still read the above, and goes first
   };
   bool here(int owner) const { return owner == server_.spec().replica; }
   /// fn(owner, state) for every other replica, the next one first, so that not all begin with the same.

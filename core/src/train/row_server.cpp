@@ -126,11 +126,17 @@ void RowServer::stop() {
   for (const auto& actor : actors_) actor->stop();
 }
 
-double RowServer::idle_seconds(Purpose purpose) const {
-  double sum = 0;
+LinkCounts RowServer::waits(Purpose purpose) const {
+  LinkCounts sum;
   for (const Session& session : sessions_) {
-    if (purpose == Purpose::kModel) sum += session.pair.lookups->counts().late_seconds;
-    if (purpose == Purpose::kGradient) sum += session.pair.gradients->counts().late_seconds;
+    const Communicator* pair = purpose == Purpose::kModel      ? session.pair.lookups.get()
+                               : purpose == Purpose::kGradient ? session.pair.gradients.get()
+                                                               : nullptr;
+    if (pair == nullptr) continue;
+    const LinkCounts counts = pair->counts();
+    sum.blocked_seconds += counts.blocked_seconds;
+    sum.late_seconds += counts.late_seconds;
+    sum.transfer_seconds += counts.transfer_seconds;
   }
   return sum;
 }
@@ -151,11 +157,23 @@ void RowServer::serve(Session& session) {
         break;
       case RowMessage::kBye:
         return;
+      default:
+        fail_run(fmt::format(
+            "worker {} of replica {} sent message {} of rows, which is none; do all ranks run one "
+            "build?",
+            session.worker, session.asker, static_cast<int>(header.message)));
     }
   }
 }
 
 void RowServer::look_up(Session& session, const RowHeader& header) {
+  const bool known = header.node >= 0 && header.node < static_cast<std::int32_t>(nodes_.size());
+  if (!known || header.bytes < 0 || header.answer_bytes < 0) {
+    fail_run(fmt::format(
+        "worker {} of replica {} asks node {} of {} for rows, with {} bytes for {}; do all ranks run "
+        "one build?",
+        session.worker, session.asker, header.node, nodes_.size(), header.bytes, header.answer_bytes));
+  }
   resize_with_room(session.request, static_cast<std::size_t>(header.bytes), kLeastBytes);
   resize_with_room(session.reply, static_cast<std::size_t>(header.answer_bytes), kLeastBytes);
   session.pair.lookups->receive(flat_view(session.request, DType::kU8), kAsker, kRowTag);
@@ -165,6 +183,10 @@ void RowServer::look_up(Session& session, const RowHeader& header) {
 }
 
 void RowServer::apply(Session& session, const RowHeader& header) {
+  if (header.bytes < 0) {
+    fail_run(fmt::format("worker {} of replica {} announces {} bytes of row gradients", session.worker,
+                         session.asker, header.bytes));
+  }
   resize_with_room(session.gradients, static_cast<std::size_t>(header.bytes), kLeastBytes);
   session.pair.gradients->receive(flat_view(session.gradients, DType::kU8), kAsker, kRowTag);
   UpdateContext context;
@@ -177,12 +199,14 @@ void RowServer::apply(Session& session, const RowHeader& header) {
   at += expected;
   std::int64_t all = 0;
   std::size_t values = 0;
+  bool negative = false;
   for (std::size_t t = 0; t < tables_.size() && session.gradients.size() >= expected; ++t) {
+    negative = negative || rows[t] < 0;
     all += rows[t];
     values += static_cast<std::size_t>(rows[t]) * tables_[t].row_bytes();
   }
   expected += static_cast<std::size_t>(all) * (sizeof(std::int64_t) + sizeof(std::uint32_t)) + values;
-  if (session.gradients.size() != expected) {
+  if (negative || session.gradients.size() != expected) {
     fail_run(
         fmt::format("row gradients of worker {} of replica {} have {} bytes, expected {} for {} rows of {} "
                     "tables; do all ranks run one build?",

@@ -56,9 +56,9 @@ class RowServer {
   void start();
   /// Returns when every asker has said goodbye. Rethrows what ended an actor.
   void stop();
-  /// After stop(): seconds that actors waited for requests, which hold nobody up. By the purpose that the
-  /// transport counts them under.
-  double idle_seconds(Purpose purpose) const;
+  /// After stop(): the seconds of the actors' waits, for requests and for their bytes, which hold nobody up.
+  /// By the purpose that the transport counts them under.
+  LinkCounts waits(Purpose purpose) const;
 
   /// What a node asks of this replica's rows. Any thread.
   void answer(int node, std::span<const std::byte> request, std::span<std::byte> answer) const;
@@ -89,8 +89,8 @@ class RowServer {
   /// What one actor works with.
   struct Session {
     int asker = 0, worker = 0;  ///< replica, and worker of it
-    RowPair pair;
     std::vector<std::byte> request, reply, gradients;
+    RowPair pair;  ///< last: it may still use the above, and goes first
   };
 
   void serve(Session& session);

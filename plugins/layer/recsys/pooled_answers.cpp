@@ -20,7 +20,7 @@ void PooledAnswers<Real>::answer(std::span<const std::byte> request, std::span<c
   const auto width = static_cast<std::size_t>(width_);
   std::size_t bags = 0, ids = 0;
   const auto fits = [&] {
-    if (words.size() < tables.size()) return false;
+    if (request.size() % sizeof(std::int32_t) != 0 || words.size() < tables.size()) return false;
     for (const std::int32_t count : words.first(tables.size())) {
       if (count < 0) return false;
       bags += static_cast<std::size_t>(count);

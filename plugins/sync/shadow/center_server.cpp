@@ -72,8 +72,9 @@ void CenterServer::answer(Pair& pair, Center& center, const Header& header, std:
     const auto whole = static_cast<std::size_t>(dtype_bytes(dtype, header.whole));
     const auto begin = static_cast<std::size_t>(dtype_bytes(dtype, header.begin));
     if (arena.shard.size() != whole || arena.dtype != dtype || bytes > whole || begin > whole - bytes) {
-      fail_run("shadow centre: a trainer asks for arena " + std::to_string(index) + " with " +
-               std::to_string(whole) + " bytes, and this server holds " + std::to_string(arena.shard.size()) +
+      fail_run("shadow centre: a trainer asks for " + std::to_string(bytes) + " bytes from " +
+               std::to_string(begin) + " on of arena " + std::to_string(index) + " with " +
+               std::to_string(whole) + ", and this server holds " + std::to_string(arena.shard.size()) +
                "; trainers must have one model");
     }
     body(shard_view(arena.shard.data() + begin, dtype, header.elements));
