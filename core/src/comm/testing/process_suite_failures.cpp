@@ -50,13 +50,13 @@ TEST(ProcessDeadlines, NameAMissingSenderAndReceiver) {
 }
 
 TEST(ProcessDeadlines, CountFromTheWaitNotFromTheStart) {
-  const auto world = make_process_world(2, 0.5);
+  const auto world = make_process_world(2, 1.5);
   const auto errors = world->run([](int rank, Communicator& communicator) {
     std::vector<float> data(10);
     communicator.barrier();
-    if (rank == 1) sleep_ms(750);
+    if (rank == 1) sleep_ms(1750);
     const Request request = communicator.start_all_reduce(view_of(data), ReduceOp::kSum);
-    if (rank == 0) sleep_ms(700);
+    if (rank == 0) sleep_ms(1700);
     communicator.wait(request);
   });
   EXPECT_EQ(errors, none(2));
