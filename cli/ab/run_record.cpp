@@ -110,7 +110,7 @@ void read_distributions(const json& summary, RunRecord& run) {
   if (all == summary.end() || !all->is_object()) return;
   for (const auto& [name, d] : all->items()) {
     if (!d.is_object()) continue;
-    const auto number = [&d](const char* key) { return optional_number(d, key).value_or(kNaN); };
+    const auto number = [&d = d](const char* key) { return optional_number(d, key).value_or(kNaN); };
     run.distributions[name] = {number("count"), number("mean"), number("min"), number("max")};
   }
 }

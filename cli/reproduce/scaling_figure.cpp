@@ -82,8 +82,9 @@ std::string panel(const std::vector<Line>& lines, const std::string& title, cons
 std::string legend(const std::vector<Line>& lines, double height) {
   ab::Svg svg(kFigureWidth, height, "chart", "");
   for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::size_t row = i / 2;
     const double x = 24 + static_cast<double>(i % 2) * kFigureWidth / 2;
-    const double y = 12 + kLegendRow * static_cast<double>(i / 2);
+    const double y = 12 + kLegendRow * static_cast<double>(row);
     const ab::Point stroke[] = {{x, y}, {x + 30, y}};
     svg.polyline(stroke, "curve " + lines[i].style, "");
     svg.marker(ab::marker_of(lines[i].marker), {x + 15, y}, 3.2, "dot " + lines[i].style, "");
@@ -120,7 +121,8 @@ std::string scaling_figure(const StudyResult& r) {
                            height, inner);
     y += height;
   };
-  const double legend_height = kLegendRow * static_cast<double>((lines.size() + 1) / 2) + 14;
+  const std::size_t legend_rows = (lines.size() + 1) / 2;
+  const double legend_height = kLegendRow * static_cast<double>(legend_rows) + 14;
   place(kTop, top.take());
   place(legend_height, legend(lines, legend_height));
   place(kPanel, panel(

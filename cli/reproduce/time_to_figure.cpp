@@ -95,8 +95,9 @@ std::string time_to_figure(const StudyResult& r, double top, double width, doubl
   const std::string warning = caution(r.size);
   if (!warning.empty()) svg.text({16, 44}, warning, "warn", ab::Anchor::kStart);
   for (std::size_t l = 0; l < t.links.size(); ++l) {
+    const std::size_t row = l / 3;
     const double x = 24 + static_cast<double>(l % 3) * (width - 24) / 3,
-                 y = top + kLegend * static_cast<double>(l / 3);
+                 y = top + kLegend * static_cast<double>(row);
     svg.marker(ab::Marker::kCircle, {x, y}, 4, "dot " + colour(l), "");
     svg.text({x + 12, y + 4}, "link: " + t.links[l], "label", ab::Anchor::kStart);
   }

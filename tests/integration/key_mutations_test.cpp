@@ -80,16 +80,18 @@ const KeysByTable kExperimentKeys = {
     {"[budget]", {"steps", "samples", "tokens", "seconds", "bytes"}},
     {"[[arm]]", {"name", "extends", "set"}}};
 
-const std::set<std::string> kSizeKeys = {"steps", "seeds", "set", "minutes", "machine"};
+const std::set<std::string> kSizeKeys = {
+    "steps", "seeds", "set", "minutes", "machine", "samples", "measured_samples", "points"};
 const KeysByTable kStudyKeys = {
     {"",
      {"title", "paper", "question", "base", "metric", "baseline", "reference", "figure", "figure_metric",
-      "curves", "shares", "decisions", "alpha", "notes", "size", "arm", "paper_value", "time_to"}},
+      "curves", "shares", "decisions", "alpha", "notes", "size", "arm", "paper_value", "time_to", "scaling"}},
     {"[size.quick]", kSizeKeys},
     {"[size.default]", kSizeKeys},
     {"[size.full]", kSizeKeys},
     {"[size.cuda]", kSizeKeys},
     {"[[arm]]", {"name", "title", "note", "baseline", "extends", "set", "may_fail", "steps_over"}},
+    {"[scaling]", {"points", "alone", "measured", "measured_points"}},
     {"[time_to]", {"budget", "looser", "timing_set", "one_seed", "link"}},
     {"[[time_to.link]]", {"name", "set"}},
     {"[[paper_value]]", {"arm", "value", "what", "source"}}};

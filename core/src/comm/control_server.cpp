@@ -68,7 +68,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
   }
 
   // Answers that are on their way arrive: the last to leave is the server.
-  ~Impl() {
+  ~Impl() override {
     const auto timer = std::make_shared<asio::steady_timer>(io);
     asio::post(io, [this, timer] {
       closing = true;
