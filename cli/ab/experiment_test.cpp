@@ -13,6 +13,7 @@
 namespace tenon::ab {
 namespace {
 
+using ab::testing::replaced;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -48,12 +49,6 @@ std::string error_of(const std::string& text) {
     return error.what();
   }
   return "";
-}
-
-std::string replaced(std::string text, const std::string& what, const std::string& with) {
-  const std::size_t at = text.find(what);
-  EXPECT_NE(at, std::string::npos) << what;
-  return text.replace(at, what.size(), with);
 }
 
 TEST(ExperimentFile, IsReadWhole) {

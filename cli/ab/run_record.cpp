@@ -205,6 +205,21 @@ void sums_of_metrics(RunRecord& run) {
 
 }  // namespace
 
+double TimeSplit::gap() const {
+  return total > 0 ? std::abs(total - (compute + exposed + late + data + other)) / total : 0;
+}
+
+std::optional<TimeSplit> mean_of(const std::vector<TimeSplit>& splits) {
+  if (splits.empty()) return std::nullopt;
+  TimeSplit sum;
+  for (double TimeSplit::*part :
+       {&TimeSplit::total, &TimeSplit::compute, &TimeSplit::exposed, &TimeSplit::late, &TimeSplit::data,
+        &TimeSplit::other, &TimeSplit::overlapped}) {
+    for (const TimeSplit& one : splits) sum.*part += one.*part / static_cast<double>(splits.size());
+  }
+  return sum;
+}
+
 double MetricPoint::at(Axis axis) const {
   switch (axis) {
     case Axis::kSteps:
@@ -232,6 +247,11 @@ std::optional<double> RunRecord::final_value(const std::string& metric) const {
     return found->second.back().value;
   }
   return std::nullopt;
+}
+
+double bytes_of(const std::map<std::string, double>& purposes, const std::string& purpose) {
+  const auto found = purposes.find(purpose);
+  return found == purposes.end() ? 0 : found->second;
 }
 
 int newest_attempt(const std::string& parent) {
@@ -305,6 +325,16 @@ void parse_summary(const std::string& text, const std::string& where, RunRecord&
     };
     run.exposed_comm_s = mean("exposed_s");
     run.late_s = mean("late_s");
+    if (const auto total = mean("total_s")) {
+      const auto part = [&](const char* key) { return mean(key).value_or(0); };
+      run.time = TimeSplit{.total = *total,
+                           .compute = part("compute_s"),
+                           .exposed = part("exposed_s"),
+                           .late = part("late_s"),
+                           .data = part("data_s"),
+                           .other = part("evaluate_s") + part("save_s") + part("other_s"),
+                           .overlapped = part("overlapped_s")};
+    }
     add_rank_bytes(*ranks, run);
   }
   read_distributions(value, run);

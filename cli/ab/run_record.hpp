@@ -29,6 +29,18 @@ struct Distribution {
   double count = 0, mean = 0, least = 0, most = 0;
 };
 
+/// Seconds of a rank by what its training thread did.
+struct TimeSplit {
+  double total = 0, compute = 0, exposed = 0, late = 0, data = 0, other = 0;
+  double overlapped = 0;  ///< transfers beside other work; in none of the parts
+
+  /// How far the parts are from the total, as a share of it.
+  double gap() const;
+};
+
+/// Part by part; empty of none.
+std::optional<TimeSplit> mean_of(const std::vector<TimeSplit>& splits);
+
 using Series = std::vector<MetricPoint>;  ///< in order of step
 
 struct RunRecord {
@@ -39,6 +51,7 @@ struct RunRecord {
   double steps = 0, samples = 0, tokens = 0, wall_s = 0, bytes_sent = 0;
   std::optional<double> peak_rss_mb, stall_s, hidden_comm_share;
   std::optional<double> exposed_comm_s, late_s;  ///< waiting for bytes and for ranks, mean over ranks
+  std::optional<TimeSplit> time;                 ///< mean over ranks; empty without an account of time
   std::map<std::string, double> bytes_by_purpose;
   std::map<std::string, double> rank_bytes;  ///< sent, by purpose, mean over the ranks that train
   std::map<std::string, Distribution> distributions;
@@ -57,6 +70,9 @@ struct RunRecord {
   /// Last value of a metric: summary.json's word, else the last line of metrics.jsonl.
   std::optional<double> final_value(const std::string& metric) const;
 };
+
+/// Of bytes_by_purpose or rank_bytes; 0 where nothing was sent for that purpose.
+double bytes_of(const std::map<std::string, double>& purposes, const std::string& purpose);
 
 /// Newest attempt below `parent` (folders named 1, 2, ...); 0 if there is none.
 int newest_attempt(const std::string& parent);

@@ -12,6 +12,7 @@
 #include <fstream>
 #include <numbers>
 #include <sstream>
+#include <stdexcept>
 
 #include <errno.h>  // program_invocation_short_name
 
@@ -121,6 +122,12 @@ double heavy_deviate(std::uint64_t seed, std::uint64_t stream) {
 void write_text(const std::string& path, const std::string& text) {
   fs::create_directories(fs::path(path).parent_path());
   std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  if (at == std::string::npos) throw std::invalid_argument("not in the text: " + from);
+  return text.replace(at, from.size(), to);
 }
 
 std::string read_text_file(const std::string& path) {

@@ -45,6 +45,8 @@ double heavy_deviate(std::uint64_t seed, std::uint64_t stream);
 /// A folder in the build tree, one per test program and name, emptied first.
 std::string fresh_folder(const std::string& name);
 void write_text(const std::string& path, const std::string& text);
+/// `text` with its first `from` made `to`. Throws std::invalid_argument where there is none.
+std::string replaced(std::string text, const std::string& from, const std::string& to);
 std::string read_text_file(const std::string& path);
 
 }  // namespace tenon::ab::testing

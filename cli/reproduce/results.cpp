@@ -130,10 +130,8 @@ void summarise(const StudyFile& study, ArmResult& arm) {
     arm.samples += r.samples;
     arm.tokens += r.tokens;
     arm.refused += last_of(r, "train/skipped_updates");
-    for (const char* purpose : {"gradient", "parameter"}) {
-      const auto sent = r.bytes_by_purpose.find(purpose);
-      if (sent != r.bytes_by_purpose.end()) arm.bytes += sent->second;
-    }
+    for (const char* purpose : {"gradient", "parameter"})
+      arm.bytes += ab::bytes_of(r.bytes_by_purpose, purpose);
     walls.push_back(r.wall_s);
     for (const auto& [format, count] : r.quantized_operands) arm.operands[format] += count;
   }

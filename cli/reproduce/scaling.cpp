@@ -25,11 +25,6 @@ bool configured_as(const ab::RunRecord& run, const char* key, const char* text) 
   return found != run.config.end() && found->second == "\"" + std::string(text) + "\"";
 }
 
-double bytes_of(const std::map<std::string, double>& purposes, const char* purpose) {
-  const auto found = purposes.find(purpose);
-  return found == purposes.end() ? 0 : found->second;
-}
-
 double syncs_of(const ab::RunRecord& run) {
   const auto found = run.distributions.find("sync_gap");
   return found == run.distributions.end() ? 0 : found->second.count;
@@ -83,12 +78,12 @@ PointResult point_of(const StudyResult& r, std::size_t index) {
     double sent = 0;
     for (const auto& entry : run.rank_bytes) sent += entry.second;
     bytes.add(sent);
-    sync_bytes.add(bytes_of(run.rank_bytes, "parameter"));
+    sync_bytes.add(ab::bytes_of(run.rank_bytes, "parameter"));
     if (run.exposed_comm_s && run.late_s) {
       waited.add(*run.exposed_comm_s + *run.late_s);
       waited_share.add(100 * (*run.exposed_comm_s + *run.late_s) / run.wall_s);
     }
-    const double from_servers = bytes_of(run.bytes_by_purpose, "servers.parameter");
+    const double from_servers = ab::bytes_of(run.bytes_by_purpose, "servers.parameter");
     if (model.servers > 0 && from_servers > 0 && std::isfinite(model.bandwidth))
       server.add(100 * from_servers / (model.servers * model.bandwidth * run.wall_s));
   }
@@ -174,7 +169,7 @@ ExchangeModel exchange_model(const ab::RunRecord& run) {
   out.rest = configured(run, "sync.rest", 0);
   out.poll = configured(run, "sync.poll", 0);
   const double syncs = syncs_of(run);
-  if (syncs > 0) out.bytes = bytes_of(run.rank_bytes, "parameter") * out.trainers / syncs;
+  if (syncs > 0) out.bytes = ab::bytes_of(run.rank_bytes, "parameter") * out.trainers / syncs;
   // A ring sends 2 (K-1) / K of the weights; servers get them whole, at least one piece each.
   const double weights =
       out.servers > 0 || out.trainers < 2 ? out.bytes : out.bytes * out.trainers / (2 * (out.trainers - 1));

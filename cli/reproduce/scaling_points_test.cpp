@@ -16,6 +16,7 @@ namespace tenon::reproduce {
 namespace {
 
 using ab::testing::fresh_folder;
+using ab::testing::replaced;
 using ab::testing::write_text;
 using ::testing::Contains;
 using ::testing::ElementsAre;
@@ -58,12 +59,6 @@ set = ["parallel.servers=2"]
 name = "threads"
 set = ["transport.clock.type=wall"]
 )";
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
 
 StudyFile read(const std::string& text, const std::string& folder, const std::string& base = kBase) {
   write_text(folder + "/base.toml", base);

@@ -16,6 +16,7 @@ namespace tenon::reproduce {
 namespace {
 
 using ab::testing::fresh_folder;
+using ab::testing::replaced;
 using ab::testing::write_text;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -53,12 +54,6 @@ value = -0.7
 what = "12B"
 source = "figure 4"
 )";
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
 
 StudyFile read(const std::string& text, const std::string& folder) {
   const std::string path = folder + "/formats.toml";

@@ -54,7 +54,7 @@ void used(JsonWriter& json, const char* key, const Used& what) {
   json.end_object();
 }
 
-void split(JsonWriter& json, const TimeSplit& s) {
+void split(JsonWriter& json, const ab::TimeSplit& s) {
   json.begin_object("seconds_by_part");
   json.member("total", s.total);
   json.member("compute", s.compute);

@@ -23,14 +23,12 @@ using Curves = std::vector<std::vector<std::optional<Curve>>>;  // by arm and se
 constexpr const char* kMessages[] = {"gradient", "parameter"};
 
 std::string other_messages(const ab::RunRecord& run, const ab::RunRecord& timing) {
-  const auto bytes = [](const ab::RunRecord& r, const char* purpose) {
-    const auto found = r.bytes_by_purpose.find(purpose);
-    return found == r.bytes_by_purpose.end() ? 0.0 : found->second;
-  };
   for (const char* purpose : kMessages) {
-    if (bytes(run, purpose) == bytes(timing, purpose)) continue;
-    return fmt::format("its timing run sent {:.0f} bytes of purpose {}, the run itself {:.0f}",
-                       bytes(timing, purpose), purpose, bytes(run, purpose));
+    const double sent = ab::bytes_of(run.bytes_by_purpose, purpose);
+    const double timed = ab::bytes_of(timing.bytes_by_purpose, purpose);
+    if (sent == timed) continue;
+    return fmt::format("its timing run sent {:.0f} bytes of purpose {}, the run itself {:.0f}", timed,
+                       purpose, sent);
   }
   return "";
 }
@@ -106,7 +104,7 @@ class Reader {
       entry->second.reset();
       return nullptr;
     }
-    if (const auto split = read_split(entry->second->folder)) splits_[{link, arm}].push_back(*split);
+    if (entry->second->time) splits_[{link, arm}].push_back(*entry->second->time);
     return &*entry->second;
   }
 
@@ -115,7 +113,7 @@ class Reader {
     if (!run.value) return std::nullopt;  // said already
     const std::string& metric = r_.study.metric;
     if (t_.links.empty()) {
-      if (const auto split = read_split(run.record->folder)) splits_[{link, arm}].push_back(*split);
+      if (run.record->time) splits_[{link, arm}].push_back(*run.record->time);
       return timed_curve(*run.record, metric, slot_times(*run.record, metric));
     }
     const ab::RunRecord* timed = timing(link, arm, run.seed);
@@ -190,7 +188,7 @@ class Reader {
       for (const auto& c : curves[a])
         if (c && !c->empty()) ends.push_back({c->back().seconds, false});
       timed.total_seconds = spread_of(std::move(ends));
-      timed.split = mean_split(splits_[{l, a}]);
+      timed.split = ab::mean_of(splits_[{l, a}]);
       if (l > 0) continue;  // what follows is the same under every link
       out_.arms[a].strict = used(timed.strict);
       out_.arms[a].looser = used(timed.looser);
@@ -198,31 +196,16 @@ class Reader {
     }
   }
 
-  static std::optional<TimeSplit> mean_split(const std::vector<TimeSplit>& all) {
-    if (all.empty()) return std::nullopt;
-    TimeSplit sum;
-    for (double TimeSplit::*part :
-         {&TimeSplit::total, &TimeSplit::compute, &TimeSplit::exposed, &TimeSplit::late, &TimeSplit::data,
-          &TimeSplit::other, &TimeSplit::overlapped}) {
-      for (const TimeSplit& one : all) sum.*part += one.*part / static_cast<double>(all.size());
-    }
-    return sum;
-  }
-
   StudyResult& r_;
   const TimeTo& t_;
   std::string folder_;
   TimeToResult out_;
-  std::vector<std::size_t> baseline_;                                             // by arm
-  std::map<std::string, std::optional<ab::RunRecord>> timings_;                   // by folder
-  std::map<std::pair<std::size_t, std::size_t>, std::vector<TimeSplit>> splits_;  // by link and arm
+  std::vector<std::size_t> baseline_;                                                 // by arm
+  std::map<std::string, std::optional<ab::RunRecord>> timings_;                       // by folder
+  std::map<std::pair<std::size_t, std::size_t>, std::vector<ab::TimeSplit>> splits_;  // by link and arm
 };
 
 }  // namespace
-
-double TimeSplit::gap() const {
-  return total > 0 ? std::abs(total - (compute + exposed + late + data + other)) / total : 0;
-}
 
 SlotTimes slot_times(const ab::RunRecord& run, const std::string& metric) {
   std::map<std::int64_t, ab::MetricPoint> lines;

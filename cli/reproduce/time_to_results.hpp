@@ -16,15 +16,6 @@ struct StudyFile;
 struct Size;
 struct StudyResult;
 
-/// Seconds of a rank by what its training thread did, mean over ranks and timed runs.
-struct TimeSplit {
-  double total = 0, compute = 0, exposed = 0, late = 0, data = 0, other = 0;
-  double overlapped = 0;  ///< transfers beside other work; in none of the parts
-
-  /// How far the parts are from the total, as a share of it.
-  double gap() const;
-};
-
 /// What was needed to reach one threshold: over the seeds, and how many runs are not there at all.
 struct ToThreshold {
   std::vector<std::optional<Reach>>
@@ -38,7 +29,7 @@ struct TimedArm {
   ToThreshold strict, looser;
   std::optional<Spread> at_equal_time;  ///< the metric where the first arm of the same baseline ends
   std::optional<Spread> total_seconds;  ///< of the whole run
-  std::optional<TimeSplit> split;
+  std::optional<ab::TimeSplit> split;   ///< mean over ranks and timed runs
 };
 
 /// What the strict and the looser threshold took, whatever the link.
@@ -69,8 +60,5 @@ SlotTimes slot_times(const ab::RunRecord& run, const std::string& metric);
 
 /// Evaluations of a run, timed by `times`; empty if an evaluation lies beyond them.
 std::optional<Curve> timed_curve(const ab::RunRecord& run, const std::string& metric, const SlotTimes& times);
-
-/// Of summary.json of the run in `folder`; empty where it has no account of time.
-std::optional<TimeSplit> read_split(const std::string& folder);
 
 }  // namespace tenon::reproduce

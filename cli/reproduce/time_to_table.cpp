@@ -104,7 +104,7 @@ std::string split_table(const StudyResult& r) {
   std::string odd;
   for (std::size_t a = 0; a < r.arms.size(); ++a) {
     for (std::size_t l = 0; l < r.time_to->links.size(); ++l) {
-      const std::optional<TimeSplit>& split = r.time_to->arms[a].links[l].split;
+      const std::optional<ab::TimeSplit>& split = r.time_to->arms[a].links[l].split;
       if (!split || split->total <= 0) continue;
       const auto part = [&](double seconds) { return ab::fixed(100 * seconds / split->total, 1); };
       const std::string& name = r.study.arms[a].arm.name;

@@ -23,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using ab::testing::fresh_folder;
 using ab::testing::read_text_file;
+using ab::testing::replaced;
 using ab::testing::write_text;
 using ::testing::HasSubstr;
 
@@ -161,12 +162,6 @@ name = "b"
 [[arm]]
 name = "never"
 )";
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
 
 class TimeToStudy : public ::testing::Test {
  protected:
