@@ -10,6 +10,7 @@
 #include <tenon/clock.hpp>
 #include <tenon/clock_wait.hpp>
 #include <tenon/communicator_arguments.hpp>
+#include <tenon/communicator_decorator.hpp>
 #include <tenon/config.hpp>
 #include <tenon/control.hpp>
 #include <tenon/dataset.hpp>
@@ -107,6 +108,9 @@ TYPE(ClockEvent)
 
 // <tenon/communicator_arguments.hpp>
 TYPE(CommunicatorArguments)
+
+// <tenon/communicator_decorator.hpp>
+TYPE(CommunicatorDecorator)
 
 // <tenon/config.hpp>
 TYPE(Origin)

@@ -1,6 +1,7 @@
 // Homes of the abstract classes of <tenon/transport.hpp>, <tenon/clock.hpp> and <tenon/control.hpp>: their
 // virtual tables and type information live in the core, so that every plugin shares one copy.
 #include <tenon/clock.hpp>
+#include <tenon/communicator_decorator.hpp>
 #include <tenon/control.hpp>
 #include <tenon/transport.hpp>
 
@@ -11,6 +12,7 @@ TENON_ABI_BEGIN
 Clock::~Clock() = default;
 ControlPlane::~ControlPlane() = default;
 Communicator::~Communicator() = default;
+CommunicatorDecorator::~CommunicatorDecorator() = default;
 Transport::~Transport() = default;
 Rendezvous::~Rendezvous() = default;
 NotRepeatable::~NotRepeatable() = default;

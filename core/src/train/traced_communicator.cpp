@@ -1,6 +1,8 @@
 // Operations in flight are few, so a flat list finds them; it keeps its memory.
 #include "train/traced_communicator.hpp"
 
+#include <tenon/communicator_decorator.hpp>
+
 #include <algorithm>
 #include <array>
 
@@ -26,11 +28,11 @@ constexpr std::array<const char*, 9> kOperationNames = {"send",           "recei
                                                         "reduce-scatter", "all-gather", "broadcast",
                                                         "reduce",         "all-to-all", "barrier"};
 
-class TracedCommunicator final : public Communicator {
+class TracedCommunicator final : public CommunicatorDecorator {
  public:
   TracedCommunicator(std::unique_ptr<Communicator> inner, const CommunicatorWatch& watch,
                      std::span<const int> members, std::string_view name)
-      : inner_(std::move(inner)), watch_(watch), members_(members.begin(), members.end()) {
+      : CommunicatorDecorator(std::move(inner)), watch_(watch), members_(members.begin(), members.end()) {
     for (std::size_t i = 0; i < names_.size(); ++i)
       names_[i] = std::string(kOperationNames[i]) + " " + std::string(name);
     // Spans outlive a communicator that is closed before the end of its slot.
@@ -38,8 +40,6 @@ class TracedCommunicator final : public Communicator {
     open_.reserve(64);
   }
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
   Request start_send(TensorView data, int to, int tag) override {
     return start(kSend, [&] { return inner_->start_send(data, to, tag); });
   }
@@ -83,8 +83,6 @@ class TracedCommunicator final : public Communicator {
     before(kBarrier);
     watched(kBarrier, [&] { inner_->barrier(); });
   }
-  LinkCounts counts() const override { return inner_->counts(); }
-  void cancel(std::string_view reason) override { inner_->cancel(reason); }
 
  private:
   struct Open {
@@ -146,7 +144,6 @@ class TracedCommunicator final : public Communicator {
     return span_names_[static_cast<std::size_t>(operation)];
   }
 
-  std::unique_ptr<Communicator> inner_;
   const CommunicatorWatch watch_;
   const std::vector<int> members_;
   std::array<std::string, kOperationNames.size()> names_;

@@ -32,37 +32,37 @@ LinkCounts LibraryCounts::of(Purpose purpose) const {
 }
 
 LibraryCommunicator::~LibraryCommunicator() {
-  const auto gone = sums_.abandon(*ring_);
+  const auto gone = sums_.abandon(*inner_);
   const bool first = rank() == 0;
-  ring_.reset();
+  inner_.reset();
   if (channel_ >= 0 && first) sums_.return_channel(channel_);
 }
 
 Request LibraryCommunicator::start_all_reduce(TensorView data, ReduceOp op) {
-  if (!library_reduces(data, op) || channel_ == kNone) return ring_->start_all_reduce(data, op);
+  if (!library_reduces(data, op) || channel_ == kNone) return inner_->start_all_reduce(data, op);
   if (channel_ == kUndecided) {
     std::int64_t chosen = rank() == 0 ? sums_.take_channel() : kNone;
-    ring_->broadcast({&chosen, Shape{1}, DType::kI64}, 0);
+    inner_->broadcast({&chosen, Shape{1}, DType::kI64}, 0);
     channel_ = static_cast<int>(chosen);
     return start_all_reduce(data, op);
   }
   const Traffic traffic = all_reduce_traffic(data.elements(), data.dtype, rank(), size());
   count({.bytes_sent = traffic.bytes, .messages_sent = traffic.messages});
-  return {sums_.start(*ring_, channel_, data, op) | kLibraryBit};
+  return {sums_.start(*inner_, channel_, data, op) | kLibraryBit};
 }
 
 bool LibraryCommunicator::done(Request request) {
-  return (request.id & kLibraryBit) != 0 ? sums_.done(request.id & ~kLibraryBit) : ring_->done(request);
+  return (request.id & kLibraryBit) != 0 ? sums_.done(request.id & ~kLibraryBit) : inner_->done(request);
 }
 
 void LibraryCommunicator::wait(Request request) {
-  if ((request.id & kLibraryBit) == 0) return ring_->wait(request);
-  const double blocked = ring_->counts().blocked_seconds;
+  if ((request.id & kLibraryBit) == 0) return inner_->wait(request);
+  const double blocked = inner_->counts().blocked_seconds;
   const auto begin = std::chrono::steady_clock::now();
   sums_.finish(request.id & ~kLibraryBit);
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
   // What the ring waited for the agreement it has counted itself.
-  const double rest = std::max(0.0, waited.count() - (ring_->counts().blocked_seconds - blocked));
+  const double rest = std::max(0.0, waited.count() - (inner_->counts().blocked_seconds - blocked));
   count({.blocked_seconds = rest, .transfer_seconds = rest});
 }
 
@@ -72,7 +72,7 @@ void LibraryCommunicator::count(const LinkCounts& more) {
 }
 
 LinkCounts LibraryCommunicator::counts() const {
-  LinkCounts counts = ring_->counts();
+  LinkCounts counts = inner_->counts();
   add(counts, own_);
   return counts;
 }

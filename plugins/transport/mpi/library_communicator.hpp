@@ -3,7 +3,7 @@
 
 #include "library_sums.hpp"
 
-#include <tenon/transport.hpp>
+#include <tenon/communicator_decorator.hpp>
 
 #include <array>
 #include <memory>
@@ -23,39 +23,20 @@ class LibraryCounts {
 };
 void add(LinkCounts& to, const LinkCounts& more);
 
-class LibraryCommunicator final : public Communicator {
+class LibraryCommunicator final : public CommunicatorDecorator {
  public:
   LibraryCommunicator(std::unique_ptr<Communicator> ring, Purpose purpose, LibrarySums& sums,
                       LibraryCounts& total)
-      : ring_(std::move(ring)), purpose_(purpose), sums_(sums), total_(total) {}
+      : CommunicatorDecorator(std::move(ring)), purpose_(purpose), sums_(sums), total_(total) {}
   ~LibraryCommunicator() override;
 
-  int rank() const override { return ring_->rank(); }
-  int size() const override { return ring_->size(); }
-  Request start_send(TensorView data, int to, int tag) override { return ring_->start_send(data, to, tag); }
-  Request start_receive(TensorView data, int from, int tag) override {
-    return ring_->start_receive(data, from, tag);
-  }
   /// The first large one waits for all members once: they agree on a communicator of the library.
   Request start_all_reduce(TensorView data, ReduceOp op) override;
-  Request start_reduce_scatter(TensorView data, ReduceOp op) override {
-    return ring_->start_reduce_scatter(data, op);
-  }
-  Request start_all_gather(TensorView data) override { return ring_->start_all_gather(data); }
-  Request start_broadcast(TensorView data, int root) override { return ring_->start_broadcast(data, root); }
-  Request start_reduce(TensorView data, int root, ReduceOp op) override {
-    return ring_->start_reduce(data, root, op);
-  }
-  Request start_all_to_all(TensorView send, std::span<const std::int64_t> send_counts, TensorView receive,
-                           std::span<const std::int64_t> receive_counts) override {
-    return ring_->start_all_to_all(send, send_counts, receive, receive_counts);
-  }
   bool done(Request request) override;
   void wait(Request request) override;
-  void barrier() override { ring_->barrier(); }
   LinkCounts counts() const override;
   void cancel(std::string_view reason) override {
-    ring_->cancel(reason);
+    inner_->cancel(reason);
     sums_.cancel(reason);
   }
 
@@ -64,7 +45,6 @@ class LibraryCommunicator final : public Communicator {
 
   static constexpr int kUndecided = -2, kNone = -1;
 
-  std::unique_ptr<Communicator> ring_;
   const Purpose purpose_;
   LibrarySums& sums_;
   LibraryCounts& total_;

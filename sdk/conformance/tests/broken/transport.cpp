@@ -1,4 +1,5 @@
 // Transports around a good one (option inner) that break one promise each.
+#include <tenon/communicator_decorator.hpp>
 #include <tenon/error.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/transport.hpp>
@@ -16,41 +17,6 @@ using namespace tenon;
 
 constexpr OptionSpec kInner[] = {
     option::component("inner", "transport/1").mandatory().doc_text("a good one")};
-
-/// Hands everything on.
-class End : public Communicator {
- public:
-  explicit End(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  Request start_send(TensorView data, int to, int tag) override { return inner_->start_send(data, to, tag); }
-  Request start_receive(TensorView data, int from, int tag) override {
-    return inner_->start_receive(data, from, tag);
-  }
-  Request start_all_reduce(TensorView data, ReduceOp op) override {
-    return inner_->start_all_reduce(data, op);
-  }
-  Request start_reduce_scatter(TensorView data, ReduceOp op) override {
-    return inner_->start_reduce_scatter(data, op);
-  }
-  Request start_all_gather(TensorView data) override { return inner_->start_all_gather(data); }
-  Request start_broadcast(TensorView data, int root) override { return inner_->start_broadcast(data, root); }
-  Request start_reduce(TensorView data, int root, ReduceOp op) override {
-    return inner_->start_reduce(data, root, op);
-  }
-  Request start_all_to_all(TensorView send, std::span<const std::int64_t> send_counts, TensorView receive,
-                           std::span<const std::int64_t> receive_counts) override {
-    return inner_->start_all_to_all(send, send_counts, receive, receive_counts);
-  }
-  bool done(Request request) override { return inner_->done(request); }
-  void wait(Request request) override { inner_->wait(request); }
-  void barrier() override { inner_->barrier(); }
-  LinkCounts counts() const override { return inner_->counts(); }
-  void cancel(std::string_view reason) override { inner_->cancel(reason); }
-
- protected:
-  std::unique_ptr<Communicator> inner_;
-};
 
 class Around : public Transport {
  public:
@@ -78,8 +44,8 @@ class With : public Around {
   }
 };
 
-struct WorldRank : End {
-  using End::End;
+struct WorldRank : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   int rank() const override { return size() == 2 ? 1 - inner_->rank() : inner_->rank(); }
 };
 class NumbersByWorld final : public With<WorldRank> {
@@ -89,8 +55,8 @@ class NumbersByWorld final : public With<WorldRank> {
   using With::With;
 };
 
-struct NoTags : End {
-  using End::End;
+struct NoTags : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   Request start_send(TensorView data, int to, int) override { return inner_->start_send(data, to, 0); }
   Request start_receive(TensorView data, int from, int) override {
     return inner_->start_receive(data, from, 0);
@@ -103,8 +69,8 @@ class IgnoresTags final : public With<NoTags> {
 };
 
 /// Gathers, then adds from rank 0 upwards on all ranks.
-struct FromZero : End {
-  using End::End;
+struct FromZero : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   Request start_all_reduce(TensorView data, ReduceOp op) override {
     if (data.dtype != DType::kF32 || op != ReduceOp::kSum) return inner_->start_all_reduce(data, op);
     const auto n = static_cast<std::size_t>(data.elements()), k = static_cast<std::size_t>(size());
@@ -128,8 +94,8 @@ class AddsFromZero final : public With<FromZero> {
   using With::With;
 };
 
-struct SumsOnly : End {
-  using End::End;
+struct SumsOnly : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   Request start_all_reduce(TensorView data, ReduceOp) override {
     return inner_->start_all_reduce(data, ReduceOp::kSum);
   }
@@ -140,8 +106,8 @@ class KnowsSumsOnly final : public With<SumsOnly> {
   using With::With;
 };
 
-struct RootZero : End {
-  using End::End;
+struct RootZero : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   Request start_broadcast(TensorView data, int) override { return inner_->start_broadcast(data, 0); }
 };
 class BroadcastsFromZero final : public With<RootZero> {
@@ -152,8 +118,8 @@ class BroadcastsFromZero final : public With<RootZero> {
 };
 
 /// Parts lie in the order in which a ring brings them.
-struct RingOrder : End {
-  using End::End;
+struct RingOrder : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   Request start_all_to_all(TensorView send, std::span<const std::int64_t> send_counts, TensorView receive,
                            std::span<const std::int64_t> receive_counts) override {
     const Request request = inner_->start_all_to_all(send, send_counts, receive, receive_counts);
@@ -171,8 +137,8 @@ class PacksAsTheyCome final : public With<RingOrder> {
 };
 
 /// wait(request) waits for the oldest one.
-struct Oldest : End {
-  using End::End;
+struct Oldest : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   Request start_all_reduce(TensorView data, ReduceOp op) override {
     started_.push_back(inner_->start_all_reduce(data, op));
     return {started_.size()};
@@ -192,8 +158,8 @@ class WaitsForTheOldest final : public With<Oldest> {
   using With::With;
 };
 
-struct Optimist : End {
-  using End::End;
+struct Optimist : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   LinkCounts counts() const override {
     LinkCounts counts = inner_->counts();
     counts.bytes_sent -= counts.bytes_sent / 8;
@@ -207,8 +173,8 @@ class CountsTooLittle final : public With<Optimist> {
   using With::With;
 };
 
-struct Patient : End {
-  using End::End;
+struct Patient : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   void wait(Request request) override {
     for (int i = 0; i < 400 && !inner_->done(request); ++i)  // would be for ever
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
@@ -222,8 +188,8 @@ class WaitsForLong final : public With<Patient> {
   using With::With;
 };
 
-struct Vague : End {
-  using End::End;
+struct Vague : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   void wait(Request request) override {
     try {
       inner_->wait(request);
@@ -239,8 +205,8 @@ class TellsNobody final : public With<Vague> {
   using With::With;
 };
 
-struct Blunt : End {
-  using End::End;
+struct Blunt : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   void cancel(std::string_view) override { inner_->cancel("cancelled"); }
 };
 class ForgetsTheReason final : public With<Blunt> {
@@ -272,8 +238,8 @@ class HasOneDeadline final : public Around {
 };
 
 /// Reads as bytes what the shorter side offers.
-struct Trusting : End {
-  using End::End;
+struct Trusting : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   Request start_all_reduce(TensorView data, ReduceOp) override {
     float word = 0;
     return inner_->start_all_reduce(
@@ -299,8 +265,8 @@ class KnowsNoEpochs final : public Around {
   }
 };
 
-struct Copies : End {
-  using End::End;
+struct Copies : CommunicatorDecorator {
+  using CommunicatorDecorator::CommunicatorDecorator;
   void barrier() override {
     const std::vector<std::string> note(4, std::string(64, 'b'));
     inner_->barrier();
