@@ -226,12 +226,7 @@ void data_parallel(const Settings& settings, Registry& registry, Host& host) {
 }
 
 void mixing(const Settings& settings) {
-  GptShape shape;
-  shape.layers = 8;
-  shape.width = 128;
-  shape.heads = 8;
-  shape.context = 64;
-  shape.batch = 8;
+  const bench::GptShape shape = bench::study_shape();
   Settings one = settings;
   one.threads = 1;
   one.steps = 60;

@@ -16,6 +16,11 @@ struct GptShape {
   }
 };
 
+/// The shape that studies of strategies train: 8 layers of width 128, so that many runs fit a small machine.
+inline GptShape study_shape() {
+  return {.layers = 8, .width = 128, .heads = 8, .context = 64, .batch = 8};
+}
+
 /// precision: lines of [precision].
 inline std::string config_text(const GptShape& shape, const std::string& precision,
                                const Settings& settings) {

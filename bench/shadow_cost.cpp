@@ -80,12 +80,7 @@ Cost measure(const std::string& config) {
 }
 
 int run(const Settings& settings) {
-  bench::GptShape shape;
-  shape.layers = 8;
-  shape.width = 128;
-  shape.heads = 8;
-  shape.context = 64;
-  shape.batch = 8;
+  const bench::GptShape shape = bench::study_shape();
   Settings one = settings;
   one.threads = 1;
   std::string base = bench::config_text(shape, "type = \"fp32\"", one);

@@ -16,7 +16,7 @@ TENON_ABI_BEGIN
 
 class ControlSession : public std::enable_shared_from_this<ControlSession> {
  public:
-  /// What comes of a session, all on the thread of its context.
+  /// What comes of a connection, all on the thread of its context.
   class Events {
    public:
     virtual ~Events() = default;

@@ -116,8 +116,8 @@ Rank::Rank(World& world, int rank)
   if (rows_->active() && settings.parallel.workers > 1) {
     fail_config(
         "parallel.workers: several workers and several replicas cannot share row tables in this version: "
-        "rows "
-        "travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1, or, with replicas "
+        "rows travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1, or, with "
+        "replicas "
         "that update alone, parallel.rows = \"request\"");
   }
   world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text());

@@ -40,7 +40,6 @@ class RowClient final : public RowService {
     Request asked[3];
     RowPair pair;  ///< last: it may still read the above, and goes first
   };
-  bool here(int owner) const { return owner == server_.spec().replica; }
   /// fn(owner, state) for every other replica, the next one first, so that not all begin with the same.
   template <typename Fn>
   void each_owner(Fn&& fn);
