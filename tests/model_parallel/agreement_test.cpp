@@ -1,0 +1,143 @@
+// Property P14: what does not fit is the same error on every rank, before any message of the move.
+#include "moves.hpp"
+
+#include <tenon/testing/grid_ranks.hpp>
+
+#include <gmock/gmock.h>
+
+namespace model_parallel {
+namespace {
+
+using tenon::testing::GridRanks;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+struct Refusal {
+  const char* title;
+  const char* primitive;
+  /// Of the rank at `index` of a grid of 2 x 2.
+  std::function<MoveSpec(int index)> spec;
+  std::vector<const char*> words;
+};
+
+const Shape kShape{6, 4};
+
+std::vector<Refusal> refusals() {
+  const Layout rows{kShape, {{0, {0, 1}, {0, 2, 3, 3, 6}}}}, copies{kShape};
+  Layout sum = copies;
+  sum.partial = {1};
+  const auto always = [](const Layout& from, const Layout& to) {
+    return [=](int) { return MoveSpec{.from = from, .to = to}; };
+  };
+  return {
+      {"OffsetsEndEarly",
+       "repartition",
+       always({kShape, {{0, {0, 1}, {0, 2, 3, 3, 5}}}}, rows),
+       {"the offset table of dimension 0 over axes 0, 1 must rise from 0 to 6 in 4 parts, found [0, 2, 3, 3, "
+        "5]"}},
+      {"TooFewParts",
+       "repartition",
+       always({kShape, {{0, {0, 1}, {0, 3, 6}}}}, rows),
+       {"in 4 parts, found [0, 3, 6]"}},
+      {"AxisTwice",
+       "repartition",
+       always({kShape, {{0, {0}, {0, 3, 6}}, {1, {0}, {0, 2, 4}}}}, rows),
+       {"axis 0 of the model grid is used twice"}},
+      {"NoSuchAxis",
+       "repartition",
+       always({kShape, {{0, {2}, {0, 6}}}}, rows),
+       {"laid over axis 2 of the model grid, which has 2 axes ([2, 2])"}},
+      {"DimensionTwice",
+       "repartition",
+       always({kShape, {{0, {0}, {0, 3, 6}}, {0, {1}, {0, 3, 6}}}}, rows),
+       {"dimension 0 is cut twice"}},
+      {"OtherShape",
+       "repartition",
+       always(rows, {Shape{6, 5}}),
+       {"[6, 4] cannot become one of shape [6, 5]"}},
+      {"SumFromNothing", "repartition", always(copies, sum), {"what is no sum over axis 1"}},
+      {"SumsInARepartition", "repartition", always(sum, copies), {"a repartition makes no sums"}},
+      {"NoSum", "all_reduce", always(rows, copies), {"the tensor is no sum before"}},
+      {"CopiesToGather", "all_gather", always(copies, rows), {"copies become parts"}},
+      {"TwoOwners", "scatter", always(rows, rows), {"one rank alone must hold the tensor before"}},
+      {"Windows",
+       "repartition",
+       [rows](int) {
+         MoveSpec spec{.from = rows, .to = rows};
+         spec.windows = {nullptr, nullptr};
+         return spec;
+       },
+       {"windows are for halo_exchange alone"}},
+      {"WindowsWithoutMaps",
+       "halo_exchange",
+       always(rows, rows),
+       {"a map for each of the 2 dimensions", "found 0"}},
+      {"OneRankDiffers",
+       "repartition",
+       [=](int index) {
+         const Layout other{kShape, {{0, {0, 1}, {0, 2, 4, 5, 6}}}};
+         return MoveSpec{.from = index == 2 ? other : rows, .to = copies};
+       },
+       {"ranks 0 and 2 of the model grid do not mean the same", "0, 2, 3, 3, 6", "0, 2, 4, 5, 6"}},
+      {"OneRankHasAnotherType",
+       "repartition",
+       [=](int index) {
+         return MoveSpec{
+             .from = rows, .to = copies, .dtype = index == 3 ? tenon::DType::kF64 : tenon::DType::kF32};
+       },
+       {"ranks 0 and 3 of the model grid do not mean the same", "f64"}},
+      {"OneRankIsRefused",
+       "repartition",
+       [=](int index) {
+         return MoveSpec{.from = rows, .to = index == 1 ? Layout{Shape{7, 4}} : copies};
+       },
+       {"rank 1 of the model grid", "[6, 4] cannot become one of shape [7, 4]"}},
+  };
+}
+
+class Refused : public ::testing::TestWithParam<Refusal> {};
+INSTANTIATE_TEST_SUITE_P(All, Refused, ::testing::ValuesIn(refusals()),
+                         [](const auto& entry) { return entry.param.title; });
+
+TEST_P(Refused, P14_SameErrorOnAllRanksBeforeAnyMessage) {
+  GridRanks world({2, 2});
+  const auto errors = world.run([&](ModelGrid& at) {
+    make_map(at, GetParam().primitive, GetParam().spec(at.index()), "the move of node 'c1'");
+  });
+  for (const std::string& error : errors) {
+    EXPECT_EQ(error, errors[0]);
+    EXPECT_THAT(error, HasSubstr("the move of node 'c1': "));
+    for (const char* words : GetParam().words) EXPECT_THAT(error, HasSubstr(words));
+  }
+}
+
+TEST(Agreement, P14_ARankThatFailsInAMoveEndsTheWaitsOfTheOthers) {
+  GridRanks world({3}, {}, 20);
+  const auto errors = world.run([&](ModelGrid& at) {
+    const Layout rows{Shape{6}, {{0, {0}, {0, 2, 4, 6}}}};
+    const auto map = make_map(at, "all_gather", {.from = rows, .to = {Shape{6}}}, "test");
+    std::vector<float> x(2), y(6);
+    if (at.index() == 1) {
+      world.transport().cancel("rank 1 has no memory left");
+      tenon::fail_run("no memory left");
+    }
+    map->forward({x.data(), Shape{2}}, {y.data(), Shape{6}});
+  });
+  EXPECT_EQ(errors[1], "no memory left");
+  for (const std::size_t rank : {0u, 2u}) EXPECT_THAT(errors[rank], HasSubstr("rank 1 has no memory left"));
+}
+
+TEST(Agreement, CallsWithAnotherShapeAreRefusedOnTheSpot) {
+  GridRanks world({2});
+  const auto errors = world.run([&](ModelGrid& at) {
+    const auto map =
+        make_map(at, "all_gather", {.from = {Shape{6}, {{0, {0}, {0, 2, 6}}}}, .to = {Shape{6}}}, "test");
+    std::vector<float> x(6), y(6);
+    map->forward({x.data(), Shape{6}}, {y.data(), Shape{6}});
+  });
+  EXPECT_THAT(errors[0],
+              AllOf(HasSubstr("planned from f32 [2] to [6]"), HasSubstr("called from f32 [6] to f32 [6]")));
+}
+
+}  // namespace
+}  // namespace model_parallel

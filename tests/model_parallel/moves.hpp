@@ -1,0 +1,135 @@
+// A random move for every primitive. A primitive that is registered without one here fails the tests.
+#pragma once
+
+#include "cases.hpp"
+
+#include <tenon/linear_map.hpp>
+
+#include <optional>
+
+namespace model_parallel {
+
+using tenon::MoveSpec;
+
+/// Cuts dimension 0 over all axes so that `owner` has everything.
+inline Layout owned(const Shape& shape, const std::vector<int>& grid, int owner) {
+  Layout layout{shape};
+  std::vector<int> axes;
+  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) axes.push_back(axis);
+  layout.sharding.push_back({0, axes, tenon::owned_offsets(shape[0], ranks_of(grid), owner)});
+  return layout;
+}
+
+/// The layout in which one rank along each of `axes` holds what in `many`, which is not cut along them, all
+/// hold.
+inline Layout rooted(const Layout& many, const std::vector<int>& axes, const std::vector<int>& grid,
+                     Draw& draw) {
+  Layout one = many;
+  one.partial.clear();
+  if (axes.empty()) return one;
+  int roots = 1;
+  for (const int axis : axes) roots *= grid[static_cast<std::size_t>(axis)];
+  auto cut = std::find_if(one.sharding.begin(), one.sharding.end(), [](const auto& c) { return c.dim == 0; });
+  if (cut == one.sharding.end()) {
+    one.sharding.push_back({0, {}, {0, one.shape[0]}});
+    cut = one.sharding.end() - 1;
+  }
+  // Each part becomes `roots` parts, all of it at one of them.
+  const int root = draw.small(0, roots - 1);
+  std::vector<std::int64_t> offsets{0};
+  for (std::size_t part = 0; part + 1 < cut->offsets.size(); ++part) {
+    for (int r = 0; r < roots; ++r) offsets.push_back(r < root ? cut->offsets[part] : cut->offsets[part + 1]);
+  }
+  cut->offsets = offsets;
+  cut->axes.insert(cut->axes.end(), axes.begin(), axes.end());
+  return one;
+}
+
+inline std::vector<int> some_axes(const std::vector<int>& grid, Draw& draw) {
+  std::vector<int> axes;
+  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis)
+    if (draw.coin()) axes.push_back(axis);
+  if (axes.empty()) axes.push_back(draw.small(0, static_cast<int>(grid.size()) - 1));
+  return axes;
+}
+
+/// Cut over the axes that are not in `axes`; some of them may be copies.
+inline Layout cut_elsewhere(const Shape& shape, const std::vector<int>& grid, const std::vector<int>& axes,
+                            Draw& draw) {
+  Layout layout{shape};
+  std::vector<std::vector<int>> over(static_cast<std::size_t>(shape.rank()));
+  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+    if (std::find(axes.begin(), axes.end(), axis) != axes.end() || draw.integer(0, 3) == 0) continue;
+    over[static_cast<std::size_t>(draw.integer(0, shape.rank() - 1))].push_back(axis);
+  }
+  for (int dim = 0; dim < shape.rank(); ++dim)
+    draw.cut(layout, dim, over[static_cast<std::size_t>(dim)], grid);
+  return layout;
+}
+
+inline std::optional<MoveSpec> random_windows(const std::vector<int>& grid, Draw& draw) {
+  MoveSpec spec;
+  const Shape inputs = draw.shape(1, 3, 13);
+  Shape outputs = inputs;
+  for (int dim = 0; dim < inputs.rank(); ++dim) {
+    spec.windows.push_back(nullptr);
+    if (draw.integer(0, 4) == 0) continue;
+    tenon::Sliding window{draw.integer(1, 5), draw.integer(1, 4), draw.integer(1, 3), draw.integer(0, 3),
+                          draw.integer(0, 3)};
+    while (window.outputs(inputs[dim]) == 0) window = {1, draw.integer(1, 4), 1, 0, draw.integer(0, 2)};
+    outputs[dim] = window.outputs(inputs[dim]);
+    spec.windows.back() = tenon::sliding_map(window);
+  }
+  spec.from = draw.layout(inputs, grid, true, false);
+  spec.to = draw.layout(outputs, grid, true, false);
+  return spec;
+}
+
+/// Empty: there is none for this name.
+inline std::optional<MoveSpec> random_move(std::string_view name, const std::vector<int>& grid, Draw& draw) {
+  if (name == "halo_exchange") return random_windows(grid, draw);
+  const Shape shape = draw.shape(1, 3, 9);
+  const int ranks = ranks_of(grid);
+  const std::vector<int> axes = some_axes(grid, draw);
+  MoveSpec spec;
+  const auto between = [&](Layout from, Layout to) {
+    spec.from = std::move(from), spec.to = std::move(to);
+    return spec;
+  };
+  const auto cut = [&] { return draw.layout(shape, grid, false, false); };
+  const auto root = [&] { return owned(shape, grid, draw.small(0, ranks - 1)); };
+  if (name == "send_receive") return between(root(), root());
+  if (name == "scatter") return between(root(), cut());
+  if (name == "gather") return between(cut(), root());
+  if (name == "all_to_all") return between(cut(), cut());
+  if (name == "repartition")
+    return between(draw.layout(shape, grid, true, false), draw.layout(shape, grid, true, false));
+  if (name == "all_gather" || name == "reduce_scatter") {
+    const Layout copies = cut_elsewhere(shape, grid, axes, draw);
+    Layout sums = copies;
+    sums.partial = axes;
+    std::vector<int> over;
+    Layout parts = copies;
+    // Every axis that was free cuts a dimension that was whole, or all of them dimension 0 beside what cut
+    // it.
+    const auto dim = static_cast<int>(draw.integer(0, shape.rank() - 1));
+    std::erase_if(parts.sharding, [&](const DimSharding& c) {
+      if (c.dim == dim) over = c.axes;
+      return c.dim == dim;
+    });
+    over.insert(over.end(), axes.begin(), axes.end());
+    draw.cut(parts, dim, over, grid);
+    return name == "all_gather" ? between(parts, copies) : between(sums, parts);
+  }
+  if (name == "all_reduce" || name == "sum_reduce" || name == "broadcast") {
+    const Layout copies = cut_elsewhere(shape, grid, axes, draw);
+    Layout sums = copies;
+    sums.partial = axes;
+    if (name == "all_reduce") return between(sums, copies);
+    const Layout one = rooted(copies, axes, grid, draw);
+    return name == "broadcast" ? between(one, copies) : between(sums, one);
+  }
+  return std::nullopt;
+}
+
+}  // namespace model_parallel

@@ -1,0 +1,171 @@
+// Property P1 and the traffic of moves: there and back is the identity bit for bit, and what is sent is what
+// the closed forms say, as counted where bytes leave.
+#include "moves.hpp"
+
+#include <tenon/testing/grid_ranks.hpp>
+
+#include <cmath>
+#include <limits>
+
+namespace model_parallel {
+namespace {
+
+using tenon::testing::GridRanks;
+
+class Repartition : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Repartition, ::testing::Range(1, 9));
+
+/// Values that a sum or a conversion would change: signed zeros, infinities, NaN with a payload.
+std::uint64_t odd_bits(std::int64_t element) {
+  constexpr std::uint64_t kOdd[] = {0x8000000000000000u, 0, 0x7ff0000000000000u, 0x7ff8dead00000001u, 1};
+  return element % 3 == 0 ? kOdd[static_cast<std::size_t>(element) % 5]
+                          : static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15u;
+}
+
+std::vector<std::uint64_t> held_bits(const Layout& layout, const std::vector<int>& grid, int rank) {
+  const Box box = part(layout, grid, rank);
+  std::vector<std::uint64_t> bits(static_cast<std::size_t>(box.elements()));
+  each_element(box, [&](const auto& at, std::int64_t position) {
+    bits[static_cast<std::size_t>(position)] = odd_bits(flat_index(at, layout.shape));
+  });
+  return bits;
+}
+
+TEST_P(Repartition, P1_ThereAndBackIsTheIdentityBitForBit) {
+  Draw draw(static_cast<unsigned>(GetParam()));
+  for (int round = 0; round < 6; ++round) {
+    const std::vector<int> grid = draw.grid(GetParam());
+    std::vector<std::pair<Layout, Layout>> pairs;
+    for (int i = 0; i < 15; ++i) {
+      const Shape shape = draw.shape(1, 4, 8);
+      pairs.emplace_back(draw.layout(shape, grid, false, false), draw.layout(shape, grid, false, false));
+    }
+    GridRanks world(grid);
+    const auto errors = world.run([&](ModelGrid& at) {
+      for (const auto& [p, q] : pairs) {
+        const MoveSpec forth{.from = p, .to = q, .dtype = tenon::DType::kF64};
+        const MoveSpec back{.from = q, .to = p, .dtype = tenon::DType::kF64};
+        const auto there = make_map(at, "repartition", forth, "test");
+        const auto returned = make_map(at, "repartition", back, "test");
+        auto x = held_bits(p, grid, at.index());
+        const auto wanted = held_bits(q, grid, at.index());
+        std::vector<std::uint64_t> y(wanted.size()), again(x.size()), adjoint(x.size());
+        const auto view = [](std::vector<std::uint64_t>& bits, const Shape& shape) {
+          return tenon::TensorView{bits.data(), shape, tenon::DType::kF64};
+        };
+        there->forward(view(x, there->local_domain()), view(y, there->local_range()));
+        EXPECT_EQ(y, wanted);
+        returned->forward(view(y, there->local_range()), view(again, there->local_domain()));
+        there->adjoint(view(y, there->local_range()), view(adjoint, there->local_domain()));
+        EXPECT_EQ(again, x);
+        EXPECT_EQ(adjoint, x) << "T* is the inverse where every element has one owner";
+      }
+    });
+    EXPECT_EQ(errors, no_errors(world.size()));
+  }
+}
+
+TEST_P(Repartition, P1_SendsWhatLeavesTheRankAndNoMore) {
+  Draw draw(100 + static_cast<unsigned>(GetParam()));
+  for (int round = 0; round < 6; ++round) {
+    const std::vector<int> grid = draw.grid(GetParam());
+    const Shape shape = draw.shape(1, 3, 9);
+    const Layout p = draw.layout(shape, grid, false, false), q = draw.layout(shape, grid, false, false);
+    GridRanks world(grid);
+    const auto errors = world.run([&](ModelGrid& at) {
+      const auto map = make_map(at, "repartition", {.from = p, .to = q}, "test");
+      std::vector<float> x(static_cast<std::size_t>(map->local_domain().elements()), 1);
+      std::vector<float> y(static_cast<std::size_t>(map->local_range().elements()));
+      const Box own = part(p, grid, at.index()), need = part(q, grid, at.index());
+      const std::int64_t stays = intersection(own, need).elements();
+      EXPECT_EQ(map->bytes_sent(tenon::Direction::kForward), 4 * (own.elements() - stays));
+      EXPECT_EQ(map->bytes_sent(tenon::Direction::kTranspose), 4 * (need.elements() - stays));
+      if (at.all() == nullptr) return;
+      const auto before = at.all()->counts().bytes_sent;
+      map->forward({x.data(), map->local_domain()}, {y.data(), map->local_range()});
+      EXPECT_EQ(at.all()->counts().bytes_sent - before,
+                static_cast<std::uint64_t>(map->bytes_sent(tenon::Direction::kForward)));
+    });
+    EXPECT_EQ(errors, no_errors(world.size()));
+  }
+}
+
+TEST_P(Repartition, P1_CopiesAndSumsFromAnyLayoutToAnyOther) {
+  Draw draw(200 + static_cast<unsigned>(GetParam()));
+  for (int round = 0; round < 6; ++round) {
+    const std::vector<int> grid = draw.grid(GetParam());
+    std::vector<std::pair<Layout, Layout>> pairs;
+    for (int i = 0; i < 15; ++i) {
+      const Shape shape = draw.shape(1, 3, 8);
+      const Layout from = draw.layout(shape, grid, true, true);
+      Layout to = draw.layout(shape, grid, true, true);
+      std::erase_if(to.partial, [&](int axis) {
+        return std::find(from.partial.begin(), from.partial.end(), axis) == from.partial.end();
+      });
+      pairs.emplace_back(from, to);
+    }
+    GridRanks world(grid);
+    const auto errors = world.run([&](ModelGrid& at) {
+      std::uint64_t stream = 0;
+      for (const auto& [from, to] : pairs) {
+        stream += 1000;
+        const auto map = redistribution(at, {.from = from, .to = to, .dtype = tenon::DType::kF64}, "test");
+        auto x = held(from, grid, at.index(), stream);
+        std::vector<double> y(static_cast<std::size_t>(map->local_range().elements()), 99);
+        map->forward(view_of(x, map->local_domain()), view_of(y, map->local_range()));
+        const auto place = tenon::grid_coordinates(at.index(), grid);
+        each_element(part(to, grid, at.index()),
+                     [&, &from = from, &to = to](const auto& index, std::int64_t position) {
+                       EXPECT_EQ(y[static_cast<std::size_t>(position)],
+                                 total(from, grid, stream, flat_index(index, to.shape), to.partial, place))
+                           << layout_text(from) << " to " << layout_text(to);
+                     });
+      }
+    });
+    EXPECT_EQ(errors, no_errors(world.size()));
+  }
+}
+
+TEST_P(Repartition, AllReduceAndBroadcastSendAtMostTwiceTheTensor) {
+  const int ranks = GetParam();
+  const std::vector<int> grid{ranks};
+  const Shape shape{7, 13};
+  GridRanks world(grid);
+  const auto errors = world.run([&](ModelGrid& at) {
+    const Layout copies{shape};
+    Layout sum = copies;
+    sum.partial = {0};
+    const auto all_reduce = make_map(at, "all_reduce", {.from = sum, .to = copies}, "test");
+    const auto broadcast = make_map(at, "broadcast", {.from = owned(shape, grid, 0), .to = copies}, "test");
+    // 2 n (P - 1) / P, to whole elements.
+    const double ring = 2.0 * 4 * 91 * (ranks - 1) / ranks;
+    EXPECT_NEAR(static_cast<double>(all_reduce->bytes_sent(tenon::Direction::kForward)), ring, 4.0 * ranks);
+    EXPECT_LE(static_cast<double>(broadcast->bytes_sent(tenon::Direction::kForward)), ring + 4.0 * ranks);
+  });
+  EXPECT_EQ(errors, no_errors(ranks));
+}
+
+TEST(Repartition, P1_ComplexAndPackedElementsMoveToo) {
+  const std::vector<int> grid{3};
+  const Shape shape{7, 2};
+  for (const tenon::DType dtype :
+       {tenon::DType::kC64, tenon::DType::kC128, tenon::DType::kU8, tenon::DType::kI64}) {
+    const auto bytes = static_cast<std::size_t>(tenon::dtype_bytes(dtype, 14));
+    GridRanks world(grid);
+    const auto errors = world.run([&](ModelGrid& at) {
+      const auto gather =
+          make_map(at, "all_gather",
+                   {.from = {shape, {{0, {0}, {0, 4, 4, 7}}}}, .to = {shape}, .dtype = dtype}, "test");
+      std::vector<std::byte> whole(bytes), out(bytes);
+      for (std::size_t i = 0; i < bytes; ++i) whole[i] = static_cast<std::byte>(i * 7 + 1);
+      const std::int64_t first = at.index() == 0 ? 0 : 4;
+      gather->forward({whole.data() + tenon::dtype_bytes(dtype, 2 * first), gather->local_domain(), dtype},
+                      {out.data(), shape, dtype});
+      EXPECT_EQ(out, whole);
+    });
+    EXPECT_EQ(errors, no_errors(3));
+  }
+}
+
+}  // namespace
+}  // namespace model_parallel
