@@ -6,6 +6,7 @@
 // A type that a public header gains is added here; the gate says so when one is missing.
 
 #include <tenon/neck.h>
+#include <tenon/block_exchange.hpp>
 #include <tenon/checkpoint.hpp>
 #include <tenon/clock.hpp>
 #include <tenon/clock_wait.hpp>
@@ -21,11 +22,15 @@
 #include <tenon/fixed_order.hpp>
 #include <tenon/gradient_mean.hpp>
 #include <tenon/host.hpp>
+#include <tenon/index_map.hpp>
 #include <tenon/indexed_dataset.hpp>
 #include <tenon/language.hpp>
 #include <tenon/layer.hpp>
+#include <tenon/layout.hpp>
+#include <tenon/linear_map.hpp>
 #include <tenon/model.hpp>
 #include <tenon/model_export.hpp>
+#include <tenon/model_grid.hpp>
 #include <tenon/npy.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
@@ -79,6 +84,14 @@ C_TYPE(tenon_plugin_v1_t)
 // The flags of options and of capabilities have no name of their own.
 extern "C" void tenon_abi_option_flags(decltype(TENON_OPTION_REQUIRED)*) {}
 extern "C" void tenon_abi_capabilities(decltype(TENON_CAP_HOST)*) {}
+
+// <tenon/block_exchange.hpp>
+TYPE(Block)
+TYPE(ExchangeSpec)
+TYPE(Direction)
+TYPE(Deposit)
+TYPE(Flight)
+TYPE(BlockExchange)
 
 // <tenon/checkpoint.hpp>
 TYPE(SaveItem)
@@ -171,9 +184,6 @@ TYPE(ReadableFile)
 TYPE(DirectoryEntry)
 TYPE(FileSystem)
 
-// <tenon/fixed_order.hpp>
-TYPE(ElementRange)
-
 // <tenon/gradient_mean.hpp>
 TYPE(GradientMean)
 
@@ -181,6 +191,12 @@ TYPE(GradientMean)
 TYPE(LogLevel)
 TYPE(Actor)
 TYPE(Host)
+
+// <tenon/index_map.hpp>
+TYPE(IndexMap)
+TYPE(Sliding)
+TYPE(Interpolation)
+TYPE(DimWindow)
 
 // <tenon/indexed_dataset.hpp>
 TYPE(SampleOrder)
@@ -209,6 +225,18 @@ TYPE(LossLayer)
 TYPE(MetricReport)
 TYPE(MetricLayer)
 
+// <tenon/layout.hpp>
+TYPE(ElementRange)
+TYPE(DimSharding)
+TYPE(GridPlace)
+TYPE(Box)
+TYPE(Layout)
+
+// <tenon/linear_map.hpp>
+TYPE(LinearMap)
+TYPE(MoveSpec)
+TYPE(Primitive)
+
 // <tenon/model.hpp>
 TYPE(NamedOption)
 TYPE(NodeSpec)
@@ -221,6 +249,9 @@ TYPE(ExportedWeight)
 TYPE(ExportedFile)
 TYPE(ExportPlan)
 TYPE(ModelExport)
+
+// <tenon/model_grid.hpp>
+TYPE(ModelGrid)
 
 // <tenon/observer.hpp>
 TYPE(RunInfo)
@@ -324,7 +355,6 @@ TYPE(OuterUpdate)
 // <tenon/parameter.hpp>
 TYPE(Role)
 TYPE(Initializer)
-TYPE(DimSharding)
 TYPE(ParameterSpec)
 TYPE(ParameterInfo)
 TYPE(ParameterSet)

@@ -22,10 +22,10 @@ class SpectralLoss final : public Loss {
   static constexpr ComponentInfo kInfo{.id = "spectral_loss", .summary = "distance of spectra"};
   explicit SpectralLoss(const Options&) {}
   void infer(InferContext& context) override {
-    axis_ = context.axes() > 0 ? context.axis(0) : nullptr;
-    first_ = context.axes() > 0 && context.coordinate(0) == 1 ? kCut : 0;
+    axis_ = context.grid().axes() > 0 ? context.grid().axis(0) : nullptr;
+    first_ = context.grid().axes() > 0 && context.grid().coordinate(0) == 1 ? kCut : 0;
     for (int i = 0; i < 2; ++i) context.keep_input(i);
-    context.output({Shape{2}, DType::kF64});
+    context.output({Shape{2}, DType::kF64, {Shape{2}}});
   }
   void forward(ForwardContext& context) override {
     const TensorView out = context.output(0), x = context.input(1);

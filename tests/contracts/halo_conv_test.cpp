@@ -19,10 +19,10 @@ class Pull final : public Loss {
   static constexpr ComponentInfo kInfo{.id = "pull", .summary = "product with the data"};
   explicit Pull(const Options&) {}
   void infer(InferContext& context) override {
-    axis_ = context.axes() > 0 ? context.axis(0) : nullptr;
-    first_ = context.axes() > 0 && context.coordinate(0) == 1 ? kCut : 0;
+    axis_ = context.grid().axes() > 0 ? context.grid().axis(0) : nullptr;
+    first_ = context.grid().axes() > 0 && context.grid().coordinate(0) == 1 ? kCut : 0;
     context.keep_input(1);
-    context.output({Shape{2}, DType::kF64});
+    context.output({Shape{2}, DType::kF64, {Shape{2}}});
   }
   void forward(ForwardContext& context) override {
     const auto y = context.input(0).span<double>(), c = context.input(1).span<double>();

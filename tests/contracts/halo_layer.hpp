@@ -20,7 +20,7 @@ class HaloConv final : public Layer {
   static constexpr ComponentInfo kInfo{.id = "halo_conv", .summary = "convolution over a cut signal"};
   explicit HaloConv(const Options&) {}
   void infer(InferContext& context) override {
-    axis_ = context.axes() > 0 ? context.axis(0) : nullptr;
+    axis_ = context.grid().axes() > 0 ? context.grid().axis(0) : nullptr;
     ParameterSpec w;
     w.name = "w", w.dtype = DType::kF64, w.shape = Shape{3}, w.init_scale = 1;
     w_ = context.parameter(w);

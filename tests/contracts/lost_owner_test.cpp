@@ -26,10 +26,12 @@ struct Owner {
     ParameterInfo info;
     info.spec = {.name = "table",
                  .shape = {kRows, kWidth},
-                 .sharding = {{0, 0, {0, kCut, kRows}}},
+                 .sharding = {{0, {0}, {0, kCut, kRows}}},
                  .role = Role::kRowTable};
-    info.local = local_shape(info.spec, std::vector<int>{rank}, 0);
-    info.offset = local_offset(info.spec, std::vector<int>{rank}, 0);
+    const int grid[] = {2}, coordinates[] = {rank};
+    const Box part = local_part(info.spec, {grid, coordinates});
+    info.local = part.extents;
+    info.offset = part.offset;
     set = make_parameter_set("live", {info}, *bench.device, SetContents::kEverything);
     for (std::int64_t row = info.offset[0]; row < info.offset[0] + info.local[0]; ++row) rows.push_back(row);
   }

@@ -149,11 +149,10 @@ class Source final : public tenon::Layer {
   void infer(tenon::InferContext& context) override {
     auto spec = vector_parameter(std::string(context.name()), length_, tenon::Initializer::kNormal, 1);
     spec.dtype = dtype_;
-    std::vector<int> place;
-    for (int axis = 0; axis < context.axes(); ++axis) place.push_back(context.coordinate(axis));
-    if (!place.empty()) spec.sharding = {{0, 0, {0, cut_, length_}}};
+    if (context.grid().axes() > 0) spec.sharding = {{0, {0}, {0, cut_, length_}}};
     parameter_ = context.parameter(spec);
-    context.output({tenon::local_shape(spec, place, 0), dtype_});
+    context.output(
+        {tenon::local_part(spec, context.grid().place()).extents, dtype_, {spec.shape, spec.sharding}});
   }
   void forward(tenon::ForwardContext& context) override {
     copy(context.parameter(parameter_), context.output(0));

@@ -108,7 +108,7 @@ class CountsRows final : public Observer, public RowObserver {
   }
   void on_tables(std::span<const ParameterInfo> tables) override {
     for (const ParameterInfo& info : tables)
-      owned_[info.index] = {info.offset.at(0), info.offset.at(0) + info.local[0]};
+      owned_[info.index] = {info.offset[0], info.offset[0] + info.local[0]};
   }
   void on_accesses(int parameter, std::span<const std::int64_t> ids,
                    std::span<const std::uint32_t> counts) override {

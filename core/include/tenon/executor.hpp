@@ -44,8 +44,7 @@ struct ExecutorSpec {
   Device* device = nullptr;
   Host* host = nullptr;
   Precision* precision = nullptr;
-  std::vector<Communicator*> axes;  ///< one per model axis, null where the axis has one rank
-  std::vector<int> coordinates;
+  ModelGrid* grid = nullptr;  ///< null: one rank
   Communicator* replicas =
       nullptr;  ///< for lookups in tables that are cut over the replicas; null: one replica
   int replica = 0;

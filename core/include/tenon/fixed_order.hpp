@@ -3,19 +3,13 @@
 // bits. It moves no bytes between ranks.
 #pragma once
 
+#include <tenon/layout.hpp>
 #include <tenon/transport.hpp>
 
 #include <cstdint>
 #include <span>
 
 TENON_ABI_BEGIN
-
-/// Elements [begin, end) of a tensor.
-struct ElementRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::int64_t size() const noexcept { return end - begin; }
-};
 
 /// Chunk `chunk` of `members` of a tensor of `elements`: whole 64-byte lines (counted from the tensor's
 /// start), as equal as lines allow; only the last non-empty chunk may end inside a line, and chunks of short

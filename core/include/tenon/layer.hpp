@@ -2,9 +2,9 @@
 // device's operator families and declares its products as linear sites, so precision is never its business.
 #pragma once
 
+#include <tenon/model_grid.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/site.hpp>
-#include <tenon/transport.hpp>
 
 #include <string_view>
 
@@ -13,10 +13,13 @@ TENON_ABI_BEGIN
 class Host;
 
 /// Shape and dtype of a value between layers. Local to the rank; a leading extent may vary at run time up to
-/// this one.
+/// this one. Of an input the layout is always stated. A layer that states none for an output makes whole
+/// values and gets whole inputs alone: the core refuses it parts of a value. The gradient of a value has its
+/// layout, but that of a partial sum is whole over the axes of the sum.
 struct ValueSpec {
   Shape shape;
   DType dtype = DType::kF32;
+  Layout layout = {};
 };
 
 /// Handles, valid within the layer that got them.
@@ -60,10 +63,11 @@ class InferContext {
   virtual DType parameters() const = 0;
   virtual Device& device() = 0;
   virtual Host& host() = 0;
-  virtual int axes() const = 0;  ///< of the model grid
-  /// Ranks along one axis, or the replicas (kReplicaAxis); null when there is one.
-  virtual Communicator* axis(int index) = 0;
-  virtual int coordinate(int axis) const = 0;
+  virtual ModelGrid& grid() = 0;
+  /// Replicas at this place of the grid, for lookups in tables that are cut over them; null when there is
+  /// one.
+  virtual Communicator* replicas() = 0;
+  virtual int replica() const = 0;
 
   /// Declares outputs in order.
   virtual void output(const ValueSpec& spec) = 0;

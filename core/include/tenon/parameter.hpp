@@ -3,7 +3,7 @@
 // replica group, so that buckets, syncs, hashes and saves are slices. Row tables are reached by rows only.
 #pragma once
 
-#include <tenon/tensor.hpp>
+#include <tenon/layout.hpp>
 
 #include <cstdint>
 #include <span>
@@ -23,25 +23,13 @@ enum class Role : std::uint8_t {
 
 enum class Initializer : std::uint8_t { kZero, kOne, kNormal, kUniform, kConstant };
 
-/// The axis along which the replicas lie. A row table cut along it exists once in the run: each replica owns
-/// some rows, reads the others' through messages, and the core brings every row's gradients to its owner.
-/// Dense parameters cannot be cut along it.
-inline constexpr int kReplicaAxis = -1;
-
-/// How one dimension of a global tensor is cut over one axis of the model grid, or over the replicas.
-/// offsets has parts + 1 entries from 0 to the extent; uneven and empty parts are allowed.
-struct DimSharding {
-  int dim = 0;
-  int axis = 0;
-  std::vector<std::int64_t> offsets;
-};
-
 /// Declaration of a parameter. Shapes are global; placement says which part this rank holds.
 struct ParameterSpec {
   std::string name;  ///< conventional name; two declarations of one name are one tied parameter
   DType dtype = DType::kF32;
   Shape shape;                        ///< global
-  std::vector<DimSharding> sharding;  ///< empty = replicated over the model grid
+  std::vector<DimSharding> sharding;  ///< empty = replicated over the model grid; only row tables can be cut
+                                      ///< over the replicas
   Role role = Role::kParameter;
   bool trainable = true;
   bool decay = true;  ///< weight decay applies
@@ -49,13 +37,11 @@ struct ParameterSpec {
   double init_scale = 0.02;  ///< std of normal, half-width of uniform, or the constant
 };
 
-/// Whether the parameter is cut along `axis`.
+/// Whether the parameter is cut along `axis` (kReplicaAxis: over the replicas).
 bool is_cut(const ParameterSpec& spec, int axis) noexcept;
-/// Shape of the part that a rank at `coordinates` of the model grid, in replica `replica`, holds.
-Shape local_shape(const ParameterSpec& spec, std::span<const int> coordinates, int replica);
-/// First global index of that part per dimension.
-std::vector<std::int64_t> local_offset(const ParameterSpec& spec, std::span<const int> coordinates,
-                                       int replica);
+/// What the rank at `place` holds. Throws Error(kConfig) that names the parameter where its layout does not
+/// fit the grid.
+Box local_part(const ParameterSpec& spec, const GridPlace& place);
 
 /// Where a dense parameter lies: elements [begin, begin + elements) of arena `arena` (same in every
 /// ParameterSet).
@@ -64,9 +50,9 @@ struct ParameterInfo {
   int index = 0;   ///< position in backward-finish order over all parameters
   int arena = -1;  ///< -1 for row tables
   std::int64_t begin = 0;
-  Shape local;                       ///< this rank's part
-  std::vector<std::int64_t> offset;  ///< first global index of that part per dimension
-  int users = 1;                     ///< layers that add to its gradient (tied weights: more than one)
+  Shape local;    ///< this rank's part
+  Shape offset;   ///< first global index of that part per dimension
+  int users = 1;  ///< layers that add to its gradient (tied weights: more than one)
 };
 
 /// One copy of all parameters: live, gradient, anchor, teacher, optimizer state.

@@ -32,7 +32,7 @@ struct RowAsk {
 };
 
 /// Offered by a layer's host, InferContext::host().query(kId), where training reads rows on request; null
-/// where replicas read them in step, over InferContext::axis(kReplicaAxis). One per worker. Forwards that are
+/// where replicas read them in step, over InferContext::replicas(). One per worker. Forwards that are
 /// not training (evaluations) are in step either way: every replica runs as many.
 class RowService {
  public:

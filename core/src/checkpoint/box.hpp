@@ -2,17 +2,11 @@
 // storage that is read by byte ranges. Knows no files and no manifests.
 #pragma once
 
-#include <tenon/tensor.hpp>
+#include <tenon/layout.hpp>
 
 #include <functional>
 
 namespace tenon {
-
-/// Elements [offset, offset + extents) of a tensor. Both shapes have the tensor's rank.
-struct Box {
-  Shape offset;
-  Shape extents;
-};
 
 /// Number of elements that both boxes hold.
 std::int64_t shared_elements(const Box& a, const Box& b) noexcept;

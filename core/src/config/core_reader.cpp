@@ -52,7 +52,7 @@ BufferPolicy buffer_policy(std::string_view text) {
 
 std::int64_t ParallelSettings::ranks_per_replica() const {
   std::int64_t product = 1;
-  for (const std::int64_t extent : grid) {
+  for (const int extent : grid) {
     // Each extent is at most 2^20; a product beyond 2^40 is refused by whoever starts the ranks, not by
     // overflow.
     product = std::min<std::int64_t>(product * extent, std::int64_t{1} << 40);
@@ -136,7 +136,7 @@ Value CoreReader::parallel(const Value& table) {
     ParallelSettings& parallel = settings_.parallel;
     parallel.ranks = options.integer("ranks");
     const auto grid = options.integers("grid");
-    parallel.grid.assign(grid.begin(), grid.end());
+    for (const std::int64_t extent : grid) parallel.grid.push_back(static_cast<int>(extent));
     parallel.workers = options.integer("workers");
     parallel.servers = options.integer("servers");
     parallel.rows_on_request = options.text("rows") == "request";

@@ -97,6 +97,7 @@ class Builder {
       std::vector<std::int64_t> extents{spec.batch};
       extents.insert(extents.end(), field.shape.extents().begin(), field.shape.extents().end());
       value.spec.shape = Shape(extents);
+      value.spec.layout = {value.spec.shape};  // every rank of the grid reads all of it
       build_->values.push_back(std::move(value));
     }
     build_->fields = static_cast<int>(build_->values.size());
@@ -133,7 +134,38 @@ class Builder {
     node.metric = static_cast<MetricLayer*>(node.layer->query(MetricLayer::kId));
     LayerInference context(spec_, *build_, index);
     node.layer->infer(context);
+    settle_layouts(node);
     node.keeps_output.resize(node.outputs.size(), false);
+  }
+
+  GraphValue& value(int index) { return build_->values[static_cast<std::size_t>(index)]; }
+
+  /// Outputs that the layer says nothing about are whole, which they can only be where its inputs are.
+  void settle_layouts(const Node& node) {
+    for (const int output : node.outputs) {
+      ValueSpec& spec = value(output).spec;
+      const std::string what = fmt::format("model node '{}' ({})", node.spec.name, node.spec.type);
+      if (spec.layout.stated()) {
+        const GridPlace place = place_of(spec_);
+        check_layout(spec.layout, place.extents, what);
+        const Shape part = part_of(spec.layout, place).extents;
+        if (!(part == spec.shape)) {
+          fail_plugin(fmt::format("{}: its output {} is no part of {}, which is {} here", what,
+                                  spec.shape.text(), layout_text(spec.layout), part.text()));
+        }
+        continue;
+      }
+      for (const NodeInput& input : node.inputs) {
+        const GraphValue& read = value(input.value);
+        if (read.spec.layout.whole()) continue;
+        fail_config(
+            fmt::format("{} computes on whole values, and '{}' lies over the model grid: {}. Put a node of "
+                        "type 'repartition' "
+                        "before it, or use a layer that takes parts",
+                        what, read.name, layout_text(read.spec.layout)));
+      }
+      spec.layout = {spec.shape};
+    }
   }
 
   int find_value(const std::string& name, const std::string& reader) const {
@@ -223,9 +255,9 @@ class Builder {
         info.site = static_cast<int>(i);
         info.m = site.declared.m, info.n = site.declared.n, info.k = site.declared.k;
         info.chunk = site.declared.chunk > 0 ? site.declared.chunk : site.declared.m;
-        const auto offset = local_offset(weight, spec_.coordinates, spec_.replica);
-        info.origin_n = site.declared.first_weight_row + (offset.empty() ? 0 : offset[0]);
-        info.origin_k = offset.size() < 2 ? 0 : offset[1];
+        const Shape offset = local_part(weight, place_of(spec_)).offset;
+        info.origin_n = site.declared.first_weight_row + (offset.rank() == 0 ? 0 : offset[0]);
+        info.origin_k = offset.rank() < 2 ? 0 : offset[1];
         info.bias = site.declared.bias;
         info.epilogue = site.declared.epilogue;
         info.activation = spec_.precision->activations();
@@ -269,7 +301,7 @@ class Builder {
         }
       }
     }
-    build_->parameters = lay_out(build_->declared, spec_.coordinates, spec_.replica);
+    build_->parameters = lay_out(build_->declared, place_of(spec_));
     for (Node& node : build_->nodes) {
       for (int& p : node.parameters) p = laid_out(p);
       for (auto& site : node.sites) site->parameter = laid_out(site->parameter);

@@ -14,6 +14,13 @@
 
 namespace tenon::graph {
 
+/// Where the rank of an executor stands.
+inline GridPlace place_of(const ExecutorSpec& spec) {
+  GridPlace place = spec.grid == nullptr ? GridPlace{} : spec.grid->place();
+  place.replica = spec.replica;
+  return place;
+}
+
 /// Counts operands per format; formats are few, so a flat list does.
 class FormatCounter final : public OperandCounter {
  public:
@@ -109,7 +116,8 @@ struct Build {
   std::vector<Declared> declared;         ///< tied parameters once
   std::vector<ParameterInfo> parameters;  ///< laid out; index differs from `declared`
   FormatCounter counter;
-  int fields = 0;  ///< values[0 .. fields) are data
+  ModelGrid alone;  ///< of a spec without a grid
+  int fields = 0;   ///< values[0 .. fields) are data
   std::int64_t batch = 1;
   int loss_node = -1;
 

@@ -75,7 +75,7 @@ SiteRef LayerInference::linear_site(const SiteSpec& spec) {
   site->declared.module = site->module;
   site->parameter = self.parameters.at(static_cast<std::size_t>(spec.weight.index));
   const ParameterSpec& weight = build_.declared[static_cast<std::size_t>(site->parameter)].spec;
-  const Shape local = local_shape(weight, spec_.coordinates, spec_.replica);
+  const Shape local = local_part(weight, place_of(spec_)).extents;
   const std::int64_t needed = (spec.first_weight_row + spec.n) * spec.k;
   if (spec.k == 0 ? local.elements() != 0 : local.elements() % spec.k != 0 || local.elements() < needed) {
     fail_config(fmt::format(

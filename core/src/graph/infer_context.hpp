@@ -18,15 +18,12 @@ class LayerInference final : public InferContext {
   DType parameters() const override { return spec_.precision->parameters(); }
   Device& device() override { return *spec_.device; }
   Host& host() override { return *spec_.host; }
-  int axes() const override { return static_cast<int>(spec_.coordinates.size()); }
-  Communicator* axis(int index) override {
-    if (index != kReplicaAxis) return spec_.axes.at(static_cast<std::size_t>(index));
+  ModelGrid& grid() override { return spec_.grid == nullptr ? build_.alone : *spec_.grid; }
+  Communicator* replicas() override {
     node().talks = spec_.replicas != nullptr;
     return spec_.replicas;
   }
-  int coordinate(int axis) const override {
-    return axis == kReplicaAxis ? spec_.replica : spec_.coordinates.at(static_cast<std::size_t>(axis));
-  }
+  int replica() const override { return spec_.replica; }
 
   void output(const ValueSpec& spec) override;
   ParameterRef parameter(const ParameterSpec& spec) override;

@@ -12,69 +12,27 @@
 
 TENON_ABI_BEGIN
 
-namespace {
-
-const DimSharding* sharding_of(const ParameterSpec& spec, int dim) {
-  for (const DimSharding& cut : spec.sharding) {
-    if (cut.dim == dim) return &cut;
-  }
-  return nullptr;
-}
-
-/// Place of a rank along the axis that `cut` names.
-std::size_t part_of(const ParameterSpec& spec, const DimSharding& cut, std::span<const int> coordinates,
-                    int replica) {
-  if (cut.axis == kReplicaAxis) {
-    if (spec.role != Role::kRowTable) {
-      fail_config(fmt::format("parameter '{}' is cut over the replicas; only row tables can be", spec.name));
-    }
-    return static_cast<std::size_t>(replica);
-  }
-  if (cut.axis < 0 || cut.axis >= static_cast<int>(coordinates.size())) {
-    fail_config(fmt::format("parameter '{}' is cut along axis {} of the model grid, which has {} axes",
-                            spec.name, cut.axis, coordinates.size()));
-  }
-  return static_cast<std::size_t>(coordinates[static_cast<std::size_t>(cut.axis)]);
-}
-
-std::pair<std::int64_t, std::int64_t> bounds(const ParameterSpec& spec, int dim,
-                                             std::span<const int> coordinates, int replica) {
-  const DimSharding* cut = sharding_of(spec, dim);
-  if (cut == nullptr) return {0, spec.shape[dim]};
-  const std::size_t part = part_of(spec, *cut, coordinates, replica);
-  if (part + 1 >= cut->offsets.size() || cut->offsets.front() != 0 ||
-      cut->offsets.back() != spec.shape[dim] || !std::is_sorted(cut->offsets.begin(), cut->offsets.end())) {
-    const std::string along =
-        cut->axis == kReplicaAxis ? "replica" : fmt::format("rank of axis {}", cut->axis);
-    fail_config(fmt::format(
-        "parameter '{}': the offset table of dimension {} must rise from 0 to {} with one part per {}",
-        spec.name, dim, spec.shape[dim], along));
-  }
-  return {cut->offsets[part], cut->offsets[part + 1]};
-}
-
-}  // namespace
-
 bool is_cut(const ParameterSpec& spec, int axis) noexcept {
-  return std::any_of(spec.sharding.begin(), spec.sharding.end(),
-                     [axis](const DimSharding& cut) { return cut.axis == axis; });
+  return std::any_of(spec.sharding.begin(), spec.sharding.end(), [axis](const DimSharding& cut) {
+    return std::find(cut.axes.begin(), cut.axes.end(), axis) != cut.axes.end();
+  });
 }
 
-Shape local_shape(const ParameterSpec& spec, std::span<const int> coordinates, int replica) {
-  Shape shape = spec.shape;
-  for (int dim = 0; dim < shape.rank(); ++dim) {
-    const auto [begin, end] = bounds(spec, dim, coordinates, replica);
-    shape[dim] = end - begin;
+Box local_part(const ParameterSpec& spec, const GridPlace& place) {
+  if (is_cut(spec, kReplicaAxis) && spec.role != Role::kRowTable)
+    fail_config(fmt::format("parameter '{}' is cut over the replicas; only row tables can be", spec.name));
+  for (const DimSharding& cut : spec.sharding) {
+    const auto parts = static_cast<int>(cut.offsets.size()) - 1;
+    if (cut.axes == std::vector{kReplicaAxis} && place.replica >= parts) {
+      fail_config(
+          fmt::format("parameter '{}': dimension {} is cut in {} parts over the replicas, but there is a "
+                      "replica {}",
+                      spec.name, cut.dim, parts, place.replica));
+    }
   }
-  return shape;
-}
-
-std::vector<std::int64_t> local_offset(const ParameterSpec& spec, std::span<const int> coordinates,
-                                       int replica) {
-  std::vector<std::int64_t> offset;
-  for (int dim = 0; dim < spec.shape.rank(); ++dim)
-    offset.push_back(bounds(spec, dim, coordinates, replica).first);
-  return offset;
+  const Layout layout{spec.shape, spec.sharding};
+  check_layout(layout, place.extents, fmt::format("parameter '{}'", spec.name));
+  return part_of(layout, place);
 }
 
 TENON_ABI_END
@@ -86,8 +44,7 @@ ArenaUse arena_use(const ParameterSpec& spec) {
   return spec.trainable ? ArenaUse::kTrained : ArenaUse::kFrozen;
 }
 
-std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, std::span<const int> coordinates,
-                                   int replica) {
+std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const GridPlace& place) {
   std::vector<std::size_t> order(declared.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -111,8 +68,9 @@ std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, std::s
     ParameterInfo info;
     info.spec = declared[index].spec;
     info.index = static_cast<int>(result.size());
-    info.local = local_shape(info.spec, coordinates, replica);
-    info.offset = local_offset(info.spec, coordinates, replica);
+    const Box part = local_part(info.spec, place);
+    info.local = part.extents;
+    info.offset = part.offset;
     info.users = declared[index].users;
     if (info.spec.role != Role::kRowTable) {
       info.arena = arenas.at(Key{arena_use(info.spec), info.spec.dtype});

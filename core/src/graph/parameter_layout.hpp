@@ -21,8 +21,7 @@ ArenaUse arena_use(const ParameterSpec& spec);
 
 /// Assigns arenas and offsets. Arenas are keyed by (use, dtype), each parameter starts on 64
 /// bytes, and within an arena parameters follow the order of backward-finish.
-std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, std::span<const int> coordinates,
-                                   int replica);
+std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const GridPlace& place);
 
 /// Elements of an arena, padding included.
 std::int64_t arena_elements(const std::vector<ParameterInfo>& parameters, int arena);

@@ -127,7 +127,7 @@ void fill(const ParameterInfo& info, RandomKey key, Real* out) {
       std::int64_t stride = 1;
       for (int dim = rank - 1; dim >= 0; --dim) {
         const std::int64_t extent = info.local[dim];
-        global += (rest % extent + info.offset[static_cast<std::size_t>(dim)]) * stride;
+        global += (rest % extent + info.offset[dim]) * stride;
         rest /= extent;
         stride *= spec.shape[dim];
       }

@@ -29,7 +29,7 @@ TEST(ParameterLayout, FollowsBackwardFinishOrderAndAligns) {
   const std::vector<Declared> declared = {{dense("first", {3, 5}, true), 1, 2},
                                           {dense("last", {7}, true), 1, 0},
                                           {dense("frozen", {4}, false), 1, 1}};
-  const auto laid = lay_out(declared, {}, 0);
+  const auto laid = lay_out(declared, {});
   ASSERT_EQ(laid.size(), 3u);
   EXPECT_EQ(laid[0].spec.name, "last");
   EXPECT_EQ(laid[0].begin, 0);
@@ -43,17 +43,19 @@ TEST(ParameterLayout, FollowsBackwardFinishOrderAndAligns) {
 
 TEST(ParameterLayout, UnevenShardsCoverTheTensorOnce) {
   ParameterSpec spec = dense("w", {10, 4}, true);
-  spec.sharding = {{0, 0, {0, 7, 7, 10}}};
+  const int grid[] = {3};
+  spec.sharding = {{0, {0}, {0, 7, 7, 10}}};
   std::int64_t rows = 0;
   for (int part = 0; part < 3; ++part) {
     const int coordinates[] = {part};
-    EXPECT_EQ(local_offset(spec, coordinates, 0)[0], rows);
-    rows += local_shape(spec, coordinates, 0)[0];
+    const Box held = local_part(spec, {grid, coordinates});
+    EXPECT_EQ(held.offset[0], rows);
+    rows += held.extents[0];
   }
   EXPECT_EQ(rows, 10);
   spec.sharding[0].offsets = {0, 7, 6, 10};
   const int coordinates[] = {1};
-  EXPECT_THROW(local_shape(spec, coordinates, 0), Error);
+  EXPECT_THROW(local_part(spec, {grid, coordinates}), Error);
 }
 
 TEST(RowTable, ReadsWritesAndCountsOnlyOwnedRows) {

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace tenon::train {
 namespace {
@@ -51,7 +52,6 @@ Rank::Rank(World& world, int rank)
       rank_(rank),
       replica_(rank / static_cast<int>(world.settings.parallel.ranks_per_replica())),
       grid_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
-      coordinates_(grid_coordinates(grid_index_, world.settings.parallel.grid)),
       gate_(*world.clock, world.settings.run.deadline),
       host_(host_spec(world, rank, replica_), gate_),
       spans_(*world.clock),
@@ -123,7 +123,7 @@ Rank::Rank(World& world, int rank)
   world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text());
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
-  updater_->bind({coordinates_, grid_.get()});
+  updater_->bind({model_grid_.place().coordinates, grid_.get()});
   if (asks_for_rows()) open_rows(shared_weights);
 
   WorkerShared shared;
@@ -135,7 +135,7 @@ Rank::Rank(World& world, int rank)
   shared.rows = rows_.get();
   shared.control = world.control.get();
   shared.clock = world.clock.get();
-  shared.grid = {coordinates_, grid_.get()};
+  shared.grid = {model_grid_.place().coordinates, grid_.get()};
   shared.workers = static_cast<int>(settings.parallel.workers);
   shared.spans = &spans_;
   shared.account = &account_;
@@ -159,7 +159,7 @@ Rank::Rank(World& world, int rank)
   RankState::Members members;
   members.rank = rank;
   members.replica = replica_;
-  members.coordinates = coordinates_;
+  members.coordinates = model_grid_.place().coordinates;
   members.shared = shared_weights;
   members.weights = weights_.get();
   members.updater = updater_.get();
@@ -181,8 +181,7 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_
   spec.device = parts_->device.get();
   spec.host = worker < worker_hosts_.size() ? static_cast<Host*>(worker_hosts_[worker].get()) : &host_;
   spec.precision = parts_->precision.get();
-  for (const auto& axis : axes_) spec.axes.push_back(axis.get());
-  spec.coordinates = coordinates_;
+  spec.grid = &model_grid_;
   spec.replicas = lookups_.get();
   spec.replica = replica_;
   spec.seed = world_.settings.run.seed;
@@ -205,27 +204,29 @@ double Rank::peak_rate() const {
 void Rank::open_axes() {
   const auto& parallel = world_.settings.parallel;
   const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
+  const auto open = [&](const std::vector<int>& members, const std::string& name, Purpose purpose) {
+    return traced(world_.transport->open(rank_, {members, name, purpose, 0}), watch_, members, name);
+  };
   if (grid_size > 1) {
     std::vector<int> members(static_cast<std::size_t>(grid_size));
-    for (int i = 0; i < grid_size; ++i) members[static_cast<std::size_t>(i)] = replica_ * grid_size + i;
-    grid_ = traced(world_.transport->open(rank_, {members, "grid", Purpose::kStatistics, 0}), watch_, members,
-                   "grid");
+    std::iota(members.begin(), members.end(), replica_ * grid_size);
+    grid_ = open(members, "grid", Purpose::kStatistics);
+    model_ = open(members, "model", Purpose::kModel);
   }
-  for (std::size_t axis = 0; axis < coordinates_.size(); ++axis) {
-    if (parallel.grid[axis] == 1) {
-      axes_.push_back(nullptr);
-      continue;
+  std::vector<Communicator*> along_axes;
+  for (std::size_t axis = 0; axis < parallel.grid.size(); ++axis) {
+    axes_.push_back(nullptr);
+    if (parallel.grid[axis] > 1) {
+      std::vector<int> members, along = grid_coordinates(grid_index_, parallel.grid);
+      for (int i = 0; i < parallel.grid[axis]; ++i) {
+        along[axis] = i;
+        members.push_back(replica_ * grid_size + grid_index(along, parallel.grid));
+      }
+      axes_.back() = open(members, fmt::format("axis{}", axis), Purpose::kModel);
     }
-    std::vector<int> members;
-    std::vector<int> along = coordinates_;
-    for (int i = 0; i < parallel.grid[axis]; ++i) {
-      along[axis] = i;
-      members.push_back(replica_ * grid_size + grid_position(along, parallel.grid));
-    }
-    const std::string name = fmt::format("axis{}", axis);
-    axes_.push_back(
-        traced(world_.transport->open(rank_, {members, name, Purpose::kModel, 0}), watch_, members, name));
+    along_axes.push_back(axes_.back().get());
   }
+  model_grid_ = ModelGrid(parallel.grid, grid_index_, model_.get(), along_axes, replica_);
   if (parallel.ranks == 1) return;
   std::vector<int> peers;
   for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + grid_index_);
@@ -243,7 +244,7 @@ std::string Rank::layout_text() const {
     text += fmt::format("parameter {} {} {}", info.spec.name, dtype_name(info.spec.dtype),
                         info.spec.shape.text());
     for (const DimSharding& cut : info.spec.sharding)
-      text += fmt::format(" cut {} at {}", cut.axis, fmt::join(cut.offsets, ","));
+      text += fmt::format(" cut over {} at {}", fmt::join(cut.axes, "x"), fmt::join(cut.offsets, ","));
     text += "\n";
   }
   return text;

@@ -105,7 +105,6 @@ class Rank final : private MetricSink {
 
   World& world_;
   int rank_, replica_, grid_index_;
-  std::vector<int> coordinates_;
   std::unique_ptr<RankLog> log_;
   PauseGate gate_;
   RankHost host_;
@@ -118,7 +117,9 @@ class Rank final : private MetricSink {
   std::unique_ptr<Observers> observers_;
   std::unique_ptr<LayerFactory> layers_;
   std::vector<std::unique_ptr<Communicator>> axes_;
-  std::unique_ptr<Communicator> grid_;
+  std::unique_ptr<Communicator> grid_;   ///< for norms and hashes; null when the grid has one rank
+  std::unique_ptr<Communicator> model_;  ///< the same ranks, for layers
+  ModelGrid model_grid_;
   std::unique_ptr<Communicator> lookups_;  ///< the replicas, for layers; null when there is one
   std::unique_ptr<RankReplica> weights_;
   std::unique_ptr<RowExchange> rows_;

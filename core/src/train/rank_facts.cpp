@@ -91,7 +91,9 @@ void Rank::add_table_facts(std::vector<std::string>& lines) const {
   for (int replica = 0; rows_->cut() && replica < weights_->replicas(); ++replica) {
     std::int64_t held = 0, bytes = 0, some = 0;
     for (const ParameterInfo& info : tables) {
-      const Shape local = local_shape(info.spec, coordinates_, replica);
+      GridPlace place = model_grid_.place();
+      place.replica = replica;
+      const Shape local = local_part(info.spec, place).extents;
       held += local[0];
       bytes += dtype_bytes(info.spec.dtype, local.elements());
       some += local[0] > 0 ? 1 : 0;

@@ -121,7 +121,7 @@ void Rank::finish() {
   const auto times = world_.end_hub->exchange(rank_, rank_time_text(time_so_far()));
   const auto recorded = world_.end_hub->exchange(rank_, distributions_.text());
   const auto all = world_.end_hub->exchange(rank_, state_->digests());
-  SetLayout layout{grid_.get(), &world_.settings.parallel.grid, nullptr, replica_};
+  SetLayout layout{grid_.get(), world_.settings.parallel.grid, nullptr, replica_};
   if (rows_->cut()) layout.replicas = weights_->group(Purpose::kState);
   ParameterSet& evaluated = parts_->sync->evaluation_parameters();
   const std::string weights = logical_digests(evaluated, *parts_->device, layout);

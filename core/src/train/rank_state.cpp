@@ -113,7 +113,7 @@ void RankState::add_set(std::vector<StateEntry>& out, const ParameterSet& set, c
     entry.view = set.tensor(info.index);
     entry.parameter = info.index;
     entry.global_shape = info.spec.shape;
-    entry.offset = Shape(std::span<const std::int64_t>(info.offset));
+    entry.offset = info.offset;
     entry.written = written && info.local.elements() > 0 && is_first_holder(info.spec, m_.coordinates);
     if (!entry.view.empty()) out.push_back(std::move(entry));
   }

@@ -41,8 +41,8 @@ class RankState {
   struct Members {
     int rank = 0;
     int replica = 0;
-    std::vector<int> coordinates;  ///< in the model grid
-    bool shared = false;           ///< replicas hold equal weights and optimizer state
+    std::span<const int> coordinates;  ///< in the model grid
+    bool shared = false;               ///< replicas hold equal weights and optimizer state
     RankReplica* weights = nullptr;
     Updater* updater = nullptr;
     std::vector<Executor*> executors;

@@ -16,7 +16,7 @@ namespace {
 
 std::vector<std::int64_t> replica_offsets(const ParameterSpec& spec) {
   for (const DimSharding& cut : spec.sharding) {
-    if (cut.axis != kReplicaAxis) continue;
+    if (cut.axes != std::vector{kReplicaAxis}) continue;
     if (cut.dim != 0 || spec.sharding.size() > 1) {
       fail_config(fmt::format(
           "row table '{}' must be cut over the replicas by rows, and along no other axis beside", spec.name));

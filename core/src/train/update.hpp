@@ -12,7 +12,7 @@ namespace tenon::train {
 
 /// The model grid as far as norms need it.
 struct GridSpec {
-  std::vector<int> coordinates;
+  std::span<const int> coordinates;
   Communicator* all = nullptr;  ///< all ranks of the replica's grid; null when it has one rank
 };
 

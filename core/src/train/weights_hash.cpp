@@ -37,9 +37,10 @@ TensorView host_part(const ParameterSet& set, const ParameterInfo& info, Device&
   return host;
 }
 
-void place(const TensorView& part, const std::vector<std::int64_t>& offset, const TensorView& whole) {
-  const Box from{Shape(std::span<const std::int64_t>(offset)), part.shape};
-  const Box to{Shape(std::vector<std::int64_t>(offset.size(), 0)), whole.shape};
+void place(const TensorView& part, const Shape& offset, const TensorView& whole) {
+  const Box from{offset, part.shape};
+  Box to{whole.shape, whole.shape};
+  for (int dim = 0; dim < whole.shape.rank(); ++dim) to.offset[dim] = 0;
   const auto* bytes = static_cast<const std::byte*>(part.data);
   copy_shared(
       part.dtype, from,
@@ -59,7 +60,7 @@ void hash_table(const RowTable& table, const ParameterInfo& info, Communicator* 
   std::vector<std::byte> memory;
   for (int from = 1; replicas != nullptr && is_cut(info.spec, kReplicaAxis) && from < replicas->size();
        ++from) {
-    const std::int64_t rows = local_shape(info.spec, {}, from)[0];
+    const std::int64_t rows = local_part(info.spec, {{}, {}, from}).extents[0];
     for (std::int64_t first = 0; first < rows; first += kRowsPerMessage) {
       TensorView piece;
       piece.dtype = info.spec.dtype;
@@ -123,14 +124,15 @@ std::string logical_digests(const ParameterSet& set, Device& device, const SetLa
     whole.data = whole_memory.data();
     if (part.elements() > 0) place(part, info.offset, whole);
     for (int member = 1; member < grid->size(); ++member) {
-      const auto coordinates = grid_coordinates(member, *layout.extents);
+      const std::vector<int> coordinates = grid_coordinates(member, layout.extents);
+      const Box held = local_part(info.spec, {layout.extents, coordinates});
       TensorView piece = part;
-      piece.shape = local_shape(info.spec, coordinates, 0);
+      piece.shape = held.extents;
       if (piece.elements() == 0) continue;
       memory.resize(static_cast<std::size_t>(piece.bytes()));
       piece.data = memory.data();
       grid->receive(piece, member, info.index);
-      place(piece, local_offset(info.spec, coordinates, 0), whole);
+      place(piece, held.offset, whole);
     }
     hasher.add(info.spec.name, whole);
   }

@@ -13,7 +13,7 @@ namespace tenon::train {
 /// The ranks over which a set is spread.
 struct SetLayout {
   Communicator* grid = nullptr;  ///< of the replica; null: one rank
-  const std::vector<std::int64_t>* extents = nullptr;
+  std::span<const int> extents = {};
   Communicator* replicas = nullptr;  ///< at this place of the grid; null: one replica
   int replica = 0;
 };

@@ -7,7 +7,10 @@ void Pointwise::infer(InferContext& context) {
   expect_inputs(context, 1);
   const Shape x = expect_activation(context, 0, 1);
   nn_ = &context.device().family<NeuralOps>();
-  context.output({x, context.activations()});
+  const Layout layout = context.input(0).layout;
+  if (!layout.partial.empty())
+    refuse(context, "x is a sum over ranks (" + layout_text(layout) + "); put a repartition before the map");
+  context.output({x, context.activations(), layout});
   if (reads_ == Reads::kInput) {
     context.keep_input(0);
   } else {

@@ -8,9 +8,14 @@ void Residual::infer(InferContext& context) {
   const Shape a = expect_activation(context, 0, 1), b = expect_activation(context, 1, 1);
   if (!(a == b))
     refuse(context, "expected two inputs of equal shape, found " + a.text() + " and " + b.text());
+  const Layout layout = context.input(0).layout;
+  if (!(layout == context.input(1).layout)) {
+    refuse(context,
+           "the inputs lie apart: " + layout_text(layout) + " and " + layout_text(context.input(1).layout));
+  }
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
-  context.output({a, context.activations()});
+  context.output({a, context.activations(), layout});
 }
 
 void Residual::forward(ForwardContext& context) {

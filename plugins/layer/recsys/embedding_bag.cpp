@@ -94,7 +94,7 @@ void EmbeddingBag::declare_tables(InferContext& context, Communicator* replicas)
     if (cut) {
       offsets_.push_back(by_rows_ ? even_offsets(rows_[t], parts)
                                   : whole_offsets(rows_[t], owners[t], parts));
-      spec.sharding = {{0, kReplicaAxis, offsets_.back()}};
+      spec.sharding = {{0, {kReplicaAxis}, offsets_.back()}};
     }
     tables_.push_back(context.parameter(spec));
   }
@@ -152,7 +152,7 @@ void EmbeddingBag::infer(InferContext& context) {
   if (activations != real_ && !(activations == DType::kBF16 && real_ == DType::kF32))
     refuse(context, fmt::format("activations must be {} or bf16, found {}", dtype_name(real_),
                                 dtype_name(activations)));
-  Communicator* replicas = by_rows_ || by_tables_ ? context.axis(kReplicaAxis) : nullptr;
+  Communicator* replicas = by_rows_ || by_tables_ ? context.replicas() : nullptr;
   declare_tables(context, replicas);
   if (!offsets_.empty()) {
     if (real_ == DType::kF64) {

@@ -41,9 +41,10 @@ std::vector<ParameterInfo> tables(const std::vector<std::vector<std::int64_t>>& 
     info.spec.role = Role::kRowTable;
     info.spec.init = Initializer::kUniform;
     info.spec.init_scale = 1;
-    if (!offsets.empty()) info.spec.sharding = {{0, kReplicaAxis, offsets[t]}};
-    info.local = local_shape(info.spec, {}, replica);
-    info.offset = local_offset(info.spec, {}, replica);
+    if (!offsets.empty()) info.spec.sharding = {{0, {kReplicaAxis}, offsets[t]}};
+    const Box part = local_part(info.spec, {{}, {}, replica});
+    info.local = part.extents;
+    info.offset = part.offset;
     infos.push_back(info);
   }
   return infos;

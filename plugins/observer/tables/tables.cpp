@@ -30,7 +30,7 @@ void Tables::on_tables(std::span<const ParameterInfo> tables) {
     record.rows = info.spec.shape[0];
     record.width = record.rows == 0 ? 0 : info.spec.shape.elements() / record.rows;
     record.bytes = dtype_bytes(info.spec.dtype, info.spec.shape.elements());
-    record.first = info.offset.empty() ? 0 : info.offset[0];
+    record.first = info.offset.rank() == 0 ? 0 : info.offset[0];
     record.last = record.first + info.local[0];
     tables_.push_back({info.index, record, RowCounts(record.first, record.last)});
   }

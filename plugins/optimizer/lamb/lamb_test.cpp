@@ -122,7 +122,7 @@ TEST(Lamb, NormsAreOfWholeTensors) {
       ParameterInfo info = OptimizerHarness::whole("w", DType::kF64, Shape{6, 10});
       const std::int64_t begin = cut ? (r == 0 ? 0 : 4) : 0, end = cut ? (r == 0 ? 4 : 6) : 6;
       info.local = Shape{end - begin, 10};
-      if (cut) info.spec.sharding = {{.dim = 0, .axis = 0, .offsets = {0, 4, 6}}};
+      if (cut) info.spec.sharding = {{.dim = 0, .axes = {0}, .offsets = {0, 4, 6}}};
       const auto part = [&](const std::vector<double>& all) {
         return std::vector<double>(all.begin() + 10 * begin, all.begin() + 10 * end);
       };

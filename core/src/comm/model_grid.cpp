@@ -1,0 +1,74 @@
+// The grid, and what its ranks agree about before a message of a plan travels.
+#include <tenon/error.hpp>
+#include <tenon/model_grid.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+TENON_ABI_BEGIN
+
+namespace {
+
+/// The texts of all ranks, in their order.
+std::vector<std::string> gather(Communicator& all, const std::string& text) {
+  const auto ranks = static_cast<std::size_t>(all.size());
+  const auto self = static_cast<std::size_t>(all.rank());
+  std::vector<std::int64_t> lengths(ranks, 0);
+  lengths[self] = static_cast<std::int64_t>(text.size());
+  all.all_gather({lengths.data(), Shape{all.size(), 1}, DType::kI64});
+  const std::int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  std::string rows(ranks * static_cast<std::size_t>(longest), '\0');
+  text.copy(rows.data() + self * static_cast<std::size_t>(longest), text.size());
+  if (longest > 0) all.all_gather({rows.data(), Shape{all.size(), longest}, DType::kU8});
+  std::vector<std::string> texts;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    texts.push_back(rows.substr(r * static_cast<std::size_t>(longest), static_cast<std::size_t>(lengths[r])));
+  }
+  return texts;
+}
+
+/// Where two texts part, with some of what follows.
+std::string first_difference(const std::string& a, const std::string& b) {
+  const auto at = static_cast<std::size_t>(
+      std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())),
+                    b.begin())
+          .first -
+      a.begin());
+  const std::size_t from = at < 20 ? 0 : at - 20;
+  return fmt::format("'...{}' and '...{}'", a.substr(from, 60), b.substr(from, 60));
+}
+
+}  // namespace
+
+ModelGrid::ModelGrid(std::vector<int> extents, int index, Communicator* all, std::vector<Communicator*> axes,
+                     int replica)
+    : extents_(std::move(extents)),
+      coordinates_(grid_coordinates(index, extents_)),
+      index_(index),
+      replica_(replica),
+      all_(all),
+      axis_(std::move(axes)) {
+  for (const int extent : extents_) size_ *= extent;
+  axis_.resize(extents_.size(), nullptr);
+}
+
+void ModelGrid::agree(const std::string& what, const std::string& text, const std::string& problem) {
+  if (all_ == nullptr) {
+    if (!problem.empty()) fail_config(what + ": " + problem);
+    return;
+  }
+  const std::vector<std::string> problems = gather(*all_, problem), texts = gather(*all_, text);
+  for (std::size_t r = 0; r < problems.size(); ++r) {
+    if (!problems[r].empty())
+      fail_config(fmt::format("{}: rank {} of the model grid: {}", what, r, problems[r]));
+  }
+  for (std::size_t r = 1; r < texts.size(); ++r) {
+    if (texts[r] != texts[0]) {
+      fail_config(fmt::format("{}: ranks 0 and {} of the model grid do not mean the same: {}", what, r,
+                              first_difference(texts[0], texts[r])));
+    }
+  }
+}
+
+TENON_ABI_END
