@@ -78,5 +78,6 @@ extern const Command kLaunch;
 extern const Command kNewPlugin;
 extern const Command kQuantize;
 extern const Command kReproduce;
+extern const Command kSimulate;
 
 }  // namespace tenon::cli

@@ -5,9 +5,11 @@
 
 #include <tenon/tensor.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <span>
 
 TENON_ABI_BEGIN
 
@@ -65,6 +67,17 @@ void for_each_real(const TensorView& view, Use&& use) {
       return walk(view.as<const double>(), 2 * n, same);
     default:
       return;
+  }
+}
+
+/// Writes real numbers into a host view of f32 or f64 elements, rounding to nearest; `values` has as many as
+/// the view.
+inline void write_reals(std::span<const double> values, const TensorView& view) noexcept {
+  if (view.dtype == DType::kF64) {
+    std::copy(values.begin(), values.end(), view.as<double>());
+  } else {
+    std::transform(values.begin(), values.end(), view.as<float>(),
+                   [](double value) { return static_cast<float>(value); });
   }
 }
 

@@ -142,8 +142,9 @@ RunFolder open_newest_attempt(FileSystem& files, const std::string& run_path) {
   return {parent_path(run), attempt_number(name), run};
 }
 
-AttemptLock::AttemptLock(const std::string& folder) : path_(join(folder, kLockFile)) {
-  while (!take(folder)) {
+AttemptLock::AttemptLock(const std::string& folder, std::string_view advice)
+    : path_(join(folder, kLockFile)) {
+  while (!take(folder, advice)) {
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
   if (::ftruncate(descriptor_, 0) != 0 ||
@@ -155,7 +156,7 @@ AttemptLock::AttemptLock(const std::string& folder) : path_(join(folder, kLockFi
   }
 }
 
-bool AttemptLock::take(const std::string& folder) {
+bool AttemptLock::take(const std::string& folder, std::string_view advice) {
   const auto fail = [&](const char* what, int code) {
     if (descriptor_ >= 0) ::close(descriptor_);
     throw FileError(code,
@@ -169,8 +170,8 @@ bool AttemptLock::take(const std::string& folder) {
     int pid = 0;
     if (::pread(descriptor_, text, sizeof text - 1, 0) > 0) std::from_chars(text, text + sizeof text, pid);
     ::close(descriptor_);
-    fail_run(fmt::format("{} is writing to '{}'; wait for it, or start a new attempt without --resume",
-                         pid > 0 ? fmt::format("process {}", pid) : "another process", folder));
+    fail_run(fmt::format("{} is writing to '{}'; wait for it, or {}",
+                         pid > 0 ? fmt::format("process {}", pid) : "another process", folder, advice));
   }
   // Whoever held it may have removed the file between our open and our lock: then we hold a file without a
   // name.

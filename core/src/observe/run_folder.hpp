@@ -5,6 +5,7 @@
 #include <tenon/files.hpp>
 
 #include <string>
+#include <string_view>
 
 namespace tenon {
 
@@ -28,15 +29,16 @@ RunFolder open_newest_attempt(FileSystem& files, const std::string& run);
 /// which leaves it without a lock.
 class AttemptLock {
  public:
-  /// Throws Error(kRun) that names the process which holds `folder`, FileError when nothing can be written
-  /// there.
-  explicit AttemptLock(const std::string& folder);
+  /// Throws Error(kRun) that names the process which holds `folder` and ends in `advice`, FileError when
+  /// nothing can be written there.
+  explicit AttemptLock(const std::string& folder,
+                       std::string_view advice = "start a new attempt without --resume");
   ~AttemptLock();
   AttemptLock(const AttemptLock&) = delete;
   AttemptLock& operator=(const AttemptLock&) = delete;
 
  private:
-  bool take(const std::string& folder);
+  bool take(const std::string& folder, std::string_view advice);
 
   std::string path_;
   int descriptor_ = -1;

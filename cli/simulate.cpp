@@ -1,0 +1,211 @@
+// tenon simulate: the samples of a simulation, in parallel, restartable.
+#include "command_line.hpp"
+#include "simulate/plan.hpp"
+#include "simulate/pool.hpp"
+#include "simulate/progress.hpp"
+#include "simulate/result_folder.hpp"
+#include "simulate/sample_writer.hpp"
+#include "stored_run.hpp"
+
+#include "observe/json_writer.hpp"
+#include "train/signals.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <iostream>
+
+namespace tenon::cli {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+constexpr int kNamedFailures = 5;
+
+void declare(po::options_description& options) {
+  options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
+                        "K=V  change one value, e.g. --set simulate.samples=100 (repeatable)");
+  options.add_options()("quiet", "no progress line; errors and the final line only");
+  options.add_options()("json", "print the figures as JSON");
+}
+
+/// A simulator made for its description and its shared arrays; tasks run elsewhere.
+class Description {
+ public:
+  Description(Registry& registry, const simulate::Plan& plan) {
+    options_ = simulate::simulator_options(plan.config, registry);
+    registry.create_inner(*options_.options, host_);
+    simulator_ = registry.create<Simulator>(options_.type, *options_.options, host_);
+  }
+
+  SimulationManifest manifest(const simulate::Plan& plan) const {
+    SimulationManifest manifest;
+    manifest.simulator = plan.id;
+    manifest.plugin = std::string(simulator_.plugin());
+    manifest.plugin_version = std::string(simulator_.handle().ref().plugin_version);
+    manifest.config = plan.config;
+    manifest.seed = plan.settings.seed;
+    manifest.samples = plan.settings.samples;
+    const auto fields = simulator_->fields(), shared = simulator_->shared();
+    manifest.fields.assign(fields.begin(), fields.end());
+    manifest.shared.assign(shared.begin(), shared.end());
+    if (fields.empty()) fail_plugin(fmt::format("simulator.{} describes no field", plan.id));
+    return manifest;
+  }
+
+  /// Computed once, read by all workers.
+  void share(FileSystem& files, const simulate::ResultFolder& folder, const SimulationManifest& manifest) {
+    if (manifest.shared.empty()) return;
+    const simulate::ArrayMemory arrays(manifest.shared);
+    simulator_->share(manifest.seed, arrays.views());
+    simulate::write_arrays(files, simulation_shared_folder(folder.path()), manifest.shared, arrays.views());
+  }
+
+ private:
+  OfflineHost host_;
+  simulate::SimulatorOptions options_;
+  Component<Simulator> simulator_;
+};
+
+/// Lines of progress, at most four a second; elsewhere than on a terminal one every ten seconds.
+class ProgressPrinter {
+ public:
+  ProgressPrinter(const simulate::ResultFolder& folder, SimulationManifest& manifest, bool quiet)
+      : manifest_(manifest),
+        settled_before_(folder.taken_up() + static_cast<std::int64_t>(manifest.failed.size())),
+        quiet_(quiet),
+        terminal_(::isatty(STDERR_FILENO) == 1),
+        begun_(Steady::now()),
+        printed_(begun_) {}
+
+  void print(bool finished) {
+    const auto now = Steady::now();
+    const auto between = terminal_ ? std::chrono::milliseconds(250) : std::chrono::milliseconds(10000);
+    if (quiet_ || (!finished && now - printed_ < between)) return;
+    printed_ = now;
+    const auto done = static_cast<std::int64_t>(manifest_.finished.size());
+    const auto failed = static_cast<std::int64_t>(manifest_.failed.size());
+    print_progress(terminal_,
+                   simulate::progress_line({.samples = manifest_.samples,
+                                            .finished = done,
+                                            .failed = failed,
+                                            .settled_here = done + failed - settled_before_,
+                                            .seconds = std::chrono::duration<double>(now - begun_).count()}),
+                   finished || !terminal_);
+  }
+
+ private:
+  SimulationManifest& manifest_;
+  std::int64_t settled_before_;
+  bool quiet_, terminal_;
+  Steady::time_point begun_, printed_;
+};
+
+void name_failures(const SimulationManifest& manifest) {
+  int named = 0;
+  for (const auto& [index, task] : manifest.failed) {
+    if (named++ == kNamedFailures) {
+      std::cerr << fmt::format("tenon simulate: and {} more; manifest.json names all\n",
+                               manifest.failed.size() - kNamedFailures);
+      return;
+    }
+    std::cerr << fmt::format("tenon simulate: sample {} failed{}: {}\n", index,
+                             task.attempts > 1 ? fmt::format(" {} times", task.attempts) : "", task.cause);
+  }
+}
+
+void print_json(const simulate::ResultFolder& folder, const SimulationManifest& manifest,
+                std::string_view status, const simulate::PoolResult& result, const simulate::Tasks& tasks,
+                std::int64_t workers) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("folder", folder.path());
+  json.member("status", status);
+  json.member("samples", manifest.samples);
+  json.member("finished", static_cast<std::int64_t>(manifest.finished.size()));
+  json.member("failed", static_cast<std::int64_t>(manifest.failed.size()));
+  json.member("taken_up", folder.taken_up());
+  json.member("repeated", tasks.repeated());
+  json.member("lost_workers", result.lost_workers);
+  json.member("workers", workers);
+  json.member("wall_s", result.wall_s);
+  json.member("busy_s", result.busy_s);
+  json.objects("holes", manifest.failed, [&](const auto& entry) {
+    json.member("index", entry.first);
+    json.member("kind", entry.second.kind);
+    json.member("attempts", entry.second.attempts);
+    json.member("cause", entry.second.cause);
+  });
+  json.end_object();
+  std::cout << json.take();
+}
+
+int run(const std::vector<std::string>& arguments) {
+  if (simulate::is_worker(arguments)) return simulate::serve(arguments);
+  const Parsed parsed = parse(kSimulate, {"config"}, arguments);
+  if (parsed.helped) return 0;
+  if (parsed.values.count("config") == 0)
+    fail_config("tenon simulate: which CONFIG? usage: tenon simulate CONFIG [options]");
+  std::vector<std::string> sets;
+  if (parsed.values.count("set") > 0) sets = parsed.values["set"].as<std::vector<std::string>>();
+  const std::string path = parsed.values["config"].as<std::vector<std::string>>()[0];
+  const Config config = Config::load(path, sets);
+  Runtime runtime;
+  runtime.discover(config::plugin_paths(config));
+  const simulate::Plan plan = simulate::read_plan(config, runtime.registry(), path);
+  for (const std::string& warning : plan.warnings) std::cerr << "tenon simulate: " << warning << "\n";
+
+  Description description(runtime.registry(), plan);
+  const auto files = make_posix_files();
+  // Before the workers: it blocks the signals, and a process that is started later does not inherit that.
+  std::atomic<bool> stop{false};
+  const train::SignalWatcher signals([&](const std::string&) { stop = true; });
+  simulate::ResultFolder folder(*files, plan.settings.folder, description.manifest(plan));
+  SimulationManifest& manifest = folder.manifest();
+  description.share(*files, folder, manifest);
+
+  const bool quiet = parsed.values.count("quiet") > 0;
+  simulate::Tasks tasks(manifest, plan.settings.retries);
+  ProgressPrinter progress(folder, manifest, quiet);
+  simulate::Pool pool(folder, tasks, plan.settings,
+                      {folder.path(), plan.settings.task_timeout_s, plan.plugin_paths},
+                      std::filesystem::read_symlink("/proc/self/exe").string());
+  const simulate::PoolResult result = pool.run([&] {
+    progress.print(false);
+    return !stop;
+  });
+  progress.print(true);
+
+  const bool stopped = result.cut_short == "stopped";
+  const char* const status = result.cut_short.empty() ? "completed" : stopped ? "interrupted" : "timed out";
+  name_failures(manifest);
+  if (parsed.values.count("json") > 0) {
+    print_json(folder, manifest, status, result, tasks, plan.settings.workers);
+  } else {
+    std::cout << fmt::format("{}: {} of {} samples, {} failed, {:.1f} s  ->  {}\n", status,
+                             manifest.finished.size(), manifest.samples, manifest.failed.size(),
+                             result.wall_s, folder.path());
+  }
+  if (!result.cut_short.empty() && !stopped) {
+    std::cerr << "tenon simulate: timeout_s is over; the same command continues\n";
+    return 1;
+  }
+  if (result.cut_short.empty() && manifest.finished.empty()) {
+    std::cerr << "tenon simulate: every sample failed\n";
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+
+const Command kSimulate{"simulate", "CONFIG [options]",
+                        "Generate data with a simulator, in parallel; the same command continues.", run,
+                        declare};
+
+}  // namespace tenon::cli

@@ -1,0 +1,48 @@
+// The lines that the program and a worker process exchange over pipes.
+//
+//   to a worker        run 12 | crash 12 (run it, then die before the result is there)
+//   from a worker      ready | step 3 100 | done DIGEST | failed KIND TEXT
+//
+// KIND: error (the simulator said so), time (the attempt took too long), files (a result cannot be written).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace tenon::simulate {
+
+struct Order {
+  std::int64_t index = 0;
+  bool crash = false;
+};
+
+struct Answer {
+  enum class Kind : std::uint8_t { kReady, kStep, kDone, kFailed };
+  Kind kind = Kind::kReady;
+  std::int64_t done = 0, total = 0;  ///< kStep
+  std::string digest = {};           ///< kDone
+  std::string failure = {};          ///< kFailed: error, time or files
+  std::string text = {};             ///< kFailed
+};
+
+/// With the line's end.
+std::string order_line(const Order& order);
+std::string answer_line(const Answer& answer);
+/// Without the line's end. Throws Error(kRun) with the line, cut, when it is none of the above.
+Order parse_order(std::string_view line);
+Answer parse_answer(std::string_view line);
+
+/// Cuts what arrives into lines.
+class Lines {
+ public:
+  /// Throws Error(kRun) when a line grows beyond 1 MiB.
+  void add(std::string_view bytes);
+  /// The next whole line; false when there is none yet.
+  bool next(std::string& line);
+
+ private:
+  std::string bytes_;
+};
+
+}  // namespace tenon::simulate

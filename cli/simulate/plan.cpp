@@ -1,0 +1,148 @@
+// Keys, types and misspellings go through the core's configuration layer.
+#include "simulate/plan.hpp"
+
+#include "config/run_schema.hpp"
+#include "config/suggest.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/simulator.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <sched.h>
+
+#include <algorithm>
+#include <filesystem>
+
+namespace tenon::simulate {
+namespace {
+
+constexpr const char* kFormats[] = {"npy", nullptr};
+
+constexpr OptionSpec kSimulateOptions[] = {
+    option::integer("samples", nullptr)
+        .mandatory()
+        .at_least(1)
+        .doc_text("tasks, each of which makes a sample"),
+    option::integer("seed", "1").at_least(0).doc_text("of every random number"),
+    option::text("folder", nullptr).doc_text("of the results; simulations/ and the file's name unless given"),
+    option::text("format", "'npy'")
+        .one_of(kFormats)
+        .doc_text("of the results: one .npy file per sample and field"),
+    option::integer("workers", "0").between(0, 4096).doc_text("processes; 0 = one per processor"),
+    option::integer("retries", "2")
+        .between(0, 1000)
+        .doc_text("further attempts of a task whose time was over or whose process died"),
+    option::real("task_timeout_s", "3600").at_least(0.001).in_unit("s").doc_text("longest attempt of a task"),
+    option::real("timeout_s", "0")
+        .at_least(0)
+        .in_unit("s")
+        .doc_text("longest run of the program, which can be continued; 0 = no limit"),
+    option::real("crash_share", "0")
+        .between(0, 1)
+        .doc_text(
+            "share of the tasks whose process is killed at the end of the first attempt; a test of recovery"),
+};
+
+constexpr OptionSpec kPluginOptions[] = {option::texts("paths", "[]")};
+
+std::int64_t processors() {
+  cpu_set_t set;
+  return ::sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+Settings settings_of(const Options& options, const std::string& path) {
+  Settings settings;
+  settings.samples = options.integer("samples");
+  settings.seed = static_cast<std::uint64_t>(options.integer("seed"));
+  settings.workers = options.integer("workers") == 0 ? processors() : options.integer("workers");
+  settings.workers = std::min(settings.workers, settings.samples);
+  settings.task_timeout_s = options.real("task_timeout_s");
+  settings.timeout_s = options.real("timeout_s");
+  settings.retries = options.integer("retries");
+  settings.crash_share = options.real("crash_share");
+  settings.folder = options.has("folder") ? std::string(options.text("folder"))
+                                          : "simulations/" + std::filesystem::path(path).stem().string();
+  while (settings.folder.size() > 1 && settings.folder.back() == '/') settings.folder.pop_back();
+  return settings;
+}
+
+void check_tables(const Config& config, std::vector<std::string>& problems) {
+  const std::vector<std::string> known = table_names();
+  for (const Member& member : config.root().table()) {
+    if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
+    problems.push_back(fmt::format("{}: a simulation has no table '{}'{} (known: {})", member.origin.text(),
+                                   member.key, config::suggestion(member.key, known),
+                                   fmt::join(known, ", ")));
+  }
+}
+
+/// The table as it is written into the manifest.
+std::string canonical(const Value& table, const std::string& type) {
+  Value whole;
+  whole.set("type", Value(type), {});
+  for (const Member& member : table.table()) {
+    if (member.key != "type") whole.set(member.key, member.value, {});
+  }
+  Value root;
+  root.set("simulator", std::move(whole), {});
+  return to_toml(root, false);
+}
+
+}  // namespace
+
+std::vector<std::string> table_names() {
+  return {"simulate", "simulator", "plugins"};
+}
+
+Plan read_plan(const Config& config, const ComponentCatalog& catalog, const std::string& path) {
+  Plan plan;
+  std::vector<std::string> problems;
+  check_tables(config, problems);
+  const Value empty;
+  const Value* table = config.find("simulate");
+  OptionRequest request{.table = table == nullptr ? empty : *table,
+                        .owner = "[simulate]",
+                        .specs = option_list(kSimulateOptions),
+                        .hint = "see docs/simulating.md"};
+  if (table == nullptr) {
+    problems.push_back(fmt::format("{}: there is no table [simulate]; write one with `samples = N`", path));
+  } else {
+    const Resolution found = resolve_options(request, problems);
+    if (problems.empty()) plan.settings = settings_of(*found.options, path);
+  }
+  if (const Value* plugins = config.find("plugins")) {
+    resolve_options({.table = *plugins, .owner = "[plugins]", .specs = option_list(kPluginOptions)},
+                    problems);
+    if (problems.empty()) plan.plugin_paths = config::plugin_paths(config);
+  }
+  const Value* simulator = config.find("simulator");
+  const Value* type = simulator == nullptr ? nullptr : simulator->find("type");
+  if (type == nullptr || !type->is_text()) {
+    problems.push_back(
+        fmt::format("{}: [simulator] has no type; name a component of kind simulator (see: tenon inspect)",
+                    simulator == nullptr ? path : simulator->origin.text()));
+    throw_problems(problems);
+  }
+  plan.type = type->text();
+  const ComponentSchema schema = catalog.describe(Simulator::kKind, plan.type);
+  plan.id = schema.id.substr(schema.id.find('.') + 1);
+  const Resolution found = resolve_options(component_request(*simulator, schema, &catalog), problems);
+  throw_problems(problems);
+  plan.config = canonical(found.table, plan.type);
+  plan.warnings = found.warnings;
+  return plan;
+}
+
+SimulatorOptions simulator_options(const std::string& config, const ComponentCatalog& catalog) {
+  const Config parsed = Config::parse(config, "manifest.json", {});
+  const Value* table = parsed.find("simulator");
+  const Value* type = table == nullptr ? nullptr : table->find("type");
+  if (type == nullptr || !type->is_text()) fail_config("manifest.json: config has no simulator.type");
+  Resolution found =
+      resolve_options(component_request(*table, catalog.describe(Simulator::kKind, type->text()), &catalog));
+  return {type->text(), std::move(found.options)};
+}
+
+}  // namespace tenon::simulate

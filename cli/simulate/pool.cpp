@@ -1,0 +1,189 @@
+// One thread, which polls: every wait is bounded, and no worker waits for another.
+#include "simulate/pool.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/random.hpp>
+
+#include <fmt/format.h>
+
+#include <poll.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tenon::simulate {
+namespace {
+
+constexpr std::chrono::milliseconds kSlice{100};
+constexpr int kMostFailedStarts = 3;
+
+double seconds(std::chrono::steady_clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+/// A worker says itself that its time is over; one that does not come to it is killed after this.
+double patience(double task_timeout_s) {
+  return task_timeout_s + std::max(1.0, 0.1 * task_timeout_s);
+}
+
+}  // namespace
+
+Pool::Pool(ResultFolder& folder, Tasks& tasks, const Settings& settings, WorkerSpec worker,
+           std::string program)
+    : folder_(folder),
+      tasks_(tasks),
+      settings_(settings),
+      worker_(std::move(worker)),
+      program_(std::move(program)),
+      slots_(static_cast<std::size_t>(std::max<std::int64_t>(1, settings.workers))) {}
+
+PoolResult Pool::run(const std::function<bool()>& between) {
+  const Clock::time_point begun = Clock::now();
+  try {
+    while (!tasks_.settled()) {
+      if (!between()) result_.cut_short = "stopped";
+      if (settings_.timeout_s > 0 && seconds(Clock::now() - begun) > settings_.timeout_s) {
+        result_.cut_short = "timeout_s is over";
+        break;
+      }
+      staff(result_.cut_short.empty());
+      const bool idle =
+          std::none_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return slot.busy; });
+      if (!result_.cut_short.empty() && idle) break;
+      listen(kSlice);
+      folder_.save(false);
+    }
+  } catch (...) {
+    slots_.clear();
+    folder_.save(true);
+    throw;
+  }
+  slots_.clear();  // a task that still runs is lost, and its sample is none
+  folder_.save(true);
+  result_.wall_s = seconds(Clock::now() - begun);
+  return result_;
+}
+
+bool Pool::crashes(const Tasks::Next& next) const {
+  const RandomKey key = random_key(0, "simulate.crash");
+  return next.attempt == 1 &&
+         random_uniform(key, 0, static_cast<std::uint64_t>(next.index)) < settings_.crash_share;
+}
+
+void Pool::staff(bool begin_tasks) {
+  if (!begin_tasks) return;
+  for (Slot& slot : slots_) {
+    if (slot.process == nullptr) {
+      // As many as can have work: those that are started but not ready will take some of it.
+      const auto starting = std::count_if(slots_.begin(), slots_.end(), [](const Slot& other) {
+        return other.process != nullptr && !other.busy;
+      });
+      if (tasks_.waiting() <= starting) continue;
+      slot.process = std::make_unique<WorkerProcess>(program_, worker_arguments(worker_));
+      slot.begun = Clock::now();
+    }
+    if (!slot.ready || slot.busy) continue;
+    const std::optional<Tasks::Next> next = tasks_.take();
+    if (!next) return;
+    slot.index = next->index;
+    slot.busy = true;
+    slot.progress.clear();
+    slot.begun = Clock::now();
+    // An order that does not arrive is noticed when the process is found dead.
+    slot.process->send({next->index, crashes(*next)});
+  }
+}
+
+void Pool::listen(std::chrono::milliseconds limit) {
+  std::vector<pollfd> ends;
+  for (const Slot& slot : slots_) {
+    if (slot.process == nullptr) continue;
+    for (const int end : {slot.process->answers(), slot.process->words()}) {
+      if (end >= 0) ends.push_back({end, POLLIN, 0});
+    }
+  }
+  ::poll(ends.data(), ends.size(), static_cast<int>(limit.count()));
+  for (Slot& slot : slots_) {
+    if (slot.process == nullptr) continue;
+    hear(slot);
+    if (slot.process == nullptr) continue;
+    if (slot.process->ended()) {
+      hear(slot);  // what it said last
+      if (slot.process != nullptr) lost(slot, slot.process->how_it_ended());
+    } else {
+      enforce_limit(slot);
+    }
+  }
+}
+
+void Pool::hear(Slot& slot) {
+  for (Answer answer; slot.process->next(answer);) take_answer(slot, answer);
+}
+
+void Pool::take_answer(Slot& slot, const Answer& answer) {
+  switch (answer.kind) {
+    case Answer::Kind::kReady:
+      slot.ready = true;
+      failed_starts_ = 0;
+      return;
+    case Answer::Kind::kStep:
+      slot.progress = fmt::format(", at step {} of {}", answer.done, answer.total);
+      return;
+    case Answer::Kind::kDone:
+      if (!slot.busy) fail_run("a worker process finished a task that it was not given");
+      tasks_.finished(slot.index, answer.digest);
+      return rest(slot);
+    case Answer::Kind::kFailed:
+      break;
+  }
+  if (!slot.busy) fail_run("a worker process failed in a task that it was not given: " + answer.text);
+  if (answer.failure == "files") {
+    tasks_.give_back(slot.index);
+    fail_run(fmt::format(
+        "sample {} cannot be written: {}. What was finished is recorded; the same command continues",
+        slot.index, answer.text));
+  }
+  if (answer.failure == "time") {
+    tasks_.interrupted(slot.index, "time", answer.text);
+  } else {
+    tasks_.refused(slot.index, answer.text);
+  }
+  rest(slot);
+}
+
+void Pool::rest(Slot& slot) {
+  result_.busy_s += seconds(Clock::now() - slot.begun);
+  slot.busy = false;
+}
+
+void Pool::enforce_limit(Slot& slot) {
+  if (!slot.busy && slot.ready) return;
+  const double took = seconds(Clock::now() - slot.begun);
+  if (took <= patience(settings_.task_timeout_s)) return;
+  slot.process->end();
+  if (slot.busy) {
+    tasks_.interrupted(
+        slot.index, "time",
+        fmt::format("not done within task_timeout_s = {} s{}; its process was killed after {:.1f} s",
+                    settings_.task_timeout_s, slot.progress, took));
+    rest(slot);
+    ++result_.lost_workers;
+    slot = Slot();
+  } else {
+    lost(slot, fmt::format("it was not ready after {:.1f} s", took));
+  }
+}
+
+void Pool::lost(Slot& slot, const std::string& how) {
+  const bool was_ready = slot.ready;
+  if (slot.busy) {
+    tasks_.interrupted(slot.index, "lost", how + slot.progress);
+    rest(slot);
+  }
+  ++result_.lost_workers;
+  slot = Slot();
+  if (!was_ready && ++failed_starts_ >= kMostFailedStarts)
+    fail_run(fmt::format("{} workers in a row did not start; the last one: {}", failed_starts_, how));
+}
+
+}  // namespace tenon::simulate

@@ -1,0 +1,66 @@
+// The worker processes of a simulation: they pull tasks until nothing is left; what dies or takes too long is
+// replaced and its task repeated.
+#pragma once
+
+#include "simulate/result_folder.hpp"
+#include "simulate/tasks.hpp"
+#include "simulate/worker.hpp"
+#include "simulate/worker_process.hpp"
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::simulate {
+
+struct PoolResult {
+  /// Why it ended before every sample was settled: "", "stopped" (somebody asked), "timeout_s is over".
+  std::string cut_short;
+  double wall_s = 0;
+  double busy_s = 0;              ///< of all workers together: from an order to its answer
+  std::int64_t lost_workers = 0;  ///< died or were killed
+};
+
+class Pool {
+ public:
+  /// `program`: what a worker is started from.
+  Pool(ResultFolder& folder, Tasks& tasks, const Settings& settings, WorkerSpec worker, std::string program);
+
+  /// Until everything is settled. `between` is called ten times a second and more; once it returns false no
+  /// task is begun and those that run are waited for. Throws Error(kRun) when results cannot be written or no
+  /// worker can be started; what was finished is recorded before.
+  PoolResult run(const std::function<bool()>& between);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Slot {
+    std::unique_ptr<WorkerProcess> process;
+    bool ready = false;
+    bool busy = false;
+    std::int64_t index = 0;
+    std::string progress;  ///< "step 12 of 100", for messages
+    Clock::time_point begun;
+  };
+
+  void staff(bool begin_tasks);
+  void listen(std::chrono::milliseconds limit);
+  void hear(Slot& slot);
+  void take_answer(Slot& slot, const Answer& answer);
+  void enforce_limit(Slot& slot);
+  void lost(Slot& slot, const std::string& how);
+  void rest(Slot& slot);
+  bool crashes(const Tasks::Next& next) const;
+
+  ResultFolder& folder_;
+  Tasks& tasks_;
+  Settings settings_;
+  WorkerSpec worker_;
+  std::string program_;
+  std::vector<Slot> slots_;
+  int failed_starts_ = 0;  ///< in a row
+  PoolResult result_;
+};
+
+}  // namespace tenon::simulate

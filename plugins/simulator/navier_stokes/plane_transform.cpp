@@ -1,0 +1,66 @@
+#include "plane_transform.hpp"
+
+#include <fftw3.h>
+
+#include <mutex>
+#include <new>
+
+namespace tenon::navier_stokes {
+namespace {
+
+/// FFTW's planner keeps its own state and is the one part of it that threads must not enter together.
+std::mutex& planner() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+fftw_complex* raw(Plane<Complex>& plane) {
+  return reinterpret_cast<fftw_complex*>(plane.data());
+}
+
+}  // namespace
+
+template <typename T>
+Plane<T>::Plane(std::size_t size) : memory_(static_cast<T*>(::fftw_malloc(size * sizeof(T)))), size_(size) {
+  if (memory_ == nullptr) throw std::bad_alloc();
+  for (std::size_t i = 0; i < size; ++i) new (&memory_[i]) T();
+}
+
+template <typename T>
+void Plane<T>::Free::operator()(T* memory) const {
+  ::fftw_free(memory);
+}
+
+template class Plane<double>;
+template class Plane<Complex>;
+
+struct PlaneTransform::Plans {
+  fftw_plan forward = nullptr, inverse = nullptr;
+};
+
+PlaneTransform::PlaneTransform(std::size_t n) : n_(n), plans_(std::make_unique<Plans>()) {
+  Plane<double> values(points());
+  Plane<Complex> spectrum(modes());
+  const int side = static_cast<int>(n);
+  const std::lock_guard lock(planner());
+  plans_->forward =
+      ::fftw_plan_dft_r2c_2d(side, side, values.data(), raw(spectrum), FFTW_ESTIMATE | FFTW_DESTROY_INPUT);
+  plans_->inverse =
+      ::fftw_plan_dft_c2r_2d(side, side, raw(spectrum), values.data(), FFTW_ESTIMATE | FFTW_DESTROY_INPUT);
+}
+
+PlaneTransform::~PlaneTransform() {
+  const std::lock_guard lock(planner());
+  ::fftw_destroy_plan(plans_->forward);
+  ::fftw_destroy_plan(plans_->inverse);
+}
+
+void PlaneTransform::forward(Plane<double>& values, Plane<Complex>& spectrum) const {
+  ::fftw_execute_dft_r2c(plans_->forward, values.data(), raw(spectrum));
+}
+
+void PlaneTransform::inverse(Plane<Complex>& spectrum, Plane<double>& values) const {
+  ::fftw_execute_dft_c2r(plans_->inverse, raw(spectrum), values.data());
+}
+
+}  // namespace tenon::navier_stokes

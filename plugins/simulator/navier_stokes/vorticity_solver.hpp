@@ -1,0 +1,54 @@
+// The vorticity equation on the unit torus, pseudo-spectral (Li et al. 2010.08895, appendix A.3.3):
+//   w_t + u . grad w = nu lap w + f,   lap psi = -w,   u = (psi_y, -psi_x).
+// The convective term is explicit Euler and dealiased by the rule of 2/3, diffusion is Crank-Nicolson.
+#pragma once
+
+#include "plane_transform.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace tenon::navier_stokes {
+
+struct Flow {
+  std::size_t grid = 64;    ///< points per side, even
+  double viscosity = 1e-3;  ///< nu
+  double step = 1e-3;       ///< dt
+};
+
+/// Fields are [x][y], values at (i / n, j / n).
+class VorticitySolver {
+ public:
+  VorticitySolver(const Flow& flow, std::span<const double> forcing);
+
+  void set(std::span<const double> vorticity);
+  /// Keeps |kx|, |ky| <= (2/3)(n/2).
+  void dealias();
+  /// Error(kRun) with the step and the cause when the CFL number dt max(|u| + |v|) n exceeds 1, or is not a
+  /// number.
+  void advance();
+  void vorticity(std::span<double> out);
+  /// Of the present state, for whoever asks about energy.
+  void velocity(std::span<double> along_x, std::span<double> along_y);
+
+ private:
+  void differentiate(const std::vector<double>& factor, Plane<double>& out);
+  void convect();
+  [[noreturn]] void fail_step() const;
+
+  Flow flow_;
+  PlaneTransform transform_;
+  std::int64_t steps_ = 0;
+  // Per mode. The factors of i w^ that give u, v, w_x and w_y, divided by n^2 as the inverse transform wants
+  // it.
+  std::vector<double> to_u_, to_v_, to_wx_, to_wy_;
+  std::vector<double> keep_;    ///< 1 - dt nu L / 2 over 1 + dt nu L / 2
+  std::vector<double> push_;    ///< -dt over 1 + dt nu L / 2, 0 where the convective term is cut
+  std::vector<Complex> force_;  ///< dt f^ over 1 + dt nu L / 2
+  std::vector<bool> kept_;      ///< by dealiasing
+  Plane<Complex> state_, work_;
+  Plane<double> u_, v_, wx_, wy_;
+};
+
+}  // namespace tenon::navier_stokes
