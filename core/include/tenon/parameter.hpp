@@ -21,7 +21,14 @@ enum class Role : std::uint8_t {
   kRowTable,   ///< reached through RowTable only
 };
 
-enum class Initializer : std::uint8_t { kZero, kOne, kNormal, kUniform, kConstant };
+enum class Initializer : std::uint8_t {
+  kZero,
+  kOne,
+  kNormal,
+  kUniform,
+  kConstant,
+  kUniformFromZero,  ///< in [0, init_scale)
+};
 
 /// The axis along which the replicas lie. A row table cut along it exists once in the run: each replica owns
 /// some rows, reads the others' through messages, and the core brings every row's gradients to its owner.
@@ -46,7 +53,7 @@ struct ParameterSpec {
   bool trainable = true;
   bool decay = true;  ///< weight decay applies
   Initializer init = Initializer::kNormal;
-  double init_scale = 0.02;  ///< std of normal, half-width of uniform, or the constant
+  double init_scale = 0.02;  ///< std of normal, half-width or end of uniform, or the constant
 };
 
 /// Whether the parameter is cut along `axis`.
