@@ -32,6 +32,7 @@
 #include <tenon/operators.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_quant.hpp>
+#include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
 #include <tenon/outer_update.hpp>
@@ -259,9 +260,6 @@ TYPE(BatchNormSpec)
 TYPE(NormalisationOps)
 TYPE(Interaction)
 TYPE(InteractionOps)
-TYPE(FftSpec)
-TYPE(FftKernel)
-TYPE(Fft)
 
 // <tenon/operators_quant.hpp>
 TYPE(ElementFormat)
@@ -281,6 +279,15 @@ TYPE(MorDecision)
 TYPE(MorKernel)
 TYPE(ProductScales)
 TYPE(QuantOps)
+
+// <tenon/operators_spectral.hpp>
+TYPE(FftMap)
+TYPE(FftSpec)
+TYPE(FftKernel)
+TYPE(Fft)
+TYPE(ModeProductSpec)
+TYPE(ModeProduct)
+TYPE(ModeProducts)
 
 // <tenon/npy.hpp>
 TYPE(NpyHeader)
