@@ -72,6 +72,7 @@ extern const Command kManual;
 extern const Command kCompletion;
 extern const Command kCompare;
 extern const Command kConformance;
+extern const Command kEvaluate;
 extern const Command kExport;
 extern const Command kGenerate;
 extern const Command kLaunch;

@@ -12,10 +12,10 @@
 namespace tenon::cli {
 
 std::span<const Command* const> commands() {
-  static constexpr std::array kAll{&kTrain,  &kLaunch,      &kAb,        &kCheck,    &kInspect,
-                                   &kDoctor, &kConformance, &kNewPlugin, &kReport,   &kCompare,
-                                   &kExport, &kQuantize,    &kGenerate,  &kSimulate, &kReproduce,
-                                   &kManual, &kCompletion};
+  static constexpr std::array kAll{&kTrain,     &kLaunch,      &kAb,        &kCheck,    &kInspect,
+                                   &kDoctor,    &kConformance, &kNewPlugin, &kReport,   &kCompare,
+                                   &kEvaluate,  &kExport,      &kQuantize,  &kGenerate, &kSimulate,
+                                   &kReproduce, &kManual,      &kCompletion};
   return kAll;
 }
 

@@ -2,22 +2,17 @@
 // anew for each token; there is no cache of keys and values.
 #include "command_line.hpp"
 #include "generate_sampler.hpp"
-#include "stored_run.hpp"
+#include "trained_graph.hpp"
 
 #include "observe/json_writer.hpp"
-#include "train/graph_edits.hpp"
-#include "train/parts.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/executor.hpp>
 #include <tenon/language.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <charconv>
-#include <cstring>
 #include <iostream>
 
 namespace tenon::cli {
@@ -51,95 +46,46 @@ std::vector<std::int32_t> parse_ids(const std::string& text) {
 class Predictor {
  public:
   Predictor(StoredRun& run, CheckpointReader& reader)
-      : model_(run.make<Model>("model")),
-        data_(run.make<Dataset>("data")),
-        device_(run.make<Device>("device")) {
-    auto* language = static_cast<LanguageModel*>(model_->query(LanguageModel::kId));
-    if (language == nullptr) {
-      fail_config(
-          fmt::format("tenon generate: run {} trains the model '{}', which is no language model (it does not "
-                      "offer {})",
-                      run.folder(), run.type("model"), LanguageModel::kId));
-    }
-    const config::CoreSettings& settings = run.checked().core;
-    device_->open(
-        {0, static_cast<int>(std::max<std::int64_t>(1, settings.device.threads)), settings.device.kernels});
-    data_->open(settings.run.seed_order);
-    if (run.checked().component("precision") != nullptr) precision_ = run.make<Precision>("precision");
-    layers_ = make_registry_layers(run.registry(), run.host());
-    LanguageGraph language_graph = language->language_graph(data_->info());
-    logits_ = language_graph.logits;
-    ExecutorSpec spec;
-    spec.layers = layers_.get();
-    spec.device = device_.get();
-    spec.host = &run.host();
-    spec.precision = precision_ ? precision_.get() : plain_.get();
-    spec.training = false;
-    spec.keep_values = true;
-    executor_ = std::make_unique<Executor>(
-        spec, train::edit_graph(std::move(language_graph.graph), run.checked().model_edits), data_->info());
-    load(reader);
-    for (std::size_t i = 0; i < data_->info().fields.size(); ++i) {
-      if (data_->info().fields[i].name == "tokens") tokens_ = executor_->inputs()[i];
+      : graph_(run, reader, 1,
+               [&](Model& model, const DataInfo& data) { return language_graph(run, model, data); }) {
+    for (std::size_t i = 0; i < data().info().fields.size(); ++i) {
+      if (data().info().fields[i].name == "tokens") tokens_ = graph_.executor().inputs()[i];
     }
   }
 
-  Dataset& data() { return *data_; }
+  Dataset& data() { return graph_.data(); }
   std::int64_t context() const { return tokens_.elements(); }
-  std::int64_t vocabulary() { return executor_->value(logits_).shape[2]; }
+  std::int64_t vocabulary() { return graph_.executor().value(logits_).shape[2]; }
 
   /// Logits of what follows `ids`, of which the last context() count.
   const std::vector<double>& follow(std::span<const std::int32_t> ids) {
     const auto used = std::min(static_cast<std::int64_t>(ids.size()), context());
     std::vector<std::int32_t> window(static_cast<std::size_t>(context()), 0);
     std::copy(ids.end() - used, ids.end(), window.begin());
-    device_->copy({window.data(), tokens_.shape, DType::kI32, MemorySpace::kHost}, tokens_);
-    RunSpec run;
-    run.training = false;
-    executor_->forward(*weights_, run);
-    const TensorView all = executor_->value(logits_);
-    row_.resize(static_cast<std::size_t>(all.shape[2]));
+    graph_.device().copy({window.data(), tokens_.shape, DType::kI32, MemorySpace::kHost}, tokens_);
+    graph_.forward(0);
+    const TensorView all = graph_.executor().value(logits_);
     const TensorView row = all.reshaped({all.shape[1], all.shape[2]}).rows(used - 1, used);
-    std::vector<std::byte> bytes(static_cast<std::size_t>(row.bytes()));
-    device_->copy(row, {bytes.data(), row.shape, row.dtype, MemorySpace::kHost});
-    device_->synchronize();
-    for (std::size_t i = 0; i < row_.size(); ++i) row_[i] = element(row.dtype, bytes, i);
+    row_ = real_values(graph_.host_copy(row, 1));
     return row_;
   }
 
  private:
-  void load(CheckpointReader& reader) {
-    weights_ = make_parameter_set("live", executor_->parameters(), *device_, SetContents::kEverything);
-    const std::string prefix = StoredRun::weights_prefix(reader);
-    for (const ParameterInfo& info : executor_->parameters()) {
-      std::vector<std::byte> bytes(
-          static_cast<std::size_t>(dtype_bytes(info.spec.dtype, info.spec.shape.elements())));
-      const TensorView host{bytes.data(), info.spec.shape, info.spec.dtype, MemorySpace::kHost};
-      reader.read(prefix + info.spec.name, host);
-      device_->copy(host, weights_->tensor(info.index));
+  GraphSpec language_graph(StoredRun& run, Model& model, const DataInfo& data) {
+    auto* language = static_cast<LanguageModel*>(model.query(LanguageModel::kId));
+    if (language == nullptr) {
+      fail_config(
+          fmt::format("tenon generate: run {} trains the model '{}', which is no language model (it does not "
+                      "offer {})",
+                      run.folder(), run.type("model"), LanguageModel::kId));
     }
-    weights_->touch(-1);
+    LanguageGraph graph = language->language_graph(data);
+    logits_ = graph.logits;
+    return std::move(graph.graph);
   }
 
-  static double element(DType dtype, std::span<const std::byte> bytes, std::size_t i) {
-    const auto at = [&]<typename T>(T value) {
-      std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-      return value;
-    };
-    if (dtype == DType::kF64) return at(double{});
-    if (dtype == DType::kF32) return at(float{});
-    return std::bit_cast<float>(static_cast<std::uint32_t>(at(std::uint16_t{})) << 16);
-  }
-
-  Component<Model> model_;
-  Component<Dataset> data_;
-  Component<Device> device_;
-  Component<Precision> precision_;
-  std::unique_ptr<Precision> plain_ = train::make_plain_precision();
-  std::unique_ptr<LayerFactory> layers_;
-  std::unique_ptr<Executor> executor_;
-  std::unique_ptr<ParameterSet> weights_;
-  std::string logits_;
+  std::string logits_;  // before graph_, whose construction fills it
+  TrainedGraph graph_;
   TensorView tokens_;
   std::vector<double> row_;
 };

@@ -23,10 +23,10 @@ std::unique_ptr<Actor> OfflineHost::spawn(std::string_view name, std::function<v
   fail_plugin(fmt::format("background loop '{}': nothing runs in the background outside training", name));
 }
 
-StoredRun::StoredRun(std::string command, const std::string& run)
+StoredRun::StoredRun(std::string command, const std::string& run, const std::vector<std::string>& sets)
     : command_(std::move(command)), files_(make_posix_files()) {
   folder_ = open_newest_attempt(*files_, run).path;
-  config_ = load_run(runtime_, folder_ + "/config.resolved.toml", {});
+  config_ = load_run(runtime_, folder_ + "/config.resolved.toml", sets);
   checked_ = config::check_run(*config_, registry(), {});
 }
 

@@ -1,5 +1,5 @@
 // A run that was trained, opened to be used: its resolved configuration, the components that it names, and
-// its checkpoints. Serves export and generate; writes nothing.
+// its checkpoints. Serves export, generate and evaluate; writes nothing.
 #pragma once
 
 #include "config/run_schema.hpp"
@@ -30,8 +30,9 @@ class OfflineHost final : public Host {
 
 class StoredRun {
  public:
-  /// command: "export", for messages. run: an attempt, or the folder of a run, then its newest attempt.
-  StoredRun(std::string command, const std::string& run);
+  /// command: "export", for messages. run: an attempt, or the folder of a run, then its newest attempt. sets:
+  /// K=V over its configuration.
+  StoredRun(std::string command, const std::string& run, const std::vector<std::string>& sets = {});
 
   const std::string& folder() const { return folder_; }
   config::CheckedRun& checked() { return checked_; }

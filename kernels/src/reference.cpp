@@ -5,6 +5,7 @@
 #include <tenon/kernels/reference/elementwise.hpp>
 #include <tenon/kernels/reference/gemm.hpp>
 #include <tenon/kernels/reference/interaction.hpp>
+#include <tenon/kernels/reference/mode_product.hpp>
 #include <tenon/kernels/reference/mor.hpp>
 #include <tenon/kernels/reference/norm.hpp>
 #include <tenon/kernels/reference/quantize.hpp>
@@ -89,12 +90,22 @@ void bf16_to_f32(const Bf16* x, float* y, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) y[i] = to_float(x[i]);
 }
 
+template <class T>
+constexpr ModeProductOps<T> make_mode_product_ops() {
+  namespace r = reference;
+  return {.workspace = r::mode_product_workspace<T>,
+          .forward = r::mode_product_forward<T>,
+          .backward_input = r::mode_product_backward_input<T>,
+          .backward_weight = r::mode_product_backward_weight<T>};
+}
+
 constexpr KernelTable kFloat = {
     .name = "reference",
     .f32 = make_ops<float>(),
     .bf16 = make_ops<Bf16>(),
     .update = {.adamw = reference::adamw<float>, .sgd = reference::sgd<float>},
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
+    .modes = make_mode_product_ops<float>(),
     .quantize_f32 = make_quantize_ops<float>(),
     .quantize_bf16 = make_quantize_ops<Bf16>(),
     .mor = {.strip = reference::mor_strip},
@@ -102,6 +113,7 @@ constexpr KernelTable kFloat = {
 constexpr DoubleTable kDouble = {
     .f64 = make_ops<double>(),
     .update = {.adamw = reference::adamw<double>, .sgd = reference::sgd<double>},
+    .modes = make_mode_product_ops<double>(),
 };
 
 }  // namespace

@@ -37,6 +37,7 @@
 #include <tenon/operators.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_quant.hpp>
+#include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
 #include <tenon/outer_update.hpp>
@@ -290,9 +291,6 @@ TYPE(BatchNormSpec)
 TYPE(NormalisationOps)
 TYPE(Interaction)
 TYPE(InteractionOps)
-TYPE(FftSpec)
-TYPE(FftKernel)
-TYPE(Fft)
 
 // <tenon/operators_quant.hpp>
 TYPE(ElementFormat)
@@ -312,6 +310,15 @@ TYPE(MorDecision)
 TYPE(MorKernel)
 TYPE(ProductScales)
 TYPE(QuantOps)
+
+// <tenon/operators_spectral.hpp>
+TYPE(FftMap)
+TYPE(FftSpec)
+TYPE(FftKernel)
+TYPE(Fft)
+TYPE(ModeProductSpec)
+TYPE(ModeProduct)
+TYPE(ModeProducts)
 
 // <tenon/npy.hpp>
 TYPE(NpyHeader)

@@ -20,6 +20,8 @@ struct DataField {
   std::string name;
   DType dtype = DType::kF32;
   Shape shape;  ///< of one sample
+  /// A value v of this field stands for offset + scale * v, where a data set has standardised it.
+  double offset = 0, scale = 1;
 };
 
 struct DataAttribute {

@@ -75,6 +75,12 @@ class IndexedDataset : public Dataset {
   struct OwnSplit {};
   IndexedDataset(std::string owner, const Options& options, OwnSplit);
 
+  /// The end of open(), when it is known what is trained on; `info` is what the data set will say of itself.
+  virtual void opened(DataInfo& info);
+  /// Sample of the main files behind number i of the train_samples ones that are trained on, in no order that
+  /// matters.
+  std::int64_t train_index(std::int64_t i) const { return place_in_file(i); }
+
  private:
   /// Opens and checks the files; called once, by open().
   virtual IndexedContent load() = 0;

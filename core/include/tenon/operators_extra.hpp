@@ -1,5 +1,5 @@
 // Operator families of a device (second half: updates of parameters, sliding windows, normalisations,
-// interactions, spectral transforms, quantization). Conventions are those of <tenon/operators.hpp>.
+// interactions). Conventions are those of <tenon/operators.hpp>.
 #pragma once
 
 #include <tenon/operators.hpp>
@@ -143,31 +143,6 @@ class InteractionOps {
   /// products alone.
   virtual void interact_backward(Interaction kind, TensorView z0, TensorView z, TensorView dy, TensorView dz0,
                                  bool accumulate_z0, TensorView dz, bool accumulate_z) = 0;
-};
-
-/// Discrete Fourier transform over the last `rank` dimensions, unnormalised forward, 1/n inverse. Complex
-/// data is c64 / c128.
-struct FftSpec {
-  int rank = 1;
-  std::int64_t batch = 1;
-  std::int64_t extent[3] = {1, 1, 1};
-  bool real = false;  ///< real to half-complex along the last dimension
-  bool inverse = false;
-  DType dtype = DType::kC64;
-};
-
-class FftKernel {
- public:
-  virtual ~FftKernel();
-  virtual std::size_t scratch_bytes() const = 0;
-  virtual void run(TensorView in, TensorView out, TensorView scratch) = 0;
-};
-
-class Fft {
- public:
-  static constexpr const char* kId = "tenon.device.fft/1";
-  virtual ~Fft();
-  virtual std::unique_ptr<FftKernel> prepare(const FftSpec& spec) = 0;
 };
 
 TENON_ABI_END

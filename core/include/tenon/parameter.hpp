@@ -21,7 +21,14 @@ enum class Role : std::uint8_t {
   kRowTable,   ///< reached through RowTable only
 };
 
-enum class Initializer : std::uint8_t { kZero, kOne, kNormal, kUniform, kConstant };
+enum class Initializer : std::uint8_t {
+  kZero,
+  kOne,
+  kNormal,
+  kUniform,
+  kConstant,
+  kUniformFromZero,  ///< in [0, init_scale)
+};
 
 /// Declaration of a parameter. Shapes are global; placement says which part this rank holds.
 struct ParameterSpec {
@@ -34,7 +41,7 @@ struct ParameterSpec {
   bool trainable = true;
   bool decay = true;  ///< weight decay applies
   Initializer init = Initializer::kNormal;
-  double init_scale = 0.02;  ///< std of normal, half-width of uniform, or the constant
+  double init_scale = 0.02;  ///< std of normal, half-width or end of uniform, or the constant
 };
 
 /// Whether the parameter is cut along `axis` (kReplicaAxis: over the replicas).

@@ -7,6 +7,7 @@
 #include <tenon/model_export.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/quantizer.hpp>
 #include <tenon/row_service.hpp>
@@ -60,6 +61,8 @@ NormalisationOps::~NormalisationOps() = default;
 InteractionOps::~InteractionOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;
+ModeProduct::~ModeProduct() = default;
+ModeProducts::~ModeProducts() = default;
 QuantizeKernel::~QuantizeKernel() = default;
 MorKernel::~MorKernel() = default;
 QuantOps::~QuantOps() = default;

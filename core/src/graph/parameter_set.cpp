@@ -110,6 +110,8 @@ double initial_value(const ParameterSpec& spec, RandomKey key, std::uint64_t ele
       return spec.init_scale * random_normal(key, 0, element);
     case Initializer::kUniform:
       return spec.init_scale * (2 * random_uniform(key, 0, element) - 1);
+    case Initializer::kUniformFromZero:
+      return spec.init_scale * random_uniform(key, 0, element);
   }
   return 0;
 }

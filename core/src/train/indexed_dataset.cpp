@@ -70,7 +70,10 @@ void IndexedDataset::open(std::uint64_t seed_order) {
   info_.attributes = std::move(content.attributes);
   info_.sources = std::move(content.sources);
   is_target_ = std::move(content.is_target);
+  opened(info_);
 }
+
+void IndexedDataset::opened(DataInfo&) {}
 
 void IndexedDataset::divide(const IndexedContent& content) {
   samples_ = content.samples;

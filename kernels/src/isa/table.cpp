@@ -9,6 +9,7 @@
 #include "isa/elementwise.inc.hpp"
 #include "isa/gemm.inc.hpp"
 #include "isa/interaction.inc.hpp"
+#include "isa/mode_product.inc.hpp"
 #include "isa/mor.inc.hpp"
 #include "isa/norm.inc.hpp"
 #include "isa/quantize.inc.hpp"
@@ -91,6 +92,10 @@ constexpr KernelTable kTable = {
     .bf16 = make_ops<Bf16>(),
     .update = {.adamw = adamw, .sgd = sgd},
     .convert = {.f32_to_bf16 = f32_to_bf16, .bf16_to_f32 = bf16_to_f32},
+    .modes = {.workspace = mode_product_workspace,
+              .forward = mode_product_forward,
+              .backward_input = mode_product_backward_input,
+              .backward_weight = mode_product_backward_weight},
     .quantize_f32 = make_quantize_ops<float>(),
     .quantize_bf16 = make_quantize_ops<Bf16>(),
     .mor = {.strip = mor_strip},

@@ -3,6 +3,8 @@
 // once, when the files are opened.
 #include "npy.hpp"
 
+#include "standardise.hpp"
+
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
 
@@ -132,6 +134,7 @@ Npy::Npy(const Options& options)
       types_(pairs(options, "types", "f32")),
       shapes_(pairs(options, "shapes", "1x16x16")),
       classes_(options.integer("classes")) {
+  for (const std::string_view name : options.texts("standardise")) standardised_.emplace_back(name);
   if (inputs_.empty()) fail_config("data.npy: inputs: expected at least one \"name=file.npy\", found none");
   for (const Pair& input : inputs_) {
     for (const Pair& target : targets_) {
@@ -262,6 +265,7 @@ IndexedContent Npy::load() {
   arrays_ = open_all(*files, inputs_, targets_);
   if (!val_inputs_.empty()) val_arrays_ = open_all(*files, val_inputs_, val_targets_);
   check_val_arrays();
+  check_standardised();
   IndexedContent content;
   content.samples = arrays_.front().file.samples();
   if (!val_arrays_.empty()) content.val_samples = val_arrays_.front().file.samples();
@@ -282,25 +286,72 @@ IndexedContent Npy::load() {
   return content;
 }
 
+void Npy::check_standardised() const {
+  for (const std::string& name : standardised_) {
+    std::string real;
+    bool found = false;
+    for (const Array& array : arrays_) {
+      if (is_whole(array.dtype)) continue;
+      found = found || array.name == name;
+      real += (real.empty() ? "" : ", ") + array.name;
+    }
+    if (!found)
+      fail_config(fmt::format("data.npy: standardise: expected real fields ({}), found '{}'",
+                              real.empty() ? "there are none; types makes them so" : real, name));
+  }
+}
+
+void Npy::opened(DataInfo& info) {
+  for (const std::string& name : standardised_) {
+    for (std::size_t i = 0; i < arrays_.size(); ++i) {
+      Array& array = arrays_[i];
+      if (array.name != name) continue;
+      std::vector<std::byte> sample(
+          static_cast<std::size_t>(dtype_bytes(array.dtype, array.shape.elements())));
+      Moments moments;
+      for (std::int64_t s = 0; s < info.train_samples; ++s) {
+        read_sample(array, train_index(s), sample.data());
+        moments.add(array.dtype, sample);
+      }
+      if (!(moments.deviation() > 0))
+        fail_config(fmt::format(
+            "data file '{}': standardise: expected values that differ, found mean {} and "
+            "standard deviation {} over {} values of {} samples",
+            array.file.path(), moments.mean(), moments.deviation(), moments.count(), info.train_samples));
+      array.offset = info.fields[i].offset = moments.mean();
+      array.scale = info.fields[i].scale = moments.deviation();
+      if (val_arrays_.empty()) continue;
+      val_arrays_[i].offset = array.offset, val_arrays_[i].scale = array.scale;
+    }
+  }
+}
+
+void Npy::read_sample(const Array& array, std::int64_t index, std::byte* out) const {
+  const std::int64_t elements = array.file.elements_per_sample(), first = index * elements;
+  const std::int64_t width = dtype_bytes(array.dtype, 1), stored = dtype_bytes(array.file.dtype(), 1);
+  if (array.dtype == array.file.dtype()) {
+    array.file.read(first, {out, static_cast<std::size_t>(elements * width)});
+    return;
+  }
+  std::array<std::byte, kPiece> buffer;
+  const std::int64_t at_once = kPiece / stored;
+  for (std::int64_t done = 0; done < elements; done += at_once) {
+    const std::int64_t now = std::min(at_once, elements - done);
+    array.file.read(first + done, std::span(buffer).first(static_cast<std::size_t>(now * stored)));
+    convert_elements(array.file.dtype(), buffer.data(), array.dtype, out + done * width, now);
+  }
+}
+
 void Npy::copy(bool from_val_files, std::int64_t index, std::int64_t row,
                std::span<const TensorView> fields) const {
   const std::vector<Array>& arrays = from_val_files ? val_arrays_ : arrays_;
   for (std::size_t i = 0; i < arrays.size(); ++i) {
     const Array& array = arrays[i];
-    const std::int64_t elements = array.file.elements_per_sample(), first = index * elements;
-    const std::int64_t width = dtype_bytes(array.dtype, 1), stored = dtype_bytes(array.file.dtype(), 1);
-    std::byte* out = static_cast<std::byte*>(fields[i].data) + row * elements * width;
-    if (array.dtype == array.file.dtype()) {
-      array.file.read(first, {out, static_cast<std::size_t>(elements * width)});
-      continue;
-    }
-    std::array<std::byte, kPiece> buffer;
-    const std::int64_t at_once = kPiece / stored;
-    for (std::int64_t done = 0; done < elements; done += at_once) {
-      const std::int64_t now = std::min(at_once, elements - done);
-      array.file.read(first + done, std::span(buffer).first(static_cast<std::size_t>(now * stored)));
-      convert_elements(array.file.dtype(), buffer.data(), array.dtype, out + done * width, now);
-    }
+    const std::int64_t bytes = dtype_bytes(array.dtype, array.shape.elements());
+    std::byte* out = static_cast<std::byte*>(fields[i].data) + row * bytes;
+    read_sample(array, index, out);
+    if (array.offset != 0 || array.scale != 1)
+      standardise(array.dtype, {out, static_cast<std::size_t>(bytes)}, array.offset, array.scale);
   }
 }
 

@@ -23,6 +23,9 @@ class Npy final : public IndexedDataset {
       option::texts("types", "[]")
           .doc_text("types other than the files': \"name=f32\" each (f32, f64, i32, i64, u8)"),
       option::texts("shapes", "[]").doc_text("sample shapes other than the files': \"name=1x16x16\" each"),
+      option::texts("standardise", "[]")
+          .doc_text("real fields from whose values the mean of all values trained on is taken, and which are "
+                    "divided by their standard deviation"),
       option::integer("classes", "0")
           .between(0, 2147483647)
           .doc_text("every whole-numbered target must be -1 (ignored) or lie below; 0 = no classes"),
@@ -49,20 +52,26 @@ class Npy final : public IndexedDataset {
     DType dtype;  ///< as the field has it
     Shape shape;
     bool target;
+    double offset = 0, scale = 1;  ///< of `standardise`: a value v of the field stands for offset + scale v
   };
 
   static std::vector<Pair> pairs(const Options& options, std::string_view option, const char* value);
   IndexedContent load() override;
+  void opened(DataInfo& info) override;
   void copy(bool from_val_files, std::int64_t index, std::int64_t row,
             std::span<const TensorView> fields) const override;
+  /// Sample `index` as its field has it, but for `standardise`.
+  void read_sample(const Array& array, std::int64_t index, std::byte* out) const;
   std::vector<Array> open_all(FileSystem& files, const std::vector<Pair>& inputs,
                               const std::vector<Pair>& targets) const;
   void apply_types_and_shapes(std::vector<Array>& arrays) const;
   void check_values(const Array& array) const;
+  void check_standardised() const;
   void check_same_names() const;
   void check_val_arrays() const;
 
   std::vector<Pair> inputs_, targets_, val_inputs_, val_targets_, types_, shapes_;
+  std::vector<std::string> standardised_;
   std::int64_t classes_;
   std::vector<Array> arrays_, val_arrays_;
 };

@@ -93,6 +93,8 @@ void CpuDevice::open(const DeviceSpec& spec) {
   normalisation_ = make_normalisation_ops(kernels_);
   interaction_ = make_interaction_ops(kernels_);
   quant_ = make_quant_ops(kernels_);
+  fft_ = make_fft();
+  mode_products_ = make_mode_products(kernels_);
 }
 
 void* CpuDevice::allocate(std::size_t bytes) {
@@ -129,7 +131,9 @@ void* CpuDevice::query(std::string_view interface_id) {
                                                        {WindowOps::kId, window_.get()},
                                                        {NormalisationOps::kId, normalisation_.get()},
                                                        {InteractionOps::kId, interaction_.get()},
-                                                       {QuantOps::kId, quant_.get()}};
+                                                       {QuantOps::kId, quant_.get()},
+                                                       {Fft::kId, fft_.get()},
+                                                       {ModeProducts::kId, mode_products_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }

@@ -41,6 +41,8 @@ class CpuDevice final : public Device {
   std::unique_ptr<NormalisationOps> normalisation_;
   std::unique_ptr<InteractionOps> interaction_;
   std::unique_ptr<QuantOps> quant_;
+  std::unique_ptr<Fft> fft_;
+  std::unique_ptr<ModeProducts> mode_products_;
 };
 
 }  // namespace tenon::cpu

@@ -1,4 +1,5 @@
-// For tests: tensors of any real or integer dtype, on any device, as vectors of double.
+// For tests: tensors of any dtype that has values, on any device, as vectors of double; a complex number is
+// two.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -26,14 +27,16 @@ inline std::uint16_t to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/// Calls visit(T{}) with the element type of a dtype; bf16 is given as std::uint16_t and must be told apart
-/// by the caller.
+/// Calls visit(T{}) with the element type of a dtype, that of a part for complex ones; bf16 is given as
+/// std::uint16_t and must be told apart by the caller.
 template <typename Visit>
 void with_element(DType dtype, Visit visit) {
   switch (dtype) {
     case DType::kF32:
+    case DType::kC64:
       return visit(float{});
     case DType::kF64:
+    case DType::kC128:
       return visit(double{});
     case DType::kI32:
       return visit(std::int32_t{});
@@ -44,7 +47,8 @@ void with_element(DType dtype, Visit visit) {
     case DType::kBF16:
       return visit(std::uint16_t{});
     default:
-      fail_run("tests read and write f32, f64, bf16, i32, i64 and u8, not " + std::string(dtype_name(dtype)));
+      fail_run("tests read and write f32, f64, bf16, c64, c128, i32, i64 and u8, not " +
+               std::string(dtype_name(dtype)));
   }
 }
 
@@ -77,7 +81,7 @@ inline std::vector<double> read(Device& device, TensorView view) {
 
 /// Rounds each value to the tensor's dtype.
 inline void write(Device& device, TensorView view, std::span<const double> values) {
-  if (static_cast<std::int64_t>(values.size()) != view.elements()) {
+  if (static_cast<std::int64_t>(values.size()) != view.elements() * (dtype_is_complex(view.dtype) ? 2 : 1)) {
     fail_run("test data: " + std::to_string(values.size()) + " values for a tensor " + view.shape.text());
   }
   if (view.elements() == 0) return;

@@ -8,6 +8,7 @@
 #include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/gemm.hpp>
 #include <tenon/kernels/interaction.hpp>
+#include <tenon/kernels/mode_product.hpp>
 #include <tenon/kernels/mor.hpp>
 #include <tenon/kernels/norm.hpp>
 #include <tenon/kernels/quantize.hpp>
@@ -40,6 +41,7 @@ struct KernelTable {
   Ops<Bf16> bf16;
   UpdateOps<float> update;
   ConvertOps convert;
+  ModeProductOps<float> modes;
   QuantizeOps<float> quantize_f32 = {};
   QuantizeOps<Bf16> quantize_bf16 = {};
   MorOps mor = {};
@@ -49,6 +51,7 @@ struct KernelTable {
 struct DoubleTable {
   Ops<double> f64;
   UpdateOps<double> update;
+  ModeProductOps<double> modes;
 };
 
 }  // namespace tenon::kernels

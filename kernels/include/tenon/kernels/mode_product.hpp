@@ -1,0 +1,39 @@
+// Products of complex matrices, one per mode of a spectrum (Li et al. 2021, the kernel of a Fourier layer):
+// y[b, o, m] = sum over i of x[b, i, m] w[i, o, m]. Modes lie next to each other, so the vector lanes hold
+// modes. A sum goes over its terms in ascending order, each being two products for either part: equal bits
+// whichever modes share a call. Callers share the groups of modes as they like.
+#pragma once
+
+#include <tenon/kernels/types.hpp>
+
+namespace tenon::kernels {
+
+/// Modes of one group.
+inline constexpr std::int64_t kModeGroup = kLanes;
+
+/// x, dx: [batch, in, modes], y, dy: [batch, out, modes], w, dw: [in, out, modes]; two reals each.
+template <class T>
+struct ModeProductArgs {
+  std::int64_t batch = 0, in = 0, out = 0, modes = 0;
+  const T* x = nullptr;
+  const T* w = nullptr;
+  T* y = nullptr;
+  const T* dy = nullptr;
+  T* dx = nullptr;
+  T* dw = nullptr;
+  bool accumulate_dw = false;
+  T* workspace = nullptr;  ///< of this caller alone
+};
+
+template <class T>
+struct ModeProductOps {
+  /// Elements of a workspace.
+  std::int64_t (*workspace)(const ModeProductArgs<T>&);
+  void (*forward)(const ModeProductArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
+  /// dx[b, i, m] = sum over o of dy[b, o, m] conj(w[i, o, m])
+  void (*backward_input)(const ModeProductArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
+  /// dw[i, o, m] (+)= sum over b of conj(x[b, i, m]) dy[b, o, m]
+  void (*backward_weight)(const ModeProductArgs<T>&, std::int64_t group_begin, std::int64_t group_end);
+};
+
+}  // namespace tenon::kernels

@@ -1,0 +1,205 @@
+// Fourier transforms along one dimension (family Fft). Every line is copied into an aligned buffer,
+// transformed there by the one plan of its length, and only its kept modes leave it: a line's bits depend on
+// nothing else, whatever its stride and neighbours are, and lines are shared among threads as they come.
+#include "families.hpp"
+#include "fftw.hpp"
+
+#include <fmt/format.h>
+#include <tenon/kernels/bf16.hpp>
+
+#include <limits>
+#include <vector>
+
+namespace tenon::cpu {
+namespace {
+
+using kernels::Arith;
+
+template <class T>
+constexpr std::int64_t kItems = static_cast<std::int64_t>(kFftAlignment / sizeof(T));
+
+template <class T>
+std::int64_t padded(std::int64_t elements) {
+  return (elements + kItems<T> - 1) / kItems<T> * kItems<T>;
+}
+
+template <class S>
+Arith<S> widen(S value) {
+  if constexpr (std::is_same_v<S, kernels::Bf16>) {
+    return kernels::to_float(value);
+  } else {
+    return value;
+  }
+}
+template <class S>
+S narrow(Arith<S> value) {
+  if constexpr (std::is_same_v<S, kernels::Bf16>) {
+    return kernels::to_bf16(value);
+  } else {
+    return value;
+  }
+}
+
+PlanKind plan_kind(const FftSpec& spec) {
+  if (spec.real) return reads_points(spec.map) ? PlanKind::kRealToComplex : PlanKind::kComplexToReal;
+  return reads_points(spec.map) ? PlanKind::kForward : PlanKind::kBackward;
+}
+
+/// S: a real of a point as it is stored.
+template <class S>
+class CpuFftKernel final : public FftKernel {
+  using T = Arith<S>;
+
+ public:
+  explicit CpuFftKernel(const FftSpec& spec)
+      : spec_(spec),
+        kept_(spec.low + spec.high),
+        point_reals_(spec.real ? 1 : 2),
+        points_items_(padded<T>(spec.length * point_reals_)),
+        spectrum_items_(padded<T>(2 * (spec.real ? spec.length / 2 + 1 : spec.length))),
+        parts_(parallel_threads()),
+        plan_(make_plan()) {
+    const auto n = static_cast<double>(spec.length);
+    for (std::int64_t j = 0; j < kept_; ++j) {
+      // A mode and its conjugate are two terms of a real point, a mode that is its own conjugate is one.
+      const double conjugates = spec.real && !is_own_conjugate(j) ? 2 : 1;
+      const double factors[] = {1, 1 / n, 1 / conjugates, conjugates / n};
+      factors_.push_back(static_cast<T>(factors[static_cast<int>(spec.map)]));
+    }
+  }
+
+  std::size_t scratch_bytes() const override {
+    return static_cast<std::size_t>((points_items_ + spectrum_items_) * parts_) * sizeof(T);
+  }
+
+  void run(TensorView in, TensorView out, bool accumulate, TensorView scratch) override {
+    constexpr const char* kWhere = "fft";
+    const std::int64_t lines = spec_.outer * spec_.inner;
+    if (lines == 0 || kept_ == 0) {
+      if (!reads_points(spec_.map) && !accumulate && lines > 0)
+        std::fill_n(reals<S>(out, lines * spec_.length * point_reals_, kWhere, "out"),
+                    lines * spec_.length * point_reals_, S{});
+      return;
+    }
+    const bool to_modes = reads_points(spec_.map);
+    S* points = reals<S>(to_modes ? in : out, lines * spec_.length * point_reals_, kWhere, "points");
+    T* modes = reals<T>(to_modes ? out : in, lines * kept_ * 2, kWhere, "modes");
+    if (scratch.bytes() < static_cast<std::int64_t>(scratch_bytes()) ||
+        reinterpret_cast<std::uintptr_t>(scratch.data) % kFftAlignment != 0)
+      refuse_view(scratch, DType::kU8, static_cast<std::int64_t>(scratch_bytes()), kWhere, "scratch");
+    const std::int64_t block = (lines + parts_ - 1) / parts_;
+    parallel_for(lines, block, [&](std::int64_t begin, std::int64_t end) {
+      T* line = static_cast<T*>(scratch.data) + begin / block * (points_items_ + spectrum_items_);
+      for (std::int64_t l = begin; l < end; ++l) {
+        const std::int64_t outer = l / spec_.inner, inner = l % spec_.inner;
+        S* first_point = points + (outer * spec_.length * spec_.inner + inner) * point_reals_;
+        T* first_mode = modes + (outer * kept_ * spec_.inner + inner) * 2;
+        if (to_modes) {
+          points_to_modes(first_point, first_mode, accumulate, line, line + points_items_);
+        } else {
+          modes_to_points(first_mode, first_point, accumulate, line, line + points_items_);
+        }
+      }
+    });
+  }
+
+ private:
+  bool is_own_conjugate(std::int64_t kept) const { return kept == 0 || 2 * kept == spec_.length; }
+  /// Place in the spectrum of a kept mode.
+  std::int64_t mode(std::int64_t kept) const { return kept < spec_.low ? kept : spec_.length - kept_ + kept; }
+
+  FftwPlan<T> make_plan() const {
+    std::vector<T> memory(static_cast<std::size_t>(points_items_ + spectrum_items_ + kItems<T>));
+    auto address = reinterpret_cast<std::uintptr_t>(memory.data());
+    T* points = memory.data() + (kFftAlignment - address % kFftAlignment) % kFftAlignment / sizeof(T);
+    T* spectrum = points + points_items_;
+    const bool to_modes = reads_points(spec_.map);
+    return FftwPlan<T>(plan_kind(spec_), static_cast<int>(spec_.length), to_modes ? points : spectrum,
+                       to_modes ? spectrum : points);
+  }
+
+  /// The reals of a view whose elements are `Real` or pairs of them.
+  template <class Real>
+  static Real* reals(const TensorView& view, std::int64_t count, const char* where, const char* name) {
+    constexpr DType pair = std::is_same_v<Real, double> ? DType::kC128 : DType::kC64;
+    const bool complex = dtype_is_complex(view.dtype);
+    const DType expected = complex ? pair : kDTypeOf<Real>;
+    if (view.dtype != expected || view.elements() * (complex ? 2 : 1) != count || view.data == nullptr)
+      refuse_view(view, expected, complex ? count / 2 : count, where, name);
+    return view.as<Real>();
+  }
+
+  void points_to_modes(const S* from, T* to, bool accumulate, T* points, T* spectrum) const {
+    const std::int64_t stride = spec_.inner * point_reals_;
+    for (std::int64_t n = 0; n < spec_.length; ++n)
+      for (std::int64_t part = 0; part < point_reals_; ++part)
+        points[n * point_reals_ + part] = widen(from[n * stride + part]);
+    plan_.run(points, spectrum);
+    for (std::int64_t j = 0; j < kept_; ++j) {
+      const T factor = factors_[static_cast<std::size_t>(j)];
+      const T* z = spectrum + 2 * mode(j);
+      const T re = factor * z[0], im = spec_.real && is_own_conjugate(j) ? T{0} : factor * z[1];
+      T* out = to + 2 * j * spec_.inner;
+      out[0] = accumulate ? out[0] + re : re;
+      out[1] = accumulate ? out[1] + im : im;
+    }
+  }
+
+  void modes_to_points(const T* from, S* to, bool accumulate, T* points, T* spectrum) const {
+    std::fill_n(spectrum, spectrum_items_, T{0});
+    for (std::int64_t j = 0; j < kept_; ++j) {
+      const T factor = factors_[static_cast<std::size_t>(j)];
+      const T* z = from + 2 * j * spec_.inner;
+      T* in = spectrum + 2 * mode(j);
+      in[0] = factor * z[0];
+      in[1] = spec_.real && is_own_conjugate(j) ? T{0} : factor * z[1];
+    }
+    plan_.run(spectrum, points);
+    const std::int64_t stride = spec_.inner * point_reals_;
+    for (std::int64_t n = 0; n < spec_.length; ++n)
+      for (std::int64_t part = 0; part < point_reals_; ++part) {
+        S& out = to[n * stride + part];
+        const T value = points[n * point_reals_ + part];
+        out = narrow<S>(accumulate ? widen(out) + value : value);
+      }
+  }
+
+  FftSpec spec_;
+  std::int64_t kept_, point_reals_, points_items_, spectrum_items_, parts_;
+  FftwPlan<T> plan_;
+  std::vector<T> factors_;
+};
+
+void check(const FftSpec& spec) {
+  if (spec.length < 1 || spec.length > std::numeric_limits<int>::max() || spec.outer < 0 || spec.inner < 0)
+    fail_config(fmt::format("device cpu: fft: expected lines of 1 to {} points, found [{}, {}, {}]",
+                            std::numeric_limits<int>::max(), spec.outer, spec.length, spec.inner));
+  const std::int64_t most = spec.real ? spec.length / 2 + 1 : spec.length;
+  if (spec.low < 0 || spec.high < 0 || spec.low + spec.high > most || (spec.real && spec.high > 0))
+    fail_config(fmt::format(
+        "device cpu: fft: {} {} points have {} modes{}, found {} low and {} high ones to keep", spec.length,
+        spec.real ? "real" : "complex", most, spec.real ? ", all of them low" : "", spec.low, spec.high));
+}
+
+class CpuFft final : public Fft {
+ public:
+  std::unique_ptr<FftKernel> prepare(const FftSpec& spec) override {
+    check(spec);
+    if (spec.real && spec.points == DType::kF32) return std::make_unique<CpuFftKernel<float>>(spec);
+    if (spec.real && spec.points == DType::kF64) return std::make_unique<CpuFftKernel<double>>(spec);
+    if (spec.real && spec.points == DType::kBF16) return std::make_unique<CpuFftKernel<kernels::Bf16>>(spec);
+    if (!spec.real && spec.points == DType::kC64) return std::make_unique<CpuFftKernel<float>>(spec);
+    if (!spec.real && spec.points == DType::kC128) return std::make_unique<CpuFftKernel<double>>(spec);
+    fail_config(fmt::format("device cpu: fft: expected {} points, found {}",
+                            spec.real ? "real f32, f64 or bf16" : "complex c64 or c128",
+                            dtype_name(spec.points)));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Fft> make_fft() {
+  return std::make_unique<CpuFft>();
+}
+
+}  // namespace tenon::cpu

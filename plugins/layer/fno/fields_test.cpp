@@ -1,0 +1,96 @@
+// Layers around the spectral ones: linear maps of channels, coordinates, padding and cropping.
+#include "testing.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tenon::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+// conv2d with a window of one point is another path to the same sums.
+TEST(ChannelLinear, IsAConvolutionWithAWindowOfOnePoint) {
+  for (const Setting& setting : kSettings) {
+    Graphs graphs(setting);
+    for (const Integer chunk : {0, 1, 2}) {
+      const auto fields = [] { return std::vector<TestField>{real_field("x", {3, 4, 5, 2})}; };
+      auto linear = graphs.make({layer("channel_linear", {{"features", Integer{6}}, {"chunk", chunk}})},
+                                {"n"}, fields()),
+           window = graphs.make({layer("conv2d", {{"features", Integer{6}}, {"kernel", Integers{1}}})}, {"n"},
+                                fields());
+      const auto weight = normals(24, "weight"), bias = normals(6, "bias");
+      for (auto* harness : {&*linear, &*window}) {
+        harness->set_parameter("n.weight", weight);
+        harness->set_parameter("n.bias", bias);
+        harness->forward();
+        harness->backward(1.0, true);
+      }
+      EXPECT_LT(relative_error(linear->value("n"), window->value("n")), setting.bound);
+      EXPECT_LT(relative_error(linear->input_gradient("x"), window->input_gradient("x")), setting.bound);
+      for (const char* name : {"n.weight", "n.bias"})
+        EXPECT_LT(relative_error(linear->gradient(name), window->gradient(name)), setting.bound) << name;
+    }
+  }
+}
+
+TEST(Fields, P8_MatchFiniteDifferencesAlsoWhereGradientsAreAdded) {
+  const std::vector<std::pair<NodeSpec, Shape>> cases = {
+      {layer("channel_linear", {{"features", Integer{3}}}), {2, 2, 5}},
+      {layer("channel_linear",
+             {{"features", Integer{2}}, {"bias", false}, {"init_scale", 0.5}, {"chunk", Integer{2}}}),
+       {3, 3, 2, 2, 1, 2}},
+      {layer("coordinates", {}), {2, 2, 3, 2}},
+      {layer("pad_far", {{"widths", Integers{2}}}), {2, 2, 3, 2}},
+      {layer("pad_far", {{"widths", Integers{0, 1, 2}}}), {2, 1, 2, 3, 2}},
+      {layer("crop_far", {{"widths", Integers{1, 0}}}), {2, 2, 3, 4}}};
+  Graphs graphs(kSettings[0]);
+  for (const auto& [node, shape] : cases)
+    for (const std::vector<std::string>& pulled : {std::vector<std::string>{"n"}, {"n", "x"}}) {
+      auto harness = graphs.make({node}, pulled, {real_field("x", shape)});
+      std::string where;
+      EXPECT_LT(harness->finite_difference_error(where), 1e-9) << node.type << ", worst: " << where;
+    }
+}
+
+TEST(Coordinates, AreIndicesOverTheirNumber) {
+  Graphs graphs(kSettings[2]);
+  auto harness = graphs.make({layer("coordinates", {})}, {"n"},
+                             {{"x", {2, 1, 2, 4}, DType::kF64, std::vector<double>(16, 7.0)}});
+  harness->forward();
+  const auto y = harness->value("n");
+  for (const std::ptrdiff_t sample : {0, 1}) {
+    const auto channel = [&](std::ptrdiff_t c) {
+      const auto begin = y.begin() + (sample * 3 + c) * 8;
+      return std::vector<double>(begin, begin + 8);
+    };
+    EXPECT_THAT(channel(0), ::testing::Each(7.0));
+    EXPECT_THAT(channel(1), ElementsAre(0, 0, 0, 0, 0.5, 0.5, 0.5, 0.5));
+    EXPECT_THAT(channel(2), ElementsAre(0, 0.25, 0.5, 0.75, 0, 0.25, 0.5, 0.75));
+  }
+}
+
+TEST(Margins, LieBehindTheLastPoint) {
+  Graphs graphs(kSettings[2]);
+  auto padded = graphs.make({layer("pad_far", {{"widths", Integers{1, 2}}})}, {"n"},
+                            {{"x", {1, 1, 2, 2}, DType::kF64, {1, 2, 3, 4}}});
+  padded->forward();
+  EXPECT_THAT(padded->value("n"), ElementsAre(1, 2, 0, 0, 3, 4, 0, 0, 0, 0, 0, 0));
+  auto cropped = graphs.make({layer("crop_far", {{"widths", Integers{1, 2}}})}, {"n"},
+                             {{"x", {1, 1, 2, 3}, DType::kF64, {1, 2, 3, 4, 5, 6}}});
+  cropped->forward();
+  EXPECT_THAT(cropped->value("n"), ElementsAre(1));
+}
+
+TEST(Margins, RefuseWidthsThatDoNotFit) {
+  Graphs graphs(kSettings[0]);
+  EXPECT_EQ(
+      graphs.refusal({layer("crop_far", {{"widths", Integers{0, 4}}})}, {real_field("x", {1, 2, 3, 4})}),
+      "layer 'n': dimension 3 of x [1, 2, 3, 4] has 4 points, found a width of 4 to remove");
+  EXPECT_EQ(
+      graphs.refusal({layer("pad_far", {{"widths", Integers{1, 1, 1}}})}, {real_field("x", {1, 2, 3, 4})}),
+      "layer 'n': expected widths for 2 dimensions or one number for all, found 3 for x [1, 2, 3, 4]");
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -1,0 +1,54 @@
+// Layers `pad_far` and `crop_far`: points of zeros behind the last one of each dimension, and their removal.
+// A transform takes its points for one period; padding parts the far side from the near one. On the far sides
+// alone the point with index 0 keeps its place.
+#pragma once
+
+#include "common.hpp"
+
+namespace tenon::fno {
+
+class Margin : public Layer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integers("widths", nullptr)
+          .mandatory()
+          .at_least(0)
+          .in_unit("points")
+          .doc_text("points per dimension behind the last, or one number for all"),
+  };
+
+  void infer(InferContext& context) final;
+  void forward(ForwardContext& context) final;
+  void backward(BackwardContext& context) final;
+  void* query(std::string_view) final { return nullptr; }
+
+ protected:
+  Margin(const Options& options, bool pads) : options_(options), pads_(pads) {}
+
+ private:
+  const Options& options_;  // outlives the layer
+  bool pads_;
+  Shape box_;  ///< of the points that both have
+  Elementwise* elementwise_ = nullptr;
+  WorkspaceRef room_;
+};
+
+class PadFar final : public Margin {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "pad_far",
+                                       .summary = "zeros behind the last point of each dimension",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  explicit PadFar(const Options& options) : Margin(options, true) {}
+};
+
+class CropFar final : public Margin {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "crop_far",
+                                       .summary = "removes the last points of each dimension",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+  explicit CropFar(const Options& options) : Margin(options, false) {}
+};
+
+}  // namespace tenon::fno

@@ -1,0 +1,75 @@
+// Layer `relative_l2`: the loss ||x - t|| / ||t|| of each sample, of predictions x against targets t of equal
+// shape [batch, ...], and the number of samples. A sample whose target is zero everywhere has no relative
+// error, and one with a target that is no finite number is padding: neither counts.
+#pragma once
+
+#include "common.hpp"
+
+#include <vector>
+
+namespace tenon::fno {
+
+/// What the points of one sample add up to. Sums over parts of a sample add; an empty part adds nothing.
+struct SampleSums {
+  double error = 0;    ///< of (x - t)^2
+  double squares = 0;  ///< of t^2
+  double values = 0;   ///< of t
+  double points = 0;
+
+  SampleSums& operator+=(const SampleSums& other) {
+    error += other.error, squares += other.squares, values += other.values, points += other.points;
+    return *this;
+  }
+};
+
+/// The relative error of a whole sample whose values v stand for offset + scale * v.
+struct RelativeError {
+  RelativeError(const SampleSums& sums, double offset, double scale);
+
+  bool counts = false;
+  double loss = 0;         ///< 0 where it does not count
+  double error_norm = 0;   ///< of x - t
+  double target_norm = 0;  ///< of offset + scale t
+};
+
+class RelativeL2 final : public Layer, public LossLayer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
+      option::real("offset", "0").doc_text("a value v of either input stands for offset + scale * v"),
+      option::real("scale", "1").doc_text("see offset"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "relative_l2",
+                                       .summary = "norm of the error over norm of the target, per sample",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
+
+  explicit RelativeL2(const Options& options);
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view interface_id) override {
+    return interface_id == LossLayer::kId ? static_cast<LossLayer*>(this) : nullptr;
+  }
+  void set_seed(double seed) override { seed_ = seed; }
+  std::string_view metric() const override { return metric_; }
+
+ private:
+  /// Of each sample of the batch, this rank's points; leaves x - t and t in the workspaces.
+  void sum(RunContext& context);
+  TensorView error(RunContext& context, std::int64_t sample) const;
+  TensorView target(RunContext& context, std::int64_t sample) const;
+  void write_gradient(BackwardContext& context, int input);
+
+  std::string metric_;
+  double offset_, scale_, seed_ = 1;
+  std::int64_t batch_ = 0, points_ = 0;
+  DType dtype_ = DType::kF32;
+  Device* device_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  ReduceOps* reduce_ = nullptr;
+  std::vector<SampleSums> sums_;
+  WorkspaceRef error_, target_, gradient_, narrow_;
+};
+
+}  // namespace tenon::fno

@@ -1,0 +1,54 @@
+// Layer `spectral_conv` (Li et al. 2021): y = F^-1(R F(x)) over 1 to 4 dimensions of points, where F keeps
+// the k lowest modes of either sign, of the last dimension those of one, and R is a complex matrix over
+// channels per mode. What depends on the resolution is F alone: the same weights serve any number of points.
+#pragma once
+
+#include "spectrum.hpp"
+
+namespace tenon::fno {
+
+class SpectralConv final : public Layer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integers("modes", nullptr)
+          .mandatory()
+          .at_least(1)
+          .doc_text("modes kept per dimension, or one number for all: k low and k high ones, at most half of "
+                    "the points; of the last dimension k low ones, at most half of the points + 1"),
+      option::integer("features", nullptr).at_least(1).doc_text("channels of the result; absent: those of x"),
+      option::real("init_scale", nullptr)
+          .at_least(0)
+          .doc_text("initial weights are uniform in [0, this), real and imaginary part alike; absent: 1 / "
+                    "(channels of x * features)"),
+      option::text("weight", nullptr)
+          .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "spectral_conv",
+      .summary = "products of channels per Fourier mode, of which a few are kept",
+      .options = kOptions,
+      .capabilities = TENON_CAP_DETERMINISTIC};
+
+  explicit SpectralConv(const Options& options) : options_(options) {}
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  std::vector<std::int64_t> kept_modes(const InferContext& context, const Shape& x) const;
+  Spectrum::Memory memory(RunContext& context) const;
+  TensorView x_modes(TensorView bytes) const;
+  TensorView y_modes(RunContext& context) const;
+
+  const Options& options_;  // outlives the layer
+  std::int64_t batch_ = 0, in_ = 0, out_ = 0;
+  DType complex_ = DType::kC64;
+  Spectrum x_, y_;
+  std::unique_ptr<ModeProduct> product_;
+  ParameterRef weight_;
+  SavedRef saved_;
+  WorkspaceRef between_[2], scratch_, product_scratch_, y_modes_, x_gradient_;
+};
+
+}  // namespace tenon::fno

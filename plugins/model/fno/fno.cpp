@@ -1,0 +1,117 @@
+// Model `fno`: coordinates, lifting, padding, layers, cropping, projection, loss.
+#include "fno.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::fno {
+namespace {
+
+constexpr int kMaxDims = 4;
+
+const DataField& find_field(const DataInfo& data, std::string_view name, const char* option) {
+  std::string known;
+  for (const DataField& field : data.fields) {
+    const int dims = field.shape.rank() - 1;
+    if (field.name == name && dtype_is_real(field.dtype) && dims >= 1 && dims <= kMaxDims) return field;
+    known += fmt::format("{}{} ({} {})", known.empty() ? "" : ", ", field.name, dtype_name(field.dtype),
+                         field.shape.text());
+  }
+  fail_config(
+      fmt::format("model fno: option '{}' must name a data field that is real [channels, points...] with "
+                  "1 to {} dimensions of points, found '{}'; the data offers: {}; name another, or change "
+                  "types and shapes of [data]",
+                  option, kMaxDims, name, known));
+}
+
+/// Appends nodes of which each reads the one before.
+class Chain {
+ public:
+  explicit Chain(std::string value) : value_(std::move(value)) {}
+
+  void add(std::string name, std::string type, std::vector<NamedOption> options) {
+    add(std::move(name), std::move(type), {value_}, std::move(options));
+  }
+  void add(std::string name, std::string type, std::vector<std::string> inputs,
+           std::vector<NamedOption> options) {
+    graph_.nodes.push_back({name, std::move(type), std::move(inputs), std::move(options)});
+    value_ = std::move(name);
+  }
+  void activate(std::string name, std::string_view kind) {
+    std::vector<NamedOption> options;
+    if (kind == "gelu") options.push_back({"approximate", std::string("none")});
+    add(std::move(name), std::string(kind), std::move(options));
+  }
+  void go_back(std::string value) { value_ = std::move(value); }
+  const std::string& value() const { return value_; }
+  GraphSpec finish() { return std::move(graph_); }
+
+ private:
+  std::string value_;
+  GraphSpec graph_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> Fno::padding(std::span<const std::int64_t> points) const {
+  const auto shares = options_.reals("padding");
+  if (shares.size() != 1 && shares.size() != points.size())
+    fail_config(fmt::format("model fno: expected padding for {} dimension{} or one number for all, found {}",
+                            points.size(), points.size() == 1 ? "" : "s", shares.size()));
+  std::vector<std::int64_t> widths;
+  for (std::size_t d = 0; d < points.size(); ++d)
+    widths.push_back(std::llround(shares[shares.size() == 1 ? 0 : d] * static_cast<double>(points[d])));
+  return widths;
+}
+
+GraphSpec Fno::build(const DataInfo& data) {
+  const DataField& x = find_field(data, options_.text("input"), "input");
+  const DataField& y = find_field(data, options_.text("target"), "target");
+  const auto points = x.shape.extents().subspan(1), targets = y.shape.extents().subspan(1);
+  if (!std::equal(points.begin(), points.end(), targets.begin(), targets.end()))
+    fail_config(
+        fmt::format("model fno: data fields '{}' and '{}' must have the same points behind their "
+                    "channels, found {} and {}",
+                    x.name, y.name, x.shape.text(), y.shape.text()));
+  const std::int64_t width = options_.integer("width"), layers = options_.integer("layers");
+  const auto modes = options_.integers("modes");
+  const std::string_view activation = options_.text("activation");
+  const std::vector<std::int64_t> widths = padding(points);
+  const bool pads = std::any_of(widths.begin(), widths.end(), [](std::int64_t w) { return w > 0; });
+
+  Chain chain(x.name);
+  if (options_.boolean("coordinates")) chain.add("coordinates", "coordinates", {});
+  chain.add("lift", "channel_linear", {{"features", width}});
+  if (pads) chain.add("pad", "pad_far", {{"widths", widths}});
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const std::string name = fmt::format("layers.{}", i), before = chain.value();
+    chain.add(name + ".spectral", "spectral_conv",
+              {{"modes", std::vector<std::int64_t>(modes.begin(), modes.end())}});
+    chain.go_back(before);
+    chain.add(name + ".linear", "channel_linear", {{"features", width}});
+    chain.add(name + ".sum", "residual", {name + ".spectral", name + ".linear"}, {});
+    if (options_.text("norm") == "batch") chain.add(name + ".norm", "batch_norm", {});
+    if (i + 1 < layers) chain.activate(name + ".act", activation);
+  }
+  if (pads) chain.add("crop", "crop_far", {{"widths", widths}});
+  chain.add("project", "channel_linear", {{"features", options_.integer("projection")}});
+  chain.activate("project.act", activation);
+  chain.add("out", "channel_linear", {{"features", y.shape[0]}, {"module", std::string("head")}});
+  const auto measure = [&](const std::string& name, const std::string& type, const std::string& metric) {
+    std::vector<NamedOption> options{{"metric", metric}};
+    if (type == "relative_l2") {
+      options.push_back({"offset", y.offset});
+      options.push_back({"scale", y.scale});
+    }
+    chain.add(name, type, {"out", y.name}, std::move(options));
+  };
+  measure("error", "relative_l2", "relative_l2");
+  measure("loss", std::string(options_.text("loss")), "loss");
+  return chain.finish();
+}
+
+}  // namespace tenon::fno
