@@ -1,0 +1,7 @@
+// The plugin `tenon.distdl`: layers of models that are larger than one memory.
+#include "repartition.hpp"
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.distdl",
+                               .version = "0.1.0",
+                               .summary = "layers over a model grid"},
+             tenon::distdl::Repartition)

@@ -1,0 +1,89 @@
+// Two maps: of the value from the old layout to the new one, of the gradient back. The gradient of a partial
+// sum is whole over the axes of the sum, so the way back is a map of its own and no adjoint.
+#include "repartition.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+namespace tenon::distdl {
+namespace {
+
+[[noreturn]] void refuse(const InferContext& context, const std::string& what) {
+  fail_config(fmt::format("layer '{}': {}", context.name(), what));
+}
+
+}  // namespace
+
+Repartition::Repartition(const Options& options) {
+  const auto dims = options.integers("dims"), axes = options.integers("axes"),
+             sizes = options.integers("sizes");
+  for (const std::int64_t dim : dims) dims_.push_back(static_cast<int>(dim));
+  for (const std::int64_t axis : axes) axes_.push_back(static_cast<int>(axis));
+  sizes_.assign(sizes.begin(), sizes.end());
+}
+
+Layout Repartition::wanted(const InferContext& context, const Shape& shape, const ModelGrid& grid) const {
+  if (dims_.size() != axes_.size()) {
+    refuse(context,
+           fmt::format("dims and axes must be equally long, found {} and {}", dims_.size(), axes_.size()));
+  }
+  Layout layout{shape};
+  for (std::size_t i = 0; i < dims_.size(); ++i) {
+    if (dims_[i] >= shape.rank())
+      refuse(context, fmt::format("dimension {} is to be cut, but the value is {}", dims_[i], shape.text()));
+    if (axes_[i] >= grid.axes()) {
+      refuse(context,
+             fmt::format("axis {} of the model grid is to cut dimension {}, but parallel.grid has {} axes",
+                         axes_[i], dims_[i], grid.axes()));
+    }
+    auto cut = std::find_if(layout.sharding.begin(), layout.sharding.end(),
+                            [&](const DimSharding& one) { return one.dim == dims_[i]; });
+    if (cut == layout.sharding.end()) cut = layout.sharding.insert(cut, {dims_[i], {}, {}});
+    cut->axes.push_back(axes_[i]);
+  }
+  for (DimSharding& cut : layout.sharding) {
+    const int parts = std::accumulate(cut.axes.begin(), cut.axes.end(), 1,
+                                      [&](int product, int axis) { return product * grid.extent(axis); });
+    cut.offsets = balanced_offsets(shape[cut.dim], parts);
+    if (sizes_.empty()) continue;
+    if (layout.sharding.size() > 1) refuse(context, "sizes needs one dimension to cut");
+    cut.offsets.assign(1, 0);
+    for (const std::int64_t size : sizes_) cut.offsets.push_back(cut.offsets.back() + size);
+    if (static_cast<int>(sizes_.size()) != parts || cut.offsets.back() != shape[cut.dim]) {
+      refuse(context, fmt::format("sizes must be {} numbers that add up to {}, found {} that add up to {}",
+                                  parts, shape[cut.dim], sizes_.size(), cut.offsets.back()));
+    }
+  }
+  return layout;
+}
+
+void Repartition::infer(InferContext& context) {
+  if (context.inputs() != 1) refuse(context, fmt::format("expected one input, found {}", context.inputs()));
+  const ValueSpec x = context.input(0);
+  ModelGrid& grid = context.grid();
+  const Layout to = wanted(context, x.layout.shape, grid);
+  Layout back = x.layout;
+  back.partial.clear();
+  const std::string what = fmt::format("layer '{}'", context.name());
+  value_ = redistribution(grid, {.from = x.layout, .to = to, .dtype = x.dtype}, what);
+  if (context.training()) gradient_ = redistribution(grid, {.from = to, .to = back, .dtype = x.dtype}, what);
+  context.output({part_of(to, grid.place()).extents, x.dtype, to});
+}
+
+void Repartition::forward(ForwardContext& context) {
+  value_->forward(context.input(0), context.output(0));
+}
+
+void Repartition::backward(BackwardContext& context) {
+  // A gradient that nobody needs has no shape; one of an empty part has, and its rank still sends.
+  const GradientSink dx = context.input_gradient(0);
+  const TensorView dy = context.output_gradient(0);
+  if (dx.view.shape.rank() == 0 || dy.shape.rank() == 0) return;
+  gradient_->forward(dy, dx.view, dx.accumulate);
+}
+
+}  // namespace tenon::distdl

@@ -1,0 +1,47 @@
+// Layer `repartition`: the same value in another layout over the model grid, and its gradient in the old one
+// (Hewett, Grady 2020). Where it was a partial sum the sum is made.
+#pragma once
+
+#include <tenon/layer.hpp>
+#include <tenon/linear_map.hpp>
+#include <tenon/plugin.hpp>
+
+#include <memory>
+
+namespace tenon::distdl {
+
+class Repartition final : public Layer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integers("dims", "[]")
+          .at_least(0)
+          .doc_text("dimensions to cut; none: every rank gets all of it"),
+      option::integers("axes", "[]")
+          .at_least(0)
+          .doc_text("the axis of the model grid that cuts each of them, as many as dims; a dimension named "
+                    "several times is cut "
+                    "over these axes together. Over other axes the value is copied"),
+      option::integers("sizes", "[]")
+          .at_least(0)
+          .doc_text(
+              "with one dimension: the size of each part, 0 for a rank that is idle; absent: even parts")};
+  static constexpr ComponentInfo kInfo{.id = "repartition",
+                                       .summary = "a value in another layout over the model grid",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+
+  explicit Repartition(const Options& options);
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  Layout wanted(const InferContext& context, const Shape& shape, const ModelGrid& grid) const;
+
+  std::vector<int> dims_, axes_;
+  std::vector<std::int64_t> sizes_;
+  std::unique_ptr<LinearMap> value_, gradient_;
+};
+
+}  // namespace tenon::distdl
