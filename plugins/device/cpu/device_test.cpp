@@ -2,6 +2,8 @@
 #include "count_allocations.hpp"
 #include "cpu_test.hpp"
 
+#include <tenon/operators_spectral.hpp>
+
 #include <cstdint>
 
 namespace tenon::testing {
@@ -39,13 +41,12 @@ TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
 
 TEST(CpuDevice, OffersItsFamiliesAndNoOthers) {
   Bench bench("cpu", "auto", 1);
-  for (const char* id :
-       {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId, ReduceOps::kId,
-        UpdateOps::kId, WindowOps::kId, NormalisationOps::kId, InteractionOps::kId}) {
+  for (const char* id : {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId,
+                         ReduceOps::kId, UpdateOps::kId, WindowOps::kId, NormalisationOps::kId,
+                         InteractionOps::kId, Fft::kId, ModeProducts::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
-  for (const char* id : {Fft::kId, "tenon.device.blas/2", ""})
-    EXPECT_EQ(bench.device->query(id), nullptr) << id;
+  for (const char* id : {"tenon.device.blas/2", ""}) EXPECT_EQ(bench.device->query(id), nullptr) << id;
 }
 
 TEST(CpuDevice, GivesAlignedZeroedMemory) {
