@@ -35,24 +35,26 @@ template class Plane<double>;
 template class Plane<Complex>;
 
 struct PlaneTransform::Plans {
-  fftw_plan forward = nullptr, inverse = nullptr;
+  fftw_plan forward = nullptr, inverse = nullptr, inverse_pair = nullptr;
 };
 
 PlaneTransform::PlaneTransform(std::size_t n) : n_(n), plans_(std::make_unique<Plans>()) {
   Plane<double> values(points());
-  Plane<Complex> spectrum(modes());
+  Plane<Complex> spectrum(modes()), pair(points());
   const int side = static_cast<int>(n);
   const std::lock_guard lock(planner());
   plans_->forward =
       ::fftw_plan_dft_r2c_2d(side, side, values.data(), raw(spectrum), FFTW_ESTIMATE | FFTW_DESTROY_INPUT);
   plans_->inverse =
       ::fftw_plan_dft_c2r_2d(side, side, raw(spectrum), values.data(), FFTW_ESTIMATE | FFTW_DESTROY_INPUT);
+  plans_->inverse_pair = ::fftw_plan_dft_2d(side, side, raw(pair), raw(pair), FFTW_BACKWARD, FFTW_ESTIMATE);
 }
 
 PlaneTransform::~PlaneTransform() {
   const std::lock_guard lock(planner());
   ::fftw_destroy_plan(plans_->forward);
   ::fftw_destroy_plan(plans_->inverse);
+  ::fftw_destroy_plan(plans_->inverse_pair);
 }
 
 void PlaneTransform::forward(Plane<double>& values, Plane<Complex>& spectrum) const {
@@ -61,6 +63,10 @@ void PlaneTransform::forward(Plane<double>& values, Plane<Complex>& spectrum) co
 
 void PlaneTransform::inverse(Plane<Complex>& spectrum, Plane<double>& values) const {
   ::fftw_execute_dft_c2r(plans_->inverse, raw(spectrum), values.data());
+}
+
+void PlaneTransform::inverse_pair(Plane<Complex>& pair) const {
+  ::fftw_execute_dft(plans_->inverse_pair, raw(pair), raw(pair));
 }
 
 }  // namespace tenon::navier_stokes

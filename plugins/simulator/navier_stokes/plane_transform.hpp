@@ -30,7 +30,7 @@ class Plane {
   std::size_t size_;
 };
 
-/// Values: [n][n]. Spectrum: [n][n / 2 + 1], the half that determines a real field's.
+/// Values: [n][n]. Spectrum of a real field: [n][n / 2 + 1], the half that determines it.
 class PlaneTransform {
  public:
   explicit PlaneTransform(std::size_t n);
@@ -45,6 +45,9 @@ class PlaneTransform {
   void forward(Plane<double>& values, Plane<Complex>& spectrum) const;
   /// n * n times the inverse. Destroys `spectrum`.
   void inverse(Plane<Complex>& spectrum, Plane<double>& values) const;
+  /// n * n times the inverse, in place, of a whole spectrum [n][n]. Two real fields at once, one as the
+  /// imaginary part of the other: FFTW's complex rows use vector instructions, its real ones do not.
+  void inverse_pair(Plane<Complex>& pair) const;
 
  private:
   struct Plans;

@@ -1,4 +1,5 @@
-// Four inverse transforms and a forward one per step; the rest is a few products per mode.
+// Per step the velocity and the gradient of the vorticity are transformed as two complex fields, and their
+// product back; the rest is a few products per mode.
 #include "vorticity_solver.hpp"
 
 #include <tenon/error.hpp>
@@ -16,13 +17,12 @@ VorticitySolver::VorticitySolver(const Flow& flow, std::span<const double> forci
       transform_(flow.grid),
       state_(transform_.modes()),
       work_(transform_.modes()),
-      u_(transform_.points()),
-      v_(transform_.points()),
-      wx_(transform_.points()),
-      wy_(transform_.points()) {
+      velocity_(transform_.points()),
+      gradient_(transform_.points()),
+      values_(transform_.points()) {
   const std::size_t n = flow.grid, half = n / 2;
-  std::copy(forcing.begin(), forcing.end(), u_.values().begin());
-  transform_.forward(u_, work_);
+  std::copy(forcing.begin(), forcing.end(), values_.values().begin());
+  transform_.forward(values_, work_);
   const double scale = 1 / static_cast<double>(n * n);
   for (std::size_t mode = 0; mode < transform_.modes(); ++mode) {
     const std::size_t row = mode / (half + 1), column = mode % (half + 1);
@@ -33,10 +33,11 @@ VorticitySolver::VorticitySolver(const Flow& flow, std::span<const double> forci
     // A derivative has no part at the highest frequency: it would be imaginary there.
     const double dx = row == half ? 0 : 2 * std::numbers::pi * kx * scale;
     const double dy = column == half ? 0 : 2 * std::numbers::pi * ky * scale;
-    to_wx_.push_back(dx);
-    to_wy_.push_back(dy);
-    to_u_.push_back(eigenvalue > 0 ? dy / eigenvalue : 0);
-    to_v_.push_back(eigenvalue > 0 ? -dx / eigenvalue : 0);
+    // i a + i (i b): the first derivative in the real part, the second in the imaginary one.
+    to_gradient_.emplace_back(-dy, dx);
+    const double inverse =
+        eigenvalue > 0 ? 1 / eigenvalue : 0;  // u = psi_y, v = -psi_x, psi = w / eigenvalue
+    to_velocity_.emplace_back(dx * inverse, dy * inverse);
     const double q = flow.step * flow.viscosity * eigenvalue / 2, implicit = 1 / (1 + q);
     const double cut = 2.0 / 3 * static_cast<double>(half);
     kept_.push_back(std::abs(kx) <= cut && ky <= cut);
@@ -47,8 +48,8 @@ VorticitySolver::VorticitySolver(const Flow& flow, std::span<const double> forci
 }
 
 void VorticitySolver::set(std::span<const double> vorticity) {
-  std::copy(vorticity.begin(), vorticity.end(), u_.values().begin());
-  transform_.forward(u_, state_);
+  std::copy(vorticity.begin(), vorticity.end(), values_.values().begin());
+  transform_.forward(values_, state_);
   steps_ = 0;
 }
 
@@ -58,46 +59,59 @@ void VorticitySolver::dealias() {
   }
 }
 
-void VorticitySolver::differentiate(const std::vector<double>& factor, Plane<double>& out) {
+void VorticitySolver::derive(const PairFactors& factors, Plane<Complex>& pair) {
+  const std::size_t n = flow_.grid, half = n / 2;
   // Pairs of reals: the product of two std::complex checks for infinities.
-  const auto* from = reinterpret_cast<const double*>(state_.data());
-  auto* to = reinterpret_cast<double*>(work_.data());
-  for (std::size_t mode = 0; mode < factor.size(); ++mode) {
-    to[2 * mode] = -factor[mode] * from[2 * mode + 1];
-    to[2 * mode + 1] = factor[mode] * from[2 * mode];
+  const auto* factor = reinterpret_cast<const double*>(factors.data());
+  const auto* state = reinterpret_cast<const double*>(state_.data());
+  auto* out = reinterpret_cast<double*>(pair.data());
+  for (std::size_t row = 0; row < n; ++row) {
+    const double *a = factor + 2 * row * (half + 1), *w = state + 2 * row * (half + 1);
+    double* here = out + 2 * row * n;
+    for (std::size_t k = 0; k <= half; ++k) {
+      here[2 * k] = a[2 * k] * w[2 * k] - a[2 * k + 1] * w[2 * k + 1];
+      here[2 * k + 1] = a[2 * k] * w[2 * k + 1] + a[2 * k + 1] * w[2 * k];
+    }
+    // At -k the state is the conjugate and an odd derivative's factor the opposite.
+    double* there = out + 2 * ((n - row) % n) * n;
+    for (std::size_t k = 1; k < half; ++k) {
+      there[2 * (n - k)] = -(a[2 * k] * w[2 * k] + a[2 * k + 1] * w[2 * k + 1]);
+      there[2 * (n - k) + 1] = a[2 * k] * w[2 * k + 1] - a[2 * k + 1] * w[2 * k];
+    }
   }
-  transform_.inverse(work_, out);
+  transform_.inverse_pair(pair);
 }
 
 void VorticitySolver::convect() {
-  differentiate(to_u_, u_);
-  differentiate(to_v_, v_);
-  differentiate(to_wx_, wx_);
-  differentiate(to_wy_, wy_);
+  derive(to_velocity_, velocity_);
+  derive(to_gradient_, gradient_);
   const double fastest = 1 / (flow_.step * static_cast<double>(flow_.grid));
-  const double *u = u_.data(), *v = v_.data(), *wy = wy_.data();
-  double* wx = wx_.data();
+  const auto *u = reinterpret_cast<const double*>(velocity_.data()),
+             *w = reinterpret_cast<const double*>(gradient_.data());
+  double* product = values_.data();
   std::int64_t within = 0;
   for (std::size_t i = 0; i < transform_.points(); ++i) {
-    within += std::abs(u[i]) + std::abs(v[i]) <= fastest ? 1 : 0;  // not for NaN
-    wx[i] = u[i] * wx[i] + v[i] * wy[i];
+    within += std::abs(u[2 * i]) + std::abs(u[2 * i + 1]) <= fastest ? 1 : 0;  // not for NaN
+    product[i] = u[2 * i] * w[2 * i] + u[2 * i + 1] * w[2 * i + 1];
   }
   if (within != static_cast<std::int64_t>(transform_.points())) fail_step();
-  transform_.forward(wx_, work_);
+  transform_.forward(values_, work_);
 }
 
 void VorticitySolver::fail_step() const {
   double fastest = 0;
   for (std::size_t i = 0; i < transform_.points(); ++i) {
-    const double speed = std::abs(u_.data()[i]) + std::abs(v_.data()[i]);
-    if (!std::isfinite(speed))
+    const Complex velocity = velocity_.data()[i];
+    const double speed = std::abs(velocity.real()) + std::abs(velocity.imag());
+    if (!std::isfinite(speed)) {
       fail_run(fmt::format("step {}: the velocity is {} at point ({}, {})", steps_, speed, i / flow_.grid,
                            i % flow_.grid));
+    }
     fastest = std::max(fastest, speed);
   }
   fail_run(fmt::format(
-      "step {}: the CFL number dt max(|u| + |v|) n = {:.4g} x {:.4g} x {} = {:.4g} exceeds 1; choose "
-      "a smaller step",
+      "step {}: the CFL number dt max(|u| + |v|) n = {:.4g} x {:.4g} x {} = {:.4g} exceeds 1; choose a "
+      "smaller step",
       steps_, flow_.step, fastest, flow_.grid, flow_.step * fastest * static_cast<double>(flow_.grid)));
 }
 
@@ -116,16 +130,17 @@ void VorticitySolver::advance() {
 void VorticitySolver::vorticity(std::span<double> out) {
   const double scale = 1 / static_cast<double>(transform_.points());
   std::copy(state_.values().begin(), state_.values().end(), work_.values().begin());
-  transform_.inverse(work_, u_);
-  std::transform(u_.values().begin(), u_.values().end(), out.begin(),
+  transform_.inverse(work_, values_);
+  std::transform(values_.values().begin(), values_.values().end(), out.begin(),
                  [&](double value) { return scale * value; });
 }
 
 void VorticitySolver::velocity(std::span<double> along_x, std::span<double> along_y) {
-  differentiate(to_u_, u_);
-  differentiate(to_v_, v_);
-  std::copy(u_.values().begin(), u_.values().end(), along_x.begin());
-  std::copy(v_.values().begin(), v_.values().end(), along_y.begin());
+  derive(to_velocity_, velocity_);
+  for (std::size_t i = 0; i < transform_.points(); ++i) {
+    along_x[i] = velocity_.data()[i].real();
+    along_y[i] = velocity_.data()[i].imag();
+  }
 }
 
 }  // namespace tenon::navier_stokes

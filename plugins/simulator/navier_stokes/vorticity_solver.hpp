@@ -33,22 +33,26 @@ class VorticitySolver {
   void velocity(std::span<double> along_x, std::span<double> along_y);
 
  private:
-  void differentiate(const std::vector<double>& factor, Plane<double>& out);
+  /// Two odd derivatives of one field: their factors of i w^, as one complex number per mode.
+  using PairFactors = std::vector<Complex>;
+
+  void derive(const PairFactors& factors, Plane<Complex>& pair);
   void convect();
   [[noreturn]] void fail_step() const;
 
   Flow flow_;
   PlaneTransform transform_;
   std::int64_t steps_ = 0;
-  // Per mode. The factors of i w^ that give u, v, w_x and w_y, divided by n^2 as the inverse transform wants
-  // it.
-  std::vector<double> to_u_, to_v_, to_wx_, to_wy_;
+  // Per mode of the half spectrum.
+  PairFactors to_velocity_,
+      to_gradient_;             ///< u + i v and w_x + i w_y, divided by n^2 as the inverse wants it
   std::vector<double> keep_;    ///< 1 - dt nu L / 2 over 1 + dt nu L / 2
   std::vector<double> push_;    ///< -dt over 1 + dt nu L / 2, 0 where the convective term is cut
   std::vector<Complex> force_;  ///< dt f^ over 1 + dt nu L / 2
   std::vector<bool> kept_;      ///< by dealiasing
   Plane<Complex> state_, work_;
-  Plane<double> u_, v_, wx_, wy_;
+  Plane<Complex> velocity_, gradient_;
+  Plane<double> values_;
 };
 
 }  // namespace tenon::navier_stokes

@@ -1,9 +1,9 @@
 // The plugin `tenon.porous`.
 #include "buckley_leverett.hpp"
-
-#include <tenon/plugin.hpp>
+#include "darcy.hpp"
+#include "two_phase.hpp"
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.porous",
                                .version = "0.1.0",
                                .summary = "flow in porous media: Darcy, Buckley-Leverett, two phases"},
-             tenon::porous::BuckleyLeverett)
+             tenon::porous::BuckleyLeverett, tenon::porous::Darcy, tenon::porous::TwoPhase)
