@@ -107,17 +107,24 @@ void insert_nodes(GraphSpec& graph, const Value& inserts) {
     const std::string& after = text_of(table, "after");
     const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(),
                                     [&](const NodeSpec& node) { return node.name == after; });
-    if (found == graph.nodes.end())
-      fail_at(table, fmt::format("the model has no node '{}' to insert after", after));
+    // A data field has no node: what is inserted behind it comes first.
+    const bool field = found == graph.nodes.end() &&
+                       std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const NodeSpec& node) {
+                         return std::find(node.inputs.begin(), node.inputs.end(), after) != node.inputs.end();
+                       });
+    if (found == graph.nodes.end() && !field)
+      fail_at(table,
+              fmt::format("the model has no node and reads no data field '{}' to insert after", after));
     NodeSpec node;
     node.name = text_of(table, "name");
     node.type = text_of(table, "type");
     node.inputs = {after};
     set_options(node, table, {"after", "name", "type"});
-    for (auto later = found + 1; later != graph.nodes.end(); ++later) {
+    const auto at = field ? graph.nodes.begin() : found + 1;
+    for (auto later = at; later != graph.nodes.end(); ++later) {
       std::replace(later->inputs.begin(), later->inputs.end(), after, node.name);
     }
-    graph.nodes.insert(found + 1, std::move(node));
+    graph.nodes.insert(at, std::move(node));
   }
 }
 

@@ -1,5 +1,6 @@
 // Edits of a model's graph in TOML: [[model.layer]] writes it out, [[model.override]] changes options of the
-// nodes that a pattern matches, [[model.insert]] adds a node behind another.
+// nodes that a pattern matches, [[model.insert]] adds a node behind another, or
+// behind a data field.
 #pragma once
 
 #include <tenon/config.hpp>

@@ -1,7 +1,8 @@
 // The plugin `tenon.distdl`: layers of models that are larger than one memory.
+#include "conv.hpp"
+#include "pool.hpp"
 #include "repartition.hpp"
 
-TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.distdl",
-                               .version = "0.1.0",
-                               .summary = "layers over a model grid"},
-             tenon::distdl::Repartition)
+TENON_PLUGIN(
+    tenon::PluginInfo{.id = "tenon.distdl", .version = "0.1.0", .summary = "layers over a model grid"},
+    tenon::distdl::Repartition, tenon::distdl::Conv, tenon::distdl::MaxPool, tenon::distdl::AveragePool)

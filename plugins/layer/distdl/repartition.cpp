@@ -2,22 +2,12 @@
 // sum is whole over the axes of the sum, so the way back is a map of its own and no adjoint.
 #include "repartition.hpp"
 
-#include <tenon/error.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
 
 namespace tenon::distdl {
-namespace {
-
-[[noreturn]] void refuse(const InferContext& context, const std::string& what) {
-  fail_config(fmt::format("layer '{}': {}", context.name(), what));
-}
-
-}  // namespace
-
 Repartition::Repartition(const Options& options) {
   const auto dims = options.integers("dims"), axes = options.integers("axes"),
              sizes = options.integers("sizes");

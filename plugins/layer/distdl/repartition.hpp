@@ -2,11 +2,10 @@
 // (Hewett, Grady 2020). Where it was a partial sum the sum is made.
 #pragma once
 
-#include <tenon/layer.hpp>
-#include <tenon/linear_map.hpp>
-#include <tenon/plugin.hpp>
+#include "common.hpp"
 
 #include <memory>
+#include <vector>
 
 namespace tenon::distdl {
 
@@ -28,7 +27,7 @@ class Repartition final : public Layer {
   static constexpr ComponentInfo kInfo{.id = "repartition",
                                        .summary = "a value in another layout over the model grid",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                       .capabilities = kOnHost};
 
   explicit Repartition(const Options& options);
   void infer(InferContext& context) override;

@@ -1,0 +1,71 @@
+// Pools: the exchange, then one operator of the device, each way.
+#include "pool.hpp"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace tenon::distdl {
+
+void Pool::infer(InferContext& context) {
+  const ValueSpec x = expect_one_activation(context);
+  if (x.dtype != DType::kF32 && x.dtype != DType::kF64)
+    refuse(context, fmt::format("computes in f32 and f64, the activations are {}", dtype_name(x.dtype)));
+  windows_.infer(context, options_, x);
+  for (int d = 0; d < windows_.spatial(); ++d) {
+    const WindowSpec& window = windows_.global();
+    if (2 * window.pad_low[d] > window.kernel[d])
+      refuse(context, fmt::format("padding {} is more than half of the kernel {}", window.pad_low[d],
+                                  window.kernel[d]));
+  }
+  dtype_ = x.dtype;
+  ops_ = &context.device().family<WindowOps>();
+  window_ =
+      context.workspace(static_cast<std::size_t>(dtype_bytes(dtype_, windows_.window_shape().elements())));
+  const Layout y = windows_.output_layout(x.layout.shape[1]);
+  context.output({part_of(y, context.grid().place()).extents, dtype_, y});
+}
+
+TensorView Pool::scratch(RunContext& context) const {
+  return {context.workspace(window_).data, windows_.window_shape(), dtype_};
+}
+
+void MaxPool::infer(InferContext& context) {
+  Pool::infer(context);
+  const Layout y = windows_.output_layout(windows_.window_shape()[1]);
+  index_ = context.saved({part_of(y, context.grid().place()).extents, DType::kI32});
+}
+
+void MaxPool::forward(ForwardContext& context) {
+  const TensorView window = scratch(context);
+  windows_.fetch(context.input(0), window, -std::numeric_limits<double>::infinity());
+  if (!windows_.empty()) ops_->max_pool(windows_.local(), window, context.output(0), context.saved(index_));
+}
+
+void MaxPool::backward(BackwardContext& context) {
+  const GradientSink dx = context.input_gradient(0);
+  if (dx.view.shape.rank() == 0) return;
+  const TensorView window = scratch(context);
+  if (!windows_.empty()) {
+    ops_->max_pool_backward(windows_.local(), context.saved(index_), context.output_gradient(0), window,
+                            false);
+  }
+  windows_.give_back(window, dx);
+}
+
+void AveragePool::forward(ForwardContext& context) {
+  const TensorView window = scratch(context);
+  windows_.fetch(context.input(0), window, 0);
+  if (!windows_.empty()) ops_->average_pool(windows_.local(), window, true, context.output(0));
+}
+
+void AveragePool::backward(BackwardContext& context) {
+  const GradientSink dx = context.input_gradient(0);
+  if (dx.view.shape.rank() == 0) return;
+  const TensorView window = scratch(context);
+  if (!windows_.empty())
+    ops_->average_pool_backward(windows_.local(), context.output_gradient(0), true, window, false);
+  windows_.give_back(window, dx);
+}
+
+}  // namespace tenon::distdl

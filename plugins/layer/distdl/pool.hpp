@@ -1,0 +1,67 @@
+// Layers `max_pool` and `average_pool`: the greatest element, or the mean, of each window over 1 to 3
+// dimensions, of which any may be cut over the model grid.
+#pragma once
+
+#include "windows.hpp"
+
+namespace tenon::distdl {
+
+inline constexpr OptionSpec kPoolOptions[] = {
+    option::integers("kernel", nullptr)
+        .mandatory()
+        .at_least(1)
+        .doc_text("extents of the window, or one number for all"),
+    option::integers("stride", nullptr)
+        .at_least(1)
+        .doc_text("distance of neighbouring windows; absent: the kernel, so that they do not overlap"),
+    option::integers("padding", "[0]")
+        .at_least(0)
+        .doc_text(
+            "on both sides of each dimension, at most half the kernel: never the greatest, zeros of a mean"),
+    option::integers("dilation", "[1]").at_least(1).doc_text("distance of neighbouring elements of a window"),
+};
+
+/// What both pools do around the operator.
+class Pool : public Layer {
+ public:
+  explicit Pool(const Options& options) : options_(options) {}
+  void infer(InferContext& context) override;
+  void* query(std::string_view) override { return nullptr; }
+
+ protected:
+  TensorView scratch(RunContext& context) const;
+
+  const Options& options_;  // outlives the layer
+  SlidingWindows windows_;
+  DType dtype_ = DType::kF32;
+  WindowOps* ops_ = nullptr;
+  WorkspaceRef window_;
+};
+
+class MaxPool final : public Pool {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "max_pool",
+                                       .summary = "greatest element of each window, over a model grid too",
+                                       .options = kPoolOptions,
+                                       .capabilities = kOnHost};
+  using Pool::Pool;
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+
+ private:
+  SavedRef index_;
+};
+
+class AveragePool final : public Pool {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "average_pool",
+                                       .summary = "mean of each window, over a model grid too",
+                                       .options = kPoolOptions,
+                                       .capabilities = kOnHost};
+  using Pool::Pool;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+};
+
+}  // namespace tenon::distdl

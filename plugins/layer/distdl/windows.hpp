@@ -1,0 +1,47 @@
+// A window that slides over 1 to 3 dimensions of x [batch, channels, extent...], of which any may be cut over
+// the model grid, and so may the batch: what a rank reads is exchanged first, then the window slides over it
+// without padding (Hewett, Grady 2020; the exchange asks nothing of sizes, strides, dilations or splits).
+#pragma once
+
+#include "common.hpp"
+
+#include <tenon/operators_extra.hpp>
+
+#include <memory>
+#include <string_view>
+
+namespace tenon::distdl {
+
+class SlidingWindows {
+ public:
+  /// Collective. From the options kernel, stride (absent: kernel), padding and, if there is one, dilation;
+  /// refuses what does not fit. Outputs are the even parts of all outputs over the axes that cut the inputs.
+  void infer(InferContext& context, const Options& options, const ValueSpec& x);
+
+  int spatial() const { return window_.spatial; }
+  const WindowSpec& local() const { return window_; }          ///< over what this rank reads; without padding
+  const WindowSpec& global() const { return global_; }         ///< over the whole tensor
+  Shape window_shape() const { return halo_->local_range(); }  ///< [batch, channels, extent...] of this rank
+  bool empty() const { return window_.places() == 0 || samples_ == 0; }
+  std::int64_t samples() const { return samples_; }
+  /// Of this rank's output with so many channels.
+  Layout output_layout(std::int64_t channels) const;
+  /// The axes over which ranks have outputs of their own.
+  std::vector<int> cut_axes() const;
+
+  /// What the rank reads, `pad` beyond the tensor.
+  void fetch(TensorView x, TensorView window, double pad);
+  /// Adds the gradient of every window to the elements of x that it read.
+  void give_back(TensorView window, const GradientSink& dx);
+
+ private:
+  void fill_pads(TensorView window, double pad) const;
+
+  WindowSpec window_, global_;
+  Layout outputs_;  ///< with the channels of x
+  std::vector<DimWindow> dims_;
+  std::int64_t samples_ = 0;
+  std::unique_ptr<LinearMap> halo_;
+};
+
+}  // namespace tenon::distdl
