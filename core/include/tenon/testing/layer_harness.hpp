@@ -72,6 +72,7 @@ struct HarnessSpec {
   bool training = true;
   bool keep_values = true;  ///< false: memory is reused as in a run, and value() sees losses only
   std::uint64_t seed = 1;
+  ModelGrid* grid = nullptr;  ///< then every rank has a harness, and all do the same
 };
 
 class LayerHarness {
@@ -238,6 +239,7 @@ class LayerHarness {
     result.training = spec_.training;
     result.input_gradients = spec_.training;
     result.keep_values = spec_.keep_values;
+    result.grid = spec_.grid;
     return result;
   }
 
