@@ -21,6 +21,7 @@ TRANSFORMS = {
     "real_even": (8, 3, 0, True), "real_whole": (8, 5, 0, True), "real_odd": (7, 4, 0, True), "real_prime": (13, 2, 0, True),
     "real_one": (1, 1, 0, True), "complex_even": (8, 3, 2, False), "complex_whole": (6, 3, 3, False),
     "complex_odd": (7, 3, 3, False), "complex_low": (5, 2, 0, False),
+    "real_long": (150, 4, 0, True), "complex_long": (131, 2, 3, False), "real_wide": (80, 40, 0, True),
 }
 
 

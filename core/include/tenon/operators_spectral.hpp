@@ -24,9 +24,9 @@ constexpr bool reads_points(FftMap map) {
 
 /// A transform along the middle dimension of points [outer, length, inner] and modes [outer, low + high,
 /// inner]. Kept are k = 0 ... low - 1, then k = length - high ... length - 1.
-/// Real points have conjugate modes, of which the lower half is kept: low <= length / 2 + 1, high = 0. The
-/// imaginary parts of z_0 and, for an even length, z_(length / 2) are not read, and are written as zero:
-/// libraries disagree on what they would mean.
+/// Real points have conjugate modes, of which the lower half is kept: low <= length / 2 + 1, high = 0.
+/// Libraries disagree on what the imaginary parts of z_0 and, for an even length, z_(length / 2) would mean:
+/// here they count as zero, and are written as zero.
 struct FftSpec {
   std::int64_t outer = 1, length = 1, inner = 1;
   std::int64_t low = 1, high = 0;
@@ -35,8 +35,8 @@ struct FftSpec {
   DType points = DType::kC64;
 };
 
-/// A prepared transform; run() allocates nothing. A line's bits depend on its own elements, the length and
-/// the map alone: not on outer, inner, the other kept modes, where memory lies or the number of threads.
+/// A prepared transform; run() allocates nothing. A line's bits depend on its own elements, the length, the
+/// kept modes and the map alone: not on outer, inner, where memory lies or the number of threads.
 class FftKernel {
  public:
   virtual ~FftKernel();

@@ -93,7 +93,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   normalisation_ = make_normalisation_ops(kernels_);
   interaction_ = make_interaction_ops(kernels_);
   quant_ = make_quant_ops(kernels_);
-  fft_ = make_fft();
+  fft_ = make_fft(kernels_);
   mode_products_ = make_mode_products(kernels_);
 }
 

@@ -22,7 +22,7 @@ std::unique_ptr<WindowOps> make_window_ops(const Kernels& kernels);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);
 std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
 std::unique_ptr<QuantOps> make_quant_ops(const Kernels& kernels);
-std::unique_ptr<Fft> make_fft();
+std::unique_ptr<Fft> make_fft(const Kernels& kernels);
 std::unique_ptr<ModeProducts> make_mode_products(const Kernels& kernels);
 
 }  // namespace tenon::cpu

@@ -2,6 +2,8 @@
 // transformed there by the one plan of its length, and only its kept modes leave it: a line's bits depend on
 // nothing else, whatever its stride and neighbours are, and lines are shared among threads as they come.
 #include "families.hpp"
+#include "fft_direct.hpp"
+#include "fft_modes.hpp"
 #include "fftw.hpp"
 
 #include <fmt/format.h>
@@ -53,7 +55,7 @@ class CpuFftKernel final : public FftKernel {
  public:
   explicit CpuFftKernel(const FftSpec& spec)
       : spec_(spec),
-        kept_(spec.low + spec.high),
+        kept_(kept_modes(spec)),
         point_reals_(spec.real ? 1 : 2),
         points_items_(padded<T>(spec.length * point_reals_)),
         spectrum_items_(padded<T>(2 * (spec.real ? spec.length / 2 + 1 : spec.length))),
@@ -61,9 +63,8 @@ class CpuFftKernel final : public FftKernel {
         plan_(make_plan()) {
     const auto n = static_cast<double>(spec.length);
     for (std::int64_t j = 0; j < kept_; ++j) {
-      // A mode and its conjugate are two terms of a real point, a mode that is its own conjugate is one.
-      const double conjugates = spec.real && !is_own_conjugate(j) ? 2 : 1;
-      const double factors[] = {1, 1 / n, 1 / conjugates, conjugates / n};
+      const double terms = mode_terms(spec, j);
+      const double factors[] = {1, 1 / n, 1 / terms, terms / n};
       factors_.push_back(static_cast<T>(factors[static_cast<int>(spec.map)]));
     }
   }
@@ -104,10 +105,6 @@ class CpuFftKernel final : public FftKernel {
   }
 
  private:
-  bool is_own_conjugate(std::int64_t kept) const { return kept == 0 || 2 * kept == spec_.length; }
-  /// Place in the spectrum of a kept mode.
-  std::int64_t mode(std::int64_t kept) const { return kept < spec_.low ? kept : spec_.length - kept_ + kept; }
-
   FftwPlan<T> make_plan() const {
     std::vector<T> memory(static_cast<std::size_t>(points_items_ + spectrum_items_ + kItems<T>));
     auto address = reinterpret_cast<std::uintptr_t>(memory.data());
@@ -137,8 +134,8 @@ class CpuFftKernel final : public FftKernel {
     plan_.run(points, spectrum);
     for (std::int64_t j = 0; j < kept_; ++j) {
       const T factor = factors_[static_cast<std::size_t>(j)];
-      const T* z = spectrum + 2 * mode(j);
-      const T re = factor * z[0], im = spec_.real && is_own_conjugate(j) ? T{0} : factor * z[1];
+      const T* z = spectrum + 2 * mode_number(spec_, j);
+      const T re = factor * z[0], im = is_own_conjugate(spec_, j) ? T{0} : factor * z[1];
       T* out = to + 2 * j * spec_.inner;
       out[0] = accumulate ? out[0] + re : re;
       out[1] = accumulate ? out[1] + im : im;
@@ -150,9 +147,9 @@ class CpuFftKernel final : public FftKernel {
     for (std::int64_t j = 0; j < kept_; ++j) {
       const T factor = factors_[static_cast<std::size_t>(j)];
       const T* z = from + 2 * j * spec_.inner;
-      T* in = spectrum + 2 * mode(j);
+      T* in = spectrum + 2 * mode_number(spec_, j);
       in[0] = factor * z[0];
-      in[1] = spec_.real && is_own_conjugate(j) ? T{0} : factor * z[1];
+      in[1] = is_own_conjugate(spec_, j) ? T{0} : factor * z[1];
     }
     plan_.run(spectrum, points);
     const std::int64_t stride = spec_.inner * point_reals_;
@@ -183,8 +180,11 @@ void check(const FftSpec& spec) {
 
 class CpuFft final : public Fft {
  public:
+  explicit CpuFft(const Kernels& kernels) : kernels_(kernels) {}
+
   std::unique_ptr<FftKernel> prepare(const FftSpec& spec) override {
     check(spec);
+    if (is_direct(spec)) return make_direct_fft(kernels_, spec);
     if (spec.real && spec.points == DType::kF32) return std::make_unique<CpuFftKernel<float>>(spec);
     if (spec.real && spec.points == DType::kF64) return std::make_unique<CpuFftKernel<double>>(spec);
     if (spec.real && spec.points == DType::kBF16) return std::make_unique<CpuFftKernel<kernels::Bf16>>(spec);
@@ -194,12 +194,15 @@ class CpuFft final : public Fft {
                             spec.real ? "real f32, f64 or bf16" : "complex c64 or c128",
                             dtype_name(spec.points)));
   }
+
+ private:
+  Kernels kernels_;
 };
 
 }  // namespace
 
-std::unique_ptr<Fft> make_fft() {
-  return std::make_unique<CpuFft>();
+std::unique_ptr<Fft> make_fft(const Kernels& kernels) {
+  return std::make_unique<CpuFft>(kernels);
 }
 
 }  // namespace tenon::cpu
