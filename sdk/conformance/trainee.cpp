@@ -20,8 +20,8 @@ Trainee::Trainee(Subject& subject, DType dtype, const Shape& shape)
     : device_(subject.device()), rule_(subject.make<Optimizer>()) {
   info_.spec.name = "w";
   info_.spec.dtype = dtype;
-  info_.spec.shape = info_.local = shape;
-  info_.offset.assign(static_cast<std::size_t>(shape.rank()), 0);
+  info_.spec.shape = info_.local = info_.offset = shape;
+  for (int dim = 0; dim < shape.rank(); ++dim) info_.offset[dim] = 0;
   info_.arena = 0;
   const std::int64_t elements = shape.elements();
   for (std::size_t i = 0; i < 2 + rule_->slots().size(); ++i) {
