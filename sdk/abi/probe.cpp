@@ -47,6 +47,8 @@
 #include <tenon/row_service.hpp>
 #include <tenon/row_update.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/simulation.hpp>
+#include <tenon/simulator.hpp>
 #include <tenon/site.hpp>
 #include <tenon/site_products.hpp>
 #include <tenon/site_selection.hpp>
@@ -185,6 +187,13 @@ TYPE(Host)
 // <tenon/indexed_dataset.hpp>
 TYPE(SampleOrder)
 TYPE(IndexedContent)
+TYPE(SimulatedField)
+TYPE(SimulationTask)
+TYPE(TaskWatch)
+TYPE(Simulator)
+TYPE(SimulatorBase)
+TYPE(FailedTask)
+TYPE(SimulationManifest)
 TYPE(IndexedDataset)
 
 // <tenon/language.hpp>
