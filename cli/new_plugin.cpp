@@ -87,7 +87,8 @@ std::string prefix_option() {
   return fmt::format(" -DCMAKE_PREFIX_PATH={}", prefix.string());
 }
 
-void print_next(const fs::path& folder, const std::map<std::string, std::string>& files) {
+void print_next(const fs::path& folder, const std::string& kind,
+                const std::map<std::string, std::string>& files) {
   std::cout << fmt::format("wrote {} files to {}\n", files.size(), folder.string());
   for (const auto& [path, text] : files) std::cout << fmt::format("  {}\n", path);
   const std::string prefix = prefix_option();
@@ -97,8 +98,8 @@ void print_next(const fs::path& folder, const std::map<std::string, std::string>
       "  cmake --preset release{}\n"
       "  cmake --build --preset release\n"
       "  ctest --preset release\n"
-      "  TENON_PLUGIN_PATH=$PWD/build/release tenon train run.toml\n",
-      folder.string(), prefix);
+      "  TENON_PLUGIN_PATH=$PWD/build/release tenon {} run.toml\n",
+      folder.string(), prefix, kind == "simulator" ? "simulate" : "train");
   if (prefix.ends_with("=PREFIX"))
     std::cout << "PREFIX is where Tenon is installed: cmake --install BUILD --prefix PREFIX\n";
 }
@@ -108,8 +109,8 @@ void declare(po::options_description& options) {
     options.add_options()(name, po::value<std::string>(), help);
   };
   text("kind",
-       "KIND  layer, model, precision, optimizer, schedule, sync, recovery, device, transport, dataset or "
-       "observer");
+       "KIND  layer, model, precision, optimizer, schedule, sync, recovery, device, transport, dataset, "
+       "simulator or observer");
   text("name", "NAME  the component's `type` in TOML: lower case, digits, '_'");
   text("vendor", "WORD  of the plugin's id, WORD.NAME; default: example");
   text("out", "DIR  folder of the project, new or empty; default: NAME");
@@ -129,7 +130,7 @@ int run(const std::vector<std::string>& arguments) {
   if (folder.empty()) fail_config("tenon new-plugin: --out is empty; name a folder, new or empty");
   const auto files = project_files(templates, names);
   write_project(folder, files);
-  print_next(folder, files);
+  print_next(folder, names.kind, files);
   return 0;
 }
 

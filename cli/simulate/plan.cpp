@@ -23,7 +23,7 @@ constexpr const char* kFormats[] = {"npy", nullptr};
 constexpr OptionSpec kSimulateOptions[] = {
     option::integer("samples", nullptr)
         .mandatory()
-        .at_least(1)
+        .between(1, 100000000)
         .doc_text("tasks, each of which makes a sample"),
     option::integer("seed", "1").at_least(0).doc_text("of every random number"),
     option::text("folder", nullptr).doc_text("of the results; simulations/ and the file's name unless given"),
@@ -78,6 +78,21 @@ void check_tables(const Config& config, std::vector<std::string>& problems) {
   }
 }
 
+/// A misspelt `type` says more than a missing one.
+std::string missing_type(const Value* simulator, const std::string& path) {
+  if (simulator == nullptr)
+    return fmt::format("{}: there is no table [simulator]; write one with `type = ...`", path);
+  if (simulator->is_table()) {
+    for (const Member& member : simulator->table()) {
+      if (config::edit_distance(member.key, "type") == 1)
+        return fmt::format("{}: [simulator] has no option '{}'; did you mean 'type'?", member.origin.text(),
+                           member.key);
+    }
+  }
+  return fmt::format("{}: [simulator] has no type; name a component of kind simulator (see: tenon inspect)",
+                     simulator->origin.text());
+}
+
 /// The table as it is written into the manifest.
 std::string canonical(const Value& table, const std::string& type) {
   Value whole;
@@ -120,9 +135,7 @@ Plan read_plan(const Config& config, const ComponentCatalog& catalog, const std:
   const Value* simulator = config.find("simulator");
   const Value* type = simulator == nullptr ? nullptr : simulator->find("type");
   if (type == nullptr || !type->is_text()) {
-    problems.push_back(
-        fmt::format("{}: [simulator] has no type; name a component of kind simulator (see: tenon inspect)",
-                    simulator == nullptr ? path : simulator->origin.text()));
+    problems.push_back(missing_type(simulator, path));
     throw_problems(problems);
   }
   plan.type = type->text();

@@ -52,8 +52,10 @@ TEST(SimulatePlan, SaysWhatIsWrong) {
     const char *toml, *words;
   } cases[] = {
       {"[simulator]\ntype = 'darcy'\n", "there is no table [simulate]"},
-      {"[simulate]\nsamples = 4\n", "[simulator] has no type"},
+      {"[simulate]\nsamples = 4\n", "there is no table [simulator]"},
       {"[simulate]\nsamples = 4\n[simulator]\ngrid = 4\n", "[simulator] has no type"},
+      {"[simulate]\nsamples = 4\n[simulator]\ntpe = 'darcy'\n",
+       "[simulator] has no option 'tpe'; did you mean 'type'?"},
       {"[simulate]\n[simulator]\ntype = 'darcy'\n", "samples"},
       {"[simulate]\nsamples = 0\n[simulator]\ntype = 'darcy'\n", "samples"},
       {"[simulate]\nsample = 4\n[simulator]\ntype = 'darcy'\n", "did you mean 'samples'?"},

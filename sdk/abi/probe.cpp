@@ -53,6 +53,8 @@
 #include <tenon/row_service.hpp>
 #include <tenon/row_update.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/simulation.hpp>
+#include <tenon/simulator.hpp>
 #include <tenon/site.hpp>
 #include <tenon/site_products.hpp>
 #include <tenon/site_selection.hpp>
@@ -202,6 +204,13 @@ TYPE(DimWindow)
 // <tenon/indexed_dataset.hpp>
 TYPE(SampleOrder)
 TYPE(IndexedContent)
+TYPE(SimulatedField)
+TYPE(SimulationTask)
+TYPE(TaskWatch)
+TYPE(Simulator)
+TYPE(SimulatorBase)
+TYPE(FailedTask)
+TYPE(SimulationManifest)
 TYPE(IndexedDataset)
 
 // <tenon/language.hpp>

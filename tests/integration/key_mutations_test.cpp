@@ -8,6 +8,7 @@
 #include "config/key_mutations.hpp"
 #include "config/run_schema.hpp"
 #include "reproduce/study_file.hpp"
+#include "simulate/plan.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
@@ -96,7 +97,15 @@ const KeysByTable kStudyKeys = {
     {"[[time_to.link]]", {"name", "set"}},
     {"[[paper_value]]", {"arm", "value", "what", "source"}}};
 
-/// Files that are no runs: experiments and studies, each with its own reader.
+const KeysByTable kSimulateKeys = {
+    {"[simulate]",
+     {"samples", "seed", "folder", "format", "workers", "retries", "task_timeout_s", "timeout_s",
+      "crash_share"}},
+    {"[simulator]",
+     {"type", "grid", "every", "viscosity", "time", "step", "snapshots", "cells", "injectors", "ratio_low",
+      "ratio_high", "producers", "margin", "moves"}}};
+
+/// Files that are no runs: experiments, studies and simulations, each with its own reader.
 void mutate_files(Total& total, const std::string& kind, const KeysByTable& keys,
                   const std::function<void(const std::string&)>& read) {
   const Scratch scratch;
@@ -162,6 +171,12 @@ TEST(KeyMutations, AreRefusedInEveryShippedConfiguration) {
   const std::size_t without_studies = total.keys;
   mutate_files(total, "studies", kStudyKeys, [](const std::string& path) { reproduce::read_study(path); });
   EXPECT_GT(total.keys, without_studies + 15);
+  const std::size_t without_simulations = total.keys;
+  Registry registry;
+  registry.discover_only({std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins"});
+  mutate_files(total, "simulate", kSimulateKeys,
+               [&](const std::string& path) { simulate::read_plan(Config::load(path, {}), registry, path); });
+  EXPECT_GT(total.keys, without_simulations + 12);
   EXPECT_EQ(total.accepted, std::vector<std::string>());
   EXPECT_LE(total.misguided.size() * 10, total.long_keys)
       << "fewer than 90 % of " << total.long_keys << " keys have only right suggestions";

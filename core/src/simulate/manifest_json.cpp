@@ -143,8 +143,13 @@ SimulationManifest manifest_of(const Node& root) {
   manifest.fields = fields_of(root.at("fields"));
   if (manifest.fields.empty()) root.at("fields").fail("must not be empty");
   manifest.shared = fields_of(root.at("shared"));
-  if (root.at("config_sha256").text() != manifest.config_hash())
-    root.at("config_sha256").fail("does not fit the rest; the file was edited or is damaged");
+  const std::string hash = root.at("config_sha256").text(), expected = manifest.config_hash();
+  if (hash != expected) {
+    root.at("config_sha256")
+        .fail(
+            fmt::format("does not fit the rest, so the file was edited or is damaged: expected {}, found {}",
+                        expected, hash.substr(0, 64)));
+  }
   for (const Node& node : root.at("finished").elements()) {
     node.has_keys({"index", "xxh3"});
     const std::int64_t index = node.at("index").integer(0, manifest.samples - 1);
