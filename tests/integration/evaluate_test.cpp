@@ -50,6 +50,37 @@ TEST_F(Evaluate, WritesValuesOfANodePerSample) {
   EXPECT_THAT(read_file(scratch_ / "values.npy"), HasSubstr("'descr': '<f4'"));
 }
 
+// The operator of configs/base on a coarse grid, then on a finer one with the same weights.
+TEST(EvaluateOnAnotherGrid, AnOperatorKeepsItsError) {
+  const Scratch scratch;
+  const Ended trained =
+      scratch.run({"train", TENON_SOURCE_DIR "/configs/base/fno_darcy.toml", "--quiet", "--set",
+                   "run.steps=60", "--set", "model.width=8", "--set", "recovery.type='full'"});
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const auto error = [&](std::vector<std::string> sets) {
+    std::vector<std::string> words{"evaluate", "runs/fno_darcy", "--json"};
+    for (std::string& set : sets) {
+      words.emplace_back("--set");
+      words.push_back(std::move(set));
+    }
+    const Ended ended = scratch.run(words);
+    EXPECT_EQ(ended.status, 0) << ended.err;
+    std::smatch found;
+    EXPECT_TRUE(std::regex_search(ended.out, found, std::regex("\"val/relative_l2\": ([0-9.e-]*)")))
+        << ended.out;
+    return std::stod(found[1]);
+  };
+  std::vector<std::string> finer{"data.shapes=['x=1x32x32', 'y=1x32x32']"};
+  for (const std::string prefix : {"", "val_"}) {
+    finer.push_back("data." + prefix + "inputs=['x=data/darcy/darcy_test_32_x.npy']");
+    finer.push_back("data." + prefix + "targets=['y=data/darcy/darcy_test_32_y.npy']");
+  }
+  const double coarse = error({}), fine = error(finer);
+  EXPECT_LT(coarse, 0.6) << "a field of zeros has 1";
+  EXPECT_NEAR(fine, coarse, 0.1);
+  EXPECT_NE(fine, coarse);
+}
+
 TEST_F(Evaluate, RefusesWhatItCannotDo) {
   const struct {
     std::vector<std::string> words;

@@ -24,8 +24,8 @@ class Npy final : public IndexedDataset {
           .doc_text("types other than the files': \"name=f32\" each (f32, f64, i32, i64, u8)"),
       option::texts("shapes", "[]").doc_text("sample shapes other than the files': \"name=1x16x16\" each"),
       option::texts("standardise", "[]")
-          .doc_text("real fields from whose values the mean of all values trained on is taken, and which are "
-                    "divided by their standard deviation"),
+          .doc_text("real fields that are given less the mean of all values trained on, over their standard "
+                    "deviation"),
       option::integer("classes", "0")
           .between(0, 2147483647)
           .doc_text("every whole-numbered target must be -1 (ignored) or lie below; 0 = no classes"),
