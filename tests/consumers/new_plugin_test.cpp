@@ -6,7 +6,8 @@ namespace tenon::integration {
 namespace {
 
 constexpr const char* kKinds =
-    "dataset, device, layer, model, observer, optimizer, precision, recovery, schedule, sync, transport)";
+    "dataset, device, layer, model, observer, optimizer, precision, recovery, schedule, simulator, sync, "
+    "transport)";
 constexpr const char* kRule = "expected at most 30 of lower case, digits and '_', a letter first";
 
 struct Refusal {
@@ -49,7 +50,8 @@ const Refusal kRefusals[] = {
     {"no_kind", {"new-plugin", "--name", "lion"}, std::string("--kind is missing (known: ") + kKinds},
     {"unknown_kind", make("optimiser", "lion"),
      std::string("there is no kind 'optimiser'; did you mean 'optimizer'? (known: ") + kKinds},
-    {"far_kind", make("simulator", "lion"), std::string("there is no kind 'simulator' (known: ") + kKinds},
+    {"far_kind", make("temperature", "lion"),
+     std::string("there is no kind 'temperature' (known: ") + kKinds},
     {"common_is_no_kind", make("common", "lion"), std::string("there is no kind 'common' (known: ") + kKinds},
     {"a_path_is_no_kind", make("../templates/optimizer", "lion"),
      std::string("there is no kind '../templates/optimizer' (known: ") + kKinds},

@@ -45,13 +45,26 @@ endif()
 ours("${headers}" "the list of included headers")
 
 step("testing" ${CMAKE_COMMAND} -E chdir ${project} ${CMAKE_CTEST_COMMAND} --preset ${PRESET} --no-tests=error)
-foreach(test ${name}_conformance ${name}_trains)
+set(example ${name}_trains)
+if(KIND STREQUAL simulator)
+  set(example ${name}_simulates)
+endif()
+foreach(test ${name}_conformance ${example})
   if(NOT step_output MATCHES "${test} .*Passed")
     message(FATAL_ERROR "ctest did not run ${test}:\n${step_output}")
   endif()
 endforeach()
 
 if(NOT PRESET STREQUAL release)
+  return()
+endif()
+
+if(KIND STREQUAL simulator)
+  step("simulating" ${CMAKE_COMMAND} -E env TENON_PLUGIN_PATH=${build} ${program} simulate ${project}/run.toml --quiet --json
+    --set simulate.samples=20 --set simulate.folder=${WORK}/samples)
+  if(NOT step_output MATCHES "\"finished\": 20," OR NOT EXISTS ${WORK}/samples/samples/000019/final.npy)
+    message(FATAL_ERROR "the simulation did not finish 20 samples:\n${step_output}")
+  endif()
   return()
 endif()
 
