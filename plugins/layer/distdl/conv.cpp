@@ -99,7 +99,7 @@ TensorView Conv::rows(RunContext& context, std::int64_t samples) const {
 
 void Conv::forward(ForwardContext& context) {
   const TensorView window = context.saved(window_);
-  windows_.fetch(context.input(0), window, 0);
+  windows_.fetch(context.input(0), window, Pads::kZero);
   if (windows_.empty()) return;
   const TensorView bias = has_bias_ ? context.parameter(bias_) : TensorView{};
   for (std::int64_t begin = 0; begin < windows_.samples(); begin += chunk_) {

@@ -3,14 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 namespace tenon::distdl {
 
 void Pool::infer(InferContext& context) {
   const ValueSpec x = expect_one_activation(context);
-  if (x.dtype != DType::kF32 && x.dtype != DType::kF64)
-    refuse(context, fmt::format("computes in f32 and f64, the activations are {}", dtype_name(x.dtype)));
   windows_.infer(context, options_, x);
   for (int d = 0; d < windows_.spatial(); ++d) {
     const WindowSpec& window = windows_.global();
@@ -38,7 +34,7 @@ void MaxPool::infer(InferContext& context) {
 
 void MaxPool::forward(ForwardContext& context) {
   const TensorView window = scratch(context);
-  windows_.fetch(context.input(0), window, -std::numeric_limits<double>::infinity());
+  windows_.fetch(context.input(0), window, Pads::kLowest);
   if (!windows_.empty()) ops_->max_pool(windows_.local(), window, context.output(0), context.saved(index_));
 }
 
@@ -55,7 +51,7 @@ void MaxPool::backward(BackwardContext& context) {
 
 void AveragePool::forward(ForwardContext& context) {
   const TensorView window = scratch(context);
-  windows_.fetch(context.input(0), window, 0);
+  windows_.fetch(context.input(0), window, Pads::kZero);
   if (!windows_.empty()) ops_->average_pool(windows_.local(), window, true, context.output(0));
 }
 

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
+#include <limits>
 
 namespace tenon::distdl {
 namespace {
@@ -96,18 +98,18 @@ std::vector<int> SlidingWindows::cut_axes() const {
   return axes;
 }
 
-void SlidingWindows::fetch(TensorView x, TensorView window, double pad) {
+void SlidingWindows::fetch(TensorView x, TensorView window, Pads pads) {
   halo_->forward(x, window);
   const bool padded = std::any_of(dims_.begin(), dims_.end(),
                                   [](const DimWindow& at) { return at.pad_low + at.pad_high > 0; });
-  if (pad != 0 && padded) fill_pads(window, pad);
+  if (pads == Pads::kLowest && padded) lower_pads(window);
 }
 
 void SlidingWindows::give_back(TensorView window, const GradientSink& dx) {
   halo_->adjoint(window, dx.view, dx.accumulate);
 }
 
-void SlidingWindows::fill_pads(TensorView window, double pad) const {
+void SlidingWindows::lower_pads(TensorView window) const {
   const Shape& shape = window.shape;
   const auto outside = [&](std::int64_t position) {
     for (int dim = shape.rank() - 1; dim >= 2; --dim) {
@@ -118,12 +120,15 @@ void SlidingWindows::fill_pads(TensorView window, double pad) const {
     }
     return false;
   };
+  constexpr float kLowest = -std::numeric_limits<float>::infinity();
   for (std::int64_t i = 0; i < window.elements(); ++i) {
     if (!outside(i)) continue;
     if (window.dtype == DType::kF64) {
-      window.as<double>()[i] = pad;
+      window.as<double>()[i] = kLowest;
+    } else if (window.dtype == DType::kBF16) {
+      window.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(kLowest) >> 16);
     } else {
-      window.as<float>()[i] = static_cast<float>(pad);
+      window.as<float>()[i] = kLowest;
     }
   }
 }

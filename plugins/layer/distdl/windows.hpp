@@ -12,6 +12,9 @@
 
 namespace tenon::distdl {
 
+/// What a window finds beyond the tensor.
+enum class Pads : std::uint8_t { kZero, kLowest };
+
 class SlidingWindows {
  public:
   /// Collective. From the options kernel, stride (absent: kernel), padding and, if there is one, dilation;
@@ -29,13 +32,14 @@ class SlidingWindows {
   /// The axes over which ranks have outputs of their own.
   std::vector<int> cut_axes() const;
 
-  /// What the rank reads, `pad` beyond the tensor.
-  void fetch(TensorView x, TensorView window, double pad);
+  /// What the rank reads.
+  void fetch(TensorView x, TensorView window, Pads pads);
   /// Adds the gradient of every window to the elements of x that it read.
   void give_back(TensorView window, const GradientSink& dx);
 
  private:
-  void fill_pads(TensorView window, double pad) const;
+  /// Writes minus infinity into every element beyond the tensor.
+  void lower_pads(TensorView window) const;
 
   WindowSpec window_, global_;
   Layout outputs_;  ///< with the channels of x
