@@ -71,7 +71,9 @@ TEST(RotatedCodes, ReplaceTheInputInMemoryAndInTheWeightGradient) {
   const auto bytes = [&](Precision& precision) {
     return make_chain(bench, precision, false).executor().activation_bytes();
   };
-  EXPECT_LE(bytes(*rotated), bytes(plain) - (input - kept) + 4096);
+  // Beside them lies what the products of this processor want as scratch: up to 10 KB more for another
+  // layout.
+  EXPECT_LE(bytes(*rotated), bytes(plain) - (input - kept) + 16384);
 }
 
 TEST(RotatedCodes, CountTheirOperandsInARun) {
