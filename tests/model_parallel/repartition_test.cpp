@@ -145,6 +145,38 @@ TEST_P(Repartition, AllReduceAndBroadcastSendAtMostTwiceTheTensor) {
   EXPECT_EQ(errors, no_errors(ranks));
 }
 
+TEST_P(Repartition, P7_SumsAreMadeInTheOrderOfPlaces) {
+  const int ranks = GetParam();
+  constexpr std::int64_t kElements = 23;
+  const auto term = [](int rank, std::int64_t element) {
+    return static_cast<float>(small_integer(static_cast<std::uint64_t>(rank), element) / 7 + 1e-3 * rank);
+  };
+  std::vector<float> expected;
+  for (std::int64_t i = 0; i < kElements; ++i) {
+    float sum = term(0, i);
+    for (int rank = 1; rank < ranks; ++rank) sum += term(rank, i);
+    expected.push_back(sum);
+  }
+  const Shape shape{kElements};
+  const Layout whole{shape};
+  const Layout sum{shape, {}, {0}};
+  GridRanks world({ranks});
+  const auto errors = world.run([&](ModelGrid& at) {
+    std::vector<float> x, y(static_cast<std::size_t>(kElements));
+    for (std::int64_t i = 0; i < kElements; ++i) x.push_back(term(at.index(), i));
+    make_map(at, "all_reduce", {.from = sum, .to = whole}, "test")
+        ->forward({x.data(), shape}, {y.data(), shape});
+    EXPECT_EQ(y, expected);
+    const auto reduce =
+        make_map(at, "sum_reduce", {.from = sum, .to = owned(shape, {ranks}, ranks - 1)}, "test");
+    reduce->forward({x.data(), shape}, {y.data(), reduce->local_range()});
+    if (at.index() == ranks - 1) {
+      EXPECT_EQ(y, expected);
+    }
+  });
+  EXPECT_EQ(errors, no_errors(ranks));
+}
+
 TEST(Repartition, P1_ComplexAndPackedElementsMoveToo) {
   const std::vector<int> grid{3};
   const Shape shape{7, 2};

@@ -182,7 +182,7 @@ TEST(Windows, OnOneRankAreTheSequentialLayersOfImages) {
   Bench bench("cpu", "reference", 1);
   const std::map<std::string, std::string> sequential{
       {"conv", "conv2d"}, {"max_pool", "max_pool2d"}, {"average_pool", "average_pool2d"}};
-  for (int i = 0; i < 60; ++i) {
+  for (int i = 0; i < 500; ++i) {
     WindowCase c = random_case({1}, draw);
     if (c.kernel.size() != 2) continue;
     expect_close(results(bench, c, nullptr, c.type), results(bench, c, nullptr, sequential.at(c.type)), 1e-14,
