@@ -246,8 +246,12 @@ TEST(ProcessGone, ABrokenConnectionIsAnErrorAtOnceThatNamesTheRankAndTheOperatio
 TEST(ProcessGone, SurvivorsGoOnInANewEpoch) {
   const auto world = make_process_world(3);
   const int survivors[] = {0, 1};
+  std::atomic<int> opened{0};
   const auto errors = world->run([&](int rank, Communicator& old) {
     std::vector<float> data(100000, 1);
+    // Whoever opens the old epoch after another has gone on to the new one is refused, rightly.
+    ++opened;
+    await([&] { return opened == 3; });
     if (rank == 2) return world->kill(2);
     EXPECT_THAT(text_of([&] { old.all_reduce(view_of(data), ReduceOp::kSum); }), HasSubstr("rank 2 is gone"));
     const auto open = [&](std::uint32_t epoch) {
