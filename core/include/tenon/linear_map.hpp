@@ -1,4 +1,4 @@
-// Moves of tensors between layouts as linear maps, each with its adjoint (Hewett, Grady: DistDL): with the
+// Moves of tensors between layouts as linear maps, each with its adjoint (Hewett, Grady 2020): with the
 // inner product that adds the local products of all ranks, <F x, y> = <x, F* y>. A replicated tensor is
 // therefore a vector of copies: the adjoint of a broadcast sums what comes back from the copies, and that of
 // an all-gather is a reduce-scatter.

@@ -1,4 +1,4 @@
-// Intersection and strided copy of boxes.
+// Strided copy of what boxes share.
 #include "checkpoint/box.hpp"
 
 #include <tenon/error.hpp>
@@ -8,25 +8,6 @@
 namespace tenon {
 
 namespace {
-
-struct Overlap {
-  std::array<std::int64_t, kMaxRank> begin{};
-  std::array<std::int64_t, kMaxRank> extent{};
-  bool empty = false;
-};
-
-Overlap overlap_of(const Box& a, const Box& b) noexcept {
-  Overlap shared;
-  for (int d = 0; d < a.extents.rank(); ++d) {
-    const auto dim = static_cast<std::size_t>(d);
-    const std::int64_t begin = std::max(a.offset[d], b.offset[d]);
-    const std::int64_t end = std::min(a.offset[d] + a.extents[d], b.offset[d] + b.extents[d]);
-    shared.begin[dim] = begin;
-    shared.extent[dim] = std::max<std::int64_t>(0, end - begin);
-    shared.empty = shared.empty || end <= begin;
-  }
-  return shared;
-}
 
 // Bytes [first, first + size) of `count` elements that begin at element `at` of a run of `total`.
 struct ByteRange {
@@ -45,10 +26,10 @@ ByteRange byte_range(DType dtype, std::int64_t at, std::int64_t count, std::int6
   return {dtype_bytes(dtype, at), dtype_bytes(dtype, at + count) - dtype_bytes(dtype, at)};
 }
 
-std::int64_t element_index(const Box& box, const std::array<std::int64_t, kMaxRank>& global) noexcept {
+std::int64_t element_index(const Box& box, const Shape& global) noexcept {
   std::int64_t index = 0;
   for (int d = 0; d < box.extents.rank(); ++d) {
-    index = index * box.extents[d] + (global[static_cast<std::size_t>(d)] - box.offset[d]);
+    index = index * box.extents[d] + (global[d] - box.offset[d]);
   }
   return index;
 }
@@ -56,11 +37,7 @@ std::int64_t element_index(const Box& box, const std::array<std::int64_t, kMaxRa
 }  // namespace
 
 std::int64_t shared_elements(const Box& a, const Box& b) noexcept {
-  const Overlap shared = overlap_of(a, b);
-  if (shared.empty) return 0;
-  std::int64_t count = 1;
-  for (int d = 0; d < a.extents.rank(); ++d) count *= shared.extent[static_cast<std::size_t>(d)];
-  return count;
+  return intersection(a, b).elements();
 }
 
 bool box_fits(const Box& box, const Shape& tensor) noexcept {
@@ -74,22 +51,22 @@ bool box_fits(const Box& box, const Shape& tensor) noexcept {
 
 std::int64_t copy_shared(DType dtype, const Box& part, const ByteSource& source, const Box& wanted,
                          std::span<std::byte> out) {
-  const Overlap shared = overlap_of(part, wanted);
-  if (shared.empty) return 0;
+  const Box shared = intersection(part, wanted);
+  if (shared.elements() == 0) return 0;
 
   // Trailing dimensions that both boxes hold whole, and the one before them, form a contiguous run in both.
   int outer = part.extents.rank();
   std::int64_t run = 1;
   while (outer > 0) {
     --outer;
-    const std::int64_t extent = shared.extent[static_cast<std::size_t>(outer)];
+    const std::int64_t extent = shared.extents[outer];
     run *= extent;
     if (extent != part.extents[outer] || extent != wanted.extents[outer]) break;
   }
 
   const std::int64_t part_elements = part.extents.elements();
   const std::int64_t wanted_elements = wanted.extents.elements();
-  std::array<std::int64_t, kMaxRank> at = shared.begin;
+  Shape at = shared.offset;
   std::int64_t copied = 0;
   for (;;) {
     const ByteRange from = byte_range(dtype, element_index(part, at), run, part_elements);
@@ -99,9 +76,8 @@ std::int64_t copy_shared(DType dtype, const Box& part, const ByteSource& source,
     copied += run;
     int d = outer - 1;
     for (; d >= 0; --d) {
-      const auto dim = static_cast<std::size_t>(d);
-      if (++at[dim] < shared.begin[dim] + shared.extent[dim]) break;
-      at[dim] = shared.begin[dim];
+      if (++at[d] < shared.end(d)) break;
+      at[d] = shared.offset[d];
     }
     if (d < 0) return copied;
   }

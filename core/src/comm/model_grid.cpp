@@ -58,7 +58,13 @@ void ModelGrid::agree(const std::string& what, const std::string& text, const st
     if (!problem.empty()) fail_config(what + ": " + problem);
     return;
   }
-  const std::vector<std::string> problems = gather(*all_, problem), texts = gather(*all_, text);
+  // One exchange for both: neither holds a zero byte.
+  std::vector<std::string> problems, texts;
+  for (const std::string& said : gather(*all_, problem + '\0' + text)) {
+    const std::size_t end = said.find('\0');
+    problems.push_back(said.substr(0, end));
+    texts.push_back(said.substr(end + 1));
+  }
   for (std::size_t r = 0; r < problems.size(); ++r) {
     if (!problems[r].empty())
       fail_config(fmt::format("{}: rank {} of the model grid: {}", what, r, problems[r]));

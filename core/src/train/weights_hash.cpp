@@ -3,6 +3,7 @@
 #include "train/weights_hash.hpp"
 
 #include "checkpoint/box.hpp"
+#include "comm/block_runs.hpp"
 #include "graph/row_table.hpp"
 #include "train/grid.hpp"
 
@@ -39,8 +40,7 @@ TensorView host_part(const ParameterSet& set, const ParameterInfo& info, Device&
 
 void place(const TensorView& part, const Shape& offset, const TensorView& whole) {
   const Box from{offset, part.shape};
-  Box to{whole.shape, whole.shape};
-  for (int dim = 0; dim < whole.shape.rank(); ++dim) to.offset[dim] = 0;
+  const Box to = comm::whole_of(whole.shape).box;
   const auto* bytes = static_cast<const std::byte*>(part.data);
   copy_shared(
       part.dtype, from,
