@@ -31,7 +31,7 @@ void print_json(const std::string& path, const std::vector<std::string>& facts, 
   std::cout << json.take();
 }
 
-void declare(po::options_description& options) {
+void declare_check(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
   options.add_options()("explain", po::value<std::string>(),
@@ -40,7 +40,7 @@ void declare(po::options_description& options) {
   options.add_options()("print", "print the resolved configuration, every value with its origin");
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_check(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kCheck, {"config"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("config") == 0)
@@ -73,6 +73,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kCheck{"check", "CONFIG [options]", "Resolve and validate a configuration, without training.",
-                     run, declare};
+                     run_check, declare_check};
 
 }  // namespace tenon::cli

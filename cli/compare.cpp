@@ -12,7 +12,7 @@
 namespace tenon::cli {
 namespace {
 
-void declare(po::options_description& options) {
+void declare_compare(po::options_description& options) {
   options.add_options()("numerics", "compare operands (observer numerics) and the newest checkpoints too");
   options.add_options()("json", "print everything as JSON");
 }
@@ -30,7 +30,7 @@ report::NumericsAnswer compare_numerics(const std::string& a, const std::string&
   return answer;
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_compare(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kCompare, {"run_a", "run_b"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("run_b") == 0)
@@ -53,6 +53,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kCompare{"compare", "RUN_A RUN_B [options]",
-                       "Say in what two runs differ, and show their metrics side by side.", run, declare};
+                       "Say in what two runs differ, and show their metrics side by side.", run_compare,
+                       declare_compare};
 
 }  // namespace tenon::cli

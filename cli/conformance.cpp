@@ -237,7 +237,7 @@ double number_of(const Parsed& parsed, const char* name, double otherwise) {
   return value;
 }
 
-void declare(po::options_description& options) {
+void declare_conformance(po::options_description& options) {
   options.add_options()("component", po::value<std::string>(), "KIND.ID  only this component");
   options.add_options()("filter", po::value<std::vector<std::string>>(),
                         "GLOB  only checks whose name matches; repeatable");
@@ -252,7 +252,7 @@ void declare(po::options_description& options) {
   options.add_options()("json", "print the results as JSON");
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_conformance(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kConformance, {"file"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("file") == 0)
@@ -298,6 +298,7 @@ int run(const std::vector<std::string>& arguments) {
 
 const Command kConformance{
     "conformance", "FILE.so [options]",
-    "Test a plugin against the contracts of its kinds, each check in a process of its own.", run, declare};
+    "Test a plugin against the contracts of its kinds, each check in a process of its own.", run_conformance,
+    declare_conformance};
 
 }  // namespace tenon::cli

@@ -74,11 +74,11 @@ void print_json(const std::vector<Finding>& findings) {
   std::cout << json.take();
 }
 
-void declare(po::options_description& options) {
+void declare_doctor(po::options_description& options) {
   options.add_options()("json", "print the findings as JSON");
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_doctor(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kDoctor, {}, arguments);
   if (parsed.helped) return 0;
   Runtime runtime;
@@ -97,6 +97,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kDoctor{"doctor", "[--json]",
-                      "Look at every plugin and say what works and what is off, and why.", run, declare};
+                      "Look at every plugin and say what works and what is off, and why.", run_doctor,
+                      declare_doctor};
 
 }  // namespace tenon::cli

@@ -137,7 +137,7 @@ void write_outputs(FileSystem& files, std::vector<Output>& outputs, std::int64_t
   }
 }
 
-void declare(po::options_description& options) {
+void declare_evaluate(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  over the run's configuration: other data, another device");
   options.add_options()("write", po::value<std::vector<std::string>>()->composing(),
@@ -147,7 +147,7 @@ void declare(po::options_description& options) {
   options.add_options()("json", "print what was measured as JSON");
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_evaluate(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kEvaluate, {"run"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("run") == 0) fail_config("tenon evaluate: usage: tenon evaluate RUN [options]");
@@ -186,7 +186,7 @@ int run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kEvaluate{"evaluate", "RUN [options]", "Measure a trained run again, also on other data.", run,
-                        declare};
+const Command kEvaluate{"evaluate", "RUN [options]", "Measure a trained run again, also on other data.",
+                        run_evaluate, declare_evaluate};
 
 }  // namespace tenon::cli

@@ -53,7 +53,7 @@ void write_weights(FileSystem& files, const std::string& path, const ExportedWei
   files.sync_directory(parent_path(path));
 }
 
-void declare(po::options_description& options) {
+void declare_export(po::options_description& options) {
   options.add_options()("out", po::value<std::string>(), "FILE  safetensors file to write");
   options.add_options()("dtype", po::value<std::string>(), "f32|bf16  of the weights; absent: as trained");
   options.add_options()("step", po::value<std::int64_t>(),
@@ -62,7 +62,7 @@ void declare(po::options_description& options) {
   options.add_options()("json", "print what was written as JSON");
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_export(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kExport, {"run"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("run") == 0 || parsed.values.count("out") == 0)
@@ -110,6 +110,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kExport{"export", "RUN --out FILE.safetensors [options]",
-                      "Write a run's weights under their conventional names.", run, declare};
+                      "Write a run's weights under their conventional names.", run_export, declare_export};
 
 }  // namespace tenon::cli

@@ -107,7 +107,7 @@ std::string ids_text(std::span<const std::int32_t> ids) {
   return fmt::format("{}", fmt::join(ids, " "));
 }
 
-void declare(po::options_description& options) {
+void declare_generate(po::options_description& options) {
   options.add_options()("prompt", po::value<std::string>(),
                         "TEXT  what to go on from (token ids where the data is a token file)");
   options.add_options()("tokens", po::value<std::int64_t>()->default_value(128),
@@ -122,7 +122,7 @@ void declare(po::options_description& options) {
   options.add_options()("json", "print text and token ids as JSON, at the end");
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_generate(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kGenerate, {"run"}, arguments);
   if (parsed.helped) return 0;
   const po::variables_map& values = parsed.values;
@@ -176,6 +176,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kGenerate{"generate", "RUN --prompt TEXT [options]",
-                        "Sample text from a language model that was trained.", run, declare};
+                        "Sample text from a language model that was trained.", run_generate,
+                        declare_generate};
 
 }  // namespace tenon::cli

@@ -80,14 +80,14 @@ int inspect_tables(const std::string& run, Format format) {
   return 0;
 }
 
-void declare(po::options_description& options) {
+void declare_inspect(po::options_description& options) {
   options.add_options()("json", "facts as JSON");
   options.add_options()("markdown", "reference pages as Markdown");
   options.add_options()("no-load", "of a FILE: only what can be read without running its code");
   options.add_options()("tables", "row tables of a RUN: size, touched share, hottest rows, placement");
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_inspect(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kInspect, {"what"}, arguments);
   if (parsed.helped) return 0;
   const Format format = format_of(parsed);
@@ -114,6 +114,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kInspect{"inspect", "[ID | FILE.so] [options] | RUN --tables",
-                       "Show plugins, components and their options, or a run's tables.", run, declare};
+                       "Show plugins, components and their options, or a run's tables.", run_inspect,
+                       declare_inspect};
 
 }  // namespace tenon::cli

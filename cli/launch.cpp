@@ -33,7 +33,7 @@ using Steady = std::chrono::steady_clock;
 /// How long the control plane may take to say why a process ended.
 constexpr std::chrono::milliseconds kSaidWithin{1500};
 
-void declare(po::options_description& options) {
+void declare_launch(po::options_description& options) {
   options.add_options()("ranks,n", po::value<int>()->default_value(0),
                         "N  ranks to start on this machine; short: -n N");
   options.add_options()("transport", po::value<std::string>()->default_value("socket"),
@@ -165,7 +165,7 @@ void await_reason(const ControlServer* server, int bad) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_launch(const std::vector<std::string>& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   const Parsed parsed = parse(kLaunch, {}, {arguments.begin(), dashes});
   if (parsed.helped) return 0;
@@ -219,6 +219,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kLaunch{"launch", "-n N [options] -- train CONFIG [options]",
-                      "Start the ranks of a run as processes, on this machine or on several.", run, declare};
+                      "Start the ranks of a run as processes, on this machine or on several.", run_launch,
+                      declare_launch};
 
 }  // namespace tenon::cli

@@ -104,7 +104,7 @@ void print_next(const fs::path& folder, const std::string& kind,
     std::cout << "PREFIX is where Tenon is installed: cmake --install BUILD --prefix PREFIX\n";
 }
 
-void declare(po::options_description& options) {
+void declare_new_plugin(po::options_description& options) {
   const auto text = [&](const char* name, const char* help) {
     options.add_options()(name, po::value<std::string>(), help);
   };
@@ -116,7 +116,7 @@ void declare(po::options_description& options) {
   text("out", "DIR  folder of the project, new or empty; default: NAME");
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_new_plugin(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kNewPlugin, {}, arguments);
   if (parsed.helped) return 0;
   const fs::path templates = template_folder();
@@ -138,6 +138,6 @@ int run(const std::vector<std::string>& arguments) {
 
 const Command kNewPlugin{"new-plugin", "--kind KIND --name NAME [options]",
                          "Start a plugin of your own: a project that builds, passes its tests and trains.",
-                         run, declare};
+                         run_new_plugin, declare_new_plugin};
 
 }  // namespace tenon::cli

@@ -20,7 +20,7 @@
 namespace tenon::cli {
 namespace {
 
-void declare(po::options_description& options) {
+void declare_quantize(po::options_description& options) {
   options.add_options()("format", po::value<std::string>(), "F  number format, e.g. nvfp4");
   options.add_options()("block", po::value<std::string>(), "RxC  rows and columns that share a scale");
   options.add_options()("scale", po::value<std::string>(),
@@ -196,7 +196,7 @@ Outcome quantize_one(FileSystem& files, FormatUser& user, const QuantizeChoice& 
   return {std::move(matrix), result.shape, report, folder};
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_quantize(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kQuantize, {"input"}, arguments);
   if (parsed.helped) return 0;
   const po::variables_map& values = parsed.values;
@@ -258,6 +258,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kQuantize{"quantize", "IN.npy|IN.safetensors --format F --out DIR [options]",
-                        "Put a matrix through a number format and write what became of it.", run, declare};
+                        "Put a matrix through a number format and write what became of it.", run_quantize,
+                        declare_quantize};
 
 }  // namespace tenon::cli

@@ -53,11 +53,11 @@ int report_many(const std::string& folder, bool as_json) {
   return 0;
 }
 
-void declare(po::options_description& options) {
+void declare_report(po::options_description& options) {
   options.add_options()("json", "print the facts as JSON and write no page");
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_report(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kReport, {"folder"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("folder") == 0)
@@ -76,6 +76,6 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kReport{"report", "RUN|DIR [options]", "Write the page of a run, of many runs, or of a study.",
-                      run, declare};
+                      run_report, declare_report};
 
 }  // namespace tenon::cli

@@ -16,7 +16,7 @@
 namespace tenon::cli {
 namespace {
 
-void declare(po::options_description& options) {
+void declare_reproduce(po::options_description& options) {
   options.add_options()("quick", "under two minutes: proves that it runs; its numbers mean nothing");
   options.add_options()("full", "hours: the size to quote, in pieces if need be");
   options.add_options()("cuda", "the size for a GPU");
@@ -53,7 +53,7 @@ reproduce::ResolvedRun resolve(const std::string& path, const std::vector<std::s
   return out;
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_reproduce(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kReproduce, {"name"}, arguments);
   if (parsed.helped) return 0;
   const bool as_json = parsed.values.count("json") > 0;
@@ -89,6 +89,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kReproduce{"reproduce", "[NAME] [options]",
-                         "List the studies that reproduce papers' tables, or run one.", run, declare};
+                         "List the studies that reproduce papers' tables, or run one.", run_reproduce,
+                         declare_reproduce};
 
 }  // namespace tenon::cli

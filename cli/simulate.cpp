@@ -27,7 +27,7 @@ namespace {
 using Steady = std::chrono::steady_clock;
 constexpr int kNamedFailures = 5;
 
-void declare(po::options_description& options) {
+void declare_simulate(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set simulate.samples=100 (repeatable)");
   options.add_options()("quiet", "no progress line; errors and the final line only");
@@ -145,7 +145,7 @@ void print_json(const simulate::ResultFolder& folder, const SimulationManifest& 
   std::cout << json.take();
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_simulate(const std::vector<std::string>& arguments) {
   if (simulate::is_worker(arguments)) return simulate::serve(arguments);
   const Parsed parsed = parse(kSimulate, {"config"}, arguments);
   if (parsed.helped) return 0;
@@ -205,7 +205,7 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 const Command kSimulate{"simulate", "CONFIG [options]",
-                        "Generate data with a simulator, in parallel; the same command continues.", run,
-                        declare};
+                        "Generate data with a simulator, in parallel; the same command continues.",
+                        run_simulate, declare_simulate};
 
 }  // namespace tenon::cli

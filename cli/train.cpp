@@ -13,7 +13,7 @@
 namespace tenon::cli {
 namespace {
 
-void declare(po::options_description& options) {
+void declare_train(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
   options.add_options()("run-dir", po::value<std::string>()->default_value(""),
@@ -56,7 +56,7 @@ ProcessPlace place_from_environment() {
   return place;
 }
 
-int run(const std::vector<std::string>& arguments) {
+int run_train(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kTrain, {"config"}, arguments);
   if (parsed.helped) return 0;
   if (parsed.values.count("config") == 0)
@@ -91,6 +91,7 @@ int run(const std::vector<std::string>& arguments) {
 
 }  // namespace
 
-const Command kTrain{"train", "CONFIG [options]", "Train a model as a configuration says.", run, declare};
+const Command kTrain{"train", "CONFIG [options]", "Train a model as a configuration says.", run_train,
+                     declare_train};
 
 }  // namespace tenon::cli

@@ -23,7 +23,7 @@ using Policy = bm::policies::policy<bm::policies::overflow_error<bm::policies::i
 using StudentT = bm::students_t_distribution<double, Policy>;
 using NoncentralT = bm::non_central_t_distribution<double, Policy>;
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // Two sums of the same numbers in another order differ by rounding; they must count as a tie.
@@ -101,8 +101,8 @@ MeanEstimate mean_with_interval(std::span<const double> values, double alpha) {
   MeanEstimate out;
   out.n = values.size();
   const double n = static_cast<double>(values.size());
-  out.mean = values.empty() ? kNaN : std::accumulate(values.begin(), values.end(), 0.0) / n;
-  out.sd = out.se = out.interval.low = out.interval.high = kNaN;
+  out.mean = values.empty() ? kUndefined : std::accumulate(values.begin(), values.end(), 0.0) / n;
+  out.sd = out.se = out.interval.low = out.interval.high = kUndefined;
   if (values.size() < 2) return out;
   // Equal values must give spread 0 exactly, and their mean may be off by one rounding.
   if (std::all_of(values.begin(), values.end(), [&](double v) { return v == values[0]; })) {
@@ -125,7 +125,7 @@ TTest paired_t_test(std::span<const double> differences) {
 }
 
 double median(std::vector<double> values) {
-  if (values.empty()) return kNaN;
+  if (values.empty()) return kUndefined;
   std::sort(values.begin(), values.end());
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
@@ -223,7 +223,7 @@ std::vector<double> holm_adjust(std::span<const double> p_values) {
 
 double correlation(std::span<const double> a, std::span<const double> b) {
   const std::size_t n = std::min(a.size(), b.size());
-  if (n < 2) return kNaN;
+  if (n < 2) return kUndefined;
   const double mean_a = mean_with_interval(a.first(n), 0.05).mean;
   const double mean_b = mean_with_interval(b.first(n), 0.05).mean;
   double ab = 0;
@@ -234,7 +234,7 @@ double correlation(std::span<const double> a, std::span<const double> b) {
     aa += (a[i] - mean_a) * (a[i] - mean_a);
     bb += (b[i] - mean_b) * (b[i] - mean_b);
   }
-  return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : kNaN;
+  return aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : kUndefined;
 }
 
 }  // namespace tenon::ab

@@ -64,10 +64,6 @@ std::map<std::string, Texts> inputs_of(const Run& run) {
   return areas;
 }
 
-bool same(double a, double b) {
-  return a == b || (std::isnan(a) && std::isnan(b));
-}
-
 }  // namespace
 
 Comparison compare_runs(const Run& a, const Run& b) {
@@ -91,7 +87,7 @@ Comparison compare_runs(const Run& a, const Run& b) {
         const auto other = values.find(point.step);
         if (other == values.end()) continue;
         ++metric.common_steps;
-        if (metric.first_difference < 0 && !same(other->second, point.value))
+        if (metric.first_difference < 0 && !same_figure(other->second, point.value))
           metric.first_difference = point.step;
       }
     }

@@ -30,6 +30,9 @@ std::optional<std::vector<NumericsLine>> read_numerics(FileSystem& files, const 
 /// Section of the page: heat maps of layers by operands, a table by format, reasons. "" without lines.
 std::string numerics_section(const std::vector<NumericsLine>& lines);
 
+/// Equal, or both without a number.
+bool same_figure(double a, double b);
+
 /// Where two runs part, by the bits of operands and by what formats did to them.
 struct OperandComparison {
   bool in_a = false, in_b = false;  ///< which run has the file

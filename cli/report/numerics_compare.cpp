@@ -23,23 +23,19 @@ Key key_of(const NumericsLine& line) {
   return {line.step, line.layer, line.site, line.gemm, line.operand, line.first_row};
 }
 
-bool same(double a, double b) {
-  return a == b || (std::isnan(a) && std::isnan(b));
-}
-
 bool same_figures(const NumericsLine& a, const NumericsLine& b) {
-  return a.format == b.format && same(a.amax, b.amax) && same(a.underflow, b.underflow) &&
-         same(a.saturated, b.saturated) && same(a.sqnr_db, b.sqnr_db) &&
-         same(a.mean_relative_error, b.mean_relative_error) && same(a.scale_binades, b.scale_binades) &&
-         a.choices == b.choices;
+  return a.format == b.format && same_figure(a.amax, b.amax) && same_figure(a.underflow, b.underflow) &&
+         same_figure(a.saturated, b.saturated) && same_figure(a.sqnr_db, b.sqnr_db) &&
+         same_figure(a.mean_relative_error, b.mean_relative_error) &&
+         same_figure(a.scale_binades, b.scale_binades) && a.choices == b.choices;
 }
 
 /// By how much the figures differ: the errors of the formats first, then the ranges. A figure that only one
 /// of them has is the largest difference.
 std::pair<double, double> distance(const OperandComparison::Pair& pair) {
   const auto [a, b] = std::pair(pair.a.amax, pair.b.amax);
-  const double range = same(a, b) ? 0 : std::abs(a - b) / std::max(std::abs(a), std::abs(b));
-  const double error = same(pair.a.mean_relative_error, pair.b.mean_relative_error)
+  const double range = same_figure(a, b) ? 0 : std::abs(a - b) / std::max(std::abs(a), std::abs(b));
+  const double error = same_figure(pair.a.mean_relative_error, pair.b.mean_relative_error)
                            ? 0
                            : std::abs(pair.a.mean_relative_error - pair.b.mean_relative_error);
   return {std::isnan(error) ? HUGE_VAL : error, std::isnan(range) ? HUGE_VAL : range};
@@ -68,6 +64,10 @@ std::string missing(const char* run) {
 }
 
 }  // namespace
+
+bool same_figure(double a, double b) {
+  return a == b || (std::isnan(a) && std::isnan(b));
+}
 
 OperandComparison compare_operands(const std::string& attempt_a, const std::string& attempt_b) {
   const auto files = make_posix_files();

@@ -5,6 +5,7 @@
 #include "report/runs.hpp"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::report {
@@ -18,6 +19,9 @@ std::string runs_page(const std::string& folder, const std::vector<Run>& runs,
 std::string run_json(const Run& run);
 std::string runs_json(const std::string& folder, const std::vector<Run>& runs,
                       const std::vector<std::string>& unreadable);
+
+/// Escaped, as <code>.
+std::string code_html(std::string_view text);
 
 /// "completed after 400 steps"
 std::string status_text(const Run& run);

@@ -25,10 +25,6 @@ using ab::fact;
 
 constexpr std::size_t kMostSmallCharts = 60;
 
-std::string code(std::string_view text) {
-  return fmt::format("<code>{}</code>", escape_html(text));
-}
-
 /// Axes that advance over the series.
 std::vector<Axis> usable_axes(const ab::Series& series) {
   std::vector<Axis> axes;
@@ -155,10 +151,10 @@ std::string metric_table(const ab::RunRecord& run) {
   for (const auto& [name, series] : run.series) {
     if (series.empty() || name.find('/', name.find('/') + 1) != std::string::npos) continue;
     const MetricFacts facts = facts_of(series);
-    rows.push_back(
-        {{code(name), ab::compact(facts.last), ab::compact(facts.least), fmt::format("{}", facts.least_step),
-          ab::compact(facts.most), fmt::format("{}", facts.most_step), fmt::format("{}", facts.lines)},
-         false});
+    rows.push_back({{code_html(name), ab::compact(facts.last), ab::compact(facts.least),
+                     fmt::format("{}", facts.least_step), ab::compact(facts.most),
+                     fmt::format("{}", facts.most_step), fmt::format("{}", facts.lines)},
+                    false});
   }
   if (rows.empty()) return "";
   return ab::section("Metrics", ab::table({{"metric", false},
@@ -195,7 +191,7 @@ std::string ranks(const ab::RunRecord& run) {
 std::string config_section(const Run& run) {
   std::vector<ab::TableRow> chosen, all;
   for (const ConfigLine& line : run.config) {
-    ab::TableRow row{{code(line.key), code(line.value),
+    ab::TableRow row{{code_html(line.key), code_html(line.value),
                       fmt::format("<span class=\"note\">{}</span>", escape_html(line.origin))},
                      false};
     if (line.origin != "default" && !line.origin.empty()) chosen.push_back(row);
@@ -211,7 +207,7 @@ std::string config_section(const Run& run) {
 
 std::string provenance(const ab::RunRecord& run) {
   std::vector<ab::TableRow> rows;
-  for (const auto& [key, value] : run.manifest) rows.push_back({{code(key), escape_html(value)}, false});
+  for (const auto& [key, value] : run.manifest) rows.push_back({{code_html(key), escape_html(value)}, false});
   std::vector<ab::TableRow> plugins;
   for (const auto& [key, id] : run.plugins_lock) {
     if (!key.ends_with(".id")) continue;
@@ -225,7 +221,8 @@ std::string provenance(const ab::RunRecord& run) {
     std::string name = id;
     std::erase(name, '"');
     plugins.push_back(
-        {{code(name), escape_html(field(".version")), code(field(".sha256").substr(0, 16))}, false});
+        {{code_html(name), escape_html(field(".version")), code_html(field(".sha256").substr(0, 16))},
+         false});
   }
   std::string brief;
   for (const auto& [key, label] : {std::pair{"program.version", "Program"},
@@ -251,6 +248,10 @@ std::string provenance(const ab::RunRecord& run) {
 }
 
 }  // namespace
+
+std::string code_html(std::string_view text) {
+  return fmt::format("<code>{}</code>", escape_html(text));
+}
 
 std::string status_text(const Run& run) {
   const ab::RunRecord& r = run.record;

@@ -22,10 +22,6 @@ using ab::escape_html;
 constexpr std::size_t kMostDrawings = 60;
 constexpr std::size_t kMostKeys = 40;
 
-std::string code(std::string_view text) {
-  return fmt::format("<code>{}</code>", escape_html(text));
-}
-
 /// The metric that most runs have.
 std::string common_metric(const std::vector<Run>& runs) {
   std::map<std::string, int> votes;
@@ -110,10 +106,10 @@ std::string differences(const std::vector<const Run*>& order) {
   for (const Run* run : order) columns.push_back({escape_html(run->name), false});
   std::vector<ab::TableRow> rows;
   for (std::size_t k = 0; k < shown; ++k) {
-    ab::TableRow row{{code(keys[k])}, false};
+    ab::TableRow row{{code_html(keys[k])}, false};
     for (const Run* run : order) {
       const std::string& value = by_run[keys[k]][run];
-      row.cells_html.push_back(value.empty() ? "<span class=\"absent\">absent</span>" : code(value));
+      row.cells_html.push_back(value.empty() ? "<span class=\"absent\">absent</span>" : code_html(value));
     }
     rows.push_back(std::move(row));
   }

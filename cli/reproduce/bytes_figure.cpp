@@ -14,7 +14,7 @@
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kHeight = 480, kTop = 58, kLabel = 14, kGlyph = 7;
+constexpr double kHeight = 480, kBytesTop = 58, kLabel = 14, kGlyph = 7;
 constexpr int kMostMoves = 31;  // of a name, up and down
 
 struct Mark {
@@ -101,11 +101,11 @@ std::string bytes_figure(const StudyResult& r, double width, double& height) {
     x.push_back(mark.x);
     y.insert(y.end(), mark.values.begin(), mark.values.end());
   }
-  ab::Svg outer(width, kTop, "chart", r.study.title);
+  ab::Svg outer(width, kBytesTop, "chart", r.study.title);
   outer.text({16, 24}, r.study.title, "title", ab::Anchor::kStart);
   outer.text({16, 46}, caution(r.size).empty() ? "dots: runs; rings: means over the seeds" : caution(r.size),
              caution(r.size).empty() ? "tick" : "warn", ab::Anchor::kStart);
-  ab::Svg svg(width, kHeight - kTop, "chart", "");
+  ab::Svg svg(width, kHeight - kBytesTop, "chart", "");
   const ab::Range range = ab::range_of(x, 0.08);
   const ab::Frame frame(svg, {.x = range,
                               .y = ab::range_of(y, 0.12),
@@ -118,7 +118,7 @@ std::string bytes_figure(const StudyResult& r, double width, double& height) {
     svg.line({at, frame.top()}, {at, frame.bottom()}, "grid");
     svg.text({at, frame.bottom() + 17}, fmt::format("{:g}", tick / 1e6), "tick", ab::Anchor::kMiddle);
   }
-  svg.text({(frame.left() + frame.right()) / 2, kHeight - kTop - 5},
+  svg.text({(frame.left() + frame.right()) / 2, kHeight - kBytesTop - 5},
            "MB sent per rank, gradients and weights (log)", "axis-title", ab::Anchor::kMiddle);
   for (const Mark& mark : marks) {
     for (const double value : mark.values)
@@ -132,7 +132,7 @@ std::string bytes_figure(const StudyResult& r, double width, double& height) {
     return fmt::format("<svg y=\"{:.0f}\" width=\"{:.0f}\" height=\"{:.0f}\">{}</svg>\n", at, width, high,
                        drawing);
   };
-  return placed(0, kTop, outer.take()) + placed(kTop, kHeight - kTop, svg.take());
+  return placed(0, kBytesTop, outer.take()) + placed(kBytesTop, kHeight - kBytesTop, svg.take());
 }
 
 }  // namespace tenon::reproduce

@@ -15,7 +15,7 @@
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kTop = 60, kLegendRow = 20, kPanel = 270, kMargin = 0.06;
+constexpr double kScalingTop = 60, kLegendRow = 20, kPanel = 270, kMargin = 0.06;
 constexpr std::size_t kColours = 6;
 
 using Quantity = std::function<std::optional<double>(const PointResult&)>;
@@ -98,7 +98,7 @@ std::string legend(const std::vector<Line>& lines, double height) {
 std::string scaling_figure(const StudyResult& r) {
   const std::vector<ScalingArm> arms = scaling_arms(r);
   const std::vector<Line> lines = lines_of(arms);
-  ab::Svg top(kFigureWidth, kTop, "chart", "");
+  ab::Svg top(kFigureWidth, kScalingTop, "chart", "");
   top.text({16, 24}, r.study.title, "title", ab::Anchor::kStart);
   const bool warned = !caution(r.size).empty();
   top.text({16, 46},
@@ -123,7 +123,7 @@ std::string scaling_figure(const StudyResult& r) {
   };
   const std::size_t legend_rows = (lines.size() + 1) / 2;
   const double legend_height = kLegendRow * static_cast<double>(legend_rows) + 14;
-  place(kTop, top.take());
+  place(kScalingTop, top.take());
   place(legend_height, legend(lines, legend_height));
   place(kPanel, panel(
                     lines, "thousand examples/s, simulated",

@@ -12,14 +12,14 @@
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in JSON
+constexpr double kNull = std::numeric_limits<double>::quiet_NaN();  // null in JSON
 
 void member(JsonWriter& json, const char* key, const std::optional<ab::MeanEstimate>& estimate) {
   json.begin_object(key);
   json.member("pairs", estimate ? static_cast<std::int64_t>(estimate->n) : 0);
-  json.member("mean", estimate ? estimate->mean : kNone);
-  json.member("low", estimate ? estimate->interval.low : kNone);
-  json.member("high", estimate ? estimate->interval.high : kNone);
+  json.member("mean", estimate ? estimate->mean : kNull);
+  json.member("low", estimate ? estimate->interval.low : kNull);
+  json.member("high", estimate ? estimate->interval.high : kNull);
   json.end_object();
 }
 
@@ -33,7 +33,7 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
   json.member("note", what.note);
   json.member("baseline", what.baseline);
   texts(json, "set", "value", what.arm.set);
-  json.member("parameters", arm.parameters.empty() ? kNone : std::stod(arm.parameters));
+  json.member("parameters", arm.parameters.empty() ? kNull : std::stod(arm.parameters));
   json.member("updates", arm.updates);
   json.member("updates_refused", arm.refused);
   json.member("samples", arm.samples);
@@ -45,7 +45,7 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
   if (!study.reference.empty()) member(json, "reference_gap_percent", arm.reference_gap);
   json.objects("shares", arm.shares, [&](const Share& share) {
     json.member("metric", share.metric);
-    json.member("percent", share.percent.value_or(kNone));
+    json.member("percent", share.percent.value_or(kNull));
   });
   json.objects("decisions", arm.decisions, [&](const Decision& decision) {
     json.member("layer", decision.layer);
@@ -60,9 +60,9 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
     json.member("seed", run.seed);
     json.member("status", run.status);
     json.member("reason", run.reason);
-    json.member("value", run.value ? *run.value : kNone);
+    json.member("value", run.value ? *run.value : kNull);
     json.member("weights_hash", run.record ? run.record->weights_hash : "");
-    json.member("wall_s", run.record ? run.record->wall_s : kNone);
+    json.member("wall_s", run.record ? run.record->wall_s : kNull);
     json.member("folder", run.record ? run.record->folder : "");
   });
 }
@@ -76,7 +76,7 @@ void members(JsonWriter& json, const StudyFile& study, const Size& size) {
     json.member("runs", static_cast<std::int64_t>(point_count(study, size) * size.seeds.size()));
     json.member("samples", size.samples);
   }
-  json.member("minutes", size.minutes > 0 ? size.minutes : kNone);
+  json.member("minutes", size.minutes > 0 ? size.minutes : kNull);
   json.member("machine", size.machine);
 }
 

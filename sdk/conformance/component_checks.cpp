@@ -122,7 +122,7 @@ void answers_strange_queries(Subject& subject) {
   }
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kComponentChecks[] = {
     {"component.is_documented", "", "every option says what it means", is_documented},
     {"component.is_made_again", "", "making and destroying can be repeated", is_made_again},
     {"component.lives_beside_another", "", "two live at once and end in any order", lives_beside_another},
@@ -137,7 +137,7 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> component_checks() {
-  return kChecks;
+  return kComponentChecks;
 }
 
 }  // namespace tenon::conformance

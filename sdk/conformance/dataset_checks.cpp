@@ -308,27 +308,28 @@ void keeps_its_ranges(Subject& subject) {
   if (!any) not_applicable("no attribute (vocabulary, classes, rows.0) bounds a field");
 }
 
-constexpr const char* kKind = Dataset::kKind;
-constexpr Check kChecks[] = {
-    {"dataset.describes_itself", kKind, "info() is sound, and the same for equal options and after reads",
-     describes_itself},
-    {"dataset.reads_are_pure", kKind, "a position gives the same bytes in any order, object and memory",
-     reads_are_pure},
-    {"dataset.batches_agree", kKind, "samples are the same one by one and in batches, across epochs too",
-     batches_agree},
-    {"dataset.pads", kKind, "what is missing from a batch is padding that no loss counts", pads},
-    {"dataset.stays_inside", kKind, "nothing beside the fields is written", stays_inside},
-    {"dataset.reads_in_threads", kKind, "four threads that read at once get the right bytes",
+constexpr const char* kDatasetKind = Dataset::kKind;
+constexpr Check kDatasetChecks[] = {
+    {"dataset.describes_itself", kDatasetKind,
+     "info() is sound, and the same for equal options and after reads", describes_itself},
+    {"dataset.reads_are_pure", kDatasetKind,
+     "a position gives the same bytes in any order, object and memory", reads_are_pure},
+    {"dataset.batches_agree", kDatasetKind,
+     "samples are the same one by one and in batches, across epochs too", batches_agree},
+    {"dataset.pads", kDatasetKind, "what is missing from a batch is padding that no loss counts", pads},
+    {"dataset.stays_inside", kDatasetKind, "nothing beside the fields is written", stays_inside},
+    {"dataset.reads_in_threads", kDatasetKind, "four threads that read at once get the right bytes",
      reads_in_threads},
-    {"dataset.allocates_nothing", kKind, "read() takes nothing from the heap", allocates_nothing, 20, true},
-    {"dataset.keeps_its_ranges", kKind, "ids, tokens and targets lie within the attributes",
+    {"dataset.allocates_nothing", kDatasetKind, "read() takes nothing from the heap", allocates_nothing, 20,
+     true},
+    {"dataset.keeps_its_ranges", kDatasetKind, "ids, tokens and targets lie within the attributes",
      keeps_its_ranges},
 };
 
 }  // namespace
 
 std::span<const Check> dataset_checks() {
-  return kChecks;
+  return kDatasetChecks;
 }
 
 }  // namespace tenon::conformance

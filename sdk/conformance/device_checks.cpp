@@ -271,24 +271,24 @@ void serves_two_threads(Subject& subject) {
   }
 }
 
-constexpr const char* kKind = "device/1";
-constexpr Check kChecks[] = {
-    {"device.gives_clean_memory", kKind,
+constexpr const char* kDeviceKind = "device/1";
+constexpr Check kDeviceChecks[] = {
+    {"device.gives_clean_memory", kDeviceKind,
      "memory is zero and aligned to 64 bytes, also where it was used before", gives_clean_memory},
-    {"device.copies", kKind, "a copy has the bits of what was copied", copies},
-    {"device.multiplies", kKind, "products of every transposition, added to or not, with bias or not",
+    {"device.copies", kDeviceKind, "a copy has the bits of what was copied", copies},
+    {"device.multiplies", kDeviceKind, "products of every transposition, added to or not, with bias or not",
      multiplies},
-    {"device.maps_elements", kKind, "elementwise maps of short and long tensors", maps_elements},
-    {"device.reduces", kKind, "sums, largest elements, and the first that is not finite", reduces},
-    {"device.updates", kKind, "adamw and sgd move weights as their definitions say", updates},
-    {"device.serves_two_threads", kKind, "two threads with plans of their own do not disturb each other",
-     serves_two_threads},
+    {"device.maps_elements", kDeviceKind, "elementwise maps of short and long tensors", maps_elements},
+    {"device.reduces", kDeviceKind, "sums, largest elements, and the first that is not finite", reduces},
+    {"device.updates", kDeviceKind, "adamw and sgd move weights as their definitions say", updates},
+    {"device.serves_two_threads", kDeviceKind,
+     "two threads with plans of their own do not disturb each other", serves_two_threads},
 };
 
 }  // namespace
 
 std::span<const Check> device_checks() {
-  return kChecks;
+  return kDeviceChecks;
 }
 
 }  // namespace tenon::conformance

@@ -195,7 +195,7 @@ void quantizes(Subject& subject) {
   }
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kDeviceQuantChecks[] = {
     {"device.quantizes", "device/1", "number formats, scales, rounding and draws with the reference's bits",
      quantizes},
 };
@@ -203,7 +203,7 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> device_quant_checks() {
-  return kChecks;
+  return kDeviceQuantChecks;
 }
 
 }  // namespace tenon::conformance

@@ -236,30 +236,32 @@ void refuses_strange_inputs(Subject& subject) {
   }
 }
 
-constexpr const char* kKind = Layer::kKind;
-constexpr Check kChecks[] = {
-    {"layer.infers_the_same_twice", kKind, "parameters and outputs follow from options and inputs alone",
+constexpr const char* kLayerKind = Layer::kKind;
+constexpr Check kLayerChecks[] = {
+    {"layer.infers_the_same_twice", kLayerKind, "parameters and outputs follow from options and inputs alone",
      infers_the_same_twice},
-    {"layer.uses_its_inputs", kKind, "every input changes an output, a loss or a metric", uses_its_inputs},
-    {"layer.uses_its_parameters", kKind, "every trainable parameter changes an output or a loss",
+    {"layer.uses_its_inputs", kLayerKind, "every input changes an output, a loss or a metric",
+     uses_its_inputs},
+    {"layer.uses_its_parameters", kLayerKind, "every trainable parameter changes an output or a loss",
      uses_its_parameters},
-    {"layer.leaves_what_it_reads", kKind, "inputs and parameters are read and never written",
+    {"layer.leaves_what_it_reads", kLayerKind, "inputs and parameters are read and never written",
      leaves_what_it_reads},
-    {"layer.repeats", kKind, "a slot gives the same bits after another one, and in dirty memory", repeats},
-    {"layer.shares_nothing", kKind, "two objects, interleaved or in two threads, do not influence each other",
-     shares_nothing},
-    {"layer.evaluates", kKind, "an evaluation draws nothing and does not depend on how the graph was built",
-     evaluates},
-    {"layer.draws_by_position", kKind, "random numbers do not depend on how the batch is cut",
+    {"layer.repeats", kLayerKind, "a slot gives the same bits after another one, and in dirty memory",
+     repeats},
+    {"layer.shares_nothing", kLayerKind,
+     "two objects, interleaved or in two threads, do not influence each other", shares_nothing},
+    {"layer.evaluates", kLayerKind,
+     "an evaluation draws nothing and does not depend on how the graph was built", evaluates},
+    {"layer.draws_by_position", kLayerKind, "random numbers do not depend on how the batch is cut",
      draws_by_position},
-    {"layer.refuses_strange_inputs", kKind, "inputs that cannot work are a configuration error",
+    {"layer.refuses_strange_inputs", kLayerKind, "inputs that cannot work are a configuration error",
      refuses_strange_inputs},
 };
 
 }  // namespace
 
 std::span<const Check> layer_checks() {
-  return kChecks;
+  return kLayerChecks;
 }
 
 }  // namespace tenon::conformance

@@ -279,27 +279,30 @@ void forgets_between_evaluations(Subject& subject) {
     fail("the same evaluation gives other values behind another one: begin() forgets what was collected");
 }
 
-constexpr const char* kKind = Layer::kKind;
-constexpr Check kChecks[] = {
-    {"layer.gradients", kKind, "backward agrees with differences of forward, in f64", gradients, 40},
-    {"layer.adds_micro_batches", kKind, "parameter gradients of two micro-batches add up",
+constexpr const char* kLayerGradientKind = Layer::kKind;
+constexpr Check kLayerGradientChecks[] = {
+    {"layer.gradients", kLayerGradientKind, "backward agrees with differences of forward, in f64", gradients,
+     40},
+    {"layer.adds_micro_batches", kLayerGradientKind, "parameter gradients of two micro-batches add up",
      adds_micro_batches},
-    {"layer.adds_to_shared_inputs", kKind, "input gradients add to those of other readers",
+    {"layer.adds_to_shared_inputs", kLayerGradientKind, "input gradients add to those of other readers",
      adds_to_shared_inputs},
-    {"layer.keeps_what_it_reads", kKind, "backward reads only what was declared as kept",
+    {"layer.keeps_what_it_reads", kLayerGradientKind, "backward reads only what was declared as kept",
      keeps_what_it_reads},
-    {"layer.agrees_in_other_formats", kKind, "float32 and bfloat16 agree with f64 within their roundings",
-     agrees_in_other_formats},
-    {"layer.follows_its_seed", kKind, "gradients of a loss are proportional to its seed", follows_its_seed},
-    {"layer.counts_no_padding", kKind, "targets below 0 have no part in a loss", counts_no_padding},
-    {"layer.forgets_between_evaluations", kKind, "a metric begins anew with each evaluation",
+    {"layer.agrees_in_other_formats", kLayerGradientKind,
+     "float32 and bfloat16 agree with f64 within their roundings", agrees_in_other_formats},
+    {"layer.follows_its_seed", kLayerGradientKind, "gradients of a loss are proportional to its seed",
+     follows_its_seed},
+    {"layer.counts_no_padding", kLayerGradientKind, "targets below 0 have no part in a loss",
+     counts_no_padding},
+    {"layer.forgets_between_evaluations", kLayerGradientKind, "a metric begins anew with each evaluation",
      forgets_between_evaluations},
 };
 
 }  // namespace
 
 std::span<const Check> layer_gradient_checks() {
-  return kChecks;
+  return kLayerGradientChecks;
 }
 
 }  // namespace tenon::conformance

@@ -186,7 +186,7 @@ void refuses_strange_data(Subject& subject) {
   }
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kModelChecks[] = {
     {"model.builds_the_same_again", "model/1", "the graph follows from options and data alone",
      builds_the_same_again},
     {"model.uses_all_its_nodes", "model/1", "every node is read, or is a loss or a metric",
@@ -202,7 +202,7 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> model_checks() {
-  return kChecks;
+  return kModelChecks;
 }
 
 }  // namespace tenon::conformance

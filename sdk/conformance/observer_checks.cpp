@@ -122,21 +122,21 @@ void bears_another(Subject& subject) {
   }
 }
 
-constexpr const char* kKind = "observer/1";
-constexpr Check kChecks[] = {
-    {"observer.changes_nothing", kKind, "runs with and without it give the same bits and traffic",
+constexpr const char* kObserverKind = "observer/1";
+constexpr Check kObserverChecks[] = {
+    {"observer.changes_nothing", kObserverKind, "runs with and without it give the same bits and traffic",
      changes_nothing, 40},
-    {"observer.writes_in_its_folder", kKind, "it writes below the run's folder and nowhere else",
+    {"observer.writes_in_its_folder", kObserverKind, "it writes below the run's folder and nowhere else",
      writes_in_its_folder, 30},
-    {"observer.ends_well", kKind, "it throws nothing in runs that complete, are interrupted or fail",
+    {"observer.ends_well", kObserverKind, "it throws nothing in runs that complete, are interrupted or fail",
      ends_well, 60},
-    {"observer.bears_another", kKind, "two of one type work in one run", bears_another, 40},
+    {"observer.bears_another", kObserverKind, "two of one type work in one run", bears_another, 40},
 };
 
 }  // namespace
 
 std::span<const Check> observer_checks() {
-  return kChecks;
+  return kObserverChecks;
 }
 
 }  // namespace tenon::conformance

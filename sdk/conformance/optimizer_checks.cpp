@@ -26,7 +26,7 @@ void train(const Subject& subject, Trainee& trainee, std::int64_t first, std::in
   }
 }
 
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
+double half_square_distance(const std::vector<double>& a, const std::vector<double>& b) {
   double sum = 0;
   for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - b[i]) * (a[i] - b[i]) / 2;
   return sum;
@@ -38,13 +38,13 @@ void moves_downhill(Subject& subject) {
       Trainee trainee(subject, dtype, kSmall);
       trainee.set_weights(drawn(subject, kSmall.elements(), fmt::format("start {}", start)));
       const std::vector<double> bottom = drawn(subject, kSmall.elements(), fmt::format("bottom {}", start));
-      const double before = distance(trainee.weights(), bottom);
+      const double before = half_square_distance(trainee.weights(), bottom);
       for (std::int64_t count = 1; count <= 200; ++count) {
         std::vector<double> gradient = trainee.weights();
         for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] -= bottom[i];
         trainee.step(gradient, {.lr = trainee.rule().base_lr(), .count = count});
       }
-      const double after = distance(trainee.weights(), bottom);
+      const double after = half_square_distance(trainee.weights(), bottom);
       if (!(after < before)) {
         fail(
             fmt::format("200 steps at the rate {} in the bowl |w - c|^2 / 2 ({}, without decay) took the "
@@ -183,27 +183,30 @@ void names_its_slots(Subject& subject) {
   }
 }
 
-constexpr const char* kKind = Optimizer::kKind;
-constexpr Check kChecks[] = {
-    {"optimizer.moves_downhill", kKind, "the loss of a quadratic bowl falls, in f32 and f64", moves_downhill},
-    {"optimizer.rests_at_rate_zero", kKind, "at the rate 0 the weights stay as they are", rests_at_rate_zero},
-    {"optimizer.resumes_exactly", kKind, "slots and state() are all that the rule remembers",
+constexpr const char* kOptimizerKind = Optimizer::kKind;
+constexpr Check kOptimizerChecks[] = {
+    {"optimizer.moves_downhill", kOptimizerKind, "the loss of a quadratic bowl falls, in f32 and f64",
+     moves_downhill},
+    {"optimizer.rests_at_rate_zero", kOptimizerKind, "at the rate 0 the weights stay as they are",
+     rests_at_rate_zero},
+    {"optimizer.resumes_exactly", kOptimizerKind, "slots and state() are all that the rule remembers",
      resumes_exactly},
-    {"optimizer.cuts_freely", kKind, "an elementwise rule gives the same bits however it is sliced",
+    {"optimizer.cuts_freely", kOptimizerKind, "an elementwise rule gives the same bits however it is sliced",
      cuts_freely},
-    {"optimizer.scales_gradients", kKind, "gradient_scale times the gradient is the gradient",
+    {"optimizer.scales_gradients", kOptimizerKind, "gradient_scale times the gradient is the gradient",
      scales_gradients},
-    {"optimizer.keeps_f64", kKind, "f64 weights are updated in f64", keeps_f64},
-    {"optimizer.stays_finite", kKind, "zero, tiny and huge gradients leave finite weights", stays_finite},
-    {"optimizer.stays_inside", kKind, "nothing beside the slice is written", stays_inside},
-    {"optimizer.shares_nothing", kKind, "two objects do not influence each other", shares_nothing},
-    {"optimizer.names_its_slots", kKind, "state slots have names of their own", names_its_slots},
+    {"optimizer.keeps_f64", kOptimizerKind, "f64 weights are updated in f64", keeps_f64},
+    {"optimizer.stays_finite", kOptimizerKind, "zero, tiny and huge gradients leave finite weights",
+     stays_finite},
+    {"optimizer.stays_inside", kOptimizerKind, "nothing beside the slice is written", stays_inside},
+    {"optimizer.shares_nothing", kOptimizerKind, "two objects do not influence each other", shares_nothing},
+    {"optimizer.names_its_slots", kOptimizerKind, "state slots have names of their own", names_its_slots},
 };
 
 }  // namespace
 
 std::span<const Check> optimizer_checks() {
-  return kChecks;
+  return kOptimizerChecks;
 }
 
 }  // namespace tenon::conformance

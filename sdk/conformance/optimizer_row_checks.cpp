@@ -153,19 +153,19 @@ void scales_row_gradients(Subject& subject) {
     fail("row gradients with gradient_scale = 0.25 and gradients that are a quarter give other bits");
 }
 
-constexpr const char* kKind = Optimizer::kKind;
-constexpr Check kChecks[] = {
-    {"optimizer.moves_the_rows_it_is_given", kKind, "step_rows moves the rows of the gradient and no others",
-     moves_the_rows_it_is_given},
-    {"optimizer.moves_rows_downhill", kKind, "the loss of one row falls", moves_rows_downhill},
-    {"optimizer.scales_row_gradients", kKind, "gradient_scale holds for row tables too",
+constexpr const char* kOptimizerRowKind = Optimizer::kKind;
+constexpr Check kOptimizerRowChecks[] = {
+    {"optimizer.moves_the_rows_it_is_given", kOptimizerRowKind,
+     "step_rows moves the rows of the gradient and no others", moves_the_rows_it_is_given},
+    {"optimizer.moves_rows_downhill", kOptimizerRowKind, "the loss of one row falls", moves_rows_downhill},
+    {"optimizer.scales_row_gradients", kOptimizerRowKind, "gradient_scale holds for row tables too",
      scales_row_gradients},
 };
 
 }  // namespace
 
 std::span<const Check> optimizer_row_checks() {
-  return kChecks;
+  return kOptimizerRowChecks;
 }
 
 }  // namespace tenon::conformance

@@ -73,7 +73,7 @@ void begins_and_ends_in_pairs(Subject& subject) {
   }
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kPluginChecks[] = {
     {"plugin.loads", nullptr, "the file is a plugin for this program; init and shutdown succeed", loads},
     {"plugin.exports_one_symbol", nullptr, "nothing but the descriptor is visible to others",
      exports_one_symbol},
@@ -84,7 +84,7 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> plugin_checks() {
-  return kChecks;
+  return kPluginChecks;
 }
 
 }  // namespace tenon::conformance

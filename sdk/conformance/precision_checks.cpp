@@ -260,32 +260,33 @@ void carries_its_state(Subject& subject) {
   }
 }
 
-constexpr const char* kKind = "precision/1";
-constexpr Check kChecks[] = {
-    {"precision.keeps_its_types", kKind, "dtypes that layers know, the same from beginning to end",
+constexpr const char* kPrecisionKind = "precision/1";
+constexpr Check kPrecisionChecks[] = {
+    {"precision.keeps_its_types", kPrecisionKind, "dtypes that layers know, the same from beginning to end",
      keeps_its_types},
-    {"precision.is_near_the_product", kKind,
+    {"precision.is_near_the_product", kPrecisionKind,
      "fprop, dgrad and wgrad are near the exact products, whole and in chunks", is_near_the_product},
-    {"precision.adds_where_told", kKind, "with accumulate a product is added to what is there",
+    {"precision.adds_where_told", kPrecisionKind, "with accumulate a product is added to what is there",
      adds_where_told},
-    {"precision.follows_the_weights", kKind,
+    {"precision.follows_the_weights", kPrecisionKind,
      "copies of weights are made anew when the weight's version rises", follows_the_weights},
-    {"precision.stays_inside", kKind,
+    {"precision.stays_inside", kPrecisionKind,
      "it writes to its outputs and to the memory that it asked for, nowhere else", stays_inside},
-    {"precision.passes_non_finite_on", kKind, "NaN and infinity in an operand reach the result",
+    {"precision.passes_non_finite_on", kPrecisionKind, "NaN and infinity in an operand reach the result",
      passes_non_finite_on},
-    {"precision.counts_its_operands", kKind, "operands of other formats are counted", counts_its_operands},
-    {"precision.scales_the_loss_usably", kKind,
+    {"precision.counts_its_operands", kPrecisionKind, "operands of other formats are counted",
+     counts_its_operands},
+    {"precision.scales_the_loss_usably", kPrecisionKind,
      "non-finite gradients are refused; the loss scale stays usable, or the run ends with a reason",
      scales_the_loss_usably},
-    {"precision.carries_its_state", kKind, "state() holds all that the loss scale depends on",
+    {"precision.carries_its_state", kPrecisionKind, "state() holds all that the loss scale depends on",
      carries_its_state},
 };
 
 }  // namespace
 
 std::span<const Check> precision_checks() {
-  return kChecks;
+  return kPrecisionChecks;
 }
 
 }  // namespace tenon::conformance

@@ -145,7 +145,7 @@ void answers_failures(Subject& subject) {
   }
 }
 
-void carries_its_state(Subject& subject) {
+void carries_its_plans(Subject& subject) {
   for (const std::int64_t cut : {1, 13, 97}) {
     const testing::Made<Recovery> whole = subject.make<Recovery>();
     for (std::int64_t slot = 0; slot < cut; ++slot) hear(*whole, whole->plan_save(moment_of(slot, 0)), slot);
@@ -204,24 +204,26 @@ void survives_a_kill(Subject& subject) {
     not_applicable("it saves nothing in 7 slots; add a [[case]] with a shorter interval to conformance.toml");
 }
 
-constexpr const char* kKind = "recovery/1";
-constexpr Check kChecks[] = {
-    {"recovery.ranks_plan_alike", kKind, "ranks with clocks of their own plan the same saves",
+constexpr const char* kRecoveryKind = "recovery/1";
+constexpr Check kRecoveryChecks[] = {
+    {"recovery.ranks_plan_alike", kRecoveryKind, "ranks with clocks of their own plan the same saves",
      ranks_plan_alike},
-    {"recovery.plans_what_can_be_done", kKind, "keep() is 0 or at least 2, and increments have a base",
-     plans_what_can_be_done},
-    {"recovery.saves_when_its_timer_asked", kKind, "what its timer asked for is saved",
+    {"recovery.plans_what_can_be_done", kRecoveryKind,
+     "keep() is 0 or at least 2, and increments have a base", plans_what_can_be_done},
+    {"recovery.saves_when_its_timer_asked", kRecoveryKind, "what its timer asked for is saved",
      saves_when_its_timer_asked},
-    {"recovery.answers_failures", kKind, "decisions about failures can be carried out", answers_failures},
-    {"recovery.carries_its_state", kKind, "state() holds all that later plans depend on", carries_its_state},
-    {"recovery.survives_a_kill", kKind,
+    {"recovery.answers_failures", kRecoveryKind, "decisions about failures can be carried out",
+     answers_failures},
+    {"recovery.carries_its_state", kRecoveryKind, "state() holds all that later plans depend on",
+     carries_its_plans},
+    {"recovery.survives_a_kill", kRecoveryKind,
      "a run that is killed and resumed gives the bits of one that ran through", survives_a_kill, 90},
 };
 
 }  // namespace
 
 std::span<const Check> recovery_checks() {
-  return kChecks;
+  return kRecoveryChecks;
 }
 
 }  // namespace tenon::conformance

@@ -101,7 +101,7 @@ void allocates_nothing(Subject& subject) {
   }
 }
 
-constexpr Check kChecks[] = {
+constexpr Check kRunChecks[] = {
     {"run.completes", "", "runs of 1, 2 and 4 ranks end well, with finite losses", completes, 40},
     {"run.repeats", "", "the same run twice gives the same bits", repeats, 60},
     {"run.resumes", "", "a stopped and resumed run gives the bits of one that ran through", resumes, 60},
@@ -112,7 +112,7 @@ constexpr Check kChecks[] = {
 }  // namespace
 
 std::span<const Check> run_checks() {
-  return kChecks;
+  return kRunChecks;
 }
 
 }  // namespace tenon::conformance

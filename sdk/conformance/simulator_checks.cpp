@@ -188,22 +188,22 @@ void stops_in_time(Subject& subject) {
                         : "run() went on after watch.step() said that its time is over");
 }
 
-constexpr const char* kKind = Simulator::kKind;
-constexpr Check kChecks[] = {
-    {"simulator.describes_itself", kKind, "fields are sound, and the same for equal options and after tasks",
-     describes_itself, 60},
-    {"simulator.tasks_are_pure", kKind,
+constexpr const char* kSimulatorKind = Simulator::kKind;
+constexpr Check kSimulatorChecks[] = {
+    {"simulator.describes_itself", kSimulatorKind,
+     "fields are sound, and the same for equal options and after tasks", describes_itself, 60},
+    {"simulator.tasks_are_pure", kSimulatorKind,
      "a task gives the same bytes in any order, object and memory, and no more", tasks_are_pure, 120},
-    {"simulator.samples_are_finite", kKind, "a sample without a number is an error and no sample",
+    {"simulator.samples_are_finite", kSimulatorKind, "a sample without a number is an error and no sample",
      samples_are_finite, 60},
-    {"simulator.stops_in_time", kKind, "a task looks at its watch and ends when that says so", stops_in_time,
-     60},
+    {"simulator.stops_in_time", kSimulatorKind, "a task looks at its watch and ends when that says so",
+     stops_in_time, 60},
 };
 
 }  // namespace
 
 std::span<const Check> simulator_checks() {
-  return kChecks;
+  return kSimulatorChecks;
 }
 
 }  // namespace tenon::conformance

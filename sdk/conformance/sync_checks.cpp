@@ -206,32 +206,32 @@ void repeats_its_traffic(Subject& subject) {
   }
 }
 
-constexpr const char* kKind = "sync/1";
-constexpr Check kChecks[] = {
-    {"sync.plans_purely", kKind,
+constexpr const char* kSyncKind = "sync/1";
+constexpr Check kSyncChecks[] = {
+    {"sync.plans_purely", kSyncKind,
      "plan() depends on configuration, seed, replica and t alone, and changes nothing", plans_purely, 30},
-    {"sync.returns_the_mean", kKind,
+    {"sync.returns_the_mean", kSyncKind,
      "with shared updates finish_gradients leaves the mean over replicas, the same bits on all, however late "
      "some are",
      returns_the_mean, 30},
-    {"sync.replicas_agree", kKind, "with shared updates all replicas have the same weights after each slot",
-     replicas_agree, 30},
-    {"sync.keeps_equal_replicas", kKind,
+    {"sync.replicas_agree", kSyncKind,
+     "with shared updates all replicas have the same weights after each slot", replicas_agree, 30},
+    {"sync.keeps_equal_replicas", kSyncKind,
      "replicas that are equal and learn nothing stay as they are; what is written is touched",
      keeps_equal_replicas, 30},
-    {"sync.quiesces_quietly", kKind, "quiesce() may be called after any slot, twice, and changes no weight",
-     quiesces_quietly, 40},
-    {"sync.bears_refusals", kKind, "refused updates, of all replicas or of one, leave nobody behind",
+    {"sync.quiesces_quietly", kSyncKind,
+     "quiesce() may be called after any slot, twice, and changes no weight", quiesces_quietly, 40},
+    {"sync.bears_refusals", kSyncKind, "refused updates, of all replicas or of one, leave nobody behind",
      bears_refusals, 30},
-    {"sync.names_the_late_rank", kKind,
+    {"sync.names_the_late_rank", kSyncKind,
      "no call waits longer than run.deadline, and the error names who was late", names_the_late_rank, 30},
-    {"sync.repeats_its_traffic", kKind, "the bytes sent do not depend on time", repeats_its_traffic, 30},
+    {"sync.repeats_its_traffic", kSyncKind, "the bytes sent do not depend on time", repeats_its_traffic, 30},
 };
 
 }  // namespace
 
 std::span<const Check> sync_checks() {
-  return kChecks;
+  return kSyncChecks;
 }
 
 }  // namespace tenon::conformance

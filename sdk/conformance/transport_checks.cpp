@@ -326,42 +326,45 @@ void counts_what_it_sends(Subject& subject) {
   }
 }
 
-constexpr const char* kKind = "transport/1";
-constexpr Check kChecks[] = {
-    {"transport.is_connected", kKind, "groups of the world and of parts of it, with ranks in group order",
-     is_connected},
-    {"transport.passes_messages", kKind, "messages match by sender and tag, in order", passes_messages},
-    {"transport.sums_in_fixed_order", kKind, "sums of every length have the bits of the fixed order",
+constexpr const char* kTransportKind = "transport/1";
+constexpr Check kTransportChecks[] = {
+    {"transport.is_connected", kTransportKind,
+     "groups of the world and of parts of it, with ranks in group order", is_connected},
+    {"transport.passes_messages", kTransportKind, "messages match by sender and tag, in order",
+     passes_messages},
+    {"transport.sums_in_fixed_order", kTransportKind, "sums of every length have the bits of the fixed order",
      sums_in_fixed_order, 30},
-    {"transport.reduces_every_type", kKind, "sum, max and min of reals and integers", reduces_every_type},
-    {"transport.copies_to_all", kKind, "all_gather and broadcast bring the data of others", copies_to_all},
-    {"transport.exchanges_uneven_parts", kKind, "all_to_all brings each part to its receiver, empty ones too",
-     exchanges_uneven_parts},
-    {"transport.overlaps", kKind, "many operations of two groups in flight, waited for in any order",
+    {"transport.reduces_every_type", kTransportKind, "sum, max and min of reals and integers",
+     reduces_every_type},
+    {"transport.copies_to_all", kTransportKind, "all_gather and broadcast bring the data of others",
+     copies_to_all},
+    {"transport.exchanges_uneven_parts", kTransportKind,
+     "all_to_all brings each part to its receiver, empty ones too", exchanges_uneven_parts},
+    {"transport.overlaps", kTransportKind, "many operations of two groups in flight, waited for in any order",
      overlaps},
-    {"transport.counts_what_it_sends", kKind, "bytes, messages and operations equal the closed forms",
-     counts_what_it_sends},
-    {"transport.names_the_late_rank", kKind, "each wait ends at the deadline and says who did not come",
-     names_the_late_rank},
-    {"transport.cancels_all", kKind, "cancel ends the waits of all members, now and later, with its reason",
-     cancels_all},
-    {"transport.cancels_a_process", kKind,
+    {"transport.counts_what_it_sends", kTransportKind,
+     "bytes, messages and operations equal the closed forms", counts_what_it_sends},
+    {"transport.names_the_late_rank", kTransportKind,
+     "each wait ends at the deadline and says who did not come", names_the_late_rank},
+    {"transport.cancels_all", kTransportKind,
+     "cancel ends the waits of all members, now and later, with its reason", cancels_all},
+    {"transport.cancels_a_process", kTransportKind,
      "cancel of the transport ends the waits of its process in every group, with its reason",
      cancels_a_process},
-    {"transport.waits_as_a_group_asks", kKind, "a group with a longer deadline waits longer for messages",
-     waits_as_a_group_asks},
-    {"transport.notices_disagreement", kKind, "members that pass different shapes or types all get an error",
-     notices_disagreement},
-    {"transport.refuses_old_epochs", kKind, "members of two epochs do not talk to each other",
+    {"transport.waits_as_a_group_asks", kTransportKind,
+     "a group with a longer deadline waits longer for messages", waits_as_a_group_asks},
+    {"transport.notices_disagreement", kTransportKind,
+     "members that pass different shapes or types all get an error", notices_disagreement},
+    {"transport.refuses_old_epochs", kTransportKind, "members of two epochs do not talk to each other",
      refuses_old_epochs},
-    {"transport.allocates_nothing", kKind, "operations in the steady state take nothing from the heap",
-     transport_allocates_nothing, 20, true},
+    {"transport.allocates_nothing", kTransportKind,
+     "operations in the steady state take nothing from the heap", transport_allocates_nothing, 20, true},
 };
 
 }  // namespace
 
 std::span<const Check> transport_checks() {
-  return kChecks;
+  return kTransportChecks;
 }
 
 }  // namespace tenon::conformance

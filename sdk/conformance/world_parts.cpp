@@ -233,14 +233,14 @@ class Anything final : public Model {
   void* query(std::string_view) override { return nullptr; }
 };
 
-class Ending final : public Observer {
+class EndingWatch final : public Observer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("stop_after", "0"), option::integer("kill_after", "0"),
       option::integer("count_from", "0"), option::integer("count_to", "0")};
   static constexpr ComponentInfo kInfo{
       .id = "conformance_ending", .summary = "ends the run, counts allocations", .options = kOptions};
-  explicit Ending(const Options& options)
+  explicit EndingWatch(const Options& options)
       : stop_after_(options.integer("stop_after")),
         kill_after_(options.integer("kill_after")),
         count_from_(options.integer("count_from")),
@@ -269,7 +269,7 @@ class Ending final : public Observer {
 
 TENON_STATIC_PLUGIN(
     parts, PluginInfo{.id = "tenon.conformance", .version = "0.1.0", .summary = "parts of conformance runs"},
-    Data, Absorb, Net, Anything, Ending, WatchedSync, RefusingPrecision)
+    Data, Absorb, Net, Anything, EndingWatch, WatchedSync, RefusingPrecision)
 
 }  // namespace
 

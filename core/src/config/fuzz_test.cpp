@@ -11,8 +11,6 @@ TENON_ABI_BEGIN
 namespace config {
 namespace {
 
-const sample::Catalog kCatalog;
-
 // True when the text was accepted.
 bool survives(const std::string& text) {
   Config config;
@@ -30,7 +28,7 @@ bool survives(const std::string& text) {
     ADD_FAILURE() << error.what() << "\n" << text << "\n-----\n" << written;
   }
   try {
-    check_run(config, kCatalog, {});
+    check_run(config, sample::kCatalog, {});
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
   }

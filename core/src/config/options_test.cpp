@@ -41,12 +41,12 @@ constexpr OptionSpec kSpecs[] = {
     with_flag(option::integer("legacy", nullptr), TENON_OPTION_DEPRECATED).doc_text("use level"),
     with_flag(option::text("token", nullptr), TENON_OPTION_SECRET),
 };
-const sample::Catalog kCatalog;
 
 Resolution resolve(std::string_view text, std::vector<std::string> sets = {}) {
   // The value needs to live only as long as the call: a resolution copies what it keeps.
   const Config config = Config::parse(text, "x.toml", sets);
-  return resolve_options(component_request(config.root(), {"thing.sample", option_list(kSpecs)}, &kCatalog));
+  return resolve_options(
+      component_request(config.root(), {"thing.sample", option_list(kSpecs)}, &sample::kCatalog));
 }
 
 std::string problem(std::string_view text) {
@@ -267,8 +267,10 @@ TEST(Options, InnerComponentsDieBeforeTheirOptionsAndLastFirst) {
   static constexpr OptionSpec two[] = {option::component("first", "sync/1"),
                                        option::component("second", "sync/1")};
   const Config config = Config::parse("first.type = \"ddp\"\nsecond.type = \"ddp\"\n", "x.toml", {});
-  Resolution resolution = resolve_options(
-      {.table = config.root(), .owner = "thing.two", .specs = option_list(two), .catalog = &kCatalog});
+  Resolution resolution = resolve_options({.table = config.root(),
+                                           .owner = "thing.two",
+                                           .specs = option_list(two),
+                                           .catalog = &sample::kCatalog});
   int objects[] = {1, 2};
   int next = 0;
   for (auto& [name, inner] : resolution.options->inner()) {

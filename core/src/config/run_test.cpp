@@ -13,14 +13,12 @@ TENON_ABI_BEGIN
 namespace config {
 namespace {
 
-const sample::Catalog kCatalog;
-
 Config sample_run(std::vector<std::string> sets = {}) {
   return Config::parse(sample::kRun, "run.toml", std::move(sets));
 }
 
 TEST(RunCheck, ReadsSettings) {
-  CheckedRun run = check_run(sample_run({"run.seed_order=9"}), kCatalog, {});
+  CheckedRun run = check_run(sample_run({"run.seed_order=9"}), sample::kCatalog, {});
   EXPECT_EQ(run.core.run.name, "sample");
   EXPECT_EQ(run.core.run.seed, 7u);
   EXPECT_EQ(run.core.run.seed_init, 7u);
@@ -43,7 +41,7 @@ TEST(RunCheck, ReadsSettings) {
 }
 
 TEST(RunCheck, HandsEachComponentItsOptions) {
-  CheckedRun run = check_run(sample_run(), kCatalog, {});
+  CheckedRun run = check_run(sample_run(), sample::kCatalog, {});
   std::vector<std::string> tables;
   for (const CheckedComponent& component : run.components) tables.push_back(component.table);
   EXPECT_THAT(tables, testing::ElementsAre("device", "transport", "data", "model", "precision", "optimizer",
@@ -60,7 +58,7 @@ TEST(RunCheck, HandsEachComponentItsOptions) {
 }
 
 TEST(RunCheck, ResolvedFileIsCompleteAndStable) {
-  const CheckedRun run = check_run(sample_run(), kCatalog, {});
+  const CheckedRun run = check_run(sample_run(), sample::kCatalog, {});
   const Value& root = run.resolved.root();
   EXPECT_EQ(run.resolved.find("optimizer.weight_decay")->origin.text(), "default");
   EXPECT_EQ(run.resolved.find("run.deadline")->real(), 300.0);
@@ -69,7 +67,7 @@ TEST(RunCheck, ResolvedFileIsCompleteAndStable) {
   const std::string text = to_toml(root, true);
   const Config again = Config::parse(text, "config.resolved.toml", {});
   EXPECT_EQ(again.root(), root) << text;
-  EXPECT_EQ(check_run(again, kCatalog, {}).resolved.root(), root);
+  EXPECT_EQ(check_run(again, sample::kCatalog, {}).resolved.root(), root);
 }
 
 TEST(RunCheck, ReportsEveryProblemAtOnce) {
@@ -125,7 +123,7 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
   };
   for (const auto& test : cases) {
     try {
-      check_run(sample_run(test.sets), kCatalog, {});
+      check_run(sample_run(test.sets), sample::kCatalog, {});
       ADD_FAILURE() << test.message << ": accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kConfig);
@@ -136,8 +134,8 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
 
 TEST(RunCheck, NamesMissingTables) {
   try {
-    check_run(Config::parse("[parallel]\nranks = 2\n[optimizer]\ntyp = \"sgd\"\n", "x.toml", {}), kCatalog,
-              {});
+    check_run(Config::parse("[parallel]\nranks = 2\n[optimizer]\ntyp = \"sgd\"\n", "x.toml", {}),
+              sample::kCatalog, {});
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_STREQ(
@@ -160,11 +158,11 @@ TEST(RunCheck, SeveralRanksNeedTransportAndSync) {
       "run.steps = 1\nparallel.ranks = 2\ndevice.type = \"cpu\"\ndata.type = \"text\"\n"
       "data.path = \"README.md\"\nmodel.type = \"mlp\"\noptimizer.type = \"sgd\"\n";
   const std::string here = "data.path=" + std::string(TENON_SOURCE_DIR "/README.md");
-  EXPECT_EQ(
-      check_run(Config::parse(text, "x.toml", {here, "parallel.ranks=1"}), kCatalog, {}).components.size(),
-      4u);
+  EXPECT_EQ(check_run(Config::parse(text, "x.toml", {here, "parallel.ranks=1"}), sample::kCatalog, {})
+                .components.size(),
+            4u);
   try {
-    check_run(Config::parse(text, "x.toml", {here}), kCatalog, {});
+    check_run(Config::parse(text, "x.toml", {here}), sample::kCatalog, {});
     ADD_FAILURE();
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
@@ -176,7 +174,7 @@ TEST(RunCheck, SeveralRanksNeedTransportAndSync) {
 TEST(RunCheck, StragglersAreSlowerThanOthers) {
   const auto problem = [](const std::string& straggler) {
     try {
-      check_run(sample_run({"transport.straggler=[" + straggler + "]"}), kCatalog, {});
+      check_run(sample_run({"transport.straggler=[" + straggler + "]"}), sample::kCatalog, {});
     } catch (const Error& error) {
       return std::string(error.what());
     }
@@ -191,8 +189,8 @@ TEST(RunCheck, StragglersAreSlowerThanOthers) {
 TEST(RunCheck, PassesExtraTablesOn) {
   const std::string extra[] = {"simulator"};
   const Config config = sample_run({"simulator.type=wave"});
-  EXPECT_EQ(check_run(config, kCatalog, extra).resolved.find("simulator.type")->text(), "wave");
-  EXPECT_THROW(check_run(config, kCatalog, {}), Error);
+  EXPECT_EQ(check_run(config, sample::kCatalog, extra).resolved.find("simulator.type")->text(), "wave");
+  EXPECT_THROW(check_run(config, sample::kCatalog, {}), Error);
 }
 
 TEST(RunCheck, PluginPathsCountFromTheirFile) {
@@ -213,12 +211,12 @@ TEST(KeyMutations, EnumeratesSingleEdits) {
 
 TEST(KeyMutations, EveryMisspeltKeyIsRefusedWithTheRightSuggestion) {
   std::set<std::string> proven;
-  const MutationReport report = mutate_keys(sample_run(), kCatalog, proven);
+  const MutationReport report = mutate_keys(sample_run(), sample::kCatalog, proven);
   EXPECT_GT(report.keys, 50u);
   EXPECT_GT(report.tried, 10000u);
   EXPECT_THAT(report.accepted, testing::IsEmpty());
   EXPECT_LE(report.misguided.size() * 10, report.long_keys) << testing::PrintToString(report.misguided);
-  EXPECT_EQ(mutate_keys(sample_run(), kCatalog, proven).tried, 0u);
+  EXPECT_EQ(mutate_keys(sample_run(), sample::kCatalog, proven).tried, 0u);
 }
 
 }  // namespace

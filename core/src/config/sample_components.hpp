@@ -73,6 +73,7 @@ class Catalog final : public ComponentCatalog {
     fail_config("no component '" + std::string(type) + "'" + suggestion(type, ids));
   }
 };
+inline const Catalog kCatalog;
 
 inline constexpr std::string_view kRun = R"(
 [run]

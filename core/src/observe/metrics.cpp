@@ -12,7 +12,7 @@ namespace tenon {
 namespace {
 
 constexpr std::size_t kFull = std::size_t{64} << 10;
-constexpr std::int64_t kLargestFile = std::int64_t{4} << 30;
+constexpr std::int64_t kLargestMetrics = std::int64_t{4} << 30;
 
 /// Calls use(line, number, text) for every complete line; text is without its newline. Returns true if the
 /// end was torn.
@@ -92,7 +92,7 @@ void MetricsWriter::sync() {
 }
 
 std::vector<MetricLine> read_metrics(FileSystem& files, const std::string& path) {
-  const std::string text = read_text(files, path, kLargestFile);
+  const std::string text = read_text(files, path, kLargestMetrics);
   std::vector<MetricLine> lines;
   for_each_line(text, path, [&](const MetricLine& line, std::string_view) { lines.push_back(line); });
   return lines;
@@ -100,7 +100,7 @@ std::vector<MetricLine> read_metrics(FileSystem& files, const std::string& path)
 
 std::int64_t drop_metrics_after(FileSystem& files, const std::string& path, std::int64_t step) {
   if (!files.exists(path)) return 0;
-  const std::string text = read_text(files, path, kLargestFile);
+  const std::string text = read_text(files, path, kLargestMetrics);
   std::string kept;
   std::int64_t dropped = 0;
   const bool torn = for_each_line(text, path, [&](const MetricLine& line, std::string_view words) {

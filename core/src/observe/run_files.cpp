@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kLargestFile = std::int64_t{16} << 20;
+constexpr std::int64_t kLargestRecord = std::int64_t{16} << 20;
 
 std::optional<std::int64_t> integer_of(const Json& value) {
   if (value.is_number_unsigned()) {
@@ -96,7 +96,7 @@ class Members {
 };
 
 Json read_object(FileSystem& files, const std::string& path) {
-  Json json = Json::parse(read_text(files, path, kLargestFile), nullptr, false);
+  Json json = Json::parse(read_text(files, path, kLargestRecord), nullptr, false);
   if (json.is_discarded()) fail_run(path + ": not valid JSON");
   return json;
 }

@@ -26,7 +26,7 @@ namespace {
 constexpr char kMagic[8] = {'t', 'e', 'n', 'o', 'n', 'c', 't', 'r'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::int64_t kFooterBytes = 4096;
-constexpr std::size_t kRowsAtOnce = 8192;
+constexpr std::size_t kCopiedAtOnce = 8192;
 constexpr std::int64_t kRowBytes = sizeof(CriteoRow);
 
 struct Footer {
@@ -156,7 +156,7 @@ void CriteoCache::pack(const std::string& source, const Identity& identity) {
   CriteoReader reader(source);
   const std::string temporary = path_ + ".tmp";
   const std::unique_ptr<WritableFile> out = files_->create(temporary);
-  std::vector<CriteoRow> rows(kRowsAtOnce);
+  std::vector<CriteoRow> rows(kCopiedAtOnce);
   while (const std::size_t count = reader.read(rows)) {
     const auto now = std::span(rows).first(count);
     for (const CriteoRow& row : now) {

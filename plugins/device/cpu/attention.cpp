@@ -11,7 +11,7 @@ namespace {
 
 using kernels::Arith;
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kCacheLine = 64;
 
 template <class S>
 class CpuAttentionKernel final : public AttentionKernel {
@@ -25,7 +25,7 @@ class CpuAttentionKernel final : public AttentionKernel {
     shape_.window = spec.window;
     shape_.scale = static_cast<Arith<S>>(spec.logit_scale);
     shape_.qkv_row_stride = shape_.out_row_stride = shape_.dqkv_row_stride = width_;
-    constexpr std::size_t kItems = kLine / sizeof(Arith<S>);
+    constexpr std::size_t kItems = kCacheLine / sizeof(Arith<S>);
     stride_ = (static_cast<std::size_t>(ops_.workspace(shape_)) + kItems - 1) / kItems * kItems;
   }
 

@@ -1,8 +1,7 @@
 // Maps over flat tensors (family Elementwise). Every element depends on its own inputs alone.
+#include "arith.hpp"
 #include "convert.hpp"
 #include "families.hpp"
-
-#include <tenon/kernels/bf16.hpp>
 
 #include <atomic>
 #include <cmath>
@@ -13,24 +12,6 @@ namespace {
 
 using kernels::Arith;
 using kernels::Bf16;
-
-float widen(float x) {
-  return x;
-}
-double widen(double x) {
-  return x;
-}
-float widen(Bf16 x) {
-  return kernels::to_float(x);
-}
-template <class S>
-S narrow(Arith<S> x) {
-  if constexpr (std::is_same_v<S, Bf16>) {
-    return kernels::to_bf16(x);
-  } else {
-    return x;
-  }
-}
 
 template <class T>
 void fill_integers(const TensorView& y, double value) {

@@ -1,13 +1,13 @@
 // Fourier transforms along one dimension (family Fft). Every line is copied into an aligned buffer,
 // transformed there by the one plan of its length, and only its kept modes leave it: a line's bits depend on
 // nothing else, whatever its stride and neighbours are, and lines are shared among threads as they come.
+#include "arith.hpp"
 #include "families.hpp"
 #include "fft_direct.hpp"
 #include "fft_modes.hpp"
 #include "fftw.hpp"
 
 #include <fmt/format.h>
-#include <tenon/kernels/bf16.hpp>
 
 #include <limits>
 #include <vector>
@@ -23,23 +23,6 @@ constexpr std::int64_t kItems = static_cast<std::int64_t>(kFftAlignment / sizeof
 template <class T>
 std::int64_t padded(std::int64_t elements) {
   return (elements + kItems<T> - 1) / kItems<T> * kItems<T>;
-}
-
-template <class S>
-Arith<S> widen(S value) {
-  if constexpr (std::is_same_v<S, kernels::Bf16>) {
-    return kernels::to_float(value);
-  } else {
-    return value;
-  }
-}
-template <class S>
-S narrow(Arith<S> value) {
-  if constexpr (std::is_same_v<S, kernels::Bf16>) {
-    return kernels::to_bf16(value);
-  } else {
-    return value;
-  }
 }
 
 PlanKind plan_kind(const FftSpec& spec) {

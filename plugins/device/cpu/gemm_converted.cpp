@@ -7,7 +7,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::int64_t kLine = 64;
+constexpr std::int64_t kOperandLine = 64;
 /// Copies of one part should fit this, within what the smallest part allows.
 constexpr std::int64_t kCopyBytes = std::int64_t{32} << 20;
 /// Fewer rows or columns than this would starve the inner product.
@@ -29,7 +29,7 @@ struct Operand {
     return cuts_rows ? part * columns : cuts_columns ? rows * part : rows * columns;
   }
   std::int64_t copy_bytes(std::int64_t part) const {
-    return copied() ? (dtype_bytes(inner, elements(part)) + kLine - 1) / kLine * kLine : 0;
+    return copied() ? (dtype_bytes(inner, elements(part)) + kOperandLine - 1) / kOperandLine * kOperandLine : 0;
   }
 };
 

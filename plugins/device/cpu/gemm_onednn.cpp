@@ -45,7 +45,7 @@ using PrimitiveDesc = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
 using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
 using PostOps = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 
-constexpr std::int64_t kLine = 64;
+constexpr std::int64_t kCacheLine = 64;
 
 dnnl_data_type_t data_type(DType dtype) {
   return dtype == DType::kBF16 ? dnnl_bf16 : dnnl_f32;
@@ -150,7 +150,7 @@ class OnednnGemm final : public Gemm {
   bool usable() const { return !implementation_.empty() && implementation_.find("ref") == std::string::npos; }
 
   // Room to align the library's part, should the caller's scratch not be.
-  std::size_t scratch_bytes() const override { return pad_bytes_ == 0 ? 0 : pad_bytes_ + kLine; }
+  std::size_t scratch_bytes() const override { return pad_bytes_ == 0 ? 0 : pad_bytes_ + kCacheLine; }
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
            TensorView scratch) override {
@@ -163,7 +163,7 @@ class OnednnGemm final : public Gemm {
     int count = 3;
     if (pad_bytes_ > 0) {
       const auto start = reinterpret_cast<std::uintptr_t>(scratch.data);
-      auto* aligned = static_cast<std::byte*>(scratch.data) + (kLine - start % kLine) % kLine;
+      auto* aligned = static_cast<std::byte*>(scratch.data) + (kCacheLine - start % kCacheLine) % kCacheLine;
       TENON_ONEDNN(dnnl_memory_set_data_handle(pad_.get(), aligned));
       arguments[count++] = {DNNL_ARG_SCRATCHPAD, pad_.get()};
     }

@@ -15,7 +15,7 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::size_t kLine = 64;
+constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::int64_t kTouchBlock = std::int64_t{4} << 20;
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
@@ -68,9 +68,9 @@ std::int64_t available_memory() {
 }
 
 void* allocate_zeroed(std::size_t bytes) {
-  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kLine;
+  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
   if (bytes > static_cast<std::size_t>(kUnknown) - alignment) refuse(bytes, available_memory());
-  const std::size_t size = (std::max<std::size_t>(bytes, 1) + kLine - 1) / kLine * kLine;
+  const std::size_t size = (std::max<std::size_t>(bytes, 1) + kCacheLine - 1) / kCacheLine * kCacheLine;
   // The system promises more than it has and kills who touches it, so large blocks are compared first.
   if (size >= kHugePage) {
     const std::int64_t available = available_memory();

@@ -34,7 +34,7 @@ struct Block {
   kernels::MorChoice choice = kernels::MorChoice::kKeep;
 };
 
-float widen(std::int16_t magnitude) {
+float float_of(std::int16_t magnitude) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(magnitude) << 16);
 }
 
@@ -167,9 +167,9 @@ class CpuMorKernel final : public MorKernel {
       for (std::int64_t c = 0; c < across_; ++c) {
         const Partial& partial = job.partials[s * across_ + c];
         Block& block = job.blocks[strip(s).block_row * across_ + c];
-        block.amax = std::max(block.amax, widen(std::min<std::int16_t>(partial.largest, 0x7f80)));
+        block.amax = std::max(block.amax, float_of(std::min<std::int16_t>(partial.largest, 0x7f80)));
         if (partial.smallest != kNone) {
-          const float smallest = widen(partial.smallest);
+          const float smallest = float_of(partial.smallest);
           block.smallest = block.non_zero == 0 ? smallest : std::min(block.smallest, smallest);
         }
         block.non_zero += partial.non_zero;
@@ -177,7 +177,7 @@ class CpuMorKernel final : public MorKernel {
         largest = std::max(largest, partial.largest);
       }
     }
-    decision.amax = widen(largest);
+    decision.amax = float_of(largest);
     decision.finite = largest < 0x7f80;
   }
 

@@ -6,9 +6,9 @@
 namespace tenon::quantized {
 namespace {
 
-constexpr std::string_view kFormats[] = {"fp8_e4m3", "fp8_e5m2", "fp8_block"};
+constexpr std::string_view kFp8Formats[] = {"fp8_e4m3", "fp8_e5m2", "fp8_block"};
 
-Recipe recipe_of(const Options& options) {
+Recipe tensor_fp8_recipe(const Options& options) {
   Recipe recipe;
   const std::string_view kind = options.text("recipe"), gradients = options.text("gradients");
   if (kind == "block") {
@@ -36,6 +36,6 @@ Recipe recipe_of(const Options& options) {
 
 }  // namespace
 
-Fp8::Fp8(const Options& options) : QuantizedPrecision(kInfo.id, options, recipe_of(options), kFormats) {}
+Fp8::Fp8(const Options& options) : QuantizedPrecision(kInfo.id, options, tensor_fp8_recipe(options), kFp8Formats) {}
 
 }  // namespace tenon::quantized

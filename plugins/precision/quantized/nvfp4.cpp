@@ -4,9 +4,9 @@
 namespace tenon::quantized {
 namespace {
 
-constexpr std::string_view kFormats[] = {"nvfp4"};
+constexpr std::string_view kNvfp4Formats[] = {"nvfp4"};
 
-Recipe recipe_of(const Options& options) {
+Recipe nvfp4_recipe(const Options& options) {
   Recipe recipe;
   recipe.formats = formats_of("nvfp4", options.text("weights") == "2d" ? "nvfp4_2d" : "nvfp4", "nvfp4");
   const std::string_view rotate = options.text("rotate");
@@ -22,6 +22,7 @@ Recipe recipe_of(const Options& options) {
 
 }  // namespace
 
-Nvfp4::Nvfp4(const Options& options) : QuantizedPrecision(kInfo.id, options, recipe_of(options), kFormats) {}
+Nvfp4::Nvfp4(const Options& options)
+    : QuantizedPrecision(kInfo.id, options, nvfp4_recipe(options), kNvfp4Formats) {}
 
 }  // namespace tenon::quantized
