@@ -29,7 +29,8 @@ struct Operand {
     return cuts_rows ? part * columns : cuts_columns ? rows * part : rows * columns;
   }
   std::int64_t copy_bytes(std::int64_t part) const {
-    return copied() ? (dtype_bytes(inner, elements(part)) + kOperandLine - 1) / kOperandLine * kOperandLine : 0;
+    return copied() ? (dtype_bytes(inner, elements(part)) + kOperandLine - 1) / kOperandLine * kOperandLine
+                    : 0;
   }
 };
 

@@ -36,6 +36,7 @@ Recipe tensor_fp8_recipe(const Options& options) {
 
 }  // namespace
 
-Fp8::Fp8(const Options& options) : QuantizedPrecision(kInfo.id, options, tensor_fp8_recipe(options), kFp8Formats) {}
+Fp8::Fp8(const Options& options)
+    : QuantizedPrecision(kInfo.id, options, tensor_fp8_recipe(options), kFp8Formats) {}
 
 }  // namespace tenon::quantized
