@@ -21,6 +21,7 @@
 #include <tenon/files.hpp>
 #include <tenon/fixed_order.hpp>
 #include <tenon/gradient_mean.hpp>
+#include <tenon/gradient_sum.hpp>
 #include <tenon/host.hpp>
 #include <tenon/index_map.hpp>
 #include <tenon/indexed_dataset.hpp>
@@ -241,6 +242,9 @@ TYPE(DimSharding)
 TYPE(GridPlace)
 TYPE(Box)
 TYPE(Layout)
+
+// <tenon/gradient_sum.hpp>
+TYPE(GradientSum)
 
 // <tenon/linear_map.hpp>
 TYPE(LinearMap)

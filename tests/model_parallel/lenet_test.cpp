@@ -1,45 +1,9 @@
 // Property P16: LeNet-5 cut in height and width over 2 x 2 ranks, by TOML alone, has the losses of one rank;
 // so have other grids, on which halos are wider than parts.
-#include "run_program.hpp"
-
-#include <nlohmann/json.hpp>
-
-#include <cmath>
+#include "grid_runs.hpp"
 
 namespace tenon::integration {
 namespace {
-
-std::vector<double> losses(const std::string& base, std::vector<std::string> sets) {
-  const Scratch scratch;
-  std::vector<std::string> words{"train",
-                                 std::string(TENON_SOURCE_DIR) + "/configs/base/" + base,
-                                 "--quiet",
-                                 "--set",
-                                 "run.log_every=1",
-                                 "--set",
-                                 "run.name=\"tiny\"",
-                                 "--set",
-                                 "run.eval_every=0",
-                                 "--set",
-                                 "data.batch=16"};
-  for (std::string& set : sets) words.insert(words.end(), {"--set", std::move(set)});
-  const Ended ended = scratch.run(words);
-  EXPECT_EQ(ended.status, 0) << ended.err;
-  std::vector<double> values;
-  std::ifstream lines(scratch / "runs/tiny/latest/metrics.jsonl");
-  for (std::string line; std::getline(lines, line);) {
-    const auto metric = nlohmann::json::parse(line);
-    if (metric.at("split") == "train" && metric.at("name") == "loss") values.push_back(metric.at("value"));
-  }
-  return values;
-}
-
-double worst(const std::vector<double>& a, const std::vector<double>& b) {
-  double most = a.size() == b.size() ? 0 : 1;
-  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
-    most = std::max(most, std::abs(a[i] - b[i]) / std::abs(b[i]));
-  return most;
-}
 
 TEST(LeNet, P16_LossesInDoublePrecisionAreThoseOfOneRankFor50Steps) {
   const std::vector<std::string> sets{"run.steps=50", "precision.type=\"fp64\""};

@@ -1,11 +1,10 @@
-// Refusals, and the sum of gradients over ranks.
+// Refusals, and sinks made ready.
 #include "common.hpp"
 
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cstring>
 
 namespace tenon::distdl {
@@ -27,25 +26,8 @@ ValueSpec expect_one_activation(const InferContext& context) {
   return x;
 }
 
-GradientSum::GradientSum(InferContext& context, const Shape& shape, std::vector<int> axes) : shape_(shape) {
-  const ModelGrid& grid = context.grid();
-  std::erase_if(axes, [&](int axis) { return grid.extent(axis) == 1; });
-  if (axes.empty()) return;
-  first_ = std::all_of(axes.begin(), axes.end(), [&](int axis) { return grid.coordinate(axis) == 0; });
-  const Layout terms{shape, {}, axes}, whole{shape};
-  sum_ = make_map(context.grid(), "all_reduce", {.from = terms, .to = whole, .dtype = context.parameters()},
-                  fmt::format("layer '{}': the sum of its gradients", context.name()));
-}
-
-void GradientSum::open(const GradientSink& sink) const {
-  if (!first_ || !sink.accumulate)
-    std::memset(sink.view.data, 0, static_cast<std::size_t>(sink.view.bytes()));
-}
-
-void GradientSum::close(const GradientSink& sink) {
-  if (sum_ == nullptr) return;
-  const TensorView gradient = sink.view.reshaped(shape_);
-  sum_->forward(gradient, gradient);
+void open(const GradientSum& sum, const GradientSink& sink) {
+  if (!sum.adds(sink)) std::memset(sink.view.data, 0, static_cast<std::size_t>(sink.view.bytes()));
 }
 
 }  // namespace tenon::distdl

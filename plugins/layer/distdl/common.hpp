@@ -1,13 +1,10 @@
-// What layers of this plugin share: refusals, lists of one number or one per dimension.
+// What layers of this plugin share: refusals, and sinks that gradients are added to.
 #pragma once
 
-#include <tenon/layer.hpp>
-#include <tenon/linear_map.hpp>
+#include <tenon/gradient_sum.hpp>
 #include <tenon/plugin.hpp>
 
-#include <memory>
 #include <string>
-#include <vector>
 
 namespace tenon::distdl {
 
@@ -18,21 +15,7 @@ inline constexpr std::uint64_t kOnHost = TENON_CAP_HOST | TENON_CAP_DETERMINISTI
 /// The only input, an activation.
 ValueSpec expect_one_activation(const InferContext& context);
 
-/// Sums what ranks along some axes of the grid hold of a parameter's gradient, in its sink. What lay there
-/// before counts once.
-class GradientSum {
- public:
-  GradientSum() = default;
-  /// Collective. `axes`: over which each rank has terms of its own; none: nothing is summed.
-  GradientSum(InferContext& context, const Shape& shape, std::vector<int> axes);
-  /// Before this rank adds its terms with accumulate = true.
-  void open(const GradientSink& sink) const;
-  void close(const GradientSink& sink);
-
- private:
-  Shape shape_;
-  bool first_ = true;  ///< of the ranks that share the gradient, the one that keeps what lay there
-  std::unique_ptr<LinearMap> sum_;
-};
+/// Before this rank adds its terms with accumulate = true.
+void open(const GradientSum& sum, const GradientSink& sink);
 
 }  // namespace tenon::distdl

@@ -65,6 +65,14 @@ void Conv::infer(InferContext& context) {
   context.output({part_of(y, context.grid().place()).extents, dtype_, y});
 }
 
+GradientSum Conv::gradient_sum(InferContext& context, const ParameterSpec& parameter) const {
+  return {context.grid(),
+          {parameter.shape},
+          cut_axes(windows_.output_layout(features_)),
+          parameter.dtype,
+          fmt::format("layer '{}': the sum of its gradients", context.name())};
+}
+
 void Conv::declare_parameters(InferContext& context) {
   ParameterSpec weight;
   weight.name = options_.has("weight") ? options_.text("weight") : fmt::format("{}.weight", context.name());
@@ -76,7 +84,7 @@ void Conv::declare_parameters(InferContext& context) {
   weight.init = normal ? Initializer::kNormal : Initializer::kUniform;
   weight.init_scale = normal ? options_.real("init_scale") : 1.0 / std::sqrt(static_cast<double>(k_));
   weight_ = context.parameter(weight);
-  if (context.training()) weight_sum_ = GradientSum(context, weight.shape, windows_.cut_axes());
+  if (context.training()) weight_sum_ = gradient_sum(context, weight);
   has_bias_ = options_.boolean("bias");
   if (!has_bias_) return;
   ParameterSpec bias;
@@ -86,7 +94,7 @@ void Conv::declare_parameters(InferContext& context) {
   bias.decay = false;
   bias.init = Initializer::kZero;
   bias_ = context.parameter(bias);
-  if (context.training()) bias_sum_ = GradientSum(context, bias.shape, windows_.cut_axes());
+  if (context.training()) bias_sum_ = gradient_sum(context, bias);
 }
 
 TensorView Conv::columns(RunContext& context, std::int64_t samples) const {
@@ -120,8 +128,8 @@ void Conv::backward(BackwardContext& context) {
   const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
   const TensorView window = context.saved(window_), dy = context.output_gradient(0);
   const TensorView given = tensor(context.workspace(gradient_), dtype_, window.shape);
-  if (!dw.view.empty()) weight_sum_.open(dw);
-  if (!dbias.view.empty()) bias_sum_.open(dbias);
+  if (!dw.view.empty()) open(weight_sum_, dw);
+  if (!dbias.view.empty()) open(bias_sum_, dbias);
   for (std::int64_t begin = 0; begin < windows_.samples() && !windows_.empty(); begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, windows_.samples());
     const TensorView read = columns(context, end - begin), products = rows(context, end - begin);

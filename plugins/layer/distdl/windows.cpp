@@ -92,12 +92,6 @@ Layout SlidingWindows::output_layout(std::int64_t channels) const {
   return layout;
 }
 
-std::vector<int> SlidingWindows::cut_axes() const {
-  std::vector<int> axes;
-  for (const DimSharding& cut : outputs_.sharding) axes.insert(axes.end(), cut.axes.begin(), cut.axes.end());
-  return axes;
-}
-
 void SlidingWindows::fetch(TensorView x, TensorView window, Pads pads) {
   halo_->forward(x, window);
   const bool padded = std::any_of(dims_.begin(), dims_.end(),

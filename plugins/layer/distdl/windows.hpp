@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string_view>
+#include <vector>
 
 namespace tenon::distdl {
 
@@ -29,8 +30,6 @@ class SlidingWindows {
   std::int64_t samples() const { return samples_; }
   /// Of this rank's output with so many channels.
   Layout output_layout(std::int64_t channels) const;
-  /// The axes over which ranks have outputs of their own.
-  std::vector<int> cut_axes() const;
 
   /// What the rank reads.
   void fetch(TensorView x, TensorView window, Pads pads);

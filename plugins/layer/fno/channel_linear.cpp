@@ -17,7 +17,8 @@ constexpr std::int64_t kChunkElements = std::int64_t{1} << 18;
 
 void ChannelLinear::infer(InferContext& context) {
   expect_inputs(context, 1);
-  const Shape x = expect_field(context, 0);
+  const Layout layout = expect_field(context, 0);
+  const Shape x = context.input(0).shape;
   batch_ = x[0], in_ = x[1], points_ = product(points_of(x)), out_ = options_.integer("features");
   dtype_ = context.activations();
   point_.spatial = 1, point_.extent[0] = points_;
@@ -34,6 +35,9 @@ void ChannelLinear::infer(InferContext& context) {
   weight.init = normal ? Initializer::kNormal : Initializer::kUniform;
   weight.init_scale = normal ? options_.real("init_scale") : 1.0 / std::sqrt(static_cast<double>(in_));
   weight_ = context.parameter(weight);
+  const Layout y = with_channels(layout, out_);
+  if (context.training()) weight_sum_ = gradient_sum(context, weight, y);
+  elementwise_ = &context.device().family<Elementwise>();
   ops_ = &context.device().family<WindowOps>();
   has_bias_ = options_.boolean("bias");
   if (has_bias_) {
@@ -44,21 +48,37 @@ void ChannelLinear::infer(InferContext& context) {
     bias.decay = false;
     bias.init = Initializer::kZero;
     bias_ = context.parameter(bias);
+    if (context.training()) bias_sum_ = gradient_sum(context, bias, y);
     reduce_ = &context.device().family<ReduceOps>();
     bias_scratch_ = context.workspace(reduce_->sum_rows_scratch(chunk_ * points_, out_, dtype_));
   }
+  // A rank without points declares its product all the same, since precision policies count them.
+  const std::int64_t row = std::max<std::int64_t>(1, points_);
   site_ = context.linear_site({.module = options_.text("module"),
                                .weight = weight_,
-                               .m = batch_ * points_,
+                               .m = std::max<std::int64_t>(1, batch_) * row,
                                .n = out_,
                                .k = in_,
                                .bias = has_bias_,
-                               .chunk = chunk_ * points_,
+                               .chunk = chunk_ * row,
                                .output = 0});
   x_rows_ = context.workspace(tensor_bytes(dtype_, chunk_ * points_ * in_));
   y_rows_ = context.workspace(tensor_bytes(dtype_, chunk_ * points_ * out_));
   context.keep_input(0);
-  context.output({field(batch_, out_, points_of(x)), dtype_});
+  context.output(placed(context, y));
+}
+
+GradientSum ChannelLinear::gradient_sum(InferContext& context, const ParameterSpec& parameter,
+                                        const Layout& y) const {
+  return {context.grid(),
+          {parameter.shape},
+          cut_axes(y),
+          parameter.dtype,
+          fmt::format("layer '{}': the sum of the gradients of '{}'", context.name(), parameter.name)};
+}
+
+void ChannelLinear::add_nothing(const GradientSum& sum, const GradientSink& sink) {
+  if (!sink.view.empty() && !sum.adds(sink)) elementwise_->fill(flat(sink.view), 0);
 }
 
 TensorView ChannelLinear::rows(RunContext& context, WorkspaceRef memory, std::int64_t samples,
@@ -67,6 +87,7 @@ TensorView ChannelLinear::rows(RunContext& context, WorkspaceRef memory, std::in
 }
 
 void ChannelLinear::forward(ForwardContext& context) {
+  if (points_ == 0) return;
   const TensorView bias = has_bias_ ? context.parameter(bias_) : TensorView{};
   for (std::int64_t begin = 0; begin < batch_; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, batch_);
@@ -81,21 +102,27 @@ void ChannelLinear::forward(ForwardContext& context) {
 void ChannelLinear::backward(BackwardContext& context) {
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
   const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
-  for (std::int64_t begin = 0; begin < batch_; begin += chunk_) {
+  if (batch_ * points_ == 0) {
+    add_nothing(weight_sum_, dw);
+    add_nothing(bias_sum_, dbias);
+  }
+  for (std::int64_t begin = 0; points_ > 0 && begin < batch_; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, batch_);
     const TensorView x = rows(context, x_rows_, end - begin, in_),
                      dy = rows(context, y_rows_, end - begin, out_);
     ops_->unfold(point_, context.output_gradient(0).rows(begin, end), 0, dy);
     if (!dbias.view.empty())
-      reduce_->sum_rows(dy, dbias.view, dbias.accumulate || begin > 0, context.workspace(bias_scratch_));
+      reduce_->sum_rows(dy, dbias.view, bias_sum_.adds(dbias) || begin > 0, context.workspace(bias_scratch_));
     if (!dw.view.empty()) {
       ops_->unfold(point_, context.input(0).rows(begin, end), 0, x);
-      context.wgrad(site_, x, dy, dw.accumulate || begin > 0, begin * points_);
+      context.wgrad(site_, x, dy, weight_sum_.adds(dw) || begin > 0, begin * points_);
     }
     if (dx.view.empty()) continue;
     context.dgrad(site_, dy, x, false, begin * points_);
     ops_->fold(point_, x, 0, dx.view.rows(begin, end), dx.accumulate);
   }
+  if (!dw.view.empty()) weight_sum_.close(dw);
+  if (!dbias.view.empty()) bias_sum_.close(dbias);
 }
 
 }  // namespace tenon::fno

@@ -1,11 +1,12 @@
 // Layer `channel_linear`: y[b, :, p] = w x[b, :, p] + c at every point p of x [batch, channels, points...]: a
 // convolution with a window of one point, over any number of dimensions. The points of some samples at a time
 // become rows of a matrix, so the product is a linear site and its number format the precision policy's
-// choice.
+// choice. Points and samples may be cut over a model grid; weights are copied and their gradients summed.
 #pragma once
 
 #include "common.hpp"
 
+#include <tenon/gradient_sum.hpp>
 #include <tenon/operators_extra.hpp>
 
 namespace tenon::fno {
@@ -40,6 +41,9 @@ class ChannelLinear final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
+  GradientSum gradient_sum(InferContext& context, const ParameterSpec& parameter, const Layout& y) const;
+  /// What a rank without points adds: nothing.
+  void add_nothing(const GradientSum& sum, const GradientSink& sink);
   TensorView rows(RunContext& context, WorkspaceRef memory, std::int64_t samples,
                   std::int64_t channels) const;
 
@@ -50,7 +54,9 @@ class ChannelLinear final : public Layer {
   DType dtype_ = DType::kF32;
   WindowOps* ops_ = nullptr;
   ReduceOps* reduce_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
   ParameterRef weight_, bias_;
+  GradientSum weight_sum_, bias_sum_;
   SiteRef site_;
   WorkspaceRef x_rows_, y_rows_, bias_scratch_;
 };

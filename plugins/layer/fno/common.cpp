@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <vector>
-
 namespace tenon::fno {
 
 void refuse(const InferContext& context, const std::string& what) {
@@ -17,17 +15,27 @@ void expect_inputs(const InferContext& context, int count) {
            fmt::format("expected {} input{}, found {}", count, count == 1 ? "" : "s", context.inputs()));
 }
 
-Shape expect_field(const InferContext& context, int index) {
+Layout expect_field(const InferContext& context, int index) {
   const ValueSpec spec = context.input(index);
   if (spec.dtype != context.activations())
     refuse(context, fmt::format("expected input {} in the activations' number format {}, found {}", index,
                                 dtype_name(context.activations()), dtype_name(spec.dtype)));
-  const int dims = spec.shape.rank() - 2;
+  const Layout& layout = spec.layout;
+  const int dims = layout.shape.rank() - 2;
   if (dims < 1 || dims > kMaxDims)
     refuse(context, fmt::format("expected input {} of shape [batch, channels, points...] with 1 to {} "
                                 "dimensions of points, found {}",
-                                index, kMaxDims, spec.shape.text()));
-  return spec.shape;
+                                index, kMaxDims, layout.shape.text()));
+  for (const DimSharding& cut : layout.sharding) {
+    if (cut.dim == 1)
+      refuse(context, fmt::format("the channels of input {} are cut ({}), which this layer cannot do; put a "
+                                  "repartition before it that cuts other dimensions",
+                                  index, layout_text(layout)));
+  }
+  if (!layout.partial.empty())
+    refuse(context, fmt::format("input {} is a sum over ranks ({}); put a repartition before the layer",
+                                index, layout_text(layout)));
+  return layout;
 }
 
 std::int64_t product(std::span<const std::int64_t> extents) {
@@ -36,10 +44,13 @@ std::int64_t product(std::span<const std::int64_t> extents) {
   return result;
 }
 
-Shape field(std::int64_t batch, std::int64_t channels, std::span<const std::int64_t> points) {
-  std::vector<std::int64_t> extents{batch, channels};
-  extents.insert(extents.end(), points.begin(), points.end());
-  return Shape(extents);
+ValueSpec placed(InferContext& context, const Layout& layout) {
+  return {part_of(layout, context.grid().place()).extents, context.activations(), layout};
+}
+
+Layout with_channels(Layout layout, std::int64_t channels) {
+  layout.shape[1] = channels;
+  return layout;
 }
 
 DType statistics(DType activations) {

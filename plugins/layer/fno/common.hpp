@@ -20,16 +20,19 @@ inline constexpr int kMaxDims = 4;
 /// Throws Error(kConfig): "layer 'layers.0.spectral': <what>".
 [[noreturn]] void refuse(const InferContext& context, const std::string& what);
 void expect_inputs(const InferContext& context, int count);
-/// Input `index` is an activation [batch, channels, points...] of 1 to 4 dimensions; returns its shape.
-Shape expect_field(const InferContext& context, int index);
+/// Input `index` is an activation [batch, channels, points...] of 1 to 4 dimensions, of which any but the
+/// channels may be cut over the model grid; returns its layout. This rank's part is the shape of its spec.
+Layout expect_field(const InferContext& context, int index);
 
 /// The points of a value [batch, channels, points...].
 inline std::span<const std::int64_t> points_of(const Shape& shape) {
   return shape.extents().subspan(2);
 }
 std::int64_t product(std::span<const std::int64_t> extents);
-/// [batch, channels, points...].
-Shape field(std::int64_t batch, std::int64_t channels, std::span<const std::int64_t> points);
+/// This rank's part of a value in `layout`, as an output.
+ValueSpec placed(InferContext& context, const Layout& layout);
+/// `layout` with so many channels.
+Layout with_channels(Layout layout, std::int64_t channels);
 
 /// dtype of statistics and of complex numbers' parts: f32, or f64 beside f64 activations.
 DType statistics(DType activations);

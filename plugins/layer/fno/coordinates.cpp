@@ -7,18 +7,20 @@ namespace tenon::fno {
 
 void Coordinates::infer(InferContext& context) {
   expect_inputs(context, 1);
-  x_ = expect_field(context, 0);
-  const auto points = points_of(x_);
-  const auto dims = static_cast<std::int64_t>(points.size()), all = product(points);
+  const Layout layout = expect_field(context, 0);
+  const Box part = part_of(layout, context.grid().place());
+  x_ = part.extents;
+  const std::int64_t all = product(points_of(x_));
   std::int64_t inner = all;
-  for (const std::int64_t n : points) {
+  for (int dim = 2; dim < x_.rank() && all > 0; ++dim) {
+    const std::int64_t n = x_[dim], whole = layout.shape[dim];
     inner /= n;
     for (std::int64_t p = 0; p < all; ++p)
-      grid_.push_back(static_cast<double>(p / inner % n) / static_cast<double>(n));
+      grid_.push_back(static_cast<double>(part.offset[dim] + p / inner % n) / static_cast<double>(whole));
   }
   elementwise_ = &context.device().family<Elementwise>();
   room_ = context.workspace(tensor_bytes(context.activations(), x_.elements()));
-  context.output({field(x_[0], x_[1] + dims, points), context.activations()});
+  context.output(placed(context, with_channels(layout, x_[1] + x_.rank() - 2)));
 }
 
 void Coordinates::forward(ForwardContext& context) {
@@ -26,7 +28,7 @@ void Coordinates::forward(ForwardContext& context) {
   copy_box(context.input(0), y, x_);
   const auto count = static_cast<std::int64_t>(grid_.size());
   const TensorView grid{grid_.data(), {count}, DType::kF64, MemorySpace::kHost};
-  for (std::int64_t sample = 0; sample < x_[0]; ++sample) {
+  for (std::int64_t sample = 0; count > 0 && sample < x_[0]; ++sample) {
     const TensorView all = flat(y.rows(sample, sample + 1));
     elementwise_->convert(grid, all.rows(all.elements() - count, all.elements()));
   }

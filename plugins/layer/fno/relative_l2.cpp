@@ -3,9 +3,18 @@
 // quotient of each sample is the host's.
 #include "relative_l2.hpp"
 
+#include <tenon/gradient_sum.hpp>
+
+#include <algorithm>
 #include <cmath>
 
 namespace tenon::fno {
+namespace {
+
+constexpr std::int64_t kSums = 4;
+static_assert(sizeof(SampleSums) == kSums * sizeof(double));
+
+}  // namespace
 
 RelativeError::RelativeError(const SampleSums& sums, double offset, double scale) {
   const double squares = offset == 0 ? scale * scale * sums.squares
@@ -31,23 +40,34 @@ void RelativeL2::infer(InferContext& context) {
                           std::string(dtype_name(context.activations())) + ", found " +
                           std::string(dtype_name(spec.dtype)) + " " + spec.shape.text());
   }
-  const Shape x = context.input(0).shape, t = context.input(1).shape;
-  if (!(x == t))
+  const Layout layout = context.input(0).layout, targets = context.input(1).layout;
+  if (!(layout.shape == targets.shape))
+    refuse(context, "expected predictions and targets of equal shape, found " + layout.shape.text() +
+                        " and " + targets.shape.text());
+  if (!(layout == targets) || !layout.partial.empty())
     refuse(context,
-           "expected predictions and targets of equal shape, found " + x.text() + " and " + t.text());
+           "predictions and targets must lie alike on the model grid and be no sums over ranks, found " +
+               layout_text(layout) + ", and " + layout_text(targets) + "; put a repartition before one");
+  const Shape x = context.input(0).shape;
   batch_ = x[0], points_ = batch_ == 0 ? 0 : x.elements() / batch_;
   dtype_ = statistics(context.activations());
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   reduce_ = &device_->family<ReduceOps>();
-  sums_.resize(static_cast<std::size_t>(batch_));
+  sums_.resize(static_cast<std::size_t>(layout.shape[0]));
+  first_sample_ = part_of(layout, context.grid().place()).offset[0];
+  if (const std::vector<int> axes = cut_axes(layout); !axes.empty()) {
+    const Layout whole{{layout.shape[0], kSums}}, terms{whole.shape, {}, axes};
+    all_parts_ = redistribution(context.grid(), {.from = terms, .to = whole, .dtype = DType::kF64},
+                                "layer '" + std::string(context.name()) + "': its sums over parts");
+  }
   error_ = context.workspace(tensor_bytes(dtype_, x.elements()));
   target_ = context.workspace(tensor_bytes(dtype_, x.elements()));
   gradient_ = context.workspace(tensor_bytes(dtype_, x.elements()));
   narrow_ = context.workspace(tensor_bytes(context.activations(), x.elements()));
   context.keep_input(0);
   context.keep_input(1);
-  context.output({{2}, DType::kF64});
+  context.output({{2}, DType::kF64, {{2}}});
 }
 
 TensorView RelativeL2::error(RunContext& context, std::int64_t sample) const {
@@ -58,18 +78,28 @@ TensorView RelativeL2::target(RunContext& context, std::int64_t sample) const {
   return flat(in_workspace(context.workspace(target_), dtype_, {batch_, points_}).rows(sample, sample + 1));
 }
 
+SampleSums& RelativeL2::sums_of(std::int64_t local_sample) {
+  return sums_[static_cast<std::size_t>(first_sample_ + local_sample)];
+}
+
 void RelativeL2::sum(RunContext& context) {
   const TensorView errors = in_workspace(context.workspace(error_), dtype_, {batch_ * points_}),
                    targets = in_workspace(context.workspace(target_), dtype_, {batch_ * points_});
-  elementwise_->convert(flat(context.input(0)), errors);
-  elementwise_->convert(flat(context.input(1)), targets);
-  elementwise_->subtract(errors, targets, errors);
-  for (std::int64_t sample = 0; sample < batch_; ++sample) {
-    const TensorView e = error(context, sample), t = target(context, sample);
-    sums_[static_cast<std::size_t>(sample)] = {reduce_->sum_of_squares(e), reduce_->sum_of_squares(t),
-                                               offset_ == 0 ? 0 : reduce_->sum(t),
-                                               static_cast<double>(points_)};
+  std::fill(sums_.begin(), sums_.end(), SampleSums());
+  if (!errors.empty()) {
+    elementwise_->convert(flat(context.input(0)), errors);
+    elementwise_->convert(flat(context.input(1)), targets);
+    elementwise_->subtract(errors, targets, errors);
   }
+  for (std::int64_t sample = 0; sample < batch_ && points_ > 0; ++sample) {
+    const TensorView e = error(context, sample), t = target(context, sample);
+    sums_of(sample) = {reduce_->sum_of_squares(e), reduce_->sum_of_squares(t),
+                       offset_ == 0 ? 0 : reduce_->sum(t), static_cast<double>(points_)};
+  }
+  if (all_parts_ == nullptr) return;
+  const TensorView view{
+      sums_.data(), {static_cast<std::int64_t>(sums_.size()), kSums}, DType::kF64, MemorySpace::kHost};
+  all_parts_->forward(view, view);
 }
 
 void RelativeL2::forward(ForwardContext& context) {
@@ -85,8 +115,7 @@ void RelativeL2::forward(ForwardContext& context) {
 }
 
 void RelativeL2::backward(BackwardContext& context) {
-  if (context.input_gradient(0).view.empty() && context.input_gradient(1).view.empty()) return;
-  sum(context);
+  sum(context);  // also without points: the others wait for this rank
   for (int input = 0; input < 2; ++input) write_gradient(context, input);
 }
 
@@ -96,7 +125,7 @@ void RelativeL2::write_gradient(BackwardContext& context, int input) {
   const TensorView gradient = in_workspace(context.workspace(gradient_), dtype_, {batch_, points_});
   for (std::int64_t sample = 0; sample < batch_; ++sample) {
     const TensorView out = flat(gradient.rows(sample, sample + 1));
-    const RelativeError relative(sums_[static_cast<std::size_t>(sample)], offset_, scale_);
+    const RelativeError relative(sums_of(sample), offset_, scale_);
     elementwise_->fill(out, 0);
     if (!relative.counts) continue;
     const double s = std::abs(scale_), norm = relative.target_norm;

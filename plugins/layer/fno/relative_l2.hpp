@@ -1,10 +1,14 @@
 // Layer `relative_l2`: the loss ||x - t|| / ||t|| of each sample, of predictions x against targets t of equal
 // shape [batch, ...], and the number of samples. A sample whose target is zero everywhere has no relative
-// error, and one with a target that is no finite number is padding: neither counts.
+// error, and one with a target that is no finite number is padding: neither counts. Inputs may be cut over a
+// model grid in any way, both alike: sums are made over all parts, and every rank has the loss of the whole.
 #pragma once
 
 #include "common.hpp"
 
+#include <tenon/linear_map.hpp>
+
+#include <memory>
 #include <vector>
 
 namespace tenon::fno {
@@ -55,20 +59,23 @@ class RelativeL2 final : public Layer, public LossLayer {
   std::string_view metric() const override { return metric_; }
 
  private:
-  /// Of each sample of the batch, this rank's points; leaves x - t and t in the workspaces.
+  /// Of each sample of the batch; leaves x - t and t of this rank's points in the workspaces.
   void sum(RunContext& context);
+  SampleSums& sums_of(std::int64_t local_sample);
   TensorView error(RunContext& context, std::int64_t sample) const;
   TensorView target(RunContext& context, std::int64_t sample) const;
   void write_gradient(BackwardContext& context, int input);
 
   std::string metric_;
   double offset_, scale_, seed_ = 1;
-  std::int64_t batch_ = 0, points_ = 0;
+  std::int64_t batch_ = 0, points_ = 0;  ///< of this rank
+  std::int64_t first_sample_ = 0;
   DType dtype_ = DType::kF32;
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
   ReduceOps* reduce_ = nullptr;
-  std::vector<SampleSums> sums_;
+  std::vector<SampleSums> sums_;          ///< of the whole batch
+  std::unique_ptr<LinearMap> all_parts_;  ///< null where nothing is cut
   WorkspaceRef error_, target_, gradient_, narrow_;
 };
 

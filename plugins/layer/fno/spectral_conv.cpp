@@ -31,42 +31,70 @@ std::vector<std::int64_t> SpectralConv::kept_modes(const InferContext& context, 
 
 void SpectralConv::infer(InferContext& context) {
   expect_inputs(context, 1);
-  const Shape x = expect_field(context, 0);
-  const std::vector<Dimension> dimensions = dimensions_of(points_of(x), kept_modes(context, x));
-  batch_ = x[0], in_ = x[1];
+  const Layout x = expect_field(context, 0);
+  const std::vector<Dimension> dimensions = dimensions_of(points_of(x.shape), kept_modes(context, x.shape));
+  in_ = x.shape[1];
   out_ = options_.has("features") ? options_.integer("features") : in_;
   complex_ = complex_type(context.activations());
 
-  Fft& fft = context.device().family<Fft>();
-  x_ = Spectrum(fft, batch_ * in_, dimensions, FftMap::kForward, FftMap::kForwardAdjoint,
-                context.activations());
-  y_ = Spectrum(fft, batch_ * out_, dimensions, FftMap::kInverseAdjoint, FftMap::kInverse,
-                context.activations());
-  std::vector<std::int64_t> extents{in_, out_};
-  for (const Dimension& dimension : dimensions) extents.push_back(dimension.modes());
-  const std::int64_t modes = product(std::span(extents).subspan(2));
-  product_ = context.device().family<ModeProducts>().prepare(
-      {.batch = batch_, .in = in_, .out = out_, .modes = modes, .dtype = complex_});
+  const Layout y = with_channels(x, out_);
+  const auto side = [&](const Layout& points, FftMap to_modes, FftMap to_points) {
+    return Spectrum(context.device().family<Fft>(), context.grid(),
+                    {.points = points,
+                     .dimensions = dimensions,
+                     .to_modes = to_modes,
+                     .to_points = to_points,
+                     .activations = context.activations(),
+                     .form = options_.text("form") == "slab" ? Form::kSlab : Form::kPencil},
+                    fmt::format("layer '{}'", context.name()));
+  };
+  x_ = side(x, FftMap::kForward, FftMap::kForwardAdjoint);
+  y_ = side(y, FftMap::kInverseAdjoint, FftMap::kInverse);
+  const Shape& modes = x_.local_modes();
+  const std::int64_t local = product(points_of(modes));
+  if (modes.elements() > 0) {
+    product_ = context.device().family<ModeProducts>().prepare(
+        {.batch = modes[0], .in = in_, .out = out_, .modes = local, .dtype = complex_});
+    product_scratch_ = context.workspace(product_->scratch_bytes());
+  }
+  elementwise_ = &context.device().family<Elementwise>();
+  declare_weight(context);
 
+  saved_ = context.saved({modes, complex_});
+  y_modes_ = context.workspace(tensor_bytes(complex_, y_.local_modes().elements()));
+  x_gradient_ = context.workspace(tensor_bytes(complex_, modes.elements()));
+  for (int turn = 0; turn < 2; ++turn)
+    between_[turn] = context.workspace(std::max(x_.between_bytes(turn), y_.between_bytes(turn)));
+  scratch_ = context.workspace(std::max(x_.scratch_bytes(), y_.scratch_bytes()));
+  context.output(placed(context, y));
+}
+
+void SpectralConv::declare_weight(InferContext& context) {
+  const Layout& modes = x_.modes();
+  std::vector<std::int64_t> extents{in_, out_};
+  for (const std::int64_t kept : points_of(modes.shape)) extents.push_back(kept);
+  extents.push_back(2);
   ParameterSpec weight;
   weight.name = options_.has("weight") ? std::string(options_.text("weight"))
                                        : fmt::format("{}.weight", context.name());
   weight.dtype = context.parameters();
-  extents.push_back(2);
   weight.shape = Shape(std::span<const std::int64_t>(extents));
   weight.init = Initializer::kUniformFromZero;
   weight.init_scale =
       options_.has("init_scale") ? options_.real("init_scale") : 1.0 / static_cast<double>(in_ * out_);
+  std::vector<int> samples;  // axes along which ranks have the same modes of other samples
+  for (const DimSharding& cut : modes.sharding) {
+    if (cut.dim >= 2) {
+      weight.sharding.push_back(cut);
+    } else {
+      samples = cut.axes;
+    }
+  }
   weight_ = context.parameter(weight);
-
-  saved_ = context.saved({x_.modes(), complex_});
-  y_modes_ = context.workspace(tensor_bytes(complex_, y_.modes().elements()));
-  x_gradient_ = context.workspace(tensor_bytes(complex_, x_.modes().elements()));
-  for (int turn = 0; turn < 2; ++turn)
-    between_[turn] = context.workspace(std::max(x_.between_bytes(turn), y_.between_bytes(turn)));
-  scratch_ = context.workspace(std::max(x_.scratch_bytes(), y_.scratch_bytes()));
-  product_scratch_ = context.workspace(product_->scratch_bytes());
-  context.output({field(batch_, out_, points_of(x)), context.activations()});
+  if (context.training())
+    weight_sum_ =
+        GradientSum(context.grid(), {weight.shape, weight.sharding}, samples, weight.dtype,
+                    fmt::format("layer '{}': the sum of the gradients of '{}'", context.name(), weight.name));
 }
 
 Spectrum::Memory SpectralConv::memory(RunContext& context) const {
@@ -74,29 +102,41 @@ Spectrum::Memory SpectralConv::memory(RunContext& context) const {
 }
 
 TensorView SpectralConv::x_modes(TensorView bytes) const {
-  return in_workspace(bytes, complex_, x_.modes());
+  return in_workspace(bytes, complex_, x_.local_modes());
 }
 
 TensorView SpectralConv::y_modes(RunContext& context) const {
-  return in_workspace(context.workspace(y_modes_), complex_, y_.modes());
+  return in_workspace(context.workspace(y_modes_), complex_, y_.local_modes());
 }
 
 void SpectralConv::forward(ForwardContext& context) {
   const TensorView x = context.saved(saved_), y = y_modes(context);
   x_.to_modes(context.input(0), x, memory(context));
-  product_->forward(x, context.parameter(weight_), y, context.workspace(product_scratch_));
+  if (product_ != nullptr)
+    product_->forward(x, context.parameter(weight_), y, context.workspace(product_scratch_));
   y_.to_points(y, context.output(0), false, memory(context));
 }
 
 void SpectralConv::backward(BackwardContext& context) {
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
-  if (dw.view.empty() && dx.view.empty()) return;
-  const TensorView dy = y_modes(context), scratch = context.workspace(product_scratch_);
-  y_.to_modes(context.output_gradient(0), dy, memory(context));
-  if (!dw.view.empty()) product_->backward_weight(context.saved(saved_), dy, dw.view, dw.accumulate, scratch);
-  if (dx.view.empty()) return;
+  const TensorView dy = y_modes(context), given = context.output_gradient(0);
+  if (given.shape.rank() == 0) return;
+  // Whatever this rank has or needs: the others wait for its blocks.
+  y_.to_modes(given, dy, memory(context));
+  if (!dw.view.empty()) {
+    if (product_ != nullptr) {
+      product_->backward_weight(context.saved(saved_), dy, dw.view, weight_sum_.adds(dw),
+                                context.workspace(product_scratch_));
+    } else if (!weight_sum_.adds(dw)) {  // no samples here
+      elementwise_->fill(flat(dw.view), 0);
+    }
+    weight_sum_.close(dw);
+  }
+  // A gradient that nobody needs has no shape; one of an empty part has.
+  if (dx.view.shape.rank() == 0) return;
   const TensorView dx_modes = x_modes(context.workspace(x_gradient_));
-  product_->backward_input(context.parameter(weight_), dy, dx_modes, scratch);
+  if (product_ != nullptr)
+    product_->backward_input(context.parameter(weight_), dy, dx_modes, context.workspace(product_scratch_));
   x_.to_points(dx_modes, dx.view, dx.accumulate, memory(context));
 }
 

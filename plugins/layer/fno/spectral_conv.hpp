@@ -1,14 +1,18 @@
 // Layer `spectral_conv` (Li et al. 2021): y = F^-1(R F(x)) over 1 to 4 dimensions of points, where F keeps
 // the k lowest modes of either sign, of the last dimension those of one, and R is a complex matrix over
 // channels per mode. What depends on the resolution is F alone: the same weights serve any number of points.
+// Over a model grid each rank transforms lines that are whole and holds the weights of some modes.
 #pragma once
 
 #include "spectrum.hpp"
+
+#include <tenon/gradient_sum.hpp>
 
 namespace tenon::fno {
 
 class SpectralConv final : public Layer {
  public:
+  static constexpr const char* kForms[] = {"pencil", "slab", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::integers("modes", nullptr)
           .mandatory()
@@ -20,6 +24,10 @@ class SpectralConv final : public Layer {
           .at_least(0)
           .doc_text("initial weights are uniform in [0, this), real and imaginary part alike; absent: 1 / "
                     "(channels of x * features)"),
+      option::text("form", "\"pencil\"")
+          .one_of(kForms)
+          .doc_text("over a model grid: pencil keeps the order, and with it the bits, of one rank; slab "
+                    "transforms what is whole first and moves less, and needs the last dimension whole"),
       option::text("weight", nullptr)
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
   };
@@ -37,15 +45,18 @@ class SpectralConv final : public Layer {
 
  private:
   std::vector<std::int64_t> kept_modes(const InferContext& context, const Shape& x) const;
+  void declare_weight(InferContext& context);
   Spectrum::Memory memory(RunContext& context) const;
   TensorView x_modes(TensorView bytes) const;
   TensorView y_modes(RunContext& context) const;
 
   const Options& options_;  // outlives the layer
-  std::int64_t batch_ = 0, in_ = 0, out_ = 0;
+  std::int64_t in_ = 0, out_ = 0;
   DType complex_ = DType::kC64;
   Spectrum x_, y_;
-  std::unique_ptr<ModeProduct> product_;
+  std::unique_ptr<ModeProduct> product_;  ///< null on a rank without modes
+  Elementwise* elementwise_ = nullptr;
+  GradientSum weight_sum_;
   ParameterRef weight_;
   SavedRef saved_;
   WorkspaceRef between_[2], scratch_, product_scratch_, y_modes_, x_gradient_;

@@ -1,9 +1,33 @@
-// The steps of a truncated transform and their order.
+// The hops of a truncated transform: steps, and moves of blocks between ranks.
 #include "spectrum.hpp"
 
 #include <algorithm>
 
 namespace tenon::fno {
+namespace {
+
+/// What moves are made of: complex numbers travel as pairs of reals, in one more dimension.
+DType real_parts(DType dtype) {
+  return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype;
+}
+
+Shape in_parts(const Shape& shape, DType dtype) {
+  if (real_parts(dtype) == dtype) return shape;
+  std::vector<std::int64_t> extents(shape.extents().begin(), shape.extents().end());
+  extents.push_back(2);
+  return Shape(std::span<const std::int64_t>(extents));
+}
+
+Layout in_parts(Layout layout, DType dtype) {
+  layout.shape = in_parts(layout.shape, dtype);
+  return layout;
+}
+
+TensorView in_parts(TensorView view) {
+  return {view.data, in_parts(view.shape, view.dtype), real_parts(view.dtype), view.space};
+}
+
+}  // namespace
 
 std::vector<Dimension> dimensions_of(std::span<const std::int64_t> points,
                                      std::span<const std::int64_t> modes) {
@@ -17,6 +41,7 @@ SpectralStep::SpectralStep(Fft& fft, const Shape& points, int dim, const Dimensi
                            FftMap to_modes, FftMap to_points, bool real, DType dtype)
     : modes_(points) {
   modes_[dim] = dimension.modes();
+  if (points.elements() == 0) return;
   FftSpec spec{.outer = 1,
                .length = dimension.points,
                .inner = 1,
@@ -33,62 +58,89 @@ SpectralStep::SpectralStep(Fft& fft, const Shape& points, int dim, const Dimensi
 }
 
 std::size_t SpectralStep::scratch_bytes() const {
-  return std::max(to_modes_->scratch_bytes(), to_points_->scratch_bytes());
+  return to_modes_ == nullptr ? 0 : std::max(to_modes_->scratch_bytes(), to_points_->scratch_bytes());
 }
 
 void SpectralStep::to_modes(TensorView points, TensorView modes, TensorView scratch) const {
-  to_modes_->run(points, modes, false, scratch);
+  if (to_modes_ != nullptr) to_modes_->run(points, modes, false, scratch);
 }
 
 void SpectralStep::to_points(TensorView modes, TensorView points, bool accumulate, TensorView scratch) const {
-  to_points_->run(modes, points, accumulate, scratch);
+  if (to_points_ != nullptr) to_points_->run(modes, points, accumulate, scratch);
 }
 
-Spectrum::Spectrum(Fft& fft, std::int64_t lines, std::span<const Dimension> dimensions, FftMap to_modes,
-                   FftMap to_points, DType activations)
-    : complex_(complex_type(activations)) {
-  std::vector<std::int64_t> extents{lines};
-  for (const Dimension& dimension : dimensions) extents.push_back(dimension.points);
-  Shape block{std::span<const std::int64_t>(extents)};
-  for (std::size_t d = dimensions.size(); d-- > 0;) {
-    const bool real = d + 1 == dimensions.size();
-    steps_.emplace_back(fft, block, static_cast<int>(d) + 1, dimensions[d], to_modes, to_points, real,
-                        real ? activations : complex_);
-    block = steps_.back().modes();
+Spectrum::Spectrum(Fft& fft, ModelGrid& grid, const SpectrumSpec& spec, const std::string& what) {
+  const DType complex = complex_type(spec.activations);
+  std::vector<std::int64_t> kept;
+  for (const Dimension& dimension : spec.dimensions) kept.push_back(dimension.modes());
+  modes_ = spec.points;
+  for (const Stage& stage : stages(spec.points, kept, spec.form, grid.extents(), what)) {
+    const Dimension& dimension = spec.dimensions[static_cast<std::size_t>(stage.dim) - 2];
+    const bool real = stage.dim + 1 == spec.points.shape.rank();
+    const DType dtype = real ? spec.activations : complex;
+    if (!(stage.before == modes_)) add_move(grid, modes_, stage.before, dtype, what);
+    Hop& hop = hops_.emplace_back();
+    hop.in = part_of(stage.before, grid.place()).extents;
+    hop.in_dtype = dtype, hop.out_dtype = complex;
+    hop.step = std::make_unique<SpectralStep>(fft, hop.in, stage.dim, dimension, spec.to_modes,
+                                              spec.to_points, real, dtype);
+    hop.out = hop.step->modes();
+    modes_ = resized(stage.before, stage.dim, dimension.modes());
   }
+}
+
+void Spectrum::add_move(ModelGrid& grid, const Layout& from, const Layout& to, DType dtype,
+                        const std::string& what) {
+  Hop& hop = hops_.emplace_back();
+  hop.in = part_of(from, grid.place()).extents, hop.out = part_of(to, grid.place()).extents;
+  hop.in_dtype = hop.out_dtype = dtype;
+  const DType item = real_parts(dtype);
+  hop.there =
+      redistribution(grid, {.from = in_parts(from, dtype), .to = in_parts(to, dtype), .dtype = item}, what);
+  hop.back =
+      redistribution(grid, {.from = in_parts(to, dtype), .to = in_parts(from, dtype), .dtype = item}, what);
 }
 
 std::size_t Spectrum::scratch_bytes() const {
   std::size_t most = 0;
-  for (const SpectralStep& step : steps_) most = std::max(most, step.scratch_bytes());
+  for (const Hop& hop : hops_)
+    if (hop.step != nullptr) most = std::max(most, hop.step->scratch_bytes());
   return most;
 }
 
 std::size_t Spectrum::between_bytes(int turn) const {
   std::size_t most = 0;
-  for (std::size_t i = static_cast<std::size_t>(turn); i + 1 < steps_.size(); i += 2)
-    most = std::max(most, tensor_bytes(complex_, steps_[i].modes().elements()));
+  for (std::size_t i = static_cast<std::size_t>(turn); i + 1 < hops_.size(); i += 2)
+    most = std::max(most, tensor_bytes(hops_[i].out_dtype, hops_[i].out.elements()));
   return most;
 }
 
-TensorView Spectrum::between(std::size_t step, const Memory& memory) const {
-  return in_workspace(memory.between[step % 2], complex_, steps_[step].modes());
+TensorView Spectrum::between(std::size_t hop, const Memory& memory) const {
+  return in_workspace(memory.between[hop % 2], hops_[hop].out_dtype, hops_[hop].out);
 }
 
 void Spectrum::to_modes(TensorView points, TensorView modes, const Memory& memory) const {
   TensorView block = points;
-  for (std::size_t i = 0; i < steps_.size(); ++i) {
-    const TensorView next = i + 1 == steps_.size() ? modes : between(i, memory);
-    steps_[i].to_modes(block, next, memory.scratch);
+  for (std::size_t i = 0; i < hops_.size(); ++i) {
+    const TensorView next = i + 1 == hops_.size() ? modes : between(i, memory);
+    if (hops_[i].step != nullptr) {
+      hops_[i].step->to_modes(block, next, memory.scratch);
+    } else {
+      hops_[i].there->forward(in_parts(block), in_parts(next));
+    }
     block = next;
   }
 }
 
 void Spectrum::to_points(TensorView modes, TensorView points, bool accumulate, const Memory& memory) const {
   TensorView block = modes;
-  for (std::size_t i = steps_.size(); i-- > 0;) {
+  for (std::size_t i = hops_.size(); i-- > 0;) {
     const TensorView next = i == 0 ? points : between(i - 1, memory);
-    steps_[i].to_points(block, next, i == 0 && accumulate, memory.scratch);
+    if (hops_[i].step != nullptr) {
+      hops_[i].step->to_points(block, next, i == 0 && accumulate, memory.scratch);
+    } else {
+      hops_[i].back->forward(in_parts(block), in_parts(next), i == 0 && accumulate);
+    }
     block = next;
   }
 }

@@ -1,10 +1,10 @@
-// From points to kept modes and back, one dimension after the other: the last one first, each cut right after
-// its transform, so that what follows is small. A step sees a block in which its own dimension is whole and
-// knows nothing of the others: between two steps a block may be moved to where the next dimension is whole.
+// From points to kept modes and back, one dimension after the other, each cut right after its transform, so
+// that what follows, and what moves between ranks, is small.
 #pragma once
 
-#include "common.hpp"
+#include "stages.hpp"
 
+#include <tenon/linear_map.hpp>
 #include <tenon/operators_spectral.hpp>
 
 #include <memory>
@@ -24,10 +24,10 @@ struct Dimension {
 std::vector<Dimension> dimensions_of(std::span<const std::int64_t> points,
                                      std::span<const std::int64_t> modes);
 
-/// The transform of a block along its dimension `dim`, both ways.
+/// The transform of this rank's block along its dimension `dim`, which is whole, both ways.
 class SpectralStep {
  public:
-  /// `points`: the block before it, [lines, ...] with `dimension.points` at `dim`.
+  /// `points`: the block before it, with `dimension.points` at `dim`.
   SpectralStep(Fft& fft, const Shape& points, int dim, const Dimension& dimension, FftMap to_modes,
                FftMap to_points, bool real, DType dtype);
 
@@ -38,20 +38,32 @@ class SpectralStep {
 
  private:
   Shape modes_;
-  std::unique_ptr<FftKernel> to_modes_, to_points_;
+  std::unique_ptr<FftKernel> to_modes_, to_points_;  ///< null for a block without elements
 };
 
-/// All steps of one side of a spectral convolution, [lines, points...] real and [lines, modes...] complex.
+/// How a side of a spectral convolution goes from points to modes and back.
+struct SpectrumSpec {
+  Layout points;  ///< [batch, channels, points...]
+  std::vector<Dimension> dimensions;
+  /// kForward and kForwardAdjoint for x, kInverseAdjoint and kInverse for y.
+  FftMap to_modes = FftMap::kForward, to_points = FftMap::kForwardAdjoint;
+  DType activations = DType::kF32;
+  Form form = Form::kPencil;
+};
+
+/// All steps of one side, [batch, channels, points...] real and [batch, channels, modes...] complex, and the
+/// moves between them. Copies of a block hold the same, also of a gradient, so a move of either is one of
+/// values.
 class Spectrum {
  public:
   Spectrum() = default;
-  /// The maps are kForward and kForwardAdjoint for x, kInverseAdjoint and kInverse for y.
-  Spectrum(Fft& fft, std::int64_t lines, std::span<const Dimension> dimensions, FftMap to_modes,
-           FftMap to_points, DType activations);
+  /// Collective; so are to_modes and to_points. `what` begins refusals.
+  Spectrum(Fft& fft, ModelGrid& grid, const SpectrumSpec& spec, const std::string& what);
 
-  const Shape& modes() const { return steps_.back().modes(); }
+  const Layout& modes() const { return modes_; }  ///< of the whole; this rank's part is local_modes()
+  const Shape& local_modes() const { return hops_.back().out; }
   std::size_t scratch_bytes() const;
-  /// Of the blocks between steps, which take turns in two workspaces.
+  /// Of the blocks between hops, which take turns in two workspaces.
   std::size_t between_bytes(int turn) const;
 
   struct Memory {
@@ -61,10 +73,18 @@ class Spectrum {
   void to_points(TensorView modes, TensorView points, bool accumulate, const Memory& memory) const;
 
  private:
-  TensorView between(std::size_t step, const Memory& memory) const;
+  /// A step, or a move with its way back.
+  struct Hop {
+    Shape in, out;  ///< of this rank's block
+    DType in_dtype = DType::kF32, out_dtype = DType::kF32;
+    std::unique_ptr<SpectralStep> step;
+    std::unique_ptr<LinearMap> there, back;
+  };
+  void add_move(ModelGrid& grid, const Layout& from, const Layout& to, DType dtype, const std::string& what);
+  TensorView between(std::size_t hop, const Memory& memory) const;
 
-  DType complex_ = DType::kC64;
-  std::vector<SpectralStep> steps_;  ///< the last dimension's first
+  Layout modes_;
+  std::vector<Hop> hops_;
 };
 
 }  // namespace tenon::fno

@@ -1,0 +1,37 @@
+// The gradient of a parameter of which several ranks of a model grid hold the same elements, while each of
+// them has seen other samples or points: the sum of what they found, on all of them.
+#pragma once
+
+#include <tenon/layer.hpp>
+#include <tenon/linear_map.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+/// The axes along which ranks hold other parts of a value.
+std::vector<int> cut_axes(const Layout& layout);
+
+class GradientSum {
+ public:
+  /// Of one rank: nothing is summed.
+  GradientSum() = default;
+  /// Collective. `parameter`: its layout. `axes`: over which each rank has terms of its own; none of them may
+  /// cut the parameter. `what` begins refusals.
+  GradientSum(ModelGrid& grid, const Layout& parameter, std::vector<int> axes, DType dtype,
+              const std::string& what);
+
+  /// Whether this rank's terms are added to what lies in the sink; otherwise they replace it. What lay there
+  /// counts once in the sum.
+  bool adds(const GradientSink& sink) const noexcept { return first_ && sink.accumulate; }
+  /// Collective. After this rank's terms; one without terms makes its sink zero unless adds().
+  void close(const GradientSink& sink);
+
+ private:
+  bool first_ = true;  ///< of the ranks that share the gradient, the one that keeps what lay there
+  std::unique_ptr<LinearMap> sum_;
+};
+
+TENON_ABI_END

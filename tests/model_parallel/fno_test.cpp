@@ -1,0 +1,268 @@
+// Properties P2, P4, P9 and P11 of Fourier layers over model grids: spectral convolutions in pencils and
+// slabs with odd, even, uneven and empty parts, and ranks without modes, against one rank; then the whole
+// operator, from coordinates to the loss (P13).
+#include "cases.hpp"
+
+#include <tenon/testing/components.hpp>
+#include <tenon/testing/grid_ranks.hpp>
+#include <tenon/testing/layer_harness.hpp>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+
+namespace model_parallel {
+namespace {
+
+using tenon::NodeSpec;
+using tenon::ParameterInfo;
+using tenon::testing::Bench;
+using tenon::testing::GridRanks;
+using tenon::testing::HarnessSpec;
+using tenon::testing::LayerHarness;
+using tenon::testing::TestField;
+using Numbers = std::vector<std::int64_t>;
+
+/// How a value is cut by a repartition.
+struct Cut {
+  Numbers dims, axes, sizes;
+
+  NodeSpec node(const std::string& name, const std::string& input) const {
+    NodeSpec node{name, "repartition", {input}, {{"dims", dims}, {"axes", axes}}};
+    if (!sizes.empty()) node.options.push_back({"sizes", sizes});
+    return node;
+  }
+  std::string text() const {
+    std::string out;
+    for (const auto& [name, list] : {std::pair{" dims", &dims}, {" axes", &axes}, {" sizes", &sizes}}) {
+      out += name;
+      for (const std::int64_t number : *list) out += " " + std::to_string(number);
+    }
+    return out;
+  }
+};
+
+struct SpectralCase {
+  Shape x;
+  Numbers modes;
+  std::int64_t features = 1;
+  std::string form = "pencil";
+  Cut cut;
+
+  std::string text() const {
+    std::string out = form + " of " + x.text() + " modes";
+    for (const std::int64_t kept : modes) out += " " + std::to_string(kept);
+    return out + cut.text();
+  }
+};
+
+/// Of [batch, channels, extents...]; the last dimension stays whole unless `last`.
+Cut random_cut(const Shape& x, const std::vector<int>& grid, bool last, Draw& draw) {
+  Cut cut;
+  for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
+    const std::int64_t dim = draw.integer(1, x.rank() - (last ? 1 : 2));
+    if (draw.integer(0, 6) == 0 || (dim == 1 && draw.coin())) continue;  // copies
+    cut.dims.push_back(dim == 1 ? 0 : dim);
+    cut.axes.push_back(axis);
+  }
+  const bool one = !cut.dims.empty() && std::all_of(cut.dims.begin(), cut.dims.end(),
+                                                    [&](auto dim) { return dim == cut.dims[0]; });
+  if (one && draw.coin()) {
+    int parts = 1;
+    for (const std::int64_t axis : cut.axes) parts *= grid[static_cast<std::size_t>(axis)];
+    const auto offsets = draw.offsets(x[static_cast<int>(cut.dims[0])], parts);
+    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) cut.sizes.push_back(offsets[i + 1] - offsets[i]);
+  }
+  return cut;
+}
+
+SpectralCase random_case(const std::vector<int>& grid, Draw& draw) {
+  SpectralCase c;
+  const int spatial = draw.small(1, 4);
+  Numbers extents{draw.integer(1, 3), draw.integer(1, 3)};
+  for (int d = 0; d < spatial; ++d) {
+    const std::int64_t points = draw.integer(2, spatial > 2 ? 6 : 11);
+    extents.push_back(points);
+    c.modes.push_back(draw.integer(1, points / 2 + (d + 1 == spatial ? 1 : 0)));
+  }
+  c.x = Shape(std::span<const std::int64_t>(extents));
+  c.features = draw.integer(1, 3);
+  c.form = draw.integer(0, 2) == 0 ? "slab" : "pencil";
+  c.cut = random_cut(c.x, grid, c.form == "pencil", draw);
+  return c;
+}
+
+using Results = std::map<std::string, std::vector<double>>;
+
+/// This rank's part of a global tensor.
+std::vector<double> part_of_values(const std::vector<double>& values, const ParameterInfo& info) {
+  std::vector<double> out;
+  each_element({info.offset, info.local}, [&](const std::vector<std::int64_t>& at, std::int64_t) {
+    std::int64_t index = 0;
+    for (int dim = 0; dim < info.spec.shape.rank(); ++dim)
+      index = index * info.spec.shape[dim] + at[static_cast<std::size_t>(dim)];
+    out.push_back(values[static_cast<std::size_t>(index)]);
+  });
+  return out;
+}
+
+/// "y", the loss, all weights and all gradients. Two backwards, so that the second adds to what the first
+/// left. With `expected`, which one rank found, weights and their gradients are those of this rank's part.
+class Graph {
+ public:
+  Graph(Bench& bench, ModelGrid* grid, std::vector<NodeSpec> nodes, const std::vector<std::string>& pulled,
+        std::vector<TestField> fields)
+      : precision_(bench.make_component<tenon::Precision>("fp64", "")),
+        harness_({.layers = bench.layers.get(),
+                  .device = bench.device.component.get(),
+                  .host = &bench.host,
+                  .precision = precision_.component.get(),
+                  .grid = grid},
+                 std::move(nodes), pulled, std::move(fields)) {}
+
+  Results results(const std::string& output) {
+    Results out;
+    for (const bool first : {true, false}) {
+      out["loss"] = {harness_.forward()};
+      harness_.backward(1.0, first);
+    }
+    for (auto& [name, values] : harness_.all_gradients()) out["d " + name] = std::move(values);
+    for (const ParameterInfo& info : harness_.executor().parameters()) {
+      if (info.local.elements() > 0) out[info.spec.name] = harness_.parameter(info.spec.name);
+    }
+    out[output] = harness_.value(output);
+    return out;
+  }
+  /// What of `whole` this rank should find.
+  Results here(Results whole) {
+    for (const ParameterInfo& info : harness_.executor().parameters()) {
+      for (const std::string& name : {info.spec.name, "d " + info.spec.name}) {
+        if (info.local.elements() == 0) {
+          whole.erase(name);
+        } else {
+          whole[name] = part_of_values(whole.at(name), info);
+        }
+      }
+    }
+    return whole;
+  }
+
+ private:
+  tenon::testing::Made<tenon::Precision> precision_;
+  LayerHarness harness_;
+};
+
+/// Of every tensor the largest difference, relative to its largest element.
+void expect_close(const Results& found, const Results& expected, double tolerance, const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (const auto& [name, values] : expected) {
+    ASSERT_EQ(found.at(name).size(), values.size()) << name << " of " << what;
+    double most = 0, largest = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      most = std::max(most, std::abs(found.at(name)[i] - values[i]));
+      largest = std::max(largest, std::abs(values[i]));
+    }
+    EXPECT_LE(most, tolerance * largest) << name << " of " << what;
+  }
+}
+
+TestField field(const char* name, const Shape& shape) {
+  return {name, shape, tenon::DType::kF64, tenon::testing::normals(shape.elements(), name)};
+}
+
+class Fourier : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Fourier, ::testing::Range(1, 9));
+
+TEST_P(Fourier, P11_PencilsAndSlabsAreThoseOfOneRankAndP9_SoAreTheirWeights) {
+  Draw draw(900 + static_cast<unsigned>(GetParam()));
+  const auto nodes = [](const SpectralCase& c, bool spread) {
+    std::vector<NodeSpec> list;
+    if (spread) list.push_back(c.cut.node("spread", "x"));
+    list.push_back({"c",
+                    "spectral_conv",
+                    {spread ? "spread" : "x"},
+                    {{"modes", c.modes}, {"features", c.features}, {"form", c.form}}});
+    list.push_back(Cut().node("y", "c"));
+    return list;
+  };
+  Bench alone("cpu", "reference", 1);
+  int without_modes = 0;
+  for (int w = 0; w < 4; ++w) {
+    const std::vector<int> grid = draw.grid(GetParam());
+    std::vector<SpectralCase> cases;
+    std::vector<Results> expected;
+    for (int i = 0; i < 10; ++i) {
+      cases.push_back(random_case(grid, draw));
+      expected.push_back(
+          Graph(alone, nullptr, nodes(cases.back(), false), {"y"}, {field("x", cases.back().x)})
+              .results("y"));
+    }
+    std::mutex counting;
+    GridRanks world(grid);
+    const auto errors = world.run([&](ModelGrid& at) {
+      Bench bench("cpu", "reference", 1);
+      for (std::size_t i = 0; i < cases.size(); ++i) {
+        Graph graph(bench, &at, nodes(cases[i], true), {"y"}, {field("x", cases[i].x)});
+        const Results found = graph.results("y"), wanted = graph.here(expected[i]);
+        if (wanted.find("c.weight") == wanted.end()) {
+          const std::lock_guard lock(counting);
+          ++without_modes;
+        } else {
+          EXPECT_EQ(found.at("c.weight"), wanted.at("c.weight")) << cases[i].text();
+        }
+        if (cases[i].form == "pencil") {
+          EXPECT_EQ(found.at("y"), wanted.at("y")) << cases[i].text();
+          EXPECT_EQ(found.at("d x"), wanted.at("d x")) << cases[i].text();
+        }
+        expect_close(found, wanted, 1e-12, cases[i].text());
+      }
+    });
+    EXPECT_EQ(errors, no_errors(world.size()));
+  }
+  if (GetParam() >= 6) {
+    EXPECT_GT(without_modes, 0) << "the cases leave no rank without modes";
+  }
+}
+
+// Samples are cut, points are cut, both are; the far side of one of the grids is all padding.
+TEST_P(Fourier, P13_TheWholeOperatorHasTheLossAndGradientsOfOneRank) {
+  Draw draw(950 + static_cast<unsigned>(GetParam()));
+  const Shape x{4, 1, 7, 6}, t{4, 2, 7, 6};
+  const auto nodes = [](const Cut& cut, bool spread) {
+    std::vector<NodeSpec> list;
+    if (spread) {
+      list.push_back(cut.node("spread", "x"));
+      list.push_back(cut.node("targets", "t"));
+    }
+    const NodeSpec rest[] = {
+        {"at", "coordinates", {spread ? "spread" : "x"}, {}},
+        {"lift", "channel_linear", {"at"}, {{"features", std::int64_t{3}}}},
+        {"pad", "pad_far", {"lift"}, {{"widths", Numbers{2, 3}}}},
+        {"spectral", "spectral_conv", {"pad"}, {{"modes", Numbers{3, 4}}}},
+        {"linear", "channel_linear", {"pad"}, {{"features", std::int64_t{3}}}},
+        {"sum", "residual", {"spectral", "linear"}, {}},
+        {"act", "gelu", {"sum"}, {}},
+        {"crop", "crop_far", {"act"}, {{"widths", Numbers{2, 3}}}},
+        {"out", "channel_linear", {"crop"}, {{"features", std::int64_t{2}}}},
+        {"loss", "relative_l2", {"out", spread ? "targets" : "t"}, {{"offset", 0.5}, {"scale", 2.0}}}};
+    list.insert(list.end(), std::begin(rest), std::end(rest));
+    return list;
+  };
+  const std::vector<TestField> fields{field("x", x), field("t", t)};
+  Bench alone("cpu", "reference", 1);
+  const Results expected = Graph(alone, nullptr, nodes({}, false), {}, fields).results("loss");
+  for (int i = 0; i < 4; ++i) {
+    const std::vector<int> grid = draw.grid(GetParam());
+    const Cut cut = random_cut(x, grid, true, draw);
+    GridRanks world(grid);
+    const auto errors = world.run([&](ModelGrid& at) {
+      Bench bench("cpu", "reference", 1);
+      Graph graph(bench, &at, nodes(cut, true), {}, fields);
+      expect_close(graph.results("loss"), graph.here(expected), 1e-11, cut.text());
+    });
+    EXPECT_EQ(errors, no_errors(world.size())) << cut.text();
+  }
+}
+
+}  // namespace
+}  // namespace model_parallel

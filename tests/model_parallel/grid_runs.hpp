@@ -1,0 +1,47 @@
+// Losses of base configurations with a few settings changed, step by step.
+#pragma once
+
+#include "run_program.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+namespace tenon::integration {
+
+/// Trains a base configuration as the run "tiny"; further words go to the program. Losses of training, in the
+/// order of steps.
+inline std::vector<double> losses_in(const Scratch& scratch, const std::string& base,
+                                     const std::vector<std::string>& sets,
+                                     const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{"train", std::string(TENON_SOURCE_DIR) + "/configs/base/" + base, "--quiet"};
+  words.insert(words.end(), more.begin(), more.end());
+  for (const char* set : {"run.log_every=1", "run.name=\"tiny\"", "run.eval_every=0", "data.batch=16"})
+    words.insert(words.end(), {"--set", set});
+  for (const std::string& set : sets) words.insert(words.end(), {"--set", set});
+  const Ended ended = scratch.run(words);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  std::vector<double> values;
+  std::ifstream lines(scratch / "runs/tiny/latest/metrics.jsonl");
+  for (std::string line; std::getline(lines, line);) {
+    const auto metric = nlohmann::json::parse(line);
+    if (metric.at("split") == "train" && metric.at("name") == "loss") values.push_back(metric.at("value"));
+  }
+  return values;
+}
+
+inline std::vector<double> losses(const std::string& base, const std::vector<std::string>& sets) {
+  return losses_in(Scratch(), base, sets);
+}
+
+/// Largest relative difference; 1 for runs of unequal length.
+inline double worst(const std::vector<double>& a, const std::vector<double>& b) {
+  double most = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i)
+    most = std::max(most, std::abs(a[i] - b[i]) / std::abs(b[i]));
+  return most;
+}
+
+}  // namespace tenon::integration
