@@ -135,8 +135,8 @@ TEST(Processes, AskEachOtherForRows) {
   const Ended ended = scratch.run(asking("48"));
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_LT(std::stod(scratch.summary("val/loss")), 0.55) << "the entropy of the base rate";
-  // What owners wait for requests is nobody's wait.
-  EXPECT_LT(std::stod(scratch.summary("stall_s")), std::stod(scratch.summary("wall_s")));
+  // What owners wait for requests is nobody's wait; the two workers may wait at the same time.
+  EXPECT_LT(std::stod(scratch.summary("stall_s")), 2 * std::stod(scratch.summary("wall_s")));
   EXPECT_GE(std::stod(scratch.summary("stall_s")), 0);
 }
 
