@@ -1,6 +1,8 @@
 // tenon new-plugin as a user types it: what it writes, what it says, and whole refusals that leave nothing
 // behind. Whether the projects build and train is the business of scaffold.cmake.
-#include "integration/run_program.hpp"
+#include "run_program.hpp"
+
+#include <regex>
 
 namespace tenon::integration {
 namespace {

@@ -2,6 +2,9 @@
 // loss that is not a number.
 #include "run_program.hpp"
 
+#include <regex>
+#include <sstream>
+
 namespace tenon::integration {
 namespace {
 

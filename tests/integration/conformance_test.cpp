@@ -3,6 +3,7 @@
 #include "run_program.hpp"
 
 #include <nlohmann/json.hpp>
+#include <regex>
 
 namespace tenon::integration {
 namespace {

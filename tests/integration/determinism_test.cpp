@@ -3,6 +3,9 @@
 #include "run_program.hpp"
 
 #include <sys/ioctl.h>
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace tenon::integration {
 namespace {

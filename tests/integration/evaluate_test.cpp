@@ -2,6 +2,8 @@
 // programs, and what it refuses.
 #include "run_program.hpp"
 
+#include <regex>
+
 namespace tenon::integration {
 namespace {
 

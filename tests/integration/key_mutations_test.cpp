@@ -16,7 +16,9 @@
 #include <algorithm>
 #include <functional>
 #include <iostream>
+#include <regex>
 #include <set>
+#include <sstream>
 
 namespace tenon::integration {
 namespace {

@@ -1,6 +1,8 @@
 // Manual pages and completion say what --help says: every command, every option.
 #include "run_program.hpp"
 
+#include <regex>
+
 namespace tenon::integration {
 namespace {
 

@@ -3,6 +3,8 @@
 #include "run_program.hpp"
 #include "test_paths.hpp"
 
+#include <regex>
+#include <sstream>
 #include <tenon/config.hpp>
 #include <tenon/runtime.hpp>
 

@@ -3,7 +3,9 @@
 #include "clicks_run.hpp"
 #include "run_program.hpp"
 
+#include <chrono>
 #include <cstdlib>
+#include <thread>
 
 namespace tenon::integration {
 namespace {

@@ -2,7 +2,9 @@
 // run that was killed.
 #include "run_program.hpp"
 
+#include <chrono>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 namespace tenon::integration {
 namespace {

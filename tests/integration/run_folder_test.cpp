@@ -2,7 +2,11 @@
 // process, a clock that is set back.
 #include "run_program.hpp"
 
+#include <chrono>
+#include <regex>
+#include <sstream>
 #include <tenon/files.hpp>
+#include <thread>
 
 namespace tenon::integration {
 namespace {

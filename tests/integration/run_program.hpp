@@ -13,16 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <regex>
-#include <sstream>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,53 +25,14 @@ namespace tenon::integration {
 
 namespace fs = std::filesystem;
 
-inline std::string read_file(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
-
-inline void write_file(const fs::path& path, const std::string& text) {
-  fs::create_directories(path.parent_path());
-  std::ofstream(path, std::ios::binary) << text;
-}
-
+std::string read_file(const fs::path& path);
+void write_file(const fs::path& path, const std::string& text);
 /// `text` with every `from` replaced.
-inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, at + to.size()))
-    text.replace(at, from.size(), to);
-  return text;
-}
-
+std::string replaced(std::string text, const std::string& from, const std::string& to);
 /// Relative path -> contents of every file below a folder; links by their targets.
-inline std::map<std::string, std::string> tree(const fs::path& folder) {
-  std::map<std::string, std::string> files;
-  if (!fs::exists(folder)) return files;
-  for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    const std::string name = entry.path().lexically_relative(folder).string();
-    if (entry.is_symlink())
-      files[name] = "-> " + fs::read_symlink(entry.path()).string();
-    else if (entry.is_regular_file())
-      files[name] = read_file(entry.path());
-  }
-  return files;
-}
-
+std::map<std::string, std::string> tree(const fs::path& folder);
 /// Names of files that differ between two trees.
-inline std::vector<std::string> changes(const fs::path& folder,
-                                        const std::map<std::string, std::string>& before) {
-  std::vector<std::string> names;
-  const auto after = tree(folder);
-  for (const auto& [name, contents] : after) {
-    const auto old = before.find(name);
-    if (old == before.end() || old->second != contents) names.push_back(name);
-  }
-  for (const auto& [name, contents] : before) {
-    if (after.find(name) == after.end()) names.push_back(name + " (gone)");
-  }
-  return names;
-}
+std::vector<std::string> changes(const fs::path& folder, const std::map<std::string, std::string>& before);
 
 /// How a child ended, and what it wrote.
 struct Ended {
@@ -95,40 +51,8 @@ struct Command {
 /// A running child. Destroying it kills it.
 class Child {
  public:
-  explicit Child(const Command& command) : out_(command.folder / ".out"), err_(command.folder / ".err") {
-    std::vector<std::string> variables;
-    for (char** entry = environ; *entry != nullptr; ++entry) {
-      if (std::string(*entry).rfind("TENON_", 0) != 0) variables.emplace_back(*entry);
-    }
-    for (const auto& [name, value] : command.environment) variables.push_back(name + "=" + value);
-    variables.emplace_back("OMP_NUM_THREADS=1");
-    std::vector<std::string> words{TENON_PROGRAM};
-    words.insert(words.end(), command.arguments.begin(), command.arguments.end());
-    std::vector<char*> argv, envp;
-    for (std::string& word : words) argv.push_back(word.data());
-    for (std::string& variable : variables) envp.push_back(variable.data());
-    argv.push_back(nullptr);
-    envp.push_back(nullptr);
-    pid_ = ::fork();
-    if (pid_ != 0) return;
-    const int out = ::open(out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    const int err = ::open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-    const int in = ::open("/dev/null", O_RDONLY);
-    const bool ready = ::dup2(in, 0) == 0 && ::dup2(out, 1) == 1 && ::dup2(err, 2) == 2 &&
-                       ::chdir(command.folder.c_str()) == 0;
-    if (command.largest_file != RLIM_INFINITY) {
-      const rlimit limit{command.largest_file, command.largest_file};
-      ::setrlimit(RLIMIT_FSIZE, &limit);
-      ::signal(SIGXFSZ, SIG_IGN);
-    }
-    if (ready) ::execve(argv[0], argv.data(), envp.data());
-    ::_exit(127);
-  }
-  ~Child() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    ::waitpid(pid_, nullptr, 0);
-  }
+  explicit Child(const Command& command);
+  ~Child();
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
@@ -136,26 +60,7 @@ class Child {
   pid_t pid() const { return pid_; }
 
   /// Waits for the end; a child that outlives the deadline is killed and reported as such.
-  Ended wait(double seconds = 60) {
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
-    int state = 0;
-    while (::waitpid(pid_, &state, WNOHANG) == 0) {
-      if (std::chrono::steady_clock::now() > deadline) {
-        ADD_FAILURE() << "the program did not end within " << seconds << " s";
-        ::kill(pid_, SIGKILL);
-      }
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    pid_ = -1;
-    Ended ended;
-    ended.status = WIFEXITED(state) ? WEXITSTATUS(state) : -1;
-    ended.signal = WIFSIGNALED(state) ? WTERMSIG(state) : 0;
-    ended.out = read_file(out_);
-    ended.err = read_file(err_);
-    fs::remove(out_);
-    fs::remove(err_);
-    return ended;
-  }
+  Ended wait(double seconds = 60);
 
  private:
   fs::path out_, err_;
@@ -167,17 +72,7 @@ class Scratch {
  public:
   /// 3000 bytes of text, one layer of width 16, six slots, a checkpoint every second slot that training waits
   /// for.
-  Scratch() {
-    static int count = 0;
-    folder_ = fs::path(TENON_BINARY_DIR) / "tests" / "scratch" /
-              (std::to_string(::getpid()) + "-" + std::to_string(++count));
-    fs::create_directories(folder_);
-    folder_ = fs::canonical(folder_);
-    std::string text;
-    for (int i = 0; text.size() < 3000; ++i) text += "line " + std::to_string(i * i) + " of the text\n";
-    write_file(folder_ / "text.txt", text.substr(0, 3000));
-    write_file(folder_ / "run.toml", kRun);
-  }
+  Scratch();
   ~Scratch() { fs::remove_all(folder_); }
   Scratch(const Scratch&) = delete;
   Scratch& operator=(const Scratch&) = delete;
@@ -185,32 +80,16 @@ class Scratch {
   fs::path operator/(const std::string& name) const { return folder_ / name; }
   const fs::path& folder() const { return folder_; }
 
-  Ended run(std::vector<std::string> arguments, std::map<std::string, std::string> environment = {}) const {
-    return Child({std::move(arguments), folder_, std::move(environment)}).wait();
-  }
+  Ended run(std::vector<std::string> arguments, std::map<std::string, std::string> environment = {}) const;
   /// `tenon train run.toml --quiet ...`
-  Ended train(std::vector<std::string> more = {}, std::map<std::string, std::string> environment = {}) const {
-    more.insert(more.begin(), {"train", "run.toml", "--quiet"});
-    return run(std::move(more), std::move(environment));
-  }
+  Ended train(std::vector<std::string> more = {}, std::map<std::string, std::string> environment = {}) const;
   /// The value of `key` in summary.json of an attempt, as written there.
-  std::string summary(const std::string& key, const std::string& attempt = "latest") const {
-    const std::string text = read_file(folder_ / "runs/tiny" / attempt / "summary.json");
-    std::smatch found;
-    const std::regex pattern("\"" + key + "\": (\"(?:[^\"\\\\]|\\\\.)*\"|[^,\\n}]*)");
-    return std::regex_search(text, found, pattern) ? found[1].str() : "no " + key;
-  }
+  std::string summary(const std::string& key, const std::string& attempt = "latest") const;
   std::string log(const std::string& attempt = "latest") const {
     return read_file(folder_ / "runs/tiny" / attempt / "log.rank0.txt");
   }
   /// `text` with what differs from machine to machine replaced: {dir}, {build}, {source}, {n}, {ids}.
-  std::string plain(std::string text) const {
-    text = replaced(std::move(text), folder_.string(), "{dir}");
-    text = replaced(std::move(text), TENON_BINARY_DIR, "{build}");
-    text = replaced(std::move(text), TENON_SOURCE_DIR, "{source}");
-    text = std::regex_replace(text, std::regex("[0-9]+ plugin files?"), "{n} plugin files");
-    return std::regex_replace(text, std::regex("Offered: [^.]*\\."), "Offered: {ids}.");
-  }
+  std::string plain(std::string text) const;
 
   static constexpr const char* kRun = R"([run]
 name = "tiny"

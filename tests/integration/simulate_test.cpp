@@ -3,6 +3,9 @@
 #include "run_program.hpp"
 
 #include <dirent.h>
+#include <chrono>
+#include <sstream>
+#include <thread>
 
 namespace tenon::integration {
 namespace {

@@ -3,7 +3,10 @@
 #include "clicks_run.hpp"
 #include "run_program.hpp"
 
+#include <chrono>
 #include <cmath>
+#include <regex>
+#include <thread>
 
 namespace tenon::integration {
 namespace {

@@ -4,6 +4,7 @@
 #include "cell.hpp"
 
 #include <cmath>
+#include <regex>
 
 namespace tenon::integration {
 namespace {
