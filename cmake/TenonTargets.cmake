@@ -31,7 +31,7 @@ configure_file(${CMAKE_CURRENT_LIST_DIR}/test_paths.hpp.in ${PROJECT_BINARY_DIR}
 # What nearly every suite includes is read once for all of them: it takes longer to read than most suites themselves.
 # CMAKE_DISABLE_PRECOMPILE_HEADERS switches it off, for compiler caches that do not know such files.
 if(TENON_BUILD_TESTS)
-  file(WRITE ${PROJECT_BINARY_DIR}/test_paths/precompiled.cpp "")
+  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/test_paths/precompiled.cpp CONTENT "")
   add_library(tenon_test_headers OBJECT ${PROJECT_BINARY_DIR}/test_paths/precompiled.cpp)
   set_target_properties(tenon_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_link_libraries(tenon_test_headers PRIVATE tenon_rules GTest::gtest GTest::gmock)

@@ -2,6 +2,7 @@
 // slabs with odd, even, uneven and empty parts, and ranks without modes, against one rank; then the whole
 // operator, from coordinates to the loss (P13).
 #include "cases.hpp"
+#include "results.hpp"
 
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/grid_ranks.hpp>
@@ -92,8 +93,6 @@ SpectralCase random_case(const std::vector<int>& grid, Draw& draw) {
   return c;
 }
 
-using Results = std::map<std::string, std::vector<double>>;
-
 /// This rank's part of a global tensor.
 std::vector<double> part_of_values(const std::vector<double>& values, const ParameterInfo& info) {
   std::vector<double> out;
@@ -151,20 +150,6 @@ class Graph {
   tenon::testing::Made<tenon::Precision> precision_;
   LayerHarness harness_;
 };
-
-/// Of every tensor the largest difference, relative to its largest element.
-void expect_close(const Results& found, const Results& expected, double tolerance, const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  for (const auto& [name, values] : expected) {
-    ASSERT_EQ(found.at(name).size(), values.size()) << name << " of " << what;
-    double most = 0, largest = 0;
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      most = std::max(most, std::abs(found.at(name)[i] - values[i]));
-      largest = std::max(largest, std::abs(values[i]));
-    }
-    EXPECT_LE(most, tolerance * largest) << name << " of " << what;
-  }
-}
 
 TestField field(const char* name, const Shape& shape) {
   return {name, shape, tenon::DType::kF64, tenon::testing::normals(shape.elements(), name)};

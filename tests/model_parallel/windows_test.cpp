@@ -2,6 +2,7 @@
 // over 1 to 3 dimensions on grids of 1 to 8 ranks, with uneven and empty parts, against one rank; and one
 // rank against the sequential layers.
 #include "cases.hpp"
+#include "results.hpp"
 
 #include <tenon/index_map.hpp>
 #include <tenon/testing/components.hpp>
@@ -110,8 +111,6 @@ std::vector<NodeSpec> nodes_of(const WindowCase& c, bool spread, const std::stri
   return nodes;
 }
 
-using Results = std::map<std::string, std::vector<double>>;
-
 /// "y" and all gradients. Two backwards, so that the second adds to what the first left.
 Results results(Bench& bench, const WindowCase& c, ModelGrid* grid, const std::string& type) {
   const auto precision = bench.make_component<tenon::Precision>("fp64", "");
@@ -129,24 +128,6 @@ Results results(Bench& bench, const WindowCase& c, ModelGrid* grid, const std::s
   Results out = harness.all_gradients();
   out["y"] = harness.value("y");
   return out;
-}
-
-double largest(const std::vector<double>& values) {
-  double most = 0;
-  for (const double value : values) most = std::max(most, std::abs(value));
-  return most;
-}
-
-/// Of every tensor the largest difference, relative to its largest element.
-void expect_close(const Results& found, const Results& expected, double tolerance, const std::string& what) {
-  ASSERT_EQ(found.size(), expected.size()) << what;
-  for (const auto& [name, values] : expected) {
-    ASSERT_EQ(found.at(name).size(), values.size()) << name << " of " << what;
-    double most = 0;
-    for (std::size_t i = 0; i < values.size(); ++i)
-      most = std::max(most, std::abs(found.at(name)[i] - values[i]));
-    EXPECT_LE(most, tolerance * largest(values)) << name << " of " << what;
-  }
 }
 
 class Windows : public ::testing::TestWithParam<int> {};

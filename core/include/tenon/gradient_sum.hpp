@@ -6,22 +6,16 @@
 #include <tenon/linear_map.hpp>
 
 #include <memory>
-#include <string>
-#include <vector>
 
 TENON_ABI_BEGIN
-
-/// The axes along which ranks hold other parts of a value.
-std::vector<int> cut_axes(const Layout& layout);
 
 class GradientSum {
  public:
   /// Of one rank: nothing is summed.
   GradientSum() = default;
-  /// Collective. `parameter`: its layout. `axes`: over which each rank has terms of its own; none of them may
-  /// cut the parameter. `what` begins refusals.
-  GradientSum(ModelGrid& grid, const Layout& parameter, std::vector<int> axes, DType dtype,
-              const std::string& what);
+  /// Collective. `value`: whose elements each rank's terms come from; ranks along the axes that cut it, but
+  /// not the parameter, have terms of their own. Nothing is summed where the context is not training.
+  GradientSum(InferContext& context, const ParameterSpec& parameter, const Layout& value);
 
   /// Whether this rank's terms are added to what lies in the sink; otherwise they replace it. What lay there
   /// counts once in the sum.

@@ -75,6 +75,8 @@ std::vector<std::int64_t> owned_offsets(std::int64_t extent, int parts, int owne
 void check_layout(const Layout& layout, std::span<const int> grid, std::string_view what);
 /// What a rank holds. The layout has been checked.
 Box part_of(const Layout& layout, const GridPlace& place);
+/// The axes along which ranks hold other parts.
+std::vector<int> cut_axes(const Layout& layout);
 /// "[10, 28, 28], dimension 1 cut over axes 2, 3 at 0, 14, 28, a sum over axis 1"
 std::string layout_text(const Layout& layout);
 

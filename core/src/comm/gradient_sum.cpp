@@ -1,23 +1,24 @@
 // A gradient's terms over axes of the model grid, added up in place.
 #include <tenon/gradient_sum.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <vector>
 
 TENON_ABI_BEGIN
 
-std::vector<int> cut_axes(const Layout& layout) {
-  std::vector<int> axes;
-  for (const DimSharding& cut : layout.sharding) axes.insert(axes.end(), cut.axes.begin(), cut.axes.end());
-  return axes;
-}
-
-GradientSum::GradientSum(ModelGrid& grid, const Layout& parameter, std::vector<int> axes, DType dtype,
-                         const std::string& what) {
-  std::erase_if(axes, [&](int axis) { return grid.extent(axis) == 1; });
+GradientSum::GradientSum(InferContext& context, const ParameterSpec& parameter, const Layout& value) {
+  if (!context.training()) return;
+  ModelGrid& grid = context.grid();
+  std::vector<int> axes = cut_axes(value);
+  std::erase_if(axes, [&](int axis) { return grid.extent(axis) == 1 || is_cut(parameter, axis); });
   if (axes.empty()) return;
   first_ = std::all_of(axes.begin(), axes.end(), [&](int axis) { return grid.coordinate(axis) == 0; });
-  const Layout terms{parameter.shape, parameter.sharding, axes};
-  sum_ = redistribution(grid, {.from = terms, .to = parameter, .dtype = dtype}, what);
+  const Layout whole{parameter.shape, parameter.sharding}, terms{parameter.shape, parameter.sharding, axes};
+  sum_ = redistribution(
+      grid, {.from = terms, .to = whole, .dtype = parameter.dtype},
+      fmt::format("layer '{}': the sum of the gradients of '{}'", context.name(), parameter.name));
 }
 
 void GradientSum::close(const GradientSink& sink) {

@@ -125,6 +125,12 @@ Box part_of(const Layout& layout, const GridPlace& place) {
   return box;
 }
 
+std::vector<int> cut_axes(const Layout& layout) {
+  std::vector<int> axes;
+  for (const DimSharding& cut : layout.sharding) axes.insert(axes.end(), cut.axes.begin(), cut.axes.end());
+  return axes;
+}
+
 std::string layout_text(const Layout& layout) {
   std::string text = layout.shape.text();
   for (const DimSharding& cut : layout.sharding) {

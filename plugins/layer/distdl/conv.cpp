@@ -39,7 +39,8 @@ void Conv::infer(InferContext& context) {
   chunk_ = std::min(samples, wanted > 0 ? wanted : std::max<std::int64_t>(1, fitting));
   ops_ = &context.device().family<WindowOps>();
   reduce_ = &context.device().family<ReduceOps>();
-  declare_parameters(context);
+  const Layout y = windows_.output_layout(features_);
+  declare_parameters(context, y);
   // A rank without outputs declares its products all the same, since precision policies count them.
   const std::int64_t rows = chunk_ * std::max<std::int64_t>(1, places_);
   for (std::int64_t group = 0; group < groups; ++group) {
@@ -61,19 +62,10 @@ void Conv::infer(InferContext& context) {
   bias_scratch_ = context.workspace(reduce_->sum_rows_scratch(rows, n_, dtype_));
   gradient_ = context.workspace(bytes(window.elements()));
   window_ = context.saved({window, dtype_});
-  const Layout y = windows_.output_layout(features_);
   context.output({part_of(y, context.grid().place()).extents, dtype_, y});
 }
 
-GradientSum Conv::gradient_sum(InferContext& context, const ParameterSpec& parameter) const {
-  return {context.grid(),
-          {parameter.shape},
-          cut_axes(windows_.output_layout(features_)),
-          parameter.dtype,
-          fmt::format("layer '{}': the sum of its gradients", context.name())};
-}
-
-void Conv::declare_parameters(InferContext& context) {
+void Conv::declare_parameters(InferContext& context, const Layout& y) {
   ParameterSpec weight;
   weight.name = options_.has("weight") ? options_.text("weight") : fmt::format("{}.weight", context.name());
   weight.dtype = context.parameters();
@@ -84,7 +76,7 @@ void Conv::declare_parameters(InferContext& context) {
   weight.init = normal ? Initializer::kNormal : Initializer::kUniform;
   weight.init_scale = normal ? options_.real("init_scale") : 1.0 / std::sqrt(static_cast<double>(k_));
   weight_ = context.parameter(weight);
-  if (context.training()) weight_sum_ = gradient_sum(context, weight);
+  weight_sum_ = GradientSum(context, weight, y);
   has_bias_ = options_.boolean("bias");
   if (!has_bias_) return;
   ParameterSpec bias;
@@ -94,7 +86,7 @@ void Conv::declare_parameters(InferContext& context) {
   bias.decay = false;
   bias.init = Initializer::kZero;
   bias_ = context.parameter(bias);
-  if (context.training()) bias_sum_ = gradient_sum(context, bias);
+  bias_sum_ = GradientSum(context, bias, y);
 }
 
 TensorView Conv::columns(RunContext& context, std::int64_t samples) const {

@@ -51,8 +51,7 @@ class Conv final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  void declare_parameters(InferContext& context);
-  GradientSum gradient_sum(InferContext& context, const ParameterSpec& parameter) const;
+  void declare_parameters(InferContext& context, const Layout& y);
   /// Rows of the windows of one group of some samples, and of their products.
   TensorView columns(RunContext& context, std::int64_t samples) const;
   TensorView rows(RunContext& context, std::int64_t samples) const;

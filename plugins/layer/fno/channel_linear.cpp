@@ -36,7 +36,7 @@ void ChannelLinear::infer(InferContext& context) {
   weight.init_scale = normal ? options_.real("init_scale") : 1.0 / std::sqrt(static_cast<double>(in_));
   weight_ = context.parameter(weight);
   const Layout y = with_channels(layout, out_);
-  if (context.training()) weight_sum_ = gradient_sum(context, weight, y);
+  weight_sum_ = GradientSum(context, weight, y);
   elementwise_ = &context.device().family<Elementwise>();
   ops_ = &context.device().family<WindowOps>();
   has_bias_ = options_.boolean("bias");
@@ -48,7 +48,7 @@ void ChannelLinear::infer(InferContext& context) {
     bias.decay = false;
     bias.init = Initializer::kZero;
     bias_ = context.parameter(bias);
-    if (context.training()) bias_sum_ = gradient_sum(context, bias, y);
+    bias_sum_ = GradientSum(context, bias, y);
     reduce_ = &context.device().family<ReduceOps>();
     bias_scratch_ = context.workspace(reduce_->sum_rows_scratch(chunk_ * points_, out_, dtype_));
   }
@@ -66,15 +66,6 @@ void ChannelLinear::infer(InferContext& context) {
   y_rows_ = context.workspace(tensor_bytes(dtype_, chunk_ * points_ * out_));
   context.keep_input(0);
   context.output(placed(context, y));
-}
-
-GradientSum ChannelLinear::gradient_sum(InferContext& context, const ParameterSpec& parameter,
-                                        const Layout& y) const {
-  return {context.grid(),
-          {parameter.shape},
-          cut_axes(y),
-          parameter.dtype,
-          fmt::format("layer '{}': the sum of the gradients of '{}'", context.name(), parameter.name)};
 }
 
 void ChannelLinear::add_nothing(const GradientSum& sum, const GradientSink& sink) {

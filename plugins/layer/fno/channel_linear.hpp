@@ -41,7 +41,6 @@ class ChannelLinear final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  GradientSum gradient_sum(InferContext& context, const ParameterSpec& parameter, const Layout& y) const;
   /// What a rank without points adds: nothing.
   void add_nothing(const GradientSum& sum, const GradientSink& sink);
   TensorView rows(RunContext& context, WorkspaceRef memory, std::int64_t samples,

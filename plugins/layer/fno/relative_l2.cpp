@@ -3,8 +3,6 @@
 // quotient of each sample is the host's.
 #include "relative_l2.hpp"
 
-#include <tenon/gradient_sum.hpp>
-
 #include <algorithm>
 #include <cmath>
 

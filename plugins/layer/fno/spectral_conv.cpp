@@ -82,19 +82,12 @@ void SpectralConv::declare_weight(InferContext& context) {
   weight.init = Initializer::kUniformFromZero;
   weight.init_scale =
       options_.has("init_scale") ? options_.real("init_scale") : 1.0 / static_cast<double>(in_ * out_);
-  std::vector<int> samples;  // axes along which ranks have the same modes of other samples
   for (const DimSharding& cut : modes.sharding) {
-    if (cut.dim >= 2) {
-      weight.sharding.push_back(cut);
-    } else {
-      samples = cut.axes;
-    }
+    if (cut.dim >= 2) weight.sharding.push_back(cut);
   }
   weight_ = context.parameter(weight);
-  if (context.training())
-    weight_sum_ =
-        GradientSum(context.grid(), {weight.shape, weight.sharding}, samples, weight.dtype,
-                    fmt::format("layer '{}': the sum of the gradients of '{}'", context.name(), weight.name));
+  // Ranks that have other samples of the same modes have terms of their own.
+  weight_sum_ = GradientSum(context, weight, modes);
 }
 
 Spectrum::Memory SpectralConv::memory(RunContext& context) const {

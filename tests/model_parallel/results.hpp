@@ -1,0 +1,31 @@
+// What a graph computed, tensor by tensor, against what one rank did.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace model_parallel {
+
+using Results = std::map<std::string, std::vector<double>>;
+
+/// Of every tensor the largest difference, relative to its largest element.
+inline void expect_close(const Results& found, const Results& expected, double tolerance,
+                         const std::string& what) {
+  ASSERT_EQ(found.size(), expected.size()) << what;
+  for (const auto& [name, values] : expected) {
+    ASSERT_EQ(found.at(name).size(), values.size()) << name << " of " << what;
+    double most = 0, largest = 0;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      most = std::max(most, std::abs(found.at(name)[i] - values[i]));
+      largest = std::max(largest, std::abs(values[i]));
+    }
+    EXPECT_LE(most, tolerance * largest) << name << " of " << what;
+  }
+}
+
+}  // namespace model_parallel
