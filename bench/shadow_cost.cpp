@@ -90,7 +90,7 @@ int run(const Settings& settings) {
     std::vector<double> percents, gaps;
     for (int round = 0; round < settings.rounds; ++round) {
       const Cost cost = measure(base + fmt::format("[parallel]\nranks = 2\nservers = {}\n[transport]\ntype = "
-                                                   "\"thread\"\n[sync]\ntype = \"{}\"\nrest = 0.8\n",
+                                                   "\"thread\"\n[sync]\ntype = \"{}\"\nrest = 3.0\n",
                                                    server ? 1 : 0, strategy));
       percents.push_back(cost.percent);
       gaps.push_back(cost.gap);

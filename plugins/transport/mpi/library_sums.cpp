@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <limits>
 #include <thread>
 
 namespace tenon::mpi_transport {
@@ -36,8 +35,7 @@ MPI_Op operation_of(ReduceOp op) {
 }  // namespace
 
 bool library_reduces(const TensorView& data, ReduceOp) {
-  return type_of(data.dtype) != MPI_DATATYPE_NULL && data.bytes() >= kLibraryBytes &&
-         data.elements() <= std::numeric_limits<int>::max();
+  return type_of(data.dtype) != MPI_DATATYPE_NULL && data.bytes() >= kLibraryBytes;
 }
 
 void LibrarySums::connect(int channels, double deadline_s) {
@@ -169,12 +167,28 @@ void LibrarySums::begin(Sum& sum) {
     ended_.notify_all();
     return;
   }
-  const std::lock_guard lock(session_.mutex());
-  check(MPI_Iallreduce(MPI_IN_PLACE, sum.data.data, static_cast<int>(sum.data.elements()),
-                       type_of(sum.data.dtype), operation_of(sum.op),
-                       channels_[static_cast<std::size_t>(sum.channel)], &sum.request),
-        "MPI_Iallreduce");
   sum.state = State::kSumming;
+}
+
+void LibrarySums::go_on(Sum& sum) {
+  const std::lock_guard lock(session_.mutex());
+  const std::int64_t elements = sum.data.elements(), piece = kPieceBytes * elements / sum.data.bytes();
+  bool working = false;
+  for (MPI_Request& request : sum.pieces) {
+    int ended = 0;
+    check(MPI_Test(&request, &ended, MPI_STATUS_IGNORE), "MPI_Test");
+    if (ended != 0 && sum.begun < elements) {
+      const std::int64_t count = std::min(piece, elements - sum.begun);
+      check(MPI_Iallreduce(MPI_IN_PLACE,
+                           static_cast<char*>(sum.data.data) + dtype_bytes(sum.data.dtype, sum.begun),
+                           static_cast<int>(count), type_of(sum.data.dtype), operation_of(sum.op),
+                           channels_[static_cast<std::size_t>(sum.channel)], &request),
+            "MPI_Iallreduce");
+      sum.begun += count;
+    }
+    working = working || request != MPI_REQUEST_NULL;
+  }
+  if (!working) sum.state = State::kDone;
 }
 
 // After a failure of the group `done` is true as well, but the marks are not there.
@@ -192,26 +206,24 @@ bool LibrarySums::progress() {
   }
 }
 
-// Sums of one channel begin in the order of their starts, which is the same on all members.
+// On one channel all members give the library the same pieces in the same order: those of one sum, then those
+// of the next in the order of their starts.
 bool LibrarySums::advance() {
   const std::lock_guard lock(mutex_);
   if (halted_) return false;
   bool working = false;
-  std::uint64_t held = 0;  // channels whose next sum is not agreed on, as bits
+  std::uint64_t held = 0;  // channels on which more is to be begun, as bits
   for (const auto& sum : sums_) {
     const std::uint64_t channel = std::uint64_t{1} << sum->channel;
-    if (sum->state == State::kAgreeing && (held & channel) == 0) {
-      if (agreed(*sum)) begin(*sum);
-      if (sum->state == State::kAgreeing) held |= channel;
+    if (sum->state == State::kAgreeing && (held & channel) == 0 && agreed(*sum)) begin(*sum);
+    if (sum->state == State::kSumming) {
+      working = true;
+      go_on(*sum);
+      if (sum->state == State::kDone) ended_.notify_all();
     }
-    if (sum->state != State::kSumming) continue;
-    working = true;
-    int ended = 0;
-    const std::lock_guard session(session_.mutex());
-    check(MPI_Test(&sum->request, &ended, MPI_STATUS_IGNORE), "MPI_Test");
-    if (ended == 0) continue;
-    sum->state = State::kDone;
-    ended_.notify_all();
+    if (sum->state == State::kAgreeing ||
+        (sum->state == State::kSumming && sum->begun < sum->data.elements()))
+      held |= channel;
   }
   return working;
 }

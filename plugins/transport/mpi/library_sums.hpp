@@ -22,6 +22,8 @@ namespace tenon::mpi_transport {
 
 /// Smaller ones go round the ring, which then is as fast.
 inline constexpr std::int64_t kLibraryBytes = 64 * 1024;
+/// Larger ones are given to the library in pieces, two at a time: what it sums then stays in the cache.
+inline constexpr std::int64_t kPieceBytes = 1024 * 1024;
 
 /// True if the library can reduce this; the same on all ranks that pass the same.
 bool library_reduces(const TensorView& data, ReduceOp op);
@@ -44,7 +46,8 @@ class LibrarySums {
     Request agreed;
     bool waited_for = false;     // by the caller, who alone may ask the ring then
     bool all_are_there = false;  // the caller saw it
-    MPI_Request request = MPI_REQUEST_NULL;
+    std::int64_t begun = 0;      // elements given to the library
+    std::array<MPI_Request, 2> pieces{MPI_REQUEST_NULL, MPI_REQUEST_NULL};  // that it works on
     State state = State::kAgreeing;
   };
 
@@ -82,6 +85,8 @@ class LibrarySums {
   bool agreed(Sum& sum) const;
   bool advance();
   void begin(Sum& sum);
+  /// Looks after the pieces under way and begins more.
+  void go_on(Sum& sum);
 
   MpiRendezvous& session_;
   double deadline_s_ = 60;

@@ -167,6 +167,13 @@ void failures(mpi_transport::MpiTransport& transport, std::span<const int> all, 
   }
 }
 
+std::vector<float> numbers(std::int64_t count, int slope, int begin) {
+  std::vector<float> values(static_cast<std::size_t>(count));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(begin + slope * static_cast<int>(i % 251));
+  return values;
+}
+
 // Whole numbers have one sum, whatever the order of the library.
 void library_sums() {
   mpi_transport::MpiTransport transport(true);
@@ -191,9 +198,9 @@ void library_sums() {
     const auto group = transport.open(rank, {.ranks = all, .name = name, .purpose = Purpose::kGradient});
     std::vector<std::vector<float>> data, small;
     std::vector<Request> requests;
-    constexpr std::int64_t kCount = 100'003;
+    constexpr std::int64_t kCount = 600'003;  // three pieces
     for (int i = 0; i < 12; ++i) {
-      data.emplace_back(static_cast<std::size_t>(kCount), static_cast<float>(rank + i));
+      data.push_back(numbers(kCount, 1, rank + i));
       small.emplace_back(100, static_cast<float>(i));
     }
     const LinkCounts before = group->counts();
@@ -207,11 +214,11 @@ void library_sums() {
       group->wait(*it);
     }
     for (std::size_t i = 0; i < data.size(); ++i) {
-      const auto n = static_cast<float>(i);
-      const auto sum = static_cast<float>(ranks * last / 2) + n * static_cast<float>(ranks);
-      expect(data[i] == std::vector<float>(data[i].size(), i % 3 == 2 ? static_cast<float>(last) + n : sum),
-             fmt::format("the library's sum {} of {}", i, name));
-      expect(small[i] == std::vector<float>(100, n * static_cast<float>(ranks)),
+      const int n = static_cast<int>(i);
+      const std::vector<float> expected =
+          n % 3 == 2 ? numbers(kCount, 1, last + n) : numbers(kCount, ranks, ranks * last / 2 + n * ranks);
+      expect(data[i] == expected, fmt::format("the library's sum {} of {}", i, name));
+      expect(small[i] == std::vector<float>(100, static_cast<float>(n * ranks)),
              fmt::format("small sum {}", i));
     }
     // Each sum, the agreement on it, and once the channel.
