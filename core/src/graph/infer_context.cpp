@@ -40,11 +40,12 @@ ParameterRef LayerInference::parameter(const ParameterSpec& spec) {
   for (std::size_t i = 0; i < build_.declared.size(); ++i) {
     const ParameterSpec& other = build_.declared[i].spec;
     if (other.name != spec.name) continue;
-    if (!(other.shape == spec.shape) || other.dtype != spec.dtype || other.role != spec.role) {
+    const Layout first{other.shape, other.sharding}, here{spec.shape, spec.sharding};
+    if (!(first == here) || other.dtype != spec.dtype || other.role != spec.role) {
       fail_config(fmt::format(
           "parameter '{}' is declared as {} {} and by node '{}' as {} {}; tied parameters must agree",
-          spec.name, dtype_name(other.dtype), other.shape.text(), self.spec.name, dtype_name(spec.dtype),
-          spec.shape.text()));
+          spec.name, dtype_name(other.dtype), layout_text(first), self.spec.name, dtype_name(spec.dtype),
+          layout_text(here)));
     }
     found = static_cast<int>(i);
   }
