@@ -1,47 +1,16 @@
 // Properties P2, P4, P9 and P11 of Fourier layers over model grids: spectral convolutions in pencils and
 // slabs with odd, even, uneven and empty parts, and ranks without modes, against one rank; then the whole
 // operator, from coordinates to the loss (P13).
-#include "cases.hpp"
-#include "results.hpp"
+#include "graphs.hpp"
 
-#include <tenon/testing/components.hpp>
 #include <tenon/testing/grid_ranks.hpp>
-#include <tenon/testing/layer_harness.hpp>
 
-#include <cmath>
-#include <map>
 #include <mutex>
 
 namespace model_parallel {
 namespace {
 
-using tenon::NodeSpec;
-using tenon::ParameterInfo;
-using tenon::testing::Bench;
 using tenon::testing::GridRanks;
-using tenon::testing::HarnessSpec;
-using tenon::testing::LayerHarness;
-using tenon::testing::TestField;
-using Numbers = std::vector<std::int64_t>;
-
-/// How a value is cut by a repartition.
-struct Cut {
-  Numbers dims, axes, sizes;
-
-  NodeSpec node(const std::string& name, const std::string& input) const {
-    NodeSpec node{name, "repartition", {input}, {{"dims", dims}, {"axes", axes}}};
-    if (!sizes.empty()) node.options.push_back({"sizes", sizes});
-    return node;
-  }
-  std::string text() const {
-    std::string out;
-    for (const auto& [name, list] : {std::pair{" dims", &dims}, {" axes", &axes}, {" sizes", &sizes}}) {
-      out += name;
-      for (const std::int64_t number : *list) out += " " + std::to_string(number);
-    }
-    return out;
-  }
-};
 
 struct SpectralCase {
   Shape x;
@@ -66,14 +35,7 @@ Cut random_cut(const Shape& x, const std::vector<int>& grid, bool last, Draw& dr
     cut.dims.push_back(dim == 1 ? 0 : dim);
     cut.axes.push_back(axis);
   }
-  const bool one = !cut.dims.empty() && std::all_of(cut.dims.begin(), cut.dims.end(),
-                                                    [&](auto dim) { return dim == cut.dims[0]; });
-  if (one && draw.coin()) {
-    int parts = 1;
-    for (const std::int64_t axis : cut.axes) parts *= grid[static_cast<std::size_t>(axis)];
-    const auto offsets = draw.offsets(x[static_cast<int>(cut.dims[0])], parts);
-    for (std::size_t i = 0; i + 1 < offsets.size(); ++i) cut.sizes.push_back(offsets[i + 1] - offsets[i]);
-  }
+  make_uneven(cut, x, grid, draw);
   return cut;
 }
 
@@ -91,68 +53,6 @@ SpectralCase random_case(const std::vector<int>& grid, Draw& draw) {
   c.form = draw.integer(0, 2) == 0 ? "slab" : "pencil";
   c.cut = random_cut(c.x, grid, c.form == "pencil", draw);
   return c;
-}
-
-/// This rank's part of a global tensor.
-std::vector<double> part_of_values(const std::vector<double>& values, const ParameterInfo& info) {
-  std::vector<double> out;
-  each_element({info.offset, info.local}, [&](const std::vector<std::int64_t>& at, std::int64_t) {
-    std::int64_t index = 0;
-    for (int dim = 0; dim < info.spec.shape.rank(); ++dim)
-      index = index * info.spec.shape[dim] + at[static_cast<std::size_t>(dim)];
-    out.push_back(values[static_cast<std::size_t>(index)]);
-  });
-  return out;
-}
-
-/// "y", the loss, all weights and all gradients. Two backwards, so that the second adds to what the first
-/// left. With `expected`, which one rank found, weights and their gradients are those of this rank's part.
-class Graph {
- public:
-  Graph(Bench& bench, ModelGrid* grid, std::vector<NodeSpec> nodes, const std::vector<std::string>& pulled,
-        std::vector<TestField> fields)
-      : precision_(bench.make_component<tenon::Precision>("fp64", "")),
-        harness_({.layers = bench.layers.get(),
-                  .device = bench.device.component.get(),
-                  .host = &bench.host,
-                  .precision = precision_.component.get(),
-                  .grid = grid},
-                 std::move(nodes), pulled, std::move(fields)) {}
-
-  Results results(const std::string& output) {
-    Results out;
-    for (const bool first : {true, false}) {
-      out["loss"] = {harness_.forward()};
-      harness_.backward(1.0, first);
-    }
-    for (auto& [name, values] : harness_.all_gradients()) out["d " + name] = std::move(values);
-    for (const ParameterInfo& info : harness_.executor().parameters()) {
-      if (info.local.elements() > 0) out[info.spec.name] = harness_.parameter(info.spec.name);
-    }
-    out[output] = harness_.value(output);
-    return out;
-  }
-  /// What of `whole` this rank should find.
-  Results here(Results whole) {
-    for (const ParameterInfo& info : harness_.executor().parameters()) {
-      for (const std::string& name : {info.spec.name, "d " + info.spec.name}) {
-        if (info.local.elements() == 0) {
-          whole.erase(name);
-        } else {
-          whole[name] = part_of_values(whole.at(name), info);
-        }
-      }
-    }
-    return whole;
-  }
-
- private:
-  tenon::testing::Made<tenon::Precision> precision_;
-  LayerHarness harness_;
-};
-
-TestField field(const char* name, const Shape& shape) {
-  return {name, shape, tenon::DType::kF64, tenon::testing::normals(shape.elements(), name)};
 }
 
 class Fourier : public ::testing::TestWithParam<int> {};
@@ -179,7 +79,7 @@ TEST_P(Fourier, P11_PencilsAndSlabsAreThoseOfOneRankAndP9_SoAreTheirWeights) {
     for (int i = 0; i < 10; ++i) {
       cases.push_back(random_case(grid, draw));
       expected.push_back(
-          Graph(alone, nullptr, nodes(cases.back(), false), {"y"}, {field("x", cases.back().x)})
+          Graph(alone, nullptr, nodes(cases.back(), false), {"y"}, {real_field("x", cases.back().x)})
               .results("y"));
     }
     std::mutex counting;
@@ -187,7 +87,7 @@ TEST_P(Fourier, P11_PencilsAndSlabsAreThoseOfOneRankAndP9_SoAreTheirWeights) {
     const auto errors = world.run([&](ModelGrid& at) {
       Bench bench("cpu", "reference", 1);
       for (std::size_t i = 0; i < cases.size(); ++i) {
-        Graph graph(bench, &at, nodes(cases[i], true), {"y"}, {field("x", cases[i].x)});
+        Graph graph(bench, &at, nodes(cases[i], true), {"y"}, {real_field("x", cases[i].x)});
         const Results found = graph.results("y"), wanted = graph.here(expected[i]);
         if (wanted.find("c.weight") == wanted.end()) {
           const std::lock_guard lock(counting);
@@ -233,7 +133,7 @@ TEST_P(Fourier, P13_TheWholeOperatorHasTheLossAndGradientsOfOneRank) {
     list.insert(list.end(), std::begin(rest), std::end(rest));
     return list;
   };
-  const std::vector<TestField> fields{field("x", x), field("t", t)};
+  const std::vector<TestField> fields{real_field("x", x), real_field("t", t)};
   Bench alone("cpu", "reference", 1);
   const Results expected = Graph(alone, nullptr, nodes({}, false), {}, fields).results("loss");
   for (int i = 0; i < 4; ++i) {

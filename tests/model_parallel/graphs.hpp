@@ -1,0 +1,113 @@
+// Small graphs of layers over a model grid: how their inputs are cut, and all that they compute, beside what
+// one rank finds.
+#pragma once
+
+#include "cases.hpp"
+#include "results.hpp"
+
+#include <tenon/testing/components.hpp>
+#include <tenon/testing/layer_harness.hpp>
+
+namespace model_parallel {
+
+using tenon::NodeSpec;
+using tenon::ParameterInfo;
+using tenon::testing::Bench;
+using tenon::testing::LayerHarness;
+using tenon::testing::TestField;
+using Numbers = std::vector<std::int64_t>;
+
+/// How a value is cut by a repartition.
+struct Cut {
+  Numbers dims, axes, sizes;
+
+  NodeSpec node(const std::string& name, const std::string& input) const {
+    NodeSpec node{name, "repartition", {input}, {{"dims", dims}, {"axes", axes}}};
+    if (!sizes.empty()) node.options.push_back({"sizes", sizes});
+    return node;
+  }
+  std::string text() const {
+    std::string out;
+    for (const auto& [name, list] : {std::pair{" dims", &dims}, {" axes", &axes}, {" sizes", &sizes}}) {
+      out += name;
+      for (const std::int64_t number : *list) out += " " + std::to_string(number);
+    }
+    return out;
+  }
+};
+
+/// Half of the cuts of one dimension alone become uneven; empty parts are usual.
+inline void make_uneven(Cut& cut, const Shape& x, const std::vector<int>& grid, Draw& draw) {
+  const bool one = !cut.dims.empty() && std::all_of(cut.dims.begin(), cut.dims.end(),
+                                                    [&](auto dim) { return dim == cut.dims[0]; });
+  if (!one || !draw.coin()) return;
+  int parts = 1;
+  for (const std::int64_t axis : cut.axes) parts *= grid[static_cast<std::size_t>(axis)];
+  const auto offsets = draw.offsets(x[static_cast<int>(cut.dims[0])], parts);
+  for (std::size_t i = 0; i + 1 < offsets.size(); ++i) cut.sizes.push_back(offsets[i + 1] - offsets[i]);
+}
+
+/// This rank's part of a global tensor.
+inline std::vector<double> part_of_values(const std::vector<double>& values, const ParameterInfo& info) {
+  std::vector<double> out;
+  each_element({info.offset, info.local}, [&](const std::vector<std::int64_t>& at, std::int64_t) {
+    std::int64_t index = 0;
+    for (int dim = 0; dim < info.spec.shape.rank(); ++dim)
+      index = index * info.spec.shape[dim] + at[static_cast<std::size_t>(dim)];
+    out.push_back(values[static_cast<std::size_t>(index)]);
+  });
+  return out;
+}
+
+/// Layers through the real executor, on this rank.
+class Graph {
+ public:
+  Graph(Bench& bench, ModelGrid* grid, std::vector<NodeSpec> nodes, const std::vector<std::string>& pulled,
+        std::vector<TestField> fields, const char* precision = "fp64")
+      : precision_(bench.make_component<tenon::Precision>(precision, "")),
+        harness_({.layers = bench.layers.get(),
+                  .device = bench.device.component.get(),
+                  .host = &bench.host,
+                  .precision = precision_.component.get(),
+                  .grid = grid},
+                 std::move(nodes), pulled, std::move(fields)) {}
+
+  /// `output`, the loss, all weights that have elements here and all gradients. Two backwards, so that the
+  /// second adds to what the first left.
+  Results results(const std::string& output) {
+    Results out;
+    for (const bool first : {true, false}) {
+      out["loss"] = {harness_.forward()};
+      harness_.backward(1.0, first);
+    }
+    for (auto& [name, values] : harness_.all_gradients()) out["d " + name] = std::move(values);
+    for (const ParameterInfo& info : harness_.executor().parameters()) {
+      if (info.local.elements() > 0) out[info.spec.name] = harness_.parameter(info.spec.name);
+    }
+    out[output] = harness_.value(output);
+    return out;
+  }
+  /// What of `whole`, which one rank found, this rank should find: of weights and their gradients its parts.
+  Results here(Results whole) {
+    for (const ParameterInfo& info : harness_.executor().parameters()) {
+      for (const std::string& name : {info.spec.name, "d " + info.spec.name}) {
+        if (info.local.elements() == 0) {
+          whole.erase(name);
+        } else {
+          whole[name] = part_of_values(whole.at(name), info);
+        }
+      }
+    }
+    return whole;
+  }
+
+ private:
+  tenon::testing::Made<tenon::Precision> precision_;
+  LayerHarness harness_;
+};
+
+inline TestField real_field(const char* name, const Shape& shape) {
+  return {name, shape, tenon::DType::kF64, tenon::testing::normals(shape.elements(), name)};
+}
+
+}  // namespace model_parallel
