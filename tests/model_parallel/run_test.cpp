@@ -46,14 +46,16 @@ TEST(ModelGridRun, P4_PartsOfAMapTrainTheWeightsOfOneRankBitForBit) {
 
 TEST(ModelGridRun, ALayerOfWholeValuesRefusesPartsAndSaysWhatToDo) {
   const Scratch scratch;
-  write_file(scratch / "run.toml", on_grid("[2, 1]", kSpread));
+  constexpr const char* kDrop =
+      "\n[[model.insert]]\nafter = \"spread\"\nname = \"drop\"\ntype = \"dropout\"\n";
+  write_file(scratch / "run.toml", on_grid("[2, 1]", std::string(kSpread) + kDrop));
   const Ended ended = scratch.train();
   EXPECT_EQ(ended.status, 2);
   EXPECT_THAT(
       ended.err,
-      AllOf(HasSubstr("'transformer.h.0.mlp.c_proj' (linear) computes on whole values"),
-            HasSubstr("'transformer.h.0.mlp.act' lies over the model grid: [2, 16, 64], dimension 2 cut "
-                      "over axis 0 at 0, 32, 64"),
+      AllOf(HasSubstr("'drop' (dropout) computes on whole values"),
+            HasSubstr("'spread' lies over the model grid: [2, 16, 64], dimension 2 cut over axis 0 at 0, 32, "
+                      "64"),
             HasSubstr("Put a node of type 'repartition' before it")));
 }
 

@@ -86,7 +86,7 @@ Shape expect_activation(const InferContext& context, int index, int rank) {
   }
   if (spec.shape.rank() < rank) {
     refuse(context, fmt::format("expected input {} of at least {} dimensions, found shape {}", index, rank,
-                                spec.shape.text()));
+                                spec.layout.shape.text()));
   }
   return spec.shape;
 }

@@ -1,8 +1,9 @@
 // Layer `embedding`: the rows of a table by number. The table is a dense parameter; row tables that may be
-// larger than memory are another layer's matter.
+// larger than memory are another layer's matter. Over a model grid ids may be cut in any dimension, and the
+// width of the table over other axes.
 #pragma once
 
-#include "common.hpp"
+#include "parts.hpp"
 
 namespace tenon::nn {
 
@@ -19,6 +20,10 @@ class Embedding final : public Layer {
           .doc_text("standard deviation of the normal initial weights"),
       option::text("weight", nullptr)
           .doc_text("name of the table, to tie it to another layer's; absent: NODE.weight"),
+      option::integers("axes", "[]")
+          .at_least(0)
+          .doc_text("axes of the model grid that cut the width, together and evenly; none: every rank has "
+                    "whole rows"),
   };
   static constexpr ComponentInfo kInfo{.id = "embedding",
                                        .summary = "rows of a learned table by number",
@@ -36,6 +41,7 @@ class Embedding final : public Layer {
   EmbeddingOps* rows_ = nullptr;
   Elementwise* elementwise_ = nullptr;
   ParameterRef table_;
+  GradientSum table_sum_;
   WorkspaceRef scratch_;
 };
 

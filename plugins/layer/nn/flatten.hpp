@@ -1,7 +1,8 @@
-// Layer `flatten`: [batch, a, b, ...] as [batch, a b ...].
+// Layer `flatten`: [batch, a, b, ...] as [batch, a b ...]. Over a model grid the batch may be cut, and of the
+// other dimensions the first with more than one element, whose parts are then runs of the result's columns.
 #pragma once
 
-#include "common.hpp"
+#include "parts.hpp"
 
 namespace tenon::nn {
 

@@ -7,11 +7,11 @@
 namespace tenon::nn {
 namespace {
 
-constexpr std::int64_t kChunkElements = std::int64_t{4} << 20;
+constexpr std::int64_t kChunkLogits = std::int64_t{4} << 20;
 
 std::int64_t chunk_rows(std::int64_t wanted, std::int64_t rows, std::int64_t vocabulary) {
   if (wanted > 0) return std::min(wanted, rows);
-  const std::int64_t fitting = std::max<std::int64_t>(kChunkElements / vocabulary, 1);
+  const std::int64_t fitting = std::max<std::int64_t>(kChunkLogits / vocabulary, 1);
   if (fitting >= rows) return rows;
   // Products like whole tiles, and the last chunk should not be a crumb.
   const std::int64_t whole = fitting >= 32 ? fitting / 16 * 16 : fitting;

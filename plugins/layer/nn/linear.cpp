@@ -1,57 +1,166 @@
-// Layer `linear`: three products of one site; the bias gradient is a sum over rows in a fixed order.
+// Layer `linear`: three products of one site; the bias gradient is a sum over rows in a fixed order. On a
+// model grid each rank multiplies its part of x by its part of w. Where the columns of x are cut, products
+// are terms of sums over ranks, and the bias is added behind the sum, as one rank adds it behind its own.
 #include "linear.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cmath>
 
 namespace tenon::nn {
+namespace {
+
+/// Dimension 0 of `y`, cut or not, cut further over `axes` in even parts of its parts.
+Layout scattered(Layout y, const std::vector<int>& axes, const ModelGrid& grid) {
+  int parts = 1;
+  for (const int axis : axes) parts *= grid.extent(axis);
+  DimSharding cut{0, {}, {0, y.shape[0]}};
+  if (const DimSharding* before = cut_of(y, 0)) cut = *before;
+  cut.axes.insert(cut.axes.end(), axes.begin(), axes.end());
+  std::vector<std::int64_t> offsets{0};
+  for (std::size_t part = 0; part + 1 < cut.offsets.size(); ++part) {
+    const auto even = balanced_offsets(cut.offsets[part + 1] - cut.offsets[part], parts);
+    for (int i = 1; i <= parts; ++i) offsets.push_back(cut.offsets[part] + even[static_cast<std::size_t>(i)]);
+  }
+  cut.offsets = offsets;
+  std::erase_if(y.sharding, [](const DimSharding& one) { return one.dim == 0; });
+  y.sharding.push_back(cut);
+  return y;
+}
+
+}  // namespace
 
 void Linear::infer(InferContext& context) {
   expect_inputs(context, 1);
-  const Shape x = expect_activation(context, 0, 2);
-  const std::int64_t rows = rows_of(x), columns = columns_of(x), features = options_.integer("features");
+  expect_activation(context, 0, 2);
+  const Layout x = expect_parts(context, 0);
+  const std::vector<int> axes = free_axes(context, options_, x);
+  const std::int64_t features = options_.integer("features");
   has_bias_ = options_.boolean("bias");
+  const Layout y = with_even_parts(x, x.shape.rank() - 1, features, axes, context.grid());
+  product_ = part_of(y, context.grid().place()).extents;
+  elementwise_ = &context.device().family<Elementwise>();
+  declare_parameters(context, x, y, axes);
+  declare_sums(context, x, y);
+  // A rank without rows declares its product all the same, since precision policies count them.
+  site_ = context.linear_site({.module = options_.text("module"),
+                               .weight = weight_,
+                               .input = 0,
+                               .m = std::max<std::int64_t>(1, rows_of(product_)),
+                               .n = part_[0],
+                               .k = part_[1],
+                               .bias = has_bias_ && sum_ == nullptr,
+                               .output = sum_ == nullptr ? 0 : -1});
+  context.output(placed(context, out_));
+}
 
+void Linear::declare_parameters(InferContext& context, const Layout& x, const Layout& y,
+                                const std::vector<int>& axes) {
+  const std::int64_t columns = columns_of(x.shape), features = columns_of(y.shape);
   const bool normal = options_.has("init_scale");
   ParameterSpec weight =
       weight_parameter(context, options_, {features, columns},
                        normal ? options_.real("init_scale") : 1.0 / std::sqrt(static_cast<double>(columns)));
   if (!normal) weight.init = Initializer::kUniform;
+  weight.sharding = with_even_parts({weight.shape}, 0, features, axes, context.grid()).sharding;
+  if (const DimSharding* cut = cut_of(x, x.shape.rank() - 1))
+    weight.sharding.push_back({1, cut->axes, cut->offsets});
+  part_ = local_part(weight, context.grid().place()).extents;
   weight_ = context.parameter(weight);
-  if (has_bias_) {
-    const double scale = options_.real("bias_init_scale");
-    ParameterSpec bias =
-        vector_parameter(context, "bias", features, scale > 0 ? Initializer::kNormal : Initializer::kZero);
-    bias.init_scale = scale;
-    bias_ = context.parameter(bias);
-    reduce_ = &context.device().family<ReduceOps>();
-    scratch_ = context.workspace(reduce_->sum_rows_scratch(rows, features, context.activations()));
+  weight_sum_ = GradientSum(context, weight, y);
+  if (!has_bias_) return;
+  const double scale = options_.real("bias_init_scale");
+  ParameterSpec bias =
+      vector_parameter(context, "bias", features, scale > 0 ? Initializer::kNormal : Initializer::kZero);
+  bias.init_scale = scale;
+  bias.sharding = with_even_parts({bias.shape}, 0, features, axes, context.grid()).sharding;
+  bias_ = context.parameter(bias);
+  bias_sum_ = GradientSum(context, bias, y);
+  reduce_ = &context.device().family<ReduceOps>();
+  scratch_ = context.workspace(reduce_->sum_rows_scratch(rows_of(product_), part_[0], context.activations()));
+}
+
+void Linear::declare_sums(InferContext& context, const Layout& x, const Layout& y) {
+  ModelGrid& grid = context.grid();
+  // Ranks along `axes` hold the same of x and have terms of its gradient, as they would of a parameter's.
+  ParameterSpec held;
+  held.name = "x";
+  held.dtype = context.activations();
+  held.shape = x.shape, held.sharding = x.sharding;
+  x_sum_ = GradientSum(context, held, y);
+
+  const DimSharding* cut = cut_of(x, x.shape.rank() - 1);
+  if (options_.boolean("scatter") && cut == nullptr) {
+    refuse(context, fmt::format("option 'scatter' needs x cut in its last dimension, found {}; put a "
+                                "repartition before the layer, or leave the option out",
+                                layout_text(x)));
   }
-  site_ = context.linear_site({.module = options_.text("module"),
-                               .weight = weight_,
-                               .input = 0,
-                               .m = rows,
-                               .n = features,
-                               .k = columns,
-                               .bias = has_bias_,
-                               .output = 0});
-  context.output({with_columns(x, features), context.activations()});
+  out_ = y;
+  Layout terms = y;
+  if (cut != nullptr) terms.partial = cut->axes;
+  std::erase_if(terms.partial, [&](int axis) { return grid.extent(axis) == 1; });
+  if (terms.partial.empty()) return;
+  scatters_ = options_.boolean("scatter");
+  if (scatters_) out_ = scattered(y, terms.partial, grid);
+  const std::string what = fmt::format("layer '{}'", context.name());
+  const DType dtype = context.activations();
+  sum_ = redistribution(grid, {.from = terms, .to = out_, .dtype = dtype}, what);
+  if (!scatters_) return;
+  terms_ = context.workspace(static_cast<std::size_t>(dtype_bytes(dtype, product_.elements())));
+  if (context.training()) gather_ = redistribution(grid, {.from = out_, .to = y, .dtype = dtype}, what);
+}
+
+TensorView Linear::before_scatter(RunContext& context, TensorView output) const {
+  if (!scatters_) return output;
+  return {context.workspace(terms_).data, product_, output.dtype, output.space};
 }
 
 void Linear::forward(ForwardContext& context) {
-  const TensorView bias = has_bias_ ? context.parameter(bias_) : TensorView{};
-  context.fprop(site_, matrix(context.input(0)), bias, matrix(context.output(0)), 0);
+  const TensorView y = context.output(0), bias = has_bias_ ? context.parameter(bias_) : TensorView{};
+  if (sum_ == nullptr) {
+    if (!y.empty()) context.fprop(site_, matrix(context.input(0)), bias, matrix(y), 0);
+    return;
+  }
+  const TensorView terms = before_scatter(context, y);
+  if (!terms.empty() && part_[1] > 0) {
+    context.fprop(site_, matrix(context.input(0)), {}, matrix(terms), 0);
+  } else if (!terms.empty()) {
+    elementwise_->fill(flat(terms), 0);
+  }
+  sum_->forward(terms, y);
+  if (has_bias_ && !y.empty()) elementwise_->add_bias(matrix(y), bias, matrix(y));
 }
 
 void Linear::backward(BackwardContext& context) {
-  const TensorView dy = matrix(context.output_gradient(0));
+  const TensorView given = context.output_gradient(0), whole = before_scatter(context, given);
+  if (gather_ != nullptr) gather_->forward(given, whole);
+  const TensorView dy = matrix(whole);
   if (has_bias_) {
     const GradientSink bias = context.gradient(bias_);
-    if (!bias.view.empty()) reduce_->sum_rows(dy, bias.view, bias.accumulate, context.workspace(scratch_));
+    if (dy.empty()) {
+      add_nothing(*elementwise_, bias_sum_, bias);
+    } else if (!bias.view.empty()) {
+      reduce_->sum_rows(dy, bias.view, bias_sum_.adds(bias), context.workspace(scratch_));
+    }
+    if (!bias.view.empty()) bias_sum_.close(bias);
   }
   const GradientSink weight = context.gradient(weight_);
-  if (!weight.view.empty()) context.wgrad(site_, {}, dy, weight.accumulate, 0);
+  if (dy.empty()) {
+    add_nothing(*elementwise_, weight_sum_, weight);
+  } else if (!weight.view.empty()) {
+    context.wgrad(site_, {}, dy, weight_sum_.adds(weight), 0);
+  }
+  if (!weight.view.empty()) weight_sum_.close(weight);
+
   const GradientSink dx = context.input_gradient(0);
-  if (!dx.view.empty()) context.dgrad(site_, dy, matrix(dx.view), dx.accumulate, 0);
+  if (dx.view.shape.rank() == 0) return;  // that of an empty part has a rank
+  if (dy.empty()) {
+    add_nothing(*elementwise_, x_sum_, dx);
+  } else if (!dx.view.empty()) {
+    context.dgrad(site_, dy, matrix(dx.view), x_sum_.adds(dx), 0);
+  }
+  x_sum_.close(dx);
 }
 
 }  // namespace tenon::nn

@@ -1,8 +1,12 @@
 // Layer `linear`: y = x w^T + b over the last dimension. The product is a linear site, so its number format
-// is the precision policy's choice.
+// is the precision policy's choice. Over a model grid (Hewett, Grady 2020) w may be cut in rows, which the
+// option `axes` says, and in columns, which x says; samples and positions may be cut too. Axes that cut the
+// rows and x alike are refused.
 #pragma once
 
-#include "common.hpp"
+#include "parts.hpp"
+
+#include <memory>
 
 namespace tenon::nn {
 
@@ -22,6 +26,13 @@ class Linear final : public Layer {
       option::text("module", "\"linear\"").doc_text("module kind that the precision policy sees"),
       option::text("weight", nullptr)
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
+      option::integers("axes", "[]")
+          .at_least(0)
+          .doc_text("axes of the model grid that cut the columns of the result, together and evenly; none: "
+                    "every rank computes all of them"),
+      option::boolean("scatter", "false")
+          .doc_text("where axes of the model grid cut the columns of x, the sums over them are cut over "
+                    "these axes in dimension 0, instead of being copied to all ranks along them"),
   };
   static constexpr ComponentInfo kInfo{.id = "linear",
                                        .summary = "y = x w^T + b over the last dimension",
@@ -35,12 +46,28 @@ class Linear final : public Layer {
   void* query(std::string_view interface_id) override { return nullptr; }
 
  private:
+  /// `y`: as the products make it, copied over the axes that cut the columns of `x`.
+  void declare_parameters(InferContext& context, const Layout& x, const Layout& y,
+                          const std::vector<int>& axes);
+  void declare_sums(InferContext& context, const Layout& x, const Layout& y);
+  /// This rank's terms of y, or all of dy, where these are not the output and its gradient themselves.
+  TensorView before_scatter(RunContext& context, TensorView output) const;
+
   const Options& options_;  // outlives the layer
   ReduceOps* reduce_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
   ParameterRef weight_, bias_;
   SiteRef site_;
-  WorkspaceRef scratch_;
+  WorkspaceRef scratch_, terms_;
   bool has_bias_ = false;
+  Shape part_;             ///< of the weight, on this rank
+  Layout out_;             ///< of y
+  Shape product_;          ///< of the product on this rank
+  bool scatters_ = false;  ///< out_ is cut further than the products
+  /// Over the axes that cut the columns of x: of the products, and of dy where it comes scattered. Null: none
+  /// do.
+  std::unique_ptr<LinearMap> sum_, gather_;
+  GradientSum weight_sum_, bias_sum_, x_sum_;
 };
 
 }  // namespace tenon::nn

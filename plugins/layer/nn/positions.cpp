@@ -15,38 +15,47 @@ TensorView samples(TensorView view) {
 
 void Positions::infer(InferContext& context) {
   expect_inputs(context, 1);
-  const Shape x = expect_activation(context, 0, 3);
+  const Shape here = expect_activation(context, 0, 3);
+  const Layout x = expect_parts(context, 0);
   const std::int64_t positions = options_.integer("context");
-  if (x.rank() != 3 || x[1] > positions) {
+  if (x.shape.rank() != 3 || x.shape[1] > positions) {
     refuse(context,
            fmt::format("expected [batch, time, width] with time at most {} (option 'context'), found {}",
-                       positions, x.text()));
+                       positions, x.shape.text()));
   }
-  table_ =
-      context.parameter(weight_parameter(context, options_, {positions, x[2]}, options_.real("init_scale")));
+  ParameterSpec table =
+      weight_parameter(context, options_, {positions, x.shape[2]}, options_.real("init_scale"));
+  if (const DimSharding* width = cut_of(x, 2)) table.sharding.push_back({1, width->axes, width->offsets});
+  table_ = context.parameter(table);
+  table_sum_ = GradientSum(context, table, x);
+  first_ = part_of(x, context.grid().place()).offset[1];
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   reduce_ = &device_->family<ReduceOps>();
-  scratch_ = context.workspace(reduce_->sum_rows_scratch(x[0], x[1] * x[2], context.activations()));
-  context.output({x, context.activations()});
+  scratch_ = context.workspace(reduce_->sum_rows_scratch(here[0], here[1] * here[2], context.activations()));
+  context.output(placed(context, x));
 }
 
 void Positions::forward(ForwardContext& context) {
   const TensorView x = context.input(0);
-  const TensorView used = flat(context.parameter(table_).rows(0, x.shape[1]));
+  if (x.empty()) return;
+  const TensorView used = flat(context.parameter(table_).rows(first_, first_ + x.shape[1]));
   elementwise_->add_bias(samples(x), used, samples(context.output(0)));
 }
 
 void Positions::backward(BackwardContext& context) {
   const TensorView dy = context.output_gradient(0);
   const GradientSink table = context.gradient(table_);
-  if (!table.view.empty()) {
-    const std::int64_t time = dy.shape[1], positions = table.view.shape[0];
-    reduce_->sum_rows(samples(dy), flat(table.view.rows(0, time)), table.accumulate,
+  if (dy.empty()) {
+    add_nothing(*elementwise_, table_sum_, table);
+  } else if (!table.view.empty()) {
+    const std::int64_t last = first_ + dy.shape[1];
+    reduce_->sum_rows(samples(dy), flat(table.view.rows(first_, last)), table_sum_.adds(table),
                       context.workspace(scratch_));
-    if (!table.accumulate && time < positions)
-      elementwise_->fill(flat(table.view.rows(time, positions)), 0.0);
+    for (const TensorView& others : {table.view.rows(0, first_), table.view.rows(last, table.view.shape[0])})
+      add_nothing(*elementwise_, table_sum_, {others, table.accumulate});
   }
+  if (!table.view.empty()) table_sum_.close(table);
   pass_on(*device_, *elementwise_, dy, context.input_gradient(0));
 }
 

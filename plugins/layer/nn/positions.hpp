@@ -1,7 +1,8 @@
-// Layer `positions`: adds a learned row per position to x [batch, time, width].
+// Layer `positions`: adds a learned row per position to x [batch, time, width]. Over a model grid x may be
+// cut in any dimension; the table is cut like the width.
 #pragma once
 
-#include "common.hpp"
+#include "parts.hpp"
 
 namespace tenon::nn {
 
@@ -36,6 +37,8 @@ class Positions final : public Layer {
   Elementwise* elementwise_ = nullptr;
   ReduceOps* reduce_ = nullptr;
   ParameterRef table_;
+  GradientSum table_sum_;
+  std::int64_t first_ = 0;  ///< position of this rank's part
   WorkspaceRef scratch_;
 };
 

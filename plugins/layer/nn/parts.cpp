@@ -1,0 +1,69 @@
+// Layouts of parts. Refusals name global shapes, so that they read the same on all ranks.
+#include "parts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tenon::nn {
+
+Layout expect_parts(const InferContext& context, int index) {
+  const Layout layout = context.input(index).layout;
+  if (!layout.partial.empty()) {
+    refuse(context, fmt::format("input {} is a sum over ranks ({}); put a repartition before the layer",
+                                index, layout_text(layout)));
+  }
+  return layout;
+}
+
+std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x) {
+  const ModelGrid& grid = context.grid();
+  const std::vector<int> taken = cut_axes(x);
+  std::vector<int> axes;
+  for (const std::int64_t wanted : options.integers("axes")) {
+    if (wanted >= grid.axes()) {
+      refuse(context, fmt::format("option 'axes' names axis {} of the model grid, but parallel.grid has {} "
+                                  "axes",
+                                  wanted, grid.axes()));
+    }
+    const auto axis = static_cast<int>(wanted);
+    const auto has = [axis](const std::vector<int>& list) {
+      return std::find(list.begin(), list.end(), axis) != list.end();
+    };
+    if (has(axes)) refuse(context, fmt::format("option 'axes' names axis {} twice", axis));
+    if (has(taken)) {
+      refuse(context, fmt::format("axis {} of option 'axes' cuts input 0 already ({}); name another axis, or "
+                                  "put a repartition before the layer that leaves axis {} to copies",
+                                  axis, layout_text(x), axis));
+    }
+    axes.push_back(axis);
+  }
+  return axes;
+}
+
+const DimSharding* cut_of(const Layout& layout, int dim) {
+  const auto found = std::find_if(layout.sharding.begin(), layout.sharding.end(),
+                                  [dim](const DimSharding& cut) { return cut.dim == dim; });
+  return found == layout.sharding.end() ? nullptr : &*found;
+}
+
+Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::vector<int>& axes,
+                       const ModelGrid& grid) {
+  std::erase_if(layout.sharding, [dim](const DimSharding& cut) { return cut.dim == dim; });
+  layout.shape[dim] = extent;
+  if (axes.empty()) return layout;
+  int parts = 1;
+  for (const int axis : axes) parts *= grid.extent(axis);
+  layout.sharding.push_back({dim, axes, balanced_offsets(extent, parts)});
+  return layout;
+}
+
+ValueSpec placed(InferContext& context, const Layout& layout) {
+  return {part_of(layout, context.grid().place()).extents, context.activations(), layout};
+}
+
+void add_nothing(Elementwise& elementwise, const GradientSum& sum, const GradientSink& sink) {
+  if (!sink.view.empty() && !sum.adds(sink)) elementwise.fill(flat(sink.view), 0);
+}
+
+}  // namespace tenon::nn

@@ -1,0 +1,30 @@
+// Layers of this plugin whose values may lie over a model grid in parts: what they are given, and the layouts
+// of what they make. A layer that does not ask for this gets whole values alone.
+#pragma once
+
+#include "common.hpp"
+
+#include <tenon/gradient_sum.hpp>
+
+#include <vector>
+
+namespace tenon::nn {
+
+/// The layout of input `index`; refuses a partial sum.
+Layout expect_parts(const InferContext& context, int index);
+/// Option `axes`: axes of the model grid, each once, over which input 0 in layout `x` is not cut.
+std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x);
+
+/// How dimension `dim` is cut; null where it is whole.
+const DimSharding* cut_of(const Layout& layout, int dim);
+/// `layout` with so many elements in dimension `dim`, cut evenly over `axes` together; no axes: whole there.
+Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::vector<int>& axes,
+                       const ModelGrid& grid);
+/// This rank's part of a value of activations in `layout`.
+ValueSpec placed(InferContext& context, const Layout& layout);
+
+/// The terms of a gradient on a rank that has seen no sample: zeros, unless they are added to what lies
+/// there.
+void add_nothing(Elementwise& elementwise, const GradientSum& sum, const GradientSink& sink);
+
+}  // namespace tenon::nn
