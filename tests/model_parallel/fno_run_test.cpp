@@ -39,27 +39,9 @@ TEST(FnoRun, P11_LossesInSinglePrecisionAreCloseToThoseOfOneRank) {
   EXPECT_LE(worst(spread, alone), 1e-4);
 }
 
-// Each of four ranks saved the weights and moments of its modes. On other grids they are the same, and so is
-// every step after them.
+// Each of four ranks saved the weights and moments of its modes.
 TEST(FnoRun, P10_ACheckpointOfFourRanksGoesOnOnOneTwoAndThree) {
-  const auto sets = [](int steps, const std::string& grid) {
-    return std::vector<std::string>{"precision.type=\"fp64\"", "recovery={type = \"full\", every = 2}",
-                                    "run.steps=" + std::to_string(steps), "parallel.grid=" + grid};
-  };
-  const Scratch four;
-  ASSERT_EQ(losses_in(four, "fno_darcy_2x2.toml", sets(2, "[2, 2]")).size(), 2u);
-  const std::string weights = four.summary("weights_hash");
-  std::vector<double> expected;
-  for (const char* grid : {"[2, 2]", "[1, 1]", "[1, 2]", "[3, 1]"}) {
-    const Scratch other;
-    fs::copy(four / "runs", other / "runs", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
-    losses_in(other, "fno_darcy_2x2.toml", sets(2, grid), {"--resume"});
-    EXPECT_EQ(other.summary("weights_hash"), weights) << grid;
-    const auto found = losses_in(other, "fno_darcy_2x2.toml", sets(4, grid), {"--resume"});
-    if (expected.empty()) expected = found;
-    ASSERT_EQ(found.size(), 4u) << grid;
-    EXPECT_LE(worst(found, expected), 1e-12) << grid;
-  }
+  expect_to_go_on_on_other_grids("fno_darcy_2x2.toml");
 }
 
 }  // namespace

@@ -44,4 +44,27 @@ inline double worst(const std::vector<double>& a, const std::vector<double>& b) 
   return most;
 }
 
+/// A checkpoint of 2 x 2 ranks has the same weights on other grids, and every step after it has the same
+/// loss.
+inline void expect_to_go_on_on_other_grids(const std::string& base) {
+  const auto sets = [](int steps, const std::string& grid) {
+    return std::vector<std::string>{"precision.type=\"fp64\"", "recovery={type = \"full\", every = 2}",
+                                    "run.steps=" + std::to_string(steps), "parallel.grid=" + grid};
+  };
+  const Scratch four;
+  ASSERT_EQ(losses_in(four, base, sets(2, "[2, 2]")).size(), 2u);
+  const std::string weights = four.summary("weights_hash");
+  std::vector<double> expected;
+  for (const char* grid : {"[2, 2]", "[1, 1]", "[1, 2]", "[3, 1]"}) {
+    const Scratch other;
+    fs::copy(four / "runs", other / "runs", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    losses_in(other, base, sets(2, grid), {"--resume"});
+    EXPECT_EQ(other.summary("weights_hash"), weights) << grid;
+    const auto found = losses_in(other, base, sets(4, grid), {"--resume"});
+    if (expected.empty()) expected = found;
+    ASSERT_EQ(found.size(), 4u) << grid;
+    EXPECT_LE(worst(found, expected), 1e-12) << grid;
+  }
+}
+
 }  // namespace tenon::integration

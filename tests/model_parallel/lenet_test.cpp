@@ -1,5 +1,6 @@
-// Property P16: LeNet-5 cut in height and width over 2 x 2 ranks, by TOML alone, has the losses of one rank;
-// so have other grids, on which halos are wider than parts.
+// Property P16: LeNet-5 over 2 x 2 ranks, its images cut in height and width and its linear weights in rows
+// and columns by TOML alone, has the losses of one rank; so have other grids, on which halos are wider than
+// parts. P10: its checkpoints go on on other grids.
 #include "grid_runs.hpp"
 
 namespace tenon::integration {
@@ -35,6 +36,11 @@ TEST(LeNet, P16_ReplicasOfAGridTrainLikeReplicasOfOneRank) {
   const std::vector<std::string> sets{"run.steps=6", "precision.type=\"fp64\"", "parallel.ranks=2",
                                       "transport.type=\"thread\"", "sync.type=\"ddp\""};
   EXPECT_LE(worst(losses("lenet5_2x2.toml", sets), losses("lenet5.toml", sets)), 1e-10);
+}
+
+// Each of four ranks saved its rows and columns of the linear weights, and their moments.
+TEST(LeNet, P10_ACheckpointOfFourRanksGoesOnOnOneTwoAndThree) {
+  expect_to_go_on_on_other_grids("lenet5_2x2.toml");
 }
 
 }  // namespace
