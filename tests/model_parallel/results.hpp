@@ -21,7 +21,8 @@ inline void expect_close(const Results& found, const Results& expected, double t
     ASSERT_EQ(found.at(name).size(), values.size()) << name << " of " << what;
     double most = 0, largest = 0;
     for (std::size_t i = 0; i < values.size(); ++i) {
-      most = std::max(most, std::abs(found.at(name)[i] - values[i]));
+      const double difference = std::abs(found.at(name)[i] - values[i]);
+      most = std::isnan(difference) ? difference : std::max(most, difference);
       largest = std::max(largest, std::abs(values[i]));
     }
     EXPECT_LE(most, tolerance * largest) << name << " of " << what;
