@@ -7,17 +7,14 @@ namespace tenon::nn {
 
 void Accuracy::infer(InferContext& context) {
   expect_inputs(context, 2);
-  const Shape logits = expect_activation(context, 0, 2), targets = expect_ids(context, 1);
-  if (targets.elements() != rows_of(logits)) {
-    refuse(context,
-           "expected one target per row of logits " + logits.text() + ", found targets " + targets.text());
-  }
+  const Layout counted = expect_targets(context, "logits");
+  const Shape logits = context.input(0).shape;
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   wide_ = context.workspace(window_bytes(DType::kF64, logits.elements()));
   logits_.resize(static_cast<std::size_t>(logits.elements()));
-  targets_.resize(static_cast<std::size_t>(targets.elements()));
-  sum_.infer(context, 0);
+  targets_.resize(static_cast<std::size_t>(rows_of(logits)));
+  sum_.infer(context, counted, 0);
 }
 
 void Accuracy::forward(ForwardContext& context) {

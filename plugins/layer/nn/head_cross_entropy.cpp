@@ -2,6 +2,8 @@
 // chunk of logits, whose gradient takes its place where the dtypes agree.
 #include "head_cross_entropy.hpp"
 
+#include "parts.hpp"
+
 #include <algorithm>
 
 namespace tenon::nn {
@@ -23,25 +25,27 @@ std::int64_t chunk_rows(std::int64_t wanted, std::int64_t rows, std::int64_t voc
 
 void HeadCrossEntropy::infer(InferContext& context) {
   expect_inputs(context, 2);
-  const Shape x = expect_activation(context, 0, 2), targets = expect_ids(context, 1);
+  const Layout counted = expect_targets(context, "x");
+  const Shape x = context.input(0).shape;
   rows_ = rows_of(x);
-  if (targets.elements() != rows_) {
-    refuse(context, "expected one target per row of x " + x.text() + ", found targets " + targets.text());
-  }
   vocabulary_ = options_.integer("vocabulary");
   chunk_ = chunk_rows(options_.integer("chunk_rows"), rows_, vocabulary_);
   logit_type_ = statistics(context.activations());
 
-  weight_ = context.parameter(
-      weight_parameter(context, options_, {vocabulary_, columns_of(x)}, options_.real("init_scale")));
+  const ParameterSpec weight =
+      weight_parameter(context, options_, {vocabulary_, columns_of(x)}, options_.real("init_scale"));
+  weight_ = context.parameter(weight);
+  weight_sum_ = GradientSum(context, weight, counted);
+  // A rank without rows declares its product all the same, since precision policies count them.
   site_ = context.linear_site({.module = "head",
                                .weight = weight_,
                                .input = 0,
-                               .m = rows_,
+                               .m = std::max<std::int64_t>(1, rows_),
                                .n = vocabulary_,
                                .k = columns_of(x),
                                .chunk = chunk_});
   nn_ = &context.device().family<NeuralOps>();
+  elementwise_ = &context.device().family<Elementwise>();
   lse_ = context.saved({{rows_}, logit_type_});
   losses_ = context.workspace(window_bytes(logit_type_, rows_));
   if (context.training() && chunk_ == rows_) {
@@ -54,7 +58,7 @@ void HeadCrossEntropy::infer(InferContext& context) {
   }
   if (!keeps_logits()) context.keep_input(0);
   context.keep_input(1);
-  sum_.infer(context, rows_);
+  sum_.infer(context, counted, rows_);
 }
 
 TensorView HeadCrossEntropy::logits(RunContext& context, std::int64_t rows) const {
@@ -78,7 +82,8 @@ void HeadCrossEntropy::forward(ForwardContext& context) {
 void HeadCrossEntropy::backward(BackwardContext& context) {
   const TensorView x = matrix(context.input(0)), targets = flat(context.input(1)), lse = context.saved(lse_);
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
-  bool accumulate = dw.accumulate;
+  bool accumulate = weight_sum_.adds(dw);
+  if (rows_ == 0) add_nothing(*elementwise_, weight_sum_, dw);
   for (std::int64_t begin = 0; begin < rows_; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, rows_);
     const TensorView chunk = logits(context, end - begin);
@@ -94,6 +99,7 @@ void HeadCrossEntropy::backward(BackwardContext& context) {
       context.dgrad(site_, gradient, matrix(dx.view).rows(begin, end), dx.accumulate, begin);
     accumulate = true;
   }
+  if (!dw.view.empty()) weight_sum_.close(dw);
 }
 
 }  // namespace tenon::nn

@@ -1,9 +1,12 @@
 // Layer `head_cross_entropy`: logits = x w^T over a vocabulary and their cross-entropy, in one layer, so that
 // at most `chunk_rows` rows of logits exist at a time. With one chunk the logits wait for backward; with
-// several, backward computes them again (a third product more, for rows / chunk_rows times less memory).
+// several, backward computes them again (a third product more, for rows / chunk_rows times less memory). Rows
+// may be cut over a model grid: the weight is copied, its gradient summed over the ranks.
 #pragma once
 
 #include "loss_sum.hpp"
+
+#include <tenon/gradient_sum.hpp>
 
 namespace tenon::nn {
 
@@ -52,6 +55,8 @@ class HeadCrossEntropy final : public Layer, public LossLayer {
   std::int64_t vocabulary_ = 0, rows_ = 0, chunk_ = 0;
   DType logit_type_ = DType::kF32;
   NeuralOps* nn_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  GradientSum weight_sum_;
   LossSum sum_;
   ParameterRef weight_;
   SiteRef site_;

@@ -5,10 +5,18 @@ namespace tenon::nn {
 
 void Mse::infer(InferContext& context) {
   expect_inputs(context, 2);
-  const Shape x = expect_activation(context, 0, 1), targets = expect_activation(context, 1, 1);
-  if (!(x == targets))
+  const Shape x = expect_activation(context, 0, 1);
+  expect_activation(context, 1, 1);
+  const Layout layout = context.input(0).layout, targets = context.input(1).layout;
+  if (!(layout.shape == targets.shape)) {
+    refuse(context, "expected predictions and targets of equal shape, found " + layout.shape.text() +
+                        " and " + targets.shape.text());
+  }
+  if (!(layout == targets) || !layout.partial.empty()) {
     refuse(context,
-           "expected predictions and targets of equal shape, found " + x.text() + " and " + targets.text());
+           "predictions and targets must lie alike on the model grid and be no sums over ranks, found " +
+               layout_text(layout) + ", and " + layout_text(targets) + "; put a repartition before one");
+  }
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   reduce_ = &device_->family<ReduceOps>();
@@ -18,7 +26,7 @@ void Mse::infer(InferContext& context) {
   narrow_ = context.workspace(window_bytes(context.activations(), x.elements()));
   context.keep_input(0);
   context.keep_input(1);
-  sum_.infer(context, 0);
+  sum_.infer(context, layout, 0);
 }
 
 Mse::Error Mse::difference(RunContext& context) const {

@@ -5,12 +5,9 @@ namespace tenon::nn {
 
 void SoftmaxCrossEntropy::infer(InferContext& context) {
   expect_inputs(context, 2);
-  const Shape logits = expect_activation(context, 0, 2), targets = expect_ids(context, 1);
+  const Layout counted = expect_targets(context, "logits");
+  const Shape logits = context.input(0).shape;
   const std::int64_t rows = rows_of(logits);
-  if (targets.elements() != rows) {
-    refuse(context,
-           "expected one target per row of logits " + logits.text() + ", found targets " + targets.text());
-  }
   device_ = &context.device();
   nn_ = &device_->family<NeuralOps>();
   elementwise_ = &device_->family<Elementwise>();
@@ -20,7 +17,7 @@ void SoftmaxCrossEntropy::infer(InferContext& context) {
   spare_ = context.workspace(window_bytes(context.activations(), logits.elements()));
   context.keep_input(0);
   context.keep_input(1);
-  sum_.infer(context, rows);
+  sum_.infer(context, counted, rows);
 }
 
 void SoftmaxCrossEntropy::forward(ForwardContext& context) {
