@@ -5,17 +5,18 @@ namespace tenon::nn {
 
 void Residual::infer(InferContext& context) {
   expect_inputs(context, 2);
-  const Shape a = expect_activation(context, 0, 1), b = expect_activation(context, 1, 1);
-  if (!(a == b))
-    refuse(context, "expected two inputs of equal shape, found " + a.text() + " and " + b.text());
-  const Layout layout = context.input(0).layout;
-  if (!(layout == context.input(1).layout)) {
-    refuse(context,
-           "the inputs lie apart: " + layout_text(layout) + " and " + layout_text(context.input(1).layout));
+  const Shape part = expect_activation(context, 0, 1);
+  expect_activation(context, 1, 1);
+  const Layout a = context.input(0).layout, b = context.input(1).layout;
+  if (!(a.shape == b.shape))
+    refuse(context, "expected two inputs of equal shape, found " + a.shape.text() + " and " + b.shape.text());
+  if (!(a == b)) {
+    refuse(context, "the inputs must lie alike on the model grid, found " + layout_text(a) + ", and " +
+                        layout_text(b) + "; put a repartition before one");
   }
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
-  context.output({a, context.activations(), layout});
+  context.output({part, context.activations(), a});
 }
 
 void Residual::forward(ForwardContext& context) {
