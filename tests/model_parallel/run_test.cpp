@@ -46,14 +46,14 @@ TEST(ModelGridRun, P4_PartsOfAMapTrainTheWeightsOfOneRankBitForBit) {
 
 TEST(ModelGridRun, ALayerOfWholeValuesRefusesPartsAndSaysWhatToDo) {
   const Scratch scratch;
-  constexpr const char* kDrop =
-      "\n[[model.insert]]\nafter = \"spread\"\nname = \"drop\"\ntype = \"dropout\"\n";
-  write_file(scratch / "run.toml", on_grid("[2, 1]", std::string(kSpread) + kDrop));
+  constexpr const char* kNorm =
+      "\n[[model.insert]]\nafter = \"spread\"\nname = \"norm\"\ntype = \"rms_norm\"\n";
+  write_file(scratch / "run.toml", on_grid("[2, 1]", std::string(kSpread) + kNorm));
   const Ended ended = scratch.train();
   EXPECT_EQ(ended.status, 2);
   EXPECT_THAT(
       ended.err,
-      AllOf(HasSubstr("'drop' (dropout) computes on whole values"),
+      AllOf(HasSubstr("'norm' (rms_norm) computes on whole values"),
             HasSubstr("'spread' lies over the model grid: [2, 16, 64], dimension 2 cut over axis 0 at 0, 32, "
                       "64"),
             HasSubstr("Put a node of type 'repartition' before it")));
