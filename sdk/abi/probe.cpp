@@ -37,6 +37,7 @@
 #include <tenon/observer.hpp>
 #include <tenon/operators.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
@@ -304,6 +305,10 @@ TYPE(BatchNormSpec)
 TYPE(NormalisationOps)
 TYPE(Interaction)
 TYPE(InteractionOps)
+
+// <tenon/operators_parts.hpp>
+TYPE(PartNormSpec)
+TYPE(PartNormOps)
 
 // <tenon/operators_quant.hpp>
 TYPE(ElementFormat)

@@ -7,6 +7,7 @@
 #include <tenon/model_export.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_parts.hpp>
 #include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/quantizer.hpp>
@@ -58,6 +59,7 @@ ReduceOps::~ReduceOps() = default;
 UpdateOps::~UpdateOps() = default;
 WindowOps::~WindowOps() = default;
 NormalisationOps::~NormalisationOps() = default;
+PartNormOps::~PartNormOps() = default;
 InteractionOps::~InteractionOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;

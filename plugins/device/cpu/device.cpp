@@ -91,6 +91,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   update_ = make_update_ops(kernels_);
   window_ = make_window_ops(kernels_);
   normalisation_ = make_normalisation_ops(kernels_);
+  part_norm_ = make_part_norm_ops();
   interaction_ = make_interaction_ops(kernels_);
   quant_ = make_quant_ops(kernels_);
   fft_ = make_fft(kernels_);
@@ -130,6 +131,7 @@ void* CpuDevice::query(std::string_view interface_id) {
                                                        {UpdateOps::kId, update_.get()},
                                                        {WindowOps::kId, window_.get()},
                                                        {NormalisationOps::kId, normalisation_.get()},
+                                                       {PartNormOps::kId, part_norm_.get()},
                                                        {InteractionOps::kId, interaction_.get()},
                                                        {QuantOps::kId, quant_.get()},
                                                        {Fft::kId, fft_.get()},

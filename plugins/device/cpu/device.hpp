@@ -39,6 +39,7 @@ class CpuDevice final : public Device {
   std::unique_ptr<UpdateOps> update_;
   std::unique_ptr<WindowOps> window_;
   std::unique_ptr<NormalisationOps> normalisation_;
+  std::unique_ptr<PartNormOps> part_norm_;
   std::unique_ptr<InteractionOps> interaction_;
   std::unique_ptr<QuantOps> quant_;
   std::unique_ptr<Fft> fft_;

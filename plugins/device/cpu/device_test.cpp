@@ -2,6 +2,7 @@
 #include "count_allocations.hpp"
 #include "cpu_test.hpp"
 
+#include <tenon/operators_parts.hpp>
 #include <tenon/operators_spectral.hpp>
 
 #include <cstdint>
@@ -43,7 +44,7 @@ TEST(CpuDevice, OffersItsFamiliesAndNoOthers) {
   Bench bench("cpu", "auto", 1);
   for (const char* id : {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId,
                          ReduceOps::kId, UpdateOps::kId, WindowOps::kId, NormalisationOps::kId,
-                         InteractionOps::kId, Fft::kId, ModeProducts::kId}) {
+                         PartNormOps::kId, InteractionOps::kId, Fft::kId, ModeProducts::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
   for (const char* id : {"tenon.device.blas/2", ""}) EXPECT_EQ(bench.device->query(id), nullptr) << id;

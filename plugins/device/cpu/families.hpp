@@ -4,6 +4,7 @@
 #include "common.hpp"
 
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_spectral.hpp>
 
@@ -20,6 +21,7 @@ std::unique_ptr<ReduceOps> make_reduce_ops(const Kernels& kernels);
 std::unique_ptr<UpdateOps> make_update_ops(const Kernels& kernels);
 std::unique_ptr<WindowOps> make_window_ops(const Kernels& kernels);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);
+std::unique_ptr<PartNormOps> make_part_norm_ops();
 std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
 std::unique_ptr<QuantOps> make_quant_ops(const Kernels& kernels);
 std::unique_ptr<Fft> make_fft(const Kernels& kernels);

@@ -1,0 +1,221 @@
+// Normalisations over elements of several ranks (family PartNormOps). Sets are shared among threads, each
+// summed whole by one of them, in eight sums by the place within `inner`, which are added by halves.
+#include "arith.hpp"
+#include "families.hpp"
+
+#include <tenon/kernels/reduce.hpp>
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace tenon::cpu {
+namespace {
+
+using kernels::Arith;
+
+constexpr std::int64_t kSumLanes = 8;
+
+/// Extents of x [outer, sets, inner].
+struct Sets {
+  std::int64_t outer = 0, sets = 0, inner = 0;
+};
+
+Sets sets_of(const TensorView& x, const char* where) {
+  if (x.shape.rank() != 3)
+    fail_run(fmt::format("device cpu: {}: x must be [outer, sets, inner], found {}", where, x.shape.text()));
+  return {x.shape[0], x.shape[1], x.shape[2]};
+}
+
+/// fn(i, j) for every element i of a set and its place j within inner.
+template <class Fn>
+void for_set(const Sets& of, std::int64_t set, Fn fn) {
+  for (std::int64_t o = 0; o < of.outer; ++o) {
+    const std::int64_t first = (o * of.sets + set) * of.inner;
+    for (std::int64_t j = 0; j < of.inner; ++j) fn(first + j, j);
+  }
+}
+
+/// The sum of term(i, j) over a set.
+template <class Term>
+double set_sum(const Sets& of, std::int64_t set, Term term) {
+  double lanes[kSumLanes] = {};
+  for (std::int64_t o = 0; o < of.outer; ++o) {
+    const std::int64_t first = (o * of.sets + set) * of.inner;
+    std::int64_t j = 0;
+    for (; j + kSumLanes <= of.inner; j += kSumLanes)
+      for (std::int64_t lane = 0; lane < kSumLanes; ++lane) lanes[lane] += term(first + j + lane, j + lane);
+    for (std::int64_t lane = 0; j < of.inner; ++lane, ++j) lanes[lane] += term(first + j, j);
+  }
+  return kernels::pairwise_sum(lanes, kSumLanes);
+}
+
+/// fn(set) for all sets.
+template <class Fn>
+void for_sets(const Sets& of, Fn fn) {
+  parallel_for(of.sets, row_block(of.outer * of.inner), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t set = begin; set < end; ++set) fn(set);
+  });
+}
+
+/// The arguments that a normalisation reads, as pointers; null for what is empty.
+template <class S>
+struct PartNormArgs {
+  PartNormArgs(const PartNormSpec& spec, const TensorView& x_view, const TensorView& gain_view,
+               const TensorView& bias_view, const TensorView& mean_view, const TensorView& rstd_view,
+               const char* where)
+      : of(sets_of(x_view, where)), per_set(spec.gain_per_set) {
+    using A = Arith<S>;
+    const std::int64_t gains = per_set ? of.sets : of.inner;
+    x = checked<S>(x_view, x_view.elements(), where, "x");
+    gain = checked_or_null<A>(gain_view, gains, where, "gain");
+    bias = checked_or_null<A>(bias_view, gains, where, "bias");
+    mean = checked_or_null<A>(mean_view, of.sets, where, "mean");
+    rstd = checked<A>(rstd_view, of.sets, where, "rstd");
+  }
+
+  Arith<S> mean_of(std::int64_t set) const { return mean == nullptr ? 0 : mean[set]; }
+  /// The vector at a place; the compiler takes the choice out of loops.
+  Arith<S> at(const Arith<S>* vector, std::int64_t set, std::int64_t j, Arith<S> otherwise) const {
+    return vector == nullptr ? otherwise : vector[per_set ? set : j];
+  }
+  /// Of elements that have gains of their own; otherwise 1.
+  Arith<S> own_gain(std::int64_t j) const { return gain == nullptr || per_set ? 1 : gain[j]; }
+
+  Sets of;
+  bool per_set;
+  const S* x;
+  const Arith<S>*gain, *bias, *mean, *rstd;
+};
+
+class CpuPartNormOps final : public PartNormOps {
+ public:
+  void sums(TensorView x, TensorView sums) override {
+    constexpr const char* kWhere = "part norm sums";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const Sets of = sets_of(x, kWhere);
+      const S* in = checked<S>(x, x.elements(), kWhere, "x");
+      auto* out = checked<double>(sums, of.sets, kWhere, "sums");
+      for_sets(of, [&](std::int64_t set) {
+        out[set] =
+            set_sum(of, set, [&](std::int64_t i, std::int64_t) { return static_cast<double>(widen(in[i])); });
+      });
+    });
+  }
+
+  void squares(const PartNormSpec& spec, TensorView x, TensorView sums, TensorView squares) override {
+    constexpr const char* kWhere = "part norm squares";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const Sets of = sets_of(x, kWhere);
+      const S* in = checked<S>(x, x.elements(), kWhere, "x");
+      const auto* totals = checked_or_null<double>(sums, of.sets, kWhere, "sums");
+      auto* out = checked<double>(squares, of.sets, kWhere, "squares");
+      for_sets(of, [&](std::int64_t set) {
+        const double mean = totals == nullptr ? 0 : totals[set] / spec.count;
+        out[set] = set_sum(of, set, [&](std::int64_t i, std::int64_t) {
+          const double d = static_cast<double>(widen(in[i])) - mean;
+          return d * d;
+        });
+      });
+    });
+  }
+
+  void statistics(const PartNormSpec& spec, TensorView sums, TensorView squares, TensorView mean,
+                  TensorView rstd, TensorView running_mean, TensorView running_variance) override {
+    constexpr const char* kWhere = "part norm statistics";
+    with_arithmetic(rstd.dtype, kWhere, [&](auto tag) {
+      using A = typename decltype(tag)::type;
+      const std::int64_t n = rstd.elements();
+      const auto* totals = checked_or_null<double>(sums, n, kWhere, "sums");
+      const auto* spread = checked<double>(squares, n, kWhere, "squares");
+      A* means = checked_or_null<A>(mean, n, kWhere, "mean");
+      A* scales = checked<A>(rstd, n, kWhere, "rstd");
+      A* old_mean = checked_or_null<A>(running_mean, n, kWhere, "running_mean");
+      A* old_variance = checked_or_null<A>(running_variance, n, kWhere, "running_variance");
+      const auto blend = [&](A& running, double value) {
+        running = static_cast<A>((1 - spec.momentum) * static_cast<double>(running) + spec.momentum * value);
+      };
+      for (std::int64_t s = 0; s < n; ++s) {
+        const double centre = totals == nullptr ? 0 : totals[s] / spec.count;
+        if (means != nullptr) means[s] = static_cast<A>(centre);
+        scales[s] = static_cast<A>(1 / std::sqrt(spread[s] / spec.count + spec.eps));
+        if (old_mean != nullptr) blend(old_mean[s], centre);
+        if (old_variance != nullptr)
+          blend(old_variance[s], spread[s] / (spec.count > 1 ? spec.count - 1 : 1));
+      }
+    });
+  }
+
+  void normalise(const PartNormSpec& spec, TensorView x, TensorView gain, TensorView bias, TensorView mean,
+                 TensorView rstd, TensorView y) override {
+    constexpr const char* kWhere = "part norm normalise";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const PartNormArgs<S> args(spec, x, gain, bias, mean, rstd, kWhere);
+      S* out = checked<S>(y, x.elements(), kWhere, "y");
+      for_sets(args.of, [&](std::int64_t set) {
+        const A centre = args.mean_of(set), scale = args.rstd[set];
+        for_set(args.of, set, [&](std::int64_t i, std::int64_t j) {
+          const A h = (widen(args.x[i]) - centre) * scale;
+          out[i] = narrow<S>(h * args.at(args.gain, set, j, 1) + args.at(args.bias, set, j, 0));
+        });
+      });
+    });
+  }
+
+  void backward_sums(const PartNormSpec& spec, TensorView x, TensorView gain, TensorView mean,
+                     TensorView rstd, TensorView dy, TensorView sums) override {
+    constexpr const char* kWhere = "part norm backward_sums";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const PartNormArgs<S> args(spec, x, gain, {}, mean, rstd, kWhere);
+      const S* above = checked<S>(dy, x.elements(), kWhere, "dy");
+      auto* out = checked<double>(sums, 2 * args.of.sets, kWhere, "sums");
+      for_sets(args.of, [&](std::int64_t set) {
+        const double centre = args.mean_of(set), scale = args.rstd[set];
+        const auto g = [&](std::int64_t i, std::int64_t j) {
+          return static_cast<double>(widen(above[i])) * static_cast<double>(args.own_gain(j));
+        };
+        out[set] = set_sum(args.of, set, g);
+        out[args.of.sets + set] = set_sum(args.of, set, [&](std::int64_t i, std::int64_t j) {
+          return g(i, j) * ((static_cast<double>(widen(args.x[i])) - centre) * scale);
+        });
+      });
+    });
+  }
+
+  void backward(const PartNormSpec& spec, TensorView x, TensorView gain, TensorView mean, TensorView rstd,
+                TensorView dy, TensorView sums, TensorView dx, bool accumulate) override {
+    constexpr const char* kWhere = "part norm backward";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const PartNormArgs<S> args(spec, x, gain, {}, mean, rstd, kWhere);
+      const S* above = checked<S>(dy, x.elements(), kWhere, "dy");
+      const auto* totals = checked<double>(sums, 2 * args.of.sets, kWhere, "sums");
+      S* out = checked<S>(dx, x.elements(), kWhere, "dx");
+      for_sets(args.of, [&](std::int64_t set) {
+        const A centre = args.mean_of(set), scale = args.rstd[set];
+        const A mean_g = args.mean == nullptr ? 0 : static_cast<A>(totals[set] / spec.count);
+        const A mean_gh = static_cast<A>(totals[args.of.sets + set] / spec.count);
+        const A factor = args.per_set ? scale * args.at(args.gain, set, 0, 1) : scale;
+        for_set(args.of, set, [&](std::int64_t i, std::int64_t j) {
+          const A h = (widen(args.x[i]) - centre) * scale;
+          const A d = factor * (widen(above[i]) * args.own_gain(j) - mean_g - h * mean_gh);
+          out[i] = narrow<S>(accumulate ? widen(out[i]) + d : d);
+        });
+      });
+    });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<PartNormOps> make_part_norm_ops() {
+  return std::make_unique<CpuPartNormOps>();
+}
+
+}  // namespace tenon::cpu
