@@ -1,8 +1,11 @@
 // Layer `layer_norm`: normalises the last dimension and applies a learned gain and bias (Ba, Kiros, Hinton
-// 2016).
+// 2016). Over a model grid rows may be cut, and columns too, which then take gain and bias along.
 #pragma once
 
-#include "common.hpp"
+#include "norm_parts.hpp"
+#include "parts.hpp"
+
+#include <optional>
 
 namespace tenon::nn {
 
@@ -26,7 +29,10 @@ class LayerNorm final : public Layer {
  private:
   double eps_;
   NeuralOps* nn_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  std::optional<NormParts> parts_;  ///< where a row lies on several ranks
   ParameterRef gain_, bias_;
+  GradientSum gain_sum_, bias_sum_;
   SavedRef mean_, rstd_;
   WorkspaceRef scratch_;
 };

@@ -1,10 +1,13 @@
 // Layer `rms_norm`: divides the last dimension by its root mean square and applies a learned gain (Zhang,
-// Sennrich 2019).
+// Sennrich 2019). Over a model grid rows may be cut, and columns too, which then take the gain along.
 #pragma once
 
-#include "common.hpp"
+#include "norm_parts.hpp"
+#include "parts.hpp"
 
 #include <tenon/operators_extra.hpp>
+
+#include <optional>
 
 namespace tenon::nn {
 
@@ -27,7 +30,10 @@ class RmsNorm final : public Layer {
  private:
   double eps_;
   NormalisationOps* ops_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  std::optional<NormParts> parts_;  ///< where a row lies on several ranks
   ParameterRef gain_;
+  GradientSum gain_sum_;
   SavedRef rstd_;
 };
 
