@@ -91,15 +91,18 @@ class Graph {
   Results here(Results whole) {
     for (const ParameterInfo& info : harness_.executor().parameters()) {
       for (const std::string& name : {info.spec.name, "d " + info.spec.name}) {
+        const auto found = whole.find(name);
+        if (found == whole.end()) continue;  // buffers have no gradient
         if (info.local.elements() == 0) {
-          whole.erase(name);
+          whole.erase(found);
         } else {
-          whole[name] = part_of_values(whole.at(name), info);
+          found->second = part_of_values(found->second, info);
         }
       }
     }
     return whole;
   }
+  LayerHarness& harness() { return harness_; }
 
  private:
   tenon::testing::Made<tenon::Precision> precision_;
