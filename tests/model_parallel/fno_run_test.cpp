@@ -39,6 +39,16 @@ TEST(FnoRun, P11_LossesInSinglePrecisionAreCloseToThoseOfOneRank) {
   EXPECT_LE(worst(spread, alone), 1e-4);
 }
 
+// Statistics of the batch norms are those of all points, on grids whose parts are uneven too.
+TEST(FnoRun, P12_BatchNormsOfPartsTrainLikeThoseOfOneRank) {
+  std::vector<std::string> sets{"model.norm=\"batch\""};
+  sets.insert(sets.end(), kShort.begin(), kShort.end());
+  const auto alone = losses("fno_darcy.toml", sets);
+  ASSERT_EQ(alone.size(), 6u);
+  for (const char* grid : {"[2, 2]", "[3, 1]"})
+    EXPECT_LE(worst(with({sets.front(), std::string("parallel.grid=") + grid}), alone), 1e-10) << grid;
+}
+
 // Each of four ranks saved the weights and moments of its modes.
 TEST(FnoRun, P10_ACheckpointOfFourRanksGoesOnOnOneTwoAndThree) {
   expect_to_go_on_on_other_grids("fno_darcy_2x2.toml");
