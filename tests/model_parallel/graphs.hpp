@@ -2,8 +2,7 @@
 // one rank finds.
 #pragma once
 
-#include "cases.hpp"
-#include "results.hpp"
+#include "parts.hpp"
 
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
@@ -11,7 +10,6 @@
 namespace model_parallel {
 
 using tenon::NodeSpec;
-using tenon::ParameterInfo;
 using tenon::testing::Bench;
 using tenon::testing::LayerHarness;
 using tenon::testing::TestField;
@@ -47,18 +45,6 @@ inline void make_uneven(Cut& cut, const Shape& x, const std::vector<int>& grid, 
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) cut.sizes.push_back(offsets[i + 1] - offsets[i]);
 }
 
-/// This rank's part of a global tensor.
-inline std::vector<double> part_of_values(const std::vector<double>& values, const ParameterInfo& info) {
-  std::vector<double> out;
-  each_element({info.offset, info.local}, [&](const std::vector<std::int64_t>& at, std::int64_t) {
-    std::int64_t index = 0;
-    for (int dim = 0; dim < info.spec.shape.rank(); ++dim)
-      index = index * info.spec.shape[dim] + at[static_cast<std::size_t>(dim)];
-    out.push_back(values[static_cast<std::size_t>(index)]);
-  });
-  return out;
-}
-
 /// Layers through the real executor, on this rank.
 class Graph {
  public:
@@ -89,18 +75,7 @@ class Graph {
   }
   /// What of `whole`, which one rank found, this rank should find: of weights and their gradients its parts.
   Results here(Results whole) {
-    for (const ParameterInfo& info : harness_.executor().parameters()) {
-      for (const std::string& name : {info.spec.name, "d " + info.spec.name}) {
-        const auto found = whole.find(name);
-        if (found == whole.end()) continue;  // buffers have no gradient
-        if (info.local.elements() == 0) {
-          whole.erase(found);
-        } else {
-          found->second = part_of_values(found->second, info);
-        }
-      }
-    }
-    return whole;
+    return model_parallel::here(std::move(whole), harness_.executor().parameters());
   }
   LayerHarness& harness() { return harness_; }
 
