@@ -26,6 +26,10 @@ ValueSpec expect_one_activation(const InferContext& context) {
   return x;
 }
 
+TensorView tensor(TensorView bytes, DType dtype, const Shape& shape) {
+  return {bytes.data, shape, dtype, bytes.space};
+}
+
 void open(const GradientSum& sum, const GradientSink& sink) {
   if (!sum.adds(sink)) std::memset(sink.view.data, 0, static_cast<std::size_t>(sink.view.bytes()));
 }

@@ -15,6 +15,9 @@ inline constexpr std::uint64_t kOnHost = TENON_CAP_HOST | TENON_CAP_DETERMINISTI
 /// The only input, an activation.
 ValueSpec expect_one_activation(const InferContext& context);
 
+/// A tensor at the start of a workspace.
+TensorView tensor(TensorView bytes, DType dtype, const Shape& shape);
+
 /// Before this rank adds its terms with accumulate = true.
 void open(const GradientSum& sum, const GradientSink& sink);
 

@@ -1,6 +1,5 @@
-// Layer `conv`: the exchange, then per group and chunk of samples unfold, product, and its rows back to
-// planes. Backward goes the same way in reverse: gradients of windows are added to the elements that they
-// read, on whatever rank.
+// Layer `conv`: what it declares, and forward: the exchange, then per group and chunk of samples unfold,
+// product, and its rows back to planes.
 #include "conv.hpp"
 
 #include <fmt/format.h>
@@ -13,137 +12,158 @@ namespace {
 
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
 
-TensorView tensor(TensorView bytes, DType dtype, const Shape& shape) {
-  return {bytes.data, shape, dtype, bytes.space};
-}
-
 }  // namespace
 
 void Conv::infer(InferContext& context) {
   const ValueSpec x = expect_one_activation(context);
-  features_ = options_.integer("features");
-  const std::int64_t groups = options_.integer("groups");
   windows_.infer(context, options_, x);
-  const Shape window = windows_.window_shape();
-  if (window[1] % groups != 0 || features_ % groups != 0) {
-    refuse(context, fmt::format("groups = {} must divide the {} channels of x and the {} features", groups,
-                                window[1], features_));
-  }
+  plan_ = plan_channels(context, options_, x.layout, windows_.output_layout(options_.integer("features")));
+  ModelGrid& grid = context.grid();
+  x_ = x.shape, y_ = part_of(plan_.y, grid.place()).extents;
   dtype_ = x.dtype;
-  channels_ = window[1] / groups, places_ = windows_.local().places();
-  n_ = features_ / groups, k_ = channels_ * windows_.local().offsets();
-  point_.spatial = 1, point_.extent[0] = places_;
-  const std::int64_t samples = std::max<std::int64_t>(1, windows_.samples()),
-                     wanted = options_.integer("chunk");
-  const std::int64_t fitting = kChunkElements / (std::max<std::int64_t>(1, places_) * k_);
-  chunk_ = std::min(samples, wanted > 0 ? wanted : std::max<std::int64_t>(1, fitting));
+  scatters_ = options_.text("backward") == "scatter";
   ops_ = &context.device().family<WindowOps>();
   reduce_ = &context.device().family<ReduceOps>();
-  const Layout y = windows_.output_layout(features_);
-  declare_parameters(context, y);
-  // A rank without outputs declares its products all the same, since precision policies count them.
-  const std::int64_t rows = chunk_ * std::max<std::int64_t>(1, places_);
-  for (std::int64_t group = 0; group < groups; ++group) {
-    sites_.push_back(context.linear_site({.module = options_.text("module"),
-                                          .weight = weight_,
-                                          .first_weight_row = group * n_,
-                                          .m = samples * std::max<std::int64_t>(1, places_),
-                                          .n = n_,
-                                          .k = k_,
-                                          .bias = has_bias_,
-                                          .chunk = rows,
-                                          .output = 0}));
-  }
-  const auto bytes = [&](std::int64_t elements) {
-    return static_cast<std::size_t>(dtype_bytes(dtype_, elements));
+  elementwise_ = &context.device().family<Elementwise>();
+  const std::string what = fmt::format("layer '{}'", context.name());
+  const auto sum_over = [&](const std::vector<int>& axes, const Layout& whole) {
+    if (axes.empty()) return std::unique_ptr<LinearMap>();
+    return redistribution(grid, {.from = {whole.shape, whole.sharding, axes}, .to = whole, .dtype = dtype_},
+                          what);
   };
-  columns_ = context.workspace(bytes(rows * k_));
-  rows_ = context.workspace(bytes(rows * n_));
-  bias_scratch_ = context.workspace(reduce_->sum_rows_scratch(rows, n_, dtype_));
-  gradient_ = context.workspace(bytes(window.elements()));
-  window_ = context.saved({window, dtype_});
-  context.output({part_of(y, context.grid().place()).extents, dtype_, y});
+  y_sum_ = sum_over(plan_.summed, plan_.y);
+  if (context.training()) {
+    dx_sum_ = sum_over(plan_.dx_summed, x.layout);
+    if (!scatters_ && windows_.cut_in_space())
+      gather_ = std::make_unique<GradientWindows>(context, windows_, x.layout, plan_.y, dtype_);
+  }
+  places_ = windows_.local().places();
+  point_.spatial = 1, point_.extent[0] = places_;
+  idle_ = y_.elements() == 0;
+  declare_parameters(context);
+  declare_sites(context);
+  declare_memory(context);
+  context.output({y_, dtype_, plan_.y});
 }
 
-void Conv::declare_parameters(InferContext& context, const Layout& y) {
+void Conv::declare_parameters(InferContext& context) {
+  const std::int64_t features = plan_.y.shape[1], groups = options_.integer("groups");
   ParameterSpec weight;
   weight.name = options_.has("weight") ? options_.text("weight") : fmt::format("{}.weight", context.name());
   weight.dtype = context.parameters();
-  std::vector<std::int64_t> extents{features_, channels_};
+  std::vector<std::int64_t> extents{features, context.input(0).layout.shape[1] / groups};
   for (int d = 0; d < windows_.spatial(); ++d) extents.push_back(windows_.local().kernel[d]);
   weight.shape = Shape(std::span<const std::int64_t>(extents));
+  weight.sharding = plan_.weight;
   const bool normal = options_.has("init_scale");
   weight.init = normal ? Initializer::kNormal : Initializer::kUniform;
-  weight.init_scale = normal ? options_.real("init_scale") : 1.0 / std::sqrt(static_cast<double>(k_));
+  const auto fan_in = static_cast<double>(weight.shape.elements() / features);
+  weight.init_scale = normal ? options_.real("init_scale") : 1.0 / std::sqrt(fan_in);
   weight_ = context.parameter(weight);
-  weight_sum_ = GradientSum(context, weight, y);
+  weight_sum_ = GradientSum(context, weight, plan_.y);
   has_bias_ = options_.boolean("bias");
   if (!has_bias_) return;
   ParameterSpec bias;
   bias.name = fmt::format("{}.bias", context.name());
   bias.dtype = context.parameters();
-  bias.shape = Shape{features_};
+  bias.shape = Shape{features};
+  bias.sharding = plan_.bias;
   bias.decay = false;
   bias.init = Initializer::kZero;
   bias_ = context.parameter(bias);
-  bias_sum_ = GradientSum(context, bias, y);
+  bias_sum_ = GradientSum(context, bias, plan_.y);
 }
 
-TensorView Conv::columns(RunContext& context, std::int64_t samples) const {
-  return tensor(context.workspace(columns_), dtype_, {samples * places_, k_});
+void Conv::declare_sites(InferContext& context) {
+  k_ = plan_.channels * windows_.local().offsets();
+  const std::int64_t gathered = gather_ == nullptr ? 0 : gather_->places();
+  const std::int64_t samples = std::max<std::int64_t>(1, windows_.samples()),
+                     wanted = options_.integer("chunk");
+  const std::int64_t most = std::max({std::int64_t{1}, places_, gathered});
+  const std::int64_t fitting = kChunkElements / (most * std::max<std::int64_t>(1, k_));
+  chunk_ = std::min(samples, wanted > 0 ? wanted : std::max<std::int64_t>(1, fitting));
+  std::int64_t covered = 0;
+  for (const FilterGroup& group : plan_.groups) {
+    n_ = std::max(n_, group.features);
+    covered += group.features > 0 ? plan_.channels : 0;
+    // A rank without outputs declares its products all the same, since precision policies count them.
+    const auto site = [&](std::int64_t places, bool forward) {
+      const std::int64_t rows = std::max<std::int64_t>(1, places);
+      // Terms of a sum are no elements of y: no bias is added to them, and no map behind the layer folded in.
+      return context.linear_site({.module = options_.text("module"),
+                                  .weight = weight_,
+                                  .first_weight_row = group.first_feature,
+                                  .m = samples * rows,
+                                  .n = group.features,
+                                  .k = k_,
+                                  .bias = forward && has_bias_ && y_sum_ == nullptr,
+                                  .chunk = chunk_ * rows,
+                                  .output = forward && y_sum_ == nullptr ? 0 : -1});
+    };
+    sites_.push_back(site(places_, true));
+    // Policies prepare what they do for a number of rows, and more outputs read a part than a rank makes.
+    if (gather_ != nullptr) gathered_sites_.push_back(site(gathered, false));
+  }
+  covers_ = covered == x_[1] && (gather_ != nullptr ? gathered > 0 : !idle_);
 }
 
-TensorView Conv::rows(RunContext& context, std::int64_t samples) const {
-  return tensor(context.workspace(rows_), dtype_, {samples * places_, n_});
+void Conv::declare_memory(InferContext& context) {
+  const std::int64_t gathered = gather_ == nullptr ? 0 : gather_->places();
+  const std::int64_t rows = chunk_ * std::max({std::int64_t{1}, places_, gathered});
+  const auto room = [&](std::int64_t elements) {
+    return context.workspace(static_cast<std::size_t>(dtype_bytes(dtype_, elements)));
+  };
+  columns_ = room(rows * k_);
+  products_ = room(rows * n_);
+  bias_scratch_ = context.workspace(reduce_->sum_rows_scratch(rows, n_, dtype_));
+  window_ = context.saved({windows_.window_shape(), dtype_});
+  if (scatters_) gradient_ = room(windows_.window_shape().elements());
+  if (dx_sum_ != nullptr) terms_ = room(x_.elements());
+  if (gather_ != nullptr) gathered_ = room(gather_->shape().elements());
+}
+
+TensorView Conv::columns(RunContext& context, std::int64_t rows) const {
+  return tensor(context.workspace(columns_), dtype_, {rows, k_});
+}
+
+TensorView Conv::products(RunContext& context, std::int64_t rows, const FilterGroup& group) const {
+  return tensor(context.workspace(products_), dtype_, {rows, group.features});
 }
 
 void Conv::forward(ForwardContext& context) {
-  const TensorView window = context.saved(window_);
+  const TensorView window = context.saved(window_), y = context.output(0);
   windows_.fetch(context.input(0), window, Pads::kZero);
-  if (windows_.empty()) return;
-  const TensorView bias = has_bias_ ? context.parameter(bias_) : TensorView{};
-  for (std::int64_t begin = 0; begin < windows_.samples(); begin += chunk_) {
-    const std::int64_t end = std::min(begin + chunk_, windows_.samples());
-    const TensorView read = columns(context, end - begin), products = rows(context, end - begin);
+  const TensorView bias = has_bias_ && y_sum_ == nullptr ? context.parameter(bias_) : TensorView{};
+  for (std::int64_t begin = 0; begin < windows_.samples() && !idle_ && k_ > 0; begin += chunk_) {
+    const std::int64_t end = std::min(begin + chunk_, windows_.samples()), rows = (end - begin) * places_;
     for (std::size_t g = 0; g < sites_.size(); ++g) {
-      const auto group = static_cast<std::int64_t>(g);
-      ops_->unfold(windows_.local(), window.rows(begin, end), group * channels_, read);
-      context.fprop(sites_[g], read, has_bias_ ? bias.rows(group * n_, (group + 1) * n_) : bias, products,
-                    begin * places_);
-      ops_->fold(point_, products, group * n_, context.output(0).rows(begin, end), false);
+      const FilterGroup& group = plan_.groups[g];
+      const TensorView read = columns(context, rows), made = products(context, rows, group);
+      ops_->unfold(windows_.local(), window.rows(begin, end), group.first_channel, read);
+      context.fprop(
+          sites_[g], read,
+          bias.empty() ? bias : bias.rows(group.first_feature, group.first_feature + group.features), made,
+          begin * places_);
+      ops_->fold(point_, made, group.first_feature, y.rows(begin, end), false);
     }
   }
+  if (y_sum_ == nullptr) return;
+  if (k_ == 0) elementwise_->fill(y, 0);
+  y_sum_->forward(y, y);
+  if (has_bias_ && !idle_) add_bias(context);
 }
 
-void Conv::backward(BackwardContext& context) {
-  const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
-  const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
-  const TensorView window = context.saved(window_), dy = context.output_gradient(0);
-  const TensorView given = tensor(context.workspace(gradient_), dtype_, window.shape);
-  if (!dw.view.empty()) open(weight_sum_, dw);
-  if (!dbias.view.empty()) open(bias_sum_, dbias);
-  for (std::int64_t begin = 0; begin < windows_.samples() && !windows_.empty(); begin += chunk_) {
+void Conv::add_bias(ForwardContext& context) {
+  // Only one group has terms to sum, and its features are all of this rank's.
+  const FilterGroup& group = plan_.groups.front();
+  const TensorView y = context.output(0), bias = context.parameter(bias_);
+  for (std::int64_t begin = 0; begin < windows_.samples(); begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, windows_.samples());
-    const TensorView read = columns(context, end - begin), products = rows(context, end - begin);
-    for (std::size_t g = 0; g < sites_.size(); ++g) {
-      const auto group = static_cast<std::int64_t>(g);
-      ops_->unfold(point_, dy.rows(begin, end), group * n_, products);
-      if (!dbias.view.empty()) {
-        reduce_->sum_rows(products, dbias.view.rows(group * n_, (group + 1) * n_), true,
-                          context.workspace(bias_scratch_));
-      }
-      if (!dw.view.empty()) {
-        ops_->unfold(windows_.local(), window.rows(begin, end), group * channels_, read);
-        context.wgrad(sites_[g], read, products, true, begin * places_);
-      }
-      if (dx.view.shape.rank() == 0) continue;
-      context.dgrad(sites_[g], products, read, false, begin * places_);
-      ops_->fold(windows_.local(), read, group * channels_, given.rows(begin, end), false);
-    }
+    const TensorView rows = products(context, (end - begin) * places_, group);
+    ops_->unfold(point_, y.rows(begin, end), 0, rows);
+    elementwise_->add_bias(rows, bias, rows);
+    ops_->fold(point_, rows, 0, y.rows(begin, end), false);
   }
-  if (!dw.view.empty()) weight_sum_.close(dw);
-  if (!dbias.view.empty()) bias_sum_.close(dbias);
-  if (dx.view.shape.rank() > 0) windows_.give_back(given, dx);
 }
 
 }  // namespace tenon::distdl

@@ -19,7 +19,8 @@ void Pool::infer(InferContext& context) {
   window_ =
       context.workspace(static_cast<std::size_t>(dtype_bytes(dtype_, windows_.window_shape().elements())));
   const Layout y = windows_.output_layout(x.layout.shape[1]);
-  context.output({part_of(y, context.grid().place()).extents, dtype_, y});
+  y_ = part_of(y, context.grid().place()).extents;
+  context.output({y_, dtype_, y});
 }
 
 TensorView Pool::scratch(RunContext& context) const {
@@ -28,8 +29,7 @@ TensorView Pool::scratch(RunContext& context) const {
 
 void MaxPool::infer(InferContext& context) {
   Pool::infer(context);
-  const Layout y = windows_.output_layout(windows_.window_shape()[1]);
-  index_ = context.saved({part_of(y, context.grid().place()).extents, DType::kI32});
+  index_ = context.saved({y_, DType::kI32});
 }
 
 void MaxPool::forward(ForwardContext& context) {

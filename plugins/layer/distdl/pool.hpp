@@ -1,5 +1,5 @@
 // Layers `max_pool` and `average_pool`: the greatest element, or the mean, of each window over 1 to 3
-// dimensions, of which any may be cut over the model grid.
+// dimensions, of which any may be cut over the model grid, and so may batch and channels.
 #pragma once
 
 #include "windows.hpp"
@@ -33,6 +33,7 @@ class Pool : public Layer {
 
   const Options& options_;  // outlives the layer
   SlidingWindows windows_;
+  Shape y_;  ///< this rank's part
   DType dtype_ = DType::kF32;
   WindowOps* ops_ = nullptr;
   WorkspaceRef window_;

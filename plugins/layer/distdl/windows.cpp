@@ -32,22 +32,12 @@ Sliding sliding_at(const InferContext& context, const Options& options, int dim,
   return window;
 }
 
-void check_dimensions(const InferContext& context, const Layout& x) {
-  if (x.shape.rank() < 3 || x.shape.rank() > 5)
-    refuse(context, "expected x [batch, channels, 1 to 3 extents], found shape " + x.shape.text());
-  for (const DimSharding& cut : x.sharding) {
-    if (cut.dim != 1) continue;
-    refuse(context,
-           "channels are cut (" + layout_text(x) +
-               "), which this layer cannot do; put a repartition before it that cuts other dimensions");
-  }
-}
-
 }  // namespace
 
 void SlidingWindows::infer(InferContext& context, const Options& options, const ValueSpec& x) {
-  check_dimensions(context, x.layout);
   const Shape& inputs = x.layout.shape;
+  if (inputs.rank() < 3 || inputs.rank() > 5)
+    refuse(context, "expected x [batch, channels, 1 to 3 extents], found shape " + inputs.text());
   ModelGrid& grid = context.grid();
   MoveSpec move{.from = x.layout, .to = {inputs, x.layout.sharding}, .dtype = x.dtype};
   move.windows = {nullptr, nullptr};
@@ -84,6 +74,16 @@ void SlidingWindows::infer(InferContext& context, const Options& options, const 
                                inputs[dim]));
     window_.extent[d] = dims_.back().wanted.size();
   }
+}
+
+Sliding SlidingWindows::sliding(int dim) const {
+  return {global_.kernel[dim], global_.stride[dim], global_.dilation[dim], global_.pad_low[dim],
+          global_.pad_high[dim]};
+}
+
+bool SlidingWindows::cut_in_space() const {
+  return std::any_of(outputs_.sharding.begin(), outputs_.sharding.end(),
+                     [](const DimSharding& cut) { return cut.dim >= 2 && cut.offsets.size() > 2; });
 }
 
 Layout SlidingWindows::output_layout(std::int64_t channels) const {

@@ -1,6 +1,7 @@
 // A window that slides over 1 to 3 dimensions of x [batch, channels, extent...], of which any may be cut over
-// the model grid, and so may the batch: what a rank reads is exchanged first, then the window slides over it
-// without padding (Hewett, Grady 2020; the exchange asks nothing of sizes, strides, dilations or splits).
+// the model grid, and so may the batch and the channels: what a rank reads is exchanged first, then the
+// window slides over it without padding (Hewett, Grady 2020; the exchange asks nothing of sizes, strides,
+// dilations or splits).
 #pragma once
 
 #include "common.hpp"
@@ -25,10 +26,13 @@ class SlidingWindows {
   int spatial() const { return window_.spatial; }
   const WindowSpec& local() const { return window_; }          ///< over what this rank reads; without padding
   const WindowSpec& global() const { return global_; }         ///< over the whole tensor
+  Sliding sliding(int dim) const;                              ///< along one of the spatial dimensions
   Shape window_shape() const { return halo_->local_range(); }  ///< [batch, channels, extent...] of this rank
-  bool empty() const { return window_.places() == 0 || samples_ == 0; }
+  bool empty() const { return window_shape().elements() == 0; }
+  /// Whether several ranks share the extent of a spatial dimension.
+  bool cut_in_space() const;
   std::int64_t samples() const { return samples_; }
-  /// Of this rank's output with so many channels.
+  /// Of the output with so many channels, cut as x is.
   Layout output_layout(std::int64_t channels) const;
 
   /// What the rank reads.

@@ -1,0 +1,55 @@
+// From the outputs that read a part of x to the window that adds their gradients up.
+#include "gradient_windows.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tenon::distdl {
+namespace {
+
+/// x's cuts of samples and space, y's of the features.
+Layout read_by(const Layout& x, const Layout& y) {
+  Layout layout = x;
+  layout.shape[1] = y.shape[1];
+  std::erase_if(layout.sharding, [](const DimSharding& cut) { return cut.dim == 1; });
+  for (const DimSharding& cut : y.sharding)
+    if (cut.dim == 1) layout.sharding.push_back(cut);
+  return layout;
+}
+
+}  // namespace
+
+GradientWindows::GradientWindows(InferContext& context, const SlidingWindows& windows, const Layout& x,
+                                 const Layout& y, DType dtype) {
+  MoveSpec move{.from = y, .to = read_by(x, y), .dtype = dtype};
+  move.windows = {nullptr, nullptr};
+  for (int d = 0; d < windows.spatial(); ++d)
+    move.windows.push_back(sliding_gradient_map(windows.sliding(d), y.shape[d + 2]));
+  exchange_ = make_map(context.grid(), "halo_exchange", move,
+                       fmt::format("layer '{}': what the gradient of x reads", context.name()));
+  const Box own = part_of(move.to, context.grid().place()), made = part_of(y, context.grid().place());
+  rows_.spatial = windows.spatial();
+  fold_ = windows.global();
+  for (int d = 0; d < windows.spatial(); ++d) {
+    const int dim = d + 2;
+    const Sliding window = windows.sliding(d);
+    const ElementRange read =
+        dim_window(move.windows[static_cast<std::size_t>(dim)].get(), {made.offset[dim], made.end(dim)},
+                   {own.offset[dim], own.end(dim)}, y.shape[dim])
+            .wanted;
+    rows_.extent[d] = read.size();
+    fold_.extent[d] = own.extents[dim];
+    // Where the first window begins, counted back from the first element. With gaps between windows it may
+    // begin behind it: then a place of zeros goes in front, whose window ends before the part begins.
+    const std::int64_t before = own.offset[dim] + window.pad_low - window.stride * read.begin;
+    rows_.pad_low[d] = before < 0 ? 1 : 0;
+    fold_.pad_low[d] = before + rows_.pad_low[d] * window.stride;
+    const std::int64_t reach =
+        window.dilation * (window.kernel - 1) + 1 + window.stride * (rows_.places(d) - 1);
+    fold_.pad_high[d] = std::max<std::int64_t>(0, reach - fold_.extent[d] - fold_.pad_low[d]);
+    if (read.size() == 0) rows_.extent[d] = rows_.pad_low[d] = 0;
+  }
+}
+
+}  // namespace tenon::distdl
