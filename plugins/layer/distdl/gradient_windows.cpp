@@ -41,7 +41,8 @@ GradientWindows::GradientWindows(InferContext& context, const SlidingWindows& wi
     rows_.extent[d] = read.size();
     fold_.extent[d] = own.extents[dim];
     // Where the first window begins, counted back from the first element. With gaps between windows it may
-    // begin behind it: then a place of zeros goes in front, whose window ends before the part begins.
+    // begin behind it, and no pad is negative: then a place of zeros goes in front, whose window ends before
+    // the part begins.
     const std::int64_t before = own.offset[dim] + window.pad_low - window.stride * read.begin;
     rows_.pad_low[d] = before < 0 ? 1 : 0;
     fold_.pad_low[d] = before + rows_.pad_low[d] * window.stride;
