@@ -35,6 +35,7 @@ WindowCase random_channel_case(const std::vector<int>& grid, Draw& draw) {
   if (grouped && c.cuts(1)) c.over.clear();
   c.features = c.groups * draw.integer(1, grouped ? 2 : 7);
   if (draw.integer(0, 3) == 0) c.backward = "scatter";
+  c.overlap = c.backward == "gather" && draw.coin();
   return c;
 }
 
@@ -163,6 +164,10 @@ std::vector<Misfit> misfits() {
        {2, 2},
        "the 2 groups are cut with the channels of x ([2, 4, 8], dimension 1 cut over axis 0 at 0, 2, 4), and "
        "their features with them; leave out the option axes"},
+      {"OverlapOfScatters",
+       with([](WindowCase& c) { c.overlap = true, c.backward = "scatter"; }),
+       {2},
+       "overlap = true needs backward = \"gather\""},
   };
 }
 

@@ -25,11 +25,12 @@ struct WindowCase {
   Numbers dims, axes, sizes;  ///< of the repartition before it
   Numbers over;               ///< axes that cut the features
   std::string backward = "gather", precision = "fp64";
+  bool overlap = false;
   bool read_twice = false;  ///< another node reads x, so that its gradient is added to
 
   std::string text() const {
-    std::string out = type + " " + backward + " " + precision + " over " + x.text() + " f " +
-                      std::to_string(features) + " g " + std::to_string(groups);
+    std::string out = type + " " + backward + (overlap ? " overlap " : " ") + precision + " over " +
+                      x.text() + " f " + std::to_string(features) + " g " + std::to_string(groups);
     for (const auto& [name, list] : {std::pair{" k", &kernel},
                                      {" s", &stride},
                                      {" d", &dilation},
@@ -103,7 +104,7 @@ inline std::vector<NodeSpec> nodes_of(const WindowCase& c, bool spread, const st
     node.options.insert(node.options.end(),
                         {{"features", c.features}, {"groups", c.groups}, {"chunk", c.chunk}});
     if (type == "conv") node.options.push_back({"backward", c.backward});
-    if (spread) node.options.push_back({"axes", c.over});
+    if (spread) node.options.insert(node.options.end(), {{"axes", c.over}, {"overlap", c.overlap}});
   }
   nodes.push_back(node);
   nodes.push_back({"y", "repartition", {"c"}, {}});

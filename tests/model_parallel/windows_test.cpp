@@ -19,6 +19,7 @@ WindowCase random_case(const std::vector<int>& grid, Draw& draw) {
   }
   draw_sizes(c, grid, draw);
   if (draw.integer(0, 3) == 0) c.backward = "scatter";
+  c.overlap = c.backward == "gather" && draw.coin();
   if (draw.integer(0, 2) == 0) c.precision = "fp32";
   return c;
 }

@@ -37,6 +37,10 @@ void Conv::infer(InferContext& context) {
     if (!scatters_ && windows_.cut_in_space())
       gather_ = std::make_unique<GradientWindows>(context, windows_, x.layout, plan_.y, dtype_);
   }
+  const bool overlaps = options_.boolean("overlap");
+  if (overlaps && scatters_) refuse(context, "overlap = true needs backward = \"gather\"");
+  for (WindowPass& pass : window_passes(windows_, overlaps && windows_.cut_in_space()))
+    passes_.push_back({std::move(pass), {}});
   places_ = windows_.local().places();
   point_.spatial = 1, point_.extent[0] = places_;
   idle_ = y_.elements() == 0;
@@ -100,7 +104,7 @@ void Conv::declare_sites(InferContext& context) {
                                   .chunk = chunk_ * rows,
                                   .output = forward && y_sum_ == nullptr ? 0 : -1});
     };
-    sites_.push_back(site(places_, true));
+    for (Pass& pass : passes_) pass.sites.push_back(site(pass.windows.places, true));
     // Policies prepare what they do for a number of rows, and more outputs read a part than a rank makes.
     if (gather_ != nullptr) gathered_sites_.push_back(site(gathered, false));
   }
@@ -120,6 +124,14 @@ void Conv::declare_memory(InferContext& context) {
   if (scatters_) gradient_ = room(windows_.window_shape().elements());
   if (dx_sum_ != nullptr) terms_ = room(x_.elements());
   if (gather_ != nullptr) gathered_ = room(gather_->shape().elements());
+  std::int64_t most = 0;
+  for (const Pass& pass : passes_) {
+    for (const WindowRegion& region : pass.windows.regions) {
+      if (region.whole) continue;
+      most = std::max({most, plan_.channels * region.window.elements(), n_ * region.window.places()});
+    }
+  }
+  box_ = room(chunk_ * most);
 }
 
 TensorView Conv::columns(RunContext& context, std::int64_t rows) const {
@@ -131,26 +143,37 @@ TensorView Conv::products(RunContext& context, std::int64_t rows, const FilterGr
 }
 
 void Conv::forward(ForwardContext& context) {
-  const TensorView window = context.saved(window_), y = context.output(0);
-  windows_.fetch(context.input(0), window, Pads::kZero);
-  const TensorView bias = has_bias_ && y_sum_ == nullptr ? context.parameter(bias_) : TensorView{};
-  for (std::int64_t begin = 0; begin < windows_.samples() && !idle_ && k_ > 0; begin += chunk_) {
-    const std::int64_t end = std::min(begin + chunk_, windows_.samples()), rows = (end - begin) * places_;
-    for (std::size_t g = 0; g < sites_.size(); ++g) {
-      const FilterGroup& group = plan_.groups[g];
-      const TensorView read = columns(context, rows), made = products(context, rows, group);
-      ops_->unfold(windows_.local(), window.rows(begin, end), group.first_channel, read);
-      context.fprop(
-          sites_[g], read,
-          bias.empty() ? bias : bias.rows(group.first_feature, group.first_feature + group.features), made,
-          begin * places_);
-      ops_->fold(point_, made, group.first_feature, y.rows(begin, end), false);
-    }
+  const TensorView y = context.output(0);
+  const Flight flight = windows_.start_fetch(context.input(0), context.saved(window_));
+  for (const Pass& pass : passes_) {
+    if (pass.windows.waits()) windows_.finish_fetch(flight);
+    if (!idle_ && k_ > 0) compute(context, pass);
   }
   if (y_sum_ == nullptr) return;
   if (k_ == 0) elementwise_->fill(y, 0);
   y_sum_->forward(y, y);
   if (has_bias_ && !idle_) add_bias(context);
+}
+
+void Conv::compute(ForwardContext& context, const Pass& pass) {
+  const bool waits = pass.windows.waits();
+  const TensorView from = waits ? context.saved(window_) : context.input(0), y = context.output(0);
+  const TensorView bias = has_bias_ && y_sum_ == nullptr ? context.parameter(bias_) : TensorView{};
+  for (std::int64_t begin = 0; begin < windows_.samples(); begin += chunk_) {
+    const std::int64_t end = std::min(begin + chunk_, windows_.samples()),
+                       rows = (end - begin) * pass.windows.places;
+    for (std::size_t g = 0; g < pass.sites.size(); ++g) {
+      const FilterGroup& group = plan_.groups[g];
+      const TensorView read = columns(context, rows), made = products(context, rows, group);
+      rows_of_windows(context, waits ? pass.windows.regions : pass.windows.own, from.rows(begin, end), group,
+                      read);
+      context.fprop(
+          pass.sites[g], read,
+          bias.empty() ? bias : bias.rows(group.first_feature, group.first_feature + group.features), made,
+          begin * pass.windows.places);
+      outputs_of_rows(context, pass.windows, made, group, y.rows(begin, end));
+    }
+  }
 }
 
 void Conv::add_bias(ForwardContext& context) {

@@ -5,6 +5,7 @@
 
 #include "channels.hpp"
 #include "gradient_windows.hpp"
+#include "passes.hpp"
 
 #include <vector>
 
@@ -49,6 +50,11 @@ class Conv final : public Layer {
           .doc_text("how the gradient of an x that is cut in space is found: gather fetches the gradients of "
                     "all outputs that read a rank's part and keeps the bits of one rank; scatter adds into "
                     "others' parts"),
+      option::boolean("overlap", "false")
+          .doc_text(
+              "where x is cut in space: compute the outputs that read a rank's own part alone while the "
+              "others' parts travel. It copies what these outputs read and are, and adds up gradients of "
+              "weights in another order; needs backward = gather"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "conv",
@@ -63,16 +69,35 @@ class Conv final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
+  struct Pass {
+    WindowPass windows;
+    std::vector<SiteRef> sites;  ///< one per group
+  };
+
   void declare_parameters(InferContext& context);
   void declare_sites(InferContext& context);
   void declare_memory(InferContext& context);
   /// Rows of the windows of one group of some samples, and of their products.
   TensorView columns(RunContext& context, std::int64_t rows) const;
   TensorView products(RunContext& context, std::int64_t rows, const FilterGroup& group) const;
+  /// Between planes of some samples and such rows, region by region.
+  void rows_of_windows(RunContext& context, const std::vector<WindowRegion>& regions, TensorView planes,
+                       const FilterGroup& group, TensorView rows);
+  void rows_of_outputs(RunContext& context, const WindowPass& pass, TensorView planes,
+                       const FilterGroup& group, TensorView rows);
+  void outputs_of_rows(RunContext& context, const WindowPass& pass, TensorView rows, const FilterGroup& group,
+                       TensorView planes);
+  TensorView box(RunContext& context, std::int64_t samples, std::int64_t channels,
+                 const std::int64_t* extents) const;
+  TensorView outputs_box(RunContext& context, std::int64_t samples, std::int64_t features,
+                         const WindowRegion& region) const;
+  void compute(ForwardContext& context, const Pass& pass);
   void add_bias(ForwardContext& context);
 
   /// Where what this rank's products add to the gradient of x goes.
   GradientSink own_terms(BackwardContext& context, const GradientSink& dx) const;
+  void add_parameter_gradients(BackwardContext& context, const Pass& pass, std::size_t g, TensorView given,
+                               std::int64_t begin, const GradientSink& dw, const GradientSink& dbias);
   void add_input_gradient(BackwardContext& context, const WindowSpec& window, SiteRef site,
                           const FilterGroup& group, TensorView rows, std::int64_t begin,
                           const GradientSink& to);
@@ -95,12 +120,12 @@ class Conv final : public Layer {
   Elementwise* elementwise_ = nullptr;
   ParameterRef weight_, bias_;
   GradientSum weight_sum_, bias_sum_;
-  std::vector<SiteRef> sites_;                 ///< one per group
-  std::vector<SiteRef> gathered_sites_;        ///< likewise, over the rows of gathered gradients
+  std::vector<Pass> passes_;
+  std::vector<SiteRef> gathered_sites_;        ///< one per group, over the rows of gathered gradients
   std::unique_ptr<GradientWindows> gather_;    ///< null where none are fetched
   std::unique_ptr<LinearMap> y_sum_, dx_sum_;  ///< null where there is nothing to sum
   SavedRef window_;
-  WorkspaceRef columns_, products_, bias_scratch_, gradient_, terms_, gathered_;
+  WorkspaceRef columns_, products_, bias_scratch_, gradient_, terms_, gathered_, box_;
 };
 
 }  // namespace tenon::distdl

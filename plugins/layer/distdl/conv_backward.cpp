@@ -10,7 +10,7 @@ namespace tenon::distdl {
 void Conv::backward(BackwardContext& context) {
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
   const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
-  const TensorView window = context.saved(window_), dy = context.output_gradient(0);
+  const TensorView dy = context.output_gradient(0);
   const bool needs_dx = dx.view.shape.rank() > 0;
   const GradientSink own = needs_dx ? own_terms(context, dx) : GradientSink{};
   const bool gathers = needs_dx && gather_ != nullptr;
@@ -20,24 +20,18 @@ void Conv::backward(BackwardContext& context) {
   const Flight flight = gathers ? gather_->start(dy, gathered) : Flight{};
   if (!dw.view.empty()) open(weight_sum_, dw);
   if (!dbias.view.empty()) open(bias_sum_, dbias);
-  for (std::int64_t begin = 0; begin < windows_.samples() && !idle_; begin += chunk_) {
-    const std::int64_t end = std::min(begin + chunk_, windows_.samples()), rows = (end - begin) * places_;
-    for (std::size_t g = 0; g < sites_.size(); ++g) {
-      const FilterGroup& group = plan_.groups[g];
-      const TensorView given = products(context, rows, group);
-      ops_->unfold(point_, dy.rows(begin, end), group.first_feature, given);
-      if (!dbias.view.empty()) {
-        reduce_->sum_rows(given, dbias.view.rows(group.first_feature, group.first_feature + group.features),
-                          true, context.workspace(bias_scratch_));
+  for (const Pass& pass : passes_) {
+    for (std::int64_t begin = 0; begin < windows_.samples() && !idle_; begin += chunk_) {
+      const std::int64_t end = std::min(begin + chunk_, windows_.samples());
+      for (std::size_t g = 0; g < pass.sites.size(); ++g) {
+        const FilterGroup& group = plan_.groups[g];
+        const TensorView given = products(context, (end - begin) * pass.windows.places, group);
+        rows_of_outputs(context, pass.windows, dy.rows(begin, end), group, given);
+        add_parameter_gradients(context, pass, g, given, begin, dw, dbias);
+        if (needs_dx && !gathers)
+          add_input_gradient(context, scatters_ ? windows_.local() : windows_.global(), pass.sites[g], group,
+                             given, begin, own);
       }
-      if (!dw.view.empty()) {
-        const TensorView read = columns(context, rows);
-        ops_->unfold(windows_.local(), window.rows(begin, end), group.first_channel, read);
-        context.wgrad(sites_[g], read, given, true, begin * places_);
-      }
-      if (needs_dx && !gathers)
-        add_input_gradient(context, scatters_ ? windows_.local() : windows_.global(), sites_[g], group, given,
-                           begin, own);
     }
   }
   if (gathers) {
@@ -47,6 +41,21 @@ void Conv::backward(BackwardContext& context) {
   if (!dw.view.empty()) weight_sum_.close(dw);
   if (!dbias.view.empty()) bias_sum_.close(dbias);
   if (needs_dx) settle(context, own, dx);
+}
+
+void Conv::add_parameter_gradients(BackwardContext& context, const Pass& pass, std::size_t g,
+                                   TensorView given, std::int64_t begin, const GradientSink& dw,
+                                   const GradientSink& dbias) {
+  const FilterGroup& group = plan_.groups[g];
+  const std::int64_t places = pass.windows.places, end = begin + given.shape[0] / places;
+  if (!dbias.view.empty()) {
+    reduce_->sum_rows(given, dbias.view.rows(group.first_feature, group.first_feature + group.features), true,
+                      context.workspace(bias_scratch_));
+  }
+  if (dw.view.empty()) return;
+  const TensorView read = columns(context, given.shape[0]);
+  rows_of_windows(context, pass.windows.regions, context.saved(window_).rows(begin, end), group, read);
+  context.wgrad(pass.sites[g], read, given, true, begin * places);
 }
 
 GradientSink Conv::own_terms(BackwardContext& context, const GradientSink& dx) const {

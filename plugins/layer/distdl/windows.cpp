@@ -69,9 +69,9 @@ void SlidingWindows::infer(InferContext& context, const Options& options, const 
   samples_ = made.extents[0];
   for (int d = 0; d < spatial(); ++d) {
     const int dim = d + 2;
-    dims_.push_back(dim_window(move.windows[static_cast<std::size_t>(dim)].get(),
-                               {own.offset[dim], own.end(dim)}, {made.offset[dim], made.end(dim)},
-                               inputs[dim]));
+    own_[d] = {own.offset[dim], own.end(dim)}, made_[d] = {made.offset[dim], made.end(dim)};
+    dims_.push_back(
+        dim_window(move.windows[static_cast<std::size_t>(dim)].get(), own_[d], made_[d], inputs[dim]));
     window_.extent[d] = dims_.back().wanted.size();
   }
 }

@@ -32,11 +32,17 @@ class SlidingWindows {
   /// Whether several ranks share the extent of a spatial dimension.
   bool cut_in_space() const;
   std::int64_t samples() const { return samples_; }
+  /// Along a spatial dimension: what this rank has of x, and what it makes of all outputs.
+  ElementRange own(int dim) const { return own_[dim]; }
+  ElementRange made(int dim) const { return made_[dim]; }
   /// Of the output with so many channels, cut as x is.
   Layout output_layout(std::int64_t channels) const;
 
   /// What the rank reads.
   void fetch(TensorView x, TensorView window, Pads pads);
+  /// The same in two steps, with zeros beyond the tensor; x stays as it is until the second.
+  Flight start_fetch(TensorView x, TensorView window) { return halo_->start_forward(x, window, false); }
+  void finish_fetch(Flight flight) { halo_->finish(flight); }
   /// Adds the gradient of every window to the elements of x that it read.
   void give_back(TensorView window, const GradientSink& dx);
 
@@ -47,6 +53,7 @@ class SlidingWindows {
   WindowSpec window_, global_;
   Layout outputs_;  ///< with the channels of x
   std::vector<DimWindow> dims_;
+  ElementRange own_[3], made_[3];
   std::int64_t samples_ = 0;
   std::unique_ptr<LinearMap> halo_;
 };
