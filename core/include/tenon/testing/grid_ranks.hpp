@@ -16,10 +16,48 @@
 
 namespace tenon::testing {
 
-class GridRanks {
+/// One rank of a grid: its communicators, and its view.
+class GridEnds {
  public:
   /// Around every communicator that a rank opens; for delays and faults.
   using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator> inner, int rank)>;
+
+  /// `members`: world ranks by grid index, this rank's at `place`. `name`: apart from other grids that are
+  /// open.
+  GridEnds(Transport& transport, const std::vector<int>& extents, const std::vector<int>& members, int place,
+           const std::string& name = "", const Wrap& wrap = {}) {
+    const auto open = [&](const std::vector<int>& places, const std::string& what) -> Communicator* {
+      std::vector<int> ranks;
+      for (const int member : places) ranks.push_back(members[static_cast<std::size_t>(member)]);
+      const int self = members[static_cast<std::size_t>(place)];
+      auto end = transport.open(self, {.ranks = ranks, .name = name + what, .purpose = Purpose::kModel});
+      ends_.push_back(wrap ? wrap(std::move(end), self) : std::move(end));
+      return ends_.back().get();
+    };
+    std::vector<int> all(members.size());
+    std::iota(all.begin(), all.end(), 0);
+    Communicator* const model = members.size() > 1 ? open(all, "model") : nullptr;
+    std::vector<Communicator*> axes(extents.size(), nullptr);
+    for (std::size_t axis = 0; axis < extents.size(); ++axis) {
+      if (extents[axis] == 1) continue;
+      std::vector<int> places, along = grid_coordinates(place, extents);
+      for (along[axis] = 0; along[axis] < extents[axis]; ++along[axis])
+        places.push_back(grid_index(along, extents));
+      axes[axis] = open(places, "axis" + std::to_string(axis));
+    }
+    grid_ = ModelGrid(extents, place, model, axes);
+  }
+
+  ModelGrid& grid() { return grid_; }
+
+ private:
+  std::vector<std::unique_ptr<Communicator>> ends_;
+  ModelGrid grid_;
+};
+
+class GridRanks {
+ public:
+  using Wrap = GridEnds::Wrap;
 
   /// `world_ranks`: who stands at each place of the grid, row-major; empty: in order.
   explicit GridRanks(std::vector<int> extents, std::vector<int> world_ranks = {}, double deadline_s = 30)
@@ -50,7 +88,7 @@ class GridRanks {
       threads.emplace_back([&, place] {
         try {
           clock_->enter(participants[place]);
-          run_rank(static_cast<int>(place), body, wrap);
+          body(GridEnds(*transport_, extents_, members_, static_cast<int>(place), "", wrap).grid());
         } catch (const Error& error) {
           errors[place] = error.what();
         }
@@ -62,35 +100,6 @@ class GridRanks {
   }
 
  private:
-  std::unique_ptr<Communicator> open(int place, const std::vector<int>& places, const std::string& name,
-                                     const Wrap& wrap) {
-    std::vector<int> ranks;
-    for (const int member : places) ranks.push_back(members_[static_cast<std::size_t>(member)]);
-    const int self = members_[static_cast<std::size_t>(place)];
-    auto end = transport_->open(self, {.ranks = ranks, .name = name, .purpose = Purpose::kModel});
-    return wrap ? wrap(std::move(end), self) : std::move(end);
-  }
-
-  void run_rank(int place, const std::function<void(ModelGrid&)>& body, const Wrap& wrap) {
-    std::vector<std::unique_ptr<Communicator>> ends;
-    std::vector<Communicator*> axes;
-    std::vector<int> all(members_.size());
-    std::iota(all.begin(), all.end(), 0);
-    if (size() > 1) ends.push_back(open(place, all, "model", wrap));
-    Communicator* model = ends.empty() ? nullptr : ends.front().get();
-    for (std::size_t axis = 0; axis < extents_.size(); ++axis) {
-      axes.push_back(nullptr);
-      if (extents_[axis] == 1) continue;
-      std::vector<int> places, along = grid_coordinates(place, extents_);
-      for (along[axis] = 0; along[axis] < extents_[axis]; ++along[axis])
-        places.push_back(grid_index(along, extents_));
-      ends.push_back(open(place, places, "axis" + std::to_string(axis), wrap));
-      axes.back() = ends.back().get();
-    }
-    ModelGrid grid(extents_, place, model, axes);
-    body(grid);
-  }
-
   std::vector<int> extents_, members_;
   QuietHost host_;
   Registry registry_;
