@@ -42,7 +42,7 @@ struct MoveSpec {
   Layout from, to;  ///< of equal shapes, but for windows
   DType dtype = DType::kF32;
   int flights = 1;  ///< how many may be under way at a time
-  /// halo_exchange: per dimension of `to`, what its elements read of `from`.
+  /// halo_exchange, halo_exchange_nested: per dimension of `to`, what its elements read of `from`.
   std::vector<std::shared_ptr<const IndexMap>> windows = {};
 };
 
@@ -57,7 +57,7 @@ struct Primitive {
   std::unique_ptr<LinearMap> (*make)(ModelGrid& grid, const MoveSpec& spec);
 };
 /// All of them: send_receive, scatter, gather, broadcast, sum_reduce, all_reduce, all_gather, reduce_scatter,
-/// all_to_all, repartition, halo_exchange.
+/// all_to_all, repartition, halo_exchange, halo_exchange_nested.
 std::span<const Primitive> primitives();
 /// Throws Error(kConfig) that lists the names.
 const Primitive& primitive(std::string_view name);

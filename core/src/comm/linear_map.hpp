@@ -1,4 +1,4 @@
-// The two shapes of maps that primitives are made of.
+// The shapes of maps that primitives are made of: one exchange of blocks, or several in a row.
 #pragma once
 
 #include <tenon/linear_map.hpp>
@@ -44,12 +44,13 @@ class BlockMap final : public MapBase {
   BlockExchange exchange_;
 };
 
-/// Through a piece of the tensor per member. With a root its tensor is spread over the members, else the
-/// members' tensors are summed; then every member gets all pieces. The adjoint goes back the same way.
-class TwoStepMap final : public MapBase {
+/// Exchanges one after another: each but the first reads what the one before it wrote. The adjoint goes back
+/// the same way.
+class ChainMap final : public MapBase {
  public:
-  /// `members`: grid indices, ascending. `root`: one of them, or -1.
-  TwoStepMap(ModelGrid& grid, const MoveSpec& spec, const std::vector<int>& members, int root);
+  /// The first step reads this rank's part of spec.from and the last writes `range`, under the shapes of the
+  /// steps, which have as many elements.
+  ChainMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<ExchangeSpec> steps);
   void finish(Flight flight) override;
   std::int64_t bytes_sent(Direction direction) const override;
 
@@ -58,17 +59,26 @@ class TwoStepMap final : public MapBase {
 
  private:
   struct Slot {
-    std::vector<std::byte> piece;
+    std::vector<std::vector<std::byte>> between;  ///< behind each step but the last
     TensorView out;
     Flight flight;
     Direction direction = Direction::kForward;
     bool busy = false, accumulate = false;
   };
 
-  DType dtype_;
-  Shape piece_;
-  std::unique_ptr<BlockExchange> first_, second_;
+  /// Steps and tensors are counted in the order of the run, which the adjoint turns round.
+  BlockExchange& step(Direction direction, std::size_t nth) const;
+  TensorView written(Slot& slot, std::size_t nth) const;
+  Deposit deposit(const Slot& slot, std::size_t nth) const;
+
+  std::vector<std::unique_ptr<BlockExchange>> steps_;
   std::vector<Slot> slots_;
 };
+
+/// Through a piece of the tensor per member, so that no rank sends more than twice the tensor. With a root
+/// its tensor is spread over the members, else the members' tensors are summed; then every member gets all
+/// pieces. `members`: grid indices, ascending. `root`: one of them, or -1.
+std::unique_ptr<LinearMap> make_through_pieces(ModelGrid& grid, const MoveSpec& spec,
+                                               const std::vector<int>& members, int root);
 
 }  // namespace tenon::comm

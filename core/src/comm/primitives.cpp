@@ -1,4 +1,5 @@
 // The named moves: what layouts each is for, and how it is carried out.
+#include "comm/nested_windows.hpp"
 #include "comm/redistribution.hpp"
 #include "comm/window_map.hpp"
 
@@ -14,6 +15,7 @@ namespace {
 
 using Grid = std::span<const int>;
 using comm::copied_axes;
+using comm::ranks_along;
 
 /// The map whose forward is another one's adjoint.
 class Reversed final : public LinearMap {
@@ -52,22 +54,6 @@ std::vector<Box> parts(const Layout& layout, Grid grid) {
   std::vector<Box> all;
   for (int r = 0; r < ranks; ++r) all.push_back(part_of(layout, {grid, grid_coordinates(r, grid)}));
   return all;
-}
-
-/// The ranks that differ from `index` along `axes` alone, itself included.
-std::vector<int> ranks_along(int index, const std::vector<int>& axes, Grid grid) {
-  const std::vector<int> self = grid_coordinates(index, grid);
-  std::vector<int> members;
-  int ranks = 1;
-  for (const int extent : grid) ranks *= extent;
-  for (int r = 0; r < ranks; ++r) {
-    const std::vector<int> there = grid_coordinates(r, grid);
-    bool same = true;
-    for (std::size_t axis = 0; axis < grid.size(); ++axis)
-      same &= there[axis] == self[axis] || overlaps(axes, {static_cast<int>(axis)});
-    if (same) members.push_back(r);
-  }
-  return members;
 }
 
 std::string one_owner(const Layout& layout, Grid grid, const char* side) {
@@ -167,13 +153,13 @@ std::unique_ptr<LinearMap> make_blocks(ModelGrid& grid, const MoveSpec& spec) {
   return std::make_unique<comm::BlockMap>(grid, spec, comm::redistribution_blocks(grid, spec.from, spec.to));
 }
 std::unique_ptr<LinearMap> make_all_reduce(ModelGrid& grid, const MoveSpec& spec) {
-  return std::make_unique<comm::TwoStepMap>(grid, spec,
-                                            ranks_along(grid.index(), spec.from.partial, grid.extents()), -1);
+  return comm::make_through_pieces(grid, spec, ranks_along(grid.index(), spec.from.partial, grid.extents()),
+                                   -1);
 }
 std::unique_ptr<LinearMap> spread(ModelGrid& grid, const MoveSpec& spec, const std::vector<int>& axes) {
   const std::vector<int> members = ranks_along(grid.index(), axes, grid.extents());
   const int root = owner_of(parts(spec.from, grid.extents()), members, part_of(spec.to, grid.place()));
-  return std::make_unique<comm::TwoStepMap>(grid, spec, members, root);
+  return comm::make_through_pieces(grid, spec, members, root);
 }
 std::unique_ptr<LinearMap> make_broadcast(ModelGrid& grid, const MoveSpec& spec) {
   return spread(grid, spec,
@@ -186,7 +172,7 @@ std::unique_ptr<LinearMap> make_sum_reduce(ModelGrid& grid, const MoveSpec& spec
   return std::make_unique<Reversed>(spread(grid, back, spec.from.partial));
 }
 
-constexpr std::string_view kWindows = "halo_exchange";
+constexpr std::string_view kWindows = "halo_exchange", kNestedWindows = "halo_exchange_nested";
 constexpr Primitive kPrimitives[] = {
     {"send_receive", "from the one rank that holds a tensor to another", "send_receive", refuse_send_receive,
      make_blocks},
@@ -207,6 +193,8 @@ constexpr Primitive kPrimitives[] = {
      make_blocks},
     {kWindows, "from parts to the windows that outputs in parts read", kWindows,
      [](const MoveSpec& spec, Grid) { return comm::refuse_windows(spec); }, comm::make_windows},
+    {kNestedWindows, "the same between neighbours, dimension by dimension", kNestedWindows,
+     comm::refuse_nested_windows, comm::make_nested_windows},
 };
 
 void agree(ModelGrid& grid, const MoveSpec& spec, const std::string& what, std::string_view kind,
@@ -215,7 +203,7 @@ void agree(ModelGrid& grid, const MoveSpec& spec, const std::string& what, std::
   try {
     check_layout(spec.from, grid.extents(), "before");
     check_layout(spec.to, grid.extents(), "behind");
-    if (kind != kWindows) problem = comm::redistribution_refusal(spec);
+    if (kind != kWindows && kind != kNestedWindows) problem = comm::redistribution_refusal(spec);
     if (problem.empty() && refusal != nullptr) problem = refusal(spec, grid.extents());
   } catch (const Error& error) {
     problem = error.what();

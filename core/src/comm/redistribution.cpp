@@ -22,12 +22,6 @@ std::vector<Along> placements(const Layout& layout, std::size_t axes) {
   return along;
 }
 
-/// `box`, counted from `origin`.
-Box relative(Box box, const Shape& origin) {
-  for (int dim = 0; dim < origin.rank(); ++dim) box.offset[dim] -= origin[dim];
-  return box;
-}
-
 }  // namespace
 
 std::vector<int> copied_axes(const Layout& layout, std::span<const int> grid) {
@@ -36,6 +30,26 @@ std::vector<int> copied_axes(const Layout& layout, std::span<const int> grid) {
   for (std::size_t axis = 0; axis < grid.size(); ++axis)
     if (along[axis] == Along::kCopies && grid[axis] > 1) axes.push_back(static_cast<int>(axis));
   return axes;
+}
+
+std::vector<int> ranks_along(int index, const std::vector<int>& axes, std::span<const int> grid) {
+  const std::vector<int> self = grid_coordinates(index, grid);
+  std::vector<int> members;
+  int ranks = 1;
+  for (const int extent : grid) ranks *= extent;
+  for (int r = 0; r < ranks; ++r) {
+    const std::vector<int> there = grid_coordinates(r, grid);
+    bool same = true;
+    for (std::size_t axis = 0; axis < grid.size(); ++axis)
+      same &= there[axis] == self[axis] || has(axes, static_cast<int>(axis));
+    if (same) members.push_back(r);
+  }
+  return members;
+}
+
+Box relative(Box box, const Shape& origin) {
+  for (int dim = 0; dim < origin.rank(); ++dim) box.offset[dim] -= origin[dim];
+  return box;
 }
 
 std::string redistribution_refusal(const MoveSpec& spec) {

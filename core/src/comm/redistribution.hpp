@@ -12,6 +12,9 @@ namespace tenon::comm {
 /// Axes of several ranks along which all hold the same.
 std::vector<int> copied_axes(const Layout& layout, std::span<const int> grid);
 
+/// The ranks that differ from `index` along `axes` alone, itself included, ascending.
+std::vector<int> ranks_along(int index, const std::vector<int>& axes, std::span<const int> grid);
+
 /// Empty, or why there is no map between these two, whose layouts are possible each by itself.
 std::string redistribution_refusal(const MoveSpec& spec);
 
@@ -20,6 +23,9 @@ struct Need {
   Box box;
   Shape origin;
 };
+
+/// `box`, counted from `origin`.
+Box relative(Box box, const Shape& origin);
 
 /// What this rank sends and receives, where every rank needs what `need_of` says. Of copies the one with the
 /// receiver's coordinates along the copied axes is sent; of a sum all terms are, but over `kept_sums`.

@@ -2,12 +2,13 @@
 // strides or splits (a halo may span several ranks, be wanted by one side alone, or not exist).
 #include "comm/window_map.hpp"
 
-#include "comm/redistribution.hpp"
-
 #include <fmt/format.h>
 
 namespace tenon::comm {
 
+namespace {
+
+/// One per dimension.
 std::vector<DimWindow> windows_at(const MoveSpec& spec, const GridPlace& place) {
   const Box own = part_of(spec.from, place), out = part_of(spec.to, place);
   std::vector<DimWindow> windows;
@@ -17,6 +18,28 @@ std::vector<DimWindow> windows_at(const MoveSpec& spec, const GridPlace& place) 
                                  spec.from.shape[dim]));
   }
   return windows;
+}
+
+}  // namespace
+
+Need window_at(const MoveSpec& spec, const GridPlace& place) {
+  Need result{{spec.from.shape, spec.from.shape}, spec.from.shape};
+  const std::vector<DimWindow> windows = windows_at(spec, place);
+  for (int dim = 0; dim < spec.from.shape.rank(); ++dim) {
+    const DimWindow& window = windows[static_cast<std::size_t>(dim)];
+    result.box.offset[dim] = window.need.begin;
+    result.box.extents[dim] = window.need.size();
+    result.origin[dim] = window.wanted.begin;
+  }
+  return result;
+}
+
+Shape window_shape(const MoveSpec& spec, const GridPlace& place) {
+  Shape shape = spec.from.shape;
+  const std::vector<DimWindow> windows = windows_at(spec, place);
+  for (int dim = 0; dim < shape.rank(); ++dim)
+    shape[dim] = windows[static_cast<std::size_t>(dim)].wanted.size();
+  return shape;
 }
 
 std::string refuse_windows(const MoveSpec& spec) {
@@ -37,21 +60,9 @@ std::string refuse_windows(const MoveSpec& spec) {
 }
 
 std::unique_ptr<LinearMap> make_windows(ModelGrid& grid, const MoveSpec& spec) {
-  const auto need = [&](const GridPlace& place) {
-    Need result{{spec.from.shape, spec.from.shape}, spec.from.shape};
-    const std::vector<DimWindow> windows = windows_at(spec, place);
-    for (int dim = 0; dim < spec.from.shape.rank(); ++dim) {
-      const DimWindow& window = windows[static_cast<std::size_t>(dim)];
-      result.box.offset[dim] = window.need.begin;
-      result.box.extents[dim] = window.need.size();
-      result.origin[dim] = window.wanted.begin;
-    }
-    return result;
-  };
-  Shape range = spec.from.shape;
-  const std::vector<DimWindow> own = windows_at(spec, grid.place());
-  for (int dim = 0; dim < range.rank(); ++dim) range[dim] = own[static_cast<std::size_t>(dim)].wanted.size();
-  return std::make_unique<BlockMap>(grid, spec, range, blocks_between(grid, spec.from, {}, need));
+  const auto need = [&](const GridPlace& place) { return window_at(spec, place); };
+  return std::make_unique<BlockMap>(grid, spec, window_shape(spec, grid.place()),
+                                    blocks_between(grid, spec.from, {}, need));
 }
 
 }  // namespace tenon::comm

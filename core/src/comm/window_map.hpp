@@ -3,14 +3,16 @@
 #pragma once
 
 #include "comm/linear_map.hpp"
+#include "comm/redistribution.hpp"
 
 #include <string>
-#include <vector>
 
 namespace tenon::comm {
 
-/// One per dimension, for the rank at `place`.
-std::vector<DimWindow> windows_at(const MoveSpec& spec, const GridPlace& place);
+/// What the rank at `place` needs for its outputs. Its tensor begins where the window does, pads included.
+Need window_at(const MoveSpec& spec, const GridPlace& place);
+/// Extents of that tensor.
+Shape window_shape(const MoveSpec& spec, const GridPlace& place);
 
 std::string refuse_windows(const MoveSpec& spec);
 std::unique_ptr<LinearMap> make_windows(ModelGrid& grid, const MoveSpec& spec);
