@@ -46,7 +46,9 @@ struct Flight {
 
 /// Prepared: running one allocates nothing. All ranks of the grid make it, and start and finish its flights,
 /// in the same order. Tensors belong to the caller; between start and finish the one that is read stays as it
-/// is and the other is not touched.
+/// is and the other is not touched. They may be one tensor, with kFill or kAdd, where this rank's blocks are
+/// put beside those that are taken: the ghosts around its own elements are fetched in place. The adjoint of
+/// that adds the ghosts to their owners' elements and leaves it to the caller to clear them.
 class BlockExchange {
  public:
   /// `flights`: how many may be under way at a time.

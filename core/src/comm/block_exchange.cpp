@@ -37,6 +37,8 @@ struct Way {
   std::int64_t send_elements = 0, receive_elements = 0;
   bool disjoint = true;  ///< no element of out is reached twice
   bool covers = true;    ///< every element of out is reached
+  /// Where both are one tensor: no element is read that is written.
+  bool apart = true;
 };
 
 std::vector<Parcel> parcels(const std::map<int, std::vector<Window>>& by_peer, std::int64_t& elements) {
@@ -51,7 +53,7 @@ std::vector<Parcel> parcels(const std::map<int, std::vector<Window>>& by_peer, s
   return all;
 }
 
-void look_at_targets(Way& way) {
+void look_at_boxes(Way& way) {
   std::vector<Box> boxes;
   for (const auto& entry : way.stays) boxes.push_back(entry.second.box);
   for (const Parcel& parcel : way.receives)
@@ -63,6 +65,13 @@ void look_at_targets(Way& way) {
       way.disjoint = intersection(boxes[i], boxes[j]).elements() == 0;
   }
   way.covers = way.disjoint && reached == way.out.elements();
+  way.apart = way.in == way.out;
+  const auto look_at_source = [&](const Box& source) {
+    for (const Box& target : boxes) way.apart = way.apart && intersection(source, target).elements() == 0;
+  };
+  for (const auto& entry : way.stays) look_at_source(entry.first.box);
+  for (const Parcel& parcel : way.sends)
+    for (const Window& window : parcel.windows) look_at_source(window.box);
 }
 
 Way make_way(const ExchangeSpec& spec, int self, Direction direction) {
@@ -85,7 +94,7 @@ Way make_way(const ExchangeSpec& spec, int self, Direction direction) {
   }
   way.sends = parcels(sends, way.send_elements);
   way.receives = parcels(receives, way.receive_elements);
-  look_at_targets(way);
+  look_at_boxes(way);
   return way;
 }
 
@@ -234,6 +243,12 @@ Flight BlockExchange::start(Direction direction, TensorView in, TensorView out, 
     fail_run(fmt::format("exchange of blocks: planned from {} {} to {}, called from {} {} to {} {}",
                          dtype_name(s.spec.dtype), slot.way->in.text(), slot.way->out.text(),
                          dtype_name(in.dtype), in.shape.text(), dtype_name(out.dtype), out.shape.text()));
+  }
+  if (in.data == out.data && in.elements() > 0 && (deposit == Deposit::kAssign || !slot.way->apart)) {
+    fail_run(
+        "exchange of blocks: called with one tensor for both sides, which takes kFill or kAdd and blocks "
+        "that "
+        "are put beside those that are taken; use two tensors");
   }
   slot.busy = true;
   slot.in = in, slot.out = out, slot.accumulate = deposit == Deposit::kAdd;
