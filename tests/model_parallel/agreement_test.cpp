@@ -1,15 +1,22 @@
-// Property P14: what does not fit is the same error on every rank, before any message of the move.
+// Property P14: what does not fit is the same error on every rank, before any message of the move; and a rank
+// that fails or is late inside a move does not let the others wait for ever.
 #include "moves.hpp"
 
+#include <tenon/communicator_decorator.hpp>
 #include <tenon/testing/grid_ranks.hpp>
 
 #include <gmock/gmock.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace model_parallel {
 namespace {
 
 using tenon::testing::GridRanks;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
 struct Refusal {
@@ -28,6 +35,13 @@ std::vector<Refusal> refusals() {
   sum.partial = {1};
   const auto always = [](const Layout& from, const Layout& to) {
     return [=](int) { return MoveSpec{.from = from, .to = to}; };
+  };
+  const auto sliding = [](const Layout& from, const Layout& to) {
+    return [=](int) {
+      MoveSpec spec{.from = from, .to = to};
+      spec.windows = {tenon::sliding_map({5, 1, 1, 2, 2}), nullptr};
+      return spec;
+    };
   };
   return {
       {"OffsetsEndEarly",
@@ -72,6 +86,19 @@ std::vector<Refusal> refusals() {
        "halo_exchange",
        always(rows, rows),
        {"a map for each of the 2 dimensions", "found 0"}},
+      {"HaloWiderThanTheNeighbour",
+       "halo_exchange_nested",
+       sliding(rows, rows),
+       {"part 0 of dimension 0 reads elements 0 to 4, but it and its neighbours hold 0 to 3; take "
+        "halo_exchange"}},
+      {"HaloBesideAnEmptyNeighbour",
+       "halo_exchange_nested",
+       sliding({kShape, {{0, {0, 1}, {0, 3, 3, 6, 6}}}}, {kShape, {{0, {0, 1}, {0, 3, 3, 6, 6}}}}),
+       {"part 0 of dimension 0 reads elements 0 to 5, but it and its neighbours hold 0 to 3"}},
+      {"HaloOverOtherAxes",
+       "halo_exchange_nested",
+       sliding({kShape, {{0, {0}, {0, 3, 6}}}}, {kShape, {{0, {1}, {0, 3, 6}}}}),
+       {"dimension 0 is cut over other axes behind than before; take halo_exchange"}},
       {"OneRankDiffers",
        "repartition",
        [=](int index) {
@@ -125,6 +152,85 @@ TEST(Agreement, P14_ARankThatFailsInAMoveEndsTheWaitsOfTheOthers) {
   });
   EXPECT_EQ(errors[1], "no memory left");
   for (const std::size_t rank : {0u, 2u}) EXPECT_THAT(errors[rank], HasSubstr("rank 1 has no memory left"));
+}
+
+/// Throws at the first message that it sends once it is armed.
+class Broken final : public tenon::CommunicatorDecorator {
+ public:
+  Broken(std::unique_ptr<tenon::Communicator> inner, const std::atomic<bool>& armed)
+      : CommunicatorDecorator(std::move(inner)), armed_(armed) {}
+  tenon::Request start_send(tenon::TensorView data, int to, int tag) override {
+    if (armed_) tenon::fail_run("the cable is cut");
+    return CommunicatorDecorator::start_send(data, to, tag);
+  }
+
+ private:
+  const std::atomic<bool>& armed_;
+};
+
+TEST(Agreement, P14_ARankThatFailsInsideAnyPrimitiveEndsTheWaitsOfTheOthers) {
+  const std::vector<int> grid{2, 2};
+  for (const tenon::Primitive& primitive : tenon::primitives()) {
+    Draw draw(14);
+    int failed = 0;
+    for (int round = 0; round < 8; ++round) {
+      const MoveSpec spec = *random_move(primitive.name, grid, draw);
+      GridRanks world(grid, {}, 20);
+      std::atomic<bool> armed = false;
+      const auto begin = std::chrono::steady_clock::now();
+      const auto errors = world.run(
+          [&](ModelGrid& at) {
+            const auto map = make_map(at, primitive.name, spec, "test");
+            at.all()->barrier();
+            if (at.index() == 1) armed = true;
+            std::vector<float> x(static_cast<std::size_t>(map->local_domain().elements()), 1),
+                y(static_cast<std::size_t>(map->local_range().elements()));
+            try {
+              map->forward({x.data(), map->local_domain()}, {y.data(), map->local_range()});
+              map->adjoint({y.data(), map->local_range()}, {x.data(), map->local_domain()});
+            } catch (const tenon::Error& error) {
+              // As a run does: whoever fails ends the others.
+              world.transport().cancel(error.what());
+              throw;
+            }
+          },
+          [&](std::unique_ptr<tenon::Communicator> inner, int rank) -> std::unique_ptr<tenon::Communicator> {
+            if (rank != 1) return inner;
+            return std::make_unique<Broken>(std::move(inner), armed);
+          });
+      for (const std::string& error : errors) {
+        EXPECT_THAT(error, AnyOf("", HasSubstr("the cable is cut"))) << primitive.name;
+      }
+      failed += errors[1].empty() ? 0 : 1;
+      EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(15)) << primitive.name;
+    }
+    EXPECT_GT(failed, 0) << primitive.name << ": rank 1 never sent anything";
+  }
+}
+
+TEST(Agreement, P14_ARankThatDoesNotComeIsNamedAfterTheDeadline) {
+  GridRanks world({3}, {}, 2);
+  std::atomic<int> ended = 0;
+  const auto errors = world.run([&](ModelGrid& at) {
+    const Layout rows{Shape{6}, {{0, {0}, {0, 2, 4, 6}}}};
+    const auto map = make_map(at, "all_gather", {.from = rows, .to = {Shape{6}}}, "test");
+    std::vector<float> x(2), y(6);
+    if (at.index() == 1) {
+      while (ended < 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+      return;
+    }
+    try {
+      map->forward({x.data(), Shape{2}}, {y.data(), Shape{6}});
+    } catch (const tenon::Error&) {
+      ++ended;
+      throw;
+    }
+    ++ended;
+  });
+  EXPECT_EQ(errors[1], "");
+  for (const std::size_t rank : {0u, 2u})
+    EXPECT_THAT(errors[rank],
+                AllOf(HasSubstr("rank 1 did not start the message of 'model'"), HasSubstr("2 s")));
 }
 
 TEST(Agreement, CallsWithAnotherShapeAreRefusedOnTheSpot) {

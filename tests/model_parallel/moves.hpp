@@ -20,12 +20,10 @@ inline Layout owned(const Shape& shape, const std::vector<int>& grid, int owner)
   return layout;
 }
 
-/// The layout in which one rank along each of `axes` holds what in `many`, which is not cut along them, all
-/// hold.
-inline Layout rooted(const Layout& many, const std::vector<int>& axes, const std::vector<int>& grid,
-                     Draw& draw) {
+/// `many`, which is not cut along `axes`, with everything at the rank that is `root` along them.
+inline Layout owned_along(const Layout& many, const std::vector<int>& axes, const std::vector<int>& grid,
+                          int root) {
   Layout one = many;
-  one.partial.clear();
   if (axes.empty()) return one;
   int roots = 1;
   for (const int axis : axes) roots *= grid[static_cast<std::size_t>(axis)];
@@ -35,7 +33,6 @@ inline Layout rooted(const Layout& many, const std::vector<int>& axes, const std
     cut = one.sharding.end() - 1;
   }
   // Each part becomes `roots` parts, all of it at one of them.
-  const int root = draw.small(0, roots - 1);
   std::vector<std::int64_t> offsets{0};
   for (std::size_t part = 0; part + 1 < cut->offsets.size(); ++part) {
     for (int r = 0; r < roots; ++r) offsets.push_back(r < root ? cut->offsets[part] : cut->offsets[part + 1]);
@@ -43,6 +40,17 @@ inline Layout rooted(const Layout& many, const std::vector<int>& axes, const std
   cut->offsets = offsets;
   cut->axes.insert(cut->axes.end(), axes.begin(), axes.end());
   return one;
+}
+
+/// The layout in which one rank along each of `axes` holds what in `many`, which is not cut along them, all
+/// hold.
+inline Layout rooted(const Layout& many, const std::vector<int>& axes, const std::vector<int>& grid,
+                     Draw& draw) {
+  Layout one = many;
+  one.partial.clear();
+  int roots = 1;
+  for (const int axis : axes) roots *= grid[static_cast<std::size_t>(axis)];
+  return owned_along(one, axes, grid, draw.small(0, roots - 1));
 }
 
 inline std::vector<int> some_axes(const std::vector<int>& grid, Draw& draw) {
@@ -85,9 +93,27 @@ inline std::optional<MoveSpec> random_windows(const std::vector<int>& grid, Draw
   return spec;
 }
 
+/// Windows that reach no further than neighbours' parts, over the same axes on both sides.
+inline MoveSpec random_nested_windows(const std::vector<int>& grid, Draw& draw) {
+  for (;;) {
+    MoveSpec spec = *random_windows(grid, draw);
+    spec.to.sharding = spec.from.sharding;
+    const bool even = draw.integer(0, 3) > 0;
+    for (std::size_t i = 0; i < spec.to.sharding.size(); ++i) {
+      DimSharding &from = spec.from.sharding[i], &to = spec.to.sharding[i];
+      const int parts = static_cast<int>(from.offsets.size()) - 1;
+      if (even) from.offsets = tenon::balanced_offsets(spec.from.shape[from.dim], parts);
+      to.offsets = even ? tenon::balanced_offsets(spec.to.shape[to.dim], parts)
+                        : draw.offsets(spec.to.shape[to.dim], parts);
+    }
+    if (tenon::primitive("halo_exchange_nested").refusal(spec, grid).empty()) return spec;
+  }
+}
+
 /// Empty: there is none for this name.
 inline std::optional<MoveSpec> random_move(std::string_view name, const std::vector<int>& grid, Draw& draw) {
   if (name == "halo_exchange") return random_windows(grid, draw);
+  if (name == "halo_exchange_nested") return random_nested_windows(grid, draw);
   const Shape shape = draw.shape(1, 3, 9);
   const int ranks = ranks_of(grid);
   const std::vector<int> axes = some_axes(grid, draw);

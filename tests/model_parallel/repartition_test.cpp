@@ -1,11 +1,7 @@
 // Property P1 and the traffic of moves: there and back is the identity bit for bit, and what is sent is what
 // the closed forms say, as counted where bytes leave.
-#include "moves.hpp"
-
-#include <tenon/testing/grid_ranks.hpp>
-
-#include <cmath>
-#include <limits>
+#include "movement.hpp"
+#include "thread_ranks.hpp"
 
 namespace model_parallel {
 namespace {
@@ -15,54 +11,8 @@ using tenon::testing::GridRanks;
 class Repartition : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, Repartition, ::testing::Range(1, 9));
 
-/// Values that a sum or a conversion would change: signed zeros, infinities, NaN with a payload.
-std::uint64_t odd_bits(std::int64_t element) {
-  constexpr std::uint64_t kOdd[] = {0x8000000000000000u, 0, 0x7ff0000000000000u, 0x7ff8dead00000001u, 1};
-  return element % 3 == 0 ? kOdd[static_cast<std::size_t>(element) % 5]
-                          : static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15u;
-}
-
-std::vector<std::uint64_t> held_bits(const Layout& layout, const std::vector<int>& grid, int rank) {
-  const Box box = part(layout, grid, rank);
-  std::vector<std::uint64_t> bits(static_cast<std::size_t>(box.elements()));
-  each_element(box, [&](const auto& at, std::int64_t position) {
-    bits[static_cast<std::size_t>(position)] = odd_bits(flat_index(at, layout.shape));
-  });
-  return bits;
-}
-
 TEST_P(Repartition, P1_ThereAndBackIsTheIdentityBitForBit) {
-  Draw draw(static_cast<unsigned>(GetParam()));
-  for (int round = 0; round < 6; ++round) {
-    const std::vector<int> grid = draw.grid(GetParam());
-    std::vector<std::pair<Layout, Layout>> pairs;
-    for (int i = 0; i < 15; ++i) {
-      const Shape shape = draw.shape(1, 4, 8);
-      pairs.emplace_back(draw.layout(shape, grid, false, false), draw.layout(shape, grid, false, false));
-    }
-    GridRanks world(grid);
-    const auto errors = world.run([&](ModelGrid& at) {
-      for (const auto& [p, q] : pairs) {
-        const MoveSpec forth{.from = p, .to = q, .dtype = tenon::DType::kF64};
-        const MoveSpec back{.from = q, .to = p, .dtype = tenon::DType::kF64};
-        const auto there = make_map(at, "repartition", forth, "test");
-        const auto returned = make_map(at, "repartition", back, "test");
-        auto x = held_bits(p, grid, at.index());
-        const auto wanted = held_bits(q, grid, at.index());
-        std::vector<std::uint64_t> y(wanted.size()), again(x.size()), adjoint(x.size());
-        const auto view = [](std::vector<std::uint64_t>& bits, const Shape& shape) {
-          return tenon::TensorView{bits.data(), shape, tenon::DType::kF64};
-        };
-        there->forward(view(x, there->local_domain()), view(y, there->local_range()));
-        EXPECT_EQ(y, wanted);
-        returned->forward(view(y, there->local_range()), view(again, there->local_domain()));
-        there->adjoint(view(y, there->local_range()), view(adjoint, there->local_domain()));
-        EXPECT_EQ(again, x);
-        EXPECT_EQ(adjoint, x) << "T* is the inverse where every element has one owner";
-      }
-    });
-    EXPECT_EQ(errors, no_errors(world.size()));
-  }
+  expect_there_and_back(on_threads, GetParam(), 6);
 }
 
 TEST_P(Repartition, P1_SendsWhatLeavesTheRankAndNoMore) {

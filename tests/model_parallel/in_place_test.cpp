@@ -1,0 +1,172 @@
+// Property P3: exchanges in place. A tensor holds a rank's own elements with ghosts around them; the exchange
+// fills the ghosts and leaves the rest, and its adjoint brings the ghosts' gradients home.
+#include "thread_ranks.hpp"
+#include "trials.hpp"
+
+#include <tenon/block_exchange.hpp>
+
+#include <gmock/gmock.h>
+
+namespace model_parallel {
+namespace {
+
+using tenon::Block;
+using tenon::BlockExchange;
+using tenon::Deposit;
+using tenon::Direction;
+using tenon::ExchangeSpec;
+
+/// A rank's elements, and the box around them and all that its windows read.
+struct Padded {
+  Box own, all;
+
+  /// fn(global index, position in the tensor, whether the rank owns it).
+  template <typename Fn>
+  void each(Fn&& fn) const {
+    each_element(all, [&](const std::vector<std::int64_t>& at, std::int64_t position) {
+      bool mine = true;
+      for (int dim = 0; dim < own.offset.rank(); ++dim) {
+        const std::int64_t index = at[static_cast<std::size_t>(dim)];
+        mine &= index >= own.offset[dim] && index < own.end(dim);
+      }
+      fn(at, static_cast<std::size_t>(position), mine);
+    });
+  }
+};
+
+Padded padded(const MoveSpec& spec, const std::vector<int>& grid, int rank) {
+  Padded result{part(spec.from, grid, rank), {}};
+  result.all = result.own;
+  const Box out = part(spec.to, grid, rank);
+  for (int dim = 0; dim < out.offset.rank(); ++dim) {
+    const tenon::ElementRange need = dim_window(spec.windows[static_cast<std::size_t>(dim)].get(),
+                                                {result.own.offset[dim], result.own.end(dim)},
+                                                {out.offset[dim], out.end(dim)}, spec.from.shape[dim])
+                                         .need;
+    if (need.size() == 0) continue;
+    const std::int64_t end = std::max(result.own.end(dim), need.end);
+    result.all.offset[dim] = std::min(result.own.offset[dim], need.begin);
+    result.all.extents[dim] = end - result.all.offset[dim];
+  }
+  return result;
+}
+
+/// From the ranks' own elements to the ghosts of others.
+ExchangeSpec ghosts(const MoveSpec& spec, const std::vector<int>& grid, int rank) {
+  const Shape local = padded(spec, grid, rank).all.extents;
+  ExchangeSpec exchange{tenon::DType::kF64, local, local, {}};
+  const auto add = [&](int sender, int receiver) {
+    const Padded from = padded(spec, grid, sender), to = padded(spec, grid, receiver);
+    const Box shared = intersection(from.own, to.all);
+    Block block{sender, receiver, shared, shared};
+    for (int dim = 0; dim < local.rank(); ++dim) {
+      block.from.offset[dim] -= from.all.offset[dim];
+      block.to.offset[dim] -= to.all.offset[dim];
+    }
+    if (shared.elements() > 0) exchange.blocks.push_back(block);
+  };
+  for (int other = 0; other < ranks_of(grid); ++other) {
+    if (other == rank) continue;
+    add(rank, other);
+    add(other, rank);
+  }
+  return exchange;
+}
+
+MoveSpec windows_of_owners(const std::vector<int>& grid, Draw& draw) {
+  MoveSpec spec = *random_windows(grid, draw);
+  spec.from = draw.layout(spec.from.shape, grid, false, false);
+  spec.to = draw.layout(spec.to.shape, grid, false, false);
+  return spec;
+}
+
+class InPlace : public ::testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, InPlace, ::testing::Range(1, 9));
+
+TEST_P(InPlace, P3_OnceMoreChangesNothingAndOwnElementsStay) {
+  Draw draw(300 + static_cast<unsigned>(GetParam()));
+  for (int g = 0; g < 6; ++g) {
+    const std::vector<int> grid = draw.grid(GetParam());
+    std::vector<MoveSpec> moves;
+    for (int i = 0; i < 20; ++i) moves.push_back(windows_of_owners(grid, draw));
+    on_threads(grid, [&](ModelGrid& at) {
+      std::uint64_t stream = 0;
+      for (const MoveSpec& spec : moves) {
+        stream += 9;
+        const Padded here = padded(spec, grid, at.index());
+        BlockExchange exchange(at, ghosts(spec, grid, at.index()));
+        std::vector<double> expected(static_cast<std::size_t>(here.all.elements())), x = expected;
+        here.each([&](const auto& index, std::size_t position, bool mine) {
+          expected[position] = small_integer(stream, flat_index(index, spec.from.shape));
+          x[position] = mine ? expected[position] : 99;
+        });
+        const auto before = x;
+        const tenon::TensorView view = view_of(x, here.all.extents);
+        for (const char* time : {"once", "twice", "three times"}) {
+          exchange.run(Direction::kForward, view, view, Deposit::kFill);
+          EXPECT_EQ(x, expected) << time << ": " << text_of(spec);
+        }
+        // From one tensor to another it fills the ghosts, too, and nothing else.
+        x = before;
+        std::vector<double> y(x.size(), 77);
+        exchange.run(Direction::kForward, view, view_of(y, here.all.extents), Deposit::kFill);
+        EXPECT_EQ(x, before);
+        here.each([&](const auto&, std::size_t position, bool mine) {
+          EXPECT_EQ(y[position], mine ? 77 : expected[position]);
+        });
+      }
+    });
+  }
+}
+
+// F leaves own elements and overwrites ghosts; F* adds ghosts to their owners' elements, then clears them.
+TEST_P(InPlace, P2_TheAdjointAddsGhostsToTheirOwnersElements) {
+  Draw draw(350 + static_cast<unsigned>(GetParam()));
+  for (int g = 0; g < 6; ++g) {
+    const std::vector<int> grid = draw.grid(GetParam());
+    std::vector<MoveSpec> moves;
+    for (int i = 0; i < 20; ++i) moves.push_back(windows_of_owners(grid, draw));
+    on_threads(grid, [&](ModelGrid& at) {
+      for (const MoveSpec& spec : moves) {
+        const Padded here = padded(spec, grid, at.index());
+        BlockExchange exchange(at, ghosts(spec, grid, at.index()));
+        const Shape& local = here.all.extents;
+        const auto rank = static_cast<std::uint64_t>(at.index());
+        const auto x = noise(local, rank), dy = noise(local, 100 + rank);
+        auto y = x, dx = dy;
+        exchange.run(Direction::kForward, view_of(y, local), view_of(y, local), Deposit::kFill);
+        exchange.run(Direction::kTranspose, view_of(dx, local), view_of(dx, local), Deposit::kAdd);
+        here.each([&](const auto&, std::size_t position, bool mine) {
+          if (mine) return;
+          EXPECT_EQ(dx[position], dy[position]) << "ghosts are the caller's to clear";
+          dx[position] = 0;
+        });
+        EXPECT_EQ(sum_over(at, dot(y, dy)), sum_over(at, dot(x, dx))) << text_of(spec);
+      }
+    });
+  }
+}
+
+TEST(InPlaceBlocks, AreRefusedWhereOneIsPutOntoAnother) {
+  on_threads({1}, [&](ModelGrid& at) {
+    const Shape line{6};
+    std::vector<double> x(6, 1);
+    const auto error = [&](std::vector<Block> blocks, Deposit deposit) -> std::string {
+      BlockExchange exchange(at, {tenon::DType::kF64, line, line, std::move(blocks)});
+      try {
+        exchange.run(Direction::kForward, view_of(x, line), view_of(x, line), deposit);
+      } catch (const tenon::Error& refused) {
+        return refused.what();
+      }
+      return "";
+    };
+    const Block beside{0, 0, {{0}, {3}}, {{3}, {3}}}, onto{0, 0, {{0}, {3}}, {{2}, {3}}};
+    EXPECT_EQ(error({beside}, Deposit::kFill), "");
+    EXPECT_EQ(error({beside}, Deposit::kAdd), "");
+    for (const std::string& refusal : {error({onto}, Deposit::kFill), error({beside}, Deposit::kAssign)})
+      EXPECT_THAT(refusal, ::testing::HasSubstr("called with one tensor for both sides"));
+  });
+}
+
+}  // namespace
+}  // namespace model_parallel
