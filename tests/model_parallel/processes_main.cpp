@@ -83,15 +83,15 @@ void add_properties(Process& process) {
 }  // namespace model_parallel
 
 int main(int count, char** words) {
-  ::testing::InitGoogleTest(&count, words);
-  if (count != 2) {
-    std::fprintf(stderr, "usage: mpirun -n N %s TRANSPORT\n", words[0]);
+  if (count < 2) {
+    std::fprintf(stderr, "usage: mpirun -n N %s TRANSPORT [options of GoogleTest]\n", words[0]);
     return 2;
   }
   try {
     model_parallel::Process process(words[1]);
     model_parallel::add_properties(process);
     if (process.rank() != 0) GTEST_FLAG_SET(brief, true);
+    ::testing::InitGoogleTest(&count, words);
     return RUN_ALL_TESTS();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
