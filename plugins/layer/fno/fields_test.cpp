@@ -43,7 +43,11 @@ TEST(Fields, P8_MatchFiniteDifferencesAlsoWhereGradientsAreAdded) {
       {layer("coordinates", {}), {2, 2, 3, 2}},
       {layer("pad_far", {{"widths", Integers{2}}}), {2, 2, 3, 2}},
       {layer("pad_far", {{"widths", Integers{0, 1, 2}}}), {2, 1, 2, 3, 2}},
-      {layer("crop_far", {{"widths", Integers{1, 0}}}), {2, 2, 3, 4}}};
+      {layer("crop_far", {{"widths", Integers{1, 0}}}), {2, 2, 3, 4}},
+      {layer("refine", {{"factor", Integer{1}}}), {2, 1, 3}},
+      {layer("refine", {{"factor", Integer{3}}}), {2, 2, 3, 2}},
+      {layer("refine", {{"factor", Integer{2}}, {"behind", std::string("zero")}}), {1, 2, 1, 3}},
+      {layer("refine", {{"factor", Integer{2}}, {"behind", std::string("first")}}), {1, 1, 2, 1, 3}}};
   Graphs graphs(kSettings[0]);
   for (const auto& [node, shape] : cases)
     for (const std::vector<std::string>& pulled : {std::vector<std::string>{"n"}, {"n", "x"}}) {
@@ -67,6 +71,66 @@ TEST(Coordinates, AreIndicesOverTheirNumber) {
     EXPECT_THAT(channel(0), ::testing::Each(7.0));
     EXPECT_THAT(channel(1), ElementsAre(0, 0, 0, 0, 0.5, 0.5, 0.5, 0.5));
     EXPECT_THAT(channel(2), ElementsAre(0, 0.25, 0.5, 0.75, 0, 0.25, 0.5, 0.75));
+  }
+}
+
+TEST(Refine, KeepsPointsAndLinesBetweenThem) {
+  Graphs graphs(kSettings[2]);
+  const auto refined = [&](const char* behind, const Shape& shape, std::vector<double> values,
+                           Integer factor) {
+    auto harness = graphs.make({layer("refine", {{"factor", factor}, {"behind", std::string(behind)}})},
+                               {"n"}, {{"x", shape, DType::kF64, std::move(values)}});
+    harness->forward();
+    return harness->value("n");
+  };
+  EXPECT_THAT(refined("last", {1, 1, 2}, {1, 3}, 2), ElementsAre(1, 2, 3, 3));
+  EXPECT_THAT(refined("zero", {1, 1, 2}, {1, 3}, 2), ElementsAre(1, 2, 3, 1.5));
+  EXPECT_THAT(refined("first", {1, 1, 2}, {1, 3}, 2), ElementsAre(1, 2, 3, 2));
+  EXPECT_THAT(refined("last", {1, 1, 2, 2}, {0, 4, 8, 16}, 2),
+              ElementsAre(0, 2, 4, 4, 4, 7, 10, 10, 8, 12, 16, 16, 8, 12, 16, 16));
+  EXPECT_THAT(refined("last", {2, 2, 1}, {1, 2, 3, 4}, 3), ElementsAre(1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4));
+}
+
+// An affine function of the place i / n is its own interpolation wherever there is a next point.
+TEST(Refine, ReproducesAffineFieldsInEveryNumberOfDimensions) {
+  const Shape cases[] = {{2, 1, 5}, {1, 2, 4, 3}, {1, 1, 3, 2, 4}, {1, 1, 2, 3, 2, 3}};
+  constexpr Integer kFactor = 4;
+  const auto affine = [](const Shape& shape) {  // and where all coordinates lie before the last point's
+    std::vector<double> values;
+    for (Integer e = 0; e < shape.elements(); ++e) {
+      double value = 1;
+      Integer rest = e;
+      for (int d = shape.rank() - 1; d >= 2; --d) {
+        value +=
+            static_cast<double>(d) * static_cast<double>(rest % shape[d]) / static_cast<double>(shape[d]);
+        rest /= shape[d];
+      }
+      values.push_back(value);
+    }
+    return values;
+  };
+  const auto between = [](const Shape& shape, Integer e) {
+    for (int d = shape.rank() - 1; d >= 2; --d) {
+      if (e % shape[d] > shape[d] - kFactor) return false;
+      e /= shape[d];
+    }
+    return true;
+  };
+  for (const Setting& setting : kSettings) {
+    Graphs graphs(setting, 2);
+    for (const Shape& coarse : cases) {
+      Shape fine = coarse;
+      for (int d = 2; d < fine.rank(); ++d) fine[d] *= kFactor;
+      auto harness = graphs.make({layer("refine", {{"factor", kFactor}})}, {"n"},
+                                 {{"x", coarse, DType::kF64, affine(coarse)}});
+      harness->forward();
+      const std::vector<double> found = harness->value("n"), wanted = affine(fine);
+      ASSERT_EQ(found.size(), wanted.size());
+      for (std::size_t e = 0; e < found.size(); ++e) {
+        if (!between(fine, static_cast<Integer>(e))) continue;
+        EXPECT_NEAR(found[e], wanted[e], 10 * setting.bound) << coarse.text() << " " << e;
+      }
+    }
   }
 }
 

@@ -72,11 +72,14 @@ GraphSpec Fno::build(const DataInfo& data) {
   const DataField& x = find_field(data, options_.text("input"), "input");
   const DataField& y = find_field(data, options_.text("target"), "target");
   const auto points = x.shape.extents().subspan(1), targets = y.shape.extents().subspan(1);
-  if (!std::equal(points.begin(), points.end(), targets.begin(), targets.end()))
-    fail_config(
-        fmt::format("model fno: data fields '{}' and '{}' must have the same points behind their "
-                    "channels, found {} and {}",
-                    x.name, y.name, x.shape.text(), y.shape.text()));
+  const std::int64_t refine = options_.integer("refine");
+  if (!std::equal(points.begin(), points.end(), targets.begin(), targets.end(),
+                  [&](std::int64_t p, std::int64_t t) { return refine * p == t; }))
+    fail_config(fmt::format(
+        "model fno: data fields '{}' and '{}' must have {} behind their channels, found {} and {}", x.name,
+        y.name,
+        refine == 1 ? "the same points" : fmt::format("points in the ratio 1 : {} (option 'refine')", refine),
+        x.shape.text(), y.shape.text()));
   const std::int64_t width = options_.integer("width"), layers = options_.integer("layers");
   const auto modes = options_.integers("modes");
   const std::string_view activation = options_.text("activation");
@@ -101,13 +104,15 @@ GraphSpec Fno::build(const DataInfo& data) {
   chain.add("project", "channel_linear", {{"features", options_.integer("projection")}});
   chain.activate("project.act", activation);
   chain.add("out", "channel_linear", {{"features", y.shape[0]}, {"module", std::string("head")}});
+  if (refine > 1) chain.add("refined", "refine", {{"factor", refine}});
+  const std::string result = chain.value();
   const auto measure = [&](const std::string& name, const std::string& type, const std::string& metric) {
     std::vector<NamedOption> options{{"metric", metric}};
     if (type == "relative_l2") {
       options.push_back({"offset", y.offset});
       options.push_back({"scale", y.scale});
     }
-    chain.add(name, type, {"out", y.name}, std::move(options));
+    chain.add(name, type, {result, y.name}, std::move(options));
   };
   measure("error", "relative_l2", "relative_l2");
   measure("loss", std::string(options_.text("loss")), "loss");

@@ -37,6 +37,10 @@ class Fno final : public Model {
               "or one number for all"),
       option::boolean("coordinates", "true").doc_text("adds i / n of every dimension to the channels of x"),
       option::integer("projection", "128").at_least(1).doc_text("hidden width behind the layers"),
+      option::integer("refine", "1")
+          .between(1, 64)
+          .doc_text("points of the target per point of the input along every dimension; what lies between is "
+                    "interpolated linearly"),
       option::text("loss", "\"relative_l2\"").one_of(kLosses).doc_text("what is trained"),
       option::text("input", "\"x\"").doc_text("data field to read, real [channels, points...]"),
       option::text("target", "\"y\"").doc_text("data field to predict, real [channels, points...]"),

@@ -183,6 +183,20 @@ TEST_F(FnoModel, RefusesDataThatItCannotMap) {
             "model fno: expected padding for 1 dimension or one number for all, found 2");
 }
 
+TEST_F(FnoModel, RefinesItsOutputForTargetsOnAFinerGrid) {
+  const DataInfo info = data({1, 8, 8}, {1, 16, 16});
+  const GraphSpec graph = build("modes = [2]\nrefine = 2", info);
+  for (const NodeSpec& node : graph.nodes) {
+    if (node.type != "relative_l2") continue;
+    EXPECT_EQ(node.inputs, (std::vector<std::string>{"refined", "y"}));
+  }
+  EXPECT_EQ(trained("modes = [2]\nrefine = 2", {1, 8, 8}, {1, 16, 16}),
+            trained("modes = [2]", {1, 8, 8}, {1, 8, 8}));
+  EXPECT_EQ(refusal("modes = [2]\nrefine = 3", info),
+            "model fno: data fields 'x' and 'y' must have points in the ratio 1 : 3 (option 'refine') behind "
+            "their channels, found [1, 8, 8] and [1, 16, 16]");
+}
+
 TEST_F(FnoModel, MeasuresInTheUnitsOfStandardisedTargets) {
   DataInfo info = data({1, 8}, {1, 8});
   info.fields[1].offset = 3;

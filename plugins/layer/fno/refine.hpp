@@ -1,0 +1,60 @@
+// Layer `refine`: values between points, so that there are `factor` times as many along every dimension.
+// Point i of n lies at i / n, as everywhere in this plugin, so new point j lies between the old ones floor(j
+// / factor) and the next, where it takes the linear interpolation (bilinear over two dimensions). Linear, and
+// its backward is its adjoint.
+#pragma once
+
+#include "common.hpp"
+
+#include <vector>
+
+namespace tenon::fno {
+
+class Refine final : public Layer {
+ public:
+  static constexpr const char* kBehind[] = {"last", "zero", "first", nullptr};
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("factor", nullptr)
+          .mandatory()
+          .between(1, 64)
+          .doc_text("new points per point along every dimension"),
+      option::text("behind", "\"last\"")
+          .one_of(kBehind)
+          .doc_text(
+              "what lies behind the last point: its own value, 0, or the first point of a periodic field"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "refine",
+                                       .summary = "linear interpolation onto a finer grid",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+
+  explicit Refine(const Options& options);
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  /// One dimension of a value [outer, from, inner] becoming [outer, factor * from, inner].
+  struct Stage {
+    std::int64_t outer = 0, from = 0, inner = 0;
+  };
+  enum class Behind { kLast, kZero, kFirst };
+
+  template <typename T>
+  void interpolate(const Stage& stage, const T* coarse, T* fine) const;
+  template <typename T>
+  void gather(const Stage& stage, const T* fine, T* coarse) const;
+  /// All stages over the two workspaces, of which the first holds the values in and out.
+  void run(TensorView values, TensorView other, bool forward) const;
+
+  std::int64_t factor_;
+  Behind behind_;
+  std::vector<Stage> stages_;           ///< from the last dimension to the first
+  std::int64_t coarse_ = 0, fine_ = 0;  ///< elements of this rank
+  DType dtype_ = DType::kF32;
+  Elementwise* elementwise_ = nullptr;
+  WorkspaceRef values_, other_, narrow_;
+};
+
+}  // namespace tenon::fno
