@@ -29,10 +29,16 @@ NavierStokes::NavierStokes(const Options& options)
              : options.text("initial") == "zero" ? Start::kZero
                                                  : Start::kWave),
       snapshots_(options.integer("snapshots")),
+      past_(options.integer("past")),
       forcing_(options.real("forcing")) {
   const std::int64_t grid = options.integer("grid");
   if (grid % 2 != 0)
     fail_config(fmt::format("simulator.navier_stokes: grid is {}; expected an even number", grid));
+  if (past_ >= snapshots_)
+    fail_config(
+        fmt::format("simulator.navier_stokes: past is {} of {} snapshots; expected fewer, so that some "
+                    "are left for the target",
+                    past_, snapshots_));
   const double between = options.real("time") / static_cast<double>(snapshots_);
   // One part in 1e9 less than a whole step more is a whole step.
   steps_ = static_cast<std::int64_t>(std::max(1.0, std::ceil(between / options.real("step") * (1 - 1e-9))));
@@ -40,7 +46,8 @@ NavierStokes::NavierStokes(const Options& options)
   random_ = {flow_.grid, options.real("alpha"), options.real("tau")};
   const DType dtype = dtype_from_name(options.text("numbers"));
   fields_ = {{"initial", dtype, Shape{1, grid, grid}, false},
-             {"vorticity", dtype, Shape{snapshots_, grid, grid}, true}};
+             {"vorticity", dtype, Shape{snapshots_ - past_, grid, grid}, true}};
+  if (past_ > 0) fields_.push_back({"past", dtype, Shape{past_, grid, grid}, false});
   shared_ = {{"forcing", DType::kF64, Shape{1, grid, grid}, false}};
 }
 
@@ -69,7 +76,8 @@ void NavierStokes::run(const SimulationTask& task, std::span<const TensorView> s
       watch.step(snapshot * steps_ + step, snapshots_ * steps_);
     }
     solver.vorticity(values);
-    write_reals(values, fields[1].rows(snapshot, snapshot + 1));
+    write_reals(values, snapshot < past_ ? fields[2].rows(snapshot, snapshot + 1)
+                                         : fields[1].rows(snapshot - past_, snapshot - past_ + 1));
   }
 }
 

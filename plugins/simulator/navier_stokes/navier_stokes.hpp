@@ -24,7 +24,10 @@ class NavierStokes final : public SimulatorBase {
       option::real("step", "1e-3").between(1e-9, 1e3).doc_text("largest time step"),
       option::integer("snapshots", "20")
           .between(1, 1 << 16)
-          .doc_text("states in the target, at equal distances"),
+          .doc_text("states after the initial one, at equal distances"),
+      option::integer("past", "0")
+          .between(0, (1 << 16) - 1)
+          .doc_text("of the snapshots, the first ones that are an input of their own and not in the target"),
       option::real("forcing", "0.1")
           .between(-1e6, 1e6)
           .doc_text("f in f (sin 2 pi (x + y) + cos 2 pi (x + y))"),
@@ -53,7 +56,7 @@ class NavierStokes final : public SimulatorBase {
   Flow flow_;
   RandomVorticity random_;
   enum class Start { kRandom, kZero, kWave } start_;
-  std::int64_t snapshots_, steps_;  ///< steps between two snapshots
+  std::int64_t snapshots_, past_, steps_;  ///< steps between two snapshots
   double forcing_;
   std::vector<SimulatedField> fields_, shared_;
 };

@@ -206,6 +206,20 @@ TEST(NavierStokes, NotANumberIsNoticed) {
   }
 }
 
+TEST(NavierStokes, FirstSnapshotsMayBeAnInput) {
+  const std::string toml = "grid = 16\ntime = 0.3\nstep = 1e-2\nsnapshots = 3\n";
+  const auto whole = make_simulator<NavierStokes>(toml),
+             cut = make_simulator<NavierStokes>(toml + "past = 2\n");
+  const Sample all(*whole.simulator, {1, 4}), parts(*cut.simulator, {1, 4});
+  std::vector<float> states = parts.values<float>("past");
+  EXPECT_EQ(states.size(), 2u * 256);
+  const std::vector<float> rest = parts.values<float>("vorticity");
+  states.insert(states.end(), rest.begin(), rest.end());
+  EXPECT_EQ(states, all.values<float>("vorticity"));
+  for (const SimulatedField& field : cut->fields()) EXPECT_EQ(field.target, field.name == "vorticity");
+  EXPECT_THAT(failure(toml + "past = 3\n"), HasSubstr("past is 3 of 3 snapshots; expected fewer"));
+}
+
 TEST(NavierStokes, OddGridIsRefused) {
   EXPECT_THAT(failure("grid = 15\n"), HasSubstr("grid is 15; expected an even number"));
 }
