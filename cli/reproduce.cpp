@@ -1,5 +1,6 @@
 // tenon reproduce: lists the studies of papers' tables, or runs one.
 #include "command_line.hpp"
+#include "evaluation.hpp"
 
 #include "config/run_schema.hpp"
 #include "reproduce/reproduce.hpp"
@@ -77,6 +78,7 @@ int run_reproduce(const std::vector<std::string>& arguments) {
   line.insert(line.end(), arguments.begin(), arguments.end());
   options.command = quoted_command_line(line);
   options.resolve = resolve;
+  options.evaluate = evaluate_run;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   options.progress = [terminal](const std::string& text, bool finished) {
     print_progress(terminal, text, finished);

@@ -2,6 +2,8 @@
 #include "reproduce/reproduce.hpp"
 
 #include "ab/format.hpp"
+#include "reproduce/comparisons_render.hpp"
+#include "reproduce/data_simulation.hpp"
 #include "reproduce/scaling_points.hpp"
 #include "reproduce/scaling_render.hpp"
 #include "reproduce/time_to_plan.hpp"
@@ -86,12 +88,13 @@ std::vector<std::string> logs_of(const std::vector<ab::FailedJob>& failed, const
 
 }  // namespace
 
-Outcome reproduce(const StudyFile& given, const Size& size, const Options& options) {
+Outcome reproduce(const StudyFile& given, const Size& given_size, const Options& options) {
   const fs::path folder = fs::absolute(options.folder).lexically_normal();
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
-  claim(folder, given, size);
+  claim(folder, given, given_size);
+  const Size size = with_simulation(given, given_size, options.folder);
   const StudyFile study = at_points(given, size);
 
   ab::RunnerOptions runner;
@@ -100,6 +103,9 @@ Outcome reproduce(const StudyFile& given, const Size& size, const Options& optio
   runner.jobs = options.jobs;
   runner.progress = options.progress;
   runner.label = "reproduce";
+  // Before the plan, which opens the data of every arm.
+  const std::string simulation =
+      simulates(study, size) ? simulate_data(study, size, options.folder, runner) : "";
   const Plan plan = make_plan(study, size, runner, options.resolve);
   std::vector<TimingPlan> timings;
   if (study.time_to) {
@@ -134,6 +140,10 @@ Outcome reproduce(const StudyFile& given, const Size& size, const Options& optio
   if (study.time_to) read_time_to_results(out.result, folder.string());
   out.result.provenance.command = options.command;
   out.result.provenance.jobs = options.jobs;
+  out.result.provenance.simulation = simulation;
+  read_columns(out.result, options.evaluate);
+  read_agreements(out.result);
+  read_verdicts(out.result, plan.experiment);
   for (std::string& line : logs_of(out.runs.failed, study, plan, folder.string()))
     out.result.warnings.push_back(std::move(line));
   out.markdown_path = (folder / "table.md").string();
@@ -167,6 +177,7 @@ std::string closing_text(const Outcome& outcome) {
     out += line + "\n";
   }
   if (r.time_to) out += time_to_lines(r);
+  out += comparisons_text(r);
   if (!r.study.scaling) out += "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
   if (outcome.runs.interrupted) out += "interrupted: the same command continues where it stopped\n";
   if (!caution(r.size).empty()) out += caution(r.size) + "\n";

@@ -1,7 +1,8 @@
-// A study as one call: plan, run what is missing, read, write table and figure. The command `tenon reproduce`
-// is a thin shell around it.
+// A study as one call: simulate its data, plan, run what is missing, read, write table and figure. The
+// command `tenon reproduce` is a thin shell around it.
 #pragma once
 
+#include "reproduce/comparisons.hpp"
 #include "reproduce/render.hpp"
 
 #include <functional>
@@ -15,6 +16,7 @@ struct Options {
   std::string command;  ///< the whole command line, for the table
   int jobs = 1;
   Resolver resolve;
+  Evaluator evaluate = {};  ///< of studies with [[evaluate]]
   std::function<void(const std::string& line, bool finished)> progress = {};
 };
 

@@ -195,7 +195,7 @@ void read_provenance(const Plan& plan, const std::vector<ArmResult>& arms, Prove
                                             dirty ? ", changed" : ""));
       add_distinct(out.machines, fmt::format("{}, {} cores", fact("cpu.model"), fact("cpu.cores")));
       add_distinct(out.kernels, fact("kernels"));
-      out.threads = fact("threads");
+      add_distinct(out.threads, fact("threads"));
       const std::string start = fact("start"), end = fact("end");
       if (!start.empty() && (out.begun.empty() || start < out.begun)) out.begun = start;
       out.ended = std::max(out.ended, end);

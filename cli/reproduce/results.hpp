@@ -2,6 +2,7 @@
 // stands here.
 #pragma once
 
+#include "ab/analysis.hpp"
 #include "ab/run_record.hpp"
 #include "ab/statistics.hpp"
 #include "reproduce/plan.hpp"
@@ -52,14 +53,33 @@ struct ArmResult {
 
 /// Where and with what the runs were made.
 struct Provenance {
-  std::string command;                                  ///< that was given last
-  std::vector<std::string> program, machines, kernels;  ///< distinct values over all runs
+  std::string command;                                           ///< that was given last
+  std::vector<std::string> program, machines, kernels, threads;  ///< distinct values over all runs
   std::string model, data;
-  std::string threads;
   std::string begun, ended;  ///< of the first and the last run, UTC
   double wall_s = 0;         ///< of all runs together
   int jobs = 1;
   std::vector<std::string> simulated;  ///< columns that are
+  std::string simulation;              ///< the data, where the study made it; "" elsewhere
+};
+
+/// A column of [[evaluate]].
+struct Column {
+  OtherData data;
+  std::vector<std::vector<std::optional<double>>> values;  ///< by arm and seed; empty = not measured
+};
+
+/// What [[agree]] asks.
+struct Agreement {
+  AgreeingPair pair;
+  std::optional<double> largest;  ///< |arm - with| / |with|, over all updates and seeds; empty without any
+  std::int64_t seed = 0, update = 0;  ///< where it is
+  std::size_t seeds = 0;              ///< that both arms have
+};
+
+struct ArmVerdict {
+  std::string arm;
+  ab::Verdict verdict;  ///< against its baseline
 };
 
 struct StudyResult {
@@ -71,6 +91,9 @@ struct StudyResult {
       warnings;           ///< runs that are missing, and pairs that were left out, with the reason
   bool complete = false;  ///< every run ended as the study expects
   std::optional<TimeToResult> time_to;  ///< where the study has [time_to]
+  std::vector<Column> columns;          ///< the rest: comparisons.hpp
+  std::vector<Agreement> agreements;
+  std::vector<ArmVerdict> verdicts;
 };
 
 /// Reads all runs of the plan below `folder`.

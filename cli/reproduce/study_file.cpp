@@ -3,6 +3,7 @@
 
 #include "config/suggest.hpp"
 #include "reproduce/scaling_file.hpp"
+#include "reproduce/study_parts_file.hpp"
 #include "reproduce/time_to_file.hpp"
 
 #include <tenon/config.hpp>
@@ -36,6 +37,9 @@ constexpr OptionSpec kStudyOptions[] = {
     option::texts("shares", "[]").doc_text("metrics between 0 and 1 that the table shows in per cent"),
     option::text("decisions", "\"\"").doc_text("beginning of the metrics of single operands"),
     option::real("alpha", "0.05").between(0.0001, 0.4999).doc_text("1 - coverage of the intervals"),
+    option::real("margin", "0")
+        .at_least(0)
+        .doc_text("differences of the metric that count as none: above 0 the table has verdicts"),
     option::texts("notes", "[]").doc_text("what a reader of the table should know"),
 };
 
@@ -48,6 +52,7 @@ constexpr OptionSpec kSizeOptions[] = {
     option::integer("samples", "0").at_least(0).doc_text("of every run of a study of scaling"),
     option::integer("measured_samples", "0").at_least(0).doc_text("of those under the wall clock"),
     option::integers("points", "[]").doc_text("numbers of trainers, in place of the study's"),
+    option::texts("simulate", "[]").doc_text("\"a.b=c\" over the simulation of [simulate]"),
 };
 
 constexpr OptionSpec kArmOptions[] = {
@@ -105,6 +110,7 @@ Size read_size(const char* name, const Value& table) {
   size.measured_samples = options.integer("measured_samples");
   const auto points = options.integers("points");
   size.points.assign(points.begin(), points.end());
+  size.simulate = texts_of(options, "simulate");
   return size;
 }
 
@@ -194,11 +200,10 @@ void check(const StudyFile& study, const Config& config) {
     }
   }
   check_scaling(study, [&](const std::string& key, const std::string& what) { checks.say(key, what); });
-  if (study.time_to) {
-    check_time_to(
-        study, [&](const std::string& key, const std::string& problem) { checks.say(key, problem); },
-        [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); });
-  }
+  const auto say = [&](const std::string& key, const std::string& problem) { checks.say(key, problem); };
+  const auto named = [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); };
+  if (study.time_to) check_time_to(study, say, named);
+  check_study_parts(study, say, named);
   checks.finish();
 }
 
@@ -219,8 +224,9 @@ const StudyArm* StudyFile::arm(const std::string& wanted) const {
 StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
-  const Resolution top =
-      resolved(root, "study", kStudyOptions, {"size", "arm", "paper_value", "scaling", "time_to"});
+  std::vector<std::string> tables = study_part_names();
+  tables.insert(tables.end(), {"size", "arm", "paper_value", "scaling", "time_to"});
+  const Resolution top = resolved(root, "study", kStudyOptions, tables);
   const Options& options = *top.options;
 
   StudyFile study;
@@ -244,6 +250,7 @@ StudyFile read_study(const std::string& path) {
   study.shares = texts_of(options, "shares");
   study.decisions = text_of(options, "decisions");
   study.alpha = options.real("alpha");
+  study.margin = options.real("margin");
   study.notes = texts_of(options, "notes");
 
   if (const Value* sizes = root.find("size")) {
@@ -274,6 +281,7 @@ StudyFile read_study(const std::string& path) {
   }
   if (const Value* scaling = root.find("scaling")) study.scaling = read_scaling(*scaling);
   if (const Value* table = root.find("time_to")) study.time_to = read_time_to(*table);
+  read_study_parts(root, study);
   check(study, config);
   return study;
 }

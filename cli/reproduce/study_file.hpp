@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ab/experiment.hpp"
+#include "reproduce/study_parts.hpp"
 #include "reproduce/time_to.hpp"
 
 #include <cstdint>
@@ -23,6 +24,7 @@ struct Size {
   // Of a study of scaling (scaling_points.hpp), in place of `steps`:
   std::int64_t samples = 0, measured_samples = 0;  ///< that every run uses, under either clock
   std::vector<std::int64_t> points;                ///< numbers of trainers; empty = the study's
+  std::vector<std::string> simulate;               ///< "a.b=c" over the study's simulation, after its own
 };
 
 struct StudyArm {
@@ -40,7 +42,7 @@ struct StudyArm {
 /// A number of the paper beside ours.
 struct PaperValue {
   std::string arm, what, source;
-  double value = 0;  ///< in the units of the figure: gap or share in per cent
+  double value = 0;  ///< in the units of the figure: gap or share in per cent; of curves the metric's own
 };
 
 /// Arms that run at several numbers of trainers: scaling_points.hpp.
@@ -72,12 +74,16 @@ struct StudyFile {
   std::string
       decisions;  ///< beginning of metrics "BEGINNING/layer/gemm.operand" and ".../error"; "" for none
   double alpha = 0.05;
+  double margin = 0;  ///< differences of the metric that count as none; above 0 the table has verdicts
   std::vector<std::string> notes;
   std::vector<Size> sizes;  ///< in the order quick, default, full, cuda
   std::vector<StudyArm> arms;
   std::vector<PaperValue> paper_values;
   std::optional<Scaling> scaling;
-  std::optional<TimeTo> time_to;  ///< the table [time_to]
+  std::optional<TimeTo> time_to;             ///< the table [time_to]
+  std::optional<DataSimulation> simulation;  ///< [simulate]
+  std::vector<OtherData> evaluations;        ///< [[evaluate]]
+  std::vector<AgreeingPair> agreements;      ///< [[agree]]
 
   /// Null when there is no such size or arm.
   const Size* size(const std::string& name) const;

@@ -2,6 +2,7 @@
 #include "reproduce/render.hpp"
 
 #include "observe/json_writer.hpp"
+#include "reproduce/comparisons_render.hpp"
 #include "reproduce/scaling_points.hpp"
 #include "reproduce/scaling_render.hpp"
 #include "reproduce/time_to_render.hpp"
@@ -114,6 +115,7 @@ std::string table_json(const StudyResult& r) {
     json.member("source", value.source);
   });
   if (r.time_to) time_to_json(json, r);
+  comparisons_json(json, r);
   texts(json, "notes", "text", r.study.notes);
   texts(json, "warnings", "text", r.warnings);
   const Provenance& p = r.provenance;
@@ -124,10 +126,11 @@ std::string table_json(const StudyResult& r) {
   texts(json, "program", "version", p.program);
   texts(json, "machines", "machine", p.machines);
   texts(json, "kernels", "set", p.kernels);
-  json.member("threads", p.threads);
+  texts(json, "threads", "number", p.threads);
   json.member("jobs", p.jobs);
   json.member("model", p.model);
   json.member("data", p.data);
+  json.member("simulation", p.simulation);
   json.member("wall_s", p.wall_s);
   texts(json, "simulated_columns", "column", p.simulated);
   json.end_object();

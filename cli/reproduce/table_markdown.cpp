@@ -2,6 +2,7 @@
 #include "reproduce/render.hpp"
 
 #include "ab/format.hpp"
+#include "reproduce/comparisons_render.hpp"
 #include "reproduce/markdown.hpp"
 #include "reproduce/scaling_render.hpp"
 #include "reproduce/time_to_render.hpp"
@@ -10,6 +11,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <set>
 
 namespace tenon::reproduce {
@@ -34,19 +36,23 @@ std::string with_interval(const std::optional<ab::MeanEstimate>& estimate, int d
   return fmt::format("{} ({} to {})", mean, end(estimate->interval.low), end(estimate->interval.high));
 }
 
-std::string joined(const std::vector<std::string>& list, const char* none) {
+std::string joined(const std::vector<std::string>& list, const char* none, const char* between = "; ") {
   std::string out;
-  for (const std::string& text : list) out += (out.empty() ? "" : "; ") + text;
+  for (const std::string& text : list) out += (out.empty() ? "" : between) + text;
   return out.empty() ? none : out;
+}
+
+/// Gaps have a sign; beside curves stand values of the metric itself.
+std::string paper_number(const StudyFile& study, double value) {
+  if (study.figure == Figure::kCurves) return fixed(value, 4);
+  return study.figure == Figure::kGaps ? fixed_signed(value, 2) : fixed(value, 2);
 }
 
 std::string paper_text(const StudyFile& study, const std::string& arm) {
   std::string out;
   for (const PaperValue& value : study.paper_values) {
     if (value.arm != arm) continue;
-    const bool sign = study.figure == Figure::kGaps;
-    out += fmt::format("{}{} [{}]", out.empty() ? "" : "; ",
-                       sign ? fixed_signed(value.value, 2) : fixed(value.value, 2), value.what);
+    out += fmt::format("{}{} [{}]", out.empty() ? "" : "; ", paper_number(study, value.value), value.what);
   }
   return out.empty() ? "–" : out;
 }
@@ -116,7 +122,8 @@ std::string sign_text(const StudyFile& study) {
       "Intervals are Student t over the pairs, {:g} % coverage; one that contains 0 means that this size "
       "cannot "
       "tell the arms apart.\n",
-      formula, study.metric, study.time_to ? "" : " (the paper's sign)", 100 * (1 - study.alpha));
+      formula, study.metric, study.time_to || study.figure == Figure::kCurves ? "" : " (the paper's sign)",
+      100 * (1 - study.alpha));
 }
 
 std::string consumed_table(const StudyResult& r) {
@@ -195,6 +202,9 @@ std::string arms_list(const StudyFile& study) {
     if (name == last) continue;  // another point of it
     last = name;
     std::string sets;
+    for (const std::string& file : arm.arm.extends)
+      sets +=
+          fmt::format("{}`{}`", sets.empty() ? "" : ", ", std::filesystem::path(file).filename().string());
     for (const std::string& set : arm.arm.set) {
       // What a point sets is in the tables.
       if (arm.of.empty() || &set != &arm.arm.set.back()) sets += (sets.empty() ? "`" : ", `") + set + "`";
@@ -217,9 +227,10 @@ std::string provenance_list(const StudyResult& r) {
   line("date", p.begun.empty() ? "" : fmt::format("{} to {} (UTC)", p.begun, p.ended));
   line("program", joined(p.program, ""));
   line("machine", fmt::format("{}; {} threads a run; kernels {}", joined(p.machines, "not known"),
-                              p.threads.empty() ? "?" : p.threads, joined(p.kernels, "?")));
+                              joined(p.threads, "?", " or "), joined(p.kernels, "?")));
   line("model", p.model);
   line("data", p.data);
+  line("simulated by", p.simulation);
   std::string seeds;
   for (const std::int64_t seed : r.size.seeds) seeds += fmt::format("{}{}", seeds.empty() ? "" : ", ", seed);
   line("seeds", seeds);
@@ -271,10 +282,14 @@ std::string table_markdown(const StudyResult& r) {
   for (const std::string& note : r.study.notes) out += "\n" + note + "\n";
   if (!r.time_to) out += "\n![figure](figure.svg)\n";
   if (!r.study.paper_values.empty()) {
-    out += "\nThe paper's numbers, each of a far larger model:\n\n";
+    out += r.study.figure == Figure::kCurves ? "\nNumbers of the paper and of others:\n\n"
+                                             : "\nThe paper's numbers, each of a far larger model:\n\n";
+    const int decimals = r.study.figure == Figure::kCurves ? 4 : 2;
     for (const PaperValue& value : r.study.paper_values)
-      out += fmt::format("- {}: {} ({}; {})\n", value.arm, fixed(value.value, 2), value.what, value.source);
+      out += fmt::format("- {}: {} ({}; {})\n", value.arm, fixed(value.value, decimals), value.what,
+                         value.source);
   }
+  out += comparisons_markdown(r);
   if (!r.warnings.empty()) {
     out += "\n## What went otherwise\n\n";
     for (const std::string& warning : r.warnings) out += "- " + warning + "\n";

@@ -84,17 +84,21 @@ const KeysByTable kExperimentKeys = {
     {"[[arm]]", {"name", "extends", "set"}}};
 
 const std::set<std::string> kSizeKeys = {
-    "steps", "seeds", "set", "minutes", "machine", "samples", "measured_samples", "points"};
+    "steps", "seeds", "set", "minutes", "machine", "samples", "measured_samples", "points", "simulate"};
 const KeysByTable kStudyKeys = {
     {"",
-     {"title", "paper", "question", "base", "metric", "baseline", "reference", "figure", "figure_metric",
-      "curves", "shares", "decisions", "alpha", "notes", "size", "arm", "paper_value", "time_to", "scaling"}},
+     {"title",         "paper",       "question", "base",      "metric",   "baseline", "reference", "figure",
+      "figure_metric", "curves",      "shares",   "decisions", "alpha",    "margin",   "notes",     "size",
+      "arm",           "paper_value", "time_to",  "scaling",   "simulate", "evaluate", "agree"}},
     {"[size.quick]", kSizeKeys},
     {"[size.default]", kSizeKeys},
     {"[size.full]", kSizeKeys},
     {"[size.cuda]", kSizeKeys},
     {"[[arm]]", {"name", "title", "note", "baseline", "extends", "set", "may_fail", "steps_over"}},
     {"[scaling]", {"points", "alone", "measured", "measured_points"}},
+    {"[simulate]", {"config", "set", "sizes"}},
+    {"[[evaluate]]", {"name", "metric", "set", "arms", "sizes"}},
+    {"[[agree]]", {"arm", "with", "metric", "updates"}},
     {"[time_to]", {"budget", "looser", "timing_set", "one_seed", "link"}},
     {"[[time_to.link]]", {"name", "set"}},
     {"[[paper_value]]", {"arm", "value", "what", "source"}}};
@@ -104,8 +108,8 @@ const KeysByTable kSimulateKeys = {
      {"samples", "seed", "folder", "format", "workers", "retries", "task_timeout_s", "timeout_s",
       "crash_share"}},
     {"[simulator]",
-     {"type", "grid", "every", "viscosity", "time", "step", "snapshots", "cells", "injectors", "ratio_low",
-      "ratio_high", "producers", "margin", "moves"}}};
+     {"type", "grid", "every", "viscosity", "time", "step", "snapshots", "past", "cells", "injectors",
+      "ratio_low", "ratio_high", "producers", "margin", "moves"}}};
 
 /// Files that are no runs: experiments, studies and simulations, each with its own reader.
 void mutate_files(Total& total, const std::string& kind, const KeysByTable& keys,

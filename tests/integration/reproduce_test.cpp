@@ -163,6 +163,54 @@ TEST_F(Reproduce, WhatCannotRunIsRefusedBeforeAnyRun) {
   }
 }
 
+// A study that simulates its data, learns from it on one rank and on two, and is measured on other states.
+TEST_F(Reproduce, SimulatesItsDataBeforeTheRunsAndMeasuresThemElsewhere) {
+  write_file(scratch_ / "flow.toml", "[simulate]\nsamples = 4\n[simulator]\ntype = \"buckley_leverett\"\n");
+  write_file(scratch_ / "learn.toml",
+             "[run]\nname = \"x\"\nlog_every = 1\n[device]\ntype = \"cpu\"\nthreads = 1\n"
+             "[data]\ntype = \"simulated\"\npath = \"nowhere\"\ninputs = [\"x=initial\"]\n"
+             "targets = [\"y=saturation\"]\nval_fraction = 0.4\nbatch = 2\n"
+             "[model]\ntype = \"fno\"\nwidth = 4\nmodes = [4]\nlayers = 1\n[precision]\ntype = \"fp32\"\n"
+             "[optimizer]\ntype = \"adamw\"\n[recovery]\ntype = \"full\"\n");
+  const std::string study =
+      "title = \"Flow\"\npaper = \"none\"\nquestion = \"?\"\nbase = \"learn.toml\"\nbaseline = \"one\"\n"
+      "[simulate]\nconfig = \"flow.toml\"\nset = [\"simulator.cells=20\", \"simulator.snapshots=3\"]\n"
+      "[size.quick]\nsteps = 3\nseeds = [1]\nsimulate = [\"simulate.samples=8\"]\n"
+      "[size.default]\nsteps = 3\nseeds = [1]\n"
+      "[[evaluate]]\nname = \"all of them\"\nset = [\"data.val_fraction=0.8\", \"data.batch=1\"]\narms = "
+      "[\"one\"]\n"
+      "[[agree]]\narm = \"two\"\nwith = \"one\"\nupdates = 3\n"
+      "[[arm]]\nname = \"one\"\n"
+      "[[arm]]\nname = \"two\"\nset = [\"parallel.grid=[2]\", \"transport.type=thread\", "
+      "\"model.insert=[{after='x', name='spread', type='repartition', dims=[2], axes=[0]}, "
+      "{after='y', name='targets', type='repartition', dims=[2], axes=[0]}]\"]\n";
+  write_file(scratch_ / "tiny.toml", study);
+  const Ended first = reproduce("flow", {"--quick"});
+  ASSERT_EQ(first.status, 0) << first.err << first.out;
+  const auto json = table("flow");
+  EXPECT_THAT(json["provenance"]["simulation"].get<std::string>(),
+              testing::StartsWith("buckley_leverett (seed 1), 8 of 8 samples, 0 failed, in "));
+  EXPECT_THAT(read_file(scratch_ / "flow/table.md"), testing::HasSubstr("path = \"flow/simulation\""));
+  ASSERT_EQ(json["evaluations"][0]["runs"].size(), 1u);
+  EXPECT_GT(json["evaluations"][0]["runs"][0]["value"], 0);
+  EXPECT_NE(json["evaluations"][0]["runs"][0]["value"], json["arms"][0]["value"]["mean"]);
+  EXPECT_EQ(json["agreements"][0]["seeds"], 1);
+  EXPECT_LT(json["agreements"][0]["largest_relative_difference"], 1e-4);
+
+  const auto before = tree(scratch_ / "flow/simulation");
+  const Ended again = reproduce("flow", {"--quick"});
+  ASSERT_EQ(again.status, 0) << again.err;
+  EXPECT_THAT(again.err, testing::HasSubstr("reproduce: 2 runs kept, 0 to continue, 0 to start\n"));
+  EXPECT_EQ(changes(scratch_ / "flow/simulation", before), std::vector<std::string>());
+
+  write_file(scratch_ / "tiny.toml", replaced(study, "cells=20", "cells=30"));
+  const Ended other = reproduce("flow", {"--quick"});
+  EXPECT_EQ(other.status, 1);
+  EXPECT_THAT(other.err,
+              testing::HasSubstr("the data of tiny at size quick could not be simulated: exit status "));
+  EXPECT_THAT(other.err, testing::HasSubstr("cells"));
+}
+
 TEST_F(Reproduce, ListsTheShippedStudies) {
   const Ended text = scratch_.run({"reproduce"});
   ASSERT_EQ(text.status, 0) << text.err;
