@@ -2,17 +2,13 @@
 // product, and its rows back to planes.
 #include "conv.hpp"
 
+#include "filters.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 
 namespace tenon::distdl {
-namespace {
-
-constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
-
-}  // namespace
 
 void Conv::infer(InferContext& context) {
   const ValueSpec x = expect_one_activation(context);
@@ -52,28 +48,17 @@ void Conv::infer(InferContext& context) {
 
 void Conv::declare_parameters(InferContext& context) {
   const std::int64_t features = plan_.y.shape[1], groups = options_.integer("groups");
-  ParameterSpec weight;
-  weight.name = options_.has("weight") ? options_.text("weight") : fmt::format("{}.weight", context.name());
-  weight.dtype = context.parameters();
   std::vector<std::int64_t> extents{features, context.input(0).layout.shape[1] / groups};
   for (int d = 0; d < windows_.spatial(); ++d) extents.push_back(windows_.local().kernel[d]);
-  weight.shape = Shape(std::span<const std::int64_t>(extents));
+  const Shape shape = Shape(std::span<const std::int64_t>(extents));
+  ParameterSpec weight = filter_weight(context, options_, shape, shape.elements() / features);
   weight.sharding = plan_.weight;
-  const bool normal = options_.has("init_scale");
-  weight.init = normal ? Initializer::kNormal : Initializer::kUniform;
-  const auto fan_in = static_cast<double>(weight.shape.elements() / features);
-  weight.init_scale = normal ? options_.real("init_scale") : 1.0 / std::sqrt(fan_in);
   weight_ = context.parameter(weight);
   weight_sum_ = GradientSum(context, weight, plan_.y);
   has_bias_ = options_.boolean("bias");
   if (!has_bias_) return;
-  ParameterSpec bias;
-  bias.name = fmt::format("{}.bias", context.name());
-  bias.dtype = context.parameters();
-  bias.shape = Shape{features};
+  ParameterSpec bias = filter_bias(context, features);
   bias.sharding = plan_.bias;
-  bias.decay = false;
-  bias.init = Initializer::kZero;
   bias_ = context.parameter(bias);
   bias_sum_ = GradientSum(context, bias, plan_.y);
 }
@@ -81,11 +66,9 @@ void Conv::declare_parameters(InferContext& context) {
 void Conv::declare_sites(InferContext& context) {
   k_ = plan_.channels * windows_.local().offsets();
   const std::int64_t gathered = gather_ == nullptr ? 0 : gather_->places();
-  const std::int64_t samples = std::max<std::int64_t>(1, windows_.samples()),
-                     wanted = options_.integer("chunk");
+  const std::int64_t samples = std::max<std::int64_t>(1, windows_.samples());
   const std::int64_t most = std::max({std::int64_t{1}, places_, gathered});
-  const std::int64_t fitting = kChunkElements / (most * std::max<std::int64_t>(1, k_));
-  chunk_ = std::min(samples, wanted > 0 ? wanted : std::max<std::int64_t>(1, fitting));
+  chunk_ = samples_at_a_time(options_, samples, most * std::max<std::int64_t>(1, k_));
   std::int64_t covered = 0;
   for (const FilterGroup& group : plan_.groups) {
     n_ = std::max(n_, group.features);

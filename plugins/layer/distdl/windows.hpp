@@ -4,13 +4,9 @@
 // dilations or splits).
 #pragma once
 
-#include "common.hpp"
+#include "halo.hpp"
 
 #include <tenon/operators_extra.hpp>
-
-#include <memory>
-#include <string_view>
-#include <vector>
 
 namespace tenon::distdl {
 
@@ -27,35 +23,31 @@ class SlidingWindows {
   const WindowSpec& local() const { return window_; }          ///< over what this rank reads; without padding
   const WindowSpec& global() const { return global_; }         ///< over the whole tensor
   Sliding sliding(int dim) const;                              ///< along one of the spatial dimensions
-  Shape window_shape() const { return halo_->local_range(); }  ///< [batch, channels, extent...] of this rank
+  Shape window_shape() const { return halo_.window_shape(); }  ///< [batch, channels, extent...] of this rank
   bool empty() const { return window_shape().elements() == 0; }
   /// Whether several ranks share the extent of a spatial dimension.
   bool cut_in_space() const;
-  std::int64_t samples() const { return samples_; }
+  std::int64_t samples() const { return halo_.samples(); }
   /// Along a spatial dimension: what this rank has of x, and what it makes of all outputs.
-  ElementRange own(int dim) const { return own_[dim]; }
-  ElementRange made(int dim) const { return made_[dim]; }
+  ElementRange own(int dim) const { return halo_.own(dim + 2); }
+  ElementRange made(int dim) const { return halo_.made(dim + 2); }
   /// Of the output with so many channels, cut as x is.
-  Layout output_layout(std::int64_t channels) const;
+  Layout output_layout(std::int64_t channels) const { return halo_.output_layout(channels); }
 
   /// What the rank reads.
   void fetch(TensorView x, TensorView window, Pads pads);
   /// The same in two steps, with zeros beyond the tensor; x stays as it is until the second.
-  Flight start_fetch(TensorView x, TensorView window) { return halo_->start_forward(x, window, false); }
-  void finish_fetch(Flight flight) { halo_->finish(flight); }
+  Flight start_fetch(TensorView x, TensorView window) { return halo_.start_fetch(x, window); }
+  void finish_fetch(Flight flight) { halo_.finish_fetch(flight); }
   /// Adds the gradient of every window to the elements of x that it read.
-  void give_back(TensorView window, const GradientSink& dx);
+  void give_back(TensorView window, const GradientSink& dx) { halo_.give_back(window, dx); }
 
  private:
   /// Writes minus infinity into every element beyond the tensor.
   void lower_pads(TensorView window) const;
 
   WindowSpec window_, global_;
-  Layout outputs_;  ///< with the channels of x
-  std::vector<DimWindow> dims_;
-  ElementRange own_[3], made_[3];
-  std::int64_t samples_ = 0;
-  std::unique_ptr<LinearMap> halo_;
+  Halo halo_;
 };
 
 }  // namespace tenon::distdl
