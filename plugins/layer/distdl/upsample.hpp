@@ -1,0 +1,55 @@
+// Layer `upsample`: x [batch, channels, extent...] with `scale` times as many elements along 1 to 3
+// dimensions, the nearest ones or linear between neighbours. All of its dimensions may be cut over the model
+// grid.
+#pragma once
+
+#include "halo.hpp"
+#include "resample.hpp"
+
+namespace tenon::distdl {
+
+class Upsample final : public Layer {
+ public:
+  static constexpr const char* kModes[] = {"nearest", "linear", "linear_aligned", nullptr};
+  static constexpr OptionSpec kOptions[] = {
+      option::integers("scale", nullptr)
+          .mandatory()
+          .at_least(1)
+          .doc_text("outputs per input along each dimension, or one number for all"),
+      option::text("mode", "\"nearest\"")
+          .one_of(kModes)
+          .doc_text(
+              "nearest: each element repeated; linear: between the centres of elements, the outermost "
+              "repeated beyond theirs; linear_aligned: the first and the last element keep their places"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "upsample",
+                                       .summary = "nearest or linear interpolation, over a model grid too",
+                                       .options = kOptions,
+                                       .capabilities = kOnHost};
+
+  explicit Upsample(const Options& options) : options_(options) {}
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  int spatial() const { return static_cast<int>(taps_.size()); }
+  /// Of what this rank holds when the dimensions behind the first `d` have been interpolated.
+  Shape stage_shape(int d) const;
+  /// That, in the type of the arithmetic; `tensor` where it has none of its own: the window, or y.
+  TensorView stage(RunContext& context, int d, TensorView tensor) const;
+  TensorView window(RunContext& context) const;
+  /// Elements of a stage that differ only behind dimension `d`, once these have been interpolated.
+  std::int64_t inner(int d) const;
+
+  const Options& options_;  // outlives the layer
+  Halo halo_;
+  std::vector<Taps> taps_;  ///< one for each dimension
+  DType dtype_ = DType::kF32, arithmetic_ = DType::kF32;
+  Elementwise* elementwise_ = nullptr;
+  std::vector<WorkspaceRef> stages_;  ///< 0 ... spatial
+  WorkspaceRef window_;
+};
+
+}  // namespace tenon::distdl
