@@ -24,6 +24,8 @@ const Case kCases[] = {
     {"dilated",
      {.extent = {9, 11}, .kernel = {3, 2}, .stride = {1, 2}, .dilation = {2, 3}, .pad_low = {1, 1}}},
     {"apart", {.extent = {8, 8}, .kernel = {2, 2}, .stride = {2, 2}}},
+    {"gaps",
+     {.extent = {9, 70}, .kernel = {1, 2}, .stride = {4, 3}, .pad_low = {-2, -1}, .pad_high = {-1, -2}}},
     {"whole", {.extent = {4, 5}, .kernel = {4, 5}}},
     {"volume",
      {.spatial = 3,
