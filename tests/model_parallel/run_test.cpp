@@ -46,16 +46,19 @@ TEST(ModelGridRun, P4_PartsOfAMapTrainTheWeightsOfOneRankBitForBit) {
 
 TEST(ModelGridRun, ALayerOfWholeValuesRefusesPartsAndSaysWhatToDo) {
   const Scratch scratch;
-  constexpr const char* kNorm =
-      "\n[[model.insert]]\nafter = \"spread\"\nname = \"norm\"\ntype = \"rms_norm\"\n";
-  write_file(scratch / "run.toml", on_grid("[2, 1]", std::string(kSpread) + kNorm));
+  std::string heads_apart;
+  for (const std::string part : {"q", "k", "v"}) {
+    heads_apart += "\n[[model.insert]]\nafter = \"transformer.h.0.attn.attention." + part +
+                   "_proj\"\nname = \"" + part + "_apart\"\ntype = \"repartition\"\ndims = [2]\naxes = [0]\n";
+  }
+  write_file(scratch / "run.toml", on_grid("[2, 1]", heads_apart));
   const Ended ended = scratch.train();
   EXPECT_EQ(ended.status, 2);
   EXPECT_THAT(
       ended.err,
-      AllOf(HasSubstr("'norm' (rms_norm) computes on whole values"),
-            HasSubstr("'spread' lies over the model grid: [2, 16, 64], dimension 2 cut over axis 0 at 0, 32, "
-                      "64"),
+      AllOf(HasSubstr("'transformer.h.0.attn.attention' (attention) computes on whole values"),
+            HasSubstr(
+                "'q_apart' lies over the model grid: [2, 16, 16], dimension 2 cut over axis 0 at 0, 8, 16"),
             HasSubstr("Put a node of type 'repartition' before it")));
 }
 
