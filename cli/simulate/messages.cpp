@@ -12,6 +12,7 @@ namespace tenon::simulate {
 namespace {
 
 constexpr std::size_t kLongest = std::size_t{1} << 20;
+constexpr std::string_view kVerbs[] = {"run", "crash", "hang"};  // by Fate
 
 [[noreturn]] void refuse(std::string_view line, const char* expected) {
   fail_run(
@@ -63,7 +64,7 @@ bool is_digest(std::string_view text) {
 }  // namespace
 
 std::string order_line(const Order& order) {
-  return fmt::format("{} {}\n", order.crash ? "crash" : "run", order.index);
+  return fmt::format("{} {}\n", kVerbs[static_cast<std::size_t>(order.fate)], order.index);
 }
 
 std::string answer_line(const Answer& answer) {
@@ -83,8 +84,9 @@ Order parse_order(std::string_view line) {
   std::string_view rest = line;
   const std::string_view verb = word(rest);
   Order order;
-  order.crash = verb == "crash";
-  if ((verb != "run" && verb != "crash") || !number(rest, order.index)) refuse(line, "run INDEX");
+  const auto found = std::find(std::begin(kVerbs), std::end(kVerbs), verb);
+  if (found == std::end(kVerbs) || !number(rest, order.index)) refuse(line, "run INDEX");
+  order.fate = static_cast<Fate>(found - std::begin(kVerbs));
   return order;
 }
 

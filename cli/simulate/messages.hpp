@@ -1,7 +1,7 @@
 // The lines that the program and a worker process exchange over pipes.
 //
-//   to a worker        run 12 | crash 12 (run it, then die before the result is there)
-//   from a worker      ready | step 3 100 | done DIGEST | failed KIND TEXT
+//   to a worker        run 12 | crash 12 (run it, then die before the result is there) | hang 12 (until its
+//   time is over) from a worker      ready | step 3 100 | done DIGEST | failed KIND TEXT
 //
 // KIND: error (the simulator said so), time (the attempt took too long), files (a result cannot be written).
 #pragma once
@@ -12,9 +12,12 @@
 
 namespace tenon::simulate {
 
+/// What becomes of the attempt; all but kRun are tests of recovery.
+enum class Fate : std::uint8_t { kRun, kCrash, kHang };
+
 struct Order {
   std::int64_t index = 0;
-  bool crash = false;
+  Fate fate = Fate::kRun;
 };
 
 struct Answer {

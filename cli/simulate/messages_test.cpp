@@ -19,10 +19,11 @@ std::string without_end(std::string line) {
 }
 
 TEST(Messages, OrdersSurviveARoundTrip) {
-  for (const Order& order : {Order{0, false}, Order{12345678901, false}, Order{7, true}}) {
+  for (const Order& order : {Order{0, Fate::kRun}, Order{12345678901, Fate::kRun}, Order{7, Fate::kCrash},
+                             Order{8, Fate::kHang}}) {
     const Order again = parse_order(without_end(order_line(order)));
     EXPECT_EQ(again.index, order.index);
-    EXPECT_EQ(again.crash, order.crash);
+    EXPECT_EQ(again.fate, order.fate);
   }
 }
 

@@ -43,6 +43,10 @@ constexpr OptionSpec kSimulateOptions[] = {
         .between(0, 1)
         .doc_text(
             "share of the tasks whose process is killed at the end of the first attempt; a test of recovery"),
+    option::real("hang_share", "0")
+        .between(0, 1)
+        .doc_text("share of the tasks whose first attempt waits until task_timeout_s is over; a test of "
+                  "recovery"),
 };
 
 constexpr OptionSpec kPluginOptions[] = {option::texts("paths", "[]")};
@@ -62,6 +66,7 @@ Settings settings_of(const Options& options, const std::string& path) {
   settings.timeout_s = options.real("timeout_s");
   settings.retries = options.integer("retries");
   settings.crash_share = options.real("crash_share");
+  settings.hang_share = options.real("hang_share");
   settings.folder = options.has("folder") ? std::string(options.text("folder"))
                                           : "simulations/" + std::filesystem::path(path).stem().string();
   while (settings.folder.size() > 1 && settings.folder.back() == '/') settings.folder.pop_back();

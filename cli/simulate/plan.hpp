@@ -19,6 +19,7 @@ struct Settings {
   double timeout_s = 0;       ///< of the whole call; 0 = none
   std::int64_t retries = 0;   ///< further attempts after a time-out or a lost process
   double crash_share = 0;     ///< of the tasks, whose process dies in the first attempt
+  double hang_share = 0;      ///< of the tasks, whose first attempt does not end before its time is over
   std::string folder;
 };
 

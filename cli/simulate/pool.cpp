@@ -64,10 +64,14 @@ PoolResult Pool::run(const std::function<bool()>& between) {
   return result_;
 }
 
-bool Pool::crashes(const Tasks::Next& next) const {
-  const RandomKey key = random_key(0, "simulate.crash");
-  return next.attempt == 1 &&
-         random_uniform(key, 0, static_cast<std::uint64_t>(next.index)) < settings_.crash_share;
+/// Drawn by index, so that the same tasks are hit whatever the number of workers.
+Fate Pool::fate_of(const Tasks::Next& next) const {
+  const auto drawn = [&](const char* purpose, double share) {
+    return next.attempt == 1 &&
+           random_uniform(random_key(0, purpose), 0, static_cast<std::uint64_t>(next.index)) < share;
+  };
+  if (drawn("simulate.crash", settings_.crash_share)) return Fate::kCrash;
+  return drawn("simulate.hang", settings_.hang_share) ? Fate::kHang : Fate::kRun;
 }
 
 void Pool::staff(bool begin_tasks) {
@@ -90,7 +94,7 @@ void Pool::staff(bool begin_tasks) {
     slot.progress.clear();
     slot.begun = Clock::now();
     // An order that does not arrive is noticed when the process is found dead.
-    slot.process->send({next->index, crashes(*next)});
+    slot.process->send({next->index, fate_of(*next)});
   }
 }
 

@@ -51,7 +51,7 @@ class Pool {
   void enforce_limit(Slot& slot);
   void lost(Slot& slot, const std::string& how);
   void rest(Slot& slot);
-  bool crashes(const Tasks::Next& next) const;
+  Fate fate_of(const Tasks::Next& next) const;
 
   ResultFolder& folder_;
   Tasks& tasks_;

@@ -24,6 +24,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <thread>
 
 namespace tenon::simulate {
 namespace {
@@ -107,6 +108,7 @@ class Worker {
     };
     try {
       Watch watch(spec_.task_timeout_s);
+      if (order.fate == Fate::kHang) hang(watch);
       simulator_->run({manifest_.seed, order.index}, shared_->views(), outputs_->views(), watch);
       check_finite(manifest_.fields, outputs_->views());
     } catch (const DeadlineError& error) {
@@ -116,7 +118,7 @@ class Worker {
     }
     try {
       const std::string path = simulation_sample_folder(spec_.folder, order.index);
-      if (order.crash) crash(path);
+      if (order.fate == Fate::kCrash) crash(path);
       write_arrays(*files_, path, manifest_.fields, outputs_->views());
     } catch (const std::exception& error) {
       return failed("files", error);
@@ -125,6 +127,13 @@ class Worker {
   }
 
  private:
+  /// Until the watch says that the time is over.
+  [[noreturn]] static void hang(Watch& watch) {
+    for (;;) {
+      watch.step(0, 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+  }
   /// Dies in the middle of writing.
   [[noreturn]] void crash(const std::string& path) const {
     files_->make_directories(partial_path(path));

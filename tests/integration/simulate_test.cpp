@@ -121,6 +121,20 @@ TEST_F(Simulate, P17_AKilledWorkerLosesItsTaskAlone) {
   EXPECT_EQ(changes(scratch_ / "sims", expected), std::vector<std::string>());
 }
 
+TEST_F(Simulate, P17_TasksThatHangOnceAreRepeatedAndGiveTheSameBytes) {
+  const auto expected = undisturbed();
+  const Ended ended = simulate("sims", {"simulate.hang_share=0.3", "simulate.task_timeout_s=0.2"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.out, Not(HasSubstr("\"repeated\": 0,")));
+  EXPECT_THAT(ended.out, HasSubstr("\"lost_workers\": 0,")) << "a worker that notices its time lives on";
+  EXPECT_THAT(ended.out, HasSubstr("\"failed\": 0,"));
+  EXPECT_EQ(changes(scratch_ / "sims", expected), std::vector<std::string>());
+  // Without a further attempt it is a hole that says why.
+  const Ended once =
+      simulate("holes", {"simulate.hang_share=0.3", "simulate.task_timeout_s=0.2", "simulate.retries=0"});
+  EXPECT_THAT(once.err, HasSubstr("not done within task_timeout_s = 0.2 s"));
+}
+
 TEST_F(Simulate, P17_AKilledProgramIsContinued) {
   write_config("wait_ms = 30\n", 20);
   const auto expected = undisturbed();
