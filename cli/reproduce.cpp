@@ -4,6 +4,7 @@
 
 #include "config/run_schema.hpp"
 #include "reproduce/reproduce.hpp"
+#include "simulate/plan.hpp"
 
 #include <tenon/error.hpp>
 
@@ -54,6 +55,13 @@ reproduce::ResolvedRun resolve(const std::string& path, const std::vector<std::s
   return out;
 }
 
+void check_simulation(const std::string& path, const std::vector<std::string>& sets) {
+  const Config config = Config::load(path, sets);
+  Runtime runtime;
+  runtime.discover(config::plugin_paths(config));
+  simulate::read_plan(config, runtime.registry(), path);
+}
+
 int run_reproduce(const std::vector<std::string>& arguments) {
   const Parsed parsed = parse(kReproduce, {"name"}, arguments);
   if (parsed.helped) return 0;
@@ -79,6 +87,7 @@ int run_reproduce(const std::vector<std::string>& arguments) {
   options.command = quoted_command_line(line);
   options.resolve = resolve;
   options.evaluate = evaluate_run;
+  options.check_simulation = check_simulation;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
   options.progress = [terminal](const std::string& text, bool finished) {
     print_progress(terminal, text, finished);

@@ -8,7 +8,9 @@
 #include "ab/report.hpp"
 #include "report/line_chart.hpp"
 #include "reproduce/bytes_figure.hpp"
+#include "reproduce/map_render.hpp"
 #include "reproduce/scaling_render.hpp"
+#include "reproduce/slabs_render.hpp"
 #include "reproduce/time_to_render.hpp"
 
 #include <fmt/format.h>
@@ -21,11 +23,7 @@ namespace {
 
 constexpr double kWidth = kFigureWidth, kRow = 34, kTop = 64, kFoot = 44, kLabels = 250;
 constexpr double kCurveHeight = 380;
-constexpr std::size_t kMostGlyphs = 36;  // of a title beside its row
-
-std::string short_text(const std::string& text) {
-  return text.size() <= kMostGlyphs ? text : text.substr(0, kMostGlyphs - 1) + "…";
-}
+constexpr std::size_t kRowGlyphs = 36;  // of a title beside its row
 
 /// Our values of one arm: every run or pair, and their mean.
 struct Row {
@@ -66,7 +64,7 @@ std::vector<Row> rows_of(const StudyResult& r) {
   for (std::size_t a = 0; a < r.arms.size(); ++a) {
     const ArmResult& arm = r.arms[a];
     const StudyArm& what = r.study.arms[a];
-    Row row{short_text(what.title), what.arm.name, {}, {}};
+    Row row{shortened(what.title, kRowGlyphs), what.arm.name, {}, {}};
     if (r.study.figure == Figure::kShares) {
       if (arm.shares.empty() || !arm.shares[0].percent) continue;
       row.each = {*arm.shares[0].percent};
@@ -199,6 +197,13 @@ std::string curve_figure(const StudyResult& r) {
 
 }  // namespace
 
+std::string shortened(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  std::size_t end = most - 1;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // inside a glyph of UTF-8
+  return text.substr(0, end) + "…";
+}
+
 std::string standing_alone(const StudyResult& r, double height, const std::string& drawing) {
   const std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
@@ -212,6 +217,8 @@ std::string standing_alone(const StudyResult& r, double height, const std::strin
 
 std::string figure_svg(const StudyResult& result) {
   if (result.study.scaling) return scaling_figure(result);
+  if (result.slabs) return slab_figure(result);
+  if (result.map) return map_figure(result);
   double height = 0;
   if (result.time_to) {
     const std::string drawing = time_to_figure(result, kTop, kWidth, height);

@@ -17,6 +17,9 @@ inline constexpr double kFigureWidth = 760;
 /// A drawing in a frame with its own style sheet, so that it can be read outside of any page.
 std::string standing_alone(const StudyResult& result, double height, const std::string& drawing);
 
+/// At most `most` bytes of a text, with an ellipsis in place of the rest; no glyph is cut.
+std::string shortened(const std::string& text, std::size_t most);
+
 /// All studies with what they reproduce, their sizes and times.
 std::string list_text(const std::vector<StudyFile>& studies);
 std::string list_json(const std::vector<StudyFile>& studies);

@@ -4,8 +4,11 @@
 #include "ab/format.hpp"
 #include "reproduce/comparisons_render.hpp"
 #include "reproduce/data_simulation.hpp"
+#include "reproduce/map_render.hpp"
 #include "reproduce/scaling_points.hpp"
 #include "reproduce/scaling_render.hpp"
+#include "reproduce/slabs_render.hpp"
+#include "reproduce/slabs_runs.hpp"
 #include "reproduce/time_to_plan.hpp"
 #include "reproduce/time_to_render.hpp"
 
@@ -86,6 +89,55 @@ std::vector<std::string> logs_of(const std::vector<ab::FailedJob>& failed, const
   return out;
 }
 
+/// Under the wall clock the machine is a run's alone.
+bool runs_alone(const StudyFile& study, const ab::Job& job) {
+  return study.slabs || (study.scaling && study.scaling->is_measured(study.arms[job.arm].of));
+}
+
+/// The arms as runs, where a study derives several from one.
+StudyFile as_runs(const StudyFile& given, const Size& size, const std::string& folder) {
+  if (!given.slabs) return at_points(given, size);
+  const std::string data = (fs::path(folder) / "data").lexically_normal().string();
+  const auto files = make_posix_files();
+  write_fields(*files, given, size, data);
+  return at_slabs(given, size, data);
+}
+
+Outcome simulate_all(const StudyFile& study, const Size& size, const ab::RunnerOptions& runner,
+                     const Options& options) {
+  MapPlan plan = plan_map(study, size, runner, options.check_simulation);
+  Outcome out;
+  out.started = plan.jobs.size();
+  out.kept = plan.runs.size() - plan.jobs.size();
+  if (options.progress) {
+    for (const MapRun& run : plan.runs) {
+      if (!run.reason.empty())
+        options.progress(fmt::format("reproduce: {} by {} workers, seed {} starts again: {}",
+                                     study.arms[run.arm].arm.name, run.workers, run.seed, run.reason),
+                         true);
+    }
+    options.progress(fmt::format("reproduce: {} runs kept, {} to start", out.kept, out.started), true);
+  }
+  if (!plan.jobs.empty()) out.runs = ab::run_planned(plan.experiment, std::move(plan.jobs), runner);
+  out.result.study = study;
+  out.result.size = size;
+  read_map_results(out.result, plan.runs);
+  return out;
+}
+
+void write_pages(Outcome& out, const fs::path& folder, const Options& options) {
+  out.result.provenance.command = options.command;
+  out.result.provenance.jobs = options.jobs;
+  out.markdown_path = (folder / "table.md").string();
+  out.json_path = (folder / "table.json").string();
+  out.figure_path = (folder / "figure.svg").string();
+  const auto files = make_posix_files();
+  write_text_atomically(*files, out.figure_path, figure_svg(out.result));
+  write_text_atomically(*files, out.json_path, table_json(out.result));
+  write_text_atomically(*files, out.markdown_path, table_markdown(out.result));
+  out.exit_status = out.result.complete && !out.runs.interrupted ? 0 : 1;
+}
+
 }  // namespace
 
 Outcome reproduce(const StudyFile& given, const Size& given_size, const Options& options) {
@@ -95,7 +147,6 @@ Outcome reproduce(const StudyFile& given, const Size& given_size, const Options&
   if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
   claim(folder, given, given_size);
   const Size size = with_simulation(given, given_size, options.folder);
-  const StudyFile study = at_points(given, size);
 
   ab::RunnerOptions runner;
   runner.program = options.program;
@@ -103,10 +154,17 @@ Outcome reproduce(const StudyFile& given, const Size& given_size, const Options&
   runner.jobs = options.jobs;
   runner.progress = options.progress;
   runner.label = "reproduce";
+  if (given.map) {
+    Outcome out = simulate_all(given, size, runner, options);
+    write_pages(out, folder, options);
+    return out;
+  }
+  const StudyFile study = as_runs(given, size, options.folder);
   // Before the plan, which opens the data of every arm.
   const std::string simulation =
       simulates(study, size) ? simulate_data(study, size, options.folder, runner) : "";
   const Plan plan = make_plan(study, size, runner, options.resolve);
+  if (study.slabs) require_closed_forms(given, size, plan);
   std::vector<TimingPlan> timings;
   if (study.time_to) {
     require_lines_at_evaluations(study, plan);
@@ -115,9 +173,8 @@ Outcome reproduce(const StudyFile& given, const Size& given_size, const Options&
 
   Outcome out;
   std::vector<ab::Job> jobs = jobs_of(plan, out);
-  const auto alone = std::stable_partition(jobs.begin(), jobs.end(), [&](const ab::Job& job) {
-    return !study.scaling || !study.scaling->is_measured(study.arms[job.arm].of);
-  });
+  const auto alone = std::stable_partition(jobs.begin(), jobs.end(),
+                                           [&](const ab::Job& job) { return !runs_alone(study, job); });
   std::vector<ab::Job> measured(alone, jobs.end());  // under the wall clock: the machine is theirs alone
   jobs.erase(alone, jobs.end());
   std::vector<std::vector<ab::Job>> timing_jobs;
@@ -138,22 +195,14 @@ Outcome reproduce(const StudyFile& given, const Size& given_size, const Options&
 
   out.result = read_results(study, size, plan, folder.string());
   if (study.time_to) read_time_to_results(out.result, folder.string());
-  out.result.provenance.command = options.command;
-  out.result.provenance.jobs = options.jobs;
+  if (study.slabs) read_slab_results(out.result, plan);
   out.result.provenance.simulation = simulation;
   read_columns(out.result, options.evaluate);
   read_agreements(out.result);
   read_verdicts(out.result, plan.experiment);
   for (std::string& line : logs_of(out.runs.failed, study, plan, folder.string()))
     out.result.warnings.push_back(std::move(line));
-  out.markdown_path = (folder / "table.md").string();
-  out.json_path = (folder / "table.json").string();
-  out.figure_path = (folder / "figure.svg").string();
-  const auto files = make_posix_files();
-  write_text_atomically(*files, out.figure_path, figure_svg(out.result));
-  write_text_atomically(*files, out.json_path, table_json(out.result));
-  write_text_atomically(*files, out.markdown_path, table_markdown(out.result));
-  out.exit_status = out.result.complete && !out.runs.interrupted ? 0 : 1;
+  write_pages(out, folder, options);
   return out;
 }
 
@@ -162,7 +211,10 @@ std::string closing_text(const Outcome& outcome) {
   std::string out;
   for (const std::string& warning : r.warnings) out += "  ! " + warning + "\n";
   if (r.study.scaling) out += scaling_text(r);
-  for (std::size_t a = 0; a < r.arms.size() && !r.study.scaling; ++a) {
+  if (r.slabs) out += slab_text(r);
+  if (r.map) out += map_text(r);
+  const bool of_losses = !r.study.scaling && !r.slabs && !r.map;
+  for (std::size_t a = 0; a < r.arms.size() && of_losses; ++a) {
     const ArmResult& arm = r.arms[a];
     std::string line = fmt::format("  {:<24}", r.study.arms[a].arm.name);
     line += arm.value ? fmt::format("{} {}", r.study.metric, ab::fixed(arm.value->mean, 4))
@@ -178,7 +230,7 @@ std::string closing_text(const Outcome& outcome) {
   }
   if (r.time_to) out += time_to_lines(r);
   out += comparisons_text(r);
-  if (!r.study.scaling) out += "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
+  if (of_losses) out += "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
   if (outcome.runs.interrupted) out += "interrupted: the same command continues where it stopped\n";
   if (!caution(r.size).empty()) out += caution(r.size) + "\n";
   return out + outcome.markdown_path + "\n";

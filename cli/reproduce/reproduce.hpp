@@ -3,6 +3,7 @@
 #pragma once
 
 #include "reproduce/comparisons.hpp"
+#include "reproduce/map_runs.hpp"
 #include "reproduce/render.hpp"
 
 #include <functional>
@@ -16,7 +17,8 @@ struct Options {
   std::string command;  ///< the whole command line, for the table
   int jobs = 1;
   Resolver resolve;
-  Evaluator evaluate = {};  ///< of studies with [[evaluate]]
+  Evaluator evaluate = {};                ///< of studies with [[evaluate]]
+  SimulationCheck check_simulation = {};  ///< for studies of simulations
   std::function<void(const std::string& line, bool finished)> progress = {};
 };
 

@@ -5,7 +5,9 @@
 #include "ab/analysis.hpp"
 #include "ab/run_record.hpp"
 #include "ab/statistics.hpp"
+#include "reproduce/map_results.hpp"
 #include "reproduce/plan.hpp"
+#include "reproduce/slabs_results.hpp"
 #include "reproduce/time_to_results.hpp"
 
 #include <map>
@@ -91,6 +93,8 @@ struct StudyResult {
       warnings;           ///< runs that are missing, and pairs that were left out, with the reason
   bool complete = false;  ///< every run ended as the study expects
   std::optional<TimeToResult> time_to;  ///< where the study has [time_to]
+  std::optional<SlabResult> slabs;      ///< where it has [slabs]
+  std::optional<MapResult> map;         ///< where it has [map]; `arms` is empty then
   std::vector<Column> columns;          ///< the rest: comparisons.hpp
   std::vector<Agreement> agreements;
   std::vector<ArmVerdict> verdicts;

@@ -2,6 +2,7 @@
 #include "reproduce/scaling_file.hpp"
 
 #include "config/suggest.hpp"
+#include "reproduce/options.hpp"
 
 #include <fmt/format.h>
 
@@ -30,6 +31,7 @@ void check_points(const std::vector<std::int64_t>& points, const std::string& ke
 
 void check_size(const StudyFile& study, const Size& size, const Say& say) {
   const auto key = [&](const char* name) { return fmt::format("size.{}.{}", size.name, name); };
+  if (study.map || study.slabs) return;  // their own: map_file.cpp, slabs_file.cpp
   if (!study.scaling) {
     if (size.samples > 0 || size.measured_samples > 0 || !size.points.empty()) {
       const char* what = size.samples > 0            ? "samples"
@@ -57,16 +59,11 @@ bool Scaling::is_measured(const std::string& arm) const {
 Scaling read_scaling(const Value& table) {
   const OptionRequest request{.table = table, .owner = "scaling", .specs = option_list(kScalingOptions)};
   const Resolution found = resolve_options(request);
-  const auto integers = [&](const char* name) {
-    const auto list = found.options->integers(name);
-    return std::vector<std::int64_t>(list.begin(), list.end());
-  };
   Scaling out;
-  out.points = integers("points");
-  out.measured_points = integers("measured_points");
+  out.points = integers_of(*found.options, "points");
+  out.measured_points = integers_of(*found.options, "measured_points");
   out.alone = std::string(found.options->text("alone"));
-  const auto measured = found.options->texts("measured");
-  out.measured.assign(measured.begin(), measured.end());
+  out.measured = texts_of(*found.options, "measured");
   return out;
 }
 

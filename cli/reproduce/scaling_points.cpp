@@ -88,6 +88,7 @@ StudyFile at_points(const StudyFile& study, const Size& size) {
       point.trainers = trainers;
       point.arm.name = point_name(arm.arm.name, trainers);
       point.arm.set.push_back(fmt::format("parallel.ranks={}", trainers));
+      point.added = 1;
       const std::int64_t samples = measured ? size.measured_samples : size.samples;
       point.arm.steps = steps_of(config, arm.arm.name, samples, trainers);
       point.baseline = point_name(arm.baseline, trainers);

@@ -2,6 +2,7 @@
 #include "reproduce/study_file.hpp"
 
 #include "config/suggest.hpp"
+#include "reproduce/options.hpp"
 #include "reproduce/scaling_file.hpp"
 #include "reproduce/study_parts_file.hpp"
 #include "reproduce/time_to_file.hpp"
@@ -44,14 +45,18 @@ constexpr OptionSpec kStudyOptions[] = {
 };
 
 constexpr OptionSpec kSizeOptions[] = {
-    option::integer("steps", "0").doc_text("updates of every run; mandatory but in a study of scaling"),
+    option::integer("steps", "0")
+        .doc_text("updates of every run; mandatory but in a study of scaling or of simulations"),
     option::integers("seeds", nullptr).mandatory().doc_text("seeds that every arm runs"),
     option::texts("set", "[]").doc_text("\"a.b=c\", for every arm"),
     option::real("minutes", "0").at_least(0).in_unit("min").doc_text("that the whole study takes"),
     option::text("machine", "\"two cores\"").doc_text("to which minutes belongs"),
-    option::integer("samples", "0").at_least(0).doc_text("of every run of a study of scaling"),
+    option::integer("samples", "0")
+        .at_least(0)
+        .doc_text("of every run of a study of scaling; tasks of a simulation"),
     option::integer("measured_samples", "0").at_least(0).doc_text("of those under the wall clock"),
-    option::integers("points", "[]").doc_text("numbers of trainers, in place of the study's"),
+    option::integers("points", "[]")
+        .doc_text("numbers of trainers, ranks or workers, in place of the study's"),
     option::texts("simulate", "[]").doc_text("\"a.b=c\" over the simulation of [simulate]"),
 };
 
@@ -79,11 +84,6 @@ std::string beside(const std::string& file, std::string_view path) {
   return fs::absolute(fs::path(file).parent_path() / path).lexically_normal().string();
 }
 
-std::vector<std::string> texts_of(const Options& options, std::string_view name) {
-  const auto texts = options.texts(name);
-  return {texts.begin(), texts.end()};
-}
-
 std::string text_of(const Options& options, std::string_view name) {
   return std::string(options.text(name));
 }
@@ -101,15 +101,13 @@ Size read_size(const char* name, const Value& table) {
   Size size;
   size.name = name;
   size.steps = options.integer("steps");
-  const auto seeds = options.integers("seeds");
-  size.seeds.assign(seeds.begin(), seeds.end());
+  size.seeds = integers_of(options, "seeds");
   size.set = texts_of(options, "set");
   size.minutes = options.real("minutes");
   size.machine = text_of(options, "machine");
   size.samples = options.integer("samples");
   size.measured_samples = options.integer("measured_samples");
-  const auto points = options.integers("points");
-  size.points.assign(points.begin(), points.end());
+  size.points = integers_of(options, "points");
   size.simulate = texts_of(options, "simulate");
   return size;
 }
@@ -194,7 +192,7 @@ void check(const StudyFile& study, const Config& config) {
     if (size.seeds.empty()) checks.say(key, "name at least one seed, e.g. seeds = [1, 2, 3]");
     if (distinct.size() != size.seeds.size()) checks.say(key, "a seed is repeated");
     if (!distinct.empty() && *distinct.begin() < 0) checks.say(key, "seeds count from 0");
-    if (!study.scaling && size.steps < 1) {
+    if (!study.scaling && !study.map && size.steps < 1) {
       checks.say(fmt::format("size.{}.steps", size.name),
                  fmt::format("expected at least 1, found {}", size.steps));
     }
@@ -203,6 +201,8 @@ void check(const StudyFile& study, const Config& config) {
   const auto say = [&](const std::string& key, const std::string& problem) { checks.say(key, problem); };
   const auto named = [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); };
   if (study.time_to) check_time_to(study, say, named);
+  if (study.slabs) check_slabs(study, say, named);
+  if (study.map) check_simulation_map(study, say);
   check_study_parts(study, say, named);
   checks.finish();
 }
@@ -225,7 +225,7 @@ StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
   std::vector<std::string> tables = study_part_names();
-  tables.insert(tables.end(), {"size", "arm", "paper_value", "scaling", "time_to"});
+  tables.insert(tables.end(), {"size", "arm", "paper_value", "scaling", "time_to", "slabs", "map"});
   const Resolution top = resolved(root, "study", kStudyOptions, tables);
   const Options& options = *top.options;
 
@@ -281,6 +281,8 @@ StudyFile read_study(const std::string& path) {
   }
   if (const Value* scaling = root.find("scaling")) study.scaling = read_scaling(*scaling);
   if (const Value* table = root.find("time_to")) study.time_to = read_time_to(*table);
+  if (const Value* table = root.find("slabs")) study.slabs = read_slabs(*table);
+  if (const Value* table = root.find("map")) study.map = read_simulation_map(*table);
   read_study_parts(root, study);
   check(study, config);
   return study;

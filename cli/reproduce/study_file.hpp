@@ -3,6 +3,8 @@
 #pragma once
 
 #include "ab/experiment.hpp"
+#include "reproduce/map_file.hpp"
+#include "reproduce/slabs_file.hpp"
 #include "reproduce/study_parts.hpp"
 #include "reproduce/time_to.hpp"
 
@@ -21,7 +23,7 @@ struct Size {
   std::vector<std::string> set;  ///< "a.b=c", before those of the arm
   double minutes = 0;            ///< of the whole study, measured or estimated; 0 = not known
   std::string machine;           ///< to which `minutes` belongs
-  // Of a study of scaling (scaling_points.hpp), in place of `steps`:
+  // Of a study of scaling (scaling_points.hpp), in place of `steps`; of one of simulations tasks and workers:
   std::int64_t samples = 0, measured_samples = 0;  ///< that every run uses, under either clock
   std::vector<std::int64_t> points;                ///< numbers of trainers; empty = the study's
   std::vector<std::string> simulate;               ///< "a.b=c" over the study's simulation, after its own
@@ -34,9 +36,10 @@ struct StudyArm {
   std::string baseline;         ///< arm to which its gap is measured; itself: it is a baseline
   bool may_fail = false;        ///< a failed run is a result, and is not repeated
   std::int64_t steps_over = 1;  ///< by which the size's steps are divided: an arm whose slots hold more
-  // Of an arm at one point of a study of scaling:
+  // Of an arm at one point of a study of scaling or slabs:
   std::string of;             ///< the arm of the file; "" everywhere else
   std::int64_t trainers = 0;  ///< at this point
+  std::size_t added = 0;      ///< how many of its sets, the last ones, the point added
 };
 
 /// A number of the paper beside ours.
@@ -81,6 +84,8 @@ struct StudyFile {
   std::vector<PaperValue> paper_values;
   std::optional<Scaling> scaling;
   std::optional<TimeTo> time_to;             ///< the table [time_to]
+  std::optional<Slabs> slabs;                ///< [slabs]
+  std::optional<SimulationMap> map;          ///< [map]
   std::optional<DataSimulation> simulation;  ///< [simulate]
   std::vector<OtherData> evaluations;        ///< [[evaluate]]
   std::vector<AgreeingPair> agreements;      ///< [[agree]]

@@ -171,7 +171,10 @@ TEST(StudyFiles, ThoseShippedAreReadable) {
   for (const auto& entry : std::filesystem::directory_iterator(TENON_SOURCE_DIR "/configs/studies")) {
     SCOPED_TRACE(entry.path().string());
     const StudyFile study = read_study(entry.path().string());
-    EXPECT_NE(study.size("cuda"), nullptr);
+    // Simulators, and ranks that are threads, run on processors.
+    if (!study.map && !study.slabs) {
+      EXPECT_NE(study.size("cuda"), nullptr);
+    }
     EXPECT_NE(study.size("full"), nullptr);
     EXPECT_TRUE(std::filesystem::exists(study.base)) << study.base;
     EXPECT_TRUE(std::filesystem::exists(TENON_SOURCE_DIR "/docs/reproductions/" + study.name + ".md"));

@@ -3,8 +3,10 @@
 
 #include "ab/format.hpp"
 #include "reproduce/comparisons_render.hpp"
+#include "reproduce/map_render.hpp"
 #include "reproduce/markdown.hpp"
 #include "reproduce/scaling_render.hpp"
+#include "reproduce/slabs_render.hpp"
 #include "reproduce/time_to_render.hpp"
 
 #include <fmt/format.h>
@@ -205,10 +207,9 @@ std::string arms_list(const StudyFile& study) {
     for (const std::string& file : arm.arm.extends)
       sets +=
           fmt::format("{}`{}`", sets.empty() ? "" : ", ", std::filesystem::path(file).filename().string());
-    for (const std::string& set : arm.arm.set) {
-      // What a point sets is in the tables.
-      if (arm.of.empty() || &set != &arm.arm.set.back()) sets += (sets.empty() ? "`" : ", `") + set + "`";
-    }
+    // What a point adds is in the tables.
+    for (std::size_t i = 0; i + arm.added < arm.arm.set.size(); ++i)
+      sets += (sets.empty() ? "`" : ", `") + arm.arm.set[i] + "`";
     out += fmt::format("- **{}**: {}{}{}\n", name, arm.title, sets.empty() ? "" : ": " + sets,
                        arm.note.empty() ? "" : ". " + arm.note);
   }
@@ -259,8 +260,10 @@ std::string size_text(const StudyFile& study, const Size& size) {
           ? fmt::format("{} arms at up to {} numbers of trainers x {} seed{}, {} samples a run",
                         arm_count(study), (size.points.empty() ? study.scaling->points : size.points).size(),
                         seeds, seeds == 1 ? "" : "s", count(static_cast<double>(size.samples)))
-          : fmt::format("{} arms x {} seed{} x {} updates", study.arms.size(), size.seeds.size(),
-                        size.seeds.size() == 1 ? "" : "s", size.steps);
+      : study.slabs ? slab_size_text(study, size)
+      : study.map   ? map_size_text(study, size)
+                    : fmt::format("{} arms x {} seed{} x {} updates", study.arms.size(), size.seeds.size(),
+                                size.seeds.size() == 1 ? "" : "s", size.steps);
   if (size.minutes > 0) {
     out += size.minutes < 90 ? fmt::format(", about {:g} min", size.minutes)
                              : fmt::format(", about {:.1f} h", size.minutes / 60);
@@ -278,7 +281,10 @@ std::string table_markdown(const StudyResult& r) {
   out += fmt::format("{}\n\nPaper: {}. Size {}: {}.\n\n", r.study.question, r.study.paper, r.size.name,
                      size_text(r.study, r.size));
   if (r.time_to) out += time_to_markdown(r) + fmt::format("\n## {} after all slots\n\n", r.study.metric);
-  out += r.study.scaling ? scaling_tables(r) : main_table(r) + "\n" + sign_text(r.study);
+  out += r.study.scaling ? scaling_tables(r)
+         : r.slabs       ? slab_tables(r)
+         : r.map         ? map_tables(r)
+                         : main_table(r) + "\n" + sign_text(r.study);
   for (const std::string& note : r.study.notes) out += "\n" + note + "\n";
   if (!r.time_to) out += "\n![figure](figure.svg)\n";
   if (!r.study.paper_values.empty()) {
@@ -298,6 +304,8 @@ std::string table_markdown(const StudyResult& r) {
   out += "\n## Arms\n\n" + arms_list(r.study);
   if (r.study.scaling) {
     out += "\n## Every point\n\n" + scaling_points_table(r);
+  } else if (r.map) {
+    out += "\n## Every point\n\n" + map_points_table(r);
   } else {
     out += "\n## Consumed, per run\n\n" + consumed_table(r);
     out += "\n## Every run\n\n" + seeds_table(r);

@@ -13,16 +13,9 @@
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kLine = 13, kPad = 12, kHead = 26, kLegend = 22, kFoot = 44, kLabels = 225;
-constexpr std::size_t kMostGlyphs = 34;  // of a title beside its rows
+constexpr double kLine = 13, kPad = 12, kHead = 26, kLegend = 22, kBlocksFoot = 44, kBlocksLabels = 225;
+constexpr std::size_t kBlockGlyphs = 34;  // of a title beside its rows
 constexpr std::size_t kColours = 6;
-
-std::string short_text(const std::string& text) {
-  if (text.size() <= kMostGlyphs) return text;
-  std::size_t end = kMostGlyphs - 1;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // inside a glyph of UTF-8
-  return text.substr(0, end) + "…";
-}
 
 std::string colour(std::size_t link) {
   return fmt::format("arm{}", link % kColours);
@@ -73,8 +66,8 @@ std::string time_to_figure(const StudyResult& r, double top, double width, doubl
   const double block = kLine * static_cast<double>(t.links.size()) + kPad;
   const std::vector<std::vector<std::size_t>> groups = groups_of(r.study);
   const double begin = top + kLegend * (t.links.size() > 3 ? 2 : 1) + kHead;
-  height =
-      begin + block * static_cast<double>(t.arms.size()) + kPad * static_cast<double>(groups.size()) + kFoot;
+  height = begin + block * static_cast<double>(t.arms.size()) + kPad * static_cast<double>(groups.size()) +
+           kBlocksFoot;
   std::vector<double> extent{0};
   for (const TimeToArm& arm : t.arms)
     for (const TimedArm& link : arm.links)
@@ -90,7 +83,7 @@ std::string time_to_figure(const StudyResult& r, double top, double width, doubl
                               .y_title = "",
                               .x_is_quantity = false,
                               .draw_y = false,
-                              .left = kLabels});
+                              .left = kBlocksLabels});
   svg.text({16, 24}, r.study.title, "title", ab::Anchor::kStart);
   const std::string warning = caution(r.size);
   if (!warning.empty()) svg.text({16, 44}, warning, "warn", ab::Anchor::kStart);
@@ -117,7 +110,8 @@ std::string time_to_figure(const StudyResult& r, double top, double width, doubl
     }
     for (const std::size_t a : group) {
       const std::string& title = r.study.arms[a].title;
-      svg.text({kLabels - 12, y + block / 2 + 1}, short_text(title), "label", ab::Anchor::kEnd);
+      svg.text({kBlocksLabels - 12, y + block / 2 + 1}, shortened(title, kBlockGlyphs), "label",
+               ab::Anchor::kEnd);
       for (std::size_t l = 0; l < t.links.size(); ++l)
         draw_runs(svg, frame, t.arms[a].links[l].strict, title + ", " + t.links[l],
                   y + kPad / 2 + kLine * (static_cast<double>(l) + 0.5), l);

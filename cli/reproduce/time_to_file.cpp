@@ -1,6 +1,8 @@
 // Reading of time_to_file.hpp.
 #include "reproduce/time_to_file.hpp"
 
+#include "reproduce/options.hpp"
+
 #include <tenon/config.hpp>
 
 #include <fmt/format.h>
@@ -33,11 +35,6 @@ bool begins_with_any(const std::string& text, std::span<const char* const> begin
   for (const char* beginning : beginnings)
     if (text.starts_with(beginning)) return true;
   return false;
-}
-
-std::vector<std::string> texts_of(const Options& options, std::string_view name) {
-  const auto texts = options.texts(name);
-  return {texts.begin(), texts.end()};
 }
 
 }  // namespace

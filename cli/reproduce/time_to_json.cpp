@@ -7,7 +7,7 @@
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in JSON
+constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();  // null in JSON
 
 void member(JsonWriter& json, const char* key, const Bounded& b) {
   json.begin_object(key);
@@ -38,7 +38,7 @@ void threshold(JsonWriter& json, const char* key, const ToThreshold& to, const S
     json.member("seed", size.seeds[s]);
     json.member("missing", !to.runs[s].has_value());
     json.member("reached", to.runs[s] && to.runs[s]->reached);
-    json.member("seconds", to.runs[s] ? to.runs[s]->at.seconds : kNone);
+    json.member("seconds", to.runs[s] ? to.runs[s]->at.seconds : kNotKnown);
     json.end_object();
   }
   json.end_array();
@@ -84,8 +84,9 @@ void time_to_json(JsonWriter& json, const StudyResult& r) {
     const TimeToArm& arm = t.arms[a];
     json.begin_object();
     json.member("name", r.study.arms[a].arm.name);
-    json.objects("thresholds", arm.thresholds,
-                 [&](const std::optional<double>& value) { json.member("value", value.value_or(kNone)); });
+    json.objects("thresholds", arm.thresholds, [&](const std::optional<double>& value) {
+      json.member("value", value.value_or(kNotKnown));
+    });
     used(json, "to_threshold", arm.strict);
     used(json, "to_looser_threshold", arm.looser);
     member(json, "value_at_equal_samples", arm.at_equal_samples);

@@ -86,10 +86,10 @@ const KeysByTable kExperimentKeys = {
 const std::set<std::string> kSizeKeys = {
     "steps", "seeds", "set", "minutes", "machine", "samples", "measured_samples", "points", "simulate"};
 const KeysByTable kStudyKeys = {
-    {"",
-     {"title",         "paper",       "question", "base",      "metric",   "baseline", "reference", "figure",
-      "figure_metric", "curves",      "shares",   "decisions", "alpha",    "margin",   "notes",     "size",
-      "arm",           "paper_value", "time_to",  "scaling",   "simulate", "evaluate", "agree"}},
+    {"", {"title",  "paper",         "question", "base",        "metric",    "baseline", "reference",
+          "figure", "figure_metric", "curves",   "shares",      "decisions", "alpha",    "margin",
+          "notes",  "size",          "arm",      "paper_value", "time_to",   "scaling",  "slabs",
+          "map",    "simulate",      "evaluate", "agree"}},
     {"[size.quick]", kSizeKeys},
     {"[size.default]", kSizeKeys},
     {"[size.full]", kSizeKeys},
@@ -99,6 +99,10 @@ const KeysByTable kStudyKeys = {
     {"[simulate]", {"config", "set", "sizes"}},
     {"[[evaluate]]", {"name", "metric", "set", "arms", "sizes"}},
     {"[[agree]]", {"arm", "with", "metric", "updates"}},
+    {"[slabs]", {"cut", "measured", "counted", "predicted", "link", "problem"}},
+    {"[[slabs.link]]", {"name", "title", "bandwidth", "latency"}},
+    {"[[slabs.problem]]", {"arm", "size", "points", "modes", "of_one_rank"}},
+    {"[map]", {"workers"}},
     {"[time_to]", {"budget", "looser", "timing_set", "one_seed", "link"}},
     {"[[time_to.link]]", {"name", "set"}},
     {"[[paper_value]]", {"arm", "value", "what", "source"}}};
@@ -106,7 +110,7 @@ const KeysByTable kStudyKeys = {
 const KeysByTable kSimulateKeys = {
     {"[simulate]",
      {"samples", "seed", "folder", "format", "workers", "retries", "task_timeout_s", "timeout_s",
-      "crash_share"}},
+      "crash_share", "hang_share"}},
     {"[simulator]",
      {"type", "grid", "every", "viscosity", "time", "step", "snapshots", "past", "cells", "injectors",
       "ratio_low", "ratio_high", "producers", "margin", "moves"}}};

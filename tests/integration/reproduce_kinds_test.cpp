@@ -1,0 +1,171 @@
+// `tenon reproduce` on studies that are no comparisons of losses, from end to end: slabs of a Fourier
+// operator and simulations by several workers.
+#include "run_program.hpp"
+
+#include <nlohmann/json.hpp>
+
+namespace tenon::integration {
+namespace {
+
+using testing::HasSubstr;
+
+class ReproduceKinds : public testing::Test {
+ protected:
+  Ended reproduce(const std::string& study, const std::string& text) const {
+    write_file(scratch_ / (study + ".toml"), text);
+    return scratch_.run({"reproduce", study + ".toml", "--quick", "--out", study});
+  }
+  nlohmann::json table(const std::string& study) const {
+    return nlohmann::json::parse(read_file(scratch_ / (study + "/table.json")));
+  }
+  Scratch scratch_;
+};
+
+constexpr const char* kSlabStudy = R"(title = "Slabs"
+paper = "none"
+question = "Does it run?"
+base = ")" TENON_SOURCE_DIR R"(/configs/base/fno_darcy.toml"
+metric = "train/loss"
+baseline = "weak"
+[slabs]
+cut = 1
+measured = [1, 2]
+counted = [1, 2, 4]
+predicted = [1, 2, 8]
+[[slabs.link]]
+name = "l"
+bandwidth = 1e8
+latency = 1e-4
+[[slabs.problem]]
+arm = "weak"
+size = "quick"
+points = [16, 2, 4, 4]
+modes = [5, 1, 2, 2]
+of_one_rank = true
+[[slabs.problem]]
+arm = "weak"
+size = "default"
+points = [16, 2, 4, 4]
+modes = [5, 1, 2, 2]
+of_one_rank = true
+[size.quick]
+steps = 4
+seeds = [1]
+[size.default]
+steps = 4
+seeds = [1]
+[[arm]]
+name = "weak"
+title = "small slabs"
+set = ["model.width=3", "model.layers=2", "model.projection=8", "model.padding=[0]"]
+)";
+
+TEST_F(ReproduceKinds, SlabsAreMeasuredCountedAndPredicted) {
+  const Ended ended = reproduce("slabs", kSlabStudy);
+  ASSERT_EQ(ended.status, 0) << ended.out << ended.err;
+  const auto json = table("slabs");
+  EXPECT_TRUE(json["complete"].get<bool>()) << json["warnings"];
+  EXPECT_FALSE(json["quotable"].get<bool>());
+  const auto& points = json["slabs"][0]["points"];
+  ASSERT_EQ(points.size(), 4u);
+  for (const auto& point : points) {
+    const std::int64_t ranks = point["ranks"];
+    SCOPED_TRACE(ranks);
+    EXPECT_GT(point["compute_s_measured"].get<double>(), 0);
+    const auto& link = point["links"][0];
+    if (ranks == 2 || ranks == 4) {
+      EXPECT_EQ(point["bytes_counted"], point["bytes_by_formula"]) << "10 modes are no equal parts for 4";
+      EXPECT_NEAR(point["link_s_simulated"].get<double>() / link["link_s_by_formula"].get<double>(), 1, 0.05);
+    } else {
+      EXPECT_TRUE(point["bytes_counted"].is_null());
+    }
+    EXPECT_EQ(point["threads_s_measured"].is_null(), ranks != 2);
+    const double compute = points[0]["compute_s_measured"],
+                 time = compute + link["link_s_by_formula"].get<double>();
+    EXPECT_NEAR(link["efficiency_predicted"].get<double>(), compute / time, 1e-12);
+    EXPECT_LE(link["efficiency_latencies_added"].get<double>(), link["efficiency_predicted"].get<double>());
+  }
+  const std::string text = read_file(scratch_ / "slabs/table.md");
+  EXPECT_THAT(text, HasSubstr("### small slabs: weak scaling"));
+  EXPECT_THAT(text, HasSubstr("- **weak**: small slabs: `model.width=3`, `model.layers=2`, "
+                              "`model.projection=8`, `model.padding=[0]`\n"))
+      << "what the study sets stands in the tables";
+  EXPECT_THAT(text, HasSubstr("- simulated columns: seconds of the link, simulated\n"));
+  EXPECT_TRUE(read_file(scratch_ / "slabs/figure.svg").starts_with("<svg"));
+  EXPECT_THAT(reproduce("slabs", kSlabStudy).err,
+              HasSubstr("reproduce: 4 runs kept, 0 to continue, 0 to start"));
+}
+
+TEST_F(ReproduceKinds, SlabsOfAnOperatorThatTheFormsDoNotKnowAreRefused) {
+  const Ended ended = reproduce("slabs", replaced(kSlabStudy, "model.padding=[0]", "model.padding=[0.25]"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.err,
+              HasSubstr("arm 'weak': closed forms of slabs need model.padding = [0], found [0.25]"));
+  EXPECT_FALSE(fs::exists(scratch_ / "slabs/runs"));
+}
+
+constexpr const char* kSimulationStudy = R"(title = "Flows"
+paper = "none"
+question = "Does it run?"
+base = "flow.toml"
+metric = "tasks/s"
+baseline = "plain"
+[map]
+workers = [1, 2]
+[size.quick]
+samples = 6
+seeds = [1]
+[size.default]
+samples = 6
+seeds = [1]
+[[arm]]
+name = "plain"
+[[arm]]
+name = "killed"
+set = ["simulate.crash_share=0.6"]
+[[arm]]
+name = "hanging"
+set = ["simulate.hang_share=0.6", "simulate.task_timeout_s=0.3"]
+)";
+
+TEST_F(ReproduceKinds, P17_SimulationsHaveTheBitsOfOneWorkerWhateverFails) {
+  write_file(
+      scratch_ / "flow.toml",
+      "[simulate]\nsamples = 1\n[simulator]\ntype = \"buckley_leverett\"\ncells = 30\nsnapshots = 1\n");
+  const Ended ended = reproduce("flows", kSimulationStudy);
+  ASSERT_EQ(ended.status, 0) << ended.out << ended.err;
+  const auto json = table("flows");
+  EXPECT_TRUE(json["complete"].get<bool>()) << json["warnings"];
+  ASSERT_EQ(json["map"].size(), 6u);
+  for (const auto& point : json["map"]) {
+    SCOPED_TRACE(point["arm"].get<std::string>());
+    EXPECT_EQ(point["finished"], 6);
+    EXPECT_EQ(point["samples_equal"], 6);
+    EXPECT_EQ(point["samples_compared"], 6);
+    EXPECT_GT(point["tasks_per_s_measured"]["mean"].get<double>(), 0);
+    EXPECT_EQ(point["repeated"] > 0, point["arm"] != "plain");
+    EXPECT_EQ(point["lost_workers"] > 0, point["arm"] == "killed");
+  }
+  EXPECT_EQ(json["map"][0]["efficiency_measured"]["mean"], 1);
+  EXPECT_THAT(read_file(scratch_ / "flows/table.md"), HasSubstr("| killed | 2 | plain |"));
+  EXPECT_THAT(reproduce("flows", kSimulationStudy).err, HasSubstr("reproduce: 6 runs kept, 0 to start"));
+  // Another configuration is another run, beside the old one.
+  const Ended changed = reproduce("flows", replaced(kSimulationStudy, "crash_share=0.6", "crash_share=0.3"));
+  EXPECT_THAT(changed.err, HasSubstr("reproduce: killed by 1 workers, seed 1 starts again: attempt 1 is of "
+                                     "another configuration"));
+  EXPECT_TRUE(fs::exists(scratch_ / "flows/runs/killed.1/1/1/output.log"));
+  EXPECT_TRUE(fs::exists(scratch_ / "flows/runs/killed.1/1/2/output.log"));
+}
+
+TEST_F(ReproduceKinds, ASimulationThatCannotRunIsRefusedBeforeAnyRun) {
+  write_file(scratch_ / "flow.toml", "[simulate]\nsamples = 1\n[simulator]\ntype = \"buckley_leverett\"\n");
+  const Ended ended =
+      reproduce("flows", replaced(kSimulationStudy, "simulate.crash_share=0.6", "simulate.crash_shar=0.6"));
+  EXPECT_EQ(ended.status, 2);
+  EXPECT_THAT(ended.err,
+              HasSubstr("flows at size quick cannot run here, and nothing was started. Arm 'killed'"));
+  EXPECT_THAT(ended.err, HasSubstr("did you mean 'crash_share'?"));
+}
+
+}  // namespace
+}  // namespace tenon::integration
