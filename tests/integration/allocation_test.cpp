@@ -193,8 +193,8 @@ TEST_P(SteadyStep, AllocatesNothing) {
     }
   }
   EXPECT_EQ(own, 0) << "in 40 slots";
-  // Other ranks are a slot before or behind the one that opens the windows.
-  const int slack = GetParam().ranks > 1 ? 2 * foreign[1] / 20 : 0;
+  // Other ranks are up to two slots before or behind the one that opens the windows, at either end of both.
+  const int slack = GetParam().ranks > 1 ? 4 * foreign[1] / 20 : 0;
   EXPECT_LE(foreign[2], foreign[1] + slack) << "allocations inside oneDNN and OpenMP grow";
   std::cout << GetParam().name << ": " << own << " by Tenon in 40 slots, " << foreign[1] / 20.0
             << " by oneDNN and OpenMP in a slot\n";
