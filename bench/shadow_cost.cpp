@@ -1,6 +1,5 @@
 // What exchanges behind the training cost: processor time of the shadow threads against that of everything
-// else in the process, at the average sync gap that came out; and the time by the clock of one trainer of one
-// worker, against the same without exchanges. Usage: shadow_cost [--rounds N] [--steps N]
+// else in the process, at the average sync gap that came out. Usage: shadow_cost [--rounds N] [--steps N]
 #include "gpt_shape.hpp"
 
 #include <tenon/config.hpp>
@@ -61,7 +60,7 @@ double process_seconds() {
 }
 
 struct Cost {
-  double percent = 0, gap = 0, wall = 0;
+  double percent = 0, gap = 0;
 };
 
 Cost measure(const std::string& config) {
@@ -77,24 +76,7 @@ Cost measure(const std::string& config) {
   fs::remove_all(request.run_dir);
   if (!result.error.empty()) fail_run(result.error);
   const double training = process_seconds() - before - background;
-  const auto gap = result.distributions.find("sync_gap");
-  return {100 * background / training, gap == result.distributions.end() ? 0 : gap->second.mean,
-          result.wall_s};
-}
-
-/// Where there are two cores, one is free for the exchanges with the server.
-void one_trainer(const std::string& base, int rounds) {
-  std::vector<double> percents, gaps;
-  for (int round = 0; round < rounds; ++round) {
-    const Cost alone = measure(base);
-    const Cost shadowed = measure(base +
-                                  "[parallel]\nservers = 1\n[transport]\ntype = \"thread\"\n[sync]\n"
-                                  "type = \"shadow_easgd\"\nrest = 3.0\n");
-    percents.push_back(100 * (shadowed.wall / alone.wall - 1));
-    gaps.push_back(shadowed.gap);
-  }
-  fmt::print("one trainer of one worker, a mean sync gap of {} slots: {} % more time by the clock\n",
-             bench::spread(gaps), bench::spread(percents));
+  return {100 * background / training, result.distributions.at("sync_gap").mean};
 }
 
 int run(const Settings& settings) {
@@ -118,7 +100,6 @@ int run(const Settings& settings) {
         "of the rest\n",
         strategy, bench::spread(gaps), bench::spread(percents));
   }
-  one_trainer(base, settings.rounds);
   return 0;
 }
 
