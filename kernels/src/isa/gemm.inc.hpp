@@ -7,6 +7,7 @@
 #include <tenon/kernels/gemm.hpp>
 
 #include "isa/simd.inc.hpp"
+#include "isa/transpose.inc.hpp"
 
 namespace tenon::kernels {
 namespace {
@@ -52,27 +53,19 @@ __attribute__((noinline)) void gemm_tile(std::int64_t depth, Strided<float> a, c
     for (int p = 0; p < kTileParts; ++p) store_part(sums + i * kTileCols + p * kPartLanes, acc[i][p]);
 }
 
-/// out[4 k, 4 j] of quads from four rows of b that run along k.
-TENON_INLINE void transpose_quads(const float* b, std::int64_t stride, float* out, std::int64_t out_stride) {
-  typedef float Quad __attribute__((vector_size(16)));
-  Quad r[4];
-  for (int j = 0; j < 4; ++j) __builtin_memcpy(&r[j], b + j * stride, sizeof(Quad));
-  const Quad lo01 = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
-             hi01 = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7);
-  const Quad lo23 = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5),
-             hi23 = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
-  const Quad t[4] = {
-      __builtin_shufflevector(lo01, lo23, 0, 1, 4, 5), __builtin_shufflevector(lo01, lo23, 2, 3, 6, 7),
-      __builtin_shufflevector(hi01, hi23, 0, 1, 4, 5), __builtin_shufflevector(hi01, hi23, 2, 3, 6, 7)};
-  for (int k = 0; k < 4; ++k) __builtin_memcpy(out + k * out_stride, &t[k], sizeof(Quad));
-}
-
 /// packed[depth, kTileCols] = b[depth, cols], zeros behind cols.
 template <class S>
 void pack_columns(Strided<S> b, std::int64_t depth, std::int64_t cols, float* packed) {
-  if (cols == kTileCols && b.col == 1) {
-    for (std::int64_t k = 0; k < depth; ++k)
-      for (int j = 0; j < kTileCols; ++j) packed[k * kTileCols + j] = load_one(b.at(k, j));
+  if (b.col == 1) {
+    for (std::int64_t k = 0; k < depth; ++k, packed += kTileCols) {
+      const S* row = b.at(k, 0);
+      if (cols == kTileCols) {
+        for (int j = 0; j < kTileCols; ++j) packed[j] = load_one(row + j);
+        continue;
+      }
+      for (std::int64_t j = 0; j < cols; ++j) packed[j] = load_one(row + j);
+      for (std::int64_t j = cols; j < kTileCols; ++j) packed[j] = 0.0f;
+    }
     return;
   }
   std::int64_t done = 0;
@@ -80,7 +73,9 @@ void pack_columns(Strided<S> b, std::int64_t depth, std::int64_t cols, float* pa
     if (cols == kTileCols && b.row == 1)
       for (; done + 4 <= depth; done += 4)
         for (int j = 0; j < kTileCols; j += 4)
-          transpose_quads(b.at(done, j), b.col, packed + done * kTileCols + j, kTileCols);
+          transpose_quads(b.at(done, j), b.col, [&](std::int64_t k, Quad values) TENON_BODY {
+            store_quad(packed + (done + k) * kTileCols + j, values);
+          });
   }
   for (std::int64_t k = done; k < depth; ++k)
     for (int j = 0; j < kTileCols; ++j) packed[k * kTileCols + j] = j < cols ? load_one(b.at(k, j)) : 0.0f;

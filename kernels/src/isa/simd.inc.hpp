@@ -22,6 +22,7 @@
 namespace tenon::kernels {
 namespace {
 
+typedef float Quad __attribute__((vector_size(16)));
 typedef float Part __attribute__((vector_size(TENON_SIMD_BYTES)));
 typedef std::int32_t IntPart __attribute__((vector_size(TENON_SIMD_BYTES)));
 typedef std::uint32_t BitPart __attribute__((vector_size(TENON_SIMD_BYTES)));
@@ -227,10 +228,16 @@ TENON_INLINE float load_one(const Bf16* p) {
   return r;
 }
 
+TENON_INLINE void store_one(float* p, float value) {
+  *p = value;
+}
+TENON_INLINE void store_one(Bf16* p, float value) {
+  store(p, splat(value), 1);
+}
+
 /// Fold the lanes by halves: lane l with lane l + 8, then + 4, + 2, + 1.
 template <class Fn>
 TENON_INLINE float fold(F a, Fn fn) {
-  typedef float Quad __attribute__((vector_size(16)));
   Quad q[4];
   __builtin_memcpy(q, &a, sizeof q);
   const Quad low = fn(q[0], q[2]), high = fn(q[1], q[3]);

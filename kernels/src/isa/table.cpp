@@ -12,6 +12,7 @@
 #include "isa/mode_product.inc.hpp"
 #include "isa/mor.inc.hpp"
 #include "isa/norm.inc.hpp"
+#include "isa/pool.inc.hpp"
 #include "isa/quantize.inc.hpp"
 #include "isa/reduce.inc.hpp"
 #include "isa/softmax.inc.hpp"

@@ -1,10 +1,11 @@
-// Sliding windows (contract: window.hpp), by lines: what differs in the last dimension alone is one inner
-// loop. Sums have the order of the reference, offsets ascending, so the bits are the same.
+// Columns of sliding windows (contract: window.hpp), by lines: what differs in the last dimension alone is
+// one inner loop. Sums have the order of the reference, offsets ascending, so the bits are the same.
 #pragma once
 
 #include <tenon/kernels/window.hpp>
 
 #include "isa/simd.inc.hpp"
+#include "isa/transpose.inc.hpp"
 
 namespace tenon::kernels {
 namespace {
@@ -17,104 +18,132 @@ TENON_INLINE std::int64_t shorter(std::int64_t a, std::int64_t b) {
   return a < b ? a : b;
 }
 
+/// a / b for a >= 0. A division costs as much as dozens of moves, and most strides are 1 or 2.
+TENON_INLINE std::int64_t quotient(std::int64_t a, std::int64_t b) {
+  return b == 1 ? a : b == 2 ? a >> 1 : a / b;
+}
+
 /// Offsets [begin, end) of one dimension that lie inside when the window's first element lies at `at`.
 struct Inside {
   std::int64_t begin, end;
 };
 TENON_INLINE Inside inside(const Window& w, int d, std::int64_t at) {
   const std::int64_t step = w.dilation[d];
-  const std::int64_t begin = at < 0 ? (step - 1 - at) / step : 0;
-  const std::int64_t end = at < w.in[d] ? shorter(w.kernel[d], (w.in[d] - 1 - at) / step + 1) : 0;
+  const std::int64_t begin = at < 0 ? quotient(step - 1 - at, step) : 0;
+  const std::int64_t end = at < w.in[d] ? shorter(w.kernel[d], quotient(w.in[d] - 1 - at, step) + 1) : 0;
   return {begin, end < begin ? begin : end};
 }
 TENON_INLINE std::int64_t start(const Window& w, int d, std::int64_t place) {
   return place * w.stride[d] - w.pad[d];
 }
 
-constexpr std::int64_t kTile = 16;
+/// Whether x and columns differ by a transposition alone.
+TENON_INLINE bool is_point(const Window& w) {
+  bool result = true;
+  for (int d = 0; d < 3; ++d) result = result && w.kernel[d] == 1 && w.stride[d] == 1 && w.pad[d] == 0;
+  return result;
+}
 
-/// Elements at which one offset meets `count` successive places of a line, into a run of a tile; `from` is
-/// null in the padding.
+/// Lines of windows of one element: channels of a sample become rows of its places.
 template <class S>
-TENON_INLINE void copy_run(const S* from, std::int64_t first, std::int64_t stride, std::int64_t extent,
-                           std::int64_t count, S* to) {
-  // Moves of a whole tile have a size that the compiler knows: no call, and no loop.
-  if (from != nullptr && stride == 1 && first >= 0 && first + kTile <= extent) {
-    __builtin_memcpy(to, from + first, kTile * sizeof(S));
-    return;
-  }
-  __builtin_memset(to, 0, kTile * sizeof(S));
-  if (from == nullptr || first >= extent) return;
-  const std::int64_t begin = first < 0 ? (stride - 1 - first) / stride : 0;
-  const std::int64_t end = shorter(count, (extent - 1 - first) / stride + 1);
-  if (stride == 1) {
-    for (std::int64_t r = begin; r < end; ++r) to[r] = from[first + r];
-  } else {
-    for (std::int64_t r = begin; r < end; ++r) to[r] = from[first + r * stride];
+TENON_INLINE void unfold_points(const UnfoldArgs<S>& args, std::int64_t line_begin, std::int64_t line_end) {
+  const std::int64_t lines = args.window.out[0] * args.window.out[1], points = args.window.out[2];
+  while (line_begin < line_end) {
+    const std::int64_t sample = line_begin / lines, end = shorter(line_end, (sample + 1) * lines);
+    transpose(args.x + sample * args.sample_stride + line_begin % lines * points, lines * points,
+              args.channels, (end - line_begin) * points, args.columns + line_begin * points * args.channels,
+              args.channels);
+    line_begin = end;
   }
 }
 
-/// Runs of a line lie across the rows of columns: they are collected and turned round in tiles.
-template <class S>
-struct Tile {
-  S runs[kTile][kTile];
-  std::int64_t filled = 0;
-
-  TENON_INLINE void flush(S* rows, std::int64_t width, std::int64_t count) {
-    if (filled == kTile) {
-      for (std::int64_t r = 0; r < count; ++r)
-        for (std::int64_t t = 0; t < kTile; ++t) rows[r * width + t] = runs[t][r];
-    } else {
-      for (std::int64_t r = 0; r < count; ++r)
-        for (std::int64_t t = 0; t < filled; ++t) rows[r * width + t] = runs[t][r];
-    }
-    filled = 0;
+/// fn(extent), which the compiler sees five times: with the usual ones as literals, so that their loops
+/// unroll.
+template <class Fn>
+TENON_INLINE void with_extent(std::int64_t extent, Fn fn) {
+  switch (extent) {
+    case 2:
+      return fn(2);
+    case 3:
+      return fn(3);
+    case 5:
+      return fn(5);
+    case 7:
+      return fn(7);
+    default:
+      return fn(extent);
   }
+}
+
+/// What one line of windows reads for one channel and all but the last offset: `extent` elements, null in the
+/// padding. The window of place r begins at element `first + r stride`.
+template <class S>
+struct Run {
+  const S* from;
+  std::int64_t first, stride, dilation, extent;
 };
 
-/// `count` rows of columns from place `ow` of the line (od, oh) on.
+/// `kernel` elements of each of `count` windows, the windows `width` apart. A `kernel` known to the compiler
+/// makes moves of registers.
 template <class S>
-TENON_INLINE void unfold_rows(const UnfoldArgs<S>& args, const S* sample, std::int64_t od, std::int64_t oh,
-                              std::int64_t ow, std::int64_t count, S* rows) {
+TENON_INLINE void unfold_run(const Run<S>& run, std::int64_t kernel, std::int64_t count, std::int64_t width,
+                             S* to) {
+  const auto edge = [&](std::int64_t begin, std::int64_t end) TENON_BODY {
+    for (std::int64_t r = begin; r < end; ++r)
+      for (std::int64_t k = 0; k < kernel; ++k) {
+        const std::int64_t i = run.first + r * run.stride + k * run.dilation;
+        to[r * width + k] = run.from != nullptr && i >= 0 && i < run.extent ? run.from[i] : S{};
+      }
+  };
+  // Windows [begin, end) lie inside.
+  const std::int64_t room = run.extent - kernel - run.first;
+  std::int64_t begin = run.first < 0 ? quotient(run.stride - 1 - run.first, run.stride) : 0;
+  std::int64_t end =
+      run.from == nullptr || run.dilation != 1 || room < 0 ? 0 : quotient(room, run.stride) + 1;
+  begin = shorter(begin, count), end = shorter(end < begin ? begin : end, count);
+  edge(0, begin);
+  for (std::int64_t r = begin; r < end; ++r)
+    __builtin_memcpy(to + r * width, run.from + run.first + r * run.stride,
+                     static_cast<std::size_t>(kernel) * sizeof(S));
+  edge(end, count);
+}
+
+/// The rows of columns of one line of places. Windows are copied run by run, places inside: rows of a line
+/// stay in the first cache.
+template <class S>
+TENON_INLINE void unfold_line(const UnfoldArgs<S>& args, const S* sample, std::int64_t od, std::int64_t oh,
+                              S* rows) {
   const Window& w = args.window;
   const std::int64_t width = args.channels * volume(w.kernel);
-  Tile<S> tile;
   for (std::int64_t c = 0; c < args.channels; ++c)
     for (std::int64_t kd = 0; kd < w.kernel[0]; ++kd)
-      for (std::int64_t kh = 0; kh < w.kernel[1]; ++kh) {
+      for (std::int64_t kh = 0; kh < w.kernel[1]; ++kh, rows += w.kernel[2]) {
         const std::int64_t id = start(w, 0, od) + kd * w.dilation[0],
                            ih = start(w, 1, oh) + kh * w.dilation[1];
         const bool padding = id < 0 || id >= w.in[0] || ih < 0 || ih >= w.in[1];
-        const S* line = padding ? nullptr : sample + ((c * w.in[0] + id) * w.in[1] + ih) * w.in[2];
-        for (std::int64_t kw = 0; kw < w.kernel[2]; ++kw) {
-          copy_run(line, start(w, 2, ow) + kw * w.dilation[2], w.stride[2], w.in[2], count,
-                   tile.runs[tile.filled]);
-          if (++tile.filled < kTile) continue;
-          tile.flush(rows, width, count);
-          rows += kTile;
-        }
+        const Run<S> run{padding ? nullptr : sample + ((c * w.in[0] + id) * w.in[1] + ih) * w.in[2],
+                         -w.pad[2], w.stride[2], w.dilation[2], w.in[2]};
+        with_extent(w.kernel[2],
+                    [&](std::int64_t kernel) TENON_BODY { unfold_run(run, kernel, w.out[2], width, rows); });
       }
-  tile.flush(rows, width, count);
 }
 
 template <class S>
 void unfold(const UnfoldArgs<S>& args, std::int64_t line_begin, std::int64_t line_end) {
   const Window& w = args.window;
+  if (is_point(w)) return unfold_points(args, line_begin, line_end);
   const std::int64_t width = args.channels * volume(w.kernel), lines = w.out[0] * w.out[1];
-  for (std::int64_t line = line_begin; line < line_end; ++line) {
-    const S* sample = args.x + line / lines * args.sample_stride;
-    for (std::int64_t ow = 0; ow < w.out[2]; ow += kTile)
-      unfold_rows(args, sample, line % lines / w.out[1], line % w.out[1], ow, shorter(kTile, w.out[2] - ow),
-                  args.columns + (line * w.out[2] + ow) * width);
-  }
+  for (std::int64_t line = line_begin; line < line_end; ++line)
+    unfold_line(args, args.x + line / lines * args.sample_stride, line % lines / w.out[1], line % w.out[1],
+                args.columns + line * w.out[2] * width);
 }
 
 /// The place whose window meets element `i` of dimension d with offset k, or -1.
 TENON_INLINE std::int64_t meeting(const Window& w, int d, std::int64_t i, std::int64_t k) {
   const std::int64_t from = i + w.pad[d] - k * w.dilation[d];
-  if (from < 0 || from % w.stride[d] != 0) return -1;
-  const std::int64_t place = from / w.stride[d];
-  return place < w.out[d] ? place : -1;
+  if (from < 0) return -1;
+  const std::int64_t place = quotient(from, w.stride[d]);
+  return place * w.stride[d] == from && place < w.out[d] ? place : -1;
 }
 
 constexpr std::int64_t kLineBlock = 64;
@@ -135,8 +164,8 @@ TENON_INLINE void gather_block(const Window& w, std::int64_t id, std::int64_t ih
         const std::int64_t shift = kw * w.dilation[2] - w.pad[2];  // element = place stride + shift
         const std::int64_t low = begin - shift, high = end - 1 - shift;
         if (high < 0) continue;
-        const std::int64_t last = shorter(w.out[2] - 1, high / stride);
-        for (std::int64_t ow = low > 0 ? (low + stride - 1) / stride : 0; ow <= last; ++ow) {
+        const std::int64_t last = shorter(w.out[2] - 1, quotient(high, stride));
+        for (std::int64_t ow = low > 0 ? quotient(low + stride - 1, stride) : 0; ow <= last; ++ow) {
           const std::int64_t i = ow * stride + shift;
           sums[i - begin] += term(line + i, (od * w.out[1] + oh) * w.out[2] + ow,
                                   (kd * w.kernel[1] + kh) * w.kernel[2] + kw);
@@ -162,116 +191,87 @@ TENON_INLINE void gather_plane(const Window& w, S* out, bool accumulate, Term te
       }
 }
 
+/// Planes of windows of one element: rows of a sample's places become channels.
+template <class S>
+TENON_INLINE void fold_points(const FoldArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
+  const std::int64_t points = volume(args.window.in);
+  while (plane_begin < plane_end) {
+    const std::int64_t sample = plane_begin / args.channels, channel = plane_begin % args.channels;
+    const std::int64_t end = shorter(plane_end, (sample + 1) * args.channels);
+    const S* columns = args.columns + sample * points * args.channels + channel;
+    S* x = args.x + sample * args.sample_stride + channel * points;
+    transpose_sums(columns, args.channels, end - plane_begin, points, x, args.accumulate);
+    plane_begin = end;
+  }
+}
+
+/// Terms of a block of elements for each offset of the last dimension, margins beside them; those of elements
+/// that an offset does not meet stay zero.
+constexpr std::int64_t kMostOffsets = 8, kMargin = 16;
+typedef float Terms[kMostOffsets][kMargin + kLineBlock + kMargin];
+
+/// A plane of windows that step by one. The terms of a line are collected offset by offset, then added side
+/// by side; zeros more change no sum, since none is a negative zero.
+template <class S>
+TENON_INLINE void fold_plane(const Window& w, std::int64_t kernel, const S* columns, std::int64_t width,
+                             S* out, bool accumulate) {
+  const std::int64_t dilation = w.dilation[2];
+  Terms terms;
+  for (std::int64_t begin = 0; begin < w.in[2]; begin += kLineBlock) {
+    const std::int64_t end = shorter(w.in[2], begin + kLineBlock);
+    const std::int64_t first = begin + w.pad[2] - (kernel - 1) * dilation,
+                       last = shorter(w.out[2], end + w.pad[2]);
+    __builtin_memset(terms, 0, sizeof terms);
+    for (std::int64_t line = 0; line < w.in[0] * w.in[1]; ++line) {
+      F sums[kLineBlock / kLanes];
+      for (F& sum : sums) sum = splat(0.0f);
+      for (std::int64_t kd = 0; kd < w.kernel[0]; ++kd) {
+        const std::int64_t od = meeting(w, 0, line / w.in[1], kd);
+        if (od < 0) continue;
+        for (std::int64_t kh = 0; kh < w.kernel[1]; ++kh) {
+          const std::int64_t oh = meeting(w, 1, line % w.in[1], kh);
+          if (oh < 0) continue;
+          const S* from =
+              columns + (od * w.out[1] + oh) * w.out[2] * width + (kd * w.kernel[1] + kh) * kernel;
+          for (std::int64_t ow = first > 0 ? first : 0; ow < last; ++ow)
+            for (std::int64_t kw = 0; kw < kernel; ++kw)
+              terms[kw][kMargin + ow - w.pad[2] - begin + kw * dilation] = load_one(from + ow * width + kw);
+          for (std::int64_t i = 0; i < end - begin; i += kLanes)
+            for (std::int64_t kw = 0; kw < kernel; ++kw)
+              sums[i / kLanes] = sums[i / kLanes] + load(terms[kw] + kMargin + i);
+        }
+      }
+      S* to = out + line * w.in[2] + begin;
+      for_lanes(0, end - begin, [&](std::int64_t i, std::int64_t n) TENON_BODY {
+        const F sum = sums[i / kLanes];
+        store_group(to + i, accumulate ? load_group(to + i, n) + sum : sum, n);
+      });
+    }
+  }
+}
+
+/// Whether fold_plane() takes these windows.
+TENON_INLINE bool steps_by_one(const Window& w) {
+  return w.stride[2] == 1 && w.kernel[2] <= kMostOffsets && (w.kernel[2] - 1) * w.dilation[2] <= kMargin;
+}
+
 template <class S>
 void fold(const FoldArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
   const Window& w = args.window;
+  if (is_point(w)) return fold_points(args, plane_begin, plane_end);
   const std::int64_t offsets = volume(w.kernel), width = args.channels * offsets;
   for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
     const std::int64_t sample = plane / args.channels, channel = plane % args.channels;
     const S* columns = args.columns + sample * volume(w.out) * width + channel * offsets;
-    gather_plane(w, args.x + sample * args.sample_stride + channel * volume(w.in), args.accumulate,
-                 [&](std::int64_t, std::int64_t place, std::int64_t offset)
-                     TENON_BODY { return load_one(columns + place * width + offset); });
-  }
-}
-
-/// fn(place, id, ih, iw) for each place of a plane, with where its window begins.
-template <class Fn>
-TENON_INLINE void for_places(const Window& w, Fn fn) {
-  std::int64_t place = 0;
-  for (std::int64_t od = 0; od < w.out[0]; ++od)
-    for (std::int64_t oh = 0; oh < w.out[1]; ++oh)
-      for (std::int64_t ow = 0; ow < w.out[2]; ++ow)
-        fn(place++, start(w, 0, od), start(w, 1, oh), start(w, 2, ow));
-}
-
-/// fn(element) for each element of a plane that a window beginning there covers, in order.
-template <class Fn>
-TENON_INLINE void for_covered(const Window& w, std::int64_t id, std::int64_t ih, std::int64_t iw, Fn fn) {
-  const Inside d = inside(w, 0, id), h = inside(w, 1, ih), v = inside(w, 2, iw);
-  for (std::int64_t kd = d.begin; kd < d.end; ++kd)
-    for (std::int64_t kh = h.begin; kh < h.end; ++kh) {
-      const std::int64_t line = ((id + kd * w.dilation[0]) * w.in[1] + ih + kh * w.dilation[1]) * w.in[2];
-      for (std::int64_t kw = v.begin; kw < v.end; ++kw) fn(line + iw + kw * w.dilation[2]);
+    S* out = args.x + sample * args.sample_stride + channel * volume(w.in);
+    if (!steps_by_one(w)) {
+      gather_plane(w, out, args.accumulate,
+                   [&](std::int64_t, std::int64_t place, std::int64_t offset)
+                       TENON_BODY { return load_one(columns + place * width + offset); });
+      continue;
     }
-}
-
-TENON_INLINE void put_one(float* p, float value) {
-  *p = value;
-}
-TENON_INLINE void put_one(Bf16* p, float value) {
-  store(p, splat(value), 1);
-}
-
-template <class S>
-void max_pool_forward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
-  const Window& w = args.window;
-  for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
-    const S* x = args.x + plane * volume(w.in);
-    S* y = args.y + plane * volume(w.out);
-    std::int32_t* index = args.index + plane * volume(w.out);
-    for_places(w, [&](std::int64_t place, std::int64_t id, std::int64_t ih, std::int64_t iw) TENON_BODY {
-      float most = -__builtin_inff();
-      std::int64_t best = -1;
-      for_covered(w, id, ih, iw, [&](std::int64_t element) TENON_BODY {
-        const float value = load_one(x + element);
-        if (best < 0 || value > most || (value != value && most == most)) most = value, best = element;
-      });
-      if (best < 0)
-        put_one(y + place, most);
-      else
-        y[place] = x[best];
-      index[place] = static_cast<std::int32_t>(best);
-    });
-  }
-}
-
-template <class S>
-void max_pool_backward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
-  const Window& w = args.window;
-  for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
-    const S* dy = args.dy + plane * volume(w.out);
-    const std::int32_t* index = args.index + plane * volume(w.out);
-    gather_plane(w, args.dx + plane * volume(w.in), args.accumulate,
-                 [&](std::int64_t element, std::int64_t place, std::int64_t)
-                     TENON_BODY { return index[place] == element ? load_one(dy + place) : 0.0f; });
-  }
-}
-
-/// What the average of a window that begins there divides by.
-TENON_INLINE float divisor(const Window& w, bool count_padding, std::int64_t id, std::int64_t ih,
-                           std::int64_t iw) {
-  if (count_padding) return static_cast<float>(volume(w.kernel));
-  const Inside d = inside(w, 0, id), h = inside(w, 1, ih), v = inside(w, 2, iw);
-  return static_cast<float>((d.end - d.begin) * (h.end - h.begin) * (v.end - v.begin));
-}
-
-template <class S>
-void average_pool_forward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
-  const Window& w = args.window;
-  for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
-    const S* x = args.x + plane * volume(w.in);
-    S* y = args.y + plane * volume(w.out);
-    for_places(w, [&](std::int64_t place, std::int64_t id, std::int64_t ih, std::int64_t iw) TENON_BODY {
-      float sum = 0.0f;
-      for_covered(w, id, ih, iw, [&](std::int64_t element) TENON_BODY { sum += load_one(x + element); });
-      put_one(y + place, sum / divisor(w, args.count_padding, id, ih, iw));
-    });
-  }
-}
-
-template <class S>
-void average_pool_backward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
-  const Window& w = args.window;
-  for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
-    const S* dy = args.dy + plane * volume(w.out);
-    gather_plane(w, args.dx + plane * volume(w.in), args.accumulate,
-                 [&](std::int64_t, std::int64_t place, std::int64_t) TENON_BODY {
-                   const std::int64_t ow = place % w.out[2], oh = place / w.out[2] % w.out[1],
-                                      od = place / w.out[2] / w.out[1];
-                   return load_one(dy + place) /
-                          divisor(w, args.count_padding, start(w, 0, od), start(w, 1, oh), start(w, 2, ow));
-                 });
+    with_extent(w.kernel[2], [&](std::int64_t kernel)
+                                 TENON_BODY { fold_plane(w, kernel, columns, width, out, args.accumulate); });
   }
 }
 

@@ -1,0 +1,213 @@
+// Pools over sliding windows (contract: window.hpp). The greatest of up to 16 neighbouring windows are found
+// side by side; bits are those of the reference.
+#pragma once
+
+#include "isa/window.inc.hpp"
+
+namespace tenon::kernels {
+namespace {
+
+/// The greatest element of each of up to 16 windows.
+struct Greatest {
+  F most;
+  I element;  ///< -1: none yet
+
+  TENON_INLINE void take(F value, I at, I valid) {
+    const I first = element < splat_int(0), greater = most < value;
+    const I nan = select(value == value, splat_int(0), most == most);
+    const I takes = valid & (first | greater | nan);
+    most = select(takes, value, most);
+    element = select(takes, at, element);
+  }
+};
+
+TENON_INLINE Part even_lanes(Part a, Part b) {
+#if TENON_SIMD_BYTES == 64
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+#elif TENON_SIMD_BYTES == 32
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+#else
+  return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+#endif
+}
+
+/// Elements 0, stride, ... of which n lie in memory, into lanes.
+template <class S>
+TENON_INLINE F load_apart(const S* p, std::int64_t stride, std::int64_t n) {
+  if (stride == 1) return load_group(p, n);
+  if (stride == 2) {
+    const std::int64_t elements = 2 * n - 1;
+    const F halves[2] = {load_group(p, shorter(kLanes, elements)),
+                         elements > kLanes ? load_group(p + kLanes, elements - kLanes) : splat(0.0f)};
+    const auto part = [&](int i) { return halves[i / kParts].v[i % kParts]; };
+    return each<F>([&](int i) { return even_lanes(part(2 * i), part(2 * i + 1)); });
+  }
+  float values[kLanes] = {};
+  for (std::int64_t lane = 0; lane < n; ++lane) values[lane] = load_one(p + lane * stride);
+  return load(values);
+}
+
+/// The places of one line from `ow` on, of which `count` exist: elements at which offset kw of the last
+/// dimension meets them.
+template <class S>
+TENON_INLINE void meet(const Window& w, const S* x, std::int64_t line, std::int64_t ow, std::int64_t kw,
+                       std::int64_t count, I steps, Greatest& greatest) {
+  const std::int64_t stride = w.stride[2], first = start(w, 2, ow) + kw * w.dilation[2];
+  const std::int64_t begin = first < 0 ? quotient(stride - 1 - first, stride) : 0;
+  const std::int64_t end = first < w.in[2] ? shorter(count, quotient(w.in[2] - 1 - first, stride) + 1) : 0;
+  if (begin >= end) return;
+  const std::int32_t at = static_cast<std::int32_t>(line + first);
+  if (begin == 0) {
+    greatest.take(load_apart(x + line + first, stride, end), splat_int(at) + steps, first_lanes(end));
+    return;
+  }
+  float values[kLanes] = {};
+  for (std::int64_t lane = begin; lane < end; ++lane)
+    values[lane] = load_one(x + line + first + lane * stride);
+  greatest.take(load(values), splat_int(at) + steps,
+                first_lanes(end) & (splat_int(static_cast<std::int32_t>(begin - 1)) < lanes_from(0)));
+}
+
+/// The places of one line of a plane.
+template <class S>
+TENON_INLINE void max_pool_line(const Window& w, const S* x, std::int64_t id, std::int64_t ih, I steps, S* y,
+                                std::int32_t* index) {
+  const Inside d = inside(w, 0, id), h = inside(w, 1, ih);
+  for (std::int64_t ow = 0; ow < w.out[2]; ow += kLanes) {
+    const std::int64_t count = shorter(kLanes, w.out[2] - ow);
+    Greatest greatest{splat(-__builtin_inff()), splat_int(-1)};
+    for (std::int64_t kd = d.begin; kd < d.end; ++kd)
+      for (std::int64_t kh = h.begin; kh < h.end; ++kh) {
+        const std::int64_t line = ((id + kd * w.dilation[0]) * w.in[1] + ih + kh * w.dilation[1]) * w.in[2];
+        for (std::int64_t kw = 0; kw < w.kernel[2]; ++kw) meet(w, x, line, ow, kw, count, steps, greatest);
+      }
+    std::int32_t elements[kLanes];
+    __builtin_memcpy(elements, &greatest.element, sizeof elements);
+    __builtin_memcpy(index + ow, elements, static_cast<std::size_t>(count) * sizeof(std::int32_t));
+    if constexpr (sizeof(S) == sizeof(float)) {
+      store_group(y + ow, greatest.most, count);
+    } else {
+      // Bit for bit, which a conversion would not do to every NaN.
+      for (std::int64_t lane = 0; lane < count; ++lane) {
+        if (elements[lane] < 0)
+          store_one(y + ow + lane, -__builtin_inff());
+        else
+          y[ow + lane] = x[elements[lane]];
+      }
+    }
+  }
+}
+
+template <class S>
+void max_pool_forward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
+  const Window& w = args.window;
+  std::int32_t strides[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) strides[lane] = static_cast<std::int32_t>(lane * w.stride[2]);
+  I steps;
+  __builtin_memcpy(&steps, strides, sizeof steps);
+  for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
+    std::int64_t place = plane * volume(w.out);
+    for (std::int64_t od = 0; od < w.out[0]; ++od)
+      for (std::int64_t oh = 0; oh < w.out[1]; ++oh, place += w.out[2])
+        max_pool_line(w, args.x + plane * volume(w.in), start(w, 0, od), start(w, 1, oh), steps,
+                      args.y + place, args.index + place);
+  }
+}
+
+/// Elements of a plane whose sums fit the stack.
+constexpr std::int64_t kPlane = 4096;
+
+/// Last places first, so that the terms of an element come in the order of their offsets.
+template <class S>
+TENON_INLINE void scatter_plane(const Window& w, const std::int32_t* index, const S* dy, S* out,
+                                bool accumulate) {
+  const std::int64_t elements = volume(w.in);
+  float sums[kPlane];
+  __builtin_memset(sums, 0, static_cast<std::size_t>(elements) * sizeof(float));
+  for (std::int64_t place = volume(w.out) - 1; place >= 0; --place) {
+    const std::int64_t element = index[place];
+    if (element >= 0 && element < elements) sums[element] += load_one(dy + place);
+  }
+  for_lanes(0, elements, [&](std::int64_t i, std::int64_t n) TENON_BODY {
+    const F sum = load_group(sums + i, n);
+    store_group(out + i, accumulate ? load_group(out + i, n) + sum : sum, n);
+  });
+}
+
+template <class S>
+void max_pool_backward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
+  const Window& w = args.window;
+  for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
+    const S* dy = args.dy + plane * volume(w.out);
+    const std::int32_t* index = args.index + plane * volume(w.out);
+    S* dx = args.dx + plane * volume(w.in);
+    if (volume(w.in) <= kPlane) {
+      scatter_plane(w, index, dy, dx, args.accumulate);
+      continue;
+    }
+    gather_plane(w, dx, args.accumulate,
+                 [&](std::int64_t element, std::int64_t place, std::int64_t)
+                     TENON_BODY { return index[place] == element ? load_one(dy + place) : 0.0f; });
+  }
+}
+
+/// fn(place, id, ih, iw) for each place of a plane, with where its window begins.
+template <class Fn>
+TENON_INLINE void for_places(const Window& w, Fn fn) {
+  std::int64_t place = 0;
+  for (std::int64_t od = 0; od < w.out[0]; ++od)
+    for (std::int64_t oh = 0; oh < w.out[1]; ++oh)
+      for (std::int64_t ow = 0; ow < w.out[2]; ++ow)
+        fn(place++, start(w, 0, od), start(w, 1, oh), start(w, 2, ow));
+}
+
+/// fn(element) for each element of a plane that a window beginning there covers, in order.
+template <class Fn>
+TENON_INLINE void for_covered(const Window& w, std::int64_t id, std::int64_t ih, std::int64_t iw, Fn fn) {
+  const Inside d = inside(w, 0, id), h = inside(w, 1, ih), v = inside(w, 2, iw);
+  for (std::int64_t kd = d.begin; kd < d.end; ++kd)
+    for (std::int64_t kh = h.begin; kh < h.end; ++kh) {
+      const std::int64_t line = ((id + kd * w.dilation[0]) * w.in[1] + ih + kh * w.dilation[1]) * w.in[2];
+      for (std::int64_t kw = v.begin; kw < v.end; ++kw) fn(line + iw + kw * w.dilation[2]);
+    }
+}
+
+/// What the average of a window that begins there divides by.
+TENON_INLINE float divisor(const Window& w, bool count_padding, std::int64_t id, std::int64_t ih,
+                           std::int64_t iw) {
+  if (count_padding) return static_cast<float>(volume(w.kernel));
+  const Inside d = inside(w, 0, id), h = inside(w, 1, ih), v = inside(w, 2, iw);
+  return static_cast<float>((d.end - d.begin) * (h.end - h.begin) * (v.end - v.begin));
+}
+
+template <class S>
+void average_pool_forward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
+  const Window& w = args.window;
+  for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
+    const S* x = args.x + plane * volume(w.in);
+    S* y = args.y + plane * volume(w.out);
+    for_places(w, [&](std::int64_t place, std::int64_t id, std::int64_t ih, std::int64_t iw) TENON_BODY {
+      float sum = 0.0f;
+      for_covered(w, id, ih, iw, [&](std::int64_t element) TENON_BODY { sum += load_one(x + element); });
+      store_one(y + place, sum / divisor(w, args.count_padding, id, ih, iw));
+    });
+  }
+}
+
+template <class S>
+void average_pool_backward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
+  const Window& w = args.window;
+  for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
+    const S* dy = args.dy + plane * volume(w.out);
+    gather_plane(w, args.dx + plane * volume(w.in), args.accumulate,
+                 [&](std::int64_t, std::int64_t place, std::int64_t) TENON_BODY {
+                   const std::int64_t ow = place % w.out[2], oh = place / w.out[2] % w.out[1],
+                                      od = place / w.out[2] / w.out[1];
+                   return load_one(dy + place) /
+                          divisor(w, args.count_padding, start(w, 0, od), start(w, 1, oh), start(w, 2, ow));
+                 });
+  }
+}
+
+}  // namespace
+}  // namespace tenon::kernels
