@@ -182,13 +182,13 @@ class ComplexLines final : public DirectFft {
   void stack_terms(const float* from, std::int64_t width, float* stack) const {
     float* turned = stack + terms_ * width;
     for (std::int64_t term = 0; term < terms_;
-         ++term, from += 2 * spec_.inner, stack += width, turned += width)
+         ++term, from += 2 * spec_.inner, stack += width, turned += width) {
+      std::copy_n(from, width, stack);
       for (std::int64_t c = 0; c < width; c += 2) {
-        stack[c] = from[c];
-        stack[c + 1] = from[c + 1];
         turned[c] = -from[c + 1];
         turned[c + 1] = from[c];
       }
+    }
   }
 
   std::int64_t terms_, rows_;
