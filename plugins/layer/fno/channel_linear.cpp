@@ -21,7 +21,9 @@ void ChannelLinear::infer(InferContext& context) {
   const Shape x = context.input(0).shape;
   batch_ = x[0], in_ = x[1], points_ = product(points_of(x)), out_ = options_.integer("features");
   dtype_ = context.activations();
-  point_.spatial = 1, point_.extent[0] = points_;
+  // Lines are what a device shares among its threads.
+  const std::int64_t line = x[x.rank() - 1];
+  point_.spatial = 2, point_.extent[0] = points_ / std::max<std::int64_t>(1, line), point_.extent[1] = line;
   const std::int64_t wanted = options_.integer("chunk"),
                      most = kChunkElements / std::max<std::int64_t>(1, points_ * std::max(in_, out_));
   chunk_ = std::clamp<std::int64_t>(wanted > 0 ? wanted : most, 1, std::max<std::int64_t>(1, batch_));
