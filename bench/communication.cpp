@@ -4,60 +4,32 @@
 // gradient slot. Usage: communication [--rounds N] [--steps N] [--python PYTHON]; --steps 0: the all-reduce
 // alone
 #include "gpt_shape.hpp"
+#include "product_scaling.hpp"
 
 #include <tenon/clocks.hpp>
-#include <tenon/operators.hpp>
-#include <tenon/parallel.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/testing/components.hpp>
 
-#include <atomic>
-#include <chrono>
 #include <cstring>
 #include <ctime>
-#include <thread>
 #include <utility>
 
 namespace {
 
 using namespace tenon;
 using bench::GptShape;
+using bench::on_ranks;
 using bench::Settings;
+using bench::train;
 
 constexpr std::int64_t kBytes = std::int64_t{64} << 20;
 constexpr int kRanks = 2;
 constexpr int kOperations = 7;  ///< per round; the first ones touch memory for the first time
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Processor time of this thread: what neighbours do on the same cores is not in it.
 double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-/// Median seconds of `body(rank)` on one thread per rank; all begin together.
-double on_ranks(int ranks, int repeats, const std::function<void(int)>& body) {
-  std::vector<std::vector<double>> seconds(static_cast<std::size_t>(ranks));
-  std::atomic<int> arrived{0};
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      set_parallel_threads(1);
-      for (int i = 0; i < repeats; ++i) {
-        ++arrived;
-        while (arrived.load() < ranks * (i + 1)) std::this_thread::yield();
-        const double begin = now();
-        body(rank);
-        seconds[static_cast<std::size_t>(rank)].push_back(now() - begin);
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return bench::median(seconds[0]);
 }
 
 double all_reduce_seconds(Registry& registry, Host& host) {
@@ -111,58 +83,6 @@ std::string parallel_tables(int ranks, const std::string& strategy, const std::s
                      strategy);
 }
 
-RunResult train(const std::string& config, const tenon_plugin_v1_t* plugin) {
-  Runtime runtime;
-  if (plugin != nullptr) runtime.add_plugin(*plugin);
-  runtime.discover({});
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("tenon-bench-{}", ::getpid());
-  TrainRequest request;
-  request.run_dir = folder.string();
-  request.quiet = true;
-  RunResult result = runtime.train(Config::parse(config, "bench.toml", {}), request);
-  std::filesystem::remove_all(folder);
-  if (!result.error.empty()) fail_run(result.error);
-  return result;
-}
-
-/// Products per second of `ranks` threads, each with its own, relative to one thread's.
-double product_scaling(Registry& registry, Host& host, const GptShape& shape) {
-  double rates[2];
-  for (const int ranks : {1, 2}) {
-    std::vector<testing::Made<Device>> devices;
-    std::vector<std::unique_ptr<Gemm>> gemms;
-    std::vector<std::vector<float>> a, b, c;
-    GemmSpec spec;
-    spec.m = static_cast<std::int64_t>(shape.batch) * shape.context;
-    spec.n = 4 * shape.width;
-    spec.k = shape.width;
-    spec.transpose_b = true;
-    set_parallel_threads(1);
-    for (int r = 0; r < ranks; ++r) {
-      devices.push_back(testing::make<Device>(registry, host, "cpu", ""));
-      devices.back()->open({r, 1, "auto"});
-      gemms.push_back(devices.back()->family<Blas>().gemm(spec));
-      a.emplace_back(static_cast<std::size_t>(spec.m * spec.k), 1.0f);
-      b.emplace_back(static_cast<std::size_t>(spec.n * spec.k), 1.0f);
-      c.emplace_back(static_cast<std::size_t>(spec.m * spec.n), 0.0f);
-    }
-    std::vector<std::vector<std::byte>> scratch(static_cast<std::size_t>(ranks));
-    const double seconds = on_ranks(ranks, 9, [&](int rank) {
-      const auto r = static_cast<std::size_t>(rank);
-      const auto bytes = gemms[r]->scratch_bytes();
-      scratch[r].resize(bytes);
-      const auto view = [](std::vector<float>& data, std::int64_t rows, std::int64_t columns) {
-        return TensorView{data.data(), Shape{rows, columns}, DType::kF32, MemorySpace::kHost};
-      };
-      gemms[r]->run(
-          view(a[r], spec.m, spec.k), view(b[r], spec.n, spec.k), view(c[r], spec.m, spec.n), {}, 1.0f,
-          {scratch[r].data(), Shape{static_cast<std::int64_t>(bytes)}, DType::kU8, MemorySpace::kHost});
-    });
-    rates[ranks - 1] = ranks / seconds;
-  }
-  return rates[1] / rates[0];
-}
-
 /// Seconds of slots on rank 0.
 struct SlotTimes {
   std::vector<double> applied, mixed;
@@ -201,14 +121,16 @@ void data_parallel(const Settings& settings, Registry& registry, Host& host) {
   one.threads = 1;
   const std::string base = bench::config_text(shape, "type = \"fp32\"", one);
   const std::string observer = "[[observe]]\ntype = \"bench_slots\"\n";
+  const bench::Products products{static_cast<std::int64_t>(shape.batch) * shape.context, 4 * shape.width,
+                                 shape.width};
   std::vector<double> ratios, scalings, undisturbed, processor;
   for (int round = 0; round < settings.rounds; ++round) {
-    const double before = product_scaling(registry, host, shape);
+    const double before = bench::product_scaling(registry, host, products);
     train(base + observer, &watch);
     const SlotTimes alone = slots;
     train(base + parallel_tables(2, "type = \"ddp\"", "") + observer, &watch);
     const SlotTimes pair = slots;
-    scalings.push_back(std::min(before, product_scaling(registry, host, shape)));
+    scalings.push_back(std::min(before, bench::product_scaling(registry, host, products)));
     ratios.push_back(bench::median(pair.applied) / bench::median(alone.applied));
     processor.push_back(bench::median(pair.processor) / bench::median(alone.processor));
     if (scalings.back() >= 1.8) undisturbed.push_back(ratios.back());

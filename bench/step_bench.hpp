@@ -25,10 +25,8 @@ struct Settings {
   std::string python = "python3";
 };
 
-/// The rate `metric` of a run of this configuration, with `plugin` beside those found unless it is null; its
-/// last log line must leave the warm-up out.
-inline double our_rate(const std::string& config, const std::string& metric,
-                       const tenon_plugin_v1_t* plugin) {
+/// Runs this configuration, with `plugin` beside those found unless it is null.
+inline RunResult train(const std::string& config, const tenon_plugin_v1_t* plugin) {
   Runtime runtime;
   if (plugin != nullptr) runtime.add_plugin(*plugin);
   runtime.discover({});
@@ -36,10 +34,16 @@ inline double our_rate(const std::string& config, const std::string& metric,
   TrainRequest request;
   request.run_dir = folder.string();
   request.quiet = true;
-  const RunResult result = runtime.train(Config::parse(config, "bench.toml", {}), request);
+  RunResult result = runtime.train(Config::parse(config, "bench.toml", {}), request);
   std::filesystem::remove_all(folder);
   if (!result.error.empty()) fail_run(result.error);
-  return result.metrics.at(metric);
+  return result;
+}
+
+/// The rate `metric` of a run; its last log line must leave the warm-up out.
+inline double our_rate(const std::string& config, const std::string& metric,
+                       const tenon_plugin_v1_t* plugin) {
+  return train(config, plugin).metrics.at(metric);
 }
 
 /// The number that a script of this folder prints; negative when it cannot run.

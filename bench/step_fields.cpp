@@ -1,6 +1,6 @@
-// Training steps of a Fourier neural operator (Li et al. 2021: width 32, 12 modes, four layers, 64 x 64 points, batch 16)
-// and of LeNet-5 (batch 64) against eager PyTorch, as it comes and with malloc told to keep freed memory,
-// interleaved in one run: samples per second and the ratios. Batches lie ready on both sides.
+// Training steps of a Fourier neural operator (Li et al. 2021: width 32, 12 modes, four layers, 64 x 64
+// points, batch 16) and of LeNet-5 (batch 64) against eager PyTorch, as it comes and with malloc told to keep
+// freed memory, interleaved in one run: samples per second and the ratios. Batches lie ready on both sides.
 // Usage: step_fields [--rounds N] [--steps N] [--threads N] [--python PYTHON]
 #include "random_fields.hpp"
 #include "ready_batches.hpp"
@@ -11,12 +11,14 @@ namespace {
 using namespace tenon;
 using bench::Settings;
 
-TENON_STATIC_PLUGIN(batches, PluginInfo{.id = "bench.batches", .version = "1.0.0", .summary = "batches in memory"},
+TENON_STATIC_PLUGIN(batches,
+                    PluginInfo{.id = "bench.batches", .version = "1.0.0", .summary = "batches in memory"},
                     bench::ReadyBatches, bench::RandomFields)
 
 struct Workload {
   const char *title, *script_name;
-  int batch, per_step;  ///< how many steps count as one of the settings', so that short steps are timed long enough
+  int batch,
+      per_step;  ///< how many steps count as one of the settings', so that short steps are timed long enough
   const char* tables;
 };
 
@@ -61,9 +63,11 @@ lr = 1e-3
 
 void compare(const Workload& workload, const Settings& settings) {
   Settings keeping = settings;
-  keeping.python = "env MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000 " + settings.python;
-  const std::string arguments = fmt::format("--model {} --batch {} --steps {} --threads {}", workload.script_name,
-                                            workload.batch, settings.steps * workload.per_step, settings.threads);
+  keeping.python =
+      "env MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000 " + settings.python;
+  const std::string arguments =
+      fmt::format("--model {} --batch {} --steps {} --threads {}", workload.script_name, workload.batch,
+                  settings.steps * workload.per_step, settings.threads);
   std::vector<double> ours, plain, kept;
   for (int round = 0; round < settings.rounds; ++round) {
     ours.push_back(bench::our_rate(config_text(workload, settings), "train/samples_per_s", &batches));
@@ -77,7 +81,8 @@ void compare(const Workload& workload, const Settings& settings) {
     fmt::print("  PyTorch: skipped, '{}' cannot import torch\n", settings.python);
     return;
   }
-  fmt::print("  {} x eager PyTorch; {} x with malloc told to keep memory\n", bench::spread(plain), bench::spread(kept));
+  fmt::print("  {} x eager PyTorch; {} x with malloc told to keep memory\n", bench::spread(plain),
+             bench::spread(kept));
 }
 
 int run(const Settings& settings) {
