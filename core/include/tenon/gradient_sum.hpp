@@ -4,6 +4,7 @@
 
 #include <tenon/layer.hpp>
 #include <tenon/linear_map.hpp>
+#include <tenon/operators.hpp>
 
 #include <memory>
 
@@ -20,7 +21,9 @@ class GradientSum {
   /// Whether this rank's terms are added to what lies in the sink; otherwise they replace it. What lay there
   /// counts once in the sum.
   bool adds(const GradientSink& sink) const noexcept { return first_ && sink.accumulate; }
-  /// Collective. After this rank's terms; one without terms makes its sink zero unless adds().
+  /// Zeros unless adds(): what a rank without terms leaves, and what terms that come one by one are added to.
+  void clear(Elementwise& elementwise, const GradientSink& sink) const;
+  /// Collective. After this rank's terms; one without terms calls clear() first.
   void close(const GradientSink& sink);
 
  private:

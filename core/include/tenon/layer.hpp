@@ -83,6 +83,8 @@ class InferContext {
   /// The layer is y = map(x), elementwise: the executor may fold it into the producing site and skip forward.
   virtual void offer_epilogue(Epilogue map) = 0;
 };
+/// This rank's part of a value of activations in `layout`.
+ValueSpec placed(InferContext& context, const Layout& layout);
 
 /// What forward and backward share.
 class RunContext {

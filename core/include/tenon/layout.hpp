@@ -71,6 +71,9 @@ std::vector<std::int64_t> balanced_offsets(std::int64_t extent, int parts);
 /// Everything at part `owner`.
 std::vector<std::int64_t> owned_offsets(std::int64_t extent, int parts, int owner);
 
+/// How dimension `dim` is cut; null where it is whole.
+const DimSharding* cut_of(const Layout& layout, int dim) noexcept;
+
 /// Throws Error(kConfig), beginning with `what`, unless axes exist, are used once, and offset tables fit.
 void check_layout(const Layout& layout, std::span<const int> grid, std::string_view what);
 /// What a rank holds. The layout has been checked.

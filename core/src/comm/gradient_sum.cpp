@@ -21,6 +21,10 @@ GradientSum::GradientSum(InferContext& context, const ParameterSpec& parameter, 
       fmt::format("layer '{}': the sum of the gradients of '{}'", context.name(), parameter.name));
 }
 
+void GradientSum::clear(Elementwise& elementwise, const GradientSink& sink) const {
+  if (!sink.view.empty() && !adds(sink)) elementwise.fill(sink.view.reshaped({sink.view.elements()}), 0);
+}
+
 void GradientSum::close(const GradientSink& sink) {
   if (sum_ == nullptr) return;
   const TensorView gradient = sink.view.reshaped(sum_->local_range());

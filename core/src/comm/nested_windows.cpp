@@ -12,17 +12,16 @@ namespace tenon::comm {
 namespace {
 
 /// How a dimension is cut; nullptr for a single part.
-const DimSharding* cut_of(const Layout& layout, int dim) {
-  for (const DimSharding& cut : layout.sharding)
-    if (cut.dim == dim && cut.offsets.size() > 2) return &cut;
-  return nullptr;
+const DimSharding* parts_of(const Layout& layout, int dim) {
+  const DimSharding* cut = cut_of(layout, dim);
+  return cut != nullptr && cut->offsets.size() > 2 ? cut : nullptr;
 }
 
 /// The dimensions that are cut: one step each.
 std::vector<int> cut_dims(const Layout& layout) {
   std::vector<int> dims;
   for (int dim = 0; dim < layout.shape.rank(); ++dim)
-    if (cut_of(layout, dim) != nullptr) dims.push_back(dim);
+    if (parts_of(layout, dim) != nullptr) dims.push_back(dim);
   return dims;
 }
 
@@ -66,7 +65,7 @@ Need held_behind(const MoveSpec& spec, const std::vector<int>& dims, std::size_t
 std::string refuse_nested_windows(const MoveSpec& spec, std::span<const int>) {
   std::string problem = refuse_windows(spec);
   for (int dim = 0; problem.empty() && dim < spec.from.shape.rank(); ++dim) {
-    const DimSharding *from = cut_of(spec.from, dim), *to = cut_of(spec.to, dim);
+    const DimSharding *from = parts_of(spec.from, dim), *to = parts_of(spec.to, dim);
     if ((from == nullptr) != (to == nullptr) || (from != nullptr && from->axes != to->axes)) {
       problem =
           fmt::format("dimension {} is cut over other axes behind than before; take halo_exchange", dim);
@@ -97,7 +96,7 @@ std::unique_ptr<LinearMap> make_nested_windows(ModelGrid& grid, const MoveSpec& 
       if (shared.elements() == 0) return;
       step.blocks.push_back({sender, receiver, relative(shared, from.origin), relative(shared, to.origin)});
     };
-    const std::vector<int> along = dims.empty() ? std::vector<int>{} : cut_of(spec.from, dims[nth])->axes;
+    const std::vector<int> along = dims.empty() ? std::vector<int>{} : parts_of(spec.from, dims[nth])->axes;
     for (const int other : ranks_along(grid.index(), along, grid.extents())) {
       add(grid.index(), other);
       if (other != grid.index()) add(other, grid.index());

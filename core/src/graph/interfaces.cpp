@@ -15,6 +15,10 @@
 
 TENON_ABI_BEGIN
 
+ValueSpec placed(InferContext& context, const Layout& layout) {
+  return {part_of(layout, context.grid().place()).extents, context.activations(), layout};
+}
+
 ParameterSet::~ParameterSet() = default;
 RowTable::~RowTable() = default;
 RowAnswerer::~RowAnswerer() = default;

@@ -28,12 +28,6 @@ void use_axes(const std::vector<int>& axes, std::span<const int> grid, std::vect
   }
 }
 
-const DimSharding* sharding_of(const Layout& layout, int dim) {
-  const auto found = std::find_if(layout.sharding.begin(), layout.sharding.end(),
-                                  [dim](const DimSharding& cut) { return cut.dim == dim; });
-  return found == layout.sharding.end() ? nullptr : &*found;
-}
-
 std::size_t part_index(const DimSharding& cut, const GridPlace& place) {
   if (cut.axes.size() == 1 && cut.axes.front() == kReplicaAxis)
     return static_cast<std::size_t>(place.replica);
@@ -46,6 +40,12 @@ std::size_t part_index(const DimSharding& cut, const GridPlace& place) {
 }
 
 }  // namespace
+
+const DimSharding* cut_of(const Layout& layout, int dim) noexcept {
+  const auto found = std::find_if(layout.sharding.begin(), layout.sharding.end(),
+                                  [dim](const DimSharding& cut) { return cut.dim == dim; });
+  return found == layout.sharding.end() ? nullptr : &*found;
+}
 
 Box intersection(const Box& a, const Box& b) noexcept {
   Box shared = a;
@@ -116,7 +116,7 @@ Box part_of(const Layout& layout, const GridPlace& place) {
   Box box{layout.shape, layout.shape};
   for (int dim = 0; dim < layout.shape.rank(); ++dim) {
     box.offset[dim] = 0;
-    const DimSharding* cut = sharding_of(layout, dim);
+    const DimSharding* cut = cut_of(layout, dim);
     if (cut == nullptr) continue;
     const std::size_t part = part_index(*cut, place);
     box.offset[dim] = cut->offsets.at(part);

@@ -89,10 +89,9 @@ ChannelPlan plan_channels(InferContext& context, const Options& options, const L
   const ModelGrid& grid = context.grid();
   std::erase_if(y.sharding, [](const DimSharding& cut) { return cut.dim == 1; });
   const DimSharding wanted = wanted_cut(context, options, x, features);
-  const auto cut =
-      std::find_if(x.sharding.begin(), x.sharding.end(), [](const DimSharding& one) { return one.dim == 1; });
+  const DimSharding* cut = cut_of(x, 1);
   DimSharding of_features = wanted;
-  if (cut != x.sharding.end() && groups > 1) {
+  if (cut != nullptr && groups > 1) {
     if (!wanted.axes.empty()) {
       refuse(context,
              fmt::format("the {} groups are cut with the channels of x ({}), and their features with them; "
@@ -100,7 +99,7 @@ ChannelPlan plan_channels(InferContext& context, const Options& options, const L
                          groups, layout_text(x)));
     }
     of_features = follow_groups(context, *cut, groups, channels, features);
-  } else if (cut != x.sharding.end()) {
+  } else if (cut != nullptr) {
     plan.weight.push_back(*cut);
     plan.summed = with_peers(cut->axes, grid);
   }

@@ -1,11 +1,9 @@
-// Refusals, and sinks made ready.
+// Refusals, and tensors in workspaces.
 #include "common.hpp"
 
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
-
-#include <cstring>
 
 namespace tenon::distdl {
 
@@ -28,10 +26,6 @@ ValueSpec expect_one_activation(const InferContext& context) {
 
 TensorView tensor(TensorView bytes, DType dtype, const Shape& shape) {
   return {bytes.data, shape, dtype, bytes.space};
-}
-
-void open(const GradientSum& sum, const GradientSink& sink) {
-  if (!sum.adds(sink)) std::memset(sink.view.data, 0, static_cast<std::size_t>(sink.view.bytes()));
 }
 
 }  // namespace tenon::distdl

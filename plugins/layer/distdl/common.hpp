@@ -1,4 +1,4 @@
-// What layers of this plugin share: refusals, and sinks that gradients are added to.
+// What layers of this plugin share: refusals, and tensors in workspaces.
 #pragma once
 
 #include <tenon/gradient_sum.hpp>
@@ -17,8 +17,5 @@ ValueSpec expect_one_activation(const InferContext& context);
 
 /// A tensor at the start of a workspace.
 TensorView tensor(TensorView bytes, DType dtype, const Shape& shape);
-
-/// Before this rank adds its terms with accumulate = true.
-void open(const GradientSum& sum, const GradientSink& sink);
 
 }  // namespace tenon::distdl

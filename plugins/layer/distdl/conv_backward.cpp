@@ -18,8 +18,8 @@ void Conv::backward(BackwardContext& context) {
   const TensorView gathered =
       gathers ? tensor(context.workspace(gathered_), dtype_, gather_->shape()) : TensorView{};
   const Flight flight = gathers ? gather_->start(dy, gathered) : Flight{};
-  if (!dw.view.empty()) open(weight_sum_, dw);
-  if (!dbias.view.empty()) open(bias_sum_, dbias);
+  weight_sum_.clear(*elementwise_, dw);
+  bias_sum_.clear(*elementwise_, dbias);
   for (const Pass& pass : passes_) {
     for (std::int64_t begin = 0; begin < windows_.samples() && !idle_; begin += chunk_) {
       const std::int64_t end = std::min(begin + chunk_, windows_.samples());

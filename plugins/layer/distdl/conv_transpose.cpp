@@ -167,8 +167,8 @@ void ConvTranspose::backward(BackwardContext& context) {
   const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
   const TensorView inputs = context.saved(inputs_), dy = context.output_gradient(0);
   const TensorView given = tensor(context.workspace(gradient_), dtype_, inputs.shape);
-  if (!dw.view.empty()) open(weight_sum_, dw);
-  if (!dbias.view.empty()) open(bias_sum_, dbias);
+  weight_sum_.clear(*elementwise_, dw);
+  bias_sum_.clear(*elementwise_, dbias);
   if (!dbias.view.empty() && !halo_.empty()) add_bias_gradient(planes(dy), dbias.view);
   for (std::int64_t begin = 0; begin < halo_.samples() && places_ > 0; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, halo_.samples());

@@ -67,8 +67,7 @@ Layout Halo::output_layout(std::int64_t channels) const {
 }
 
 ValueSpec Halo::output(InferContext& context, std::int64_t channels) const {
-  const Layout layout = output_layout(channels);
-  return {part_of(layout, context.grid().place()).extents, context.activations(), layout};
+  return placed(context, output_layout(channels));
 }
 
 }  // namespace tenon::distdl

@@ -70,10 +70,6 @@ void ChannelLinear::infer(InferContext& context) {
   context.output(placed(context, y));
 }
 
-void ChannelLinear::add_nothing(const GradientSum& sum, const GradientSink& sink) {
-  if (!sink.view.empty() && !sum.adds(sink)) elementwise_->fill(flat(sink.view), 0);
-}
-
 TensorView ChannelLinear::rows(RunContext& context, WorkspaceRef memory, std::int64_t samples,
                                std::int64_t channels) const {
   return in_workspace(context.workspace(memory), dtype_, {samples * points_, channels});
@@ -96,8 +92,8 @@ void ChannelLinear::backward(BackwardContext& context) {
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
   const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
   if (batch_ * points_ == 0) {
-    add_nothing(weight_sum_, dw);
-    add_nothing(bias_sum_, dbias);
+    weight_sum_.clear(*elementwise_, dw);
+    bias_sum_.clear(*elementwise_, dbias);
   }
   for (std::int64_t begin = 0; points_ > 0 && begin < batch_; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, batch_);

@@ -41,8 +41,6 @@ class ChannelLinear final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  /// What a rank without points adds: nothing.
-  void add_nothing(const GradientSum& sum, const GradientSink& sink);
   TensorView rows(RunContext& context, WorkspaceRef memory, std::int64_t samples,
                   std::int64_t channels) const;
 

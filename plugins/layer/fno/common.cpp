@@ -44,10 +44,6 @@ std::int64_t product(std::span<const std::int64_t> extents) {
   return result;
 }
 
-ValueSpec placed(InferContext& context, const Layout& layout) {
-  return {part_of(layout, context.grid().place()).extents, context.activations(), layout};
-}
-
 Layout with_channels(Layout layout, std::int64_t channels) {
   layout.shape[1] = channels;
   return layout;

@@ -29,8 +29,6 @@ inline std::span<const std::int64_t> points_of(const Shape& shape) {
   return shape.extents().subspan(2);
 }
 std::int64_t product(std::span<const std::int64_t> extents);
-/// This rank's part of a value in `layout`, as an output.
-ValueSpec placed(InferContext& context, const Layout& layout);
 /// `layout` with so many channels.
 Layout with_channels(Layout layout, std::int64_t channels);
 

@@ -120,8 +120,8 @@ void SpectralConv::backward(BackwardContext& context) {
     if (product_ != nullptr) {
       product_->backward_weight(context.saved(saved_), dy, dw.view, weight_sum_.adds(dw),
                                 context.workspace(product_scratch_));
-    } else if (!weight_sum_.adds(dw)) {  // no samples here
-      elementwise_->fill(flat(dw.view), 0);
+    } else {  // no samples here
+      weight_sum_.clear(*elementwise_, dw);
     }
     weight_sum_.close(dw);
   }

@@ -11,12 +11,6 @@ namespace {
 
 constexpr int kFirst = 2;  // behind batch and channels
 
-const DimSharding* cut_of(const Layout& layout, int dim) {
-  for (const DimSharding& cut : layout.sharding)
-    if (cut.dim == dim) return &cut;
-  return nullptr;
-}
-
 /// The layout in which the axes that cut each dimension `from` cut dimension `to` instead, evenly, behind
 /// those that do so already; a `to` of 0 leaves copies.
 Layout moved(const Layout& layout, const std::map<int, int>& to, std::span<const int> grid) {

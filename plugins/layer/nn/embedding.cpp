@@ -35,7 +35,7 @@ void Embedding::forward(ForwardContext& context) {
 void Embedding::backward(BackwardContext& context) {
   const GradientSink table = context.gradient(table_);
   if (table.view.empty()) return;
-  add_nothing(*elementwise_, table_sum_, table);
+  table_sum_.clear(*elementwise_, table);
   const TensorView dy = context.output_gradient(0);
   if (!dy.empty())
     rows_->scatter_add(matrix(dy), flat(context.input(0)), table.view, context.workspace(scratch_));

@@ -83,7 +83,7 @@ void HeadCrossEntropy::backward(BackwardContext& context) {
   const TensorView x = matrix(context.input(0)), targets = flat(context.input(1)), lse = context.saved(lse_);
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
   bool accumulate = weight_sum_.adds(dw);
-  if (rows_ == 0) add_nothing(*elementwise_, weight_sum_, dw);
+  if (rows_ == 0) weight_sum_.clear(*elementwise_, dw);
   for (std::int64_t begin = 0; begin < rows_; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, rows_);
     const TensorView chunk = logits(context, end - begin);

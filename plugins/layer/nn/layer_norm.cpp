@@ -43,8 +43,8 @@ void LayerNorm::backward(BackwardContext& context) {
                      dx = context.input_gradient(0);
   const TensorView gain = context.parameter(gain_), mean = context.saved(mean_), rstd = context.saved(rstd_);
   if (context.input(0).empty()) {
-    add_nothing(*elementwise_, gain_sum_, dgain);
-    add_nothing(*elementwise_, bias_sum_, dbias);
+    gain_sum_.clear(*elementwise_, dgain);
+    bias_sum_.clear(*elementwise_, dbias);
   } else {
     // Both vectors are this node's alone, so their sums begin together; either may be frozen.
     const bool accumulate = dgain.view.empty() ? bias_sum_.adds(dbias) : gain_sum_.adds(dgain);

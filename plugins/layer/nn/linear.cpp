@@ -139,7 +139,7 @@ void Linear::backward(BackwardContext& context) {
   if (has_bias_) {
     const GradientSink bias = context.gradient(bias_);
     if (dy.empty()) {
-      add_nothing(*elementwise_, bias_sum_, bias);
+      bias_sum_.clear(*elementwise_, bias);
     } else if (!bias.view.empty()) {
       reduce_->sum_rows(dy, bias.view, bias_sum_.adds(bias), context.workspace(scratch_));
     }
@@ -147,7 +147,7 @@ void Linear::backward(BackwardContext& context) {
   }
   const GradientSink weight = context.gradient(weight_);
   if (dy.empty()) {
-    add_nothing(*elementwise_, weight_sum_, weight);
+    weight_sum_.clear(*elementwise_, weight);
   } else if (!weight.view.empty()) {
     context.wgrad(site_, {}, dy, weight_sum_.adds(weight), 0);
   }
@@ -156,7 +156,7 @@ void Linear::backward(BackwardContext& context) {
   const GradientSink dx = context.input_gradient(0);
   if (dx.view.shape.rank() == 0) return;  // that of an empty part has a rank
   if (dy.empty()) {
-    add_nothing(*elementwise_, x_sum_, dx);
+    x_sum_.clear(*elementwise_, dx);
   } else if (!dx.view.empty()) {
     context.dgrad(site_, dy, matrix(dx.view), x_sum_.adds(dx), 0);
   }

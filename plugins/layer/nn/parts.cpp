@@ -41,12 +41,6 @@ std::vector<int> free_axes(InferContext& context, const Options& options, const 
   return axes;
 }
 
-const DimSharding* cut_of(const Layout& layout, int dim) {
-  const auto found = std::find_if(layout.sharding.begin(), layout.sharding.end(),
-                                  [dim](const DimSharding& cut) { return cut.dim == dim; });
-  return found == layout.sharding.end() ? nullptr : &*found;
-}
-
 Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::vector<int>& axes,
                        const ModelGrid& grid) {
   std::erase_if(layout.sharding, [dim](const DimSharding& cut) { return cut.dim == dim; });
@@ -56,14 +50,6 @@ Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::v
   for (const int axis : axes) parts *= grid.extent(axis);
   layout.sharding.push_back({dim, axes, balanced_offsets(extent, parts)});
   return layout;
-}
-
-ValueSpec placed(InferContext& context, const Layout& layout) {
-  return {part_of(layout, context.grid().place()).extents, context.activations(), layout};
-}
-
-void add_nothing(Elementwise& elementwise, const GradientSum& sum, const GradientSink& sink) {
-  if (!sink.view.empty() && !sum.adds(sink)) elementwise.fill(flat(sink.view), 0);
 }
 
 }  // namespace tenon::nn

@@ -15,16 +15,8 @@ Layout expect_parts(const InferContext& context, int index);
 /// Option `axes`: axes of the model grid, each once, over which input 0 in layout `x` is not cut.
 std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x);
 
-/// How dimension `dim` is cut; null where it is whole.
-const DimSharding* cut_of(const Layout& layout, int dim);
 /// `layout` with so many elements in dimension `dim`, cut evenly over `axes` together; no axes: whole there.
 Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::vector<int>& axes,
                        const ModelGrid& grid);
-/// This rank's part of a value of activations in `layout`.
-ValueSpec placed(InferContext& context, const Layout& layout);
-
-/// The terms of a gradient on a rank that has seen no sample: zeros, unless they are added to what lies
-/// there.
-void add_nothing(Elementwise& elementwise, const GradientSum& sum, const GradientSink& sink);
 
 }  // namespace tenon::nn

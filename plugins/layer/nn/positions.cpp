@@ -47,13 +47,13 @@ void Positions::backward(BackwardContext& context) {
   const TensorView dy = context.output_gradient(0);
   const GradientSink table = context.gradient(table_);
   if (dy.empty()) {
-    add_nothing(*elementwise_, table_sum_, table);
+    table_sum_.clear(*elementwise_, table);
   } else if (!table.view.empty()) {
     const std::int64_t last = first_ + dy.shape[1];
     reduce_->sum_rows(samples(dy), flat(table.view.rows(first_, last)), table_sum_.adds(table),
                       context.workspace(scratch_));
     for (const TensorView& others : {table.view.rows(0, first_), table.view.rows(last, table.view.shape[0])})
-      add_nothing(*elementwise_, table_sum_, {others, table.accumulate});
+      table_sum_.clear(*elementwise_, {others, table.accumulate});
   }
   if (!table.view.empty()) table_sum_.close(table);
   pass_on(*device_, *elementwise_, dy, context.input_gradient(0));

@@ -35,7 +35,7 @@ void RmsNorm::backward(BackwardContext& context) {
   const GradientSink dgain = context.gradient(gain_), dx = context.input_gradient(0);
   const TensorView gain = context.parameter(gain_), rstd = context.saved(rstd_);
   if (context.input(0).empty()) {
-    add_nothing(*elementwise_, gain_sum_, dgain);
+    gain_sum_.clear(*elementwise_, dgain);
   } else {
     ops_->rms_norm_backward(matrix(context.input(0)), gain, rstd, matrix(context.output_gradient(0)),
                             parts_ || dx.view.empty() ? TensorView{} : matrix(dx.view), dx.accumulate,
