@@ -40,16 +40,12 @@ GradientWindows::GradientWindows(InferContext& context, const SlidingWindows& wi
             .wanted;
     rows_.extent[d] = read.size();
     fold_.extent[d] = own.extents[dim];
-    // Where the first window begins, counted back from the first element. With gaps between windows it may
-    // begin behind it, and no pad is negative: then a place of zeros goes in front, whose window ends before
-    // the part begins.
-    const std::int64_t before = own.offset[dim] + window.pad_low - window.stride * read.begin;
-    rows_.pad_low[d] = before < 0 ? 1 : 0;
-    fold_.pad_low[d] = before + rows_.pad_low[d] * window.stride;
+    // Where the first window begins, counted back from the first element: with gaps between windows it may
+    // begin behind it.
+    fold_.pad_low[d] = own.offset[dim] + window.pad_low - window.stride * read.begin;
     const std::int64_t reach =
         window.dilation * (window.kernel - 1) + 1 + window.stride * (rows_.places(d) - 1);
     fold_.pad_high[d] = std::max<std::int64_t>(0, reach - fold_.extent[d] - fold_.pad_low[d]);
-    if (read.size() == 0) rows_.extent[d] = rows_.pad_low[d] = 0;
   }
 }
 
