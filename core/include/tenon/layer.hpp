@@ -49,6 +49,9 @@ struct SiteSpec {
   /// Layer output whose elements are those of the product, wherever they lie: a pointwise layer behind it may
   /// be folded into the site. -1 = none.
   int output = -1;
+  /// Every call passes the rows of one sample as values [batch, channels, points...] have them: x and dx are
+  /// [k, rows], y and dy [n, rows], rows = chunk. A policy that reads rows is given rows. Not with `input`.
+  bool channels_first = false;
 };
 
 /// Handed to infer(), once, before anything runs.
@@ -109,7 +112,8 @@ class RunContext {
 class ForwardContext : public RunContext {
  public:
   ~ForwardContext() override;
-  /// Product of a site; x: [rows, k], y: [rows, n]; bias empty if the site has none.
+  /// Product of a site; x: [rows, k], y: [rows, n] (channels_first: [k, rows], [n, rows]); bias empty if the
+  /// site has none.
   virtual void fprop(SiteRef site, TensorView x, TensorView bias, TensorView y, std::int64_t first_row) = 0;
   /// Writable copy of a buffer (running statistics), begun from its value at the slot's start and made its
   /// value only if the slot is applied. Training only.

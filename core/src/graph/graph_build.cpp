@@ -5,6 +5,7 @@
 #include "graph/epilogues.hpp"
 #include "graph/infer_context.hpp"
 #include "graph/plain_site.hpp"
+#include "graph/turned_site.hpp"
 
 #include <tenon/error.hpp>
 
@@ -265,7 +266,9 @@ class Builder {
         info.steps = spec_.steps;
         site.product = spec_.precision->bind(info, site);
         site.kept = site.product == nullptr;
-        if (site.kept) site.product = make_plain_site(info, site);
+        if (site.kept) site.product = make_plain_site(info, site, site.declared.channels_first);
+        if (site.declared.channels_first && !site.kept)
+          site.product = make_turned_site(info, site, std::move(site.product));
         site.memory = site.product->memory();
         const bool reads = node.runs_backward && site.product->reads_input();
         if (site.declared.input >= 0 && reads)

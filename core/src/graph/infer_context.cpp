@@ -83,6 +83,8 @@ SiteRef LayerInference::linear_site(const SiteSpec& spec) {
         "node '{}': a product with n = {}, k = {} needs a weight of {} elements, '{}' has {} here",
         self.spec.name, spec.n, spec.k, needed, weight.name, local.text()));
   }
+  if (spec.channels_first && spec.input >= 0)
+    fail_plugin(fmt::format("node '{}': a site with channels first cannot name its input", self.spec.name));
   self.sites.push_back(std::move(site));
   return {number};
 }

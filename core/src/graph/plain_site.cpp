@@ -1,7 +1,9 @@
 // Products of one site in the activations' own dtype (f32, f64, bf16), accumulated in f32 (f64).
 #include "graph/plain_site.hpp"
 
+#include "graph/channel_site.hpp"
 #include "graph/operand_report.hpp"
+#include "graph/turned_site.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/site_products.hpp>
@@ -101,8 +103,12 @@ class PlainSite final : public LinearSite {
 
 }  // namespace
 
-std::unique_ptr<LinearSite> make_plain_site(const SiteInfo& info, SiteHost& host) {
-  return std::make_unique<PlainSite>(info, host);
+std::unique_ptr<LinearSite> make_plain_site(const SiteInfo& info, SiteHost& host, bool channels_first) {
+  // A bias that is added to what lies there already is exact where nothing is narrower than it.
+  if (channels_first && info.activation == info.parameter) return make_channel_site(info, host);
+  auto rows = std::make_unique<PlainSite>(info, host);
+  if (channels_first) return make_turned_site(info, host, std::move(rows));
+  return rows;
 }
 
 }  // namespace tenon::graph

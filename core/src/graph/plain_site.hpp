@@ -8,6 +8,7 @@
 
 namespace tenon::graph {
 
-std::unique_ptr<LinearSite> make_plain_site(const SiteInfo& info, SiteHost& host);
+/// `channels_first`: operands are as SiteSpec::channels_first says.
+std::unique_ptr<LinearSite> make_plain_site(const SiteInfo& info, SiteHost& host, bool channels_first);
 
 }  // namespace tenon::graph

@@ -1,5 +1,4 @@
-// Layer `channel_linear`: planes to rows, product, rows to planes; backward is the adjoint of each in
-// reverse. All of it walks the same chunks of samples.
+// Layer `channel_linear`: one product per sample, whose site takes channels first.
 #include "channel_linear.hpp"
 
 #include <fmt/format.h>
@@ -8,25 +7,12 @@
 #include <cmath>
 
 namespace tenon::fno {
-namespace {
-
-/// Rows of one chunk stay in the second cache.
-constexpr std::int64_t kChunkElements = std::int64_t{1} << 18;
-
-}  // namespace
 
 void ChannelLinear::infer(InferContext& context) {
   expect_inputs(context, 1);
   const Layout layout = expect_field(context, 0);
   const Shape x = context.input(0).shape;
   batch_ = x[0], in_ = x[1], points_ = product(points_of(x)), out_ = options_.integer("features");
-  dtype_ = context.activations();
-  // Lines are what a device shares among its threads.
-  const std::int64_t line = x[x.rank() - 1];
-  point_.spatial = 2, point_.extent[0] = points_ / std::max<std::int64_t>(1, line), point_.extent[1] = line;
-  const std::int64_t wanted = options_.integer("chunk"),
-                     most = kChunkElements / std::max<std::int64_t>(1, points_ * std::max(in_, out_));
-  chunk_ = std::clamp<std::int64_t>(wanted > 0 ? wanted : most, 1, std::max<std::int64_t>(1, batch_));
 
   const bool normal = options_.has("init_scale");
   ParameterSpec weight;
@@ -40,7 +26,6 @@ void ChannelLinear::infer(InferContext& context) {
   const Layout y = with_channels(layout, out_);
   weight_sum_ = GradientSum(context, weight, y);
   elementwise_ = &context.device().family<Elementwise>();
-  ops_ = &context.device().family<WindowOps>();
   has_bias_ = options_.boolean("bias");
   if (has_bias_) {
     ParameterSpec bias;
@@ -51,8 +36,9 @@ void ChannelLinear::infer(InferContext& context) {
     bias.init = Initializer::kZero;
     bias_ = context.parameter(bias);
     bias_sum_ = GradientSum(context, bias, y);
-    reduce_ = &context.device().family<ReduceOps>();
-    bias_scratch_ = context.workspace(reduce_->sum_rows_scratch(chunk_ * points_, out_, dtype_));
+    sets_ = &context.device().family<PartNormOps>();
+    sums_ = context.workspace(tensor_bytes(DType::kF64, out_));
+    terms_ = context.workspace(tensor_bytes(context.parameters(), out_));
   }
   // A rank without points declares its product all the same, since precision policies count them.
   const std::int64_t row = std::max<std::int64_t>(1, points_);
@@ -62,56 +48,49 @@ void ChannelLinear::infer(InferContext& context) {
                                .n = out_,
                                .k = in_,
                                .bias = has_bias_,
-                               .chunk = chunk_ * row,
-                               .output = 0});
-  x_rows_ = context.workspace(tensor_bytes(dtype_, chunk_ * points_ * in_));
-  y_rows_ = context.workspace(tensor_bytes(dtype_, chunk_ * points_ * out_));
+                               .chunk = row,
+                               .output = 0,
+                               .channels_first = true});
   context.keep_input(0);
   context.output(placed(context, y));
 }
 
-TensorView ChannelLinear::rows(RunContext& context, WorkspaceRef memory, std::int64_t samples,
-                               std::int64_t channels) const {
-  return in_workspace(context.workspace(memory), dtype_, {samples * points_, channels});
+TensorView ChannelLinear::sample(const TensorView& view, std::int64_t index) const {
+  return view.rows(index, index + 1).reshaped({view.shape[1], points_});
 }
 
 void ChannelLinear::forward(ForwardContext& context) {
-  if (points_ == 0) return;
   const TensorView bias = has_bias_ ? context.parameter(bias_) : TensorView{};
-  for (std::int64_t begin = 0; begin < batch_; begin += chunk_) {
-    const std::int64_t end = std::min(begin + chunk_, batch_);
-    const TensorView x = rows(context, x_rows_, end - begin, in_),
-                     y = rows(context, y_rows_, end - begin, out_);
-    ops_->unfold(point_, context.input(0).rows(begin, end), 0, x);
-    context.fprop(site_, x, bias, y, begin * points_);
-    ops_->fold(point_, y, 0, context.output(0).rows(begin, end), false);
-  }
+  for (std::int64_t i = 0; points_ > 0 && i < batch_; ++i)
+    context.fprop(site_, sample(context.input(0), i), bias, sample(context.output(0), i), i * points_);
 }
 
 void ChannelLinear::backward(BackwardContext& context) {
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
-  const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
-  if (batch_ * points_ == 0) {
-    weight_sum_.clear(*elementwise_, dw);
-    bias_sum_.clear(*elementwise_, dbias);
-  }
-  for (std::int64_t begin = 0; points_ > 0 && begin < batch_; begin += chunk_) {
-    const std::int64_t end = std::min(begin + chunk_, batch_);
-    const TensorView x = rows(context, x_rows_, end - begin, in_),
-                     dy = rows(context, y_rows_, end - begin, out_);
-    ops_->unfold(point_, context.output_gradient(0).rows(begin, end), 0, dy);
-    if (!dbias.view.empty())
-      reduce_->sum_rows(dy, dbias.view, bias_sum_.adds(dbias) || begin > 0, context.workspace(bias_scratch_));
-    if (!dw.view.empty()) {
-      ops_->unfold(point_, context.input(0).rows(begin, end), 0, x);
-      context.wgrad(site_, x, dy, weight_sum_.adds(dw) || begin > 0, begin * points_);
-    }
-    if (dx.view.empty()) continue;
-    context.dgrad(site_, dy, x, false, begin * points_);
-    ops_->fold(point_, x, 0, dx.view.rows(begin, end), dx.accumulate);
+  if (batch_ * points_ == 0) weight_sum_.clear(*elementwise_, dw);
+  for (std::int64_t i = 0; points_ > 0 && i < batch_; ++i) {
+    const TensorView dy = sample(context.output_gradient(0), i);
+    if (!dw.view.empty())
+      context.wgrad(site_, sample(context.input(0), i), dy, weight_sum_.adds(dw) || i > 0, i * points_);
+    if (!dx.view.empty()) context.dgrad(site_, dy, sample(dx.view, i), dx.accumulate, i * points_);
   }
   if (!dw.view.empty()) weight_sum_.close(dw);
-  if (!dbias.view.empty()) bias_sum_.close(dbias);
+  if (has_bias_) add_bias_gradient(context);
+}
+
+void ChannelLinear::add_bias_gradient(BackwardContext& context) {
+  const GradientSink dbias = context.gradient(bias_);
+  if (dbias.view.empty()) return;
+  const TensorView sums = in_workspace(context.workspace(sums_), DType::kF64, {out_});
+  sets_->sums(context.output_gradient(0).reshaped({batch_, out_, points_}), sums);
+  if (bias_sum_.adds(dbias)) {
+    const TensorView terms = in_workspace(context.workspace(terms_), dbias.view.dtype, {out_});
+    elementwise_->convert(sums, terms);
+    elementwise_->add(dbias.view, terms, dbias.view);
+  } else {
+    elementwise_->convert(sums, dbias.view);
+  }
+  bias_sum_.close(dbias);
 }
 
 }  // namespace tenon::fno

@@ -1,13 +1,13 @@
 // Layer `channel_linear`: y[b, :, p] = w x[b, :, p] + c at every point p of x [batch, channels, points...]: a
-// convolution with a window of one point, over any number of dimensions. The points of some samples at a time
-// become rows of a matrix, so the product is a linear site and its number format the precision policy's
-// choice. Points and samples may be cut over a model grid; weights are copied and their gradients summed.
+// convolution with a window of one point, over any number of dimensions. The points of a sample are the
+// columns of a linear site with channels first, so its number format is the precision policy's choice. Points
+// and samples may be cut over a model grid; weights are copied and their gradients summed.
 #pragma once
 
 #include "common.hpp"
 
 #include <tenon/gradient_sum.hpp>
-#include <tenon/operators_extra.hpp>
+#include <tenon/operators_parts.hpp>
 
 namespace tenon::fno {
 
@@ -23,11 +23,6 @@ class ChannelLinear final : public Layer {
       option::text("module", "\"linear\"").doc_text("module kind that the precision policy sees"),
       option::text("weight", nullptr)
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
-      option::integer("chunk", "0")
-          .at_least(0)
-          .in_unit("samples")
-          .doc_text("samples whose points are held as rows at a time; 0: as many as keep them below 256 Ki "
-                    "elements"),
   };
   static constexpr ComponentInfo kInfo{.id = "channel_linear",
                                        .summary = "linear map of the channels at every point",
@@ -41,21 +36,19 @@ class ChannelLinear final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  TensorView rows(RunContext& context, WorkspaceRef memory, std::int64_t samples,
-                  std::int64_t channels) const;
+  void add_bias_gradient(BackwardContext& context);
+  /// [channels, points] of one sample.
+  TensorView sample(const TensorView& view, std::int64_t index) const;
 
   const Options& options_;  // outlives the layer
-  WindowSpec point_;        ///< a window of one element, which turns planes into rows and back
-  std::int64_t batch_ = 0, points_ = 0, in_ = 0, out_ = 0, chunk_ = 0;
+  std::int64_t batch_ = 0, points_ = 0, in_ = 0, out_ = 0;
   bool has_bias_ = false;
-  DType dtype_ = DType::kF32;
-  WindowOps* ops_ = nullptr;
-  ReduceOps* reduce_ = nullptr;
   Elementwise* elementwise_ = nullptr;
+  PartNormOps* sets_ = nullptr;
   ParameterRef weight_, bias_;
   GradientSum weight_sum_, bias_sum_;
   SiteRef site_;
-  WorkspaceRef x_rows_, y_rows_, bias_scratch_;
+  WorkspaceRef sums_, terms_;  ///< of the bias's gradient
 };
 
 }  // namespace tenon::fno

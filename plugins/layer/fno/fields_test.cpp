@@ -7,29 +7,63 @@
 namespace tenon::testing {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
+using ::testing::Not;
+
+/// A channel_linear and the conv2d that it is, side by side; x twice over, so that its gradient is added to.
+struct Twins {
+  Twins(Graphs& graphs, const Shape& shape, bool bias) {
+    const std::vector<std::pair<std::string, std::vector<NamedOption>>> types{
+        {"channel_linear", {{"features", Integer{6}}, {"bias", bias}}},
+        {"conv2d",
+         {{"features", Integer{6}}, {"bias", bias}, {"kernel", Integers{1}}, {"chunk", Integer{1}}}}};
+    for (const auto& [type, options] : types) {
+      auto& twin =
+          twins.emplace_back(graphs.make({layer(type, options)}, {"n", "x"}, {real_field("x", shape)}));
+      twin->set_parameter("n.weight", normals(6 * shape[1], "weight"));
+      if (bias) twin->set_parameter("n.bias", normals(6, "bias"));
+      twin->forward();
+      twin->backward(1.0, true);
+      twin->backward(1.0, false);  // gradients of parameters are added to
+    }
+  }
+  std::vector<std::unique_ptr<LayerHarness>> twins;
+};
 
 // conv2d with a window of one point is another path to the same sums.
 TEST(ChannelLinear, IsAConvolutionWithAWindowOfOnePoint) {
   for (const Setting& setting : kSettings) {
-    Graphs graphs(setting);
-    for (const Integer chunk : {0, 1, 2}) {
-      const auto fields = [] { return std::vector<TestField>{real_field("x", {3, 4, 5, 2})}; };
-      auto linear = graphs.make({layer("channel_linear", {{"features", Integer{6}}, {"chunk", chunk}})},
-                                {"n"}, fields()),
-           window = graphs.make({layer("conv2d", {{"features", Integer{6}}, {"kernel", Integers{1}}})}, {"n"},
-                                fields());
-      const auto weight = normals(24, "weight"), bias = normals(6, "bias");
-      for (auto* harness : {&*linear, &*window}) {
-        harness->set_parameter("n.weight", weight);
-        harness->set_parameter("n.bias", bias);
-        harness->forward();
-        harness->backward(1.0, true);
+    Graphs graphs(setting, 2);
+    for (const bool bias : {true, false})
+      for (const Shape& shape : {Shape{3, 4, 5, 2}, Shape{2, 1, 7, 37}, Shape{1, 40, 16, 16}}) {
+        const Twins both(graphs, shape, bias);
+        LayerHarness &linear = *both.twins[0], &window = *both.twins[1];
+        EXPECT_LT(relative_error(linear.value("n"), window.value("n")), setting.bound);
+        EXPECT_LT(relative_error(linear.input_gradient("x"), window.input_gradient("x")), setting.bound);
+        EXPECT_LT(relative_error(linear.gradient("n.weight"), window.gradient("n.weight")), setting.bound);
+        if (bias) {
+          EXPECT_LT(relative_error(linear.gradient("n.bias"), window.gradient("n.bias")), setting.bound);
+        }
       }
-      EXPECT_LT(relative_error(linear->value("n"), window->value("n")), setting.bound);
-      EXPECT_LT(relative_error(linear->input_gradient("x"), window->input_gradient("x")), setting.bound);
-      for (const char* name : {"n.weight", "n.bias"})
-        EXPECT_LT(relative_error(linear->gradient(name), window->gradient(name)), setting.bound) << name;
+  }
+}
+
+// A policy that rounds operands gets the rows that it would get from a convolution, one sample a call: what
+// it makes of them has the same bits.
+TEST(ChannelLinear, GivesPoliciesTheRowsOfItsPoints) {
+  for (const char* kernels : {"reference", "auto"}) {
+    std::vector<std::vector<double>> values;
+    for (const char* precision : {"bf16", "fp8", "nvfp4"}) {
+      Graphs graphs({precision, kernels, 0}, 2);
+      const Twins both(graphs, {3, 32, 8, 6}, true);
+      LayerHarness &linear = *both.twins[0], &window = *both.twins[1];
+      SCOPED_TRACE(std::string(precision) + ", " + kernels);
+      EXPECT_EQ(linear.value("n"), window.value("n"));
+      EXPECT_EQ(linear.input_gradient("x"), window.input_gradient("x"));
+      EXPECT_EQ(linear.gradient("n.weight"), window.gradient("n.weight"));
+      EXPECT_THAT(values, Not(Contains(linear.value("n")))) << "the policy rounds nothing";
+      values.push_back(linear.value("n"));
     }
   }
 }
@@ -37,8 +71,7 @@ TEST(ChannelLinear, IsAConvolutionWithAWindowOfOnePoint) {
 TEST(Fields, P8_MatchFiniteDifferencesAlsoWhereGradientsAreAdded) {
   const std::vector<std::pair<NodeSpec, Shape>> cases = {
       {layer("channel_linear", {{"features", Integer{3}}}), {2, 2, 5}},
-      {layer("channel_linear",
-             {{"features", Integer{2}}, {"bias", false}, {"init_scale", 0.5}, {"chunk", Integer{2}}}),
+      {layer("channel_linear", {{"features", Integer{2}}, {"bias", false}, {"init_scale", 0.5}}),
        {3, 3, 2, 2, 1, 2}},
       {layer("coordinates", {}), {2, 2, 3, 2}},
       {layer("pad_far", {{"widths", Integers{2}}}), {2, 2, 3, 2}},
