@@ -2,6 +2,7 @@
 #include "reproduce/map_results.hpp"
 
 #include "ab/run_record.hpp"
+#include "observe/process_facts.hpp"
 #include "reproduce/map_runs.hpp"
 #include "reproduce/results.hpp"
 
@@ -11,6 +12,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -108,7 +110,8 @@ void summarise_point(MapPoint& point, const MapPoint& reference) {
   if (attempts > 0) point.attempt_s = busy / attempts;
 }
 
-/// "# 0.1.0 (abc) on Some CPU, 2 cores, 2026-01-01T00:00:00.000Z" of wanted.toml.
+/// "# 0.1.0 (abc) on Some CPU, 2 cores, 2026-01-01T00:00:00.000Z" of wanted.toml, which is written before the
+/// first run; when a run ended says its log.
 void add_provenance(Provenance& out, const std::string& folder) {
   std::ifstream in(fs::path(folder) / "wanted.toml");
   std::string line;
@@ -122,7 +125,9 @@ void add_provenance(Provenance& out, const std::string& folder) {
   add(out.machines, line.substr(on + 4, time - on - 4));
   const std::string begun = line.substr(time + 2);
   if (out.begun.empty() || begun < out.begun) out.begun = begun;
-  out.ended = std::max(out.ended, begun);
+  std::error_code missing;
+  const auto ended = fs::last_write_time(fs::path(folder) / "output.log", missing);
+  if (!missing) out.ended = std::max(out.ended, utc_text(std::chrono::file_clock::to_sys(ended)));
 }
 
 }  // namespace

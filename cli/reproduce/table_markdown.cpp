@@ -227,8 +227,12 @@ std::string provenance_list(const StudyResult& r) {
   line("command", p.command.empty() ? "" : "`" + p.command + "`");
   line("date", p.begun.empty() ? "" : fmt::format("{} to {} (UTC)", p.begun, p.ended));
   line("program", joined(p.program, ""));
-  line("machine", fmt::format("{}; {} threads a run; kernels {}", joined(p.machines, "not known"),
-                              joined(p.threads, "?", " or "), joined(p.kernels, "?")));
+  // Simulations have neither threads nor kernels of a device.
+  const std::string device = p.kernels.empty()
+                                 ? ""
+                                 : fmt::format("; {} threads a run; kernels {}",
+                                               joined(p.threads, "?", " or "), joined(p.kernels, "?"));
+  line("machine", joined(p.machines, "not known") + device);
   line("model", p.model);
   line("data", p.data);
   line("simulated by", p.simulation);

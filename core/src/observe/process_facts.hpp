@@ -1,6 +1,7 @@
 // Facts about this process and machine, read from the operating system when asked.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -21,7 +22,8 @@ std::int64_t usable_memory_bytes();
 std::string cpu_model();
 /// Processors that this process may run on.
 int usable_cores();
-/// Now, as "2024-05-01T12:00:00.123Z".
+/// "2024-05-01T12:00:00.123Z"; and now.
+std::string utc_text(std::chrono::system_clock::time_point at);
 std::string utc_now();
 /// Variables that change numbers or speed (OMP_*, TENON_* and the like), sorted; nothing else, so that no
 /// secret and no name of a machine or person gets into a manifest.
