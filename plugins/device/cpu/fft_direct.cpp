@@ -134,7 +134,8 @@ class ComplexLines final : public DirectFft {
   ComplexLines(const Kernels& kernels, const FftSpec& spec)
       : DirectFft(kernels, spec),
         terms_(to_modes_ ? spec.length : kept_),
-        rows_(to_modes_ ? kept_ : spec.length) {
+        rows_(to_modes_ ? kept_ : spec.length),
+        together_(lines_together(spec.inner)) {
     matrix_.resize(static_cast<std::size_t>(rows_ * 2 * terms_));
     for (std::int64_t j = 0; j < kept_; ++j)
       for (std::int64_t n = 0; n < spec.length; ++n) {
@@ -147,7 +148,7 @@ class ComplexLines final : public DirectFft {
   }
 
   std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(parts_ * stacked()) * sizeof(float);
+    return static_cast<std::size_t>(parts_ * (stacked() + products())) * sizeof(float);
   }
 
   void run(TensorView in, TensorView out, bool accumulate, TensorView scratch) override {
@@ -155,34 +156,75 @@ class ComplexLines final : public DirectFft {
     float* target = reals(out, spec_.outer * rows_ * spec_.inner * 2, "out");
     if (scratch.data == nullptr || scratch.bytes() < static_cast<std::int64_t>(scratch_bytes()))
       refuse_view(scratch, DType::kU8, static_cast<std::int64_t>(scratch_bytes()), "fft", "scratch");
-    const std::int64_t blocks = (spec_.inner + kInnerBlock - 1) / kInnerBlock, items = spec_.outer * blocks,
+    const std::int64_t blocks = (spec_.inner + kInnerBlock - 1) / kInnerBlock,
+                       groups = (spec_.outer + together_ - 1) / together_, items = groups * blocks,
                        share = (items + parts_ - 1) / parts_;
     if (items == 0) return;
     parallel_for(items, share, [&](std::int64_t begin, std::int64_t end) {
-      float* stack = static_cast<float*>(scratch.data) + begin / share * stacked();
+      float* stack = static_cast<float*>(scratch.data) + begin / share * (stacked() + products());
       for (std::int64_t item = begin; item < end; ++item) {
-        const std::int64_t outer = item / blocks, first = item % blocks * kInnerBlock,
+        const std::int64_t outer = item / blocks * together_, first = item % blocks * kInnerBlock;
+        const std::int64_t lines = std::min(together_, spec_.outer - outer),
                            width = 2 * std::min(kInnerBlock, spec_.inner - first);
-        stack_terms(source + (outer * terms_ * spec_.inner + first) * 2, width, stack);
+        for (std::int64_t line = 0; line < lines; ++line)
+          stack_terms(source + ((outer + line) * terms_ * spec_.inner + first) * 2, width, lines * width,
+                      stack + line * width);
         kernels::GemmArgs<float, float> args;
-        args.m = rows_, args.n = width, args.k = 2 * terms_;
+        args.m = rows_, args.n = lines * width, args.k = 2 * terms_;
         args.a = matrix_.data(), args.lda = 2 * terms_;
-        args.b = stack, args.ldb = width;
+        args.b = stack, args.ldb = lines * width;
         args.c = target + (outer * rows_ * spec_.inner + first) * 2, args.ldc = 2 * spec_.inner;
         args.beta = accumulate ? 1.0f : 0.0f;
-        gemm_.gemm(args);
+        if (lines == 1) {
+          gemm_.gemm(args);
+        } else {
+          multiply_apart(args, lines, stack + stacked());
+        }
       }
     });
   }
 
  private:
-  std::int64_t stacked() const { return 2 * terms_ * 2 * kInnerBlock; }
+  /// Lines of few neighbours that one product takes, so that its columns fill vectors.
+  static std::int64_t lines_together(std::int64_t inner) {
+    constexpr std::int64_t kPanel = 16, kMost = 64;  // complex columns
+    std::int64_t best = 1;
+    double most = 0;
+    for (std::int64_t lines = 1; lines * inner <= kMost; ++lines) {
+      const std::int64_t columns = lines * inner;
+      const double filled =
+          static_cast<double>(columns) / static_cast<double>((columns + kPanel - 1) / kPanel * kPanel);
+      if (filled > most) most = filled, best = lines;
+    }
+    return inner < kInnerBlock ? best : 1;
+  }
 
-  /// `width` reals of every term, then of i times every term.
-  void stack_terms(const float* from, std::int64_t width, float* stack) const {
-    float* turned = stack + terms_ * width;
-    for (std::int64_t term = 0; term < terms_;
-         ++term, from += 2 * spec_.inner, stack += width, turned += width) {
+  std::int64_t columns() const { return std::max(kInnerBlock, together_ * spec_.inner); }
+  std::int64_t stacked() const { return 2 * terms_ * 2 * columns(); }
+  std::int64_t products() const { return together_ == 1 ? 0 : rows_ * 2 * columns(); }
+
+  /// A product of several lines, whose results lie apart: line by line, of `args.n / lines` columns each.
+  void multiply_apart(const kernels::GemmArgs<float, float>& all, std::int64_t lines, float* products) const {
+    kernels::GemmArgs<float, float> args = all;
+    args.c = products, args.ldc = all.n, args.beta = 0;
+    gemm_.gemm(args);
+    const std::int64_t width = all.n / lines;
+    for (std::int64_t line = 0; line < lines; ++line)
+      for (std::int64_t row = 0; row < rows_; ++row) {
+        const float* from = products + row * all.n + line * width;
+        float* to = all.c + (line * rows_ + row) * width;
+        if (all.beta == 0) {
+          std::copy_n(from, width, to);
+        } else {
+          for (std::int64_t c = 0; c < width; ++c) to[c] = from[c] + to[c];
+        }
+      }
+  }
+
+  /// `width` reals of every term, then of i times every term, in rows of `row` reals.
+  void stack_terms(const float* from, std::int64_t width, std::int64_t row, float* stack) const {
+    float* turned = stack + terms_ * row;
+    for (std::int64_t term = 0; term < terms_; ++term, from += 2 * spec_.inner, stack += row, turned += row) {
       std::copy_n(from, width, stack);
       for (std::int64_t c = 0; c < width; c += 2) {
         turned[c] = -from[c + 1];
@@ -191,7 +233,7 @@ class ComplexLines final : public DirectFft {
     }
   }
 
-  std::int64_t terms_, rows_;
+  std::int64_t terms_, rows_, together_;
 };
 
 }  // namespace
