@@ -5,6 +5,7 @@
 
 #include "array_file.hpp"
 
+#include <tenon/files.hpp>
 #include <tenon/indexed_dataset.hpp>
 #include <tenon/plugin.hpp>
 
