@@ -1,5 +1,6 @@
 // tenon simulate: the samples of a simulation, in parallel, restartable.
 #include "command_line.hpp"
+#include "simulate/hdf5_export.hpp"
 #include "simulate/plan.hpp"
 #include "simulate/pool.hpp"
 #include "simulate/progress.hpp"
@@ -180,6 +181,7 @@ int run_simulate(const std::vector<std::string>& arguments) {
     return !stop;
   });
   progress.print(true);
+  if (plan.settings.hdf5 && !manifest.finished.empty()) simulate::write_hdf5(*files, folder.path(), manifest);
 
   const bool stopped = result.cut_short == "stopped";
   const char* const status = result.cut_short.empty() ? "completed" : stopped ? "interrupted" : "timed out";

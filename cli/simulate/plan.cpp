@@ -18,7 +18,7 @@
 namespace tenon::simulate {
 namespace {
 
-constexpr const char* kFormats[] = {"npy", nullptr};
+constexpr const char* kFormats[] = {"npy", "hdf5", nullptr};
 
 constexpr OptionSpec kSimulateOptions[] = {
     option::integer("samples", nullptr)
@@ -29,7 +29,9 @@ constexpr OptionSpec kSimulateOptions[] = {
     option::text("folder", nullptr).doc_text("of the results; simulations/ and the file's name unless given"),
     option::text("format", "'npy'")
         .one_of(kFormats)
-        .doc_text("of the results: one .npy file per sample and field"),
+        .doc_text("of the results: one .npy file per sample and field; hdf5: these, and all finished samples "
+                  "in samples.h5 "
+                  "beside them when the program ends"),
     option::integer("workers", "0").between(0, 4096).doc_text("processes; 0 = one per processor"),
     option::integer("retries", "2")
         .between(0, 1000)
@@ -59,6 +61,7 @@ std::int64_t processors() {
 Settings settings_of(const Options& options, const std::string& path) {
   Settings settings;
   settings.samples = options.integer("samples");
+  settings.hdf5 = options.text("format") == "hdf5";
   settings.seed = static_cast<std::uint64_t>(options.integer("seed"));
   settings.workers = options.integer("workers") == 0 ? processors() : options.integer("workers");
   settings.workers = std::min(settings.workers, settings.samples);

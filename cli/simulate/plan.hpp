@@ -21,6 +21,7 @@ struct Settings {
   double crash_share = 0;     ///< of the tasks, whose process dies in the first attempt
   double hang_share = 0;      ///< of the tasks, whose first attempt does not end before its time is over
   std::string folder;
+  bool hdf5 = false;  ///< all samples in one file, too
 };
 
 struct Plan {

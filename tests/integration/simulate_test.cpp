@@ -77,6 +77,15 @@ std::vector<pid_t> children_of(pid_t parent) {
   return found;
 }
 
+TEST_F(Simulate, OneFileOfAllSamplesIsTheSameForAnyNumberOfWorkers) {
+  const std::string hdf5 = "simulate.format='hdf5'";
+  ASSERT_EQ(simulate("one", {hdf5, "simulate.workers=1"}).status, 0);
+  ASSERT_EQ(simulate("two", {hdf5, "simulate.workers=2", "simulate.crash_share=0.3"}).status, 0);
+  const std::string file = read_file(scratch_ / "one/samples.h5");
+  EXPECT_TRUE(file.starts_with("\x89HDF\r\n")) << file.substr(0, 8);
+  EXPECT_EQ(read_file(scratch_ / "two/samples.h5"), file);
+}
+
 TEST_F(Simulate, P17_BytesDependOnNoNumberOfWorkersAndNoFailure) {
   const struct {
     const char *type, *options;
