@@ -59,7 +59,7 @@ TEST(SimulatePlan, SaysWhatIsWrong) {
       {"[simulate]\n[simulator]\ntype = 'darcy'\n", "samples"},
       {"[simulate]\nsamples = 0\n[simulator]\ntype = 'darcy'\n", "samples"},
       {"[simulate]\nsample = 4\n[simulator]\ntype = 'darcy'\n", "did you mean 'samples'?"},
-      {"[simulate]\nsamples = 4\nformat = 'hdf5'\n[simulator]\ntype = 'darcy'\n", "npy"},
+      {"[simulate]\nsamples = 4\nformat = 'csv'\n[simulator]\ntype = 'darcy'\n", "'npy', 'hdf5'"},
       {"[simulate]\nsamples = 4\n[simulator]\ntype = 'darcy'\ngird = 4\n", "did you mean 'grid'?"},
       {"[simulate]\nsamples = 4\n[simulator]\ntype = 'darcey'\n", "there is no simulator 'darcey'"},
       {"[simulate]\nsamples = 4\n[simulatr]\n[simulator]\ntype = 'darcy'\n",
