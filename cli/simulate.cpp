@@ -1,6 +1,7 @@
 // tenon simulate: the samples of a simulation, in parallel, restartable.
 #include "command_line.hpp"
 #include "simulate/hdf5_export.hpp"
+#include "simulate/launched.hpp"
 #include "simulate/plan.hpp"
 #include "simulate/pool.hpp"
 #include "simulate/progress.hpp"
@@ -121,7 +122,7 @@ void name_failures(const SimulationManifest& manifest) {
 }
 
 void print_json(const simulate::ResultFolder& folder, const SimulationManifest& manifest,
-                std::string_view status, const simulate::PoolResult& result, const simulate::Tasks& tasks,
+                std::string_view status, const simulate::PoolResult& result, std::int64_t repeated,
                 std::int64_t workers) {
   JsonWriter json;
   json.begin_object();
@@ -131,7 +132,7 @@ void print_json(const simulate::ResultFolder& folder, const SimulationManifest& 
   json.member("finished", static_cast<std::int64_t>(manifest.finished.size()));
   json.member("failed", static_cast<std::int64_t>(manifest.failed.size()));
   json.member("taken_up", folder.taken_up());
-  json.member("repeated", tasks.repeated());
+  json.member("repeated", repeated);
   json.member("lost_workers", result.lost_workers);
   json.member("workers", workers);
   json.member("wall_s", result.wall_s);
@@ -144,6 +145,29 @@ void print_json(const simulate::ResultFolder& folder, const SimulationManifest& 
   });
   json.end_object();
   std::cout << json.take();
+}
+
+simulate::Pool pool_of(simulate::ResultFolder& folder, simulate::Tasks& tasks, const simulate::Plan& plan) {
+  return {folder,
+          tasks,
+          plan.settings,
+          {folder.path(), plan.settings.task_timeout_s, plan.plugin_paths},
+          std::filesystem::read_symlink("/proc/self/exe").string()};
+}
+
+/// Any process of a launch but the first: makes its share and says so to process 0, which speaks for all.
+int run_node(FileSystem& files, const SimulationManifest& wanted, const simulate::Plan& plan,
+             simulate::Place place, const std::atomic<bool>& stop) {
+  simulate::OwnerSeen owner(files, plan.settings.folder);
+  owner.wait(wanted);
+  simulate::ResultFolder folder(files, plan.settings.folder, wanted, place);
+  simulate::Tasks tasks(folder.manifest(), plan.settings.retries, place);
+  const simulate::PoolResult result =
+      pool_of(folder, tasks, plan).run([&] { return !stop && owner.wants_more(); });
+  simulate::tell_end(
+      files, folder.path(), place,
+      {result.cut_short, result.lost_workers, tasks.repeated(), plan.settings.workers, result.busy_s});
+  return 0;
 }
 
 int run_simulate(const std::vector<std::string>& arguments) {
@@ -166,35 +190,50 @@ int run_simulate(const std::vector<std::string>& arguments) {
   // Before the workers: it blocks the signals, and a process that is started later does not inherit that.
   std::atomic<bool> stop{false};
   const train::SignalWatcher signals([&](const std::string&) { stop = true; });
+  const std::optional<simulate::Place> launched = simulate::launched();
+  const simulate::Place place = launched.value_or(simulate::Place{});
+  if (place.index > 0) return run_node(*files, description.manifest(plan), plan, place, stop);
   simulate::ResultFolder folder(*files, plan.settings.folder, description.manifest(plan));
   SimulationManifest& manifest = folder.manifest();
   description.share(*files, folder, manifest);
+  std::optional<simulate::Owner> owner;
+  if (launched) owner.emplace(*files, folder, place);
 
   const bool quiet = parsed.values.count("quiet") > 0;
-  simulate::Tasks tasks(manifest, plan.settings.retries);
+  simulate::Tasks tasks(manifest, plan.settings.retries, place);
   ProgressPrinter progress(folder, manifest, quiet);
-  simulate::Pool pool(folder, tasks, plan.settings,
-                      {folder.path(), plan.settings.task_timeout_s, plan.plugin_paths},
-                      std::filesystem::read_symlink("/proc/self/exe").string());
-  const simulate::PoolResult result = pool.run([&] {
+  simulate::Pool pool = pool_of(folder, tasks, plan);
+  const auto between = [&] {
+    if (owner) owner->look(false, !stop);
     progress.print(false);
     return !stop;
-  });
+  };
+  const Steady::time_point begun = Steady::now();
+  simulate::PoolResult result = pool.run(between);
+  simulate::NodeEnd others;
+  if (owner) {
+    others = owner->wait(between);
+    result.wall_s = std::chrono::duration<double>(Steady::now() - begun).count();
+    result.busy_s += others.busy_s, result.lost_workers += others.lost_workers;
+    if (result.cut_short.empty()) result.cut_short = others.cut_short;
+  }
   progress.print(true);
   if (plan.settings.hdf5 && !manifest.finished.empty()) simulate::write_hdf5(*files, folder.path(), manifest);
 
   const bool stopped = result.cut_short == "stopped";
-  const char* const status = result.cut_short.empty() ? "completed" : stopped ? "interrupted" : "timed out";
+  const bool late = result.cut_short == "timeout_s is over";
+  const char* const status = result.cut_short.empty() ? "completed" : late ? "timed out" : "interrupted";
   name_failures(manifest);
   if (parsed.values.count("json") > 0) {
-    print_json(folder, manifest, status, result, tasks, plan.settings.workers);
+    print_json(folder, manifest, status, result, tasks.repeated() + others.repeated,
+               plan.settings.workers + others.workers);
   } else {
     std::cout << fmt::format("{}: {} of {} samples, {} failed, {:.1f} s  ->  {}\n", status,
                              manifest.finished.size(), manifest.samples, manifest.failed.size(),
                              result.wall_s, folder.path());
   }
   if (!result.cut_short.empty() && !stopped) {
-    std::cerr << "tenon simulate: timeout_s is over; the same command continues\n";
+    std::cerr << "tenon simulate: " << result.cut_short << "; the same command continues\n";
     return 1;
   }
   if (result.cut_short.empty() && manifest.finished.empty()) {

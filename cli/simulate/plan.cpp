@@ -1,6 +1,8 @@
 // Keys, types and misspellings go through the core's configuration layer.
 #include "simulate/plan.hpp"
 
+#include "simulate/place.hpp"
+
 #include "config/run_schema.hpp"
 #include "config/suggest.hpp"
 
@@ -32,7 +34,9 @@ constexpr OptionSpec kSimulateOptions[] = {
         .doc_text("of the results: one .npy file per sample and field; hdf5: these, and all finished samples "
                   "in samples.h5 "
                   "beside them when the program ends"),
-    option::integer("workers", "0").between(0, 4096).doc_text("processes; 0 = one per processor"),
+    option::integer("workers", "0")
+        .between(0, 4096)
+        .doc_text("processes; 0 = one per processor, or one for each that a launcher started"),
     option::integer("retries", "2")
         .between(0, 1000)
         .doc_text("further attempts of a task whose time was over or whose process died"),
@@ -63,7 +67,9 @@ Settings settings_of(const Options& options, const std::string& path) {
   settings.samples = options.integer("samples");
   settings.hdf5 = options.text("format") == "hdf5";
   settings.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  settings.workers = options.integer("workers") == 0 ? processors() : options.integer("workers");
+  // A launcher has said already how many processes there are.
+  const std::int64_t each = launched() ? 1 : processors();
+  settings.workers = options.integer("workers") == 0 ? each : options.integer("workers");
   settings.workers = std::min(settings.workers, settings.samples);
   settings.task_timeout_s = options.real("task_timeout_s");
   settings.timeout_s = options.real("timeout_s");

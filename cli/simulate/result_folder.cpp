@@ -2,6 +2,7 @@
 // of it is.
 #include "simulate/result_folder.hpp"
 
+#include "simulate/launched.hpp"
 #include "simulate/sample_writer.hpp"
 
 #include <tenon/config.hpp>
@@ -60,6 +61,25 @@ ResultFolder::ResultFolder(FileSystem& files, std::string folder, SimulationMani
   save(true);
 }
 
+ResultFolder::ResultFolder(FileSystem& files, std::string folder, SimulationManifest wanted, Place place)
+    : files_(files), folder_(std::move(folder)), node_(place), manifest_(std::move(wanted)) {
+  before_ = read_simulation(files_, folder_);
+  check_same(before_);
+  manifest_.finished = before_.finished;
+  manifest_.failed = before_.failed;
+  taken_up_ = static_cast<std::int64_t>(manifest_.finished.size());
+  save(true);
+}
+
+/// Only what is new, so that files stay small.
+void ResultFolder::record_share() {
+  SimulationManifest share = manifest_;
+  std::erase_if(share.finished, [&](const auto& entry) { return before_.finished.count(entry.first) > 0; });
+  std::erase_if(share.failed, [&](const auto& entry) { return !node_->makes(entry.first); });
+  write_text_atomically(files_, node_manifest_path(folder_, node_->index), simulation_manifest_text(share));
+  write_text_atomically(files_, node_beat_path(folder_, node_->index), std::to_string(++beats_));
+}
+
 void ResultFolder::check_same(const SimulationManifest& there) const {
   if (there.config_hash() != manifest_.config_hash()) {
     fail_config(
@@ -100,7 +120,11 @@ void ResultFolder::take_up_samples() {
 void ResultFolder::save(bool now) {
   const auto time = std::chrono::steady_clock::now();
   if (!now && time - saved_ < kBetweenSaves) return;
-  write_text_atomically(files_, simulation_manifest_path(folder_), simulation_manifest_text(manifest_));
+  if (node_) {
+    record_share();
+  } else {
+    write_text_atomically(files_, simulation_manifest_path(folder_), simulation_manifest_text(manifest_));
+  }
   saved_ = time;
 }
 

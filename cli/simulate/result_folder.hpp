@@ -3,6 +3,7 @@
 #pragma once
 
 #include "observe/run_folder.hpp"
+#include "simulate/place.hpp"
 #include "simulate/plan.hpp"
 
 #include <tenon/simulation.hpp>
@@ -20,6 +21,10 @@ class ResultFolder {
   /// there, Error(kRun) when another process writes to it, FileError.
   ResultFolder(FileSystem& files, std::string folder, SimulationManifest wanted);
 
+  /// One of several processes that share a folder, which process 0 has opened: without the lock, and what it
+  /// settles is recorded in files of its own (launched.hpp).
+  ResultFolder(FileSystem& files, std::string folder, SimulationManifest wanted, Place place);
+
   SimulationManifest& manifest() { return manifest_; }
   const std::string& path() const { return folder_; }
   /// Finished before this process came.
@@ -31,10 +36,14 @@ class ResultFolder {
  private:
   void check_same(const SimulationManifest& there) const;
   void take_up_samples();
+  void record_share();
 
   FileSystem& files_;
   std::string folder_;
   std::optional<AttemptLock> lock_;
+  std::optional<Place> node_;
+  SimulationManifest before_;  ///< of a node: what was settled when it came
+  std::uint64_t beats_ = 0;
   SimulationManifest manifest_;
   std::int64_t taken_up_ = 0;
   std::chrono::steady_clock::time_point saved_;

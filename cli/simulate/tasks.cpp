@@ -4,10 +4,12 @@
 
 namespace tenon::simulate {
 
-Tasks::Tasks(SimulationManifest& manifest, std::int64_t retries) : manifest_(manifest), retries_(retries) {
+Tasks::Tasks(SimulationManifest& manifest, std::int64_t retries, Place place)
+    : manifest_(manifest), retries_(retries) {
   std::erase_if(manifest_.failed, [](const auto& entry) { return entry.second.kind != "error"; });
   for (std::int64_t index = 0; index < manifest_.samples; ++index) {
-    if (manifest_.finished.count(index) == 0 && manifest_.failed.count(index) == 0) waiting_.push_back(index);
+    if (place.makes(index) && manifest_.finished.count(index) == 0 && manifest_.failed.count(index) == 0)
+      waiting_.push_back(index);
   }
 }
 

@@ -1,6 +1,8 @@
 // Which tasks wait, run, are finished or have failed: the rules of repetition, without processes or files.
 #pragma once
 
+#include "simulate/place.hpp"
+
 #include <tenon/simulation.hpp>
 
 #include <cstdint>
@@ -14,7 +16,8 @@ namespace tenon::simulate {
 class Tasks {
  public:
   /// `manifest` says which samples are settled already. Those that were lost or late are tried again.
-  Tasks(SimulationManifest& manifest, std::int64_t retries);
+  /// Of several processes this one takes the tasks of its place.
+  Tasks(SimulationManifest& manifest, std::int64_t retries, Place place = {});
 
   struct Next {
     std::int64_t index = 0;

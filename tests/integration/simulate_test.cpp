@@ -77,6 +77,30 @@ std::vector<pid_t> children_of(pid_t parent) {
   return found;
 }
 
+// As mpirun starts them, and ends them all when process 0 fails.
+TEST_F(Simulate, P17_ProcessesOfALauncherMakeTheSameBytes) {
+  const auto expected = undisturbed();
+  const auto start = [&](int rank, const std::vector<std::string>& sets) {
+    Command one = command("three", sets);
+    one.environment["OMPI_COMM_WORLD_RANK"] = std::to_string(rank);
+    one.environment["OMPI_COMM_WORLD_SIZE"] = "3";
+    return std::make_unique<Child>(one);
+  };
+  {
+    const std::vector<std::string> sets{"simulate.crash_share=0.3"};
+    const auto second = start(2, sets), first = start(1, sets), zero = start(0, sets);
+    for (Child* child : {&*zero, &*first, &*second}) {
+      const Ended ended = child->wait();
+      EXPECT_EQ(ended.status, 0) << ended.err;
+    }
+  }
+  EXPECT_EQ(tree(scratch_ / "three"), expected);
+  const auto other = start(1, {"simulate.seed=5"}), zero = start(0, {"simulate.seed=5"});
+  const Ended refused = zero->wait();
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("holds another simulation: simulate.seed is 1 there and 5 here"));
+}
+
 TEST_F(Simulate, OneFileOfAllSamplesIsTheSameForAnyNumberOfWorkers) {
   const std::string hdf5 = "simulate.format='hdf5'";
   ASSERT_EQ(simulate("one", {hdf5, "simulate.workers=1"}).status, 0);
