@@ -87,12 +87,13 @@ TEST_F(Launched, EveryTaskIsOneProcessesOwn) {
 }
 
 TEST_F(Launched, ProcessZeroTakesUpWhatOthersRecord) {
+  const auto of = [](int digit) { return std::string(32, static_cast<char>('0' + digit)); };
   ResultFolder folder(*files_, folder_, wanted_);
-  folder.manifest().finished[0] = "of 0";
+  folder.manifest().finished[0] = of(0);
   Owner owner(*files_, folder, {0, 2});
   {
     ResultFolder share(*files_, folder_, wanted_, {1, 2});
-    share.manifest().finished[1] = "of 1";
+    share.manifest().finished[1] = of(1);
     share.manifest().failed[3] = {"error", "CFL", 1};
     share.save(true);
   }
@@ -104,7 +105,7 @@ TEST_F(Launched, ProcessZeroTakesUpWhatOthersRecord) {
   EXPECT_EQ(others.workers, 4);
   EXPECT_EQ(others.busy_s, 0.5);
   const SimulationManifest recorded = read_simulation(*files_, folder_);
-  EXPECT_EQ(recorded.finished, (std::map<std::int64_t, std::string>{{0, "of 0"}, {1, "of 1"}}));
+  EXPECT_EQ(recorded.finished, (std::map<std::int64_t, std::string>{{0, of(0)}, {1, of(1)}}));
   EXPECT_EQ(recorded.failed.at(3).cause, "CFL");
 }
 

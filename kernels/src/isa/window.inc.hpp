@@ -37,10 +37,11 @@ TENON_INLINE std::int64_t start(const Window& w, int d, std::int64_t place) {
   return place * w.stride[d] - w.pad[d];
 }
 
-/// Whether x and columns differ by a transposition alone.
+/// Whether x and columns differ by a transposition alone. Pads behind the elements show in the extents.
 TENON_INLINE bool is_point(const Window& w) {
   bool result = true;
-  for (int d = 0; d < 3; ++d) result = result && w.kernel[d] == 1 && w.stride[d] == 1 && w.pad[d] == 0;
+  for (int d = 0; d < 3; ++d)
+    result = result && w.kernel[d] == 1 && w.stride[d] == 1 && w.pad[d] == 0 && w.in[d] == w.out[d];
   return result;
 }
 
