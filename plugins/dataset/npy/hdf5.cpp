@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 #include <hdf5.h>
+#include <sys/stat.h>
 
 #include <array>
 #include <mutex>
@@ -15,7 +16,7 @@
 namespace tenon::npy {
 namespace {
 
-/// The library as Debian builds it must not be entered by two threads.
+/// Not every build of the library may be entered by two threads.
 std::recursive_mutex& library() {
   static std::recursive_mutex mutex;
   return mutex;
@@ -59,6 +60,16 @@ std::string reason() {
       },
       &text);
   return text.empty() ? "the library gives no reason" : text;
+}
+
+/// Of this thread: where it protects itself the library asks each of them.
+void keep_silent() {
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+std::int64_t size_of(const std::string& path) {
+  struct stat facts {};
+  return ::stat(path.c_str(), &facts) == 0 ? facts.st_size : 0;
 }
 
 [[noreturn]] void refuse(const std::string& path, const std::string& what) {
@@ -115,6 +126,7 @@ class Hdf5Array final : public ArrayFile {
       if (extents[static_cast<std::size_t>(d)] == 0) refuse(path_, "it has no elements");
     }
     shape_ = Shape(std::span<const std::int64_t>(shape.data(), static_cast<std::size_t>(rank)));
+    size_ = size_of(file_);
     const Type type(H5Dget_type(data_.get()));
     dtype_ = dtype_of(path_, type.get());
   }
@@ -129,6 +141,9 @@ class Hdf5Array final : public ArrayFile {
       extents[static_cast<std::size_t>(d)] = static_cast<hsize_t>(shape_[d]);
     begin[0] = static_cast<hsize_t>(first), extents[0] = static_cast<hsize_t>(count);
     const std::lock_guard lock(library());
+    keep_silent();
+    // The library gives zeros for what is behind the end.
+    if (size_of(file_) < size_) fail_run(fmt::format("data file '{}' has shrunk while it was read", path_));
     const Space where(H5Dget_space(data_.get())),
         block(H5Screate_simple(shape_.rank(), extents.data(), nullptr));
     if (H5Sselect_hyperslab(where.get(), H5S_SELECT_SET, begin.data(), nullptr, extents.data(), nullptr) <
@@ -142,7 +157,7 @@ class Hdf5Array final : public ArrayFile {
  private:
   Dataset open(const std::string& dataset) const {
     const std::lock_guard lock(library());
-    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+    keep_silent();
     const File opened(H5Fopen(file_.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
     if (!opened.valid()) refuse(file_, fmt::format("expected an HDF5 file: {}", reason()));
     Dataset data(H5Dopen2(opened.get(), dataset.c_str(), H5P_DEFAULT));
@@ -152,6 +167,7 @@ class Hdf5Array final : public ArrayFile {
 
   std::string file_, path_;
   Dataset data_;
+  std::int64_t size_ = 0;
   DType dtype_ = DType::kF32;
   Shape shape_;
 };

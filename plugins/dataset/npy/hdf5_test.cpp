@@ -2,6 +2,7 @@
 // refused.
 #include "hdf5.hpp"
 
+#include <tenon/error.hpp>
 #include <tenon/testing/batches.hpp>
 #include <tenon/testing/folders.hpp>
 
@@ -128,6 +129,20 @@ TEST_F(Hdf5Test, ThreadsReadSideBySide) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(wrong, ::testing::Each(0));
+}
+
+TEST_F(Hdf5Test, AFileThatShrinksIsNoticed) {
+  const std::string file = path("a.h5");
+  Writer(file).add("/x", H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, {3, 64}, 0, counting(192));
+  const Made made = open("inputs = ['x=" + file + "']\n" + kAll);
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 8);
+  Batch batch(*made.data);
+  try {
+    made->read({.first = 0, .count = 3}, batch.views);
+    ADD_FAILURE() << "zeros for what is gone";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.what(), "data file '" + file + ":/x' has shrunk while it was read");
+  }
 }
 
 TEST_F(Hdf5Test, RefusalsAreWholeMessages) {
