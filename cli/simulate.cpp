@@ -158,7 +158,7 @@ simulate::Pool pool_of(simulate::ResultFolder& folder, simulate::Tasks& tasks, c
 /// Any process of a launch but the first: makes its share and says so to process 0, which speaks for all.
 int run_node(FileSystem& files, const SimulationManifest& wanted, const simulate::Plan& plan,
              simulate::Place place, const std::atomic<bool>& stop) {
-  simulate::OwnerSeen owner(files, plan.settings.folder);
+  simulate::OwnerSeen owner(files, plan.settings.folder, place.index);
   owner.wait(wanted);
   simulate::ResultFolder folder(files, plan.settings.folder, wanted, place);
   simulate::Tasks tasks(folder.manifest(), plan.settings.retries, place);

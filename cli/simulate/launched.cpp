@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -36,6 +37,10 @@ constexpr const char* kStop = " stop";
 /// What the file of process 0 begins with; a count of its beats follows.
 std::string opened_for(const SimulationManifest& manifest) {
   return fmt::format("{} {} ", manifest.config_hash(), manifest.samples);
+}
+
+std::string token_path(const std::string& folder, std::int64_t index) {
+  return fmt::format("{}/{}.token", nodes_folder(folder), index);
 }
 
 /// "" where there is none, or where it cannot be read just now.
@@ -109,8 +114,13 @@ Owner::~Owner() {
 void Owner::look(bool now, bool go_on) {
   if (!now && Steady::now() - looked_ < kBetweenLooks) return;
   SimulationManifest& all = folder_.manifest();
+  std::string named;
+  for (auto& [index, node] : nodes_) {
+    if (node.token.empty()) node.token = text_of(files_, token_path(folder_.path(), index));
+    if (!node.token.empty()) named += " " + node.token;
+  }
   write_text_atomically(files_, open_path(folder_.path()),
-                        fmt::format("{}{}{}", opened_for(all), ++beats_, go_on ? "" : kStop));
+                        fmt::format("{}{}{}{}", opened_for(all), ++beats_, named, go_on ? "" : kStop));
   for (const auto& [index, node] : nodes_) {
     const std::string path = node_manifest_path(folder_.path(), index), text = text_of(files_, path);
     if (text.empty()) continue;
@@ -158,28 +168,41 @@ NodeEnd Owner::wait(const std::function<bool()>& wanted) {
   return all;
 }
 
-OwnerSeen::OwnerSeen(FileSystem& files, std::string folder, double patience_s)
-    : files_(files), folder_(std::move(folder)), patience_s_(patience_s), pulse_(files, open_path(folder_)) {}
+OwnerSeen::OwnerSeen(FileSystem& files, std::string folder, std::int64_t index, double patience_s)
+    : files_(files),
+      folder_(std::move(folder)),
+      token_path_(token_path(folder_, index)),
+      token_(fmt::format("{:08x}{:08x}", std::random_device{}(), std::random_device{}())),
+      patience_s_(patience_s),
+      pulse_(files, open_path(folder_)) {}
 
 void OwnerSeen::wait(const SimulationManifest& wanted) {
-  while (!pulse_.beats()) {
-    if (pulse_.silent_s() > patience_s_) {
-      fail_run(
-          fmt::format("process 0 has not opened '{}' within {} s; do all processes see one folder, and what "
-                      "did process 0 say?",
-                      folder_, patience_s_));
+  const Steady::time_point begun = Steady::now();
+  while (true) {
+    const bool beats = pulse_.beats();
+    const std::string text = text_of(files_, open_path(folder_));
+    if (beats && text.find(token_) != std::string::npos) return;
+    if (beats && !text.starts_with(opened_for(wanted)))
+      fail_config(fmt::format(
+          "process 0 opened '{}' for another simulation; start all with one configuration", folder_));
+    if (since(begun) > patience_s_) {
+      fail_run(fmt::format(
+          "process 0 has not opened '{}' for this one within {} s; do all processes see one folder, is "
+          "it in use, and what did process 0 say?",
+          folder_, patience_s_));
     }
+    // Process 0 begins by removing what was there. One that shows itself again leaves another's token alone.
+    if (beats && !files_.exists(token_path_)) write_text_atomically(files_, token_path_, token_);
     std::this_thread::sleep_for(kPoll);
   }
-  if (!text_of(files_, open_path(folder_)).starts_with(opened_for(wanted)))
-    fail_config(fmt::format("process 0 opened '{}' for another simulation; start all with one configuration",
-                            folder_));
 }
 
 bool OwnerSeen::wants_more() {
   if (!wants_ || Steady::now() - looked_ < kBetweenLooks) return wants_;
   looked_ = Steady::now();
-  wants_ = pulse_.silent_s() <= patience_s_ && !text_of(files_, open_path(folder_)).ends_with(kStop);
+  const std::string text = text_of(files_, open_path(folder_));
+  wants_ =
+      pulse_.silent_s() <= patience_s_ && text.find(token_) != std::string::npos && !text.ends_with(kStop);
   return wants_;
 }
 

@@ -2,7 +2,10 @@
 // They share nothing but the folder of results. Process 0 owns it, as a program without a launcher does; each
 // makes the samples whose index, modulo their number, is its own, and writes
 //
-//   nodes/open      process 0: the folder is checked, and is that of this simulation
+//   nodes/open      process 0: the folder is checked, is that of this simulation, and is shared with these
+//   processes nodes/3.token   process 3: a random number, until process 0 has named it in nodes/open; of two
+//   launches over one
+//                   folder the second is never named
 //   nodes/3.json    process 3: what it has finished and what failed, a manifest
 //   nodes/3.beat    process 3: a number that grows every other second
 //   nodes/3.end     process 3: its figures, when it has ended
@@ -69,6 +72,7 @@ class Owner {
  private:
   struct Node {
     Pulse pulse;
+    std::string token = {};  ///< the first that was shown; no other is taken
     bool silent = false;
   };
 
@@ -84,16 +88,16 @@ class Owner {
 /// What any other process sees of process 0.
 class OwnerSeen {
  public:
-  OwnerSeen(FileSystem& files, std::string folder, double patience_s = kPatience_s);
-  /// Until it has opened the folder for `wanted`. Error(kRun) when it does not, Error(kConfig) when it opened
-  /// it for another simulation.
+  OwnerSeen(FileSystem& files, std::string folder, std::int64_t index, double patience_s = kPatience_s);
+  /// Until it has opened the folder for `wanted` and this process. Error(kRun) when it does not,
+  /// Error(kConfig) when it opened it for another simulation.
   void wait(const SimulationManifest& wanted);
-  /// Whether it lives and wants to go on; looked at every other second.
+  /// Whether it lives, still names this process, and wants to go on; looked at every other second.
   bool wants_more();
 
  private:
   FileSystem& files_;
-  std::string folder_;
+  std::string folder_, token_path_, token_;
   double patience_s_;
   Pulse pulse_;
   bool wants_ = true;

@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <thread>
@@ -116,32 +117,59 @@ TEST_F(Launched, OneThatIsSilentIsGivenUp) {
   EXPECT_EQ(owner.wait([] { return true; }).cut_short, "process 1 of 3 has not been heard of for 0.3 s");
 }
 
-TEST_F(Launched, OthersBeginWhenProcessZeroBeatsAndEndWhenItSaysSo) {
-  OwnerSeen early(*files_, folder_, 0.2);
-  EXPECT_EQ(error_of([&] { early.wait(wanted_); }),
-            "process 0 has not opened '" + folder_ +
-                "' within 0.2 s; do all processes see one folder, and what did process 0 say?");
+TEST_F(Launched, OthersBeginWhenProcessZeroNamesThemAndEndWhenItSaysSo) {
+  const std::string not_opened = "process 0 has not opened '" + folder_ + "' for this one within 0.2 s; ";
+  OwnerSeen early(*files_, folder_, 1, 0.2);
+  EXPECT_THAT(error_of([&] { early.wait(wanted_); }), HasSubstr(not_opened));
   ResultFolder folder(*files_, folder_, wanted_);
   Owner owner(*files_, folder, {0, 2});
-  OwnerSeen stale(*files_, folder_, 0.2);
-  EXPECT_THAT(error_of([&] { stale.wait(wanted_); }), HasSubstr("has not opened"))
-      << "a file that does not change";
-  const auto after_a_beat = [&](const SimulationManifest& mine, bool go_on) {
-    OwnerSeen seen(*files_, folder_);
+  OwnerSeen stale(*files_, folder_, 1, 0.2);
+  EXPECT_THAT(error_of([&] { stale.wait(wanted_); }), HasSubstr(not_opened)) << "a file that does not change";
+  /// Process 0 looks again and again while `seen` waits.
+  const auto said = [&](OwnerSeen& seen, const SimulationManifest& mine) {
+    std::atomic<bool> done{false};
     std::thread beat([&] {
-      std::this_thread::sleep_for(std::chrono::milliseconds(250));
-      owner.look(true, go_on);
+      while (!done) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        owner.look(true);
+      }
     });
-    const std::string said = error_of([&] { seen.wait(mine); });
+    std::string text = error_of([&] { seen.wait(mine); });
+    done = true;
     beat.join();
-    return said == "nothing" ? (seen.wants_more() ? "goes on" : "stops") : said;
+    return text;
   };
-  EXPECT_EQ(after_a_beat(wanted_, true), "goes on");
-  EXPECT_EQ(after_a_beat(wanted_, false), "stops");
   SimulationManifest other = wanted_;
   other.seed = 9;
-  EXPECT_EQ(after_a_beat(other, true),
+  OwnerSeen wrong(*files_, folder_, 1, 2);
+  EXPECT_EQ(said(wrong, other),
             "process 0 opened '" + folder_ + "' for another simulation; start all with one configuration");
+  OwnerSeen mine(*files_, folder_, 1, 10), second(*files_, folder_, 1, 1);
+  EXPECT_EQ(said(mine, wanted_), "nothing");
+  EXPECT_TRUE(mine.wants_more());
+  EXPECT_THAT(said(second, wanted_), HasSubstr("is it in use")) << "the same place in another launch";
+  owner.look(true, false);
+  OwnerSeen late(*files_, folder_, 1, 0.2);
+  EXPECT_THAT(error_of([&] { late.wait(wanted_); }), HasSubstr("has not opened"));
+}
+
+TEST_F(Launched, OneThatIsNamedNoMoreStops) {
+  auto folder = std::make_unique<ResultFolder>(*files_, folder_, wanted_);
+  auto owner = std::make_unique<Owner>(*files_, *folder, Place{0, 2});
+  OwnerSeen mine(*files_, folder_, 1, 10);
+  std::atomic<bool> done{false};
+  std::thread beat([&] {
+    while (!done) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      owner->look(true);
+    }
+  });
+  EXPECT_EQ(error_of([&] { mine.wait(wanted_); }), "nothing");
+  done = true;
+  beat.join();
+  owner.reset();
+  owner = std::make_unique<Owner>(*files_, *folder, Place{0, 2});  // another launch
+  EXPECT_FALSE(mine.wants_more());
 }
 
 TEST_F(Launched, WhatAProcessSaysAtItsEndIsReadStrictly) {
