@@ -233,6 +233,16 @@ class Anything final : public Model {
   void* query(std::string_view) override { return nullptr; }
 };
 
+/// As a scheduler asks, and until the run has heard it: on a busy machine it would be over before.
+void ask_to_stop() {
+  ::kill(::getpid(), SIGTERM);
+  sigset_t pending;
+  for (int tries = 0; tries < 1000 && ::sigpending(&pending) == 0 && ::sigismember(&pending, SIGTERM) == 1;
+       ++tries)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // from taken to told
+}
+
 class EndingWatch final : public Observer {
  public:
   static constexpr OptionSpec kOptions[] = {
@@ -255,7 +265,7 @@ class EndingWatch final : public Observer {
     }
     if (kill_after_ > 0)  // so that a save in the background can end before the process does
       std::this_thread::sleep_for(std::chrono::milliseconds(15));
-    if (done == stop_after_) ::kill(::getpid(), SIGTERM);
+    if (done == stop_after_) ask_to_stop();
     if (done == kill_after_) ::kill(::getpid(), SIGKILL);
   }
   void on_metric(const Metric&) override {}
