@@ -415,6 +415,13 @@ TYPE(Recovery)
 TYPE(RecoveryBase)
 TYPE(SaveTimer)
 TYPE(SaveOutcomes)
+TYPE(RecoveryContext)
+TYPE(RecoveryBinding)
+TYPE(RecoveryAccount)
+TYPE(FailureDomains)
+TYPE(ClusterCosts)
+TYPE(FailureLaw)
+TYPE(EmulatedFailure)
 
 // <tenon/registry.hpp>
 TYPE(ComponentRef)

@@ -92,8 +92,9 @@ TEST(LostOwner, GetsItsRowsBackAndNobodyElseNotices) {
   const std::vector<std::uint64_t> survivor_versions = owners[0].versions();
   control->remove(1);
   EXPECT_EQ(control->membership().alive, std::vector<int>{0});
-  EXPECT_EQ(owners[0].policy->on_failure({.slot = 9, .samples = 9 * kBatch, .dead = {1}}).action,
-            FailureAction::kContinuePartial);
+  EXPECT_EQ(
+      owners[0].policy->on_failure({.slot = 9, .samples = 9 * kBatch, .dead = {1}, .shards = {1}}).action,
+      FailureAction::kContinuePartial);
   control->admit(1);
   EXPECT_EQ(control->membership().epoch, 2U) << "communicators of epoch 0 are refused";
 
@@ -105,7 +106,7 @@ TEST(LostOwner, GetsItsRowsBackAndNobodyElseNotices) {
   reader.read_rows("table", replacement.rows, {lost.data(), {kRows - kCut, kWidth}});
   replacement.write(replacement.rows, lost);
   owners[0].policy->on_restored(
-      {.rank = 1, .checkpoint_slot = step, .checkpoint_samples = step * kBatch, .samples_now = 9 * kBatch});
+      {.shard = 1, .checkpoint_slot = step, .checkpoint_samples = step * kBatch, .samples_now = 9 * kBatch});
 
   EXPECT_EQ(replacement.read(replacement.rows), at_save);
   EXPECT_NE(owners[1].read(replacement.rows), at_save) << "slot 9 is what was lost";

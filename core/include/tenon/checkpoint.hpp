@@ -59,12 +59,13 @@ enum class SaveStatus : std::uint8_t {
 struct SaveResult {
   SaveStatus status = SaveStatus::kAborted;
   std::int64_t step = 0;
-  std::string
-      error;  ///< why it was aborted; with kCommitted, what went wrong afterwards (removal of old ones)
-  std::int64_t bytes = 0;  ///< written by this rank
-  double copy_s = 0;       ///< stall of the training thread
-  double write_s = 0;      ///< file of this rank, until it is on the medium
-  double commit_s = 0;     ///< gather, manifest, verification, rename, removal of old generations
+  /// Why it was aborted; with kCommitted, what went wrong afterwards (removal of old ones).
+  std::string error = {};
+  std::int64_t bytes = 0;      ///< written by this rank
+  std::int64_t all_bytes = 0;  ///< by all ranks; known to rank 0
+  double copy_s = 0;           ///< stall of the training thread
+  double write_s = 0;          ///< file of this rank, until it is on the medium
+  double commit_s = 0;         ///< gather, manifest, verification, rename, removal of old generations
 };
 
 /// How the ranks of one save talk. Calls block until all ranks have come, up to the run's deadline, then

@@ -24,7 +24,8 @@ enum class FailureKind : std::uint8_t { kCrash, kHang, kLink };
 struct FailureEvent {
   std::int64_t slot = 0;
   std::int64_t samples = 0;
-  std::vector<int> dead;  ///< world ranks
+  std::vector<int> dead = {};    ///< world ranks
+  std::vector<int> shards = {};  ///< failure domains of row tables that lost their rows, ascending
   FailureKind kind = FailureKind::kCrash;
 };
 

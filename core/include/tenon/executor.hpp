@@ -155,5 +155,8 @@ std::unique_ptr<ParameterSet> make_parameter_set_beside(std::string name, Parame
                                                         Device& device);
 /// Fills a set with the declared initial values: functions of (seed_init, name, global element index) alone.
 void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device);
+/// The same values for some rows of one row table: `ids` follow each other, `rows` is host memory for them.
+void initial_rows(const ParameterInfo& table, std::uint64_t seed_init, std::span<const std::int64_t> ids,
+                  TensorView rows);
 
 TENON_ABI_END

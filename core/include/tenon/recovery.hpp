@@ -3,10 +3,13 @@
 #pragma once
 
 #include <tenon/control.hpp>
+#include <tenon/emulation.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/state.hpp>
 
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 TENON_ABI_BEGIN
@@ -16,10 +19,15 @@ struct SaveMoment {
   std::int64_t slot = 0;
   std::int64_t steps = 0;  ///< planned end
   std::int64_t samples = 0;
-  double seconds = 0;            ///< on the run's clock
+  double seconds = 0;            ///< on the run's clock, or that of the emulated job
   double last_save_seconds = 0;  ///< what the last save cost the training thread; 0 before the first
   bool requested = false;        ///< all ranks agreed to save here: a timer of the policy asked for it
+  bool same_clock = false;       ///< `seconds` is the same number on all ranks, so a policy may decide by it
 };
+
+/// SavePlan::base_slot of an increment on the newest checkpoint that is committed. Where there is none the
+/// core saves everything instead.
+inline constexpr std::int64_t kNewestBase = -2;
 
 /// Rows of one table, or all of it.
 struct RowSelection {
@@ -28,18 +36,22 @@ struct RowSelection {
   std::vector<std::int64_t> ids;  ///< ascending, this rank's
 };
 
-/// What to write. An increment names its base; `tables` is read only when !everything.
+/// What to write. An increment names its base; `tables` and `dense` are read only when !everything. Rows go
+/// with their optimizer state.
 struct SavePlan {
   bool save = false;
   bool everything = true;
+  bool dense = true;       ///< arenas, and what components keep in tensors
+  bool consistent = true;  ///< everything that reading it gives back is of one moment
   std::vector<RowSelection> tables;
   std::string encoding = "plain";  ///< of the rows; "plain" or one that the policy's plugin offers
-  std::int64_t base_slot = -1;     ///< of an increment
+  std::int64_t base_slot = -1;     ///< of an increment: a slot, or kNewestBase
   bool background = true;  ///< copy, then write while training goes on; false = training waits for the medium
 };
 
 enum class FailureAction : std::uint8_t { kContinuePartial, kRollBack, kShrink, kAbort };
 
+/// A roll-back reads a consistent checkpoint, or goes back to the start where there is none.
 struct FailureDecision {
   FailureAction action = FailureAction::kAbort;
   std::int64_t from_slot = -1;  ///< checkpoint to read from; -1 = the newest valid one
@@ -47,8 +59,8 @@ struct FailureDecision {
 
 /// A restored shard, for accounts of lost work.
 struct RestoredShard {
-  int rank = 0;
-  std::int64_t checkpoint_slot = 0;
+  int shard = 0;                     ///< failure domain
+  std::int64_t checkpoint_slot = 0;  ///< 0 where rows went back to their initial values
   std::int64_t checkpoint_samples = 0;
   std::int64_t samples_now = 0;
 };
@@ -88,6 +100,39 @@ class RecoveryBase : public Recovery {
   bool needs_commit() const override;
   void state(StateVisitor& visitor) override;
   void* query(std::string_view interface_id) override;
+};
+
+/// What a policy may know of the run before its first slot.
+struct RecoveryContext {
+  int rank = 0;
+  int ranks = 1;             ///< that train
+  std::int64_t steps = 0;    ///< planned slots
+  std::int64_t samples = 0;  ///< of the planned slots, over all replicas
+  std::uint64_t seed = 1;
+  std::int64_t failures = 0;           ///< of this run so far, those before a roll-back among them
+  const ParameterSet* live = nullptr;  ///< outlives the policy
+  FailureDomains domains;
+  bool emulated = false;  ///< [emulate]: `costs` are those of the emulated cluster
+  ClusterCosts costs;
+};
+
+/// A policy that needs to know what it protects ("tenon.recovery.binding/1"). Called once, before the first
+/// slot and before any state is restored.
+class RecoveryBinding {
+ public:
+  static constexpr const char* kId = "tenon.recovery.binding/1";
+  virtual ~RecoveryBinding();
+  virtual void bind(const RecoveryContext& context) = 0;
+};
+
+/// A policy that keeps accounts ("tenon.recovery.account/1"), such as its share of lost samples. Written
+/// beside each failure and at the end of the run.
+class RecoveryAccount {
+ public:
+  static constexpr const char* kId = "tenon.recovery.account/1";
+  virtual ~RecoveryAccount();
+  /// Calls `sink` with each name, valid during that call, and value.
+  virtual void account(const std::function<void(std::string_view, double)>& sink) = 0;
 };
 
 /// A policy that saves by the clock ("tenon.recovery.timer/1"). Clocks of ranks differ, so rank 0 alone is

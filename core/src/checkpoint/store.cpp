@@ -104,6 +104,7 @@ SaveResult CheckpointStore::commit(std::int64_t step, std::span<const std::strin
     if (manifest.step != step)
       fail_run(fmt::format("step {} was to be committed, found {}", step, manifest.step));
     if (!parsed.empty()) result.bytes = parsed.front().bytes;
+    for (const RankReport& report : parsed) result.all_bytes += report.bytes;
 
     phase("manifest");
     check_parts(manifest, path);

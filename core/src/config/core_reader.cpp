@@ -68,14 +68,15 @@ std::string joined(const std::vector<std::string>& words) {
 
 // `shared`: other keys of the table belong to a component and are not judged here.
 Resolution CoreReader::resolve(const Value& table, const std::string& path, bool shared) {
-  OptionRequest request{
-      .table = table,
-      .owner = path == "fault" || path == "transport.straggler" ? "[[" + path + "]]" : "[" + path + "]",
-      .specs = option_list(core_specs(path)),
-      .hint = "known: " + joined(core_keys(path))};
+  const bool is_list = path == "fault" || path == "transport.straggler" || path == "emulate.failure";
+  OptionRequest request{.table = table,
+                        .owner = is_list ? "[[" + path + "]]" : "[" + path + "]",
+                        .specs = option_list(core_specs(path)),
+                        .hint = "known: " + joined(core_keys(path))};
   if (shared && table.is_table()) {
     for (const Member& member : table.table()) request.other_keys.push_back(member.key);
   }
+  if (path == "emulate") request.other_keys.emplace_back("failure");
   Resolution resolution = resolve_options(request, problems_);
   warnings_.insert(warnings_.end(), resolution.warnings.begin(), resolution.warnings.end());
   if (shared) resolution.table.erase("type");
@@ -280,6 +281,70 @@ void CoreReader::fault(const Value& table, const Options& options) {
                       place(table.find(name)->origin), options.integer(name), world));
     }
   }
+}
+
+Value CoreReader::emulate(const Value& table) {
+  EmulateSettings emulated;
+  Value resolved = read(table, "emulate", false, [&](const Options& options) {
+    emulated.hours = options.real("hours");
+    emulated.domains = {static_cast<int>(options.integer("shards")), true};
+    FailureLaw& law = emulated.law;
+    law.hours = emulated.hours;
+    law.shards = emulated.domains.shards;
+    law.lost = static_cast<int>(options.integer("lost"));
+    law.at_least = static_cast<int>(options.integer("at_least"));
+    law.seed = options.has("seed") ? static_cast<std::uint64_t>(options.integer("seed")) : settings_.run.seed;
+    const double mtbf = optional_real(options, "mtbf_hours").value_or(0);
+    const std::string_view kind = options.text("law");
+    if (kind != "none") law.mean_hours = mtbf;
+    if (kind == "gamma") law.shape = options.real("shape");
+    if (kind != "none" && mtbf == 0)
+      problems_.push_back(
+          fmt::format("{}[emulate] law = \"{}\" needs mtbf_hours", place(table.origin), kind));
+    if (kind == "none" && law.at_least > 0)
+      problems_.push_back(place(table.origin) + "[emulate] at_least needs a law, e.g. law = \"exponential\"");
+    if (law.lost > law.shards) {
+      problems_.push_back(fmt::format("{}[emulate] lost = {} of {} shards; expected at most all of them",
+                                      place(table.origin), law.lost, law.shards));
+    }
+    constexpr double kMinute = 60, kHour = 3600;
+    emulated.costs = {options.real("save_minutes") * kMinute, options.real("load_minutes") * kMinute,
+                      options.real("restart_minutes") * kMinute, mtbf * kHour};
+  });
+  if (const Member* failures = table.find_member("failure")) {
+    resolved.set("failure",
+                 read_list(failures->value, "emulate.failure",
+                           [&](const Value& element, const Options& options) {
+                             emulated.scripted.push_back(emulated_failure(element, options, emulated));
+                           }),
+                 failures->origin);
+  }
+  std::stable_sort(emulated.scripted.begin(), emulated.scripted.end(),
+                   [](const EmulatedFailure& a, const EmulatedFailure& b) { return a.hour < b.hour; });
+  settings_.emulate = std::move(emulated);
+  return resolved;
+}
+
+EmulatedFailure CoreReader::emulated_failure(const Value& table, const Options& options,
+                                             const EmulateSettings& emulated) {
+  EmulatedFailure failure{options.real("hour"), {}};
+  for (const std::int64_t shard : options.integers("shards")) {
+    failure.shards.push_back(static_cast<int>(std::min<std::int64_t>(shard, 1 << 20)));
+    if (shard >= emulated.domains.shards) {
+      problems_.push_back(
+          fmt::format("{}[[emulate.failure]] names shard {}, but the cluster has {} (counted from 0)",
+                      place(table.find("shards")->origin), shard, emulated.domains.shards));
+    }
+  }
+  std::sort(failure.shards.begin(), failure.shards.end());
+  failure.shards.erase(std::unique(failure.shards.begin(), failure.shards.end()), failure.shards.end());
+  if (failure.shards.empty())
+    problems_.push_back(place(table.find("shards")->origin) + "[[emulate.failure]] names no shard");
+  if (failure.hour >= emulated.hours) {
+    problems_.push_back(fmt::format("{}[[emulate.failure]] at hour {:g}, but the job ends after {:g}",
+                                    place(table.find("hour")->origin), failure.hour, emulated.hours));
+  }
+  return failure;
 }
 
 void CoreReader::model_edit(const Value& table, const std::string& path) {

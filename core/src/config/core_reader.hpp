@@ -26,6 +26,8 @@ class CoreReader {
   Value plugins(const Value& table);
   /// The list [[fault]]; to be called after parallel(), whose world bounds the ranks.
   Value faults(const Value& list);
+  /// [emulate] with its list of failures; to be called after run(), whose seed is the default.
+  Value emulate(const Value& table);
   /// An element of [[model.layer]], [[model.override]] or [[model.insert]]: checks the core's keys of it.
   void model_edit(const Value& table, const std::string& path);
 
@@ -38,6 +40,8 @@ class CoreReader {
   void clock_costs(const Member* table, const Options& options);
   void straggler(const Value& table, const Options& options);
   void fault(const Value& table, const Options& options);
+  EmulatedFailure emulated_failure(const Value& table, const Options& options,
+                                   const EmulateSettings& emulated);
 
   CoreSettings& settings_;
   std::vector<std::string>& problems_;

@@ -24,12 +24,13 @@ class Mutator {
     if (const std::string answer = check(); !answer.empty()) fail_config(answer);
     const std::vector<std::string> tables = top_level_tables();
     rename_all(root_, "", "run file", Keys(tables.begin(), tables.end()));
-    for (const char* table : {"run", "parallel", "plugins", "transport.link", "transport.clock"}) {
+    for (const char* table : {"run", "parallel", "plugins", "transport.link", "transport.clock", "emulate"}) {
       if (Value* value = find(table)) rename_all(*value, table, table, core(table));
     }
     for (const ComponentSection& section : component_sections()) {
       visit_list_or_table(std::string(section.table), section.table, section.kind);
     }
+    visit_list_or_table("emulate.failure", "emulate.failure", "");
     visit_list_or_table("fault", "fault", "");
     visit_list_or_table("model.layer", "model.layer", "layer/1");
     visit_list_or_table("model.insert", "model.insert", "layer/1");

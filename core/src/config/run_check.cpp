@@ -28,6 +28,8 @@ class RunChecker {
     keep("run", core_.run(table_or_empty("run")), file_origin());
     keep("parallel", core_.parallel(table_or_empty("parallel")), file_origin());
     for (const ComponentSection& section : component_sections()) check_section(section);
+    if (const Member* member = member_of("emulate"))
+      keep("emulate", core_.emulate(member->value), member->origin);
     if (const Member* member = member_of("fault")) keep("fault", core_.faults(member->value), member->origin);
     if (const Member* member = member_of("plugins")) {
       keep("plugins", core_.plugins(member->value), member->origin);

@@ -19,6 +19,7 @@ constexpr const char* kBuffers[] = {"average", "local", "broadcast", nullptr};
 constexpr const char* kRows[] = {"step", "request", nullptr};
 constexpr const char* kFaults[] = {"crash", "hang", "slow", "link", nullptr};
 constexpr const char* kFaultPhases[] = {"slot", "forward", "backward", "collective", nullptr};
+constexpr const char* kFailureLaws[] = {"none", "exponential", "gamma", nullptr};
 constexpr const char* kStragglers[] = {"factor", "exponential", "pause", "link", nullptr};
 
 constexpr OptionSpec kRun[] = {
@@ -124,6 +125,36 @@ constexpr OptionSpec kFault[] = {
     integer("peer", nullptr).at_least(0).doc_text("the other end of a broken link"),
 };
 
+constexpr OptionSpec kEmulate[] = {
+    real("hours", nullptr)
+        .mandatory()
+        .at_least(1e-6)
+        .in_unit("h")
+        .doc_text("length of the job that the planned slots stand for"),
+    integer("shards", "8")
+        .between(1, 1 << 20)
+        .doc_text("failure domains; each row of a table belongs to one by a fixed hash"),
+    text("law", "'none'").one_of(kFailureLaws).doc_text("of the times between drawn failures"),
+    real("mtbf_hours", nullptr).at_least(1e-6).in_unit("h").doc_text("mean time between failures of the job"),
+    real("shape", "0.7").between(0.01, 1000).doc_text("of the gamma law; below 1, failures come in clusters"),
+    integer("lost", "1").between(1, 1 << 20).doc_text("failure domains that each drawn failure takes"),
+    integer("at_least", "0")
+        .between(0, 1000)
+        .doc_text("fewer failures than this: the schedule is drawn again"),
+    integer("seed", nullptr).at_least(0).doc_text("of the schedule; the run's own unless given"),
+    real("save_minutes", "0")
+        .at_least(0)
+        .in_unit("min")
+        .doc_text("price of a complete save; others by bytes"),
+    real("load_minutes", "0").at_least(0).in_unit("min").doc_text("price of reading back after a failure"),
+    real("restart_minutes", "0").at_least(0).in_unit("min").doc_text("price of starting a replacement"),
+};
+
+constexpr OptionSpec kEmulatedFailure[] = {
+    real("hour", nullptr).mandatory().at_least(0).in_unit("h").doc_text("of productive time"),
+    integers("shards", nullptr).mandatory().at_least(0).doc_text("failure domains that lose their rows"),
+};
+
 constexpr OptionSpec kPlugins[] = {
     texts("paths", "[]").doc_text("files and folders to search for plugins first"),
 };
@@ -159,6 +190,8 @@ constexpr CoreTable kTables[] = {
     {"model.override", kModelOverride},
     {"model.insert", kModelInsert},
     {"sync", kSync},
+    {"emulate", kEmulate, {"failure"}},
+    {"emulate.failure", kEmulatedFailure},
     {"fault", kFault},
     {"plugins", kPlugins},
 };
@@ -197,8 +230,8 @@ std::vector<std::string> core_keys(std::string_view table) {
 }
 
 std::vector<std::string> top_level_tables() {
-  return {"run",       "device",   "parallel", "transport", "data",    "model", "precision",
-          "optimizer", "schedule", "sync",     "recovery",  "observe", "fault", "plugins"};
+  return {"run",      "device", "parallel", "transport", "data",    "model", "precision", "optimizer",
+          "schedule", "sync",   "recovery", "observe",   "emulate", "fault", "plugins"};
 }
 
 }  // namespace config

@@ -1,9 +1,10 @@
-// The part of a run's configuration that the core owns: [run], [parallel], [plugins], [[fault]], and single
-// keys of tables that otherwise belong to a component ([device] threads, [sync] buffers, [transport.link],
-// graph edits of [model]). Such a table legally holds both; each key goes to its owner.
+// The part of a run's configuration that the core owns: [run], [parallel], [plugins], [emulate], [[fault]],
+// and single keys of tables that otherwise belong to a component ([device] threads, [sync] buffers,
+// [transport.link], graph edits of [model]). Such a table legally holds both; each key goes to its owner.
 #pragma once
 
 #include <tenon/config.hpp>
+#include <tenon/emulation.hpp>
 
 #include <cstdint>
 #include <limits>
@@ -103,6 +104,15 @@ struct FaultSettings {
   std::optional<std::int64_t> peer;  ///< the other end of a broken link; absent: all of them
 };
 
+/// [emulate]: the run stands for a job of so many hours on a cluster.
+struct EmulateSettings {
+  double hours = 0;
+  FailureDomains domains;  ///< hashed
+  FailureLaw law;          ///< its seed: [emulate] seed, else [run] seed
+  ClusterCosts costs;
+  std::vector<EmulatedFailure> scripted;  ///< [[emulate.failure]]
+};
+
 enum class BufferPolicy : std::uint8_t { kAverage, kLocal, kBroadcast };
 
 struct CoreSettings {
@@ -112,6 +122,7 @@ struct CoreSettings {
   TransportSettings transport;
   BufferPolicy buffers = BufferPolicy::kAverage;
   std::vector<FaultSettings> faults;
+  std::optional<EmulateSettings> emulate;
   std::vector<std::string> plugin_paths;  ///< absolute; relative ones count from the file that says them
 };
 

@@ -173,6 +173,14 @@ std::unique_ptr<ParameterSet> make_parameter_set_beside(std::string name, Parame
       SetContents::kDense, &tables_of);
 }
 
+void initial_rows(const ParameterInfo& table, std::uint64_t seed_init, std::span<const std::int64_t> ids,
+                  TensorView rows) {
+  ParameterInfo chunk = table;
+  chunk.offset[0] = ids.front();
+  chunk.local[0] = static_cast<std::int64_t>(ids.size());
+  fill_host(chunk, random_key(seed_init, "init:" + table.spec.name), rows);
+}
+
 void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device) {
   std::vector<std::byte> staging;
   for (const ParameterInfo& info : set.parameters()) {
@@ -182,10 +190,7 @@ void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device) {
     host.shape = info.local;
     if (RowTable* table = set.table(info.index)) {
       graph::for_each_chunk(*table, [&](std::span<const std::int64_t> ids, TensorView rows) {
-        ParameterInfo chunk = info;
-        chunk.offset[0] = ids.front();
-        chunk.local[0] = static_cast<std::int64_t>(ids.size());
-        fill_host(chunk, key, rows);
+        initial_rows(info, seed_init, ids, rows);
         table->write(ids, rows);
       });
       continue;

@@ -1,4 +1,4 @@
-// The readers of a run folder's JSON files, and the one file here that includes a JSON parser. Bytes from
+// The readers of a run folder's JSON files (recovery.jsonl reads its own lines). Bytes from
 // disk are treated as foreign: every type and range is checked before use.
 #include "observe/manifest.hpp"
 #include "observe/metrics.hpp"

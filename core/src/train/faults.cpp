@@ -47,7 +47,7 @@ std::string_view phase_name(Fault::Phase phase) {
 
 Faults::Faults(const FaultSpec& spec) : spec_(spec) {
   for (const Fault& fault : *spec.faults) {
-    if (fault.rank == spec.rank) waiting_.push_back(fault);
+    if (fault.rank == spec.rank && fault.step >= spec.first_slot) waiting_.push_back(fault);
   }
   any_ = !waiting_.empty();
 }

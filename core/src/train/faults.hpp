@@ -22,7 +22,8 @@ struct FaultSpec {
   Clock* clock = nullptr;
   ControlPlane* control = nullptr;
   double deadline_s = 60;
-  bool own_process = false;  ///< the rank is all of its process
+  bool own_process = false;     ///< the rank is all of its process
+  std::int64_t first_slot = 0;  ///< faults of earlier slots have happened before a roll-back
 };
 
 /// Any thread of the rank.

@@ -180,17 +180,19 @@ void World::agree(TextExchange& among, int rank, std::string_view what, const st
 // The folder and the place to continue from are rank 0's findings; the others see the same files.
 void World::share_opening(int rank, int keep) {
   const std::vector<std::string> all = end_hub->exchange(
-      rank, rank == 0 ? fmt::format("{}\n{}\n{:a}\n{}\n", std::filesystem::absolute(folder.path).string(),
-                                    restored_slot, restored_wall_s, recorded_kernels)
+      rank, rank == 0 ? fmt::format("{}\n{}\n{:a}\n{}\n{}\n", std::filesystem::absolute(folder.path).string(),
+                                    restored_slot, restored_wall_s, recorded_kernels, timeline)
                       : "open");
   if (threads_only() || rank == 0) return;
   std::istringstream opened(all[0]);
-  std::string slot, wall;
+  std::string slot, wall, line;
   std::getline(opened, folder.path);
   std::getline(opened, slot);
   std::getline(opened, wall);
   std::getline(opened, recorded_kernels);
+  std::getline(opened, line);
   restored_slot = std::stoll(slot);
+  timeline = std::stoll(line);
   restored_wall_s = std::strtod(wall.c_str(), nullptr);
   if (!files->exists(folder.path)) {
     fail_run(

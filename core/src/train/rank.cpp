@@ -36,6 +36,7 @@ FaultSpec fault_spec(World& world, int rank) {
   static const std::vector<config::FaultSettings> kNone;  // of an attempt that is continued
   FaultSpec spec;
   spec.faults = world.request.resume ? &kNone : &world.settings.faults;
+  spec.first_slot = world.failed_slot + 1;
   spec.rank = rank;
   spec.clock = world.clock.get();
   spec.control = world.control.get();
@@ -52,6 +53,7 @@ Rank::Rank(World& world, int rank)
       rank_(rank),
       replica_(rank / static_cast<int>(world.settings.parallel.ranks_per_replica())),
       grid_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
+      epoch_(world.epoch),
       gate_(*world.clock, world.settings.run.deadline),
       host_(host_spec(world, rank, replica_), gate_),
       spans_(*world.clock),
@@ -98,6 +100,7 @@ Rank::Rank(World& world, int rank)
   spec.first_server = static_cast<int>(settings.parallel.trainers());
   const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
+  spec.epoch = epoch_;
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
   if (const auto* sizes = static_cast<const BucketSizes*>(parts_->sync->query(BucketSizes::kId)))
@@ -167,6 +170,7 @@ Rank::Rank(World& world, int rank)
   members.parts = parts_.get();
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
+  bind_recovery();
   exchange_ = std::make_unique<HubExchange>(rank, *world.training_hub, *world.saving_hub, &account_);
 }
 
@@ -205,7 +209,7 @@ void Rank::open_axes() {
   const auto& parallel = world_.settings.parallel;
   const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
   const auto open = [&](const std::vector<int>& members, const std::string& name, Purpose purpose) {
-    return traced(world_.transport->open(rank_, {members, name, purpose, 0}), watch_, members, name);
+    return traced(world_.transport->open(rank_, {members, name, purpose, epoch_}), watch_, members, name);
   };
   if (grid_size > 1) {
     std::vector<int> members(static_cast<std::size_t>(grid_size));
@@ -232,7 +236,7 @@ void Rank::open_axes() {
   for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + grid_index_);
   const std::string name = fmt::format("lookups#{}", grid_index_);
   lookups_ =
-      traced(world_.transport->open(rank_, {peers, name, Purpose::kModel, 0}), watch_, peers, "lookups");
+      traced(world_.transport->open(rank_, {peers, name, Purpose::kModel, epoch_}), watch_, peers, "lookups");
 }
 
 /// What must be equal on all processes before the first byte of a tensor travels.
@@ -273,7 +277,7 @@ void Rank::open_folder() {
         "bits would differ; set device.kernels to accept that, e.g. --set device.kernels={}",
         world_.folder.path, recorded, chosen, chosen.substr(0, chosen.find('+'))));
   }
-  if (rank_ == 0) {
+  if (rank_ == 0 && epoch_ == 0) {
     world_.result.nondeterminism = nondeterminism();
     if (!world_.result.nondeterminism.empty())
       world_.notes.push_back("this run is not repeatable bit by bit: " + world_.result.nondeterminism);
@@ -295,7 +299,8 @@ void Rank::restore() {
     const auto per_slot = parts_->dataset->batch() * weights_->replicas();
     counters_.cursor = (counters_.samples + per_slot - 1) / per_slot;
   }
-  next_slot_ = first_slot_ = counters_.slot;
+  next_slot_ = first_slot_ = newest_committed_ = counters_.slot;
+  if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(first_slot_);
   if (world_.recorded_costs) {
     for (const auto& worker : workers_) worker->cost().set_costs(*world_.recorded_costs);
   }

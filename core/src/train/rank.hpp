@@ -2,6 +2,8 @@
 #pragma once
 
 #include "observe/rank_log.hpp"
+#include "observe/recovery_log.hpp"
+#include "train/emulated_failures.hpp"
 #include "train/evaluation.hpp"
 #include "train/observers.hpp"
 #include "train/rank_state.hpp"
@@ -9,6 +11,8 @@
 #include "train/worker.hpp"
 #include "train/world.hpp"
 
+#include <deque>
+#include <map>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -32,8 +36,10 @@ class Rank final : private MetricSink {
   Rank(World& world, int rank);
   ~Rank() override;
 
-  /// Once the world has a folder: restores what it found, then runs to the end.
-  void run();
+  /// Once the world has a folder: restores what it found, then runs to the end, or to a failure after which
+  /// all ranks go back to an earlier checkpoint. Returns whether that is so: the caller builds the rank
+  /// again.
+  bool run();
   int keep() const { return parts_->recovery->keep(); }
   /// Throws Error(kConfig) when `reader` holds the state of another model.
   void check(const CheckpointReader& reader) const;
@@ -49,9 +55,9 @@ class Rank final : private MetricSink {
     std::int64_t cursor = 0;
   };
   struct Boundary {
-    bool evaluate = false, stop = false;
+    bool evaluate = false, stop = false, failure = false;
     SavePlan save;
-    bool quiet() const { return evaluate || stop || save.save; }
+    bool quiet() const { return evaluate || stop || failure || save.save; }
   };
 
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
@@ -65,6 +71,15 @@ class Rank final : private MetricSink {
   void start_rows();
   void end_rows();
   void report_accesses();
+  // rank_failure.cpp
+  void bind_recovery();
+  std::map<std::string, double> recovery_account();
+  void meet_failures(std::int64_t slot);
+  void meet(const EmulatedFailure& failure, std::int64_t slot);
+  std::int64_t agreed_checkpoint(const FailureDecision& decision, bool consistent_only);
+  void restore_shards(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record);
+  std::int64_t roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record);
+  void leave();
   /// Over all slots of the run. One pass over them: a schedule is a function and has no known shape.
   double peak_rate() const;
   void open_axes();
@@ -93,8 +108,10 @@ class Rank final : private MetricSink {
   void log_losses(std::int64_t slot, const SlotResult& result);
   /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
   /// times.
-  void save(const SavePlan& plan, std::int64_t slot, bool last);
+  void save(SavePlan plan, std::int64_t slot, bool last);
   void take_save_results();
+  void log_save(const SaveResult& result);
+  void log_recovery(std::string_view status);
   void record_progress();
   void metric(std::int64_t step, Split split, std::string_view name, double value);
   void add(std::int64_t step, Split split, std::string_view name, double value) override {
@@ -105,6 +122,7 @@ class Rank final : private MetricSink {
 
   World& world_;
   int rank_, replica_, grid_index_;
+  std::uint32_t epoch_;
   std::unique_ptr<RankLog> log_;
   PauseGate gate_;
   RankHost host_;
@@ -134,8 +152,11 @@ class Rank final : private MetricSink {
   SaveBuffers save_buffers_;
   std::unique_ptr<HubExchange> exchange_;
   std::unique_ptr<AsyncSaver> saver_;
-  SaveTimer* timer_ = nullptr;        ///< of the recovery policy, null when it has none
-  SaveOutcomes* outcomes_ = nullptr;  ///< likewise
+  SaveTimer* timer_ = nullptr;                  ///< of the recovery policy, null when it has none
+  SaveOutcomes* outcomes_ = nullptr;            ///< likewise
+  std::unique_ptr<EmulatedFailures> emulated_;  ///< null without [emulate]
+  std::deque<SavedEvent> handed_over_;          ///< saves whose results are not known yet
+  std::int64_t newest_committed_ = -1;          ///< slot of that checkpoint
 
   std::mutex mutex_;  ///< guards what follows when there are several workers
   ClockEvent quiet_;
@@ -146,6 +167,7 @@ class Rank final : private MetricSink {
   std::size_t ended_ = 0;  ///< workers beside the first
   bool acting_ = false;    ///< some worker is at a slot boundary
   bool done_ = false;
+  bool rolls_back_ = false;
   bool stands_still_ = false;  ///< paused at the last boundary, until the hashes are taken
   double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
   double actors_idle_s_ = 0;              ///< waits for requests, once they have ended

@@ -11,8 +11,13 @@
 #include <thread>
 
 namespace tenon::train {
+namespace {
 
-void Rank::run() {
+constexpr double kHour = 3600;
+
+}  // namespace
+
+bool Rank::run() {
   open_folder();
   begun_s_ = logged_at_s_ = world_.clock->now();
   logged_samples_ = counters_.samples;
@@ -55,7 +60,11 @@ void Rank::run() {
       run_workers();
     }
     end_rows();
-    finish();
+    if (rolls_back_) {
+      leave();
+    } else {
+      finish();
+    }
   } catch (const std::exception& error) {
     if (stands_still_) {
       gate_.take_over();
@@ -65,6 +74,7 @@ void Rank::run() {
     observers_->finish("failed", error.what());
     throw;
   }
+  return rolls_back_;
 }
 
 void Rank::loop(Worker& worker) {
@@ -235,7 +245,7 @@ void Rank::pass_boundary(std::unique_lock<std::mutex>& lock) {
     lock.lock();
   }
   boundary_done_ = slot;
-  done_ = due.stop;
+  done_ = due.stop || rolls_back_;
 }
 
 Rank::Boundary Rank::boundary(std::int64_t slot) {
@@ -248,8 +258,13 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
     if (spent && world_.stop_reason() == StopReason::kNone)
       world_.ask_to_stop(StopReason::kBudget, "budget spent");
   }
-  const bool can_save = slot > first_slot_ && parts_->recovery->keep() > 0;
+  const bool saves = parts_->recovery->keep() > 0;
+  const bool can_save = saves && slot > first_slot_;
   SaveMoment moment{slot, run.steps, counters_.samples, wall_s(), last_save_s_};
+  if (emulated_ != nullptr) {
+    moment.seconds = emulated_->hour(slot) * kHour;
+    moment.same_clock = true;
+  }
   if (rank_ == 0 && timer_ != nullptr && can_save && slot < run.steps &&
       parts_->recovery.guarded(*timer_)->due(moment)) {
     world_.control->request(kControlSave, "the recovery policy's timer");
@@ -265,15 +280,18 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
         (slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0) || (actions & kControlEvaluate) != 0;
   }
   due.evaluate |= due.stop && slot > first_slot_;
-  if (can_save) {
+  // At slot 0 there is nothing to lose, but increments need something to lie on.
+  if (can_save || (saves && slot == 0)) {
     moment.requested = (actions & kControlSave) != 0;
     due.save = parts_->recovery->plan_save(moment);
-    const bool asked = moment.requested || (due.stop && slot < run.steps);
-    if (asked && !due.save.save) {
+    const bool cut_short = due.stop && slot < run.steps;
+    // Whoever continues a run that was cut short expects the bits of one that was not.
+    if ((cut_short && !(due.save.save && due.save.everything)) || (moment.requested && !due.save.save)) {
       due.save = {};
       due.save.save = true;
     }
   }
+  due.failure = !due.stop && emulated_ != nullptr && emulated_->due(slot) != nullptr;
   return due;
 }
 
@@ -292,6 +310,7 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
     if (rank_ == 0) world_.metrics->flush();
   }
   if (due.save.save) save(due.save, slot, due.stop);
+  if (due.failure) meet_failures(slot);
   // The hashes of the run are those of what was evaluated and saved last, so actors do not go on in between.
   if (due.stop) {
     gate_.pause();
@@ -314,6 +333,7 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   if (result.applied && state_->members().shared) weights_->sync_buffers();
   for (const RowGradient& rows : result.rows) {
     parts_->recovery->on_accesses(rows.parameter, rows.ids, rows.counts);
+    if (emulated_ != nullptr) emulated_->accessed(rows.parameter, rows.ids, rows.counts);
     observers_->accesses(rows);
   }
   report_accesses();

@@ -23,6 +23,7 @@ void Rank::make_row_clients() {
   spec.host = host_.spec();
   spec.host.log = nullptr;  // there is none yet
   spec.replica = replica_;
+  spec.epoch = epoch_;
   for (int r = 0; r < parallel.ranks; ++r) spec.peers.push_back(r);
   spec.workers = static_cast<int>(parallel.workers);
   spec.transport = world_.transport.get();
@@ -82,6 +83,7 @@ void Rank::report_accesses() {
   if (row_server_ == nullptr) return;
   row_server_->take_accesses([&](const RowGradient& rows) {
     parts_->recovery->on_accesses(rows.parameter, rows.ids, rows.counts);
+    if (emulated_ != nullptr) emulated_->accessed(rows.parameter, rows.ids, rows.counts);
     observers_->accesses(rows);
   });
 }

@@ -18,7 +18,7 @@ constexpr double kLastSaveSeconds = 600;
 
 }  // namespace
 
-void Rank::save(const SavePlan& plan, std::int64_t slot, bool last) {
+void Rank::save(SavePlan plan, std::int64_t slot, bool last) {
   const auto begin = std::chrono::steady_clock::now();
   const PartScope part(&account_, TimePart::kSave);
   const SpanScope span(&spans_, "save", "copy");
@@ -30,10 +30,20 @@ void Rank::save(const SavePlan& plan, std::int64_t slot, bool last) {
     fail_plugin(fmt::format("recovery '{}' asks for rows encoded as '{}'; this version writes \"plain\"",
                             parts_->recovery.id(), plan.encoding));
   }
+  // An earlier save that is still being written here ends this one on all ranks; otherwise all know how it
+  // ended, and so the same base.
+  take_save_results();
+  if (plan.base_slot == kNewestBase) {
+    plan.base_slot = newest_committed_;
+    if (newest_committed_ < 0) plan.everything = plan.consistent = true;
+  }
+  if (plan.everything) plan.base_slot = -1;
   save_buffers_.collect(*state_, plan);
   SaveRequest request;
   request.step = slot;
+  request.timeline = world_.timeline;
   request.base = plan.base_slot;
+  request.consistent = plan.consistent;
   request.items = save_buffers_.items();
   request.meta = save_buffers_.meta();
   const bool taken = saver_->save(request);
@@ -42,7 +52,18 @@ void Rank::save(const SavePlan& plan, std::int64_t slot, bool last) {
   if (!taken)
     host_.log(LogLevel::kWarning,
               fmt::format("checkpoint of slot {} skipped: the previous one is still being written", slot));
-  if (last || !plan.background) {
+  if (taken && emulated_ != nullptr) emulated_->saved(plan);
+  SavedEvent event;
+  event.slot = slot;
+  event.samples = counters_.samples;
+  event.complete = plan.everything;
+  event.consistent = plan.consistent;
+  event.base_slot = plan.base_slot;
+  event.free = slot == 0 || slot == world_.settings.run.steps;
+  event.stall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  handed_over_.push_back(event);
+  // In an emulated job a save takes no time on this machine's disk, so that none is ever skipped.
+  if (last || !plan.background || emulated_ != nullptr) {
     exchange_->any(false);  // every rank has handed its copy over: waiting cannot hold one back
     saver_->wait(kLastSaveSeconds);
   }
@@ -55,8 +76,10 @@ void Rank::take_save_results() {
   if (saver_ == nullptr) return;
   for (const SaveResult& saved : saver_->take_results()) {
     if (outcomes_ != nullptr) parts_->recovery.guarded(*outcomes_)->on_save(saved);
+    log_save(saved);
     switch (saved.status) {
       case SaveStatus::kCommitted:
+        newest_committed_ = saved.step;
         save_error_.clear();
         host_.log(LogLevel::kInfo,
                   fmt::format(
@@ -76,6 +99,14 @@ void Rank::take_save_results() {
         break;
     }
   }
+}
+
+void Rank::log_save(const SaveResult& result) {
+  const auto event = std::find_if(handed_over_.begin(), handed_over_.end(),
+                                  [&](const SavedEvent& save) { return save.slot == result.step; });
+  if (event == handed_over_.end()) return;
+  if (rank_ == 0 && world_.recovery_log) world_.recovery_log->saved(*event, result);
+  handed_over_.erase(handed_over_.begin(), event + 1);
 }
 
 void Rank::record_progress() {
@@ -104,6 +135,19 @@ RankTime Rank::time_so_far() {
   }
   time.overlapped_s = std::max(0.0, transfer_s - time.exposed_s);
   return time;
+}
+
+void Rank::log_recovery(std::string_view status) {
+  const auto account = recovery_account();
+  for (const auto& [name, value] : account) metric(counters_.slot, Split::kTrain, name, value);
+  if (!world_.recovery_log) return;
+  RecoveryLog& log = *world_.recovery_log;
+  log.ended(std::string(status), counters_.slot,
+            emulated_ == nullptr ? std::vector<double>() : emulated_->access_shares(), account);
+  if (emulated_ != nullptr && counters_.slot > 0) {
+    metric(counters_.slot, Split::kTrain, "emulated_overhead",
+           log.charges().total() / emulated_->hour(counters_.slot));
+  }
 }
 
 void Rank::finish() {
@@ -142,6 +186,7 @@ void Rank::finish() {
     parts_->precision.guarded(source)->metrics(
         [this](std::string_view name, double value) { metric(counters_.slot, Split::kTrain, name, value); });
   }
+  log_recovery(status);
   record_progress();
   RunResult& result = world_.result;
   result.state_hash = state_hash.hex();

@@ -7,10 +7,12 @@
 #include "train/state_io.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/executor.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <numeric>
 
@@ -256,6 +258,44 @@ void RankState::restore(CheckpointReader& reader) const {
   for (const auto& set : m_.weights->created_sets()) set->touch(-1);
 }
 
+RestoredRows RankState::restore_rows(CheckpointReader* reader, const FailureDomains& domains,
+                                     std::span<const int> shards, std::uint64_t seed_init) const {
+  RestoredRows restored;
+  std::vector<std::int64_t> lost;
+  const auto weights = m_.weights->live().parameters();
+  for (const StateEntry& entry : entries()) {
+    if (entry.table == nullptr) continue;
+    const ParameterInfo& info = weights[static_cast<std::size_t>(entry.parameter)];
+    const bool is_weight = m_.weights->live().table(entry.parameter) == entry.table;
+    graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      if (reader != nullptr) {
+        reader->read_slice(entry.name, Shape{ids.front(), 0}, rows);
+      } else if (is_weight) {
+        initial_rows(info, seed_init, ids, rows);
+      } else {
+        std::fill(rows.raw().begin(), rows.raw().end(), std::byte{0});
+      }
+      // Rows of the lost domains move to the front of the chunk.
+      lost.clear();
+      const auto row_bytes = static_cast<std::size_t>(dtype_bytes(rows.dtype, entry.table->width()));
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        const int shard = shard_of_row(domains, entry.parameter, ids[i]);
+        if (!std::binary_search(shards.begin(), shards.end(), shard)) continue;
+        if (lost.size() != i)
+          std::memcpy(rows.raw().data() + lost.size() * row_bytes, rows.raw().data() + i * row_bytes,
+                      row_bytes);
+        lost.push_back(ids[i]);
+      }
+      if (lost.empty()) return;
+      entry.table->write(lost, rows.rows(0, static_cast<std::int64_t>(lost.size())));
+      if (is_weight) restored.rows += static_cast<std::int64_t>(lost.size());
+      restored.bytes += static_cast<std::int64_t>(lost.size() * row_bytes);
+    });
+    m_.weights->live().touch(entry.parameter);
+  }
+  return restored;
+}
+
 void SaveBuffers::release_tables() {
   items_.clear();
   staged_.clear();
@@ -274,6 +314,7 @@ void SaveBuffers::collect(const RankState& state, const SavePlan& plan) {
     item.global_shape = entry.global_shape;
     item.offset = entry.offset;
     if (entry.table == nullptr) {
+      if (!plan.everything && !plan.dense) continue;
       item.data = entry.view;
     } else if (plan.everything) {
       item.data = stage(*entry.table, staged_[i]);
@@ -297,6 +338,7 @@ void SaveBuffers::collect(const RankState& state, const SavePlan& plan) {
   const std::string prefix = fmt::format("rank{}/", state.members().rank);
   for (auto& [name, text] : collector.scalars) meta_.push_back({prefix + name, std::move(text)});
   if (state.members().rank == 0) record_data(state.members().parts->dataset->info().sources, meta_);
+  if (!plan.everything && !plan.dense) return;
   for (const auto& [name, tensor] : collector.tensors) {
     SaveItem item;
     item.name = prefix + name;

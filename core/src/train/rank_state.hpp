@@ -9,6 +9,7 @@
 #include "train/update.hpp"
 
 #include <tenon/checkpoint.hpp>
+#include <tenon/emulation.hpp>
 
 #include <string>
 #include <vector>
@@ -34,6 +35,11 @@ struct StateEntry {
   int parameter = -1;
   Shape global_shape, offset;
   bool written = true;  ///< this rank writes and hashes it (replicas of shared tensors do not)
+};
+
+struct RestoredRows {
+  std::int64_t rows = 0;   ///< of tables of the model
+  std::int64_t bytes = 0;  ///< with their optimizer state
 };
 
 class RankState {
@@ -64,6 +70,10 @@ class RankState {
   void check(const CheckpointReader& reader, bool alone) const;
   /// Reads all of it back from one generation, at any world size whose shards the generation covers.
   void restore(CheckpointReader& reader) const;
+  /// Brings rows of `shards` that this rank holds, and their optimizer state, back to what `reader` has;
+  /// without one, to what they were before the first slot. Nothing else changes.
+  RestoredRows restore_rows(CheckpointReader* reader, const FailureDomains& domains,
+                            std::span<const int> shards, std::uint64_t seed_init) const;
 
  private:
   void add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,

@@ -50,8 +50,8 @@ void RowClient::open(const CommunicatorWatch& watch) {
     const std::vector<int> members = {spec.host.rank, spec.peers[index(owner)]};
     const auto open_end = [&](const char* what, Purpose purpose) {
       const std::string name = row_pair_name(what, members[0], worker_, members[1]);
-      return traced(spec.transport->open(spec.host.rank, {members, name, purpose, 0, 0}), watch, members,
-                    fmt::format("rows.{}", what));
+      return traced(spec.transport->open(spec.host.rank, {members, name, purpose, spec.epoch, 0}), watch,
+                    members, fmt::format("rows.{}", what));
     };
     state.pair = {open_end("lookups", Purpose::kModel), open_end("gradients", Purpose::kGradient)};
   });

@@ -26,6 +26,7 @@ struct RowServerSpec {
   std::vector<int> peers;  ///< world ranks by replica
   int workers = 1;         ///< of each replica
   Transport* transport = nullptr;
+  std::uint32_t epoch = 0;
 };
 
 class RowServer {

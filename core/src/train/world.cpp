@@ -205,7 +205,31 @@ void World::open_folder(const std::string& base, int keep,
                         to_toml(checked.resolved.root(), true));
   write_plugin_lock(*files, folder.path, loaded_plugins());
   note_left_out(registry, notes);
+  open_metrics();
+  if (checked.component("recovery") != nullptr || settings.emulate) {
+    std::optional<ClusterCosts> costs;
+    double hours_per_slot = 0;
+    if (settings.emulate) {
+      costs = settings.emulate->costs;
+      hours_per_slot = settings.emulate->hours / static_cast<double>(settings.run.steps);
+    }
+    recovery_log = std::make_unique<RecoveryLog>(*files, folder.path, costs, hours_per_slot);
+  }
+}
+
+void World::open_metrics() {
   metrics = std::make_unique<MetricsWriter>(*files, folder.path + "/metrics.jsonl", kMetricsIntervalSeconds);
+}
+
+void World::roll_back(const RollBack& target) {
+  const std::lock_guard lock(mutex_);
+  if (epoch == target.epoch) return;  // another rank of this process was first
+  epoch = target.epoch;
+  restored_slot = target.slot;
+  failed_slot = target.failed_slot;
+  timeline = target.timeline;
+  restored_wall_s = target.wall_s;
+  next_failure = target.next_failure;
 }
 
 void World::find_checkpoint(const std::function<void(const CheckpointReader&)>& check) {
@@ -215,7 +239,12 @@ void World::find_checkpoint(const std::function<void(const CheckpointReader&)>& 
                                 bad.path, bad.reason));
   }
   restored_slot = point.step;
-  if (restored_slot >= 0) check(store->open(restored_slot));
+  if (restored_slot >= 0) {
+    const CheckpointReader reader = store->open(restored_slot);
+    check(reader);
+    // What was saved later than this is of another continuation.
+    timeline = reader.timeline() + (store->generations().back() > restored_slot ? 1 : 0);
+  }
   if (restored_slot < 0) notes.push_back("no usable checkpoint: the attempt starts again from slot 0");
   drop_metrics_after(*files, folder.path + "/metrics.jsonl", std::max<std::int64_t>(restored_slot, 0));
   // A run that died between its last checkpoint and its summary has nothing left to measure.
@@ -235,13 +264,20 @@ void World::find_checkpoint(const std::function<void(const CheckpointReader&)>& 
   }
 }
 
+// Lines of slots that will be computed again go, as at a resume.
+void World::reopen() {
+  metrics.reset();
+  drop_metrics_after(*files, folder.path + "/metrics.jsonl", std::max<std::int64_t>(restored_slot, 0));
+  open_metrics();
+}
+
 void World::begin_manifest(Manifest begun) {
   manifest = std::move(begun);
   manifest.segments.insert(manifest.segments.begin(), earlier_segments.begin(), earlier_segments.end());
   write_manifest(*files, folder.path, manifest);
 }
 
-void World::run_ranks(const std::function<void(int rank, Rank& self)>& body) {
+void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
   const auto ranks = static_cast<int>(settings.parallel.world());
   const int first = threads_only() ? 0 : place.rank;
   const int end = threads_only() ? ranks : place.rank + 1;
@@ -259,7 +295,7 @@ void World::run_ranks(const std::function<void(int rank, Rank& self)>& body) {
   for (std::thread& thread : threads) thread.join();
 }
 
-void World::run_rank(int rank, int participant, const std::function<void(int rank, Rank& self)>& body) {
+void World::run_rank(int rank, int participant, const std::function<bool(int rank, Rank& self)>& body) {
   bool entered = false;
   try {
     clock->enter(participant);
@@ -267,19 +303,31 @@ void World::run_rank(int rank, int participant, const std::function<void(int ran
     if (rank >= settings.parallel.trainers()) {
       run_server(*this, rank);
     } else {
+      run_trainer(rank, body);
+    }
+  } catch (...) {
+    report_failure(rank);  // unless it was
+  }
+  if (entered) clock->leave();
+}
+
+// A rank that goes back to a checkpoint is built anew: that is how a run is resumed, too, so what a component
+// keeps outside of its state is gone here as it would be there.
+void World::run_trainer(int rank, const std::function<bool(int rank, Rank& self)>& body) {
+  for (bool again = true; again;) {
+    {
       Rank self(*this, rank);
       try {
-        body(rank, self);
+        again = body(rank, self);
       } catch (...) {
         // Before this rank ends: its actors may wait for others, who have to hear of it.
         report_failure(rank);
         throw;
       }
     }
-  } catch (...) {
-    report_failure(rank);  // unless it was
+    // Communicators of the new epoch end those of the old one, so nobody opens one before all are gone.
+    if (again) end_hub->exchange(rank, "left");
   }
-  if (entered) clock->leave();
 }
 
 void World::report_failure(int rank) {
@@ -309,6 +357,7 @@ std::vector<std::string> World::build_only() {
     planned += self.planned_bytes();
     if (rank == 0) facts = self.facts();
     end_hub->exchange(rank, "built");
+    return false;
   });
   throw_failure();
   const double megabytes = static_cast<double>(planned) / (1024.0 * 1024.0);
@@ -328,9 +377,14 @@ RunResult World::run() {
   run_ranks([this](int rank, Rank& self) {
     // All ranks could be built: only now does the run appear on disk.
     end_hub->exchange(rank, "built");
-    if (rank == 0) open(self.keep(), [&](const CheckpointReader& reader) { self.check(reader); });
-    share_opening(rank, self.keep());
-    self.run();
+    if (epoch == 0) {
+      if (rank == 0) open(self.keep(), [&](const CheckpointReader& reader) { self.check(reader); });
+      share_opening(rank, self.keep());
+    } else {
+      if (rank == 0) reopen();
+      end_hub->exchange(rank, "open");
+    }
+    return self.run();
   });
   signals.reset();
   // Before the attempt was open nothing was written into it.

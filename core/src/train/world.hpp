@@ -8,6 +8,7 @@
 #include "observe/manifest.hpp"
 #include "observe/metrics.hpp"
 #include "observe/plugin_lock.hpp"
+#include "observe/recovery_log.hpp"
 #include "observe/run_folder.hpp"
 #include "plugin/guard.hpp"
 #include "train/compute_cost.hpp"
@@ -100,13 +101,34 @@ struct World {
   std::vector<std::string> notes;              ///< what a person should know about the start
   std::int64_t restored_slot = -1;             ///< checkpoint to continue from; -1 = from the start
   double restored_wall_s = 0;                  ///< of the slots before it
+  std::int64_t timeline = 0;                   ///< of checkpoints; grows at every roll-back
+
+  /// Where all ranks go on after they have been built again.
+  struct RollBack {
+    std::uint32_t epoch = 0;
+    std::int64_t slot = -1;         ///< checkpoint; -1 = from the start
+    std::int64_t failed_slot = -1;  ///< boundary that they come from
+    std::int64_t timeline = 0;
+    double wall_s = 0;
+    std::size_t next_failure = 0;
+  };
+  /// By every rank of this process, with equal arguments.
+  void roll_back(const RollBack& target);
+  std::uint32_t epoch = 0;                    ///< how often the ranks were built again
+  std::int64_t failed_slot = -1;              ///< of the newest roll-back
+  std::size_t next_failure = 0;               ///< of the emulated schedule
+  std::unique_ptr<RecoveryLog> recovery_log;  ///< rank 0
 
   PhaseProbe phase;
   RunResult result;  ///< written by rank 0
 
  private:
-  void run_ranks(const std::function<void(int rank, Rank& self)>& body);
-  void run_rank(int rank, int participant, const std::function<void(int rank, Rank& self)>& body);
+  /// The body returns whether its rank shall be built again.
+  void run_ranks(const std::function<bool(int rank, Rank& self)>& body);
+  void run_rank(int rank, int participant, const std::function<bool(int rank, Rank& self)>& body);
+  void run_trainer(int rank, const std::function<bool(int rank, Rank& self)>& body);
+  void open_metrics();
+  void reopen();
   /// Of the exception that is being handled.
   void report_failure(int rank);
   void throw_failure() const;

@@ -1,0 +1,211 @@
+// What a rank does when failure domains lose their rows: it asks the policy, and restores these rows alone or
+// leaves, to be built again at an earlier checkpoint.
+#include "train/rank.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+
+namespace tenon::train {
+namespace {
+
+/// Longest wait for a checkpoint that is being written when domains fail.
+constexpr double kSaveSeconds = 600;
+
+std::string_view action_name(FailureAction action) {
+  switch (action) {
+    case FailureAction::kContinuePartial:
+      return "continue_partial";
+    case FailureAction::kRollBack:
+      return "roll_back";
+    case FailureAction::kShrink:
+      return "shrink";
+    case FailureAction::kAbort:
+      break;
+  }
+  return "abort";
+}
+
+std::int64_t number_of(const std::string& text) {
+  std::int64_t value = -1;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+/// Samples that a checkpoint's run had seen; 0 where it does not say.
+std::int64_t samples_of(const CheckpointReader& reader) {
+  const std::string* text = reader.meta("rank0/core/samples");
+  return text == nullptr ? 0 : std::max<std::int64_t>(0, number_of(*text));
+}
+
+}  // namespace
+
+void Rank::bind_recovery() {
+  const config::CoreSettings& settings = world_.settings;
+  if (settings.emulate) {
+    if (settings.parallel.servers > 0)
+      fail_config("[emulate]: what servers hold cannot be rolled back; set parallel.servers = 0");
+    emulated_ = std::make_unique<EmulatedFailures>(*settings.emulate, settings.run.steps,
+                                                   weights_->live().parameters());
+    emulated_->start_with(world_.next_failure);
+  }
+  auto* binding = static_cast<RecoveryBinding*>(parts_->recovery->query(RecoveryBinding::kId));
+  if (binding == nullptr) return;
+  RecoveryContext context;
+  context.rank = rank_;
+  context.ranks = static_cast<int>(settings.parallel.trainers());
+  context.steps = settings.run.steps;
+  context.samples =
+      settings.run.steps * settings.run.accumulate * parts_->dataset->batch() * weights_->replicas();
+  context.seed = settings.run.seed;
+  context.failures = static_cast<std::int64_t>(world_.next_failure);
+  context.live = &weights_->live();
+  context.domains = {context.ranks, false};
+  if (settings.emulate) {
+    context.domains = settings.emulate->domains;
+    context.emulated = true;
+    context.costs = settings.emulate->costs;
+  }
+  parts_->recovery.guarded(*binding)->bind(context);
+}
+
+std::map<std::string, double> Rank::recovery_account() {
+  std::map<std::string, double> values;
+  auto* account = static_cast<RecoveryAccount*>(parts_->recovery->query(RecoveryAccount::kId));
+  if (account != nullptr) {
+    parts_->recovery.guarded(*account)->account(
+        [&](std::string_view name, double value) { values.insert_or_assign(std::string(name), value); });
+  }
+  return values;
+}
+
+void Rank::meet_failures(std::int64_t slot) {
+  if (emulated_ == nullptr) return;
+  while (!rolls_back_) {
+    const EmulatedFailure* failure = emulated_->due(slot);
+    if (failure == nullptr) return;
+    meet(*failure, slot);
+  }
+}
+
+// Collective: every rank is at this boundary, and none has a transfer on its way.
+void Rank::meet(const EmulatedFailure& failure, std::int64_t slot) {
+  const double began_s = world_.clock->now();
+  if (saver_ != nullptr) {
+    exchange_->any(false);
+    saver_->wait(kSaveSeconds);
+    take_save_results();
+  }
+  FailedEvent record;
+  record.index = static_cast<std::int64_t>(emulated_->next());
+  record.hour = failure.hour;
+  record.slot = slot;
+  record.samples = counters_.samples;
+  record.shards = failure.shards;
+  record.lost_access_share = emulated_->lose(failure.shards);
+  FailureEvent event;
+  event.slot = slot;
+  event.samples = counters_.samples;
+  event.shards = failure.shards;
+  const FailureDecision decision = parts_->recovery->on_failure(event);
+  record.action = action_name(decision.action);
+  host_.log(LogLevel::kWarning,
+            fmt::format("shards {} lost their rows at slot {} (emulated, hour {:.2f}): {}",
+                        fmt::join(failure.shards, ", "), slot, failure.hour, record.action));
+  emulated_->happened();
+  std::int64_t repeated = 0;
+  switch (decision.action) {
+    case FailureAction::kContinuePartial:
+      restore_shards(decision, failure.shards, record);
+      break;
+    case FailureAction::kRollBack:
+      repeated = slot - roll_back(decision, slot, record);
+      break;
+    default:
+      fail_run(fmt::format(
+          "shards {} lost their rows at slot {}, and recovery policy '{}' answers with '{}'; choose one that "
+          "restores, e.g. [recovery] type = \"full\" or \"cpr\"",
+          fmt::join(failure.shards, ", "), slot, parts_->recovery.id(), record.action));
+  }
+  record.seconds = world_.clock->now() - began_s;
+  stall_s_ += record.seconds;
+  record.account = recovery_account();
+  if (rank_ != 0) return;
+  if (world_.recovery_log) world_.recovery_log->failed(record, repeated);
+  if (!rolls_back_) metric(slot, Split::kTrain, "failures", static_cast<double>(emulated_->next()));
+  for (const auto& [name, value] : record.account) {
+    if (!rolls_back_) metric(slot, Split::kTrain, name, value);
+  }
+}
+
+/// Rank 0's finding, at all ranks. -1: there is no such checkpoint.
+std::int64_t Rank::agreed_checkpoint(const FailureDecision& decision, bool consistent_only) {
+  std::string found;
+  if (rank_ == 0) {
+    std::int64_t step = decision.from_slot;
+    if (step < 0) {
+      const RestorePoint point = world_.store->recover(consistent_only);
+      for (const RejectedGeneration& bad : point.rejected) {
+        host_.log(LogLevel::kError,
+                  fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}", bad.step,
+                              bad.path, bad.reason));
+      }
+      step = point.step;
+    }
+    found = std::to_string(step);
+  }
+  return number_of(world_.end_hub->exchange(rank_, found)[0]);
+}
+
+void Rank::restore_shards(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record) {
+  const std::int64_t step = agreed_checkpoint(decision, false);
+  std::optional<CheckpointReader> reader;
+  if (step >= 0) reader.emplace(world_.store->open(step));
+  const RestoredRows restored = state_->restore_rows(reader ? &*reader : nullptr, emulated_->domains(),
+                                                     shards, world_.settings.run.seed_init);
+  record.from_slot = std::max<std::int64_t>(0, step);
+  record.from_samples = reader ? samples_of(*reader) : 0;
+  record.rows = restored.rows;
+  record.bytes_read = restored.bytes;
+  for (const int shard : shards) {
+    RestoredShard lost;
+    lost.shard = shard;
+    lost.checkpoint_slot = record.from_slot;
+    lost.checkpoint_samples = record.from_samples;
+    lost.samples_now = counters_.samples;
+    parts_->recovery->on_restored(lost);
+  }
+}
+
+/// The rank ends here and is built again at the returned slot. What happened since goes from the metrics.
+std::int64_t Rank::roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record) {
+  const std::int64_t step = agreed_checkpoint(decision, true);
+  std::int64_t timeline = world_.timeline + 1;
+  if (step >= 0) {
+    const CheckpointReader reader = world_.store->open(step);
+    record.from_samples = samples_of(reader);
+    timeline = std::max(timeline, reader.timeline() + 1);
+  }
+  record.from_slot = std::max<std::int64_t>(0, step);
+  rolls_back_ = true;
+  World::RollBack target;
+  target.epoch = epoch_ + 1;
+  target.slot = step;
+  target.failed_slot = slot;
+  target.timeline = timeline;
+  target.wall_s = wall_s();
+  target.next_failure = emulated_->next();
+  world_.roll_back(target);
+  return record.from_slot;
+}
+
+/// In place of finish(): nothing of this rank is the run's result.
+void Rank::leave() {
+  if (rank_ == 0) record_progress();
+  observers_->finish("rolled back", "");
+}
+
+}  // namespace tenon::train
