@@ -9,6 +9,7 @@
 #include "report/line_chart.hpp"
 #include "reproduce/bytes_figure.hpp"
 #include "reproduce/map_render.hpp"
+#include "reproduce/recovery_render.hpp"
 #include "reproduce/scaling_render.hpp"
 #include "reproduce/slabs_render.hpp"
 #include "reproduce/time_to_render.hpp"
@@ -220,6 +221,10 @@ std::string figure_svg(const StudyResult& result) {
   if (result.slabs) return slab_figure(result);
   if (result.map) return map_figure(result);
   double height = 0;
+  if (result.recovery) {
+    const std::string drawing = recovery_figure(result, kWidth, height);
+    return standing_alone(result, height, drawing);
+  }
   if (result.time_to) {
     const std::string drawing = time_to_figure(result, kTop, kWidth, height);
     return standing_alone(result, height, drawing);

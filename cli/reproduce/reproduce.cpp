@@ -5,6 +5,7 @@
 #include "reproduce/comparisons_render.hpp"
 #include "reproduce/data_simulation.hpp"
 #include "reproduce/map_render.hpp"
+#include "reproduce/recovery_render.hpp"
 #include "reproduce/scaling_points.hpp"
 #include "reproduce/scaling_render.hpp"
 #include "reproduce/slabs_render.hpp"
@@ -196,6 +197,7 @@ Outcome reproduce(const StudyFile& given, const Size& given_size, const Options&
   out.result = read_results(study, size, plan, folder.string());
   if (study.time_to) read_time_to_results(out.result, folder.string());
   if (study.slabs) read_slab_results(out.result, plan);
+  if (study.recovery) read_recovery_results(out.result);
   out.result.provenance.simulation = simulation;
   read_columns(out.result, options.evaluate);
   read_agreements(out.result);
@@ -213,7 +215,8 @@ std::string closing_text(const Outcome& outcome) {
   if (r.study.scaling) out += scaling_text(r);
   if (r.slabs) out += slab_text(r);
   if (r.map) out += map_text(r);
-  const bool of_losses = !r.study.scaling && !r.slabs && !r.map;
+  if (r.recovery) out += recovery_text(r);
+  const bool of_losses = !r.study.scaling && !r.slabs && !r.map && !r.recovery;
   for (std::size_t a = 0; a < r.arms.size() && of_losses; ++a) {
     const ArmResult& arm = r.arms[a];
     std::string line = fmt::format("  {:<24}", r.study.arms[a].arm.name);

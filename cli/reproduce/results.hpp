@@ -7,6 +7,7 @@
 #include "ab/statistics.hpp"
 #include "reproduce/map_results.hpp"
 #include "reproduce/plan.hpp"
+#include "reproduce/recovery_results.hpp"
 #include "reproduce/slabs_results.hpp"
 #include "reproduce/time_to_results.hpp"
 
@@ -92,10 +93,11 @@ struct StudyResult {
   std::vector<std::string>
       warnings;           ///< runs that are missing, and pairs that were left out, with the reason
   bool complete = false;  ///< every run ended as the study expects
-  std::optional<TimeToResult> time_to;  ///< where the study has [time_to]
-  std::optional<SlabResult> slabs;      ///< where it has [slabs]
-  std::optional<MapResult> map;         ///< where it has [map]; `arms` is empty then
-  std::vector<Column> columns;          ///< the rest: comparisons.hpp
+  std::optional<TimeToResult> time_to;     ///< where the study has [time_to]
+  std::optional<SlabResult> slabs;         ///< where it has [slabs]
+  std::optional<MapResult> map;            ///< where it has [map]; `arms` is empty then
+  std::optional<RecoveryResult> recovery;  ///< where it has [recovery]
+  std::vector<Column> columns;             ///< the rest: comparisons.hpp
   std::vector<Agreement> agreements;
   std::vector<ArmVerdict> verdicts;
 };

@@ -203,6 +203,7 @@ void check(const StudyFile& study, const Config& config) {
   if (study.time_to) check_time_to(study, say, named);
   if (study.slabs) check_slabs(study, say, named);
   if (study.map) check_simulation_map(study, say);
+  if (study.recovery) check_recovery_study(study, say, named);
   check_study_parts(study, say, named);
   checks.finish();
 }
@@ -225,7 +226,8 @@ StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
   std::vector<std::string> tables = study_part_names();
-  tables.insert(tables.end(), {"size", "arm", "paper_value", "scaling", "time_to", "slabs", "map"});
+  tables.insert(tables.end(),
+                {"size", "arm", "paper_value", "scaling", "time_to", "slabs", "map", "recovery"});
   const Resolution top = resolved(root, "study", kStudyOptions, tables);
   const Options& options = *top.options;
 
@@ -283,6 +285,7 @@ StudyFile read_study(const std::string& path) {
   if (const Value* table = root.find("time_to")) study.time_to = read_time_to(*table);
   if (const Value* table = root.find("slabs")) study.slabs = read_slabs(*table);
   if (const Value* table = root.find("map")) study.map = read_simulation_map(*table);
+  if (const Value* table = root.find("recovery")) study.recovery = read_recovery_study(*table);
   read_study_parts(root, study);
   check(study, config);
   return study;

@@ -4,6 +4,7 @@
 
 #include "ab/experiment.hpp"
 #include "reproduce/map_file.hpp"
+#include "reproduce/recovery_study.hpp"
 #include "reproduce/slabs_file.hpp"
 #include "reproduce/study_parts.hpp"
 #include "reproduce/time_to.hpp"
@@ -86,6 +87,7 @@ struct StudyFile {
   std::optional<TimeTo> time_to;             ///< the table [time_to]
   std::optional<Slabs> slabs;                ///< [slabs]
   std::optional<SimulationMap> map;          ///< [map]
+  std::optional<RecoveryStudy> recovery;     ///< [recovery]
   std::optional<DataSimulation> simulation;  ///< [simulate]
   std::vector<OtherData> evaluations;        ///< [[evaluate]]
   std::vector<AgreeingPair> agreements;      ///< [[agree]]

@@ -4,6 +4,7 @@
 #include "observe/json_writer.hpp"
 #include "reproduce/comparisons_render.hpp"
 #include "reproduce/map_render.hpp"
+#include "reproduce/recovery_render.hpp"
 #include "reproduce/scaling_points.hpp"
 #include "reproduce/scaling_render.hpp"
 #include "reproduce/slabs_render.hpp"
@@ -112,6 +113,7 @@ std::string table_json(const StudyResult& r) {
   if (r.study.scaling) scaling_json(json, r);
   if (r.slabs) slab_json(json, r);
   if (r.map) map_json(json, r);
+  if (r.recovery) recovery_json(json, r);
   json.objects("paper_values", r.study.paper_values, [&](const PaperValue& value) {
     json.member("arm", value.arm);
     json.member("value", value.value);

@@ -5,6 +5,7 @@
 #include "reproduce/comparisons_render.hpp"
 #include "reproduce/map_render.hpp"
 #include "reproduce/markdown.hpp"
+#include "reproduce/recovery_render.hpp"
 #include "reproduce/scaling_render.hpp"
 #include "reproduce/slabs_render.hpp"
 #include "reproduce/time_to_render.hpp"
@@ -89,8 +90,8 @@ std::string main_table(const StudyResult& r) {
   for (const std::string& share : r.study.shares) names.push_back(share_name(share) + ", %");
   const bool bytes = r.study.figure == Figure::kBytes;
   if (bytes) names.insert(names.end(), {"bytes per rank", "of " + baseline_text(r.study) + "'s, %"});
-  // Beside times, the paper's numbers are times.
-  const bool paper = !r.study.paper_values.empty() && !r.study.time_to;
+  // Beside times the paper's numbers are times, beside overheads overheads.
+  const bool paper = !r.study.paper_values.empty() && !r.study.time_to && !r.study.recovery;
   if (paper) names.push_back("paper");
   names.insert(names.end(), {"runs", "wall time, s"});
   std::string out = head(names);
@@ -289,6 +290,7 @@ std::string table_markdown(const StudyResult& r) {
          : r.slabs       ? slab_tables(r)
          : r.map         ? map_tables(r)
                          : main_table(r) + "\n" + sign_text(r.study);
+  if (r.recovery) out += recovery_tables(r);
   for (const std::string& note : r.study.notes) out += "\n" + note + "\n";
   if (!r.time_to) out += "\n![figure](figure.svg)\n";
   if (!r.study.paper_values.empty()) {

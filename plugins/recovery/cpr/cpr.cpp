@@ -99,6 +99,7 @@ void Cpr::choose_tables(const RecoveryContext& context) {
     large_.push_back(make_tracked(context.live->parameters()[static_cast<std::size_t>(table.parameter)],
                                   *context.live->table(table.parameter), context.domains, parts_));
   }
+  whole_share_ = all > 0 ? (all - held) / all : 0;
   tracker_ = make_tracker(tracker_name_, large_, seed_);
 }
 
@@ -222,7 +223,9 @@ void Cpr::account(const std::function<void(std::string_view, double)>& sink) {
   sink("pls_distinct", account_.distinct_portion());
   sink("save_interval_s", choice_.interval);
   sink("partial_recovery", choice_.partial ? 1 : 0);
-  if (tracker_) sink("tracker_bytes", static_cast<double>(tracker_->bytes()));
+  if (tracker_ == nullptr) return;
+  sink("tracker_bytes", static_cast<double>(tracker_->bytes()));
+  sink("always_whole_share", whole_share_);
 }
 
 void Cpr::state(StateVisitor& visitor) {

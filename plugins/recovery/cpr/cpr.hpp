@@ -127,6 +127,7 @@ class Cpr final : public RecoveryBase,
   std::vector<TrackedTable> large_;
   std::vector<int> small_;        ///< parameters of tables that are always saved whole
   std::vector<int> large_index_;  ///< by parameter; -1 = not tracked
+  double whole_share_ = 0;        ///< of the tables' bytes that every priority save writes
   std::unique_ptr<Tracker> tracker_;
   LostSamples account_;
 

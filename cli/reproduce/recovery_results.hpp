@@ -1,0 +1,91 @@
+// Every number of a study of recovery, computed once from the runs' recovery.jsonl: sums of what was charged
+// event by event, and the same sums over schedules that nobody trained.
+#pragma once
+
+#include "ab/statistics.hpp"
+
+#include <tenon/emulation.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::reproduce {
+
+struct StudyResult;
+
+/// Hours of the emulated job.
+struct ChargedHours {
+  double save = 0, load = 0, restart = 0, repeat = 0;
+  double total() const { return save + load + restart + repeat; }
+};
+
+/// A save that was charged: when, and how many bytes of a complete one.
+struct ChargedSave {
+  double hour = 0, share = 0;
+};
+
+/// One run's recovery.jsonl.
+struct RecoveryRun {
+  std::int64_t seed = 0;
+  ChargedHours charged;
+  double productive_hours = 0;
+  std::vector<ChargedSave> saves;    ///< each hour once, ascending
+  double written = 0, complete = 0;  ///< bytes of all charged saves, and of one complete one
+  std::int64_t failures = 0;
+  double lost_accesses = 0;   ///< sum over failures of the share of all accesses so far
+  double pls = 0;             ///< the policy's account
+  double always_whole = 0;    ///< share of the tables' bytes that each priority save writes
+  double interval_hours = 0;  ///< between saves that are worth a complete one
+  bool partial = false;
+  std::vector<double> access_shares;
+  double overhead_percent() const {
+    return productive_hours > 0 ? 100 * charged.total() / productive_hours : 0;
+  }
+};
+
+/// Over schedules without training: an arm's saves as its runs made them, failures drawn anew.
+struct ScheduleDraws {
+  std::int64_t draws = 0;
+  double failures = 0;  ///< mean
+  ab::MeanEstimate overhead_percent;
+  ab::MeanEstimate ratio;  ///< per draw: overhead of the full arm over this arm's
+  double ratio_of_means = 0;
+  ab::MeanEstimate pls;
+  std::optional<double> law;  ///< mean PLS by equation, for exponential times
+};
+
+struct RecoveryArm {
+  std::vector<RecoveryRun> runs;
+  ChargedHours charged;  ///< mean
+  std::optional<ab::MeanEstimate> overhead_percent, ratio, pls, lost_accesses;
+  double saves = 0, written_share = 0, failures = 0;  ///< mean; bytes in complete saves
+  std::optional<double> always_whole;
+  std::optional<ScheduleDraws> drawn;  ///< where the arm's failures are drawn
+};
+
+struct RecoveryDifference {
+  std::string title;
+  std::optional<ab::MeanEstimate> value;  ///< of the metric, absolute
+};
+
+struct RecoveryResult {
+  std::vector<RecoveryArm> arms;  ///< in the order of the study
+  std::vector<RecoveryDifference> pairs;
+  std::vector<double> access_shares;  ///< of the failure domains, first run that has them
+};
+
+/// What one schedule costs an arm that saves so; the clock rules of recovery.jsonl.
+ChargedHours charge_schedule(const std::vector<EmulatedFailure>& failures,
+                             const std::vector<ChargedSave>& saves, bool partial, double save_hours,
+                             double load_hours, double restart_hours);
+/// Portion of lost samples of a schedule under partial recovery, saves counted at multiples of `interval`.
+double schedule_pls(const std::vector<EmulatedFailure>& failures, double interval, double hours, int shards);
+
+/// Reads one run. Throws Error(kRun) that names the file and the line.
+RecoveryRun read_recovery_run(const std::string& folder);
+/// Fills StudyResult::recovery.
+void read_recovery_results(StudyResult& result);
+
+}  // namespace tenon::reproduce

@@ -1,0 +1,168 @@
+// Tables, JSON and terminal lines of recovery_render.hpp.
+#include "ab/format.hpp"
+#include "observe/json_writer.hpp"
+#include "reproduce/markdown.hpp"
+#include "reproduce/recovery_render.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+namespace tenon::reproduce {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in JSON
+
+/// "8.21 (7.90 to 8.52)"; one run has no interval.
+std::string interval_text(const std::optional<ab::MeanEstimate>& value, int decimals, bool sign = false) {
+  if (!value) return "–";
+  const auto text = [&](double number) {
+    return sign ? ab::fixed_signed(number, decimals) : ab::fixed(number, decimals);
+  };
+  if (value->n < 2) return text(value->mean);
+  return fmt::format("{} ({} to {})", text(value->mean), text(value->interval.low),
+                     text(value->interval.high));
+}
+
+std::string charged_table(const StudyResult& r) {
+  std::string out =
+      head({"arm", "failures", "saves", "written, complete saves", "save, h", "load, h", "restart, h",
+            "repeated, h", "overhead, %", "full / arm", "PLS", "lost accesses, %"});
+  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+    const RecoveryArm& arm = r.recovery->arms[a];
+    if (arm.runs.empty()) continue;
+    out += row({r.study.arms[a].title, ab::fixed(arm.failures, 1), ab::fixed(arm.saves, 0),
+                ab::fixed(arm.written_share, 2), ab::fixed(arm.charged.save, 3),
+                ab::fixed(arm.charged.load, 3), ab::fixed(arm.charged.restart, 3),
+                ab::fixed(arm.charged.repeat, 3), interval_text(arm.overhead_percent, 2),
+                interval_text(arm.ratio, 1), interval_text(arm.pls, 4), interval_text(arm.lost_accesses, 1)});
+  }
+  return out;
+}
+
+std::string drawn_table(const StudyResult& r) {
+  std::string out = head({"arm", "schedules", "failures, mean", "overhead, %", "full / arm, mean of ratios",
+                          "ratio of means", "PLS, mean", "PLS, by equation"});
+  bool any = false;
+  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+    const std::optional<ScheduleDraws>& drawn = r.recovery->arms[a].drawn;
+    if (!drawn) continue;
+    any = true;
+    const bool partial = drawn->pls.n > 0;
+    out += row({r.study.arms[a].title, std::to_string(drawn->draws), ab::fixed(drawn->failures, 2),
+                interval_text(drawn->overhead_percent, 2), interval_text(drawn->ratio, 1),
+                ab::fixed(drawn->ratio_of_means, 1), partial ? interval_text(drawn->pls, 4) : "–",
+                drawn->law ? ab::fixed(*drawn->law, 4) : "–"});
+  }
+  return any ? out : "";
+}
+
+void members(JsonWriter& json, const char* name, const std::optional<ab::MeanEstimate>& value) {
+  json.begin_object(name);
+  json.member("mean", value ? value->mean : kNone);
+  json.member("low", value ? value->interval.low : kNone);
+  json.member("high", value ? value->interval.high : kNone);
+  json.member("n", static_cast<std::int64_t>(value ? value->n : 0));
+  json.end_object();
+}
+
+}  // namespace
+
+std::string recovery_tables(const StudyResult& r) {
+  std::string out = "\n## What failures and saves cost\n\n" + charged_table(r);
+  out +=
+      "\nHours of the emulated job, mean over the seeds: sums of what each executed event was charged "
+      "(recovery.jsonl), in brackets the interval over the seeds. Bytes of a save by those of a complete "
+      "one. PLS: portion of lost samples, by the policy's account; lost accesses: of all so far, those "
+      "of lost rows since each was saved, summed over failures.\n";
+  const std::string drawn = drawn_table(r);
+  if (!drawn.empty()) {
+    out += "\n## Schedules without training\n\n" + drawn;
+    out +=
+        "\nEach arm's saves as its runs made and paid them, under failures drawn anew; the same draws for "
+        "all arms.\n";
+  }
+  if (!r.recovery->pairs.empty()) {
+    out += fmt::format("\n## Differences in {}, per pair of equal seeds\n\n", r.study.metric);
+    out += head({"arms", "difference", "pairs"});
+    for (const RecoveryDifference& pair : r.recovery->pairs)
+      out += row(
+          {pair.title, interval_text(pair.value, 5, true), std::to_string(pair.value ? pair.value->n : 0)});
+  }
+  if (!r.recovery->access_shares.empty()) {
+    out += "\nShare of all row accesses that each failure domain has:";
+    for (const double share : r.recovery->access_shares) out += " " + ab::fixed(100 * share, 1);
+    out += " %.";
+  }
+  for (const RecoveryArm& arm : r.recovery->arms) {
+    if (!arm.always_whole) continue;
+    out += fmt::format(" Tables that every priority save writes whole hold {} % of the tables' bytes.",
+                       ab::fixed(100 * *arm.always_whole, 1));
+    break;
+  }
+  return out + "\n";
+}
+
+void recovery_json(JsonWriter& json, const StudyResult& r) {
+  json.begin_object("recovery");
+  json.begin_array("arms");
+  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+    const RecoveryArm& arm = r.recovery->arms[a];
+    json.begin_object();
+    json.member("name", r.study.arms[a].arm.name);
+    json.member("failures", arm.failures);
+    json.member("saves", arm.saves);
+    json.member("written_in_complete_saves", arm.written_share);
+    json.member("save_hours", arm.charged.save);
+    json.member("load_hours", arm.charged.load);
+    json.member("restart_hours", arm.charged.restart);
+    json.member("repeat_hours", arm.charged.repeat);
+    members(json, "overhead_percent", arm.overhead_percent);
+    members(json, "full_over_arm", arm.ratio);
+    members(json, "pls", arm.pls);
+    members(json, "lost_access_percent", arm.lost_accesses);
+    if (arm.drawn) {
+      json.begin_object("schedules");
+      json.member("draws", arm.drawn->draws);
+      json.member("failures", arm.drawn->failures);
+      members(json, "overhead_percent", arm.drawn->overhead_percent);
+      members(json, "full_over_arm", arm.drawn->ratio);
+      json.member("full_over_arm_of_means", arm.drawn->ratio_of_means);
+      members(json, "pls", arm.drawn->pls.n > 0 ? std::optional(arm.drawn->pls) : std::nullopt);
+      json.member("pls_by_equation", arm.drawn->law ? *arm.drawn->law : kNone);
+      json.end_object();
+    }
+    json.end_object();
+  }
+  json.end_array();
+  json.begin_array("differences");
+  for (const RecoveryDifference& pair : r.recovery->pairs) {
+    json.begin_object();
+    json.member("title", pair.title);
+    members(json, "value", pair.value);
+    json.end_object();
+  }
+  json.end_array();
+  json.end_object();
+}
+
+std::string recovery_text(const StudyResult& r) {
+  std::string out;
+  for (std::size_t a = 0; a < r.arms.size(); ++a) {
+    const RecoveryArm& arm = r.recovery->arms[a];
+    if (arm.runs.empty()) continue;
+    out += fmt::format("  {:<24}overhead {} %", r.study.arms[a].arm.name,
+                       interval_text(arm.overhead_percent, 2));
+    if (arm.drawn)
+      out += fmt::format("; over {} schedules {} %, full / arm {}", arm.drawn->draws,
+                         ab::fixed(arm.drawn->overhead_percent.mean, 2), ab::fixed(arm.drawn->ratio.mean, 1));
+    if (r.arms[a].value) out += fmt::format("; {} {}", r.study.metric, ab::fixed(r.arms[a].value->mean, 4));
+    out += "\n";
+  }
+  for (const RecoveryDifference& pair : r.recovery->pairs)
+    out += fmt::format("  {}: {}\n", pair.title, interval_text(pair.value, 5, true));
+  return out;
+}
+
+}  // namespace tenon::reproduce
