@@ -89,7 +89,7 @@ const KeysByTable kStudyKeys = {
     {"", {"title",  "paper",         "question", "base",        "metric",    "baseline", "reference",
           "figure", "figure_metric", "curves",   "shares",      "decisions", "alpha",    "margin",
           "notes",  "size",          "arm",      "paper_value", "time_to",   "scaling",  "slabs",
-          "map",    "simulate",      "evaluate", "agree"}},
+          "map",    "simulate",      "evaluate", "agree",       "recovery"}},
     {"[size.quick]", kSizeKeys},
     {"[size.default]", kSizeKeys},
     {"[size.full]", kSizeKeys},
@@ -103,6 +103,9 @@ const KeysByTable kStudyKeys = {
     {"[[slabs.link]]", {"name", "title", "bandwidth", "latency"}},
     {"[[slabs.problem]]", {"arm", "size", "points", "modes", "of_one_rank"}},
     {"[map]", {"workers"}},
+    {"[recovery]", {"draws", "full", "pair", "line"}},
+    {"[[recovery.pair]]", {"arm", "minus", "title"}},
+    {"[[recovery.line]]", {"title", "arms"}},
     {"[time_to]", {"budget", "looser", "timing_set", "one_seed", "link"}},
     {"[[time_to.link]]", {"name", "set"}},
     {"[[paper_value]]", {"arm", "value", "what", "source"}}};

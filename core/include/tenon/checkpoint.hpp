@@ -62,7 +62,7 @@ struct SaveResult {
   /// Why it was aborted; with kCommitted, what went wrong afterwards (removal of old ones).
   std::string error = {};
   std::int64_t bytes = 0;      ///< written by this rank
-  std::int64_t all_bytes = 0;  ///< by all ranks; known to rank 0
+  std::int64_t all_bytes = 0;  ///< by all ranks together
   double copy_s = 0;           ///< stall of the training thread
   double write_s = 0;          ///< file of this rank, until it is on the medium
   double commit_s = 0;         ///< gather, manifest, verification, rename, removal of old generations
@@ -236,9 +236,13 @@ class AsyncSaver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  /// Collective. Copies everything before it returns; the caller may then write to its tensors. Returns
-  /// false, on all ranks, if any rank is still writing the previous save. A failed copy aborts the save on
-  /// all ranks.
+  /// Collective. False, on all ranks, if any rank is still writing the previous save: that of `step` then
+  /// counts as skipped. True: all ranks know how every save before this one ended.
+  bool ready(std::int64_t step);
+  /// After ready(). Copies everything before it returns; the caller may then write to its tensors. A failed
+  /// copy aborts the save on all ranks.
+  void submit(const SaveRequest& request);
+  /// ready, and submit if so.
   bool save(const SaveRequest& request);
   bool busy() const;
   /// Waits until nothing is in flight. Throws DeadlineError, which names rank and step, after `seconds`.

@@ -22,6 +22,7 @@ struct SaveMoment {
   double seconds = 0;            ///< on the run's clock, or that of the emulated job
   double last_save_seconds = 0;  ///< what the last save cost the training thread; 0 before the first
   bool requested = false;        ///< all ranks agreed to save here: a timer of the policy asked for it
+  bool forced = false;           ///< the core saves everything here, whatever the policy plans
   bool same_clock = false;       ///< `seconds` is the same number on all ranks, so a policy may decide by it
 };
 
@@ -44,7 +45,7 @@ struct SavePlan {
   bool dense = true;       ///< arenas, and what components keep in tensors
   bool consistent = true;  ///< everything that reading it gives back is of one moment
   std::vector<RowSelection> tables;
-  std::string encoding = "plain";  ///< of the rows; "plain" or one that the policy's plugin offers
+  std::string encoding = "plain";  ///< of the rows; "plain" or one of the policy's RowCodec
   std::int64_t base_slot = -1;     ///< of an increment: a slot, or kNewestBase
   bool background = true;  ///< copy, then write while training goes on; false = training waits for the medium
 };
@@ -100,6 +101,31 @@ class RecoveryBase : public Recovery {
   bool needs_commit() const override;
   void state(StateVisitor& visitor) override;
   void* query(std::string_view interface_id) override;
+};
+
+/// A policy that chooses rows ("tenon.recovery.selector/1"). plan_save says that a save is due; select says
+/// what is in it, on every rank, once all saves before it have ended everywhere and on_save told of them:
+/// rows that were chosen are then saved or aborted, never skipped. Also called for saves that the core
+/// forces, whose plan it leaves as it is.
+class SaveSelector {
+ public:
+  static constexpr const char* kId = "tenon.recovery.selector/1";
+  virtual ~SaveSelector();
+  virtual void select(const SaveMoment& moment, SavePlan& plan) = 0;
+};
+
+/// A policy with encodings of its own for rows ("tenon.recovery.codec/1"). The core encodes tables of f32
+/// weights of a plan whose `encoding` is one of these; optimizer rows stay plain. Any thread, one at a time.
+class RowCodec {
+ public:
+  static constexpr const char* kId = "tenon.recovery.codec/1";
+  virtual ~RowCodec();
+  /// Names, valid as long as the codec.
+  virtual std::span<const std::string_view> encodings() const = 0;
+  /// rows: [n, width] f32 in host memory. Appends to `out`.
+  virtual void encode(std::string_view encoding, TensorView rows, std::vector<std::byte>& out) = 0;
+  /// Fills `rows` ([n, width] f32) from what encode made of as many; throws Error(kRun) if it is not that.
+  virtual void decode(std::string_view encoding, std::span<const std::byte> stored, TensorView rows) = 0;
 };
 
 /// What a policy may know of the run before its first slot.

@@ -162,15 +162,23 @@ AsyncSaver::~AsyncSaver() {
 }
 
 bool AsyncSaver::save(const SaveRequest& request) {
-  if (state_->exchange.any(busy())) {
-    SaveResult skipped;
-    skipped.status = SaveStatus::kSkipped;
-    skipped.step = request.step;
-    skipped.error = "an earlier save is still being written";
-    const std::lock_guard lock(state_->mutex);
-    state_->results.push_back(std::move(skipped));
-    return false;
-  }
+  if (!ready(request.step)) return false;
+  submit(request);
+  return true;
+}
+
+bool AsyncSaver::ready(std::int64_t step) {
+  if (!state_->exchange.any(busy())) return true;
+  SaveResult skipped;
+  skipped.status = SaveStatus::kSkipped;
+  skipped.step = step;
+  skipped.error = "an earlier save is still being written";
+  const std::lock_guard lock(state_->mutex);
+  state_->results.push_back(std::move(skipped));
+  return false;
+}
+
+void AsyncSaver::submit(const SaveRequest& request) {
   const auto start = State::SteadyClock::now();
   state_->copy_error.clear();
   try {
@@ -188,7 +196,6 @@ bool AsyncSaver::save(const SaveRequest& request) {
     state_->busy = true;
   }
   state_->changed.notify_all();
-  return true;
 }
 
 bool AsyncSaver::busy() const {

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 
 TENON_ABI_BEGIN
@@ -23,12 +24,20 @@ double seconds_since(SteadyClock::time_point start) {
 
 // The coordinator's verdict for the others: one letter, then the reason.
 std::string verdict_text(const SaveResult& result) {
-  return (result.status == SaveStatus::kCommitted ? "c" : "a") + result.error;
+  return fmt::format("{}{} {}", result.status == SaveStatus::kCommitted ? "c" : "a", result.all_bytes,
+                     result.error);
 }
 
 void apply_verdict(const std::string& text, SaveResult& result) {
   result.status = !text.empty() && text.front() == 'c' ? SaveStatus::kCommitted : SaveStatus::kAborted;
-  result.error = text.empty() ? "the coordinator sent no verdict" : text.substr(1);
+  const std::size_t space = text.find(' ');
+  if (space == std::string::npos) {
+    result.status = SaveStatus::kAborted;
+    result.error = "the coordinator sent no verdict";
+    return;
+  }
+  std::from_chars(text.data() + 1, text.data() + space, result.all_bytes);
+  result.error = text.substr(space + 1);
 }
 
 }  // namespace

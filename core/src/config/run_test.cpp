@@ -82,7 +82,8 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
       {{"optimiser.lr=1"},
        "--set optimiser.lr=1: a run has no table 'optimiser'; did you mean 'optimizer'? (known: run, device, "
        "parallel, "
-       "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, fault, plugins)"},
+       "transport, data, model, precision, optimizer, schedule, sync, recovery, observe, emulate, fault, "
+       "plugins)"},
       {{"run.step=3"},
        "--set run.step=3: [run] has no option 'step'; did you mean 'steps'? (known: name, seed, seed_init, "
        "seed_order, "
@@ -113,6 +114,23 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
        "'broadcast'; did you mean 'average'?"},
       {{"parallel.ranks=1"},
        "run.toml:74:8: [[fault]] names rank 2, but the world has 2 ranks (counted from 0)"},
+      {{"emulate={hours=56.0, shards=4, lost=5}"},
+       "--set emulate={hours=56.0, shards=4, lost=5}: [emulate] lost = 5 of 4 shards; expected at most all "
+       "of them"},
+      {{"emulate={hours=56.0, law=\"gamma\"}"},
+       "--set emulate={hours=56.0, law=\"gamma\"}: [emulate] law = \"gamma\" needs mtbf_hours"},
+      {{"emulate={hours=56.0, at_least=1}"},
+       "--set emulate={hours=56.0, at_least=1}: [emulate] at_least needs a law, e.g. law = \"exponential\""},
+      {{"emulate.hour=3"}, "--set emulate.hour=3: [emulate] has no option 'hour'; did you mean 'hours'?"},
+      {{"emulate={hours=56.0, failure=[{hour=60.0, shards=[9]}]}"},
+       "--set emulate={hours=56.0, failure=[{hour=60.0, shards=[9]}]}: [[emulate.failure]] names shard 9, "
+       "but "
+       "the cluster has 8 (counted from 0)\n"
+       "--set emulate={hours=56.0, failure=[{hour=60.0, shards=[9]}]}: [[emulate.failure]] at hour 60, but "
+       "the "
+       "job ends after 56"},
+      {{"emulate={hours=56.0, failure=[{hour=6.0, shards=[]}]}"},
+       "--set emulate={hours=56.0, failure=[{hour=6.0, shards=[]}]}: [[emulate.failure]] names no shard"},
       {{"data.path=no/such/file"}, "--set data.path=no/such/file: option 'path' of data"},
       {{"run=3"}, "--set run=3: [run] takes a table, found the whole number 3"},
       {{"model.insert=3"},

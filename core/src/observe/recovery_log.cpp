@@ -87,6 +87,7 @@ void RecoveryLog::saved(const SavedEvent& event, const SaveResult& result) {
                {"copy_s", result.copy_s},
                {"write_s", result.write_s},
                {"commit_s", result.commit_s}};
+  if (!committed) line["bytes"] = 0;
   if (!result.error.empty()) line["error"] = result.error;
   if (costs_ && committed) {
     EmulatedCharges charge;

@@ -290,6 +290,7 @@ void Rank::open_folder() {
 void Rank::restore() {
   if (world_.restored_slot < 0) return;
   CheckpointReader reader = world_.store->open(world_.restored_slot);
+  add_decoders(reader);
   state_->restore(reader);
   counters_.slot = world_.restored_slot;
   counters_.wall_s = world_.restored_wall_s;

@@ -57,6 +57,7 @@ class Rank final : private MetricSink {
   struct Boundary {
     bool evaluate = false, stop = false, failure = false;
     SavePlan save;
+    SaveMoment moment;
     bool quiet() const { return evaluate || stop || failure || save.save; }
   };
 
@@ -78,6 +79,8 @@ class Rank final : private MetricSink {
   void meet(const EmulatedFailure& failure, std::int64_t slot);
   std::int64_t agreed_checkpoint(const FailureDecision& decision, bool consistent_only);
   void restore_shards(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record);
+  /// Of the policy, if it has encodings of its own.
+  void add_decoders(CheckpointReader& reader);
   std::int64_t roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record);
   void leave();
   /// Over all slots of the run. One pass over them: a schedule is a function and has no known shape.
@@ -108,7 +111,8 @@ class Rank final : private MetricSink {
   void log_losses(std::int64_t slot, const SlotResult& result);
   /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
   /// times.
-  void save(SavePlan plan, std::int64_t slot, bool last);
+  void save(SavePlan plan, const SaveMoment& moment, bool last);
+  void hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event);
   void take_save_results();
   void log_save(const SaveResult& result);
   void log_recovery(std::string_view status);
@@ -154,6 +158,8 @@ class Rank final : private MetricSink {
   std::unique_ptr<AsyncSaver> saver_;
   SaveTimer* timer_ = nullptr;                  ///< of the recovery policy, null when it has none
   SaveOutcomes* outcomes_ = nullptr;            ///< likewise
+  SaveSelector* selector_ = nullptr;            ///< likewise
+  RowCodec* codec_ = nullptr;                   ///< likewise
   std::unique_ptr<EmulatedFailures> emulated_;  ///< null without [emulate]
   std::deque<SavedEvent> handed_over_;          ///< saves whose results are not known yet
   std::int64_t newest_committed_ = -1;          ///< slot of that checkpoint

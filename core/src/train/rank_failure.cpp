@@ -44,6 +44,11 @@ std::int64_t samples_of(const CheckpointReader& reader) {
 }  // namespace
 
 void Rank::bind_recovery() {
+  const Part<Recovery>& policy = parts_->recovery;
+  timer_ = static_cast<SaveTimer*>(policy->query(SaveTimer::kId));
+  outcomes_ = static_cast<SaveOutcomes*>(policy->query(SaveOutcomes::kId));
+  selector_ = static_cast<SaveSelector*>(policy->query(SaveSelector::kId));
+  codec_ = static_cast<RowCodec*>(policy->query(RowCodec::kId));
   const config::CoreSettings& settings = world_.settings;
   if (settings.emulate) {
     if (settings.parallel.servers > 0)
@@ -163,7 +168,10 @@ std::int64_t Rank::agreed_checkpoint(const FailureDecision& decision, bool consi
 void Rank::restore_shards(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record) {
   const std::int64_t step = agreed_checkpoint(decision, false);
   std::optional<CheckpointReader> reader;
-  if (step >= 0) reader.emplace(world_.store->open(step));
+  if (step >= 0) {
+    reader.emplace(world_.store->open(step));
+    add_decoders(*reader);
+  }
   const RestoredRows restored = state_->restore_rows(reader ? &*reader : nullptr, emulated_->domains(),
                                                      shards, world_.settings.run.seed_init);
   record.from_slot = std::max<std::int64_t>(0, step);
@@ -177,6 +185,21 @@ void Rank::restore_shards(const FailureDecision& decision, std::span<const int> 
     lost.checkpoint_samples = record.from_samples;
     lost.samples_now = counters_.samples;
     parts_->recovery->on_restored(lost);
+  }
+}
+
+void Rank::add_decoders(CheckpointReader& reader) {
+  if (codec_ == nullptr) return;
+  const auto calls = parts_->recovery.guarded(*codec_);
+  for (const std::string_view encoding : calls->encodings()) {
+    reader.add_decoder(std::string(encoding),
+                       [this, encoding](const EncodedPart& part, std::span<std::byte> out) {
+                         TensorView rows;
+                         rows.data = out.data();
+                         rows.dtype = part.dtype;
+                         rows.shape = part.shape;
+                         parts_->recovery.guarded(*codec_)->decode(encoding, part.payload, rows);
+                       });
   }
 }
 

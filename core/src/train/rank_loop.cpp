@@ -22,8 +22,6 @@ bool Rank::run() {
   begun_s_ = logged_at_s_ = world_.clock->now();
   logged_samples_ = counters_.samples;
   logged_tokens_ = counters_.tokens;
-  timer_ = static_cast<SaveTimer*>(parts_->recovery->query(SaveTimer::kId));
-  outcomes_ = static_cast<SaveOutcomes*>(parts_->recovery->query(SaveOutcomes::kId));
   if (parts_->recovery->keep() > 0) {
     Device* device = parts_->device.get();
     saver_ = std::make_unique<AsyncSaver>(*world_.store, rank_,
@@ -286,10 +284,11 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
     due.save = parts_->recovery->plan_save(moment);
     const bool cut_short = due.stop && slot < run.steps;
     // Whoever continues a run that was cut short expects the bits of one that was not.
-    if ((cut_short && !(due.save.save && due.save.everything)) || (moment.requested && !due.save.save)) {
+    if ((cut_short && !(due.save.save && due.save.consistent)) || (moment.requested && !due.save.save)) {
       due.save = {};
-      due.save.save = true;
+      due.save.save = moment.forced = true;
     }
+    due.moment = moment;
   }
   due.failure = !due.stop && emulated_ != nullptr && emulated_->due(slot) != nullptr;
   return due;
@@ -309,7 +308,7 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
     }
     if (rank_ == 0) world_.metrics->flush();
   }
-  if (due.save.save) save(due.save, slot, due.stop);
+  if (due.save.save) save(due.save, due.moment, due.stop);
   if (due.failure) meet_failures(slot);
   // The hashes of the run are those of what was evaluated and saved last, so actors do not go on in between.
   if (due.stop) {

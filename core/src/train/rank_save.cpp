@@ -18,58 +18,73 @@ constexpr double kLastSaveSeconds = 600;
 
 }  // namespace
 
-void Rank::save(SavePlan plan, std::int64_t slot, bool last) {
+void Rank::save(SavePlan plan, const SaveMoment& moment, bool last) {
   const auto begin = std::chrono::steady_clock::now();
+  const auto since = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
   const PartScope part(&account_, TimePart::kSave);
   const SpanScope span(&spans_, "save", "copy");
   const double began_s = world_.clock->now();  // policies count on the run's clock, which may be simulated
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
   if (rank_ == 0) world_.metrics->sync();
   if (last) saver_->wait(kLastSaveSeconds);
-  if (plan.encoding != "plain") {
-    fail_plugin(fmt::format("recovery '{}' asks for rows encoded as '{}'; this version writes \"plain\"",
-                            parts_->recovery.id(), plan.encoding));
+  const bool waits = last || !plan.background || emulated_ != nullptr;
+  SavedEvent event;
+  event.slot = moment.slot;
+  event.samples = counters_.samples;
+  event.free = moment.slot == 0 || moment.slot == world_.settings.run.steps;
+  if (saver_->ready(moment.slot)) {
+    hand_over(std::move(plan), moment, event);
+  } else {
+    host_.log(
+        LogLevel::kWarning,
+        fmt::format("checkpoint of slot {} skipped: the previous one is still being written", moment.slot));
   }
-  // An earlier save that is still being written here ends this one on all ranks; otherwise all know how it
-  // ended, and so the same base.
+  event.stall_s = since();
+  handed_over_.push_back(event);
+  // In an emulated job a save takes no time on this machine's disk, so that none is ever skipped.
+  if (waits) {
+    exchange_->any(false);  // every rank has handed its copy over: waiting cannot hold one back
+    saver_->wait(kLastSaveSeconds);
+    handed_over_.back().stall_s = since();
+  }
   take_save_results();
+  stall_s_ += since();
+  last_save_s_ = world_.clock->now() - began_s;
+}
+
+/// All ranks know how every earlier save ended, and so the same base.
+void Rank::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event) {
+  take_save_results();
+  if (selector_ != nullptr) parts_->recovery.guarded(*selector_)->select(moment, plan);
   if (plan.base_slot == kNewestBase) {
     plan.base_slot = newest_committed_;
     if (newest_committed_ < 0) plan.everything = plan.consistent = true;
   }
   if (plan.everything) plan.base_slot = -1;
-  save_buffers_.collect(*state_, plan);
+  if (plan.encoding != "plain" && codec_ == nullptr) {
+    fail_plugin(fmt::format("recovery '{}' asks for rows encoded as '{}', but offers no {}",
+                            parts_->recovery.id(), plan.encoding, RowCodec::kId));
+  }
+  const auto encode = [&](TensorView rows, std::vector<std::byte>& out) {
+    parts_->recovery.guarded(*codec_)->encode(plan.encoding, rows, out);
+  };
+  save_buffers_.collect(*state_, plan, encode);
   SaveRequest request;
-  request.step = slot;
+  request.step = moment.slot;
   request.timeline = world_.timeline;
   request.base = plan.base_slot;
   request.consistent = plan.consistent;
   request.items = save_buffers_.items();
   request.meta = save_buffers_.meta();
-  const bool taken = saver_->save(request);
+  saver_->submit(request);
   save_buffers_.release_tables();
-  if (taken && spans_.wanted()) handed_over_s_ = spans_.now();
-  if (!taken)
-    host_.log(LogLevel::kWarning,
-              fmt::format("checkpoint of slot {} skipped: the previous one is still being written", slot));
-  if (taken && emulated_ != nullptr) emulated_->saved(plan);
-  SavedEvent event;
-  event.slot = slot;
-  event.samples = counters_.samples;
+  if (spans_.wanted()) handed_over_s_ = spans_.now();
+  if (emulated_ != nullptr) emulated_->saved(plan);
   event.complete = plan.everything;
   event.consistent = plan.consistent;
   event.base_slot = plan.base_slot;
-  event.free = slot == 0 || slot == world_.settings.run.steps;
-  event.stall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  handed_over_.push_back(event);
-  // In an emulated job a save takes no time on this machine's disk, so that none is ever skipped.
-  if (last || !plan.background || emulated_ != nullptr) {
-    exchange_->any(false);  // every rank has handed its copy over: waiting cannot hold one back
-    saver_->wait(kLastSaveSeconds);
-  }
-  take_save_results();
-  stall_s_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  last_save_s_ = world_.clock->now() - began_s;
 }
 
 void Rank::take_save_results() {

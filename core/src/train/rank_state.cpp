@@ -301,7 +301,7 @@ void SaveBuffers::release_tables() {
   staged_.clear();
 }
 
-void SaveBuffers::collect(const RankState& state, const SavePlan& plan) {
+void SaveBuffers::collect(const RankState& state, const SavePlan& plan, const Encode& encode) {
   items_.clear();
   meta_.clear();
   const std::vector<StateEntry> entries = state.entries();
@@ -330,6 +330,16 @@ void SaveBuffers::collect(const RankState& state, const SavePlan& plan) {
         item.rows = selection->ids;
         item.offset[0] = 0;
       }
+    }
+    const bool weights =
+        entry.table != nullptr && entry.table == state.members().weights->live().table(entry.parameter);
+    if (weights && plan.encoding != "plain" && item.data.dtype == DType::kF32) {
+      std::vector<std::byte> encoded;
+      encode(item.data, encoded);
+      staged_[i] = std::move(encoded);
+      item.encoding = plan.encoding;
+      item.payload = staged_[i];
+      item.data.data = nullptr;
     }
     items_.push_back(std::move(item));
   }

@@ -11,6 +11,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/emulation.hpp>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -86,9 +87,11 @@ class RankState {
 /// What one save needs, alive until the copy is made. Reused, so that a save allocates little.
 class SaveBuffers {
  public:
-  /// Fills items and meta from the state as it is now: dense tensors whole, tables as the plan says. The
-  /// items point into the plan.
-  void collect(const RankState& state, const SavePlan& plan);
+  /// Encodes rows [n, width] of f32 in host memory: appends to `out`.
+  using Encode = std::function<void(TensorView rows, std::vector<std::byte>& out)>;
+  /// Fills items and meta from the state as it is now: dense tensors whole, tables as the plan says, rows of
+  /// weights by `encode` where the plan has an encoding. The items point into the plan.
+  void collect(const RankState& state, const SavePlan& plan, const Encode& encode);
   std::span<const SaveItem> items() const { return items_; }
   std::span<const MetaBlock> meta() const { return meta_; }
   /// Gives back the memory of tables once they are copied: it may be most of the machine's.
