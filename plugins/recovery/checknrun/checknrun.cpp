@@ -1,0 +1,137 @@
+// What each save holds, and the encodings of rows.
+#include "checknrun.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <array>
+
+namespace tenon::recovery_checknrun {
+namespace {
+
+constexpr std::array<std::string_view, 4> kEncodings = {"checknrun.q8", "checknrun.q4", "checknrun.q3",
+                                                        "checknrun.q2"};
+
+std::string_view encoding_of(int bits) {
+  return bits == 0 ? std::string_view("plain") : kEncodings[bits == 8 ? 0 : static_cast<std::size_t>(5 - bits)];
+}
+int bits_of(std::string_view encoding) {
+  return encoding.back() - '0';
+}
+
+IncrementPolicy policy_of(std::string_view name) {
+  return name == "one_shot"      ? IncrementPolicy::kOneShot
+         : name == "consecutive" ? IncrementPolicy::kConsecutive
+                                 : IncrementPolicy::kIntermittent;
+}
+
+int chosen_bits(const Options& options) {
+  const std::string_view bits = options.text("bits");
+  if (bits == "none") return 0;
+  return bits == "auto" ? bits_for_restores(options.real("expected_restores")) : bits.front() - '0';
+}
+
+}  // namespace
+
+CheckNRun::CheckNRun(const Options& options)
+    : every_(options.integer("every")),
+      increments_(policy_of(options.text("increments"))),
+      bits_(chosen_bits(options)),
+      fit_(options.boolean("adaptive") ? RowFit::kAdaptive : RowFit::kUniform),
+      keep_(static_cast<int>(options.integer("keep"))),
+      background_(options.boolean("async")),
+      save_at_end_(options.boolean("save_at_end")) {}
+
+void CheckNRun::bind(const RecoveryContext& context) {
+  tables_.clear();
+  for (const ParameterInfo& info : context.live->parameters()) {
+    const RowTable* table = context.live->table(info.index);
+    if (table != nullptr)
+      tables_.push_back({info.index, DirtyRows(table->owned_first(), table->owned_last()), {}});
+  }
+}
+
+void CheckNRun::on_accesses(int table, std::span<const std::int64_t> ids, std::span<const std::uint32_t>) {
+  for (Table& mine : tables_) {
+    if (mine.parameter == table) mine.dirty.set(ids);
+  }
+}
+
+SavePlan CheckNRun::plan_save(const SaveMoment& moment) {
+  SavePlan plan;
+  const bool last = moment.slot == moment.steps;
+  plan.save = (moment.slot > 0 && moment.slot % every_ == 0) || moment.requested || (last && save_at_end_);
+  plan.background = background_;
+  return plan;
+}
+
+// What was restored has no history here, so the first save of a continued run is complete.
+void CheckNRun::select(const SaveMoment& moment, SavePlan& plan) {
+  pending_ = moment.forced ? Increments::complete_save() : increments_.next();
+  if (!moment.forced) {
+    plan.everything = pending_.complete;
+    plan.base_slot = pending_.base;
+    plan.encoding = encoding_of(bits_);
+  }
+  for (Table& table : tables_) {
+    std::vector<std::int64_t> rows = pending_.clears_dirty ? table.dirty.take() : table.dirty.ids();
+    if (!plan.everything) plan.tables.push_back({table.parameter, false, rows});
+    table.taken = pending_.clears_dirty ? std::move(rows) : std::vector<std::int64_t>();
+  }
+}
+
+void CheckNRun::on_save(const SaveResult& result) {
+  if (result.status == SaveStatus::kSkipped) return;  // nothing had been selected
+  const bool committed = result.status == SaveStatus::kCommitted;
+  if (committed) {
+    const auto bytes = static_cast<double>(result.all_bytes);
+    if (pending_.complete) complete_bytes_ = bytes;
+    written_bytes_ += bytes;
+    increments_.committed(result.step, pending_, complete_bytes_ > 0 ? bytes / complete_bytes_ : 1);
+  }
+  for (Table& table : tables_) {
+    if (!committed) table.dirty.or_back(table.taken);
+    table.taken.clear();
+  }
+}
+
+void CheckNRun::account(const std::function<void(std::string_view, double)>& sink) {
+  sink("checkpoint_bytes", written_bytes_);
+}
+
+std::span<const std::string_view> CheckNRun::encodings() const {
+  return kEncodings;
+}
+
+void CheckNRun::encode(std::string_view encoding, TensorView rows, std::vector<std::byte>& out) {
+  const auto width = static_cast<std::size_t>(rows.shape[1]);
+  const auto* values = static_cast<const float*>(rows.data);
+  for (std::int64_t row = 0; row < rows.shape[0]; ++row, values += width)
+    encode_row({values, width}, bits_of(encoding), fit_, out);
+}
+
+void CheckNRun::decode(std::string_view encoding, std::span<const std::byte> stored, TensorView rows) {
+  const auto width = static_cast<std::size_t>(rows.shape[1]);
+  auto* values = static_cast<float*>(rows.data);
+  for (std::int64_t row = 0; row < rows.shape[0]; ++row, values += width) {
+    const std::size_t taken = decode_row(stored, bits_of(encoding), {values, width});
+    if (taken == 0)
+      fail_run("row " + std::to_string(row) + " of a part encoded as '" + std::string(encoding) +
+               "' is damaged or cut off");
+    stored = stored.subspan(taken);
+  }
+  if (!stored.empty()) {
+    fail_run("a part encoded as '" + std::string(encoding) + "' has " + std::to_string(stored.size()) +
+             " bytes beyond its " + std::to_string(rows.shape[0]) + " rows");
+  }
+}
+
+void* CheckNRun::query(std::string_view interface_id) {
+  if (interface_id == RecoveryBinding::kId) return static_cast<RecoveryBinding*>(this);
+  if (interface_id == RecoveryAccount::kId) return static_cast<RecoveryAccount*>(this);
+  if (interface_id == SaveSelector::kId) return static_cast<SaveSelector*>(this);
+  if (interface_id == RowCodec::kId) return static_cast<RowCodec*>(this);
+  return interface_id == SaveOutcomes::kId ? static_cast<SaveOutcomes*>(this) : nullptr;
+}
+
+}  // namespace tenon::recovery_checknrun
