@@ -11,6 +11,7 @@ namespace tenon::recovery_cpr {
 namespace {
 
 constexpr double kRestartSeconds = 10;
+constexpr double kDay = 86400;
 /// Rounding of slot times must not move a save to the next slot.
 constexpr double kSameMoment = 1e-9;
 
@@ -51,11 +52,7 @@ void Cpr::bind(const RecoveryContext& context) {
     if (!load_) load_ = context.costs.load_s;
     if (!restart_) restart_ = context.costs.restart_s;
   }
-  if (!mtbf_) {
-    fail_config(
-        "recovery cpr: needs mtbf_seconds, the mean time between failures of the job, to know how often to "
-        "save; give it, or mtbf_hours in [emulate]");
-  }
+  if (!mtbf_) mtbf_ = kDay;
   shards_ = {context.domains.shards, std::min(lost_, context.domains.shards)};
   if (lost_ > context.domains.shards) {
     fail_config("recovery cpr: lost = " + std::to_string(lost_) + ", but there are " +
@@ -149,8 +146,6 @@ SavePlan Cpr::complete(const SaveMoment& moment) {
   plan.background = background_;
   increments_ = 0;
   whole_samples_ = moment.samples;
-  increment_ = false;
-  if (tracker_) tracker_->saved_all();
   return plan;
 }
 
@@ -164,11 +159,16 @@ SavePlan Cpr::priority(const SaveMoment& moment) {
   plan.dense = increments_ % parts_ == parts_ - 1;
   if (plan.dense) whole_samples_ = moment.samples;
   ++increments_;
-  increment_ = true;
+  return plan;
+}
+
+void Cpr::select(const SaveMoment&, SavePlan& plan) {
+  increment_ = !plan.everything;
+  if (tracker_ == nullptr) return;
+  if (plan.everything) return tracker_->saved_all();
   for (std::size_t t = 0; t < large_.size(); ++t)
     plan.tables.push_back({large_[t].parameter, false, tracker_->select(t)});
   for (const int parameter : small_) plan.tables.push_back({parameter, true, {}});
-  return plan;
 }
 
 SavePlan Cpr::plan_save(const SaveMoment& moment) {
@@ -258,6 +258,7 @@ void Cpr::state(StateVisitor& visitor) {
 void* Cpr::query(std::string_view interface_id) {
   if (interface_id == RecoveryBinding::kId) return static_cast<RecoveryBinding*>(this);
   if (interface_id == RecoveryAccount::kId) return static_cast<RecoveryAccount*>(this);
+  if (interface_id == SaveSelector::kId) return static_cast<SaveSelector*>(this);
   if (interface_id == SaveTimer::kId) return static_cast<SaveTimer*>(this);
   return interface_id == SaveOutcomes::kId ? static_cast<SaveOutcomes*>(this) : nullptr;
 }

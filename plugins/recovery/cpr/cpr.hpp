@@ -23,6 +23,7 @@ class Cpr final : public RecoveryBase,
                   public RecoveryBinding,
                   public RecoveryAccount,
                   public SaveTimer,
+                  public SaveSelector,
                   public SaveOutcomes {
  public:
   static constexpr const char* kTrackers[] = {"vanilla", "scar", "mfu", "ssu", nullptr};
@@ -45,7 +46,7 @@ class Cpr final : public RecoveryBase,
       option::real("mtbf_seconds", nullptr)
           .at_least(0.001)
           .in_unit("s")
-          .doc_text("mean time between failures of the job; needed unless [emulate] gives it"),
+          .doc_text("mean time between failures of the job; absent: [emulate]'s, else a day"),
       option::boolean("estimate_mtbf", "true")
           .doc_text("correct mtbf_seconds by the failures seen; it counts as much as one of them"),
       option::real("save_seconds", nullptr)
@@ -96,6 +97,7 @@ class Cpr final : public RecoveryBase,
   void state(StateVisitor& visitor) override;
   void* query(std::string_view interface_id) override;
   bool due(const SaveMoment& moment) override;
+  void select(const SaveMoment& moment, SavePlan& plan) override;
   void on_save(const SaveResult& result) override;
   void account(const std::function<void(std::string_view, double)>& sink) override;
 
