@@ -221,6 +221,7 @@ std::string figure_svg(const StudyResult& result) {
   if (result.slabs) return slab_figure(result);
   if (result.map) return map_figure(result);
   double height = 0;
+  if (result.recovery && !result.recovery->fits.empty()) return recovery_lines_figure(result);
   if (result.recovery) {
     const std::string drawing = recovery_figure(result, kWidth, height);
     return standing_alone(result, height, drawing);

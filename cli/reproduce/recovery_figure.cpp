@@ -1,6 +1,7 @@
 // The figure of a study of recovery: a bar per arm, cut into what its hours were charged for.
 #include "ab/format.hpp"
 #include "ab/svg.hpp"
+#include "reproduce/line_panels.hpp"
 #include "reproduce/recovery_render.hpp"
 #include "reproduce/render.hpp"
 
@@ -25,6 +26,22 @@ double tick_step(double most, int count) {
 }
 
 }  // namespace
+
+std::string recovery_lines_figure(const StudyResult& r) {
+  LineFigure figure{.x_title = "portion of lost samples (PLS)",
+                    .names = {},
+                    .under_title = "means over pairs of equal seeds",
+                    .panels = {{.title = fmt::format("{}, difference to no failure", r.study.metric),
+                                .lines = {},
+                                .from_zero = false,
+                                .slope = {}}}};
+  for (const RecoveryFit& fit : r.recovery->fits) {
+    figure.names.push_back(fit.title);
+    std::vector<ab::Point>& line = figure.panels.front().lines.emplace_back();
+    for (const RecoveryFit::Point& point : fit.points) line.push_back({point.pls, point.difference.mean});
+  }
+  return line_figure(r, figure);
+}
 
 std::string recovery_figure(const StudyResult& r, double width, double& height) {
   std::vector<std::size_t> shown;

@@ -1,6 +1,7 @@
 // Reading and checking of recovery_study.hpp.
 #include "reproduce/recovery_study.hpp"
 
+#include "reproduce/options.hpp"
 #include "reproduce/study_file.hpp"
 
 #include <fmt/format.h>
@@ -12,7 +13,7 @@ constexpr OptionSpec kRecoveryOptions[] = {
     option::integer("draws", "1000")
         .between(10, 1000000)
         .doc_text("schedules of failures per arm that are charged without training"),
-    option::text("full", nullptr).mandatory().doc_text("arm whose overhead is divided by that of the others"),
+    option::text("full", "\"\"").doc_text("arm whose overhead is divided by that of the others"),
 };
 
 constexpr OptionSpec kRecoveryPairOptions[] = {
@@ -21,11 +22,16 @@ constexpr OptionSpec kRecoveryPairOptions[] = {
     option::text("title", "\"\"").doc_text("for the table; the names if absent"),
 };
 
+constexpr OptionSpec kRecoveryLineOptions[] = {
+    option::text("title", nullptr).mandatory().doc_text("for the table and the figure"),
+    option::texts("arms", nullptr).mandatory().doc_text("whose losses stand against their lost samples"),
+};
+
 }  // namespace
 
 RecoveryStudy read_recovery_study(const Value& table) {
   OptionRequest request{.table = table, .owner = "recovery", .specs = option_list(kRecoveryOptions)};
-  request.other_keys.emplace_back("pair");
+  request.other_keys = {"pair", "line"};
   const Resolution found = resolve_options(request);
   RecoveryStudy out;
   out.draws = found.options->integer("draws");
@@ -40,6 +46,13 @@ RecoveryStudy read_recovery_study(const Value& table) {
     if (pair.title.empty()) pair.title = fmt::format("{} − {}", pair.arm, pair.minus);
     out.pairs.push_back(std::move(pair));
   }
+  const Value* lines = table.find("line");
+  for (std::size_t i = 0; lines != nullptr && i < lines->array().size(); ++i) {
+    const Resolution one = resolve_options({.table = lines->array()[i],
+                                            .owner = fmt::format("recovery.line[{}]", i),
+                                            .specs = option_list(kRecoveryLineOptions)});
+    out.lines.push_back({std::string(one.options->text("title")), texts_of(*one.options, "arms")});
+  }
   return out;
 }
 
@@ -47,7 +60,14 @@ void check_recovery_study(const StudyFile& study,
                           const std::function<void(const std::string&, const std::string&)>& say,
                           const std::function<void(const std::string&, const std::string&)>& arm_named) {
   const RecoveryStudy& recovery = *study.recovery;
-  arm_named("recovery.full", recovery.full);
+  if (!recovery.full.empty()) arm_named("recovery.full", recovery.full);
+  for (std::size_t i = 0; i < recovery.lines.size(); ++i) {
+    const std::vector<std::string>& arms = recovery.lines[i].arms;
+    for (std::size_t a = 0; a < arms.size(); ++a)
+      arm_named(fmt::format("recovery.line[{}].arms[{}]", i, a), arms[a]);
+    if (arms.size() < 3)
+      say(fmt::format("recovery.line[{}].arms", i), "a line through fewer than three arms says nothing");
+  }
   for (std::size_t i = 0; i < recovery.pairs.size(); ++i) {
     arm_named(fmt::format("recovery.pair[{}].arm", i), recovery.pairs[i].arm);
     arm_named(fmt::format("recovery.pair[{}].minus", i), recovery.pairs[i].minus);

@@ -177,15 +177,51 @@ const ab::RunRecord* first_record(const ArmResult& arm) {
   return nullptr;
 }
 
+std::size_t index_of(const StudyResult& result, const std::string& name) {
+  std::size_t i = 0;
+  while (result.study.arms[i].arm.name != name) ++i;
+  return i;
+}
+
+RecoveryFit fit(const StudyResult& result, const std::vector<RecoveryArm>& arms, const RecoveryLine& line) {
+  RecoveryFit out{line.title, {}};
+  std::vector<double> all_x, all_y, x, y;
+  for (const std::string& name : line.arms) {
+    const std::size_t a = index_of(result, name);
+    const std::size_t baseline = index_of(result, result.study.arms[a].baseline);
+    std::vector<double> differences;
+    for (const RunResult& run : result.arms[a].runs) {
+      for (const RunResult& other : result.arms[baseline].runs) {
+        if (run.seed != other.seed || !run.value || !other.value) continue;
+        differences.push_back(*run.value - *other.value);
+        for (const RecoveryRun& lost : arms[a].runs) {
+          if (lost.seed != run.seed) continue;
+          all_x.push_back(lost.pls);
+          all_y.push_back(differences.back());
+        }
+      }
+    }
+    if (differences.empty() || !arms[a].pls) continue;
+    out.points.push_back({arms[a].pls->mean, ab::mean_with_interval(differences, result.study.alpha)});
+  }
+  std::sort(out.points.begin(), out.points.end(),
+            [](const RecoveryFit::Point& a, const RecoveryFit::Point& b) { return a.pls < b.pls; });
+  for (const RecoveryFit::Point& point : out.points) {
+    x.push_back(point.pls);
+    y.push_back(point.difference.mean);
+  }
+  const StraightLine found = straight_line(x, y);
+  out.slope = found.slope;
+  out.intercept = found.intercept;
+  out.correlation = found.correlation;
+  out.correlation_of_runs = straight_line(all_x, all_y).correlation;
+  return out;
+}
+
 RecoveryDifference difference(const StudyResult& result, const RecoveryPair& pair) {
-  const auto index = [&](const std::string& name) {
-    std::size_t i = 0;
-    while (result.study.arms[i].arm.name != name) ++i;
-    return i;
-  };
   std::vector<double> values;
-  for (const RunResult& run : result.arms[index(pair.arm)].runs) {
-    for (const RunResult& other : result.arms[index(pair.minus)].runs) {
+  for (const RunResult& run : result.arms[index_of(result, pair.arm)].runs) {
+    for (const RunResult& other : result.arms[index_of(result, pair.minus)].runs) {
       if (run.seed == other.seed && run.value && other.value) values.push_back(*run.value - *other.value);
     }
   }
@@ -210,6 +246,20 @@ ChargedHours charge_schedule(const std::vector<EmulatedFailure>& failures,
     charged.repeat += failure.hour - from;
   }
   return charged;
+}
+
+StraightLine straight_line(const std::vector<double>& x, const std::vector<double>& y) {
+  const auto n = static_cast<double>(x.size());
+  double mean_x = 0, mean_y = 0, xx = 0, xy = 0, yy = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) mean_x += x[i] / n, mean_y += y[i] / n;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    xx += (x[i] - mean_x) * (x[i] - mean_x);
+    xy += (x[i] - mean_x) * (y[i] - mean_y);
+    yy += (y[i] - mean_y) * (y[i] - mean_y);
+  }
+  if (xx == 0) return {0, mean_y, 0};
+  const double slope = xy / xx;
+  return {slope, mean_y - slope * mean_x, yy == 0 ? 0 : xy / std::sqrt(xx * yy)};
 }
 
 double schedule_pls(const std::vector<EmulatedFailure>& failures, double interval, double hours, int shards) {
@@ -264,7 +314,7 @@ RecoveryRun read_recovery_run(const std::string& folder) {
 void read_recovery_results(StudyResult& result) {
   const RecoveryStudy& study = *result.study.recovery;
   RecoveryResult out;
-  std::size_t full = 0;
+  std::size_t full = result.arms.size();
   for (std::size_t a = 0; a < result.arms.size(); ++a) {
     if (result.study.arms[a].arm.name == study.full) full = a;
     RecoveryArm& arm = out.arms.emplace_back();
@@ -280,19 +330,23 @@ void read_recovery_results(StudyResult& result) {
       }
     }
   }
-  const ab::RunRecord* full_record = first_record(result.arms[full]);
+  const RecoveryArm nobody;
+  const bool compared = full < result.arms.size() && !out.arms[full].runs.empty();
+  const RecoveryArm& against = compared ? out.arms[full] : nobody;
+  const ab::RunRecord* full_record = compared ? first_record(result.arms[full]) : nullptr;
   for (std::size_t a = 0; a < result.arms.size(); ++a) {
     RecoveryArm& arm = out.arms[a];
     if (arm.runs.empty()) continue;
-    summarise(arm, out.arms[full], result.study.alpha);
+    summarise(arm, against, result.study.alpha);
     const ab::RunRecord* record = first_record(result.arms[a]);
     const std::optional<FailureLaw> law = law_of(*record);
     // An arm that saves nothing and never fails has no overhead to divide by.
-    if (!law || arm.charged.total() == 0 || full_record == nullptr || out.arms[full].runs.empty()) continue;
-    arm.drawn = draw(*law, rhythm_of(arm.runs, *record), rhythm_of(out.arms[full].runs, *full_record),
-                     study.draws, result.study.alpha);
+    if (!law || arm.charged.total() == 0 || full_record == nullptr) continue;
+    arm.drawn = draw(*law, rhythm_of(arm.runs, *record), rhythm_of(against.runs, *full_record), study.draws,
+                     result.study.alpha);
   }
   for (const RecoveryPair& pair : study.pairs) out.pairs.push_back(difference(result, pair));
+  for (const RecoveryLine& line : study.lines) out.fits.push_back(fit(result, out.arms, line));
   result.recovery = std::move(out);
   result.provenance.simulated.emplace_back(
       "hours and overheads (virtual clock of [emulate]; prices of its table, sums of executed events)");

@@ -70,9 +70,24 @@ struct RecoveryDifference {
   std::optional<ab::MeanEstimate> value;  ///< of the metric, absolute
 };
 
+/// Least squares through (PLS, metric of the arm - metric of its baseline), a point per arm: means over
+/// seeds.
+struct RecoveryFit {
+  std::string title;
+  struct Point {
+    double pls = 0;
+    ab::MeanEstimate difference;
+  };
+  std::vector<Point> points;  ///< ascending in PLS
+  double slope = 0, intercept = 0;
+  double correlation = 0;          ///< Pearson's, over the points
+  double correlation_of_runs = 0;  ///< over single runs
+};
+
 struct RecoveryResult {
   std::vector<RecoveryArm> arms;  ///< in the order of the study
   std::vector<RecoveryDifference> pairs;
+  std::vector<RecoveryFit> fits;
   std::vector<double> access_shares;  ///< of the failure domains, first run that has them
 };
 
@@ -82,6 +97,12 @@ ChargedHours charge_schedule(const std::vector<EmulatedFailure>& failures,
                              double load_hours, double restart_hours);
 /// Portion of lost samples of a schedule under partial recovery, saves counted at multiples of `interval`.
 double schedule_pls(const std::vector<EmulatedFailure>& failures, double interval, double hours, int shards);
+
+/// Slope, intercept and Pearson's correlation of y over x; zeros where x does not vary.
+struct StraightLine {
+  double slope = 0, intercept = 0, correlation = 0;
+};
+StraightLine straight_line(const std::vector<double>& x, const std::vector<double>& y);
 
 /// Reads one run. Throws Error(kRun) that names the file and the line.
 RecoveryRun read_recovery_run(const std::string& folder);

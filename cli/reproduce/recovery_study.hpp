@@ -18,10 +18,17 @@ struct RecoveryPair {
   std::string arm, minus, title;
 };
 
+/// An entry of [[recovery.line]]: does the loss in the metric grow in proportion to the lost samples?
+struct RecoveryLine {
+  std::string title;
+  std::vector<std::string> arms;
+};
+
 struct RecoveryStudy {
   std::int64_t draws = 1000;  ///< schedules per arm
-  std::string full;           ///< arm whose overhead is divided by that of the others
+  std::string full;           ///< arm whose overhead is divided by that of the others; "" for none
   std::vector<RecoveryPair> pairs;
+  std::vector<RecoveryLine> lines;
 };
 
 /// Throws Error(kConfig) for a key that is not known.

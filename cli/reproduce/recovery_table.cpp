@@ -90,6 +90,18 @@ std::string recovery_tables(const StudyResult& r) {
       out += row(
           {pair.title, interval_text(pair.value, 5, true), std::to_string(pair.value ? pair.value->n : 0)});
   }
+  if (!r.recovery->fits.empty()) {
+    out += fmt::format("\n## Lost samples against {}\n\n", r.study.metric);
+    out += head(
+        {"failures", "arms", "slope per unit of PLS", "at PLS 0", "correlation of means", "of single runs"});
+    for (const RecoveryFit& fit : r.recovery->fits)
+      out += row({fit.title, std::to_string(fit.points.size()), ab::fixed_signed(fit.slope, 4),
+                  ab::fixed_signed(fit.intercept, 5), ab::fixed(fit.correlation, 3),
+                  ab::fixed(fit.correlation_of_runs, 3)});
+    out +=
+        "\nLeast squares through one point per arm: its portion of lost samples, and its metric minus the "
+        "baseline's over pairs of equal seeds.\n";
+  }
   if (!r.recovery->access_shares.empty()) {
     out += "\nShare of all row accesses that each failure domain has:";
     for (const double share : r.recovery->access_shares) out += " " + ab::fixed(100 * share, 1);
@@ -144,6 +156,17 @@ void recovery_json(JsonWriter& json, const StudyResult& r) {
     json.end_object();
   }
   json.end_array();
+  json.objects("lines", r.recovery->fits, [&](const RecoveryFit& fit) {
+    json.member("title", fit.title);
+    json.member("slope", fit.slope);
+    json.member("intercept", fit.intercept);
+    json.member("correlation", fit.correlation);
+    json.member("correlation_of_runs", fit.correlation_of_runs);
+    json.objects("points", fit.points, [&](const RecoveryFit::Point& point) {
+      json.member("pls", point.pls);
+      members(json, "difference", point.difference);
+    });
+  });
   json.end_object();
 }
 
@@ -162,6 +185,9 @@ std::string recovery_text(const StudyResult& r) {
   }
   for (const RecoveryDifference& pair : r.recovery->pairs)
     out += fmt::format("  {}: {}\n", pair.title, interval_text(pair.value, 5, true));
+  for (const RecoveryFit& fit : r.recovery->fits)
+    out += fmt::format("  {}: slope {} per unit of PLS, correlation {}\n", fit.title,
+                       ab::fixed_signed(fit.slope, 4), ab::fixed(fit.correlation, 3));
   return out;
 }
 
