@@ -33,15 +33,18 @@ ChargedHours charged_of(const json& line, const char* key) {
           number(*found, "repeat_hours")};
 }
 
-void add_save(RecoveryRun& run, std::map<std::int64_t, double>& shares, const json& line) {
-  if (line.value("status", "") != "committed") return;
-  if (line.value("complete", false) && run.complete == 0) run.complete = number(line, "bytes");
+/// Whether the save was charged.
+bool add_save(RecoveryRun& run, std::map<std::int64_t, double>& shares, const json& line) {
+  if (line.value("status", "") != "committed") return false;
   const ChargedHours charged = charged_of(line, "charged");
   // A save before the first slot or behind the last is free, and no part of the rhythm.
-  if (charged.save == 0) return;
+  if (charged.save == 0) return false;
   run.charged.save += charged.save;
   run.written += number(line, "bytes");
+  run.written_share += number(line, "share_of_complete");
+  run.save_s += number(line, "copy_s") + number(line, "write_s") + number(line, "commit_s");
   shares.insert_or_assign(static_cast<std::int64_t>(number(line, "slot")), number(line, "share_of_complete"));
+  return true;
 }
 
 void add_failure(RecoveryRun& run, const json& line) {
@@ -154,7 +157,9 @@ void summarise(RecoveryArm& arm, const RecoveryArm& full, double alpha) {
     arm.charged.repeat += run.charged.repeat / count;
     arm.saves += static_cast<double>(run.saves.size()) / count;
     arm.failures += static_cast<double>(run.failures) / count;
-    if (run.complete > 0) arm.written_share += run.written / run.complete / count;
+    arm.written += run.written / count;
+    arm.save_s += run.save_s / count;
+    arm.written_share += run.written_share / count;
     overheads.push_back(run.overhead_percent());
     portions.push_back(run.pls);
     lost.push_back(100 * run.lost_accesses);
@@ -277,7 +282,7 @@ RecoveryRun read_recovery_run(const std::string& folder) {
   if (!in) fail_run(path + ": cannot be read; the run has no [recovery] or was made by an older program");
   RecoveryRun run;
   std::map<std::int64_t, double> shares;  // by slot: after a roll-back a slot may be saved again
-  std::int64_t slots = 0, number_of_line = 0;
+  std::int64_t slots = 0, number_of_line = 0, charged_saves = 0;
   for (std::string text; std::getline(in, text);) {
     ++number_of_line;
     const json line = json::parse(text, nullptr, false);
@@ -287,7 +292,7 @@ RecoveryRun read_recovery_run(const std::string& folder) {
                            text.substr(0, 80)));
     }
     const std::string event = line.value("event", "");
-    if (event == "save") add_save(run, shares, line);
+    if (event == "save") charged_saves += add_save(run, shares, line) ? 1 : 0;
     if (event == "failure") add_failure(run, line);
     const auto account = line.find("account");
     if (account != line.end()) {
@@ -303,6 +308,7 @@ RecoveryRun read_recovery_run(const std::string& folder) {
     for (const json& share : line.value("access_shares", json::array()))
       run.access_shares.push_back(share.is_number() ? share.get<double>() : 0);
   }
+  if (charged_saves > 0) run.save_s /= static_cast<double>(charged_saves);
   for (const auto& [slot, share] : shares) {
     if (slots > 0)
       run.saves.push_back(

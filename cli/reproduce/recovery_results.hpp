@@ -31,8 +31,9 @@ struct RecoveryRun {
   std::int64_t seed = 0;
   ChargedHours charged;
   double productive_hours = 0;
-  std::vector<ChargedSave> saves;    ///< each hour once, ascending
-  double written = 0, complete = 0;  ///< bytes of all charged saves, and of one complete one
+  std::vector<ChargedSave> saves;         ///< each hour once, ascending
+  double written = 0, written_share = 0;  ///< of all charged saves: bytes, and in complete saves
+  double save_s = 0;  ///< of this machine: mean seconds of a charged save, from copy to commit
   std::int64_t failures = 0;
   double lost_accesses = 0;   ///< sum over failures of the share of all accesses so far
   double pls = 0;             ///< the policy's account
@@ -61,6 +62,7 @@ struct RecoveryArm {
   ChargedHours charged;  ///< mean
   std::optional<ab::MeanEstimate> overhead_percent, ratio, pls, lost_accesses;
   double saves = 0, written_share = 0, failures = 0;  ///< mean; bytes in complete saves
+  double written = 0, save_s = 0;                     ///< mean; bytes, and seconds of one save
   std::optional<double> always_whole;
   std::optional<ScheduleDraws> drawn;  ///< where the arm's failures are drawn
 };

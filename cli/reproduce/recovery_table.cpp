@@ -27,13 +27,15 @@ std::string interval_text(const std::optional<ab::MeanEstimate>& value, int deci
 
 std::string charged_table(const StudyResult& r) {
   std::string out =
-      head({"arm", "failures", "saves", "written, complete saves", "save, h", "load, h", "restart, h",
-            "repeated, h", "overhead, %", "full / arm", "PLS", "lost accesses, %"});
+      head({"arm", "failures", "saves", "written, complete saves", "MB a save", "ms a save", "save, h",
+            "load, h", "restart, h", "repeated, h", "overhead, %", "full / arm", "PLS", "lost accesses, %"});
   for (std::size_t a = 0; a < r.arms.size(); ++a) {
     const RecoveryArm& arm = r.recovery->arms[a];
     if (arm.runs.empty()) continue;
     out += row({r.study.arms[a].title, ab::fixed(arm.failures, 1), ab::fixed(arm.saves, 0),
-                ab::fixed(arm.written_share, 2), ab::fixed(arm.charged.save, 3),
+                ab::fixed(arm.written_share, 2),
+                arm.saves > 0 ? ab::fixed(arm.written / arm.saves / 1e6, 2) : "–",
+                arm.saves > 0 ? ab::fixed(1e3 * arm.save_s, 0) : "–", ab::fixed(arm.charged.save, 3),
                 ab::fixed(arm.charged.load, 3), ab::fixed(arm.charged.restart, 3),
                 ab::fixed(arm.charged.repeat, 3), interval_text(arm.overhead_percent, 2),
                 interval_text(arm.ratio, 1), interval_text(arm.pls, 4), interval_text(arm.lost_accesses, 1)});
@@ -74,8 +76,11 @@ std::string recovery_tables(const StudyResult& r) {
   out +=
       "\nHours of the emulated job, mean over the seeds: sums of what each executed event was charged "
       "(recovery.jsonl), in brackets the interval over the seeds. Bytes of a save by those of a complete "
-      "one. PLS: portion of lost samples, by the policy's account; lost accesses: of all so far, those "
-      "of lost rows since each was saved, summed over failures.\n";
+      "one. "
+      "Milliseconds are of this machine: copy, write, sync, verification. PLS: portion of lost samples, by "
+      "the "
+      "policy's account; lost accesses: of all so far, those of lost rows since each was saved, summed over "
+      "failures.\n";
   const std::string drawn = drawn_table(r);
   if (!drawn.empty()) {
     out += "\n## Schedules without training\n\n" + drawn;
@@ -126,6 +131,8 @@ void recovery_json(JsonWriter& json, const StudyResult& r) {
     json.member("failures", arm.failures);
     json.member("saves", arm.saves);
     json.member("written_in_complete_saves", arm.written_share);
+    json.member("written_bytes", arm.written);
+    json.member("save_seconds", arm.save_s);
     json.member("save_hours", arm.charged.save);
     json.member("load_hours", arm.charged.load);
     json.member("restart_hours", arm.charged.restart);

@@ -69,7 +69,8 @@ std::string log_of(double share, double repeated, double pls, bool partial) {
              R"({{"event":"failure","slot":2,"lost_access_share":0.25,"account":{{"pls":{}}},"charged":{{"load_hours":0.1,"restart_hours":0.2,"repeat_hours":{}}}}})"
              "\n",
              pls, repeated) +
-         (repeated > 0 ? save(1, true, 1000, 1, 0.5) : "") + save(3, false, 1000 * share, share, 0.5 * share) +
+         (repeated > 0 ? save(1, true, 1000, 1, 0.5) : "") +
+         save(3, false, 1000 * share, share, 0.5 * share) +
          R"({"event":"save","slot":3,"status":"aborted","bytes":0})"
          "\n" +
          fmt::format(
@@ -93,8 +94,8 @@ TEST(RecoveryRuns, SumWhatWasCharged) {
   EXPECT_EQ(run.pls, 0.125);
   EXPECT_TRUE(run.partial);
   EXPECT_EQ(run.interval_hours, 2);
-  EXPECT_EQ(run.complete, 1000);
   EXPECT_EQ(run.written, 2250);
+  EXPECT_EQ(run.written_share, 2.25);
   ASSERT_EQ(run.saves.size(), 2u) << "what is saved again after a roll-back is one moment of the rhythm";
   EXPECT_EQ(run.saves[0].hour, 1);
   EXPECT_EQ(run.saves[1].hour, 3);
@@ -141,21 +142,24 @@ StudyResult result_of(const std::string& folder) {
     ArmResult& arm = result.arms.emplace_back();
     for (const std::int64_t seed : {1, 2}) {
       const std::string run = fmt::format("{}/{}/{}", folder, a, seed);
-      write_text(run + "/recovery.jsonl",
-                 a == 0   ? R"({"event":"end","slot":4,"productive_hours":4.0})"
-                            "\n"
-                 : a == 1 ? log_of(1, 1, 0, false)
-                          : log_of(0.25, 0, 0.25, true));
+      write_text(run + "/recovery.jsonl", a == 0   ? R"({"event":"end","slot":4,"productive_hours":4.0})"
+                                                     "\n"
+                                          : a == 1 ? log_of(1, 1, 0, false)
+                                                   : log_of(0.25, 0, 0.25, true));
       RunResult& one = arm.runs.emplace_back();
       one.seed = seed;
       one.status = "completed";
       one.value = aucs[a] + 0.01 * static_cast<double>(seed);
       one.record.emplace();
       one.record->folder = run;
-      one.record->config = {{"emulate.law", "\"exponential\""}, {"emulate.hours", "4.0"},
-                            {"emulate.mtbf_hours", "2.0"},      {"emulate.shards", "2"},
-                            {"emulate.lost", "1"},              {"emulate.at_least", "1"},
-                            {"emulate.save_minutes", "30.0"},   {"emulate.load_minutes", "6.0"},
+      one.record->config = {{"emulate.law", "\"exponential\""},
+                            {"emulate.hours", "4.0"},
+                            {"emulate.mtbf_hours", "2.0"},
+                            {"emulate.shards", "2"},
+                            {"emulate.lost", "1"},
+                            {"emulate.at_least", "1"},
+                            {"emulate.save_minutes", "30.0"},
+                            {"emulate.load_minutes", "6.0"},
                             {"emulate.restart_minutes", "12.0"}};
     }
   }
@@ -195,11 +199,14 @@ TEST(RecoveryResults, AreThoseOfTheLogs) {
 TEST(RecoveryResults, ArePrinted) {
   const StudyResult result = result_of(fresh_folder("recovery_printed"));
   const std::string tables = recovery_tables(result);
-  EXPECT_THAT(tables, HasSubstr("| part | 1.0 | 2 | 1.25 | 0.625 | 0.100 | 0.200 | 0.000 | 23.12 (23.12 to "
-                                "23.12) | 3.0 (3.0 to 3.0) | 0.2500 (0.2500 to 0.2500) | 25.0 (25.0 to 25.0) |"));
+  EXPECT_THAT(
+      tables,
+      HasSubstr("| part | 1.0 | 2 | 1.25 | 0.00 | 0 | 0.625 | 0.100 | 0.200 | 0.000 | 23.12 (23.12 to "
+                "23.12) | 3.0 (3.0 to 3.0) | 0.2500 (0.2500 to 0.2500) | 25.0 (25.0 to 25.0) |"));
   EXPECT_THAT(tables, HasSubstr("| part − none | −0.02000 (−0.02000 to −0.02000) | 2 |"));
   EXPECT_THAT(tables, HasSubstr("| all | 3 | −0.0800 |"));
-  EXPECT_THAT(tables, HasSubstr("domain has: 75.0 25.0 %. Tables that every priority save writes whole hold 1.0 %"));
+  EXPECT_THAT(tables,
+              HasSubstr("domain has: 75.0 25.0 %. Tables that every priority save writes whole hold 1.0 %"));
   const nlohmann::json json = nlohmann::json::parse(table_json(result));
   EXPECT_DOUBLE_EQ(json["recovery"]["arms"][2]["save_hours"], 0.625);
   EXPECT_EQ(json["recovery"]["arms"][2]["schedules"]["draws"], 50);

@@ -249,6 +249,20 @@ TEST_P(LostShards, P2_P20_ARollBackLeavesNoTrace) {
   EXPECT_EQ(losses(metrics), losses(expected)) << "each slot's line once";
 }
 
+TEST(LostShardsResumed, AResumeTakesMixedRowsWhereThePolicyWould) {
+  const Folder folder;
+  std::vector<std::string> crash = sets("type='witness'", "");
+  crash[0] = "model.layer=[{name='loss', type='lookup', inputs=['x'], crash_at=14}]";
+  EXPECT_EQ(try_train(plugin, "", crash, folder, "run", false).status, "failed");
+  const RunResult resumed = train(plugin, "", sets("type='witness'", ""), folder, "run", true);
+  EXPECT_EQ(resumed.steps, 48);
+  const auto files = make_posix_files();
+  EXPECT_THAT(read_text(*files, folder.path + "/run/1/recovery.jsonl", 1 << 20),
+              ::testing::HasSubstr(R"({"event":"resume","slot":12,"samples":24,"consistent":false})"));
+  ASSERT_EQ(seen.restored.size(), 4u) << "all shards were lost";
+  EXPECT_EQ(seen.restored[0].checkpoint_slot, 12);
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, LostShards, ::testing::Values(1, 2));
 
 TEST(LostShardsRefused, WhenNobodyRestores) {

@@ -58,7 +58,7 @@ void RecoveryLog::read_back() {
       charges_.restart += number(*charges, "restart_hours");
       charges_.repeat += number(*charges, "repeat_hours");
     }
-    if (line.value("event", "") == "save" && line.value("complete", false))
+    if (line.value("event", "") == "save" && line.value("complete", false) && !line.value("encoded", false))
       complete_bytes_ = static_cast<std::int64_t>(number(line, "bytes"));
     begin = good = end + 1;
   }
@@ -74,13 +74,14 @@ void RecoveryLog::write(const std::string& line) {
 
 void RecoveryLog::saved(const SavedEvent& event, const SaveResult& result) {
   const bool committed = result.status == SaveStatus::kCommitted;
-  if (committed && event.complete) complete_bytes_ = result.all_bytes;
+  if (committed && event.complete && !event.encoded) complete_bytes_ = result.all_bytes;
   Line line = {{"event", "save"},
                {"slot", event.slot},
                {"samples", event.samples},
                {"status", status_name(result.status)},
                {"complete", event.complete},
                {"consistent", event.consistent},
+               {"encoded", event.encoded},
                {"base_slot", event.base_slot},
                {"bytes", result.all_bytes},
                {"stall_s", event.stall_s},
@@ -91,10 +92,9 @@ void RecoveryLog::saved(const SavedEvent& event, const SaveResult& result) {
   if (!result.error.empty()) line["error"] = result.error;
   if (costs_ && committed) {
     EmulatedCharges charge;
-    // An increment without a complete save before it has nothing to be measured by: it counts as one.
-    const double share = complete_bytes_ > 0
-                             ? static_cast<double>(result.all_bytes) / static_cast<double>(complete_bytes_)
-                             : 1.0;
+    const std::int64_t complete = complete_bytes_ > 0 ? complete_bytes_ : event.plain_bytes;
+    const double share =
+        complete > 0 ? static_cast<double>(result.all_bytes) / static_cast<double>(complete) : 1.0;
     if (!event.free) charge.save = costs_->save_s / kHour * share;
     charges_.save += charge.save;
     line["share_of_complete"] = share;
@@ -128,6 +128,13 @@ void RecoveryLog::failed(const FailedEvent& event, std::int64_t repeated) {
     charges_.repeat += charge.repeat;
     line["charged"] = charged(charge);
   }
+  write(line.dump());
+}
+
+void RecoveryLog::resumed(std::int64_t slot, std::int64_t samples, bool consistent,
+                          const std::map<std::string, double>& account) {
+  Line line = {{"event", "resume"}, {"slot", slot}, {"samples", samples}, {"consistent", consistent}};
+  for (const auto& [name, value] : account) line["account"][name] = value;
   write(line.dump());
 }
 

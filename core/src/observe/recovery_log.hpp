@@ -22,6 +22,8 @@ struct EmulatedCharges {
 struct SavedEvent {
   std::int64_t slot = 0, samples = 0;
   bool complete = true, consistent = true;
+  bool encoded = false;          ///< rows are not stored as they are
+  std::int64_t plain_bytes = 0;  ///< of everything, as it lies in memory, all ranks together
   std::int64_t base_slot = -1;
   bool free = false;   ///< before the first slot or behind the last: nothing is charged
   double stall_s = 0;  ///< of the training thread
@@ -50,6 +52,9 @@ class RecoveryLog {
   void saved(const SavedEvent& event, const SaveResult& result);
   /// `repeated`: slots that will be computed again.
   void failed(const FailedEvent& event, std::int64_t repeated);
+  /// --resume, from the checkpoint of `slot`.
+  void resumed(std::int64_t slot, std::int64_t samples, bool consistent,
+               const std::map<std::string, double>& account);
   /// `access_shares`: of each failure domain.
   void ended(const std::string& status, std::int64_t slots, const std::vector<double>& access_shares,
              const std::map<std::string, double>& account);
@@ -65,7 +70,7 @@ class RecoveryLog {
   std::string path_;
   std::optional<ClusterCosts> costs_;
   double hours_per_slot_;
-  std::int64_t complete_bytes_ = 0;  ///< of the newest complete save
+  std::int64_t complete_bytes_ = 0;  ///< of the newest complete save without an encoding
   EmulatedCharges charges_;
 };
 

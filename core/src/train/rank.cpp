@@ -302,6 +302,7 @@ void Rank::restore() {
   }
   next_slot_ = first_slot_ = newest_committed_ = counters_.slot;
   if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(first_slot_);
+  if (epoch_ == 0) account_resumed(reader);
   if (world_.recorded_costs) {
     for (const auto& worker : workers_) worker->cost().set_costs(*world_.recorded_costs);
   }

@@ -41,6 +41,8 @@ class Rank final : private MetricSink {
   /// again.
   bool run();
   int keep() const { return parts_->recovery->keep(); }
+  /// Whether the policy, had everything failed, would go on from rows of several moments.
+  bool continues_mixed() const;
   /// Throws Error(kConfig) when `reader` holds the state of another model.
   void check(const CheckpointReader& reader) const;
   /// Facts for `tenon check`: parameters, memory, kept sites.
@@ -75,6 +77,7 @@ class Rank final : private MetricSink {
   // rank_failure.cpp
   void bind_recovery();
   std::map<std::string, double> recovery_account();
+  std::int64_t bytes_of_all_ranks();
   void meet_failures(std::int64_t slot);
   void meet(const EmulatedFailure& failure, std::int64_t slot);
   std::int64_t agreed_checkpoint(const FailureDecision& decision, bool consistent_only);
@@ -83,6 +86,7 @@ class Rank final : private MetricSink {
   void add_decoders(CheckpointReader& reader);
   std::int64_t roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record);
   void leave();
+  void account_resumed(const CheckpointReader& reader);
   /// Over all slots of the run. One pass over them: a schedule is a function and has no known shape.
   double peak_rate() const;
   void open_axes();
@@ -174,7 +178,8 @@ class Rank final : private MetricSink {
   bool acting_ = false;    ///< some worker is at a slot boundary
   bool done_ = false;
   bool rolls_back_ = false;
-  bool stands_still_ = false;  ///< paused at the last boundary, until the hashes are taken
+  std::int64_t state_bytes_ = 0;  ///< of all ranks: what an emulated complete save writes
+  bool stands_still_ = false;     ///< paused at the last boundary, until the hashes are taken
   double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
   double actors_idle_s_ = 0;              ///< waits for requests, once they have ended
   double handed_over_s_ = 0;              ///< to the saver's thread: the newest checkpoint

@@ -77,6 +77,21 @@ void Rank::bind_recovery() {
   parts_->recovery.guarded(*binding)->bind(context);
 }
 
+/// What the ranks together would write, as it lies in memory.
+std::int64_t Rank::bytes_of_all_ranks() {
+  std::int64_t mine = 0, all = 0;
+  for (const StateEntry& entry : state_->entries()) {
+    if (!entry.written) continue;
+    mine += entry.table == nullptr
+                ? entry.view.bytes()
+                : dtype_bytes(entry.table->dtype(), (entry.table->owned_last() - entry.table->owned_first()) *
+                                                        entry.table->width());
+  }
+  for (const std::string& text : world_.end_hub->exchange(rank_, std::to_string(mine)))
+    all += number_of(text);
+  return all;
+}
+
 std::map<std::string, double> Rank::recovery_account() {
   std::map<std::string, double> values;
   auto* account = static_cast<RecoveryAccount*>(parts_->recovery->query(RecoveryAccount::kId));
@@ -223,6 +238,36 @@ std::int64_t Rank::roll_back(const FailureDecision& decision, std::int64_t slot,
   target.next_failure = emulated_->next();
   world_.roll_back(target);
   return record.from_slot;
+}
+
+bool Rank::continues_mixed() const {
+  FailureEvent everything;
+  for (int r = 0; r < world_.settings.parallel.trainers(); ++r) everything.dead.push_back(r);
+  const int shards =
+      emulated_ != nullptr ? emulated_->domains().shards : static_cast<int>(everything.dead.size());
+  for (int s = 0; s < shards; ++s) everything.shards.push_back(s);
+  return parts_->recovery->on_failure(everything).action == FailureAction::kContinuePartial;
+}
+
+/// A run that is continued from rows of several moments has lost some of all shards.
+void Rank::account_resumed(const CheckpointReader& reader) {
+  if (!reader.consistent()) {
+    const int shards = emulated_ != nullptr ? emulated_->domains().shards
+                                            : static_cast<int>(world_.settings.parallel.trainers());
+    for (int shard = 0; shard < shards; ++shard) {
+      RestoredShard lost;
+      lost.shard = shard;
+      lost.checkpoint_slot = reader.step();
+      lost.checkpoint_samples = lost.samples_now = counters_.samples;
+      parts_->recovery->on_restored(lost);
+    }
+    host_.log(LogLevel::kWarning,
+              fmt::format("checkpoint of slot {} holds rows of several moments; the run goes on from it, as "
+                          "recovery policy '{}' answers failures",
+                          reader.step(), parts_->recovery.id()));
+  }
+  if (rank_ == 0 && world_.recovery_log)
+    world_.recovery_log->resumed(reader.step(), counters_.samples, reader.consistent(), recovery_account());
 }
 
 /// In place of finish(): nothing of this rank is the run's result.

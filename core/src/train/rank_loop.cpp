@@ -19,6 +19,7 @@ constexpr double kHour = 3600;
 
 bool Rank::run() {
   open_folder();
+  if (emulated_ != nullptr) state_bytes_ = bytes_of_all_ranks();
   begun_s_ = logged_at_s_ = world_.clock->now();
   logged_samples_ = counters_.samples;
   logged_tokens_ = counters_.tokens;

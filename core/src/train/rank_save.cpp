@@ -33,6 +33,7 @@ void Rank::save(SavePlan plan, const SaveMoment& moment, bool last) {
   SavedEvent event;
   event.slot = moment.slot;
   event.samples = counters_.samples;
+  event.plain_bytes = state_bytes_;
   event.free = moment.slot == 0 || moment.slot == world_.settings.run.steps;
   if (saver_->ready(moment.slot)) {
     hand_over(std::move(plan), moment, event);
@@ -85,6 +86,7 @@ void Rank::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event)
   event.complete = plan.everything;
   event.consistent = plan.consistent;
   event.base_slot = plan.base_slot;
+  event.encoded = plan.encoding != "plain";
 }
 
 void Rank::take_save_results() {

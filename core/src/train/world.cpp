@@ -176,11 +176,11 @@ std::uint64_t World::bytes_sent() const {
   return sum;
 }
 
-void World::open(int keep, const std::function<void(const CheckpointReader&)>& check) {
+void World::open(int keep, bool mixed, const std::function<void(const CheckpointReader&)>& check) {
   const std::string base =
       request.run_dir.empty() ? "runs/" + settings.run.name.value_or("run") : request.run_dir;
   try {
-    open_folder(base, keep, check);
+    open_folder(base, keep, mixed, check);
   } catch (const FileError& error) {
     fail_run(
         fmt::format("the run's folder '{}' cannot be used: {}. Nothing was trained; make room, or choose "
@@ -190,7 +190,7 @@ void World::open(int keep, const std::function<void(const CheckpointReader&)>& c
   }
 }
 
-void World::open_folder(const std::string& base, int keep,
+void World::open_folder(const std::string& base, int keep, bool mixed,
                         const std::function<void(const CheckpointReader&)>& check) {
   folder = request.resume ? open_newest_attempt(*files, base) : create_run_folder(*files, base);
   lock = std::make_unique<AttemptLock>(folder.path);
@@ -200,7 +200,7 @@ void World::open_folder(const std::string& base, int keep,
   options.keep = std::max(2, keep);
   options.hook = [this](const char* name) { phase.enter(name); };
   store = std::make_unique<CheckpointStore>(*files, folder.path + "/checkpoints", options);
-  if (request.resume) find_checkpoint(check);
+  if (request.resume) find_checkpoint(mixed, check);
   write_text_atomically(*files, folder.path + "/config.resolved.toml",
                         to_toml(checked.resolved.root(), true));
   write_plugin_lock(*files, folder.path, loaded_plugins());
@@ -232,8 +232,8 @@ void World::roll_back(const RollBack& target) {
   next_failure = target.next_failure;
 }
 
-void World::find_checkpoint(const std::function<void(const CheckpointReader&)>& check) {
-  const RestorePoint point = store->recover(true);
+void World::find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check) {
+  const RestorePoint point = store->recover(!mixed);
   for (const RejectedGeneration& bad : point.rejected) {
     notes.push_back(fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}", bad.step,
                                 bad.path, bad.reason));
@@ -378,7 +378,10 @@ RunResult World::run() {
     // All ranks could be built: only now does the run appear on disk.
     end_hub->exchange(rank, "built");
     if (epoch == 0) {
-      if (rank == 0) open(self.keep(), [&](const CheckpointReader& reader) { self.check(reader); });
+      if (rank == 0) {
+        open(self.keep(), request.resume && self.continues_mixed(),
+             [&](const CheckpointReader& reader) { self.check(reader); });
+      }
       share_opening(rank, self.keep());
     } else {
       if (rank == 0) reopen();

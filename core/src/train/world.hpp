@@ -66,7 +66,8 @@ struct World {
   /// Rank 0, once every rank is built: the attempt appears on disk, or the newest one is opened to continue
   /// it.
   /// `check` looks at the checkpoint to continue from before anything is written.
-  void open(int keep, const std::function<void(const CheckpointReader&)>& check);
+  /// `mixed`: a checkpoint whose rows are of several moments will do.
+  void open(int keep, bool mixed, const std::function<void(const CheckpointReader&)>& check);
   /// Rank 0: the manifest of this segment, with those of earlier ones before it.
   void begin_manifest(Manifest begun);
 
@@ -132,9 +133,9 @@ struct World {
   /// Of the exception that is being handled.
   void report_failure(int rank);
   void throw_failure() const;
-  void open_folder(const std::string& base, int keep,
+  void open_folder(const std::string& base, int keep, bool mixed,
                    const std::function<void(const CheckpointReader&)>& check);
-  void find_checkpoint(const std::function<void(const CheckpointReader&)>& check);
+  void find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check);
   void finish(double wall_s);
   void write_results();
   std::vector<LockedPlugin> loaded_plugins() const;
