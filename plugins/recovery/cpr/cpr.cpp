@@ -59,6 +59,7 @@ void Cpr::bind(const RecoveryContext& context) {
                 std::to_string(context.domains.shards) + " shard(s); expected at most as many");
   }
   seed_ = context.seed;
+  emulated_ = context.emulated;
   total_samples_ = context.samples;
   account_ = LostSamples(shards_.count, total_samples_);
   failures_ = context.failures;
@@ -229,18 +230,21 @@ void Cpr::account(const std::function<void(std::string_view, double)>& sink) {
 }
 
 void Cpr::state(StateVisitor& visitor) {
-  visitor.real("origin", origin_);
-  visitor.integer("saves", saves_);
-  visitor.integer("increments", increments_);
-  visitor.integer("whole_samples", whole_samples_);
-  visitor.integer("failures", failures_);
-  visitor.real("mtbf", costs_.mtbf);
   std::int64_t over_budget = over_budget_ ? 1 : 0, full = full_for_good_ ? 1 : 0;
+  visitor.integer("failures", failures_);
   visitor.integer("over_budget", over_budget);
   visitor.integer("full_for_good", full);
   visitor.enter("lost_samples");
   account_.state(visitor);
   visitor.leave();
+  // What follows from the moments of saves is the same in every repetition only where the clock is.
+  if (emulated_) {
+    visitor.real("origin", origin_);
+    visitor.integer("saves", saves_);
+    visitor.integer("increments", increments_);
+    visitor.integer("whole_samples", whole_samples_);
+    visitor.real("mtbf", costs_.mtbf);
+  }
   if (visitor.loading()) {
     over_budget_ = over_budget != 0;
     full_for_good_ = full != 0;
@@ -249,7 +253,7 @@ void Cpr::state(StateVisitor& visitor) {
   }
   // Counters are a fraction of the tables' size and a priority save is not to grow by it: they are saved with
   // complete checkpoints, and a run continued from an increment begins with those of its base.
-  if (tracker_ == nullptr || (increment_ && !visitor.loading())) return;
+  if (tracker_ == nullptr || !emulated_ || (increment_ && !visitor.loading())) return;
   visitor.enter("tracker");
   tracker_->state(visitor);
   visitor.leave();

@@ -121,6 +121,7 @@ class Cpr final : public RecoveryBase,
   int lost_, keep_;
   std::int64_t parts_, rebase_;
 
+  bool emulated_ = false;
   Costs costs_;
   Shards shards_;
   std::uint64_t seed_ = 1;
