@@ -13,7 +13,8 @@ constexpr std::array<std::string_view, 4> kEncodings = {"checknrun.q8", "checknr
                                                         "checknrun.q2"};
 
 std::string_view encoding_of(int bits) {
-  return bits == 0 ? std::string_view("plain") : kEncodings[bits == 8 ? 0 : static_cast<std::size_t>(5 - bits)];
+  return bits == 0 ? std::string_view("plain")
+                   : kEncodings[bits == 8 ? 0 : static_cast<std::size_t>(5 - bits)];
 }
 int bits_of(std::string_view encoding) {
   return encoding.back() - '0';
