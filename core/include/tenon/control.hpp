@@ -19,7 +19,7 @@ struct Membership {
   std::vector<int> alive;  ///< world ranks, ascending
 };
 
-enum class FailureKind : std::uint8_t { kCrash, kHang, kLink };
+enum class FailureKind : std::uint8_t { kCrash, kHang, kLink, kDivergence };
 
 struct FailureEvent {
   std::int64_t slot = 0;
@@ -35,7 +35,8 @@ enum ControlAction : std::uint32_t {
   kControlSave = 1u,
   kControlEvaluate = 2u,
   kControlStop = 4u,
-  kControlInterrupt = 8u
+  kControlInterrupt = 8u,
+  kControlDivergence = 16u  ///< some rank's recovery policy saw training diverge
 };
 
 class Clock;

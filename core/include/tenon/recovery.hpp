@@ -103,6 +103,30 @@ class RecoveryBase : public Recovery {
   void* query(std::string_view interface_id) override;
 };
 
+/// What a slot of this rank's replica came to.
+struct SlotOutcome {
+  std::int64_t slot = 0;
+  double loss = 0;           ///< mean over what was counted; may be NaN or infinite
+  double gradient_norm = 0;  ///< global, before clipping; likewise
+  bool applied = false;      ///< a slot without a gradient is none
+};
+
+/// A policy that watches training diverge ("tenon.recovery.divergence/1"). With one, a loss or norm that is
+/// not finite refuses the update and does not end the run. A yes of any rank becomes a slot at which all
+/// ranks see on_failure with kDivergence; the answer of rank 0 counts.
+class DivergenceWatch {
+ public:
+  static constexpr const char* kId = "tenon.recovery.divergence/1";
+  virtual ~DivergenceWatch();
+  virtual bool diverged(const SlotOutcome& outcome) = 0;
+  /// After a roll-back for divergence: whether optimizer state begins at zero, as at the first slot.
+  virtual bool resets_optimizer() const = 0;
+  /// Micro-batches of each replica that are passed over after it.
+  virtual std::int64_t skipped_batches() const = 0;
+  /// Of the learning rate, from the slot that the newest roll-back for divergence went back to; pure.
+  virtual double rate_scale(std::int64_t slots_since) const = 0;
+};
+
 /// A policy that chooses rows ("tenon.recovery.selector/1"). plan_save says that a save is due; select says
 /// what is in it, on every rank, once all saves before it have ended everywhere and on_save told of them:
 /// rows that were chosen are then saved or aborted, never skipped. Also called for saves that the core
@@ -136,6 +160,7 @@ struct RecoveryContext {
   std::int64_t samples = 0;  ///< of the planned slots, over all replicas
   std::uint64_t seed = 1;
   std::int64_t failures = 0;           ///< of this run so far, those before a roll-back among them
+  std::int64_t divergences = 0;        ///< likewise: roll-backs because training diverged
   const ParameterSet* live = nullptr;  ///< outlives the policy
   FailureDomains domains;
   bool emulated = false;  ///< [emulate]: `costs` are those of the emulated cluster

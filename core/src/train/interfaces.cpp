@@ -37,6 +37,7 @@ RecoveryBinding::~RecoveryBinding() = default;
 RecoveryAccount::~RecoveryAccount() = default;
 SaveSelector::~SaveSelector() = default;
 RowCodec::~RowCodec() = default;
+DivergenceWatch::~DivergenceWatch() = default;
 Observer::~Observer() = default;
 SpanSink::~SpanSink() = default;
 MetricSink::~MetricSink() = default;

@@ -144,6 +144,8 @@ Rank::Rank(World& world, int rank)
   shared.account = &account_;
   shared.faults = &faults_;
   shared.observers = observers_.get();
+  shared.divergence = static_cast<DivergenceWatch*>(parts_->recovery->query(DivergenceWatch::kId));
+  shared.counters = &counters_;
   std::vector<Executor*> executor_pointers;
   for (std::size_t w = 0; w < executors.size(); ++w) {
     executor_pointers.push_back(executors[w].get());
@@ -288,7 +290,7 @@ void Rank::open_folder() {
 }
 
 void Rank::restore() {
-  if (world_.restored_slot < 0) return;
+  if (world_.restored_slot < 0) return begin_again_after_divergence();
   CheckpointReader reader = world_.store->open(world_.restored_slot);
   add_decoders(reader);
   state_->restore(reader);
@@ -301,6 +303,7 @@ void Rank::restore() {
     counters_.cursor = (counters_.samples + per_slot - 1) / per_slot;
   }
   next_slot_ = first_slot_ = newest_committed_ = counters_.slot;
+  begin_again_after_divergence();
   if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(first_slot_);
   if (epoch_ == 0) account_resumed(reader);
   if (world_.recorded_costs) {

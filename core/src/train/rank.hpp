@@ -57,10 +57,10 @@ class Rank final : private MetricSink {
     std::int64_t cursor = 0;
   };
   struct Boundary {
-    bool evaluate = false, stop = false, failure = false;
+    bool evaluate = false, stop = false, failure = false, diverged = false;
     SavePlan save;
     SaveMoment moment;
-    bool quiet() const { return evaluate || stop || failure || save.save; }
+    bool quiet() const { return evaluate || stop || failure || diverged || save.save; }
   };
 
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
@@ -79,6 +79,9 @@ class Rank final : private MetricSink {
   std::map<std::string, double> recovery_account();
   std::int64_t bytes_of_all_ranks();
   void meet_failures(std::int64_t slot);
+  void watch_divergence(const Ticket& ticket, const SlotResult& result);
+  void meet_divergence(std::int64_t slot);
+  void begin_again_after_divergence();
   void meet(const EmulatedFailure& failure, std::int64_t slot);
   std::int64_t agreed_checkpoint(const FailureDecision& decision, bool consistent_only);
   void restore_shards(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record);
@@ -164,6 +167,7 @@ class Rank final : private MetricSink {
   SaveOutcomes* outcomes_ = nullptr;            ///< likewise
   SaveSelector* selector_ = nullptr;            ///< likewise
   RowCodec* codec_ = nullptr;                   ///< likewise
+  DivergenceWatch* divergence_ = nullptr;       ///< likewise
   std::unique_ptr<EmulatedFailures> emulated_;  ///< null without [emulate]
   std::deque<SavedEvent> handed_over_;          ///< saves whose results are not known yet
   std::int64_t newest_committed_ = -1;          ///< slot of that checkpoint

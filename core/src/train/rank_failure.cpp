@@ -49,6 +49,7 @@ void Rank::bind_recovery() {
   outcomes_ = static_cast<SaveOutcomes*>(policy->query(SaveOutcomes::kId));
   selector_ = static_cast<SaveSelector*>(policy->query(SaveSelector::kId));
   codec_ = static_cast<RowCodec*>(policy->query(RowCodec::kId));
+  divergence_ = static_cast<DivergenceWatch*>(policy->query(DivergenceWatch::kId));
   const config::CoreSettings& settings = world_.settings;
   if (settings.emulate) {
     if (settings.parallel.servers > 0)
@@ -67,6 +68,7 @@ void Rank::bind_recovery() {
       settings.run.steps * settings.run.accumulate * parts_->dataset->batch() * weights_->replicas();
   context.seed = settings.run.seed;
   context.failures = static_cast<std::int64_t>(world_.next_failure);
+  context.divergences = world_.divergences;
   context.live = &weights_->live();
   context.domains = {context.ranks, false};
   if (settings.emulate) {
@@ -161,6 +163,67 @@ void Rank::meet(const EmulatedFailure& failure, std::int64_t slot) {
   }
 }
 
+void Rank::watch_divergence(const Ticket& ticket, const SlotResult& result) {
+  if (divergence_ == nullptr || result.kind != SlotKind::kGrad) return;
+  SlotOutcome outcome;
+  outcome.slot = ticket.slot;
+  outcome.loss = result.loss_count > 0 ? result.loss_sum / result.loss_count : 0;
+  outcome.gradient_norm = result.gradient_norm;
+  outcome.applied = result.applied;
+  if (!parts_->recovery.guarded(*divergence_)->diverged(outcome)) return;
+  host_.log(LogLevel::kWarning, fmt::format("training diverges: slot {} has loss {:g}, gradient norm {:g}",
+                                            outcome.slot, outcome.loss, outcome.gradient_norm));
+  world_.control->request(kControlDivergence, "training diverges");
+}
+
+// Ranks may see different losses, so rank 0's answer is that of all.
+void Rank::meet_divergence(std::int64_t slot) {
+  const double began_s = world_.clock->now();
+  if (saver_ != nullptr) {
+    exchange_->any(false);
+    saver_->wait(kSaveSeconds);
+    take_save_results();
+  }
+  FailureEvent event;
+  event.slot = slot;
+  event.samples = counters_.samples;
+  event.kind = FailureKind::kDivergence;
+  const FailureDecision decision = parts_->recovery->on_failure(event);
+  const bool back = decision.action == FailureAction::kRollBack;
+  if (world_.end_hub->exchange(rank_, back ? "back" : "end")[0] != "back") {
+    fail_run(
+        fmt::format("training diverged again before slot {}, after {} roll-back(s) for it: lower "
+                    "optimizer.lr, set run.clip, or let recovery '{}' try more often",
+                    slot, world_.divergences, parts_->recovery.id()));
+  }
+  FailedEvent record;
+  record.slot = slot;
+  record.samples = counters_.samples;
+  record.action = "diverged";
+  const std::int64_t to = roll_back(decision, slot, record);
+  record.seconds = world_.clock->now() - began_s;
+  record.account = recovery_account();
+  host_.log(LogLevel::kWarning, fmt::format("training diverged: back from slot {} to slot {}", slot, to));
+  if (rank_ == 0 && world_.recovery_log) world_.recovery_log->failed(record, slot - to);
+}
+
+/// Behind every restoration: what the newest roll-back for divergence changed is no part of its checkpoint.
+void Rank::begin_again_after_divergence() {
+  if (epoch_ > 0 && world_.divergences > 0) {
+    counters_.divergences = world_.divergences;
+    counters_.diverged_to = world_.diverged_to;
+  } else if (epoch_ == 0) {
+    world_.divergences = counters_.divergences;
+    world_.diverged_to = counters_.diverged_to;
+  }
+  if (epoch_ == 0 || divergence_ == nullptr || counters_.diverged_to != counters_.slot) return;
+  const auto watch = parts_->recovery.guarded(*divergence_);
+  counters_.cursor += watch->skipped_batches();
+  if (!watch->resets_optimizer()) return;
+  state_->reset_optimizer();
+  counters_.updates = 0;
+}
+
 /// Rank 0's finding, at all ranks. -1: there is no such checkpoint.
 std::int64_t Rank::agreed_checkpoint(const FailureDecision& decision, bool consistent_only) {
   std::string found;
@@ -235,7 +298,8 @@ std::int64_t Rank::roll_back(const FailureDecision& decision, std::int64_t slot,
   target.failed_slot = slot;
   target.timeline = timeline;
   target.wall_s = wall_s();
-  target.next_failure = emulated_->next();
+  target.next_failure = emulated_ != nullptr ? emulated_->next() : world_.next_failure;
+  target.diverged = record.action == "diverged";
   world_.roll_back(target);
   return record.from_slot;
 }

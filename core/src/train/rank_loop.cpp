@@ -291,7 +291,9 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
     }
     due.moment = moment;
   }
-  due.failure = !due.stop && emulated_ != nullptr && emulated_->due(slot) != nullptr;
+  due.diverged = !due.stop && (actions & kControlDivergence) != 0;
+  if (due.diverged) due.save = {};  // what went wrong is not to be kept
+  due.failure = !due.stop && !due.diverged && emulated_ != nullptr && emulated_->due(slot) != nullptr;
   return due;
 }
 
@@ -311,6 +313,7 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
   }
   if (due.save.save) save(due.save, due.moment, due.stop);
   if (due.failure) meet_failures(slot);
+  if (due.diverged) meet_divergence(slot);
   // The hashes of the run are those of what was evaluated and saved last, so actors do not go on in between.
   if (due.stop) {
     gate_.pause();
@@ -338,6 +341,7 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   }
   report_accesses();
   log_losses(ticket.slot, result);
+  watch_divergence(ticket, result);
   take_save_results();
   SlotRecord record;
   record.slot = ticket.slot;

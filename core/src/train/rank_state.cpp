@@ -105,6 +105,8 @@ void Counters::state(StateVisitor& visitor) {
   visitor.integer("cursor", cursor);
   visitor.integer("samples", samples);
   visitor.integer("tokens", tokens);
+  visitor.integer("divergences", divergences);
+  visitor.integer("diverged_to", diverged_to);
 }
 
 void RankState::add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,
@@ -256,6 +258,27 @@ void RankState::restore(CheckpointReader& reader) const {
   visit(restorer);
   m_.weights->live().touch(-1);
   for (const auto& set : m_.weights->created_sets()) set->touch(-1);
+}
+
+void RankState::reset_optimizer() const {
+  std::vector<std::byte> zeros;
+  for (const auto& set : m_.updater->state()) {
+    for (int arena = 0; arena < set->arenas(); ++arena) {
+      const TensorView view = set->arena(arena);
+      if (view.empty()) continue;
+      zeros.assign(static_cast<std::size_t>(view.bytes()), std::byte{0});
+      TensorView host = view;
+      host.space = MemorySpace::kHost;
+      host.data = zeros.data();
+      m_.parts->device->copy(host, view);
+    }
+  }
+  for (const Updater::TableState& state : m_.updater->table_state()) {
+    graph::for_each_chunk(*state.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      std::fill(rows.raw().begin(), rows.raw().end(), std::byte{0});
+      state.table->write(ids, rows);
+    });
+  }
 }
 
 RestoredRows RankState::restore_rows(CheckpointReader* reader, const FailureDomains& domains,

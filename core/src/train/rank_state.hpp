@@ -24,7 +24,9 @@ struct Counters {
   std::int64_t cursor = 0;   ///< micro-batches that the replica has taken
   std::int64_t samples = 0;  ///< of all replicas
   std::int64_t tokens = 0;
-  double wall_s = 0;  ///< of earlier segments too
+  std::int64_t divergences = 0;   ///< roll-backs because training diverged
+  std::int64_t diverged_to = -1;  ///< slot that the newest of them went back to
+  double wall_s = 0;              ///< of earlier segments too
   void state(StateVisitor& visitor);
 };
 
@@ -71,6 +73,8 @@ class RankState {
   void check(const CheckpointReader& reader, bool alone) const;
   /// Reads all of it back from one generation, at any world size whose shards the generation covers.
   void restore(CheckpointReader& reader) const;
+  /// Optimizer state as before the first slot.
+  void reset_optimizer() const;
   /// Brings rows of `shards` that this rank holds, and their optimizer state, back to what `reader` has;
   /// without one, to what they were before the first slot. Nothing else changes.
   RestoredRows restore_rows(CheckpointReader* reader, const FailureDomains& domains,

@@ -46,6 +46,8 @@ struct WorkerShared {
   TimeAccount* account = nullptr;
   Faults* faults = nullptr;
   Observers* observers = nullptr;
+  DivergenceWatch* divergence = nullptr;  ///< of the recovery policy: it answers what is not finite
+  const Counters* counters = nullptr;     ///< where the learning rate begins anew
 };
 
 class Worker {

@@ -112,12 +112,15 @@ struct World {
     std::int64_t timeline = 0;
     double wall_s = 0;
     std::size_t next_failure = 0;
+    bool diverged = false;
   };
   /// By every rank of this process, with equal arguments.
   void roll_back(const RollBack& target);
   std::uint32_t epoch = 0;                    ///< how often the ranks were built again
   std::int64_t failed_slot = -1;              ///< of the newest roll-back
   std::size_t next_failure = 0;               ///< of the emulated schedule
+  std::int64_t divergences = 0;               ///< roll-backs because training diverged
+  std::int64_t diverged_to = -1;              ///< slot that the newest of them went back to
   std::unique_ptr<RecoveryLog> recovery_log;  ///< rank 0
 
   PhaseProbe phase;
