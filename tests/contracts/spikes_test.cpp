@@ -75,8 +75,8 @@ std::vector<std::string> sets(const std::string& explosive, const std::string& g
   Explosive::exploded = 0;
   return {"model.layer=[{name='loss', type='explosive', inputs=['x']" + explosive + "}]",
           "optimizer={type='adamw', lr=0.01}",
-          "recovery={type='spike_guard', inner={type='full', every=8, async=false}" + guard + "}", "run.steps=40",
-          "run.log_every=1"};
+          "recovery={type='spike_guard', inner={type='full', every=8, async=false}" + guard + "}",
+          "run.steps=40", "run.log_every=1"};
 }
 
 std::string log_of(const Folder& folder) {

@@ -35,8 +35,7 @@ enum ControlAction : std::uint32_t {
   kControlSave = 1u,
   kControlEvaluate = 2u,
   kControlStop = 4u,
-  kControlInterrupt = 8u,
-  kControlDivergence = 16u  ///< some rank's recovery policy saw training diverge
+  kControlInterrupt = 8u
 };
 
 class Clock;

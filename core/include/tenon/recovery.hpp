@@ -103,17 +103,18 @@ class RecoveryBase : public Recovery {
   void* query(std::string_view interface_id) override;
 };
 
-/// What a slot of this rank's replica came to.
+/// What a slot came to, the same on all ranks.
 struct SlotOutcome {
   std::int64_t slot = 0;
-  double loss = 0;           ///< mean over what was counted; may be NaN or infinite
+  double loss = 0;           ///< mean over all replicas; may be NaN or infinite
   double gradient_norm = 0;  ///< global, before clipping; likewise
   bool applied = false;      ///< a slot without a gradient is none
 };
 
 /// A policy that watches training diverge ("tenon.recovery.divergence/1"). With one, a loss or norm that is
-/// not finite refuses the update and does not end the run. A yes of any rank becomes a slot at which all
-/// ranks see on_failure with kDivergence; the answer of rank 0 counts.
+/// not finite refuses the update and does not end the run. After a yes, which is pure in what was seen, all
+/// ranks ask on_failure with kDivergence at the next slot boundary. For replicas that share their updates,
+/// whose norms are equal; one worker each.
 class DivergenceWatch {
  public:
   static constexpr const char* kId = "tenon.recovery.divergence/1";

@@ -50,6 +50,14 @@ void Rank::bind_recovery() {
   selector_ = static_cast<SaveSelector*>(policy->query(SaveSelector::kId));
   codec_ = static_cast<RowCodec*>(policy->query(RowCodec::kId));
   divergence_ = static_cast<DivergenceWatch*>(policy->query(DivergenceWatch::kId));
+  if (divergence_ != nullptr &&
+      (world_.settings.parallel.workers > 1 || (weights_->replicas() > 1 && !state_->members().shared))) {
+    fail_config(fmt::format(
+        "recovery '{}' watches gradient norms, which replicas that update alone (sync strategy '{}') and "
+        "several "
+        "workers do not share; take a strategy that exchanges gradients in every slot, and one worker",
+        parts_->recovery.id(), parts_->sync.id()));
+  }
   const config::CoreSettings& settings = world_.settings;
   if (settings.emulate) {
     if (settings.parallel.servers > 0)
@@ -163,20 +171,27 @@ void Rank::meet(const EmulatedFailure& failure, std::int64_t slot) {
   }
 }
 
+// Replicas see different losses, and ranks of a grid some none: with the mean of all, all decide alike.
 void Rank::watch_divergence(const Ticket& ticket, const SlotResult& result) {
   if (divergence_ == nullptr || result.kind != SlotKind::kGrad) return;
+  double pair[2] = {result.loss_sum, result.loss_count};
+  TensorView view;
+  view.data = pair;
+  view.dtype = DType::kF64;
+  view.shape = Shape{2};
+  if (grid_ != nullptr) grid_->all_reduce(view, ReduceOp::kSum);
+  if (Communicator* group = weights_->group(Purpose::kStatistics)) group->all_reduce(view, ReduceOp::kSum);
   SlotOutcome outcome;
   outcome.slot = ticket.slot;
-  outcome.loss = result.loss_count > 0 ? result.loss_sum / result.loss_count : 0;
+  outcome.loss = pair[1] > 0 ? pair[0] / pair[1] : 0;
   outcome.gradient_norm = result.gradient_norm;
   outcome.applied = result.applied;
-  if (!parts_->recovery.guarded(*divergence_)->diverged(outcome)) return;
+  diverged_ = parts_->recovery.guarded(*divergence_)->diverged(outcome);
+  if (!diverged_) return;
   host_.log(LogLevel::kWarning, fmt::format("training diverges: slot {} has loss {:g}, gradient norm {:g}",
                                             outcome.slot, outcome.loss, outcome.gradient_norm));
-  world_.control->request(kControlDivergence, "training diverges");
 }
 
-// Ranks may see different losses, so rank 0's answer is that of all.
 void Rank::meet_divergence(std::int64_t slot) {
   const double began_s = world_.clock->now();
   if (saver_ != nullptr) {
@@ -189,8 +204,7 @@ void Rank::meet_divergence(std::int64_t slot) {
   event.samples = counters_.samples;
   event.kind = FailureKind::kDivergence;
   const FailureDecision decision = parts_->recovery->on_failure(event);
-  const bool back = decision.action == FailureAction::kRollBack;
-  if (world_.end_hub->exchange(rank_, back ? "back" : "end")[0] != "back") {
+  if (decision.action != FailureAction::kRollBack) {
     fail_run(
         fmt::format("training diverged again before slot {}, after {} roll-back(s) for it: lower "
                     "optimizer.lr, set run.clip, or let recovery '{}' try more often",

@@ -291,7 +291,7 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
     }
     due.moment = moment;
   }
-  due.diverged = !due.stop && (actions & kControlDivergence) != 0;
+  due.diverged = !due.stop && diverged_;
   if (due.diverged) due.save = {};  // what went wrong is not to be kept
   due.failure = !due.stop && !due.diverged && emulated_ != nullptr && emulated_->due(slot) != nullptr;
   return due;
