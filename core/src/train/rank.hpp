@@ -182,7 +182,7 @@ class Rank final : private MetricSink {
   bool acting_ = false;    ///< some worker is at a slot boundary
   bool done_ = false;
   bool rolls_back_ = false;
-  bool diverged_ = false;  ///< in the slot before this boundary
+  bool diverged_ = false;         ///< in the slot before this boundary
   std::int64_t state_bytes_ = 0;  ///< of all ranks: what an emulated complete save writes
   bool stands_still_ = false;     ///< paused at the last boundary, until the hashes are taken
   double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
