@@ -45,6 +45,9 @@ void declare_launch(po::options_description& options) {
   options.add_options()(
       "control", po::value<std::string>()->default_value(""),
       "HOST:PORT  the control plane, on the machine that starts rank 0; needed with --world");
+  options.add_options()(
+      "restarts", po::value<int>()->default_value(0),
+      "R  times that all ranks are started again, from the newest checkpoint, when one dies");
   options.add_options()("kill-after", po::value<double>()->default_value(30),
                         "S  seconds that ranks have to end by themselves after a failure");
 }
@@ -88,6 +91,7 @@ struct Share {
   int here = 0, world = 0, first = 0;
   std::string control, token;
   double kill_after = 30;
+  int restarts = 0;
 };
 
 Share share_of(const Parsed& parsed) {
@@ -97,6 +101,8 @@ Share share_of(const Parsed& parsed) {
   share.first = parsed.values["first"].as<int>();
   share.control = parsed.values["control"].as<std::string>();
   share.kill_after = parsed.values["kill-after"].as<double>();
+  share.restarts = parsed.values["restarts"].as<int>();
+  if (share.restarts < 0) fail_config("tenon launch: --restarts counts from 0");
   if (share.here < 1) fail_config("tenon launch: how many ranks? e.g. tenon launch -n 2 -- train CONFIG");
   if (share.world == 0) share.world = share.here;
   if (share.first < 0 || share.first + share.here > share.world) {
@@ -104,6 +110,11 @@ Share share_of(const Parsed& parsed) {
                             share.first, share.first + share.here - 1, share.world));
   }
   const bool several = share.world > share.here;
+  if (several && share.restarts > 0) {
+    fail_config(
+        "tenon launch: --restarts is for ranks of one machine; elsewhere the launcher of the machines starts "
+        "them again, with --resume");
+  }
   if (several && share.control.empty()) {
     fail_config("tenon launch: --world needs --control HOST:PORT, the same on every machine");
   }
@@ -165,6 +176,66 @@ void await_reason(const ControlServer* server, int bad) {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
+/// How all ranks together ended, once.
+struct LaunchEnd {
+  int status = 0;
+  int bad = -1;         ///< the first rank that ended badly
+  std::string how;      ///< that rank
+  std::string failure;  ///< as the control plane heard it
+  bool spoke = false;   ///< rank 0 has said why
+  bool bad_spoke = false;
+  std::string last_words;
+};
+
+/// Of the process's signals, whatever runs at the moment.
+struct LaunchListeners {
+  std::atomic<ControlServer*> server = nullptr;
+  std::atomic<RankProcesses*> processes = nullptr;  // the server may ask before they are all started
+  std::atomic<bool> interrupted = false;
+};
+
+LaunchEnd run_once(Share share, const std::vector<std::string>& train, LaunchListeners& listeners) {
+  auto server = serve(share, [&listeners](int rank) {
+    const RankProcesses* processes = listeners.processes.load();
+    return processes == nullptr ? std::string() : processes->how_it_ended(rank);
+  });
+  listeners.server = server.get();
+  LaunchEnd outcome;
+  {
+    RankProcesses processes(this_program(), train, rank_processes(share));
+    listeners.processes = &processes;
+    watch(processes, server.get(), share.kill_after);
+    outcome.bad = processes.first_bad_rank();
+    await_reason(server.get(), outcome.bad);
+    outcome.failure = server ? server->failure() : std::string();
+    outcome.status = std::max(server ? server->failure_status() : 0, processes.exit_status());
+    outcome.spoke = processes.spoke_for_itself(0);
+    if (outcome.bad >= 0) {
+      outcome.how = processes.how_it_ended(outcome.bad);
+      outcome.bad_spoke = processes.spoke_for_itself(outcome.bad);
+      outcome.last_words = processes.last_words(outcome.bad);
+    }
+    listeners.server = nullptr;
+    server.reset();
+    listeners.processes = nullptr;
+  }
+  return outcome;
+}
+
+/// What no rank has said on the terminal.
+void report(const LaunchEnd& outcome, int first) {
+  if (!outcome.failure.empty() && !outcome.spoke) std::cerr << "tenon launch: " << outcome.failure << "\n";
+  if (outcome.bad >= first && outcome.failure.empty() && (outcome.bad > first || !outcome.bad_spoke)) {
+    std::cerr << fmt::format("tenon launch: rank {}: {}. It wrote:\n{}", outcome.bad, outcome.how,
+                             outcome.last_words);
+  }
+}
+
+/// A run that failed may be continued; one that was refused (configuration, plugins) would be refused again.
+bool may_restart(const LaunchEnd& outcome, const LaunchListeners& listeners) {
+  return outcome.status == 1 && !listeners.interrupted;
+}
+
 int run_launch(const std::vector<std::string>& arguments) {
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   const Parsed parsed = parse(kLaunch, {}, {arguments.begin(), dashes});
@@ -176,44 +247,43 @@ int run_launch(const std::vector<std::string>& arguments) {
   const std::string transport = parsed.values["transport"].as<std::string>();
   const bool vendor = transport == "openmpi" || transport == "mpich";
   train.insert(train.end(), {"--set", "transport.type=" + transport});
-  Share share = share_of(parsed);
+  const Share share = share_of(parsed);
   if (transport == "mpi" || vendor) {
     if (share.world != share.here)
       fail_config("tenon launch: with MPI several machines are the business of mpirun or the scheduler");
+    if (share.restarts > 0) {
+      fail_config(
+          "tenon launch: --restarts needs the transport socket; with MPI the scheduler starts ranks again, "
+          "with "
+          "--resume");
+    }
     start_mpirun(transport, share.here, train);
   }
 
   // Before any thread: it blocks the signals for all that are started after it.
-  std::atomic<ControlServer*> serving = nullptr;
-  std::atomic<RankProcesses*> started = nullptr;  // the server may ask before they are all started
+  LaunchListeners listeners;
   std::optional<train::SignalWatcher> signals;
   signals.emplace([&](const std::string& name) {
-    if (ControlServer* server = serving.load())
+    listeners.interrupted = true;
+    if (ControlServer* server = listeners.server.load())
       return server->request(kControlStop | kControlInterrupt, name);
     // Another machine runs the server; a rank passes the wish on.
-    if (RankProcesses* processes = started.load()) processes->signal_all(SIGTERM);
+    if (RankProcesses* processes = listeners.processes.load()) processes->signal_all(SIGTERM);
   });
-  auto server = serve(share, [&started](int rank) {
-    const RankProcesses* processes = started.load();
-    return processes == nullptr ? std::string() : processes->how_it_ended(rank);
-  });
-  serving = server.get();
-  RankProcesses processes(this_program(), train, rank_processes(share));
-  started = &processes;
-  watch(processes, server.get(), share.kill_after);
-  signals.reset();
-  const int bad = processes.first_bad_rank();
-  await_reason(server.get(), bad);
-  const std::string failure = server ? server->failure() : std::string();
-  const int failure_status = server ? server->failure_status() : 0;
-  server.reset();
-
-  if (!failure.empty() && !processes.spoke_for_itself(0)) std::cerr << "tenon launch: " << failure << "\n";
-  if (bad >= share.first && failure.empty() && (bad > share.first || !processes.spoke_for_itself(bad))) {
-    std::cerr << fmt::format("tenon launch: rank {}: {}. It wrote:\n{}", bad, processes.how_it_ended(bad),
-                             processes.last_words(bad));
+  LaunchEnd outcome = run_once(share, train, listeners);
+  for (int restart = 1; restart <= share.restarts && may_restart(outcome, listeners); ++restart) {
+    std::cerr << fmt::format(
+        "tenon launch: {}; all ranks start again from the newest checkpoint ({} of {})\n",
+        !outcome.failure.empty() ? outcome.failure : fmt::format("rank {}: {}", outcome.bad, outcome.how),
+        restart, share.restarts);
+    if (std::find(train.begin(), train.end(), "--resume") == train.end()) train.push_back("--resume");
+    outcome = run_once(share, train, listeners);
   }
-  return std::max(failure_status, processes.exit_status());
+  signals.reset();
+  report(outcome, share.first);
+  if (share.restarts > 0 && may_restart(outcome, listeners))
+    std::cerr << fmt::format("tenon launch: {} restart(s) were allowed and used\n", share.restarts);
+  return outcome.status;
 }
 
 }  // namespace

@@ -118,6 +118,41 @@ TEST(Processes, AKilledRankIsNamedAndTheRunGoesOnToTheSameBits) {
   EXPECT_EQ(hashes_of(killed), hashes_of(whole));
 }
 
+TEST(Processes, AreStartedAgainAfterADeathAndEndWithTheSameBits) {
+  const Scratch whole, killed;
+  const std::string toml = two_replicas(kStrategies[2], 1000);
+  write_file(whole / "run.toml", toml);
+  write_file(killed / "run.toml", toml);
+  ASSERT_EQ(whole.run(launched()).status, 0);
+  Child launch({launched({"--restarts", "2"}), killed.folder(), {}});
+  await_checkpoint(killed);
+  const pid_t victim = process_of(1, killed);
+  ASSERT_GT(victim, 0);
+  const auto began = std::chrono::steady_clock::now();
+  ::kill(victim, SIGKILL);
+  const Ended ended = launch.wait(60);
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("rank 1: its process was killed by signal 9 (Killed)"),
+                               HasSubstr("all ranks start again from the newest checkpoint (1 of 2)")));
+  EXPECT_EQ(hashes_of(killed), hashes_of(whole));
+  EXPECT_LT(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(), 40);
+}
+
+TEST(Processes, AreStartedAgainSoOftenAndNoMore) {
+  const Scratch scratch;
+  // Nothing is saved, so each start meets the same number that is not finite.
+  write_file(scratch / "run.toml", replaced(two_replicas(kStrategies[0]), "lr = 1e-2", "lr = 1e30"));
+  const Ended ended = scratch.run(launched({"--restarts", "2"}));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("(1 of 2)"), HasSubstr("(2 of 2)"),
+                               HasSubstr("2 restart(s) were allowed and used")));
+  // What was refused would be refused again.
+  write_file(scratch / "run.toml", replaced(two_replicas(kStrategies[0]), "heads = 2", "heads = 3"));
+  const Ended refused = scratch.run(launched({"--restarts", "2"}));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, testing::Not(HasSubstr("start again")));
+}
+
 // Two trainers of two workers and a server; trainers ask each other for rows (docs/decisions/0021).
 Words asking(const std::string& steps) {
   Words words{"launch", "-n", "3", "--", "train", "run.toml", "--quiet"};
