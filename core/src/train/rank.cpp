@@ -290,7 +290,11 @@ void Rank::open_folder() {
 }
 
 void Rank::restore() {
-  if (world_.restored_slot < 0) return begin_again_after_divergence();
+  if (world_.restored_slot < 0) {
+    if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.recovery_log)
+      world_.recovery_log->resumed(0, 0, true, recovery_account());
+    return begin_again_after_divergence();
+  }
   CheckpointReader reader = world_.store->open(world_.restored_slot);
   add_decoders(reader);
   state_->restore(reader);
