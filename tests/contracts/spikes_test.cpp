@@ -2,6 +2,7 @@
 // are passed over, and a run that diverges again and again ends with a clear error.
 #include "support.hpp"
 
+#include <tenon/checkpoint.hpp>
 #include <tenon/files.hpp>
 
 #include <gmock/gmock.h>
@@ -138,6 +139,29 @@ TEST(Spikes, MomentsBeginAtZeroAndBatchesArePassedOver) {
   train(plugin, "", sets(", at=20", ", warmup=0, skip=5, reset_optimizer=false"), kept);
   EXPECT_EQ(metric(kept, "loss").at(17), losses.at(17)) << "the same weights and batch";
   EXPECT_NE(metric(kept, "loss").at(19), losses.at(19)) << "other moments";
+}
+
+TEST(Spikes, TheFirstUpdateBehindARollBackIsThatOfAFreshOptimizer) {
+  const Folder folder;
+  std::vector<std::string> words = sets(", at=20", ", warmup=0");
+  words[1] = "optimizer={type='adamw', lr=0.01, weight_decay=0.0}";
+  words[2] = "recovery={type='spike_guard', warmup=0, inner={type='full', every=1, async=false, keep=100}}";
+  train(plugin, "", words, folder);
+  const auto files = make_posix_files();
+  CheckpointStore store(*files, folder.path + "/run/1/checkpoints", {});
+  const auto weights = [&](std::int64_t slot) {
+    CheckpointReader reader = store.open(slot);
+    std::vector<float> w(16);
+    for (const TensorSpec& tensor : reader.tensors()) {
+      if (tensor.name.ends_with("model/w")) reader.read(tensor.name, {w.data(), Shape{16}});
+    }
+    return w;
+  };
+  // The first refused update was that of slot 20; the boundary behind it leads back to slot 20. From zero,
+  // Adam's first step is the rate in every element, whatever the gradient.
+  const std::vector<float> before = weights(20), after = weights(21);
+  for (std::size_t i = 0; i < before.size(); ++i)
+    EXPECT_NEAR(std::abs(after[i] - before[i]), 0.01, 1e-5) << i;
 }
 
 TEST(Spikes, EndAfterSoManyRetries) {
