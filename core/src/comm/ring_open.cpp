@@ -1,5 +1,6 @@
 // Opening, epochs and names of the groups of one process (ring_engine.hpp).
 #include "comm/ring_engine.hpp"
+#include "comm/splitmix.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/traffic.hpp>
@@ -14,14 +15,6 @@ TENON_ABI_BEGIN
 using ring::Group;
 
 namespace {
-
-// Finalizer of SplitMix64.
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15U;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
 
 bool shares_a_rank(const Group& group, std::span<const int> ranks, int* which) {
   for (const int rank : group.ranks()) {

@@ -1,6 +1,8 @@
 // Draws of the emulated cluster's failures, and the hash that divides rows.
 #include <tenon/emulation.hpp>
 
+#include "comm/splitmix.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/random.hpp>
 
@@ -17,13 +19,6 @@ namespace {
 
 /// A law under which one draw in so many has enough failures can be waited for.
 constexpr std::uint64_t kMostDraws = 100000;
-
-/// Finaliser of SplitMix64 (Steele, Lea, Flood 2014): every bit of the word reaches every bit of the result.
-std::uint64_t mixed(std::uint64_t word) noexcept {
-  word = (word ^ (word >> 30)) * 0xbf58476d1ce4e5b9ULL;
-  word = (word ^ (word >> 27)) * 0x94d049bb133111ebULL;
-  return word ^ (word >> 31);
-}
 
 double time_between(const FailureLaw& law, double uniform) {
   if (law.shape == 1) return -law.mean_hours * std::log1p(-uniform);
@@ -65,8 +60,8 @@ class Deck {
 }  // namespace
 
 int shard_of_row(const FailureDomains& domains, int table, std::int64_t row) noexcept {
-  const std::uint64_t word = mixed(static_cast<std::uint64_t>(row) +
-                                   0x9e3779b97f4a7c15ULL * (static_cast<std::uint64_t>(table) + 1));
+  const std::uint64_t word =
+      mixed(static_cast<std::uint64_t>(row) + kSplitMixStep * static_cast<std::uint64_t>(table));
   return static_cast<int>(word % static_cast<std::uint64_t>(domains.shards));
 }
 

@@ -76,6 +76,8 @@ class Rank final : private MetricSink {
   void report_accesses();
   // rank_failure.cpp
   void bind_recovery();
+  FailureDomains failure_domains() const;
+  void report_restored(int shard, std::int64_t slot, std::int64_t samples);
   std::map<std::string, double> recovery_account();
   std::int64_t bytes_of_all_ranks();
   void meet_failures(std::int64_t slot);
@@ -121,6 +123,8 @@ class Rank final : private MetricSink {
   void save(SavePlan plan, const SaveMoment& moment, bool last);
   void hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event);
   void take_save_results();
+  /// Collective: nothing is in flight any more, and its end is known.
+  void await_saves();
   void log_save(const SaveResult& result);
   void log_recovery(std::string_view status);
   void record_progress();

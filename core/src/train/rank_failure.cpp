@@ -12,9 +12,6 @@
 namespace tenon::train {
 namespace {
 
-/// Longest wait for a checkpoint that is being written when domains fail.
-constexpr double kSaveSeconds = 600;
-
 std::string_view action_name(FailureAction action) {
   switch (action) {
     case FailureAction::kContinuePartial:
@@ -78,13 +75,27 @@ void Rank::bind_recovery() {
   context.failures = static_cast<std::int64_t>(world_.next_failure);
   context.divergences = world_.divergences;
   context.live = &weights_->live();
-  context.domains = {context.ranks, false};
+  context.domains = failure_domains();
   if (settings.emulate) {
-    context.domains = settings.emulate->domains;
     context.emulated = true;
     context.costs = settings.emulate->costs;
   }
   parts_->recovery.guarded(*binding)->bind(context);
+}
+
+/// Those of the emulated cluster, else the ranks.
+FailureDomains Rank::failure_domains() const {
+  if (emulated_ != nullptr) return emulated_->domains();
+  return {static_cast<int>(world_.settings.parallel.trainers()), false};
+}
+
+void Rank::report_restored(int shard, std::int64_t slot, std::int64_t samples) {
+  RestoredShard restored;
+  restored.shard = shard;
+  restored.checkpoint_slot = slot;
+  restored.checkpoint_samples = samples;
+  restored.samples_now = counters_.samples;
+  parts_->recovery->on_restored(restored);
 }
 
 /// What the ranks together would write, as it lies in memory.
@@ -124,11 +135,7 @@ void Rank::meet_failures(std::int64_t slot) {
 // Collective: every rank is at this boundary, and none has a transfer on its way.
 void Rank::meet(const EmulatedFailure& failure, std::int64_t slot) {
   const double began_s = world_.clock->now();
-  if (saver_ != nullptr) {
-    exchange_->any(false);
-    saver_->wait(kSaveSeconds);
-    take_save_results();
-  }
+  await_saves();
   FailedEvent record;
   record.index = static_cast<std::int64_t>(emulated_->next());
   record.hour = failure.hour;
@@ -194,11 +201,7 @@ void Rank::watch_divergence(const Ticket& ticket, const SlotResult& result) {
 
 void Rank::meet_divergence(std::int64_t slot) {
   const double began_s = world_.clock->now();
-  if (saver_ != nullptr) {
-    exchange_->any(false);
-    saver_->wait(kSaveSeconds);
-    take_save_results();
-  }
+  await_saves();
   FailureEvent event;
   event.slot = slot;
   event.samples = counters_.samples;
@@ -270,14 +273,7 @@ void Rank::restore_shards(const FailureDecision& decision, std::span<const int> 
   record.from_samples = reader ? samples_of(*reader) : 0;
   record.rows = restored.rows;
   record.bytes_read = restored.bytes;
-  for (const int shard : shards) {
-    RestoredShard lost;
-    lost.shard = shard;
-    lost.checkpoint_slot = record.from_slot;
-    lost.checkpoint_samples = record.from_samples;
-    lost.samples_now = counters_.samples;
-    parts_->recovery->on_restored(lost);
-  }
+  for (const int shard : shards) report_restored(shard, record.from_slot, record.from_samples);
 }
 
 void Rank::add_decoders(CheckpointReader& reader) {
@@ -321,24 +317,15 @@ std::int64_t Rank::roll_back(const FailureDecision& decision, std::int64_t slot,
 bool Rank::continues_mixed() const {
   FailureEvent everything;
   for (int r = 0; r < world_.settings.parallel.trainers(); ++r) everything.dead.push_back(r);
-  const int shards =
-      emulated_ != nullptr ? emulated_->domains().shards : static_cast<int>(everything.dead.size());
-  for (int s = 0; s < shards; ++s) everything.shards.push_back(s);
+  for (int s = 0; s < failure_domains().shards; ++s) everything.shards.push_back(s);
   return parts_->recovery->on_failure(everything).action == FailureAction::kContinuePartial;
 }
 
 /// A run that is continued from rows of several moments has lost some of all shards.
 void Rank::account_resumed(const CheckpointReader& reader) {
   if (!reader.consistent()) {
-    const int shards = emulated_ != nullptr ? emulated_->domains().shards
-                                            : static_cast<int>(world_.settings.parallel.trainers());
-    for (int shard = 0; shard < shards; ++shard) {
-      RestoredShard lost;
-      lost.shard = shard;
-      lost.checkpoint_slot = reader.step();
-      lost.checkpoint_samples = lost.samples_now = counters_.samples;
-      parts_->recovery->on_restored(lost);
-    }
+    for (int shard = 0; shard < failure_domains().shards; ++shard)
+      report_restored(shard, reader.step(), counters_.samples);
     host_.log(LogLevel::kWarning,
               fmt::format("checkpoint of slot {} holds rows of several moments; the run goes on from it, as "
                           "recovery policy '{}' answers failures",

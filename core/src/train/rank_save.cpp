@@ -89,6 +89,13 @@ void Rank::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event)
   event.encoded = plan.encoding != "plain";
 }
 
+void Rank::await_saves() {
+  if (saver_ == nullptr) return;
+  exchange_->any(false);  // every rank has handed its copy over: waiting cannot hold one back
+  saver_->wait(kLastSaveSeconds);
+  take_save_results();
+}
+
 void Rank::take_save_results() {
   if (saver_ == nullptr) return;
   for (const SaveResult& saved : saver_->take_results()) {
@@ -168,11 +175,9 @@ void Rank::log_recovery(std::string_view status) {
 }
 
 void Rank::finish() {
-  if (saver_ != nullptr) {
+  {
     const PartScope part(&account_, TimePart::kSave);
-    exchange_->any(false);
-    saver_->wait(kLastSaveSeconds);
-    take_save_results();
+    await_saves();
   }
   // Hashes: every rank's digests to rank 0; weights of the evaluation set of replica 0.
   if (stands_still_) gate_.take_over();
