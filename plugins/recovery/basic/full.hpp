@@ -8,6 +8,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
+#include <tenon/recovery_options.hpp>
 
 namespace tenon::recovery_basic {
 
@@ -34,12 +35,9 @@ class Full final : public RecoveryBase, public SaveTimer, public SaveOutcomes {
           .at_least(0)
           .in_unit("s")
           .doc_text("with mtbf_seconds: cost of a save; absent: measured, the first one at the first slot"),
-      option::integer("keep", "2")
-          .between(2, 1000000)
-          .doc_text("checkpoints that stay on disk; two, so that a damaged newest one is not the last"),
-      option::boolean("async", "true")
-          .doc_text("copy the state, then write while training goes on; false: training waits for the disk"),
-      option::boolean("save_at_end", "true").doc_text("save after the last slot as well"),
+      option::keep_checkpoints(),
+      option::save_in_background(),
+      option::save_at_end(),
   };
   static constexpr ComponentInfo kInfo{
       .id = "full",

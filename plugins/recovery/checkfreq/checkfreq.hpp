@@ -7,6 +7,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
+#include <tenon/recovery_options.hpp>
 
 #include <optional>
 
@@ -22,8 +23,8 @@ class CheckFreq final : public RecoveryBase, public SaveTimer, public SaveOutcom
           .between(1, 1000000)
           .in_unit("slots")
           .doc_text("plain slots that are timed before the first save"),
-      option::integer("keep", "2").between(2, 1000000).doc_text("checkpoints that stay on disk"),
-      option::boolean("save_at_end", "true").doc_text("save after the last slot as well"),
+      option::keep_checkpoints(),
+      option::save_at_end(),
   };
   static constexpr ComponentInfo kInfo{
       .id = "checkfreq",

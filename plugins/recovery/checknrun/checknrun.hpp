@@ -9,6 +9,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
+#include <tenon/recovery_options.hpp>
 
 #include <string>
 #include <vector>
@@ -41,10 +42,9 @@ class CheckNRun final : public RecoveryBase,
           .doc_text("with bits = \"auto\": how often the run will be restored"),
       option::boolean("adaptive", "true")
           .doc_text("with 4 bits or fewer: ends of the range drawn in where that lowers the error"),
-      option::integer("keep", "2").between(2, 1000000).doc_text("checkpoints that stay on disk"),
-      option::boolean("async", "true")
-          .doc_text("copy the state, then write while training goes on; false: training waits for the disk"),
-      option::boolean("save_at_end", "true").doc_text("save after the last slot as well"),
+      option::keep_checkpoints(),
+      option::save_in_background(),
+      option::save_at_end(),
   };
   static constexpr ComponentInfo kInfo{
       .id = "checknrun",

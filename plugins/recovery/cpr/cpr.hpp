@@ -11,6 +11,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
+#include <tenon/recovery_options.hpp>
 
 #include <memory>
 #include <optional>
@@ -75,10 +76,9 @@ class Cpr final : public RecoveryBase,
       option::integer("rebase", "64")
           .between(1, 1000000)
           .doc_text("priority saves on one complete checkpoint before the next complete one"),
-      option::integer("keep", "2").between(2, 1000000).doc_text("complete checkpoints that stay on disk"),
-      option::boolean("async", "true")
-          .doc_text("copy the state, then write while training goes on; false: training waits for the disk"),
-      option::boolean("save_at_end", "true").doc_text("a complete save after the last slot"),
+      option::keep_checkpoints(),
+      option::save_in_background(),
+      option::save_at_end(),
   };
   static constexpr ComponentInfo kInfo{
       .id = "cpr",

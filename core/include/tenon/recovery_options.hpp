@@ -1,0 +1,27 @@
+// Options that policies with checkpoints share, so that one name means one thing.
+#pragma once
+
+#include <tenon/options.hpp>
+
+TENON_ABI_BEGIN
+namespace option {
+
+/// Recovery::keep.
+constexpr OptionSpec keep_checkpoints() {
+  return integer("keep", "2")
+      .between(2, 1000000)
+      .doc_text("checkpoints that stay on disk; two, so that a damaged newest one is not the last");
+}
+
+/// SavePlan::background.
+constexpr OptionSpec save_in_background() {
+  return boolean("async", "true")
+      .doc_text("copy the state, then write while training goes on; false: training waits for the disk");
+}
+
+constexpr OptionSpec save_at_end() {
+  return boolean("save_at_end", "true").doc_text("save after the last slot as well");
+}
+
+}  // namespace option
+TENON_ABI_END
