@@ -197,7 +197,13 @@ struct ControlClient::Impl {
 
   void take(ControlRecord record) {
     if (record.type == ControlType::kFailure) return failed_with(record.text, static_cast<int>(record.value));
+    if (record.type == ControlType::kInterrupted) return interrupt(record.text);
     const std::lock_guard lock(mutex);
+    if (record.type == ControlType::kGoOn) {
+      continuation = read_continuation(record);
+      changed.notify_all();
+      return;
+    }
     if (record.type == ControlType::kMembership) {
       membership.epoch = static_cast<std::uint32_t>(record.value);
       membership.alive.clear();
@@ -217,9 +223,36 @@ struct ControlClient::Impl {
   void failed_with(const std::string& text, int exit_status) {
     {
       const std::lock_guard lock(mutex);
-      if (!failure.empty()) return;
+      if (!failure.empty() && !std::exchange(outlives, false)) return;
       failure = text;
       status = exit_status == 0 ? 1 : exit_status;
+      changed.notify_all();
+    }
+    callbacks.call(text);
+  }
+
+  /// The server decides whose failure was the first, and answers all ranks at once.
+  void report(const ControlRecord& record) {
+    const auto of_rank = [&] { return fmt::format("rank {}: {}", record.rank, record.text); };
+    const int exit_status = static_cast<int>(record.value);
+    try {
+      send(record);
+    } catch (const Error&) {
+      failed_with(of_rank(), exit_status);
+    }
+    std::unique_lock lock(mutex);
+    const bool told = changed.wait_until(lock, after(kGraceSeconds), [&] { return !failure.empty(); });
+    lock.unlock();
+    if (!told) failed_with(of_rank(), exit_status);
+  }
+
+  void interrupt(const std::string& text) {
+    {
+      const std::lock_guard lock(mutex);
+      if (!failure.empty()) return;
+      failure = text;
+      status = 1;
+      outlives = true;
       changed.notify_all();
     }
     callbacks.call(text);
@@ -243,6 +276,8 @@ struct ControlClient::Impl {
   Membership membership;
   std::string failure;
   int status = 0;
+  bool outlives = false;  // the failure is an interruption, and the run may go on
+  std::optional<Continuation> continuation;
   std::uint64_t sent = 0;
   bool leaving = false;
 
@@ -285,18 +320,28 @@ bool ControlClient::commit(int rank, std::int64_t slot, bool yes) {
   return impl_->call({ControlType::kVote, static_cast<std::uint8_t>(yes), rank, 0, slot, {}}).value != 0;
 }
 
-void ControlClient::fail(int rank, int exit_status, std::string_view message) {
+bool ControlClient::interrupted() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->outlives;
+}
+
+std::optional<Continuation> ControlClient::hold(double seconds) {
   try {
-    impl_->send({ControlType::kFail, 0, rank, 0, exit_status, std::string(message)});
+    impl_->send({ControlType::kHeld, 0, impl_->spec.rank, 0, 0, {}});
   } catch (const Error&) {
-    impl_->failed_with(fmt::format("rank {}: {}", rank, message), exit_status);
+    // The reader learns that the server is gone, and ends the wait below.
   }
-  // The server decides whose failure was the first, and answers all ranks at once.
   std::unique_lock lock(impl_->mutex);
-  const bool told =
-      impl_->changed.wait_until(lock, after(kGraceSeconds), [&] { return !impl_->failure.empty(); });
-  lock.unlock();
-  if (!told) impl_->failed_with(fmt::format("rank {}: {}", rank, message), exit_status);
+  impl_->changed.wait_until(lock, after(seconds), [&] { return impl_->continuation || !impl_->outlives; });
+  return impl_->continuation;
+}
+
+void ControlClient::miss(int rank, std::string_view message) {
+  impl_->report({ControlType::kFail, 1, rank, 0, 1, std::string(message)});
+}
+
+void ControlClient::fail(int rank, int exit_status, std::string_view message) {
+  impl_->report({ControlType::kFail, 0, rank, 0, exit_status, std::string(message)});
 }
 
 bool ControlClient::failed() const {

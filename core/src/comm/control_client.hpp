@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,15 @@ class ControlClient final : public ControlPlane {
   void close_abruptly();
   /// The texts of all ranks, in rank order. One at a time per lane. Collective.
   std::vector<std::string> exchange(ControlLane lane, const std::string& text);
+
+  /// Some rank died, and the others are asked to keep their state. It counts as a failure, so every wait
+  /// ends.
+  bool interrupted() const;
+  /// After that: says that this rank has stopped and keeps what it has. Returns where to go on; nothing when
+  /// the run has failed meanwhile, or nobody said within `seconds`.
+  std::optional<Continuation> hold(double seconds);
+  /// A wait of this rank ended at its deadline: a failure, or an interruption where the run outlives deaths.
+  void miss(int rank, std::string_view message);
 
   std::uint32_t begin_slot(int rank, std::int64_t slot) override;
   std::int64_t request(std::uint32_t actions, std::string_view reason) override;

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <deque>
 #include <map>
@@ -46,7 +47,8 @@ struct ControlServer::Impl final : private ControlSession::Events {
         acceptor(io),
         accept_again(io),
         sessions(static_cast<std::size_t>(spec.ranks)),
-        begun(static_cast<std::size_t>(spec.ranks), -1) {
+        begun(static_cast<std::size_t>(spec.ranks), -1),
+        holds(static_cast<std::size_t>(spec.ranks), false) {
     for (int lane = 0; lane < kControlLanes; ++lane) {
       lanes.emplace_back(io, static_cast<ControlLane>(lane), [this](int rank, const ControlRecord& answer) {
         send(sessions[static_cast<std::size_t>(rank)], answer);
@@ -72,8 +74,8 @@ struct ControlServer::Impl final : private ControlSession::Events {
     const auto timer = std::make_shared<asio::steady_timer>(io);
     asio::post(io, [this, timer] {
       closing = true;
-      timer->expires_after(state.failed() ? asio::steady_timer::duration(kLeaveAfterFailureWithin)
-                                          : seconds(spec.deadline_s));
+      timer->expires_after(stopped() ? asio::steady_timer::duration(kLeaveAfterFailureWithin)
+                                     : seconds(spec.deadline_s));
       timer->async_wait([this](boost::system::error_code) { io.stop(); });
       stop_when_empty();
     });
@@ -120,7 +122,8 @@ struct ControlServer::Impl final : private ControlSession::Events {
   void on_lost(ControlSession& session) override {
     session.close();
     stop_when_empty();
-    if (session.rank < 0 || session.bye || state.failed()) return;
+    if (session.rank >= 0) set_held(session.rank, false);
+    if (session.rank < 0 || session.bye || stopped()) return;
     if (session.rank < trainers && !state.alive(session.rank)) return;  // removed before
     ++dying;
     ask_how_it_ended(session.rank, std::make_shared<asio::steady_timer>(io),
@@ -141,7 +144,10 @@ struct ControlServer::Impl final : private ControlSession::Events {
       how = "its process is gone: its connection to the control plane closed without a goodbye";
     --dying;
     const std::int64_t slot = begun[static_cast<std::size_t>(rank)];
-    fail(rank, 1, slot < 0 ? how + ", before its first slot" : fmt::format("{}, in slot {}", how, slot));
+    const std::string text =
+        slot < 0 ? how + ", before its first slot" : fmt::format("{}, in slot {}", how, slot);
+    if (spec.outlives_deaths) return interrupt(rank, text);
+    fail(rank, 1, text);
   }
 
   // ---- what ranks say
@@ -152,10 +158,14 @@ struct ControlServer::Impl final : private ControlSession::Events {
     const auto answer = [&](ControlType type, std::int64_t value, std::string text = {}) {
       session.send({type, record.lane, rank, record.id, value, std::move(text)});
     };
+    if (record.type == ControlType::kHeld) return set_held(rank, true);
+    // What a rank says before it has heard of the interruption; a vote must not end a round behind it.
+    if (!reason.empty() && record.type != ControlType::kBye) return;
     try {
       switch (record.type) {
         case ControlType::kBeginSlot:
           begun[static_cast<std::size_t>(rank)] = record.value;
+          slot_begun = true;
           return answer(ControlType::kAnswer, state.begin_slot(rank, record.value));
         case ControlType::kRequest:
           return answer(ControlType::kAnswer, state.request(static_cast<std::uint32_t>(record.value)));
@@ -164,6 +174,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
         case ControlType::kExchange:
           return exchange(rank, std::move(record));
         case ControlType::kFail:
+          if (record.lane == 1 && spec.outlives_deaths) return interrupt(rank, record.text);
           return fail_soon(rank, static_cast<int>(record.value), record.text, kLooksForADeath);
         case ControlType::kRemove:
         case ControlType::kAdmit: {
@@ -227,6 +238,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     session.rank = hello.rank;
     session.send({ControlType::kWelcome, 0, hello.rank, hello.id, spec.ranks, {}});
     if (state.failed()) session.send(failure_record());
+    if (!reason.empty()) session.send(interruption_record());
   }
 
   // ---- votes
@@ -309,6 +321,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     timer->async_wait([=, this, kept = timer](boost::system::error_code error) {
       if (error) return;
       if (dying > 0 && looks > 0) return fail_soon(rank, exit_status, message, looks - 1);
+      if (!reason.empty()) return;  // what it could not do is the death's doing
       fail(rank, exit_status, message);
     });
   }
@@ -323,6 +336,44 @@ struct ControlServer::Impl final : private ControlSession::Events {
     for (const ControlSessionPtr& session : sessions) send(session, failure_record());
   }
 
+  // ---- what outlives a death
+
+  bool stopped() const { return state.failed() || !reason.empty(); }
+
+  ControlRecord interruption_record() const { return {ControlType::kInterrupted, 0, -1, 0, 0, reason}; }
+
+  void interrupt(int rank, const std::string& how) {
+    if (stopped()) return;
+    missed = rank;
+    missed_because = how;
+    {
+      const std::lock_guard lock(mutex);
+      reason = fmt::format("rank {}: {}", rank, how);
+    }
+    for (const ControlSessionPtr& session : sessions) send(session, interruption_record());
+  }
+
+  void give_up() {
+    if (!reason.empty()) fail(missed, 1, missed_because);
+  }
+
+  void set_held(int rank, bool is) {
+    const std::lock_guard lock(mutex);
+    holds[static_cast<std::size_t>(rank)] = is;
+  }
+
+  void go_on(const Continuation& next) {
+    for (std::size_t rank = 0; rank < sessions.size(); ++rank) {
+      const ControlSessionPtr& session = sessions[rank];
+      if (!session) continue;
+      if (holds[rank]) {
+        session->send(continuation_record(static_cast<int>(rank), next));
+      } else {
+        session->close();
+      }
+    }
+  }
+
   ControlServerSpec spec;
   ControlState state;
   asio::io_context io;
@@ -334,8 +385,11 @@ struct ControlServer::Impl final : private ControlSession::Events {
   std::map<std::int64_t, asio::steady_timer> round_ends;  // by slot
   std::deque<ControlConversation> lanes;
   bool closing = false;
-  int dying = 0;        // ranks whose connection is lost, and whose end is being looked into
-  int trainers = 0;     // of the first hello
+  int missed = -1;  // whose death or silence interrupted the run
+  std::string missed_because;
+  int dying = 0;     // ranks whose connection is lost, and whose end is being looked into
+  int trainers = 0;  // of the first hello
+  std::atomic<bool> slot_begun = false;
   std::string version;  // of the first rank that came
   std::uint16_t port = 0;
   std::thread thread;
@@ -343,6 +397,8 @@ struct ControlServer::Impl final : private ControlSession::Events {
   mutable std::mutex mutex;
   std::string failure;
   int status = 0;
+  std::string reason;       // of the interruption; the server's thread reads it without the lock
+  std::vector<bool> holds;  // by rank
 };
 
 ControlServer::ControlServer(ControlServerSpec spec) : impl_(std::make_unique<Impl>(std::move(spec))) {}
@@ -373,6 +429,36 @@ std::string ControlServer::failure() const {
 int ControlServer::failure_status() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->status;
+}
+
+void ControlServer::interrupt(int rank, const std::string& how) {
+  asio::post(impl_->io, [impl = impl_.get(), rank, how] { impl->interrupt(rank, how); });
+}
+
+void ControlServer::give_up() {
+  asio::post(impl_->io, [impl = impl_.get()] { impl->give_up(); });
+}
+
+std::string ControlServer::interruption() const {
+  const std::lock_guard lock(impl_->mutex);
+  return impl_->reason;
+}
+
+std::vector<int> ControlServer::held() const {
+  const std::lock_guard lock(impl_->mutex);
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < impl_->holds.size(); ++rank) {
+    if (impl_->holds[rank]) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+bool ControlServer::any_slot_begun() const {
+  return impl_->slot_begun;
+}
+
+void ControlServer::go_on(const Continuation& next) {
+  asio::post(impl_->io, [impl = impl_.get(), next] { impl->go_on(next); });
 }
 
 TENON_ABI_END

@@ -2,12 +2,15 @@
 // state machine of control_state.hpp. `tenon launch` runs it, or the process of rank 0.
 #pragma once
 
+#include "comm/control_wire.hpp"
+
 #include <tenon/control.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 TENON_ABI_BEGIN
 
@@ -22,6 +25,9 @@ struct ControlServerSpec {
   /// How rank `rank` ended, once its connection is lost: "its process was killed by signal 9 (Killed)"; ""
   /// while that is not known. Asked for up to a second, from the server's thread. May be empty.
   std::function<std::string(int rank)> how_it_ended;
+  /// The death of a rank, or a missed deadline, is no failure of the run but interrupts it: ranks keep their
+  /// state, held() says which, and go_on() or fail() ends their wait.
+  bool outlives_deaths = false;
 };
 
 /// Thread-safe. A connection that closes without a goodbye is the failure of its rank.
@@ -40,6 +46,16 @@ class ControlServer {
   bool failed() const;
   std::string failure() const;  ///< "" when none
   int failure_status() const;
+
+  /// As the death of `rank`, which the launcher saw. Only where the run outlives deaths.
+  void interrupt(int rank, const std::string& how);
+  std::string interruption() const;  ///< "" when none
+  /// The interruption is the run's failure after all.
+  void give_up();
+  std::vector<int> held() const;  ///< ranks that have stopped and keep their state, ascending
+  bool any_slot_begun() const;
+  /// To the ranks that are held; whoever is not is none of the run any more.
+  void go_on(const Continuation& next);
 
  private:
   struct Impl;

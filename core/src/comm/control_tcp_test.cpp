@@ -12,6 +12,7 @@
 
 #include <boost/asio.hpp>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -357,6 +358,122 @@ TEST(ControlWire, DecodesItsOwnAndRefusesTheRest) {
   EXPECT_EQ(split_texts(join_texts(texts)), texts);
   EXPECT_THROW(split_texts(join_texts(texts).substr(0, 200)), Error);
   EXPECT_THROW(split_texts("ab"), Error);
+}
+
+ControlServerSpec outliving() {
+  ControlServerSpec spec;
+  spec.outlives_deaths = true;
+  return spec;
+}
+
+/// Until `is` or two seconds have passed.
+template <typename Is>
+bool soon(Is&& is) {
+  for (int i = 0; i < 400 && !is(); ++i) sleep_ms(5);
+  return is();
+}
+
+TEST(TcpControl, P22_ADeathInterruptsAndWhoIsLeftOutCannotComeBack) {
+  Plane old(3, 30, outliving());
+  const auto zero = old.join(0), zombie = old.join(2);
+  auto one = old.join(1);
+  zero->begin_slot(0, 7);
+  std::string cancelled;
+  zero->on_failure([&](const std::string& why) { cancelled = why; });
+  one->close_abruptly();
+  ASSERT_TRUE(soon([&] { return zero->interrupted() && zombie->interrupted(); }));
+  EXPECT_THAT(zero->failure(), HasSubstr("rank 1: its process is gone"));
+  EXPECT_EQ(cancelled, zero->failure()) << "every wait must end";
+  EXPECT_FALSE(old.server->failed()) << "the run may go on";
+  EXPECT_EQ(old.server->interruption(), zero->failure());
+
+  Plane next(3, 30, outliving());
+  std::optional<Continuation> told;
+  std::thread holds([&] { told = zero->hold(20); });
+  ASSERT_TRUE(soon([&] { return !old.server->held().empty(); }));
+  EXPECT_THAT(old.server->held(), ElementsAre(0)) << "rank 2 has not said that it keeps its state";
+  EXPECT_TRUE(old.server->any_slot_begun());
+  old.server->go_on({1, "127.0.0.1:" + std::to_string(next.server->port()), "run", true});
+  holds.join();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->generation, 1);
+  EXPECT_EQ(told->token, "run");
+  EXPECT_TRUE(told->resume);
+
+  // What was left out hears nothing but that it is over, and knows no word that would let it in.
+  EXPECT_FALSE(zombie->hold(5));
+  EXPECT_THAT(zombie->failure(), HasSubstr("is gone"));
+  EXPECT_THAT(error_of([&] { next.join(2, "the old word"); }), HasSubstr("another run (the token differs)"));
+}
+
+/// A rank that does not listen: what it says behind an interruption must count for nothing.
+struct Deaf {
+  explicit Deaf(const Plane& plane, int rank) : socket(io) {
+    socket.connect({asio::ip::address_v4::loopback(), plane.server->port()});
+    say({ControlType::kHello, 0, rank, 1, plane.count + (std::int64_t{plane.count} << 32), "run\n1\n30"});
+  }
+  void say(const ControlRecord& record) {
+    const ControlHeader header = encode_header(record);
+    asio::write(socket, std::array{asio::buffer(header.data(), header.size()),
+                                   asio::buffer(record.text.data(), record.text.size())});
+  }
+  /// Types of what came until now.
+  std::vector<ControlType> heard() {
+    std::vector<ControlType> types;
+    while (socket.available() >= kControlRecordBytes) {
+      ControlHeader header;
+      asio::read(socket, asio::buffer(header));
+      std::uint32_t bytes = 0;
+      types.push_back(decode_header(header, bytes).type);
+      std::string text(bytes, ' ');
+      asio::read(socket, asio::buffer(text));
+    }
+    return types;
+  }
+  asio::io_context io;
+  tcp::socket socket;
+};
+
+TEST(TcpControl, P22_AVoteBehindAnInterruptionEndsNoRound) {
+  Plane plane(3, 30, outliving());
+  const auto zero = plane.join(0), one = plane.join(1);
+  Deaf two(plane, 2);
+  std::string first, second;
+  std::thread votes([&] { first = error_of([&] { zero->commit(0, 4, true); }); });
+  std::thread more([&] { second = error_of([&] { one->commit(1, 4, true); }); });
+  sleep_ms(100);
+  one->miss(1, "rank 2 is late");
+  votes.join();
+  more.join();
+  EXPECT_THAT(first, HasSubstr("rank 2 is late")) << "and not a verdict";
+  EXPECT_EQ(first, second);
+  two.say({ControlType::kVote, 1, 2, 2, 4, {}});
+  sleep_ms(200);
+  EXPECT_THAT(two.heard(), ElementsAre(ControlType::kWelcome, ControlType::kInterrupted));
+}
+
+TEST(TcpControl, AMissedDeadlineInterruptsAndGivingUpFails) {
+  Plane plane(2, 30, outliving());
+  const auto zero = plane.join(0), one = plane.join(1);
+  zero->miss(0, "rank 1 did not come within 2 s");
+  ASSERT_TRUE(soon([&] { return one->interrupted(); }));
+  std::optional<Continuation> told;
+  std::thread holds([&] { told = one->hold(20); });
+  ASSERT_TRUE(soon([&] { return !plane.server->held().empty(); }));
+  plane.server->give_up();
+  holds.join();
+  EXPECT_FALSE(told);
+  EXPECT_FALSE(one->interrupted()) << "it is a failure now";
+  EXPECT_EQ(one->failure(), "rank 0: rank 1 did not come within 2 s");
+  EXPECT_EQ(plane.server->failure(), one->failure());
+}
+
+TEST(TcpControl, WithoutOutlivingAMissedDeadlineIsAFailure) {
+  Plane plane(2);
+  const auto zero = plane.join(0), one = plane.join(1);
+  zero->miss(0, "rank 1 did not come within 2 s");
+  ASSERT_TRUE(soon([&] { return one->failed(); }));
+  EXPECT_FALSE(one->interrupted());
 }
 
 }  // namespace

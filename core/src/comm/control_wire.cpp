@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
 
 TENON_ABI_BEGIN
 
@@ -63,7 +64,7 @@ ControlRecord decode_header(std::span<const std::uint8_t, kControlRecordBytes> b
                     kVersion, bytes[0], bytes[1]));
   }
   if (bytes[2] < static_cast<std::uint8_t>(ControlType::kHello) ||
-      bytes[2] > static_cast<std::uint8_t>(ControlType::kMembership)) {
+      bytes[2] > static_cast<std::uint8_t>(ControlType::kGoOn)) {
     fail_run(fmt::format("control plane: unknown record type {}", bytes[2]));
   }
   ControlRecord record;
@@ -78,6 +79,23 @@ ControlRecord decode_header(std::span<const std::uint8_t, kControlRecordBytes> b
                          text_bytes, kControlTextBytes));
   }
   return record;
+}
+
+ControlRecord continuation_record(int rank, const Continuation& next) {
+  const std::string text = fmt::format("{}\n{}\n{}\n", next.control, next.token, next.resume ? "resume" : "");
+  return {ControlType::kGoOn, 0, rank, 0, next.generation, text};
+}
+
+Continuation read_continuation(const ControlRecord& record) {
+  Continuation next;
+  next.generation = static_cast<int>(record.value);
+  std::istringstream lines(record.text);
+  std::string resume;
+  std::getline(lines, next.control);
+  std::getline(lines, next.token);
+  std::getline(lines, resume);
+  next.resume = resume == "resume";
+  return next;
 }
 
 std::string join_texts(const std::vector<std::string>& texts) {

@@ -23,13 +23,16 @@ enum class ControlType : std::uint8_t {
   kExchange,    ///< lane: which conversation; text
   kRemove,      ///< value: rank
   kAdmit,       ///< value: rank
-  kFail,        ///< value: exit status; text: message
+  kFail,        ///< value: exit status; text: message; lane: 1 = a wait ended at its deadline
   kBye,         ///< the rank leaves in good order
   kAnswer,      ///< value: actions, slot or verdict; text: texts of an exchange
   kError,       ///< answer; value: exit status; text: message
   kLate,        ///< answer; text: who is late
   kFailure,     ///< to all; value: exit status; text: the run's first failure
   kMembership,  ///< to all; value: epoch; text: ranks alive, separated by spaces
+  kInterrupted,  ///< to all; text: who died, or was late. Ranks keep their state and say so
+  kHeld,         ///< the rank has stopped and keeps its state
+  kGoOn,         ///< to ranks that have; value: generation; text: control, token, "resume" or "", one a line
 };
 
 /// Conversations whose rounds are independent of each other: of the trainers, and kWorld of all ranks.
@@ -45,6 +48,18 @@ struct ControlRecord {
   std::int64_t value = 0;
   std::string text;
 };
+
+/// Where a run goes on after some of its ranks have died: another server, which the dead do not know.
+struct Continuation {
+  int generation = 0;   ///< counts from 1
+  std::string control;  ///< "host:port"
+  std::string token;
+  bool resume = false;  ///< some slot had begun, so the run's folder exists
+};
+
+/// As a record's value and text.
+ControlRecord continuation_record(int rank, const Continuation& next);
+Continuation read_continuation(const ControlRecord& record);
 
 using ControlHeader = std::array<std::uint8_t, kControlRecordBytes>;
 
