@@ -249,6 +249,16 @@ TEST_P(LostShards, P2_P20_ARollBackLeavesNoTrace) {
   EXPECT_EQ(losses(metrics), losses(expected)) << "each slot's line once";
 }
 
+TEST(LostShardsFaults, OfTheSlotBehindARollBackAreStillToCome) {
+  const Folder folder;
+  std::vector<std::string> lines =
+      sets("type='full', every=5, async=false", ", failure=[{hour=12.5, shards=[1]}]");
+  lines.push_back("fault=[{rank=0, step=13, kind='crash'}]");
+  const RunResult result = try_train(plugin, "", lines, folder, "run", false);
+  EXPECT_THAT(result.error, ::testing::HasSubstr("rank 0 died in slot 13"));
+  EXPECT_EQ(result.steps, 13);
+}
+
 TEST(LostShardsResumed, AResumeTakesMixedRowsWhereThePolicyWould) {
   const Folder folder;
   std::vector<std::string> crash = sets("type='witness'", "");

@@ -24,6 +24,8 @@ struct ProcessPlace {
   std::string control;         ///< "host:port" of the control plane's server
   bool hosts_control = false;  ///< this process runs that server, on `control`
   std::string token;           ///< a word that all processes of the run know
+  bool survives = false;       ///< the death of another process interrupts the run, which then goes on
+  int generation = 0;          ///< how often that has happened
 };
 
 struct TrainRequest {

@@ -31,6 +31,7 @@ FaultSettings::Phase fault_phase(std::string_view text) {
   return text == "forward"    ? Phase::kForward
          : text == "backward" ? Phase::kBackward
          : text == "slot"     ? Phase::kSlot
+         : text == "update"   ? Phase::kUpdate
                               : Phase::kCollective;
 }
 

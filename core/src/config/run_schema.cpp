@@ -18,7 +18,7 @@ constexpr const char* kClocks[] = {"wall", "simulated", nullptr};
 constexpr const char* kBuffers[] = {"average", "local", "broadcast", nullptr};
 constexpr const char* kRows[] = {"step", "request", nullptr};
 constexpr const char* kFaults[] = {"crash", "hang", "slow", "link", nullptr};
-constexpr const char* kFaultPhases[] = {"slot", "forward", "backward", "collective", nullptr};
+constexpr const char* kFaultPhases[] = {"slot", "forward", "backward", "collective", "update", nullptr};
 constexpr const char* kFailureLaws[] = {"none", "exponential", "gamma", nullptr};
 constexpr const char* kStragglers[] = {"factor", "exponential", "pause", "link", nullptr};
 
@@ -120,7 +120,8 @@ constexpr OptionSpec kFault[] = {
     text("kind", nullptr).mandatory().one_of(kFaults).doc_text("how it fails"),
     text("phase", "'slot'")
         .one_of(kFaultPhases)
-        .doc_text("when: before the slot, in its forward or backward, or at its next collective"),
+        .doc_text("when: before the slot, in its forward or backward, at its next collective, or before its "
+                  "update"),
     real("seconds", "0").at_least(0).in_unit("s").doc_text("how long it lasts; 0 = for good"),
     integer("peer", nullptr).at_least(0).doc_text("the other end of a broken link"),
 };

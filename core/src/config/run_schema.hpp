@@ -95,7 +95,7 @@ struct TransportSettings {
 /// [[fault]]
 struct FaultSettings {
   enum class Kind : std::uint8_t { kCrash, kHang, kSlow, kLink };
-  enum class Phase : std::uint8_t { kSlot, kForward, kBackward, kCollective };
+  enum class Phase : std::uint8_t { kSlot, kForward, kBackward, kCollective, kUpdate };
   std::int64_t rank = 0;
   std::int64_t step = 0;
   Kind kind = Kind::kCrash;

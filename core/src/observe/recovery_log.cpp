@@ -119,6 +119,10 @@ void RecoveryLog::failed(const FailedEvent& event, std::int64_t repeated) {
                {"bytes_read", event.bytes_read},
                {"seconds", event.seconds},
                {"lost_access_share", event.lost_access_share}};
+  if (!event.dead.empty()) {
+    line["dead"] = event.dead;
+    line["restore_s"] = event.restore_s;
+  }
   for (const auto& [name, value] : event.account) line["account"][name] = value;
   if (costs_) {
     const EmulatedCharges charge{0, costs_->load_s / kHour, costs_->restart_s / kHour,

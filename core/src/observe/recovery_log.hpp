@@ -38,6 +38,8 @@ struct FailedEvent {
   std::int64_t from_slot = 0, from_samples = 0;  ///< what was read; slot 0 may be initial values
   std::int64_t rows = 0, bytes_read = 0;         ///< of tables, restored alone
   double seconds = 0;                            ///< that the run stood still for it
+  std::vector<int> dead;                         ///< ranks whose processes died
+  double restore_s = 0;                          ///< of these seconds, once all ranks had met again
   double lost_access_share = 0;           ///< accesses of lost rows since each was saved, of all so far
   std::map<std::string, double> account;  ///< the policy's
 };

@@ -30,6 +30,8 @@ std::string_view phase_name(Fault::Phase phase) {
       return "in a backward";
     case Fault::Phase::kCollective:
       return "in a collective";
+    case Fault::Phase::kUpdate:
+      return "before an update";
     case Fault::Phase::kSlot:
       break;
   }
@@ -50,6 +52,11 @@ Faults::Faults(const FaultSpec& spec) : spec_(spec) {
     if (fault.rank == spec.rank && fault.step >= spec.first_slot) waiting_.push_back(fault);
   }
   any_ = !waiting_.empty();
+}
+
+void Faults::happened_through(std::int64_t slot) {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(waiting_, [slot](const Fault& fault) { return fault.step <= slot; });
 }
 
 void Faults::begin_slot(std::int64_t t) {

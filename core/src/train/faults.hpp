@@ -31,6 +31,8 @@ class Faults {
  public:
   explicit Faults(const FaultSpec& spec);
 
+  /// Those of slots up to `slot` have happened, in a process that died.
+  void happened_through(std::int64_t slot);
   /// The rank is about to run slot t: arms what is due from here on, and carries out what comes before a
   /// slot.
   void begin_slot(std::int64_t t);

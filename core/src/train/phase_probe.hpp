@@ -1,6 +1,7 @@
 // Tells tests in which phase of a run a process is: TENON_PHASE_LOG=FILE gets one line per phase entered,
-// written before the phase begins, and TENON_KILL_AT=phase:n ends the process with SIGKILL at the n-th entry.
-// Unset, it does nothing.
+// written before the phase begins, and TENON_KILL_AT=phase:n ends the process with SIGKILL at the n-th entry;
+// phase:n@r does so with the process that is rank r, but not with one that took its place. Unset, it does
+// nothing.
 #pragma once
 
 #include <atomic>
@@ -15,8 +16,8 @@ class PhaseProbe {
   ~PhaseProbe();
   PhaseProbe(const PhaseProbe&) = delete;
   PhaseProbe& operator=(const PhaseProbe&) = delete;
-  /// "compute", "evaluate", "copy", "write", "sync", "manifest", "verify", "rename", "gc", ...; from any
-  /// thread.
+  /// "compute", "evaluate", "copy", "write", "sync", "manifest", "verify", "rename", "gc"; "hold" and
+  /// "rejoin" where other ranks died; from any thread.
   void enter(std::string_view phase);
   bool active() const { return file_ >= 0 || !kill_phase_.empty(); }
 

@@ -137,6 +137,7 @@ void World::open_control() {
   end_hub = std::make_unique<RemoteTexts>(*client, ControlLane::kEnds);
   world_hub = std::make_unique<RemoteTexts>(*client, ControlLane::kWorld);
   client->on_failure(cancel);
+  control_client = client.get();
   control = std::move(client);
 }
 
@@ -147,9 +148,10 @@ void World::connect(const WorldSpec& spec) {
     return;
   }
   try {
-    std::string plugins;
-    for (const LockedPlugin& plugin : loaded_plugins()) {
-      plugins += fmt::format("plugin {} {} sha256 {}\n", plugin.id, plugin.version, plugin.sha256);
+    std::string& plugins = survival.plugins;
+    if (plugins.empty()) {
+      for (const LockedPlugin& plugin : loaded_plugins())
+        plugins += fmt::format("plugin {} {} sha256 {}\n", plugin.id, plugin.version, plugin.sha256);
     }
     agree(*world_hub, place.rank, "configuration", to_toml(checked.resolved.root(), false));
     agree(*world_hub, place.rank, "list of plugins", plugins);
@@ -162,6 +164,7 @@ void World::connect(const WorldSpec& spec) {
       transport->cancel(control->failure());  // it came while there was nothing to cancel
   } catch (...) {
     report_failure(place.rank);
+    if (outlives()) goes_on();
     throw_failure();
     throw;
   }

@@ -35,8 +35,9 @@ HostSpec host_spec(World& world, int rank, int replica) {
 FaultSpec fault_spec(World& world, int rank) {
   static const std::vector<config::FaultSettings> kNone;  // of an attempt that is continued
   FaultSpec spec;
-  spec.faults = world.request.resume ? &kNone : &world.settings.faults;
-  spec.first_slot = world.failed_slot + 1;
+  const bool continued = world.request.resume && world.place.generation == 0;
+  spec.faults = continued ? &kNone : &world.settings.faults;
+  spec.first_slot = world.faults_from;
   spec.rank = rank;
   spec.clock = world.clock.get();
   spec.control = world.control.get();
@@ -137,6 +138,8 @@ Rank::Rank(World& world, int rank)
   shared.updater = updater_.get();
   shared.rows = rows_.get();
   shared.control = world.control.get();
+  // What only one rank holds must be of the same slot everywhere; replicas that are behind copy the others.
+  shared.votes = parts_->recovery->needs_commit() || (world.place.survives && loses_rows());
   shared.clock = world.clock.get();
   shared.grid = {model_grid_.place().coordinates, grid_.get()};
   shared.workers = static_cast<int>(settings.parallel.workers);
@@ -173,6 +176,7 @@ Rank::Rank(World& world, int rank)
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
   bind_recovery();
+  marks_slots_ = world.place.survives && why_not_survived().empty();
   exchange_ = std::make_unique<HubExchange>(rank, *world.training_hub, *world.saving_hub, &account_);
 }
 
@@ -290,6 +294,7 @@ void Rank::open_folder() {
 }
 
 void Rank::restore() {
+  if (world_.survivors && epoch_ == 0) return rejoin();
   if (world_.restored_slot < 0) {
     if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.recovery_log)
       world_.recovery_log->resumed(0, 0, true, recovery_account());

@@ -40,6 +40,10 @@ class Rank final : private MetricSink {
   /// all ranks go back to an earlier checkpoint. Returns whether that is so: the caller builds the rank
   /// again.
   bool run();
+  /// After an interruption that the run outlives: puts a copy of the state into the process's Survival.
+  void hold();
+  /// Before the folder is opened again: whether the run goes on from what ranks hold. Collective.
+  void meet_survivors();
   int keep() const { return parts_->recovery->keep(); }
   /// Whether the policy, had everything failed, would go on from rows of several moments.
   bool continues_mixed() const;
@@ -74,6 +78,16 @@ class Rank final : private MetricSink {
   void start_rows();
   void end_rows();
   void report_accesses();
+  // rank_survival.cpp
+  std::string why_not_survived() const;
+  void rejoin();
+  void tell_of_saves(std::span<const std::int64_t> slots);
+  void share_state(const Survivors& met);
+  void share_components(const Survivors& met, Communicator& group);
+  bool is_lost_with_its_rank(int parameter) const;
+  bool loses_rows() const;
+  std::int64_t meet_deaths(const Survivors& met, FailedEvent& record);
+  void restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record);
   // rank_failure.cpp
   void bind_recovery();
   FailureDomains failure_domains() const;
@@ -186,6 +200,10 @@ class Rank final : private MetricSink {
   bool acting_ = false;    ///< some worker is at a slot boundary
   bool done_ = false;
   bool rolls_back_ = false;
+  bool has_state_ = false;       ///< that of first_slot_ or later
+  bool boundary_again_ = false;  ///< what is due before first_slot_ was interrupted
+  bool marks_slots_ = false;     ///< deaths of other ranks may interrupt them
+  SlotMark mark_;
   bool diverged_ = false;         ///< in the slot before this boundary
   std::int64_t state_bytes_ = 0;  ///< of all ranks: what an emulated complete save writes
   bool stands_still_ = false;     ///< paused at the last boundary, until the hashes are taken

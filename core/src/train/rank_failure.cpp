@@ -1,5 +1,6 @@
 // What a rank does when failure domains lose their rows: it asks the policy, and restores these rows alone or
 // leaves, to be built again at an earlier checkpoint.
+#include "train/failure_text.hpp"
 #include "train/rank.hpp"
 
 #include <tenon/error.hpp>
@@ -7,10 +8,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 
 namespace tenon::train {
 namespace {
+
+std::int64_t number_of(const std::string& text) {
+  std::int64_t value = -1;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+}  // namespace
 
 std::string_view action_name(FailureAction action) {
   switch (action) {
@@ -26,19 +36,10 @@ std::string_view action_name(FailureAction action) {
   return "abort";
 }
 
-std::int64_t number_of(const std::string& text) {
-  std::int64_t value = -1;
-  std::from_chars(text.data(), text.data() + text.size(), value);
-  return value;
-}
-
-/// Samples that a checkpoint's run had seen; 0 where it does not say.
 std::int64_t samples_of(const CheckpointReader& reader) {
   const std::string* text = reader.meta("rank0/core/samples");
   return text == nullptr ? 0 : std::max<std::int64_t>(0, number_of(*text));
 }
-
-}  // namespace
 
 void Rank::bind_recovery() {
   const Part<Recovery>& policy = parts_->recovery;
@@ -267,8 +268,13 @@ void Rank::restore_shards(const FailureDecision& decision, std::span<const int> 
     reader.emplace(world_.store->open(step));
     add_decoders(*reader);
   }
-  const RestoredRows restored = state_->restore_rows(reader ? &*reader : nullptr, emulated_->domains(),
-                                                     shards, world_.settings.run.seed_init);
+  const FailureDomains& domains = emulated_->domains();
+  const RestoredRows restored = state_->restore_rows(
+      reader ? &*reader : nullptr,
+      [&](int parameter, std::int64_t row) {
+        return std::binary_search(shards.begin(), shards.end(), shard_of_row(domains, parameter, row));
+      },
+      world_.settings.run.seed_init);
   record.from_slot = std::max<std::int64_t>(0, step);
   record.from_samples = reader ? samples_of(*reader) : 0;
   record.rows = restored.rows;
@@ -305,7 +311,8 @@ std::int64_t Rank::roll_back(const FailureDecision& decision, std::int64_t slot,
   World::RollBack target;
   target.epoch = epoch_ + 1;
   target.slot = step;
-  target.failed_slot = slot;
+  // Emulated failures come before the slot, deaths in it.
+  target.faults_from = record.dead.empty() ? slot : slot + 1;
   target.timeline = timeline;
   target.wall_s = wall_s();
   target.next_failure = emulated_ != nullptr ? emulated_->next() : world_.next_failure;

@@ -19,6 +19,9 @@ constexpr double kHour = 3600;
 
 bool Rank::run() {
   open_folder();
+  if (rolls_back_) return true;  // so answered the policy to the death of other ranks
+  has_state_ = true;
+  world_.survival.held.reset();
   if (emulated_ != nullptr) state_bytes_ = bytes_of_all_ranks();
   begun_s_ = logged_at_s_ = world_.clock->now();
   logged_samples_ = counters_.samples;
@@ -217,6 +220,7 @@ std::optional<Rank::Ticket> Rank::claim() {
     acted();
   }
   if (done_) return std::nullopt;
+  if (marks_slots_) mark_slot(*state_, next_slot_, mark_);
   Ticket ticket{next_slot_++, counters_.cursor};
   // A plan is pure, so the cursor can move before the slot runs.
   const SlotPlan plan = parts_->sync->plan({ticket.slot, replica_, 0});
@@ -258,7 +262,8 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
       world_.ask_to_stop(StopReason::kBudget, "budget spent");
   }
   const bool saves = parts_->recovery->keep() > 0;
-  const bool can_save = saves && slot > first_slot_;
+  const bool first_time = slot > first_slot_ || boundary_again_;
+  const bool can_save = saves && first_time;
   SaveMoment moment{slot, run.steps, counters_.samples, wall_s(), last_save_s_};
   if (emulated_ != nullptr) {
     moment.seconds = emulated_->hour(slot) * kHour;
@@ -274,11 +279,11 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
                       (run.max_tokens && counters_.tokens >= *run.max_tokens);
   due.stop = slot >= run.steps || budget || (actions & kControlStop) != 0;
-  if (slot > first_slot_ || slot == 0) {
+  if (first_time || slot == 0) {
     due.evaluate =
         (slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0) || (actions & kControlEvaluate) != 0;
   }
-  due.evaluate |= due.stop && slot > first_slot_;
+  due.evaluate |= due.stop && first_time;
   // At slot 0 there is nothing to lose, but increments need something to lie on.
   if (can_save || (saves && slot == 0)) {
     moment.requested = (actions & kControlSave) != 0;
@@ -332,14 +337,15 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   if (result.kind == SlotKind::kGrad && !result.applied) ++skipped_updates_;
   loss_sum_ += result.loss_sum;
   loss_count_ += result.loss_count;
-  // Replicas that update alone meet elsewhere, and their strategy calls this there.
-  if (result.applied && state_->members().shared) weights_->sync_buffers();
   for (const RowGradient& rows : result.rows) {
     parts_->recovery->on_accesses(rows.parameter, rows.ids, rows.counts);
     if (emulated_ != nullptr) emulated_->accessed(rows.parameter, rows.ids, rows.counts);
     observers_->accesses(rows);
   }
   report_accesses();
+  // Replicas that update alone meet elsewhere, and their strategy calls this there. From here on an
+  // interruption finds a slot that is done.
+  if (result.applied && state_->members().shared) weights_->sync_buffers();
   log_losses(ticket.slot, result);
   watch_divergence(ticket, result);
   take_save_results();

@@ -160,6 +160,13 @@ std::vector<StateEntry> RankState::entries() const {
 }
 
 void RankState::visit(StateVisitor& visitor) const {
+  visit_step(visitor);
+  visitor.enter("recovery");
+  m_.parts->recovery->state(visitor);
+  visitor.leave();
+}
+
+void RankState::visit_step(StateVisitor& visitor) const {
   visitor.enter("core");
   m_.counters->state(visitor);
   visitor.leave();
@@ -171,7 +178,6 @@ void RankState::visit(StateVisitor& visitor) const {
   component("precision", m_.parts->precision);
   component("optimizer", m_.parts->optimizer);
   component("sync", m_.parts->sync);
-  component("recovery", m_.parts->recovery);
   for (std::size_t i = 0; i < m_.executors.size(); ++i) {
     visitor.enter(fmt::format("sites{}", i));
     m_.executors[i]->state(visitor);
@@ -281,8 +287,8 @@ void RankState::reset_optimizer() const {
   }
 }
 
-RestoredRows RankState::restore_rows(CheckpointReader* reader, const FailureDomains& domains,
-                                     std::span<const int> shards, std::uint64_t seed_init) const {
+RestoredRows RankState::restore_rows(CheckpointReader* reader, const IsLost& is_lost,
+                                     std::uint64_t seed_init) const {
   RestoredRows restored;
   std::vector<std::int64_t> lost;
   const auto weights = m_.weights->live().parameters();
@@ -298,12 +304,11 @@ RestoredRows RankState::restore_rows(CheckpointReader* reader, const FailureDoma
       } else {
         std::fill(rows.raw().begin(), rows.raw().end(), std::byte{0});
       }
-      // Rows of the lost domains move to the front of the chunk.
+      // Lost rows move to the front of the chunk.
       lost.clear();
       const auto row_bytes = static_cast<std::size_t>(dtype_bytes(rows.dtype, entry.table->width()));
       for (std::size_t i = 0; i < ids.size(); ++i) {
-        const int shard = shard_of_row(domains, entry.parameter, ids[i]);
-        if (!std::binary_search(shards.begin(), shards.end(), shard)) continue;
+        if (!is_lost(entry.parameter, ids[i])) continue;
         if (lost.size() != i)
           std::memcpy(rows.raw().data() + lost.size() * row_bytes, rows.raw().data() + i * row_bytes,
                       row_bytes);

@@ -9,7 +9,6 @@
 #include "train/update.hpp"
 
 #include <tenon/checkpoint.hpp>
-#include <tenon/emulation.hpp>
 
 #include <functional>
 #include <string>
@@ -63,6 +62,8 @@ class RankState {
   std::vector<StateEntry> entries() const;
   /// Scalars and tensors of the components, prefixed "rank<r>/".
   void visit(StateVisitor& visitor) const;
+  /// Of those, what a slot may change before its update: all but the recovery policy's.
+  void visit_step(StateVisitor& visitor) const;
   const Members& members() const { return m_; }
 
   /// xxh3-128 digests of everything, for StateHasher::merge on rank 0.
@@ -75,10 +76,10 @@ class RankState {
   void restore(CheckpointReader& reader) const;
   /// Optimizer state as before the first slot.
   void reset_optimizer() const;
-  /// Brings rows of `shards` that this rank holds, and their optimizer state, back to what `reader` has;
-  /// without one, to what they were before the first slot. Nothing else changes.
-  RestoredRows restore_rows(CheckpointReader* reader, const FailureDomains& domains,
-                            std::span<const int> shards, std::uint64_t seed_init) const;
+  /// Brings rows of this rank that are lost, and their optimizer state, back to what `reader` has; without
+  /// one, to what they were before the first slot. Nothing else changes.
+  using IsLost = std::function<bool(int parameter, std::int64_t row)>;
+  RestoredRows restore_rows(CheckpointReader* reader, const IsLost& is_lost, std::uint64_t seed_init) const;
 
  private:
   void add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,

@@ -26,15 +26,31 @@ Registry& Runtime::registry() {
 
 Config Runtime::check(const Config& config, std::vector<std::string>* report) {
   TrainRequest request;
-  train::World world(config, impl_->registry, request);
+  train::Survival survival;
+  train::World world(config, impl_->registry, request, survival);
   const std::vector<std::string> facts = world.build_only();
   if (report != nullptr) *report = facts;
   return world.checked.resolved;
 }
 
 RunResult Runtime::train(const Config& config, const TrainRequest& request) {
-  train::World world(config, impl_->registry, request);
-  return world.run();
+  train::Survival survival;
+  TrainRequest now = request;
+  while (true) {
+    survival.next.reset();
+    try {
+      train::World world(config, impl_->registry, now, survival);
+      RunResult result = world.run();
+      if (!survival.next) return result;
+    } catch (const Error&) {
+      if (!survival.next) throw;
+    }
+    const Continuation& next = *survival.next;
+    now.place.control = next.control;
+    now.place.token = next.token;
+    now.place.generation = next.generation;
+    now.resume = next.resume;
+  }
 }
 
 TENON_ABI_END

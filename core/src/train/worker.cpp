@@ -144,13 +144,14 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
       fail_non_finite(slot.t, "gradient norm", result.gradient_norm);
   }
   bool apply = policy_applies && !stats.found_non_finite && (!alone || std::isfinite(loss));
-  if (parts.recovery->needs_commit()) {
+  if (shared_.votes) {
     phase_ = "the vote on the update";
     const PartScope part(shared_.account, TimePart::kLate);
     apply = shared_.control->commit(shared_.host->rank(), slot.t, apply);
   }
   if (!apply) return false;
   phase_ = "update";
+  shared_.faults->at(config::FaultSettings::Phase::kUpdate);
 
   const double clip = shared_.settings->run.clip;
   UpdateContext context;

@@ -39,6 +39,7 @@ struct WorkerShared {
   Updater* updater = nullptr;
   RowExchange* rows = nullptr;
   ControlPlane* control = nullptr;
+  bool votes = false;  ///< all ranks apply a slot, or none does
   Clock* clock = nullptr;
   GridSpec grid;
   int workers = 1;

@@ -27,6 +27,10 @@ namespace tenon::train {
 namespace {
 
 constexpr double kMetricsIntervalSeconds = 1.0;
+/// The control plane says at once why a rank was cut off, unless it is gone itself.
+constexpr std::chrono::seconds kWhyKnownWithin{10};
+/// Whoever started the ranks ends those that do not answer before it says where the others go on.
+constexpr double kGoOnSeconds = 600;
 /// What a loop holds beside the plan: stacks, logs, generated kernels, buffers of files. Measured on small
 /// runs.
 constexpr double kLoopMegabytes = 1.5;
@@ -68,10 +72,12 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 }  // namespace
 
-World::World(const Config& run_config, Registry& plugin_registry, const TrainRequest& train_request)
+World::World(const Config& run_config, Registry& plugin_registry, const TrainRequest& train_request,
+             Survival& of_process)
     : config(run_config),
       registry(plugin_registry),
       request(train_request),
+      survival(of_process),
       place(train_request.place),
       checked(config::check_run(config, registry, {})),
       settings(checked.core),
@@ -226,7 +232,7 @@ void World::roll_back(const RollBack& target) {
   if (epoch == target.epoch) return;  // another rank of this process was first
   epoch = target.epoch;
   restored_slot = target.slot;
-  failed_slot = target.failed_slot;
+  faults_from = target.faults_from;
   timeline = target.timeline;
   restored_wall_s = target.wall_s;
   next_failure = target.next_failure;
@@ -249,7 +255,8 @@ void World::find_checkpoint(bool mixed, const std::function<void(const Checkpoin
     timeline = reader.timeline() + (store->generations().back() > restored_slot ? 1 : 0);
   }
   if (restored_slot < 0) notes.push_back("no usable checkpoint: the attempt starts again from slot 0");
-  drop_metrics_after(*files, folder.path + "/metrics.jsonl", std::max<std::int64_t>(restored_slot, 0));
+  drop_metrics_after(*files, folder.path + "/metrics.jsonl",
+                     survivors ? survivors->slot : std::max<std::int64_t>(restored_slot, 0));
   // A run that died between its last checkpoint and its summary has nothing left to measure.
   if (files->exists(folder.path + "/metrics.jsonl")) {
     for (const MetricLine& line : read_metrics(*files, folder.path + "/metrics.jsonl")) {
@@ -325,6 +332,7 @@ void World::run_trainer(int rank, const std::function<bool(int rank, Rank& self)
       } catch (...) {
         // Before this rank ends: its actors may wait for others, who have to hear of it.
         report_failure(rank);
+        if (outlives()) self.hold();
         throw;
       }
     }
@@ -338,6 +346,9 @@ void World::report_failure(int rank) {
     rethrow_noted_call();
   } catch (const CancelledError&) {
     // The first failure is reported by the control plane.
+  } catch (const DeadlineError& error) {
+    if (control_client == nullptr) return control->fail(rank, error.exit_status(), error.what());
+    control_client->miss(rank, error.what());
   } catch (const Error& error) {
     control->fail(rank, error.exit_status(), error.what());
   } catch (const std::bad_alloc&) {
@@ -345,6 +356,30 @@ void World::report_failure(int rank) {
   } catch (const std::exception& error) {
     control->fail(rank, 1, error.what());
   }
+}
+
+bool World::outlives() const {
+  if (!place.survives || control_client == nullptr) return false;
+  // Who is cut off by another rank may learn of it before the control plane says why.
+  const auto until = std::chrono::steady_clock::now() + kWhyKnownWithin;
+  while (!control->failed() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return control_client->interrupted();
+}
+
+bool World::goes_on() {
+  survival.next = control_client->hold(kGoOnSeconds);
+  if (!survival.next) return false;
+  if (metrics != nullptr) metrics->flush();
+  end_segment("interrupted: " + control->failure());
+  return true;
+}
+
+void World::end_segment(const std::string& reason) {
+  if (manifest.segments.empty()) return;
+  manifest.segments.back().end = utc_now();
+  manifest.segments.back().exit_reason = reason;
+  write_manifest(*files, folder.path, manifest);
 }
 
 void World::throw_failure() const {
@@ -381,6 +416,7 @@ RunResult World::run() {
     // All ranks could be built: only now does the run appear on disk.
     end_hub->exchange(rank, "built");
     if (epoch == 0) {
+      if (place.generation > 0 && request.resume) self.meet_survivors();
       if (rank == 0) {
         open(self.keep(), request.resume && self.continues_mixed(),
              [&](const CheckpointReader& reader) { self.check(reader); });
@@ -393,6 +429,7 @@ RunResult World::run() {
     return self.run();
   });
   signals.reset();
+  if (place.survives && control_client->interrupted() && goes_on()) return result;
   // Before the attempt was open nothing was written into it.
   if (place.rank <= 0 ? metrics == nullptr : store == nullptr) throw_failure();
   finish(seconds_since(begin));
@@ -434,11 +471,7 @@ void World::write_results() {
   result.bytes_by_purpose["control"] += control->bytes();
   metrics->flush();
   write_summary(*files, result);
-  if (manifest.segments.empty()) return;
-  manifest.segments.back().end = utc_now();
-  manifest.segments.back().exit_reason =
-      result.error.empty() ? result.status : result.status + ": " + result.error;
-  write_manifest(*files, folder.path, manifest);
+  end_segment(result.error.empty() ? result.status : result.status + ": " + result.error);
 }
 
 }  // namespace tenon::train

@@ -16,6 +16,7 @@
 #include "train/pause_gate.hpp"
 #include "train/phase_probe.hpp"
 #include "train/rank_host.hpp"
+#include "train/survival.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/files.hpp>
@@ -38,11 +39,11 @@ class Rank;
 enum class StopReason : std::uint8_t { kNone, kSignal, kBudget };
 
 struct World {
-  World(const Config& config, Registry& registry, const TrainRequest& request);
+  World(const Config& config, Registry& registry, const TrainRequest& request, Survival& survival);
   ~World();
 
-  /// Runs all ranks to the end. Throws what kept them from being built; later failures come back in the
-  /// result.
+  /// Runs all ranks to the end, or to an interruption that they outlive: survival.next then says where they
+  /// go on. Throws what kept them from being built; later failures come back in the result.
   RunResult run();
   /// Builds every rank and no more; facts of rank 0 for `tenon check`.
   std::vector<std::string> build_only();
@@ -74,6 +75,7 @@ struct World {
   const Config& config;
   Registry& registry;
   TrainRequest request;
+  Survival& survival;
   ProcessPlace place;
   config::CheckedRun checked;  ///< for settings; each rank validates again for its own options
   const config::CoreSettings& settings;
@@ -91,6 +93,7 @@ struct World {
   std::unique_ptr<TextExchange> world_hub;                          ///< of all processes; null among threads
   std::unique_ptr<ControlServer> control_server;                    ///< where this process runs it
   std::unique_ptr<ControlPlane> control;                            ///< after all that a failure cancels
+  ControlClient* control_client = nullptr;                          ///< the same; null among threads
   std::unique_ptr<CheckpointStore> store;                           ///< made by rank 0's recovery policy
   RunFolder folder;
   std::unique_ptr<AttemptLock> lock;
@@ -102,13 +105,14 @@ struct World {
   std::vector<std::string> notes;              ///< what a person should know about the start
   std::int64_t restored_slot = -1;             ///< checkpoint to continue from; -1 = from the start
   double restored_wall_s = 0;                  ///< of the slots before it
+  std::optional<Survivors> survivors;          ///< the run goes on from what ranks hold in memory
   std::int64_t timeline = 0;                   ///< of checkpoints; grows at every roll-back
 
   /// Where all ranks go on after they have been built again.
   struct RollBack {
     std::uint32_t epoch = 0;
-    std::int64_t slot = -1;         ///< checkpoint; -1 = from the start
-    std::int64_t failed_slot = -1;  ///< boundary that they come from
+    std::int64_t slot = -1;        ///< checkpoint; -1 = from the start
+    std::int64_t faults_from = 0;  ///< [[fault]]s of earlier slots have happened
     std::int64_t timeline = 0;
     double wall_s = 0;
     std::size_t next_failure = 0;
@@ -117,7 +121,7 @@ struct World {
   /// By every rank of this process, with equal arguments.
   void roll_back(const RollBack& target);
   std::uint32_t epoch = 0;                    ///< how often the ranks were built again
-  std::int64_t failed_slot = -1;              ///< of the newest roll-back
+  std::int64_t faults_from = 0;               ///< of the newest roll-back
   std::size_t next_failure = 0;               ///< of the emulated schedule
   std::int64_t divergences = 0;               ///< roll-backs because training diverged
   std::int64_t diverged_to = -1;              ///< slot that the newest of them went back to
@@ -136,6 +140,11 @@ struct World {
   /// Of the exception that is being handled.
   void report_failure(int rank);
   void throw_failure() const;
+  /// After a failure of this rank or another: whether ranks are to keep their state.
+  bool outlives() const;
+  /// Once they do: waits to hear where. False if the run has failed meanwhile.
+  bool goes_on();
+  void end_segment(const std::string& reason);
   void open_folder(const std::string& base, int keep, bool mixed,
                    const std::function<void(const CheckpointReader&)>& check);
   void find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check);

@@ -1,0 +1,133 @@
+// Copies of a rank's state (held_state.hpp).
+#include "train/held_state.hpp"
+
+#include "graph/row_table.hpp"
+
+#include <tenon/checkpoint.hpp>
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+
+namespace tenon::train {
+namespace {
+
+TensorView host_view(const TensorView& view, std::vector<std::byte>& memory) {
+  TensorView host = view;
+  host.space = MemorySpace::kHost;
+  host.data = memory.data();
+  return host;
+}
+
+void copy_out(const RankState& state, const TensorView& from, std::vector<std::byte>& to) {
+  to.resize(static_cast<std::size_t>(from.bytes()));
+  if (!to.empty()) state.members().parts->device->copy(from, host_view(from, to));
+}
+
+void copy_in(const RankState& state, std::vector<std::byte>& from, const TensorView& to) {
+  if (!from.empty()) state.members().parts->device->copy(host_view(to, from), to);
+}
+
+void collect(const RankState& state, StateCollector& collected, HeldComponents& into) {
+  for (auto& [name, text] : collected.scalars) into.scalars.insert_or_assign(name, std::move(text));
+  for (const auto& [name, view] : collected.tensors) copy_out(state, view, into.tensors[name]);
+}
+
+}  // namespace
+
+const std::string* HeldComponents::scalar(const std::string& name) {
+  const auto found = scalars.find(name);
+  return found == scalars.end() ? nullptr : &found->second;
+}
+
+void HeldComponents::tensor(const std::string& name, TensorView out) {
+  const auto found = tensors.find(name);
+  if (found == tensors.end() || found->second.size() != static_cast<std::size_t>(out.bytes())) {
+    fail_run(
+        fmt::format("state '{}' that a rank held has {} bytes, expected {}: components must keep the same "
+                    "tensors when they are built again",
+                    name, found == tensors.end() ? 0 : found->second.size(), out.bytes()));
+  }
+  if (!found->second.empty()) std::memcpy(out.data, found->second.data(), found->second.size());
+}
+
+void mark_slot(const RankState& state, std::int64_t slot, SlotMark& mark) {
+  mark.slot = slot;
+  StateCollector collected;
+  state.visit_step(collected);
+  collect(state, collected, mark.components);
+  const ParameterSet& live = state.members().weights->live();
+  for (const ParameterInfo& info : live.parameters()) {
+    if (info.spec.role == Role::kBuffer && !live.tensor(info.index).empty())
+      copy_out(state, live.tensor(info.index), mark.buffers[info.index]);
+  }
+}
+
+HeldState hold_state(const RankState& state, const SlotMark* mark) {
+  HeldState held;
+  for (const StateEntry& entry : state.entries()) {
+    std::vector<std::byte>& copy = held.entries[entry.name];
+    if (entry.table == nullptr) {
+      copy_out(state, entry.view, copy);
+      continue;
+    }
+    graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      entry.table->read(ids, rows);
+      copy.insert(copy.end(), rows.raw().begin(), rows.raw().end());
+    });
+  }
+  StateCollector collected;
+  state.visit(collected);
+  collect(state, collected, held.components);
+  if (mark != nullptr) {
+    for (const auto& [name, text] : mark->components.scalars) held.components.scalars[name] = text;
+    for (const auto& [name, bytes] : mark->components.tensors) held.components.tensors[name] = bytes;
+    for (const auto& [parameter, bytes] : mark->buffers) {
+      const void* const data = state.members().weights->live().tensor(parameter).data;
+      for (const StateEntry& entry : state.entries()) {
+        if (entry.table == nullptr && entry.view.data == data) held.entries[entry.name] = bytes;
+      }
+    }
+  }
+  held.slot = state.members().counters->slot;
+  held.since_s = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return held;
+}
+
+void give_back(const RankState& state, HeldState& held) {
+  for (const StateEntry& entry : state.entries()) {
+    const auto found = held.entries.find(entry.name);
+    if (found == held.entries.end())
+      fail_run(fmt::format("tensor '{}' is not in the state that this rank held", entry.name));
+    std::vector<std::byte>& bytes = found->second;
+    if (entry.table == nullptr) {
+      copy_in(state, bytes, entry.view);
+      continue;
+    }
+    std::size_t used = 0;
+    graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      std::memcpy(rows.raw().data(), bytes.data() + used, rows.raw().size());
+      used += rows.raw().size();
+      entry.table->write(ids, rows);
+    });
+  }
+  StateRestorer restorer(held.components);
+  state.visit(restorer);
+  state.members().weights->live().touch(-1);
+}
+
+std::string hash_of(const HeldState& held) {
+  StateHasher hasher;
+  for (const auto& [name, bytes] : held.entries) {
+    TensorView view;
+    view.data = const_cast<std::byte*>(bytes.data());  // only read
+    view.dtype = DType::kU8;
+    view.shape = Shape{static_cast<std::int64_t>(bytes.size())};
+    hasher.add(name, view);
+  }
+  return hasher.hex();
+}
+
+}  // namespace tenon::train

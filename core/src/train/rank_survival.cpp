@@ -1,0 +1,324 @@
+// What a rank does when others die and it does not: it keeps its state in memory, meets those that came in
+// their place, and goes on from the slot that was interrupted.
+#include "comm/control_wire.hpp"
+#include "graph/row_table.hpp"
+#include "train/failure_text.hpp"
+#include "train/rank.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+
+namespace tenon::train {
+namespace {
+
+constexpr std::string_view kRecovery = "recovery/";
+
+double steady_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+/// Of a rank that began a moment ago: components as a survivor has them, but what the recovery policy keeps
+/// in tensors is of the survivor's own rows.
+struct NewcomerSource final : StateSource {
+  HeldComponents given;
+  const std::string* scalar(const std::string& name) override { return given.scalar(name); }
+  void tensor(const std::string& name, TensorView out) override {
+    if (!name.starts_with(kRecovery)) given.tensor(name, out);
+  }
+};
+
+TensorView bytes_of(std::vector<std::byte>& memory) {
+  TensorView view;
+  view.data = memory.data();
+  view.dtype = DType::kU8;
+  view.shape = Shape{static_cast<std::int64_t>(memory.size())};
+  return view;
+}
+
+/// What a rank says when all meet again.
+struct Brought {
+  std::int64_t slot = -1;  ///< -1: it has no state
+  bool boundary_done = false;
+  double waited_s = 0;
+};
+
+Brought read_brought(const std::string& text) {
+  Brought brought;
+  if (text.empty()) return brought;
+  std::istringstream words(text);
+  int done = 0;
+  std::string waited;
+  words >> brought.slot >> done >> waited;
+  brought.boundary_done = done == 1;
+  brought.waited_s = std::strtod(waited.c_str(), nullptr);
+  return brought;
+}
+
+bool is_among(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+/// Scalars, and the names and sizes of the tensors that will follow them.
+std::string described(const HeldComponents& held) {
+  std::vector<std::string> texts{std::to_string(held.scalars.size())};
+  for (const auto& [name, value] : held.scalars) texts.insert(texts.end(), {name, value});
+  for (const auto& [name, bytes] : held.tensors) {
+    if (!name.starts_with(kRecovery)) texts.insert(texts.end(), {name, std::to_string(bytes.size())});
+  }
+  return join_texts(texts);
+}
+
+HeldComponents read_described(const std::string& text) {
+  const std::vector<std::string> texts = split_texts(text);
+  HeldComponents held;
+  const std::size_t scalars = std::stoul(texts.at(0));
+  for (std::size_t i = 1; i + 1 < texts.size(); i += 2) {
+    if ((i - 1) / 2 < scalars) {
+      held.scalars[texts[i]] = texts[i + 1];
+    } else {
+      held.tensors[texts[i]].resize(std::stoul(texts[i + 1]));
+    }
+  }
+  return held;
+}
+
+}  // namespace
+
+/// "" if a rank of this run can go on from what the others hold.
+std::string Rank::why_not_survived() const {
+  if (grid_ != nullptr) return "parts of one model depend on each other";
+  if (!state_->members().shared) return "its replicas differ";
+  if (!weights_->created_sets().empty()) return "its sync strategy keeps tensors of each replica";
+  if (workers_.size() > 1 || world_.settings.parallel.servers > 0 || asks_for_rows())
+    return "its ranks are not at one slot";
+  if (emulated_ != nullptr) return "its failures are emulated";
+  return "";
+}
+
+void Rank::hold() {
+  world_.phase.enter("hold");
+  if (!has_state_) return;  // what the process held before is as good as when it was given back
+  take_save_results();
+  const bool interrupted_slot = mark_.slot == counters_.slot;
+  HeldState held = hold_state(*state_, interrupted_slot ? &mark_ : nullptr);
+  held.boundary_done = boundary_done_ == held.slot;
+  held.loss_sum = loss_sum_;
+  held.loss_count = loss_count_;
+  held.skipped_updates = skipped_updates_;
+  for (const SavedEvent& save : handed_over_) held.unfinished_saves.push_back(save.slot);
+  host_.log(LogLevel::kInfo,
+            fmt::format("interrupted; keeps its state of slot {}: {}", held.slot, hash_of(held)));
+  world_.survival.held = std::move(held);
+}
+
+void Rank::meet_survivors() {
+  const auto& held = world_.survival.held;
+  const auto texts = world_.end_hub->exchange(
+      rank_,
+      held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, steady_s() - held->since_s) : "");
+  std::vector<Brought> brought;
+  for (const std::string& text : texts) brought.push_back(read_brought(text));
+  Survivors met;
+  met.slot = -1;
+  for (const Brought& rank : brought) met.slot = std::max(met.slot, rank.slot);
+  for (std::size_t r = 0; r < brought.size(); ++r) {
+    const int rank = static_cast<int>(r);
+    if (brought[r].slot < 0) {
+      met.dead.push_back(rank);
+    } else if (brought[r].slot < met.slot) {
+      met.behind.push_back(rank);
+    }
+    met.boundary_done = met.boundary_done && (brought[r].slot < 0 || brought[r].boundary_done);
+    met.waited_s = std::max(met.waited_s, brought[r].waited_s);
+  }
+  faults_.happened_through(met.slot < 0 ? world_.settings.run.steps : met.slot);
+  std::string why = why_not_survived();
+  if (!met.behind.empty() && loses_rows()) why = "its ranks were not at one slot";
+  if (met.slot < 0) why = "no rank has kept its state";
+  if (why.empty()) {
+    const auto first = std::find_if(brought.begin(), brought.end(),
+                                    [&](const Brought& rank) { return rank.slot == met.slot; });
+    met.first = static_cast<int>(first - brought.begin());
+    world_.survivors = met;
+    return;
+  }
+  world_.survival.held.reset();
+  world_.notes.push_back(fmt::format("all ranks go back to a checkpoint: {}", why));
+}
+
+/// In place of reading a checkpoint.
+void Rank::rejoin() {
+  world_.phase.enter("rejoin");
+  const double began_s = steady_s();
+  const Survivors& met = *world_.survivors;
+  auto& held = world_.survival.held;
+  if (held) {
+    give_back(*state_, *held);
+    loss_sum_ = held->loss_sum;
+    loss_count_ = held->loss_count;
+    skipped_updates_ = held->skipped_updates;
+    tell_of_saves(held->unfinished_saves);
+  }
+  newest_committed_ = world_.restored_slot;
+  share_state(met);
+  counters_.wall_s = world_.restored_wall_s;
+  next_slot_ = first_slot_ = counters_.slot;
+  boundary_again_ = !met.boundary_done;
+  host_.log(LogLevel::kInfo,
+            fmt::format("goes on from slot {}: {}", counters_.slot, hash_of(hold_state(*state_, nullptr))));
+  if (met.dead.empty()) return;
+  FailedEvent record;
+  record.index = world_.place.generation;
+  record.slot = counters_.slot;
+  record.samples = record.from_samples = counters_.samples;
+  record.from_slot = counters_.slot;
+  record.dead = met.dead;
+  const std::int64_t repeated = meet_deaths(met, record);
+  record.restore_s = steady_s() - began_s;
+  record.seconds = met.waited_s + record.restore_s;
+  record.account = recovery_account();
+  if (rank_ != 0) return;
+  host_.log(LogLevel::kWarning,
+            fmt::format("{} died and {} replaced in slot {}; {}", ranks_text(met.dead),
+                        met.dead.size() == 1 ? "was" : "were", counters_.slot, record.action));
+  if (world_.recovery_log) world_.recovery_log->failed(record, repeated);
+  if (!rolls_back_)
+    metric(counters_.slot, Split::kTrain, "failures", static_cast<double>(world_.place.generation));
+}
+
+/// The store knows which of the saves that were under way when the run was interrupted are whole.
+void Rank::tell_of_saves(std::span<const std::int64_t> slots) {
+  const std::vector<std::int64_t> whole = world_.store->generations();
+  for (const std::int64_t slot : slots) {
+    SaveResult result;
+    result.step = slot;
+    const bool there = std::find(whole.begin(), whole.end(), slot) != whole.end();
+    result.status = there ? SaveStatus::kCommitted : SaveStatus::kAborted;
+    if (!there) result.error = "a rank died while it was being written";
+    if (outcomes_ != nullptr) parts_->recovery.guarded(*outcomes_)->on_save(result);
+    if (!there) metric(slot, Split::kTrain, "checkpoint_failed", 1);
+  }
+}
+
+// Strategies rely on replicas being equal, so that is made true for all: an interruption may have come
+// between two messages that make buffers equal.
+void Rank::share_state(const Survivors& met) {
+  Communicator* group = weights_->group(Purpose::kRecovery);
+  if (group == nullptr) return;
+  ParameterSet& live = weights_->live();
+  const auto share = [&](const ParameterSet& set) {
+    for (int arena = 0; arena < set.arenas(); ++arena) {
+      if (!set.arena(arena).empty()) group->broadcast(set.arena(arena), met.first);
+    }
+  };
+  share(live);
+  for (const auto& set : updater_->state()) share(*set);
+  for (const StateEntry& entry : state_->entries()) {
+    if (entry.table == nullptr || is_lost_with_its_rank(entry.parameter)) continue;
+    graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      entry.table->read(ids, rows);
+      group->broadcast(rows, met.first);
+      entry.table->write(ids, rows);
+    });
+  }
+  share_components(met, *group);
+  live.touch(-1);
+}
+
+void Rank::share_components(const Survivors& met, Communicator& group) {
+  if (met.dead.empty() && met.behind.empty()) return;
+  const bool gives = rank_ == met.first;
+  const bool takes = is_among(met.dead, rank_) || is_among(met.behind, rank_);
+  NewcomerSource source;
+  const HeldComponents& mine = world_.survival.held ? world_.survival.held->components : source.given;
+  const auto texts = world_.end_hub->exchange(rank_, gives ? described(mine) : "");
+  source.given = read_described(texts[static_cast<std::size_t>(met.first)]);
+  for (auto& [name, bytes] : source.given.tensors) {
+    if (gives) bytes = mine.tensors.at(name);
+    if (!bytes.empty()) group.broadcast(bytes_of(bytes), met.first);
+  }
+  if (!takes) return;
+  StateRestorer restorer(source);
+  state_->visit(restorer);
+}
+
+/// A row table that is cut over the replicas, each of which holds rows that nobody else has.
+bool Rank::is_lost_with_its_rank(int parameter) const {
+  return is_cut(weights_->live().parameters()[static_cast<std::size_t>(parameter)].spec, kReplicaAxis);
+}
+
+bool Rank::loses_rows() const {
+  const auto parameters = weights_->live().parameters();
+  return std::any_of(parameters.begin(), parameters.end(), [&](const ParameterInfo& info) {
+    return weights_->live().table(info.index) != nullptr && is_lost_with_its_rank(info.index);
+  });
+}
+
+/// Asks the policy, on all ranks, and does what it says. Returns the slots that will be computed again.
+std::int64_t Rank::meet_deaths(const Survivors& met, FailedEvent& record) {
+  FailureEvent event;
+  event.slot = counters_.slot;
+  event.samples = counters_.samples;
+  event.dead = event.shards = met.dead;
+  const FailureDecision decision = parts_->recovery->on_failure(event);
+  record.action = action_name(decision.action);
+  for (const std::string& other : world_.end_hub->exchange(rank_, record.action)) {
+    if (other == record.action) continue;
+    fail_plugin(
+        fmt::format("recovery '{}' decides '{}' on one rank and '{}' on another; on_failure must follow "
+                    "from what all ranks know",
+                    parts_->recovery.id(), record.action, other));
+  }
+  switch (decision.action) {
+    case FailureAction::kContinuePartial:
+      restore_dead(decision, met, record);
+      return 0;
+    case FailureAction::kRollBack:
+      world_.survival.held.reset();
+      return counters_.slot - roll_back(decision, counters_.slot, record);
+    default:
+      fail_run(
+          fmt::format("{} died in slot {}, and recovery policy '{}' answers with '{}'; choose one that goes "
+                      "on, e.g. [recovery] type = \"full\", \"replica\" or \"cpr\"",
+                      ranks_text(met.dead), counters_.slot, parts_->recovery.id(), record.action));
+  }
+}
+
+/// Newcomers read their own rows; nobody else reads anything.
+void Rank::restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record) {
+  if (!loses_rows()) return;
+  const std::int64_t step = agreed_checkpoint(decision, false);
+  std::optional<CheckpointReader> reader;
+  if (step >= 0) {
+    reader.emplace(world_.store->open(step));
+    add_decoders(*reader);
+  }
+  RestoredRows restored;
+  if (is_among(met.dead, rank_)) {
+    restored = state_->restore_rows(
+        reader ? &*reader : nullptr,
+        [this](int parameter, std::int64_t) { return is_lost_with_its_rank(parameter); },
+        world_.settings.run.seed_init);
+  }
+  const std::vector<std::string> sums =
+      world_.end_hub->exchange(rank_, fmt::format("{} {}", restored.rows, restored.bytes));
+  for (const std::string& text : sums) {
+    std::istringstream words(text);
+    std::int64_t rows = 0, bytes = 0;
+    words >> rows >> bytes;
+    record.rows += rows;
+    record.bytes_read += bytes;
+  }
+  record.from_slot = std::max<std::int64_t>(0, step);
+  record.from_samples = reader ? samples_of(*reader) : 0;
+  for (const int rank : met.dead) report_restored(rank, record.from_slot, record.from_samples);
+}
+
+}  // namespace tenon::train
