@@ -23,12 +23,11 @@ void check(const Options& options) {
     given += (ways++ == 0 ? "'" : " and '") + std::string(name) + "'";
   }
   if (ways > 1) {
-    fail_config("recovery full: found " + given +
+    fail_config("recovery: found " + given +
                 ", which exclude each other; keep one of every (slots), every_seconds and mtbf_seconds");
   }
   if (options.has("save_seconds") && !options.has("mtbf_seconds")) {
-    fail_config(
-        "recovery full: option 'save_seconds' means nothing without mtbf_seconds; add it or leave both");
+    fail_config("recovery: option 'save_seconds' means nothing without mtbf_seconds; add it or leave both");
   }
 }
 

@@ -12,7 +12,7 @@
 
 namespace tenon::recovery_basic {
 
-class Full final : public RecoveryBase, public SaveTimer, public SaveOutcomes {
+class Full : public RecoveryBase, public SaveTimer, public SaveOutcomes {
  public:
   static constexpr const char* kFormulas[] = {"young", "daly", nullptr};
   static constexpr OptionSpec kOptions[] = {

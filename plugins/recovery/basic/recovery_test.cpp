@@ -136,14 +136,14 @@ TEST(RecoveryFull, TriesAgainSoonAfterASaveThatLeftNothing) {
 TEST(RecoveryFull, RefusesTwoWaysAtOnce) {
   const std::pair<const char*, const char*> cases[] = {
       {"every = 5\nmtbf_seconds = 10",
-       "recovery full: found 'every' and 'mtbf_seconds', which exclude each other; keep one of every "
+       "recovery: found 'every' and 'mtbf_seconds', which exclude each other; keep one of every "
        "(slots), "
        "every_seconds and mtbf_seconds"},
       {"every_seconds = 5\nmtbf_seconds = 10",
-       "recovery full: found 'every_seconds' and 'mtbf_seconds', which exclude each other; keep one of every "
+       "recovery: found 'every_seconds' and 'mtbf_seconds', which exclude each other; keep one of every "
        "(slots), every_seconds and mtbf_seconds"},
       {"save_seconds = 5",
-       "recovery full: option 'save_seconds' means nothing without mtbf_seconds; add it or leave both"},
+       "recovery: option 'save_seconds' means nothing without mtbf_seconds; add it or leave both"},
   };
   for (const auto& [toml, message] : cases) {
     const auto options = options_of(toml);

@@ -1,0 +1,28 @@
+// Recovery `replica`: who can be replaced without loss.
+#include "replica.hpp"
+
+#include <tenon/layout.hpp>
+
+#include <algorithm>
+
+namespace tenon::recovery_basic {
+
+void Replica::bind(const RecoveryContext& context) {
+  ranks_ = static_cast<std::size_t>(context.ranks);
+  const auto parameters = context.live->parameters();
+  rows_are_alone_ = std::any_of(parameters.begin(), parameters.end(),
+                                [](const ParameterInfo& info) { return is_cut(info.spec, kReplicaAxis); });
+}
+
+FailureDecision Replica::on_failure(const FailureEvent& failure) {
+  const bool some_live = !failure.dead.empty() && failure.dead.size() < ranks_;
+  if (some_live && !rows_are_alone_) return {.action = FailureAction::kContinuePartial, .from_slot = -1};
+  return Full::on_failure(failure);
+}
+
+void* Replica::query(std::string_view interface_id) {
+  if (interface_id == RecoveryBinding::kId) return static_cast<RecoveryBinding*>(this);
+  return Full::query(interface_id);
+}
+
+}  // namespace tenon::recovery_basic
