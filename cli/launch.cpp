@@ -1,7 +1,7 @@
 // tenon launch: the ranks of one run as processes, on this machine or as this machine's share of a larger
 // run.
 #include "command_line.hpp"
-#include "rank_processes.hpp"
+#include "launched_run.hpp"
 
 #include "comm/control_endpoint.hpp"
 #include "comm/control_server.hpp"
@@ -28,11 +28,6 @@
 namespace tenon::cli {
 namespace {
 
-using Steady = std::chrono::steady_clock;
-
-/// How long the control plane may take to say why a process ended.
-constexpr std::chrono::milliseconds kSaidWithin{1500};
-
 void declare_launch(po::options_description& options) {
   options.add_options()("ranks,n", po::value<int>()->default_value(0),
                         "N  ranks to start on this machine; short: -n N");
@@ -47,7 +42,8 @@ void declare_launch(po::options_description& options) {
       "HOST:PORT  the control plane, on the machine that starts rank 0; needed with --world");
   options.add_options()(
       "restarts", po::value<int>()->default_value(0),
-      "R  times that all ranks are started again, from the newest checkpoint, when one dies");
+      "R  times that ranks which die are started again, while the others keep what they have (or, where "
+      "they cannot, all ranks from the newest checkpoint)");
   options.add_options()("kill-after", po::value<double>()->default_value(30),
                         "S  seconds that ranks have to end by themselves after a failure");
 }
@@ -87,13 +83,6 @@ std::string mpirun_of(const std::string& vendor) {
                        mpirun));
 }
 
-struct Share {
-  int here = 0, world = 0, first = 0;
-  std::string control, token;
-  double kill_after = 30;
-  int restarts = 0;
-};
-
 Share share_of(const Parsed& parsed) {
   Share share;
   share.here = parsed.values["ranks"].as<int>();
@@ -124,102 +113,8 @@ Share share_of(const Parsed& parsed) {
         "every machine");
   }
   share.token = token();
+  share.program = this_program();
   return share;
-}
-
-std::unique_ptr<ControlServer> serve(Share& share, std::function<std::string(int)> how_it_ended) {
-  if (share.first != 0) return nullptr;
-  ControlServerSpec spec;
-  spec.ranks = share.world;
-  spec.token = share.token;
-  spec.how_it_ended = std::move(how_it_ended);
-  if (!share.control.empty()) {
-    spec.address = "0.0.0.0";
-    spec.port = control_endpoint(share.control).port;
-  }
-  auto server = std::make_unique<ControlServer>(std::move(spec));
-  if (share.control.empty()) share.control = fmt::format("127.0.0.1:{}", server->port());
-  return server;
-}
-
-std::vector<RankProcess> rank_processes(const Share& share) {
-  std::vector<RankProcess> processes;
-  for (int i = 0; i < share.here; ++i) {
-    const int rank = share.first + i;
-    processes.push_back(
-        {rank,
-         {fmt::format("TENON_RANK={}", rank), fmt::format("TENON_RANKS={}", share.world),
-          fmt::format("TENON_LOCAL_RANKS={}", share.here), fmt::format("TENON_CONTROL={}", share.control),
-          fmt::format("TENON_TOKEN={}", share.token), "TENON_LAUNCHED=1"}});
-  }
-  return processes;
-}
-
-/// Until all have ended; after a failure what still runs is killed when its time is over.
-void watch(RankProcesses& processes, ControlServer* server, double kill_after) {
-  std::optional<Steady::time_point> bad_since;
-  while (!processes.poll(std::chrono::milliseconds(20))) {
-    const int bad = processes.first_bad_rank();
-    if (bad < 0 && (server == nullptr || !server->failed())) continue;
-    if (!bad_since) bad_since = Steady::now();
-    const auto passed = Steady::now() - *bad_since;
-    if (server != nullptr && bad >= 0 && !server->failed() && passed > kSaidWithin)
-      server->fail(bad, 1, processes.how_it_ended(bad) + " without a word to the others");
-    if (std::chrono::duration<double>(passed).count() > kill_after) processes.kill_all();
-  }
-}
-
-/// A death that ended everything may not have been looked into yet.
-void await_reason(const ControlServer* server, int bad) {
-  const auto until = Steady::now() + kSaidWithin;
-  while (server != nullptr && bad >= 0 && !server->failed() && Steady::now() < until)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-}
-
-/// How all ranks together ended, once.
-struct LaunchEnd {
-  int status = 0;
-  int bad = -1;         ///< the first rank that ended badly
-  std::string how;      ///< that rank
-  std::string failure;  ///< as the control plane heard it
-  bool spoke = false;   ///< rank 0 has said why
-  bool bad_spoke = false;
-  std::string last_words;
-};
-
-/// Of the process's signals, whatever runs at the moment.
-struct LaunchListeners {
-  std::atomic<ControlServer*> server = nullptr;
-  std::atomic<RankProcesses*> processes = nullptr;  // the server may ask before they are all started
-  std::atomic<bool> interrupted = false;
-};
-
-LaunchEnd run_once(Share share, const std::vector<std::string>& train, LaunchListeners& listeners) {
-  auto server = serve(share, [&listeners](int rank) {
-    const RankProcesses* processes = listeners.processes.load();
-    return processes == nullptr ? std::string() : processes->how_it_ended(rank);
-  });
-  listeners.server = server.get();
-  LaunchEnd outcome;
-  {
-    RankProcesses processes(this_program(), train, rank_processes(share));
-    listeners.processes = &processes;
-    watch(processes, server.get(), share.kill_after);
-    outcome.bad = processes.first_bad_rank();
-    await_reason(server.get(), outcome.bad);
-    outcome.failure = server ? server->failure() : std::string();
-    outcome.status = std::max(server ? server->failure_status() : 0, processes.exit_status());
-    outcome.spoke = processes.spoke_for_itself(0);
-    if (outcome.bad >= 0) {
-      outcome.how = processes.how_it_ended(outcome.bad);
-      outcome.bad_spoke = processes.spoke_for_itself(outcome.bad);
-      outcome.last_words = processes.last_words(outcome.bad);
-    }
-    listeners.server = nullptr;
-    server.reset();
-    listeners.processes = nullptr;
-  }
-  return outcome;
 }
 
 /// What no rank has said on the terminal.
@@ -270,14 +165,16 @@ int run_launch(const std::vector<std::string>& arguments) {
     // Another machine runs the server; a rank passes the wish on.
     if (RankProcesses* processes = listeners.processes.load()) processes->signal_all(SIGTERM);
   });
-  LaunchEnd outcome = run_once(share, train, listeners);
-  for (int restart = 1; restart <= share.restarts && may_restart(outcome, listeners); ++restart) {
+  int used = 0;
+  LaunchEnd outcome = LaunchedRun(share, train, listeners, used).run();
+  while (used < share.restarts && may_restart(outcome, listeners)) {
+    ++used;
     std::cerr << fmt::format(
         "tenon launch: {}; all ranks start again from the newest checkpoint ({} of {})\n",
         !outcome.failure.empty() ? outcome.failure : fmt::format("rank {}: {}", outcome.bad, outcome.how),
-        restart, share.restarts);
+        used, share.restarts);
     if (std::find(train.begin(), train.end(), "--resume") == train.end()) train.push_back("--resume");
-    outcome = run_once(share, train, listeners);
+    outcome = LaunchedRun(share, train, listeners, used).run();
   }
   signals.reset();
   report(outcome, share.first);

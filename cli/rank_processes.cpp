@@ -27,48 +27,55 @@ constexpr std::size_t kKeptWords = 4096;
 }  // namespace
 
 RankProcesses::RankProcesses(const std::string& program, const std::vector<std::string>& arguments,
-                             const std::vector<RankProcess>& processes) {
-  for (const RankProcess& process : processes) {
-    Child child;
-    child.rank = process.rank;
-    posix_spawn_file_actions_t actions;
-    ::posix_spawn_file_actions_init(&actions);
-    int words[2] = {-1, -1};
-    if (!children_.empty()) {
-      if (::pipe2(words, O_CLOEXEC) != 0) {
-        kill_all();
-        fail_run(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-      }
-      ::fcntl(words[0], F_SETFL, O_NONBLOCK);
-      ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-      ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-      ::posix_spawn_file_actions_adddup2(&actions, words[1], STDERR_FILENO);
-      child.words_fd = words[0];
-    }
-    // This process takes its signals by a watcher and has them blocked; a child starts as from a shell.
-    posix_spawnattr_t attributes;
-    sigset_t none;
-    ::sigemptyset(&none);
-    ::posix_spawnattr_init(&attributes);
-    ::posix_spawnattr_setsigmask(&attributes, &none);
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    std::vector<std::string> line{program};
-    line.insert(line.end(), arguments.begin(), arguments.end());
-    std::vector<std::string> settings = plugin::environment_with(process.environment);
-    const int status =
-        ::posix_spawn(&child.pid, program.c_str(), &actions, &attributes, plugin::exec_pointers(line).data(),
-                      plugin::exec_pointers(settings).data());
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::posix_spawnattr_destroy(&attributes);
-    if (words[1] >= 0) ::close(words[1]);
-    if (status != 0) {
-      if (words[0] >= 0) ::close(words[0]);
-      kill_all();
-      fail_run(
-          fmt::format("cannot start '{}' for rank {}: {}", program, process.rank, std::strerror(status)));
-    }
-    children_.push_back(std::move(child));
+                             const std::vector<RankProcess>& processes)
+    : program_(program) {
+  try {
+    for (const RankProcess& process : processes)
+      children_.push_back(start(process, arguments, !children_.empty()));
+  } catch (...) {
+    kill_all();
+    throw;
   }
+}
+
+RankProcesses::Child RankProcesses::start(const RankProcess& process,
+                                          const std::vector<std::string>& arguments, bool keeps_words) const {
+  Child child;
+  child.rank = process.rank;
+  int words[2] = {-1, -1};
+  if (keeps_words) {
+    if (::pipe2(words, O_CLOEXEC) != 0) fail_run(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    ::fcntl(words[0], F_SETFL, O_NONBLOCK);
+  }
+  posix_spawn_file_actions_t actions;
+  ::posix_spawn_file_actions_init(&actions);
+  if (keeps_words) {
+    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    ::posix_spawn_file_actions_adddup2(&actions, words[1], STDERR_FILENO);
+    child.words_fd = words[0];
+  }
+  // This process takes its signals by a watcher and has them blocked; a child starts as from a shell.
+  posix_spawnattr_t attributes;
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawnattr_setsigmask(&attributes, &none);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  std::vector<std::string> line{program_};
+  line.insert(line.end(), arguments.begin(), arguments.end());
+  std::vector<std::string> settings = plugin::environment_with(process.environment);
+  const int status =
+      ::posix_spawn(&child.pid, program_.c_str(), &actions, &attributes, plugin::exec_pointers(line).data(),
+                    plugin::exec_pointers(settings).data());
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (words[1] >= 0) ::close(words[1]);
+  if (status != 0) {
+    if (words[0] >= 0) ::close(words[0]);
+    fail_run(fmt::format("cannot start '{}' for rank {}: {}", program_, process.rank, std::strerror(status)));
+  }
+  return child;
 }
 
 RankProcesses::~RankProcesses() {
@@ -116,13 +123,42 @@ bool RankProcesses::poll(std::chrono::milliseconds limit) {
 
 void RankProcesses::kill_all() {
   const std::lock_guard lock(mutex_);
+  for (Child& child : children_) end(child);
+}
+
+void RankProcesses::end(Child& child) {
+  if (child.ended) return;
+  ::kill(child.pid, SIGKILL);
+  while (::waitpid(child.pid, &child.status, 0) < 0 && errno == EINTR) continue;
+  child.ended = true;
+  drain(child);
+}
+
+void RankProcesses::kill(int rank) {
+  const std::lock_guard lock(mutex_);
   for (Child& child : children_) {
-    if (child.ended) continue;
-    ::kill(child.pid, SIGKILL);
-    while (::waitpid(child.pid, &child.status, 0) < 0 && errno == EINTR) continue;
-    child.ended = true;
-    drain(child);
+    if (child.rank == rank) end(child);
   }
+}
+
+void RankProcesses::start_again(const RankProcess& process, const std::vector<std::string>& arguments) {
+  const std::lock_guard lock(mutex_);
+  for (Child& child : children_) {
+    if (child.rank != process.rank) continue;
+    if (!child.ended) fail_run(fmt::format("rank {} cannot be started again: it runs", process.rank));
+    if (child.words_fd >= 0) ::close(child.words_fd);
+    child = start(process, arguments, child.rank != children_.front().rank);
+  }
+  first_bad_ = -1;
+  for (const Child& child : children_) {
+    if (child.ended && child.status != 0) first_bad_ = child.rank;
+  }
+}
+
+bool RankProcesses::ended(int rank) const {
+  const std::lock_guard lock(mutex_);
+  const Child* child = find(rank);
+  return child != nullptr && child->ended;
 }
 
 void RankProcesses::signal_all(int signal) const {

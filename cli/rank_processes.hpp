@@ -31,12 +31,16 @@ class RankProcesses {
   /// Takes output and ends, waiting at most `limit` for either. Returns true once all have ended.
   bool poll(std::chrono::milliseconds limit);
   void kill_all();
+  void kill(int rank);
+  /// In place of one that has ended, with arguments of its own.
+  void start_again(const RankProcess& process, const std::vector<std::string>& arguments);
   /// Sends `signal` to what still runs.
   void signal_all(int signal) const;
 
   /// "its process was killed by signal 9 (Killed)", "its process ended with exit status 3"; "" while it runs,
   /// and for ranks of other machines.
   std::string how_it_ended(int rank) const;
+  bool ended(int rank) const;
   /// The first of these processes that ended badly; -1 when none.
   int first_bad_rank() const;
   /// True if it ended by itself with an error, and so has said why.
@@ -55,9 +59,12 @@ class RankProcesses {
     int status = 0;
     std::string words;
   };
-  void drain(Child& child);
+  Child start(const RankProcess& process, const std::vector<std::string>& arguments, bool keeps_words) const;
+  static void end(Child& child);
+  static void drain(Child& child);
   const Child* find(int rank) const;
 
+  const std::string program_;
   mutable std::mutex mutex_;
   std::vector<Child> children_;
   int first_bad_ = -1;

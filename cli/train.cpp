@@ -7,6 +7,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <iostream>
 
@@ -52,6 +53,9 @@ ProcessPlace place_from_environment() {
   }
   place.control = control;
   place.token = token;
+  place.generation = environment_number("TENON_GENERATION", -1);
+  place.survives = place.generation >= 0;
+  place.generation = std::max(0, place.generation);
   place.hosts_control = place.rank == 0 && std::getenv("TENON_LAUNCHED") == nullptr;
   return place;
 }

@@ -1,7 +1,7 @@
 // Ranks as processes: the same bits as threads, and what happens to a run when one of its processes dies,
 // hangs, is asked to stop, or was started with something else.
 #include "clicks_run.hpp"
-#include "run_program.hpp"
+#include "launched_ranks.hpp"
 
 #include <chrono>
 #include <cstdlib>
@@ -34,35 +34,6 @@ Words launched(Words options = {}, Words more = {}) {
   words.insert(words.end(), {"--", "train", "run.toml", "--quiet"});
   words.insert(words.end(), more.begin(), more.end());
   return words;
-}
-
-/// Hashes of a run that was not interrupted.
-std::pair<std::string, std::string> hashes_of(const Scratch& scratch) {
-  return {scratch.summary("weights_hash"), scratch.summary("state_hash")};
-}
-
-/// Waits until the newest attempt has a checkpoint, so that the run is on its way.
-void await_checkpoint(const Scratch& scratch) {
-  for (int i = 0; i < 3000; ++i) {
-    const fs::path folder = scratch / "runs/tiny/latest/checkpoints";
-    if (fs::exists(folder) && !fs::is_empty(folder)) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  ADD_FAILURE() << "no checkpoint within 15 s";
-}
-
-/// Process of rank `rank`, by its environment.
-pid_t process_of(int rank, const Scratch& scratch) {
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    const std::string name = entry.path().filename().string();
-    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::error_code gone;
-    if (fs::read_symlink(entry.path() / "cwd", gone) != scratch.folder()) continue;
-    const std::string environment = read_file(entry.path() / "environ");
-    if (environment.find("TENON_RANK=" + std::to_string(rank) + '\0') != std::string::npos)
-      return std::stoi(name);
-  }
-  return -1;
 }
 
 void expect_hashes_of_threads(const std::string& transport) {
@@ -145,7 +116,7 @@ TEST(Processes, AreStartedAgainAfterADeathAndEndWithTheSameBits) {
   const Ended ended = launch.wait(60);
   EXPECT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(ended.err, AllOf(HasSubstr("rank 1: its process was killed by signal 9 (Killed)"),
-                               HasSubstr("all ranks start again from the newest checkpoint (1 of 2)")));
+                               HasSubstr("rank 1 is started again, rank 0 lives on (1 of 2)")));
   EXPECT_EQ(hashes_of(killed), hashes_of(whole));
 }
 

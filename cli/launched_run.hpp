@@ -1,0 +1,78 @@
+// The rank processes of one run and the control plane that they meet at, from their start to their end. When
+// some die and the others keep their state, the dead are started again and all meet at a new control plane,
+// which the dead do not know: a generation.
+#pragma once
+
+#include "rank_processes.hpp"
+
+#include "comm/control_server.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::cli {
+
+/// Of the ranks of a run, what this machine starts.
+struct Share {
+  int here = 0, world = 0, first = 0;
+  std::string program;  ///< of each rank
+  std::string control, token;
+  double kill_after = 30;
+  int restarts = 0;
+};
+
+/// How all ranks together ended.
+struct LaunchEnd {
+  int status = 0;
+  int bad = -1;         ///< the first rank that ended badly
+  std::string how;      ///< that rank
+  std::string failure;  ///< as the control plane heard it
+  bool spoke = false;   ///< rank 0 has said why
+  bool bad_spoke = false;
+  std::string last_words;
+};
+
+/// Of the process's signals, whatever runs at the moment.
+struct LaunchListeners {
+  std::atomic<ControlServer*> server = nullptr;
+  std::atomic<RankProcesses*> processes = nullptr;  // the server may ask before they are all started
+  std::atomic<bool> interrupted = false;
+};
+
+class LaunchedRun {
+ public:
+  /// `train`: arguments of each process. `restarts_used`: of share.restarts, earlier ones included; grows.
+  LaunchedRun(const Share& share, const std::vector<std::string>& train, LaunchListeners& listeners,
+              int& restarts_used);
+  ~LaunchedRun();
+  LaunchedRun(const LaunchedRun&) = delete;
+  LaunchedRun& operator=(const LaunchedRun&) = delete;
+
+  LaunchEnd run();
+
+ private:
+  using Steady = std::chrono::steady_clock;
+
+  std::unique_ptr<ControlServer> serve(bool first);
+  RankProcess process_of(int rank) const;
+  void watch();
+  void outlive();
+  void begin_generation(const std::vector<int>& dead, const std::vector<int>& living);
+  void await_reason(int bad) const;
+
+  Share share_;
+  std::vector<std::string> train_;
+  LaunchListeners& listeners_;
+  int& restarts_used_;
+  int generation_ = 0;
+  bool began_ = false;  ///< some slot, in an earlier generation
+  std::unique_ptr<ControlServer> server_;
+  std::optional<RankProcesses> processes_;
+  std::optional<Steady::time_point> bad_since_;
+};
+
+}  // namespace tenon::cli

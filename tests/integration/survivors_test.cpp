@@ -1,0 +1,267 @@
+// Real deaths of rank processes under `tenon launch --restarts`: the others keep their state, whoever takes
+// the place of the dead gets what it needs, and the run goes on from the slot that was interrupted. P and F
+// numbers are those of the specification of recovery.
+#include "clicks_run.hpp"
+#include "launched_ranks.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <sstream>
+#include <thread>
+
+namespace tenon::integration {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+using Words = std::vector<std::string>;
+
+/// A small GPT of three replicas.
+std::string replicas(const std::string& recovery, int steps = 40, int deadline = 20) {
+  std::string toml = replaced(
+      Scratch::kRun, "steps = 6",
+      "steps = " + std::to_string(steps) + "\neval_every = 10\ndeadline = " + std::to_string(deadline));
+  toml = replaced(toml, "log_every = 1", "log_every = 10");
+  toml = replaced(toml, "type = \"full\"\nevery = 2\nasync = false", recovery);
+  return toml + "\n[parallel]\nranks = 3\n\n[transport]\ntype = \"socket\"\n\n[sync]\ntype = \"ddp\"\n";
+}
+const std::string kReplica = "type = \"replica\"\nevery = 8";
+
+std::string fault(int rank, int step, const std::string& phase, const std::string& kind = "crash") {
+  return "\n[[fault]]\nrank = " + std::to_string(rank) + "\nstep = " + std::to_string(step) + "\nkind = \"" +
+         kind + "\"\nphase = \"" + phase + "\"\n";
+}
+
+Words launched(int ranks, Words options = {}) {
+  Words words{"launch", "-n", std::to_string(ranks)};
+  words.insert(words.end(), options.begin(), options.end());
+  words.insert(words.end(), {"--", "train", "run.toml", "--quiet"});
+  return words;
+}
+
+/// Lines of recovery.jsonl with this event.
+std::vector<Json> events(const Scratch& scratch, const std::string& event) {
+  std::vector<Json> found;
+  std::istringstream lines(read_file(scratch / "runs/tiny/latest/recovery.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json parsed = Json::parse(line);
+    if (parsed["event"] == event) found.push_back(parsed);
+  }
+  return found;
+}
+
+std::string log_of(const Scratch& scratch, int rank) {
+  return read_file(scratch / ("runs/tiny/latest/log.rank" + std::to_string(rank) + ".txt"));
+}
+
+/// What stands behind `text` in each line that has it.
+std::vector<std::string> behind(const std::string& log, const std::string& text) {
+  std::vector<std::string> found;
+  std::istringstream lines(log);
+  for (std::string line; std::getline(lines, line);) {
+    const auto at = line.find(text);
+    if (at != std::string::npos) found.push_back(line.substr(at + text.size()));
+  }
+  return found;
+}
+
+/// Hashes of the run that nothing happens to.
+std::pair<std::string, std::string> undisturbed(const std::string& toml, int ranks = 3) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml", toml);
+  const Ended ended = scratch.run(launched(ranks));
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  return hashes_of(scratch);
+}
+
+class Survivors : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { whole() = undisturbed(replicas(kReplica)); }
+  static std::pair<std::string, std::string>& whole() {
+    static std::pair<std::string, std::string> hashes;
+    return hashes;
+  }
+};
+
+TEST_F(Survivors, P2_P20_F1_F2_ADeadReplicaIsReplacedWithoutLossWhereverItDies) {
+  for (const char* phase : {"slot", "forward", "backward", "collective", "update"}) {
+    for (const int rank : {0, 1}) {
+      const Scratch scratch;
+      write_file(scratch / "run.toml", replicas(kReplica) + fault(rank, 13, phase));
+      const Ended ended = scratch.run(launched(3, {"--restarts", "1"}));
+      ASSERT_EQ(ended.status, 0) << phase << "\n" << ended.err;
+      EXPECT_EQ(hashes_of(scratch), whole()) << phase << " of rank " << rank;
+      EXPECT_EQ(scratch.summary("samples"), "240") << "every sample once";
+      EXPECT_THAT(ended.err, HasSubstr("live on (1 of 1)"));
+      const auto failures = events(scratch, "failure");
+      ASSERT_EQ(failures.size(), 1u);
+      EXPECT_EQ(failures[0]["dead"], Json::array({rank}));
+      EXPECT_EQ(failures[0]["action"], "continue_partial");
+      EXPECT_EQ(failures[0]["lost_samples"], 0);
+    }
+  }
+}
+
+TEST_F(Survivors, F1_ADeathInAnyPhaseOfASaveLeavesTheBits) {
+  for (const char* phase : {"copy:2", "write:2", "sync:2", "manifest:2", "verify:2", "rename:2", "gc:3"}) {
+    const Scratch scratch;
+    write_file(scratch / "run.toml", replicas(kReplica));
+    const Ended ended =
+        scratch.run(launched(3, {"--restarts", "1"}), {{"TENON_KILL_AT", std::string(phase) + "@0"}});
+    ASSERT_EQ(ended.status, 0) << phase << "\n" << ended.err;
+    EXPECT_EQ(hashes_of(scratch), whole()) << phase;
+    EXPECT_EQ(events(scratch, "failure").size(), 1u) << phase;
+  }
+}
+
+TEST_F(Survivors, F1_AnEvaluationThatADeathInterruptedIsMadeAgain) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml", replicas(kReplica));
+  const Ended ended = scratch.run(launched(3, {"--restarts", "1"}), {{"TENON_KILL_AT", "evaluate:2@1"}});
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(hashes_of(scratch), whole());
+  std::set<int> evaluated;
+  std::istringstream lines(read_file(scratch / "runs/tiny/latest/metrics.jsonl"));
+  for (std::string line; std::getline(lines, line);) {
+    const Json parsed = Json::parse(line);
+    if (parsed["split"] == "val") evaluated.insert(parsed["step"].get<int>());
+  }
+  EXPECT_THAT(evaluated, testing::ElementsAre(10, 20, 30, 40));
+}
+
+TEST_F(Survivors, P23_F1_ASecondDeathDuringRecoveryIsOutlivedToo) {
+  for (const char* phase : {"hold:1@2", "rejoin:1@2", "rejoin:1@0"}) {
+    const Scratch scratch;
+    write_file(scratch / "run.toml", replicas(kReplica) + fault(1, 13, "backward"));
+    const Ended ended = scratch.run(launched(3, {"--restarts", "2"}), {{"TENON_KILL_AT", phase}});
+    ASSERT_EQ(ended.status, 0) << phase << "\n" << ended.err;
+    EXPECT_EQ(hashes_of(scratch), whole()) << phase;
+  }
+}
+
+TEST_F(Survivors, F3_OneRankIsEnough) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml", replicas(kReplica) + fault(0, 13, "slot") + fault(2, 13, "slot"));
+  const Ended ended = scratch.run(launched(3, {"--restarts", "2"}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(hashes_of(scratch), whole());
+}
+
+TEST_F(Survivors, F3_WhenAllDieTheCheckpointIsTheNextToBeAsked) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml",
+             replicas(kReplica) + fault(0, 13, "slot") + fault(1, 13, "slot") + fault(2, 13, "slot"));
+  const Ended ended = scratch.run(launched(3, {"--restarts", "1"}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_THAT(ended.err, HasSubstr("all ranks start again from the newest checkpoint (1 of 1)"));
+  EXPECT_EQ(hashes_of(scratch), whole());
+}
+
+TEST_F(Survivors, P2_FullRecoveryTakesAllBackToTheCheckpointWithoutStartingThemAgain) {
+  const std::string full = "type = \"full\"\nevery = 8";
+  const auto expected = undisturbed(replicas(full));
+  const Scratch scratch;
+  write_file(scratch / "run.toml", replicas(full) + fault(1, 13, "backward"));
+  const Ended ended = scratch.run(launched(3, {"--restarts", "1"}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(hashes_of(scratch), expected);
+  const auto failures = events(scratch, "failure");
+  ASSERT_EQ(failures.size(), 1u);
+  EXPECT_EQ(failures[0]["action"], "roll_back");
+  EXPECT_EQ(failures[0]["slot"], 13);
+  EXPECT_EQ(failures[0]["from_slot"], 8);
+  EXPECT_EQ(failures[0]["repeated_slots"], 5);
+}
+
+TEST_F(Survivors, P21_F7_F10_P22_AStoppedRankIsReplacedAndCannotComeBack) {
+  const std::string toml = replicas(kReplica, 400, 2);
+  const auto expected = undisturbed(toml);
+  const Scratch scratch;
+  write_file(scratch / "run.toml", toml);
+  Child launch({launched(3, {"--restarts", "1", "--kill-after", "1"}), scratch.folder(), {}});
+  await_checkpoint(scratch);
+  const pid_t zombie = process_of(1, scratch);
+  ASSERT_GT(zombie, 0);
+  ::kill(zombie, SIGSTOP);
+  // Before the deadline of the others has passed it would be a slow rank; after it, it may not go on.
+  const auto replaced_by = [&] {
+    const pid_t now = process_of(1, scratch);
+    return now > 0 && now != zombie;
+  };
+  const auto began = std::chrono::steady_clock::now();
+  while (!replaced_by() && std::chrono::steady_clock::now() - began < std::chrono::seconds(20))
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - began, std::chrono::seconds(15)) << "deadline 2 s, then 1 s";
+  ::kill(zombie, SIGCONT);
+  const Ended ended = launch.wait(60);
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(hashes_of(scratch), expected);
+  EXPECT_EQ(events(scratch, "failure").size(), 1u);
+}
+
+TEST_F(Survivors, F13_DeathsAreOutlivedSoOftenAndNoMore) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml",
+             replicas(kReplica) + fault(1, 3, "slot") + fault(1, 5, "slot") + fault(1, 7, "slot"));
+  const Ended ended = scratch.run(launched(3, {"--restarts", "2"}));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.err, AllOf(HasSubstr("(1 of 2)"), HasSubstr("(2 of 2)"),
+                               HasSubstr("2 restart(s) were allowed and used"),
+                               HasSubstr("rank 1: its process was killed by signal 9 (Killed), in slot 7")));
+  EXPECT_EQ(scratch.summary("status"), "\"failed\"");
+}
+
+TEST_F(Survivors, StateThatDiffersBetweenReplicasGoesBackToACheckpoint) {
+  std::string toml = replaced(replicas(kReplica), "type = \"ddp\"", "type = \"diloco\"\ninterval = 4");
+  const auto expected = undisturbed(toml);
+  const Scratch scratch;
+  write_file(scratch / "run.toml", toml + fault(1, 13, "backward"));
+  const Ended ended = scratch.run(launched(3, {"--restarts", "1"}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(hashes_of(scratch), expected);
+  EXPECT_THAT(log_of(scratch, 0), HasSubstr("all ranks go back to a checkpoint: its replicas differ"));
+}
+
+/// Four owners of rows that nobody else has; rows go back alone.
+std::string owners() {
+  std::string toml = replaced(clicks_run(), "steps = 24", "steps = 60\ndeadline = 20");
+  toml = replaced(toml, "type = \"dlrm\"", "type = \"dlrm\"\nplacement = \"rows\"");
+  toml = replaced(toml, "type = \"thread\"", "type = \"socket\"");
+  toml = replaced(toml, "type = \"full\"\nevery = 6\nasync = false",
+                  "type = \"cpr\"\ntracker = \"mfu\"\ntarget_pls = 0.1\nmtbf_seconds = 0.5\nsave_seconds = "
+                  "0.001\nasync = false");
+  return toml + "\n[parallel]\nranks = 4\n";
+}
+
+TEST_F(Survivors, P3_P23_RowsAndWeightsOfWhoLivesAreThoseBeforeTheDeath) {
+  for (const char* phase : {"collective", "update"}) {
+    const Scratch scratch;
+    write_file(scratch / "run.toml", owners() + fault(2, 37, phase) + fault(1, 45, phase));
+    const Ended ended = scratch.run(launched(4, {"--restarts", "2"}));
+    ASSERT_EQ(ended.status, 0) << phase << "\n" << ended.err;
+    const auto failures = events(scratch, "failure");
+    ASSERT_EQ(failures.size(), 2u) << phase;
+    EXPECT_EQ(failures[0]["dead"], Json::array({2}));
+    EXPECT_EQ(failures[1]["dead"], Json::array({1}));
+    for (const Json& failure : failures) {
+      EXPECT_EQ(failure["action"], "continue_partial") << phase;
+      EXPECT_GT(failure["rows"], 0);
+      EXPECT_GT(failure["account"]["pls"], 0);
+    }
+    for (const int rank : {0, 3}) {
+      const auto kept = behind(log_of(scratch, rank), "keeps its state of slot ");
+      EXPECT_EQ(kept.size(), 2u);
+      EXPECT_EQ(behind(log_of(scratch, rank), "goes on from slot "), kept) << phase << ", rank " << rank;
+    }
+    EXPECT_EQ(behind(log_of(scratch, 1), "keeps its state of slot ").size(), 1u);
+    EXPECT_EQ(scratch.summary("samples"), "30720") << "no sample is dropped, none comes twice";
+    EXPECT_LT(std::stod(scratch.summary("val/loss")), 0.55) << "the entropy of the base rate";
+  }
+}
+
+}  // namespace
+}  // namespace tenon::integration
