@@ -9,9 +9,11 @@
 #include <gmock/gmock.h>
 
 #include <array>
+#include <chrono>
 #include <map>
 #include <mutex>
 #include <set>
+#include <sstream>
 
 namespace rehearsal {
 namespace {
@@ -247,6 +249,48 @@ TEST_P(LostShards, P2_P20_ARollBackLeavesNoTrace) {
     return lines;
   };
   EXPECT_EQ(losses(metrics), losses(expected)) << "each slot's line once";
+}
+
+/// Number behind `name` in a line of JSON.
+double number_in(const std::string& line, const std::string& name) {
+  const std::size_t at = line.find("\"" + name + "\":");
+  return at == std::string::npos ? -1 : std::stod(line.substr(at + name.size() + 3));
+}
+
+TEST(LostShardsWall, P26_WhatSavesAndFailuresCostIsTheWallTimeWithoutTheWork) {
+  const Folder folder;
+  const auto began = std::chrono::steady_clock::now();
+  train(plugin, "",
+        sets("type='full', every=3, async=false",
+             ", failure=[{hour=10.5, shards=[1]}, {hour=30.5, shards=[0]}]"),
+        folder);
+  const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const auto files = make_posix_files();
+  std::istringstream lines(read_text(*files, folder.path + "/run/1/recovery.jsonl", 1 << 20));
+  double stalls = 0, answers = 0, sum = 0;
+  int saves = 0;
+  std::map<std::string, double> split;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find("\"event\":\"save\"") != std::string::npos) {
+      stalls += number_in(line, "stall_s");
+      ++saves;
+    }
+    if (line.find("\"event\":\"failure\"") != std::string::npos) answers += number_in(line, "seconds");
+    if (line.find("\"event\":\"end\"") == std::string::npos) continue;
+    for (const char* name : {"start_s", "work_s", "save_s", "load_s", "restart_s", "repeat_s"})
+      split[name] = number_in(line, name);
+  }
+  ASSERT_EQ(split.size(), 6u);
+  for (const auto& [name, seconds] : split) {
+    EXPECT_GT(seconds, 0) << name;
+    sum += seconds;
+  }
+  constexpr double kTick = 2.5e-4;  // two clocks are read one behind the other, with a scheduler between them
+  EXPECT_NEAR(split["save_s"], stalls, std::max(0.01 * stalls, 2 * kTick * saves));
+  EXPECT_GE(split["restart_s"] + split["load_s"], answers - 2 * 2 * kTick);
+  // The rest of the run, behind its last line: joining threads, writing the summary.
+  EXPECT_LE(sum, wall);
+  EXPECT_NEAR(sum, wall, 0.02 * wall + 15e-3);
 }
 
 TEST(LostShardsFaults, OfTheSlotBehindARollBackAreStillToCome) {

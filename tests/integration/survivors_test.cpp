@@ -152,13 +152,19 @@ TEST_F(Survivors, F3_OneRankIsEnough) {
 }
 
 TEST_F(Survivors, F3_WhenAllDieTheCheckpointIsTheNextToBeAsked) {
+  const std::string toml = replicas(kReplica, 400);
+  const auto expected = undisturbed(toml);
   const Scratch scratch;
-  write_file(scratch / "run.toml",
-             replicas(kReplica) + fault(0, 13, "slot") + fault(1, 13, "slot") + fault(2, 13, "slot"));
-  const Ended ended = scratch.run(launched(3, {"--restarts", "1"}));
+  write_file(scratch / "run.toml", toml);
+  Child launch({launched(3, {"--restarts", "1"}), scratch.folder(), {}});
+  await_checkpoint(scratch);
+  const pid_t all[] = {process_of(0, scratch), process_of(1, scratch), process_of(2, scratch)};
+  for (const pid_t rank : all) ASSERT_GT(rank, 0);
+  for (const pid_t rank : all) ::kill(rank, SIGKILL);
+  const Ended ended = launch.wait(60);
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_THAT(ended.err, HasSubstr("all ranks start again from the newest checkpoint (1 of 1)"));
-  EXPECT_EQ(hashes_of(scratch), whole());
+  EXPECT_EQ(hashes_of(scratch), expected);
 }
 
 TEST_F(Survivors, P2_FullRecoveryTakesAllBackToTheCheckpointWithoutStartingThemAgain) {
@@ -224,6 +230,42 @@ TEST_F(Survivors, StateThatDiffersBetweenReplicasGoesBackToACheckpoint) {
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_EQ(hashes_of(scratch), expected);
   EXPECT_THAT(log_of(scratch, 0), HasSubstr("all ranks go back to a checkpoint: its replicas differ"));
+}
+
+/// Any strategy, since each rank has its own state back.
+TEST_F(Survivors, CopiesInTheMemoryOfPeersBringAllBackWithoutADisk) {
+  for (const char* sync : {"type = \"ddp\"", "type = \"diloco\"\ninterval = 4",
+                           "type = \"palsgd\"\ninterval = 4\nwarmup = 4\np = 0.25\neta = 0.5"}) {
+    const std::string toml =
+        replaced(replicas("type = \"peer_memory\"\ncopy_every = 5\nevery = 12"), "type = \"ddp\"", sync);
+    const auto expected = undisturbed(toml);
+    const Scratch scratch;
+    // A checkpoint of slot 12 is newer than the copies of slot 10. Replicas that update alone may be ahead.
+    write_file(scratch / "run.toml", toml + fault(1, 14, "slot") + fault(0, 33, "slot"));
+    const Ended ended = scratch.run(launched(3, {"--restarts", "2"}));
+    ASSERT_EQ(ended.status, 0) << sync << "\n" << ended.err;
+    EXPECT_EQ(hashes_of(scratch), expected) << sync;
+    const auto failures = events(scratch, "failure");
+    ASSERT_EQ(failures.size(), 2u) << sync;
+    EXPECT_EQ(failures[0]["action"], "roll_back");
+    EXPECT_GE(failures[0]["slot"], 14);
+    EXPECT_LE(failures[0]["slot"], 15);
+    EXPECT_EQ(failures[0]["from_slot"], 10);
+    EXPECT_EQ(failures[0]["repeated_slots"], failures[0]["slot"].get<int>() - 10);
+    EXPECT_EQ(failures[0]["bytes_read"], 0);
+    EXPECT_EQ(failures[1]["from_slot"], 30);
+  }
+}
+
+TEST_F(Survivors, F3_WhereACopyIsLostWithItsOwnerACheckpointServes) {
+  const std::string toml = replicas("type = \"peer_memory\"\ncopies = 2\ncopy_every = 5\nevery = 12");
+  const auto expected = undisturbed(toml);
+  // Three ranks of two copies are a ring: rank 1's are at 1 and 2.
+  const Scratch scratch;
+  write_file(scratch / "run.toml", toml + fault(1, 14, "slot") + fault(2, 14, "slot"));
+  const Ended ended = scratch.run(launched(3, {"--restarts", "1"}));
+  ASSERT_EQ(ended.status, 0) << ended.err;
+  EXPECT_EQ(hashes_of(scratch), expected);
 }
 
 /// Four owners of rows that nobody else has; rows go back alone.

@@ -187,6 +187,19 @@ class RecoveryAccount {
   virtual void account(const std::function<void(std::string_view, double)>& sink) = 0;
 };
 
+/// A policy that keeps copies of ranks' state in the memory of other ranks ("tenon.recovery.copies/1"). After
+/// deaths that the others outlive, all ranks go back to the newest slot of which a copy of every rank is
+/// left, instead of to a checkpoint.
+class MemoryCopies {
+ public:
+  static constexpr const char* kId = "tenon.recovery.copies/1";
+  virtual ~MemoryCopies();
+  /// Asked at slot boundaries, after bind; pure in moment.slot and moment.steps.
+  virtual bool copies_due(const SaveMoment& moment) = 0;
+  /// World ranks whose memory holds the state of `rank`, itself among them.
+  virtual std::vector<int> holders(int rank) = 0;
+};
+
 /// A policy that saves by the clock ("tenon.recovery.timer/1"). Clocks of ranks differ, so rank 0 alone is
 /// asked, at each of its slot boundaries. A yes is handed to the control plane, and at the slot that it
 /// chooses, the same for all ranks, plan_save is called everywhere with `requested` set.

@@ -144,9 +144,11 @@ void RecoveryLog::resumed(std::int64_t slot, std::int64_t samples, bool consiste
 
 void RecoveryLog::ended(const std::string& status, std::int64_t slots,
                         const std::vector<double>& access_shares,
-                        const std::map<std::string, double>& account) {
+                        const std::map<std::string, double>& account,
+                        const std::map<std::string, double>& wall) {
   Line line = {{"event", "end"}, {"status", status}, {"slot", slots}};
   if (!access_shares.empty()) line["access_shares"] = access_shares;
+  for (const auto& [name, value] : wall) line["wall"][name] = value;
   for (const auto& [name, value] : account) line["account"][name] = value;
   if (costs_) {
     const double hours = static_cast<double>(slots) * hours_per_slot_;

@@ -57,9 +57,9 @@ class RecoveryLog {
   /// --resume, from the checkpoint of `slot`.
   void resumed(std::int64_t slot, std::int64_t samples, bool consistent,
                const std::map<std::string, double>& account);
-  /// `access_shares`: of each failure domain.
+  /// `access_shares`: of each failure domain. `wall`: seconds of rank 0's process, split.
   void ended(const std::string& status, std::int64_t slots, const std::vector<double>& access_shares,
-             const std::map<std::string, double>& account);
+             const std::map<std::string, double>& account, const std::map<std::string, double>& wall);
 
   bool emulated() const { return costs_.has_value(); }
   const EmulatedCharges& charges() const { return charges_; }

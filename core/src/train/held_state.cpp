@@ -1,6 +1,7 @@
 // Copies of a rank's state (held_state.hpp).
 #include "train/held_state.hpp"
 
+#include "comm/control_wire.hpp"
 #include "graph/row_table.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -9,10 +10,14 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 
 namespace tenon::train {
 namespace {
+
+/// Texts of a packed state before names and values.
+constexpr std::size_t kPackedHead = 7;
 
 TensorView host_view(const TensorView& view, std::vector<std::byte>& memory) {
   TensorView host = view;
@@ -116,6 +121,48 @@ void give_back(const RankState& state, HeldState& held) {
   StateRestorer restorer(held.components);
   state.visit(restorer);
   state.members().weights->live().touch(-1);
+}
+
+std::string pack(const HeldState& held) {
+  std::vector<std::string> texts{std::to_string(held.slot),
+                                 held.boundary_done ? "1" : "0",
+                                 fmt::format("{:a}", held.loss_sum),
+                                 fmt::format("{:a}", held.loss_count),
+                                 std::to_string(held.skipped_updates),
+                                 std::to_string(held.components.scalars.size()),
+                                 std::to_string(held.components.tensors.size())};
+  const auto text = [](const std::vector<std::byte>& bytes) {
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  };
+  for (const auto& [name, value] : held.components.scalars) texts.insert(texts.end(), {name, value});
+  for (const auto& [name, bytes] : held.components.tensors) texts.insert(texts.end(), {name, text(bytes)});
+  for (const auto& [name, bytes] : held.entries) texts.insert(texts.end(), {name, text(bytes)});
+  return join_texts(texts);
+}
+
+HeldState unpack(const std::string& packed) {
+  const std::vector<std::string> texts = split_texts(packed);
+  if (texts.size() < kPackedHead || (texts.size() - kPackedHead) % 2 != 0)
+    fail_run(fmt::format("a copy of a rank's state has {} parts, which none has", texts.size()));
+  HeldState held;
+  held.slot = std::strtoll(texts[0].c_str(), nullptr, 10);
+  held.boundary_done = texts[1] == "1";
+  held.loss_sum = std::strtod(texts[2].c_str(), nullptr);
+  held.loss_count = std::strtod(texts[3].c_str(), nullptr);
+  held.skipped_updates = std::strtoll(texts[4].c_str(), nullptr, 10);
+  const std::size_t scalars = std::strtoull(texts[5].c_str(), nullptr, 10);
+  const std::size_t tensors = std::strtoull(texts[6].c_str(), nullptr, 10);
+  for (std::size_t i = kPackedHead, n = 0; i < texts.size(); i += 2, ++n) {
+    const std::string& value = texts[i + 1];
+    if (n < scalars) {
+      held.components.scalars[texts[i]] = value;
+      continue;
+    }
+    auto& bytes = n < scalars + tensors ? held.components.tensors[texts[i]] : held.entries[texts[i]];
+    const auto* first = reinterpret_cast<const std::byte*>(value.data());
+    bytes.assign(first, first + value.size());
+  }
+  return held;
 }
 
 std::string hash_of(const HeldState& held) {

@@ -44,6 +44,9 @@ void mark_slot(const RankState& state, std::int64_t slot, SlotMark& mark);
 /// `mark`: of a slot that was begun and not ended, else null.
 HeldState hold_state(const RankState& state, const SlotMark* mark);
 void give_back(const RankState& state, HeldState& held);
+/// For another rank, and back. unpack throws Error(kRun) on what pack did not make.
+std::string pack(const HeldState& held);
+HeldState unpack(const std::string& packed);
 /// xxh3-128 of the entries, for logs: who goes on must have what it had.
 std::string hash_of(const HeldState& held);
 

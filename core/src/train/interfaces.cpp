@@ -31,6 +31,7 @@ void refuse_copied_tables(Replica& replica, std::string_view strategy) {
 }
 Recovery::~Recovery() = default;
 RecoveryBase::~RecoveryBase() = default;
+MemoryCopies::~MemoryCopies() = default;
 SaveTimer::~SaveTimer() = default;
 SaveOutcomes::~SaveOutcomes() = default;
 RecoveryBinding::~RecoveryBinding() = default;

@@ -176,6 +176,7 @@ Rank::Rank(World& world, int rank)
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
   bind_recovery();
+  bind_copies();
   marks_slots_ = world.place.survives && why_not_survived().empty();
   exchange_ = std::make_unique<HubExchange>(rank, *world.training_hub, *world.saving_hub, &account_);
 }
@@ -294,6 +295,7 @@ void Rank::open_folder() {
 }
 
 void Rank::restore() {
+  const LedgerScope entry(ledger(), OverheadLedger::Entry::kLoad);
   if (world_.survivors && epoch_ == 0) return rejoin();
   if (world_.restored_slot < 0) {
     if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.recovery_log)

@@ -61,10 +61,10 @@ class Rank final : private MetricSink {
     std::int64_t cursor = 0;
   };
   struct Boundary {
-    bool evaluate = false, stop = false, failure = false, diverged = false;
+    bool evaluate = false, stop = false, failure = false, diverged = false, copies = false;
     SavePlan save;
     SaveMoment moment;
-    bool quiet() const { return evaluate || stop || failure || diverged || save.save; }
+    bool quiet() const { return evaluate || stop || failure || diverged || copies || save.save; }
   };
 
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
@@ -80,6 +80,7 @@ class Rank final : private MetricSink {
   void report_accesses();
   // rank_survival.cpp
   std::string why_not_survived() const;
+  OverheadLedger* ledger() const { return rank_ == 0 ? &world_.survival.ledger : nullptr; }
   void rejoin();
   void tell_of_saves(std::span<const std::int64_t> slots);
   void share_state(const Survivors& met);
@@ -88,6 +89,16 @@ class Rank final : private MetricSink {
   bool loses_rows() const;
   std::int64_t meet_deaths(const Survivors& met, FailedEvent& record);
   void restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record);
+  void go_back_to_copies(double began_s);
+  void log_state();
+  void log_deaths(FailedEvent& record, double began_s, std::int64_t repeated);
+  // rank_copies.cpp
+  void bind_copies();
+  Communicator& copies_group();
+  void copy_to_peers();
+  std::string copies_text() const;
+  std::optional<CopiesLeft> find_copies(const std::vector<std::string>& said) const;
+  void restore_from_peers();
   // rank_failure.cpp
   void bind_recovery();
   FailureDomains failure_domains() const;
@@ -141,6 +152,8 @@ class Rank final : private MetricSink {
   void await_saves();
   void log_save(const SaveResult& result);
   void log_recovery(std::string_view status);
+  /// Seconds of the process, of which each belongs to one name.
+  std::map<std::string, double> wall_split() const;
   void record_progress();
   void metric(std::int64_t step, Split split, std::string_view name, double value);
   void add(std::int64_t step, Split split, std::string_view name, double value) override {
@@ -185,6 +198,9 @@ class Rank final : private MetricSink {
   SaveOutcomes* outcomes_ = nullptr;            ///< likewise
   SaveSelector* selector_ = nullptr;            ///< likewise
   RowCodec* codec_ = nullptr;                   ///< likewise
+  MemoryCopies* copies_ = nullptr;              ///< likewise
+  std::vector<std::vector<int>> holders_;       ///< of copies, by rank
+  std::unique_ptr<Communicator> copies_group_;  ///< all ranks, once there are copies
   DivergenceWatch* divergence_ = nullptr;       ///< likewise
   std::unique_ptr<EmulatedFailures> emulated_;  ///< null without [emulate]
   std::deque<SavedEvent> handed_over_;          ///< saves whose results are not known yet

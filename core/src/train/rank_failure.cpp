@@ -136,6 +136,7 @@ void Rank::meet_failures(std::int64_t slot) {
 // Collective: every rank is at this boundary, and none has a transfer on its way.
 void Rank::meet(const EmulatedFailure& failure, std::int64_t slot) {
   const double began_s = world_.clock->now();
+  const LedgerScope entry(ledger(), OverheadLedger::Entry::kRestart);
   await_saves();
   FailedEvent record;
   record.index = static_cast<std::int64_t>(emulated_->next());
@@ -202,6 +203,7 @@ void Rank::watch_divergence(const Ticket& ticket, const SlotResult& result) {
 
 void Rank::meet_divergence(std::int64_t slot) {
   const double began_s = world_.clock->now();
+  const LedgerScope entry(ledger(), OverheadLedger::Entry::kRestart);
   await_saves();
   FailureEvent event;
   event.slot = slot;
@@ -262,6 +264,7 @@ std::int64_t Rank::agreed_checkpoint(const FailureDecision& decision, bool consi
 }
 
 void Rank::restore_shards(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record) {
+  const LedgerScope entry(ledger(), OverheadLedger::Entry::kLoad);
   const std::int64_t step = agreed_checkpoint(decision, false);
   std::optional<CheckpointReader> reader;
   if (step >= 0) {
@@ -307,6 +310,7 @@ std::int64_t Rank::roll_back(const FailureDecision& decision, std::int64_t slot,
     timeline = std::max(timeline, reader.timeline() + 1);
   }
   record.from_slot = std::max<std::int64_t>(0, step);
+  if (OverheadLedger* mine = ledger()) mine->back_to(record.from_slot);
   rolls_back_ = true;
   World::RollBack target;
   target.epoch = epoch_ + 1;
@@ -344,6 +348,7 @@ void Rank::account_resumed(const CheckpointReader& reader) {
 
 /// In place of finish(): nothing of this rank is the run's result.
 void Rank::leave() {
+  if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kRestart);
   if (rank_ == 0) record_progress();
   observers_->finish("rolled back", "");
 }

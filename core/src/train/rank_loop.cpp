@@ -54,6 +54,10 @@ bool Rank::run() {
     earlier_transfer_s_ += world_.transport->counts(rank_, static_cast<Purpose>(p)).transfer_seconds;
   observers_->start(info);
   observers_->tables(row_tables());
+  if (OverheadLedger* mine = ledger()) {
+    mine->reserve(info.steps);
+    mine->enter(OverheadLedger::Entry::kWork);
+  }
   try {
     start_rows();
     if (workers_.size() == 1) {
@@ -296,6 +300,8 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
     }
     due.moment = moment;
   }
+  due.copies = copies_ != nullptr && !due.stop && slot > first_slot_ &&
+               parts_->recovery.guarded(*copies_)->copies_due(moment);
   due.diverged = !due.stop && diverged_;
   if (due.diverged) due.save = {};  // what went wrong is not to be kept
   due.failure = !due.stop && !due.diverged && emulated_ != nullptr && emulated_->due(slot) != nullptr;
@@ -317,6 +323,7 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
     if (rank_ == 0) world_.metrics->flush();
   }
   if (due.save.save) save(due.save, due.moment, due.stop);
+  if (due.copies) copy_to_peers();
   if (due.failure) meet_failures(slot);
   if (due.diverged) meet_divergence(slot);
   // The hashes of the run are those of what was evaluated and saved last, so actors do not go on in between.
@@ -331,6 +338,7 @@ void Rank::act(const Boundary& due, std::int64_t slot) {
 void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   const std::lock_guard lock(mutex_);
   ++counters_.slot;
+  if (OverheadLedger* mine = ledger()) mine->slots_done(counters_.slot);
   const std::int64_t samples = result.micros * parts_->dataset->batch() * weights_->replicas();
   counters_.samples += samples;
   counters_.tokens += samples * parts_->dataset->info().tokens_per_sample;

@@ -24,6 +24,7 @@ void Rank::save(SavePlan plan, const SaveMoment& moment, bool last) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
   const PartScope part(&account_, TimePart::kSave);
+  const LedgerScope entry(ledger(), OverheadLedger::Entry::kSave);
   const SpanScope span(&spans_, "save", "copy");
   const double began_s = world_.clock->now();  // policies count on the run's clock, which may be simulated
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
@@ -161,13 +162,22 @@ RankTime Rank::time_so_far() {
   return time;
 }
 
+std::map<std::string, double> Rank::wall_split() const {
+  using Entry = OverheadLedger::Entry;
+  OverheadLedger& mine = world_.survival.ledger;
+  mine.enter(mine.current());
+  return {{"start_s", mine.seconds(Entry::kStart)},     {"work_s", mine.seconds(Entry::kWork)},
+          {"save_s", mine.seconds(Entry::kSave)},       {"load_s", mine.seconds(Entry::kLoad)},
+          {"restart_s", mine.seconds(Entry::kRestart)}, {"repeat_s", mine.seconds(Entry::kRepeat)}};
+}
+
 void Rank::log_recovery(std::string_view status) {
   const auto account = recovery_account();
   for (const auto& [name, value] : account) metric(counters_.slot, Split::kTrain, name, value);
   if (!world_.recovery_log) return;
   RecoveryLog& log = *world_.recovery_log;
   log.ended(std::string(status), counters_.slot,
-            emulated_ == nullptr ? std::vector<double>() : emulated_->access_shares(), account);
+            emulated_ == nullptr ? std::vector<double>() : emulated_->access_shares(), account, wall_split());
   if (emulated_ != nullptr && counters_.slot > 0) {
     metric(counters_.slot, Split::kTrain, "emulated_overhead",
            log.charges().total() / emulated_->hour(counters_.slot));
@@ -177,6 +187,7 @@ void Rank::log_recovery(std::string_view status) {
 void Rank::finish() {
   {
     const PartScope part(&account_, TimePart::kSave);
+    const LedgerScope entry(ledger(), OverheadLedger::Entry::kSave);
     await_saves();
   }
   // Hashes: every rank's digests to rank 0; weights of the evaluation set of replica 0.

@@ -61,10 +61,6 @@ Brought read_brought(const std::string& text) {
   return brought;
 }
 
-bool is_among(const std::vector<int>& ranks, int rank) {
-  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
-}
-
 /// Scalars, and the names and sizes of the tensors that will follow them.
 std::string described(const HeldComponents& held) {
   std::vector<std::string> texts{std::to_string(held.scalars.size())};
@@ -104,7 +100,9 @@ std::string Rank::why_not_survived() const {
 
 void Rank::hold() {
   world_.phase.enter("hold");
+  if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kRestart);
   if (!has_state_) return;  // what the process held before is as good as when it was given back
+  if (OverheadLedger* mine = ledger()) mine->back_to(counters_.slot);
   take_save_results();
   const bool interrupted_slot = mark_.slot == counters_.slot;
   HeldState held = hold_state(*state_, interrupted_slot ? &mark_ : nullptr);
@@ -120,11 +118,15 @@ void Rank::hold() {
 
 void Rank::meet_survivors() {
   const auto& held = world_.survival.held;
-  const auto texts = world_.end_hub->exchange(
-      rank_,
-      held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, steady_s() - held->since_s) : "");
+  std::vector<std::string> heads, copies;
+  const std::string mine =
+      held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, steady_s() - held->since_s) : "";
+  for (const std::string& text : world_.end_hub->exchange(rank_, mine + "\n" + copies_text())) {
+    heads.push_back(text.substr(0, text.find('\n')));
+    copies.push_back(text.substr(text.find('\n') + 1));
+  }
   std::vector<Brought> brought;
-  for (const std::string& text : texts) brought.push_back(read_brought(text));
+  for (const std::string& text : heads) brought.push_back(read_brought(text));
   Survivors met;
   met.slot = -1;
   for (const Brought& rank : brought) met.slot = std::max(met.slot, rank.slot);
@@ -138,10 +140,12 @@ void Rank::meet_survivors() {
     met.boundary_done = met.boundary_done && (brought[r].slot < 0 || brought[r].boundary_done);
     met.waited_s = std::max(met.waited_s, brought[r].waited_s);
   }
+  met.copies = find_copies(copies);
   faults_.happened_through(met.slot < 0 ? world_.settings.run.steps : met.slot);
   std::string why = why_not_survived();
   if (!met.behind.empty() && loses_rows()) why = "its ranks were not at one slot";
   if (met.slot < 0) why = "no rank has kept its state";
+  if (met.copies) why.clear();
   if (why.empty()) {
     const auto first = std::find_if(brought.begin(), brought.end(),
                                     [&](const Brought& rank) { return rank.slot == met.slot; });
@@ -158,6 +162,7 @@ void Rank::rejoin() {
   world_.phase.enter("rejoin");
   const double began_s = steady_s();
   const Survivors& met = *world_.survivors;
+  if (met.copies) return go_back_to_copies(began_s);
   auto& held = world_.survival.held;
   if (held) {
     give_back(*state_, *held);
@@ -171,26 +176,52 @@ void Rank::rejoin() {
   counters_.wall_s = world_.restored_wall_s;
   next_slot_ = first_slot_ = counters_.slot;
   boundary_again_ = !met.boundary_done;
-  host_.log(LogLevel::kInfo,
-            fmt::format("goes on from slot {}: {}", counters_.slot, hash_of(hold_state(*state_, nullptr))));
-  if (met.dead.empty()) return;
+  if (met.dead.empty()) return log_state();
   FailedEvent record;
-  record.index = world_.place.generation;
   record.slot = counters_.slot;
   record.samples = record.from_samples = counters_.samples;
   record.from_slot = counters_.slot;
-  record.dead = met.dead;
+  record.dead = met.dead;  // a roll-back looks at it
   const std::int64_t repeated = meet_deaths(met, record);
+  log_state();
+  log_deaths(record, began_s, repeated);
+}
+
+/// Who lives must have what it had: that can be seen in the logs.
+void Rank::log_state() {
+  host_.log(LogLevel::kInfo,
+            fmt::format("goes on from slot {}: {}", counters_.slot, hash_of(hold_state(*state_, nullptr))));
+}
+
+void Rank::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated) {
+  record.index = world_.place.generation;
+  record.dead = world_.survivors->dead;
   record.restore_s = steady_s() - began_s;
-  record.seconds = met.waited_s + record.restore_s;
+  record.seconds = world_.survivors->waited_s + record.restore_s;
   record.account = recovery_account();
   if (rank_ != 0) return;
   host_.log(LogLevel::kWarning,
-            fmt::format("{} died and {} replaced in slot {}; {}", ranks_text(met.dead),
-                        met.dead.size() == 1 ? "was" : "were", counters_.slot, record.action));
+            fmt::format("{} died and {} replaced in slot {}; {}", ranks_text(record.dead),
+                        record.dead.size() == 1 ? "was" : "were", record.slot, record.action));
   if (world_.recovery_log) world_.recovery_log->failed(record, repeated);
   if (!rolls_back_)
     metric(counters_.slot, Split::kTrain, "failures", static_cast<double>(world_.place.generation));
+}
+
+void Rank::go_back_to_copies(double began_s) {
+  const Survivors& met = *world_.survivors;
+  FailedEvent record;
+  record.slot = met.slot;
+  record.action = action_name(FailureAction::kRollBack);
+  restore_from_peers();
+  record.from_slot = counters_.slot;
+  record.from_samples = counters_.samples;
+  if (OverheadLedger* mine = ledger()) mine->back_to(counters_.slot);
+  // All ranks are at one slot and take equally many samples in each.
+  const std::int64_t repeated = std::max<std::int64_t>(0, met.slot - counters_.slot);
+  record.samples = counters_.samples + repeated * world_.settings.run.accumulate * parts_->dataset->batch() *
+                                           weights_->replicas();
+  log_deaths(record, began_s, repeated);
 }
 
 /// The store knows which of the saves that were under way when the run was interrupted are whole.

@@ -256,7 +256,7 @@ void World::find_checkpoint(bool mixed, const std::function<void(const Checkpoin
   }
   if (restored_slot < 0) notes.push_back("no usable checkpoint: the attempt starts again from slot 0");
   drop_metrics_after(*files, folder.path + "/metrics.jsonl",
-                     survivors ? survivors->slot : std::max<std::int64_t>(restored_slot, 0));
+                     survivors ? survivors->goes_on_from() : std::max<std::int64_t>(restored_slot, 0));
   // A run that died between its last checkpoint and its summary has nothing left to measure.
   if (files->exists(folder.path + "/metrics.jsonl")) {
     for (const MetricLine& line : read_metrics(*files, folder.path + "/metrics.jsonl")) {
