@@ -1,11 +1,16 @@
 // tenon check: resolve and validate a configuration, build the run, print its memory plan; no training.
 #include "command_line.hpp"
 
+#include "config/run_schema.hpp"
 #include "observe/json_writer.hpp"
 #include "report/runs.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/registry.hpp>
 
+#include <fmt/format.h>
+
+#include <cstdlib>
 #include <iostream>
 
 namespace tenon::cli {
@@ -31,6 +36,38 @@ void print_json(const std::string& path, const std::vector<std::string>& facts, 
   std::cout << json.take();
 }
 
+constexpr const char* kThreads = "thread";
+
+/// The transport's type if its ranks are processes, which somebody would have to start; else "".
+std::string process_transport(const Config& config) {
+  const Value* type = config.find("transport.type");
+  if (type == nullptr || !type->is_text() || type->text() == kThreads) return "";
+  return std::getenv("TENON_RANK") == nullptr ? type->text() : "";
+}
+
+/// Built as threads, ranks need the same parts and the same memory.
+Config as_threads(const Config& config) {
+  const Origin origin{"tenon check", 0, 0};
+  Value type{std::string(kThreads)};
+  type.origin = origin;
+  Value transport, root = config.root();
+  transport.set("type", std::move(type), origin);
+  root.set("transport", std::move(transport), origin);
+  return config.with_root(std::move(root));
+}
+
+/// Said before the run, since a transport that ends with its first rank cannot be changed later.
+std::string fact_of_deaths(Registry& registry, const std::string& transport) {
+  const ComponentRef ref = registry.find("transport/1", transport);
+  const bool outlives = (ref.component->capabilities & TENON_CAP_SURVIVES_DEATH) != 0;
+  return fmt::format(
+      "when a rank dies: {}",
+      outlives ? "tenon launch --restarts R starts it again, and the others live on as [recovery] says"
+               : fmt::format("the job ends; '{}' cannot go on without a rank. --resume continues from a "
+                             "checkpoint; transport.type = \"socket\" outlives deaths",
+                             transport));
+}
+
 void declare_check(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
@@ -52,7 +89,12 @@ int run_check(const std::vector<std::string>& arguments) {
   const std::string path = parsed.values["config"].as<std::vector<std::string>>()[0];
   const Config config = load_run(runtime, path, sets);
   std::vector<std::string> facts;
-  const Config resolved = runtime.check(config, &facts);
+  const std::string processes = process_transport(config);
+  Config resolved = runtime.check(processes.empty() ? config : as_threads(config), &facts);
+  if (!processes.empty()) {
+    facts.push_back(fact_of_deaths(runtime.registry(), processes));
+    resolved = config::check_run(config, runtime.registry(), {}).resolved;
+  }
   if (parsed.values.count("explain") > 0) {
     std::cout << resolved.explain(parsed.values["explain"].as<std::string>()) << "\n";
     return 0;

@@ -256,6 +256,25 @@ TEST(Processes, MustAgreeOnTheConfiguration) {
   EXPECT_FALSE(fs::exists(scratch / "one/runs")) << "nothing may be opened before that";
 }
 
+TEST(Processes, AreCheckedAsThreadsAndToldWhatADeathWouldDo) {
+  const Scratch scratch;
+  write_file(scratch / "run.toml",
+             replaced(two_replicas(kStrategies[0]), "type = \"thread\"", "type = \"socket\""));
+  const Ended socket = scratch.run({"check", "run.toml"});
+  EXPECT_EQ(socket.status, 0) << socket.err;
+  EXPECT_THAT(socket.out, AllOf(HasSubstr("planned for 2 rank(s)"),
+                                HasSubstr("when a rank dies: tenon launch --restarts R starts it again")));
+  EXPECT_THAT(scratch.run({"check", "run.toml", "--print"}).out, HasSubstr("type = \"socket\""));
+  const Ended typo = scratch.run({"check", "run.toml", "--set", "transport.addres=x"});
+  EXPECT_EQ(typo.status, 2);
+  EXPECT_THAT(typo.err, HasSubstr("no option 'addres'"));
+  const Ended mpi = scratch.run({"check", "run.toml", "--set", "transport.type=openmpi"});
+  if (mpi.status == 2 && mpi.err.find("no plugin") != std::string::npos)
+    GTEST_SKIP() << "built without Open MPI";
+  EXPECT_EQ(mpi.status, 0) << mpi.err;
+  EXPECT_THAT(mpi.out, HasSubstr("when a rank dies: the job ends; 'openmpi' cannot go on without a rank"));
+}
+
 TEST(Processes, AreRefusedWhereTheyAreTooManyOrStrangers) {
   const Scratch scratch;
   const Ended many = scratch.run(launched());
