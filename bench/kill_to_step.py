@@ -1,6 +1,6 @@
 """From kill -9 of one of four rank processes to the next finished slot, under tenon launch --restarts.
 
-Usage: kill_to_step.py [--program build/release/bin/tenon] [--rounds N]
+Usage: kill_to_step.py [--program build/release/bin/tenon] [--rounds N] [--recovery TYPE...]
 Prints seconds: median (lowest to highest). Every slot ends in a checkpoint, so that its end can be seen from outside; the next slot is the
 second behind the last one seen at the kill, since a save may be on its way.
 """
@@ -42,7 +42,7 @@ def process_of(rank, folder):
     raise SystemExit("kill_to_step: rank %d has no process" % rank)
 
 
-def seconds_of_one_round(program):
+def seconds_of_one_round(program, recovery):
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name).resolve()
         (folder / "run.toml").write_text(f'''extends = ["{SOURCE}/configs/base/gpt_tiny.toml"]
@@ -53,7 +53,7 @@ model = {{layers = 2, width = 32, heads = 2}}
 parallel.ranks = 4
 transport.type = "socket"
 sync = {{type = "ddp"}}
-recovery = {{type = "full", every = 1, async = false}}
+recovery = {{type = "{recovery}", every = 1, async = false}}
 ''')
         launch = subprocess.Popen([program, "launch", "-n", "4", "--restarts", "1", "--", "train", "run.toml", "--quiet"],
                                   cwd=folder, stderr=subprocess.DEVNULL)
@@ -76,10 +76,15 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--program", default=str(SOURCE / "build/release/bin/tenon"))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--recovery", nargs="+", default=["full", "replica", "peer_memory"])
     options = parser.parse_args()
-    seconds = [seconds_of_one_round(options.program) for _ in range(options.rounds)]
-    print("%.2f s (%.2f to %.2f) from kill -9 of one of four processes to the next finished slot"
-          % (statistics.median(seconds), min(seconds), max(seconds)))
+    seconds = {recovery: [] for recovery in options.recovery}
+    for _ in range(options.rounds):
+        for recovery in options.recovery:
+            seconds[recovery].append(seconds_of_one_round(options.program, recovery))
+    for recovery, taken in seconds.items():
+        print("%-12s %.2f s (%.2f to %.2f) from kill -9 of one of four processes to the next finished slot"
+              % (recovery, statistics.median(taken), min(taken), max(taken)))
 
 
 if __name__ == "__main__":
