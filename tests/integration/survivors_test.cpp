@@ -232,6 +232,29 @@ TEST_F(Survivors, StateThatDiffersBetweenReplicasGoesBackToACheckpoint) {
   EXPECT_THAT(log_of(scratch, 0), HasSubstr("all ranks go back to a checkpoint: its replicas differ"));
 }
 
+/// Running means and variances change in every forward pass; replicas may each have their own.
+TEST_F(Survivors, P2_P3_BuffersThatTheInterruptedSlotHadChangedAreSetBack) {
+  for (const char* buffers : {"average", "local"}) {
+    const std::string toml =
+        std::string("extends = [\"") + TENON_SOURCE_DIR +
+        "/configs/base/resnet18.toml\"]\n"
+        "run = {name = \"tiny\", steps = 12, eval_every = 6, eval_batches = 1, deadline = 20}\n"
+        "device.threads = 1\ndata.batch = 4\nmodel.width = 4\nparallel.ranks = 3\n"
+        "transport.type = \"socket\"\nrecovery = {type = \"replica\", every = 4}\n"
+        "sync = {type = \"ddp\", buffers = \"" +
+        buffers + "\"}\n";
+    const auto expected = undisturbed(toml);
+    const Scratch scratch;
+    write_file(scratch / "run.toml", toml + fault(1, 7, "collective"));
+    const Ended ended = scratch.run(launched(3, {"--restarts", "1"}));
+    ASSERT_EQ(ended.status, 0) << ended.err;
+    EXPECT_EQ(hashes_of(scratch), expected) << buffers;
+    const auto kept = behind(log_of(scratch, 2), "keeps its state of slot ");
+    EXPECT_EQ(kept.size(), 1u);
+    EXPECT_EQ(behind(log_of(scratch, 2), "goes on from slot "), kept) << buffers;
+  }
+}
+
 /// Any strategy, since each rank has its own state back.
 TEST_F(Survivors, CopiesInTheMemoryOfPeersBringAllBackWithoutADisk) {
   for (const char* sync : {"type = \"ddp\"", "type = \"diloco\"\ninterval = 4",

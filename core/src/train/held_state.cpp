@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 
 namespace tenon::train {
 namespace {
@@ -38,6 +39,16 @@ void copy_in(const RankState& state, std::vector<std::byte>& from, const TensorV
 void collect(const RankState& state, StateCollector& collected, HeldComponents& into) {
   for (auto& [name, text] : collected.scalars) into.scalars.insert_or_assign(name, std::move(text));
   for (const auto& [name, view] : collected.tensors) copy_out(state, view, into.tensors[name]);
+}
+
+/// Entries of the model's buffers: other sets go by the same parameters.
+void for_each_buffer(const RankState& state, const std::function<void(const StateEntry&)>& body) {
+  const ParameterSet& live = state.members().weights->live();
+  for (const StateEntry& entry : state.entries()) {
+    if (entry.table != nullptr || entry.parameter < 0) continue;
+    const ParameterInfo& info = live.parameters()[static_cast<std::size_t>(entry.parameter)];
+    if (info.spec.role == Role::kBuffer && entry.view.data == live.tensor(entry.parameter).data) body(entry);
+  }
 }
 
 }  // namespace
@@ -89,12 +100,9 @@ HeldState hold_state(const RankState& state, const SlotMark* mark) {
   if (mark != nullptr) {
     for (const auto& [name, text] : mark->components.scalars) held.components.scalars[name] = text;
     for (const auto& [name, bytes] : mark->components.tensors) held.components.tensors[name] = bytes;
-    for (const auto& [parameter, bytes] : mark->buffers) {
-      const void* const data = state.members().weights->live().tensor(parameter).data;
-      for (const StateEntry& entry : state.entries()) {
-        if (entry.table == nullptr && entry.view.data == data) held.entries[entry.name] = bytes;
-      }
-    }
+    for_each_buffer(state, [&](const StateEntry& entry) {
+      held.entries[entry.name] = mark->buffers.at(entry.parameter);
+    });
   }
   held.slot = state.members().counters->slot;
   held.since_s = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -121,6 +129,11 @@ void give_back(const RankState& state, HeldState& held) {
   StateRestorer restorer(held.components);
   state.visit(restorer);
   state.members().weights->live().touch(-1);
+}
+
+void give_back_buffers(const RankState& state, HeldState& held) {
+  for_each_buffer(state,
+                  [&](const StateEntry& entry) { copy_in(state, held.entries.at(entry.name), entry.view); });
 }
 
 std::string pack(const HeldState& held) {

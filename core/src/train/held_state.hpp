@@ -44,6 +44,8 @@ void mark_slot(const RankState& state, std::int64_t slot, SlotMark& mark);
 /// `mark`: of a slot that was begun and not ended, else null.
 HeldState hold_state(const RankState& state, const SlotMark* mark);
 void give_back(const RankState& state, HeldState& held);
+/// Of the model's buffers alone, which replicas may each have their own.
+void give_back_buffers(const RankState& state, HeldState& held);
 /// For another rank, and back. unpack throws Error(kRun) on what pack did not make.
 std::string pack(const HeldState& held);
 HeldState unpack(const std::string& packed);

@@ -11,12 +11,14 @@
 namespace tenon::train {
 
 PhaseProbe::PhaseProbe() {
-  if (const char* path = std::getenv("TENON_PHASE_LOG"))
-    file_ = ::open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const char* rank = std::getenv("TENON_RANK");
+  if (const char* log = std::getenv("TENON_PHASE_LOG")) {
+    const std::string path = rank == nullptr ? log : std::string(log) + "." + rank;
+    file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  }
   if (const char* at = std::getenv("TENON_KILL_AT")) {
     std::string_view text = at;
     if (const auto who = text.find('@'); who != std::string_view::npos) {
-      const char* rank = std::getenv("TENON_RANK");
       const char* generation = std::getenv("TENON_GENERATION");
       const bool replaced = generation != nullptr && std::string_view(generation) != "0";
       if (rank == nullptr || text.substr(who + 1) != rank || replaced) return;

@@ -1,7 +1,7 @@
-// Tells tests in which phase of a run a process is: TENON_PHASE_LOG=FILE gets one line per phase entered,
-// written before the phase begins, and TENON_KILL_AT=phase:n ends the process with SIGKILL at the n-th entry;
-// phase:n@r does so with the process that is rank r, but not with one that took its place. Unset, it does
-// nothing.
+// Tells tests in which phase of a run a process is: TENON_PHASE_LOG=FILE gets one line per phase entered
+// (a launched rank r: FILE.r), written before the phase begins, and TENON_KILL_AT=phase:n ends the process
+// with SIGKILL at the n-th entry; phase:n@r does so with the process that is rank r, but not with one that
+// took its place. Unset, it does nothing.
 #pragma once
 
 #include <atomic>

@@ -163,6 +163,7 @@ void World::connect(const WorldSpec& spec) {
     if (control->failed())
       transport->cancel(control->failure());  // it came while there was nothing to cancel
   } catch (...) {
+    cut_off_ = true;
     report_failure(place.rank);
     if (outlives()) goes_on();
     throw_failure();

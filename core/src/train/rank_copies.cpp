@@ -164,6 +164,7 @@ void Rank::restore_from_peers() {
   loss_count_ = held.loss_count;
   skipped_updates_ = held.skipped_updates;
   newest_committed_ = world_.restored_slot <= left.slot ? world_.restored_slot : -1;
+  begin_again_after_divergence();
   counters_.wall_s = world_.restored_wall_s;
   next_slot_ = first_slot_ = counters_.slot;
   copy_to_peers();  // who is new holds nothing of the others yet

@@ -173,6 +173,7 @@ void Rank::rejoin() {
   }
   newest_committed_ = world_.restored_slot;
   share_state(met);
+  begin_again_after_divergence();
   counters_.wall_s = world_.restored_wall_s;
   next_slot_ = first_slot_ = counters_.slot;
   boundary_again_ = !met.boundary_done;
@@ -211,14 +212,14 @@ void Rank::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated
 void Rank::go_back_to_copies(double began_s) {
   const Survivors& met = *world_.survivors;
   FailedEvent record;
-  record.slot = met.slot;
   record.action = action_name(FailureAction::kRollBack);
   restore_from_peers();
+  record.slot = std::max(met.slot, counters_.slot);
   record.from_slot = counters_.slot;
   record.from_samples = counters_.samples;
   if (OverheadLedger* mine = ledger()) mine->back_to(counters_.slot);
   // All ranks are at one slot and take equally many samples in each.
-  const std::int64_t repeated = std::max<std::int64_t>(0, met.slot - counters_.slot);
+  const std::int64_t repeated = record.slot - counters_.slot;
   record.samples = counters_.samples + repeated * world_.settings.run.accumulate * parts_->dataset->batch() *
                                            weights_->replicas();
   log_deaths(record, began_s, repeated);
@@ -250,6 +251,9 @@ void Rank::share_state(const Survivors& met) {
     }
   };
   share(live);
+  const bool up_to_date = world_.survival.held && !is_among(met.behind, rank_);
+  if (world_.settings.buffers == config::BufferPolicy::kLocal && up_to_date)
+    give_back_buffers(*state_, *world_.survival.held);
   for (const auto& set : updater_->state()) share(*set);
   for (const StateEntry& entry : state_->entries()) {
     if (entry.table == nullptr || is_lost_with_its_rank(entry.parameter)) continue;

@@ -49,7 +49,7 @@ RunResult Runtime::train(const Config& config, const TrainRequest& request) {
     now.place.control = next.control;
     now.place.token = next.token;
     now.place.generation = next.generation;
-    now.resume = next.resume;
+    now.resume = request.resume || next.resume;
   }
 }
 

@@ -316,6 +316,7 @@ void World::run_rank(int rank, int participant, const std::function<bool(int ran
       run_trainer(rank, body);
     }
   } catch (...) {
+    cut_off_ = true;
     report_failure(rank);  // unless it was
   }
   if (entered) clock->leave();
@@ -331,6 +332,7 @@ void World::run_trainer(int rank, const std::function<bool(int rank, Rank& self)
         again = body(rank, self);
       } catch (...) {
         // Before this rank ends: its actors may wait for others, who have to hear of it.
+        cut_off_ = true;
         report_failure(rank);
         if (outlives()) self.hold();
         throw;
@@ -362,7 +364,7 @@ bool World::outlives() const {
   if (!place.survives || control_client == nullptr) return false;
   // Who is cut off by another rank may learn of it before the control plane says why.
   const auto until = std::chrono::steady_clock::now() + kWhyKnownWithin;
-  while (!control->failed() && std::chrono::steady_clock::now() < until)
+  while (cut_off_ && !control->failed() && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   return control_client->interrupted();
 }
@@ -429,7 +431,7 @@ RunResult World::run() {
     return self.run();
   });
   signals.reset();
-  if (place.survives && control_client->interrupted() && goes_on()) return result;
+  if (outlives() && goes_on()) return result;
   // Before the attempt was open nothing was written into it.
   if (place.rank <= 0 ? metrics == nullptr : store == nullptr) throw_failure();
   finish(seconds_since(begin));

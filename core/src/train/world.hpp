@@ -140,7 +140,7 @@ struct World {
   /// Of the exception that is being handled.
   void report_failure(int rank);
   void throw_failure() const;
-  /// After a failure of this rank or another: whether ranks are to keep their state.
+  /// Whether ranks are to keep their state: another has died. A rank that was cut off waits to hear why.
   bool outlives() const;
   /// Once they do: waits to hear where. False if the run has failed meanwhile.
   bool goes_on();
@@ -158,6 +158,7 @@ struct World {
   void connect(const WorldSpec& spec);
   void share_opening(int rank, int keep);
 
+  std::atomic<bool> cut_off_{false};  ///< some call of a rank of this process has thrown
   mutable std::mutex mutex_;
   StopReason stop_ = StopReason::kNone;
   std::string stop_why_;
