@@ -329,5 +329,19 @@ TEST(LostShardsRefused, WhenNobodyRestores) {
                                    "answers with 'abort'; choose one that restores"));
 }
 
+TEST(LostShardsRefused, WhenThereAreMoreThanRows) {
+  const Folder folder;
+  std::vector<std::string> lines = sets("type='full'", "");
+  lines.back() = "emulate={hours=48.0, shards=513}";
+  try {
+    train(plugin, "", lines, folder);
+    FAIL() << "trained";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig);
+    EXPECT_THAT(error.what(),
+                ::testing::HasSubstr("shards = 513, but the row tables have 512 rows together"));
+  }
+}
+
 }  // namespace
 }  // namespace rehearsal

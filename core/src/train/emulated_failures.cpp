@@ -1,6 +1,10 @@
 // From hours of the job to slots of the run, and counts of accesses.
 #include "train/emulated_failures.hpp"
 
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -17,11 +21,19 @@ EmulatedFailures::EmulatedFailures(const config::EmulateSettings& settings, std:
   failures_.insert(failures_.end(), settings.scripted.begin(), settings.scripted.end());
   std::stable_sort(failures_.begin(), failures_.end(),
                    [](const EmulatedFailure& a, const EmulatedFailure& b) { return a.hour < b.hour; });
+  std::int64_t rows = 0;
   for (const ParameterInfo& info : parameters) {
     if (info.spec.role != Role::kRowTable) continue;
+    rows += info.spec.shape[0];
     Table& table = tables_[static_cast<std::size_t>(info.index)];
     table.first = info.offset[0];
     table.since_save.assign(static_cast<std::size_t>(info.local[0]), 0);
+  }
+  if (rows > 0 && rows < settings.domains.shards) {
+    fail_config(
+        fmt::format("[emulate] shards = {}, but the row tables have {} rows together; a failure domain "
+                    "without rows has nothing to lose",
+                    settings.domains.shards, rows));
   }
 }
 
