@@ -93,7 +93,17 @@ void make_folder_durably(FileSystem& files, const std::string& path) {
   const std::string parent = parent_path(path);
   if (parent != path) make_folder_durably(files, parent);
   files.make_directories(path);
-  files.sync_directory(parent);
+  try {
+    files.sync_directory(parent);
+  } catch (const FileError&) {
+    // The next save would find the folder and take it for durable.
+    try {
+      files.remove(path);
+    } catch (const FileError&) {
+      // Another rank has begun to write into it, or the medium takes nothing: recover() syncs it later.
+    }
+    throw;
+  }
 }
 
 RankReport empty_report(const SaveRequest& request, int rank, int world_size) {

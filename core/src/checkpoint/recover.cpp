@@ -100,6 +100,8 @@ void remove_leftovers(FileSystem& files, const std::string& folder) {
     }
   }
   if (changed) files.sync_directory(folder);
+  // Whoever made the folder may have died before its name was durable.
+  files.sync_directory(parent_path(folder));
 }
 
 }  // namespace
