@@ -60,13 +60,19 @@ std::optional<std::set<std::int64_t>> chain_of(const Candidate& candidate,
   return chain;
 }
 
+// Whether the failure shows that this is no complete generation, now and later.
+bool says_what_it_is(const Error& error) {
+  const auto* file_error = dynamic_cast<const FileError*>(&error);
+  if (file_error == nullptr) return true;
+  const int code = file_error->code();
+  return code == ENOENT || code == EISDIR || code == ENOTDIR || code == EFBIG;
+}
+
 // Whether the failure says that the generation is damaged. Anything else (permissions, too many open files)
 // says nothing about it and must not cost a good generation its name.
 bool is_damage(const Error& error) {
   const auto* file_error = dynamic_cast<const FileError*>(&error);
-  if (file_error == nullptr) return true;
-  const int code = file_error->code();
-  return code == ENOENT || code == EIO || code == EISDIR || code == ENOTDIR || code == EFBIG;
+  return says_what_it_is(error) || (file_error != nullptr && file_error->code() == EIO);
 }
 
 std::string move_aside(FileSystem& files, const std::string& folder, std::int64_t step) {
@@ -176,7 +182,9 @@ std::vector<std::int64_t> CheckpointStore::collect_garbage() {
   for (const std::int64_t step : generations()) {
     try {
       candidates.push_back(candidate_of(files_, folder_, step));
-    } catch (const Error&) {
+    } catch (const Error& error) {
+      // Which bases an unreadable one needs is not known, so nothing may go.
+      if (!says_what_it_is(error)) throw;
       // Not a complete generation: it neither counts nor is it removed; recover() judges it.
     }
   }
