@@ -216,6 +216,8 @@ std::vector<std::int64_t> CheckpointStore::collect_garbage() {
   for (const Candidate& candidate : candidates) {
     if (needed.contains(candidate.step) || independent < options_.keep) continue;
     const std::string gone = folder_ + "/" + folder_name(FolderKind::kRemoving, candidate.step);
+    // What it replaced may still stand, and recover() would take it for the generation of this step.
+    remove_tree(files_, folder_ + "/" + folder_name(FolderKind::kReplaced, candidate.step));
     // The new name first: a removal cut short must not look like a damaged generation.
     remove_tree(files_, gone);
     files_.rename(folder_ + "/" + folder_name(FolderKind::kComplete, candidate.step), gone);

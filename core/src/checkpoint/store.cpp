@@ -90,6 +90,11 @@ void CheckpointStore::publish(std::int64_t step) {
   } catch (const std::exception&) {
     if (files_.exists(complete)) files_.rename(complete, writing);
     if (replaces) files_.rename(replaced, complete);
+    try {
+      files_.sync_directory(folder_);
+    } catch (const FileError&) {
+      // A power cut may then bring back what all ranks were told is not there; recover() judges it.
+    }
     throw;
   }
   try {
