@@ -1,251 +1,132 @@
-// The store when operations fail: a crash, an error, a torn write or a full disk at every point of a save.
-// Whatever happens, loading finds the previous or the new generation, bit for bit, and an aborted save leaves
-// nothing.
+// The store when the process or the machine dies: at every operation of a save, at every operation of a
+// recovery, and with SIGKILL on the real file system. Loading finds the previous or the new generation, bit
+// for bit.
 #include <tenon/checkpoint.hpp>
 
-#include "checkpoint/testing/faulty_files.hpp"
-#include "checkpoint/testing/store_fixture.hpp"
+#include "checkpoint/testing/store_scenarios.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdlib>
-#include <functional>
 
 namespace tenon {
 namespace {
 
-using testing::FaultPlan;
 using testing::FaultyFiles;
 using testing::folder_names;
+using testing::Found;
+using testing::kFolder;
 using testing::MemoryFiles;
-using testing::save_as_world;
+using testing::operations_of;
+using testing::recover_one_of;
+using testing::save_bias;
 using testing::save_step;
+using testing::Scenario;
+using testing::scenarios;
 using testing::TinyModel;
 using Survival = MemoryFiles::Survival;
 
-constexpr char kFolder[] = "/run/checkpoints";
+// What is left of the files once the process died at operation k of the scenario's save: nothing that was not
+// synced (0), all of it (1), or some (2 and more).
+constexpr std::uint64_t kSurvivals = 6;
 
-// A history of the store before the save under test, and the save itself.
-struct Scenario {
-  const char* name;
-  std::function<void(CheckpointStore&)> before;
-  std::function<SaveResult(CheckpointStore&)> save;
-  std::vector<std::int64_t> older;  ///< steps that loading may fall back on
-  std::int64_t newer;
-};
-
-SaveResult save_bias(CheckpointStore& store, std::int64_t step, std::int64_t base) {
-  TinyModel model(step);
-  const SaveItem item{"bias", model.view("bias"), Shape{5}, Shape{0}};
-  SaveRequest request;
-  request.step = step;
-  request.base = base;
-  request.items = {&item, 1};
-  return store.commit(step, std::vector<std::string>{store.write_part(request, 0, 1)});
-}
-
-std::vector<Scenario> scenarios() {
-  return {
-      {"first save", [](CheckpointStore&) {}, [](CheckpointStore& s) { return save_step(s, 10, 1); }, {}, 10},
-      {"second save by two ranks",
-       [](CheckpointStore& s) { save_step(s, 10, 2); },
-       [](CheckpointStore& s) { return save_step(s, 20, 2); },
-       {10},
-       20},
-      {"third save removes the first",
-       [](CheckpointStore& s) {
-         save_step(s, 10, 1);
-         save_step(s, 20, 1);
-       },
-       [](CheckpointStore& s) { return save_step(s, 30, 2); },
-       {20},
-       30},
-      {"the same step again",
-       [](CheckpointStore& s) {
-         save_step(s, 10, 1);
-         save_step(s, 20, 1);
-       },
-       [](CheckpointStore& s) { return save_step(s, 20, 2); },
-       {20},
-       20},
-      {"an increment",
-       [](CheckpointStore& s) { save_step(s, 10, 1); },
-       [](CheckpointStore& s) { return save_bias(s, 20, 10); },
-       {10},
-       20},
-  };
-}
-
-// The tensors that a generation of `step` must have in this scenario.
-void expect_bits(CheckpointStore& store, std::int64_t step, const Scenario& scenario) {
-  CheckpointReader reader = store.open(step);
-  const std::string name = scenario.name;
-  if (name == "an increment" && step == 20) {
-    TinyModel expected(10);
-    TinyModel newer(20);
-    expected.bytes("bias") = newer.bytes("bias");
-    EXPECT_TRUE(expected.equals(reader));
-  } else {
-    TinyModel expected(step);
-    EXPECT_TRUE(expected.equals(reader));
-  }
-}
-
-void expect_recovers(MemoryFiles& memory, const Scenario& scenario, bool committed) {
-  CheckpointStore after(memory, kFolder, {});
-  const RestorePoint point = after.recover(false);
-  for (const RejectedGeneration& rejected : point.rejected) {
-    ADD_FAILURE() << "a crash must not leave a damaged generation: " << rejected.reason;
-  }
-  if (point.step < 0) {
-    EXPECT_TRUE(scenario.older.empty() && !committed) << "nothing was found";
-  } else {
-    const bool known = point.step == scenario.newer || std::ranges::count(scenario.older, point.step) > 0;
-    EXPECT_TRUE(known) << "found step " << point.step;
-    if (committed) {
-      EXPECT_EQ(point.step, scenario.newer) << "a committed generation is durable";
-    }
-    expect_bits(after, point.step, scenario);
-  }
-  for (const std::string& name : folder_names(memory, kFolder)) {
-    EXPECT_EQ(name.find('.'), std::string::npos) << "left over: " << name;
-  }
-  // Training goes on: the step can be saved again, and wins.
-  ASSERT_EQ(scenario.save(after).status, SaveStatus::kCommitted);
-  EXPECT_EQ(after.recover(false).step, scenario.newer);
-}
-
-std::int64_t count_operations(const Scenario& scenario) {
-  MemoryFiles memory;
+SaveStatus crash_at(std::size_t k, std::uint64_t survival, const Scenario& scenario, MemoryFiles& memory) {
   FaultyFiles files(memory);
   CheckpointStore store(files, kFolder, {});
   scenario.before(store);
-  files.arm({});
-  EXPECT_EQ(scenario.save(store).status, SaveStatus::kCommitted);
-  return files.operations();
+  files.arm({.fail_at = static_cast<std::int64_t>(k), .torn = survival % 2 == 0, .dead_after = true});
+  const SaveStatus status = scenario.save(store).status;
+  memory.crash(survival == 0   ? Survival::kSyncedOnly
+               : survival == 1 ? Survival::kEverything
+                               : Survival::kRandom,
+               survival * 1000 + k);
+  return status;
 }
 
-TEST(StoreCrash, AtEveryOperationOfASave) {
+TEST(StoreCrash, P14_AtEveryOperationOfASaveTheOldOrTheNewGenerationStands) {
   for (const Scenario& scenario : scenarios()) {
-    const std::int64_t operations = count_operations(scenario);
-    EXPECT_GT(operations, 20) << scenario.name;
-    for (std::int64_t k = 0; k <= operations; ++k) {
-      for (std::uint64_t seed = 0; seed < 6; ++seed) {
-        const Survival survival = seed == 0   ? Survival::kSyncedOnly
-                                  : seed == 1 ? Survival::kEverything
-                                              : Survival::kRandom;
+    std::vector<std::string> operations = operations_of(scenario);
+    EXPECT_GT(operations.size(), 20u) << scenario.name;
+    operations.emplace_back("none");
+    for (std::size_t k = 0; k < operations.size(); ++k) {
+      for (std::uint64_t survival = 0; survival < kSurvivals; ++survival) {
+        SCOPED_TRACE(std::string(scenario.name) + ", operation " + std::to_string(k) + ": " + operations[k] +
+                     ", survival " + std::to_string(survival));
         MemoryFiles memory;
-        FaultyFiles files(memory);
-        CheckpointStore store(files, kFolder, {});
-        scenario.before(store);
-        files.arm({.fail_at = k, .torn = seed % 2 == 0, .dead_after = true});
-        const SaveResult result = scenario.save(store);
-        SCOPED_TRACE(std::string(scenario.name) + ", operation " + std::to_string(k) + ": " +
-                     (files.trace().size() > static_cast<std::size_t>(k)
-                          ? files.trace()[static_cast<std::size_t>(k)]
-                          : "none") +
-                     ", survival " + std::to_string(seed));
-        memory.crash(survival, seed * 1000 + static_cast<std::uint64_t>(k));
-        expect_recovers(memory, scenario, result.status == SaveStatus::kCommitted);
+        const bool committed = crash_at(k, survival, scenario, memory) == SaveStatus::kCommitted;
+        CheckpointStore after(memory, kFolder, {});
+        const Found found = recover_one_of(after, scenario);
+        if (committed) {
+          EXPECT_EQ(found, Found::kNewer) << "a committed generation is durable";
+        }
+        for (const std::string& name : folder_names(memory, kFolder)) {
+          EXPECT_EQ(name.find('.'), std::string::npos) << "left over: " << name;
+        }
+        // Training goes on: the step can be saved again, and wins.
+        ASSERT_EQ(scenario.save(after).status, SaveStatus::kCommitted);
+        EXPECT_EQ(recover_one_of(after, scenario), Found::kNewer);
         if (::testing::Test::HasFailure()) return;
       }
     }
   }
 }
 
-TEST(StoreCrash, AnErrorOfAnyOperationAbortsCleanly) {
+// How many generations are there; each of them is checked to the last byte.
+std::size_t verified(CheckpointStore& store) {
+  for (const std::int64_t step : store.generations()) store.verify(step);
+  return store.generations().size();
+}
+
+TEST(StoreCrash, P18_NoInstantOfASaveHasFewerGenerationsThanWereCommitted) {
   for (const Scenario& scenario : scenarios()) {
-    const std::int64_t operations = count_operations(scenario);
-    for (std::int64_t k = 0; k < operations; ++k) {
-      for (const bool torn : {false, true}) {
+    const std::size_t operations = operations_of(scenario).size();
+    for (std::size_t k = 0; k <= operations; ++k) {
+      for (std::uint64_t survival = 0; survival < kSurvivals; ++survival) {
         MemoryFiles memory;
-        FaultyFiles files(memory);
-        CheckpointStore store(files, kFolder, {});
-        scenario.before(store);
-        const std::vector<std::string> names_before = folder_names(memory, kFolder);
-        files.arm({.fail_at = k, .torn = torn});
-        const SaveResult result = scenario.save(store);
-        SCOPED_TRACE(std::string(scenario.name) + ", operation " +
-                     files.trace()[static_cast<std::size_t>(k)]);
-        if (result.status == SaveStatus::kAborted) {
-          EXPECT_NE(result.error.find("injected"), std::string::npos) << result.error;
-          EXPECT_EQ(folder_names(memory, kFolder), names_before);
-        }
-        // The process lives on with the same store.
-        files.arm({});
-        const RestorePoint point = store.recover(false);
-        EXPECT_TRUE(point.rejected.empty());
-        if (result.status == SaveStatus::kCommitted) {
-          EXPECT_EQ(point.step, scenario.newer);
-        }
-        if (point.step >= 0) expect_bits(store, point.step, scenario);
-        EXPECT_EQ(scenario.save(store).status, SaveStatus::kCommitted);
-        if (::testing::Test::HasFailure()) return;
+        crash_at(k, survival, scenario, memory);
+        CheckpointStore after(memory, kFolder, {});
+        after.recover(false);
+        ASSERT_GE(verified(after), scenario.generations)
+            << scenario.name << ", operation " << k << ", survival " << survival;
       }
     }
   }
 }
 
-TEST(StoreCrash, AFullDiskAtEveryByteLeavesTheOlderGeneration) {
-  const Scenario scenario = scenarios()[2];
-  std::int64_t total = 0;
-  {
+TEST(StoreCrash, P18_GarbageCollectionLeavesTwoOnceTwoWereCommitted) {
+  for (const int keep : {2, 3}) {
     MemoryFiles memory;
-    FaultyFiles files(memory);
-    CheckpointStore store(files, kFolder, {});
-    scenario.before(store);
-    files.arm({});
-    scenario.save(store);
-    total = files.bytes_written();
-  }
-  ASSERT_GT(total, 1000);
-  // An aborted save leaves the store as it was, so one store serves all budgets.
-  MemoryFiles memory;
-  FaultyFiles files(memory);
-  CheckpointStore store(files, kFolder, {});
-  scenario.before(store);
-  for (std::int64_t budget = 0; budget < total; ++budget) {
-    files.arm({.byte_budget = budget});
-    const SaveResult result = scenario.save(store);
-    ASSERT_EQ(result.status, SaveStatus::kAborted) << budget;
-    ASSERT_NE(result.error.find("full disk"), std::string::npos) << result.error;
-    ASSERT_EQ(folder_names(memory, kFolder), (std::vector<std::string>{"step-10", "step-20"})) << budget;
-    ASSERT_EQ(store.recover(false).step, 20);
-  }
-  files.arm({.byte_budget = total});
-  EXPECT_EQ(scenario.save(store).status, SaveStatus::kCommitted);
-}
-
-TEST(StoreCrash, TwoGenerationsStandOnceTwoWereCommitted) {
-  // P18: at any instant of the third save, one verified generation besides the one being written; after it,
-  // two.
-  const Scenario scenario = scenarios()[2];
-  const std::int64_t operations = count_operations(scenario);
-  for (std::int64_t k = 0; k <= operations; ++k) {
-    MemoryFiles memory;
-    FaultyFiles files(memory);
-    CheckpointStore store(files, kFolder, {});
-    scenario.before(store);
-    files.arm({.fail_at = k, .dead_after = true});
-    scenario.save(store);
-    memory.crash(Survival::kSyncedOnly, 0);
-    CheckpointStore after(memory, kFolder, {});
-    after.recover(false);
-    int verified = 0;
-    for (const std::int64_t step : after.generations()) {
-      after.verify(step);
-      ++verified;
+    CheckpointStore store(memory, kFolder, {.keep = keep});
+    std::size_t committed = 0;
+    std::int64_t newest = -1;
+    // Complete ones, chains of increments, and a step that is saved twice.
+    for (const auto& [step, base] : std::vector<std::pair<std::int64_t, bool>>{{10, false},
+                                                                               {20, false},
+                                                                               {30, true},
+                                                                               {40, true},
+                                                                               {50, false},
+                                                                               {50, false},
+                                                                               {60, true},
+                                                                               {70, false},
+                                                                               {80, false},
+                                                                               {90, false}}) {
+      const SaveResult result = base ? save_bias(store, step, newest) : save_step(store, step, 2);
+      ASSERT_EQ(result.status, SaveStatus::kCommitted) << result.error;
+      if (step != newest) ++committed;
+      newest = step;
+      EXPECT_GE(verified(store), std::min<std::size_t>(committed, static_cast<std::size_t>(keep))) << step;
+      store.collect_garbage();
+      EXPECT_GE(verified(store), std::min<std::size_t>(committed, static_cast<std::size_t>(keep))) << step;
     }
-    EXPECT_GE(verified, 2) << k;
+    EXPECT_EQ(verified(store), static_cast<std::size_t>(keep)) << "and removes the others";
   }
 }
 
-TEST(StoreCrash, ACrashDuringRecoveryIsRecoveredFrom) {
+TEST(StoreCrash, P14_ACrashDuringRecoveryIsRecoveredFrom) {
   for (std::int64_t k = 0; k < 60; ++k) {
     MemoryFiles memory;
     FaultyFiles files(memory);
@@ -268,32 +149,90 @@ TEST(StoreCrash, ACrashDuringRecoveryIsRecoveredFrom) {
   }
 }
 
-TEST(StoreKilled, InEveryPhaseOnTheRealFileSystem) {
-  const std::unique_ptr<FileSystem> files = make_posix_files();
-  std::string root = ::testing::TempDir() + "tenon_killed_XXXXXX";
-  ASSERT_NE(::mkdtemp(root.data()), nullptr);
-  const std::string folder = root + "/checkpoints";
+// A fresh folder on the real file system, gone with the object.
+class RealFolder {
+ public:
+  RealFolder() { EXPECT_NE(::mkdtemp(root_.data()), nullptr); }
+  ~RealFolder() { remove_tree(*files_, root_); }
+  RealFolder(const RealFolder&) = delete;
+  RealFolder& operator=(const RealFolder&) = delete;
+  FileSystem& files() { return *files_; }
+  std::string checkpoints() const { return root_ + "/checkpoints"; }
+
+ private:
+  std::unique_ptr<FileSystem> files_ = make_posix_files();
+  std::string root_ = ::testing::TempDir() + "tenon_killed_XXXXXX";
+};
+
+// Runs `save` in a process of its own and says whether SIGKILL ended it.
+template <typename Save>
+bool killed(Save save) {
+  const pid_t child = ::fork();
+  EXPECT_GE(child, 0);
+  if (child == 0) {
+    save();
+    ::_exit(0);
+  }
+  int status = 0;
+  EXPECT_EQ(::waitpid(child, &status, 0), child);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
+TEST(StoreKilled, P14_AtEveryOperationOnTheRealFileSystem) {
+  RealFolder folder;
+  for (std::int64_t step = 1; step <= 2; ++step) {
+    CheckpointStore store(folder.files(), folder.checkpoints(), {});
+    ASSERT_EQ(save_step(store, step, 2).status, SaveStatus::kCommitted);
+  }
+  std::int64_t newest = 2;
+  std::int64_t kills = 0;
+  bool ended = false;
+  // A write is tried twice: killed before it, and when half of it is in the file.
+  for (std::int64_t k = 0; !ended; ++k) {
+    for (const bool torn : {false, true}) {
+      const std::int64_t step = newest + 1;
+      ended = !killed([&] {
+        FaultyFiles files(folder.files());
+        CheckpointStore store(files, folder.checkpoints(), {});
+        files.arm({.fail_at = k, .torn = torn, .kill = true});
+        save_step(store, step, 2);
+      });
+      kills += ended ? 0 : 1;
+      CheckpointStore store(folder.files(), folder.checkpoints(), {});
+      const RestorePoint point = store.recover(false);
+      EXPECT_TRUE(point.rejected.empty());
+      ASSERT_TRUE(point.step == newest || point.step == step) << "operation " << k << ": " << point.step;
+      if (ended) {
+        EXPECT_EQ(point.step, step);
+      }
+      newest = point.step;
+      store.collect_garbage();  // else every kill behind the commit leaves the next save more to remove
+      CheckpointReader reader = store.open(newest);
+      TinyModel model(newest);
+      ASSERT_TRUE(model.equals(reader)) << "operation " << k;
+    }
+  }
+  EXPECT_GT(kills, 60);
+}
+
+TEST(StoreKilled, P14_InEveryPhaseOnTheRealFileSystem) {
+  RealFolder folder;
   {
-    CheckpointStore store(*files, folder, {});
+    CheckpointStore store(folder.files(), folder.checkpoints(), {});
     ASSERT_EQ(save_step(store, 1, 2).status, SaveStatus::kCommitted);
     ASSERT_EQ(save_step(store, 2, 2).status, SaveStatus::kCommitted);
   }
   std::int64_t step = 3;
   for (const std::string_view killed_in : {"write", "sync", "manifest", "verify", "rename", "gc", "done"}) {
-    const pid_t child = ::fork();
-    ASSERT_GE(child, 0);
-    if (child == 0) {
-      CheckpointStore store(*files, folder, {.keep = 2, .hook = [&](const char* phase) {
-                                               if (phase == killed_in) ::kill(::getpid(), SIGKILL);
-                                             }});
+    ASSERT_TRUE(killed([&] {
+      const auto hook = [&](const char* phase) {
+        if (phase == killed_in) ::kill(::getpid(), SIGKILL);
+      };
+      CheckpointStore store(folder.files(), folder.checkpoints(), {.keep = 2, .hook = hook});
       save_step(store, step, 2);
-      ::_exit(0);
-    }
-    int status = 0;
-    ASSERT_EQ(::waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFSIGNALED(status)) << killed_in;
+    })) << killed_in;
     const bool committed = killed_in == "gc" || killed_in == "done";
-    CheckpointStore store(*files, folder, {});
+    CheckpointStore store(folder.files(), folder.checkpoints(), {});
     const RestorePoint point = store.recover(false);
     EXPECT_TRUE(point.rejected.empty());
     EXPECT_EQ(point.step, committed ? step : step - 1) << killed_in;
@@ -302,7 +241,6 @@ TEST(StoreKilled, InEveryPhaseOnTheRealFileSystem) {
     EXPECT_TRUE(model.equals(reader));
     if (committed) ++step;
   }
-  remove_tree(*files, root);
 }
 
 }  // namespace

@@ -158,7 +158,7 @@ TEST_F(StoreRules, StraysOfALargerWorldDoNotEnter) {
               ElementsAre("MANIFEST.json", "rank0.safetensors", "rank1.safetensors"));
 }
 
-TEST_F(StoreRules, KeepsTheNewestAndWhatTheyNeed) {
+TEST_F(StoreRules, P18_KeepsTheNewestAndWhatTheyNeed) {
   for (const std::int64_t step : {10, 20, 30}) save_step(store_, step, 1);
   EXPECT_THAT(store_.generations(), ElementsAre(20, 30));
   TinyModel newer(40);
@@ -195,7 +195,7 @@ TEST_F(StoreRules, ConsistentOnlyPassesOverPrioritySaves) {
   EXPECT_TRUE(store_.recover(true).rejected.empty());
 }
 
-TEST_F(StoreRules, ChecksFreeSpaceFirst) {
+TEST_F(StoreRules, F4_ChecksFreeSpaceFirst) {
   save_step(store_, 1, 1);
   files_.set_free_bytes(100);
   const SaveResult result = save_step(store_, 2, 1);

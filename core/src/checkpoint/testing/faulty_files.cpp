@@ -1,9 +1,12 @@
 // The failing file system of faulty_files.hpp.
 #include "checkpoint/testing/faulty_files.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <thread>
 
 namespace tenon::testing {
@@ -45,8 +48,18 @@ void FaultyFiles::step(const char* what, const std::string& path, bool* torn) {
     *torn = true;
     return;
   }
-  throw FileError(plan_.code, "injected failure " + std::to_string(plan_.code) + " of operation " +
-                                  std::to_string(index) + ": " + what + " " + path);
+  fail("failure " + std::to_string(plan_.code) + " of operation " + std::to_string(index) + ": " + what +
+       " " + path);
+}
+
+void FaultyFiles::fail(const std::string& what) const {
+  if (plan_.kill) ::kill(::getpid(), SIGKILL);
+  throw FileError(plan_.code, "injected " + what);
+}
+
+void FaultyFiles::fail_torn(const std::string& path) const {
+  const std::lock_guard lock(mutex_);
+  fail("torn write to " + path);
 }
 
 std::int64_t FaultyFiles::take_budget(std::int64_t wanted) {
@@ -73,7 +86,7 @@ class FaultyFiles::Writer final : public WritableFile {
     owner_.step("append", path_, &torn);
     if (torn) {
       inner_->append(bytes.first(bytes.size() / 2));
-      throw FileError(EIO, "injected torn write to " + path_);
+      owner_.fail_torn(path_);
     }
     const auto granted =
         static_cast<std::size_t>(owner_.take_budget(static_cast<std::int64_t>(bytes.size())));

@@ -1,5 +1,6 @@
 // A FileSystem around another one that fails on purpose: the k-th operation, all from the k-th on (the
-// process is gone), after a budget of bytes (disk full), or in the middle of a write. Counts operations, so
+// process is gone), after a budget of bytes (disk full), or in the middle of a write; or it really ends the
+// process there. Counts operations, so
 // that a test can first record a run and then fail each of its operations in turn. For tests only.
 #pragma once
 
@@ -14,6 +15,7 @@ struct FaultPlan {
   int code = 5;               ///< errno of that failure (EIO)
   bool torn = false;          ///< if that operation is a write, its first half reaches the file
   bool dead_after = false;    ///< every later operation fails too
+  bool kill = false;          ///< SIGKILL in place of the failure
   std::int64_t byte_budget =
       -1;                   ///< bytes that may still be written; the write that passes it is cut and ENOSPC
   double slow_seconds = 0;  ///< each write takes this long
@@ -48,6 +50,8 @@ class FaultyFiles final : public FileSystem {
   class Reader;
   // Counts one operation and throws if the plan says so; `torn` tells a write that half of it should land.
   void step(const char* what, const std::string& path, bool* torn);
+  [[noreturn]] void fail(const std::string& what) const;  // under the lock
+  [[noreturn]] void fail_torn(const std::string& path) const;
   double slow_seconds() const;
   std::int64_t take_budget(std::int64_t wanted);
 
