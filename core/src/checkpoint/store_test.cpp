@@ -27,7 +27,7 @@ using testing::TinyModel;
 
 using Store = testing::StoreFixture;
 
-TEST_F(Store, RoundTripAtAnyWorldSize) {
+TEST_F(Store, P19_RoundTripAtAnyWorldSize) {
   for (const int world : {1, 2, 3, 4, 8}) {
     SCOPED_TRACE(world);
     const SaveResult result = save_step(store_, 100 + world, world);
@@ -45,12 +45,80 @@ TEST_F(Store, RoundTripAtAnyWorldSize) {
     EXPECT_EQ(*reader.meta("rng.rank" + std::to_string(world - 1)), std::string("\0\xff\x01", 3));
     EXPECT_EQ(reader.meta("absent"), nullptr);
     // Another world size reads its own parts.
-    for (const int readers : {1, 2, 3, 5}) {
+    for (const int readers : {1, 2, 3, 5, 8}) {
       for (int rank = 0; rank < readers; ++rank) {
         for (const SaveItem& item : model.items(rank, readers)) {
           std::vector<std::byte> part(static_cast<std::size_t>(item.data.bytes()));
           reader.read_slice(item.name, item.offset, {part.data(), item.data.shape, item.data.dtype});
           EXPECT_EQ(std::memcmp(part.data(), item.data.data, part.size()), 0) << item.name;
+        }
+      }
+    }
+  }
+}
+
+// A table and its optimizer rows, saved by four ranks: in blocks of rows, by a hash, or whole on one of them.
+// At two, three and eight ranks each reads what is its own under any of these placements, and nothing but the
+// values of the logical table shows.
+TEST_F(Store, P19_TablesSavedByFourAreReadByTwoThreeAndEightUnderAnyPlacement) {
+  constexpr std::int64_t kRows = 29;
+  const std::pair<std::string, std::int64_t> tensors[] = {{"model/table", 3}, {"optimizer.sum/table", 1}};
+  const auto value = [](std::int64_t row, std::int64_t column, std::int64_t width) {
+    return static_cast<float>(1000 * width + 10 * row + column);
+  };
+  using Owner = std::function<int(std::int64_t row, int world)>;
+  const std::pair<const char*, Owner> placements[] = {
+      {"blocks", [](std::int64_t row, int world) { return static_cast<int>(row * world / kRows); }},
+      {"hash", [](std::int64_t row, int world) { return static_cast<int>(row * 7 % world); }},
+      {"one rank", [](std::int64_t, int world) { return world / 2; }}};
+  const auto rows_of = [](const Owner& owner, int rank, int world) {
+    std::vector<std::int64_t> rows;
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      if (owner(row, world) == rank) rows.push_back(row);
+    }
+    return rows;
+  };
+  std::int64_t step = 0;
+  for (const auto& [saved, saver] : placements) {
+    SCOPED_TRACE(saved);
+    std::vector<std::string> reports;
+    for (int rank = 0; rank < 4; ++rank) {
+      const std::vector<std::int64_t> rows = rows_of(saver, rank, 4);
+      std::vector<std::vector<float>> values;
+      std::vector<SaveItem> items;
+      for (const auto& [name, width] : tensors) {
+        std::vector<float>& mine = values.emplace_back();
+        for (const std::int64_t row : rows) {
+          for (std::int64_t k = 0; k < width; ++k) mine.push_back(value(row, k, width));
+        }
+        const Shape part{static_cast<std::int64_t>(rows.size()), width};
+        items.push_back({name, {mine.data(), part, DType::kF32}, Shape{kRows, width}, Shape{0, 0}, rows});
+      }
+      SaveRequest request;
+      request.step = step;
+      if (!rows.empty()) request.items = items;
+      reports.push_back(store_.write_part(request, rank, 4));
+    }
+    ASSERT_EQ(store_.commit(step, reports).status, SaveStatus::kCommitted);
+    CheckpointReader reader = store_.open(step++);
+    ASSERT_EQ(reader.tensors().size(), 2u) << "names do not depend on the placement";
+    for (const auto& [name, width] : tensors) {
+      ASSERT_NE(reader.find(name), nullptr);
+      EXPECT_EQ(reader.find(name)->shape, (Shape{kRows, width}));
+      for (const auto& [read, owner] : placements) {
+        for (const int world : {2, 3, 8}) {
+          for (int rank = 0; rank < world; ++rank) {
+            const std::vector<std::int64_t> rows = rows_of(owner, rank, world);
+            std::vector<float> out(rows.size() * static_cast<std::size_t>(width), -1);
+            reader.read_rows(name, rows,
+                             {out.data(), Shape{static_cast<std::int64_t>(rows.size()), width}, DType::kF32});
+            std::size_t at = 0;
+            for (const std::int64_t row : rows) {
+              for (std::int64_t k = 0; k < width; ++k, ++at) {
+                ASSERT_EQ(out[at], value(row, k, width)) << read << ", " << world << " ranks, row " << row;
+              }
+            }
+          }
         }
       }
     }
