@@ -65,7 +65,7 @@ void PrintTo(const Damage& damage, std::ostream* out) {
 
 class DamagedCheckpoint : public testing::TestWithParam<Damage> {};
 
-TEST_P(DamagedCheckpoint, IsPassedOverForAnOlderOneAndTheLogSaysSo) {
+TEST_P(DamagedCheckpoint, P15_F6_IsPassedOverForAnOlderOneAndTheLogSaysSo) {
   const Scratch scratch;
   ASSERT_EQ(scratch.train().status, 0);
   GetParam().harm(scratch / "runs/tiny/1/checkpoints/step-6" / GetParam().file);
@@ -97,7 +97,7 @@ const Damage kDamages[] = {
 INSTANTIATE_TEST_SUITE_P(All, DamagedCheckpoint, testing::ValuesIn(kDamages),
                          [](const auto& info) { return std::string(info.param.name); });
 
-TEST(DamagedCheckpoints, AllOfThemMakeTheRunStartAgain) {
+TEST(DamagedCheckpoints, F6_AllOfThemMakeTheRunStartAgain) {
   const Scratch scratch;
   ASSERT_EQ(scratch.train().status, 0);
   for (const char* step : {"step-4", "step-6"})
@@ -146,7 +146,7 @@ TEST(CompletedRun, KeepsItsMetricsWhenItIsContinued) {
 
 // A limit on the size of files stands for a full disk: both end in a failed write(2), and this one needs no
 // rights.
-TEST(FullDisk, LetsTrainingGoOnAndFailsAtTheEnd) {
+TEST(FullDisk, F4_LetsTrainingGoOnAndFailsAtTheEnd) {
   const Scratch scratch;
   Command command{{"train", "run.toml", "--quiet"}, scratch.folder(), {}, 40 * 1024};
   const Ended ended = Child(command).wait();

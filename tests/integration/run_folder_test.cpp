@@ -122,7 +122,7 @@ TEST(TwoProcesses, OnOneAttemptAreRefusedByPidUntilTheFirstIsGone) {
 }
 
 #ifdef TENON_SET_BACK_CLOCK
-TEST(SetBackClock, LeavesTheTimesOfARunAscending) {
+TEST(SetBackClock, F12_LeavesTheTimesOfARunAscending) {
   const Scratch scratch;
   const std::map<std::string, std::string> preload{{"LD_PRELOAD", TENON_SET_BACK_CLOCK}};
   ASSERT_EQ(scratch.train({"--set", "run.steps=3"}, preload).status, 0);

@@ -57,7 +57,7 @@ TEST(SavesByTheClock, ExcludeSavesBySlots) {
 
 // A disk that takes no more: the policy hears of it and asks again after half a second, that is in every slot
 // from the sixth on, and the run ends saying so.
-TEST(SavesByTheClock, AreTriedAgainWhenTheyFail) {
+TEST(SavesByTheClock, F4_AreTriedAgainWhenTheyFail) {
   const Scratch scratch;
   write_file(scratch / "run.toml", configuration("every_seconds = 5", 1));
   const Ended ended = Child({{"train", "run.toml", "--quiet"}, scratch.folder(), {}, 8192}).wait();

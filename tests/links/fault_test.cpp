@@ -3,6 +3,8 @@
 // and the attempt, continued, has the bits of a run that nothing happened to.
 #include "links.hpp"
 
+#include <regex>
+
 namespace tenon::links_test {
 namespace {
 
@@ -31,7 +33,7 @@ constexpr Fault kFaults[] = {
     {"hangs", "kind = 'hang'", "rank 1 did not join"},
     {"hangs in a collective", "kind = 'hang'\nphase = 'collective'", "rank 1 did not join"},
     {"loses its link", "kind = 'link'", "rank 1: its link is down since slot 9, found at all-reduce"},
-    {"is slow", "kind = 'slow'\nseconds = 0.3", ""},
+    {"F8 is slow", "kind = 'slow'\nseconds = 0.3", ""},
 };
 
 class Faults : public testing::TestWithParam<std::tuple<Strategy, Fault>> {};
@@ -75,6 +77,7 @@ TEST_P(Faults, T19_EndInOneErrorAndGoOnWithTheSameBits) {
     EXPECT_EQ(faulty.weights_hash, whole.weights_hash);
     EXPECT_GT(faulty.communication.at(0).late_s, 0.2) << "the others wait for it";
     EXPECT_GT(faulty.communication.at(2).late_s, 0.2);
+    EXPECT_LT(faulty.communication.at(1).late_s, faulty.communication.at(0).late_s) << "and it for nobody";
     return;
   }
   EXPECT_EQ(faulty.status, "failed");
@@ -116,7 +119,7 @@ TEST(FaultsInVirtualTime, AHangingRankIsMissedAtOnce) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20)) << "of a deadline of 300";
 }
 
-TEST(FaultsInVirtualTime, ASlowRankAndALinkThatComesBackCostTheirSeconds) {
+TEST(FaultsInVirtualTime, F8_ASlowRankAndALinkThatComesBackCostTheirSeconds) {
   for (const char* kind : {"slow", "hang", "link"}) {
     const RunResult result =
         train({.more = std::string(kSimulated) + "[[fault]]\nrank = 1\nstep = 2\nseconds = 7\nkind = '" +
@@ -125,6 +128,28 @@ TEST(FaultsInVirtualTime, ASlowRankAndALinkThatComesBackCostTheirSeconds) {
     EXPECT_DOUBLE_EQ(result.communication.at(0).late_s, 7) << kind;
     EXPECT_DOUBLE_EQ(result.wall_s, 4 + 7) << kind;
   }
+}
+
+TEST(FaultsInVirtualTime, F8_ASlowRankIsReportedAndNotEnded) {
+  const Scratch scratch;
+  const RunResult result =
+      train({.ranks = 3,
+             .more = std::string(kSimulated) +
+                     "[[transport.straggler]]\nranks = [1]\nkind = 'pause'\nstep = 2\nseconds = 30\n",
+             .folder = (scratch / "run").string()});
+  ASSERT_EQ(result.error, "");
+  EXPECT_EQ(result.status, "completed");
+  // Whom the others waited for is the one that waited for nobody.
+  const std::string summary = integration::read_file(result.folder + "/summary.json");
+  std::vector<double> late_s;
+  const std::regex pattern("\"late_s\": ([-0-9.e+]+)");
+  const std::string ranks = summary.substr(summary.find("\"communication\": ["));
+  for (std::sregex_iterator found(ranks.begin(), ranks.end(), pattern), end; found != end; ++found)
+    late_s.push_back(std::stod((*found)[1]));
+  EXPECT_THAT(late_s, testing::Contains(30.0)) << summary;
+  EXPECT_DOUBLE_EQ(result.communication.at(0).late_s, 30);
+  EXPECT_DOUBLE_EQ(result.communication.at(1).late_s, 0);
+  EXPECT_DOUBLE_EQ(result.communication.at(2).late_s, 30);
 }
 
 TEST(FaultsInVirtualTime, ALinkToOnePeerLeavesOtherGroupsAlone) {
