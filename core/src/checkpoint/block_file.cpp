@@ -13,12 +13,13 @@ std::int64_t block_count(std::int64_t bytes) noexcept {
 }
 
 void DigestingFile::append(std::span<const std::byte> bytes) {
-  inner_.append(bytes);
+  // Block by block: what was just digested is still in the cache when it is written.
   while (!bytes.empty()) {
     const std::int64_t filled = record_.bytes % kBlockBytes;
     if (filled == 0) record_.crcs.push_back(0);
     const auto size = std::min<std::size_t>(bytes.size(), static_cast<std::size_t>(kBlockBytes - filled));
     record_.crcs.back() = crc32c_extend(record_.crcs.back(), bytes.first(size));
+    inner_.append(bytes.first(size));
     record_.bytes += static_cast<std::int64_t>(size);
     bytes = bytes.subspan(size);
   }
@@ -31,13 +32,13 @@ CheckedFile::CheckedFile(std::unique_ptr<ReadableFile> inner, FileRecord record,
   }
 }
 
-std::span<const std::byte> CheckedFile::block(std::int64_t index) const {
+std::size_t CheckedFile::block_size(std::int64_t index) const noexcept {
+  return static_cast<std::size_t>(std::min(kBlockBytes, record_.bytes - index * kBlockBytes));
+}
+
+void CheckedFile::load(std::int64_t index, std::span<std::byte> bytes) const {
   const std::int64_t begin = index * kBlockBytes;
-  const auto size = static_cast<std::size_t>(std::min(kBlockBytes, record_.bytes - begin));
-  if (cached_ == index) return {cache_.data(), size};
-  cached_ = -1;
-  cache_.resize(static_cast<std::size_t>(std::min(kBlockBytes, record_.bytes)));
-  const std::span<std::byte> bytes(cache_.data(), size);
+  const std::size_t size = bytes.size();
   inner_->read(begin, bytes);
   const std::uint32_t found = crc32c(bytes);
   const std::uint32_t expected = record_.crcs[static_cast<std::size_t>(index)];
@@ -45,8 +46,16 @@ std::span<const std::byte> CheckedFile::block(std::int64_t index) const {
     fail_run(fmt::format("{}: block {} (bytes {} to {}) has CRC-32C {:08x}, the manifest says {:08x}", path_,
                          index, begin, begin + static_cast<std::int64_t>(size), found, expected));
   }
-  cached_ = index;
-  return bytes;
+}
+
+std::span<const std::byte> CheckedFile::block(std::int64_t index) const {
+  if (cached_ != index) {
+    cached_ = -1;
+    cache_.resize(block_size(0));
+    load(index, std::span(cache_).first(block_size(index)));
+    cached_ = index;
+  }
+  return std::span(cache_).first(block_size(index));
 }
 
 void CheckedFile::read(std::int64_t offset, std::span<std::byte> out) const {
@@ -56,10 +65,14 @@ void CheckedFile::read(std::int64_t offset, std::span<std::byte> out) const {
                          offset + static_cast<std::int64_t>(out.size()), record_.bytes));
   }
   while (!out.empty()) {
-    const std::span<const std::byte> bytes = block(offset / kBlockBytes);
+    const std::int64_t index = offset / kBlockBytes;
     const auto skip = static_cast<std::size_t>(offset % kBlockBytes);
-    const std::size_t size = std::min(out.size(), bytes.size() - skip);
-    std::memcpy(out.data(), bytes.data() + skip, size);
+    const std::size_t size = std::min(out.size(), block_size(index) - skip);
+    if (size == block_size(index) && index != cached_) {
+      load(index, out.first(size));
+    } else {
+      std::memcpy(out.data(), block(index).data() + skip, size);
+    }
     out = out.subspan(size);
     offset += static_cast<std::int64_t>(size);
   }

@@ -33,7 +33,8 @@ class DigestingFile final : public WritableFile {
 };
 
 /// Reads through the check: a wrong size or block throws Error(kRun) that names file, block and both values.
-/// Keeps one block, so small reads in order cost one pass. One thread at a time.
+/// Keeps one block, so small reads in order cost one pass; a block that is wanted whole is checked where it
+/// is wanted, and a damaged one may stand there behind the error. One thread at a time.
 class CheckedFile final : public ReadableFile {
  public:
   CheckedFile(std::unique_ptr<ReadableFile> inner, FileRecord record, std::string path);
@@ -43,6 +44,9 @@ class CheckedFile final : public ReadableFile {
   void verify() const;
 
  private:
+  std::size_t block_size(std::int64_t index) const noexcept;
+  /// Reads the block into `bytes`, which has its size, and checks it there.
+  void load(std::int64_t index, std::span<std::byte> bytes) const;
   std::span<const std::byte> block(std::int64_t index) const;
 
   std::unique_ptr<ReadableFile> inner_;

@@ -60,7 +60,9 @@ class PosixWritableFile final : public WritableFile {
       const ssize_t written = retry([&] { return ::write(file_.value(), bytes.data(), bytes.size()); });
       if (written < 0) fail_file("write " + std::to_string(bytes.size()) + " bytes to", path_, errno);
       bytes = bytes.subspan(static_cast<std::size_t>(written));
+      waiting_ += written;
     }
+    start_writing();
   }
 
   void sync() override {
@@ -74,8 +76,20 @@ class PosixWritableFile final : public WritableFile {
   }
 
  private:
+  // The medium works while the rest of a large file still comes, and sync() finds little left to do. Only a
+  // hint: what fails here, sync() reports.
+  void start_writing() {
+#if defined(SYNC_FILE_RANGE_WRITE)
+    constexpr std::int64_t kWorthIt = std::int64_t{8} << 20;
+    if (waiting_ < kWorthIt) return;
+    static_cast<void>(::sync_file_range(file_.value(), 0, 0, SYNC_FILE_RANGE_WRITE));
+    waiting_ = 0;
+#endif
+  }
+
   std::string path_;
   Descriptor file_;
+  std::int64_t waiting_ = 0;  // bytes that only the page cache has been told of
 };
 
 class PosixReadableFile final : public ReadableFile {

@@ -87,6 +87,34 @@ TEST_F(Damage, P15_ReadersNoticeWithoutRecovery) {
   }
 }
 
+TEST_F(Damage, P15_BlocksThatOneTensorFillsAreReadAndCheckedToo) {
+  // Five blocks, each with bytes of its own, of which the middle ones belong to one tensor alone.
+  TinyModel model(3);
+  model.add("large", DType::kF32, Shape{1100, 1001}, 3);
+  std::vector<std::byte>& bytes = model.bytes("large");
+  for (std::size_t at = 0; at < bytes.size(); at += 1024) bytes[at] = static_cast<std::byte>(at >> 20);
+  SaveRequest request;
+  request.step = 3;
+  ASSERT_EQ(save_as_world(store_, model, request, 1).status, SaveStatus::kCommitted);
+  const std::string path = std::string(kFolder) + "/step-3/rank0.safetensors";
+  const std::string original = files_.content(path);
+  ASSERT_GT(original.size(), std::size_t{4} << 20);
+  CheckpointReader reader = store_.open(3);
+  EXPECT_TRUE(model.equals(reader));
+  for (std::size_t block = 0; block < 5; ++block) {
+    std::string damaged = original;
+    damaged[(block << 20) + 5000] ^= 1;
+    files_.overwrite(path, damaged);
+    CheckpointReader fresh = store_.open(3);
+    try {
+      model.equals(fresh);
+      FAIL() << "a damaged block was read";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(path + ": block " + std::to_string(block) + " (bytes "));
+    }
+  }
+}
+
 TEST_F(Damage, P15_F6_EveryTruncationAndExtensionIsNoticed) {
   for (const std::string& path : paths_) {
     const std::string original = files_.content(path);
