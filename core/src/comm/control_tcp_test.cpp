@@ -15,6 +15,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <string>
@@ -378,12 +379,12 @@ TEST(TcpControl, P22_ADeathInterruptsAndWhoIsLeftOutCannotComeBack) {
   const auto zero = old.join(0), zombie = old.join(2);
   auto one = old.join(1);
   zero->begin_slot(0, 7);
-  std::string cancelled;
-  zero->on_failure([&](const std::string& why) { cancelled = why; });
+  std::promise<std::string> cancelled;
+  zero->on_failure([&](const std::string& why) { cancelled.set_value(why); });
   one->close_abruptly();
   ASSERT_TRUE(soon([&] { return zero->interrupted() && zombie->interrupted(); }));
   EXPECT_THAT(zero->failure(), HasSubstr("rank 1: its process is gone"));
-  EXPECT_EQ(cancelled, zero->failure()) << "every wait must end";
+  EXPECT_EQ(cancelled.get_future().get(), zero->failure()) << "every wait must end";
   EXPECT_FALSE(old.server->failed()) << "the run may go on";
   EXPECT_EQ(old.server->interruption(), zero->failure());
 
