@@ -13,13 +13,12 @@ std::int64_t block_count(std::int64_t bytes) noexcept {
 }
 
 void DigestingFile::append(std::span<const std::byte> bytes) {
-  // Block by block: what was just digested is still in the cache when it is written.
+  inner_.append(bytes);
   while (!bytes.empty()) {
     const std::int64_t filled = record_.bytes % kBlockBytes;
     if (filled == 0) record_.crcs.push_back(0);
     const auto size = std::min<std::size_t>(bytes.size(), static_cast<std::size_t>(kBlockBytes - filled));
     record_.crcs.back() = crc32c_extend(record_.crcs.back(), bytes.first(size));
-    inner_.append(bytes.first(size));
     record_.bytes += static_cast<std::int64_t>(size);
     bytes = bytes.subspan(size);
   }

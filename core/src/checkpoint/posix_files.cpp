@@ -57,12 +57,13 @@ class PosixWritableFile final : public WritableFile {
 
   void append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const ssize_t written = retry([&] { return ::write(file_.value(), bytes.data(), bytes.size()); });
+      const std::size_t piece = std::min(bytes.size(), kPiece);
+      const ssize_t written = retry([&] { return ::write(file_.value(), bytes.data(), piece); });
       if (written < 0) fail_file("write " + std::to_string(bytes.size()) + " bytes to", path_, errno);
       bytes = bytes.subspan(static_cast<std::size_t>(written));
-      waiting_ += written;
+      waiting_ += static_cast<std::size_t>(written);
+      if (waiting_ >= kPiece) start_writing();
     }
-    start_writing();
   }
 
   void sync() override {
@@ -76,20 +77,22 @@ class PosixWritableFile final : public WritableFile {
   }
 
  private:
+  // Large enough for the largest units of the page cache: in pieces of 1 MiB the same bytes took twice as
+  // long.
+  static constexpr std::size_t kPiece = std::size_t{8} << 20;
+
   // The medium works while the rest of a large file still comes, and sync() finds little left to do. Only a
   // hint: what fails here, sync() reports.
   void start_writing() {
 #if defined(SYNC_FILE_RANGE_WRITE)
-    constexpr std::int64_t kWorthIt = std::int64_t{8} << 20;
-    if (waiting_ < kWorthIt) return;
     static_cast<void>(::sync_file_range(file_.value(), 0, 0, SYNC_FILE_RANGE_WRITE));
-    waiting_ = 0;
 #endif
+    waiting_ = 0;
   }
 
   std::string path_;
   Descriptor file_;
-  std::int64_t waiting_ = 0;  // bytes that only the page cache has been told of
+  std::size_t waiting_ = 0;  // bytes that only the page cache has been told of
 };
 
 class PosixReadableFile final : public ReadableFile {
