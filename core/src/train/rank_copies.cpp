@@ -52,8 +52,7 @@ void Rank::bind_copies() {
   if (ranks == 1) return;
   host_.log(LogLevel::kWarning,
             "copies in the memory of other ranks are of use where ranks outlive each other: start them with "
-            "tenon launch "
-            "--restarts R. None are made");
+            "tenon launch --restarts R. None are made");
 }
 
 Communicator& Rank::copies_group() {

@@ -311,6 +311,7 @@ std::int64_t Rank::roll_back(const FailureDecision& decision, std::int64_t slot,
   }
   record.from_slot = std::max<std::int64_t>(0, step);
   if (OverheadLedger* mine = ledger()) mine->back_to(record.from_slot);
+  if (world_.place.survives) world_.survival.forget();
   rolls_back_ = true;
   World::RollBack target;
   target.epoch = epoch_ + 1;

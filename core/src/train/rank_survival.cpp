@@ -153,7 +153,7 @@ void Rank::meet_survivors() {
     world_.survivors = met;
     return;
   }
-  world_.survival.held.reset();
+  world_.survival.forget();
   world_.notes.push_back(fmt::format("all ranks go back to a checkpoint: {}", why));
 }
 
@@ -316,7 +316,6 @@ std::int64_t Rank::meet_deaths(const Survivors& met, FailedEvent& record) {
       restore_dead(decision, met, record);
       return 0;
     case FailureAction::kRollBack:
-      world_.survival.held.reset();
       return counters_.slot - roll_back(decision, counters_.slot, record);
     default:
       fail_run(

@@ -35,6 +35,12 @@ struct Survival {
   std::optional<HeldState> held;     ///< of this process's rank
   Copies newest, older;              ///< while newer ones are made, the others are what all can go back to
   std::optional<Continuation> next;  ///< the newest world ended in an interruption, and the run goes on there
+
+  /// State of slots that a roll-back has undone must not come back.
+  void forget() {
+    held.reset();
+    newest = older = {};
+  }
 };
 
 /// What ranks found when they met again.
