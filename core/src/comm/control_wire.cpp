@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
 TENON_ABI_BEGIN
@@ -101,6 +102,8 @@ Continuation read_continuation(const ControlRecord& record) {
 std::string join_texts(const std::vector<std::string>& texts) {
   std::string joined;
   for (const std::string& text : texts) {
+    if (text.size() > std::numeric_limits<std::uint32_t>::max())
+      fail_run(fmt::format("a text of {} bytes cannot be joined to others, 4 GiB is too many", text.size()));
     std::uint8_t length[4];
     put(length, text.size(), 4);
     joined.append(reinterpret_cast<const char*>(length), 4).append(text);
