@@ -26,7 +26,7 @@ struct ControlServerSpec {
   /// while that is not known. Asked for up to a second, from the server's thread. May be empty.
   std::function<std::string(int rank)> how_it_ended;
   /// The death of a rank, or a missed deadline, is no failure of the run but interrupts it: ranks keep their
-  /// state, held() says which, and go_on() or fail() ends their wait.
+  /// state, held() says which, and go_on() or give_up() ends their wait.
   bool outlives_deaths = false;
 };
 

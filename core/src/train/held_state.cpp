@@ -3,6 +3,7 @@
 
 #include "comm/control_wire.hpp"
 #include "graph/row_table.hpp"
+#include "train/row_protocol.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/error.hpp>
@@ -181,11 +182,7 @@ HeldState unpack(const std::string& packed) {
 std::string hash_of(const HeldState& held) {
   StateHasher hasher;
   for (const auto& [name, bytes] : held.entries) {
-    TensorView view;
-    view.data = const_cast<std::byte*>(bytes.data());  // only read
-    view.dtype = DType::kU8;
-    view.shape = Shape{static_cast<std::int64_t>(bytes.size())};
-    hasher.add(name, view);
+    hasher.add(name, bytes_view(bytes.data(), bytes.size()));
   }
   return hasher.hex();
 }

@@ -80,6 +80,8 @@ class Rank final : private MetricSink {
   void report_accesses();
   // rank_survival.cpp
   std::string why_not_survived() const;
+  HeldState held_now(const SlotMark* mark) const;
+  void take_back(HeldState& held);
   OverheadLedger* ledger() const { return rank_ == 0 ? &world_.survival.ledger : nullptr; }
   void rejoin();
   void tell_of_saves(std::span<const std::int64_t> slots);
@@ -112,6 +114,8 @@ class Rank final : private MetricSink {
   void meet(const EmulatedFailure& failure, std::int64_t slot);
   std::int64_t agreed_checkpoint(const FailureDecision& decision, bool consistent_only);
   void restore_shards(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record);
+  RestoredRows restore_lost(const FailureDecision& decision, std::span<const int> shards, bool holds,
+                            const RankState::IsLost& is_lost, FailedEvent& record);
   /// Of the policy, if it has encodings of its own.
   void add_decoders(CheckpointReader& reader);
   std::int64_t roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record);

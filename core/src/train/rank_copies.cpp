@@ -1,6 +1,7 @@
 // Copies of ranks' state in the memory of other ranks: how they are made at a slot boundary, and how all
 // ranks go back to them when some have died.
 #include "train/rank.hpp"
+#include "train/row_protocol.hpp"
 
 #include <tenon/error.hpp>
 
@@ -15,11 +16,7 @@ namespace tenon::train {
 namespace {
 
 TensorView text_view(std::string& text) {
-  TensorView view;
-  view.data = text.data();
-  view.dtype = DType::kU8;
-  view.shape = Shape{static_cast<std::int64_t>(text.size())};
-  return view;
+  return bytes_view(text.data(), text.size());
 }
 
 }  // namespace
@@ -71,11 +68,8 @@ void Rank::copy_to_peers() {
   const PartScope part(&account_, TimePart::kSave);
   const LedgerScope entry(ledger(), OverheadLedger::Entry::kSave);
   const SpanScope span(&spans_, "save", "copies");
-  HeldState held = hold_state(*state_, nullptr);
+  HeldState held = held_now(nullptr);
   held.boundary_done = true;
-  held.loss_sum = loss_sum_;
-  held.loss_count = loss_count_;
-  held.skipped_updates = skipped_updates_;
   Copies made;
   made.slot = held.slot;
   made.of[rank_] = pack(held);
@@ -158,10 +152,7 @@ void Rank::restore_from_peers() {
     }
   }
   HeldState held = unpack(mine);
-  give_back(*state_, held);
-  loss_sum_ = held.loss_sum;
-  loss_count_ = held.loss_count;
-  skipped_updates_ = held.skipped_updates;
+  take_back(held);
   newest_committed_ = world_.restored_slot <= left.slot ? world_.restored_slot : -1;
   begin_again_after_divergence();
   counters_.wall_s = world_.restored_wall_s;

@@ -264,6 +264,20 @@ std::int64_t Rank::agreed_checkpoint(const FailureDecision& decision, bool consi
 }
 
 void Rank::restore_shards(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record) {
+  const FailureDomains& domains = emulated_->domains();
+  const RestoredRows restored = restore_lost(
+      decision, shards, true,
+      [&](int parameter, std::int64_t row) {
+        return std::binary_search(shards.begin(), shards.end(), shard_of_row(domains, parameter, row));
+      },
+      record);
+  record.rows = restored.rows;
+  record.bytes_read = restored.bytes;
+}
+
+/// `holds`: this rank has rows of the lost domains. Collective.
+RestoredRows Rank::restore_lost(const FailureDecision& decision, std::span<const int> shards, bool holds,
+                                const RankState::IsLost& is_lost, FailedEvent& record) {
   const LedgerScope entry(ledger(), OverheadLedger::Entry::kLoad);
   const std::int64_t step = agreed_checkpoint(decision, false);
   std::optional<CheckpointReader> reader;
@@ -271,18 +285,13 @@ void Rank::restore_shards(const FailureDecision& decision, std::span<const int> 
     reader.emplace(world_.store->open(step));
     add_decoders(*reader);
   }
-  const FailureDomains& domains = emulated_->domains();
-  const RestoredRows restored = state_->restore_rows(
-      reader ? &*reader : nullptr,
-      [&](int parameter, std::int64_t row) {
-        return std::binary_search(shards.begin(), shards.end(), shard_of_row(domains, parameter, row));
-      },
-      world_.settings.run.seed_init);
+  RestoredRows restored;
+  if (holds)
+    restored = state_->restore_rows(reader ? &*reader : nullptr, is_lost, world_.settings.run.seed_init);
   record.from_slot = std::max<std::int64_t>(0, step);
   record.from_samples = reader ? samples_of(*reader) : 0;
-  record.rows = restored.rows;
-  record.bytes_read = restored.bytes;
   for (const int shard : shards) report_restored(shard, record.from_slot, record.from_samples);
+  return restored;
 }
 
 void Rank::add_decoders(CheckpointReader& reader) {

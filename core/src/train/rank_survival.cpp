@@ -4,6 +4,7 @@
 #include "graph/row_table.hpp"
 #include "train/failure_text.hpp"
 #include "train/rank.hpp"
+#include "train/row_protocol.hpp"
 
 #include <tenon/error.hpp>
 
@@ -33,14 +34,6 @@ struct NewcomerSource final : StateSource {
     if (!name.starts_with(kRecovery)) given.tensor(name, out);
   }
 };
-
-TensorView bytes_of(std::vector<std::byte>& memory) {
-  TensorView view;
-  view.data = memory.data();
-  view.dtype = DType::kU8;
-  view.shape = Shape{static_cast<std::int64_t>(memory.size())};
-  return view;
-}
 
 /// What a rank says when all meet again.
 struct Brought {
@@ -98,6 +91,22 @@ std::string Rank::why_not_survived() const {
   return "";
 }
 
+/// The state, and what the rank has counted since it last logged.
+HeldState Rank::held_now(const SlotMark* mark) const {
+  HeldState held = hold_state(*state_, mark);
+  held.loss_sum = loss_sum_;
+  held.loss_count = loss_count_;
+  held.skipped_updates = skipped_updates_;
+  return held;
+}
+
+void Rank::take_back(HeldState& held) {
+  give_back(*state_, held);
+  loss_sum_ = held.loss_sum;
+  loss_count_ = held.loss_count;
+  skipped_updates_ = held.skipped_updates;
+}
+
 void Rank::hold() {
   world_.phase.enter("hold");
   if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kRestart);
@@ -105,11 +114,8 @@ void Rank::hold() {
   if (OverheadLedger* mine = ledger()) mine->back_to(counters_.slot);
   take_save_results();
   const bool interrupted_slot = mark_.slot == counters_.slot;
-  HeldState held = hold_state(*state_, interrupted_slot ? &mark_ : nullptr);
+  HeldState held = held_now(interrupted_slot ? &mark_ : nullptr);
   held.boundary_done = boundary_done_ == held.slot;
-  held.loss_sum = loss_sum_;
-  held.loss_count = loss_count_;
-  held.skipped_updates = skipped_updates_;
   for (const SavedEvent& save : handed_over_) held.unfinished_saves.push_back(save.slot);
   host_.log(LogLevel::kInfo,
             fmt::format("interrupted; keeps its state of slot {}: {}", held.slot, hash_of(held)));
@@ -165,10 +171,7 @@ void Rank::rejoin() {
   if (met.copies) return go_back_to_copies(began_s);
   auto& held = world_.survival.held;
   if (held) {
-    give_back(*state_, *held);
-    loss_sum_ = held->loss_sum;
-    loss_count_ = held->loss_count;
-    skipped_updates_ = held->skipped_updates;
+    take_back(*held);
     tell_of_saves(held->unfinished_saves);
   }
   newest_committed_ = world_.restored_slot;
@@ -184,7 +187,7 @@ void Rank::rejoin() {
   record.from_slot = counters_.slot;
   record.dead = met.dead;  // a roll-back looks at it
   const std::int64_t repeated = meet_deaths(met, record);
-  log_state();
+  if (!rolls_back_) log_state();
   log_deaths(record, began_s, repeated);
 }
 
@@ -277,7 +280,7 @@ void Rank::share_components(const Survivors& met, Communicator& group) {
   source.given = read_described(texts[static_cast<std::size_t>(met.first)]);
   for (auto& [name, bytes] : source.given.tensors) {
     if (gives) bytes = mine.tensors.at(name);
-    if (!bytes.empty()) group.broadcast(bytes_of(bytes), met.first);
+    if (!bytes.empty()) group.broadcast(bytes_view(bytes.data(), bytes.size()), met.first);
   }
   if (!takes) return;
   StateRestorer restorer(source);
@@ -328,19 +331,9 @@ std::int64_t Rank::meet_deaths(const Survivors& met, FailedEvent& record) {
 /// Newcomers read their own rows; nobody else reads anything.
 void Rank::restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record) {
   if (!loses_rows()) return;
-  const std::int64_t step = agreed_checkpoint(decision, false);
-  std::optional<CheckpointReader> reader;
-  if (step >= 0) {
-    reader.emplace(world_.store->open(step));
-    add_decoders(*reader);
-  }
-  RestoredRows restored;
-  if (is_among(met.dead, rank_)) {
-    restored = state_->restore_rows(
-        reader ? &*reader : nullptr,
-        [this](int parameter, std::int64_t) { return is_lost_with_its_rank(parameter); },
-        world_.settings.run.seed_init);
-  }
+  const RestoredRows restored = restore_lost(
+      decision, met.dead, is_among(met.dead, rank_),
+      [this](int parameter, std::int64_t) { return is_lost_with_its_rank(parameter); }, record);
   const std::vector<std::string> sums =
       world_.end_hub->exchange(rank_, fmt::format("{} {}", restored.rows, restored.bytes));
   for (const std::string& text : sums) {
@@ -350,9 +343,6 @@ void Rank::restore_dead(const FailureDecision& decision, const Survivors& met, F
     record.rows += rows;
     record.bytes_read += bytes;
   }
-  record.from_slot = std::max<std::int64_t>(0, step);
-  record.from_samples = reader ? samples_of(*reader) : 0;
-  for (const int rank : met.dead) report_restored(rank, record.from_slot, record.from_samples);
 }
 
 }  // namespace tenon::train
