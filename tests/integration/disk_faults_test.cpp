@@ -81,6 +81,20 @@ constexpr Fault kFaults[] = {
 INSTANTIATE_TEST_SUITE_P(All, DiskFaults, testing::ValuesIn(kFaults),
                          [](const auto& info) { return std::string(info.param.name); });
 
+TEST(FullDisk, F4_AtTheEndTooStillTellsWhatCameOfTheRun) {
+  const Scratch whole, scratch;
+  ASSERT_EQ(whole.train().status, 0);
+  const Ended ended =
+      scratch.train({}, disk("write summary", {{"FAILING_DISK_ERROR", std::to_string(ENOSPC)}}));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.out, HasSubstr("completed after 6 steps"));
+  EXPECT_THAT(ended.err, HasSubstr("checkpoint of slot 6 could not be saved"));
+  EXPECT_THAT(ended.err, HasSubstr("the end of the run could not be recorded"));
+  EXPECT_THAT(ended.err, HasSubstr("summary.json.tmp: No space left on device"));
+  ASSERT_EQ(scratch.train({"--resume"}).status, 0);
+  EXPECT_EQ(scratch.summary("weights_hash"), whole.summary("weights_hash"));
+}
+
 TEST(SlowDisk, F5_ShortWritesAreContinued) {
   const Scratch whole, scratch;
   ASSERT_EQ(whole.train().status, 0);

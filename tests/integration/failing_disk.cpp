@@ -1,7 +1,7 @@
 // Preloaded into the program: a disk that fails where checkpoints of slots 4 and 6 are written, or is slow
-// for all of them. FAILING_DISK names what fails (write, sync, sync_folder, rename_manifest,
-// rename_generation; short: every write takes half of what it is given; slow: a sync takes
-// FAILING_DISK_SECONDS) and FAILING_DISK_ERROR the errno of it.
+// for all of them. FAILING_DISK has words for what fails (write, sync, sync_folder, rename_manifest,
+// rename_generation; summary: writes of summary.json; short: every write takes half of what it is given;
+// slow: a sync takes FAILING_DISK_SECONDS) and FAILING_DISK_ERROR the errno of it.
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/syscall.h>
@@ -21,8 +21,8 @@ std::string setting(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-bool is_set(const char* what) {
-  return setting("FAILING_DISK") == what;
+bool is_set(const std::string& what) {
+  return (' ' + setting("FAILING_DISK") + ' ').find(' ' + what + ' ') != std::string::npos;
 }
 
 bool concerns(const std::string& path) {
@@ -50,6 +50,7 @@ extern "C" {
 
 ssize_t write(int descriptor, const void* bytes, size_t count) {
   if (is_set("write") && concerns(descriptor)) return fail();
+  if (is_set("summary") && path_of(descriptor).ends_with("/summary.json.tmp")) return fail();
   if (is_set("short") && count > 1 && concerns(descriptor)) count /= 2;
   return ::syscall(SYS_write, descriptor, bytes, count);
 }

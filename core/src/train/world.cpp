@@ -471,9 +471,16 @@ void World::write_results() {
     }
   }
   result.bytes_by_purpose["control"] += control->bytes();
-  metrics->flush();
-  write_summary(*files, result);
-  end_segment(result.error.empty() ? result.status : result.status + ": " + result.error);
+  try {
+    metrics->flush();
+    write_summary(*files, result);
+    end_segment(result.error.empty() ? result.status : result.status + ": " + result.error);
+  } catch (const std::exception& failure) {
+    // Training is over and the caller still gets what came of it, with what the disk already refused before.
+    result.error = fmt::format("{}{}the end of the run could not be recorded: {}", result.error,
+                               result.error.empty() ? "" : "; ", failure.what());
+    result.exit_status = std::max(1, result.exit_status);
+  }
 }
 
 }  // namespace tenon::train
