@@ -150,6 +150,16 @@ TEST(FaultsInVirtualTime, F8_ASlowRankIsReportedAndNotEnded) {
   EXPECT_DOUBLE_EQ(result.communication.at(0).late_s, 30);
   EXPECT_DOUBLE_EQ(result.communication.at(1).late_s, 0);
   EXPECT_DOUBLE_EQ(result.communication.at(2).late_s, 30);
+  EXPECT_THAT(integration::read_file(result.folder + "/log.rank0.txt"),
+              testing::HasSubstr("rank 1 is slow: the others waited 30.0 s for it"));
+}
+
+TEST(FaultsInVirtualTime, NobodyIsCalledSlowWhereRanksAreAlike) {
+  const Scratch scratch;
+  const RunResult result = train({.ranks = 3, .more = kSimulated, .folder = (scratch / "run").string()});
+  ASSERT_EQ(result.error, "");
+  EXPECT_THAT(integration::read_file(result.folder + "/log.rank0.txt"),
+              testing::Not(testing::HasSubstr("is slow")));
 }
 
 TEST(FaultsInVirtualTime, ALinkToOnePeerLeavesOtherGroupsAlone) {

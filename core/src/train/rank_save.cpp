@@ -226,6 +226,8 @@ void Rank::finish() {
   result.weights_hash = weights_hash.hex();
   if (world_.transport) {
     for (const std::string& text : times) result.communication.push_back(read_rank_time(text));
+    if (const std::string slow = slow_rank_text(result.communication); !slow.empty())
+      host_.log(LogLevel::kWarning, slow);
   }
   for (const std::string& text : recorded) merge_distributions(result.distributions, text);
   for (const auto& worker : workers_) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 #include <limits>
 #include <sstream>
@@ -50,6 +51,23 @@ double hidden_share(const std::vector<RankTime>& ranks) {
   }
   return exposed + overlapped > 0 ? overlapped / (exposed + overlapped)
                                   : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string slow_rank_text(const std::vector<RankTime>& ranks) {
+  if (ranks.size() < 2) return "";
+  const auto earlier = [](const RankTime& a, const RankTime& b) { return a.late_s < b.late_s; };
+  const auto slowest = std::min_element(ranks.begin(), ranks.end(), earlier);
+  std::vector<RankTime> others(ranks.begin(), slowest);
+  others.insert(others.end(), std::next(slowest), ranks.end());
+  const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
+  std::nth_element(others.begin(), middle, others.end(), earlier);
+  const double waited_s = middle->late_s - slowest->late_s;
+  if (waited_s <= std::max(1.0, 0.1 * slowest->total_s)) return "";
+  return fmt::format(
+      "rank {} is slow: the others waited {:.1f} s for it, of {:.1f} s in all; it spent {:.1f} s with "
+      "computing, {:.1f} s with data and {:.1f} s beside both (summary.json has all ranks)",
+      slowest - ranks.begin(), waited_s, slowest->total_s, slowest->compute_s, slowest->data_s,
+      slowest->other_s);
 }
 
 std::string rank_time_text(const RankTime& time) {

@@ -62,6 +62,11 @@ class PartScope {
 /// where nothing was sent.
 double hidden_share(const std::vector<RankTime>& ranks);
 
+/// Names the rank for which the others waited more than a tenth of the run, and more than a second: "" where
+/// there is none. Whoever is slow waits for nobody, so its own wait is compared with the median of the
+/// others'.
+std::string slow_rank_text(const std::vector<RankTime>& ranks);
+
 /// As one line of text between ranks, and back.
 std::string rank_time_text(const RankTime& time);
 RankTime read_rank_time(const std::string& text);
