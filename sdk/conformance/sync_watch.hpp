@@ -72,6 +72,7 @@ class WatchedSync final : public SyncDecorator {
   void complain(const std::string& text);
 
   bool drawn_, delays_, ask_plans_, quiesces_;
+  bool said_untouched_ = false;  // after the first complaint of that kind nothing is waited for
   double stall_s_;
   SlotSeen now_;
   ReplicaSeen seen_;
