@@ -173,7 +173,7 @@ void bears_refusals(Subject& subject) {
 }
 
 void names_the_late_rank(Subject& subject) {
-  constexpr double kDeadline = 1, kStall = 3;
+  constexpr double kDeadline = 1, kStall = 2.2;
   const Watched watched = watch(subject, {.ranks = 2, .sets = {fmt::format("run.deadline={}", kDeadline)}},
                                 fmt::format(", stall_s = {:.1f}", kStall));
   const double waited = watched.seen.count(0) > 0 ? watched.seen.at(0).longest_call_s : 0;

@@ -85,6 +85,16 @@ void WatchedSync::wait_a_little(std::uint64_t where) {
       random_below(key, where, static_cast<std::uint64_t>(replica().replica()), 2500)));
 }
 
+void WatchedSync::stall() {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(stall_s_);
+  const auto gave_up = [&] {
+    const std::lock_guard lock(sync_log().mutex);
+    return sync_log().replicas[0].longest_call_s > stall_s_ / 3;
+  };
+  while (std::chrono::steady_clock::now() < limit && !gave_up())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+}
+
 template <typename Call>
 void WatchedSync::timed(Call&& call) {
   const auto begin = std::chrono::steady_clock::now();
@@ -114,8 +124,7 @@ std::vector<double> WatchedSync::gradients() {
 }
 
 void WatchedSync::on_gradients_ready(const Bucket& bucket) {
-  if (stall_s_ > 0 && bucket.index == 0 && replica().slot() == 3 && replica().replica() == 1)
-    std::this_thread::sleep_for(std::chrono::duration<double>(stall_s_));
+  if (stall_s_ > 0 && bucket.index == 0 && replica().slot() == 3 && replica().replica() == 1) stall();
   if (drawn_) draw(bucket);
   const std::vector<double> values = testing::read(replica().device(), bucket.gradients);
   now_.own.insert(now_.own.end(), values.begin(), values.end());

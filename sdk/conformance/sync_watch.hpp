@@ -47,7 +47,8 @@ class WatchedSync final : public SyncDecorator {
       option::boolean("delays", "false").doc_text("each call waits a little, by chance"),
       option::boolean("ask_plans", "false").doc_text("asks plan() out of order, for all replicas"),
       option::boolean("quiesces", "false").doc_text("quiesce() twice after each slot"),
-      option::real("stall_s", "0.0").doc_text("how long replica 1 sleeps in slot 3"),
+      option::real("stall_s", "0.0")
+          .doc_text("replica 1 sleeps so long in slot 3, or until replica 0 has waited a third of it"),
   };
   static constexpr ComponentInfo kInfo{
       .id = "conformance_watched", .summary = "looks at a strategy", .options = kOptions};
@@ -65,6 +66,7 @@ class WatchedSync final : public SyncDecorator {
  private:
   void draw(const Bucket& bucket);
   void wait_a_little(std::uint64_t where);
+  void stall();
   template <typename Call>
   void timed(Call&& call);
   std::vector<double> gradients();
