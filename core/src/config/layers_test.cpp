@@ -72,6 +72,7 @@ TEST_F(Layers, MergeRules) {
       {"tables in lists replace", "[[o]]\nx = 1\n[[o]]\nx = 2", "[[o]]\ny = 3", "o[0].y=3"},
       {"tables in lists append", "[[o]]\nx = 1", "[[\"+o\"]]\ny = 3", "o[0].x=1; o[1].y=3"},
       {"table replaces scalar", "a = 1", "[a]\nb = 2", "a.b=2"},
+      {"append inside a table that replaces a scalar", "a = 1", "[a]\n\"+b\" = [2]", "a.b=[2]"},
       {"same type keeps options", "[m]\ntype = \"a\"\nx = 1", "[m]\ntype = \"a\"\ny = 2",
        "m.type=\"a\"; m.x=1; m.y=2"},
       {"new type drops options", "[m]\ntype = \"a\"\nx = 1\n[m.inner]\ntype = \"q\"",
@@ -145,6 +146,9 @@ TEST_F(Layers, AppendErrors) {
   write("top.toml", "[[o]]\n\"+a\" = [1]");
   EXPECT_THAT(load_error("top.toml"),
               testing::StartsWith("top.toml:2:1: '+a' appends to the list of an earlier layer"));
+  write("top.toml", "\"++a\" = [1]");
+  EXPECT_EQ(load_error("top.toml"),
+            "top.toml:1:1: '++a' begins with '+' twice; one '+' appends to the list of an earlier layer");
 }
 
 TEST_F(Layers, SetsReadTomlOrBareText) {

@@ -69,6 +69,10 @@ void merge_member(Value& base, Member&& member, const std::string& path,
                   std::vector<Config::Dropped>& dropped) {
   const bool appends = member.key.size() > 1 && member.key[0] == '+';
   const std::string key = appends ? member.key.substr(1) : member.key;
+  if (appends && key[0] == '+') {
+    fail_config(fmt::format("{}: '{}' begins with '+' twice; one '+' appends to the list of an earlier layer",
+                            member.origin.text(), member.key));
+  }
   if (appends && !member.value.is_array()) {
     fail_config(fmt::format("{}: '+{}' appends to a list; expected a list, found {}",
                             member.value.origin.text(), key, member.value.description()));
@@ -76,21 +80,24 @@ void merge_member(Value& base, Member&& member, const std::string& path,
   if (member.value.is_array()) refuse_append(member.value);
   Member* present = base.find_member(key);
   Value* below = present == nullptr ? nullptr : &present->value;
-  if (below == nullptr) {
-    // Merging into an empty table, rather than moving, also cleans "+key" from the tables inside.
-    Value fresh;
-    if (member.value.is_table()) {
-      fresh.origin = member.value.origin;
-      merge_tables(fresh, std::move(member.value), join_key(path, key), dropped);
-    } else {
-      fresh = std::move(member.value);
-    }
-    base.set(key, std::move(fresh), std::move(member.origin));
-  } else if (appends) {
+  if (below != nullptr && appends) {
     append(*below, std::move(member.value), key);
     present->origin = std::move(member.origin);
-  } else if (below->is_table() && member.value.is_table()) {
-    merge_tables(*below, std::move(member.value), join_key(path, key), dropped);
+    return;
+  }
+  if (member.value.is_table()) {
+    if (below != nullptr && below->is_table()) {
+      merge_tables(*below, std::move(member.value), join_key(path, key), dropped);
+      return;
+    }
+    // Merging into an empty table, rather than moving, also cleans "+key" from the tables inside.
+    Value fresh;
+    fresh.origin = member.value.origin;
+    merge_tables(fresh, std::move(member.value), join_key(path, key), dropped);
+    member.value = std::move(fresh);
+  }
+  if (below == nullptr) {
+    base.set(key, std::move(member.value), std::move(member.origin));
   } else {
     replace(*below, std::move(member.value));
     present->origin = std::move(member.origin);
