@@ -1,0 +1,115 @@
+// What a kernel body sees of the threads that run it. A body is written once, as a class whose operator()
+// takes a Block: nvcc compiles it for CUDA devices, a C++ compiler for the host launcher (launch.hpp), where
+// blocks and threads are loops. So the arithmetic of indices, the shared memory and the order of sums are
+// tested on any machine.
+//
+// A body consists of phases: block.each(f) calls f(thread) for every thread of the block, then all wait for
+// each other. What a thread keeps from one phase to the next lies in shared memory. Every thread takes the
+// same way to each().
+#pragma once
+
+#include <tenon/kernels/types.hpp>
+
+namespace tenon::kernels::cuda {
+
+/// Threads of a block where nothing asks for another number. A power of two, as trees of sums want it.
+inline constexpr int kThreads = 256;
+/// Blocks are counted in one dimension; more than this number is taken in turns (see Block::rounds).
+inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
+
+#if defined(__CUDA_ARCH__)
+
+/// On the device: the built-in variables.
+class Block {
+ public:
+  __device__ explicit Block(std::byte* shared) : shared_(shared) {}
+  __device__ std::int64_t index() const { return blockIdx.x; }
+  __device__ std::int64_t blocks() const { return gridDim.x; }
+  __device__ int threads() const { return static_cast<int>(blockDim.x); }
+  /// The block's shared memory from byte `offset` on, of the size that the launch asked for. Not cleared.
+  template <class T>
+  __device__ T* shared(std::size_t offset = 0) const {
+    return reinterpret_cast<T*>(shared_ + offset);
+  }
+  template <class F>
+  __device__ void each(F f) const {
+    f(static_cast<int>(threadIdx.x));
+    __syncthreads();
+  }
+
+ private:
+  std::byte* shared_;
+};
+
+#else
+
+/// On the host: what the launcher says.
+class Block {
+ public:
+  Block(std::int64_t index, std::int64_t blocks, int threads, bool descending, std::byte* shared)
+      : index_(index), blocks_(blocks), threads_(threads), descending_(descending), shared_(shared) {}
+  std::int64_t index() const { return index_; }
+  std::int64_t blocks() const { return blocks_; }
+  int threads() const { return threads_; }
+  template <class T>
+  T* shared(std::size_t offset = 0) const {
+    return reinterpret_cast<T*>(shared_ + offset);
+  }
+  template <class F>
+  void each(F f) const {
+    if (descending_) {
+      for (int thread = threads_ - 1; thread >= 0; --thread) f(thread);
+    } else {
+      for (int thread = 0; thread < threads_; ++thread) f(thread);
+    }
+  }
+
+ private:
+  std::int64_t index_, blocks_;
+  int threads_;
+  bool descending_;
+  std::byte* shared_;
+};
+
+#endif
+
+/// values[0] = values[0] op ... op values[threads - 1], by halves: one order of sums on every machine. Both
+/// values and the number of threads are the block's own; that number is a power of two.
+template <class T, class Op>
+TENON_BOTH void reduce_block(const Block& block, T* values, Op op) {
+  for (int half = block.threads() / 2; half > 0; half /= 2) {
+    block.each([&](int thread) {
+      if (thread < half) values[thread] = op(values[thread], values[thread + half]);
+    });
+  }
+}
+
+struct Add {
+  template <class T>
+  TENON_BOTH T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+struct Larger {
+  template <class T>
+  TENON_BOTH T operator()(T a, T b) const {
+    return a < b ? b : a;
+  }
+};
+struct Smaller {
+  template <class T>
+  TENON_BOTH T operator()(T a, T b) const {
+    return b < a ? b : a;
+  }
+};
+
+/// Calls f(i) for every i in [0, n), spread over all threads of all blocks. One phase.
+template <class F>
+TENON_BOTH void for_each_element(const Block& block, std::int64_t n, F f) {
+  block.each([&](int thread) {
+    const std::int64_t stride = block.blocks() * block.threads();
+    for (std::int64_t i = block.index() * block.threads() + thread; i < n; i += stride) f(i);
+  });
+}
+
+}  // namespace tenon::kernels::cuda

@@ -1,0 +1,19 @@
+#include "arguments.hpp"
+
+#include <fmt/format.h>
+
+namespace tenon::cuda {
+
+void refuse_dtype(DType dtype, const char* where) {
+  fail_config(fmt::format("device {}: {} does not take {}", kDeviceName, where, dtype_name(dtype)));
+}
+
+void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, const char* where,
+                 const char* name) {
+  const char* const space = view.space == MemorySpace::kCuda ? "" : " in host memory";
+  fail_run(fmt::format("device {}: {}: {} is {} {}{}{}, expected {} elements of {} in the device's memory",
+                       kDeviceName, where, name, dtype_name(view.dtype), view.shape.text(), space,
+                       view.data == nullptr ? " without memory" : "", elements, dtype_name(dtype)));
+}
+
+}  // namespace tenon::cuda

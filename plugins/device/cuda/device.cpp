@@ -1,0 +1,71 @@
+#include "device.hpp"
+
+#include "arguments.hpp"
+
+#include <fmt/format.h>
+
+namespace tenon::cuda {
+
+CudaDevice::CudaDevice(const Options& options) {
+#ifdef TENON_CUDA_EMULATED
+  spec_.order = options.text("order") == "descending" ? LaunchOrder::kDescending : LaunchOrder::kAscending;
+  spec_.guard = options.boolean("guard");
+#else
+  index_ = static_cast<int>(options.integer("index"));
+#endif
+}
+
+CudaDevice::~CudaDevice() = default;
+
+void CudaDevice::open(const DeviceSpec& spec) {
+  std::string reason;
+  const int devices = usable_devices(reason);
+  if (devices == 0)
+    fail_config(fmt::format("device {}: {}; device.type = \"cpu\" goes without one", kDeviceName, reason));
+  spec_.index = index_ >= 0 ? index_ : spec.local_rank;
+  if (spec_.index >= devices) {
+    fail_config(fmt::format(
+        "device {}: rank {} of this machine wants device {}, but {} {} visible; lower parallel.ranks, or say "
+        "device.index",
+        kDeviceName, spec.local_rank, spec_.index, devices, devices == 1 ? "is" : "are"));
+  }
+  choice_ = kDeviceName;
+  if (!spec.kernels.empty() && spec.kernels != "auto" && spec.kernels != choice_) {
+    fail_config(fmt::format("device {}: kernels = '{}' is not available; this device offers 'auto', '{}'",
+                            kDeviceName, spec.kernels, choice_));
+  }
+  queue_ = std::make_unique<Queue>(spec_);
+  features_ = queue_->description();
+  elementwise_ = make_elementwise(*queue_);
+}
+
+void* CudaDevice::allocate(std::size_t bytes) {
+  return queue_->allocate(bytes);
+}
+
+void CudaDevice::release(void* memory, std::size_t) noexcept {
+  queue_->release(memory);
+}
+
+void CudaDevice::copy(TensorView from, TensorView to) {
+  if (from.dtype != to.dtype || !(from.shape == to.shape)) {
+    fail_run(fmt::format("device {}: copy from {} {} to {} {}: shape and dtype must be equal", kDeviceName,
+                         dtype_name(from.dtype), from.shape.text(), dtype_name(to.dtype), to.shape.text()));
+  }
+  if (from.empty()) return;
+  queue_->copy(from.data, from.space, to.data, to.space, static_cast<std::size_t>(from.bytes()));
+}
+
+void CudaDevice::synchronize() {
+  queue_->synchronize();
+}
+
+void* CudaDevice::query(std::string_view interface_id) {
+  const std::pair<std::string_view, void*> offers[] = {{Elementwise::kId, elementwise_.get()}};
+  for (const auto& [id, family] : offers) {
+    if (id == interface_id) return family;
+  }
+  return nullptr;
+}
+
+}  // namespace tenon::cuda

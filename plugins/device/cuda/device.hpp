@@ -1,0 +1,68 @@
+// The devices `cuda` and `cuda_emulated`: memory, stream and operator families of one rank's device. The same
+// sources are compiled twice: by nvcc for GPUs, and for the host, where kernels run as loops.
+#pragma once
+
+#include "families.hpp"
+
+#include <tenon/plugin.hpp>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon::cuda {
+
+class CudaDevice final : public Device {
+ public:
+#ifdef TENON_CUDA_EMULATED
+  static constexpr const char* kOrders[] = {"ascending", "descending", nullptr};
+  static constexpr OptionSpec kOptions[] = {
+      option::text("order", "\"ascending\"")
+          .one_of(kOrders)
+          .doc_text("in which order blocks and threads run; results may not depend on it"),
+      option::boolean("guard", "true")
+          .doc_text("whether the host is kept from touching the device's memory")};
+  static constexpr ComponentInfo kInfo{
+      .id = "cuda_emulated",
+      .summary = "the CUDA device's operators as loops on the host, in memory that nothing else may touch",
+      .options = kOptions,
+      .maturity = TENON_EXPERIMENTAL};
+#else
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("index", "-1")
+          .at_least(-1)
+          .doc_text("of the device among the visible ones; -1 = the rank's number on its machine")};
+  static constexpr ComponentInfo kInfo{.id = "cuda",
+                                       .summary = "memory and operators of NVIDIA GPUs",
+                                       .options = kOptions,
+                                       .maturity = TENON_EXPERIMENTAL};
+#endif
+
+  explicit CudaDevice(const Options& options);
+  ~CudaDevice() override;
+
+  void open(const DeviceSpec& spec) override;
+  MemorySpace space() const override {
+    return MemorySpace::kCuda;
+  }
+  void* allocate(std::size_t bytes) override;
+  void release(void* memory, std::size_t bytes) noexcept override;
+  void copy(TensorView from, TensorView to) override;
+  void synchronize() override;
+  std::string_view kernel_choice() const override {
+    return choice_;
+  }
+  std::string_view features() const override {
+    return features_;
+  }
+  void* query(std::string_view interface_id) override;
+
+ private:
+  int index_ = -1;
+  QueueSpec spec_;
+  std::string choice_, features_;
+  std::unique_ptr<Queue> queue_;
+  std::unique_ptr<Elementwise> elementwise_;
+};
+
+}  // namespace tenon::cuda

@@ -1,0 +1,31 @@
+// Makers of the operator families; each family is one source file. A family keeps the queue, which outlives
+// it.
+#pragma once
+
+#include "queue.hpp"
+
+#include <tenon/operators_extra.hpp>
+#include <tenon/operators_parts.hpp>
+#include <tenon/operators_quant.hpp>
+#include <tenon/operators_spectral.hpp>
+
+#include <memory>
+
+namespace tenon::cuda {
+
+std::unique_ptr<Blas> make_blas(Queue& queue);
+std::unique_ptr<NeuralOps> make_neural_ops(Queue& queue);
+std::unique_ptr<Attention> make_attention(Queue& queue);
+std::unique_ptr<EmbeddingOps> make_embedding_ops(Queue& queue);
+std::unique_ptr<Elementwise> make_elementwise(Queue& queue);
+std::unique_ptr<ReduceOps> make_reduce_ops(Queue& queue);
+std::unique_ptr<UpdateOps> make_update_ops(Queue& queue);
+std::unique_ptr<WindowOps> make_window_ops(Queue& queue);
+std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
+std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
+std::unique_ptr<InteractionOps> make_interaction_ops(Queue& queue);
+std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
+std::unique_ptr<Fft> make_fft(Queue& queue);
+std::unique_ptr<ModeProducts> make_mode_products(Queue& queue);
+
+}  // namespace tenon::cuda

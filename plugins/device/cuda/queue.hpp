@@ -1,0 +1,115 @@
+// Memory of one device and the stream on which everything of one rank runs, in order. Two implementations:
+// queue_cuda.cpp on the CUDA runtime, queue_emulated.cpp on host memory that only operators may touch. Knows
+// nothing of operators.
+#pragma once
+
+#include <tenon/kernels/cuda/launch.hpp>
+#include <tenon/tensor.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace tenon::cuda {
+
+using kernels::cuda::Grid;
+using kernels::cuda::grid_for;
+using kernels::cuda::LaunchOrder;
+
+/// Which device, and, emulated, how.
+struct QueueSpec {
+  int index = 0;                                ///< among the visible devices
+  LaunchOrder order = LaunchOrder::kAscending;  ///< emulated: of blocks, and of threads within a phase
+  bool guard = true;  ///< emulated: the host may not touch the memory between operators
+};
+
+/// One rank's. Every failure throws Error(kRun) that begins "device NAME:", says what was asked for and keeps
+/// the library's own text; after one that the device does not come back from, every later call repeats it.
+class Queue {
+ public:
+  explicit Queue(const QueueSpec& spec);
+  ~Queue();
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  static constexpr std::size_t kScratchBytes = std::size_t{4} << 20;
+
+  /// 256-byte aligned and zero.
+  void* allocate(std::size_t bytes);
+  void release(void* memory) noexcept;
+  /// Either side may be the host. From the host: the source may be overwritten when this returns. To the
+  /// host: done then.
+  void copy(const void* from, MemorySpace from_space, void* to, MemorySpace to_space, std::size_t bytes);
+  void clear(void* memory, std::size_t bytes);
+  void synchronize();
+
+  /// Memory of this queue for what operators keep within one call; the next operator may overwrite it.
+  template <class T>
+  T* scratch(std::size_t offset = 0) const {
+    return reinterpret_cast<T*>(static_cast<std::byte*>(scratch_) + offset);
+  }
+  /// An element that lies on the device, once everything before has run.
+  template <class T>
+  T read(const T* at) {
+    T value;
+    copy(at, MemorySpace::kCuda, &value, MemorySpace::kHost, sizeof(T));
+    return value;
+  }
+
+  /// `what` names the operator in failures.
+  template <class Body>
+  void launch(const char* what, const Grid& grid, const Body& body);
+
+  /// cudaStream_t, for libraries; null when emulated.
+  void* stream() const { return stream_; }
+  /// Throws for a code of the CUDA runtime other than success.
+  void check(int code, const char* what);
+  /// "NVIDIA H100 80GB HBM3, sm_90, ..." or the emulator's words.
+  std::string_view description() const { return description_; }
+  int architecture() const { return architecture_; }  ///< 90 for sm_90
+
+ private:
+  struct State;
+  /// Emulated: within its life the memory may be touched.
+  class Access {
+   public:
+    explicit Access(Queue& queue);
+    ~Access();
+
+   private:
+    Queue& queue_;
+  };
+
+  std::unique_ptr<State> state_;
+  void* stream_ = nullptr;
+  void* scratch_ = nullptr;
+  LaunchOrder order_ = LaunchOrder::kAscending;
+  int architecture_ = 0;
+  std::string description_;
+};
+
+#if defined(TENON_CUDA_EMULATED)
+template <class Body>
+void Queue::launch(const char*, const Grid& grid, const Body& body) {
+  const Access access(*this);
+  kernels::cuda::launch_on_host(grid, body, order_);
+}
+#elif defined(__CUDACC__)
+template <class Body>
+void Queue::launch(const char* what, const Grid& grid, const Body& body) {
+  check(kernels::cuda::launch(static_cast<cudaStream_t>(stream_), grid, body), what);
+}
+#endif
+
+/// Devices that can be used; `reason` says why there are none.
+int usable_devices(std::string& reason);
+
+#ifdef TENON_CUDA_EMULATED
+inline constexpr char kDeviceName[] = "cuda_emulated";
+#else
+inline constexpr char kDeviceName[] = "cuda";
+#endif
+
+}  // namespace tenon::cuda

@@ -1,0 +1,211 @@
+// Queue on the CUDA runtime: a pool of device memory that keeps what was freed, pinned buffers through which
+// the host's own memory travels, one stream.
+#include "queue.hpp"
+
+#include <tenon/error.hpp>
+
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace tenon::cuda {
+namespace {
+
+constexpr std::size_t kPiece = std::size_t{8} << 20;
+constexpr int kPieces = 2;
+
+std::string text_of(cudaError_t code) {
+  return fmt::format("{} ({})", cudaGetErrorString(code), cudaGetErrorName(code));
+}
+
+/// What the device does not come back from within this process.
+bool ends_the_device(cudaError_t code) {
+  switch (code) {
+    case cudaErrorIllegalAddress:
+    case cudaErrorMisalignedAddress:
+    case cudaErrorInvalidAddressSpace:
+    case cudaErrorInvalidPc:
+    case cudaErrorIllegalInstruction:
+    case cudaErrorHardwareStackError:
+    case cudaErrorLaunchFailure:
+    case cudaErrorLaunchTimeout:
+    case cudaErrorAssert:
+    case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContained:
+    case cudaErrorDevicesUnavailable:
+      return true;
+    default:
+      return false;
+  }
+}
+
+cudaMemcpyKind direction(MemorySpace from, MemorySpace to) {
+  if (from == MemorySpace::kHost)
+    return to == MemorySpace::kHost ? cudaMemcpyHostToHost : cudaMemcpyHostToDevice;
+  return to == MemorySpace::kHost ? cudaMemcpyDeviceToHost : cudaMemcpyDeviceToDevice;
+}
+
+}  // namespace
+
+struct Queue::State {
+  int index = 0;
+  cudaStream_t stream = nullptr;
+  cudaMemPool_t pool = nullptr;
+  std::byte* pinned[kPieces] = {nullptr, nullptr};
+  cudaEvent_t taken[kPieces] = {nullptr, nullptr};  ///< the piece has left the pinned buffer
+  std::string lost;                                 ///< why the device is dead; "" = it lives
+};
+
+// Host code of launches alone opens memory when it is emulated.
+Queue::Access::Access(Queue& queue) : queue_(queue) {}
+Queue::Access::~Access() = default;
+
+void Queue::check(int code, const char* what) {
+  if (!state_->lost.empty()) fail_run(state_->lost);
+  const auto error = static_cast<cudaError_t>(code);
+  if (error == cudaSuccess) return;
+  std::string message = fmt::format("device cuda: {}: {}", what, text_of(error));
+  if (ends_the_device(error)) {
+    message += fmt::format("; device {} ({}) is lost to this process, which cannot go on with it",
+                           state_->index, description_);
+    state_->lost = message;
+  }
+  cudaGetLastError();  // errors that are not sticky are forgotten here, or the next call would report them
+  fail_run(message);
+}
+
+Queue::Queue(const QueueSpec& spec) : state_(std::make_unique<State>()) {
+  state_->index = spec.index;
+  check(cudaSetDevice(spec.index), "cudaSetDevice");
+  cudaDeviceProp facts{};
+  check(cudaGetDeviceProperties(&facts, spec.index), "cudaGetDeviceProperties");
+  architecture_ = facts.major * 10 + facts.minor;
+  description_ = fmt::format("{}, sm_{}, {:.0f} GiB", facts.name, architecture_,
+                             static_cast<double>(facts.totalGlobalMem) / (std::int64_t{1} << 30));
+  check(cudaStreamCreateWithFlags(&state_->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  stream_ = state_->stream;
+  check(cudaDeviceGetDefaultMemPool(&state_->pool, spec.index), "cudaDeviceGetDefaultMemPool");
+  std::uint64_t keep = ~std::uint64_t{0};
+  check(cudaMemPoolSetAttribute(state_->pool, cudaMemPoolAttrReleaseThreshold, &keep),
+        "cudaMemPoolSetAttribute");
+  for (int i = 0; i < kPieces; ++i) {
+    check(cudaMallocHost(reinterpret_cast<void**>(&state_->pinned[i]), kPiece), "cudaMallocHost");
+    check(cudaEventCreateWithFlags(&state_->taken[i], cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  }
+  scratch_ = allocate(kScratchBytes);
+}
+
+Queue::~Queue() {
+  // Nothing can be reported from here, and a dead device reports everything.
+  cudaSetDevice(state_->index);
+  if (scratch_ != nullptr) cudaFreeAsync(scratch_, state_->stream);
+  if (state_->stream != nullptr) cudaStreamSynchronize(state_->stream);
+  for (int i = 0; i < kPieces; ++i) {
+    if (state_->taken[i] != nullptr) cudaEventDestroy(state_->taken[i]);
+    if (state_->pinned[i] != nullptr) cudaFreeHost(state_->pinned[i]);
+  }
+  if (state_->stream != nullptr) cudaStreamDestroy(state_->stream);
+}
+
+void* Queue::allocate(std::size_t bytes) {
+  check(cudaSetDevice(state_->index), "cudaSetDevice");
+  void* memory = nullptr;
+  const std::size_t size = bytes == 0 ? 1 : bytes;
+  const cudaError_t code = cudaMallocAsync(&memory, size, state_->stream);
+  if (code == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    std::size_t free = 0, total = 0;
+    cudaMemGetInfo(&free, &total);
+    fail_run(fmt::format(
+        "device cuda: out of memory: {} bytes ({:.1f} MiB) were asked for, {:.1f} of {:.1f} MiB are free "
+        "({}); use a smaller data.batch or model, or more run.micro_batches",
+        bytes, static_cast<double>(bytes) / (1 << 20), static_cast<double>(free) / (1 << 20),
+        static_cast<double>(total) / (1 << 20), text_of(code)));
+  }
+  check(code, "cudaMallocAsync");
+  check(cudaMemsetAsync(memory, 0, size, state_->stream), "cudaMemsetAsync");
+  return memory;
+}
+
+void Queue::release(void* memory) noexcept {
+  if (memory == nullptr || !state_->lost.empty()) return;
+  cudaSetDevice(state_->index);
+  cudaFreeAsync(memory, state_->stream);
+}
+
+void Queue::copy(const void* from, MemorySpace from_space, void* to, MemorySpace to_space,
+                 std::size_t bytes) {
+  if (bytes == 0 || from == to) return;
+  const bool leaves = from_space == MemorySpace::kHost, comes = to_space == MemorySpace::kHost;
+  if (leaves == comes) {
+    check(cudaMemcpyAsync(to, from, bytes, direction(from_space, to_space), state_->stream),
+          "cudaMemcpyAsync");
+    if (leaves) synchronize();
+    return;
+  }
+  const auto* source = static_cast<const std::byte*>(from);
+  auto* target = static_cast<std::byte*>(to);
+  const std::size_t pieces = (bytes + kPiece - 1) / kPiece;
+  const auto size_of = [&](std::size_t piece) { return std::min(kPiece, bytes - piece * kPiece); };
+  // One piece travels while the host copies the other.
+  for (std::size_t turn = 0; turn < pieces + (comes ? 1 : 0); ++turn) {
+    const std::size_t slot = turn % kPieces;
+    if (turn < pieces && leaves) {
+      check(cudaEventSynchronize(state_->taken[slot]), "cudaEventSynchronize");
+      std::memcpy(state_->pinned[slot], source + turn * kPiece, size_of(turn));
+      check(cudaMemcpyAsync(target + turn * kPiece, state_->pinned[slot], size_of(turn),
+                            cudaMemcpyHostToDevice, state_->stream),
+            "cudaMemcpyAsync");
+    } else if (turn < pieces) {
+      check(cudaMemcpyAsync(state_->pinned[slot], source + turn * kPiece, size_of(turn),
+                            cudaMemcpyDeviceToHost, state_->stream),
+            "cudaMemcpyAsync");
+    }
+    if (turn < pieces) check(cudaEventRecord(state_->taken[slot], state_->stream), "cudaEventRecord");
+    if (comes && turn > 0) {
+      const std::size_t done = turn - 1;
+      check(cudaEventSynchronize(state_->taken[done % kPieces]), "cudaEventSynchronize");
+      std::memcpy(target + done * kPiece, state_->pinned[done % kPieces], size_of(done));
+    }
+  }
+}
+
+void Queue::clear(void* memory, std::size_t bytes) {
+  if (bytes > 0) check(cudaMemsetAsync(memory, 0, bytes, state_->stream), "cudaMemsetAsync");
+}
+
+void Queue::synchronize() {
+  check(cudaStreamSynchronize(state_->stream), "waiting for the device");
+}
+
+int usable_devices(std::string& reason) {
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  reason.clear();
+  if (code == cudaSuccess && count > 0) return count;
+  cudaGetLastError();
+  if (code == cudaErrorInsufficientDriver) {
+    int driver = 0, runtime = 0;
+    cudaDriverGetVersion(&driver);
+    cudaRuntimeGetVersion(&runtime);
+    const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
+    reason =
+        driver == 0
+            ? std::string("there is no NVIDIA driver on this machine")
+            : fmt::format("the NVIDIA driver knows CUDA {} and this program needs {}; install a newer driver",
+                          version(driver), version(runtime));
+  } else if (code == cudaErrorNoDevice || code == cudaSuccess) {
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    reason = visible != nullptr ? fmt::format("no device is visible: CUDA_VISIBLE_DEVICES is '{}'", visible)
+                                : std::string("the driver finds no device");
+  } else {
+    reason = text_of(code);
+  }
+  return 0;
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,150 @@
+// Queue on host memory. What an operator may touch is opened for as long as it runs and closed again, so code
+// that takes a device's memory for its own ends here with a signal instead of on a machine with a GPU.
+#include "queue.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <system_error>
+
+namespace tenon::cuda {
+namespace {
+
+/// Of addresses, not of memory: pages come when they are touched.
+constexpr std::size_t kReserved = std::size_t{64} << 30;
+constexpr std::size_t kAlignment = 4096;
+
+constexpr std::size_t rounded_up(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+/// One range of addresses, first fit. `used` is what may be opened: nothing beyond was ever given away.
+struct Queue::State {
+  std::byte* base = nullptr;
+  std::size_t used = 0;
+  std::map<std::size_t, std::size_t> free;  ///< offset -> bytes, neighbours joined
+  std::map<std::size_t, std::size_t> taken;
+  std::mutex mutex;
+  int open = 0;
+  bool guard = true;
+
+  void protect(int rights) const {
+    if (!guard || used == 0) return;
+    if (mprotect(base, used, rights) != 0) {
+      fail_run(fmt::format("device {}: mprotect: {}", kDeviceName, std::generic_category().message(errno)));
+    }
+  }
+};
+
+Queue::Access::Access(Queue& queue) : queue_(queue) {
+  const std::lock_guard lock(queue_.state_->mutex);
+  if (queue_.state_->open++ == 0) queue_.state_->protect(PROT_READ | PROT_WRITE);
+}
+
+Queue::Access::~Access() {
+  const std::lock_guard lock(queue_.state_->mutex);
+  if (--queue_.state_->open == 0) queue_.state_->protect(PROT_NONE);
+}
+
+Queue::Queue(const QueueSpec& spec)
+    : state_(std::make_unique<State>()), order_(spec.order), architecture_(90) {
+  void* const base = mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) {
+    fail_run(fmt::format("device {}: no range of {} GiB of addresses is free: {}", kDeviceName,
+                         kReserved >> 30, std::generic_category().message(errno)));
+  }
+  state_->base = static_cast<std::byte*>(base);
+  state_->guard = spec.guard;
+  description_ = fmt::format("emulated on the host{}", spec.guard ? ", memory guarded" : "");
+  scratch_ = allocate(kScratchBytes);
+}
+
+Queue::~Queue() {
+  munmap(state_->base, kReserved);
+}
+
+void* Queue::allocate(std::size_t bytes) {
+  const std::size_t size = rounded_up(bytes == 0 ? 1 : bytes);
+  std::size_t offset = 0;
+  {
+    const std::lock_guard lock(state_->mutex);
+    auto place = state_->free.begin();
+    while (place != state_->free.end() && place->second < size) ++place;
+    if (place != state_->free.end()) {
+      offset = place->first;
+      if (place->second > size) state_->free.emplace(offset + size, place->second - size);
+      state_->free.erase(place);
+    } else {
+      if (size > kReserved - state_->used) {
+        fail_run(fmt::format("device {}: out of memory: {} bytes ({:.1f} MiB) were asked for", kDeviceName,
+                             bytes, static_cast<double>(bytes) / (1 << 20)));
+      }
+      offset = state_->used;
+      state_->used += size;
+      if (!state_->guard || state_->open > 0) {
+        if (mprotect(state_->base + offset, size, PROT_READ | PROT_WRITE) != 0) {
+          fail_run(fmt::format("device {}: out of memory: {} bytes were asked for: {}", kDeviceName, bytes,
+                               std::generic_category().message(errno)));
+        }
+      }
+    }
+    state_->taken[offset] = size;
+  }
+  const Access access(*this);
+  std::memset(state_->base + offset, 0, size);
+  return state_->base + offset;
+}
+
+void Queue::release(void* memory) noexcept {
+  if (memory == nullptr) return;
+  const std::lock_guard lock(state_->mutex);
+  const auto at = static_cast<std::size_t>(static_cast<std::byte*>(memory) - state_->base);
+  const auto found = state_->taken.find(at);
+  if (found == state_->taken.end()) return;
+  auto [place, added] = state_->free.emplace(found->first, found->second);
+  state_->taken.erase(found);
+  if (const auto next = std::next(place);
+      next != state_->free.end() && place->first + place->second == next->first) {
+    place->second += next->second;
+    state_->free.erase(next);
+  }
+  if (place != state_->free.begin()) {
+    const auto before = std::prev(place);
+    if (before->first + before->second == place->first) {
+      before->second += place->second;
+      state_->free.erase(place);
+    }
+  }
+}
+
+void Queue::copy(const void* from, MemorySpace, void* to, MemorySpace, std::size_t bytes) {
+  if (bytes == 0 || from == to) return;
+  const Access access(*this);
+  std::memmove(to, from, bytes);
+}
+
+void Queue::clear(void* memory, std::size_t bytes) {
+  if (bytes == 0) return;
+  const Access access(*this);
+  std::memset(memory, 0, bytes);
+}
+
+void Queue::synchronize() {}
+
+void Queue::check(int, const char*) {}
+
+int usable_devices(std::string& reason) {
+  reason.clear();
+  return 64;  // ranks, each with a device of its own
+}
+
+}  // namespace tenon::cuda
