@@ -4,11 +4,19 @@
 // tested on any machine.
 //
 // A body consists of phases: block.each(f) calls f(thread) for every thread of the block, then all wait for
-// each other. What a thread keeps from one phase to the next lies in shared memory. Every thread takes the
-// same way to each().
+// each other. What a thread keeps from one phase to the next lies in shared memory, or is a PerThread. Every
+// thread takes the same way to each().
 #pragma once
 
+#include <cstring>
 #include <tenon/kernels/types.hpp>
+
+/// Before a loop of constant length over an array that is to lie in registers.
+#if defined(__CUDA_ARCH__)
+#define TENON_UNROLL _Pragma("unroll")
+#else
+#define TENON_UNROLL
+#endif
 
 namespace tenon::kernels::cuda {
 
@@ -41,6 +49,17 @@ class Block {
   std::byte* shared_;
 };
 
+/// A variable of each thread that lives from one phase to the next, of a block of at most kThreads threads:
+/// here a plain variable, in registers where its size and indices are constants. Not cleared.
+template <class T>
+class PerThread {
+ public:
+  __device__ T& operator[](int) { return value_; }
+
+ private:
+  T value_;
+};
+
 #else
 
 /// On the host: what the launcher says.
@@ -69,6 +88,17 @@ class Block {
   int threads_;
   bool descending_;
   std::byte* shared_;
+};
+
+/// The same: one of each thread, beginning as bytes of 0xA5, so that a test sees what was never set.
+template <class T>
+class PerThread {
+ public:
+  PerThread() { std::memset(static_cast<void*>(values_), 0xA5, sizeof(values_)); }
+  T& operator[](int thread) { return values_[thread]; }
+
+ private:
+  T values_[kThreads];
 };
 
 #endif
