@@ -42,13 +42,13 @@ if(TENON_BUILD_TESTS)
     <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
-# tenon_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT S])
-# One GoogleTest program and one ctest entry per suite file.
+# tenon_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT S] [NO_ENTRY])
+# One GoogleTest program and one ctest entry per suite file; NO_ENTRY: the caller adds the entries.
 function(tenon_test name)
   if(NOT TENON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ARGUMENTS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_ENTRY" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ARGUMENTS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -62,6 +62,9 @@ function(tenon_test name)
   target_precompile_headers(${name} REUSE_FROM tenon_test_headers)
   # Suites name their fixtures alike, and may not be joined.
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests UNITY_BUILD OFF)
+  if(arg_NO_ENTRY)
+    return()
+  endif()
   add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   # Waiting threads sleep: on a busy machine spinning ones take the processor from those they wait for.
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"

@@ -1,11 +1,6 @@
-// The device itself: memory, copies, the choice of kernels and what it says of itself.
-#include "count_allocations.hpp"
-#include "cpu_test.hpp"
-
-#include <tenon/operators_parts.hpp>
-#include <tenon/operators_spectral.hpp>
-
-#include <cstdint>
+// What the processor's device alone promises: kernel choices, free memory in its refusals, steps without the
+// heap.
+#include "device/device_test.hpp"
 
 namespace tenon::testing {
 namespace {
@@ -24,7 +19,7 @@ std::string message_of(const std::function<void()>& call) {
 }
 
 TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
-  for (const std::string& choice : offered_choices()) {
+  for (const std::string& choice : offered_choices()) {  // of `cpu` where the environment says nothing
     const Bench bench("cpu", choice, 1);
     const std::string name(bench.device->kernel_choice());
     if (choice != "auto") {
@@ -33,36 +28,19 @@ TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
     const Bench again("cpu", name, 1);
     EXPECT_EQ(again.device->kernel_choice(), name);
   }
-  EXPECT_THAT(offered_choices(), ::testing::Contains("reference"));
+  EXPECT_EQ(Bench("cpu", "reference", 1).device->kernel_choice(), "reference");
   EXPECT_THAT(message_of([] { Bench("cpu", "avx9", 1); }),
               AllOf(StartsWith("device cpu: kernels = 'avx9' is not available"), HasSubstr("'auto', "),
                     HasSubstr("'reference'")));
   EXPECT_NE(message_of([] { Bench("cpu", "reference+onednn-0.0.0", 1); }), "");
 }
 
-TEST(CpuDevice, OffersItsFamiliesAndNoOthers) {
+TEST(CpuDevice, CopiesHostMemoryOnly) {
   Bench bench("cpu", "auto", 1);
-  for (const char* id : {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId,
-                         ReduceOps::kId, UpdateOps::kId, WindowOps::kId, NormalisationOps::kId,
-                         PartNormOps::kId, InteractionOps::kId, Fft::kId, ModeProducts::kId}) {
-    EXPECT_NE(bench.device->query(id), nullptr) << id;
-  }
-  for (const char* id : {"tenon.device.blas/2", ""}) EXPECT_EQ(bench.device->query(id), nullptr) << id;
-}
-
-TEST(CpuDevice, GivesAlignedZeroedMemory) {
-  Bench bench("cpu", "auto", 2);
-  for (const std::size_t bytes :
-       {std::size_t{0}, std::size_t{1}, std::size_t{63}, std::size_t{4097}, (std::size_t{9} << 20) + 5}) {
-    for (int round = 0; round < 2; ++round) {  // the second round is likely to meet used memory
-      auto* memory = static_cast<unsigned char*>(bench.device->allocate(bytes));
-      ASSERT_NE(memory, nullptr);
-      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(memory) % 64, 0u);
-      EXPECT_TRUE(std::all_of(memory, memory + bytes, [](unsigned char c) { return c == 0; })) << bytes;
-      std::fill(memory, memory + bytes, 0xff);
-      bench.device->release(memory, bytes);
-    }
-  }
+  const Owned from(*bench.device, Shape{3}, DType::kF32), to(*bench.device, Shape{3}, DType::kF32);
+  TensorView elsewhere = to;
+  elsewhere.space = MemorySpace::kCuda;
+  EXPECT_THAT(message_of([&] { bench.device->copy(from, elsewhere); }), HasSubstr("host memory only"));
 }
 
 TEST(CpuDevice, SaysHowMuchMemoryWasFree) {
@@ -72,21 +50,6 @@ TEST(CpuDevice, SaysHowMuchMemoryWasFree) {
         message_of([&] { bench.device->allocate(bytes); }),
         AllOf(HasSubstr("out of memory"), HasSubstr(std::to_string(bytes)), HasSubstr("MiB are free")));
   }
-}
-
-TEST(CpuDevice, CopiesEqualViewsOnly) {
-  Bench bench("cpu", "auto", 2);
-  Device& device = *bench.device;
-  const std::int64_t n = 1'000'003;
-  const Owned from(device, Shape{n}, DType::kF32, normals(n, "x")), to(device, Shape{n}, DType::kF32),
-      other(device, Shape{1, n}, DType::kF32), narrow(device, Shape{n}, DType::kBF16);
-  device.copy(from, to);
-  EXPECT_EQ(from.bytes(), to.bytes());
-  EXPECT_THAT(message_of([&] { device.copy(from, other); }), HasSubstr("[1, 1000003]"));
-  EXPECT_THAT(message_of([&] { device.copy(from, narrow); }), HasSubstr("bf16"));
-  TensorView elsewhere = to;
-  elsewhere.space = MemorySpace::kCuda;
-  EXPECT_THAT(message_of([&] { device.copy(from, elsewhere); }), HasSubstr("host memory only"));
 }
 
 TEST(CpuDevice, TakesNoMemoryInAStep) {

@@ -13,6 +13,7 @@
 #include <map>
 #include <mutex>
 #include <system_error>
+#include <vector>
 
 namespace tenon::cuda {
 namespace {
@@ -34,6 +35,7 @@ struct Queue::State {
   std::map<std::size_t, std::size_t> free;  ///< offset -> bytes, neighbours joined
   std::map<std::size_t, std::size_t> taken;
   std::mutex mutex;
+  std::vector<std::max_align_t> shared;
   int open = 0;
   bool guard = true;
 
@@ -73,6 +75,10 @@ Queue::~Queue() {
 }
 
 void* Queue::allocate(std::size_t bytes) {
+  if (bytes > kReserved) {
+    fail_run(fmt::format("device {}: out of memory: {} bytes were asked for, {} GiB are all that it has",
+                         kDeviceName, bytes, kReserved >> 30));
+  }
   const std::size_t size = rounded_up(bytes == 0 ? 1 : bytes);
   std::size_t offset = 0;
   {
@@ -136,6 +142,12 @@ void Queue::clear(void* memory, std::size_t bytes) {
   if (bytes == 0) return;
   const Access access(*this);
   std::memset(memory, 0, bytes);
+}
+
+std::byte* Queue::shared_memory(std::size_t bytes) {
+  const std::size_t units = bytes / sizeof(std::max_align_t) + 1;
+  if (state_->shared.size() < units) state_->shared.resize(units);
+  return reinterpret_cast<std::byte*>(state_->shared.data());
 }
 
 void Queue::synchronize() {}

@@ -64,11 +64,12 @@ Made<Interface> make(Registry& registry, Host& host, std::string_view type, std:
 /// Everything a graph needs on one device, found where the environment says (TENON_PLUGIN_PATH).
 class Bench {
  public:
-  /// kernels: "reference" for the plain loops, "auto" for the fastest.
-  Bench(std::string_view device_type, std::string_view kernels, int threads) {
+  /// kernels: "reference" for the plain loops, "auto" for the fastest. device_options: TOML lines.
+  Bench(std::string_view device_type, std::string_view kernels, int threads,
+        std::string_view device_options = "") {
     registry.discover({});
     host.layers = layers.get();
-    device = make<Device>(registry, host, device_type, "");
+    device = make<Device>(registry, host, device_type, device_options);
     device->open({.local_rank = 0, .threads = threads, .kernels = kernels});
   }
 

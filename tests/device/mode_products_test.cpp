@@ -1,7 +1,6 @@
 // Products per mode on the device: shapes, threads and refusals. The sums themselves are tested with the
 // kernels.
-#include "count_allocations.hpp"
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 
 #include <tenon/operators_spectral.hpp>
 
@@ -31,7 +30,7 @@ class Products : public OnEveryChoice {
       product->backward_weight(x, dy, dw, false, scratch);
       product->backward_weight(x, dy, dw, true, scratch);
     };
-    EXPECT_EQ(own_allocations(all), 0);
+    expect_no_allocations(device_, all);
     return {y.values(), dx.values(), dw.values()};
   }
 };
@@ -77,7 +76,7 @@ TEST_P(Products, RefuseWhatDoesNotFit) {
   EXPECT_THROW(product->forward(x, x, y, scratch), Error) << "weights are pairs of reals";
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Products, ::testing::ValuesIn(offered_choices()), choice_name);
+INSTANTIATE_TEST_SUITE_P(Device, Products, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
 }  // namespace tenon::testing

@@ -1,5 +1,5 @@
 // RMS and batch normalisation against formulas in double.
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 
 #include <cmath>
 
@@ -177,7 +177,7 @@ TEST_P(Normalisation, DoesNotDependOnThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Normalisation, ::testing::ValuesIn(offered_choices()), choice_name);
+INSTANTIATE_TEST_SUITE_P(Device, Normalisation, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
 }  // namespace tenon::testing

@@ -1,7 +1,9 @@
-// What the tests of this device share: devices of every kernel choice, tensors that own their memory, and
-// comparisons. Expected values come from loops in double that are written out in the tests, on inputs rounded
-// to the tested dtype.
+// What the tests of operator families share: the device under test, under every kernel choice, tensors that
+// own their memory, and comparisons. Expected values come from loops in double that are written out in the
+// tests, on inputs rounded to the tested dtype. The environment names the device, so one program serves all.
 #pragma once
+
+#include "count_allocations.hpp"
 
 #include <tenon/operators_extra.hpp>
 #include <tenon/parallel.hpp>
@@ -11,12 +13,42 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace tenon::testing {
+
+/// TENON_TEST_DEVICE, and its options as TOML in TENON_TEST_DEVICE_OPTIONS.
+inline std::string from_environment(const char* variable, const char* otherwise) {
+  const char* const text = std::getenv(variable);
+  return text == nullptr ? otherwise : text;
+}
+inline std::string tested_device() {
+  return from_environment("TENON_TEST_DEVICE", "cpu");
+}
+/// How its messages begin.
+inline std::string device_says(const std::string& rest) {
+  return "device " + tested_device() + ": " + rest;
+}
+
+class TestedDevice : public Bench {
+ public:
+  explicit TestedDevice(std::string_view kernels = "auto", int threads = 1)
+      : Bench(tested_device(), kernels, threads, from_environment("TENON_TEST_DEVICE_OPTIONS", "")) {}
+};
+
+/// Runs a call, which may take no memory of the host where operators run on the host themselves; what
+/// launches on another device take there is not the device's promise.
+inline void expect_no_allocations(Device& device, const std::function<void()>& call) {
+  const int taken = own_allocations(call);
+  if (device.space() == MemorySpace::kHost) {
+    EXPECT_EQ(taken, 0);
+  }
+}
 
 /// Half a unit in the last place, relative: what one rounding to `dtype` may cost.
 inline double unit(DType dtype) {
@@ -52,8 +84,27 @@ class Owned {
     return view_;
   }  // NOLINT(google-explicit-constructor): a tensor where a view is asked for
   std::vector<double> values() const { return read(*device_, view_); }
-  std::vector<std::byte> bytes() const { return {view_.raw().begin(), view_.raw().end()}; }
+  std::vector<std::byte> bytes() const {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(view_.bytes()));
+    if (!bytes.empty()) device_->copy(view_, {bytes.data(), view_.shape, view_.dtype, MemorySpace::kHost});
+    return bytes;
+  }
+  template <typename T>
+  std::vector<T> elements() const {
+    const std::vector<std::byte> all = bytes();
+    std::vector<T> result(all.size() / sizeof(T));
+    if (!all.empty()) std::memcpy(result.data(), all.data(), all.size());
+    return result;
+  }
   void fill(const std::vector<double>& values) { write(*device_, view_, values); }
+  /// The bits of `elements`, whatever the dtype says that they are.
+  template <typename T>
+  void put(const std::vector<T>& elements) {
+    if (elements.empty()) return;
+    if (elements.size() * sizeof(T) != static_cast<std::size_t>(view_.bytes()))
+      fail_run("test data: the elements are not as many as the tensor's");
+    device_->copy({const_cast<T*>(elements.data()), view_.shape, view_.dtype, MemorySpace::kHost}, view_);
+  }
 
  private:
   Device* device_;
@@ -73,22 +124,22 @@ inline std::vector<double> numbers(std::int64_t count, std::string_view purpose,
   return rounded(normals(count, purpose), dtype);
 }
 
-/// Kernel choices that this machine offers, asked of the device itself: "auto", and all that go without
-/// oneDNN.
+/// Kernel choices that the device offers, asked of itself: "auto", and all others that go without oneDNN.
 inline std::vector<std::string> offered_choices() {
-  std::string message;
+  std::string message, best;
   try {
-    Bench bench("cpu", "no such kernels", 1);
+    best = TestedDevice().device->kernel_choice();
+    TestedDevice("no such kernels");
   } catch (const Error& error) {
     message = error.what();
   }
+  std::vector<std::string> names{"auto"};
   // Any other failure shows up in the tests themselves.
-  if (message.rfind("device cpu: kernels", 0) != 0) return {"auto"};
-  std::vector<std::string> names;
+  if (message.rfind(device_says("kernels"), 0) != 0) return names;
   for (std::size_t at = message.find("offer"); (at = message.find('\'', at)) != std::string::npos;) {
     const std::size_t end = message.find('\'', at + 1);
     const std::string name = message.substr(at + 1, end - at - 1);
-    if (name.find("onednn") == std::string::npos) names.push_back(name);
+    if (name != "auto" && name != best && name.find("onednn") == std::string::npos) names.push_back(name);
     at = end + 1;
   }
   return names;
@@ -97,12 +148,12 @@ inline std::vector<std::string> offered_choices() {
 /// Runs every test under each kernel choice.
 class OnEveryChoice : public ::testing::TestWithParam<std::string> {
  protected:
-  OnEveryChoice() : bench_("cpu", GetParam(), 1), device_(*bench_.device) {}
+  OnEveryChoice() : bench_(GetParam()), device_(*bench_.device) {}
   ~OnEveryChoice() override { set_parallel_threads(1); }
 
   bool uses_onednn() const { return device_.kernel_choice().find("onednn") != std::string_view::npos; }
 
-  Bench bench_;
+  TestedDevice bench_;
   Device& device_;
 };
 

@@ -1,7 +1,7 @@
 // Quantizers of the device: one matrix against its parts, threads, kernel sets and stored codes; what cannot
 // be represented; the f64 measurement; partial products under scales; binary16. That codes and scales are the
 // formats' own is tested beside the kernels.
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 
 #include <tenon/operators_quant.hpp>
 
@@ -98,6 +98,7 @@ class Quantizers : public OnEveryChoice {};
 
 // Ragged sizes; the last is so wide that bands are cut along columns too.
 TEST_P(Quantizers, GiveTheBitsOfThePlainLoopsForAnyNumberOfThreads) {
+  // Of the device that every build has.
   Bench plain("cpu", "reference", 1);
   for (const auto& [name, format] : formats())
     for (const DType dtype : {DType::kF32, DType::kBF16})
@@ -375,10 +376,10 @@ TEST_P(Quantizers, RoundToBinary16) {
   inputs.push_back(std::nanf(""));
   for (std::uint64_t bits = 0; bits < 1ull << 32; bits += 8191)
     inputs.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(bits)));
-  const Owned x(device_, {std::int64_t(inputs.size())}, DType::kF32);
-  std::memcpy(TensorView(x).data, inputs.data(), inputs.size() * sizeof(float));
+  Owned x(device_, {std::int64_t(inputs.size())}, DType::kF32);
+  x.put(inputs);
   const auto counts = device_.family<QuantOps>().round_to_f16(x, x);
-  const float* found = TensorView(x).as<float>();
+  const std::vector<float> found = x.elements<float>();
   std::int64_t overflow = 0, underflow = 0;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const float expected = half_in_double(inputs[i]);
@@ -395,7 +396,7 @@ TEST_P(Quantizers, RoundToBinary16) {
   EXPECT_GT(underflow, 0);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Quantizers, ::testing::ValuesIn(offered_choices()), choice_name);
+INSTANTIATE_TEST_SUITE_P(Device, Quantizers, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
 }  // namespace tenon::testing

@@ -1,7 +1,6 @@
 // Mixtures of representations of this device: against the plain reference bit for bit, against numbers that
 // NumPy recorded, and what is refused.
-#include "count_allocations.hpp"
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 #include "reference/recorded.hpp"
 
 #include <tenon/kernels/reference/mor.hpp>
@@ -24,17 +23,18 @@ struct Mor {
 };
 
 template <class S>
-Mor run(QuantOps& quant, const MorSpec& spec, std::vector<S> x) {
-  const auto kernel = quant.mor(spec);
-  Mor result;
-  result.values.resize(x.size());
-  result.choices.assign(static_cast<std::size_t>(kernel->blocks()), 9);
-  std::vector<std::byte> scratch(kernel->scratch_bytes());
+Mor run(Device& device, const MorSpec& spec, const std::vector<S>& x) {
+  const auto kernel = device.family<QuantOps>().mor(spec);
   const Shape shape{spec.rows, spec.columns};
-  result.decision =
-      kernel->run({x.data(), shape, spec.input}, {result.values.data(), shape, DType::kBF16},
-                  {result.choices.data(), Shape{kernel->blocks()}, DType::kU8},
-                  {scratch.data(), Shape{static_cast<std::int64_t>(scratch.size())}, DType::kU8});
+  Owned input(device, shape, spec.input), choices(device, {kernel->blocks()}, DType::kU8);
+  const Owned values(device, shape, DType::kBF16),
+      scratch(device, {static_cast<std::int64_t>(kernel->scratch_bytes())}, DType::kU8);
+  input.put(x);
+  choices.put(std::vector<std::uint8_t>(static_cast<std::size_t>(kernel->blocks()), 9));
+  Mor result;
+  result.decision = kernel->run(input, values, choices, scratch);
+  result.values = values.elements<Bf16>();
+  result.choices = choices.elements<std::uint8_t>();
   return result;
 }
 
@@ -86,9 +86,9 @@ TEST(MorKernel, EqualsTheReferenceBitForBit) {
     std::int64_t rows, columns;
   };
   for (const int threads : {1, 2}) {
-    Bench bench("cpu", "auto", threads);
+    TestedDevice bench("auto", threads);
     set_parallel_threads(threads);
-    auto& quant = bench.device->family<QuantOps>();
+    Device& device = *bench.device;
     for (const Shape& shape : {Shape{300, 257}, Shape{128, 128}, Shape{1, 40}, Shape{40, 1}}) {
       for (const double spread : {0.0, 1.5, 6.0, 14.0}) {
         const auto x = numbers(shape.elements(), spread, "mor");
@@ -102,7 +102,7 @@ TEST(MorKernel, EqualsTheReferenceBitForBit) {
               spec.strategy = strategy;
               spec.mode = mode;
               spec.e2m3 = mode == MorMode::kDynamicRange && spread == 0;
-              expect_reference(run(quant, spec, x), spec, x,
+              expect_reference(run(device, spec, x), spec, x,
                                shape.text() + " spread " + std::to_string(spread) + " blocks " +
                                    std::to_string(partition.rows) + "x" + std::to_string(partition.columns) +
                                    " mode " + std::to_string(static_cast<int>(mode)) + " strategy " +
@@ -117,8 +117,8 @@ TEST(MorKernel, EqualsTheReferenceBitForBit) {
 }
 
 TEST(MorKernel, RoundsFloatsToBf16First) {
-  Bench bench("cpu", "auto", 2);
-  auto& quant = bench.device->family<QuantOps>();
+  TestedDevice bench("auto", 2);
+  Device& device = *bench.device;
   std::vector<float> x;
   for (const double value : normals(200 * 100, "floats")) x.push_back(static_cast<float>(value));
   std::vector<Bf16> rounded;
@@ -126,20 +126,20 @@ TEST(MorKernel, RoundsFloatsToBf16First) {
   for (const double threshold : {0.045, 0.0}) {
     MorSpec spec{.rows = 200, .columns = 100, .input = DType::kF32};
     spec.threshold = threshold;
-    expect_reference(run(quant, spec, x), spec, rounded, "f32");
+    expect_reference(run(device, spec, x), spec, rounded, "f32");
   }
 }
 
 TEST(MorKernel, P39_WhatIsNotFiniteIsPassedOn) {
-  Bench bench("cpu", "auto", 2);
-  auto& quant = bench.device->family<QuantOps>();
+  TestedDevice bench("auto", 2);
+  Device& device = *bench.device;
   for (const std::uint16_t bad : {0x7f80, 0xff80, 0x7fc1, 0xffc0}) {
     auto x = numbers(300 * 40, 1, "mor");
     x[7777] = Bf16{bad};
     for (const MorMode mode : {MorMode::kTensor, MorMode::kQuantError, MorMode::kDynamicRange}) {
       MorSpec spec{.rows = 300, .columns = 40};
       spec.mode = mode;
-      const Mor found = run(quant, spec, x);
+      const Mor found = run(device, spec, x);
       EXPECT_FALSE(found.decision.finite);
       expect_reference(found, spec, x, std::to_string(bad));
       EXPECT_EQ(std::memcmp(found.values.data(), x.data(), x.size() * 2), 0);
@@ -148,8 +148,8 @@ TEST(MorKernel, P39_WhatIsNotFiniteIsPassedOn) {
 }
 
 TEST(MorKernel, P40_AHeavyTailFallsBackInOneScaleAndNotInBlocks) {
-  Bench bench("cpu", "auto", 2);
-  auto& quant = bench.device->family<QuantOps>();
+  TestedDevice bench("auto", 2);
+  Device& device = *bench.device;
   const std::int64_t n = 2048;
   const auto z = normals(n * n, "z"), tail = normals(n * n, "tail");
   std::vector<Bf16> heavy, plain;
@@ -160,23 +160,23 @@ TEST(MorKernel, P40_AHeavyTailFallsBackInOneScaleAndNotInBlocks) {
   // The error under one scale moves with the largest number, which a sample of this tail leaves to chance.
   heavy[n * n / 2] = kernels::to_bf16(20000.0f);
   MorSpec spec{.rows = n, .columns = n};
-  EXPECT_EQ(run(quant, spec, heavy).decision.tensor, MorChoice::kE4M3) << "128x128 GAM";
+  EXPECT_EQ(run(device, spec, heavy).decision.tensor, MorChoice::kE4M3) << "128x128 GAM";
   spec.block_rows = 1, spec.block_columns = 0;
-  EXPECT_EQ(run(quant, spec, heavy).decision.tensor, MorChoice::kE4M3) << "rows";
+  EXPECT_EQ(run(device, spec, heavy).decision.tensor, MorChoice::kE4M3) << "rows";
   spec.block_rows = spec.block_columns = 0;
-  EXPECT_EQ(run(quant, spec, heavy).decision.tensor, MorChoice::kKeep) << "one block";
+  EXPECT_EQ(run(device, spec, heavy).decision.tensor, MorChoice::kKeep) << "one block";
   spec.strategy = MorStrategy::kCurrent;
   spec.block_rows = spec.block_columns = 128;
-  EXPECT_EQ(run(quant, spec, heavy).decision.tensor, MorChoice::kKeep) << "one scale";
+  EXPECT_EQ(run(device, spec, heavy).decision.tensor, MorChoice::kKeep) << "one scale";
   for (const std::int64_t block : {0, 128}) {
     spec.block_rows = spec.block_columns = block;
-    EXPECT_NEAR(run(quant, spec, plain).decision.error, 0.0225, 0.0005);
+    EXPECT_NEAR(run(device, spec, plain).decision.error, 0.0225, 0.0005);
   }
 }
 
 TEST(MorKernel, EqualsWhatNumPyRecorded) {
-  Bench bench("cpu", "auto", 2);
-  auto& quant = bench.device->family<QuantOps>();
+  TestedDevice bench("auto", 2);
+  Device& device = *bench.device;
   const Recorded recorded("mor");
   const auto record =
       nlohmann::json::parse(std::ifstream(std::string(TENON_SOURCE_DIR) + "/tests/reference/mor.json"));
@@ -198,7 +198,7 @@ TEST(MorKernel, EqualsWhatNumPyRecorded) {
     spec.strategy = strategies.at(options.at("strategy"));
     spec.mode = levels.at(options.at("level"));
     spec.e2m3 = options.at("e2m3");
-    const Mor found = run(quant, spec, x);
+    const Mor found = run(device, spec, x);
     std::vector<double> values;
     for (const Bf16 value : found.values) values.push_back(static_cast<double>(kernels::to_float(value)));
     EXPECT_EQ(values, recorded.values(name + ".values")) << name;
@@ -214,23 +214,20 @@ TEST(MorKernel, EqualsWhatNumPyRecorded) {
 }
 
 TEST(MorKernel, AllocatesNothing) {
-  Bench bench("cpu", "auto", 1);
+  TestedDevice bench;
   set_parallel_threads(1);
-  auto& quant = bench.device->family<QuantOps>();
-  const auto kernel = quant.mor({.rows = 300, .columns = 200});
-  auto x = numbers(300 * 200, 1, "mor");
-  std::vector<Bf16> values(x.size());
-  std::vector<std::byte> scratch(kernel->scratch_bytes());
+  Device& device = *bench.device;
+  const auto kernel = device.family<QuantOps>().mor({.rows = 300, .columns = 200});
   const Shape shape{300, 200};
-  EXPECT_EQ(own_allocations([&] {
-              kernel->run({x.data(), shape, DType::kBF16}, {values.data(), shape, DType::kBF16}, {},
-                          {scratch.data(), Shape{static_cast<std::int64_t>(scratch.size())}, DType::kU8});
-            }),
-            0);
+  Owned x(device, shape, DType::kBF16);
+  const Owned values(device, shape, DType::kBF16),
+      scratch(device, {static_cast<std::int64_t>(kernel->scratch_bytes())}, DType::kU8);
+  x.put(numbers(300 * 200, 1, "mor"));
+  expect_no_allocations(device, [&] { kernel->run(x, values, {}, scratch); });
 }
 
 TEST(MorKernel, RefusesWhatIsNotDefined) {
-  Bench bench("cpu", "auto", 1);
+  TestedDevice bench;
   auto& quant = bench.device->family<QuantOps>();
   const auto refusal = [&](const MorSpec& spec) -> std::string {
     try {
@@ -245,18 +242,18 @@ TEST(MorKernel, RefusesWhatIsNotDefined) {
   spec.mode = MorMode::kQuantError;
   spec.strategy = MorStrategy::kCurrent;
   EXPECT_EQ(refusal(spec),
-            "device cpu: mixture of representations per block asks whether a block's own span fits a format, "
-            "so its "
-            "scale must follow the block: strategy gam, block or e8, not current");
+            device_says("mixture of representations per block asks whether a block's own span fits a format, "
+                        "so its "
+                        "scale must follow the block: strategy gam, block or e8, not current"));
   spec = {.rows = 4, .columns = 4, .input = DType::kF64};
-  EXPECT_EQ(refusal(spec), "device cpu: mixture of representations reads bf16 and f32, not f64");
+  EXPECT_EQ(refusal(spec), device_says("mixture of representations reads bf16 and f32, not f64"));
   spec = {.rows = 4, .columns = 4, .block_rows = -1};
   EXPECT_EQ(
       refusal(spec),
-      "device cpu: mixture of representations of [4, 4] in blocks of -1x128: no extent may be negative");
+      device_says("mixture of representations of [4, 4] in blocks of -1x128: no extent may be negative"));
   spec = {.rows = 4, .columns = 4};
   spec.threshold = std::nan("");
-  EXPECT_EQ(refusal(spec), "device cpu: the threshold of a mean relative error is at least 0, found nan");
+  EXPECT_EQ(refusal(spec), device_says("the threshold of a mean relative error is at least 0, found nan"));
 }
 
 }  // namespace

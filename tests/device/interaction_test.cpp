@@ -1,5 +1,5 @@
 // Interactions of vectors against loops over coordinates: order of the pairs, gradients, and refusals.
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 
 namespace tenon::testing {
 namespace {
@@ -132,13 +132,14 @@ TEST_P(Interactions, RefuseShapesThatDoNotFit) {
   };
   EXPECT_EQ(message(Interaction::kDot, z0, z, y), "accepted");
   EXPECT_THAT(message(Interaction::kDot, z0, wide, y),
-              ::testing::HasSubstr("device cpu: interact: expected z0 [batch, width] and z [batch, count, "
-                                   "width], found [2, 3] and [2, 4, 5]"));
+              ::testing::HasSubstr(device_says(
+                  "interact: expected z0 [batch, width] and z [batch, count, width], found [2, 3] "
+                  "and [2, 4, 5]")));
   EXPECT_THAT(message(Interaction::kDot, z, z0, y), ::testing::HasSubstr("expected z0"));
   EXPECT_THAT(message(Interaction::kDotItself, z0, z, y), ::testing::HasSubstr("y"));
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Interactions, ::testing::ValuesIn(offered_choices()), choice_name);
+INSTANTIATE_TEST_SUITE_P(Device, Interactions, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
 }  // namespace tenon::testing

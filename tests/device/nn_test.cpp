@@ -1,5 +1,5 @@
 // Layer normalisation, pointwise maps, dropout and softmax cross-entropy against formulas in double.
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 
 #include <cmath>
 
@@ -278,7 +278,7 @@ TEST_P(NeuralFamily, NotDependOnThreads) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, NeuralFamily, ::testing::ValuesIn(offered_choices()), choice_name);
+INSTANTIATE_TEST_SUITE_P(Device, NeuralFamily, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
 }  // namespace tenon::testing

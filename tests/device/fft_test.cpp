@@ -1,7 +1,6 @@
 // Transforms along one dimension: against NumPy's numbers, adjoints under the real inner product, and bits
 // that depend on a line alone.
-#include "count_allocations.hpp"
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 
 #include "reference/recorded.hpp"
 
@@ -43,11 +42,11 @@ class Transforms : public ::testing::Test {
         source(device_, to_modes ? points : modes, to_modes ? spec.points : modes_type(real), in);
     Owned target(device_, to_modes ? modes : points, to_modes ? modes_type(real) : spec.points);
     if (!before.empty()) target.fill(before);
-    EXPECT_EQ(own_allocations([&] { kernel->run(source, target, !before.empty(), scratch); }), 0);
+    expect_no_allocations(device_, [&] { kernel->run(source, target, !before.empty(), scratch); });
     return target.values();
   }
 
-  Bench bench_{"cpu", "auto", 1};
+  TestedDevice bench_;
   Device& device_ = *bench_.device;
 };
 
@@ -199,16 +198,16 @@ std::string refusal(Device& device, const FftSpec& spec) {
 TEST_F(Transforms, RefuseModesThatDoNotExist) {
   EXPECT_EQ(
       refusal(device_, {.length = 8, .low = 6, .real = true, .points = DType::kF32}),
-      "device cpu: fft: 8 real points have 5 modes, all of them low, found 6 low and 0 high ones to keep");
+      device_says("fft: 8 real points have 5 modes, all of them low, found 6 low and 0 high ones to keep"));
   EXPECT_EQ(
       refusal(device_, {.length = 8, .low = 2, .high = 1, .real = true, .points = DType::kF32}),
-      "device cpu: fft: 8 real points have 5 modes, all of them low, found 2 low and 1 high ones to keep");
+      device_says("fft: 8 real points have 5 modes, all of them low, found 2 low and 1 high ones to keep"));
   EXPECT_EQ(refusal(device_, {.length = 7, .low = 4, .high = 4}),
-            "device cpu: fft: 7 complex points have 7 modes, found 4 low and 4 high ones to keep");
+            device_says("fft: 7 complex points have 7 modes, found 4 low and 4 high ones to keep"));
   EXPECT_EQ(refusal(device_, {.length = 7, .low = 4, .high = 3, .points = DType::kF32}),
-            "device cpu: fft: expected complex c64 or c128 points, found f32");
+            device_says("fft: expected complex c64 or c128 points, found f32"));
   EXPECT_EQ(refusal(device_, {.length = 7, .low = 4, .real = true, .points = DType::kC64}),
-            "device cpu: fft: expected real f32, f64 or bf16 points, found c64");
+            device_says("fft: expected real f32, f64 or bf16 points, found c64"));
   EXPECT_THAT(refusal(device_, {.length = 0}), ::testing::HasSubstr("expected lines of 1 to"));
 }
 

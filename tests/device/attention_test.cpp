@@ -1,6 +1,6 @@
 // Causal attention, global, windowed and masked, against loops in double; gradients against the formulas of
 // softmax.
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 
 #include <cmath>
 #include <limits>
@@ -151,7 +151,7 @@ TEST_P(AttentionFamily, RefusesWhatItCannotDo) {
   EXPECT_THROW(kernel->forward(x, x, lse, {}, x, lse, {}), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, AttentionFamily, ::testing::ValuesIn(offered_choices()), choice_name);
+INSTANTIATE_TEST_SUITE_P(Device, AttentionFamily, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
 }  // namespace tenon::testing

@@ -1,5 +1,5 @@
 // Elementwise maps, embedding, reductions and updates against loops in double.
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 
 #include <cmath>
 #include <limits>
@@ -360,7 +360,7 @@ TEST_P(FlatFamilies, UpdateWeights) {
   EXPECT_THROW(ops.sgd(narrow, narrow, {}, {.lr = 0.5}), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, FlatFamilies, ::testing::ValuesIn(offered_choices()), choice_name);
+INSTANTIATE_TEST_SUITE_P(Device, FlatFamilies, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
 }  // namespace tenon::testing

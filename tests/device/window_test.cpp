@@ -1,5 +1,5 @@
 // Sliding windows against loops over coordinates: copies, their adjoint, pools, in 1 to 3 dimensions.
-#include "cpu_test.hpp"
+#include "device_test.hpp"
 
 #include <array>
 #include <functional>
@@ -228,7 +228,7 @@ TEST_P(Windows, RefuseViewsThatDoNotFit) {
   EXPECT_THROW(ops().average_pool(w, x, true, x), Error);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cpu, Windows, ::testing::ValuesIn(offered_choices()), choice_name);
+INSTANTIATE_TEST_SUITE_P(Device, Windows, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
 }  // namespace tenon::testing
