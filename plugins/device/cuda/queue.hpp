@@ -82,6 +82,9 @@ class Queue {
     Queue& queue_;
   };
 
+  /// Emulated: of a block, kept from launch to launch.
+  std::byte* shared_memory(std::size_t bytes);
+
   std::unique_ptr<State> state_;
   void* stream_ = nullptr;
   void* scratch_ = nullptr;
@@ -94,7 +97,7 @@ class Queue {
 template <class Body>
 void Queue::launch(const char*, const Grid& grid, const Body& body) {
   const Access access(*this);
-  kernels::cuda::launch_on_host(grid, body, order_);
+  kernels::cuda::launch_on_host(grid, body, order_, shared_memory(grid.shared));
 }
 #elif defined(__CUDACC__)
 template <class Body>

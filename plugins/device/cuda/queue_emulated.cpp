@@ -34,7 +34,7 @@ struct Queue::State {
   std::size_t used = 0;
   std::map<std::size_t, std::size_t> free;  ///< offset -> bytes, neighbours joined
   std::map<std::size_t, std::size_t> taken;
-  std::mutex mutex;
+  std::recursive_mutex mutex;  ///< held while an operator runs: a stream takes one at a time, too
   std::vector<std::max_align_t> shared;
   int open = 0;
   bool guard = true;
@@ -48,13 +48,13 @@ struct Queue::State {
 };
 
 Queue::Access::Access(Queue& queue) : queue_(queue) {
-  const std::lock_guard lock(queue_.state_->mutex);
+  queue_.state_->mutex.lock();
   if (queue_.state_->open++ == 0) queue_.state_->protect(PROT_READ | PROT_WRITE);
 }
 
 Queue::Access::~Access() {
-  const std::lock_guard lock(queue_.state_->mutex);
   if (--queue_.state_->open == 0) queue_.state_->protect(PROT_NONE);
+  queue_.state_->mutex.unlock();
 }
 
 Queue::Queue(const QueueSpec& spec)
@@ -80,32 +80,24 @@ void* Queue::allocate(std::size_t bytes) {
                          kDeviceName, bytes, kReserved >> 30));
   }
   const std::size_t size = rounded_up(bytes == 0 ? 1 : bytes);
-  std::size_t offset = 0;
-  {
-    const std::lock_guard lock(state_->mutex);
-    auto place = state_->free.begin();
-    while (place != state_->free.end() && place->second < size) ++place;
-    if (place != state_->free.end()) {
-      offset = place->first;
-      if (place->second > size) state_->free.emplace(offset + size, place->second - size);
-      state_->free.erase(place);
-    } else {
-      if (size > kReserved - state_->used) {
-        fail_run(fmt::format("device {}: out of memory: {} bytes ({:.1f} MiB) were asked for", kDeviceName,
-                             bytes, static_cast<double>(bytes) / (1 << 20)));
-      }
-      offset = state_->used;
-      state_->used += size;
-      if (!state_->guard || state_->open > 0) {
-        if (mprotect(state_->base + offset, size, PROT_READ | PROT_WRITE) != 0) {
-          fail_run(fmt::format("device {}: out of memory: {} bytes were asked for: {}", kDeviceName, bytes,
-                               std::generic_category().message(errno)));
-        }
-      }
-    }
-    state_->taken[offset] = size;
-  }
   const Access access(*this);
+  std::size_t offset = 0;
+  auto place = state_->free.begin();
+  while (place != state_->free.end() && place->second < size) ++place;
+  if (place != state_->free.end()) {
+    offset = place->first;
+    if (place->second > size) state_->free.emplace(offset + size, place->second - size);
+    state_->free.erase(place);
+  } else {
+    if (size > kReserved - state_->used ||
+        mprotect(state_->base + state_->used, size, PROT_READ | PROT_WRITE) != 0) {
+      fail_run(fmt::format("device {}: out of memory: {} bytes ({:.1f} MiB) were asked for", kDeviceName,
+                           bytes, static_cast<double>(bytes) / (1 << 20)));
+    }
+    offset = state_->used;
+    state_->used += size;
+  }
+  state_->taken[offset] = size;
   std::memset(state_->base + offset, 0, size);
   return state_->base + offset;
 }

@@ -61,17 +61,22 @@ cudaError_t launch(cudaStream_t stream, const Grid& grid, const Body& body) {
 
 #if !defined(__CUDACC__)
 
-/// On the calling thread, one block after the other. Shared memory begins as bytes of 0xA5, since a device
-/// does not clear it.
+/// On the calling thread, one block after the other. `shared` has room for grid.shared bytes, which begin as
+/// 0xA5 in every block, since a device does not clear them.
 template <class Body>
-void launch_on_host(const Grid& grid, const Body& body, LaunchOrder order = LaunchOrder::kAscending) {
-  std::vector<std::max_align_t> memory(grid.shared / sizeof(std::max_align_t) + 1);
-  auto* const shared = reinterpret_cast<std::byte*>(memory.data());
+void launch_on_host(const Grid& grid, const Body& body, LaunchOrder order, std::byte* shared) {
   const bool descending = order == LaunchOrder::kDescending;
   for (std::int64_t turn = 0; turn < grid.blocks; ++turn) {
     for (std::size_t i = 0; i < grid.shared; ++i) shared[i] = std::byte{0xA5};
     body(Block(descending ? grid.blocks - 1 - turn : turn, grid.blocks, grid.threads, descending, shared));
   }
+}
+
+/// The same with memory of its own.
+template <class Body>
+void launch_on_host(const Grid& grid, const Body& body, LaunchOrder order = LaunchOrder::kAscending) {
+  std::vector<std::max_align_t> memory(grid.shared / sizeof(std::max_align_t) + 1);
+  launch_on_host(grid, body, order, reinterpret_cast<std::byte*>(memory.data()));
 }
 
 #endif
