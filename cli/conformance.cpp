@@ -147,20 +147,22 @@ class Scratch {
 
 class Runner {
  public:
-  Runner(fs::path file, std::string cases, std::string seed)
+  Runner(fs::path file, std::string cases, std::string seed, std::string device)
       : file_(std::move(file)),
         cases_(std::move(cases)),
         seed_(std::move(seed)),
+        device_(std::move(device)),
         sanitizer_(sanitizer_of(file_)) {}
 
   void run(ConformanceCheck& check) const {
     const auto begin = Clock::now();
     const Scratch scratch;
-    plugin::ChildRequest request{.program = plugin::helper_program("tenon_conformance"),
-                                 .arguments = {"run", file_.string(), cases_, check.name, check.component,
-                                               std::to_string(check.number), seed_, scratch.path().string()},
-                                 .environment = environment(check),
-                                 .time_limit = std::chrono::milliseconds(1000 * check.seconds)};
+    plugin::ChildRequest request{
+        .program = plugin::helper_program("tenon_conformance"),
+        .arguments = {"run", file_.string(), cases_, check.name, check.component,
+                      std::to_string(check.number), seed_, scratch.path().string(), device_},
+        .environment = environment(check),
+        .time_limit = std::chrono::milliseconds(1000 * check.seconds)};
     const plugin::ChildResult child = plugin::run_child(request);
     judge(check, child, request.time_limit);
     check.took_s = std::chrono::duration<double>(Clock::now() - begin).count();
@@ -205,7 +207,7 @@ class Runner {
   }
 
   fs::path file_;
-  std::string cases_, seed_;
+  std::string cases_, seed_, device_;
   std::string sanitizer_;
 };
 
@@ -247,6 +249,8 @@ void declare_conformance(po::options_description& options) {
   options.add_options()("cases", po::value<std::string>(),
                         "FILE.toml  what components are given, and what is left out");
   options.add_options()("seed", po::value<std::string>(), "N  of the data drawn (default 1)");
+  options.add_options()("device", po::value<std::string>(),
+                        "TYPE  of the device that other kinds are tested on (default cpu)");
   options.add_options()("time-limit", po::value<std::string>(),
                         "S  seconds of each check, in place of its own limit");
   options.add_options()("json", "print the results as JSON");
@@ -268,6 +272,7 @@ int run_conformance(const std::vector<std::string>& arguments) {
   plan.file = files[0];
   plan.cases = text_of(parsed, "cases");
   plan.seed = seed;
+  plan.device = text_of(parsed, "device");
   keep_wanted(plan, parsed);
   const bool json = parsed.values.count("json") > 0;
   if (parsed.values.count("list") > 0) {
@@ -275,7 +280,7 @@ int run_conformance(const std::vector<std::string>& arguments) {
     return 0;
   }
   const double limit = number_of(parsed, "time-limit", 0);
-  const Runner runner(file, cases, std::to_string(seed));
+  const Runner runner(file, cases, std::to_string(seed), plan.device.empty() ? "cpu" : plan.device);
   ConformanceTable table(plan, json ? nullptr : &std::cout);
   for (ConformanceCheck& check : plan.checks) {
     if (limit > 0) check.seconds = std::max(1, static_cast<int>(limit));

@@ -29,8 +29,9 @@ std::string indented(const std::string& text, std::size_t columns) {
 }
 
 std::string repeat_command(const ConformancePlan& plan, const ConformanceCheck& check) {
-  return fmt::format("tenon conformance {}{}{} --filter {} --seed {}", plan.file,
+  return fmt::format("tenon conformance {}{}{}{} --filter {} --seed {}", plan.file,
                      plan.cases.empty() ? "" : " --cases " + plan.cases,
+                     plan.device.empty() ? "" : " --device " + plan.device,
                      check.component.empty() ? "" : " --component " + check.component, check.name, plan.seed);
 }
 
@@ -67,6 +68,7 @@ std::string conformance_json(const ConformancePlan& plan) {
   json.member("plugin", plan.plugin);
   json.member("version", plan.version);
   json.member("seed", plan.seed);
+  json.member("device", plan.device.empty() ? "cpu" : plan.device);
   json.member("failed", static_cast<std::int64_t>(count(plan, Outcome::kFailed)));
   json.objects("checks", plan.checks, [&](const ConformanceCheck& check) {
     json.member("check", check.name);

@@ -28,6 +28,7 @@ struct ConformancePlan {
   std::string file, cases;  ///< as on the command line
   std::string plugin, version;
   std::uint64_t seed = 1;
+  std::string device;  ///< as on the command line; "" = the processor
   std::vector<ConformanceCheck> checks;
 };
 

@@ -43,20 +43,21 @@ function(tenon_add_plugin name)
     if(NOT arg_OUTPUT_DIRECTORY)
       set_target_properties(${name} PROPERTIES
         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/tenon/plugins
-        INSTALL_RPATH "$ORIGIN/../..")
+        INSTALL_RPATH "$ORIGIN/../..:$ORIGIN/../deps")
+      target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
       install(TARGETS ${name} LIBRARY DESTINATION ${TENON_PLUGIN_INSTALL_DIR})
     endif()
   endif()
 endfunction()
 
-# tenon_add_conformance_test(TARGET [CASES FILE] [NAME NAME] [FILTER GLOB...] [TIMEOUT SECONDS])
+# tenon_add_conformance_test(TARGET [CASES FILE] [NAME NAME] [DEVICE TYPE] [FILTER GLOB...] [TIMEOUT SECONDS])
 # A ctest entry that runs `tenon conformance` on the plugin TARGET. CASES is conformance.toml of the current source
-# folder where there is one; NAME is TARGET_conformance; TIMEOUT, for all checks together, 300.
+# folder where there is one; NAME is TARGET_conformance; DEVICE, that it runs on, cpu; TIMEOUT, for all checks together, 300.
 function(tenon_add_conformance_test target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "CASES;NAME;TIMEOUT" "FILTER")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "CASES;NAME;DEVICE;TIMEOUT" "FILTER")
   if(arg_UNPARSED_ARGUMENTS OR NOT TARGET ${target})
     message(FATAL_ERROR "tenon_add_conformance_test(${target} ${arg_UNPARSED_ARGUMENTS}): expected the target of a "
-      "plugin, then CASES FILE, NAME NAME, FILTER GLOB..., TIMEOUT SECONDS.")
+      "plugin, then CASES FILE, NAME NAME, DEVICE TYPE, FILTER GLOB..., TIMEOUT SECONDS.")
   endif()
   if(NOT arg_CASES AND EXISTS ${CMAKE_CURRENT_SOURCE_DIR}/conformance.toml)
     set(arg_CASES conformance.toml)
@@ -71,6 +72,9 @@ function(tenon_add_conformance_test target)
   foreach(glob IN LISTS arg_FILTER)
     list(APPEND arguments --filter ${glob})
   endforeach()
+  if(arg_DEVICE)
+    list(APPEND arguments --device ${arg_DEVICE})
+  endif()
   if(NOT arg_NAME)
     set(arg_NAME ${target}_conformance)
   endif()

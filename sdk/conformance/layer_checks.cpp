@@ -135,8 +135,7 @@ void shares_nothing(Subject& subject) {
                  "a layer gives other bits when another object of its class runs in between: ranks are "
                  "threads of one process, so nothing may be static");
 
-  testing::Made<Device> own = subject.shipped<Device>("cpu", "");
-  own->open({.local_rank = 0, .threads = 1, .kernels = "reference"});
+  const testing::Made<Device> own = subject.another_device("reference");
   const auto there = world.build({.draw = 1, .device = &*own});
   std::string problem;
   std::thread thread([&] {

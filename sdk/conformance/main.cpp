@@ -1,8 +1,9 @@
 // tenon_conformance: what `tenon conformance` starts, one process per check. Answers go to descriptor 3.
 //
-//   plan FILE CASES                                  the checks of a file, without loading it
-//   run FILE CASES CHECK COMPONENT CASE SEED SCRATCH  one of them: "pass", "fail TEXT" or "skip TEXT"
-//   train FILE CONFIG FOLDER new|resume              a run that a check needs in a process of its own
+//   plan FILE CASES                    the checks of a file, without loading it
+//   run FILE CASES CHECK COMPONENT CASE SEED SCRATCH DEVICE
+//                                      one of them: "pass", "fail TEXT" or "skip TEXT"
+//   train FILE CONFIG FOLDER new|resume  a run that a check needs in a process of its own
 #include "subject.hpp"
 #include "world_parts.hpp"
 
@@ -99,6 +100,7 @@ int run(char** words) {
         cases_of(read_case_file(case_path), component).at(static_cast<std::size_t>(std::atoi(words[4])));
   spec.seed = std::strtoull(words[5], nullptr, 10);
   spec.scratch = words[6];
+  spec.device = words[7];
   put_scratch(spec.given.options, spec.scratch.string());
   // Files in options are named as seen from the case file.
   if (!case_path.empty()) std::filesystem::current_path(std::filesystem::path(case_path).parent_path());
@@ -140,7 +142,7 @@ int main(int argc, char** argv) {
   int status = 2;
   try {
     if (mode == "plan" && argc == 4) status = (conformance::plan(argv[2], argv[3]), 0);
-    if (mode == "run" && argc == 9) status = conformance::run(argv + 2);
+    if (mode == "run" && argc == 10) status = conformance::run(argv + 2);
     if (mode == "train" && argc == 6) status = conformance::train(argv + 2);
   } catch (const Error& error) {
     conformance::send(fmt::format("error {} {}", error.exit_status(), error.what()));

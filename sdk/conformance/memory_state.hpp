@@ -1,8 +1,10 @@
-// State of one component in memory: visited to save, then, after load(), given to another object.
+// State of one component in memory: visited to save, then, after load(), given to another object. Tensors may
+// lie on the device that it knows.
 #pragma once
 
 #include "check.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/state.hpp>
 #include <tenon/tensor.hpp>
 
@@ -17,6 +19,7 @@ namespace tenon::conformance {
 
 class MemoryState final : public StateVisitor {
  public:
+  explicit MemoryState(Device& device) : device_(&device) {}
   /// From now on values are given back.
   void load() { loading_ = true; }
   bool loading() const override { return loading_; }
@@ -28,10 +31,11 @@ class MemoryState final : public StateVisitor {
   }
   void tensor(std::string_view name, TensorView value) override {
     std::string& kept = slot(name);
-    if (!loading_) {
-      kept.assign(reinterpret_cast<const char*>(value.raw().data()), value.raw().size());
-    } else if (kept.size() == value.raw().size()) {
-      std::memcpy(value.raw().data(), kept.data(), kept.size());
+    const auto bytes = static_cast<std::size_t>(value.bytes());
+    if (!loading_) kept.resize(bytes);
+    const TensorView mine{kept.data(), value.shape, value.dtype, MemorySpace::kHost};
+    if (kept.size() == bytes) {
+      if (bytes > 0) loading_ ? device_->copy(mine, value) : device_->copy(value, mine);
     } else {
       fail("state(): tensor '" + path_ + std::string(name) + "' has another size when it is loaded");
     }
@@ -59,6 +63,7 @@ class MemoryState final : public StateVisitor {
     return values_[full];
   }
 
+  Device* device_;
   bool loading_ = false;
   std::string path_;
   std::map<std::string, std::string> values_;

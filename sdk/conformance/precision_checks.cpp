@@ -243,7 +243,7 @@ void carries_its_state(Subject& subject) {
     const testing::Made<Precision> whole = subject.make<Precision>(), later = subject.make<Precision>();
     const auto overflows = [](int slot) { return slot % 5 == 2 || slot % 11 == 3; };
     for (int slot = 0; slot < cut; ++slot) whole->after_backward(stats_of(slot, overflows(slot)));
-    MemoryState state;
+    MemoryState state(subject.device());
     whole->state(state);
     state.load();
     later->state(state);

@@ -149,7 +149,7 @@ void carries_its_plans(Subject& subject) {
   for (const std::int64_t cut : {1, 13, 97}) {
     const testing::Made<Recovery> whole = subject.make<Recovery>();
     for (std::int64_t slot = 0; slot < cut; ++slot) hear(*whole, whole->plan_save(moment_of(slot, 0)), slot);
-    MemoryState state;
+    MemoryState state(subject.device());
     whole->state(state);
     state.load();
     const testing::Made<Recovery> later = subject.make<Recovery>();

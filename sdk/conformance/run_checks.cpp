@@ -86,8 +86,16 @@ void resumes(Subject& subject) {
   }
 }
 
+bool runs_on_the_host(Subject& subject) {
+  const MemorySpace space =
+      subject.kind() == Device::kKind ? subject.make<Device>()->space() : subject.device().space();
+  return space == MemorySpace::kHost;
+}
+
 void allocates_nothing(Subject& subject) {
   require_threads(subject);
+  if (!runs_on_the_host(subject))
+    not_applicable("what launches take from the host's heap is the device's own affair");
   const AllocationWatch* const watch = allocation_watch();
   if (watch == nullptr) not_applicable("allocations cannot be counted in a build with a sanitizer");
   subject.train_well({.ranks = 2,

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,7 +12,7 @@ namespace tenon::conformance {
 namespace {
 
 constexpr std::size_t kGuard = 64;
-constexpr std::byte kMark{0xA5};
+constexpr double kMark = 0xA5;
 
 }  // namespace
 
@@ -80,12 +81,17 @@ SiteRig::~SiteRig() {
   for (const Guarded& entry : memory_) device_.release(entry.memory, entry.bytes + 2 * kGuard);
 }
 
+TensorView SiteRig::guard(std::byte* memory) const {
+  return {memory, {static_cast<std::int64_t>(kGuard)}, DType::kU8, device_.space()};
+}
+
 TensorView SiteRig::allocate(const std::string& name, DType dtype, const Shape& shape) {
   TensorView view{nullptr, shape, dtype, device_.space()};
   const auto bytes = static_cast<std::size_t>(view.bytes());
   auto* const memory = static_cast<std::byte*>(device_.allocate(bytes + 2 * kGuard));
-  std::fill_n(memory, kGuard, kMark);
-  std::fill_n(memory + kGuard + bytes, kGuard, kMark);
+  const std::vector<double> mark(kGuard, kMark);
+  testing::write(device_, guard(memory), mark);
+  testing::write(device_, guard(memory + kGuard + bytes), mark);
   memory_.push_back({name, memory, bytes});
   view.data = memory + kGuard;
   return view;
@@ -190,11 +196,13 @@ std::vector<double> SiteRig::exact_wgrad() const {
 }
 
 std::string SiteRig::spilled() const {
+  const auto marked = [&](std::byte* memory) {
+    const std::vector<double> found = get(guard(memory));
+    return std::all_of(found.begin(), found.end(), [](double value) { return value == kMark; });
+  };
   for (const Guarded& entry : memory_) {
-    for (std::size_t i = 0; i < kGuard; ++i) {
-      if (entry.memory[i] != kMark) return entry.name + " (in front of it)";
-      if (entry.memory[kGuard + entry.bytes + i] != kMark) return entry.name + " (behind it)";
-    }
+    if (!marked(entry.memory)) return entry.name + " (in front of it)";
+    if (!marked(entry.memory + kGuard + entry.bytes)) return entry.name + " (behind it)";
   }
   return "";
 }

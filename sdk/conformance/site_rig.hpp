@@ -63,6 +63,7 @@ class SiteRig final : public SiteHost, public OperandCounter {
     std::byte* memory = nullptr;
     std::size_t bytes = 0;
   };
+  TensorView guard(std::byte* memory) const;
   TensorView allocate(const std::string& name, DType dtype, const Shape& shape);
   template <typename Call>
   void in_chunks(Call&& call);

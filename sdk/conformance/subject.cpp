@@ -67,10 +67,14 @@ Device& Subject::device(std::string_view kernels) {
   for (const OpenDevice& open : devices_) {
     if (open.kernels == kernels) return *open.device;
   }
-  OpenDevice open{std::string(kernels), shipped<Device>("cpu", "")};
-  open.device->open({.local_rank = 0, .threads = 1, .kernels = open.kernels});
-  devices_.push_back(std::move(open));
+  devices_.push_back({std::string(kernels), another_device(kernels)});
   return *devices_.back().device;
+}
+
+testing::Made<Device> Subject::another_device(std::string_view kernels) {
+  testing::Made<Device> device = shipped<Device>(spec_.device, "");
+  device->open({.local_rank = 0, .threads = 1, .kernels = spec_.device == "cpu" ? kernels : "auto"});
+  return device;
 }
 
 RunResult Subject::train_well(const RunRequest& request, const std::string& what) {

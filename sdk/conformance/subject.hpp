@@ -35,6 +35,7 @@ class Subject {
     Case given;
     std::uint64_t seed = 1;
     std::filesystem::path scratch;  ///< an empty folder
+    std::string device = "cpu";     ///< type of the device on which other kinds are tested
   };
   explicit Subject(Spec spec);
   ~Subject();
@@ -67,9 +68,11 @@ class Subject {
   testing::Made<Interface> shipped(std::string_view type, std::string_view toml) {
     return testing::make<Interface>(registry(), host(), type, toml);
   }
-  /// The shipped processor, opened with one thread: "reference" for plain loops, "auto" for the fastest
-  /// kernels.
+  /// The device of the check, opened with one thread: "reference" for plain loops, "auto" for the fastest
+  /// kernels. Other devices than the processor have one choice.
   Device& device(std::string_view kernels = "auto");
+  /// A further one, of the caller's own.
+  testing::Made<Device> another_device(std::string_view kernels);
   /// Layers by type from the registry.
   LayerFactory& layers();
 

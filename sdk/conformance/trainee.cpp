@@ -92,7 +92,7 @@ std::vector<double> Trainee::everything() const {
 void Trainee::resume_from(Trainee& other) {
   for (std::size_t i = 0; i < tensors_.size(); ++i)
     testing::write(device_, tensors_[i], testing::read(device_, other.tensors_[i]));
-  MemoryState kept;
+  MemoryState kept(device_);
   other.rule_->state(kept);
   kept.load();
   rule_->state(kept);

@@ -155,6 +155,7 @@ std::vector<std::vector<Input>> Subject::inputs_to_try() const {
 
 Config Subject::run_config(const RunRequest& request) {
   Value root = Config::parse(kBase, "conformance run", {}).root();
+  root.find("device")->set("type", Value(spec_.device), {});
   root.find("parallel")->set("ranks", Value(std::int64_t{request.ranks}), {});
   root.find("run")->set("steps", Value(std::int64_t{request.steps}), {});
   if (request.ranks == 1) root.find("sync")->set("type", Value(std::string("none")), {});
