@@ -16,6 +16,7 @@
 #include <tenon/control.hpp>
 #include <tenon/dataset.hpp>
 #include <tenon/device.hpp>
+#include <tenon/device_transport.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/files.hpp>
@@ -163,6 +164,11 @@ TYPE(Dataset)
 // <tenon/device.hpp>
 TYPE(DeviceSpec)
 TYPE(Device)
+
+// <tenon/device_transport.hpp>
+TYPE(DeviceTransport)
+TYPE(DeviceStreams)
+TYPE(DeviceEvents)
 
 // <tenon/error.hpp>
 TYPE(ErrorKind)

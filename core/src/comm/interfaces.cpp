@@ -1,8 +1,10 @@
-// Homes of the abstract classes of <tenon/transport.hpp>, <tenon/clock.hpp> and <tenon/control.hpp>: their
-// virtual tables and type information live in the core, so that every plugin shares one copy.
+// Homes of the abstract classes of <tenon/transport.hpp>, <tenon/device_transport.hpp>, <tenon/clock.hpp> and
+// <tenon/control.hpp>: their virtual tables and type information live in the core, so that every plugin
+// shares one copy.
 #include <tenon/clock.hpp>
 #include <tenon/communicator_decorator.hpp>
 #include <tenon/control.hpp>
+#include <tenon/device_transport.hpp>
 #include <tenon/transport.hpp>
 
 #include <array>
@@ -16,6 +18,9 @@ CommunicatorDecorator::~CommunicatorDecorator() = default;
 Transport::~Transport() = default;
 Rendezvous::~Rendezvous() = default;
 NotRepeatable::~NotRepeatable() = default;
+DeviceTransport::~DeviceTransport() = default;
+DeviceStreams::~DeviceStreams() = default;
+DeviceEvents::~DeviceEvents() = default;
 
 std::string_view purpose_name(Purpose purpose) noexcept {
   constexpr std::array<std::string_view, kPurposes> kNames = {

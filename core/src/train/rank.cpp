@@ -3,6 +3,7 @@
 
 #include "observe/process_facts.hpp"
 #include "train/data_record.hpp"
+#include "train/device_communicators.hpp"
 #include "train/graph_edits.hpp"
 #include "train/grid.hpp"
 #include "train/memory_need.hpp"
@@ -68,6 +69,8 @@ Rank::Rank(World& world, int rank)
   parts_ = std::make_unique<Parts>(world.config, world.registry, host_);
   observers_ = std::make_unique<Observers>(parts_->observers, host_, spans_);
   parts_->device->open({rank, threads, settings.device.kernels});
+  if (DeviceTransport* reaches = world.transport ? device_transport(*world.transport) : nullptr)
+    reaches->attach(rank, *parts_->device);
   parts_->dataset->open(settings.run.seed_order);
   const DataInfo& data = parts_->dataset->info();
   if (parts_->dataset->batch() > data.train_samples) {
@@ -216,7 +219,8 @@ void Rank::open_axes() {
   const auto& parallel = world_.settings.parallel;
   const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
   const auto open = [&](const std::vector<int>& members, const std::string& name, Purpose purpose) {
-    return traced(world_.transport->open(rank_, {members, name, purpose, epoch_}), watch_, members, name);
+    auto opened = world_.transport->open(rank_, {members, name, purpose, epoch_});
+    return traced(for_device(std::move(opened), *world_.transport, *parts_->device), watch_, members, name);
   };
   if (grid_size > 1) {
     std::vector<int> members(static_cast<std::size_t>(grid_size));
@@ -242,8 +246,9 @@ void Rank::open_axes() {
   std::vector<int> peers;
   for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + grid_index_);
   const std::string name = fmt::format("lookups#{}", grid_index_);
-  lookups_ =
-      traced(world_.transport->open(rank_, {peers, name, Purpose::kModel, epoch_}), watch_, peers, "lookups");
+  lookups_ = traced(for_device(world_.transport->open(rank_, {peers, name, Purpose::kModel, epoch_}),
+                               *world_.transport, *parts_->device),
+                    watch_, peers, "lookups");
 }
 
 /// What must be equal on all processes before the first byte of a tensor travels.

@@ -1,6 +1,8 @@
 // Parameter sets and communicators of a replica.
 #include "train/replica.hpp"
 
+#include "train/device_communicators.hpp"
+
 #include "train/server_rank.hpp"
 
 #include <tenon/error.hpp>
@@ -56,8 +58,9 @@ std::unique_ptr<Communicator> RankReplica::open(std::string_view name, Purpose p
         "'{}' needs peers, but this run has one replica; set [parallel] ranks to 2 or more", name));
   }
   const std::string full = fmt::format("{}#{}", name, spec_.grid_index);
-  return traced(spec_.transport->open(spec_.host->rank(), {spec_.peers, full, purpose, spec_.epoch}),
-                spec_.watch, spec_.peers, name);
+  auto opened = spec_.transport->open(spec_.host->rank(), {spec_.peers, full, purpose, spec_.epoch});
+  return traced(for_device(std::move(opened), *spec_.transport, *spec_.device), spec_.watch, spec_.peers,
+                name);
 }
 
 std::unique_ptr<Communicator> RankReplica::open_to_server(int server, std::string_view name,
@@ -67,9 +70,9 @@ std::unique_ptr<Communicator> RankReplica::open_to_server(int server, std::strin
                             spec_.servers));
   }
   const std::vector<int> members = {spec_.host->rank(), spec_.first_server + server};
-  return traced(
-      spec_.transport->open(spec_.host->rank(), {members, pair_name(name), purpose, spec_.epoch, 0}),
-      spec_.watch, members, name);
+  auto opened =
+      spec_.transport->open(spec_.host->rank(), {members, pair_name(name), purpose, spec_.epoch, 0});
+  return traced(for_device(std::move(opened), *spec_.transport, *spec_.device), spec_.watch, members, name);
 }
 
 Communicator* RankReplica::group(Purpose purpose) {
