@@ -37,6 +37,10 @@ void CudaDevice::open(const DeviceSpec& spec) {
   queue_ = std::make_unique<Queue>(spec_);
   features_ = queue_->description();
   elementwise_ = make_elementwise(*queue_);
+  update_ops_ = make_update_ops(*queue_);
+  window_ops_ = make_window_ops(*queue_);
+  interaction_ops_ = make_interaction_ops(*queue_);
+  mode_products_ = make_mode_products(*queue_);
 }
 
 void* CudaDevice::allocate(std::size_t bytes) {
@@ -61,7 +65,11 @@ void CudaDevice::synchronize() {
 }
 
 void* CudaDevice::query(std::string_view interface_id) {
-  const std::pair<std::string_view, void*> offers[] = {{Elementwise::kId, elementwise_.get()}};
+  const std::pair<std::string_view, void*> offers[] = {{Elementwise::kId, elementwise_.get()},
+                                                       {UpdateOps::kId, update_ops_.get()},
+                                                       {WindowOps::kId, window_ops_.get()},
+                                                       {InteractionOps::kId, interaction_ops_.get()},
+                                                       {ModeProducts::kId, mode_products_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }

@@ -63,6 +63,10 @@ class CudaDevice final : public Device {
   std::string choice_, features_;
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Elementwise> elementwise_;
+  std::unique_ptr<UpdateOps> update_ops_;
+  std::unique_ptr<WindowOps> window_ops_;
+  std::unique_ptr<InteractionOps> interaction_ops_;
+  std::unique_ptr<ModeProducts> mode_products_;
 };
 
 }  // namespace tenon::cuda

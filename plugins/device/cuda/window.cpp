@@ -1,0 +1,147 @@
+// Sliding windows (family WindowOps): data movement of convolutions, and pooling.
+#include "window_checks.hpp"
+
+#include "arguments.hpp"
+#include "families.hpp"
+
+#include <tenon/kernels/cuda/pool.hpp>
+
+namespace tenon::cuda {
+namespace {
+
+namespace bodies = kernels::cuda;
+
+class CudaWindowOps final : public WindowOps {
+ public:
+  explicit CudaWindowOps(Queue& queue) : queue_(queue) {}
+
+  void unfold(const WindowSpec& spec, TensorView x, std::int64_t first_channel, TensorView columns) override {
+    with_storage(x.dtype, "unfold", [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const auto part = moved<S>(spec, x, first_channel, columns, "unfold");
+      const std::int64_t width = part.channels * spec.offsets();
+      start("unfold", bodies::Unfold<S>{
+                          {part.window, part.batch, part.channels, part.sample_stride, part.x, part.columns},
+                          bodies::WindowTile::for_columns(width)});
+    });
+  }
+
+  void fold(const WindowSpec& spec, TensorView columns, std::int64_t first_channel, TensorView x,
+            bool accumulate) override {
+    with_storage(x.dtype, "fold", [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const auto part = moved<S>(spec, x, first_channel, columns, "fold");
+      start("fold", bodies::Fold<S>{{part.window, part.batch, part.channels, part.sample_stride, part.columns,
+                                     part.x, accumulate},
+                                    bodies::WindowTile::for_columns(part.channels)});
+    });
+  }
+
+  void max_pool(const WindowSpec& spec, TensorView x, TensorView y, TensorView index) override {
+    constexpr const char* kWhere = "max_pool";
+    pool(spec, x, y, kWhere, [&]<class S>(kernels::PoolArgs<S>& args, std::int64_t planes) {
+      args.index = checked<std::int32_t>(index, planes * spec.places(), kWhere, "index");
+      return bodies::MaxPool<S>{args, planes};
+    });
+  }
+
+  void max_pool_backward(const WindowSpec& spec, TensorView index, TensorView dy, TensorView dx,
+                         bool accumulate) override {
+    constexpr const char* kWhere = "max_pool_backward";
+    pool_backward(spec, dy, dx, accumulate, kWhere,
+                  [&]<class S>(kernels::PoolArgs<S>& args, std::int64_t planes) {
+                    args.index = checked<std::int32_t>(index, planes * spec.places(), kWhere, "index");
+                    return bodies::MaxPoolBackward<S>{args, planes};
+                  });
+  }
+
+  void average_pool(const WindowSpec& spec, TensorView x, bool count_padding, TensorView y) override {
+    pool(spec, x, y, "average_pool", [&]<class S>(kernels::PoolArgs<S>& args, std::int64_t planes) {
+      args.count_padding = count_padding;
+      return bodies::AveragePool<S>{args, planes};
+    });
+  }
+
+  void average_pool_backward(const WindowSpec& spec, TensorView dy, bool count_padding, TensorView dx,
+                             bool accumulate) override {
+    pool_backward(spec, dy, dx, accumulate, "average_pool_backward",
+                  [&]<class S>(kernels::PoolArgs<S>& args, std::int64_t planes) {
+                    args.count_padding = count_padding;
+                    return bodies::AveragePoolBackward<S>{args, planes};
+                  });
+  }
+
+ private:
+  /// The channels that columns hold.
+  template <class S>
+  struct Moved {
+    kernels::Window window;
+    std::int64_t batch, channels, sample_stride;
+    S* x;  ///< plane of the first of these channels in the first sample
+    S* columns;
+  };
+
+  template <class S>
+  static Moved<S> moved(const WindowSpec& spec, const TensorView& x, std::int64_t first_channel,
+                        const TensorView& columns, const char* where) {
+    const WindowPlanes planes = window_planes(x, spec.elements(), where, "x");
+    const std::int64_t channels = covered_channels(spec, planes, first_channel, columns, where),
+                       width = channels * spec.offsets();
+    return {window_of(spec),
+            planes.batch,
+            channels,
+            planes.channels * spec.elements(),
+            checked<S>(x, x.elements(), where, "x") + first_channel * spec.elements(),
+            checked<S>(columns, planes.batch * spec.places() * width, where, "columns")};
+  }
+
+  template <class Body>
+  void start(const char* where, const Body& body) {
+    const Grid grid = body.grid();
+    if (grid.blocks > 0) queue_.launch(where, grid, body);
+  }
+
+  /// make(args, planes) completes the arguments and gives the body.
+  template <class Make>
+  void pool(const WindowSpec& spec, const TensorView& x, const TensorView& y, const char* where, Make make) {
+    with_storage(x.dtype, where, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const WindowPlanes planes = window_planes(x, spec.elements(), where, "x");
+      kernels::PoolArgs<S> args;
+      args.window = window_of(spec);
+      args.x = checked<S>(x, x.elements(), where, "x");
+      args.y = checked<S>(y, planes.count() * spec.places(), where, "y");
+      run(where, make(args, planes.count()));
+    });
+  }
+
+  template <class Make>
+  void pool_backward(const WindowSpec& spec, const TensorView& dy, const TensorView& dx, bool accumulate,
+                     const char* where, Make make) {
+    with_storage(dx.dtype, where, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const WindowPlanes planes = window_planes(dx, spec.elements(), where, "dx");
+      kernels::PoolArgs<S> args;
+      args.window = window_of(spec);
+      args.dy = checked<S>(dy, planes.count() * spec.places(), where, "dy");
+      args.dx = checked<S>(dx, dx.elements(), where, "dx");
+      args.accumulate = accumulate;
+      run(where, make(args, planes.count()));
+    });
+  }
+
+  template <class Body>
+  void run(const char* where, const Body& body) {
+    if (body.items() > 0) queue_.launch(where, grid_for(body.items()), body);
+  }
+
+  Queue& queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<WindowOps> make_window_ops(Queue& queue) {
+  return std::make_unique<CudaWindowOps>(queue);
+}
+
+}  // namespace tenon::cuda
