@@ -37,6 +37,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   queue_ = std::make_unique<Queue>(spec_);
   features_ = queue_->description();
   elementwise_ = make_elementwise(*queue_);
+  blas_ = make_blas(*queue_);
   update_ops_ = make_update_ops(*queue_);
   window_ops_ = make_window_ops(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
@@ -64,8 +65,15 @@ void CudaDevice::synchronize() {
   queue_->synchronize();
 }
 
+std::string_view CudaDevice::features() const {
+  described_ = features_;
+  if (blas_ != nullptr) described_ += ", " + describe_blas(*blas_);
+  return described_;
+}
+
 void* CudaDevice::query(std::string_view interface_id) {
   const std::pair<std::string_view, void*> offers[] = {{Elementwise::kId, elementwise_.get()},
+                                                       {Blas::kId, blas_.get()},
                                                        {UpdateOps::kId, update_ops_.get()},
                                                        {WindowOps::kId, window_ops_.get()},
                                                        {InteractionOps::kId, interaction_ops_.get()},

@@ -52,17 +52,17 @@ class CudaDevice final : public Device {
   std::string_view kernel_choice() const override {
     return choice_;
   }
-  std::string_view features() const override {
-    return features_;
-  }
+  std::string_view features() const override;
   void* query(std::string_view interface_id) override;
 
  private:
   int index_ = -1;
   QueueSpec spec_;
   std::string choice_, features_;
+  mutable std::string described_;  ///< features_ and what has been opened since
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Elementwise> elementwise_;
+  std::unique_ptr<Blas> blas_;
   std::unique_ptr<UpdateOps> update_ops_;
   std::unique_ptr<WindowOps> window_ops_;
   std::unique_ptr<InteractionOps> interaction_ops_;

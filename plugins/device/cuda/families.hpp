@@ -10,10 +10,13 @@
 #include <tenon/operators_spectral.hpp>
 
 #include <memory>
+#include <string>
 
 namespace tenon::cuda {
 
 std::unique_ptr<Blas> make_blas(Queue& queue);
+/// What multiplies matrices, of a Blas that make_blas gave; opens nothing.
+std::string describe_blas(const Blas& blas);
 std::unique_ptr<NeuralOps> make_neural_ops(Queue& queue);
 std::unique_ptr<Attention> make_attention(Queue& queue);
 std::unique_ptr<EmbeddingOps> make_embedding_ops(Queue& queue);

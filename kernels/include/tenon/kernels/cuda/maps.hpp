@@ -22,11 +22,11 @@ TENON_BOTH A mapped(Map map, A x) {
       return x / 2 * (1 + std::erf(x / kSqrt2));
     }
     case Map::kRelu:
-      return x < 0 ? A{0} : x;
+      return x <= 0 ? A{0} : x;
     case Map::kSilu:
       return x / (1 + std::exp(-x));
     case Map::kSquaredRelu:
-      return x < 0 ? A{0} : x * x;
+      return x <= 0 ? A{0} : x * x;
     default:
       return x;
   }

@@ -1,0 +1,37 @@
+// A library of CUDA that is opened when it is first needed and may be absent: its functions by name, and why
+// it cannot be used. Plain C++, for cuBLASLt, cuDNN, cuFFT and the like.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+namespace tenon::cuda {
+
+/// Stays open until the process ends: these libraries keep state with the driver that outlives their handles.
+class DynamicLibrary {
+ public:
+  /// Opens the first of `names` that the loader finds; a name with '/' is a path. Takes up to a second for a
+  /// large library that is not in the page cache.
+  explicit DynamicLibrary(std::initializer_list<const char*> names);
+
+  /// False where no name was found or a function was missing.
+  bool usable() const { return handle_ != nullptr; }
+  /// What was tried and what the loader said; "" while usable.
+  const std::string& reason() const { return reason_; }
+  /// The name under which it was found.
+  const std::string& name() const { return name_; }
+
+  /// function = the library's `symbol`; null, and the library no longer usable, where it has none.
+  template <class F>
+  void resolve(const char* symbol, F*& function) {
+    function = reinterpret_cast<F*>(find(symbol));
+  }
+
+ private:
+  void* find(const char* symbol);
+
+  void* handle_ = nullptr;
+  std::string name_, reason_;
+};
+
+}  // namespace tenon::cuda

@@ -1,0 +1,39 @@
+// Products by NVIDIA's cuBLASLt, which is opened at run time. In the build for GPUs alone.
+#pragma once
+
+#include "gemm.hpp"
+
+#include <memory>
+#include <string>
+
+namespace tenon::cuda {
+
+/// One per device. Row-major matrices are handed over as what they are to a column-major library: their
+/// transposes, in exchanged roles.
+class CublasLt {
+ public:
+  /// Null, and why, where the library is not there or does not start.
+  static std::unique_ptr<CublasLt> open(Queue& queue, std::string& reason);
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  /// Whether operands of this dtype are multiplied on a device of this architecture.
+  static bool multiplies(DType operand, int architecture);
+
+  /// Null, and why, where the library has no such product, or where our own kernels serve as well. The
+  /// library is asked once for equal specifications.
+  std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::string& reason);
+
+  /// "13.1.0".
+  std::string version() const;
+
+  struct State;
+
+ private:
+  explicit CublasLt(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tenon::cuda
