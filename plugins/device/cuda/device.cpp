@@ -42,6 +42,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   window_ops_ = make_window_ops(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
   mode_products_ = make_mode_products(*queue_);
+  fft_ = make_fft(*queue_);
 }
 
 void* CudaDevice::allocate(std::size_t bytes) {
@@ -77,7 +78,8 @@ void* CudaDevice::query(std::string_view interface_id) {
                                                        {UpdateOps::kId, update_ops_.get()},
                                                        {WindowOps::kId, window_ops_.get()},
                                                        {InteractionOps::kId, interaction_ops_.get()},
-                                                       {ModeProducts::kId, mode_products_.get()}};
+                                                       {ModeProducts::kId, mode_products_.get()},
+                                                       {Fft::kId, fft_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }

@@ -1,0 +1,18 @@
+// What a Fourier transform (fft.cpp) is prepared from: a spec that is possible, and its waves, computed on
+// the host in double.
+#pragma once
+
+#include <tenon/operators_spectral.hpp>
+
+#include <vector>
+
+namespace tenon::cuda {
+
+/// Throws for lines and modes that do not exist.
+void check_fft(const FftSpec& spec);
+[[noreturn]] void refuse_fft_points(const FftSpec& spec);
+
+/// cos and sin of 2 pi n / length for every n.
+std::vector<double> fft_waves(std::int64_t length);
+
+}  // namespace tenon::cuda
