@@ -222,7 +222,9 @@ TEST_F(Transforms, RefuseViewsThatDoNotFit) {
   EXPECT_THROW(kernel->run(doubles, z, false, scratch), Error);
   const auto far = device_.family<Fft>().prepare({.outer = 2, .length = 8, .inner = 2, .low = 3});
   const Owned apart(device_, Shape{2, 8, 2}, DType::kC64), few(device_, Shape{2, 3, 2}, DType::kC64);
-  EXPECT_THROW(far->run(apart, few, false, {}), Error) << "without scratch";
+  if (far->scratch_bytes() > 0) {
+    EXPECT_THROW(far->run(apart, few, false, {}), Error) << "without scratch";
+  }
   EXPECT_THROW(far->run(few, few, false, scratch), Error);
 }
 
