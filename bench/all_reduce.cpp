@@ -1,6 +1,7 @@
 // Sum of 64 MiB of f32 over processes of this machine: the transport `socket` against PyTorch's Gloo, in
 // turns of one run, and against one copy of the same bytes through a loopback connection.
 #include "socket_port.hpp"
+#include "step_bench.hpp"
 
 #include <tenon/clocks.hpp>
 #include <tenon/error.hpp>
@@ -35,6 +36,7 @@ struct Settings {
   int ranks = 2, rounds = 5, operations = 8;
   std::int64_t bytes = 64 << 20;
   std::string python;
+  bool json = false;  ///< figures for bench/compare in place of text
 };
 
 // Seconds of one all_reduce as rank 0 sees it.
@@ -118,9 +120,8 @@ double measure_copy(const Settings& settings) {
   return seconds;
 }
 
-void print(const char* name, std::vector<double> ratios) {
-  std::sort(ratios.begin(), ratios.end());
-  std::printf("%-40s %.2f (%.2f to %.2f)\n", name, ratios[ratios.size() / 2], ratios.front(), ratios.back());
+void print(const char* name, const std::vector<double>& ratios) {
+  std::printf("%-40s %s\n", name, bench::spread(ratios).c_str());
 }
 
 }  // namespace
@@ -129,6 +130,7 @@ int main(int count, char** words) {
   Settings settings;
   for (int i = 1; i + 1 < count; i += 2) {
     const std::string name = words[i];
+    if (name == "--json") settings.json = std::string(words[i + 1]) == "true";
     if (name == "--ranks") settings.ranks = std::stoi(words[i + 1]);
     if (name == "--rounds") settings.rounds = std::stoi(words[i + 1]);
     if (name == "--bytes") settings.bytes = std::stoll(words[i + 1]);
@@ -141,6 +143,10 @@ int main(int count, char** words) {
     copies.push_back(measure_copy(settings) / socket);
     if (settings.python.empty()) continue;
     if (const double seconds = measure_gloo(settings); seconds > 0) gloo.push_back(seconds / socket);
+  }
+  if (settings.json) {
+    bench::print_json({{"gb_per_s", bench::median(rates)}, {"of_copy", bench::median(copies)}});
+    return 0;
   }
   std::printf("all_reduce of %lld bytes f32 over %d processes, %d rounds\n",
               static_cast<long long>(settings.bytes), settings.ranks, settings.rounds);

@@ -1,6 +1,7 @@
 // What checkpoints cost: the stall of a training step at a background save against a plain copy, a committed
 // generation against raw writes, a restore against raw reads, each between two runs of its peer. Ends with 1
 // when a median misses its aim. Usage: checkpoints [--rounds N] [--megabytes N] [--folder FOLDER on a disk]
+// [--json true: figures for bench/compare]
 #include "raw_disk.hpp"
 #include "step_bench.hpp"
 
@@ -146,24 +147,33 @@ class Measurement {
     recover_.add(recovered, before, read_s(true));
   }
 
+  void print_figures() const {
+    const auto rate = [&](const std::vector<double>& seconds) { return gigabytes() / median(seconds); };
+    print_json({{"save_gb_per_s", rate(committed_.own)},
+                {"save_of_raw", median(committed_.ratio)},
+                {"load_gb_per_s", rate(cold_.own)},
+                {"load_of_raw", median(cold_.ratio)}});
+  }
+
   /// Whether every figure met its aim.
   bool print() const {
-    const double gigabytes = 1e-9 * static_cast<double>(state_.bytes());
     constexpr double kStall = 1.2, kPersist = 0.8, kRestore = 0.7;
     const bool short_stall = median(stall_) <= kStall;
     fmt::print("stall of a save: {} plain copies, aim {}{}; of the first save: {:.2f} s\n", spread(stall_),
                kStall, short_stall ? "" : ": MISSED", first_stall_);
-    committed_.print("committed generation", gigabytes, "written raw", kPersist);
-    removed_.print("and an older one removed", gigabytes, "written raw", 0);
+    committed_.print("committed generation", gigabytes(), "written raw", kPersist);
+    removed_.print("and an older one removed", gigabytes(), "written raw", 0);
     for (const char* phase : {"write", "sync", "manifest", "verify", "rename", "gc"})
       fmt::print("  {:<9} {} s\n", phase, spread(phase_s_.at(phase)));
-    cold_.print("restore, cold", gigabytes, "read raw", kRestore);
-    warm_.print("restore, warm", gigabytes, "read raw", 0);
-    recover_.print("recover + restore, cold", gigabytes, "read raw", 0);
+    cold_.print("restore, cold", gigabytes(), "read raw", kRestore);
+    warm_.print("restore, warm", gigabytes(), "read raw", 0);
+    recover_.print("recover + restore, cold", gigabytes(), "read raw", 0);
     return short_stall && committed_.met(kPersist) && cold_.met(kRestore);
   }
 
  private:
+  double gigabytes() const { return 1e-9 * static_cast<double>(state_.bytes()); }
+
   /// The tensors into one buffer that is touched already.
   double copy_s() {
     return seconds_of([&] {
@@ -276,13 +286,17 @@ class Measurement {
   AsyncSaver saver_{store_, 0, 1, alone_, {}};
 };
 
-int run(const std::string& parent, std::int64_t megabytes, int rounds) {
+int run(const std::string& parent, std::int64_t megabytes, int rounds, bool json) {
   const std::string folder = fmt::format("{}/checkpoints.{}", parent, ::getpid());
   fs::create_directories(folder);
   const std::shared_ptr<void> removed(nullptr, [&](void*) { fs::remove_all(folder); });
   require_disk(folder);
   Measurement measurement(folder, megabytes);
   for (int i = 0; i < rounds; ++i) measurement.round();
+  if (json) {
+    measurement.print_figures();
+    return 0;
+  }
   fmt::print("{} MB of float tensors in {}, {} rounds\n", megabytes, parent, rounds);
   return measurement.print() ? 0 : 1;
 }
@@ -296,7 +310,7 @@ int main(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
   try {
     return tenon::bench::run(options["--folder"], std::atoll(options["--megabytes"].c_str()),
-                             std::atoi(options["--rounds"].c_str()));
+                             std::atoi(options["--rounds"].c_str()), options["--json"] == "true");
   } catch (const tenon::Error& error) {
     std::fprintf(stderr, "checkpoints: %s\n", error.what());
     return error.exit_status();

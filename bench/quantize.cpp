@@ -108,14 +108,15 @@ class Measurement {
 };
 
 int measure(const Settings& settings) {
+  const std::vector<Case> all = settings.json ? std::vector<Case>{cases().front()} : cases();
   testing::Bench bench("cpu", "auto", settings.threads);
   Device& device = *bench.device;
-  fmt::print("bf16 {} x {}, kernels {}, {} thread(s); ratios to copying it\n", kRows, kColumns,
-             device.kernel_choice(), settings.threads);
+  if (!settings.json)
+    fmt::print("bf16 {} x {}, kernels {}, {} thread(s); ratios to copying it\n", kRows, kColumns,
+               device.kernel_choice(), settings.threads);
   const TensorView x = memory(device, {kRows, kColumns}, DType::kBF16);
   testing::write(device, x, testing::normals(kRows * kColumns, "bench"));
   const TensorView copy = memory(device, {kRows, kColumns}, DType::kBF16);
-  const std::vector<Case> all = cases();
   std::vector<std::vector<double>> ratios(all.size()), rates(all.size());
   std::vector<std::unique_ptr<Measurement>> measurements;
   for (const Case& c : all) measurements.push_back(std::make_unique<Measurement>(device, c, x));
@@ -126,12 +127,17 @@ int measure(const Settings& settings) {
       rates[i].push_back(measurements[i]->rate(settings.steps));
       ratios[i].push_back(rates[i].back() / copies.back());
     }
+    if (settings.json) continue;
     for (const auto& [list, mode] : {std::pair{&eager, "eager"}, {&compiled, "compiled"}}) {
       const double peer = peer_rate(settings, "quantize_torch.py",
                                     fmt::format("--mode {} --rows {} --columns {} --threads {} --steps {}",
                                                 mode, kRows, kColumns, settings.threads, settings.steps));
       if (peer > 0) list->push_back(rates[0].back() / peer);
     }
+  }
+  if (settings.json) {
+    print_json({{"gb_per_s", median(rates[0])}, {"copy_gb_per_s", median(copies)}});
+    return 0;
   }
   fmt::print("{:<34} {} GB/s\n", "copy", spread(copies));
   for (std::size_t i = 0; i < all.size(); ++i)

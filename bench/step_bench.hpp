@@ -15,7 +15,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::bench {
@@ -23,7 +25,18 @@ namespace tenon::bench {
 struct Settings {
   int rounds = 5, steps = 8, threads = 2;
   std::string python = "python3";
+  bool json = false;  ///< figures for bench/compare in place of text, and no peers
 };
+
+/// One line that bench/compare reads.
+inline void print_json(std::initializer_list<std::pair<const char*, double>> figures) {
+  const char* separator = "{";
+  for (const auto& [name, value] : figures) {
+    fmt::print("{}\"{}\": {:.9g}", separator, name, value);
+    separator = ", ";
+  }
+  fmt::print("}}\n");
+}
 
 /// Runs this configuration, with `plugin` beside those found unless it is null.
 inline RunResult train(const std::string& config, const tenon_plugin_v1_t* plugin) {
@@ -69,7 +82,7 @@ inline std::string spread(std::vector<double> values) {
   return fmt::format("{:.2f} ({:.2f} to {:.2f})", values[values.size() / 2], values.front(), values.back());
 }
 
-/// Reads --rounds, --steps, --threads and --python and runs; the exit status of the program `name`.
+/// Reads --rounds, --steps, --threads, --python and --json and runs; the exit status of the program `name`.
 inline int run_program(const char* name, int argc, char** argv, Settings settings,
                        const std::function<int(const Settings&)>& run) {
   for (int i = 1; i < argc; i += 2) {
@@ -83,6 +96,8 @@ inline int run_program(const char* name, int argc, char** argv, Settings setting
       settings.threads = std::atoi(value);
     else if (option == "--python" && value != nullptr)
       settings.python = value;
+    else if (option == "--json" && value != nullptr)
+      settings.json = std::string(value) == "true";
     else {
       fmt::print(
           stderr,

@@ -1,8 +1,8 @@
 // Training steps of a DLRM with 26 tables against eager PyTorch with sparse tables, interleaved in one run:
 // samples per second and the ratio. Absolute figures are only worth their ratio. Batches lie ready on both
 // sides. Usage: step_dlrm [--rounds N] [--steps N] [--threads N] [--python PYTHON]
+#include "dlrm_shape.hpp"
 #include "ready_batches.hpp"
-#include "step_bench.hpp"
 
 namespace {
 
@@ -13,58 +13,8 @@ TENON_STATIC_PLUGIN(ready,
                     PluginInfo{.id = "bench.ready", .version = "1.0.0", .summary = "batches in memory"},
                     bench::ReadyBatches)
 
-struct DlrmShape {
-  int tables = 26, rows = 100000, dense = 13, batch = 2048;
-  double exponent = 1.2;  ///< of the power law of accesses
-  const char *bottom = "512,256,64,16", *top = "512,256,1";
-};
-
-std::string config_text(const DlrmShape& shape, const std::string& precision, const Settings& settings) {
-  return fmt::format(R"([run]
-name = "bench"
-steps = {}
-log_every = {}
-eval_batches = 1
-[device]
-type = "cpu"
-threads = {}
-[data]
-type = "ready"
-[data.inner]
-type = "synthetic_ctr"
-tables = {}
-rows = [{}]
-dense = {}
-exponent = {}
-batch = {}
-val_samples = {}
-[model]
-type = "dlrm"
-bottom = [{}]
-top = [{}]
-[precision]
-type = "{}"
-[optimizer]
-type = "sgd"
-lr = 0.1
-)",
-                     settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.tables,
-                     shape.rows, shape.dense, shape.exponent, shape.batch, shape.batch, shape.bottom,
-                     shape.top, precision);
-}
-
-/// Of the peer's script.
-std::string arguments(const DlrmShape& shape, const std::string& precision, const Settings& settings) {
-  return fmt::format(
-      "--precision {} --steps {} --threads {} --tables {} --rows {} --dense {} --batch {} --exponent {} "
-      "--bottom {} "
-      "--top {}",
-      precision, settings.steps, settings.threads, shape.tables, shape.rows, shape.dense, shape.batch,
-      shape.exponent, shape.bottom, shape.top);
-}
-
 int run(const Settings& settings) {
-  const DlrmShape shape;
+  const bench::DlrmShape shape;
   fmt::print("DLRM of {} tables x {} rows, bottom {}, top {}, batch {}, {} thread(s)\n", shape.tables,
              shape.rows, shape.bottom, shape.top, shape.batch, settings.threads);
   for (const std::string precision : {"fp32", "bf16"}) {
@@ -72,10 +22,10 @@ int run(const Settings& settings) {
     bool torch = true;
     for (int round = 0; round < settings.rounds; ++round) {
       const double rate =
-          bench::our_rate(config_text(shape, precision, settings), "train/samples_per_s", &ready);
-      const double peer =
-          torch ? bench::peer_rate(settings, "step_dlrm_torch.py", arguments(shape, precision, settings))
-                : -1;
+          bench::our_rate(bench::config_text(shape, precision, settings), "train/samples_per_s", &ready);
+      const double peer = torch ? bench::peer_rate(settings, "step_dlrm_torch.py",
+                                                   bench::peer_arguments(shape, precision, settings))
+                                : -1;
       torch = peer > 0;
       ours.push_back(rate);
       if (torch) ratios.push_back(rate / peer);

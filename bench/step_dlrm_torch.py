@@ -4,11 +4,12 @@ Batches are made beforehand: ids fall off as a power law over the rows, scattere
 usual way; tables stay float32, as ours do.
 """
 import argparse
-import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from torch_steps import run_steps
 
 BATCHES = 8
 
@@ -71,14 +72,7 @@ def main():
         loss.backward()
         optimizer.step()
 
-    warm = max(1, a.steps - a.steps // 4 * 3)
-    for t in range(warm):
-        step(t)
-    counted = max(1, a.steps - warm)
-    begin = time.perf_counter()
-    for t in range(counted):
-        step(t)
-    print(counted * a.batch / (time.perf_counter() - begin))
+    run_steps(step, a.steps, a.batch)
 
 
 main()

@@ -2,9 +2,9 @@
 // points, batch 16) and of LeNet-5 (batch 64) against eager PyTorch, as it comes and with malloc told to keep
 // freed memory, interleaved in one run: samples per second and the ratios. Batches lie ready on both sides.
 // Usage: step_fields [--rounds N] [--steps N] [--threads N] [--python PYTHON]
+#include "field_shape.hpp"
 #include "random_fields.hpp"
 #include "ready_batches.hpp"
-#include "step_bench.hpp"
 
 namespace {
 
@@ -16,61 +16,27 @@ TENON_STATIC_PLUGIN(batches,
                     bench::ReadyBatches, bench::RandomFields)
 
 struct Workload {
-  const char *title, *script_name;
-  int batch,
-      per_step;  ///< how many steps count as one of the settings', so that short steps are timed long enough
-  const char* tables;
+  const char* title;
+  bench::FieldShape shape;
+  int per_step;  ///< how many steps count as one of the settings', so that short steps are timed long enough
 };
 
-constexpr Workload kWorkloads[] = {
-    {"FNO over 64 x 64 points, width 32, 12 modes, batch 16", "fno", 16, 1, R"([data]
-type = "random_fields"
-points = [64, 64]
-batch = 16
-[model]
-type = "fno"
-width = 32
-modes = [12]
-)"},
-    {"LeNet-5, batch 64", "lenet5", 64, 40, R"([data]
-type = "ready"
-[data.inner]
-type = "mnist"
-batch = 64
-[model]
-type = "lenet5"
-)"},
+const Workload kWorkloads[] = {
+    {"FNO over 64 x 64 points, width 32, 12 modes, batch 16", bench::fno_shape(16), 1},
+    {"LeNet-5, batch 64", bench::lenet5_shape(64), 40},
 };
-
-std::string config_text(const Workload& workload, const Settings& settings) {
-  const int steps = settings.steps * workload.per_step;
-  return fmt::format(R"([run]
-name = "bench"
-steps = {}
-log_every = {}
-eval_batches = 1
-[device]
-type = "cpu"
-threads = {}
-[precision]
-type = "fp32"
-[optimizer]
-type = "adamw"
-lr = 1e-3
-{})",
-                     steps, std::max(1, steps / 2), settings.threads, workload.tables);
-}
 
 void compare(const Workload& workload, const Settings& settings) {
   Settings keeping = settings;
   keeping.python =
       "env MALLOC_MMAP_THRESHOLD_=4000000000 MALLOC_TRIM_THRESHOLD_=4000000000 " + settings.python;
-  const std::string arguments =
-      fmt::format("--model {} --batch {} --steps {} --threads {}", workload.script_name, workload.batch,
-                  settings.steps * workload.per_step, settings.threads);
+  Settings timed = settings;
+  timed.steps *= workload.per_step;
+  const std::string arguments = bench::peer_arguments(workload.shape, timed);
   std::vector<double> ours, plain, kept;
   for (int round = 0; round < settings.rounds; ++round) {
-    ours.push_back(bench::our_rate(config_text(workload, settings), "train/samples_per_s", &batches));
+    ours.push_back(
+        bench::our_rate(bench::config_text(workload.shape, timed), "train/samples_per_s", &batches));
     const double peer = bench::peer_rate(settings, "step_fields_torch.py", arguments);
     if (peer <= 0) continue;
     plain.push_back(ours.back() / peer);

@@ -2,13 +2,10 @@
 // interleaved in one run: tokens per second, the ratio, and the share of the product rate. Absolute figures
 // are only worth their ratio. Usage: step_gpt [--rounds N] [--steps N] [--threads N] [--python PYTHON]
 #include "gpt_shape.hpp"
+#include "product_limit.hpp"
 
-#include <tenon/executor.hpp>
-#include <tenon/operators.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/testing/components.hpp>
-
-#include <chrono>
 
 namespace {
 
@@ -18,42 +15,9 @@ using bench::Settings;
 
 /// Multiply-adds x 2 per second of the model's largest product through the device.
 double product_rate(const GptShape& shape, DType dtype, Device& device) {
-  GemmSpec spec;
-  spec.m = static_cast<std::int64_t>(shape.batch) * shape.context;
-  spec.n = 4 * shape.width;
-  spec.k = shape.width;
-  spec.transpose_b = true;
-  spec.a = spec.b = spec.c = dtype;
-  const auto gemm = device.family<Blas>().gemm(spec);
-  const auto tensor = [&](std::int64_t rows, std::int64_t columns) {
-    TensorView view;
-    view.dtype = dtype;
-    view.shape = tenon::Shape{rows, columns};
-    view.data = device.allocate(static_cast<std::size_t>(view.bytes()));
-    return view;
-  };
-  const TensorView a = tensor(spec.m, spec.k), b = tensor(spec.n, spec.k), c = tensor(spec.m, spec.n);
-  TensorView scratch;
-  scratch.dtype = DType::kU8;
-  scratch.shape = tenon::Shape{static_cast<std::int64_t>(gemm->scratch_bytes())};
-  if (gemm->scratch_bytes() > 0) scratch.data = device.allocate(gemm->scratch_bytes());
-  gemm->run(a, b, c, {}, 1.0f, scratch);
-  constexpr int kRepeats = 10;
-  const auto begin = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRepeats; ++i) gemm->run(a, b, c, {}, 1.0f, scratch);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  for (const TensorView& view : {a, b, c, scratch}) {
-    if (view.data != nullptr) device.release(view.data, static_cast<std::size_t>(view.bytes()));
-  }
-  return kRepeats * 2.0 * static_cast<double>(spec.m * spec.n * spec.k) / seconds;
-}
-
-/// Of the peer's script.
-std::string arguments(const GptShape& shape, const std::string& precision, const Settings& settings) {
-  return fmt::format(
-      "--precision {} --steps {} --threads {} --layers {} --width {} --heads {} --context {} --batch {}",
-      precision, settings.steps, settings.threads, shape.layers, shape.width, shape.heads, shape.context,
-      shape.batch);
+  const bench::ProductShape products{
+      .m = static_cast<std::int64_t>(shape.batch) * shape.context, .n = 4 * shape.width, .k = shape.width};
+  return products.flops() / bench::product_seconds(products, dtype, device);
 }
 
 int run(const Settings& settings) {
@@ -74,8 +38,9 @@ int run(const Settings& settings) {
       const double rate = bench::our_rate(bench::config_text(shape, "type = \"" + precision + "\"", settings),
                                           "train/tokens_per_s", nullptr);
       const double product = product_rate(shape, precision == "bf16" ? DType::kBF16 : DType::kF32, *device);
-      const double peer =
-          torch ? bench::peer_rate(settings, "step_gpt_torch.py", arguments(shape, precision, settings)) : -1;
+      const double peer = torch ? bench::peer_rate(settings, "step_gpt_torch.py",
+                                                   bench::peer_arguments(shape, precision, settings))
+                                : -1;
       torch = peer > 0;
       ours.push_back(rate);
       shares.push_back(100 * rate * shape.flops_per_token() / product);

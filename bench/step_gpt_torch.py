@@ -3,11 +3,12 @@
 Attention uses PyTorch's fused kernel with the same causal and windowed masks; bf16 is torch.autocast, its usual way.
 """
 import argparse
-import time
 
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
+
+from torch_steps import run_steps
 
 WINDOW = 256
 
@@ -34,7 +35,7 @@ class Block(nn.Module):
 
 
 class Gpt(nn.Module):
-    def __init__(self, layers, width, heads, context, vocabulary=256):
+    def __init__(self, layers, width, heads, context, vocabulary):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, width), nn.Embedding(context, width)
         self.blocks = nn.ModuleList(Block(width, heads, None if i % 2 == 0 else WINDOW) for i in range(layers))
@@ -56,16 +57,17 @@ class Gpt(nn.Module):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--vocabulary", type=int, default=256)
     for name in ("steps", "threads", "layers", "width", "heads", "context", "batch"):
         parser.add_argument("--" + name, type=int, required=True)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
-    model = Gpt(a.layers, a.width, a.heads, a.context)
+    model = Gpt(a.layers, a.width, a.heads, a.context, a.vocabulary)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.999), weight_decay=0.1)
     tokens = torch.randint(0, 256, (a.batch, a.context + 1))
 
-    def step():
+    def step(_):
         with torch.autocast("cpu", torch.bfloat16, enabled=a.precision == "bf16"):
             loss = model(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
@@ -73,14 +75,7 @@ def main():
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    warm = a.steps - a.steps // 4 * 3
-    for _ in range(max(1, warm)):
-        step()
-    counted = max(1, a.steps - warm)
-    begin = time.perf_counter()
-    for _ in range(counted):
-        step()
-    print(counted * a.batch * a.context / (time.perf_counter() - begin))
+    run_steps(step, a.steps, a.batch * a.context)
 
 
 main()

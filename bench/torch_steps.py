@@ -1,0 +1,23 @@
+"""What the PyTorch peers of the step benchmarks share: the timed loop and what it prints.
+
+A first line with units per second, which the C++ programs read; then a line of JSON for bench/compare: when the first step had
+finished, on the clock that all processes of the machine share, and the seconds of a step.
+"""
+import json
+import time
+
+
+def run_steps(step, steps, units):
+    """Calls step(t) for t in 0 ... steps - 1; a quarter of them warms up and is not timed. A step handles `units`."""
+    warm = max(1, steps // 4)
+    step(0)
+    first = time.monotonic()
+    for t in range(1, warm):
+        step(t)
+    counted = max(1, steps - warm)
+    begin = time.perf_counter()
+    for t in range(warm, warm + counted):
+        step(t)
+    seconds = (time.perf_counter() - begin) / counted
+    print(units / seconds)
+    print(json.dumps({"first_step_at": first, "seconds_per_step": seconds}))

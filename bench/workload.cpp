@@ -1,0 +1,238 @@
+// One side of a row of bench/compare: trains a workload once in this process and prints its times, or prints
+// what the device alone needs for the workload's products and copies, or what the peer is to be started with.
+// Usage: workload train|limit|peer NAME [--steps N] [--threads N]; workload list
+#include "dlrm_shape.hpp"
+#include "field_shape.hpp"
+#include "gpt_shape.hpp"
+#include "product_limit.hpp"
+#include "random_fields.hpp"
+#include "random_images.hpp"
+#include "ready_batches.hpp"
+#include "step_clock.hpp"
+
+#include <tenon/parallel.hpp>
+#include <tenon/testing/components.hpp>
+
+#include <sstream>
+
+namespace tenon::bench {
+namespace {
+
+TENON_STATIC_PLUGIN(parts, PluginInfo{.id = "bench.parts", .version = "1.0.0", .summary = "data and a clock"},
+                    ReadyBatches, RandomFields, RandomImages, StepClock)
+
+/// What a step cannot do without, at the device's own rates.
+struct Limit {
+  std::vector<ProductShape> products;
+  double flops = 0;   ///< of products without a shape of their own, at the rate of the largest of the others
+  double copied = 0;  ///< bytes that are read once and written once
+};
+
+struct Workload {
+  std::string name, title, unit;
+  double per_step = 0;  ///< units of a step
+  int steps = 0;        ///< of a round, where nothing else is said
+  std::string script;   ///< of the peer; "" without one
+  std::function<std::string(const Settings&)> config, arguments;
+  DType dtype = DType::kF32;
+  Limit limit;
+};
+
+Limit gpt_limit(const GptShape& shape) {
+  const std::int64_t tokens = static_cast<std::int64_t>(shape.batch) * shape.context;
+  const std::int64_t w = shape.width;
+  return {.products = {{tokens, w, w, 3 * 4 * shape.layers},
+                       {tokens, 4 * w, w, 3 * shape.layers},
+                       {tokens, w, 4 * w, 3 * shape.layers},
+                       {tokens, shape.vocabulary, w, 3}},
+          .flops = static_cast<double>(tokens) * shape.attention_flops_per_token()};
+}
+
+Workload gpt(const std::string& name, const GptShape& shape, const std::string& precision, int steps) {
+  return {
+      .name = name,
+      .title = fmt::format("GPT, {} layers, width {}, context {}, batch {}, vocabulary {}, {}", shape.layers,
+                           shape.width, shape.context, shape.batch, shape.vocabulary, precision),
+      .unit = "tokens",
+      .per_step = static_cast<double>(shape.batch) * shape.context,
+      .steps = steps,
+      .script = precision == "nvfp4" ? "" : "step_gpt_torch.py",
+      .config =
+          [=](const Settings& settings) {
+            const std::string whole = precision == "nvfp4" ? "keep_first = 0\nkeep_last = 0\n" : "";
+            return config_text(shape, fmt::format("type = \"{}\"\n{}", precision, whole), settings);
+          },
+      .arguments = [=](const Settings& settings) { return peer_arguments(shape, precision, settings); },
+      .dtype = precision == "fp32" ? DType::kF32 : DType::kBF16,
+      .limit = gpt_limit(shape)};
+}
+
+Workload dlrm(const std::string& precision) {
+  const DlrmShape shape;
+  const std::int64_t vectors = shape.tables + 1;
+  std::vector<ProductShape> products;
+  const auto add = [&](std::int64_t inputs, const char* widths) {
+    std::istringstream text(widths);
+    for (std::string width; std::getline(text, width, ',');) {
+      products.push_back({shape.batch, std::stoll(width), inputs});
+      inputs = products.back().n;
+    }
+    return inputs;
+  };
+  const std::int64_t width = add(shape.dense, shape.bottom);
+  add(width + vectors * (vectors - 1) / 2, shape.top);
+  return {.name = "dlrm-" + precision,
+          .title = fmt::format("DLRM, {} tables of {} rows, batch {}, {}", shape.tables, shape.rows,
+                               shape.batch, precision),
+          .unit = "samples",
+          .per_step = static_cast<double>(shape.batch),
+          .steps = 60,
+          .script = "step_dlrm_torch.py",
+          .config = [=](const Settings& settings) { return config_text(shape, precision, settings); },
+          .arguments = [=](const Settings& settings) { return peer_arguments(shape, precision, settings); },
+          .dtype = precision == "fp32" ? DType::kF32 : DType::kBF16,
+          .limit = {.products = products}};
+}
+
+Workload field(const std::string& name, const std::string& title, const FieldShape& shape, int steps,
+               Limit limit) {
+  return {.name = name,
+          .title = fmt::format("{}, batch {}, fp32", title, shape.batch),
+          .unit = "samples",
+          .per_step = static_cast<double>(shape.batch),
+          .steps = steps,
+          .script = "step_fields_torch.py",
+          .config = [=](const Settings& settings) { return config_text(shape, settings); },
+          .arguments = [=](const Settings& settings) { return peer_arguments(shape, settings); },
+          .limit = std::move(limit)};
+}
+
+/// A convolution as a product: a row per point of the result. The first layer has no gradient of its input.
+ProductShape convolution(int batch, int side, int features, int channels, int kernel, int count,
+                         bool first = false) {
+  return {static_cast<std::int64_t>(batch) * side * side, features,
+          static_cast<std::int64_t>(channels) * kernel * kernel, (first ? 2 : 3) * count};
+}
+
+Workload lenet5() {
+  constexpr int kBatch = 256;
+  return field("lenet5", "LeNet-5, images of 28 x 28", lenet5_shape(kBatch), 240,
+               {.products = {convolution(kBatch, 28, 6, 1, 5, 1, true),
+                             convolution(kBatch, 10, 16, 6, 5, 1),
+                             {kBatch, 120, 400},
+                             {kBatch, 84, 120},
+                             {kBatch, 10, 84}}});
+}
+
+Workload resnet18() {
+  constexpr int kBatch = 64;
+  Limit limit{.products = {convolution(kBatch, 32, 64, 3, 3, 1, true),
+                           convolution(kBatch, 32, 64, 64, 3, 4),
+                           {kBatch, 10, 512}}};
+  for (int channels = 64, side = 16; channels < 512; channels *= 2, side /= 2) {
+    limit.products.push_back(convolution(kBatch, side, 2 * channels, channels, 3, 1));
+    limit.products.push_back(convolution(kBatch, side, 2 * channels, channels, 1, 1));
+    limit.products.push_back(convolution(kBatch, side, 2 * channels, 2 * channels, 3, 3));
+  }
+  return field("resnet18", "ResNet-18, images of 3 x 32 x 32", resnet18_shape(kBatch), 6, limit);
+}
+
+Workload fno2d() {
+  constexpr int kBatch = 16, kSide = 64, kWidth = 32, kProjection = 128, kLayers = 4;
+  // Each field of the hidden layers is written and read once forward; backward its gradient is, and the field
+  // is read again. Transforms and products of modes come on top.
+  const double fields = kWidth * (kLayers + 1) + kProjection;
+  return field("fno2d", "FNO, 64 x 64 points, width 32, 12 modes", fno_shape(kBatch), 12,
+               {.products = {convolution(kBatch, kSide, kWidth, 3, 1, 1, true),
+                             convolution(kBatch, kSide, kWidth, kWidth, 1, kLayers),
+                             convolution(kBatch, kSide, kProjection, kWidth, 1, 1),
+                             convolution(kBatch, kSide, 1, kProjection, 1, 1)},
+                .copied = 2.5 * 4 * kBatch * kSide * kSide * fields});
+}
+
+std::vector<Workload> workloads() {
+  std::vector<Workload> all;
+  for (const char* precision : {"fp32", "bf16", "nvfp4"})
+    all.push_back(gpt(fmt::format("gpt-{}", precision), {}, precision, 8));
+  for (const char* precision : {"fp32", "bf16"})
+    all.push_back(gpt(fmt::format("gpt125m-{}", precision), neo_125m_shape(), precision, 4));
+  for (const char* precision : {"fp32", "bf16"}) all.push_back(dlrm(precision));
+  all.push_back(lenet5());
+  all.push_back(resnet18());
+  all.push_back(fno2d());
+  return all;
+}
+
+Workload named(const std::string& name) {
+  std::string known;
+  for (Workload& workload : workloads()) {
+    if (workload.name == name) return std::move(workload);
+    known += " " + workload.name;
+  }
+  fail_config(fmt::format("there is no workload '{}'; there are:{}", name, known));
+}
+
+int print_list() {
+  for (const Workload& workload : workloads()) fmt::print("{}: {}\n", workload.name, workload.title);
+  return 0;
+}
+
+int print_peer(const Workload& workload, const Settings& settings) {
+  fmt::print(
+      "{{\"title\": \"{}\", \"unit\": \"{}\", \"per_step\": {}, \"script\": \"{}\", "
+      "\"arguments\": \"{}\"}}\n",
+      workload.title, workload.unit, workload.per_step, workload.script,
+      workload.script.empty() ? "" : workload.arguments(settings));
+  return 0;
+}
+
+int train_once(const Workload& workload, const Settings& settings) {
+  // A quarter of the steps warms up, as the peers' does.
+  const int warm = std::max(1, settings.steps / 4);
+  train(workload.config(settings) + fmt::format("[[observe]]\ntype = \"step_clock\"\nwarm = {}\n", warm),
+        &parts);
+  return 0;
+}
+
+int print_limit(const Workload& workload, const Settings& settings) {
+  Runtime runtime;
+  runtime.discover({});
+  testing::QuietHost host;
+  auto device = testing::make<Device>(runtime.registry(), host, "cpu", "");
+  set_parallel_threads(settings.threads);
+  device->open({0, settings.threads, "auto"});
+  double seconds = 0, flops = 0, largest = 0, rate = 0;
+  for (const ProductShape& product : workload.limit.products) {
+    const double one = product_seconds(product, workload.dtype, *device);
+    seconds += product.passes * one;
+    flops += product.passes * product.flops();
+    if (product.flops() > largest) largest = product.flops(), rate = largest / one;
+  }
+  if (workload.limit.flops > 0) seconds += workload.limit.flops / rate;
+  if (workload.limit.copied > 0) seconds += workload.limit.copied * copy_seconds_per_byte(*device);
+  fmt::print("{{\"seconds_per_step\": {:.9f}, \"gflops\": {:.1f}, \"kernels\": \"{}\"}}\n", seconds,
+             1e-9 * (flops + workload.limit.flops) / seconds, device->kernel_choice());
+  return 0;
+}
+
+int usage() {
+  fmt::print(stderr, "usage: workload train|limit|peer NAME [--steps N] [--threads N]; workload list\n");
+  return 2;
+}
+
+}  // namespace
+}  // namespace tenon::bench
+
+int main(int argc, char** argv) {
+  using namespace tenon::bench;
+  const std::string what = argc > 1 ? argv[1] : "";
+  if (what == "list") return print_list();
+  if (argc < 3 || (what != "train" && what != "limit" && what != "peer")) return usage();
+  const std::string name = argv[2];
+  return run_program("workload", argc - 2, argv + 2, {.steps = 0}, [&](Settings settings) {
+    const Workload workload = named(name);
+    if (settings.steps < 1) settings.steps = workload.steps;
+    if (what == "peer") return print_peer(workload, settings);
+    return what == "train" ? train_once(workload, settings) : print_limit(workload, settings);
+  });
+}
