@@ -5,27 +5,13 @@
 #include "mor.hpp"
 
 #include <fmt/format.h>
+#include <tenon/kernels/half.hpp>
 
 #include <atomic>
 #include <bit>
 
 namespace tenon::cpu {
 namespace {
-
-constexpr std::uint32_t kMagnitude = 0x7fffffffu;
-constexpr std::uint32_t kInfinity = 0x7f800000u;
-
-/// x rounded to binary16, as float bits. Below 2^-14 adding 1/2 leaves multiples of 2^-24, the subnormals'
-/// step, in the last place; above, half a unit of the tenth mantissa bit is added, less one for ties to even.
-std::uint32_t half_bits(std::uint32_t bits) {
-  const std::uint32_t sign = bits & ~kMagnitude, magnitude = bits & kMagnitude;
-  const float small = (std::bit_cast<float>(magnitude) + 0.5f) - 0.5f;
-  const std::uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u)) & ~0x1fffu;
-  std::uint32_t result = magnitude < 0x38800000u ? std::bit_cast<std::uint32_t>(small) : normal;
-  result = result >= 0x47800000u ? kInfinity : result;  // 65536
-  result = magnitude > kInfinity ? magnitude | 0x00400000u : result;
-  return sign | result;
-}
 
 class CpuQuantOps final : public QuantOps {
  public:
@@ -73,9 +59,9 @@ class CpuQuantOps final : public QuantOps {
       std::int32_t over = 0, under = 0;
       for (std::int64_t i = begin; i < end; ++i) {
         const auto bits = std::bit_cast<std::uint32_t>(in[i]);
-        const std::uint32_t rounded = half_bits(bits);
-        over += (rounded & kMagnitude) == kInfinity && (bits & kMagnitude) != kInfinity ? 1 : 0;
-        under += (rounded & kMagnitude) == 0 && (bits & kMagnitude) != 0 ? 1 : 0;
+        const std::uint32_t rounded = kernels::half_bits(bits);
+        over += kernels::half_overflows(bits, rounded) ? 1 : 0;
+        under += kernels::half_underflows(bits, rounded) ? 1 : 0;
         out[i] = std::bit_cast<float>(rounded);
       }
       overflow += over;

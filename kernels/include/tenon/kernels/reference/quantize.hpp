@@ -107,8 +107,8 @@ TENON_BOTH inline BlockNumbers two_level_numbers(std::uint8_t bits, const Tensor
 
 /// Sum of (x s_enc - code S_b)^2 for four over six, under rounding to nearest. Sixteen lanes, column j of the
 /// block in lane j % 16, rows in order; then the lanes by halves.
-template <class S>
-TENON_BOTH float block_error(const Elements<S>& elements, const Block& block, const BlockNumbers& numbers,
+template <class X>
+TENON_BOTH float block_error(const X& elements, const Block& block, const BlockNumbers& numbers,
                              const TensorScale& tensor) {
   float lanes[kLanes] = {};
   for (std::int64_t i = block.row; i < block.end_row; ++i)
@@ -123,10 +123,10 @@ TENON_BOTH float block_error(const Elements<S>& elements, const Block& block, co
   return lanes[0];
 }
 
-/// `largest`: the block's amax.
-template <class S>
-TENON_BOTH BlockNumbers block_numbers(const QuantizeArgs<S>& a, const Elements<S>& x, const Block& block,
-                                      float largest, const TensorScale& tensor) {
+/// `x(i, j)`: the block's elements; `largest`: its amax.
+template <class S, class X>
+TENON_BOTH BlockNumbers block_numbers(const QuantizeArgs<S>& a, const X& x, const Block& block, float largest,
+                                      const TensorScale& tensor) {
   switch (a.scaling) {
     case Scaling::kTensor:
       return {0, tensor.encode, 1.0f};

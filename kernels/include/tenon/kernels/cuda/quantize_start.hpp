@@ -1,0 +1,86 @@
+// Which kernel body serves which quantizer, and with how many threads. `launch(grid, body)` starts a body: on
+// a stream, or on the host in tests. Nothing is started for empty matrices.
+#pragma once
+
+#include <tenon/kernels/cuda/launch.hpp>
+#include <tenon/kernels/cuda/quantize_largest.hpp>
+#include <tenon/kernels/cuda/quantize_stats.hpp>
+#include <tenon/kernels/cuda/quantize_tile.hpp>
+
+#include <type_traits>
+
+namespace tenon::kernels::cuda {
+
+/// fn(std::integral_constant<Element, ...>) for the element format of `element`.
+template <class Fn>
+void with_element(Element element, Fn fn) {
+  switch (element) {
+    case Element::kE2M1:
+      return fn(std::integral_constant<Element, Element::kE2M1>{});
+    case Element::kE2M3:
+      return fn(std::integral_constant<Element, Element::kE2M3>{});
+    case Element::kE3M2:
+      return fn(std::integral_constant<Element, Element::kE3M2>{});
+    case Element::kE4M3:
+      return fn(std::integral_constant<Element, Element::kE4M3>{});
+    case Element::kE5M2:
+      return fn(std::integral_constant<Element, Element::kE5M2>{});
+  }
+}
+
+/// What QuantizeOps::quantize does, for the whole matrix at once; pointers are the device's.
+template <class S, class Launch>
+void start_quantize(const QuantizeArgs<S>& args, Launch launch) {
+  if (args.rows == 0 || args.columns == 0) return;
+  const QuantizeTile tile = tile_of(args);
+  if (args.scaling != Scaling::kTensor && tile.rows == 0)
+    return launch(grid_for(QuantizeBlocks<S>::items(args)), QuantizeBlocks<S>{args});
+  with_element(args.element, [&](auto element) {
+    if (args.scaling == Scaling::kTensor) {
+      launch(grid_for(args.rows * pieces_of(args.columns, kQuantizeRun)), QuantizeWhole<S, element()>{args});
+    } else {
+      launch(Grid{tiles_of(args, tile), kThreads, tile.bytes}, QuantizeTiles<S, element()>{args, tile});
+    }
+  });
+}
+
+/// What QuantizeOps::dequantize does.
+template <class S, class Launch>
+void start_dequantize(const QuantizeArgs<S>& args, Launch launch) {
+  if (args.rows == 0 || args.columns == 0) return;
+  with_element(args.element, [&](auto element) {
+    launch(grid_for(reference::written_rows(args) * pieces_of(args.columns, kQuantizeRun)),
+           Dequantize<S, element()>{args});
+  });
+}
+
+/// *largest is raised to the bits of the largest magnitude.
+template <class S, class Launch>
+void start_largest(Magnitudes<S> of, std::uint32_t* largest, Launch launch) {
+  if (of.rows == 0 || of.columns == 0) return;
+  // Rows that follow each other are one, unless 16 of them rotate together.
+  if (!of.rotated && of.stride == of.columns) of = {of.x, 1, of.rows * of.columns, of.rows * of.columns};
+  launch(grid_for(of.high() * of.across(), kThreads * sizeof(std::uint32_t)), LargestOfAll<S>{of, largest});
+}
+
+/// The same for each row, or each column where magnitudes are looked for down.
+template <class S, class Launch>
+void start_largest_of_lines(const Magnitudes<S>& of, std::uint32_t* largest, Launch launch) {
+  if (of.rows == 0 || of.columns == 0) return;
+  const std::int64_t threads =
+      of.down ? pieces_of(of.high(), LargestOfLines<S>::kPieces) * of.columns : of.rows * kThreads;
+  launch(grid_for(threads, kThreads * sizeof(std::uint32_t)), LargestOfLines<S>{of, largest});
+}
+
+/// parts[0] = what the codes of `args`, with values and scales as they were written, mean against x. `parts`
+/// has kMostParts elements; `limit` is the largest element, with what rounding of scales may add to it.
+template <class S, class Launch>
+void start_measure(const QuantizeArgs<S>& args, double limit, MeasuredPart* parts, Launch launch) {
+  const std::int64_t tiles =
+      pieces_of(reference::written_rows(args), kMeasuredTile) * pieces_of(args.columns, kMeasuredTile);
+  const std::int64_t blocks = tiles < 1 ? 1 : tiles < kMostParts ? tiles : kMostParts;
+  launch(Grid{blocks, kThreads, Measure<S>::kShared}, Measure<S>{args, limit, parts});
+  launch(Grid{1, kThreads, JoinMeasured::kShared}, JoinMeasured{parts, blocks});
+}
+
+}  // namespace tenon::kernels::cuda

@@ -1,0 +1,33 @@
+// IEEE binary16 as a rounding of floats, for host and device.
+#pragma once
+
+#include <bit>
+#include <tenon/kernels/types.hpp>
+
+namespace tenon::kernels {
+
+inline constexpr std::uint32_t kHalfMagnitude = 0x7fffffffu;
+inline constexpr std::uint32_t kHalfInfinity = 0x7f800000u;
+
+/// The bits of a float that is x, given by its bits, rounded to binary16: nearest even, subnormals kept,
+/// overflow to infinity, NaN quiet. Below 2^-14 adding 1/2 leaves multiples of 2^-24, the subnormals' step,
+/// in the last place; above, half a unit of the tenth mantissa bit is added, less one for ties to even.
+TENON_BOTH constexpr std::uint32_t half_bits(std::uint32_t bits) noexcept {
+  const std::uint32_t sign = bits & ~kHalfMagnitude, magnitude = bits & kHalfMagnitude;
+  const float small = (std::bit_cast<float>(magnitude) + 0.5f) - 0.5f;
+  const std::uint32_t normal = (magnitude + 0xfffu + (magnitude >> 13 & 1u)) & ~0x1fffu;
+  std::uint32_t result = magnitude < 0x38800000u ? std::bit_cast<std::uint32_t>(small) : normal;
+  result = result >= 0x47800000u ? kHalfInfinity : result;  // 65536
+  result = magnitude > kHalfInfinity ? magnitude | 0x00400000u : result;
+  return sign | result;
+}
+
+/// What rounding took away: a number became infinite, or zero.
+TENON_BOTH constexpr bool half_overflows(std::uint32_t bits, std::uint32_t rounded) noexcept {
+  return (rounded & kHalfMagnitude) == kHalfInfinity && (bits & kHalfMagnitude) != kHalfInfinity;
+}
+TENON_BOTH constexpr bool half_underflows(std::uint32_t bits, std::uint32_t rounded) noexcept {
+  return (rounded & kHalfMagnitude) == 0 && (bits & kHalfMagnitude) != 0;
+}
+
+}  // namespace tenon::kernels
