@@ -42,6 +42,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   window_ops_ = make_window_ops(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
   mode_products_ = make_mode_products(*queue_);
+  quant_ops_ = make_quant_ops(*queue_);
   fft_ = make_fft(*queue_);
 }
 
@@ -79,6 +80,7 @@ void* CudaDevice::query(std::string_view interface_id) {
                                                        {WindowOps::kId, window_ops_.get()},
                                                        {InteractionOps::kId, interaction_ops_.get()},
                                                        {ModeProducts::kId, mode_products_.get()},
+                                                       {QuantOps::kId, quant_ops_.get()},
                                                        {Fft::kId, fft_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;

@@ -67,6 +67,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<WindowOps> window_ops_;
   std::unique_ptr<InteractionOps> interaction_ops_;
   std::unique_ptr<ModeProducts> mode_products_;
+  std::unique_ptr<QuantOps> quant_ops_;
   std::unique_ptr<Fft> fft_;
 };
 
