@@ -38,6 +38,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   features_ = queue_->description();
   elementwise_ = make_elementwise(*queue_);
   blas_ = make_blas(*queue_);
+  attention_ = make_attention(*queue_);
   update_ops_ = make_update_ops(*queue_);
   window_ops_ = make_window_ops(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
@@ -76,6 +77,7 @@ std::string_view CudaDevice::features() const {
 void* CudaDevice::query(std::string_view interface_id) {
   const std::pair<std::string_view, void*> offers[] = {{Elementwise::kId, elementwise_.get()},
                                                        {Blas::kId, blas_.get()},
+                                                       {Attention::kId, attention_.get()},
                                                        {UpdateOps::kId, update_ops_.get()},
                                                        {WindowOps::kId, window_ops_.get()},
                                                        {InteractionOps::kId, interaction_ops_.get()},

@@ -63,6 +63,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Elementwise> elementwise_;
   std::unique_ptr<Blas> blas_;
+  std::unique_ptr<Attention> attention_;
   std::unique_ptr<UpdateOps> update_ops_;
   std::unique_ptr<WindowOps> window_ops_;
   std::unique_ptr<InteractionOps> interaction_ops_;

@@ -34,7 +34,8 @@ enum class LaunchOrder : std::uint8_t { kAscending, kDescending };
 
 template <class Body>
 __global__ void run_body(const Body body) {
-  extern __shared__ __align__(16) std::byte tenon_shared[];
+  // Tensor cores want tiles at multiples of 32 bytes.
+  extern __shared__ __align__(128) std::byte tenon_shared[];
 #if defined(__CUDA_ARCH__)
   body(Block(tenon_shared));
 #endif

@@ -1,0 +1,238 @@
+// Attention on the host launcher against the reference in double, with bounds that are derived below; the
+// same bits for both orders of blocks and threads; and the products of tiles that it is made of.
+#include "testing.hpp"
+
+#include <tenon/kernels/cuda/attention.hpp>
+#include <tenon/kernels/cuda/attention_backward.hpp>
+#include <tenon/kernels/reference/attention.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::kernels::cuda {
+namespace {
+
+using testing::random_values;
+using testing::same_bits;
+using testing::to_double;
+
+constexpr LaunchOrder kOrders[] = {LaunchOrder::kAscending, LaunchOrder::kDescending};
+
+struct Shape {
+  std::int64_t batch, time, heads, d_head, window;
+  double scale;
+  bool masked;
+};
+// Around the edges of tiles (64 and 32 rows) and slices (128 columns).
+constexpr Shape kShapes[] = {{1, 1, 1, 1, 0, 1.0, false},      {2, 33, 3, 20, 0, 0.25, false},
+                             {1, 64, 1, 16, 0, 0.25, false},   {2, 130, 2, 16, 37, 0.25, false},
+                             {1, 200, 1, 64, 65, 0.125, true}, {2, 70, 2, 64, 0, 0.125, true},
+                             {1, 97, 3, 8, 1, 1.0, false},     {1, 75, 1, 128, 0, 0.1, false},
+                             {1, 70, 2, 150, 9, 0.08, true},   {1, 130, 1, 260, 0, 0.06, false}};
+
+/// Inputs out of one fused projection, and what was computed from them.
+template <class S>
+struct Problem {
+  using A = Arith<S>;
+  Shape shape;
+  std::vector<S> qkv, dout, out, dqkv;
+  std::vector<A> lse, sums;
+  std::vector<std::uint8_t> mask;
+
+  explicit Problem(const Shape& s) : shape(s) {
+    const auto n = static_cast<std::size_t>(s.batch * s.time * s.heads * s.d_head);
+    qkv = random_values<S>(3 * n, 1);
+    dout = random_values<S>(n, 2);
+    out.resize(n), dqkv.resize(3 * n);
+    lse.resize(static_cast<std::size_t>(s.batch * s.heads * s.time));
+    sums.resize(lse.size());
+    if (!s.masked) return;
+    // The first queries see nothing at all, and a whole tile of keys is hidden where there are more.
+    for (std::int64_t i = 0; i < s.batch * s.time; ++i) {
+      const std::int64_t t = i % s.time;
+      mask.push_back(t < 2 || (t >= 64 && t < 128 && s.time > 150) || i % 5 == 3 ? 0 : 1);
+    }
+  }
+
+  AttentionArgs<S> args() {
+    AttentionArgs<S> a;
+    const std::int64_t width = shape.heads * shape.d_head;
+    a.batch = shape.batch, a.time = shape.time, a.heads = shape.heads, a.d_head = shape.d_head;
+    a.window = shape.window, a.scale = static_cast<A>(shape.scale);
+    a.q = qkv.data(), a.k = qkv.data() + width, a.v = qkv.data() + 2 * width;
+    a.qkv_row_stride = a.dqkv_row_stride = 3 * width;
+    a.key_mask = mask.empty() ? nullptr : mask.data();
+    a.out = out.data(), a.out_row_stride = width, a.lse = lse.data(), a.dout = dout.data();
+    a.dq = dqkv.data(), a.dk = dqkv.data() + width, a.dv = dqkv.data() + 2 * width;
+    return a;
+  }
+
+  void run(LaunchOrder order) {
+    const AttentionArgs<S> a = args();
+    const AttentionForward<S> forward{a};
+    const AttentionRowSums<S> row_sums{a, sums.data()};
+    const AttentionQueryGradient<S> query{a, sums.data()};
+    const AttentionKeyGradients<S> keys{a, sums.data()};
+    launch_on_host(forward.grid(), forward, order);
+    launch_on_host(row_sums.grid(), row_sums, order);
+    launch_on_host(query.grid(), query, order);
+    launch_on_host(keys.grid(), keys, order);
+  }
+
+  /// The reference in double on the same inputs.
+  Problem<double> expected() const {
+    Problem<double> p(shape);
+    p.qkv = to_double(qkv), p.dout = to_double(dout);
+    AttentionArgs<double> a = p.args();
+    a.scale = static_cast<double>(static_cast<A>(shape.scale));
+    reference::attention_forward<double>(a, 0, attention_forward_items(a), nullptr);
+    reference::attention_backward<double>(a, 0, attention_backward_items(a), nullptr);
+    return p;
+  }
+};
+
+/// The largest sum over queries of the probabilities of one key.
+double largest_column(Problem<double>& p) {
+  const AttentionArgs<double> a = p.args();
+  double largest = 1;
+  for (std::int64_t b = 0; b < a.batch; ++b)
+    for (std::int64_t h = 0; h < a.heads; ++h) {
+      std::vector<double> columns(static_cast<std::size_t>(a.time));
+      for (std::int64_t t = 0; t < a.time; ++t) {
+        const double lse = a.lse[(b * a.heads + h) * a.time + t];
+        const auto logits = reference::attention_logits(a, b, h, t);
+        for (std::size_t key = 0; key < columns.size(); ++key)
+          columns[key] += std::isinf(logits[key]) ? 0 : std::exp(logits[key] - lse);
+      }
+      largest = std::max(largest, *std::max_element(columns.begin(), columns.end()));
+    }
+  return largest;
+}
+
+/// How far results may lie from exact ones: all inputs are within [-1, 1], `u` is one rounding of the
+/// arithmetic, `r` one of storage (zero where both are the same).
+struct Bounds {
+  double out, lse, dq, dk, dv;
+
+  Bounds(const Shape& s, double u, double r, double column) {
+    const auto d = static_cast<double>(s.d_head), time = static_cast<double>(s.time);
+    const double logit = (d + 2) * u * d * s.scale;  // d products and sums
+    const double p = 2 * logit + 16 * u;             // relative: exp of a logit less the largest, or lse
+    const double chain = (time + 16) * u;            // over keys or queries, with rescaling
+    // Weights sum up to one: their own errors, their sum's, and that of the chain over V.
+    out = 2 * (p + chain) + r;
+    lse = logit + 2 * (p + chain);
+    const double dp = d * u * d;               // of dO V', of which each element is at most d
+    const double d_sums = dp + d * (out + r);  // through the stored output
+    const double ds = s.scale * (2 * d * (p + chain + lse + r) + dp + d_sums);
+    dq = ds + r * 2 * d * s.scale;
+    dk = column * dq;
+    dv = column * (p + chain + lse + r);
+  }
+};
+
+template <class S>
+void expect_near(const std::vector<S>& found, const std::vector<double>& expected, double bound, double r,
+                 const char* what, const Shape& s, std::int64_t part = 0, std::int64_t parts = 1) {
+  const std::int64_t width = s.heads * s.d_head;
+  double worst = 0;
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (parts > 1 && static_cast<std::int64_t>(i) / width % parts != part) continue;
+    const auto value = static_cast<double>(reference::get(found[i]));
+    if (std::isinf(expected[i]) && value == expected[i]) continue;
+    const double error = std::abs(value - expected[i]) - 1.01 * r * std::abs(expected[i]);
+    worst = error > worst || std::isnan(error) ? error : worst;
+  }
+  EXPECT_LE(worst, bound) << what << ": time " << s.time << " d " << s.d_head << " window " << s.window;
+}
+
+template <class S>
+struct CudaAttentionTest : ::testing::Test {};
+using Storages = ::testing::Types<float, double, Bf16>;
+TYPED_TEST_SUITE(CudaAttentionTest, Storages);
+
+TYPED_TEST(CudaAttentionTest, MatchesTheReference) {
+  using S = TypeParam;
+  constexpr double u = std::is_same_v<S, double> ? 0x1p-53 : 0x1p-24;
+  constexpr double r = std::is_same_v<S, Bf16> ? 0x1p-8 : 0;
+  for (const Shape& s : kShapes) {
+    Problem<S> problem(s);
+    Problem<double> expected = problem.expected();
+    const Bounds bounds(s, u, r, largest_column(expected));
+    problem.run(LaunchOrder::kAscending);
+    expect_near(problem.out, expected.out, bounds.out, r, "out", s);
+    expect_near(problem.lse, expected.lse, bounds.lse, u, "lse", s);
+    expect_near(problem.dqkv, expected.dqkv, bounds.dq, r, "dq", s, 0, 3);
+    expect_near(problem.dqkv, expected.dqkv, bounds.dk, r, "dk", s, 1, 3);
+    expect_near(problem.dqkv, expected.dqkv, bounds.dv, r, "dv", s, 2, 3);
+  }
+}
+
+TYPED_TEST(CudaAttentionTest, GivesTheSameBitsInAnyOrder) {
+  using S = TypeParam;
+  for (const Shape& s : kShapes) {
+    Problem<S> first(s);
+    first.run(kOrders[0]);
+    Problem<S> second(s);
+    second.run(kOrders[1]);
+    EXPECT_TRUE(same_bits(first.out, second.out) && same_bits(first.lse, second.lse) &&
+                same_bits(first.dqkv, second.dqkv))
+        << "time " << s.time << " d " << s.d_head;
+  }
+}
+
+// A run that has gone wrong is seen in what it gives.
+TYPED_TEST(CudaAttentionTest, KeepsNaNs) {
+  using S = TypeParam;
+  Problem<S> problem({1, 70, 1, 8, 0, 1.0, false});
+  const auto row = static_cast<std::size_t>(66 * 24);
+  problem.qkv[row] = reference::put<S>(std::numeric_limits<Arith<S>>::quiet_NaN());  // query 66
+  problem.run(LaunchOrder::kAscending);
+  const auto out = to_double(problem.out);
+  for (std::size_t t = 0; t < 70; ++t) EXPECT_EQ(std::isnan(out[t * 8]), t == 66) << t;
+}
+
+template <class S>
+void check_products(bool transpose_a, bool transpose_b) {
+  using A = Arith<S>;
+  constexpr int kRows = 32, kColumns = 48, kDepth = 64, kStrideA = 72, kStrideB = 88, kStrideC = 52;
+  const auto a = random_values<S>(72 * 72, 1), b = random_values<S>(88 * 88, 2);
+  for (const bool add : {false, true})
+    for (const LaunchOrder order : kOrders) {
+      const auto old = random_values<A>(kRows * kStrideC, 3);
+      auto c = old;
+      const TileProduct<S> product{a.data(), kStrideA, b.data(), kStrideB, c.data(),
+                                   kStrideC, kRows,    kColumns, kDepth,   add};
+      launch_on_host(
+          Grid{1},
+          [&](const Block& block) {
+            if (transpose_a && transpose_b)
+              multiply_tiles<Stored::kTransposed, Stored::kTransposed>(block, product);
+            else if (transpose_a)
+              multiply_tiles<Stored::kTransposed, Stored::kPlain>(block, product);
+            else if (transpose_b)
+              multiply_tiles<Stored::kPlain, Stored::kTransposed>(block, product);
+            else
+              multiply_tiles<Stored::kPlain, Stored::kPlain>(block, product);
+          },
+          order);
+      auto expected = old;
+      for (int i = 0; i < kRows; ++i)
+        for (int j = 0; j < kColumns; ++j) {
+          A sum = add ? old[static_cast<std::size_t>(i * kStrideC + j)] : A{0};
+          for (int l = 0; l < kDepth; ++l)
+            sum += get(a[static_cast<std::size_t>(transpose_a ? l * kStrideA + i : i * kStrideA + l)]) *
+                   get(b[static_cast<std::size_t>(transpose_b ? j * kStrideB + l : l * kStrideB + j)]);
+          expected[static_cast<std::size_t>(i * kStrideC + j)] = sum;
+        }
+      EXPECT_TRUE(same_bits(c, expected)) << transpose_a << transpose_b << add;
+    }
+}
+
+TYPED_TEST(CudaAttentionTest, TileProductsAreChains) {
+  for (const bool transpose_a : {false, true})
+    for (const bool transpose_b : {false, true}) check_products<TypeParam>(transpose_a, transpose_b);
+}
+
+}  // namespace
+}  // namespace tenon::kernels::cuda

@@ -1,0 +1,115 @@
+// Causal attention forwards, in one pass over the keys: the softmax is rescaled whenever a tile of keys
+// brings a larger logit, so nothing of the size time x time is stored. Sums run over keys in an order that
+// depends on the shape alone. bf16 rounds probabilities, as they are relative to the largest logit so far,
+// before they multiply V: an output is off by at most 2^-8 of the largest |V| that its query sees, beside its
+// own rounding.
+#pragma once
+
+#include <tenon/kernels/cuda/attention_tiles.hpp>
+
+namespace tenon::kernels::cuda {
+
+/// Writes out, and lse where it is given.
+template <class S>
+struct AttentionForward {
+  using A = Arith<S>;
+  using Tiles = AttentionTiles<S>;
+  AttentionArgs<S> args;
+
+  Grid grid() const {
+    const Tiles tiles(args.d_head);
+    return attention_grid(args, 2 * tiles.operand + tiles.result + Tiles::kScores + Tiles::kWeights +
+                                    2 * Tiles::kPerRow + kThreads * sizeof(A));
+  }
+
+  TENON_BOTH void operator()(const Block& block) const {
+    const AttentionArgs<S>& g = args;
+    const Tiles tiles(args.d_head);
+    const AttentionPlace place = attention_place(args, block, tiles.slices, true);
+    constexpr A kHidden = -std::numeric_limits<A>::infinity();
+    constexpr int kRows = Tiles::kRows, kParts = Tiles::kParts;
+
+    std::size_t at = 0;
+    S* const q = block.shared<S>(at);
+    S* const kv = block.shared<S>(at += tiles.operand);
+    A* const result = block.shared<A>(at += tiles.operand);
+    A* const scores = block.shared<A>(at += tiles.result);
+    S* const weights = block.shared<S>(Tiles::kNarrow ? at + Tiles::kScores : at);
+    A* const highest = block.shared<A>(at += Tiles::kScores + Tiles::kWeights);
+    A* const total = block.shared<A>(at += Tiles::kPerRow);
+    A* const parts = block.shared<A>(at += Tiles::kPerRow);
+    PerThread<A> most;  // the largest logit so far of the thread's row
+    PerThread<A> sums;  // of its columns of that row, relative to it
+
+    block.each([&](int thread) {
+      for (int i = thread; i < kRows * tiles.result_stride; i += kThreads) result[i] = 0;
+      most[thread] = kHidden;
+      sums[thread] = 0;
+      if (tiles.slices == 1) load_rows(g, tiles, place, place.first, 0, g.q, g.qkv_row_stride, q, thread);
+    });
+    for (std::int64_t key = attention_first_keys(g, place.first); key < place.first + kRows; key += kRows) {
+      for (int slice = 0; slice < tiles.slices; ++slice) {
+        block.each([&](int thread) {
+          load_rows(g, tiles, place, key, slice, g.k, g.qkv_row_stride, kv, thread);
+          if (tiles.slices > 1)
+            load_rows(g, tiles, place, place.first, slice, g.q, g.qkv_row_stride, q, thread);
+        });
+        add_scores(block, tiles, q, kv, scores, slice > 0);
+      }
+      block.each([&](int thread) {
+        load_rows(g, tiles, place, key, place.slice, g.v, g.qkv_row_stride, kv, thread);
+        const int row = thread / kParts;
+        A largest = kHidden;
+        for (int column = thread % kParts; column < kRows; column += kParts) {
+          A& score = scores[row * Tiles::kScoreStride + column];
+          const bool visible = attention_visible(g, place.batch, place.first + row, key + column);
+          score = visible ? score * g.scale : kHidden;
+          largest = largest < score ? score : largest;
+        }
+        parts[thread] = largest;
+      });
+      block.each([&](int thread) {
+        const int row = thread / kParts;
+        A now = most[thread];
+        for (int part = 0; part < kParts; ++part) {
+          const A largest = parts[row * kParts + part];
+          now = now < largest ? largest : now;
+        }
+        const A shrink = now == most[thread] ? A{1} : std::exp(most[thread] - now);
+        most[thread] = now;
+        A sum = 0;
+        for (int column = thread % kParts; column < kRows; column += kParts) {
+          const A score = scores[row * Tiles::kScoreStride + column];
+          const A weight = score == kHidden ? A{0} : std::exp(score - now);
+          weights[row * Tiles::kWeightStride + column] = put<S>(weight);
+          sum = sum + weight;
+        }
+        sums[thread] = sums[thread] * shrink + sum;
+        for (int column = thread % kParts; column < tiles.width; column += kParts)
+          result[row * tiles.result_stride + column] *= shrink;
+      });
+      add_weighted<Stored::kPlain>(block, tiles, weights, kv, result);
+    }
+    block.each([&](int thread) {
+      parts[thread] = sums[thread];
+      if (thread % kParts == 0) highest[thread / kParts] = most[thread];
+    });
+    block.each([&](int thread) {
+      if (thread >= kRows) return;
+      A sum = 0;
+      for (int part = 0; part < kParts; ++part) sum = sum + parts[thread * kParts + part];
+      total[thread] = sum;
+      const std::int64_t query = place.first + thread;
+      if (g.lse != nullptr && place.slice == 0 && query < g.time) {
+        g.lse[(place.batch * g.heads + place.head) * g.time + query] =
+            sum == 0 ? kHidden : highest[thread] + std::log(sum);
+      }
+    });
+    block.each([&](int thread) {
+      store_rows(g, tiles, place, result, g.out, g.out_row_stride, thread,
+                 [&](int row, A sum) { return total[row] == 0 ? A{0} : sum / total[row]; });
+    });
+  }
+};
+
+}  // namespace tenon::kernels::cuda

@@ -1,0 +1,240 @@
+// Causal attention backwards. With P = softmax, dP = dO V' and D = rowsum(dO O) = rowsum(P dP):
+// dS = P (dP - D) scale; dQ = dS K; dK = dS' Q; dV = P' dO. P is computed anew from the logits and lse, tile
+// by tile: dQ by tiles of queries over keys in ascending order, dK and dV by tiles of keys over queries in
+// ascending order. bf16 rounds P and dS before they multiply K, Q and dO.
+#pragma once
+
+#include <tenon/kernels/cuda/attention_tiles.hpp>
+
+namespace tenon::kernels::cuda {
+
+/// sums[batch, head, t] = sum over j of dO O: what both bodies below take as D.
+template <class S>
+struct AttentionRowSums {
+  using A = Arith<S>;
+  static constexpr int kWarp = 32, kRows = kThreads / kWarp;
+  AttentionArgs<S> args;
+  A* sums;
+
+  Grid grid() const {
+    const std::int64_t rows = args.batch * args.heads * args.time;
+    return {(rows + kRows - 1) / kRows, kThreads, kThreads * sizeof(A)};
+  }
+
+  TENON_BOTH void operator()(const Block& block) const {
+    const AttentionRowSums& s = *this;
+    const AttentionArgs<S>& g = args;
+    A* const parts = block.shared<A>();
+    block.each([&](int thread) {
+      const std::int64_t row = block.index() * kRows + thread / kWarp;
+      const std::int64_t time = row / g.heads % g.time, head = row % g.heads, batch = row / g.heads / g.time;
+      A sum = 0;
+      if (batch < g.batch) {
+        const std::int64_t from = (batch * g.time + time) * g.out_row_stride + head * g.d_head;
+        for (std::int64_t j = thread % kWarp; j < g.d_head; j += kWarp)
+          sum = sum + get(g.dout[from + j]) * get(g.out[from + j]);
+      }
+      parts[thread] = sum;
+    });
+    for (int half = kWarp / 2; half > 0; half /= 2) {
+      block.each([&](int thread) {
+        if (thread % kWarp < half) parts[thread] = parts[thread] + parts[thread + half];
+      });
+    }
+    block.each([&](int thread) {
+      const std::int64_t row = block.index() * kRows + thread / kWarp;
+      const std::int64_t time = row / g.heads % g.time, head = row % g.heads, batch = row / g.heads / g.time;
+      if (thread % kWarp == 0 && batch < g.batch)
+        s.sums[(batch * g.heads + head) * g.time + time] = parts[thread];
+    });
+  }
+};
+
+/// One row's lse and D in shared memory.
+template <class S>
+struct AttentionRows {
+  Arith<S>*lse, *sums;
+
+  TENON_BOTH void load(const AttentionArgs<S>& g, const Arith<S>* row_sums, const AttentionPlace& place,
+                       std::int64_t first, int thread) const {
+    if (thread >= AttentionTiles<S>::kRows) return;
+    const std::int64_t query = first + thread, row = (place.batch * g.heads + place.head) * g.time + query;
+    lse[thread] = query < g.time ? g.lse[row] : 0;
+    sums[thread] = query < g.time ? row_sums[row] : 0;
+  }
+};
+
+/// P and dS of one element, from its raw logit and dP.
+template <class A>
+struct AttentionPair {
+  A p, ds;
+};
+template <class S>
+TENON_BOTH AttentionPair<Arith<S>> attention_pair(const AttentionArgs<S>& g, const AttentionPlace& place,
+                                                  const AttentionRows<S>& rows, std::int64_t query,
+                                                  std::int64_t key, int row, Arith<S> score, Arith<S> dp) {
+  using A = Arith<S>;
+  if (!attention_visible(g, place.batch, query, key)) return {A{0}, A{0}};
+  const A p = std::exp(score * g.scale - rows.lse[row]);
+  return {p, p * (dp - rows.sums[row]) * g.scale};
+}
+
+/// Writes dq.
+template <class S>
+struct AttentionQueryGradient {
+  using A = Arith<S>;
+  using Tiles = AttentionTiles<S>;
+  AttentionArgs<S> args;
+  const A* row_sums;
+
+  Grid grid() const {
+    const Tiles tiles(args.d_head);
+    return attention_grid(
+        args, 3 * tiles.operand + tiles.result + 2 * Tiles::kScores + Tiles::kWeights + 2 * Tiles::kPerRow);
+  }
+
+  TENON_BOTH void operator()(const Block& block) const {
+    const AttentionArgs<S>& g = args;
+    const A* const sums = row_sums;
+    const Tiles tiles(args.d_head);
+    const AttentionPlace place = attention_place(args, block, tiles.slices, true);
+    constexpr int kRows = Tiles::kRows, kParts = Tiles::kParts;
+
+    std::size_t at = 0;
+    S* const q = block.shared<S>(at);
+    S* const dout = block.shared<S>(at += tiles.operand);
+    S* const kv = block.shared<S>(at += tiles.operand);
+    A* const result = block.shared<A>(at += tiles.operand);
+    A* const dp = block.shared<A>(at += tiles.result);
+    A* const scores = block.shared<A>(at += Tiles::kScores);
+    S* const weights = block.shared<S>(Tiles::kNarrow ? at + Tiles::kScores : at);
+    at += Tiles::kScores + Tiles::kWeights;
+    const AttentionRows<S> rows{block.shared<A>(at), block.shared<A>(at + Tiles::kPerRow)};
+
+    const bool whole = tiles.slices == 1;
+    block.each([&](int thread) {
+      for (int i = thread; i < kRows * tiles.result_stride; i += kThreads) result[i] = 0;
+      rows.load(g, sums, place, place.first, thread);
+      if (!whole) return;
+      load_rows(g, tiles, place, place.first, 0, g.q, g.qkv_row_stride, q, thread);
+      load_rows(g, tiles, place, place.first, 0, g.dout, g.out_row_stride, dout, thread);
+    });
+    for (std::int64_t key = attention_first_keys(g, place.first); key < place.first + kRows; key += kRows) {
+      for (int slice = 0; slice < tiles.slices; ++slice) {
+        block.each([&](int thread) {
+          load_rows(g, tiles, place, key, slice, g.v, g.qkv_row_stride, kv, thread);
+          if (!whole) load_rows(g, tiles, place, place.first, slice, g.dout, g.out_row_stride, dout, thread);
+        });
+        add_scores(block, tiles, dout, kv, dp, slice > 0);
+      }
+      for (int slice = 0; slice < tiles.slices; ++slice) {
+        block.each([&](int thread) {
+          load_rows(g, tiles, place, key, slice, g.k, g.qkv_row_stride, kv, thread);
+          if (!whole) load_rows(g, tiles, place, place.first, slice, g.q, g.qkv_row_stride, q, thread);
+        });
+        add_scores(block, tiles, q, kv, scores, slice > 0);
+      }
+      block.each([&](int thread) {
+        if (!whole) load_rows(g, tiles, place, key, place.slice, g.k, g.qkv_row_stride, kv, thread);
+        const int row = thread / kParts;
+        for (int column = thread % kParts; column < kRows; column += kParts) {
+          const int i = row * Tiles::kScoreStride + column;
+          const auto pair =
+              attention_pair(g, place, rows, place.first + row, key + column, row, scores[i], dp[i]);
+          weights[row * Tiles::kWeightStride + column] = put<S>(pair.ds);
+        }
+      });
+      add_weighted<Stored::kPlain>(block, tiles, weights, kv, result);
+    }
+    block.each([&](int thread) {
+      store_rows(g, tiles, place, result, g.dq, g.dqkv_row_stride, thread, [](int, A sum) { return sum; });
+    });
+  }
+};
+
+/// Writes dk and dv.
+template <class S>
+struct AttentionKeyGradients {
+  using A = Arith<S>;
+  using Tiles = AttentionTiles<S>;
+  AttentionArgs<S> args;
+  const A* row_sums;
+
+  Grid grid() const {
+    const Tiles tiles(args.d_head);
+    return attention_grid(args, 3 * tiles.operand + 2 * tiles.result + 2 * Tiles::kScores +
+                                    2 * Tiles::kWeights + 2 * Tiles::kPerRow);
+  }
+
+  TENON_BOTH void operator()(const Block& block) const {
+    const AttentionArgs<S>& g = args;
+    const A* const sums = row_sums;
+    const Tiles tiles(args.d_head);
+    const AttentionPlace place = attention_place(args, block, tiles.slices, false);
+    constexpr int kRows = Tiles::kRows, kParts = Tiles::kParts;
+
+    std::size_t at = 0;
+    S* const k = block.shared<S>(at);
+    S* const v = block.shared<S>(at += tiles.operand);
+    S* const other = block.shared<S>(at += tiles.operand);  // Q or dO of the queries that pass by
+    A* const dk = block.shared<A>(at += tiles.operand);
+    A* const dv = block.shared<A>(at += tiles.result);
+    A* const scores = block.shared<A>(at += tiles.result);
+    A* const dp = block.shared<A>(at += Tiles::kScores);
+    at += Tiles::kScores;
+    S* const p_weights = Tiles::kNarrow ? block.shared<S>(at) : block.shared<S>(at - 2 * Tiles::kScores);
+    S* const ds_weights =
+        Tiles::kNarrow ? block.shared<S>(at + Tiles::kWeights) : block.shared<S>(at - Tiles::kScores);
+    at += 2 * Tiles::kWeights;
+    const AttentionRows<S> rows{block.shared<A>(at), block.shared<A>(at + Tiles::kPerRow)};
+
+    const bool whole = tiles.slices == 1;
+    block.each([&](int thread) {
+      for (int i = thread; i < kRows * tiles.result_stride; i += kThreads) dk[i] = dv[i] = 0;
+      if (!whole) return;
+      load_rows(g, tiles, place, place.first, 0, g.k, g.qkv_row_stride, k, thread);
+      load_rows(g, tiles, place, place.first, 0, g.v, g.qkv_row_stride, v, thread);
+    });
+    const std::int64_t last = attention_last_query(g, place.first);
+    for (std::int64_t query = place.first; query <= last; query += kRows) {
+      for (int slice = 0; slice < tiles.slices; ++slice) {
+        block.each([&](int thread) {
+          rows.load(g, sums, place, query, thread);
+          load_rows(g, tiles, place, query, slice, g.q, g.qkv_row_stride, other, thread);
+          if (!whole) load_rows(g, tiles, place, place.first, slice, g.k, g.qkv_row_stride, k, thread);
+        });
+        add_scores(block, tiles, other, k, scores, slice > 0);
+      }
+      for (int slice = 0; slice < tiles.slices; ++slice) {
+        block.each([&](int thread) {
+          load_rows(g, tiles, place, query, slice, g.dout, g.out_row_stride, other, thread);
+          if (!whole) load_rows(g, tiles, place, place.first, slice, g.v, g.qkv_row_stride, v, thread);
+        });
+        add_scores(block, tiles, other, v, dp, slice > 0);
+      }
+      block.each([&](int thread) {
+        if (!whole) load_rows(g, tiles, place, query, place.slice, g.dout, g.out_row_stride, other, thread);
+        const int row = thread / kParts;
+        for (int column = thread % kParts; column < kRows; column += kParts) {
+          const int i = row * Tiles::kScoreStride + column, w = row * Tiles::kWeightStride + column;
+          const auto pair =
+              attention_pair(g, place, rows, query + row, place.first + column, row, scores[i], dp[i]);
+          p_weights[w] = put<S>(pair.p);
+          ds_weights[w] = put<S>(pair.ds);
+        }
+      });
+      add_weighted<Stored::kTransposed>(block, tiles, p_weights, other, dv);
+      block.each([&](int thread) {
+        load_rows(g, tiles, place, query, place.slice, g.q, g.qkv_row_stride, other, thread);
+      });
+      add_weighted<Stored::kTransposed>(block, tiles, ds_weights, other, dk);
+    }
+    block.each([&](int thread) {
+      const auto as_is = [](int, A sum) { return sum; };
+      store_rows(g, tiles, place, dk, g.dk, g.dqkv_row_stride, thread, as_is);
+      store_rows(g, tiles, place, dv, g.dv, g.dqkv_row_stride, thread, as_is);
+    });
+  }
+};
+
+}  // namespace tenon::kernels::cuda

@@ -1,0 +1,145 @@
+// What the bodies of attention (attention.hpp, attention_backward.hpp) share: the sizes of tiles and where
+// they lie in shared memory, loading and storing of rows, and which query sees which key.
+//
+// A block works on one tile of queries or keys of one head. Tiles of the other side pass by; logits exist for
+// one pair of tiles at a time. Heads wider than a slice of 128 columns are read slice by slice, and each
+// slice of a result belongs to a block of its own, which computes the logits anew.
+#pragma once
+
+#include <cmath>
+#include <limits>
+#include <tenon/kernels/attention.hpp>
+#include <tenon/kernels/cuda/launch.hpp>
+#include <tenon/kernels/cuda/tile_products.hpp>
+
+namespace tenon::kernels::cuda {
+
+/// Sizes for storage type S; extents of tiles and strides count elements, the rest bytes.
+template <class S>
+struct AttentionTiles {
+  using A = Arith<S>;
+  static constexpr bool kNarrow = !std::is_same_v<S, A>;
+  static constexpr int kRows = sizeof(A) == sizeof(double) ? 32 : 64;
+  static constexpr int kSlice = 128;
+  static constexpr int kParts = kThreads / kRows;  ///< threads that share a row of logits
+  static constexpr int kScoreStride = kRows + 4;
+  /// Of probabilities and their gradients as operands; they replace the logits where S computes in itself.
+  static constexpr int kWeightStride = kNarrow ? kRows + 8 : kScoreStride;
+  static constexpr std::size_t kScores = kRows * kScoreStride * sizeof(A);
+  static constexpr std::size_t kWeights = kNarrow ? kRows * kWeightStride * sizeof(S) : 0;
+  static constexpr std::size_t kPerRow = kRows * sizeof(A);
+
+  int slices;  ///< of a head
+  int width;   ///< columns of a slice, filled up with zeros
+  int stride, result_stride;
+  std::size_t operand, result;
+
+  /// Strides are odd, or an odd number of 16 bytes: rows begin at different banks.
+  TENON_BOTH explicit AttentionTiles(std::int64_t d_head)
+      : slices(static_cast<int>((d_head + kSlice - 1) / kSlice)),
+        width(d_head >= kSlice ? kSlice : static_cast<int>((d_head + kTileStep - 1) / kTileStep * kTileStep)),
+        stride(width + (kNarrow ? 8 : 1)),
+        result_stride(width + 4),
+        operand(rounded_up(kRows * static_cast<std::size_t>(stride) * sizeof(S))),
+        result(kRows * static_cast<std::size_t>(result_stride) * sizeof(A)) {}
+
+  TENON_BOTH static std::size_t rounded_up(std::size_t bytes) { return (bytes + 127) / 128 * 128; }
+};
+
+/// Which tile a block works on. Blocks of late queries, which see most keys, come first.
+struct AttentionPlace {
+  std::int64_t batch, head, first;  ///< of the tile's rows
+  int slice;
+};
+
+template <class S>
+TENON_BOTH AttentionPlace attention_place(const AttentionArgs<S>& args, const Block& block, int slices,
+                                          bool late_first) {
+  const std::int64_t rows = AttentionTiles<S>::kRows, tiles = (args.time + rows - 1) / rows;
+  const std::int64_t heads = args.batch * args.heads, item = block.index() / slices;
+  const std::int64_t tile = item / heads, head = item % heads;
+  return {head / args.heads, head % args.heads, (late_first ? tiles - 1 - tile : tile) * rows,
+          static_cast<int>(block.index() % slices)};
+}
+
+template <class S>
+Grid attention_grid(const AttentionArgs<S>& args, std::size_t shared) {
+  const AttentionTiles<S> tiles(args.d_head);
+  const std::int64_t rows = AttentionTiles<S>::kRows;
+  return {args.batch * args.heads * ((args.time + rows - 1) / rows) * tiles.slices, kThreads, shared};
+}
+
+/// As in kernels/attention.hpp; no query sees a key beyond the end.
+template <class S>
+TENON_BOTH bool attention_visible(const AttentionArgs<S>& args, std::int64_t batch, std::int64_t query,
+                                  std::int64_t key) {
+  if (key > query || query >= args.time) return false;
+  if (args.window > 0 && key <= query - args.window) return false;
+  return args.key_mask == nullptr || args.key_mask[batch * args.time + key] != 0;
+}
+
+/// The first tile of keys that a tile of queries sees something of, and the last of queries that sees keys.
+template <class S>
+TENON_BOTH std::int64_t attention_first_keys(const AttentionArgs<S>& args, std::int64_t first_query) {
+  const std::int64_t key = args.window > 0 ? first_query - args.window + 1 : 0;
+  return key <= 0 ? 0 : key / AttentionTiles<S>::kRows * AttentionTiles<S>::kRows;
+}
+template <class S>
+TENON_BOTH std::int64_t attention_last_query(const AttentionArgs<S>& args, std::int64_t first_key) {
+  const std::int64_t seen = first_key + AttentionTiles<S>::kRows - 1 + args.window - 1;
+  return args.window > 0 && seen < args.time - 1 ? seen : args.time - 1;
+}
+
+/// One thread's share of loading a slice of rows into a tile; zeros beyond the time and the head.
+template <class S>
+TENON_BOTH void load_rows(const AttentionArgs<S>& args, const AttentionTiles<S>& tiles,
+                          const AttentionPlace& place, std::int64_t first, int slice, const S* x,
+                          std::int64_t row_stride, S* tile, int thread) {
+  constexpr int kWarp = 32;
+  for (int row = thread / kWarp; row < AttentionTiles<S>::kRows; row += kThreads / kWarp) {
+    const std::int64_t time = first + row;
+    const S* const from = x + (place.batch * args.time + time) * row_stride + place.head * args.d_head;
+    for (int column = thread % kWarp; column < tiles.width; column += kWarp) {
+      const std::int64_t j = std::int64_t{slice} * AttentionTiles<S>::kSlice + column;
+      tile[row * tiles.stride + column] = time < args.time && j < args.d_head ? from[j] : put<S>(0);
+    }
+  }
+}
+
+/// One thread's share of storing a slice of results, each through `value(row, sum)`.
+template <class S, class F>
+TENON_BOTH void store_rows(const AttentionArgs<S>& args, const AttentionTiles<S>& tiles,
+                           const AttentionPlace& place, const Arith<S>* result, S* x, std::int64_t row_stride,
+                           int thread, F value) {
+  constexpr int kWarp = 32;
+  for (int row = thread / kWarp; row < AttentionTiles<S>::kRows; row += kThreads / kWarp) {
+    const std::int64_t time = place.first + row;
+    if (time >= args.time) continue;
+    S* const to = x + (place.batch * args.time + time) * row_stride + place.head * args.d_head;
+    for (int column = thread % kWarp; column < tiles.width; column += kWarp) {
+      const std::int64_t j = std::int64_t{place.slice} * AttentionTiles<S>::kSlice + column;
+      if (j < args.d_head) to[j] = put<S>(value(row, result[row * tiles.result_stride + column]));
+    }
+  }
+}
+
+/// Products of tiles in the sizes of attention: scores = X Y', summed over slices.
+template <class S>
+TENON_BOTH void add_scores(const Block& block, const AttentionTiles<S>& tiles, const S* x, const S* y,
+                           Arith<S>* scores, bool add) {
+  constexpr int kRows = AttentionTiles<S>::kRows;
+  multiply_tiles<Stored::kPlain, Stored::kTransposed>(
+      block, TileProduct<S>{x, tiles.stride, y, tiles.stride, scores, AttentionTiles<S>::kScoreStride, kRows,
+                            kRows, tiles.width, add});
+}
+/// result += W X, or W' X.
+template <Stored StoredW, class S>
+TENON_BOTH void add_weighted(const Block& block, const AttentionTiles<S>& tiles, const S* weights, const S* x,
+                             Arith<S>* result) {
+  constexpr int kRows = AttentionTiles<S>::kRows;
+  multiply_tiles<StoredW, Stored::kPlain>(
+      block, TileProduct<S>{weights, AttentionTiles<S>::kWeightStride, x, tiles.stride, result,
+                            tiles.result_stride, kRows, tiles.width, kRows, true});
+}
+
+}  // namespace tenon::kernels::cuda
