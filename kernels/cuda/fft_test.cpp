@@ -30,33 +30,29 @@ constexpr Case kCases[] = {{1, 1, 0, true},           {8, 5, 0, true, 1, 1},    
                            {32, 16, 0, true, 64, 1},  {75, 20, 0, true, 1, 70}, {6, 3, 3, false},
                            {131, 2, 3, false, 67, 1}, {40, 17, 4, false, 3, 23}};
 
-struct Waves {
-  std::vector<double> table;
-  FftWaves of(const Case& c, bool inverse) const {
-    return {table.data(), c.length, c.low, c.kept(), c.real, inverse};
+std::vector<double> waves_of(std::int64_t length) {
+  std::vector<double> waves;
+  for (std::int64_t n = 0; n < length; ++n) {
+    const double angle = 2 * kPi * static_cast<double>(n) / static_cast<double>(length);
+    waves.push_back(std::cos(angle)), waves.push_back(std::sin(angle));
   }
-  explicit Waves(std::int64_t length) {
-    for (std::int64_t n = 0; n < length; ++n) {
-      const double angle = 2 * kPi * static_cast<double>(n) / static_cast<double>(length);
-      table.push_back(std::cos(angle)), table.push_back(std::sin(angle));
-    }
-  }
-};
+  return waves;
+}
 
 /// S: a real of a point. Reals of points or modes to the other ones.
 template <class S, class From, class To, class T = Arith<S>>
 std::vector<To> transform(const Case& c, bool to_modes, bool inverse, const std::vector<From>& in,
                           bool accumulate, std::vector<To> out, LaunchOrder order, bool stored) {
-  const Waves waves(c.length);
-  const FftWaves of = waves.of(c, inverse);
+  const std::vector<double> waves = waves_of(c.length);
+  const FftModes modes{c.length, c.low, c.kept(), c.real, inverse};
   const FftSide from = to_modes ? c.points() : c.modes(), to = to_modes ? c.modes() : c.points();
-  const ComputedMatrix<T> computed{of};
+  const ComputedMatrix<T> computed{{waves.data(), modes}};
   std::vector<T> elements;
   for (std::int64_t p = 0; p < c.points().reals(); ++p)
     for (std::int64_t q = 0; q < c.modes().reals(); ++q) elements.push_back(computed(p, q));
   const auto launch = [&](const auto& matrix) {
     const DirectFft<From, To, T, std::decay_t<decltype(matrix)>> body{
-        in.data(), out.data(), from, to, matrix, of, c.lines(), to_modes, accumulate};
+        in.data(), out.data(), from, to, matrix, modes, c.lines(), to_modes, accumulate};
     launch_on_host(body.grid(), body, order);
   };
   if (stored) {

@@ -175,14 +175,90 @@ TEST_F(Transforms, P4_ALineHasTheSameBitsWhereverItLies) {
   }
 }
 
+/// The contract's sums, term by term.
+std::vector<double> plain_sums(const FftSpec& spec, FftMap map, const std::vector<double>& in) {
+  const bool to_modes = reads_points(map),
+             inverse = map == FftMap::kInverse || map == FftMap::kInverseAdjoint;
+  const std::int64_t kept = spec.low + spec.high, pair = spec.real ? 1 : 2;
+  std::vector<double> out(static_cast<std::size_t>(numbers_of(spec, !to_modes)));
+  const auto place = [&](std::int64_t line, std::int64_t elements, std::int64_t i, std::int64_t width) {
+    return static_cast<std::size_t>(((line / spec.inner * elements + i) * spec.inner + line % spec.inner) *
+                                    width);
+  };
+  for (std::int64_t line = 0; line < spec.outer * spec.inner; ++line)
+    for (std::int64_t j = 0; j < kept; ++j) {
+      const std::int64_t k = j < spec.low ? j : spec.length - kept + j;
+      const bool own = spec.real && (k == 0 || 2 * k == spec.length);
+      const double factor =
+          inverse ? (spec.real && !own ? 2.0 : 1.0) / static_cast<double>(spec.length) : 1.0;
+      const std::size_t mode = place(line, kept, j, 2);
+      for (std::int64_t n = 0; n < spec.length; ++n) {
+        const double angle = 2 * 3.14159265358979323846 * static_cast<double>(k * n % spec.length) /
+                             static_cast<double>(spec.length);
+        const double re = factor * std::cos(angle), im = factor * std::sin(angle);
+        const std::size_t point = place(line, spec.length, n, pair);
+        if (to_modes) {
+          const double x = in[point], y = spec.real ? 0 : in[point + 1];
+          out[mode] += x * re + y * im;
+          if (!own) out[mode + 1] += y * re - x * im;
+        } else {
+          const double x = in[mode], y = own ? 0 : in[mode + 1];
+          out[point] += x * re - y * im;
+          if (!spec.real) out[point + 1] += x * im + y * re;
+        }
+      }
+    }
+  return out;
+}
+
+// Lines of many modes, which a device may give to a library, and which it may take a few hundred at a time.
+constexpr Case kLongCases[] = {
+    {"real_even", 258, 130, 0, true}, {"real_odd", 257, 128, 0, true}, {"complex", 200, 100, 80, false}};
+
+TEST_F(Transforms, P11_LongLinesOfManyModesAreThePlainSums) {
+  for (const Case& c : kLongCases) {
+    const FftSpec spec = spec_of(c, 2, 3);
+    for (const FftMap map : kMaps) {
+      const auto in = normals(numbers_of(spec, reads_points(map)), "in");
+      const auto expected = plain_sums(spec, map, in);
+      for (const auto& [dtype, bound] :
+           {std::pair{DType::kF64, 1e-13}, std::pair{DType::kF32, 1e-6}, std::pair{DType::kBF16, 0.02}}) {
+        if (dtype == DType::kBF16 && !c.real) continue;
+        EXPECT_LT(relative_error(apply(spec, map, dtype, in), expected), bound)
+            << c.name << ", map " << static_cast<int>(map) << " in " << dtype_name(dtype);
+      }
+    }
+  }
+}
+
+TEST_F(Transforms, P4_ALongLineHasTheSameBitsAmongMany) {
+  for (const Case& c : kLongCases) {
+    const FftSpec spec = spec_of(c, 3, 90), alone = spec_of(c, 1, 1);
+    for (const FftMap map : {FftMap::kForward, FftMap::kInverse}) {
+      const bool to_modes = reads_points(map);
+      const std::int64_t kept = spec.low + spec.high, from = to_modes ? spec.length : kept,
+                         to = to_modes ? kept : spec.length;
+      const int from_width = to_modes && c.real ? 1 : 2, to_width = !to_modes && c.real ? 1 : 2;
+      const auto in = normals(numbers_of(spec, to_modes), "in");
+      const auto whole = apply(spec, map, DType::kF32, in);
+      for (const auto& [o, j] : {std::pair{0, 0}, {2, 75}, {2, 76}, {2, 89}})
+        EXPECT_EQ(apply(alone, map, DType::kF32, line(in, from, spec.inner, from_width, o, j)),
+                  line(whole, to, spec.inner, to_width, o, j))
+            << c.name << ", line " << o << ", " << j;
+    }
+  }
+}
+
 TEST_F(Transforms, AddWhereAsked) {
-  const FftSpec spec{.outer = 2, .length = 6, .inner = 3, .low = 2, .high = 2};
-  for (const FftMap map : kMaps) {
-    const auto in = normals(numbers_of(spec, reads_points(map)), "in"),
-               before = normals(numbers_of(spec, !reads_points(map)), "before");
-    auto expected = apply(spec, map, DType::kF64, in);
-    for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
-    EXPECT_EQ(apply(spec, map, DType::kF64, in, before), expected);
+  for (const FftSpec& spec : {FftSpec{.outer = 2, .length = 6, .inner = 3, .low = 2, .high = 2},
+                              spec_of(kLongCases[0], 1, 2), spec_of(kLongCases[2], 1, 2)}) {
+    for (const FftMap map : kMaps) {
+      const auto in = normals(numbers_of(spec, reads_points(map)), "in"),
+                 before = normals(numbers_of(spec, !reads_points(map)), "before");
+      auto expected = apply(spec, map, DType::kF64, in);
+      for (std::size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+      EXPECT_EQ(apply(spec, map, DType::kF64, in, before), expected);
+    }
   }
 }
 

@@ -71,6 +71,8 @@ void CudaDevice::synchronize() {
 std::string_view CudaDevice::features() const {
   described_ = features_;
   if (blas_ != nullptr) described_ += ", " + describe_blas(*blas_);
+  const std::string fft = fft_ == nullptr ? "" : describe_fft(*fft_);
+  if (!fft.empty()) described_ += ", " + fft;
   return described_;
 }
 

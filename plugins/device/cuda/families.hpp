@@ -29,6 +29,8 @@ std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
 std::unique_ptr<InteractionOps> make_interaction_ops(Queue& queue);
 std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
 std::unique_ptr<Fft> make_fft(Queue& queue);
+/// What computes long transforms; "" while none was prepared.
+std::string describe_fft(const Fft& fft);
 std::unique_ptr<ModeProducts> make_mode_products(Queue& queue);
 
 }  // namespace tenon::cuda

@@ -1,12 +1,16 @@
 // Fourier transforms along one dimension (family Fft): products with the matrix of the kept modes, which is
-// stored where it is small and computed from the waves of its length where it is not.
+// stored where it is small and computed from the waves of its length where it is not; a library for long
+// lines of many modes, where there is one.
 #include "complex_views.hpp"
 #include "families.hpp"
+#include "fft_library.hpp"
 #include "fft_plan.hpp"
 
 #include <tenon/kernels/cuda/fft.hpp>
 
 #include <algorithm>
+#include <mutex>
+#include <string>
 #include <vector>
 
 namespace tenon::cuda {
@@ -53,9 +57,9 @@ class DirectFftKernel final : public FftKernel {
         to_modes_(reads_points(spec.map)),
         points_{spec.length, spec.inner, spec.real ? 1 : 2},
         modes_{spec.low + spec.high, spec.inner, 2},
-        waves_{nullptr,   spec.length,
-               spec.low,  spec.low + spec.high,
-               spec.real, spec.map == FftMap::kInverse || spec.map == FftMap::kInverseAdjoint},
+        waves_{nullptr,
+               {spec.length, spec.low, spec.low + spec.high, spec.real,
+                spec.map == FftMap::kInverse || spec.map == FftMap::kInverseAdjoint}},
         stored_(points_.reals() <= kMostStored / std::max<std::int64_t>(1, modes_.reals())),
         numbers_(queue) {
     const std::vector<double> waves = fft_waves(spec.length);
@@ -64,9 +68,7 @@ class DirectFftKernel final : public FftKernel {
       waves_.waves = numbers_.template at<double>();
       return;
     }
-    bodies::FftWaves on_host = waves_;
-    on_host.waves = waves.data();
-    const bodies::ComputedMatrix<T> matrix{on_host};
+    const bodies::ComputedMatrix<T> matrix{{waves.data(), waves_.modes}};
     std::vector<T> elements;
     elements.reserve(static_cast<std::size_t>(points_.reals() * modes_.reals()));
     for (std::int64_t p = 0; p < points_.reals(); ++p)
@@ -93,12 +95,12 @@ class DirectFftKernel final : public FftKernel {
   template <class Matrix>
   void start(S* points, T* modes, bool accumulate, const Matrix& matrix) {
     if (to_modes_) {
-      const bodies::DirectFft<S, T, T, Matrix> body{points, modes,  points_, modes_,    matrix,
-                                                    waves_, lines_, true,    accumulate};
+      const bodies::DirectFft<S, T, T, Matrix> body{points,       modes,  points_, modes_,    matrix,
+                                                    waves_.modes, lines_, true,    accumulate};
       queue_.launch(kWhere, body.grid(), body);
     } else {
-      const bodies::DirectFft<T, S, T, Matrix> body{modes,  points, modes_, points_,   matrix,
-                                                    waves_, lines_, false,  accumulate};
+      const bodies::DirectFft<T, S, T, Matrix> body{modes,        points, modes_, points_,   matrix,
+                                                    waves_.modes, lines_, false,  accumulate};
       queue_.launch(kWhere, body.grid(), body);
     }
   }
@@ -118,25 +120,46 @@ class CudaFft final : public Fft {
 
   std::unique_ptr<FftKernel> prepare(const FftSpec& spec) override {
     check_fft(spec);
+    if (wants_library(spec)) {
+      std::string reason;
+      auto kernel = make_library_fft(queue_, spec, reason);
+      note(kernel != nullptr, reason);
+      if (kernel != nullptr) return kernel;
+    }
     if (spec.points == (spec.real ? DType::kF32 : DType::kC64)) return make<float>(spec);
     if (spec.points == (spec.real ? DType::kF64 : DType::kC128)) return make<double>(spec);
-    if (spec.real && spec.points == DType::kBF16) return make<Bf16>(spec);
-    refuse_fft_points(spec);
+    return make<Bf16>(spec);
+  }
+
+  std::string description() const {
+    const std::lock_guard lock(noting_);
+    return description_;
   }
 
  private:
+  void note(bool planned, const std::string& reason) {
+    const std::lock_guard lock(noting_);
+    description_ = planned ? "a library for long transforms" : "long transforms of its own (" + reason + ")";
+  }
+
   template <class S>
   std::unique_ptr<FftKernel> make(const FftSpec& spec) {
     return std::make_unique<DirectFftKernel<S>>(queue_, spec);
   }
 
   Queue& queue_;
+  mutable std::mutex noting_;
+  std::string description_;
 };
 
 }  // namespace
 
 std::unique_ptr<Fft> make_fft(Queue& queue) {
   return std::make_unique<CudaFft>(queue);
+}
+
+std::string describe_fft(const Fft& fft) {
+  return static_cast<const CudaFft&>(fft).description();
 }
 
 }  // namespace tenon::cuda

@@ -25,12 +25,12 @@ void check_fft(const FftSpec& spec) {
                     kDeviceName, spec.length, spec.real ? "real" : "complex", most,
                     spec.real ? ", all of them low" : "", spec.low, spec.high));
   }
-}
-
-void refuse_fft_points(const FftSpec& spec) {
-  fail_config(fmt::format("device {}: fft: expected {} points, found {}", kDeviceName,
-                          spec.real ? "real f32, f64 or bf16" : "complex c64 or c128",
-                          dtype_name(spec.points)));
+  const bool reals = spec.points == DType::kF32 || spec.points == DType::kF64 || spec.points == DType::kBF16;
+  if (spec.real ? !reals : !dtype_is_complex(spec.points)) {
+    fail_config(fmt::format("device {}: fft: expected {} points, found {}", kDeviceName,
+                            spec.real ? "real f32, f64 or bf16" : "complex c64 or c128",
+                            dtype_name(spec.points)));
+  }
 }
 
 std::vector<double> fft_waves(std::int64_t length) {

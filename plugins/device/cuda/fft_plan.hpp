@@ -8,9 +8,8 @@
 
 namespace tenon::cuda {
 
-/// Throws for lines and modes that do not exist.
+/// Throws for lines and modes that do not exist, and for points of other types than the contract's.
 void check_fft(const FftSpec& spec);
-[[noreturn]] void refuse_fft_points(const FftSpec& spec);
 
 /// cos and sin of 2 pi n / length for every n.
 std::vector<double> fft_waves(std::int64_t length);

@@ -9,11 +9,8 @@
 
 namespace tenon::kernels::cuda {
 
-/// The matrix between the reals of a line's points and those of its kept modes 0 ... low - 1,
-/// length - (kept - low) ... length - 1. Real points have one real each, complex ones and modes two. The
-/// matrix of a map from modes to points is the transpose of one from points to modes.
-struct FftWaves {
-  const double* waves;  ///< cos and sin of 2 pi n / length, for every n: length pairs
+/// The kept modes 0 ... low - 1 and length - (kept - low) ... length - 1 of a line, and what each counts.
+struct FftModes {
   std::int64_t length, low, kept;
   bool real;
   bool inverse;  ///< over the length, and real points count a mode's conjugate, too
@@ -24,15 +21,24 @@ struct FftWaves {
   TENON_BOTH bool is_zero(std::int64_t mode_real) const {
     return mode_real % 2 == 1 && own_conjugate(mode_real / 2);
   }
+  /// Terms that a mode is in a sum over the whole spectrum: itself, and its conjugate where that is another.
+  TENON_BOTH double terms(std::int64_t j) const { return real && !own_conjugate(j) ? 2 : 1; }
+};
+
+/// The matrix between the reals of a line's points and those of its kept modes. Real points have one real
+/// each, complex ones and modes two. The matrix of a map from modes to points is the transpose of one from
+/// points to modes.
+struct FftWaves {
+  const double* waves;  ///< cos and sin of 2 pi n / length, for every n: length pairs
+  FftModes modes;
 
   /// Between real `p` of the points and real `q` of the modes.
   TENON_BOTH double at(std::int64_t p, std::int64_t q) const {
-    if (is_zero(q)) return 0;
-    const std::int64_t n = real ? p : p / 2, j = q / 2, turn = mode(j) * n % length;
-    const bool imaginary_point = !real && p % 2 == 1, imaginary_mode = q % 2 == 1;
+    if (modes.is_zero(q)) return 0;
+    const std::int64_t n = modes.real ? p : p / 2, j = q / 2, turn = modes.mode(j) * n % modes.length;
+    const bool imaginary_point = !modes.real && p % 2 == 1, imaginary_mode = q % 2 == 1;
     const double wave = waves[2 * turn + (imaginary_point != imaginary_mode ? 1 : 0)];
-    const double terms = real && !own_conjugate(j) ? 2 : 1;
-    const double factor = inverse ? terms / static_cast<double>(length) : 1;
+    const double factor = modes.inverse ? modes.terms(j) / static_cast<double>(modes.length) : 1;
     return factor * (imaginary_mode && !imaginary_point ? -wave : wave);
   }
 };
@@ -79,7 +85,7 @@ struct DirectFft {
   To* to;
   FftSide from_side, to_side;
   Matrix matrix;
-  FftWaves waves;  ///< which reals are zero
+  FftModes modes;  ///< which of their reals count as zero
   std::int64_t lines;
   bool to_modes, accumulate;
 
@@ -107,7 +113,7 @@ struct DirectFft {
           const Cell cell = cell_of(i, a.from_side.inner, F::kTerms);
           const std::int64_t line = first_line + cell.line, term = first_term + cell.other;
           if (line >= a.lines || cell.other >= terms) continue;
-          const bool zero = !a.to_modes && a.waves.is_zero(term);
+          const bool zero = !a.to_modes && a.modes.is_zero(term);
           inputs[cell.line * F::kStride + cell.other] =
               zero ? T{0} : static_cast<T>(get(a.from[a.from_side.place(line, term)]));
         }
@@ -136,7 +142,7 @@ struct DirectFft {
         const Cell cell = cell_of(i, a.to_side.inner, F::kResults);
         const std::int64_t line = first_line + cell.line, result = first_result + cell.other;
         if (line >= a.lines || result >= results) continue;
-        const bool zero = a.to_modes && a.waves.is_zero(result);
+        const bool zero = a.to_modes && a.modes.is_zero(result);
         const T total = zero ? T{0} : inputs[cell.line * F::kStride + cell.other];
         To& out = a.to[a.to_side.place(line, result)];
         out = put<To>(a.accumulate ? get(out) + total : total);

@@ -1,0 +1,117 @@
+// Kernel bodies around a library's transforms of whole lines: points or kept modes are packed line by line as
+// the library wants them, and unpacked to where they belong. Lines come a few at a time; those that a batch
+// has too many are zero. Real points have spectra of length / 2 + 1 modes.
+#pragma once
+
+#include <tenon/kernels/cuda/fft.hpp>
+
+namespace tenon::kernels::cuda {
+
+/// Lines first ... first + count - 1 of all, of which there are `lines`.
+struct FftBatch {
+  std::int64_t first, count, lines;
+};
+
+/// packed[line, reals] = the points.
+template <class S, class T>
+struct PackPoints {
+  const S* points;
+  T* packed;
+  FftSide side;
+  FftBatch batch;
+
+  std::int64_t items() const { return batch.count * side.reals(); }
+  TENON_BOTH void operator()(const Block& block) const {
+    const PackPoints& a = *this;
+    const std::int64_t reals = side.reals();
+    for_each_element(block, batch.count * reals, [&](std::int64_t i) {
+      const std::int64_t line = a.batch.first + i / reals;
+      a.packed[i] =
+          line < a.batch.lines ? static_cast<T>(get(a.points[a.side.place(line, i % reals)])) : T{0};
+    });
+  }
+};
+
+/// points (+)= packed[line, reals]
+template <class S, class T>
+struct UnpackPoints {
+  const T* packed;
+  S* points;
+  FftSide side;
+  FftBatch batch;
+  bool accumulate;
+
+  std::int64_t items() const { return batch.count * side.reals(); }
+  TENON_BOTH void operator()(const Block& block) const {
+    const UnpackPoints& a = *this;
+    const std::int64_t reals = side.reals();
+    for_each_element(block, batch.count * reals, [&](std::int64_t i) {
+      const std::int64_t line = a.batch.first + i / reals;
+      if (line >= a.batch.lines) return;
+      S& point = a.points[a.side.place(line, i % reals)];
+      point = put<S>(a.accumulate ? get(point) + a.packed[i] : a.packed[i]);
+    });
+  }
+};
+
+/// Modes of a whole spectrum as a library has it.
+TENON_BOTH constexpr std::int64_t fft_spectrum(const FftModes& modes) {
+  return modes.real ? modes.length / 2 + 1 : modes.length;
+}
+
+/// spectrum[line, k] = the kept modes times what they count, and zero elsewhere. The library itself counts
+/// conjugates of modes of real points.
+template <class T>
+struct PackModes {
+  const T* z;
+  T* spectrum;
+  FftSide side;
+  FftModes modes;
+  FftBatch batch;
+
+  std::int64_t items() const { return batch.count * 2 * fft_spectrum(modes); }
+  TENON_BOTH void operator()(const Block& block) const {
+    const PackModes& a = *this;
+    const std::int64_t reals = 2 * fft_spectrum(modes);
+    for_each_element(block, batch.count * reals, [&](std::int64_t i) {
+      const FftModes& m = a.modes;
+      const std::int64_t line = a.batch.first + i / reals, k = i % reals / 2,
+                         j = k < m.low ? k : k - (m.length - m.kept), real = 2 * j + i % 2;
+      const bool kept = j < m.low ? k < m.low : j < m.kept;
+      T value = 0;
+      if (line < a.batch.lines && kept && !m.is_zero(real)) {
+        const auto factor = static_cast<T>(m.inverse ? 1 / static_cast<double>(m.length) : 1 / m.terms(j));
+        value = factor * a.z[a.side.place(line, real)];
+      }
+      a.spectrum[i] = value;
+    });
+  }
+};
+
+/// z (+)= the kept ones of spectrum[line, k] times what they count.
+template <class T>
+struct UnpackModes {
+  const T* spectrum;
+  T* z;
+  FftSide side;
+  FftModes modes;
+  FftBatch batch;
+  bool accumulate;
+
+  std::int64_t items() const { return batch.count * side.reals(); }
+  TENON_BOTH void operator()(const Block& block) const {
+    const UnpackModes& a = *this;
+    const std::int64_t reals = side.reals(), whole = fft_spectrum(modes);
+    for_each_element(block, batch.count * reals, [&](std::int64_t i) {
+      const FftModes& m = a.modes;
+      const std::int64_t own = i / reals, line = a.batch.first + own, real = i % reals, j = real / 2;
+      if (line >= a.batch.lines) return;
+      const auto factor = static_cast<T>(m.inverse ? m.terms(j) / static_cast<double>(m.length) : 1.0);
+      const T value = m.is_zero(real) ? T{0} : factor * a.spectrum[2 * (own * whole + m.mode(j)) + real % 2];
+      T& out = a.z[a.side.place(line, real)];
+      out = a.accumulate ? out + value : value;
+    });
+  }
+};
+
+}  // namespace tenon::kernels::cuda

@@ -1,0 +1,41 @@
+// Transforms of whole lines by cuFFT, which is opened at run time: for lines whose matrix of kept modes
+// (fft.cpp) would be more work. Emulated, plain sums stand in for the library.
+#pragma once
+
+#include "queue.hpp"
+
+#include <tenon/operators_spectral.hpp>
+
+#include <memory>
+#include <string>
+
+namespace tenon::cuda {
+
+/// Transforms of `count` lines of `length` points, packed one after another, unscaled. Real points have
+/// spectra of length / 2 + 1 modes.
+struct LinePlanSpec {
+  std::int64_t length = 1, count = 1;
+  bool to_modes = true, real = false, doubles = false;
+};
+
+class LinePlan {
+ public:
+  virtual ~LinePlan() = default;
+  /// On the queue's stream. `from` and `to` are different memory, aligned to 16 bytes; `from` is overwritten
+  /// on the way to real points.
+  virtual void run(void* from, void* to) = 0;
+};
+
+/// Null, and why, where the library is not there or has no such plan. fft_cufft.cpp, fft_emulated.cpp
+std::unique_ptr<LinePlan> make_line_plan(Queue& queue, const LinePlanSpec& spec, std::string& reason);
+
+/// Whether whole transforms are less work than products with the matrix: by length and kept modes alone.
+constexpr bool wants_library(const FftSpec& spec) {
+  constexpr std::int64_t kMostDirect = std::int64_t{1} << 15;
+  return spec.low + spec.high > 0 && spec.length > kMostDirect / (spec.low + spec.high);
+}
+
+/// For a spec that was checked. Null, and why, where there is no plan.
+std::unique_ptr<FftKernel> make_library_fft(Queue& queue, const FftSpec& spec, std::string& reason);
+
+}  // namespace tenon::cuda
