@@ -1,0 +1,296 @@
+// A stand-in for cuBLASLt in tests: the functions that gemm_cublaslt.cpp uses, as loops on host memory,
+// strict about what the library is strict about. It knows matrices with columns first alone, so a test on it
+// shows that ours are handed over rightly. Each sum is one chain over k, like those of our own kernels.
+#include "cublaslt_fake.hpp"
+
+#include <tenon/kernels/cuda/maps.hpp>
+#include <tenon/kernels/cuda/storage.hpp>
+
+#include <cublasLt.h>
+
+#include <cmath>
+#include <cstring>
+
+namespace {
+
+using tenon::kernels::Bf16;
+
+constexpr std::uint64_t kAlgorithm = 0x7e40'2026;
+constexpr std::size_t kWorkspace = 1000;
+tenon::cuda::FakeCublasLt state;
+
+struct Matrix {
+  cudaDataType_t type;
+  std::int64_t rows, columns, ld;
+  std::int32_t batch = 1;
+  std::int64_t stride = 0;
+};
+struct Product {
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+  cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
+  cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void* bias = nullptr;
+};
+struct Preference {
+  std::uint64_t workspace = 0;
+  std::uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_MASK;
+};
+
+template <class T, class Opaque>
+T& as(Opaque* handle) {
+  return *reinterpret_cast<T*>(handle);
+}
+
+template <class T>
+cublasStatus_t set(T& field, const void* value, std::size_t bytes) {
+  if (bytes != sizeof(T)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(&field, value, bytes);
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+bool is_fp8(cudaDataType_t type) {
+  return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
+}
+
+/// Numbers of `exponent` and `mantissa` bits; neither infinities nor NaNs, which the tests do not use.
+double small_float(std::uint8_t code, int exponent, int mantissa) {
+  const int e = (code >> mantissa) & ((1 << exponent) - 1), m = code & ((1 << mantissa) - 1);
+  const int bias = (1 << (exponent - 1)) - 1;
+  const double fraction = std::ldexp(m, -mantissa);
+  const double size = e == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, e - bias);
+  return (code & 0x80) != 0 ? -size : size;
+}
+
+double load(cudaDataType_t type, const void* data, std::int64_t i) {
+  switch (type) {
+    case CUDA_R_64F:
+      return static_cast<const double*>(data)[i];
+    case CUDA_R_16BF:
+      return tenon::kernels::to_float(static_cast<const Bf16*>(data)[i]);
+    case CUDA_R_8F_E4M3:
+      return small_float(static_cast<const std::uint8_t*>(data)[i], 4, 3);
+    case CUDA_R_8F_E5M2:
+      return small_float(static_cast<const std::uint8_t*>(data)[i], 5, 2);
+    default:
+      return static_cast<const float*>(data)[i];
+  }
+}
+
+template <class T>
+void store(cudaDataType_t type, void* data, std::int64_t i, T value) {
+  if (type == CUDA_R_64F) {
+    static_cast<double*>(data)[i] = value;
+  } else if (type == CUDA_R_16BF) {
+    static_cast<Bf16*>(data)[i] = tenon::kernels::to_bf16(static_cast<float>(value));
+  } else {
+    static_cast<float*>(data)[i] = static_cast<float>(value);
+  }
+}
+
+std::int64_t rows_of(const Matrix& matrix, cublasOperation_t op) {
+  return op == CUBLAS_OP_N ? matrix.rows : matrix.columns;
+}
+std::int64_t columns_of(const Matrix& matrix, cublasOperation_t op) {
+  return op == CUBLAS_OP_N ? matrix.columns : matrix.rows;
+}
+
+/// op(A) op(B) where C is as large as it has to be, in types and with an epilogue that the library knows.
+cublasStatus_t judge(const Product& p, const Matrix& a, const Matrix& b, const Matrix& c) {
+  const std::int64_t m = rows_of(a, p.a), n = columns_of(b, p.b), k = columns_of(a, p.a);
+  if (rows_of(b, p.b) != k || c.rows != m || c.columns != n || a.batch != c.batch || b.batch != c.batch)
+    return CUBLAS_STATUS_INVALID_VALUE;
+  const bool f64 = p.scale == CUDA_R_64F;
+  if (f64 != (a.type == CUDA_R_64F) || f64 != (p.compute == CUBLAS_COMPUTE_64F))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (is_fp8(a.type)) {
+    // As on Hopper.
+    if (!is_fp8(b.type) || (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2))
+      return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (p.a != CUBLAS_OP_T || p.b != CUBLAS_OP_N || k % 16 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  } else if (a.type != b.type || (c.type != a.type && !(a.type == CUDA_R_16BF && c.type == CUDA_R_32F))) {
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  }
+  if (p.epilogue != CUBLASLT_EPILOGUE_DEFAULT && f64) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T>
+void multiply(const Product& p, T alpha, const void* a, const Matrix& ma, const void* b, const Matrix& mb,
+              T beta, void* c, const Matrix& mc) {
+  const std::int64_t k = columns_of(ma, p.a);
+  for (std::int64_t product = 0; product < mc.batch; ++product)
+    for (std::int64_t j = 0; j < mc.columns; ++j)
+      for (std::int64_t i = 0; i < mc.rows; ++i) {
+        T sum = 0;
+        for (std::int64_t l = 0; l < k; ++l) {
+          const std::int64_t in_a = p.a == CUBLAS_OP_N ? i + l * ma.ld : l + i * ma.ld;
+          const std::int64_t in_b = p.b == CUBLAS_OP_N ? l + j * mb.ld : j + l * mb.ld;
+          // In the order in which a row-major product has its factors; the bits are the same.
+          sum += static_cast<T>(load(mb.type, b, product * mb.stride + in_b)) *
+                 static_cast<T>(load(ma.type, a, product * ma.stride + in_a));
+        }
+        const std::int64_t at = product * mc.stride + i + j * mc.ld;
+        sum = alpha * sum;
+        if (beta != 0) sum = sum + beta * static_cast<T>(load(mc.type, c, at));
+        // A bias has C's type and belongs to rows.
+        if (p.epilogue == CUBLASLT_EPILOGUE_BIAS) sum = sum + static_cast<T>(load(mc.type, p.bias, i));
+        if (p.epilogue == CUBLASLT_EPILOGUE_GELU)
+          sum = tenon::kernels::cuda::mapped(tenon::kernels::cuda::Map::kGeluTanh, sum);
+        store(mc.type, c, at, sum);
+      }
+}
+
+bool aligned(const void* pointer, std::uintptr_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
+}
+
+}  // namespace
+
+namespace tenon::cuda {
+FakeCublasLt& fake_cublaslt() {
+  return state;
+}
+}  // namespace tenon::cuda
+
+extern "C" {
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  *handle = reinterpret_cast<cublasLtHandle_t>(&state);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t) {
+  return CUBLAS_STATUS_SUCCESS;
+}
+std::size_t cublasLtGetVersion() {
+  return 130203;
+}
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ? "NAME_OF_UNSUPPORTED" : "NAME_OF_FAILURE";
+}
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ? "has no such thing" : "did not work";
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* made, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  ++state.alive;
+  *made = reinterpret_cast<cublasLtMatmulDesc_t>(new Product{compute, scale});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
+  --state.alive;
+  delete &as<Product>(product);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              std::size_t bytes) {
+  auto& p = as<Product>(product);
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return set(p.a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return set(p.b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return set(p.epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return set(p.bias, value, bytes);
+    default:
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* made, cudaDataType type, std::uint64_t rows,
+                                          std::uint64_t columns, std::int64_t ld) {
+  ++state.alive;
+  *made = reinterpret_cast<cublasLtMatrixLayout_t>(
+      new Matrix{type, static_cast<std::int64_t>(rows), static_cast<std::int64_t>(columns), ld});
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t matrix) {
+  --state.alive;
+  delete &as<Matrix>(matrix);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t matrix,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                std::size_t bytes) {
+  auto& m = as<Matrix>(matrix);
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT) return set(m.batch, value, bytes);
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET) return set(m.stride, value, bytes);
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* made) {
+  ++state.alive;
+  *made = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  --state.alive;
+  delete &as<Preference>(preference);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, std::size_t bytes) {
+  auto& p = as<Preference>(preference);
+  std::uint32_t alignment = 0;
+  switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+      return set(p.workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+      return set(p.reduction, value, bytes);
+    default:
+      return set(alignment, value, bytes);
+  }
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int,
+                                              cublasLtMatmulHeuristicResult_t* result, int* count) {
+  ++state.asked;
+  *count = 0;
+  if (c != d) return CUBLAS_STATUS_INVALID_VALUE;
+  const cublasStatus_t status = judge(as<Product>(product), as<Matrix>(a), as<Matrix>(b), as<Matrix>(c));
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const std::int64_t k = columns_of(as<Matrix>(a), as<Product>(product).a);
+  *result = {};
+  result->algo.data[0] = kAlgorithm;
+  result->state = CUBLAS_STATUS_SUCCESS;
+  result->workspaceSize = k > 30 && as<Preference>(preference).workspace >= kWorkspace ? kWorkspace : 0;
+  *count = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d, cublasLtMatrixLayout_t,
+                              const cublasLtMatmulAlgo_t* algorithm, void* workspace,
+                              std::size_t workspace_bytes, cudaStream_t) {
+  ++state.multiplied;
+  if (state.fails) return CUBLAS_STATUS_EXECUTION_FAILED;
+  const auto& p = as<Product>(product);
+  const auto &ma = as<Matrix>(a_layout), &mb = as<Matrix>(b_layout), &mc = as<Matrix>(c_layout);
+  const cublasStatus_t status = judge(p, ma, mb, mc);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const std::size_t wanted = columns_of(ma, p.a) > 30 ? kWorkspace : 0;
+  const bool biased = p.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if (algorithm->data[0] != kAlgorithm || c != d || workspace_bytes < wanted || !aligned(workspace, 256) ||
+      !aligned(a, 16) || !aligned(b, 16) || !aligned(c, 16) ||
+      (biased && (p.bias == nullptr || !aligned(p.bias, 16))))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (workspace_bytes > 0) std::memset(workspace, 0xEE, workspace_bytes);
+  if (p.scale == CUDA_R_64F) {
+    multiply(p, *static_cast<const double*>(alpha), a, ma, b, mb, *static_cast<const double*>(beta), d, mc);
+  } else {
+    multiply(p, *static_cast<const float*>(alpha), a, ma, b, mb, *static_cast<const float*>(beta), d, mc);
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"

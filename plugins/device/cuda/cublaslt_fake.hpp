@@ -1,0 +1,15 @@
+// What the stand-in for cuBLASLt counts, and how it is told to fail. For tests.
+#pragma once
+
+namespace tenon::cuda {
+
+struct FakeCublasLt {
+  int asked = 0;       ///< for an algorithm
+  int multiplied = 0;  ///< calls of cublasLtMatmul
+  int alive = 0;       ///< descriptors that were made and not destroyed
+  bool fails = false;  ///< the next products do
+};
+
+FakeCublasLt& fake_cublaslt();
+
+}  // namespace tenon::cuda
