@@ -8,6 +8,7 @@
 #include "train/grid.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/tensor_values.hpp>
 
 #include <fmt/format.h>
 
@@ -103,6 +104,14 @@ std::int64_t Updater::table_bytes() const {
   return sum;
 }
 
+// Gradients of rows lie on the host, where a device with memory of its own has no operators.
+double Updater::squares_of(const TensorView& rows) {
+  if (rows.space == device_.space()) return reduce_.sum_of_squares(rows);
+  double sum = 0;
+  for_each_real(rows, [&](double value) { sum += value * value; });
+  return sum;
+}
+
 double Updater::gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows,
                               const GridSpec& grid, Communicator* replicas) {
   const auto sum_over = [](Communicator& ranks, double& value) {
@@ -128,7 +137,7 @@ double Updater::gradient_norm(const ParameterSet& gradients, std::span<const Row
   for (const RowGradient& row : rows) {
     const ParameterSpec& spec = live_.parameters()[static_cast<std::size_t>(row.parameter)].spec;
     if (row.ids.empty() || !is_first_holder(spec, grid.coordinates)) continue;
-    (is_cut(spec, kReplicaAxis) ? cut : sum) += reduce_.sum_of_squares(row.values);
+    (is_cut(spec, kReplicaAxis) ? cut : sum) += squares_of(row.values);
   }
   if (replicas != nullptr) sum_over(*replicas, cut);
   sum += cut;

@@ -44,6 +44,7 @@ class Updater {
   const std::vector<TableState>& table_state() const { return tables_; }
 
  private:
+  double squares_of(const TensorView& rows);
   struct Slice {
     int arena;
     std::int64_t begin, elements;

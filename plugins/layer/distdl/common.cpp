@@ -11,6 +11,14 @@ void refuse(const InferContext& context, const std::string& what) {
   fail_config(fmt::format("layer '{}': {}", context.name(), what));
 }
 
+void expect_host_memory(InferContext& context) {
+  if (context.device().space() == MemorySpace::kHost) return;
+  refuse(context,
+         "layers of tenon.distdl cut and join tensors in host memory, and this device has memory of its own; "
+         "set "
+         "[device] type = \"cpu\", or take a layer of this name without the model grid (tenon inspect)");
+}
+
 ValueSpec expect_one_activation(const InferContext& context) {
   if (context.inputs() != 1) refuse(context, fmt::format("expected one input, found {}", context.inputs()));
   ValueSpec x = context.input(0);

@@ -11,6 +11,7 @@
 namespace tenon::distdl {
 
 void Conv::infer(InferContext& context) {
+  expect_host_memory(context);
   const ValueSpec x = expect_one_activation(context);
   windows_.infer(context, options_, x);
   plan_ = plan_channels(context, options_, x.layout, windows_.output_layout(options_.integer("features")));

@@ -48,6 +48,7 @@ std::int64_t extent_of(const InferContext& context, const Options& options, cons
 }  // namespace
 
 void ConvTranspose::infer(InferContext& context) {
+  expect_host_memory(context);
   const ValueSpec x = expect_one_activation(context);
   expect_planes(context, x.layout);
   expect_whole_channels(context, x.layout);

@@ -6,6 +6,7 @@
 namespace tenon::distdl {
 
 void Pool::infer(InferContext& context) {
+  expect_host_memory(context);
   const ValueSpec x = expect_one_activation(context);
   windows_.infer(context, options_, x);
   for (int d = 0; d < windows_.spatial(); ++d) {

@@ -52,6 +52,7 @@ Layout Repartition::wanted(const InferContext& context, const Shape& shape, cons
 }
 
 void Repartition::infer(InferContext& context) {
+  expect_host_memory(context);
   if (context.inputs() != 1) refuse(context, fmt::format("expected one input, found {}", context.inputs()));
   const ValueSpec x = context.input(0);
   ModelGrid& grid = context.grid();

@@ -17,6 +17,7 @@ TensorView flat(TensorView view) {
 }  // namespace
 
 void Upsample::infer(InferContext& context) {
+  expect_host_memory(context);
   const ValueSpec x = expect_one_activation(context);
   expect_planes(context, x.layout);
   const Shape& inputs = x.layout.shape;

@@ -22,9 +22,7 @@ std::int64_t place(std::int64_t line, const Shape& box, const Shape& tensor) {
   return result;
 }
 
-}  // namespace
-
-void copy_box(TensorView from, TensorView to, const Shape& box) {
+void copy_on_host(TensorView from, TensorView to, const Shape& box) {
   const std::int64_t elements = box.elements();
   if (elements == 0) return;
   const std::int64_t length = box[box.rank() - 1], bytes = dtype_bytes(from.dtype, length),
@@ -40,13 +38,26 @@ void copy_box(TensorView from, TensorView to, const Shape& box) {
                });
 }
 
-void add_box(Elementwise& elementwise, TensorView gradient, const Shape& box, const GradientSink& sink,
-             TensorView room) {
+}  // namespace
+
+void BoxCopier::infer(InferContext& context) {
+  device_ = &context.device();
+  elementwise_ = &device_->family<Elementwise>();
+}
+
+void BoxCopier::copy(TensorView from, TensorView to, const Shape& box) {
+  if (box.elements() == 0) return;
+  const TensorView target = box == to.shape ? to_.room(to) : to_.read(*device_, to);
+  copy_on_host(from_.read(*device_, from), target, box);
+  to_.write(*device_, to);
+}
+
+void BoxCopier::add(TensorView gradient, const Shape& box, const GradientSink& sink, TensorView room) {
   if (sink.view.empty()) return;
   const TensorView whole = sink.accumulate ? in_workspace(room, sink.view.dtype, sink.view.shape) : sink.view;
-  if (!(box == whole.shape)) elementwise.fill(flat(whole), 0);
-  copy_box(gradient, whole, box);
-  if (sink.accumulate) elementwise.axpy(1, flat(whole), flat(sink.view));
+  if (!(box == whole.shape)) elementwise_->fill(flat(whole), 0);
+  copy(gradient, whole, box);
+  if (sink.accumulate) elementwise_->axpy(1, flat(whole), flat(sink.view));
 }
 
 }  // namespace tenon::fno

@@ -1,16 +1,26 @@
-// Copies of boxes between row-major tensors of host memory: what padding, cropping and further channels are.
+// Copies of boxes between row-major tensors: what padding, cropping and further channels are. They run on the
+// host, so on a device with memory of its own tensors travel.
 #pragma once
 
 #include "common.hpp"
 
+#include <tenon/host_stage.hpp>
+
 namespace tenon::fno {
 
-/// The elements with indices below `box` along every dimension, of `from` to the same place in `to`. Elements
-/// of `to` outside stay as they are.
-void copy_box(TensorView from, TensorView to, const Shape& box);
+class BoxCopier {
+ public:
+  void infer(InferContext& context);
+  /// The elements with indices below `box` along every dimension, of `from` to the same place in `to`.
+  /// Elements of `to` outside stay as they are.
+  void copy(TensorView from, TensorView to, const Shape& box);
+  /// sink (+)= the box of `gradient`, zero outside; `room` is a workspace for a tensor of the sink's size.
+  void add(TensorView gradient, const Shape& box, const GradientSink& sink, TensorView room);
 
-/// sink (+)= the box of `gradient`, zero outside; `room` is a workspace for a tensor of the sink's size.
-void add_box(Elementwise& elementwise, TensorView gradient, const Shape& box, const GradientSink& sink,
-             TensorView room);
+ private:
+  Device* device_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  HostStage from_, to_;
+};
 
 }  // namespace tenon::fno

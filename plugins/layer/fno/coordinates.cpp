@@ -1,8 +1,6 @@
 // Layer `coordinates`: x's channels, then the grid, the same for every sample.
 #include "coordinates.hpp"
 
-#include "box.hpp"
-
 namespace tenon::fno {
 
 void Coordinates::infer(InferContext& context) {
@@ -18,16 +16,24 @@ void Coordinates::infer(InferContext& context) {
     for (std::int64_t p = 0; p < all; ++p)
       grid_.push_back(static_cast<double>(part.offset[dim] + p / inner % n) / static_cast<double>(whole));
   }
-  elementwise_ = &context.device().family<Elementwise>();
+  device_ = &context.device();
+  elementwise_ = &device_->family<Elementwise>();
+  boxes_.infer(context);
+  if (device_->space() != MemorySpace::kHost) grid_room_ = context.workspace(grid_.size() * sizeof(double));
   room_ = context.workspace(tensor_bytes(context.activations(), x_.elements()));
   context.output(placed(context, with_channels(layout, x_[1] + x_.rank() - 2)));
 }
 
 void Coordinates::forward(ForwardContext& context) {
   const TensorView y = context.output(0);
-  copy_box(context.input(0), y, x_);
+  boxes_.copy(context.input(0), y, x_);
   const auto count = static_cast<std::int64_t>(grid_.size());
-  const TensorView grid{grid_.data(), {count}, DType::kF64, MemorySpace::kHost};
+  TensorView grid{grid_.data(), {count}, DType::kF64, MemorySpace::kHost};
+  if (count > 0 && device_->space() != MemorySpace::kHost) {
+    const TensorView there = in_workspace(context.workspace(grid_room_), DType::kF64, {count});
+    device_->copy(grid, there);
+    grid = there;
+  }
   for (std::int64_t sample = 0; count > 0 && sample < x_[0]; ++sample) {
     const TensorView all = flat(y.rows(sample, sample + 1));
     elementwise_->convert(grid, all.rows(all.elements() - count, all.elements()));
@@ -35,7 +41,7 @@ void Coordinates::forward(ForwardContext& context) {
 }
 
 void Coordinates::backward(BackwardContext& context) {
-  add_box(*elementwise_, context.output_gradient(0), x_, context.input_gradient(0), context.workspace(room_));
+  boxes_.add(context.output_gradient(0), x_, context.input_gradient(0), context.workspace(room_));
 }
 
 }  // namespace tenon::fno

@@ -3,7 +3,7 @@
 // grids.
 #pragma once
 
-#include "common.hpp"
+#include "box.hpp"
 
 #include <vector>
 
@@ -24,8 +24,10 @@ class Coordinates final : public Layer {
  private:
   Shape x_;
   std::vector<double> grid_;  ///< [dims, points...]
+  BoxCopier boxes_;
+  Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  WorkspaceRef room_;
+  WorkspaceRef room_, grid_room_;  ///< the second for the grid, where the device has memory of its own
 };
 
 }  // namespace tenon::fno

@@ -1,8 +1,6 @@
 // Padding and cropping on the far sides: each is the other's adjoint.
 #include "margin.hpp"
 
-#include "box.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,18 +34,18 @@ void Margin::infer(InferContext& context) {
   const Shape here = context.input(0).shape;
   box_ = pads_ ? here : part.shape;
   elementwise_ = &context.device().family<Elementwise>();
+  boxes_.infer(context);
   room_ = context.workspace(tensor_bytes(context.activations(), here.elements()));
   context.output(part);
 }
 
 void Margin::forward(ForwardContext& context) {
   if (pads_ && !context.output(0).empty()) elementwise_->fill(flat(context.output(0)), 0);
-  copy_box(context.input(0), context.output(0), box_);
+  boxes_.copy(context.input(0), context.output(0), box_);
 }
 
 void Margin::backward(BackwardContext& context) {
-  add_box(*elementwise_, context.output_gradient(0), box_, context.input_gradient(0),
-          context.workspace(room_));
+  boxes_.add(context.output_gradient(0), box_, context.input_gradient(0), context.workspace(room_));
 }
 
 }  // namespace tenon::fno

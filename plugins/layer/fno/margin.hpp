@@ -3,7 +3,7 @@
 // alone the point with index 0 keeps its place.
 #pragma once
 
-#include "common.hpp"
+#include "box.hpp"
 
 namespace tenon::fno {
 
@@ -30,6 +30,7 @@ class Margin : public Layer {
   bool pads_;
   Shape box_;  ///< of the points that both have
   Elementwise* elementwise_ = nullptr;
+  BoxCopier boxes_;
   WorkspaceRef room_;
 };
 

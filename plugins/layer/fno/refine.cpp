@@ -37,7 +37,8 @@ void Refine::infer(InferContext& context) {
     fine_ *= factor_;
   }
   dtype_ = statistics(context.activations());
-  elementwise_ = &context.device().family<Elementwise>();
+  device_ = &context.device();
+  elementwise_ = &device_->family<Elementwise>();
   values_ = context.workspace(tensor_bytes(dtype_, fine_));
   other_ = context.workspace(tensor_bytes(dtype_, fine_));
   narrow_ = context.workspace(tensor_bytes(context.activations(), coarse_));
@@ -88,8 +89,8 @@ void Refine::gather(const Stage& stage, const T* fine, T* coarse) const {
   });
 }
 
-void Refine::run(TensorView values, TensorView other, bool forward) const {
-  void *from = values.data, *to = other.data;
+void Refine::run(TensorView values, TensorView other, bool forward) {
+  void *from = values_on_host_.read(*device_, values).data, *to = other_on_host_.room(other).data;
   const auto step = [&](const Stage& stage, auto type) {
     using T = decltype(type);
     if (forward) {
@@ -107,6 +108,7 @@ void Refine::run(TensorView values, TensorView other, bool forward) const {
       step(stage, float());
     }
   }
+  stages_.size() % 2 == 0 ? values_on_host_.write(*device_, values) : other_on_host_.write(*device_, other);
 }
 
 void Refine::forward(ForwardContext& context) {

@@ -6,6 +6,8 @@
 
 #include "common.hpp"
 
+#include <tenon/host_stage.hpp>
+
 #include <vector>
 
 namespace tenon::fno {
@@ -45,15 +47,17 @@ class Refine final : public Layer {
   void interpolate(const Stage& stage, const T* coarse, T* fine) const;
   template <typename T>
   void gather(const Stage& stage, const T* fine, T* coarse) const;
-  /// All stages over the two workspaces, of which the first holds the values in and out.
-  void run(TensorView values, TensorView other, bool forward) const;
+  /// All stages over the two workspaces, on the host, of which the first holds the values in and out.
+  void run(TensorView values, TensorView other, bool forward);
 
   std::int64_t factor_;
   Behind behind_;
   std::vector<Stage> stages_;           ///< from the last dimension to the first
   std::int64_t coarse_ = 0, fine_ = 0;  ///< elements of this rank
   DType dtype_ = DType::kF32;
+  Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
+  HostStage values_on_host_, other_on_host_;  ///< of the workspaces, where the device has memory of its own
   WorkspaceRef values_, other_, narrow_;
 };
 

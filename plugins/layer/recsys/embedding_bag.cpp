@@ -1,5 +1,6 @@
-// Ids are checked once, then tables and blocks of bags share the threads. Sums are taken in the type of the
-// rows and rounded to that of activations at the end.
+// Tables lie on the host, so all of this runs there, whatever the device. Ids are checked once, then tables
+// and blocks of bags share the threads. Sums are taken in the type of the rows and rounded to that of
+// activations at the end.
 #include "embedding_bag.hpp"
 
 #include "common.hpp"
@@ -144,6 +145,7 @@ std::string EmbeddingBag::table_name(std::size_t table) const {
 
 void EmbeddingBag::infer(InferContext& context) {
   name_ = context.name();
+  device_ = &context.device();
   read_shape(context);
   real_ = context.parameters();
   if (real_ != DType::kF32 && real_ != DType::kF64)
@@ -231,11 +233,11 @@ void EmbeddingBag::finish(std::span<const std::int32_t> ids, Real* sums, TensorV
 }
 
 void EmbeddingBag::forward(ForwardContext& context) {
-  const std::span<const std::int32_t> ids = context.input(0).span<std::int32_t>();
+  const std::span<const std::int32_t> ids = this->ids(context);
   check_ids(ids);
-  const TensorView output = context.output(0);
+  const TensorView output = values_on_host_.room(context.output(0));
   const auto run = [&]<class Real>(Lookups<Real>* lookups) {
-    auto* sums = static_cast<Real*>(output.dtype == real_ ? output.data : context.workspace(sums_).data);
+    auto* sums = static_cast<Real*>(output.dtype == real_ ? output.data : room(context).data);
     if (lookups == nullptr) {
       sum_bags<Real>(context, ids, sums);
     } else if (service_ != nullptr && context.training()) {
@@ -251,14 +253,23 @@ void EmbeddingBag::forward(ForwardContext& context) {
   } else {
     run(lookups_.get());
   }
+  values_on_host_.write(*device_, context.output(0));
+}
+
+std::span<const std::int32_t> EmbeddingBag::ids(RunContext& context) {
+  return ids_on_host_.read(*device_, context.input(0)).span<std::int32_t>();
+}
+
+TensorView EmbeddingBag::room(RunContext& context) {
+  return sums_on_host_.room(context.workspace(sums_));
 }
 
 /// Every id's gradient is its bag's, in a mean divided by the rows of the bag.
 template <class Real>
 void EmbeddingBag::collect(BackwardContext& context) {
-  const std::span<const std::int32_t> ids = context.input(0).span<std::int32_t>();
-  const TensorView dy = context.output_gradient(0);
-  auto* values = static_cast<Real*>(context.workspace(sums_).data);
+  const std::span<const std::int32_t> ids = this->ids(context);
+  const TensorView dy = values_on_host_.read(*device_, context.output_gradient(0));
+  auto* values = static_cast<Real*>(room(context).data);
   const std::int64_t per_table = shape_.batch * shape_.length;
   parallel_for(shape_.tables, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {

@@ -7,6 +7,7 @@
 #include "pooled_answers.hpp"
 #include "pooling.hpp"
 
+#include <tenon/host_stage.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/plugin.hpp>
 
@@ -57,6 +58,10 @@ class EmbeddingBag final : public Layer {
   void sum_bags(ForwardContext& context, std::span<const std::int32_t> ids, Real* sums);
   template <class Real>
   void finish(std::span<const std::int32_t> ids, Real* sums, TensorView output) const;
+  /// Ids, in host memory.
+  std::span<const std::int32_t> ids(RunContext& context);
+  /// The workspace, or memory of the host in its place.
+  TensorView room(RunContext& context);
   template <class Real>
   void collect(BackwardContext& context);
 
@@ -71,6 +76,8 @@ class EmbeddingBag final : public Layer {
   std::vector<const RowTable*> table_pointers_;
   std::vector<std::int64_t> bag_begin_;  ///< of a table's bags in a gathered list: 0, length, 2 length, ...
   WorkspaceRef sums_;
+  Device* device_ = nullptr;
+  HostStage ids_on_host_, sums_on_host_, values_on_host_;  ///< where the device has memory of its own
   std::unique_ptr<Lookups<float>> lookups_;
   std::unique_ptr<Lookups<double>> wide_lookups_;
   RowService* service_ = nullptr;  ///< null: rows of other replicas are read in step

@@ -1,7 +1,8 @@
-// Optimizer `adagrad`: loops over host memory. The formula stands in the header.
+// Optimizer `adagrad`: loops over host memory, whatever the device. The formula stands in the header.
 #include "adagrad.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/host_stage.hpp>
 #include <tenon/kernels/adagrad.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/row_update.hpp>
@@ -73,9 +74,13 @@ kernels::AdagradCoefficients<double> Adagrad::coefficients(const UpdateContext& 
 
 void Adagrad::step(const UpdateContext& context, const ParameterSlice& slice) {
   const auto c = coefficients(context, slice.decay);
-  if (slice.weights.dtype == DType::kF32) return update<float>(slice, c);
-  if (slice.weights.dtype == DType::kF64) return update<double>(slice, c);
-  fail_run("optimizer adagrad updates f32 and f64, found " + std::string(dtype_name(slice.weights.dtype)));
+  const DType dtype = slice.weights.dtype;
+  if (dtype == DType::kF32 || dtype == DType::kF64) {
+    return update_on_host(*context.device, slice, [&](const ParameterSlice& here) {
+      dtype == DType::kF32 ? update<float>(here, c) : update<double>(here, c);
+    });
+  }
+  fail_run("optimizer adagrad updates f32 and f64, found " + std::string(dtype_name(dtype)));
 }
 
 void Adagrad::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,

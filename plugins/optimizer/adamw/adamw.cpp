@@ -2,6 +2,7 @@
 #include "adamw.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/kernels/reference/update.hpp>
 #include <tenon/row_update.hpp>
 
 namespace tenon::adamw {
@@ -9,6 +10,14 @@ namespace {
 
 constexpr StateSlot kSlots[] = {{"exp_avg"}, {"exp_avg_sq"}};
 constexpr RowStateSlot kRowSlots[] = {{"exp_avg", 0}, {"exp_avg_sq", 0}};
+
+template <typename T>
+void update(const AdamWStep& step, const RowBlock& block) {
+  const auto c = kernels::adamw_coefficients<T>(step.lr, step.beta1, step.beta2, step.eps, step.decay,
+                                                step.count, step.gradient_scale);
+  kernels::reference::adamw<T>(c, block.gradients.as<T>(), block.weights.as<T>(), block.state[0].as<T>(),
+                               block.state[1].as<T>(), nullptr, block.weights.elements());
+}
 
 }  // namespace
 
@@ -59,9 +68,14 @@ void AdamW::step(const UpdateContext& context, const ParameterSlice& slice) {
 
 void AdamW::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                       const RowGradient& gradient) {
-  auto& rules = context.device->family<UpdateOps>();
   const auto index = static_cast<std::size_t>(gradient.parameter);
   const AdamWStep step = settings(context, index >= undecayed_.size() || !undecayed_[index]);
+  if (context.device->space() != MemorySpace::kHost) {  // rows of tables lie on the host
+    return for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
+      block.weights.dtype == DType::kF32 ? update<float>(step, block) : update<double>(step, block);
+    });
+  }
+  auto& rules = context.device->family<UpdateOps>();
   for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
     rules.adamw(block.weights, block.gradients, block.state[0], block.state[1], step);
   });

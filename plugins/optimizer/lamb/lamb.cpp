@@ -1,9 +1,10 @@
-// Optimizer `lamb`: two passes over host memory per tensor, the first for the moments and both norms, the
-// second for the weights. Norms are summed in f64, by blocks of fixed size and then in their order, so that
-// they do not depend on the number of threads.
+// Optimizer `lamb`: two passes over host memory per tensor, whatever the device: the first for the moments
+// and both norms, the second for the weights. Norms are summed in f64, by blocks of fixed size and then in
+// their order, so that they do not depend on the number of threads.
 #include "lamb.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/host_stage.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/transport.hpp>
 
@@ -132,10 +133,12 @@ void Lamb::step(const UpdateContext& context, const ParameterSlice& slice) {
   switch (slice.weights.dtype) {
     case DType::kF32:
     case DType::kC64:
-      return update<float>(context, slice);
+      return update_on_host(*context.device, slice,
+                            [&](const ParameterSlice& here) { update<float>(context, here); });
     case DType::kF64:
     case DType::kC128:
-      return update<double>(context, slice);
+      return update_on_host(*context.device, slice,
+                            [&](const ParameterSlice& here) { update<double>(context, here); });
     default:
       fail_run("optimizer lamb updates f32, f64, c64 and c128, found " +
                std::string(dtype_name(slice.weights.dtype)));

@@ -1,7 +1,8 @@
-// Optimizer `rowwise_adagrad`: loops over host memory. The formulas stand in the header.
+// Optimizer `rowwise_adagrad`: loops over host memory, whatever the device. The formulas stand in the header.
 #include "rowwise_adagrad.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/host_stage.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/row_update.hpp>
 
@@ -53,9 +54,11 @@ void RowwiseAdagrad::step(const UpdateContext& context, const ParameterSlice& sl
   with_real(slice.weights.dtype, [&](auto zero) {
     using T = decltype(zero);
     const auto c = kernels::rounded<T>(coefficients(context));
-    parallel_for(slice.weights.elements(), kBlock, [&](std::int64_t begin, std::int64_t end) {
-      kernels::adagrad(c, slice.gradients.as<T>() + begin, slice.weights.as<T>() + begin,
-                       slice.state[0].as<T>() + begin, end - begin);
+    update_on_host(*context.device, slice, [&](const ParameterSlice& here) {
+      parallel_for(here.weights.elements(), kBlock, [&](std::int64_t begin, std::int64_t end) {
+        kernels::adagrad(c, here.gradients.as<T>() + begin, here.weights.as<T>() + begin,
+                         here.state[0].as<T>() + begin, end - begin);
+      });
     });
   });
 }

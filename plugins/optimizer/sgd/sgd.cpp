@@ -2,6 +2,7 @@
 #include "sgd.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/kernels/reference/update.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/row_update.hpp>
 
@@ -11,6 +12,15 @@ namespace tenon::sgd {
 namespace {
 
 constexpr StateSlot kSlots[] = {{"momentum_buffer"}};
+
+template <typename T>
+void update(const UpdateContext& context, const RowBlock& block) {
+  kernels::SgdCoefficients<T> c{};
+  c.grad_scale = static_cast<T>(context.gradient_scale);
+  c.lr = static_cast<T>(context.lr);
+  kernels::reference::sgd<T>(c, block.gradients.as<T>(), block.weights.as<T>(), nullptr, nullptr,
+                             block.weights.elements());
+}
 
 }  // namespace
 
@@ -63,6 +73,11 @@ void Sgd::bind(const OptimizerSetup& setup) {
 
 void Sgd::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                     const RowGradient& gradient) {
+  if (context.device->space() != MemorySpace::kHost) {  // rows of tables lie on the host
+    return for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
+      block.weights.dtype == DType::kF32 ? update<float>(context, block) : update<double>(context, block);
+    });
+  }
   auto& rules = context.device->family<UpdateOps>();
   const SgdStep step{.lr = context.lr, .gradient_scale = context.gradient_scale};
   for_each_row_block(weights, state, gradient,

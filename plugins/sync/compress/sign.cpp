@@ -1,5 +1,5 @@
-// Bits of sign.hpp. A sum of magnitudes is taken over blocks of fixed size, so that it does not depend on the
-// number of threads.
+// Bits of sign.hpp, worked out on the host, whatever the device. A sum of magnitudes is taken over blocks of
+// fixed size, so that it does not depend on the number of threads.
 #include "sign.hpp"
 
 #include <tenon/parallel.hpp>
@@ -53,13 +53,15 @@ void Sign::prepare_part(std::size_t index) {
 void Sign::begin(std::size_t index) {
   const Part& part = parts()[index];
   Bits& bits = bits_[index];
-  auto* row = bits.rows.as<std::uint8_t>() + group().rank() * bits.rows.shape[1];
   if (feeds_back()) elementwise().fill(part.pending, 0);
+  const TensorView data = data_.read(device(), part.data), rows = rows_.read(device(), bits.rows),
+                   pending = feeds_back() ? lost_.read(device(), part.pending) : TensorView{};
+  auto* row = rows.as<std::uint8_t>() + group().rank() * rows.shape[1];
   with_real(part.data.dtype, [&](auto tag) {
     using Real = decltype(tag);
     for (std::size_t i = 0; i < part.pieces.size(); ++i) {
       const Piece& piece = part.pieces[i];
-      const Real* x = part.data.as<Real>() + piece.begin;
+      const Real* x = data.as<Real>() + piece.begin;
       for_blocks(piece.elements, [&](std::int64_t first, std::int64_t last, std::int64_t block) {
         double sum = 0;
         for (std::int64_t j = first; j < last; ++j) sum += std::abs(static_cast<double>(x[j]));
@@ -71,7 +73,7 @@ void Sign::begin(std::size_t index) {
       const auto scale = static_cast<float>(sum / static_cast<double>(piece.elements));
       std::memcpy(row + i * sizeof(float), &scale, sizeof(float));
       std::uint8_t* out = row + bits.at[i];
-      Real* lost = feeds_back() ? part.pending.as<Real>() + piece.begin : nullptr;
+      Real* lost = feeds_back() ? pending.as<Real>() + piece.begin : nullptr;
       for_blocks(piece.elements, [&](std::int64_t first, std::int64_t last, std::int64_t) {
         for (std::int64_t j = first; j < last; ++j) {
           const bool negative = x[j] < 0;
@@ -82,6 +84,8 @@ void Sign::begin(std::size_t index) {
       });
     }
   });
+  if (feeds_back()) lost_.write(device(), part.pending);
+  rows_.write(device(), bits.rows);
   bits.request = group().start_all_gather(bits.rows);
 }
 
@@ -90,14 +94,15 @@ void Sign::end(std::span<const std::size_t> indices) {
     Part& part = parts()[index];
     Bits& bits = bits_[index];
     group().wait(bits.request);
+    const TensorView data = data_.read(device(), part.data), rows = rows_.read(device(), bits.rows);
     with_real(part.data.dtype, [&](auto tag) {
       using Real = decltype(tag);
       for (std::size_t i = 0; i < part.pieces.size(); ++i) {
         const Piece& piece = part.pieces[i];
-        Real* mean = part.data.as<Real>() + piece.begin;
+        Real* mean = data.as<Real>() + piece.begin;
         for_blocks(piece.elements, [&](std::int64_t first, std::int64_t last, std::int64_t) {
           for (int k = 0; k < members(); ++k) {
-            const auto* row = bits.rows.as<std::uint8_t>() + k * bits.rows.shape[1];
+            const auto* row = rows.as<std::uint8_t>() + k * rows.shape[1];
             float scale = 0;
             std::memcpy(&scale, row + i * sizeof(float), sizeof(float));
             const std::uint8_t* in = row + bits.at[i];
@@ -110,6 +115,7 @@ void Sign::end(std::span<const std::size_t> indices) {
         });
       }
     });
+    data_.write(device(), part.data);
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "compressor.hpp"
 
+#include <tenon/host_stage.hpp>
 #include <tenon/plugin.hpp>
 
 namespace tenon::sync_compress {
@@ -30,8 +31,9 @@ class Sign final : public Compressor {
     std::vector<std::int64_t> at;  ///< of each tensor's bits within a row
     Request request;
   };
-  std::vector<Bits> bits_;    ///< by part
-  std::vector<double> sums_;  ///< of blocks
+  std::vector<Bits> bits_;        ///< by part
+  std::vector<double> sums_;      ///< of blocks
+  HostStage data_, lost_, rows_;  ///< of the part that is worked on
 };
 
 }  // namespace tenon::sync_compress
