@@ -1,6 +1,7 @@
 // Out-of-line destructors of the contracts around the graph: one canonical vtable and type_info, in the core.
 #include "graph/reals.hpp"
 
+#include <tenon/device_facts.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/language.hpp>
@@ -52,6 +53,9 @@ Schedule::~Schedule() = default;
 Dataset::~Dataset() = default;
 
 Device::~Device() = default;
+DeviceAvailability::~DeviceAvailability() = default;
+FactReport::~FactReport() = default;
+ComponentFacts::~ComponentFacts() = default;
 Gemm::~Gemm() = default;
 Blas::~Blas() = default;
 NeuralOps::~NeuralOps() = default;

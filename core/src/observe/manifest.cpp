@@ -46,6 +46,7 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
   json.member("cores", manifest.cpu_cores);
   json.end_object();
   json.member("kernels", manifest.kernels);
+  if (!manifest.device_choice.empty()) json.member("device_choice", manifest.device_choice);
   json.member("ranks", manifest.ranks);
   json.member("threads", manifest.threads);
   json.begin_object("seeds");

@@ -30,6 +30,7 @@ struct Manifest {
   BuildInfo build;
   std::string cpu_model, cpu_features;  ///< features as the device names them
   int cpu_cores = 0;                    ///< usable by the process
+  std::string device_choice;            ///< why this device; "" where the configuration names it
   std::string kernels;                  ///< kernel set in use; resume and paired runs take it from here
   int ranks = 1;
   int threads = 1;  ///< per rank

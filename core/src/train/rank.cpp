@@ -71,6 +71,12 @@ Rank::Rank(World& world, int rank)
   parts_->device->open({rank, threads, settings.device.kernels});
   if (DeviceTransport* reaches = world.transport ? device_transport(*world.transport) : nullptr)
     reaches->attach(rank, *parts_->device);
+  if (settings.parallel.ranks_per_replica() > 1 && parts_->device->space() != MemorySpace::kHost) {
+    fail_config(fmt::format(
+        "parallel.grid: parts of tensors move between the ranks of a replica in host memory, and "
+        "device '{}' has memory of its own; set [device] type = \"cpu\", or leave parallel.grid out",
+        parts_->device.id()));
+  }
   parts_->dataset->open(settings.run.seed_order);
   const DataInfo& data = parts_->dataset->info();
   if (parts_->dataset->batch() > data.train_samples) {
@@ -294,6 +300,7 @@ void Rank::open_folder() {
     if (!world_.result.nondeterminism.empty())
       world_.notes.push_back("this run is not repeatable bit by bit: " + world_.result.nondeterminism);
     for (const std::string& note : world_.notes) host_.log(LogLevel::kWarning, note);
+    if (!world_.device_choice.empty()) host_.log(LogLevel::kInfo, world_.device_choice);
     world_.begin_manifest(describe());
   }
   restore();

@@ -55,6 +55,7 @@ Manifest Rank::describe() const {
       begin_manifest(world_.request.command_line, std::max<std::int64_t>(world_.restored_slot, 0));
   manifest.cpu_features = parts_->device->features();
   manifest.kernels = parts_->device->kernel_choice();
+  manifest.device_choice = world_.device_choice;
   manifest.ranks = static_cast<int>(world_.settings.parallel.world());
   manifest.threads = world_.threads_per_rank();
   if (world_.recorded_costs) {

@@ -1,4 +1,5 @@
 // The runtime: a registry, and runs built from it.
+#include "train/device_choice.hpp"
 #include "train/rank.hpp"
 #include "train/world.hpp"
 
@@ -27,8 +28,10 @@ Registry& Runtime::registry() {
 Config Runtime::check(const Config& config, std::vector<std::string>* report) {
   TrainRequest request;
   train::Survival survival;
-  train::World world(config, impl_->registry, request, survival);
-  const std::vector<std::string> facts = world.build_only();
+  const train::DeviceChoice choice = train::choose_device(config, impl_->registry);
+  train::World world(choice.config, impl_->registry, request, survival);
+  std::vector<std::string> facts = world.build_only();
+  if (!choice.why.empty()) facts.push_back(choice.why);
   if (report != nullptr) *report = facts;
   return world.checked.resolved;
 }
@@ -36,10 +39,12 @@ Config Runtime::check(const Config& config, std::vector<std::string>* report) {
 RunResult Runtime::train(const Config& config, const TrainRequest& request) {
   train::Survival survival;
   TrainRequest now = request;
+  const train::DeviceChoice choice = train::choose_device(config, impl_->registry);
   while (true) {
     survival.next.reset();
     try {
-      train::World world(config, impl_->registry, now, survival);
+      train::World world(choice.config, impl_->registry, now, survival);
+      world.device_choice = choice.why;
       RunResult result = world.run();
       if (!survival.next) return result;
     } catch (const Error&) {

@@ -80,6 +80,8 @@ struct World {
   config::CheckedRun checked;  ///< for settings; each rank validates again for its own options
   const config::CoreSettings& settings;
 
+  std::string device_choice;  ///< why this device, where the configuration left it open
+
   std::unique_ptr<FileSystem> files;
   std::unique_ptr<Clock> clock;
   std::unique_ptr<Clock>

@@ -9,6 +9,7 @@
 #include <tenon/kernels/dispatch.hpp>
 
 #include <cstring>
+#include <limits>
 #include <vector>
 
 namespace tenon::cpu {
@@ -121,6 +122,10 @@ void CpuDevice::copy(TensorView from, TensorView to) {
   });
 }
 
+int CpuDevice::usable() const {
+  return std::numeric_limits<int>::max();  // ranks share the processor
+}
+
 void* CpuDevice::query(std::string_view interface_id) {
   const std::pair<std::string_view, void*> offers[] = {{Blas::kId, blas_.get()},
                                                        {NeuralOps::kId, neural_.get()},
@@ -136,6 +141,7 @@ void* CpuDevice::query(std::string_view interface_id) {
                                                        {QuantOps::kId, quant_.get()},
                                                        {Fft::kId, fft_.get()},
                                                        {ModeProducts::kId, mode_products_.get()}};
+  if (interface_id == DeviceAvailability::kId) return static_cast<DeviceAvailability*>(this);
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }

@@ -5,13 +5,14 @@
 
 #include "families.hpp"
 
+#include <tenon/device_facts.hpp>
 #include <tenon/plugin.hpp>
 
 #include <string>
 
 namespace tenon::cpu {
 
-class CpuDevice final : public Device {
+class CpuDevice final : public Device, public DeviceAvailability {
  public:
   static constexpr ComponentInfo kInfo{.id = "cpu", .summary = "memory and operators of x86-64 processors"};
 
@@ -26,6 +27,11 @@ class CpuDevice final : public Device {
   std::string_view kernel_choice() const override { return choice_; }
   std::string_view features() const override { return features_; }
   void* query(std::string_view interface_id) override;
+
+  /// Always there, so the last choice.
+  int preference() const override { return 1; }
+  int usable() const override;
+  std::string_view reason() const override { return ""; }
 
  private:
   Kernels kernels_;

@@ -78,9 +78,10 @@ class CpuQuantizeKernel final : public QuantizeKernel {
     if (stats != nullptr && args.values == nullptr && x.elements() > 0)
       fail_run("device cpu: quantizer: measuring needs the values that quantizing writes, found none");
     if ((stats != nullptr && scales == nullptr) || spec_.line_scale) {
-      if (scratch.data == nullptr || static_cast<std::size_t>(scratch.bytes()) < scratch_bytes()) {
-        fail_run(fmt::format("device cpu: quantizer: scratch has {} bytes, expected {}",
-                             scratch.data == nullptr ? 0 : scratch.bytes(), scratch_bytes()));
+      const std::int64_t given = scratch.data == nullptr ? 0 : scratch.bytes();
+      if (static_cast<std::size_t>(given) < scratch_bytes()) {
+        fail_run(
+            fmt::format("device cpu: quantizer: scratch has {} bytes, expected {}", given, scratch_bytes()));
       }
       if (scales == nullptr) scales = scratch.data;
     }

@@ -89,6 +89,8 @@ void* CudaDevice::query(std::string_view interface_id) {
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }
+  if (interface_id == DeviceAvailability::kId) return static_cast<DeviceAvailability*>(&facts_);
+  if (interface_id == ComponentFacts::kId) return static_cast<ComponentFacts*>(&facts_);
   return nullptr;
 }
 

@@ -2,6 +2,7 @@
 // sources are compiled twice: by nvcc for GPUs, and for the host, where kernels run as loops.
 #pragma once
 
+#include "facts.hpp"
 #include "families.hpp"
 
 #include <tenon/plugin.hpp>
@@ -56,6 +57,7 @@ class CudaDevice final : public Device {
   void* query(std::string_view interface_id) override;
 
  private:
+  CudaFacts facts_{*this};
   int index_ = -1;
   QueueSpec spec_;
   std::string choice_, features_;

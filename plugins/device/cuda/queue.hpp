@@ -106,6 +106,9 @@ void Queue::launch(const char* what, const Grid& grid, const Body& body) {
 }
 #endif
 
+/// "CUDA 13.0, runtime 13.0"; why there is none; "" when emulated.
+std::string driver_text();
+
 /// Devices that can be used; `reason` says why there are none.
 int usable_devices(std::string& reason);
 

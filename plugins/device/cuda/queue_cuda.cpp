@@ -182,6 +182,23 @@ void Queue::synchronize() {
   check(cudaStreamSynchronize(state_->stream), "waiting for the device");
 }
 
+namespace {
+
+std::string version_text(int number) {
+  return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
+}
+
+}  // namespace
+
+std::string driver_text() {
+  int driver = 0, runtime = 0;
+  const bool known = cudaDriverGetVersion(&driver) == cudaSuccess && driver > 0;
+  cudaRuntimeGetVersion(&runtime);
+  cudaGetLastError();
+  return known ? fmt::format("CUDA {}, runtime {}", version_text(driver), version_text(runtime))
+               : fmt::format("none, runtime {}", version_text(runtime));
+}
+
 int usable_devices(std::string& reason) {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
@@ -192,12 +209,11 @@ int usable_devices(std::string& reason) {
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
-    const auto version = [](int number) { return fmt::format("{}.{}", number / 1000, number % 1000 / 10); };
     reason =
         driver == 0
             ? std::string("there is no NVIDIA driver on this machine")
             : fmt::format("the NVIDIA driver knows CUDA {} and this program needs {}; install a newer driver",
-                          version(driver), version(runtime));
+                          version_text(driver), version_text(runtime));
   } else if (code == cudaErrorNoDevice || code == cudaSuccess) {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
     reason = visible != nullptr ? fmt::format("no device is visible: CUDA_VISIBLE_DEVICES is '{}'", visible)

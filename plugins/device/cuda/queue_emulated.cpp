@@ -146,6 +146,10 @@ void Queue::synchronize() {}
 
 void Queue::check(int, const char*) {}
 
+std::string driver_text() {
+  return "";
+}
+
 int usable_devices(std::string& reason) {
   reason.clear();
   return 64;  // ranks, each with a device of its own
