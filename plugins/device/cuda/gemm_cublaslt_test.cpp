@@ -4,6 +4,7 @@
 #include "gemm_cublaslt.hpp"
 
 #include "cublaslt_fake.hpp"
+#include "gemm_test.hpp"
 
 #include <tenon/error.hpp>
 
@@ -21,39 +22,6 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr DType kF32 = DType::kF32, kF64 = DType::kF64, kBF16 = DType::kBF16;
-
-/// On the device, filled with numbers of a small period that every dtype here represents.
-class Numbers {
- public:
-  Numbers(Queue& queue, std::int64_t count, DType dtype, int seed, std::int64_t skip = 0) : queue_(queue) {
-    memory_ = queue.allocate(static_cast<std::size_t>(dtype_bytes(dtype, count + skip)) + 16);
-    auto* const first = static_cast<std::byte*>(memory_) + dtype_bytes(dtype, skip);
-    view_ = {first, Shape{count}, dtype, MemorySpace::kCuda};
-    for (std::int64_t i = 0; i < count; ++i) {
-      const double value = static_cast<double>((i * 7 + seed) % 61 - 30) / 16;
-      const auto narrow = static_cast<float>(value);
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &narrow, sizeof bits);
-      if (dtype == kF64) view_.as<double>()[i] = value;
-      if (dtype == kF32) view_.as<float>()[i] = narrow;
-      if (dtype == kBF16) view_.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(bits >> 16);
-      // Codes of E4M3 and E5M2 that stand for numbers of at most 1.5 in size.
-      if (dtype_bits(dtype) == 8)
-        view_.as<std::uint8_t>()[i] = static_cast<std::uint8_t>((i * 7 + seed) % 57);
-    }
-  }
-  ~Numbers() { queue_.release(memory_); }
-  Numbers(const Numbers&) = delete;
-  Numbers& operator=(const Numbers&) = delete;
-
-  const TensorView& view() const { return view_; }
-  std::vector<std::byte> bytes() const { return {view_.raw().begin(), view_.raw().end()}; }
-
- private:
-  Queue& queue_;
-  void* memory_;
-  TensorView view_;
-};
 
 class CublasLtGemms : public ::testing::Test {
  protected:

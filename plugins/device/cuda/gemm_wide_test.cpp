@@ -2,49 +2,12 @@
 // rows. The inner product is our own here, the library's on a GPU.
 #include "gemm.hpp"
 
-#include <gtest/gtest.h>
+#include "gemm_test.hpp"
 
-#include <cstring>
-#include <vector>
+#include <gtest/gtest.h>
 
 namespace tenon::cuda {
 namespace {
-
-/// On the device, filled with bf16 or f32 numbers of a small period, which are sums of few powers of two.
-class Numbers {
- public:
-  Numbers(Queue& queue, std::int64_t count, DType dtype, int seed) : queue_(queue) {
-    const auto bytes = static_cast<std::size_t>(dtype_bytes(dtype, count));
-    std::vector<std::byte> host(bytes);
-    for (std::int64_t i = 0; i < count; ++i) {
-      const float value = static_cast<float>((i * 7 + seed) % 61 - 30) / 16;
-      std::uint32_t bits = 0;
-      std::memcpy(&bits, &value, sizeof bits);
-      if (dtype == DType::kBF16) {
-        const auto upper = static_cast<std::uint16_t>(bits >> 16);
-        std::memcpy(host.data() + i * 2, &upper, sizeof upper);
-      } else if (dtype == DType::kF32) {
-        std::memcpy(host.data() + i * 4, &bits, sizeof bits);
-      }
-    }
-    view_ = {queue.allocate(bytes), Shape{count}, dtype, MemorySpace::kCuda};
-    queue.copy(host.data(), MemorySpace::kHost, view_.data, MemorySpace::kCuda, bytes);
-  }
-  ~Numbers() { queue_.release(view_.data); }
-  Numbers(const Numbers&) = delete;
-  Numbers& operator=(const Numbers&) = delete;
-
-  const TensorView& view() const { return view_; }
-  std::vector<std::byte> bytes() const {
-    std::vector<std::byte> host(static_cast<std::size_t>(view_.bytes()));
-    queue_.copy(view_.data, MemorySpace::kCuda, host.data(), MemorySpace::kHost, host.size());
-    return host;
-  }
-
- private:
-  Queue& queue_;
-  TensorView view_;
-};
 
 constexpr DType kBF16 = DType::kBF16, kF32 = DType::kF32;
 

@@ -90,18 +90,47 @@ TENON_BOTH std::int64_t attention_last_query(const AttentionArgs<S>& args, std::
   return args.window > 0 && seen < args.time - 1 ? seen : args.time - 1;
 }
 
+/// 16 bytes of a row, which a thread moves at once.
+template <class S>
+struct alignas(16) RowPiece {
+  static constexpr int kCount = 16 / static_cast<int>(sizeof(S));
+  S at[kCount];
+};
+
 /// One thread's share of loading a slice of rows into a tile; zeros beyond the time and the head.
 template <class S>
 TENON_BOTH void load_rows(const AttentionArgs<S>& args, const AttentionTiles<S>& tiles,
                           const AttentionPlace& place, std::int64_t first, int slice, const S* x,
                           std::int64_t row_stride, S* tile, int thread) {
-  constexpr int kWarp = 32;
-  for (int row = thread / kWarp; row < AttentionTiles<S>::kRows; row += kThreads / kWarp) {
-    const std::int64_t time = first + row;
-    const S* const from = x + (place.batch * args.time + time) * row_stride + place.head * args.d_head;
-    for (int column = thread % kWarp; column < tiles.width; column += kWarp) {
-      const std::int64_t j = std::int64_t{slice} * AttentionTiles<S>::kSlice + column;
-      tile[row * tiles.stride + column] = time < args.time && j < args.d_head ? from[j] : put<S>(0);
+  using Piece = RowPiece<S>;
+  constexpr int kRows = AttentionTiles<S>::kRows;
+  const std::int64_t begin = std::int64_t{slice} * AttentionTiles<S>::kSlice;
+  const S* const from = x + (place.batch * args.time + first) * row_stride + place.head * args.d_head + begin;
+  // Then every row begins at a multiple of a piece, and ends at one.
+  const bool pieces = reinterpret_cast<std::uintptr_t>(x) % sizeof(Piece) == 0 &&
+                      row_stride % Piece::kCount == 0 && args.d_head % Piece::kCount == 0;
+  const int step = pieces ? Piece::kCount : 1, across = tiles.width / step;
+  for (int i = thread; i < kRows * across; i += kThreads) {
+    const int row = i / across, column = i % across * step;
+    S* const to = tile + row * tiles.stride + column;
+    const bool inside = first + row < args.time && begin + column < args.d_head;
+    if (!pieces) {
+      *to = inside ? from[row * row_stride + column] : put<S>(0);
+      continue;
+    }
+    Piece piece;
+    if (inside) {
+      piece = *reinterpret_cast<const Piece*>(from + row * row_stride + column);
+    } else {
+      TENON_UNROLL
+      for (int l = 0; l < Piece::kCount; ++l) piece.at[l] = put<S>(0);
+    }
+    if constexpr (AttentionTiles<S>::kNarrow) {
+      *reinterpret_cast<Piece*>(to) = piece;
+    } else {
+      // Rows of an odd stride begin anywhere.
+      TENON_UNROLL
+      for (int l = 0; l < Piece::kCount; ++l) to[l] = piece.at[l];
     }
   }
 }
