@@ -18,6 +18,7 @@ HalfSite::HalfSite(const SiteInfo& info, SiteHost& host, bool gradients)
       n_(info.n),
       k_(info.k),
       gradients_(gradients),
+      device_(host.device()),
       quant_(host.device().family<QuantOps>()),
       elementwise_(host.device().family<Elementwise>()),
       operands_(host.operands()),
@@ -100,8 +101,8 @@ void HalfSite::report(const SiteCall& call, TensorView x, TensorView values, con
   OperandNumerics seen = operand_place(call, layer_, site_, gemm, operand);
   seen.format = "fp16";
   seen.reason = "recipe";
-  seen.stats = measure_rounding(x, values);
-  seen.input = x;
+  seen.input = input_here_.read(device_, x);
+  seen.stats = measure_rounding(seen.input, values_here_.read(device_, values));
   call.numerics->add(seen);
 }
 

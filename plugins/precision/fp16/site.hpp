@@ -3,6 +3,7 @@
 // version.
 #pragma once
 
+#include <tenon/host_stage.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/site_products.hpp>
 
@@ -38,6 +39,7 @@ class HalfSite final : public LinearSite {
   int site_;
   std::int64_t n_, k_;
   bool gradients_;
+  Device& device_;
   QuantOps& quant_;
   Elementwise& elementwise_;
   OperandCounter& operands_;
@@ -45,6 +47,7 @@ class HalfSite final : public LinearSite {
   std::size_t first_, second_, result_;  ///< bytes of the parts
   std::uint64_t version_ = std::numeric_limits<std::uint64_t>::max();
   const void* source_ = nullptr;
+  HostStage input_here_, values_here_;  ///< for reports, which are about host memory
 };
 
 }  // namespace tenon::fp16

@@ -1,8 +1,6 @@
 // Counting of ledger.hpp.
 #include "ledger.hpp"
 
-#include <tenon/error.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,29 +23,33 @@ struct Share {
 }  // namespace
 
 Decisions::Decisions(SiteHost& host)
-    : units_(host.state("decisions", DType::kI64, Shape{kUses, kChoices})),
-      errors_(host.state("errors", DType::kF64, Shape{kUses, 2})) {
-  if (units_.space != MemorySpace::kHost)
-    fail_config("precision.mor counts in host memory: set [device] type = 'cpu'");
-}
+    : device_(host.device()),
+      units_(host.state("decisions", DType::kI64, Shape{kUses, kChoices})),
+      errors_(host.state("errors", DType::kF64, Shape{kUses, 2})) {}
 
 void Decisions::add(Use use, const Verdict& verdict) {
   const auto row = static_cast<std::size_t>(use);
-  for (std::size_t choice = 0; choice < kChoices; ++choice)
-    units_.as<std::int64_t>()[row * kChoices + choice] += verdict.units[choice];
+  auto* const units = units_here_.read(device_, units_).as<std::int64_t>() + row * kChoices;
+  for (std::size_t choice = 0; choice < kChoices; ++choice) units[choice] += verdict.units[choice];
+  units_here_.write(device_, units_);
   if (verdict.choice == kNvfp4) return;
-  errors_.as<double>()[2 * row] += verdict.decision.error;
-  errors_.as<double>()[2 * row + 1] += 1;
+  double* const errors = errors_here_.read(device_, errors_).as<double>() + 2 * row;
+  errors[0] += verdict.decision.error;
+  errors[1] += 1;
+  errors_here_.write(device_, errors_);
 }
 
 std::array<std::int64_t, kChoices> Decisions::units(Use use) const {
+  HostStage here;
   std::array<std::int64_t, kChoices> result;
-  std::copy_n(units_.as<std::int64_t>() + static_cast<std::size_t>(use) * kChoices, kChoices, result.begin());
+  std::copy_n(here.read(device_, units_).as<std::int64_t>() + static_cast<std::size_t>(use) * kChoices,
+              kChoices, result.begin());
   return result;
 }
 
 double Decisions::mean_error(Use use) const {
-  const double* row = errors_.as<double>() + 2 * static_cast<std::size_t>(use);
+  HostStage here;
+  const double* row = here.read(device_, errors_).as<double>() + 2 * static_cast<std::size_t>(use);
   return row[1] == 0 ? 0.0 : row[0] / row[1];
 }
 

@@ -4,6 +4,7 @@
 
 #include "operand.hpp"
 
+#include <tenon/host_stage.hpp>
 #include <tenon/site.hpp>
 
 #include <array>
@@ -20,7 +21,7 @@ inline constexpr int kUses = 6;
 inline constexpr const char* kGemms[kUses] = {"fprop", "fprop", "dgrad", "dgrad", "wgrad", "wgrad"};
 inline constexpr const char* kOperands[kUses] = {"x", "w", "dy", "w", "dy", "x"};
 
-/// Of one site. Host memory; training calls only.
+/// Of one site, in the device's memory; training calls only.
 class Decisions {
  public:
   explicit Decisions(SiteHost& host);
@@ -31,8 +32,10 @@ class Decisions {
   double mean_error(Use use) const;
 
  private:
-  TensorView units_;   ///< i64 [kUses, kChoices]
-  TensorView errors_;  ///< f64 [kUses, 2]: sum over calls, calls
+  Device& device_;
+  TensorView units_;                    ///< i64 [kUses, kChoices]
+  TensorView errors_;                   ///< f64 [kUses, 2]: sum over calls, calls
+  HostStage units_here_, errors_here_;  ///< of add()
 };
 
 /// All sites of a policy, under the names of their layers.

@@ -79,7 +79,7 @@ Verdict Operand::run(TensorView x, TensorView values, TensorView choices, Tensor
     verdict.fp4_error = stats.relative_error;
     if (std::isfinite(scale) && stats.relative_error <= settings_.fp4_threshold) {
       elementwise_.scale(values, static_cast<double>(scale));
-      std::fill_n(choices.as<std::uint8_t>(), choices.elements(), std::uint8_t{kNvfp4});
+      elementwise_.fill(choices, kNvfp4);
       verdict.choice = kNvfp4;
       verdict.units[kNvfp4] = 1;
       return verdict;

@@ -2,6 +2,7 @@
 #include "quantizer.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/host_stage.hpp>
 #include <tenon/kernels/reference/mor.hpp>
 
 #include <fmt/format.h>
@@ -73,12 +74,12 @@ QuantizeShape MorQuantizer::shape(const QuantizeRequest& request) const {
 
 QuantizeReport MorQuantizer::run(const QuantizeRequest& request, Device& device, TensorView x,
                                  TensorView codes, TensorView block_scales, TensorView dequantized) {
-  if (device.space() != MemorySpace::kHost)
-    fail_config("format mor is worked out in host memory: use the device cpu");
   const Plan plan = plan_of(request, settings_);
+  HostStage x_here, codes_here, scales_here, dequantized_here;
   const auto n = static_cast<std::size_t>(x.elements());
+  const auto* const from_x = x_here.read(device, x).as<float>();
   std::vector<Bf16> input(n), values(n);
-  for (std::size_t i = 0; i < n; ++i) input[i] = kernels::to_bf16(x.as<float>()[i]);
+  for (std::size_t i = 0; i < n; ++i) input[i] = kernels::to_bf16(from_x[i]);
   kernels::MorArgs args;
   args.x = input.data();
   args.rows = request.rows, args.columns = request.columns;
@@ -87,10 +88,14 @@ QuantizeReport MorQuantizer::run(const QuantizeRequest& request, Device& device,
   args.mode = static_cast<kernels::MorMode>(settings_.mode);
   args.threshold = std::numeric_limits<double>::infinity();  // the attempt, whatever is decided
   args.e2m3 = settings_.e2m3;
-  auto* decoded = dequantized.as<float>();
-  const kernels::MorResult result = kernels::reference::mor(
-      args, values.data(), nullptr,
-      {.codes = codes.as<std::uint8_t>(), .scales = block_scales.as<float>(), .decoded = decoded});
+  auto* decoded = dequantized_here.room(dequantized).as<float>();
+  const kernels::MorResult result =
+      kernels::reference::mor(args, values.data(), nullptr,
+                              {.codes = codes_here.room(codes).as<std::uint8_t>(),
+                               .scales = scales_here.room(block_scales).as<float>(),
+                               .decoded = decoded});
+  codes_here.write(device, codes);
+  scales_here.write(device, block_scales);
 
   QuantizeReport report;
   report.mean_relative_error = result.error;
@@ -111,6 +116,7 @@ QuantizeReport MorQuantizer::run(const QuantizeRequest& request, Device& device,
       !result.finite || (settings_.mode == MorMode::kTensor && result.error > settings_.threshold);
   report.decision = decision_of(settings_, result, kept);
   for (std::size_t i = 0; i < n && kept; ++i) decoded[i] = kernels::to_float(input[i]);
+  dequantized_here.write(device, dequantized);
   return report;
 }
 

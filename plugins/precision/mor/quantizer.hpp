@@ -1,4 +1,4 @@
-// Interface `tenon.quantizer/1`, format `mor`: one matrix in host memory, element by element, with codes and
+// Interface `tenon.quantizer/1`, format `mor`: one matrix on the host, element by element, with codes and
 // scales of the attempt in E4M3.
 #pragma once
 

@@ -23,6 +23,7 @@ MorSite::MorSite(const SiteInfo& info, SiteHost& host, const Settings& settings,
       site_(info.site),
       n_(info.n),
       k_(info.k),
+      device_(host.device()),
       counter_(host.operands()),
       decisions_(host),
       products_(info, host.device().family<Blas>(), DType::kBF16),
@@ -129,9 +130,9 @@ void MorSite::record(const SiteCall& call, Use use, TensorView x, TensorView val
   OperandNumerics seen = operand_place(call, layer_, site_, kGemms[u], kOperands[u]);
   seen.format = kFormatNames[verdict.choice];
   seen.reason = reason;
-  seen.stats = measure_rounding(x, values);
-  seen.input = x;
-  seen.choices = choices;
+  seen.input = input_here_.read(device_, x);
+  seen.stats = measure_rounding(seen.input, values_here_.read(device_, values));
+  seen.choices = choices_here_.read(device_, choices);
   seen.block_rows = operand(use).block_rows();
   seen.block_columns = operand(use).block_columns();
   call.numerics->add(seen);

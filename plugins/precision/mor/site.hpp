@@ -46,6 +46,7 @@ class MorSite final : public LinearSite {
   std::string layer_;
   int site_;
   std::int64_t n_, k_;
+  Device& device_;
   OperandCounter& counter_;
   Decisions decisions_;
   SiteProducts products_;
@@ -55,6 +56,7 @@ class MorSite final : public LinearSite {
   std::size_t persistent_ = 0;
   // Scratch: the product's, the decision's, then values and choices of up to two operands.
   std::size_t decide_at_ = 0, first_at_ = 0, second_at_ = 0, choices_at_ = 0, scratch_ = 0;
+  HostStage input_here_, values_here_, choices_here_;  ///< for reports, which are about host memory
 };
 
 }  // namespace tenon::mor

@@ -1,7 +1,6 @@
 // Agreement and history of amax.hpp.
 #include "amax.hpp"
 
-#include <tenon/error.hpp>
 #include <tenon/transport.hpp>
 
 #include <algorithm>
@@ -19,29 +18,23 @@ float agreed(float amax, Communicator* group) {
 }
 
 AmaxHistory::AmaxHistory(SiteHost& host, std::string_view tensor, const SitePlan& plan)
-    : length_(plan.history + 1),
+    : device_(host.device()),
+      length_(plan.history + 1),
       margin_(std::ldexp(1.0f, plan.margin)),
       latest_(plan.latest),
       amax_(host.state(std::string(tensor) + ".amax", DType::kF32, Shape{length_})),
-      position_(host.state(std::string(tensor) + ".position", DType::kI64, Shape{2})) {
-  if (amax_.space != MemorySpace::kHost)
-    fail_config(
-        "delayed scaling keeps its history in host memory, which this device's states are not; take "
-        "recipe = \"current\"");
-}
-
-void AmaxHistory::begin_slot(std::int64_t slot) {
-  auto* const position = position_.as<std::int64_t>();
-  if (position[0] == slot + 1) return;
-  position[0] = slot + 1;
-  position[1] = (position[1] + 1) % length_;
-  amax_.as<float>()[position[1]] = 0;
-}
+      position_(host.state(std::string(tensor) + ".position", DType::kI64, Shape{2})) {}
 
 float AmaxHistory::scale_amax(float amax, std::int64_t slot, bool training) {
-  if (training) begin_slot(slot);
-  const std::int64_t current = position_.as<std::int64_t>()[1];
-  float* const entries = amax_.as<float>();
+  auto* const position = position_here_.read(device_, position_).as<std::int64_t>();
+  float* const entries = amax_here_.read(device_, amax_).as<float>();
+  if (training && position[0] != slot + 1) {
+    position[0] = slot + 1;
+    position[1] = (position[1] + 1) % length_;
+    entries[position[1]] = 0;
+    position_here_.write(device_, position_);
+  }
+  const std::int64_t current = position[1];
   float known = 0;
   if (latest_) {
     known = entries[(current + length_ - 1) % length_];
@@ -49,8 +42,12 @@ float AmaxHistory::scale_amax(float amax, std::int64_t slot, bool training) {
     for (std::int64_t i = 0; i < length_; ++i) known = i == current ? known : std::max(known, entries[i]);
   }
   // Outside training the current entry is complete, too, but a scale must not depend on who asks when.
-  if (!std::isfinite(amax)) return std::numeric_limits<float>::quiet_NaN();
-  if (training) entries[current] = std::max(entries[current], amax);
+  const bool finite = std::isfinite(amax);
+  if (training) {
+    if (finite) entries[current] = std::max(entries[current], amax);
+    amax_here_.write(device_, amax_);
+  }
+  if (!finite) return std::numeric_limits<float>::quiet_NaN();
   return (known > 0 ? known : amax) * margin_;
 }
 

@@ -4,6 +4,7 @@
 
 #include "plan.hpp"
 
+#include <tenon/host_stage.hpp>
 #include <tenon/site.hpp>
 
 namespace tenon::quantized {
@@ -12,11 +13,11 @@ namespace tenon::quantized {
 /// alone.
 float agreed(float amax, Communicator* group);
 
-/// History of one tensor of a site in state that the core saves. One entry per slot: the maximum over its
-/// micro-batches and chunks, so the scale is the same in all calls of a slot and after a resume.
+/// History of one tensor of a site in state that the core saves, in the device's memory. One entry per slot:
+/// the maximum over its micro-batches and chunks, so the scale is the same in all calls of a slot and after a
+/// resume.
 class AmaxHistory {
  public:
-  /// Throws Error(kConfig) where the state is not host memory.
   AmaxHistory(SiteHost& host, std::string_view tensor, const SitePlan& plan);
 
   /// Records `amax` if it is finite and `training`, and returns what the scale is to be made of: `amax`
@@ -24,13 +25,14 @@ class AmaxHistory {
   float scale_amax(float amax, std::int64_t slot, bool training);
 
  private:
-  void begin_slot(std::int64_t slot);
-
+  Device& device_;
   std::int64_t length_;
   float margin_;  ///< 2^margin
   bool latest_;
   TensorView amax_;      ///< f32 [length + 1]; the entry of the current slot is not used for it
   TensorView position_;  ///< i64 [2]: the current slot + 1, its entry
+  /// Read in each call: a resume or a roll-back may have changed the state in between.
+  HostStage amax_here_, position_here_;
 };
 
 }  // namespace tenon::quantized

@@ -2,16 +2,34 @@
 #include "format_quantizer.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/host_stage.hpp>
 #include <tenon/kernels/formats.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <vector>
 
 namespace tenon::quantized {
 namespace {
 
 constexpr std::int64_t kPad = 16;
+
+/// Memory of a device for one tensor.
+class DeviceMemory {
+ public:
+  DeviceMemory(Device& device, DType dtype, const Shape& shape)
+      : device_(device), view_{nullptr, shape, dtype, device.space()} {
+    view_.data = device.allocate(size());
+  }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  ~DeviceMemory() { device_.release(view_.data, size()); }
+  const TensorView& view() const { return view_; }
+
+ private:
+  std::size_t size() const { return static_cast<std::size_t>(view_.bytes()); }
+  Device& device_;
+  TensorView view_;
+};
 
 PowerRule power_rule(std::string_view scale, PowerRule otherwise) {
   if (scale == "floor") return PowerRule::kFloor;
@@ -43,29 +61,28 @@ class FormatQuantizer final : public Quantizer {
 
   QuantizeReport run(const QuantizeRequest& request, Device& device, TensorView x, TensorView codes,
                      TensorView block_scales, TensorView dequantized) override {
-    if (device.space() != MemorySpace::kHost)
-      fail_config("tenon.quantizer/1 takes codes apart in host memory; take the device \"cpu\"");
     const QuantizeSpec spec = spec_for(request);
     const auto kernel = device.family<QuantOps>().quantizer(spec);
-    const Shape padded{kernel->padded_rows(), spec.columns};
-    std::vector<std::byte> packed(kernel->code_bytes() + 64), scratch(kernel->scratch_bytes() + 64),
-        values(static_cast<std::size_t>(dtype_bytes(DType::kBF16, padded.elements())) + 64);
-    const auto bytes = [](std::vector<std::byte>& memory, std::size_t count) {
-      return TensorView{memory.data(), Shape{static_cast<std::int64_t>(count)}, DType::kU8};
-    };
-    const TensorView scratch_view = bytes(scratch, kernel->scratch_bytes());
+    const auto bytes = [](std::size_t count) { return Shape{static_cast<std::int64_t>(count)}; };
+    const DeviceMemory packed(device, DType::kU8, bytes(kernel->code_bytes())),
+        scratch(device, DType::kU8, bytes(kernel->scratch_bytes())),
+        values(device, DType::kBF16, {kernel->padded_rows(), spec.columns});
     QuantizeOutput out;
-    out.codes = bytes(packed, kernel->code_bytes());
-    out.values = {values.data(), padded, DType::kBF16};  // measured against the input
+    out.codes = packed.view();
+    out.values = values.view();  // measured against the input
     out.scales = block_scales;
-    const float amax = kernel->amax(x, scratch_view);
+    const float amax = kernel->amax(x, scratch.view());
     QuantizeDraws draws;
     draws.key = random_key(request.seed, "tenon.quantize");
     QuantizeStats stats;
     QuantizeReport report;
-    report.tensor_scale = kernel->run(x, amax, draws, out, scratch_view, &stats);
-    unpack(spec, out.codes, codes);
-    decode(spec, codes, block_scales, report.tensor_scale, dequantized);
+    report.tensor_scale = kernel->run(x, amax, draws, out, scratch.view(), &stats);
+    HostStage stored, unpacked, scales, decoded;
+    unpack(spec, stored.read(device, out.codes), unpacked.room(codes));
+    decode(spec, unpacked.room(codes), scales.read(device, block_scales), report.tensor_scale,
+           decoded.room(dequantized));
+    unpacked.write(device, codes);
+    decoded.write(device, dequantized);
     report.sqnr_db = stats.noise > 0 ? 10 * std::log10(stats.signal / stats.noise) : 0;
     if (stats.noise == 0 && stats.signal > 0) report.sqnr_db = std::numeric_limits<double>::infinity();
     if (!std::isfinite(stats.noise)) report.sqnr_db = std::numeric_limits<double>::quiet_NaN();

@@ -1,4 +1,5 @@
-// Interface `tenon.quantizer/1` of the components: one matrix rounded outside training, in host memory.
+// Interface `tenon.quantizer/1` of the components: one matrix rounded outside training. The device rounds;
+// codes are taken apart and decoded on the host.
 #pragma once
 
 #include "recipe.hpp"

@@ -32,6 +32,7 @@ OperandUse::OperandUse(const SiteInfo& info, SiteHost& host, Use use, const Oper
       plan_(plan),
       key_(stream(host.rounding_key(), use)),
       group_(info.amax_group),
+      device_(&host.device()),
       layer_(info.layer) {
   const bool of_x = use == Use::kFpropX || use == Use::kWgradX;
   origin_row_ = is_weight(use) ? info.origin_n : 0;
@@ -91,8 +92,8 @@ float OperandUse::run(const SiteCall& call, const SiteName& name, TensorView x, 
   const float scale = kernel.run(x, amax, draws(call), out, scratch, &numerics.stats);
   numerics.format = plan_.format->name;
   numerics.reason = name.reason;
-  numerics.input = x;
-  numerics.scales = out.scales;
+  numerics.input = input_here_.read(*device_, x);
+  numerics.scales = scales_here_.read(*device_, out.scales);
   numerics.block_rows = plan_.format->block == 0 ? 0 : spec_.block_rows;
   numerics.block_columns = plan_.format->block == 0 ? 0 : spec_.block_columns;
   call.numerics->add(numerics);

@@ -65,9 +65,11 @@ class OperandUse {
   RandomKey key_;
   std::int64_t origin_row_ = 0, origin_column_ = 0;
   Communicator* group_;
+  Device* device_;
   std::string layer_;
   std::vector<Prepared> prepared_;
   std::size_t scratch_ = 0;
+  HostStage input_here_, scales_here_;  ///< for reports, which are about host memory
 };
 
 }  // namespace tenon::quantized
