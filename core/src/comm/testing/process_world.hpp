@@ -32,6 +32,8 @@ class ProcessWorld {
   virtual void kill(int rank) = 0;
   /// The rank's transport ends in order.
   virtual void end(int rank) = 0;
+  /// Whether it reduces numbers of this type, all of which it moves.
+  virtual bool reduces(DType) const { return true; }
 
   explicit ProcessWorld(int ranks) : all_(static_cast<std::size_t>(ranks)) {
     std::iota(all_.begin(), all_.end(), 0);
