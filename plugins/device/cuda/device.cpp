@@ -35,6 +35,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
                             kDeviceName, spec.kernels, choice_));
   }
   queue_ = std::make_unique<Queue>(spec_);
+  streams_ = std::make_unique<Streams>(*queue_, spec_.index);
   features_ = queue_->description();
   elementwise_ = make_elementwise(*queue_);
   blas_ = make_blas(*queue_);
@@ -89,6 +90,8 @@ void* CudaDevice::query(std::string_view interface_id) {
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;
   }
+  if (interface_id == DeviceStreams::kId) return static_cast<DeviceStreams*>(streams_.get());
+  if (interface_id == DeviceEvents::kId) return static_cast<DeviceEvents*>(streams_.get());
   if (interface_id == DeviceAvailability::kId) return static_cast<DeviceAvailability*>(&facts_);
   if (interface_id == ComponentFacts::kId) return static_cast<ComponentFacts*>(&facts_);
   return nullptr;

@@ -4,6 +4,7 @@
 
 #include "facts.hpp"
 #include "families.hpp"
+#include "streams.hpp"
 
 #include <tenon/plugin.hpp>
 
@@ -63,6 +64,7 @@ class CudaDevice final : public Device {
   std::string choice_, features_;
   mutable std::string described_;  ///< features_ and what has been opened since
   std::unique_ptr<Queue> queue_;
+  std::unique_ptr<Streams> streams_;
   std::unique_ptr<Elementwise> elementwise_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Attention> attention_;
