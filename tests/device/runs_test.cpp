@@ -1,0 +1,184 @@
+// Whole runs of the shipped configurations, small, on the device under test: near the processor's, stopped
+// and resumed to the same bits; and what is refused there before anything is trained.
+#include "device_test.hpp"
+#include "test_paths.hpp"
+
+#include <tenon/observer.hpp>
+#include <tenon/plugin.hpp>
+#include <tenon/runtime.hpp>
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+namespace tenon::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+/// Asks for a stop, as a scheduler does, and waits until the run has heard it.
+class StopAfter final : public Observer {
+ public:
+  static constexpr OptionSpec kOptions[] = {option::integer("slots", nullptr).mandatory()};
+  static constexpr ComponentInfo kInfo{.id = "stop_after", .summary = "asks for a stop", .options = kOptions};
+  explicit StopAfter(const Options& options) : slots_(options.integer("slots")) {}
+  bool every_rank() const override { return false; }
+  void on_start(const RunInfo&) override {}
+  void on_slot(const SlotRecord& record) override {
+    if (record.slot + 1 != slots_) return;
+    ::kill(::getpid(), SIGTERM);
+    sigset_t pending;
+    for (int tries = 0; tries < 1000 && ::sigpending(&pending) == 0 && ::sigismember(&pending, SIGTERM) == 1;
+         ++tries)
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // from taken to told
+  }
+  void on_metric(const Metric&) override {}
+  void on_span(const Span&) override {}
+  void on_finish(std::string_view, std::string_view) override {}
+  void* query(std::string_view) override { return nullptr; }
+
+ private:
+  std::int64_t slots_;
+};
+
+TENON_STATIC_PLUGIN(stopping, PluginInfo{.id = "test.stop", .version = "1.0.0", .summary = "stops runs"},
+                    StopAfter)
+
+using Sets = std::vector<std::string>;
+
+Sets operator+(Sets sets, const Sets& more) {
+  sets.insert(sets.end(), more.begin(), more.end());
+  return sets;
+}
+
+/// A shipped configuration and what makes it small.
+struct Base {
+  const char* name;
+  Sets small;
+};
+const Base kBases[] = {
+    {"gpt_tiny", {"data.context=16", "data.batch=2", "model.layers=1", "model.width=32", "model.heads=2"}},
+    {"lenet5", {"data.batch=4"}},
+    {"dlrm_adult", {"data.batch=16"}},
+    {"fno_darcy", {"data.batch=2", "model.width=4", "model.modes=[4]"}},
+};
+
+class WholeRuns : public ::testing::TestWithParam<Base> {
+ protected:
+  WholeRuns()
+      : folder_(fs::path(TENON_BINARY_DIR) / "tests" / ("device_runs_" + std::to_string(::getpid()))) {
+    fs::remove_all(folder_);
+  }
+  ~WholeRuns() override { fs::remove_all(folder_); }
+
+  Config config(const std::string& device, const Sets& sets) const {
+    Sets all = GetParam().small + Sets{"device.type=" + device, "device.threads=1", "run.steps=4",
+                                       "run.log_every=1",       "run.eval_every=4", "run.eval_batches=2"};
+    return Config::load(std::string(TENON_SOURCE_DIR) + "/configs/base/" + GetParam().name + ".toml",
+                        all + sets);
+  }
+  RunResult train(const std::string& device, const Sets& sets, const std::string& name, bool resume = false) {
+    Runtime runtime;
+    runtime.add_plugin(stopping);
+    runtime.discover({});
+    TrainRequest request;
+    request.run_dir = (folder_ / name).string();
+    request.quiet = true;
+    request.resume = resume;
+    request.handle_signals = true;
+    return runtime.train(config(device, sets), request);
+  }
+  /// The losses at the end, of training and of validation.
+  std::vector<double> losses(const std::string& device, const std::string& precision) {
+    const RunResult result = train(device, {"precision.type=" + precision}, device + precision);
+    EXPECT_EQ(result.status, "completed") << result.error;
+    return {result.metrics.at("train/loss"), result.metrics.at("val/loss")};
+  }
+
+  fs::path folder_;
+};
+
+// In f64 both compute the same formulas in other orders: 2^-53 per operation, chains below 2^14 operations
+// per slot, which Adam's quotient m / (sqrt(v) + eps) may spread over a weight's whole step of lr ~ 2^-9
+// where v is as small as its rounding error; 2^-30 leaves room for that and for no other formula. In f32 a
+// run is as far from f64's as its own rounding makes it, which the processor shows: the device may be as far
+// and as much again for the luck of signs, 2^-20 of the loss at least.
+TEST_P(WholeRuns, EndNearTheProcessors) {
+  const auto exact = losses("cpu", "fp64"), exact_here = losses(tested_device(), "fp64");
+  const auto plain = losses("cpu", "fp32"), plain_here = losses(tested_device(), "fp32");
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_NEAR(exact_here[i], exact[i], 0x1p-30 * std::abs(exact[i])) << i;
+    const double rounding = std::abs(plain[i] - exact[i]);
+    EXPECT_NEAR(plain_here[i], exact[i], 4 * rounding + 0x1p-20 * std::abs(exact[i])) << i;
+  }
+}
+
+TEST_P(WholeRuns, ResumeToTheSameBits) {
+  const Sets saves{"recovery.type=full", "recovery.every=100"};
+  const RunResult whole = train(tested_device(), saves, "whole");
+  ASSERT_EQ(whole.status, "completed") << whole.error;
+  const RunResult stopped =
+      train(tested_device(), saves + Sets{"observe=[{type=\"stop_after\",slots=2}]"}, "cut");
+  ASSERT_EQ(stopped.status, "interrupted") << stopped.error;
+  const RunResult resumed = train(tested_device(), saves, "cut", true);
+  ASSERT_EQ(resumed.status, "completed") << resumed.error;
+  EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
+  EXPECT_EQ(resumed.state_hash, whole.state_hash);
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, WholeRuns, ::testing::ValuesIn(kBases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+/// What a check says; "" where it passes.
+std::string refusal(const Sets& sets, const std::string& base = "lenet5") {
+  Runtime runtime;
+  runtime.discover({});
+  try {
+    runtime.check(Config::load(std::string(TENON_SOURCE_DIR) + "/configs/base/" + base + ".toml",
+                               Sets{"device.type=" + tested_device(), "data.batch=4"} + sets),
+                  nullptr);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.kind(), ErrorKind::kConfig) << error.what();
+    return error.what();
+  }
+  return "";
+}
+
+struct Refused {
+  const char* name;
+  Sets sets;
+  const char* words;
+};
+const Refused kRefused[] = {
+    {"model_grid",
+     {"parallel.ranks=1", "parallel.grid=[2]", "transport.type=thread"},
+     "parallel.grid: parts of tensors move"},
+    {"shadow",
+     {"parallel.ranks=2", "transport.type=thread", "sync.type=shadow_ma"},
+     "merge weights in host memory"},
+};
+
+class Refusals : public ::testing::TestWithParam<Refused> {};
+
+TEST_P(Refusals, ComeBeforeTraining) {
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_THAT(refusal(GetParam().sets), HasSubstr(GetParam().words));
+}
+
+// What works in host memory alone is refused where the device's memory is another.
+INSTANTIATE_TEST_SUITE_P(Device, Refusals,
+                         ::testing::ValuesIn(tested_device() == "cpu"
+                                                 ? std::vector<Refused>{}
+                                                 : std::vector<Refused>(std::begin(kRefused),
+                                                                        std::end(kRefused))),
+                         [](const auto& info) { return std::string(info.param.name); });
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Refusals);
+
+}  // namespace
+}  // namespace tenon::testing
