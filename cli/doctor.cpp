@@ -1,11 +1,15 @@
-// tenon doctor: looks at every plugin in a child process and says of each: ok, or off and why.
+// tenon doctor: looks at every plugin in a child process and says of each: ok, or off and why; and what its
+// devices found out about this machine. Hardware that is not there is no failure; a claim that does not hold
+// is one.
 #include "command_line.hpp"
 
 #include "observe/build_info.hpp"
 #include "observe/json_writer.hpp"
 #include "observe/process_facts.hpp"
+#include "plugin/facts.hpp"
 #include "plugin/probe.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
 
@@ -21,21 +25,54 @@ struct Finding {
   std::string name, version;
   std::size_t components = 0;
   std::string reason;  ///< why it is off; "" = ok
+  std::vector<plugin::DeviceFindings> devices;
+
+  /// Of optional hardware: a plugin whose only component is a device that this machine does not have.
+  bool lacks_hardware() const { return components == 1 && devices.size() == 1 && !devices[0].off.empty(); }
+  bool failed() const {
+    return !reason.empty() ||
+           std::any_of(devices.begin(), devices.end(), [](const plugin::DeviceFindings& device) {
+             return std::any_of(device.probes.begin(), device.probes.end(),
+                                [](const plugin::Probed& probe) { return !probe.holds; });
+           });
+  }
 };
 
 /// Each plugin in a child process, so that a crash or a hang is a finding.
 std::vector<Finding> look_at(Registry& registry) {
   std::vector<Finding> findings;
   for (const PluginStatus& plugin : registry.plugins()) {
-    Finding finding{plugin.id.empty() ? plugin.file : plugin.id, plugin.version, plugin.offers.size(),
-                    plugin.reason};
+    Finding finding{
+        plugin.id.empty() ? plugin.file : plugin.id, plugin.version, plugin.offers.size(), plugin.reason, {}};
     if (plugin.state != PluginStatus::State::kFailed) {
       const plugin::ProbeResult probe = plugin::probe_plugin({.file = plugin.file});
       finding.reason = probe.ok ? "" : probe.reason;
     }
+    const bool has_device =
+        std::any_of(plugin.offers.begin(), plugin.offers.end(),
+                    [](const PluginStatus::Offer& offer) { return offer.kind == Device::kKind; });
+    if (finding.reason.empty() && has_device) {
+      plugin::PluginFindings asked = plugin::ask_devices(plugin.file);
+      finding.reason = asked.failure;
+      finding.devices = std::move(asked.devices);
+    }
     findings.push_back(std::move(finding));
   }
   return findings;
+}
+
+void print_device(const plugin::DeviceFindings& device) {
+  for (const auto& [name, value] : device.facts) std::cout << fmt::format("           {}: {}\n", name, value);
+  std::string held;
+  for (const plugin::Probed& probe : device.probes) {
+    if (probe.holds) {
+      held += (held.empty() ? "" : "; ") + probe.claim;
+    } else {
+      std::cout << fmt::format("           FAILED: {}: {}\n", probe.claim, probe.text);
+    }
+  }
+  if (!held.empty())
+    std::cout << fmt::format("           tried, and equal to the host's numbers: {}\n", held);
 }
 
 void print_text(const std::vector<Finding>& findings, const std::string& places) {
@@ -44,12 +81,16 @@ void print_text(const std::vector<Finding>& findings, const std::string& places)
                            build.build_type);
   std::cout << fmt::format("processor  {}, {} usable cores\n", cpu_model(), usable_cores());
   for (const Finding& finding : findings) {
-    if (finding.reason.empty()) {
+    if (finding.lacks_hardware()) {
+      std::cout << fmt::format("off        {} {}\n           {}\n", finding.name, finding.version,
+                               finding.devices[0].off);
+    } else if (finding.reason.empty()) {
       std::cout << fmt::format("ok         {} {} ({} components)\n", finding.name, finding.version,
                                finding.components);
     } else {
       std::cout << fmt::format("off        {}\n           {}\n", finding.name, finding.reason);
     }
+    for (const plugin::DeviceFindings& device : finding.devices) print_device(device);
   }
   std::cout << "plugins were looked for in:\n" << places << "\n";
 }
@@ -69,6 +110,19 @@ void print_json(const std::vector<Finding>& findings) {
     json.member("components", static_cast<std::int64_t>(finding.components));
     json.member("ok", finding.reason.empty());
     json.member("reason", finding.reason);
+    json.objects("devices", finding.devices, [&](const plugin::DeviceFindings& device) {
+      json.member("component", device.component);
+      json.member("usable", device.off.empty());
+      json.member("reason", device.off);
+      json.begin_object("facts");
+      for (const auto& [name, value] : device.facts) json.member(name, value);
+      json.end_object();
+      json.objects("probes", device.probes, [&](const plugin::Probed& probe) {
+        json.member("claim", probe.claim);
+        json.member("holds", probe.holds);
+        json.member("text", probe.text);
+      });
+    });
   });
   json.end_object();
   std::cout << json.take();
@@ -89,8 +143,8 @@ int run_doctor(const std::vector<std::string>& arguments) {
   } else {
     print_text(findings, runtime.registry().places());
   }
-  const bool failed = std::any_of(findings.begin(), findings.end(),
-                                  [](const Finding& finding) { return !finding.reason.empty(); });
+  const bool failed =
+      std::any_of(findings.begin(), findings.end(), [](const Finding& finding) { return finding.failed(); });
   return failed ? static_cast<int>(ErrorKind::kPlugin) : 0;
 }
 

@@ -1,7 +1,9 @@
-// tenon_probe FILE: loads one plugin and writes what it is to descriptor 3. Started by probe.cpp only.
+// tenon_probe FILE: loads one plugin and writes what it is to descriptor 3. Started by probe.cpp.
+// tenon_probe --devices FILE: what its devices say of this machine. Started by facts.cpp.
 // Lines: "stage WORD" before each step that may be the last, then the description, or "error TEXT".
 #include "plugin/child_process.hpp"
 #include "plugin/description.hpp"
+#include "plugin/facts.hpp"
 #include "plugin/loader.hpp"
 
 #include <fcntl.h>
@@ -38,14 +40,15 @@ void probe(const char* file) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 2 || ::fcntl(tenon::plugin::kAnswerFd, F_GETFD) < 0) {
+  const bool devices = argc == 3 && std::string_view(argv[1]) == "--devices";
+  if ((argc != 2 && !devices) || ::fcntl(tenon::plugin::kAnswerFd, F_GETFD) < 0) {
     std::fputs("tenon_probe is started by 'tenon inspect FILE' and 'tenon doctor', not by hand.\n", stderr);
     return 2;
   }
   const rlimit no_core{0, 0};  // a plugin that crashes here is news, not a file to keep
   ::setrlimit(RLIMIT_CORE, &no_core);
   try {
-    probe(argv[1]);
+    devices ? tenon::plugin::answer_device_facts(argv[2], send) : probe(argv[1]);
   } catch (const std::exception& error) {
     send(std::string("error\n") + error.what());
   }
