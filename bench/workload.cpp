@@ -1,6 +1,6 @@
 // One side of a row of bench/compare: trains a workload once in this process and prints its times, or prints
-// what the device alone needs for the workload's products and copies, or what the peer is to be started with.
-// Usage: workload train|limit|peer NAME [--steps N] [--threads N]; workload list
+// what the device alone needs for the workload's products and copies, or describes the workload and its peer.
+// Usage: workload train|limit|describe NAME [--steps N] [--threads N]; workload list
 #include "dlrm_shape.hpp"
 #include "field_shape.hpp"
 #include "gpt_shape.hpp"
@@ -177,13 +177,13 @@ int print_list() {
   return 0;
 }
 
-int print_peer(const Workload& workload, const Settings& settings) {
+/// What the workload is and how its peer is started.
+void describe(const Workload& workload, const Settings& settings) {
   fmt::print(
-      "{{\"title\": \"{}\", \"unit\": \"{}\", \"per_step\": {}, \"script\": \"{}\", "
-      "\"arguments\": \"{}\"}}\n",
+      "{{\"title\": \"{}\", \"unit\": \"{}\", \"per_step\": {}, \"script\": \"{}\", \"arguments\": "
+      "\"{}\"}}\n",
       workload.title, workload.unit, workload.per_step, workload.script,
       workload.script.empty() ? "" : workload.arguments(settings));
-  return 0;
 }
 
 int train_once(const Workload& workload, const Settings& settings) {
@@ -216,7 +216,7 @@ int print_limit(const Workload& workload, const Settings& settings) {
 }
 
 int usage() {
-  fmt::print(stderr, "usage: workload train|limit|peer NAME [--steps N] [--threads N]; workload list\n");
+  fmt::print(stderr, "usage: workload train|limit|describe NAME [--steps N] [--threads N]; workload list\n");
   return 2;
 }
 
@@ -227,12 +227,13 @@ int main(int argc, char** argv) {
   using namespace tenon::bench;
   const std::string what = argc > 1 ? argv[1] : "";
   if (what == "list") return print_list();
-  if (argc < 3 || (what != "train" && what != "limit" && what != "peer")) return usage();
+  if (argc < 3 || (what != "train" && what != "limit" && what != "describe")) return usage();
   const std::string name = argv[2];
   return run_program("workload", argc - 2, argv + 2, {.steps = 0}, [&](Settings settings) {
     const Workload workload = named(name);
     if (settings.steps < 1) settings.steps = workload.steps;
-    if (what == "peer") return print_peer(workload, settings);
+    describe(workload, settings);
+    if (what == "describe") return 0;
     return what == "train" ? train_once(workload, settings) : print_limit(workload, settings);
   });
 }

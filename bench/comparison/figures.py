@@ -1,0 +1,80 @@
+"""Medians, ratios within rounds and their spread, and when a row counts as noisy. Knows nothing of programs.
+
+A sample is what one side did in one round: a dictionary with `value` (a rate, or seconds where the row says so) and, where known,
+`memory_mb`, or with `error`. A ratio belongs to a round: both sides ran one after the other in it.
+"""
+import statistics
+
+SPREAD_BOUND = 0.25  # (highest - lowest) / median of a ratio
+OTHERS_BOUND = 0.25  # cores that other processes took while the row was measured
+
+
+def summary(values):
+    """Median, lowest, highest of numbers; None without any."""
+    if not values:
+        return None
+    return {"median": statistics.median(values), "lowest": min(values), "highest": max(values), "rounds": len(values)}
+
+
+def ratios(ours, theirs, lower_is_better=False):
+    """How many times better ours is, per round in which both have a value."""
+    pairs = [(a["value"], b["value"]) for a, b in zip(ours, theirs) if a.get("value") and b.get("value")]
+    return [b / a if lower_is_better else a / b for a, b in pairs]
+
+
+def spread(ratio):
+    return (ratio["highest"] - ratio["lowest"]) / ratio["median"]
+
+
+def noise(result):
+    """Why the figures of a row are doubtful, one phrase each."""
+    reasons = []
+    if result["others_cores"] is not None and result["others_cores"] > OTHERS_BOUND:
+        reasons.append(f"other work took {result['others_cores']:.1f} cores (load {result['load']:.1f})")
+    for name, ratio in result["ratios"].items():
+        if ratio is None:
+            continue
+        if ratio["rounds"] < 3:
+            reasons.append(f"{ratio['rounds']} round(s)")
+            break
+        if spread(ratio) > SPREAD_BOUND:
+            reasons.append(f"{name} spreads over {100 * spread(ratio):.0f} %")
+    return reasons
+
+
+def verdict(row, ratios_of_sides):
+    """Per side with an aim and a ratio: whether the median meets it."""
+    met = {}
+    for side, aim in row.aims.items():
+        ratio = ratios_of_sides.get(side)
+        if ratio is not None:
+            met[side] = ratio["median"] <= aim if row.limit_over_ours and side == "limit" else ratio["median"] >= aim
+    return met
+
+
+def result_of(row, samples, others_cores, load, title="", unit=""):
+    """What is known of a row: samples by side, one list entry per round; missing sides are absent."""
+    ours = samples.get("ours", [])
+    found = {}
+    for side in ("stock", "tuned", "limit"):
+        if side not in samples:
+            continue
+        values = ratios(ours, samples[side], row.lower_is_better)
+        if side == "limit" and row.limit_over_ours:
+            values = [1 / value for value in values]
+        found[side] = summary(values)
+    errors = sorted({f"{side}: {sample['error']}" for side, all_ in samples.items() for sample in all_ if "error" in sample})
+    result = {
+        "name": row.name, "title": row.title or title, "unit": row.unit or unit, "aims": row.aims, "limit_is": row.limit_is,
+        "values": {side: summary([s["value"] for s in all_ if s.get("value")]) for side, all_ in samples.items()},
+        "memory_mb": {side: peak(all_) for side, all_ in samples.items() if side != "limit"},
+        "ratios": found, "errors": errors, "others_cores": others_cores, "load": load, "samples": samples,
+    }
+    result["met"] = verdict(row, found)
+    result["noise"] = noise(result)
+    return result
+
+
+def peak(samples):
+    """Largest memory of a side over the rounds; None where nobody looked."""
+    return max((sample["memory_mb"] for sample in samples if sample.get("memory_mb")), default=None)

@@ -1,0 +1,170 @@
+"""The rows of the table, in groups that are measured together: which process each side is, and which of the figures that it
+prints is the row's value."""
+from dataclasses import dataclass, field
+from typing import Callable
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    title: str = ""  # where our program does not say it
+    unit: str = ""   # likewise
+    aims: dict = field(default_factory=dict)  # by side: what the median ratio should be at least (at most where limit_over_ours)
+    limit_is: str = ""
+    lower_is_better: bool = False  # values are seconds
+    limit_over_ours: bool = False  # the limit's ratio is how many times as long we take
+
+
+@dataclass(frozen=True)
+class Group:
+    """Rows that the same processes serve. Sides are measured in this order in even rounds and backwards in odd ones."""
+    rows: tuple
+    sides: dict  # name: function of Context to figures as processes.run() returns them
+    value: Callable  # (row, side, figures): the row's value; None where the side has none
+    # (row, figures of our side): the limit, where our program measures it along the way
+    limit: Callable = lambda row, figures: None
+
+
+@dataclass(frozen=True)
+class Context:
+    """How to start things: functions of words that return figures, and the sizes of this comparison."""
+    ours: Callable  # (program, *words)
+    peer: Callable  # (tuned, script, *words)
+    torch: bool
+    threads: int
+    quick: bool
+    folder: str  # on a disk
+
+
+def our_steps(what, workload, steps):
+    """workload `what` NAME, with as many steps as a function of the context says."""
+    return lambda context: context.ours("workload", what, workload, "--steps", str(steps(context)), "--threads", str(context.threads))
+
+
+def peer_steps(tuned, workload, steps):
+    """The peer that the workload describes. What it prints knows nothing of tokens or samples: the description does."""
+    describe = our_steps("describe", workload, steps)
+
+    def start(context):
+        described = describe(context)
+        if "error" in described:
+            return described
+        return {**described, **context.peer(tuned, described["script"], *described["arguments"].split())}
+    return start
+
+
+def rate(row, side, figures):
+    return figures["per_step"] / figures["seconds_per_step"] if figures.get("seconds_per_step") else None
+
+
+def steps_group(name, aims, steps, quick_steps, limit_is="its products alone"):
+    """A row of whole training steps, of which `workload` knows everything but how many."""
+    def count(context):
+        return quick_steps if context.quick else steps
+    return Group((Row(name, aims=aims, limit_is=limit_is),), {
+        "ours": our_steps("train", name, count),
+        "stock": peer_steps(False, name, count), "tuned": peer_steps(True, name, count),
+        "limit": our_steps("limit", name, count),
+    }, rate)
+
+
+def formats_group():
+    """Emulation: our own steps in bf16 take the place of the limit."""
+    def count(context):
+        return 3 if context.quick else 8
+    row = Row("nvfp4-step", aims={"limit": 1.3}, limit_is="times the same step in bf16", limit_over_ours=True)
+    return Group((row,), {"ours": our_steps("train", "gpt-nvfp4", count), "limit": our_steps("train", "gpt-bf16", count)}, rate)
+
+
+def start_group():
+    def one(context):
+        return 1
+    row = Row("start", "start of the process to the end of its first step, GPT of gpt-fp32", "s", lower_is_better=True)
+    return Group((row,), {
+        "ours": our_steps("train", "gpt-fp32", one),
+        "stock": peer_steps(False, "gpt-fp32", one), "tuned": peer_steps(True, "gpt-fp32", one),
+    }, lambda row, side, figures: figures.get("first_step_s"))
+
+
+def quantize_group(mode, aim):
+    def peer(tuned):
+        return lambda context: context.peer(tuned, "quantize_torch.py", "--mode", mode, "--threads", str(context.threads),
+                                            "--steps", "4" if context.quick else "10")
+    row = Row(f"quantize-{mode}", f"NVFP4 1x16 of a bf16 matrix of 4096 x 2048, PyTorch {mode}", "GB/s", aim, "a copy of the matrix")
+    return Group((row,), {
+        "ours": lambda context: context.ours("quantize", "--json", "true", "--rounds", "1", "--steps", "4" if context.quick else "10",
+                                             "--threads", str(context.threads)),
+        "stock": peer(False), "tuned": peer(True),
+    }, lambda row, side, figures: figures.get("gb_per_s" if side == "ours" else "first"),
+        lambda row, figures: figures.get("copy_gb_per_s"))
+
+
+def all_reduce_group():
+    def size(context):
+        return str((8 if context.quick else 64) << 20)
+
+    def peer(tuned):
+        return lambda context: context.peer(tuned, "all_reduce_torch.py", "2", size(context), "8")
+
+    def value(row, side, figures):
+        if side == "ours":
+            return figures.get("gb_per_s")
+        return figures["bytes"] * 1e-9 / figures["first"] if figures.get("first") else None
+
+    def with_size(start):
+        return lambda context: {"bytes": int(size(context)), **start(context)}
+    row = Row("all-reduce", "sum over two processes, transport `socket`, Gloo", "GB/s of tensor", {},
+              "one way through a local socket")
+    return Group((row,), {
+        "ours": lambda context: context.ours("all_reduce", "--json", "true", "--rounds", "1", "--bytes", size(context)),
+        "stock": with_size(peer(False)), "tuned": with_size(peer(True)),
+    }, value, lambda row, figures: figures["gb_per_s"] / figures["of_copy"] if figures.get("of_copy") else None)
+
+
+def checkpoint_group():
+    def size(context):
+        return ("--megabytes", "64" if context.quick else "512", "--folder", context.folder)
+
+    def peer(tuned):
+        return lambda context: context.peer(tuned, "checkpoint_torch.py", *size(context))
+    rows = (Row("checkpoint-save", "tensors to a verified checkpoint on the disk; torch.save and a sync", "GB/s", {"limit": 0.8}, "raw writes"),
+            Row("checkpoint-load", "a checkpoint back, every block checked, nothing cached; torch.load", "GB/s",
+                {"limit": 0.7}, "raw reads"))
+
+    def key(row):
+        return row.name.rsplit("-", 1)[1]
+    return Group(rows, {
+        "ours": lambda context: context.ours("checkpoints", "--json", "true", "--rounds", "1", *size(context)),
+        "stock": peer(False), "tuned": peer(True),
+    }, lambda row, side, figures: figures.get(f"{key(row)}_gb_per_s"),
+        lambda row, figures: figures[f"{key(row)}_gb_per_s"] / figures[f"{key(row)}_of_raw"] if f"{key(row)}_of_raw" in figures else None)
+
+
+def all_groups():
+    return [
+        steps_group("gpt-fp32", {}, 8, 3),
+        steps_group("gpt-bf16", {}, 8, 3),
+        formats_group(),
+        steps_group("gpt125m-fp32", {}, 4, 2),
+        steps_group("gpt125m-bf16", {}, 4, 2),
+        steps_group("dlrm-fp32", {"stock": 2.0}, 60, 12),
+        steps_group("dlrm-bf16", {"stock": 2.0}, 60, 12),
+        steps_group("lenet5", {"stock": 2.0}, 240, 40),
+        steps_group("resnet18", {}, 6, 2),
+        steps_group("fno2d", {"stock": 4.0, "tuned": 2.0}, 12, 4, "its products and copies alone"),
+        quantize_group("eager", {}),
+        quantize_group("compiled", {}),
+        all_reduce_group(),
+        checkpoint_group(),
+        start_group(),
+    ]
+
+
+def chosen(names):
+    """Groups that hold a row of these names, or all; an unknown name ends the program with the known ones."""
+    groups = all_groups()
+    known = [row.name for group in groups for row in group.rows]
+    for name in names or []:
+        if name not in known:
+            raise SystemExit(f"bench/compare: there is no row '{name}'; there are: {' '.join(known)}")
+    return [group for group in groups if not names or any(row.name in names for row in group.rows)]
