@@ -1,15 +1,16 @@
 #include "convert.hpp"
 
-#include <tenon/kernels/bf16.hpp>
+#include "arith.hpp"
 
-#include <bit>
-#include <cmath>
+#include <tenon/kernels/half.hpp>
+
 #include <cstring>
 #include <string>
 
 namespace tenon::cpu {
 
 using kernels::Bf16;
+using kernels::Half;
 
 void refuse_dtype(DType dtype, const char* where) {
   fail_config(std::string("device cpu: ") + where + ": dtype " + std::string(dtype_name(dtype)) +
@@ -25,44 +26,6 @@ void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, con
 
 namespace {
 
-/// Round to odd: the last bit of the float then keeps that something was cut off, and rounding again is
-/// exact.
-float to_odd(double value) {
-  auto single = static_cast<float>(value);
-  if (static_cast<double>(single) != value && !std::isnan(value)) {
-    auto bits = std::bit_cast<std::uint32_t>(single);
-    if (std::fabs(static_cast<double>(single)) > std::fabs(value)) --bits;
-    single = std::bit_cast<float>(bits | 1u);
-  }
-  return single;
-}
-
-/// IEEE binary16, for tensors on their way between replicas.
-std::uint16_t to_f16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t sign = (bits >> 16) & 0x8000u, body = bits & 0x7fffffffu;
-  std::uint32_t code = 0;
-  if (body > 0x7f800000u) {
-    code = 0x7e00u;
-  } else if (body >= 0x477ff000u) {
-    code = 0x7c00u;  // rounds to 2^16 or beyond
-  } else if (body < 0x38800000u) {
-    // Below 2^-14: adding 1/2 leaves a multiple of 2^-24, the step of subnormals.
-    code = std::bit_cast<std::uint32_t>(std::bit_cast<float>(body) + 0.5f) - 0x3f000000u;
-  } else {
-    code = (body - 0x38000000u + 0xfffu + ((body >> 13) & 1u)) >> 13;
-  }
-  return static_cast<std::uint16_t>(sign | code);
-}
-
-float from_f16(std::uint16_t code) {
-  const std::uint32_t sign = std::uint32_t{code & 0x8000u} << 16, body = code & 0x7fffu;
-  if (body >= 0x7c00u) return std::bit_cast<float>(sign | 0x7f800000u | (body & 0x3ffu) << 13);
-  // Thirteen bits up and times 2^112: normals get their exponent, subnormals are exact.
-  const float magnitude = std::bit_cast<float>(body << 13) * 0x1p112f;
-  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
-}
-
 void convert_f16(DType from, const void* x, DType to, void* y, std::int64_t n) {
   const bool narrows = to == DType::kF16;
   if (from == to) {
@@ -77,18 +40,12 @@ void convert_f16(DType from, const void* x, DType to, void* y, std::int64_t n) {
           const S value = static_cast<const S*>(x)[i];
           float single = 0;
           if constexpr (std::is_same_v<S, double>)
-            single = to_odd(value);
-          else if constexpr (std::is_same_v<S, Bf16>)
-            single = kernels::to_float(value);
+            single = kernels::to_odd(value);
           else
-            single = value;
-          static_cast<std::uint16_t*>(y)[i] = to_f16(single);
+            single = widen(value);
+          static_cast<Half*>(y)[i] = kernels::to_half(single);
         } else {
-          const float value = from_f16(static_cast<const std::uint16_t*>(x)[i]);
-          if constexpr (std::is_same_v<S, Bf16>)
-            static_cast<S*>(y)[i] = kernels::to_bf16(value);
-          else
-            static_cast<S*>(y)[i] = static_cast<S>(value);
+          static_cast<S*>(y)[i] = narrow<S>(kernels::to_float(static_cast<const Half*>(x)[i]));
         }
       }
     });
@@ -98,7 +55,7 @@ void convert_f16(DType from, const void* x, DType to, void* y, std::int64_t n) {
 }  // namespace
 
 Bf16 round_to_bf16(double value) {
-  return kernels::to_bf16(to_odd(value));
+  return kernels::to_bf16(kernels::to_odd(value));
 }
 
 template <class From, class To>

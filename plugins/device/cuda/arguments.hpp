@@ -6,6 +6,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/kernels/bf16.hpp>
+#include <tenon/kernels/half.hpp>
 #include <tenon/tensor.hpp>
 
 #include <string>
@@ -17,11 +18,12 @@ using kernels::Arith;
 using kernels::Bf16;
 
 template <class S>
-inline constexpr DType kDTypeOf = std::is_same_v<S, float>          ? DType::kF32
-                                  : std::is_same_v<S, double>       ? DType::kF64
-                                  : std::is_same_v<S, std::int32_t> ? DType::kI32
-                                  : std::is_same_v<S, std::uint8_t> ? DType::kU8
-                                                                    : DType::kBF16;
+inline constexpr DType kDTypeOf = std::is_same_v<S, float>           ? DType::kF32
+                                  : std::is_same_v<S, double>        ? DType::kF64
+                                  : std::is_same_v<S, std::int32_t>  ? DType::kI32
+                                  : std::is_same_v<S, std::uint8_t>  ? DType::kU8
+                                  : std::is_same_v<S, kernels::Half> ? DType::kF16
+                                                                     : DType::kBF16;
 
 [[noreturn]] void refuse_dtype(DType dtype, const char* where);
 [[noreturn]] void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, const char* where,

@@ -81,12 +81,13 @@ class CudaElementwise final : public Elementwise {
       return queue_.copy(x.data, MemorySpace::kCuda, y.data, MemorySpace::kCuda,
                          static_cast<std::size_t>(x.bytes()));
     }
-    with_storage(x.dtype, "convert", [&](auto from) {
-      with_storage(y.dtype, "convert", [&](auto to) {
+    with_number(x.dtype, [&](auto from) {
+      with_number(y.dtype, [&](auto to) {
         using From = typename decltype(from)::type;
         using To = typename decltype(to)::type;
-        run("convert", checked<To>(y, n, "convert", "y"), n,
-            bodies::Converted<From, To>{checked<From>(x, n, "convert", "x")});
+        queue_.launch("convert", grid_for(n),
+                      bodies::ConvertElements<From, To>{checked<From>(x, n, "convert", "x"),
+                                                        checked<To>(y, n, "convert", "y"), n});
       });
     });
   }
@@ -103,6 +104,13 @@ class CudaElementwise final : public Elementwise {
   }
 
  private:
+  /// with_storage(), and binary16, which tensors have on their way between replicas.
+  template <class Body>
+  static void with_number(DType dtype, Body body) {
+    if (dtype == DType::kF16) return body(std::type_identity<kernels::Half>{});
+    with_storage(dtype, "convert", body);
+  }
+
   template <class S, class Map>
   void run(const char* where, S* y, std::int64_t n, const Map& map) {
     queue_.launch(where, grid_for(n), bodies::MapElements<S, Map>{y, n, map});

@@ -20,4 +20,14 @@ TENON_BOTH constexpr float to_float(Bf16 value) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
+/// Round to odd, on the way from f64 to a narrower type: the last bit keeps that something was cut off, so
+/// rounding again rounds once.
+TENON_BOTH constexpr float to_odd(double value) noexcept {
+  const auto single = static_cast<float>(value);
+  const auto back = static_cast<double>(single);
+  if (back == value || value != value) return single;
+  const bool beyond = (back < 0 ? -back : back) > (value < 0 ? -value : value);
+  return std::bit_cast<float>((std::bit_cast<std::uint32_t>(single) - (beyond ? 1u : 0u)) | 1u);
+}
+
 }  // namespace tenon::kernels

@@ -1,4 +1,4 @@
-// IEEE binary16 as a rounding of floats, for host and device.
+// IEEE binary16, stored and as a rounding of floats, for host and device.
 #pragma once
 
 #include <bit>
@@ -28,6 +28,36 @@ TENON_BOTH constexpr bool half_overflows(std::uint32_t bits, std::uint32_t round
 }
 TENON_BOTH constexpr bool half_underflows(std::uint32_t bits, std::uint32_t rounded) noexcept {
   return (rounded & kHalfMagnitude) == 0 && (bits & kHalfMagnitude) != 0;
+}
+
+/// binary16 as it is stored: on its way between replicas.
+struct Half {
+  std::uint16_t bits;
+};
+
+/// Rounded as half_bits() does; every NaN becomes the same one.
+TENON_BOTH constexpr Half to_half(float value) noexcept {
+  const std::uint32_t rounded = half_bits(std::bit_cast<std::uint32_t>(value));
+  const std::uint32_t sign = rounded >> 16 & 0x8000u, magnitude = rounded & kHalfMagnitude;
+  std::uint32_t code = 0;
+  if (magnitude > kHalfInfinity) {
+    code = 0x7e00u;
+  } else if (magnitude == kHalfInfinity) {
+    code = 0x7c00u;
+  } else if (magnitude < 0x38800000u) {
+    code = std::bit_cast<std::uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
+  } else {
+    code = (magnitude - 0x38000000u) >> 13;
+  }
+  return Half{static_cast<std::uint16_t>(sign | code)};
+}
+
+/// Exact. Thirteen bits up and times 2^112: normals get their exponent, subnormals are exact.
+TENON_BOTH constexpr float to_float(Half value) noexcept {
+  const std::uint32_t sign = std::uint32_t{value.bits & 0x8000u} << 16, body = value.bits & 0x7fffu;
+  if (body >= 0x7c00u) return std::bit_cast<float>(sign | kHalfInfinity | (body & 0x3ffu) << 13);
+  const float magnitude = std::bit_cast<float>(body << 13) * 0x1p112f;
+  return std::bit_cast<float>(std::bit_cast<std::uint32_t>(magnitude) | sign);
 }
 
 }  // namespace tenon::kernels

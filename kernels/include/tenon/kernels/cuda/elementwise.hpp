@@ -3,6 +3,8 @@
 
 #include <tenon/kernels/cuda/block.hpp>
 #include <tenon/kernels/cuda/storage.hpp>
+#include <tenon/kernels/half.hpp>
+#include <type_traits>
 
 namespace tenon::kernels::cuda {
 
@@ -73,11 +75,39 @@ struct WithBias {
   std::int64_t columns;
   TENON_BOTH Arith<S> operator()(std::int64_t i) const { return get(x[i]) + bias[i % columns]; }
 };
-/// Another storage type's element, rounded once to the one that it is put into.
+/// y[i] = x[i] in another storage type, rounded once.
 template <class From, class To>
-struct Converted {
+struct ConvertElements {
   const From* x;
-  TENON_BOTH Arith<To> operator()(std::int64_t i) const { return static_cast<Arith<To>>(get(x[i])); }
+  To* y;
+  std::int64_t n;
+
+  TENON_BOTH static To converted(From value) {
+    if constexpr (std::is_same_v<To, Bf16> || std::is_same_v<To, Half>) {
+      float single = 0;
+      if constexpr (std::is_same_v<From, double>) {
+        single = to_odd(value);
+      } else if constexpr (std::is_same_v<From, float>) {
+        single = value;
+      } else {
+        single = to_float(value);
+      }
+      if constexpr (std::is_same_v<To, Bf16>) {
+        return to_bf16(single);
+      } else {
+        return to_half(single);
+      }
+    } else if constexpr (std::is_same_v<From, Bf16> || std::is_same_v<From, Half>) {
+      return static_cast<To>(to_float(value));
+    } else {
+      return static_cast<To>(value);
+    }
+  }
+
+  TENON_BOTH void operator()(const Block& block) const {
+    const ConvertElements& a = *this;
+    for_each_element(block, n, [&](std::int64_t i) { a.y[i] = converted(a.x[i]); });
+  }
 };
 
 /// partial[block] = how many elements of this block's share are numbers. One per block, to be added in their
