@@ -17,6 +17,7 @@ namespace tenon::cuda {
 
 /// Under their names in the header.
 struct CublasLtFunctions {
+  // NOLINTBEGIN(bugprone-macro-parentheses): names, in places where parentheses are not allowed
 #define TENON_CUBLASLT(name) decltype(::name)* name = nullptr
   TENON_CUBLASLT(cublasLtCreate);
   TENON_CUBLASLT(cublasLtDestroy);
@@ -56,6 +57,7 @@ struct CublasLtFunctions {
     TENON_CUBLASLT(cublasLtMatmulPreferenceSetAttribute);
 #undef TENON_CUBLASLT
   }
+  // NOLINTEND(bugprone-macro-parentheses)
 
   std::string text(cublasStatus_t status) const {
     return fmt::format("{} ({})", cublasLtGetStatusString(status), cublasLtGetStatusName(status));

@@ -25,8 +25,8 @@ struct AttentionTiles {
   static constexpr int kScoreStride = kRows + 4;
   /// Of probabilities and their gradients as operands; they replace the logits where S computes in itself.
   static constexpr int kWeightStride = kNarrow ? kRows + 8 : kScoreStride;
-  static constexpr std::size_t kScores = kRows * kScoreStride * sizeof(A);
-  static constexpr std::size_t kWeights = kNarrow ? kRows * kWeightStride * sizeof(S) : 0;
+  static constexpr std::size_t kScores = sizeof(A) * kRows * kScoreStride;
+  static constexpr std::size_t kWeights = kNarrow ? sizeof(S) * kRows * kWeightStride : 0;
   static constexpr std::size_t kPerRow = kRows * sizeof(A);
 
   int slices;  ///< of a head

@@ -44,7 +44,7 @@ struct TiledGemm {
   static constexpr int kStride = Tile + 4;  ///< of a slice; keeps fours aligned and spreads rows over banks
   static constexpr int kSlice = kDepth * kStride;
   static constexpr int kLoads = Tile * kDepth / kThreads;
-  static constexpr std::size_t kShared = 4 * kSlice * sizeof(T);
+  static constexpr std::size_t kShared = sizeof(T) * 4 * kSlice;
 
   std::int64_t m = 0, n = 0, k = 0;
   const A* a = nullptr;  ///< [batch, m, k], transposed [batch, k, m]
@@ -102,13 +102,14 @@ struct TiledGemm {
       });
     }
     block.each([&](int thread) {
-      const std::int64_t first_row = row + 4 * (thread / kSide), first = column + 4 * (thread % kSide);
+      const std::int64_t first_row = row + thread / kSide * std::int64_t{4};
+      const std::int64_t first = column + thread % kSide * std::int64_t{4};
       TENON_UNROLL
       for (int i = 0; i < 4 * kGroups; ++i) {
-        const std::int64_t r = first_row + i % 4 + i / 4 * 4 * kSide;
+        const std::int64_t r = first_row + offset(i);
         TENON_UNROLL
         for (int j = 0; j < 4 * kGroups; ++j) {
-          const std::int64_t col = first + j % 4 + j / 4 * 4 * kSide;
+          const std::int64_t col = first + offset(j);
           if (r < g.m && col < g.n)
             g.tail.put_element((product * g.m + r) * g.n + col, col, g.alpha * sums[thread].at[i][j]);
         }
@@ -117,6 +118,9 @@ struct TiledGemm {
   }
 
  private:
+  /// Of a thread's i-th row or column from its first.
+  TENON_BOTH static int offset(int i) { return i % 4 + i / 4 * 4 * kSide; }
+
   /// Where the `load`-th element of a thread lies in a slice: neighbouring threads take neighbours in memory,
   /// which run along k (`along_k`) or along the side of the tile.
   struct Place {

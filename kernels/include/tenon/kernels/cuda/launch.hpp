@@ -21,7 +21,7 @@ struct Grid {
 
 /// Enough blocks for n elements that are spread over all threads, but no more than keep a device busy.
 constexpr Grid grid_for(std::int64_t n, std::size_t shared = 0) {
-  constexpr std::int64_t kBusy = 132 * 16;
+  constexpr std::int64_t kBusy = std::int64_t{132} * 16;
   const std::int64_t blocks = (n + kThreads - 1) / kThreads;
   return {blocks < 1 ? 1 : blocks > kBusy ? kBusy : blocks, kThreads, shared};
 }
