@@ -30,18 +30,14 @@ def is_amd():
     return "AuthenticAMD" in read("/proc/cpuinfo")
 
 
-def groups():
-    """This process' control group and those above it, as folders that may exist: version 2, then version 1."""
-    for line in read("/proc/self/cgroup").splitlines():
+def groups(own, root):
+    """Folders below `root` of the control groups of /proc/self/cgroup (`own`) and of those around them: version 2 and version 1."""
+    for line in own.splitlines():
         _, controllers, path = line.split(":", 2)
-        root = "/sys/fs/cgroup" if not controllers else f"/sys/fs/cgroup/{controllers}"
-        while True:
-            yield root + path.rstrip("/")
-            if path in ("", "/"):
-                break
-            path = os.path.dirname(path)
-    yield "/sys/fs/cgroup"
-    yield "/sys/fs/cgroup/cpu"
+        for top in (root, f"{root}/unified") if not controllers else (f"{root}/{controllers}",):
+            parts = [part for part in path.split("/") if part]
+            for depth in range(len(parts), -1, -1):
+                yield "/".join([top, *parts[:depth]])
 
 
 def cores_of_quota(text):
@@ -52,10 +48,10 @@ def cores_of_quota(text):
     return float(words[0]) / float(words[1])
 
 
-def core_limit():
+def core_limit(own=None, root="/sys/fs/cgroup"):
     """The tightest limit of cores of any control group around this process; None without one."""
     limits = []
-    for group in groups():
+    for group in groups(read("/proc/self/cgroup") if own is None else own, root):
         limits.append(cores_of_quota(read(group + "/cpu.max")))
         limits.append(cores_of_quota(read(group + "/cpu.cfs_quota_us").strip() + " " + read(group + "/cpu.cfs_period_us").strip()))
     return min((limit for limit in limits if limit is not None), default=None)

@@ -70,6 +70,21 @@ class Machine(unittest.TestCase):
         self.assertIsNone(machine.cores_of_quota(" "))
         self.assertEqual(machine.cores_of_quota("150000 100000"), 1.5)
 
+    def test_the_tightest_group_limits(self):
+        with tempfile.TemporaryDirectory() as root:
+            def put(path, text):
+                file = pathlib.Path(root) / path
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_text(text)
+            own = "1:cpu,cpuacct:/jobs/one\n0::/slice/run\n"
+            self.assertIsNone(machine.core_limit(own, root))
+            put("slice/run/cpu.max", "max 100000\n")
+            put("slice/cpu.max", "300000 100000\n")
+            self.assertEqual(machine.core_limit(own, root), 3)
+            put("cpu,cpuacct/jobs/one/cpu.cfs_quota_us", "125000\n")
+            put("cpu,cpuacct/jobs/one/cpu.cfs_period_us", "50000\n")
+            self.assertEqual(machine.core_limit(own, root), 2.5)
+
     def test_notes_name_both_numbers(self):
         self.assertEqual(machine.thread_notes(2, 4, None), [])
         self.assertRegex(machine.thread_notes(4, 2, None)[0], "^4 threads .* 2 core")
