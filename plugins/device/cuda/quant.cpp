@@ -32,7 +32,7 @@ class CudaQuantOps final : public QuantOps {
     body.of_rows = {checked_scales(a, size.rows, "a"), a.lines, a.step};
     body.of_columns = {checked_scales(b, size.columns, "b"), b.lines, b.step};
     body.accumulate = accumulate;
-    if (n > 0) queue_.launch(kScaleProduct, grid_for(n), body);
+    if (n > 0) queue_.launch(kScaleProduct, grid_for(body.rows * body.runs()), body);
   }
 
   HalfCount round_to_f16(TensorView x, TensorView y) override {

@@ -3,33 +3,72 @@
 
 #include <tenon/kernels/cuda/block.hpp>
 #include <tenon/kernels/cuda/meeting.hpp>
+#include <tenon/kernels/cuda/runs.hpp>
 #include <tenon/kernels/half.hpp>
 
 namespace tenon::kernels::cuda {
 
-/// Scale of line i: scales[i / lines * step]; 1 without scales.
-struct LineScaling {
-  const float* scales = nullptr;
-  std::int64_t lines = 1, step = 1;
-  TENON_BOTH float operator()(std::int64_t i) const {
-    return scales == nullptr ? 1.0f : scales[i / lines * step];
-  }
+/// Scale of line i: scales[i / lines * step]; 1 without scales. Lines are asked for one after the other.
+class LineScaling {
+ public:
+  LineScaling() = default;
+  LineScaling(const float* scales, std::int64_t lines, std::int64_t step)
+      : scales_(scales), lines_(lines), step_(step) {}
+
+  /// Of line i and those behind it.
+  class From {
+   public:
+    TENON_BOTH From(const LineScaling& of, std::int64_t i) : of_(of) {
+      if (of.scales_ == nullptr) return;
+      place_ = i / of.lines_ * of.step_;
+      left_ = of.lines_ - i % of.lines_;
+    }
+    TENON_BOTH float here() const { return of_.scales_ == nullptr ? 1.0f : of_.scales_[place_]; }
+    TENON_BOTH void advance() {
+      if (--left_ > 0) return;
+      left_ = of_.lines_;
+      place_ += of_.step_;
+    }
+
+   private:
+    const LineScaling& of_;
+    std::int64_t place_ = 0, left_ = 1;  ///< of the scale; lines that it still has
+  };
+
+ private:
+  const float* scales_ = nullptr;
+  std::int64_t lines_ = 1, step_ = 1;
 };
 
-/// c[i, j] = (or +=) (scale of row i * scale of column j) * p[i, j].
+/// c[i, j] = (or +=) (scale of row i * scale of column j) * p[i, j]. A thread takes eight columns.
 struct ScaleProduct {
   const float* p;
   float* c;
   std::int64_t rows, columns;
   LineScaling of_rows, of_columns;
   bool accumulate;
+  static constexpr int kRun = 8;
+
+  TENON_BOTH std::int64_t runs() const { return (columns + kRun - 1) / kRun; }
 
   TENON_BOTH void operator()(const Block& block) const {
     const ScaleProduct& a = *this;
-    for_each_element(block, rows * columns, [&](std::int64_t at) {
-      const std::int64_t i = at / a.columns, j = at - i * a.columns;
-      const float scaled = a.of_rows(i) * a.of_columns(j) * a.p[at];
-      a.c[at] = a.accumulate ? a.c[at] + scaled : scaled;
+    for_each_element(block, rows * runs(), [&](std::int64_t at) {
+      const std::int64_t i = at / a.runs(), j = at % a.runs() * kRun;
+      const int n = left_of(a.columns, j, kRun);
+      const float row = LineScaling::From(a.of_rows, i).here();
+      LineScaling::From column(a.of_columns, j);
+      const auto from = load_run<kRun>(a.p + i * a.columns + j, n);
+      Run<float, kRun> to = {};
+      if (a.accumulate) to = load_run<kRun>(a.c + i * a.columns + j, n);
+      TENON_UNROLL
+      for (int e = 0; e < kRun; ++e) {
+        if (e >= n) continue;
+        const float scaled = row * column.here() * from.at[e];
+        to.at[e] = a.accumulate ? to.at[e] + scaled : scaled;
+        column.advance();
+      }
+      store_run<kRun>(a.c + i * a.columns + j, to, n);
     });
   }
 };
