@@ -4,6 +4,8 @@
 #include "plugin/descriptor.hpp"
 #include "plugin/search.hpp"
 
+#include <tenon/device_facts.hpp>
+
 #include <fmt/format.h>
 
 namespace tenon::conformance {
@@ -77,6 +79,14 @@ testing::Made<Device> Subject::another_device(std::string_view kernels) {
   return device;
 }
 
+void Subject::require_hardware() {
+  if (kind_ != Device::kKind) return;
+  const testing::Made<Device> device = make<Device>();
+  auto* const answers = static_cast<DeviceAvailability*>(device->query(DeviceAvailability::kId));
+  if (answers != nullptr && answers->usable() == 0)
+    not_applicable(fmt::format("it cannot be used on this machine: {}", answers->reason()));
+}
+
 RunResult Subject::train_well(const RunRequest& request, const std::string& what) {
   RunResult result = train(request);
   const char* const expected = request.kill_after > 0   ? "killed"
@@ -93,6 +103,9 @@ RunResult Subject::train_well(const RunRequest& request, const std::string& what
 std::string run_check(const Check& check, Subject::Spec spec) {
   try {
     Subject subject(std::move(spec));
+    // What every component promises holds without its hardware.
+    if (check.kind != nullptr && !std::string_view(check.name).starts_with("component."))
+      subject.require_hardware();
     check.run(subject);
     return "pass";
   } catch (const Failure& failure) {

@@ -71,6 +71,8 @@ class Subject {
   /// The device of the check, opened with one thread: "reference" for plain loops, "auto" for the fastest
   /// kernels. Other devices than the processor have one choice.
   Device& device(std::string_view kernels = "auto");
+  /// Not applicable where the component is a device that this machine does not have.
+  void require_hardware();
   /// A further one, of the caller's own.
   testing::Made<Device> another_device(std::string_view kernels);
   /// Layers by type from the registry.

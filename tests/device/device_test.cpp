@@ -1,6 +1,7 @@
 // The device itself: memory, copies, the names of its kernels and its families.
 #include "device_test.hpp"
 
+#include <tenon/executor.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_spectral.hpp>
@@ -63,6 +64,17 @@ TEST(DeviceItself, SaysWhatItHadNoMemoryFor) {
     EXPECT_THAT(message_of([&] { bench.device->allocate(bytes); }),
                 AllOf(HasSubstr("out of memory"), HasSubstr(std::to_string(bytes))));
   }
+}
+
+TEST(DeviceItself, SaysForWhatThereWasNoMemory) {
+  TestedDevice bench;
+  ParameterInfo info;
+  info.spec.name = "much";
+  info.spec.shape = info.local = {std::int64_t{1} << 48};
+  info.arena = 0;
+  EXPECT_THAT(
+      message_of([&] { make_parameter_set("live", {info}, *bench.device, SetContents::kEverything); }),
+      AllOf(HasSubstr("out of memory"), HasSubstr("(for 'live': much and what lies beside it)")));
 }
 
 TEST(DeviceItself, CopiesEqualViewsOnly) {

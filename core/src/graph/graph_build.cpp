@@ -4,6 +4,7 @@
 
 #include "graph/epilogues.hpp"
 #include "graph/infer_context.hpp"
+#include "graph/named_allocation.hpp"
 #include "graph/plain_site.hpp"
 #include "graph/turned_site.hpp"
 
@@ -42,7 +43,8 @@ TensorView Site::state(std::string_view name, DType dtype, const Shape& shape) {
   view.dtype = dtype;
   view.shape = shape;
   view.space = spec_->device->space();
-  view.data = spec_->device->allocate(static_cast<std::size_t>(view.bytes()));
+  view.data = allocate_for(*spec_->device, static_cast<std::size_t>(view.bytes()),
+                           fmt::format("state '{}' of layer '{}'", name, layer));
   tensors.push_back({std::string(name), view});
   return view;
 }
@@ -361,7 +363,13 @@ class Planner {
     build_.block.dtype = DType::kU8;
     build_.block.shape = Shape{static_cast<std::int64_t>(build_.plan_bytes)};
     build_.block.space = device.space();
-    if (build_.plan_bytes > 0) build_.block.data = device.allocate(build_.plan_bytes);
+    if (build_.plan_bytes > 0) {
+      const auto largest = std::max_element(build_.plan.begin(), build_.plan.end(),
+                                            [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
+      build_.block.data = allocate_for(device, build_.plan_bytes,
+                                       fmt::format("activations and scratch; the largest is {} with {} bytes",
+                                                   largest->what, largest->bytes));
+    }
     for (std::size_t i = 0; i < views_.size(); ++i) {
       views_[i]->space = device.space();
       if (build_.plan[i].bytes > 0)
@@ -437,7 +445,8 @@ void Builder::plan_memory() {
       site->persistent.dtype = DType::kU8;
       site->persistent.shape = Shape{static_cast<std::int64_t>(site->memory.persistent)};
       site->persistent.space = spec_.device->space();
-      site->persistent.data = spec_.device->allocate(site->memory.persistent);
+      site->persistent.data = allocate_for(*spec_.device, site->memory.persistent,
+                                           fmt::format("copies of the weight of layer '{}'", site->layer));
       build_->persistent.push_back(site->persistent);
     }
   }

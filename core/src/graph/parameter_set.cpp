@@ -1,4 +1,5 @@
 // ParameterSet in device memory, one block per arena, and the declared initial values.
+#include "graph/named_allocation.hpp"
 #include "graph/parameter_layout.hpp"
 #include "graph/row_table.hpp"
 
@@ -6,6 +7,8 @@
 #include <tenon/executor.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/random.hpp>
+
+#include <fmt/format.h>
 
 #include <atomic>
 #include <deque>
@@ -33,7 +36,11 @@ class DeviceParameterSet final : public ParameterSet {
       view.shape = Shape{wanted ? graph::arena_elements(parameters_, arena) : 0};
       view.dtype = graph::arena_dtype(parameters_, arena);
       view.space = device.space();
-      if (view.bytes() > 0) view.data = device.allocate(static_cast<std::size_t>(view.bytes()));
+      if (view.bytes() > 0) {
+        view.data =
+            graph::allocate_for(device, static_cast<std::size_t>(view.bytes()),
+                                fmt::format("'{}': {} and what lies beside it", name_, first_of(arena)));
+      }
       arenas_.push_back(view);
     }
     for (const ParameterInfo& info : parameters_) {
@@ -87,6 +94,13 @@ class DeviceParameterSet final : public ParameterSet {
   }
 
  private:
+  std::string first_of(int arena) const {
+    for (const ParameterInfo& info : parameters_) {
+      if (info.arena == arena) return info.spec.name;
+    }
+    return "nothing";
+  }
+
   std::string name_;
   std::vector<ParameterInfo> parameters_;
   Device& device_;
