@@ -16,6 +16,7 @@
 #include <tenon/control.hpp>
 #include <tenon/dataset.hpp>
 #include <tenon/device.hpp>
+#include <tenon/device_facts.hpp>
 #include <tenon/device_transport.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
@@ -24,6 +25,7 @@
 #include <tenon/gradient_mean.hpp>
 #include <tenon/gradient_sum.hpp>
 #include <tenon/host.hpp>
+#include <tenon/host_stage.hpp>
 #include <tenon/index_map.hpp>
 #include <tenon/indexed_dataset.hpp>
 #include <tenon/language.hpp>
@@ -165,6 +167,11 @@ TYPE(Dataset)
 TYPE(DeviceSpec)
 TYPE(Device)
 
+// <tenon/device_facts.hpp>
+TYPE(DeviceAvailability)
+TYPE(FactReport)
+TYPE(ComponentFacts)
+
 // <tenon/device_transport.hpp>
 TYPE(DeviceTransport)
 TYPE(DeviceStreams)
@@ -202,6 +209,9 @@ TYPE(GradientMean)
 TYPE(LogLevel)
 TYPE(Actor)
 TYPE(Host)
+
+// <tenon/host_stage.hpp>
+TYPE(HostStage)
 
 // <tenon/index_map.hpp>
 TYPE(IndexMap)
