@@ -12,7 +12,8 @@ inline constexpr std::uint64_t kOnHost = TENON_CAP_HOST | TENON_CAP_DETERMINISTI
 
 /// Throws Error(kConfig): "layer 'conv1': <what>".
 [[noreturn]] void refuse(const InferContext& context, const std::string& what);
-/// Throws Error(kConfig) where the device has memory of its own: these layers cut and join tensors themselves.
+/// Throws Error(kConfig) where the device has memory of its own: these layers cut and join tensors
+/// themselves.
 void expect_host_memory(InferContext& context);
 /// The only input, an activation.
 ValueSpec expect_one_activation(const InferContext& context);
