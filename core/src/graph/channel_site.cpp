@@ -19,8 +19,9 @@ class ChannelSite final : public LinearSite {
         rows_(info.chunk),
         n_(info.n),
         dtype_(info.activation),
-        blas_(host.device().family<Blas>()),
-        elementwise_(host.device().family<Elementwise>()) {
+        device_(host.device()),
+        blas_(device_.family<Blas>()),
+        elementwise_(device_.family<Elementwise>()) {
     GemmSpec fprop{.m = n_, .n = rows_, .k = info.k};
     fprop.accumulate = info.bias, fprop.epilogue = info.epilogue;
     fprop_ = gemm(fprop);
@@ -85,14 +86,15 @@ class ChannelSite final : public LinearSite {
           dtype_name(a.dtype), dtype_name(b.dtype), dtype_name(dtype_)));
     }
     if (call.numerics == nullptr) return;
-    report_plain_operand(call, {layer_, site_, product, a_name}, a, a);
-    report_plain_operand(call, {layer_, site_, product, b_name}, b, b);
+    report_plain_operand(device_, call, {layer_, site_, product, a_name}, a, a);
+    report_plain_operand(device_, call, {layer_, site_, product, b_name}, b, b);
   }
 
   std::string layer_;
   int site_;
   std::int64_t rows_, n_;
   DType dtype_;
+  Device& device_;
   Blas& blas_;
   Elementwise& elementwise_;
   std::size_t scratch_ = 0;

@@ -1,6 +1,7 @@
 // Several sums at a time, because one chain of additions would wait for itself.
 #include "graph/operand_report.hpp"
 
+#include <tenon/host_stage.hpp>
 #include <tenon/site_products.hpp>
 #include <tenon/tensor_values.hpp>
 
@@ -106,14 +107,17 @@ QuantizeStats rounding_stats(const TensorView& input, const TensorView& rounded)
   return stats;
 }
 
-void report_plain_operand(const SiteCall& call, const OperandNames& names, const TensorView& input,
-                          const TensorView& rounded) {
-  if (input.empty() || input.space != MemorySpace::kHost) return;
+void report_plain_operand(Device& device, const SiteCall& call, const OperandNames& names,
+                          const TensorView& input, const TensorView& rounded) {
+  if (input.empty()) return;
+  HostStage input_here, rounded_here;
+  const TensorView from = input_here.read(device, input);
+  const TensorView to = input.data == rounded.data ? from : rounded_here.read(device, rounded);
   OperandNumerics operand = operand_place(call, names.layer, names.site, names.gemm, names.operand);
   operand.format = dtype_name(rounded.dtype);
   operand.reason = "kept";
-  operand.stats = rounding_stats(input, rounded);
-  operand.input = input;
+  operand.stats = rounding_stats(from, to);
+  operand.input = from;
   call.numerics->add(operand);
 }
 

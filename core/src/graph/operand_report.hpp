@@ -1,6 +1,7 @@
 // What a site in the activations' own type says about an operand, when somebody asked.
 #pragma once
 
+#include <tenon/device.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/site.hpp>
 
@@ -17,8 +18,8 @@ struct OperandNames {
   int site;
   std::string_view gemm, operand;
 };
-/// Tells `call.numerics`. Says nothing about memory that is not the host's.
-void report_plain_operand(const SiteCall& call, const OperandNames& names, const TensorView& input,
-                          const TensorView& rounded);
+/// Tells `call.numerics`; what lies on the device comes to the host for it.
+void report_plain_operand(Device& device, const SiteCall& call, const OperandNames& names,
+                          const TensorView& input, const TensorView& rounded);
 
 }  // namespace tenon::graph

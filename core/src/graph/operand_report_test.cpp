@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -13,6 +14,24 @@ namespace {
 TensorView view(std::vector<float>& values) {
   return {values.data(), {static_cast<std::int64_t>(values.size())}, DType::kF32, MemorySpace::kHost};
 }
+
+/// Host memory that is said to lie elsewhere, and is reached by copies alone.
+class Elsewhere final : public Device {
+ public:
+  void open(const DeviceSpec&) override {}
+  MemorySpace space() const override { return MemorySpace::kCuda; }
+  void* allocate(std::size_t) override { return nullptr; }
+  void release(void*, std::size_t) noexcept override {}
+  void copy(TensorView from, TensorView to) override {
+    ++copies;
+    std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
+  }
+  void synchronize() override {}
+  std::string_view kernel_choice() const override { return ""; }
+  std::string_view features() const override { return ""; }
+  void* query(std::string_view) override { return nullptr; }
+  int copies = 0;
+};
 
 TEST(RoundingStats, OfAnOperandThatIsNotRounded) {
   std::vector<float> x{3, -4, 0};
@@ -67,18 +86,22 @@ struct Kept final : NumericsSink {
 TEST(ReportPlainOperand, NamesTheTypeThatTheProductSees) {
   std::vector<float> w{1.00390625F};  // a tie of bfloat16: 1 + 2^-8 becomes 1
   std::uint16_t rounded = 0x3F80;
+  Elsewhere device;
   Kept kept;
   SiteCall call;
   call.numerics = &kept;
-  report_plain_operand(call, {"fc", 0, "fprop", "w"}, view(w),
+  report_plain_operand(device, call, {"fc", 0, "fprop", "w"}, view(w),
                        {&rounded, {1}, DType::kBF16, MemorySpace::kHost});
   EXPECT_EQ(kept.count, 1);
   EXPECT_EQ(kept.format, "bf16");
   EXPECT_DOUBLE_EQ(kept.relative_error, 0.00390625 / 1.00390625);
-  TensorView elsewhere = view(w);
-  elsewhere.space = MemorySpace::kCuda;
-  report_plain_operand(call, {"fc", 0, "fprop", "w"}, elsewhere, elsewhere);
-  EXPECT_EQ(kept.count, 1) << "memory that cannot be read";
+  EXPECT_EQ(device.copies, 0) << "of what the host has";
+  TensorView there = view(w);
+  there.space = MemorySpace::kCuda;
+  report_plain_operand(device, call, {"fc", 0, "fprop", "w"}, there, there);
+  EXPECT_EQ(kept.count, 2);
+  EXPECT_EQ(kept.relative_error, 0) << "nothing was rounded";
+  EXPECT_EQ(device.copies, 1);
 }
 
 }  // namespace

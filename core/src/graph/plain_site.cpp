@@ -24,7 +24,8 @@ class PlainSite final : public LinearSite {
         k_(info.k),
         activation_(info.activation),
         parameter_(info.parameter),
-        elementwise_(host.device().family<Elementwise>()),
+        device_(host.device()),
+        elementwise_(device_.family<Elementwise>()),
         operands_(host.operands()),
         products_(info, host.device().family<Blas>(), info.activation) {}
 
@@ -59,8 +60,8 @@ class PlainSite final : public LinearSite {
   void report(const SiteCall& call, std::string_view gemm, std::string_view a, const TensorView& a_input,
               const TensorView& a_rounded, std::string_view b, const TensorView& b_input,
               const TensorView& b_rounded) const {
-    report_plain_operand(call, {layer_, site_, gemm, a}, a_input, a_rounded);
-    report_plain_operand(call, {layer_, site_, gemm, b}, b_input, b_rounded);
+    report_plain_operand(device_, call, {layer_, site_, gemm, a}, a_input, a_rounded);
+    report_plain_operand(device_, call, {layer_, site_, gemm, b}, b_input, b_rounded);
   }
 
   bool converts() const { return activation_ != parameter_; }
@@ -94,6 +95,7 @@ class PlainSite final : public LinearSite {
   int site_;
   std::int64_t n_, k_;
   DType activation_, parameter_;
+  Device& device_;
   Elementwise& elementwise_;
   OperandCounter& operands_;
   SiteProducts products_;
