@@ -57,16 +57,33 @@ Sets operator+(Sets sets, const Sets& more) {
   return sets;
 }
 
-/// A shipped configuration and what makes it small.
+/// A shipped configuration and what makes it small; `name` tells it from others on the same base.
 struct Base {
-  const char* name;
+  const char* file;
   Sets small;
+  const char* name = file;
 };
 const Base kBases[] = {
     {"gpt_tiny", {"data.context=16", "data.batch=2", "model.layers=1", "model.width=32", "model.heads=2"}},
     {"lenet5", {"data.batch=4"}},
     {"dlrm_adult", {"data.batch=16"}},
     {"fno_darcy", {"data.batch=2", "model.width=4", "model.modes=[4]"}},
+};
+
+const Sets kTwoRanks{"parallel.ranks=2", "transport.type=thread", "sync.type=ddp"};
+const Sets kGpt = kBases[0].small, kImages = kBases[1].small, kClicks = kBases[2].small;
+/// What else reaches into weights, gradients and state.
+const Base kOthers[] = {
+    {"lenet5", kImages + kTwoRanks, "ddp"},
+    {"lenet5", kImages + kTwoRanks + Sets{"sync={type=\"local_sgd\",interval=2}"}, "local_sgd"},
+    {"lenet5", kImages + kTwoRanks + Sets{"sync={type=\"diloco\",interval=2,outer_lr=0.7}"}, "diloco"},
+    {"lenet5", kImages + kTwoRanks + Sets{"sync={type=\"powersgd\",inner={type=\"ddp\"}}"}, "powersgd"},
+    {"dlrm_adult", kClicks + kTwoRanks + Sets{"model.placement=rows"}, "rows_of_others"},
+    {"dlrm_adult", kClicks + Sets{"optimizer.type=adagrad", "run.clip=0.5"}, "adagrad_clipped"},
+    {"dlrm_adult", kClicks + Sets{"optimizer.type=adamw"}, "rows_by_adamw"},
+    {"dlrm_adult", kClicks + Sets{"optimizer.type=sgd"}, "rows_by_sgd"},
+    {"gpt_tiny", kGpt + Sets{"optimizer={type=\"muon\",inner={type=\"adamw\"}}", "run.accumulate=2"}, "muon"},
+    {"gpt_tiny", kGpt + Sets{"optimizer.type=lamb"}, "lamb"},
 };
 
 class WholeRuns : public ::testing::TestWithParam<Base> {
@@ -80,7 +97,7 @@ class WholeRuns : public ::testing::TestWithParam<Base> {
   Config config(const std::string& device, const Sets& sets) const {
     Sets all = GetParam().small + Sets{"device.type=" + device, "device.threads=1", "run.steps=4",
                                        "run.log_every=1",       "run.eval_every=4", "run.eval_batches=2"};
-    return Config::load(std::string(TENON_SOURCE_DIR) + "/configs/base/" + GetParam().name + ".toml",
+    return Config::load(std::string(TENON_SOURCE_DIR) + "/configs/base/" + GetParam().file + ".toml",
                         all + sets);
   }
   RunResult train(const std::string& device, const Sets& sets, const std::string& name, bool resume = false) {
@@ -131,6 +148,18 @@ TEST_P(WholeRuns, ResumeToTheSameBits) {
   EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
   EXPECT_EQ(resumed.state_hash, whole.state_hash);
 }
+
+class OtherRuns : public WholeRuns {};
+
+// The same bound as above: another order of sums.
+TEST_P(OtherRuns, AreThoseOfTheProcessor) {
+  const auto exact = losses("cpu", "fp64"), exact_here = losses(tested_device(), "fp64");
+  for (std::size_t i = 0; i < exact.size(); ++i)
+    EXPECT_NEAR(exact_here[i], exact[i], 0x1p-30 * std::abs(exact[i])) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(Device, OtherRuns, ::testing::ValuesIn(kOthers),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 INSTANTIATE_TEST_SUITE_P(Device, WholeRuns, ::testing::ValuesIn(kBases),
                          [](const auto& info) { return std::string(info.param.name); });
