@@ -4,14 +4,18 @@
 #include "config/run_schema.hpp"
 #include "observe/json_writer.hpp"
 #include "report/runs.hpp"
+#include "stored_run.hpp"
 
+#include <tenon/device_transport.hpp>
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
+#include <tenon/transport.hpp>
 
 #include <fmt/format.h>
 
 #include <cstdlib>
 #include <iostream>
+#include <utility>
 
 namespace tenon::cli {
 namespace {
@@ -68,6 +72,18 @@ std::string fact_of_deaths(Registry& registry, const std::string& transport) {
                              transport));
 }
 
+/// The ranks that `tenon check` builds are threads, so what only processes would find is asked for.
+void require_machine(Registry& registry, config::CheckedRun& checked) {
+  config::CheckedComponent* const chosen = checked.component("transport");
+  if (chosen == nullptr) return;
+  OfflineHost host;
+  registry.create_inner(*chosen->options, host);
+  const auto transport = registry.create<Transport>(chosen->type, *chosen->options, host);
+  auto* const reaches = static_cast<DeviceTransport*>(transport->query(DeviceTransport::kId));
+  if (reaches == nullptr) return;
+  if (const std::string lacks = reaches->missing(); !lacks.empty()) fail_config(lacks);
+}
+
 void declare_check(po::options_description& options) {
   options.add_options()("set", po::value<std::vector<std::string>>()->composing(),
                         "K=V  change one value, e.g. --set optimizer.lr=3e-4 (repeatable)");
@@ -93,7 +109,9 @@ int run_check(const std::vector<std::string>& arguments) {
   Config resolved = runtime.check(processes.empty() ? config : as_threads(config), &facts);
   if (!processes.empty()) {
     facts.push_back(fact_of_deaths(runtime.registry(), processes));
-    resolved = config::check_run(config, runtime.registry(), {}).resolved;
+    config::CheckedRun checked = config::check_run(config, runtime.registry(), {});
+    require_machine(runtime.registry(), checked);
+    resolved = std::move(checked.resolved);
   }
   if (parsed.values.count("explain") > 0) {
     std::cout << resolved.explain(parsed.values["explain"].as<std::string>()) << "\n";

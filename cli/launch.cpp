@@ -28,7 +28,7 @@ void declare_launch(po::options_description& options) {
   options.add_options()("ranks,n", po::value<int>()->default_value(0),
                         "N  ranks to start on this machine; short: -n N");
   options.add_options()("transport", po::value<std::string>()->default_value("socket"),
-                        "TYPE  socket; or mpi, openmpi, mpich (then their mpirun starts the ranks)");
+                        "TYPE  socket; or nccl; or mpi, openmpi, mpich (then their mpirun starts the ranks)");
   options.add_options()("world", po::value<int>()->default_value(0),
                         "W  ranks of the whole run, when other machines start the rest");
   options.add_options()("first", po::value<int>()->default_value(0),

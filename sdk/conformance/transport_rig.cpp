@@ -1,5 +1,6 @@
 #include "transport_rig.hpp"
 
+#include <tenon/device_transport.hpp>
 #include <tenon/error.hpp>
 #include <tenon/random.hpp>
 #include <tenon/testing/rendezvous.hpp>
@@ -25,6 +26,8 @@ TransportRig::TransportRig(Subject& subject, int ranks, double deadline_s)
   transports_.push_back(subject.make<Transport>());
   if (transports_.front()->query(Rendezvous::kId) != nullptr)
     not_applicable("its ranks are started by a launcher of its own, which this kit does not use");
+  if (transports_.front()->query(DeviceTransport::kId) != nullptr)
+    not_applicable("its ranks have devices whose memory it reaches itself, and those of this kit have none");
   try {
     connect_threads(world);
   } catch (const Error& alone) {

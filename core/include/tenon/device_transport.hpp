@@ -16,10 +16,12 @@ class DeviceTransport {
  public:
   static constexpr const char* kId = "tenon.transport.device/1";
   virtual ~DeviceTransport();
+  /// What this machine lacks for it, in words that end a run; "" = nothing. Before connect as well.
+  virtual std::string missing() = 0;
   /// By the thread of `world_rank`, once its device is open and before it opens a communicator; again when
   /// the rank is built again, after its communicators are closed. Collective over all ranks of the run. The
-  /// device outlives the rank's communicators and may be gone afterwards. Throws Error(kConfig) for a device
-  /// that the transport cannot serve.
+  /// device outlives the rank's communicators and may be gone afterwards; the rendezvous of connect is still
+  /// there. Throws Error(kConfig) for a device that the transport cannot serve.
   virtual void attach(int world_rank, Device& device) = 0;
 };
 

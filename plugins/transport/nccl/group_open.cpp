@@ -82,14 +82,16 @@ std::shared_ptr<Group> Group::open(const std::shared_ptr<Session>& session, cons
   }
   const std::shared_ptr<Group> group(new Group(session, spec, member));
   session->enter(group);
+  Parked parent;
+  if (session->shrinks()) parent = session->take_parent(group->name_, group->epoch_, group->ranks_);
   const std::lock_guard lock(group->mutex_);
+  group->parent_ = std::move(parent);
   if (!group->failed()) group->begin();
   return group;
 }
 
 void Group::begin() {
   stream_ = session_->streams().make_stream();
-  if (session_->shrinks()) parent_ = session_->take_parent(name_, epoch_, ranks_);
   if (parent_.comm != nullptr) {
     const std::lock_guard words(words_.mutex);
     words_.can = "yes";

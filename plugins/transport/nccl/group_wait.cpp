@@ -260,13 +260,12 @@ void Group::close(bool abandoned) {
   const bool kept = failed && state_ == State::kReady;
   const int finalized =
       comm != nullptr && !failed && state_ == State::kReady ? api().CommFinalize(comm) : kInvalidUsage;
-  if (finalized == kSuccess || finalized == kInProgress) {
-    session_->park({name_, epoch_, ranks_, comm, true});
-    comm = nullptr;
-  }
-  if (comm != nullptr && kept) session_->park({name_, epoch_, ranks_, std::exchange(comm, nullptr), false});
+  const bool finalizes = finalized == kSuccess || finalized == kInProgress;
   state_ = State::kGone;
+  // The session's lock comes before this group's.
   lock.unlock();
+  if (comm != nullptr && (finalizes || kept))
+    session_->park({name_, epoch_, ranks_, std::exchange(comm, nullptr), finalizes});
   session_->leave(*this, words);
   if (comm != nullptr) session_->abort(comm);
   if (parent_.comm != nullptr) session_->abort(std::exchange(parent_.comm, nullptr));

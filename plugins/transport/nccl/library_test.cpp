@@ -89,6 +89,17 @@ TEST_F(NcclLibrary, SaysThatARunIsNotRepeatable) {
   EXPECT_EQ(transport.query("tenon.other/1"), nullptr);
 }
 
+TEST_F(NcclLibrary, WhatTheMachineLacksIsKnownBeforeConnect) {
+  const auto missing = [](const TestOptions& options) {
+    NcclTransport transport(options);
+    return static_cast<DeviceTransport*>(transport.query(DeviceTransport::kId))->missing();
+  };
+  TestOptions options;
+  EXPECT_EQ(missing(options), "");
+  options.library = "/nowhere/libnccl.so.2";
+  EXPECT_THAT(missing(options), HasSubstr("NCCL cannot be opened: /nowhere/libnccl.so.2"));
+}
+
 TEST_F(NcclLibrary, TwoRanksOfOneGpuAreRefusedOnAllWithItsName) {
   NcclWorld world(3, 10, 0, {"GPU-aa at 0000:17:00.0", "GPU-bb", "GPU-aa at 0000:17:00.0"});
   for (const std::string& error : world.errors) {

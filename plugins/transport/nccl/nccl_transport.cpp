@@ -21,14 +21,7 @@ NcclTransport::~NcclTransport() {
 // What the machine lacks is said first: it is the same for all ranks, and there may be no other yet.
 void NcclTransport::connect(const WorldSpec& world) {
   if (session_) fail_run("transport.nccl: connected twice");
-  if (!fast_nondeterministic_) {
-    fail_config(
-        "transport.nccl: NCCL's sums follow an order of its own, so a run is not repeatable bit by bit; set "
-        "transport.fast_nondeterministic = true to accept that, or take transport.type = \"socket\", whose "
-        "sums "
-        "have a fixed order");
-  }
-  if (world.rendezvous == nullptr) Library{settings_.library};
+  if (const std::string lacks = missing(); !lacks.empty()) fail_config(lacks);
   check_process_world(world, "transport.nccl");
   session_ = std::make_shared<Session>(world, settings_);
 }
@@ -60,6 +53,22 @@ void* NcclTransport::query(std::string_view interface_id) {
   if (interface_id == DeviceTransport::kId) return static_cast<DeviceTransport*>(this);
   if (interface_id == NotRepeatable::kId) return static_cast<NotRepeatable*>(this);
   return nullptr;
+}
+
+std::string NcclTransport::missing() {
+  if (!fast_nondeterministic_) {
+    return "transport.nccl: NCCL's sums follow an order of its own, so a run is not repeatable bit by bit; "
+           "set "
+           "transport.fast_nondeterministic = true to accept that, or take transport.type = \"socket\", "
+           "whose sums "
+           "have a fixed order";
+  }
+  try {
+    const Library opened(settings_.library);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
 }
 
 void NcclTransport::attach(int world_rank, Device& device) {

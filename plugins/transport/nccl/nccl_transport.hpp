@@ -44,6 +44,7 @@ class NcclTransport final : public Transport, private DeviceTransport, private N
   void* query(std::string_view interface_id) override;
 
  private:
+  std::string missing() override;
   void attach(int world_rank, Device& device) override;
   std::string reason() const override;
   Session& session() const;

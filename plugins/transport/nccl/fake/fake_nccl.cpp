@@ -15,6 +15,7 @@
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -49,7 +50,7 @@ struct Rule {
 struct State {
   std::mutex mutex;
   std::vector<Rule> rules;
-  std::string record;
+  std::vector<std::pair<std::thread::id, std::string>> record;
   std::set<Comm> open;
   std::vector<std::pair<void*, std::pair<std::uint64_t, std::uint64_t>>> streams;  // given, ran
   bool in_streams = false;
@@ -226,7 +227,10 @@ const Rule* rule_for(ncclComm& comm, const std::string& call) {
 }
 
 void note(const std::string& line) {
-  state().record += line + "\n";
+  for (auto& [thread, lines] : state().record) {
+    if (thread == std::this_thread::get_id()) return void(lines += line + "\n");
+  }
+  state().record.emplace_back(std::this_thread::get_id(), line + "\n");
 }
 void note(const ncclComm& comm, const std::string& what) {
   note(std::to_string(comm.rank) + "/" + std::to_string(comm.ranks) + " " + what);
@@ -522,7 +526,8 @@ void fake_nccl_streams(int on) {
 const char* fake_nccl_record() {
   thread_local std::string copy;
   const std::lock_guard lock(state().mutex);
-  copy = state().record;
+  copy.clear();
+  for (const auto& [thread, lines] : state().record) copy += lines;
   return copy.c_str();
 }
 

@@ -18,7 +18,7 @@ void fake_nccl_script(const char* rule);
 /// enqueuing took as long as that; 1 = it is in progress for a moment, and the operation ends in its stream.
 void fake_nccl_streams(int on);
 /// The calls since reset, a line each: "GroupStart", "0/3 AllReduce 12" (rank / ranks of the communicator,
-/// call, count); valid until the next call by this thread.
+/// call, count), those of one thread after those of another; valid until the next call by this thread.
 const char* fake_nccl_record();
 /// Operations that `stream` was given, and how many of those have run (looks after them first).
 std::uint64_t fake_nccl_given(void* stream);
