@@ -6,18 +6,22 @@
 
 #include <Random123/philox.h>
 
-#include <cstdint>
+#include <tenon/kernels/types.hpp>
 
 namespace tenon::kernels {
 
-/// Word `index` of stream `key`: element index % 4 of the block whose counter is index / 4.
-inline std::uint32_t philox_word(std::uint64_t key, std::uint64_t index) {
-  const std::uint64_t block = index / 4;
+/// The four words of stream `key` whose counter is `block`.
+TENON_BOTH inline r123::Philox4x32::ctr_type philox_block(std::uint64_t key, std::uint64_t block) {
   const r123::Philox4x32::ctr_type counter{
       {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32), 0u, 0u}};
   const r123::Philox4x32::key_type words{
       {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)}};
-  return r123::Philox4x32{}(counter, words)[index % 4];
+  return r123::Philox4x32{}(counter, words);
+}
+
+/// Word `index` of stream `key`: element index % 4 of the block whose counter is index / 4.
+TENON_BOTH inline std::uint32_t philox_word(std::uint64_t key, std::uint64_t index) {
+  return philox_block(key, index / 4)[index % 4];
 }
 
 }  // namespace tenon::kernels
