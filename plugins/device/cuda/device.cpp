@@ -38,6 +38,11 @@ void CudaDevice::open(const DeviceSpec& spec) {
   streams_ = std::make_unique<Streams>(*queue_, spec_.index);
   features_ = queue_->description();
   elementwise_ = make_elementwise(*queue_);
+  neural_ops_ = make_neural_ops(*queue_);
+  normalisation_ops_ = make_normalisation_ops(*queue_);
+  part_norm_ops_ = make_part_norm_ops(*queue_);
+  reduce_ops_ = make_reduce_ops(*queue_);
+  embedding_ops_ = make_embedding_ops(*queue_);
   blas_ = make_blas(*queue_);
   attention_ = make_attention(*queue_);
   update_ops_ = make_update_ops(*queue_);
@@ -79,6 +84,11 @@ std::string_view CudaDevice::features() const {
 
 void* CudaDevice::query(std::string_view interface_id) {
   const std::pair<std::string_view, void*> offers[] = {{Elementwise::kId, elementwise_.get()},
+                                                       {NeuralOps::kId, neural_ops_.get()},
+                                                       {NormalisationOps::kId, normalisation_ops_.get()},
+                                                       {PartNormOps::kId, part_norm_ops_.get()},
+                                                       {ReduceOps::kId, reduce_ops_.get()},
+                                                       {EmbeddingOps::kId, embedding_ops_.get()},
                                                        {Blas::kId, blas_.get()},
                                                        {Attention::kId, attention_.get()},
                                                        {UpdateOps::kId, update_ops_.get()},

@@ -66,6 +66,11 @@ class CudaDevice final : public Device {
   std::unique_ptr<Queue> queue_;
   std::unique_ptr<Streams> streams_;
   std::unique_ptr<Elementwise> elementwise_;
+  std::unique_ptr<NeuralOps> neural_ops_;
+  std::unique_ptr<NormalisationOps> normalisation_ops_;
+  std::unique_ptr<PartNormOps> part_norm_ops_;
+  std::unique_ptr<ReduceOps> reduce_ops_;
+  std::unique_ptr<EmbeddingOps> embedding_ops_;
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Attention> attention_;
   std::unique_ptr<UpdateOps> update_ops_;

@@ -1,0 +1,115 @@
+// Gather and scatter of rows (family EmbeddingOps). Ids are checked before anything is read or written by
+// them, which waits for the device once per call.
+#include "arguments.hpp"
+#include "families.hpp"
+#include "indices.hpp"
+
+#include <tenon/kernels/cuda/elementwise.hpp>
+#include <tenon/kernels/cuda/embedding.hpp>
+#include <tenon/kernels/cuda/sort.hpp>
+
+#include <limits>
+#include <string>
+#include <utility>
+
+namespace tenon::cuda {
+namespace {
+
+namespace bodies = kernels::cuda;
+
+/// Ids and positions before and behind a pass, then the places of digits.
+std::size_t sort_bytes(std::int64_t ids) {
+  return static_cast<std::size_t>(4 * ids + bodies::kDigits * bodies::sort_tiles(ids)) * sizeof(std::int32_t);
+}
+
+class CudaEmbeddingOps final : public EmbeddingOps {
+ public:
+  explicit CudaEmbeddingOps(Queue& queue) : queue_(queue) {}
+
+  void gather(TensorView table, TensorView ids, TensorView out, bool accumulate) override {
+    constexpr const char* kWhere = "gather";
+    const std::int64_t count = ids.elements();
+    const auto [rows, width] = as_matrix(table);
+    const auto* const id = checked<std::int32_t>(ids, count, kWhere, "ids");
+    check_indices(queue_, id, count, 0, rows, kWhere, "ids");
+    with_storage(out.dtype, kWhere, [&, rows = rows, width = width](auto tag) {
+      using S = typename decltype(tag)::type;
+      using Body = bodies::Gathered<S>;
+      const auto* const source = checked<Arith<S>>(table, rows * width, kWhere, "table");
+      S* const target = checked<S>(out, count * width, kWhere, "out");
+      const std::int64_t n = count * width;
+      if (n == 0) return;
+      queue_.launch(
+          kWhere, grid_for(n),
+          bodies::MapElements<S, Body>{target, n, Body{source, id, width, accumulate ? target : nullptr}});
+    });
+  }
+
+  void scatter_add(TensorView dy, TensorView ids, TensorView gradient, TensorView scratch) override {
+    constexpr const char* kWhere = "scatter_add";
+    const std::int64_t count = ids.elements();
+    const auto [rows, width] = as_matrix(gradient);
+    const auto* const id = checked<std::int32_t>(ids, count, kWhere, "ids");
+    check_indices(queue_, id, count, 0, rows, kWhere, "ids");
+    with_storage(dy.dtype, kWhere, [&, rows = rows, width = width](auto tag) {
+      using S = typename decltype(tag)::type;
+      const S* const source = checked<S>(dy, count * width, kWhere, "dy");
+      auto* const target = checked<Arith<S>>(gradient, rows * width, kWhere, "gradient");
+      if (count * width == 0) return;
+      const auto [sorted, positions] = sort(id, count, rows, scratch);
+      queue_.launch(kWhere, grid_for(count * width),
+                    bodies::ScatterSorted<S>{count, width, sorted, positions, source, target});
+    });
+  }
+
+  std::size_t scatter_scratch(std::int64_t ids, std::int64_t) const override { return sort_bytes(ids); }
+
+ private:
+  /// Ids in ascending order, equal ones by position, and their positions; in `scratch`.
+  std::pair<const std::int32_t*, const std::int32_t*> sort(const std::int32_t* ids, std::int64_t n,
+                                                           std::int64_t rows, const TensorView& scratch) {
+    constexpr const char* kWhere = "scatter_add";
+    if (n > std::numeric_limits<std::int32_t>::max()) {
+      fail_run(std::string("device ") + kDeviceName + ": scatter_add: " + std::to_string(n) +
+               " ids, expected less than 2^31; use a smaller data.batch");
+    }
+    const std::size_t needed = sort_bytes(n);
+    if (scratch.data == nullptr || scratch.space != MemorySpace::kCuda ||
+        static_cast<std::size_t>(scratch.bytes()) < needed) {
+      fail_run(std::string("device ") + kDeviceName + ": scatter_add: scratch is " +
+               std::to_string(scratch.data == nullptr ? 0 : scratch.bytes()) + " bytes, expected " +
+               std::to_string(needed) + " bytes of the device's memory, as scatter_scratch says");
+    }
+    auto* const memory = static_cast<std::int32_t*>(scratch.data);
+    std::int32_t* const keys[] = {memory, memory + n};
+    std::int32_t* const positions[] = {memory + 2 * n, memory + 3 * n};
+    std::int32_t* const places = memory + 4 * n;
+    const int passes = bodies::sort_passes(rows);
+    const Grid grid = bodies::SortPass::grid(n);
+    for (int pass = 0; pass < passes; ++pass) {
+      const int from = (pass + 1) % 2, to = pass % 2;
+      const bodies::SortPass step{n,
+                                  pass * bodies::kDigitBits,
+                                  pass == 0 ? ids : keys[from],
+                                  pass == 0 ? nullptr : positions[from],
+                                  keys[to],
+                                  positions[to],
+                                  places};
+      queue_.launch(kWhere, grid, bodies::CountDigits{step});
+      queue_.launch(kWhere, bodies::SumPlaces::grid(),
+                    bodies::SumPlaces{bodies::kDigits * grid.blocks, places});
+      queue_.launch(kWhere, grid, bodies::MoveIds{step});
+    }
+    return {keys[(passes - 1) % 2], positions[(passes - 1) % 2]};
+  }
+
+  Queue& queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<EmbeddingOps> make_embedding_ops(Queue& queue) {
+  return std::make_unique<CudaEmbeddingOps>(queue);
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,182 @@
+// RMS and batch normalisation (family NormalisationOps). Channels are the sets of part_norm.hpp, all of whose
+// elements are here.
+#include "arguments.hpp"
+#include "families.hpp"
+#include "sets.hpp"
+#include "temporary.hpp"
+
+#include <tenon/kernels/cuda/elementwise.hpp>
+#include <tenon/kernels/cuda/norm.hpp>
+
+namespace tenon::cuda {
+namespace {
+
+namespace bodies = kernels::cuda;
+
+/// x [batch, channels, ...] as sets.
+bodies::Sets channels_of(const TensorView& x, const char* where) {
+  if (x.shape.rank() < 2) {
+    fail_run(std::string("device ") + kDeviceName + ": " + where +
+             ": x must be [batch, channels, ...], found " + x.shape.text());
+  }
+  const std::int64_t both = x.shape[0] * x.shape[1];
+  return {x.shape[0], x.shape[1], both == 0 ? 0 : x.elements() / both};
+}
+
+class CudaNormalisationOps final : public NormalisationOps {
+ public:
+  explicit CudaNormalisationOps(Queue& queue) : queue_(queue) {}
+
+  void rms_norm(TensorView x, TensorView gain, double eps, TensorView y, TensorView rstd) override {
+    constexpr const char* kWhere = "rms_norm";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const auto [rows, columns] = as_matrix(x);
+      const bodies::NormaliseRows<S> body{.rows = rows,
+                                          .columns = columns,
+                                          .centred = false,
+                                          .eps = static_cast<A>(eps),
+                                          .x = checked<S>(x, rows * columns, kWhere, "x"),
+                                          .gain = checked_or_null<A>(gain, columns, kWhere, "gain"),
+                                          .bias = nullptr,
+                                          .y = checked<S>(y, rows * columns, kWhere, "y"),
+                                          .mean = nullptr,
+                                          .rstd = checked_or_null<A>(rstd, rows, kWhere, "rstd")};
+      if (rows > 0) queue_.launch(kWhere, bodies::grid_for_rows(rows, columns, body.kShared), body);
+    });
+  }
+
+  void rms_norm_backward(TensorView x, TensorView gain, TensorView rstd, TensorView dy, TensorView dx,
+                         bool accumulate, TensorView dgain, bool accumulate_parameters) override {
+    constexpr const char* kWhere = "rms_norm_backward";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const auto [rows, columns] = as_matrix(x);
+      const bodies::NormaliseRowsBackward<S> body{.rows = rows,
+                                                  .columns = columns,
+                                                  .x = checked<S>(x, rows * columns, kWhere, "x"),
+                                                  .dy = checked<S>(dy, rows * columns, kWhere, "dy"),
+                                                  .gain = checked_or_null<A>(gain, columns, kWhere, "gain"),
+                                                  .mean = nullptr,
+                                                  .rstd = checked<A>(rstd, rows, kWhere, "rstd"),
+                                                  .dx = checked_or_null<S>(dx, rows * columns, kWhere, "dx"),
+                                                  .accumulate = accumulate};
+      A* const out = checked_or_null<A>(dgain, columns, kWhere, "dgain");
+      // Parameters first: dx may be dy's own memory.
+      if (out != nullptr) {
+        sum_columns<A, 2>(queue_, kWhere, rows, columns,
+                          bodies::NormParameterTerms<S>{columns, body.x, body.dy, nullptr, body.rstd},
+                          {{out, nullptr}, accumulate_parameters});
+      }
+      if (body.dx != nullptr && rows > 0)
+        queue_.launch(kWhere, bodies::grid_for_rows(rows, columns, body.kShared), body);
+    });
+  }
+
+  void batch_norm(const BatchNormSpec& spec, TensorView x, TensorView gain, TensorView bias,
+                  TensorView running_mean, TensorView running_variance, TensorView y, TensorView mean,
+                  TensorView rstd) override {
+    constexpr const char* kWhere = "batch_norm";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const bodies::Sets of = channels_of(x, kWhere);
+      const double count = static_cast<double>(of.outer * of.inner);
+      const auto norm = norm_of<S>(of, x, gain, bias, mean, rstd, kWhere);
+      A* const old_mean = checked_or_null<A>(running_mean, of.sets, kWhere, "running_mean");
+      A* const old_variance = checked_or_null<A>(running_variance, of.sets, kWhere, "running_variance");
+      S* const out = checked<S>(y, x.elements(), kWhere, "y");
+      if (of.sets == 0) return;
+      const Temporary memory(queue_, 2 * static_cast<std::size_t>(of.sets) * sizeof(double), kPartialBytes);
+      auto* const sums = memory.at<double>();
+      double* const squares = sums + of.sets;
+      sum_sets<1>(queue_, kWhere, of, bodies::SetElements<S>{norm.x}, {{sums}, false});
+      sum_sets<1>(queue_, kWhere, of, bodies::SetSquares<S>{norm.x, sums, count}, {{squares}, false});
+      queue_.launch(kWhere, grid_for(of.sets),
+                    bodies::SetStatistics<A>{of.sets, count, spec.eps, spec.momentum, sums, squares,
+                                             mean.as<A>(), rstd.as<A>(), old_mean, old_variance});
+      map_sets(queue_, kWhere, of, out, bodies::Normalised<S>{norm});
+    });
+  }
+
+  void batch_norm_fixed(const BatchNormSpec& spec, TensorView x, TensorView gain, TensorView bias,
+                        TensorView mean, TensorView variance, TensorView y) override {
+    constexpr const char* kWhere = "batch_norm_fixed";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const bodies::Sets of = channels_of(x, kWhere);
+      const Temporary memory(queue_, static_cast<std::size_t>(of.sets) * sizeof(A));
+      auto norm = norm_of<S>(of, x, gain, bias, mean, variance, kWhere);
+      S* const out = checked<S>(y, x.elements(), kWhere, "y");
+      if (of.sets == 0) return;
+      auto* const deviations = memory.at<A>();
+      const bodies::FixedDeviations<A> map{norm.rstd, static_cast<A>(spec.eps)};
+      queue_.launch(kWhere, grid_for(of.sets),
+                    bodies::MapElements<A, bodies::FixedDeviations<A>>{deviations, of.sets, map});
+      norm.rstd = deviations;
+      map_sets(queue_, kWhere, of, out, bodies::Normalised<S>{norm});
+    });
+  }
+
+  void batch_norm_backward(TensorView x, TensorView gain, TensorView mean, TensorView rstd, TensorView dy,
+                           TensorView dx, bool accumulate, TensorView dgain, TensorView dbias,
+                           bool accumulate_parameters) override {
+    constexpr const char* kWhere = "batch_norm_backward";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const bodies::Sets of = channels_of(x, kWhere);
+      const auto norm = norm_of<S>(of, x, gain, {}, mean, rstd, kWhere);
+      const S* const above = checked<S>(dy, x.elements(), kWhere, "dy");
+      S* const out = checked_or_null<S>(dx, x.elements(), kWhere, "dx");
+      A* const gains = checked_or_null<A>(dgain, of.sets, kWhere, "dgain");
+      A* const biases = checked_or_null<A>(dbias, of.sets, kWhere, "dbias");
+      if (of.sets == 0) return;
+      const Temporary memory(queue_, 2 * static_cast<std::size_t>(of.sets) * sizeof(double), kPartialBytes);
+      auto* const sums = memory.at<double>();
+      double* const products = sums + of.sets;
+      sum_sets<2>(queue_, kWhere, of, bodies::SetGradients<S>{norm, above}, {{sums, products}, false});
+      if (gains != nullptr) add_parameters(products, gains, of.sets, accumulate_parameters);
+      if (biases != nullptr) add_parameters(sums, biases, of.sets, accumulate_parameters);
+      if (out == nullptr) return;
+      map_sets(queue_, kWhere, of, out,
+               bodies::NormalisedBackward<S>{norm, static_cast<double>(of.outer * of.inner), above, sums,
+                                             products, accumulate ? out : nullptr});
+    });
+  }
+
+ private:
+  template <class S>
+  static bodies::PartNorm<S> norm_of(const bodies::Sets& of, const TensorView& x, const TensorView& gain,
+                                     const TensorView& bias, const TensorView& mean, const TensorView& rstd,
+                                     const char* where) {
+    using A = Arith<S>;
+    return {of,
+            true,
+            checked<S>(x, x.elements(), where, "x"),
+            checked_or_null<A>(gain, of.sets, where, "gain"),
+            checked_or_null<A>(bias, of.sets, where, "bias"),
+            checked<A>(mean, of.sets, where, "mean"),
+            checked<A>(rstd, of.sets, where, "rstd")};
+  }
+
+  template <class A>
+  void add_parameters(const double* sums, A* out, std::int64_t n, bool accumulate) {
+    using Map = bodies::SumsAsParameters<A>;
+    queue_.launch("batch_norm_backward", grid_for(n),
+                  bodies::MapElements<A, Map>{out, n, Map{sums, accumulate ? out : nullptr}});
+  }
+
+  Queue& queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue) {
+  return std::make_unique<CudaNormalisationOps>(queue);
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,129 @@
+// Normalisations over elements of several ranks (family PartNormOps).
+#include "arguments.hpp"
+#include "families.hpp"
+#include "sets.hpp"
+
+namespace tenon::cuda {
+namespace {
+
+namespace bodies = kernels::cuda;
+
+bodies::Sets sets_of(const TensorView& x, const char* where) {
+  if (x.shape.rank() != 3) {
+    fail_run(std::string("device ") + kDeviceName + ": " + where +
+             ": x must be [outer, sets, inner], found " + x.shape.text());
+  }
+  return {x.shape[0], x.shape[1], x.shape[2]};
+}
+
+template <class S>
+bodies::PartNorm<S> norm_of(const PartNormSpec& spec, const TensorView& x, const TensorView& gain,
+                            const TensorView& bias, const TensorView& mean, const TensorView& rstd,
+                            const char* where) {
+  using A = Arith<S>;
+  const bodies::Sets of = sets_of(x, where);
+  const std::int64_t gains = spec.gain_per_set ? of.sets : of.inner;
+  return {of,
+          spec.gain_per_set,
+          checked<S>(x, of.elements(), where, "x"),
+          checked_or_null<A>(gain, gains, where, "gain"),
+          checked_or_null<A>(bias, gains, where, "bias"),
+          checked_or_null<A>(mean, of.sets, where, "mean"),
+          checked<A>(rstd, of.sets, where, "rstd")};
+}
+
+class CudaPartNormOps final : public PartNormOps {
+ public:
+  explicit CudaPartNormOps(Queue& queue) : queue_(queue) {}
+
+  void sums(TensorView x, TensorView sums) override {
+    constexpr const char* kWhere = "part norm sums";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const bodies::Sets of = sets_of(x, kWhere);
+      const S* const in = checked<S>(x, x.elements(), kWhere, "x");
+      sum_sets<1>(queue_, kWhere, of, bodies::SetElements<S>{in},
+                  {{checked<double>(sums, of.sets, kWhere, "sums")}, false});
+    });
+  }
+
+  void squares(const PartNormSpec& spec, TensorView x, TensorView sums, TensorView squares) override {
+    constexpr const char* kWhere = "part norm squares";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const bodies::Sets of = sets_of(x, kWhere);
+      const bodies::SetSquares<S> terms{checked<S>(x, x.elements(), kWhere, "x"),
+                                        checked_or_null<double>(sums, of.sets, kWhere, "sums"), spec.count};
+      sum_sets<1>(queue_, kWhere, of, terms, {{checked<double>(squares, of.sets, kWhere, "squares")}, false});
+    });
+  }
+
+  void statistics(const PartNormSpec& spec, TensorView sums, TensorView squares, TensorView mean,
+                  TensorView rstd, TensorView running_mean, TensorView running_variance) override {
+    constexpr const char* kWhere = "part norm statistics";
+    with_arithmetic(rstd.dtype, kWhere, [&](auto tag) {
+      using A = typename decltype(tag)::type;
+      const std::int64_t n = rstd.elements();
+      const bodies::SetStatistics<A> body{
+          n,
+          spec.count,
+          spec.eps,
+          spec.momentum,
+          checked_or_null<double>(sums, n, kWhere, "sums"),
+          checked<double>(squares, n, kWhere, "squares"),
+          checked_or_null<A>(mean, n, kWhere, "mean"),
+          checked<A>(rstd, n, kWhere, "rstd"),
+          checked_or_null<A>(running_mean, n, kWhere, "running_mean"),
+          checked_or_null<A>(running_variance, n, kWhere, "running_variance")};
+      if (n > 0) queue_.launch(kWhere, grid_for(n), body);
+    });
+  }
+
+  void normalise(const PartNormSpec& spec, TensorView x, TensorView gain, TensorView bias, TensorView mean,
+                 TensorView rstd, TensorView y) override {
+    constexpr const char* kWhere = "part norm normalise";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const auto norm = norm_of<S>(spec, x, gain, bias, mean, rstd, kWhere);
+      map_sets(queue_, kWhere, norm.of, checked<S>(y, x.elements(), kWhere, "y"),
+               bodies::Normalised<S>{norm});
+    });
+  }
+
+  void backward_sums(const PartNormSpec& spec, TensorView x, TensorView gain, TensorView mean,
+                     TensorView rstd, TensorView dy, TensorView sums) override {
+    constexpr const char* kWhere = "part norm backward_sums";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const auto norm = norm_of<S>(spec, x, gain, {}, mean, rstd, kWhere);
+      const bodies::SetGradients<S> terms{norm, checked<S>(dy, x.elements(), kWhere, "dy")};
+      auto* const out = checked<double>(sums, 2 * norm.of.sets, kWhere, "sums");
+      sum_sets<2>(queue_, kWhere, norm.of, terms, {{out, out + norm.of.sets}, false});
+    });
+  }
+
+  void backward(const PartNormSpec& spec, TensorView x, TensorView gain, TensorView mean, TensorView rstd,
+                TensorView dy, TensorView sums, TensorView dx, bool accumulate) override {
+    constexpr const char* kWhere = "part norm backward";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const auto norm = norm_of<S>(spec, x, gain, {}, mean, rstd, kWhere);
+      const auto* const totals = checked<double>(sums, 2 * norm.of.sets, kWhere, "sums");
+      S* const out = checked<S>(dx, x.elements(), kWhere, "dx");
+      map_sets(queue_, kWhere, norm.of, out,
+               bodies::NormalisedBackward<S>{norm, spec.count, checked<S>(dy, x.elements(), kWhere, "dy"),
+                                             totals, totals + norm.of.sets, accumulate ? out : nullptr});
+    });
+  }
+
+ private:
+  Queue& queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue) {
+  return std::make_unique<CudaPartNormOps>(queue);
+}
+
+}  // namespace tenon::cuda

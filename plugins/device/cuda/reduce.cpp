@@ -1,0 +1,107 @@
+// Reductions (family ReduceOps). Sums take the order of the other devices, hence their bits; the host adds
+// what the device's blocks found.
+#include "arguments.hpp"
+#include "column_sums.hpp"
+#include "families.hpp"
+#include "indices.hpp"
+
+#include <bit>
+
+namespace tenon::cuda {
+namespace {
+
+namespace bodies = kernels::cuda;
+using kernels::kReduceBlock;
+
+/// Elements whose block sums are added in a tree; the trees' results are added in order.
+constexpr std::int64_t kSpanBlocks = 2048;
+constexpr std::int64_t kSpan = kSpanBlocks * kReduceBlock;
+/// Spans whose block sums come to the host at once.
+constexpr std::int64_t kTogether = 64;
+static_assert(kTogether * kSpanBlocks * sizeof(double) <= Queue::kScratchBytes);
+
+class CudaReduceOps final : public ReduceOps {
+ public:
+  explicit CudaReduceOps(Queue& queue) : queue_(queue) {}
+
+  double sum(TensorView x) override { return total<false>(x, "sum"); }
+
+  double sum_of_squares(TensorView x) override { return total<true>(x, "sum_of_squares"); }
+
+  double absolute_max(TensorView x) override {
+    constexpr const char* kWhere = "absolute_max";
+    return with_storage(x.dtype, kWhere, [&](auto tag) -> double {
+      using S = typename decltype(tag)::type;
+      const std::int64_t n = x.elements();
+      const std::int64_t bits = join_integers(
+          queue_, kWhere, n, 0, bodies::Magnitude<S>{checked<S>(x, n, kWhere, "x")}, bodies::Larger{});
+      if constexpr (std::is_same_v<S, double>) {
+        return std::bit_cast<double>(bits);
+      } else {
+        return std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+      }
+    });
+  }
+
+  std::int64_t first_non_finite(TensorView x) override {
+    constexpr const char* kWhere = "first_non_finite";
+    return with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const std::int64_t n = x.elements();
+      const std::int64_t at = join_integers(
+          queue_, kWhere, n, n, bodies::NotFinite<S>{checked<S>(x, n, kWhere, "x"), n}, bodies::Smaller{});
+      return at == n ? std::int64_t{-1} : at;
+    });
+  }
+
+  void sum_rows(TensorView x, TensorView out, bool accumulate, TensorView) override {
+    constexpr const char* kWhere = "sum_rows";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const std::int64_t columns = out.elements();
+      if (columns == 0) return;
+      const std::int64_t rows = x.elements() / columns;
+      const S* const in = checked<S>(x, rows * columns, kWhere, "x");
+      const bodies::ColumnOutputs<A, 1> sums{{checked<A>(out, columns, kWhere, "out")}, accumulate};
+      sum_columns<A, 1>(queue_, kWhere, rows, columns, bodies::RowTerms<S>{columns, in}, sums);
+    });
+  }
+
+  /// Partial sums lie in the queue's own scratch.
+  std::size_t sum_rows_scratch(std::int64_t, std::int64_t, DType) const override { return 0; }
+
+ private:
+  template <bool Squares>
+  double total(const TensorView& x, const char* where) {
+    return with_storage(x.dtype, where, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using Body = bodies::BlockSums<S, Squares>;
+      const S* const in = checked<S>(x, x.elements(), where, "x");
+      auto* const partial = queue_.scratch<double>();
+      std::vector<double> sums;
+      double result = 0;
+      for (std::int64_t start = 0; start < x.elements(); start += kTogether * kSpan) {
+        const std::int64_t n = std::min(kTogether * kSpan, x.elements() - start);
+        const std::int64_t blocks = kernels::reduce_blocks(n);
+        queue_.launch(where, Body::grid(n), Body{in + start, n, partial});
+        sums.resize(static_cast<std::size_t>(blocks));
+        queue_.copy(partial, MemorySpace::kCuda, sums.data(), MemorySpace::kHost,
+                    sums.size() * sizeof(double));
+        for (std::int64_t block = 0; block < blocks; block += kSpanBlocks)
+          result += kernels::pairwise_sum(sums.data() + block, std::min(kSpanBlocks, blocks - block));
+      }
+      return result;
+    });
+  }
+
+  Queue& queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<ReduceOps> make_reduce_ops(Queue& queue) {
+  return std::make_unique<CudaReduceOps>(queue);
+}
+
+}  // namespace tenon::cuda
