@@ -1,8 +1,6 @@
 // Operations on tensors of the device: which calls NCCL gets, in which order and groups, in whose stream, and
-// that a steady step allocates nothing.
+// that a steady step allocates nothing on the device.
 #include "test_world.hpp"
-
-#include "observe/testing/allocation_count.hpp"
 
 namespace tenon::nccl_transport {
 namespace {

@@ -291,8 +291,7 @@ Comm make_comm(const std::string& path, int ranks, int rank) {
 
 void free_comm(Comm comm) {
   stop_work(*comm);
-  // Its file stays while members that never met may still come.
-  if (comm->arrived) comm->segment->forget();
+  comm->segment->forget();
   state().open.erase(comm);
   delete comm;
 }
