@@ -1,4 +1,5 @@
-# Preset `cuda`: the language, the toolkit, and the rules under which kernels are compiled. Nothing else of the build asks for CUDA.
+# Preset `cuda`: the language, the toolkit, headers of the libraries beside it, and the rules under which kernels are compiled.
+# Nothing else of the build asks for CUDA. No library is linked but the runtime: the others are opened when first needed.
 if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
   find_program(TENON_NVCC nvcc PATHS /usr/local/cuda/bin)
   if(TENON_NVCC)
@@ -22,3 +23,25 @@ target_compile_features(tenon_cuda_rules INTERFACE cuda_std_20)
 target_compile_options(tenon_cuda_rules INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:--fmad=false;--expt-relaxed-constexpr;-Xcompiler=-ffp-contract=off,-Wall,-Wextra,-Wno-unused-parameter>
   $<$<AND:$<COMPILE_LANGUAGE:CUDA>,$<BOOL:${TENON_WARNINGS_AS_ERRORS}>>:--Werror=all-warnings>)
 target_link_libraries(tenon_cuda_rules INTERFACE CUDA::cudart_static)
+
+# tenon_cuda_headers(NAME HEADER): the headers of a library that is no part of the toolkit, from the toolkit's folder, the system or a
+# Python package of NVIDIA; -DTENON_<NAME>_INCLUDE names another folder. Without them what is compiled against them is left out:
+# sources ask __has_include.
+function(tenon_cuda_headers name header)
+  string(TOUPPER ${name} upper)
+  file(GLOB packages /usr/lib/python3*/*-packages/nvidia/${name}/include /usr/local/lib/python3*/*-packages/nvidia/${name}/include)
+  find_path(TENON_${upper}_INCLUDE ${header} HINTS ${CUDAToolkit_INCLUDE_DIRS} PATHS ${packages}
+    PATH_SUFFIXES ${CMAKE_LIBRARY_ARCHITECTURE} ${name})
+  mark_as_advanced(TENON_${upper}_INCLUDE)
+  if(TENON_${upper}_INCLUDE)
+    target_include_directories(tenon_cuda_rules SYSTEM INTERFACE ${TENON_${upper}_INCLUDE})
+    message(STATUS "CUDA: ${header} in ${TENON_${upper}_INCLUDE}")
+  else()
+    message(STATUS "CUDA: there is no ${header}; name its folder with -DTENON_${upper}_INCLUDE=...")
+  endif()
+endfunction()
+tenon_cuda_headers(cudnn cudnn.h)
+tenon_cuda_headers(nccl nccl.h)
+
+# All tests that need a GPU: what scripts/test-gpu builds.
+add_custom_target(tenon_gpu_tests)
