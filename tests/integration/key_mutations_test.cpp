@@ -64,6 +64,8 @@ void mutate_runs(Total& total) {
     const bool needs_data = file.filename().string().find("criteo") != std::string::npos;
     std::vector<std::string> sets;
     if (needs_data) sets.push_back("data.path=" + (scratch / "text.txt").string());
+    // Its device is there where CUDA is; the emulated one takes the same keys.
+    if (file.filename() == "device_cuda.toml") sets.push_back("device.type=cuda_emulated");
     const config::MutationReport report =
         config::mutate_keys(Config::load(file.string(), sets), registry, proven);
     total.keys += report.keys;

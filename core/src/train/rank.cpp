@@ -77,6 +77,12 @@ Rank::Rank(World& world, int rank)
         "device '{}' has memory of its own; set [device] type = \"cpu\", or leave parallel.grid out",
         parts_->device.id()));
   }
+  if (settings.parallel.workers > 1 && parts_->device->space() != MemorySpace::kHost) {
+    fail_config(fmt::format(
+        "parallel.workers: the workers of a replica update its weights in host memory at the same time, and "
+        "device '{}' has memory of its own; set [device] type = \"cpu\", or leave parallel.workers out",
+        parts_->device.id()));
+  }
   parts_->dataset->open(settings.run.seed_order);
   const DataInfo& data = parts_->dataset->info();
   if (parts_->dataset->batch() > data.train_samples) {

@@ -62,6 +62,8 @@ class Queue {
   template <class Body>
   void launch(const char* what, const Grid& grid, const Body& body);
 
+  /// Calls of this thread concern this device from here on.
+  void make_current();
   /// cudaStream_t, for libraries; null when emulated.
   void* stream() const { return stream_; }
   /// Throws for a code of the CUDA runtime other than success.
@@ -102,6 +104,7 @@ void Queue::launch(const char*, const Grid& grid, const Body& body) {
 #elif defined(__CUDACC__)
 template <class Body>
 void Queue::launch(const char* what, const Grid& grid, const Body& body) {
+  make_current();
   check(kernels::cuda::launch(static_cast<cudaStream_t>(stream_), grid, body), what);
 }
 #endif

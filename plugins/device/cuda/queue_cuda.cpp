@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
 
 namespace tenon::cuda {
 namespace {
@@ -57,6 +58,7 @@ struct Queue::State {
   cudaMemPool_t pool = nullptr;
   std::byte* pinned[kPieces] = {nullptr, nullptr};
   cudaEvent_t taken[kPieces] = {nullptr, nullptr};  ///< the piece has left the pinned buffer
+  std::mutex staging;                               ///< of whoever uses the pinned buffers
   std::string lost;                                 ///< why the device is dead; "" = it lives
 };
 
@@ -112,7 +114,7 @@ Queue::~Queue() {
 }
 
 void* Queue::allocate(std::size_t bytes) {
-  check(cudaSetDevice(state_->index), "cudaSetDevice");
+  make_current();
   void* memory = nullptr;
   const std::size_t size = bytes == 0 ? 1 : bytes;
   const cudaError_t code = cudaMallocAsync(&memory, size, state_->stream);
@@ -140,6 +142,7 @@ void Queue::release(void* memory) noexcept {
 void Queue::copy(const void* from, MemorySpace from_space, void* to, MemorySpace to_space,
                  std::size_t bytes) {
   if (bytes == 0 || from == to) return;
+  make_current();
   const bool leaves = from_space == MemorySpace::kHost, comes = to_space == MemorySpace::kHost;
   if (leaves == comes) {
     check(cudaMemcpyAsync(to, from, bytes, direction(from_space, to_space), state_->stream),
@@ -147,6 +150,7 @@ void Queue::copy(const void* from, MemorySpace from_space, void* to, MemorySpace
     if (leaves) synchronize();
     return;
   }
+  const std::lock_guard lock(state_->staging);
   const auto* source = static_cast<const std::byte*>(from);
   auto* target = static_cast<std::byte*>(to);
   const std::size_t pieces = (bytes + kPiece - 1) / kPiece;
@@ -175,7 +179,13 @@ void Queue::copy(const void* from, MemorySpace from_space, void* to, MemorySpace
 }
 
 void Queue::clear(void* memory, std::size_t bytes) {
-  if (bytes > 0) check(cudaMemsetAsync(memory, 0, bytes, state_->stream), "cudaMemsetAsync");
+  if (bytes == 0) return;
+  make_current();
+  check(cudaMemsetAsync(memory, 0, bytes, state_->stream), "cudaMemsetAsync");
+}
+
+void Queue::make_current() {
+  check(cudaSetDevice(state_->index), "cudaSetDevice");
 }
 
 void Queue::synchronize() {

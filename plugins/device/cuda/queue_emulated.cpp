@@ -142,6 +142,8 @@ std::byte* Queue::shared_memory(std::size_t bytes) {
   return reinterpret_cast<std::byte*>(state_->shared.data());
 }
 
+void Queue::make_current() {}
+
 void Queue::synchronize() {}
 
 void Queue::check(int, const char*) {}

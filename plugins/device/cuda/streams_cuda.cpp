@@ -17,7 +17,7 @@ cudaEvent_t event_of(void* handle) {
 }  // namespace
 
 void Streams::make_current() {
-  queue_.check(cudaSetDevice(index_), "cudaSetDevice");
+  queue_.make_current();
 }
 
 std::string Streams::identity() {
