@@ -1,7 +1,7 @@
 // See fake_nccl.hpp. Sums have the order of docs/reductions.md, so that tests can compare bits.
 #include "fake_nccl.hpp"
 
-#include "../nccl_api.hpp"
+#include "nccl_api.hpp"
 #include "segment.hpp"
 
 #include <tenon/fixed_order.hpp>
