@@ -58,7 +58,7 @@ def markdown(comparison):
     return "\n".join(lines) + "\n"
 
 
-WIDTH, LEFT, RIGHT, STEP, TOP = 760, 150, 40, 34, 56
+WIDTH, LEFT, RIGHT, STEP, TOP = 760, 180, 40, 34, 56
 COLOURS = {"stock": "#0b6e99", "tuned": "#c2410c"}
 
 
