@@ -118,9 +118,7 @@ class CudaElementwise final : public Elementwise {
 
   template <class T>
   void fill_integers(const TensorView& y, double value) {
-    std::vector<T> items(static_cast<std::size_t>(y.elements()), static_cast<T>(value));
-    queue_.copy(items.data(), MemorySpace::kHost, y.data, MemorySpace::kCuda,
-                static_cast<std::size_t>(y.bytes()));
+    run("fill", y.as<T>(), y.elements(), bodies::Constant<T>{static_cast<T>(value)});
   }
 
   std::int64_t count_numbers(const TensorView& x) {

@@ -22,7 +22,7 @@ namespace tenon::kernels::cuda {
 
 /// Threads of a block where nothing asks for another number. A power of two, as trees of sums want it.
 inline constexpr int kThreads = 256;
-/// Blocks are counted in one dimension; more than this number is taken in turns (see Block::rounds).
+/// Blocks are counted in one dimension; a launch of more than this number is refused.
 inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
 
 #if defined(__CUDA_ARCH__)
