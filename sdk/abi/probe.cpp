@@ -40,6 +40,7 @@
 #include <tenon/observer.hpp>
 #include <tenon/operators.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_spectral.hpp>
@@ -321,6 +322,12 @@ TYPE(BatchNormSpec)
 TYPE(NormalisationOps)
 TYPE(Interaction)
 TYPE(InteractionOps)
+
+// <tenon/operators_formula.hpp>
+TYPE(FormulaOp)
+TYPE(FormulaStep)
+TYPE(Formula)
+TYPE(FormulaOps)
 
 // <tenon/operators_parts.hpp>
 TYPE(PartNormSpec)

@@ -8,6 +8,7 @@
 #include <tenon/model_export.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
@@ -68,6 +69,7 @@ UpdateOps::~UpdateOps() = default;
 WindowOps::~WindowOps() = default;
 NormalisationOps::~NormalisationOps() = default;
 PartNormOps::~PartNormOps() = default;
+FormulaOps::~FormulaOps() = default;
 InteractionOps::~InteractionOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;

@@ -46,6 +46,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   blas_ = make_blas(*queue_);
   attention_ = make_attention(*queue_);
   update_ops_ = make_update_ops(*queue_);
+  formula_ops_ = make_formula_ops(*queue_);
   window_ops_ = make_window_ops(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
   mode_products_ = make_mode_products(*queue_);
@@ -92,6 +93,7 @@ void* CudaDevice::query(std::string_view interface_id) {
                                                        {Blas::kId, blas_.get()},
                                                        {Attention::kId, attention_.get()},
                                                        {UpdateOps::kId, update_ops_.get()},
+                                                       {FormulaOps::kId, formula_ops_.get()},
                                                        {WindowOps::kId, window_ops_.get()},
                                                        {InteractionOps::kId, interaction_ops_.get()},
                                                        {ModeProducts::kId, mode_products_.get()},

@@ -74,6 +74,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Blas> blas_;
   std::unique_ptr<Attention> attention_;
   std::unique_ptr<UpdateOps> update_ops_;
+  std::unique_ptr<FormulaOps> formula_ops_;
   std::unique_ptr<WindowOps> window_ops_;
   std::unique_ptr<InteractionOps> interaction_ops_;
   std::unique_ptr<ModeProducts> mode_products_;

@@ -5,6 +5,7 @@
 #include "queue.hpp"
 
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_spectral.hpp>
@@ -23,6 +24,7 @@ std::unique_ptr<EmbeddingOps> make_embedding_ops(Queue& queue);
 std::unique_ptr<Elementwise> make_elementwise(Queue& queue);
 std::unique_ptr<ReduceOps> make_reduce_ops(Queue& queue);
 std::unique_ptr<UpdateOps> make_update_ops(Queue& queue);
+std::unique_ptr<FormulaOps> make_formula_ops(Queue& queue);
 std::unique_ptr<WindowOps> make_window_ops(Queue& queue);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
 std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);

@@ -1,9 +1,11 @@
-// Optimizer `adagrad`: loops over host memory, whatever the device. The formula stands in the header.
+// Optimizer `adagrad`: a loop over host memory, or the same as a formula of a device that keeps its memory to
+// itself. The mathematics stands in the header.
 #include "adagrad.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/host_stage.hpp>
 #include <tenon/kernels/adagrad.hpp>
+#include <tenon/operators_formula.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/row_update.hpp>
 
@@ -24,6 +26,14 @@ void update(const ParameterSlice& slice, const kernels::AdagradCoefficients<doub
   parallel_for(slice.weights.elements(), kBlock, [&](std::int64_t begin, std::int64_t end) {
     kernels::adagrad(c, g + begin, w + begin, sum + begin, end - begin);
   });
+}
+
+void update(FormulaOps& formulas, const ParameterSlice& slice,
+            const kernels::AdagradCoefficients<double>& c) {
+  Formula f;
+  kernels::adagrad_formula(c, f);
+  const TensorView tensors[] = {slice.weights, slice.gradients, slice.state[0]};
+  formulas.evaluate(f, tensors, {});
 }
 
 template <typename T>
@@ -76,6 +86,7 @@ void Adagrad::step(const UpdateContext& context, const ParameterSlice& slice) {
   const auto c = coefficients(context, slice.decay);
   const DType dtype = slice.weights.dtype;
   if (dtype == DType::kF32 || dtype == DType::kF64) {
+    if (FormulaOps* const formulas = formulas_of(*context.device)) return update(*formulas, slice, c);
     return update_on_host(*context.device, slice, [&](const ParameterSlice& here) {
       dtype == DType::kF32 ? update<float>(here, c) : update<double>(here, c);
     });

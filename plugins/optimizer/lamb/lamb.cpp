@@ -1,10 +1,12 @@
-// Optimizer `lamb`: two passes over host memory per tensor, whatever the device: the first for the moments
-// and both norms, the second for the weights. Norms are summed in f64, by blocks of fixed size and then in
-// their order, so that they do not depend on the number of threads.
+// Optimizer `lamb`: two passes per tensor, the first for the moments and both norms, the second for the
+// weights: loops over host memory, or formulas of a device that keeps its memory to itself. Norms are summed
+// in f64; on the host by blocks of fixed size and then in their order, so that they do not depend on the
+// number of threads.
 #include "lamb.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/host_stage.hpp>
+#include <tenon/operators_formula.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/transport.hpp>
 
@@ -80,6 +82,42 @@ void Lamb::join(int parameter, double squares[2]) const {
   setup_.grid->all_reduce({squares, {2}, DType::kF64, MemorySpace::kHost}, ReduceOp::kSum);
 }
 
+double Lamb::scaled_rate(const UpdateContext& context, const ParameterSlice& slice, double squares[2]) const {
+  join(slice.parameter, squares);
+  const double weight_norm = norm_range_.clamp(std::sqrt(squares[0])), direction_norm = std::sqrt(squares[1]);
+  const bool adapt = (slice.decay || adapt_undecayed_) && weight_norm > 0 && direction_norm > 0;
+  return context.lr * (adapt ? trust_range_.clamp(weight_norm / direction_norm) : 1.0);
+}
+
+void Lamb::update(FormulaOps& formulas, const UpdateContext& context, const ParameterSlice& slice) {
+  const TensorView tensors[] = {flat_reals(slice.weights), flat_reals(slice.gradients),
+                                flat_reals(slice.state[0]), flat_reals(slice.state[1])};
+  const double mean_correction = 1 - std::pow(beta1_, static_cast<double>(context.count));
+  const double square_correction = 1 - std::pow(beta2_, static_cast<double>(context.count));
+  const double decay = slice.decay ? decay_ : 0.0;
+  const auto direction = [&](Formula::Value w, Formula::Value m, Formula::Value v) {
+    return m / mean_correction / (sqrt(v / square_correction) + eps_) + decay * w;
+  };
+
+  Formula moments;
+  const auto w = moments.load(0), g = moments.load(1) * context.gradient_scale;
+  const auto m = beta1_ * moments.load(2) + (1 - beta1_) * g;
+  const auto v = beta2_ * moments.load(3) + (1 - beta2_) * (g * g);
+  moments.store(2, m);
+  moments.store(3, v);
+  const auto r = direction(w, m, v);
+  moments.sum(0, w, w);
+  moments.sum(1, r, r);
+  double squares[2];
+  formulas.evaluate(moments, tensors, squares);
+
+  Formula weights;
+  const auto old = weights.load(0);
+  const auto along = direction(old, weights.load(2), weights.load(3));
+  weights.store(0, old - scaled_rate(context, slice, squares) * along);
+  formulas.evaluate(weights, tensors, {});
+}
+
 template <typename T>
 void Lamb::update(const UpdateContext& context, const ParameterSlice& slice) {
   const TensorView weights = flat_reals(slice.weights);
@@ -118,25 +156,23 @@ void Lamb::update(const UpdateContext& context, const ParameterSlice& slice) {
     squares[0] += partial[block];
     squares[1] += partial[block + 1];
   }
-  join(slice.parameter, squares);
-
-  const double weight_norm = norm_range_.clamp(std::sqrt(squares[0])), direction_norm = std::sqrt(squares[1]);
-  const bool adapt = (slice.decay || adapt_undecayed_) && weight_norm > 0 && direction_norm > 0;
-  const double trust = adapt ? trust_range_.clamp(weight_norm / direction_norm) : 1.0;
-  const T rate = static_cast<T>(context.lr * trust);
+  const T rate = static_cast<T>(scaled_rate(context, slice, squares));
   parallel_for(count, kBlock, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) w[i] -= rate * direction(i);
   });
 }
 
 void Lamb::step(const UpdateContext& context, const ParameterSlice& slice) {
+  FormulaOps* const formulas = formulas_of(*context.device);
   switch (slice.weights.dtype) {
     case DType::kF32:
     case DType::kC64:
+      if (formulas != nullptr) return update(*formulas, context, slice);
       return update_on_host(*context.device, slice,
                             [&](const ParameterSlice& here) { update<float>(context, here); });
     case DType::kF64:
     case DType::kC128:
+      if (formulas != nullptr) return update(*formulas, context, slice);
       return update_on_host(*context.device, slice,
                             [&](const ParameterSlice& here) { update<double>(context, here); });
     default:

@@ -6,6 +6,7 @@
 // Norms are of whole tensors: a tensor that is cut over the model grid is summed over it.
 #pragma once
 
+#include <tenon/operators_formula.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 
@@ -52,6 +53,10 @@ class Lamb final : public OptimizerBase, public OptimizerBinding {
     double clamp(double value) const;
   };
   static Range range(const Options& options, const char* name);
+  /// On the device: its own order of sums.
+  void update(FormulaOps& formulas, const UpdateContext& context, const ParameterSlice& slice);
+  /// The rate times the trust ratio, from this rank's squares.
+  double scaled_rate(const UpdateContext& context, const ParameterSlice& slice, double squares[2]) const;
   template <typename T>
   void update(const UpdateContext& context, const ParameterSlice& slice);
   /// Adds the parts of a tensor that is cut over the grid.

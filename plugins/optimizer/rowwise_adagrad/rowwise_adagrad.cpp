@@ -1,8 +1,10 @@
-// Optimizer `rowwise_adagrad`: loops over host memory, whatever the device. The formulas stand in the header.
+// Optimizer `rowwise_adagrad`: loops over host memory; dense weights of a device that keeps its memory to
+// itself by a formula there. The mathematics stands in the header.
 #include "rowwise_adagrad.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/host_stage.hpp>
+#include <tenon/operators_formula.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/row_update.hpp>
 
@@ -21,6 +23,14 @@ void with_real(DType dtype, Visit visit) {
   if (dtype == DType::kF32) return visit(float{});
   if (dtype == DType::kF64) return visit(double{});
   fail_run("optimizer rowwise_adagrad updates f32 and f64, found " + std::string(dtype_name(dtype)));
+}
+
+void update(FormulaOps& formulas, const ParameterSlice& slice,
+            const kernels::AdagradCoefficients<double>& c) {
+  Formula f;
+  kernels::adagrad_formula(c, f);
+  const TensorView tensors[] = {slice.weights, slice.gradients, slice.state[0]};
+  formulas.evaluate(f, tensors, {});
 }
 
 }  // namespace
@@ -53,6 +63,8 @@ kernels::AdagradCoefficients<double> RowwiseAdagrad::coefficients(const UpdateCo
 void RowwiseAdagrad::step(const UpdateContext& context, const ParameterSlice& slice) {
   with_real(slice.weights.dtype, [&](auto zero) {
     using T = decltype(zero);
+    if (FormulaOps* const formulas = formulas_of(*context.device))
+      return update(*formulas, slice, coefficients(context));
     const auto c = kernels::rounded<T>(coefficients(context));
     update_on_host(*context.device, slice, [&](const ParameterSlice& here) {
       parallel_for(here.weights.elements(), kBlock, [&](std::int64_t begin, std::int64_t end) {

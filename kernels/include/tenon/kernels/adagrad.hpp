@@ -42,6 +42,17 @@ void adagrad(const AdagradCoefficients<T>& c, const T* __restrict grad, T* __res
   }
 }
 
+/// The same operations in the same order, told to what evaluates formulas: weights are its tensor 0,
+/// gradients 1, sums 2.
+template <class Formula>
+void adagrad_formula(const AdagradCoefficients<double>& c, Formula& f) {
+  const auto p = f.load(0), before = f.load(2);
+  const auto g = f.load(1) * c.grad_scale + c.decay * p;
+  const auto sum = select(before, before, f.constant(c.initial)) + g * g;
+  f.store(2, sum);
+  f.store(0, p - c.lr * (g / (sqrt(sum) + c.eps)));
+}
+
 /// Sum of (scale x)^2 in eight partial sums, so that vector registers add in the order of this loop.
 template <class T>
 T sum_of_squares(const T* x, T scale, std::int64_t n) {
