@@ -1,0 +1,111 @@
+// Cases of gpu_families that computing bounds: products and attention.
+#include "families.hpp"
+
+namespace tenon::bench::gpu {
+namespace {
+
+std::shared_ptr<DeviceMemory> scratch_of(Device& device, std::size_t bytes) {
+  return std::make_shared<DeviceMemory>(device, Shape{static_cast<std::int64_t>(bytes)}, DType::kU8);
+}
+
+struct AttentionMemory {
+  std::unique_ptr<AttentionKernel> kernel;
+  std::shared_ptr<DeviceMemory> q, k, v, y, dy, dq, dk, dv, lse, scratch;
+
+  AttentionMemory(Device& device, const AttentionSpec& spec)
+      : kernel(device.family<Attention>().prepare(spec)) {
+    const Shape shape{spec.batch, spec.time, spec.heads * spec.head_width};
+    for (auto* memory : {&q, &k, &v, &y, &dy, &dq, &dk, &dv}) *memory = filled(device, shape, spec.dtype);
+    lse = filled(device, {spec.batch, spec.heads, spec.time}, DType::kF32);
+    scratch = scratch_of(device, kernel->scratch_bytes());
+  }
+  void forward() {
+    kernel->forward(q->view(), k->view(), v->view(), {}, y->view(), lse->view(), scratch->view());
+  }
+  void backward() {
+    kernel->backward(q->view(), k->view(), v->view(), {}, y->view(), lse->view(), dy->view(), dq->view(),
+                     dk->view(), dv->view(), scratch->view());
+  }
+};
+
+}  // namespace
+
+GemmSpec product_spec(std::int64_t n, DType operands, DType result) {
+  GemmSpec spec;
+  spec.m = spec.n = spec.k = n;
+  spec.transpose_b = true;  // as the products of linear layers forward
+  spec.a = spec.b = operands;
+  spec.c = result;
+  return spec;
+}
+
+Call product_call(Device& device, const GemmSpec& spec) {
+  const std::shared_ptr<Gemm> gemm = device.family<Blas>().gemm(spec);
+  const auto a = filled(device, {spec.m, spec.k}, spec.a), b = filled(device, {spec.n, spec.k}, spec.b),
+             c = filled(device, {spec.m, spec.n}, spec.c), bias = filled(device, {spec.n}, DType::kF32),
+             scratch = scratch_of(device, gemm->scratch_bytes());
+  return [=] {
+    gemm->run(a->view(), b->view(), c->view(), spec.bias ? bias->view() : TensorView{}, 1.0f,
+              scratch->view());
+  };
+}
+
+void add_products(const Sizes& sizes, std::vector<FamilyCase>& cases) {
+  const double n = static_cast<double>(sizes.product);
+  const auto add = [&](const char* name, const GemmSpec& spec, Limit limit, bool optional) {
+    cases.push_back({.name = name,
+                     .limit = limit,
+                     .work = 2 * n * n * n,
+                     .flops = true,
+                     .make = [=](Device& device) { return product_call(device, spec); },
+                     .optional = optional});
+  };
+  using D = DType;
+  add("product f32", product_spec(sizes.product, D::kF32, D::kF32), Limit::kNone, false);
+  add("product bf16", product_spec(sizes.product, D::kBF16, D::kBF16), Limit::kNone, false);
+  add("product bf16 into f32", product_spec(sizes.product, D::kBF16, D::kF32), Limit::kProduct, false);
+  // What has a tail goes into bf16 through sums in f32.
+  GemmSpec tail = product_spec(sizes.product, D::kBF16, D::kBF16);
+  tail.bias = true;
+  tail.epilogue = Epilogue::kGeluTanh;
+  add("product bf16, bias and GELU", tail, Limit::kProduct, false);
+  GemmSpec added = product_spec(sizes.product, D::kBF16, D::kBF16);
+  added.accumulate = true;
+  add("product bf16, added to bf16", added, Limit::kProduct, false);
+  add("product f16", product_spec(sizes.product, D::kF16, D::kF16), Limit::kProduct, true);
+  add("product fp8 e4m3 into bf16", product_spec(sizes.product, D::kF8E4M3, D::kBF16), Limit::kProduct, true);
+}
+
+void add_attention(const Sizes& sizes, std::vector<FamilyCase>& cases) {
+  for (const bool local : {false, true}) {
+    AttentionSpec spec;
+    spec.batch = sizes.batch, spec.time = sizes.time, spec.heads = sizes.heads;
+    spec.head_width = sizes.head_width;
+    spec.window = local ? sizes.window : 0;
+    spec.dtype = DType::kBF16;
+    // Pairs of query and key; two products forward, five backward, which computes the logits again.
+    const double time = static_cast<double>(spec.time), window = static_cast<double>(spec.window);
+    const double pairs = local ? window * (time - (window - 1) / 2) : time * (time + 1) / 2;
+    const double one = 2 * pairs * static_cast<double>(spec.batch * spec.heads * spec.head_width);
+    const std::string name = local ? "attention bf16, window, " : "attention bf16, ";
+    cases.push_back({.name = name + "forward",
+                     .limit = Limit::kProduct,
+                     .work = 2 * one,
+                     .flops = true,
+                     .make = [=](Device& device) -> Call {
+                       const auto memory = std::make_shared<AttentionMemory>(device, spec);
+                       return [=] { memory->forward(); };
+                     }});
+    cases.push_back({.name = name + "backward",
+                     .limit = Limit::kProduct,
+                     .work = 5 * one,
+                     .flops = true,
+                     .make = [=](Device& device) -> Call {
+                       const auto memory = std::make_shared<AttentionMemory>(device, spec);
+                       memory->forward();
+                       return [=] { memory->backward(); };
+                     }});
+  }
+}
+
+}  // namespace tenon::bench::gpu
