@@ -43,6 +43,7 @@
 #include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
+#include <tenon/operators_scaled.hpp>
 #include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
@@ -351,6 +352,13 @@ TYPE(MorDecision)
 TYPE(MorKernel)
 TYPE(ProductScales)
 TYPE(QuantOps)
+
+// <tenon/operators_scaled.hpp>
+TYPE(ScaledOperand)
+TYPE(ScaledProductSpec)
+TYPE(ScaledMatrix)
+TYPE(ScaledProduct)
+TYPE(ScaledProducts)
 
 // <tenon/operators_spectral.hpp>
 TYPE(FftMap)

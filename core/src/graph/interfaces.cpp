@@ -10,6 +10,7 @@
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
+#include <tenon/operators_scaled.hpp>
 #include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/quantizer.hpp>
@@ -78,6 +79,8 @@ ModeProducts::~ModeProducts() = default;
 QuantizeKernel::~QuantizeKernel() = default;
 MorKernel::~MorKernel() = default;
 QuantOps::~QuantOps() = default;
+ScaledProduct::~ScaledProduct() = default;
+ScaledProducts::~ScaledProducts() = default;
 Quantizer::~Quantizer() = default;
 NumericsSink::~NumericsSink() = default;
 NumericsObserver::~NumericsObserver() = default;

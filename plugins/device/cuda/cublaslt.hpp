@@ -1,5 +1,6 @@
 // The part of cuBLASLt's C interface that is used: its functions, found at run time, owners of its handles,
-// and a check that keeps the library's own words. Included by gemm_cublaslt.cpp alone.
+// and a check that keeps the library's own words. Included by the sources that call it
+// alone.
 #pragma once
 
 #include "dynamic_library.hpp"

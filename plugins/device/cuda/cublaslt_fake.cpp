@@ -31,6 +31,8 @@ struct Product {
   cublasOperation_t a = CUBLAS_OP_N, b = CUBLAS_OP_N;
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
+  std::int32_t a_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F, b_mode = a_mode;
+  const void *a_scales = nullptr, *b_scales = nullptr;
 };
 struct Preference {
   std::uint64_t workspace = 0;
@@ -53,6 +55,10 @@ bool is_fp8(cudaDataType_t type) {
   return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2;
 }
 
+bool is_code(cudaDataType_t type) {
+  return is_fp8(type) || type == CUDA_R_4F_E2M1;
+}
+
 /// Numbers of `exponent` and `mantissa` bits; neither infinities nor NaNs, which the tests do not use.
 double small_float(std::uint8_t code, int exponent, int mantissa) {
   const int e = (code >> mantissa) & ((1 << exponent) - 1), m = code & ((1 << mantissa) - 1);
@@ -72,6 +78,11 @@ double load(cudaDataType_t type, const void* data, std::int64_t i) {
       return small_float(static_cast<const std::uint8_t*>(data)[i], 4, 3);
     case CUDA_R_8F_E5M2:
       return small_float(static_cast<const std::uint8_t*>(data)[i], 5, 2);
+    case CUDA_R_4F_E2M1: {
+      const int pair = static_cast<const std::uint8_t*>(data)[i / 2];
+      const int code = i % 2 == 0 ? pair & 15 : pair >> 4;
+      return small_float(static_cast<std::uint8_t>((code & 8) << 4 | (code & 7)), 2, 1);
+    }
     default:
       return static_cast<const float*>(data)[i];
   }
@@ -95,6 +106,42 @@ std::int64_t columns_of(const Matrix& matrix, cublasOperation_t op) {
   return op == CUBLAS_OP_N ? matrix.columns : matrix.rows;
 }
 
+/// Scale of element (l, j) of a matrix of `k` rows: by block from tiles of 128 columns and 4 blocks, in the
+/// order that the library's manual draws.
+double block_scale(std::int32_t mode, const void* scales, std::int64_t k, std::int64_t l, std::int64_t j) {
+  if (mode != CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3 && mode != CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0)
+    return 1;
+  const bool fours = mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
+  const std::int64_t block = fours ? 16 : 32, tiles = (k / block + 3) / 4, i = l / block;
+  const std::int64_t tile = j / 128 * tiles + i / 4;
+  const std::uint8_t code =
+      static_cast<const std::uint8_t*>(scales)[tile * 512 + j % 32 * 16 + j / 32 % 4 * 4 + i % 4];
+  return fours ? small_float(code, 4, 3) : std::ldexp(1.0, code - 127);
+}
+
+/// What the library takes of codes: the first operand transposed alone, rows of 16 bytes, and scales of both
+/// sides in one mode that goes with them.
+cublasStatus_t judge_codes(const Product& p, const Matrix& a, const Matrix& b, const Matrix& c) {
+  const bool fours = a.type == CUDA_R_4F_E2M1;
+  if (fours != (b.type == CUDA_R_4F_E2M1) || !is_code(b.type) || p.a_mode != p.b_mode)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (fours != (p.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3)) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (p.a_mode > CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+  const std::int64_t multiple = fours || p.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0 ? 32 : 16;
+  if (p.a != CUBLAS_OP_T || p.b != CUBLAS_OP_N || a.rows % multiple != 0 || a.ld != a.rows ||
+      (c.type != CUDA_R_32F && c.type != CUDA_R_16BF))
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+  const bool scaled = p.a_mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  for (const void* scales : {p.a_scales, p.b_scales}) {
+    if (scaled != (scales != nullptr) || reinterpret_cast<std::uintptr_t>(scales) % 16 != 0)
+      return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  // Rows of the result, where the library has been strict about codes.
+  if (scaled && c.rows % 16 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  return CUBLAS_STATUS_SUCCESS;
+}
+
 /// op(A) op(B) where C is as large as it has to be, in types and with an epilogue that the library knows.
 cublasStatus_t judge(const Product& p, const Matrix& a, const Matrix& b, const Matrix& c) {
   const std::int64_t m = rows_of(a, p.a), n = columns_of(b, p.b), k = columns_of(a, p.a);
@@ -103,11 +150,9 @@ cublasStatus_t judge(const Product& p, const Matrix& a, const Matrix& b, const M
   const bool f64 = p.scale == CUDA_R_64F;
   if (f64 != (a.type == CUDA_R_64F) || f64 != (p.compute == CUBLAS_COMPUTE_64F))
     return CUBLAS_STATUS_INVALID_VALUE;
-  if (is_fp8(a.type)) {
-    // As on Hopper.
-    if (!is_fp8(b.type) || (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2))
-      return CUBLAS_STATUS_NOT_SUPPORTED;
-    if (p.a != CUBLAS_OP_T || p.b != CUBLAS_OP_N || k % 16 != 0) return CUBLAS_STATUS_NOT_SUPPORTED;
+  if (is_code(a.type)) {
+    const cublasStatus_t status = judge_codes(p, a, b, c);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
   } else if (a.type != b.type || (c.type != a.type && !(a.type == CUDA_R_16BF && c.type == CUDA_R_32F))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -127,11 +172,17 @@ void multiply(const Product& p, T alpha, const void* a, const Matrix& ma, const 
           const std::int64_t in_a = p.a == CUBLAS_OP_N ? i + l * ma.ld : l + i * ma.ld;
           const std::int64_t in_b = p.b == CUBLAS_OP_N ? l + j * mb.ld : j + l * mb.ld;
           // In the order in which a row-major product has its factors; the bits are the same.
-          sum += static_cast<T>(load(mb.type, b, product * mb.stride + in_b)) *
-                 static_cast<T>(load(ma.type, a, product * ma.stride + in_a));
+          sum += static_cast<T>(load(mb.type, b, product * mb.stride + in_b) *
+                                block_scale(p.b_mode, p.b_scales, k, l, j)) *
+                 static_cast<T>(load(ma.type, a, product * ma.stride + in_a) *
+                                block_scale(p.a_mode, p.a_scales, k, l, i));
         }
         const std::int64_t at = product * mc.stride + i + j * mc.ld;
         sum = alpha * sum;
+        if (p.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F)
+          sum = static_cast<T>(static_cast<const float*>(p.b_scales)[j] *
+                               static_cast<const float*>(p.a_scales)[i]) *
+                sum;
         if (beta != 0) sum = sum + beta * static_cast<T>(load(mc.type, c, at));
         // A bias has C's type and belongs to rows.
         if (p.epilogue == CUBLASLT_EPILOGUE_BIAS) sum = sum + static_cast<T>(load(mc.type, p.bias, i));
@@ -196,6 +247,14 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
       return set(p.epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
       return set(p.bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+      return set(p.a_mode, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+      return set(p.b_mode, value, bytes);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return set(p.a_scales, value, bytes);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return set(p.b_scales, value, bytes);
     default:
       return CUBLAS_STATUS_INVALID_VALUE;
   }
@@ -255,6 +314,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   ++state.asked;
   *count = 0;
   if (c != d) return CUBLAS_STATUS_INVALID_VALUE;
+  if (state.declines) return CUBLAS_STATUS_NOT_SUPPORTED;
   const cublasStatus_t status = judge(as<Product>(product), as<Matrix>(a), as<Matrix>(b), as<Matrix>(c));
   if (status != CUBLAS_STATUS_SUCCESS) return status;
   const std::int64_t k = columns_of(as<Matrix>(a), as<Product>(product).a);

@@ -4,10 +4,11 @@
 namespace tenon::cuda {
 
 struct FakeCublasLt {
-  int asked = 0;       ///< for an algorithm
-  int multiplied = 0;  ///< calls of cublasLtMatmul
-  int alive = 0;       ///< descriptors that were made and not destroyed
-  bool fails = false;  ///< the next products do
+  int asked = 0;          ///< for an algorithm
+  int multiplied = 0;     ///< calls of cublasLtMatmul
+  int alive = 0;          ///< descriptors that were made and not destroyed
+  bool fails = false;     ///< the next products do
+  bool declines = false;  ///< has no algorithm for anything
 };
 
 FakeCublasLt& fake_cublaslt();

@@ -51,6 +51,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   interaction_ops_ = make_interaction_ops(*queue_);
   mode_products_ = make_mode_products(*queue_);
   quant_ops_ = make_quant_ops(*queue_);
+  scaled_products_ = make_scaled_products(*queue_);
   fft_ = make_fft(*queue_);
 }
 
@@ -98,6 +99,7 @@ void* CudaDevice::query(std::string_view interface_id) {
                                                        {InteractionOps::kId, interaction_ops_.get()},
                                                        {ModeProducts::kId, mode_products_.get()},
                                                        {QuantOps::kId, quant_ops_.get()},
+                                                       {ScaledProducts::kId, scaled_products_.get()},
                                                        {Fft::kId, fft_.get()}};
   for (const auto& [id, family] : offers) {
     if (id == interface_id) return family;

@@ -8,6 +8,7 @@
 #include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
+#include <tenon/operators_scaled.hpp>
 #include <tenon/operators_spectral.hpp>
 
 #include <memory>
@@ -30,6 +31,7 @@ std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
 std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
 std::unique_ptr<InteractionOps> make_interaction_ops(Queue& queue);
 std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
+std::unique_ptr<ScaledProducts> make_scaled_products(Queue& queue);
 std::unique_ptr<Fft> make_fft(Queue& queue);
 /// What computes long transforms; "" while none was prepared.
 std::string describe_fft(const Fft& fft);

@@ -1,0 +1,79 @@
+// Products of codes and block scales (family ScaledProducts): which this device could have, how operands are
+// laid out for them, and the two ways to compute them: cuBLASLt on GPUs, and, emulated, the same laid-out
+// operands read back as values and multiplied by the kernels of this tree.
+#pragma once
+
+#include "queue.hpp"
+
+#include <tenon/kernels/cuda/scaled.hpp>
+#include <tenon/operators_scaled.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tenon::cuda {
+
+/// Scales of one operand, as the units read them.
+enum class ScaleKind : std::uint8_t {
+  kTensor,   ///< none: alpha has it
+  kRows,     ///< f32 per row of the laid-out operand
+  kPower,    ///< E8M0 per 32 elements
+  kTwoLevel  ///< E4M3 per 16 elements
+};
+
+/// One operand of a product, laid out [outer, padded] with its scales in tiles. Memory for that is the
+/// caller's.
+struct ScaledSide {
+  ScaledOperand operand;
+  ScaleKind kind = ScaleKind::kTensor;
+  kernels::cuda::ScaledExtents extents;
+
+  bool tiled() const { return kind == ScaleKind::kPower || kind == ScaleKind::kTwoLevel; }
+  int block() const { return kind == ScaleKind::kPower ? 32 : 16; }
+  std::int64_t code_bytes() const { return extents.outer * extents.stride(); }
+  /// Of tiles, or of f32 per row.
+  std::int64_t scale_bytes() const;
+  std::int64_t bytes() const;  ///< of both, a multiple of kLine
+  /// As the quantizer stored them.
+  std::int64_t stored_code_bytes() const;
+  std::int64_t stored_scales() const;
+  static constexpr std::int64_t kLine = 256;
+};
+
+/// Bytes up to the next place where a part of the caller's memory may begin.
+constexpr std::int64_t whole_lines(std::int64_t bytes) {
+  return (bytes + ScaledSide::kLine - 1) / ScaledSide::kLine * ScaledSide::kLine;
+}
+
+struct ScaledSides {
+  ScaledSide a, b;
+};
+
+/// "" = structure and formats are such that Blackwell's units read them; else the reason.
+std::string scaled_refusal(const ScaledProductSpec& spec);
+/// For a spec without a refusal.
+ScaledSides sides_of(const ScaledProductSpec& spec);
+/// Refuses views that do not match.
+void check_scaled(const ScaledProductSpec& spec, const ScaledSides& sides, const ScaledMatrix& a,
+                  const ScaledMatrix& b, const TensorView& c, const TensorView& bias,
+                  const TensorView& scratch, std::size_t scratch_bytes);
+
+/// Where a laid-out operand is: codes where the quantizer left them if they lie so already.
+struct LaidOut {
+  const void *codes = nullptr, *scales = nullptr;  ///< no scales: null
+};
+/// `room` has side.bytes() and begins at a multiple of ScaledSide::kLine.
+LaidOut lay_out(Queue& queue, const ScaledSide& side, const ScaledMatrix& matrix, void* room);
+/// bf16 [outer, padded]; kRows: without the scales of rows.
+void read_laid_out(Queue& queue, const ScaledSide& side, const LaidOut& from, void* values);
+/// c[i, j] *= scale of a's row i * scale of b's row j; either may have none.
+void scale_rows(Queue& queue, const ScaledSides& sides, const LaidOut& a, const LaidOut& b, float* c);
+
+/// `memory` from the next multiple of ScaledSide::kLine on.
+std::byte* lined_up(const TensorView& memory);
+
+/// Of this tree, for what scaled_refusal() lets pass.
+std::unique_ptr<ScaledProduct> make_own_scaled(Queue& queue, const ScaledProductSpec& spec);
+
+}  // namespace tenon::cuda
