@@ -8,6 +8,8 @@
 #include <tenon/kernels/bf16.hpp>
 #include <tenon/operators.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_scaled.hpp>
+#include <tenon/operators_spectral.hpp>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -82,6 +84,13 @@ class ProbeBench {
       device_.copy({there.data(), shape, dtype, MemorySpace::kHost}, view);
       device_.synchronize();
     });
+    return view;
+  }
+  template <class T>
+  TensorView copied(std::vector<T>& from, DType dtype) {
+    const TensorView view = room(dtype, {static_cast<std::int64_t>(from.size())});
+    device_.copy({from.data(), view.shape, dtype, MemorySpace::kHost}, view);
+    device_.synchronize();
     return view;
   }
   std::vector<double> values(const TensorView& view) {
@@ -162,6 +171,149 @@ std::string try_products(ProbeBench& bench, DType dtype) {
   return difference(bench.values(c), expected);
 }
 
+/// Formats that units may read, each with a product of odd rows whose sums f32 holds exactly.
+struct CodeFormat {
+  const char* name;
+  ScaledOperand operand;
+};
+constexpr CodeFormat kCodeFormats[] = {
+    {"fp8", {ElementFormat::kE4M3, BlockScale::kTensor, 1, 1}},
+    {"fp8 with a scale per row", {ElementFormat::kE4M3, BlockScale::kFloat, 1, 96}},
+    {"mxfp8", {ElementFormat::kE4M3, BlockScale::kPower, 1, 32}},
+    {"nvfp4", {ElementFormat::kE2M1, BlockScale::kTwoLevel, 1, 16}}};
+constexpr std::int64_t kCodeRows = 33, kCodeColumns = 48, kCodeDepth = 96;
+
+ScaledProductSpec product_of(const CodeFormat& format) {
+  ScaledProductSpec spec;
+  spec.product = {.m = kCodeRows, .n = kCodeColumns, .k = kCodeDepth, .transpose_b = true};
+  spec.a = spec.b = format.operand;
+  return spec;
+}
+
+/// Rows of codes of 0, +-1 and +-2 under scales of 1 and 2, and what they stand for.
+struct ProbeCodes {
+  ScaledMatrix matrix;
+  std::vector<double> values;
+
+  ProbeCodes(ProbeBench& bench, const ScaledOperand& operand, std::int64_t rows, int seed)
+      : values(static_cast<std::size_t>(rows * kCodeDepth)) {
+    const bool fours = operand.element == ElementFormat::kE2M1;
+    const std::uint8_t codes_of[] = {0, static_cast<std::uint8_t>(fours ? 2 : 0x38),
+                                     static_cast<std::uint8_t>(fours ? 4 : 0x40)};
+    const std::int64_t block = operand.scale == BlockScale::kTensor ? kCodeDepth : operand.block_columns;
+    const std::int64_t blocks = kCodeDepth / block;
+    std::vector<std::uint8_t> codes(values.size() / (fours ? 2 : 1)), bits;
+    std::vector<float> floats;
+    for (std::int64_t i = 0; i < rows * blocks; ++i) {
+      const bool twice = (i * 5 + seed) % 3 == 0 && operand.scale != BlockScale::kTensor;
+      floats.push_back(twice ? 2.0f : 1.0f);
+      bits.push_back(static_cast<std::uint8_t>(operand.scale == BlockScale::kPower ? (twice ? 128 : 127)
+                                                                                   : (twice ? 0x40 : 0x38)));
+    }
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const int pick = (static_cast<int>(i) * 7 + seed) % 5, size = pick % 3;
+      const bool negative = pick > 2 && size > 0;
+      const int code = codes_of[size] | (negative ? (fours ? 8 : 0x80) : 0);
+      codes[fours ? i / 2 : i] |= static_cast<std::uint8_t>(fours && i % 2 != 0 ? code << 4 : code);
+      values[i] = size * (negative ? -1.0 : 1.0) * floats[i / static_cast<std::size_t>(block)];
+    }
+    matrix.codes = bench.copied(codes, DType::kU8);
+    if (operand.scale == BlockScale::kFloat) matrix.scales = bench.copied(floats, DType::kF32);
+    if (operand.scale == BlockScale::kPower || operand.scale == BlockScale::kTwoLevel)
+      matrix.scales = bench.copied(bits, DType::kU8);
+  }
+};
+
+std::string try_codes(ProbeBench& bench, ScaledProducts& family, const CodeFormat& format) {
+  const auto product = family.prepare(product_of(format));
+  const ProbeCodes a(bench, format.operand, kCodeRows, 1), b(bench, format.operand, kCodeColumns, 2);
+  const TensorView c = bench.room(DType::kF32, {kCodeRows, kCodeColumns}),
+                   scratch = bench.room(DType::kU8, {static_cast<std::int64_t>(product->scratch_bytes())});
+  product->run(a.matrix, b.matrix, c, {}, 1, scratch);
+  std::vector<double> expected;
+  for (std::int64_t i = 0; i < kCodeRows; ++i)
+    for (std::int64_t j = 0; j < kCodeColumns; ++j) {
+      double sum = 0;
+      for (std::int64_t l = 0; l < kCodeDepth; ++l)
+        sum += a.values[static_cast<std::size_t>(i * kCodeDepth + l)] *
+               b.values[static_cast<std::size_t>(j * kCodeDepth + l)];
+      expected.push_back(sum);
+    }
+  return difference(bench.values(c), expected);
+}
+
+/// What is there is tried; of the rest the reason is a fact.
+void report_codes(Device& device, FactReport& report) {
+  auto* const family = static_cast<ScaledProducts*>(device.query(ScaledProducts::kId));
+  if (family == nullptr) return;
+  for (const CodeFormat& format : kCodeFormats) {
+    const std::string name = fmt::format("products of codes, {}", format.name);
+    try {
+      const std::string reason = family->refusal(product_of(format));
+      if (!reason.empty()) {
+        report.fact(name, "none: " + reason);
+        continue;
+      }
+      ProbeBench bench(device);
+      const std::string wrong = try_codes(bench, *family, format);
+      report.probe(name, wrong.empty(), wrong.empty() ? "equal to the host's numbers" : wrong);
+    } catch (const Error& error) {
+      report.probe(name, false, error.what());
+    }
+  }
+}
+
+/// Lines of both ways to transform: by the matrix of kept modes, and, where most are kept of many, by the
+/// library. "" = right.
+std::string try_transform(ProbeBench& bench, std::int64_t length, std::int64_t low, std::int64_t high) {
+  FftSpec spec;
+  spec.length = length, spec.low = low, spec.high = high;
+  std::vector<double> points;
+  const TensorView reals = bench.drawn(DType::kF32, {2 * length}, 3, points),
+                   x{reals.data, Shape{1, length, 1}, DType::kC64, reals.space},
+                   found = bench.room(DType::kF32, {2 * (low + high)}),
+                   y{found.data, Shape{1, low + high, 1}, DType::kC64, found.space};
+  const auto transform = bench.device().family<Fft>().prepare(spec);
+  const TensorView scratch = bench.room(DType::kU8, {static_cast<std::int64_t>(transform->scratch_bytes())});
+  transform->run(x, y, false, scratch);
+  const std::vector<double> modes = bench.values(found);
+  double size = 0;
+  for (const double point : points) size += std::abs(point);
+  for (std::int64_t i = 0; i < low + high; ++i) {
+    const std::int64_t k = i < low ? i : length - (low + high) + i;
+    double re = 0, im = 0;
+    for (std::int64_t t = 0; t < length; ++t) {
+      const double angle =
+          -2 * std::acos(-1.0) * static_cast<double>(k * t % length) / static_cast<double>(length);
+      const double a = points[static_cast<std::size_t>(2 * t)],
+                   b = points[static_cast<std::size_t>(2 * t + 1)];
+      re += a * std::cos(angle) - b * std::sin(angle), im += a * std::sin(angle) + b * std::cos(angle);
+    }
+    const auto at = static_cast<std::size_t>(2 * i);
+    if (std::abs(modes[at] - re) <= 1e-6 * size && std::abs(modes[at + 1] - im) <= 1e-6 * size) continue;
+    return fmt::format("mode {} is {} + {}i, and on the host {} + {}i", k, modes[at], modes[at + 1], re, im);
+  }
+  return "";
+}
+
+void report_transforms(Device& device, FactReport& report) {
+  if (device.query(Fft::kId) == nullptr) return;
+  const struct {
+    const char* claim;
+    std::int64_t length, low, high;
+  } kinds[] = {{"transforms of few modes, to 1e-6", 37, 5, 4},
+               {"transforms of all modes, to 1e-6", 512, 256, 256}};
+  for (const auto& kind : kinds) {
+    try {
+      ProbeBench bench(device);
+      const std::string wrong = try_transform(bench, kind.length, kind.low, kind.high);
+      report.probe(kind.claim, wrong.empty(), wrong.empty() ? "within 1e-6 of the host's sums" : wrong);
+    } catch (const Error& error) {
+      report.probe(kind.claim, false, error.what());
+    }
+  }
+}
+
 }  // namespace
 
 int CudaFacts::preference() const {
@@ -207,6 +359,8 @@ void CudaFacts::report(FactReport& report) {
       }
     }
   }
+  report_codes(device_, report);
+  report_transforms(device_, report);
 }
 
 }  // namespace tenon::cuda
