@@ -1,4 +1,4 @@
-"""Eager PyTorch peer of step_gpt.cpp: the same GPT-Neo blueprint, AdamW and clipping. Prints tokens per second.
+"""PyTorch peer of step_gpt.cpp and, with --device cuda, of gpu/step.cpp: the same GPT-Neo blueprint and AdamW. Prints tokens per second.
 
 Attention uses PyTorch's fused kernel with the same causal and windowed masks; bf16 is torch.autocast, its usual way.
 """
@@ -47,7 +47,7 @@ class Gpt(nn.Module):
         self.register_buffer("mask", (offset >= 0) & (offset < WINDOW))
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.blocks:
             x = block(x, self.mask)
         logits = F.linear(self.ln_f(x), self.wte.weight)
@@ -57,25 +57,29 @@ class Gpt(nn.Module):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--precision", default="fp32")
+    parser.add_argument("--device", default="cpu", help="cuda: compiled, without clipping; cpu: eager, with it")
     parser.add_argument("--vocabulary", type=int, default=256)
     for name in ("steps", "threads", "layers", "width", "heads", "context", "batch"):
         parser.add_argument("--" + name, type=int, required=True)
     a = parser.parse_args()
     torch.set_num_threads(a.threads)
     torch.manual_seed(1)
-    model = Gpt(a.layers, a.width, a.heads, a.context, a.vocabulary)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.999), weight_decay=0.1)
-    tokens = torch.randint(0, 256, (a.batch, a.context + 1))
+    gpu = a.device == "cuda"
+    model = Gpt(a.layers, a.width, a.heads, a.context, a.vocabulary).to(a.device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.999), weight_decay=0.1, fused=gpu)
+    tokens = torch.randint(0, 256, (a.batch, a.context + 1), device=a.device)
+    forward = torch.compile(model) if gpu else model
 
     def step(_):
-        with torch.autocast("cpu", torch.bfloat16, enabled=a.precision == "bf16"):
-            loss = model(tokens[:, :-1], tokens[:, 1:])
+        with torch.autocast(a.device, torch.bfloat16, enabled=a.precision == "bf16"):
+            loss = forward(tokens[:, :-1], tokens[:, 1:])
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        if not gpu:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-    run_steps(step, a.steps, a.batch * a.context)
+    run_steps(step, a.steps, a.batch * a.context, torch.cuda.synchronize if gpu else None)
 
 
 main()

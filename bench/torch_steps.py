@@ -7,17 +7,24 @@ import json
 import time
 
 
-def run_steps(step, steps, units):
-    """Calls step(t) for t in 0 ... steps - 1; a quarter of them warms up and is not timed. A step handles `units`."""
+def run_steps(step, steps, units, finish=None):
+    """Calls step(t) for t in 0 ... steps - 1; a quarter of them warms up and is not timed. A step handles `units`.
+
+    finish() waits for what steps only started, as on a GPU.
+    """
+    finish = finish or (lambda: None)
     warm = max(1, steps // 4)
     step(0)
+    finish()
     first = time.monotonic()
     for t in range(1, warm):
         step(t)
     counted = max(1, steps - warm)
+    finish()
     begin = time.perf_counter()
     for t in range(warm, warm + counted):
         step(t)
+    finish()
     seconds = (time.perf_counter() - begin) / counted
     print(units / seconds)
     print(json.dumps({"first_step_at": first, "seconds_per_step": seconds}))
