@@ -107,6 +107,7 @@ def main():
     parser.add_argument("--commit", default="unknown")
     parser.add_argument("--limit", type=float, default=1800, help="seconds that one program may take")
     options = parser.parse_args()
+    options.build = options.build.resolve()  # plugins are searched for in absolute paths alone
 
     tests = tests_of(options.tests) if options.tests else []
     programs, wrong = [], []
