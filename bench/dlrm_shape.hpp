@@ -9,6 +9,8 @@ struct DlrmShape {
   int tables = 26, rows = 100000, dense = 13, batch = 2048;
   double exponent = 1.2;  ///< of the power law of accesses
   const char *bottom = "512,256,64,16", *top = "512,256,1";
+  const char* optimizer = "sgd\"\nlr = 0.1";
+  int ready = 8;  ///< batches that lie ready
 };
 
 /// For the data set `ready`; precision: fp32 or bf16.
@@ -24,6 +26,7 @@ type = "cpu"
 threads = {}
 [data]
 type = "ready"
+batches = {}
 [data.inner]
 type = "synthetic_ctr"
 tables = {}
@@ -39,12 +42,11 @@ top = [{}]
 [precision]
 type = "{}"
 [optimizer]
-type = "sgd"
-lr = 0.1
+type = "{}
 )",
-                     settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.tables,
-                     shape.rows, shape.dense, shape.exponent, shape.batch, shape.batch, shape.bottom,
-                     shape.top, precision);
+                     settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.ready,
+                     shape.tables, shape.rows, shape.dense, shape.exponent, shape.batch, shape.batch,
+                     shape.bottom, shape.top, precision, shape.optimizer);
 }
 
 /// Of step_dlrm_torch.py.

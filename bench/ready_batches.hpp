@@ -12,15 +12,18 @@ namespace tenon::bench {
 
 class ReadyBatches final : public Dataset {
  public:
-  static constexpr OptionSpec kOptions[] = {option::component("inner", Dataset::kKind).mandatory()};
+  static constexpr OptionSpec kOptions[] = {
+      option::component("inner", Dataset::kKind).mandatory(),
+      option::integer("batches", "8").at_least(1).doc_text("how many lie ready")};
   static constexpr ComponentInfo kInfo{.id = "ready",
                                        .summary = "the first batches of another data set, again and again",
                                        .options = kOptions};
 
-  explicit ReadyBatches(const Options& options) : inner_(*options.component<Dataset>("inner")) {}
+  explicit ReadyBatches(const Options& options)
+      : inner_(*options.component<Dataset>("inner")), batches_(options.integer("batches")) {}
   void open(std::uint64_t seed_order) override {
     inner_.open(seed_order);
-    for (std::int64_t b = 0; b < kBatches; ++b) {
+    for (std::int64_t b = 0; b < batches_; ++b) {
       std::vector<TensorView> views;
       for (const DataField& field : inner_.info().fields) {
         TensorView view;
@@ -38,15 +41,15 @@ class ReadyBatches final : public Dataset {
   const DataInfo& info() const override { return inner_.info(); }
   void read(const BatchRequest& request, std::span<const TensorView> fields) override {
     if (request.split != Split::kTrain) return inner_.read(request, fields);
-    const auto first = static_cast<std::size_t>(request.first / inner_.batch() % kBatches) * fields.size();
+    const auto first = static_cast<std::size_t>(request.first / inner_.batch() % batches_) * fields.size();
     for (std::size_t i = 0; i < fields.size(); ++i)
       std::memcpy(fields[i].data, memory_[first + i].data(), memory_[first + i].size());
   }
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  static constexpr std::int64_t kBatches = 8;
   Dataset& inner_;
+  std::int64_t batches_;
   std::vector<std::vector<std::byte>> memory_;
 };
 

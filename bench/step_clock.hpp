@@ -1,5 +1,6 @@
 // An observer that prints when the first step of a run had finished, on the clock that all processes of the
-// machine share, and how long the steps behind the warm-up took: one line of JSON at the end of the run.
+// machine share, and how long the steps behind the warm-up took, and
+// of how many parameters the model is: one line of JSON at the end of the run.
 #pragma once
 
 #include <tenon/observer.hpp>
@@ -19,7 +20,7 @@ class StepClock final : public Observer {
 
   explicit StepClock(const Options& options) : warm_(options.integer("warm")) {}
   bool every_rank() const override { return false; }
-  void on_start(const RunInfo&) override {}
+  void on_start(const RunInfo& info) override { parameters_ = info.parameters; }
   void on_slot(const SlotRecord&) override {
     last_ = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
     ++slots_;
@@ -30,13 +31,13 @@ class StepClock final : public Observer {
   void on_span(const Span&) override {}
   void on_finish(std::string_view, std::string_view) override {
     const double counted = static_cast<double>(slots_ - warm_);
-    std::printf("{\"first_step_at\": %.6f, \"seconds_per_step\": %.9f}\n", first_,
-                counted > 0 ? (last_ - begin_) / counted : 0.0);
+    std::printf("{\"first_step_at\": %.6f, \"seconds_per_step\": %.9f, \"parameters\": %lld}\n", first_,
+                counted > 0 ? (last_ - begin_) / counted : 0.0, static_cast<long long>(parameters_));
   }
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  std::int64_t warm_, slots_ = 0;
+  std::int64_t warm_, slots_ = 0, parameters_ = 0;
   double first_ = 0, begin_ = 0, last_ = 0;
 };
 

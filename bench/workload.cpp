@@ -1,6 +1,8 @@
 // One side of a row of bench/compare: trains a workload once in this process and prints its times, or prints
 // what the device alone needs for the workload's products and copies, or describes the workload and its peer.
-// Usage: workload train|limit|describe NAME [--steps N] [--threads N]; workload list
+// Usage: workload train|limit|describe NAME [--steps N] [--threads N] [--ranks N] [SIZE N]...; workload list
+// Sizes that replace those of the workload: --layers --width --context --batch of a GPT, --rows --batch of a
+// DLRM.
 #include "dlrm_shape.hpp"
 #include "field_shape.hpp"
 #include "gpt_shape.hpp"
@@ -13,6 +15,7 @@
 #include <tenon/parallel.hpp>
 #include <tenon/testing/components.hpp>
 
+#include <map>
 #include <sstream>
 
 namespace tenon::bench {
@@ -28,6 +31,30 @@ struct Limit {
   double copied = 0;  ///< bytes that are read once and written once
 };
 
+/// What replaces sizes of a workload; who asks for one takes it, and what nobody took is refused.
+class Sizes {
+ public:
+  void add(const std::string& name, int value) { given_[name] = value; }
+  void take(const char* name, int& size) {
+    const auto found = given_.find(name);
+    if (found == given_.end()) return;
+    if (found->second < 1) fail_config(fmt::format("--{} is {}; expected 1 or more", name, found->second));
+    size = found->second;
+    given_.erase(found);
+  }
+  void refuse_rest(const std::string& workload) const {
+    if (!given_.empty())
+      fail_config(fmt::format("workload '{}' has no size --{}", workload, given_.begin()->first));
+  }
+  static bool known(const std::string& name) {
+    const auto names = {"layers", "width", "context", "batch", "rows", "ranks"};
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
+
+ private:
+  std::map<std::string, int> given_;
+};
+
 struct Workload {
   std::string name, title, unit;
   double per_step = 0;  ///< units of a step
@@ -36,6 +63,7 @@ struct Workload {
   std::function<std::string(const Settings&)> config, arguments;
   DType dtype = DType::kF32;
   Limit limit;
+  double flops = 0;  ///< of a step, where they are known
 };
 
 Limit gpt_limit(const GptShape& shape) {
@@ -48,7 +76,13 @@ Limit gpt_limit(const GptShape& shape) {
           .flops = static_cast<double>(tokens) * shape.attention_flops_per_token()};
 }
 
-Workload gpt(const std::string& name, const GptShape& shape, const std::string& precision, int steps) {
+Workload gpt(const std::string& name, GptShape shape, const std::string& precision, int steps, Sizes& sizes) {
+  const int width = shape.width;
+  sizes.take("layers", shape.layers);
+  sizes.take("width", shape.width);
+  sizes.take("context", shape.context);
+  sizes.take("batch", shape.batch);
+  if (shape.width != width) shape.heads = std::max(1, shape.width / 64);
   return {
       .name = name,
       .title = fmt::format("GPT, {} layers, width {}, context {}, batch {}, vocabulary {}, {}", shape.layers,
@@ -64,11 +98,14 @@ Workload gpt(const std::string& name, const GptShape& shape, const std::string& 
           },
       .arguments = [=](const Settings& settings) { return peer_arguments(shape, precision, settings); },
       .dtype = precision == "fp32" ? DType::kF32 : DType::kBF16,
-      .limit = gpt_limit(shape)};
+      .limit = gpt_limit(shape),
+      .flops = static_cast<double>(shape.batch) * shape.context * shape.flops_per_token()};
 }
 
-Workload dlrm(const std::string& precision) {
-  const DlrmShape shape;
+Workload dlrm(const std::string& name, DlrmShape shape, const std::string& precision, int steps,
+              Sizes& sizes) {
+  sizes.take("rows", shape.rows);
+  sizes.take("batch", shape.batch);
   const std::int64_t vectors = shape.tables + 1;
   std::vector<ProductShape> products;
   const auto add = [&](std::int64_t inputs, const char* widths) {
@@ -81,12 +118,12 @@ Workload dlrm(const std::string& precision) {
   };
   const std::int64_t width = add(shape.dense, shape.bottom);
   add(width + vectors * (vectors - 1) / 2, shape.top);
-  return {.name = "dlrm-" + precision,
+  return {.name = name,
           .title = fmt::format("DLRM, {} tables of {} rows, batch {}, {}", shape.tables, shape.rows,
                                shape.batch, precision),
           .unit = "samples",
           .per_step = static_cast<double>(shape.batch),
-          .steps = 60,
+          .steps = steps,
           .script = "step_dlrm_torch.py",
           .config = [=](const Settings& settings) { return config_text(shape, precision, settings); },
           .arguments = [=](const Settings& settings) { return peer_arguments(shape, precision, settings); },
@@ -150,30 +187,76 @@ Workload fno2d() {
                 .copied = 2.5 * 4 * kBatch * kSide * kSide * fields});
 }
 
-std::vector<Workload> workloads() {
-  std::vector<Workload> all;
+/// Nearly all tables: little else is in a step, ids fall everywhere, and no batch comes a second time.
+DlrmShape tables_shape() {
+  return {.tables = 4,
+          .exponent = 0,
+          .bottom = "16",
+          .top = "16,1",
+          .optimizer = "rowwise_adagrad\"\nlr = 0.02",
+          .ready = 200};
+}
+
+using Make = std::function<Workload(Sizes&)>;
+
+std::vector<std::pair<std::string, Make>> workloads() {
+  std::vector<std::pair<std::string, Make>> all;
+  const auto add_gpt = [&](const std::string& name, const GptShape& shape, const char* precision, int steps) {
+    all.emplace_back(name, [=](Sizes& sizes) { return gpt(name, shape, precision, steps, sizes); });
+  };
+  const auto add_dlrm = [&](const std::string& name, const DlrmShape& shape, const char* precision,
+                            int steps) {
+    all.emplace_back(name, [=](Sizes& sizes) { return dlrm(name, shape, precision, steps, sizes); });
+  };
   for (const char* precision : {"fp32", "bf16", "nvfp4"})
-    all.push_back(gpt(fmt::format("gpt-{}", precision), {}, precision, 8));
+    add_gpt(fmt::format("gpt-{}", precision), {}, precision, 8);
   for (const char* precision : {"fp32", "bf16"})
-    all.push_back(gpt(fmt::format("gpt125m-{}", precision), neo_125m_shape(), precision, 4));
-  for (const char* precision : {"fp32", "bf16"}) all.push_back(dlrm(precision));
-  all.push_back(lenet5());
-  all.push_back(resnet18());
-  all.push_back(fno2d());
+    add_gpt(fmt::format("gpt125m-{}", precision), neo_125m_shape(), precision, 4);
+  for (const char* precision : {"fp32", "bf16"})
+    add_dlrm(fmt::format("dlrm-{}", precision), {}, precision, 60);
+  add_dlrm("tables", tables_shape(), "fp32", 200);
+  all.emplace_back("lenet5", [](Sizes&) { return lenet5(); });
+  all.emplace_back("resnet18", [](Sizes&) { return resnet18(); });
+  all.emplace_back("fno2d", [](Sizes&) { return fno2d(); });
   return all;
 }
 
-Workload named(const std::string& name) {
+/// So many ranks as threads, each with a batch of its own.
+void set_ranks(Workload& workload, int ranks) {
+  if (ranks == 1) return;
+  workload.title += fmt::format(", {} ranks", ranks);
+  workload.per_step *= ranks;
+  workload.flops *= ranks;
+  workload.script.clear();
+  workload.config = [config = workload.config, ranks](const Settings& settings) {
+    return config(settings) + fmt::format(
+                                  "[parallel]\nranks = {}\n[transport]\ntype = \"thread\"\n[sync]\n"
+                                  "type = \"ddp\"\n",
+                                  ranks);
+  };
+}
+
+Workload named(const std::string& name, Sizes sizes) {
   std::string known;
-  for (Workload& workload : workloads()) {
-    if (workload.name == name) return std::move(workload);
-    known += " " + workload.name;
+  for (const auto& [other, make] : workloads()) {
+    if (other == name) {
+      int ranks = 1;
+      sizes.take("ranks", ranks);
+      Workload workload = make(sizes);
+      sizes.refuse_rest(name);
+      set_ranks(workload, ranks);
+      return workload;
+    }
+    known += " " + other;
   }
   fail_config(fmt::format("there is no workload '{}'; there are:{}", name, known));
 }
 
 int print_list() {
-  for (const Workload& workload : workloads()) fmt::print("{}: {}\n", workload.name, workload.title);
+  for (const auto& [name, make] : workloads()) {
+    Sizes none;
+    fmt::print("{}: {}\n", name, make(none).title);
+  }
   return 0;
 }
 
@@ -181,9 +264,9 @@ int print_list() {
 void describe(const Workload& workload, const Settings& settings) {
   fmt::print(
       "{{\"title\": \"{}\", \"unit\": \"{}\", \"per_step\": {}, \"script\": \"{}\", \"arguments\": "
-      "\"{}\"}}\n",
+      "\"{}\", \"flops_per_step\": {}}}\n",
       workload.title, workload.unit, workload.per_step, workload.script,
-      workload.script.empty() ? "" : workload.arguments(settings));
+      workload.script.empty() ? "" : workload.arguments(settings), workload.flops);
 }
 
 int train_once(const Workload& workload, const Settings& settings) {
@@ -216,7 +299,9 @@ int print_limit(const Workload& workload, const Settings& settings) {
 }
 
 int usage() {
-  fmt::print(stderr, "usage: workload train|limit|describe NAME [--steps N] [--threads N]; workload list\n");
+  fmt::print(stderr,
+             "usage: workload train|limit|describe NAME [--steps N] [--threads N] "
+             "[--ranks N] [SIZE N]...; workload list\n");
   return 2;
 }
 
@@ -229,8 +314,18 @@ int main(int argc, char** argv) {
   if (what == "list") return print_list();
   if (argc < 3 || (what != "train" && what != "limit" && what != "describe")) return usage();
   const std::string name = argv[2];
-  return run_program("workload", argc - 2, argv + 2, {.steps = 0}, [&](Settings settings) {
-    const Workload workload = named(name);
+  Sizes sizes;
+  std::vector<char*> others = {argv[2]};
+  for (int i = 3; i < argc; i += 2) {
+    const std::string option = argv[i];
+    if (i + 1 < argc && option.rfind("--", 0) == 0 && Sizes::known(option.substr(2)))
+      sizes.add(option.substr(2), std::atoi(argv[i + 1]));
+    else
+      others.insert(others.end(), argv + i, argv + std::min(i + 2, argc));
+  }
+  const int count = static_cast<int>(others.size());
+  return run_program("workload", count, others.data(), {.steps = 0}, [&](Settings settings) {
+    const Workload workload = named(name, sizes);
     if (settings.steps < 1) settings.steps = workload.steps;
     describe(workload, settings);
     if (what == "describe") return 0;

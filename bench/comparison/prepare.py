@@ -20,24 +20,24 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def build(folder):
+def build(folder, target="compare_programs", program="bench/compare"):
     """Configures where that was never done, and builds what is missing; ends the program when it cannot."""
     begin = time.monotonic()
-    say(f"building the programs of the comparison in {folder}")
-    steps = [["cmake", "--build", str(folder), "--target", "compare_programs"]]
+    say(f"building the programs of {program} in {folder}")
+    steps = [["cmake", "--build", str(folder), "--target", target]]
     if not (folder / "CMakeCache.txt").exists():
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         steps.insert(0, ["cmake", *generator, "-S", str(SOURCE), "-B", str(folder), *FLAGS])
     folder.mkdir(parents=True, exist_ok=True)
-    log = folder / "compare.log"
+    log = folder / f"{pathlib.Path(program).name}.log"
     for command in steps:
         with open(log, "w") as out:
             try:
                 status = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT).returncode
             except FileNotFoundError:
-                raise SystemExit("bench/compare: there is no cmake; scripts/deps installs what building needs") from None
+                raise SystemExit(f"{program}: there is no cmake; scripts/deps installs what building needs") from None
         if status != 0:
-            raise SystemExit(f"bench/compare: '{' '.join(command)}' failed; its last lines:\n" +
+            raise SystemExit(f"{program}: '{' '.join(command)}' failed; its last lines:\n" +
                              "\n".join(log.read_text().splitlines()[-15:]))
     say(f"built in {time.monotonic() - begin:.0f} s")
 
