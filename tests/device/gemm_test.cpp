@@ -312,6 +312,30 @@ TEST_P(LargeGemms, AreCutWhereOperandsAreCopied) {
   }
 }
 
+TEST_P(LargeGemms, PackTheSecondOperandWhereItPays) {
+  // Rows of B 8 KiB apart, with A as it is and transposed; many rows of C, in f32 and bf16; B' of bf16.
+  const GemmSpec cases[] = {
+      {.m = 129, .n = 2048, .k = 24},
+      {.m = 131, .n = 2560, .k = 9, .transpose_a = true},
+      {.m = 1025, .n = 41, .k = 23},
+      {.m = 1025, .n = 41, .k = 23, .a = kBF16, .b = kBF16, .c = kBF16},
+      {.m = 2049, .n = 70, .k = 33, .transpose_b = true, .a = kBF16, .b = kBF16, .c = kF32}};
+  for (GemmSpec spec : cases) {
+    check(spec);
+    spec.bias = spec.accumulate = spec.alpha = true;
+    check(spec);
+    spec.accumulate = false, spec.epilogue = Epilogue::kGeluTanh;
+    const Problem problem(spec);
+    Ready ready(device_, problem);
+    ready.run(problem);
+    const std::vector<std::byte> once = ready.c.bytes();
+    SCOPED_TRACE(problem.name());
+    expect_no_allocations(device_, [&] { ready.run(problem); });
+    EXPECT_EQ(ready.c.bytes(), once);
+    EXPECT_LE(relative_error(ready.c.values(), problem.expected), problem.bound());
+  }
+}
+
 // Other devices copy no operands.
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(LargeGemms);
 INSTANTIATE_TEST_SUITE_P(Device, LargeGemms,

@@ -46,9 +46,33 @@ using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
 using PostOps = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 
 constexpr std::int64_t kCacheLine = 64;
+constexpr std::int64_t kLargestPacked = std::int64_t{32} << 20;  // bytes of scratch
+
+/// Whether B is put into the library's own order in front of the product. By shapes alone, since results may
+/// depend on it. Three reasons, all measured (docs/performance.md): rows of B that lie a multiple of 2 KiB
+/// apart fall into few sets of the caches; tiles of bf16 want pairs of rows; and many rows of C pay for
+/// reading B where it is packed already.
+bool packs(const GemmSpec& spec) {
+  if (spec.batch != 1 || spec.a != spec.b) return false;
+  const std::int64_t size = dtype_bytes(spec.b, 1), bytes = spec.k * spec.n * size;
+  if (bytes == 0 || bytes > kLargestPacked) return false;
+  const std::int64_t stride = spec.n * size;
+  const bool conflicts = spec.b == DType::kF32 && !spec.transpose_b && stride >= 8192 && stride % 2048 == 0;
+  if (conflicts && spec.m >= 128) return true;
+  if (spec.transpose_a) return false;
+  return spec.transpose_b ? spec.b == DType::kBF16 && spec.m >= 2048 : spec.m >= 1024;
+}
 
 dnnl_data_type_t data_type(DType dtype) {
   return dtype == DType::kBF16 ? dnnl_bf16 : dnnl_f32;
+}
+
+/// The library's own choice of an order for [rows, columns].
+dnnl_memory_desc_t matrix_of_any_order(std::int64_t rows, std::int64_t columns, DType dtype) {
+  const dnnl_dims_t dims = {rows, columns};
+  dnnl_memory_desc_t desc;
+  TENON_ONEDNN(dnnl_memory_desc_init_by_tag(&desc, 2, dims, data_type(dtype), dnnl_format_tag_any));
+  return desc;
 }
 
 /// [batch, rows, columns], stored row-major or, transposed, [batch, columns, rows].
@@ -117,7 +141,8 @@ class OnednnGemm final : public Gemm {
     const dnnl_memory_desc_t c = matrix(spec, spec.m, spec.n, false, spec.c);
     const dnnl_memory_desc_t bias = row_vector(spec, spec.n);
     dnnl_matmul_desc_t matmul;
-    TENON_ONEDNN(dnnl_matmul_desc_init(&matmul, &a, &b, spec.bias && !spec.alpha ? &bias : nullptr, &c));
+    const dnnl_memory_desc_t wanted = packs(spec) ? matrix_of_any_order(spec.k, spec.n, spec.b) : b;
+    TENON_ONEDNN(dnnl_matmul_desc_init(&matmul, &a, &wanted, spec.bias && !spec.alpha ? &bias : nullptr, &c));
     Attributes attributes;
     TENON_ONEDNN(dnnl_primitive_attr_create(attributes.out()));
     TENON_ONEDNN(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
@@ -134,7 +159,9 @@ class OnednnGemm final : public Gemm {
     TENON_ONEDNN(dnnl_primitive_desc_query(desc.get(), dnnl_query_impl_info_str, 0, &name));
     implementation_ = name;
     const dnnl_memory_desc_t* scratch = dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
-    pad_bytes_ = dnnl_memory_desc_get_size(scratch);
+    pad_bytes_ = aligned(dnnl_memory_desc_get_size(scratch));
+    const dnnl_memory_desc_t* taken = dnnl_primitive_desc_query_md(desc.get(), dnnl_query_weights_md, 0);
+    if (dnnl_memory_desc_equal(taken, &b) == 0) prepare_packing(b, *taken, engine);
     TENON_ONEDNN(dnnl_primitive_create(primitive_.out(), desc.get()));
     TENON_ONEDNN(dnnl_stream_create(stream_.out(), engine, dnnl_stream_default_flags));
     make(a_, a, engine);
@@ -150,7 +177,10 @@ class OnednnGemm final : public Gemm {
   bool usable() const { return !implementation_.empty() && implementation_.find("ref") == std::string::npos; }
 
   // Room to align the library's part, should the caller's scratch not be.
-  std::size_t scratch_bytes() const override { return pad_bytes_ == 0 ? 0 : pad_bytes_ + kCacheLine; }
+  std::size_t scratch_bytes() const override {
+    const std::size_t bytes = pad_bytes_ + packed_bytes_ + pack_pad_bytes_;
+    return bytes == 0 ? 0 : bytes + kCacheLine;
+  }
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,
            TensorView scratch) override {
@@ -158,13 +188,16 @@ class OnednnGemm final : public Gemm {
     TENON_ONEDNN(dnnl_memory_set_data_handle(a_.get(), a.data));
     TENON_ONEDNN(dnnl_memory_set_data_handle(b_.get(), b.data));
     TENON_ONEDNN(dnnl_memory_set_data_handle(c_.get(), c.data));
-    dnnl_exec_arg_t arguments[6] = {
-        {DNNL_ARG_SRC, a_.get()}, {DNNL_ARG_WEIGHTS, b_.get()}, {DNNL_ARG_DST, c_.get()}};
+    const auto start = reinterpret_cast<std::uintptr_t>(scratch.data);
+    auto* room = static_cast<std::byte*>(scratch.data) + (kCacheLine - start % kCacheLine) % kCacheLine;
+    const bool packed = packed_bytes_ > 0;
+    if (packed) pack(room + pad_bytes_);
+    dnnl_exec_arg_t arguments[6] = {{DNNL_ARG_SRC, a_.get()},
+                                    {DNNL_ARG_WEIGHTS, packed ? packed_.get() : b_.get()},
+                                    {DNNL_ARG_DST, c_.get()}};
     int count = 3;
     if (pad_bytes_ > 0) {
-      const auto start = reinterpret_cast<std::uintptr_t>(scratch.data);
-      auto* aligned = static_cast<std::byte*>(scratch.data) + (kCacheLine - start % kCacheLine) % kCacheLine;
-      TENON_ONEDNN(dnnl_memory_set_data_handle(pad_.get(), aligned));
+      TENON_ONEDNN(dnnl_memory_set_data_handle(pad_.get(), room));
       arguments[count++] = {DNNL_ARG_SCRATCHPAD, pad_.get()};
     }
     if (spec_.bias) {
@@ -186,13 +219,43 @@ class OnednnGemm final : public Gemm {
     TENON_ONEDNN(dnnl_memory_create(memory.out(), &desc, engine, DNNL_MEMORY_NONE));
   }
 
+  static std::size_t aligned(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
+
+  void prepare_packing(const dnnl_memory_desc_t& plain, const dnnl_memory_desc_t& order,
+                       dnnl_engine_t engine) {
+    Attributes attributes;
+    TENON_ONEDNN(dnnl_primitive_attr_create(attributes.out()));
+    TENON_ONEDNN(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
+    PrimitiveDesc desc;
+    TENON_ONEDNN(
+        dnnl_reorder_primitive_desc_create(desc.out(), &plain, engine, &order, engine, attributes.get()));
+    const dnnl_memory_desc_t* scratch = dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
+    packed_bytes_ = aligned(dnnl_memory_desc_get_size(&order));
+    pack_pad_bytes_ = aligned(dnnl_memory_desc_get_size(scratch));
+    TENON_ONEDNN(dnnl_primitive_create(packing_.out(), desc.get()));
+    make(packed_, order, engine);
+    make(pack_pad_, *scratch, engine);
+  }
+
+  /// B into the order of the product, at `room`; the library's own scratch behind it.
+  void pack(std::byte* room) {
+    TENON_ONEDNN(dnnl_memory_set_data_handle(packed_.get(), room));
+    dnnl_exec_arg_t arguments[3] = {{DNNL_ARG_FROM, b_.get()}, {DNNL_ARG_TO, packed_.get()}};
+    int count = 2;
+    if (pack_pad_bytes_ > 0) {
+      TENON_ONEDNN(dnnl_memory_set_data_handle(pack_pad_.get(), room + packed_bytes_));
+      arguments[count++] = {DNNL_ARG_SCRATCHPAD, pack_pad_.get()};
+    }
+    TENON_ONEDNN(dnnl_primitive_execute(packing_.get(), stream_.get(), count, arguments));
+  }
+
   GemmSpec spec_;
   std::string implementation_;
-  std::size_t pad_bytes_ = 0;
+  std::size_t pad_bytes_ = 0, packed_bytes_ = 0, pack_pad_bytes_ = 0;
   float alpha_ = 1;
-  Primitive primitive_;
+  Primitive primitive_, packing_;
   Stream stream_;
-  Memory a_, b_, c_, bias_, pad_, alpha_memory_;
+  Memory a_, b_, c_, bias_, pad_, packed_, pack_pad_, alpha_memory_;
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace tenon::nn {
 namespace {
 
-constexpr std::int64_t kChunkLogits = std::int64_t{4} << 20;
+constexpr std::int64_t kChunkLogits = std::int64_t{16} << 20;
 
 std::int64_t chunk_rows(std::int64_t wanted, std::int64_t rows, std::int64_t vocabulary) {
   if (wanted > 0) return std::min(wanted, rows);

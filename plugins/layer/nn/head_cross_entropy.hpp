@@ -22,7 +22,7 @@ class HeadCrossEntropy final : public Layer, public LossLayer {
       option::integer("chunk_rows", "0")
           .at_least(0)
           .in_unit("rows")
-          .doc_text("rows of logits held at a time; 0: as many as keep a chunk below 4 Mi elements"),
+          .doc_text("rows of logits held at a time; 0: as many as keep a chunk below 16 Mi elements"),
       kLabelSmoothing,
       option::text("metric", "\"loss\"").doc_text("name of the metric; the trained objective is called loss"),
   };
