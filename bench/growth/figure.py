@@ -1,7 +1,6 @@
 """The figure: a panel per curve, both axes logarithmic, measured medians with their range over rounds beside what was expected.
 
-SVG without script or fonts of its own. Every panel has the same factor per unit of length on its two axes as far as its data allow,
-so that nothing is drawn flat which is not: the vertical axis spans at least a decade."""
+SVG without script or fonts of its own. The vertical axis spans at least a decade, so that no small difference looks like growth."""
 import math
 from xml.sax.saxutils import escape
 
