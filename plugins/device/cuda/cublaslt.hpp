@@ -100,10 +100,80 @@ inline CublasLtOwned<cublasLtMatrixLayoutOpaque_t> make_matrix(const CublasLtFun
   return owner;
 }
 
-inline CublasLtOwned<cublasLtMatmulPreferenceOpaque_t> make_preference(const CublasLtFunctions& lt) {
-  cublasLtMatmulPreference_t made = nullptr;
-  TENON_LT(lt, cublasLtMatmulPreferenceCreate, &made);
-  return {made, lt.cublasLtMatmulPreferenceDestroy};
+/// Of pointers that the algorithms may count on.
+constexpr std::uint32_t kCublasLtAlignment = 16;
+
+/// The library's answer to what it would do; without an algorithm, why.
+struct CublasLtChoice {
+  bool found = false;
+  cublasLtMatmulAlgo_t algorithm{};
+  std::size_t workspace = 0;
+  std::string reason;
+};
+
+/// The library, started. What stands in a device's state derives from it.
+struct CublasLtLibrary {
+  CublasLtLibrary(Queue& q, const DynamicLibrary& opened) : queue(q), library(opened), lt(library) {}
+  ~CublasLtLibrary() {
+    if (handle != nullptr) lt.cublasLtDestroy(handle);
+  }
+  CublasLtLibrary(const CublasLtLibrary&) = delete;
+  CublasLtLibrary& operator=(const CublasLtLibrary&) = delete;
+
+  /// An algorithm for the product of these operands into `c`, which sums may be added to.
+  CublasLtChoice choose(cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t first,
+                        cublasLtMatrixLayout_t second, cublasLtMatrixLayout_t c) const {
+    // What algorithms may ask for; the library's own advice for Hopper and later.
+    constexpr std::uint64_t kMostWorkspace = std::uint64_t{32} << 20;
+    cublasLtMatmulPreference_t made = nullptr;
+    TENON_LT(lt, cublasLtMatmulPreferenceCreate, &made);
+    const CublasLtOwned<cublasLtMatmulPreferenceOpaque_t> preference(made,
+                                                                     lt.cublasLtMatmulPreferenceDestroy);
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      TENON_LT(lt, cublasLtMatmulPreferenceSetAttribute, preference.get(), attribute, &value, sizeof(value));
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
+    // Partial sums stay in the arithmetic type.
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    for (const auto attribute :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+      prefer(attribute, kCublasLtAlignment);
+    cublasLtMatmulHeuristicResult_t result{};
+    int count = 0;
+    cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(handle, product, first, second, c, c,
+                                                              preference.get(), 1, &result, &count);
+    if (status == CUBLAS_STATUS_SUCCESS) status = count > 0 ? result.state : CUBLAS_STATUS_NOT_SUPPORTED;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
+      return {false, {}, 0, "cublasLtMatmulAlgoGetHeuristic: " + lt.text(status)};
+    lt.check(status, "cublasLtMatmulAlgoGetHeuristic");
+    return {true, result.algo, result.workspaceSize, ""};
+  }
+
+  Queue& queue;
+  DynamicLibrary library;
+  CublasLtFunctions lt;
+  cublasLtHandle_t handle = nullptr;
+};
+
+/// A state around the library; null, and why, where it is not there or does not start.
+template <class State>
+std::unique_ptr<State> open_cublaslt(Queue& queue, std::string& reason) {
+  const DynamicLibrary library(
+      {"libcublasLt.so.13", "libcublasLt.so", "/usr/local/cuda/lib64/libcublasLt.so.13"});
+  auto state = std::make_unique<State>(queue, library);
+  if (!state->library.usable()) {
+    reason = "cuBLASLt: " + state->library.reason();
+    return nullptr;
+  }
+  const cublasStatus_t status = state->lt.cublasLtCreate(&state->handle);
+  if (status != CUBLAS_STATUS_SUCCESS) {
+    reason = "cublasLtCreate: " + state->lt.text(status);
+    state->handle = nullptr;
+    return nullptr;
+  }
+  return state;
 }
 
 }  // namespace tenon::cuda

@@ -11,10 +11,6 @@
 namespace tenon::cuda {
 namespace {
 
-/// What algorithms may ask for; the library's own advice for Hopper and later.
-constexpr std::uint64_t kMostWorkspace = std::uint64_t{32} << 20;
-/// Of pointers that the algorithms may count on. Others go to our own kernels.
-constexpr std::uint32_t kAlignment = 16;
 constexpr std::size_t kWorkspaceAlignment = 256;
 
 bool is_fp8(DType dtype) {
@@ -77,14 +73,6 @@ Key key_of(const GemmSpec& s) {
           s.b, s.c, s.accumulate, s.bias,  s.alpha,       s.epilogue};
 }
 
-/// The library's answer; without an algorithm, why.
-struct Choice {
-  bool found = false;
-  cublasLtMatmulAlgo_t algorithm{};
-  std::size_t workspace = 0;
-  std::string reason;
-};
-
 /// One product in the library's terms: C'[n, m] = B'[n, k] A'[k, m], columns first, where ' is how a
 /// row-major matrix looks to it.
 struct Descriptors {
@@ -115,58 +103,30 @@ struct Descriptors {
 
 }  // namespace
 
-struct CublasLt::State {
-  State(Queue& q, const DynamicLibrary& opened) : queue(q), library(opened), lt(library) {}
-  ~State() {
-    if (handle != nullptr) lt.cublasLtDestroy(handle);
-  }
+struct CublasLt::State : CublasLtLibrary {
+  using CublasLtLibrary::CublasLtLibrary;
 
-  Choice ask(const GemmSpec& spec) const {
+  CublasLtChoice ask(const GemmSpec& spec) const {
     const Descriptors wanted(lt, spec);
-    const auto preference = make_preference(lt);
-    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-      TENON_LT(lt, cublasLtMatmulPreferenceSetAttribute, preference.get(), attribute, &value, sizeof(value));
-    };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
-    // Partial sums stay in the arithmetic type.
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    for (const auto attribute :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      prefer(attribute, kAlignment);
-    cublasLtMatmulHeuristicResult_t result{};
-    int count = 0;
-    cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(handle, wanted.product.get(), wanted.b.get(),
-                                                              wanted.a.get(), wanted.c.get(), wanted.c.get(),
-                                                              preference.get(), 1, &result, &count);
-    if (status == CUBLAS_STATUS_SUCCESS) status = count > 0 ? result.state : CUBLAS_STATUS_NOT_SUPPORTED;
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
-      return {false, {}, 0, "cublasLtMatmulAlgoGetHeuristic: " + lt.text(status)};
-    lt.check(status, "cublasLtMatmulAlgoGetHeuristic");
-    return {true, result.algo, result.workspaceSize, ""};
+    return choose(wanted.product.get(), wanted.b.get(), wanted.a.get(), wanted.c.get());
   }
 
-  const Choice& choice(const GemmSpec& spec) {
+  const CublasLtChoice& choice(const GemmSpec& spec) {
     const std::lock_guard lock(mutex);
     const Key key = key_of(spec);
     const auto known = choices.find(key);
     return known != choices.end() ? known->second : choices.emplace(key, ask(spec)).first->second;
   }
 
-  Queue& queue;
-  DynamicLibrary library;
-  CublasLtFunctions lt;
-  cublasLtHandle_t handle = nullptr;
   std::mutex mutex;
-  std::map<Key, Choice> choices;
+  std::map<Key, CublasLtChoice> choices;
 };
 
 namespace {
 
 class LibraryGemm final : public Gemm {
  public:
-  LibraryGemm(CublasLt::State& state, const GemmSpec& spec, const Choice& choice)
+  LibraryGemm(CublasLt::State& state, const GemmSpec& spec, const CublasLtChoice& choice)
       : state_(state), spec_(spec), rest_(left_over(spec)), choice_(choice), descriptors_(state.lt, spec) {
     if (kernels_compute(spec)) unaligned_ = make_kernel_gemm(state.queue, spec);
   }
@@ -180,11 +140,11 @@ class LibraryGemm final : public Gemm {
            TensorView scratch) override {
     check_gemm(spec_, a, b, c, bias, scratch, scratch_bytes());
     const bool fused_bias = fuses_bias(spec_);
-    if (off(a, kAlignment) || off(b, kAlignment) || off(c, kAlignment) ||
-        (fused_bias && off(bias, kAlignment))) {
+    if (off(a, kCublasLtAlignment) || off(b, kCublasLtAlignment) || off(c, kCublasLtAlignment) ||
+        (fused_bias && off(bias, kCublasLtAlignment))) {
       if (unaligned_ != nullptr) return unaligned_->run(a, b, c, bias, alpha, scratch);
       fail_run(fmt::format("device {}: gemm of {} and {}: operands must begin at a multiple of {} bytes",
-                           kDeviceName, dtype_name(spec_.a), dtype_name(spec_.b), kAlignment));
+                           kDeviceName, dtype_name(spec_.a), dtype_name(spec_.b), kCublasLtAlignment));
     }
     std::byte* workspace = nullptr;
     if (choice_.workspace > 0) {
@@ -214,7 +174,7 @@ class LibraryGemm final : public Gemm {
 
   CublasLt::State& state_;
   GemmSpec spec_, rest_;
-  const Choice& choice_;
+  const CublasLtChoice& choice_;
   Descriptors descriptors_;
   std::unique_ptr<Gemm> unaligned_;
 };
@@ -225,20 +185,8 @@ CublasLt::CublasLt(std::unique_ptr<State> state) : state_(std::move(state)) {}
 CublasLt::~CublasLt() = default;
 
 std::unique_ptr<CublasLt> CublasLt::open(Queue& queue, std::string& reason) {
-  const DynamicLibrary library(
-      {"libcublasLt.so.13", "libcublasLt.so", "/usr/local/cuda/lib64/libcublasLt.so.13"});
-  auto state = std::make_unique<State>(queue, library);
-  if (!state->library.usable()) {
-    reason = "cuBLASLt: " + state->library.reason();
-    return nullptr;
-  }
-  const cublasStatus_t status = state->lt.cublasLtCreate(&state->handle);
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    reason = "cublasLtCreate: " + state->lt.text(status);
-    state->handle = nullptr;
-    return nullptr;
-  }
-  return std::unique_ptr<CublasLt>(new CublasLt(std::move(state)));
+  auto state = open_cublaslt<State>(queue, reason);
+  return state == nullptr ? nullptr : std::unique_ptr<CublasLt>(new CublasLt(std::move(state)));
 }
 
 bool CublasLt::multiplies(DType operand, int architecture) {
@@ -275,7 +223,7 @@ std::unique_ptr<Gemm> CublasLt::gemm(const GemmSpec& spec, std::string& reason) 
     reason = "f16 has no bias and no map of its own here: take C in f32";
     return nullptr;
   }
-  const Choice& choice = state_->choice(spec);
+  const CublasLtChoice& choice = state_->choice(spec);
   reason = choice.reason;
   if (!choice.found) return nullptr;
   return std::make_unique<LibraryGemm>(*state_, spec, choice);

@@ -10,9 +10,6 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr std::uint64_t kMostWorkspace = std::uint64_t{32} << 20;
-constexpr std::uint32_t kAlignment = 16;
-
 cudaDataType_t data_type(ElementFormat element) {
   return element == ElementFormat::kE2M1   ? CUDA_R_4F_E2M1
          : element == ElementFormat::kE5M2 ? CUDA_R_8F_E5M2
@@ -72,16 +69,8 @@ struct Descriptors {
 
 }  // namespace
 
-struct ScaledLibrary::State {
-  State(Queue& q, const DynamicLibrary& opened) : queue(q), library(opened), lt(library) {}
-  ~State() {
-    if (handle != nullptr) lt.cublasLtDestroy(handle);
-  }
-
-  Queue& queue;
-  DynamicLibrary library;
-  CublasLtFunctions lt;
-  cublasLtHandle_t handle = nullptr;
+struct ScaledLibrary::State : CublasLtLibrary {
+  using CublasLtLibrary::CublasLtLibrary;
 };
 
 namespace {
@@ -92,47 +81,24 @@ class LibraryScaledProduct final : public ScaledProduct {
       : state_(state),
         spec_(spec),
         sides_(sides_of(spec)),
-        descriptors_(state.lt, spec, sides_, state.queue.scratch<void>()) {}
+        descriptors_(state.lt, spec, sides_, state.queue.scratch<void>()),
+        choice_(state.choose(descriptors_.product.get(), descriptors_.first.get(), descriptors_.second.get(),
+                             descriptors_.c.get())) {}
 
   /// "" = there is an algorithm.
-  std::string ask() {
-    const CublasLtFunctions& lt = state_.lt;
-    const auto preference = make_preference(lt);
-    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
-      TENON_LT(lt, cublasLtMatmulPreferenceSetAttribute, preference.get(), attribute, &value, sizeof(value));
-    };
-    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMostWorkspace);
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-           static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-    for (const auto attribute :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
-      prefer(attribute, kAlignment);
-    cublasLtMatmulHeuristicResult_t result{};
-    int count = 0;
-    cublasStatus_t status = lt.cublasLtMatmulAlgoGetHeuristic(
-        state_.handle, descriptors_.product.get(), descriptors_.first.get(), descriptors_.second.get(),
-        descriptors_.c.get(), descriptors_.c.get(), preference.get(), 1, &result, &count);
-    if (status == CUBLAS_STATUS_SUCCESS) status = count > 0 ? result.state : CUBLAS_STATUS_NOT_SUPPORTED;
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE)
-      return "cublasLtMatmulAlgoGetHeuristic: " + lt.text(status);
-    lt.check(status, "cublasLtMatmulAlgoGetHeuristic");
-    algorithm_ = result.algo;
-    workspace_ = result.workspaceSize;
-    return "";
-  }
+  const std::string& refusal() const { return choice_.reason; }
 
   std::size_t scratch_bytes() const override {
     return static_cast<std::size_t>(ScaledSide::kLine + sides_.a.bytes() + sides_.b.bytes() + sum_bytes() +
-                                    whole_lines(static_cast<std::int64_t>(workspace_)));
+                                    whole_lines(static_cast<std::int64_t>(choice_.workspace)));
   }
 
   void run(const ScaledMatrix& a, const ScaledMatrix& b, TensorView c, TensorView bias, float alpha,
            TensorView scratch) override {
     check_scaled(spec_, sides_, a, b, c, bias, scratch, scratch_bytes());
-    if (reinterpret_cast<std::uintptr_t>(c.data) % kAlignment != 0) {
+    if (reinterpret_cast<std::uintptr_t>(c.data) % kCublasLtAlignment != 0) {
       fail_run(fmt::format("device {}: scaled product: C must begin at a multiple of {} bytes", kDeviceName,
-                           kAlignment));
+                           kCublasLtAlignment));
     }
     std::byte* room = lined_up(scratch);
     const auto take = [&](std::int64_t bytes) { return std::exchange(room, room + bytes); };
@@ -145,8 +111,9 @@ class LibraryScaledProduct final : public ScaledProduct {
                              spec_.product.accumulate && !tail ? 1.0f : 0.0f};
     TENON_LT(state_.lt, cublasLtMatmul, state_.handle, descriptors_.product.get(), &factors[0], at_b.codes,
              descriptors_.first.get(), at_a.codes, descriptors_.second.get(), &factors[1], result,
-             descriptors_.c.get(), result, descriptors_.c.get(), &algorithm_,
-             workspace_ == 0 ? nullptr : room, workspace_, static_cast<cudaStream_t>(state_.queue.stream()));
+             descriptors_.c.get(), result, descriptors_.c.get(), &choice_.algorithm,
+             choice_.workspace == 0 ? nullptr : room, choice_.workspace,
+             static_cast<cudaStream_t>(state_.queue.stream()));
     if (tail) finish_gemm(state_.queue, spec_.product, result, c, bias);
   }
 
@@ -159,8 +126,7 @@ class LibraryScaledProduct final : public ScaledProduct {
   ScaledProductSpec spec_;
   ScaledSides sides_;
   Descriptors descriptors_;
-  cublasLtMatmulAlgo_t algorithm_{};
-  std::size_t workspace_ = 0;
+  CublasLtChoice choice_;
 };
 
 }  // namespace
@@ -169,20 +135,8 @@ ScaledLibrary::ScaledLibrary(std::unique_ptr<State> state) : state_(std::move(st
 ScaledLibrary::~ScaledLibrary() = default;
 
 std::unique_ptr<ScaledLibrary> ScaledLibrary::open(Queue& queue, std::string& reason) {
-  const DynamicLibrary library(
-      {"libcublasLt.so.13", "libcublasLt.so", "/usr/local/cuda/lib64/libcublasLt.so.13"});
-  auto state = std::make_unique<State>(queue, library);
-  if (!state->library.usable()) {
-    reason = "cuBLASLt: " + state->library.reason();
-    return nullptr;
-  }
-  const cublasStatus_t status = state->lt.cublasLtCreate(&state->handle);
-  if (status != CUBLAS_STATUS_SUCCESS) {
-    reason = "cublasLtCreate: " + state->lt.text(status);
-    state->handle = nullptr;
-    return nullptr;
-  }
-  return std::unique_ptr<ScaledLibrary>(new ScaledLibrary(std::move(state)));
+  auto state = open_cublaslt<State>(queue, reason);
+  return state == nullptr ? nullptr : std::unique_ptr<ScaledLibrary>(new ScaledLibrary(std::move(state)));
 }
 
 std::string ScaledLibrary::absent_units(ScaleKind kind, int architecture) {
@@ -206,7 +160,7 @@ std::unique_ptr<ScaledProduct> ScaledLibrary::product(const ScaledProductSpec& s
     return nullptr;
   }
   auto made = std::make_unique<LibraryScaledProduct>(*state_, spec);
-  reason = made->ask();
+  reason = made->refusal();
   return reason.empty() ? std::move(made) : nullptr;
 }
 
