@@ -14,15 +14,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(DeviceItself, TakesTheNameOfItsKernelsBackAndNoOther) {
   const TestedDevice bench;
   const std::string name(bench.device->kernel_choice());

@@ -41,6 +41,16 @@ class TestedDevice : public Bench {
       : Bench(tested_device(), kernels, threads, from_environment("TENON_TEST_DEVICE_OPTIONS", "")) {}
 };
 
+/// What an Error that the call throws says; "" = it throws none.
+inline std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
 /// Runs a call, which may take no memory of the host where operators run on the host themselves; what
 /// launches on another device take there is not the device's promise.
 inline void expect_no_allocations(Device& device, const std::function<void()>& call) {

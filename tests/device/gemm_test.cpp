@@ -249,14 +249,6 @@ TEST_P(Gemms, RunWithoutAllocation) {
 
 TEST_P(Gemms, RefuseWhatTheyCannotDo) {
   Blas& blas = device_.family<Blas>();
-  const auto message_of = [](auto&& call) -> std::string {
-    try {
-      call();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "";
-  };
   EXPECT_THAT(message_of([&] { blas.gemm({.m = 1, .n = 1, .k = 1, .a = kF64, .b = kF32, .c = kF64}); }),
               ::testing::HasSubstr("f64 and f32 into f64"));
   EXPECT_THAT(

@@ -163,15 +163,6 @@ TEST_P(Formulas, SumInOneOrderNearTheExactSum) {
   }
 }
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST_P(Formulas, RefuseWhatDoesNotFit) {
   TestedDevice bench;
   auto& formulas = bench.device->family<FormulaOps>();

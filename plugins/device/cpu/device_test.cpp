@@ -9,15 +9,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
 TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
   for (const std::string& choice : offered_choices()) {  // of `cpu` where the environment says nothing
     const Bench bench("cpu", choice, 1);
