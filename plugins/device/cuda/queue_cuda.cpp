@@ -124,7 +124,7 @@ void* Queue::allocate(std::size_t bytes) {
     cudaMemGetInfo(&free, &total);
     fail_run(fmt::format(
         "device cuda: out of memory: {} bytes ({:.1f} MiB) were asked for, {:.1f} of {:.1f} MiB are free "
-        "({}); use a smaller data.batch or model, or more run.micro_batches",
+        "({}); use a smaller data.batch or model, or more run.accumulate",
         bytes, static_cast<double>(bytes) / (1 << 20), static_cast<double>(free) / (1 << 20),
         static_cast<double>(total) / (1 << 20), text_of(code)));
   }
