@@ -39,6 +39,7 @@
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/operators.hpp>
+#include <tenon/operators_boxes.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
@@ -323,6 +324,9 @@ TYPE(BatchNormSpec)
 TYPE(NormalisationOps)
 TYPE(Interaction)
 TYPE(InteractionOps)
+
+// <tenon/operators_boxes.hpp>
+TYPE(BoxOps)
 
 // <tenon/operators_formula.hpp>
 TYPE(FormulaOp)

@@ -7,6 +7,7 @@
 #include <tenon/language.hpp>
 #include <tenon/model_export.hpp>
 #include <tenon/numerics.hpp>
+#include <tenon/operators_boxes.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
@@ -71,6 +72,7 @@ WindowOps::~WindowOps() = default;
 NormalisationOps::~NormalisationOps() = default;
 PartNormOps::~PartNormOps() = default;
 FormulaOps::~FormulaOps() = default;
+BoxOps::~BoxOps() = default;
 InteractionOps::~InteractionOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;

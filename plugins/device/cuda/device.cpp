@@ -49,6 +49,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   formula_ops_ = make_formula_ops(*queue_);
   window_ops_ = make_window_ops(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
+  box_ops_ = make_box_ops(*queue_);
   mode_products_ = make_mode_products(*queue_);
   quant_ops_ = make_quant_ops(*queue_);
   scaled_products_ = make_scaled_products(*queue_);
@@ -97,6 +98,7 @@ void* CudaDevice::query(std::string_view interface_id) {
                                                        {FormulaOps::kId, formula_ops_.get()},
                                                        {WindowOps::kId, window_ops_.get()},
                                                        {InteractionOps::kId, interaction_ops_.get()},
+                                                       {BoxOps::kId, box_ops_.get()},
                                                        {ModeProducts::kId, mode_products_.get()},
                                                        {QuantOps::kId, quant_ops_.get()},
                                                        {ScaledProducts::kId, scaled_products_.get()},

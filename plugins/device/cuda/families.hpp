@@ -4,6 +4,7 @@
 
 #include "queue.hpp"
 
+#include <tenon/operators_boxes.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
@@ -30,6 +31,7 @@ std::unique_ptr<WindowOps> make_window_ops(Queue& queue);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
 std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
 std::unique_ptr<InteractionOps> make_interaction_ops(Queue& queue);
+std::unique_ptr<BoxOps> make_box_ops(Queue& queue);
 std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
 std::unique_ptr<ScaledProducts> make_scaled_products(Queue& queue);
 std::unique_ptr<Fft> make_fft(Queue& queue);

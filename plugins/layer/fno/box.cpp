@@ -1,4 +1,4 @@
-// Lines along the last dimension are one memcpy each.
+// On the host lines along the last dimension are one memcpy each.
 #include "box.hpp"
 
 #include <tenon/parallel.hpp>
@@ -41,15 +41,20 @@ void copy_on_host(TensorView from, TensorView to, const Shape& box) {
 }  // namespace
 
 void BoxCopier::infer(InferContext& context) {
-  device_ = &context.device();
-  elementwise_ = &device_->family<Elementwise>();
+  Device& device = context.device();
+  elementwise_ = &device.family<Elementwise>();
+  if (device.space() != MemorySpace::kHost) ops_ = &device.family<BoxOps>();
 }
 
 void BoxCopier::copy(TensorView from, TensorView to, const Shape& box) {
   if (box.elements() == 0) return;
-  const TensorView target = box == to.shape ? to_.room(to) : to_.read(*device_, to);
-  copy_on_host(from_.read(*device_, from), target, box);
-  to_.write(*device_, to);
+  if (ops_ == nullptr) {
+    copy_on_host(from, to, box);
+    return;
+  }
+  Box near{box, box};
+  for (int d = 0; d < box.rank(); ++d) near.offset[d] = 0;
+  ops_->copy(from, near, to, near);
 }
 
 void BoxCopier::add(TensorView gradient, const Shape& box, const GradientSink& sink, TensorView room) {

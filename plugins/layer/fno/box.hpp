@@ -1,10 +1,10 @@
-// Copies of boxes between row-major tensors: what padding, cropping and further channels are. They run on the
-// host, so on a device with memory of its own tensors travel.
+// Copies of boxes between row-major tensors: what padding, cropping and further channels are. A device with
+// memory of its own has operators for them.
 #pragma once
 
 #include "common.hpp"
 
-#include <tenon/host_stage.hpp>
+#include <tenon/operators_boxes.hpp>
 
 namespace tenon::fno {
 
@@ -18,9 +18,8 @@ class BoxCopier {
   void add(TensorView gradient, const Shape& box, const GradientSink& sink, TensorView room);
 
  private:
-  Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  HostStage from_, to_;
+  BoxOps* ops_ = nullptr;  ///< null where the device's memory is the host's
 };
 
 }  // namespace tenon::fno

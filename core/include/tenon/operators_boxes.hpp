@@ -1,0 +1,28 @@
+// Operator family of a device for boxes of tensors: what is cut out of a tensor, put into one or added to
+// one. Packing and unpacking messages, pads and crops are made of it. A device whose memory is the host's
+// needs none, as code for all devices copies lines there itself. Conventions are those of
+// <tenon/operators.hpp>.
+#pragma once
+
+#include <tenon/device.hpp>
+#include <tenon/layout.hpp>
+
+TENON_ABI_BEGIN
+
+/// Tensors are row-major; boxes lie within them, have as many dimensions, and the two of a call have equal
+/// extents. What a call writes must not be what it reads. A box without elements is nothing to do.
+class BoxOps {
+ public:
+  static constexpr const char* kId = "tenon.device.boxes/1";
+  virtual ~BoxOps();
+  /// Box `target` of `to` = box `source` of `from`; of any one dtype of whole bytes. Elements of `to` outside
+  /// stay as they are.
+  virtual void copy(TensorView from, const Box& source, TensorView to, const Box& target) = 0;
+  /// Box `target` of `to` += box `source` of `from`, each sum rounded once; f32, f64, bf16 and complex
+  /// numbers. The adjoint of a copy, since a copy's target is nobody else's.
+  virtual void add(TensorView from, const Box& source, TensorView to, const Box& target) = 0;
+  /// `value` in every element of a box; f32, f64 and bf16, and 0 in any dtype of whole bytes.
+  virtual void fill(TensorView x, const Box& box, double value) = 0;
+};
+
+TENON_ABI_END
