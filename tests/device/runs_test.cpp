@@ -71,7 +71,15 @@ const Base kBases[] = {
 };
 
 const Sets kTwoRanks{"parallel.ranks=2", "transport.type=thread", "sync.type=ddp"};
-const Sets kGpt = kBases[0].small, kImages = kBases[1].small, kClicks = kBases[2].small;
+const Sets kGpt = kBases[0].small, kImages = kBases[1].small, kClicks = kBases[2].small,
+           kFields = kBases[3].small;
+/// LeNet-5 over ranks that compute what needs no others while parts travel.
+const Sets kOverlapping{
+    "parallel.grid=[2,1]",
+    "model.override=[{match=\"conv1\",type=\"conv\",features=6,kernel=[5],padding=[2],overlap=true},"
+    "{match=\"conv2\",type=\"conv\",features=16,kernel=[5],overlap=true},"
+    "{match=\"conv?.pool\",type=\"max_pool\",kernel=[2]},"
+    "{match=\"fc1\",axes=[1]},{match=\"fc2\",axes=[0]},{match=\"fc3\",axes=[1]}]"};
 /// What else reaches into weights, gradients and state.
 const Base kOthers[] = {
     {"lenet5", kImages + kTwoRanks, "ddp"},
@@ -84,6 +92,12 @@ const Base kOthers[] = {
     {"dlrm_adult", kClicks + Sets{"optimizer.type=sgd"}, "rows_by_sgd"},
     {"gpt_tiny", kGpt + Sets{"optimizer={type=\"muon\",inner={type=\"adamw\"}}", "run.accumulate=2"}, "muon"},
     {"gpt_tiny", kGpt + Sets{"optimizer.type=lamb"}, "lamb"},
+    {"lenet5_2x2", kImages, "grid"},
+    {"lenet5_2x2", kImages + Sets{"parallel.grid=[2,1]", "parallel.ranks=2", "sync.type=ddp"},
+     "replicas_of_grids"},
+    {"lenet5_2x2", kImages + kOverlapping, "grid_overlapping"},
+    {"fno_darcy_2x2", kFields + Sets{"parallel.grid=[1,2]"}, "fields_in_two"},
+    {"fno_darcy_2x2", kFields + Sets{"model.norm=batch"}, "fields_in_four"},
 };
 
 class WholeRuns : public ::testing::TestWithParam<Base> {
@@ -185,15 +199,9 @@ struct Refused {
   const char* words;
 };
 const Refused kRefused[] = {
-    {"model_grid",
-     {"parallel.ranks=1", "parallel.grid=[2]", "transport.type=thread"},
-     "parallel.grid: parts of tensors move"},
     {"workers",
      {"parallel.workers=2", "optimizer.type=sgd", "optimizer.lr=0.1"},
      "parallel.workers: the workers of a replica update its weights in host memory"},
-    {"distdl",
-     {"model.insert=[{name=\"moved\",type=\"repartition\",after=\"image\"}]"},
-     "layers of tenon.distdl cut and join tensors"},
     {"shadow",
      {"parallel.ranks=2", "transport.type=thread", "sync.type=shadow_ma"},
      "merge weights in host memory"},

@@ -11,6 +11,8 @@
 
 TENON_ABI_BEGIN
 
+class Device;
+
 /// Elements that one rank sends and another puts: `from` lies in the sender's tensor, `to` in the receiver's,
 /// of equal extents, both in local indices.
 struct Block {
@@ -24,6 +26,7 @@ struct ExchangeSpec {
   DType dtype = DType::kF32;
   Shape source, target;  ///< of the local tensors
   std::vector<Block> blocks;
+  Device* device = nullptr;  ///< whose memory the tensors lie in; outlives the exchange. Null: the host's
 };
 
 enum class Direction : std::uint8_t {

@@ -44,6 +44,7 @@ struct MoveSpec {
   int flights = 1;  ///< how many may be under way at a time
   /// halo_exchange, halo_exchange_nested: per dimension of `to`, what its elements read of `from`.
   std::vector<std::shared_ptr<const IndexMap>> windows = {};
+  Device* device = nullptr;  ///< whose memory the tensors lie in; outlives the map. Null: the host's
 };
 
 /// A kind of move by its name. The map that `make` returns has both directions, so a kind without an adjoint

@@ -2,6 +2,7 @@
 // that lies together, alone in its message, travels from where it is. Sums are made in ascending order of
 // senders: what comes early waits in its buffer.
 #include "comm/block_runs.hpp"
+#include "comm/box_moves.hpp"
 
 #include <tenon/block_exchange.hpp>
 #include <tenon/error.hpp>
@@ -17,7 +18,8 @@ TENON_ABI_BEGIN
 
 namespace {
 
-using comm::for_each_run;
+using comm::BoxMoves;
+using comm::Room;
 using comm::whole_of;
 using comm::Window;
 
@@ -123,23 +125,15 @@ struct BlockExchange::State {
     const Way* way = nullptr;
     TensorView in, out;
     bool accumulate = false;
-    std::vector<std::byte> sent, received;
+    Room sent, received;
     std::vector<Request> sends, receives;
   };
 
   std::byte* element(const TensorView& view, std::int64_t index) const {
     return static_cast<std::byte*>(view.data) + index * item;
   }
-  void put(const TensorView& out, std::int64_t at, const std::byte* from, std::int64_t count,
-           bool add) const {
-    if (add) {
-      combine_hop(element(out, at), from, count, spec.dtype, ReduceOp::kSum);
-    } else {
-      std::memcpy(element(out, at), from, static_cast<std::size_t>(count * item));
-    }
-  }
   TensorView message(std::byte* data, const Parcel& parcel) const {
-    return {data, Shape{parcel.elements}, spec.dtype, MemorySpace::kHost};
+    return {data, Shape{parcel.elements}, spec.dtype, moves.space()};
   }
   bool arrives_in_place(const Slot& slot, const Parcel& parcel) const {
     return parcel.in_place >= 0 && slot.way->disjoint && !slot.accumulate;
@@ -147,9 +141,10 @@ struct BlockExchange::State {
   void clear(const Slot& slot, Deposit deposit) const;
   void pack(Slot& slot, const Parcel& parcel) const;
   void stay(const Slot& slot, bool add) const;
-  void unpack(const Slot& slot, const Parcel& parcel, bool add) const;
+  void unpack(Slot& slot, const Parcel& parcel, bool add) const;
 
   ModelGrid& grid;
+  BoxMoves moves;
   ExchangeSpec spec;
   std::int64_t item = 1;
   int tag = 0;
@@ -158,54 +153,40 @@ struct BlockExchange::State {
 };
 
 void BlockExchange::State::clear(const Slot& slot, Deposit deposit) const {
+  std::byte* const out = element(slot.out, 0);
   if (deposit == Deposit::kAssign && !slot.way->covers) {
-    std::memset(slot.out.data, 0, static_cast<std::size_t>(slot.out.bytes()));
+    moves.clear(out, whole_of(slot.way->out));
     return;
   }
   if (slot.way->disjoint || deposit == Deposit::kAdd) return;
-  const auto zero = [&](const Window& window) {
-    for_each_run(window, whole_of(window.box.extents),
-                 [&](std::int64_t at, std::int64_t, std::int64_t count) {
-                   std::memset(element(slot.out, at), 0, static_cast<std::size_t>(count * item));
-                 });
-  };
-  for (const auto& entry : slot.way->stays) zero(entry.second);
+  for (const auto& entry : slot.way->stays) moves.clear(out, entry.second);
   for (const Parcel& parcel : slot.way->receives)
-    for (const Window& window : parcel.windows) zero(window);
+    for (const Window& window : parcel.windows) moves.clear(out, window);
 }
 
 void BlockExchange::State::pack(Slot& slot, const Parcel& parcel) const {
   std::byte* to = slot.sent.data() + parcel.at * item;
   for (const Window& window : parcel.windows) {
-    for_each_run(window, whole_of(window.box.extents),
-                 [&](std::int64_t at, std::int64_t, std::int64_t count) {
-                   std::memcpy(to, element(slot.in, at), static_cast<std::size_t>(count * item));
-                   to += count * item;
-                 });
+    moves.put(element(slot.in, 0), window, to, whole_of(window.box.extents), false);
+    to += window.box.elements() * item;
   }
 }
 
 void BlockExchange::State::stay(const Slot& slot, bool add) const {
-  for (const auto& [from, to] : slot.way->stays) {
-    for_each_run(from, to, [&](std::int64_t source, std::int64_t target, std::int64_t count) {
-      put(slot.out, target, element(slot.in, source), count, add);
-    });
-  }
+  for (const auto& [from, to] : slot.way->stays)
+    moves.put(element(slot.in, 0), from, element(slot.out, 0), to, add);
 }
 
-void BlockExchange::State::unpack(const Slot& slot, const Parcel& parcel, bool add) const {
+void BlockExchange::State::unpack(Slot& slot, const Parcel& parcel, bool add) const {
   const std::byte* from = slot.received.data() + parcel.at * item;
   for (const Window& window : parcel.windows) {
-    for_each_run(window, whole_of(window.box.extents),
-                 [&](std::int64_t at, std::int64_t, std::int64_t count) {
-                   put(slot.out, at, from, count, add);
-                   from += count * item;
-                 });
+    moves.put(from, whole_of(window.box.extents), element(slot.out, 0), window, add);
+    from += window.box.elements() * item;
   }
 }
 
 BlockExchange::BlockExchange(ModelGrid& grid, ExchangeSpec spec, int flights)
-    : state_(new State{.grid = grid, .spec = std::move(spec)}) {
+    : state_(new State{.grid = grid, .moves = {spec.device, spec.dtype}, .spec = std::move(spec)}) {
   State& s = *state_;
   const int self = grid.index();
   for (const Block& block : s.spec.blocks) check_block(s.spec, block, self);
@@ -220,7 +201,7 @@ BlockExchange::BlockExchange(ModelGrid& grid, ExchangeSpec spec, int flights)
       static_cast<std::size_t>(std::max(s.forward.send_elements, s.forward.receive_elements) * s.item);
   const std::size_t parcels = std::max(s.forward.sends.size(), s.forward.receives.size());
   for (State::Slot& slot : s.slots) {
-    slot.sent.resize(bytes), slot.received.resize(bytes);
+    slot.sent = Room(s.moves.device(), bytes), slot.received = Room(s.moves.device(), bytes);
     slot.sends.reserve(parcels), slot.receives.reserve(parcels);
   }
 }
@@ -243,6 +224,11 @@ Flight BlockExchange::start(Direction direction, TensorView in, TensorView out, 
     fail_run(fmt::format("exchange of blocks: planned from {} {} to {}, called from {} {} to {} {}",
                          dtype_name(s.spec.dtype), slot.way->in.text(), slot.way->out.text(),
                          dtype_name(in.dtype), in.shape.text(), dtype_name(out.dtype), out.shape.text()));
+  }
+  if ((in.space != s.moves.space() && !in.empty()) || (out.space != s.moves.space() && !out.empty())) {
+    fail_run(
+        "exchange of blocks: planned for tensors in other memory than the one it was called with; the device "
+        "of the plan is whose memory both lie in");
   }
   if (in.data == out.data && in.elements() > 0 && (deposit == Deposit::kAssign || !slot.way->apart)) {
     fail_run(

@@ -17,7 +17,7 @@ GradientSum::GradientSum(InferContext& context, const ParameterSpec& parameter, 
   first_ = std::all_of(axes.begin(), axes.end(), [&](int axis) { return grid.coordinate(axis) == 0; });
   const Layout whole{parameter.shape, parameter.sharding}, terms{parameter.shape, parameter.sharding, axes};
   sum_ = redistribution(
-      grid, {.from = terms, .to = whole, .dtype = parameter.dtype},
+      grid, {.from = terms, .to = whole, .dtype = parameter.dtype, .device = &context.device()},
       fmt::format("layer '{}': the sum of the gradients of '{}'", context.name(), parameter.name));
 }
 

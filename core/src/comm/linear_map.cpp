@@ -36,17 +36,20 @@ BlockMap::BlockMap(ModelGrid& grid, const MoveSpec& spec, std::vector<Block> blo
 
 BlockMap::BlockMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<Block> blocks)
     : MapBase(part_of(spec.from, grid.place()).extents, range),
-      exchange_(grid, {spec.dtype, domain_, range_, std::move(blocks)}, spec.flights) {}
+      exchange_(grid, {spec.dtype, domain_, range_, std::move(blocks), spec.device}, spec.flights) {}
 
 ChainMap::ChainMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<ExchangeSpec> steps)
     : MapBase(part_of(spec.from, grid.place()).extents, range),
+      moves_(spec.device, spec.dtype),
       slots_(static_cast<std::size_t>(spec.flights)) {
-  for (ExchangeSpec& step : steps)
+  for (ExchangeSpec& step : steps) {
+    step.device = spec.device;
     steps_.push_back(std::make_unique<BlockExchange>(grid, std::move(step), spec.flights));
+  }
   for (Slot& slot : slots_) {
     for (std::size_t nth = 0; nth + 1 < steps_.size(); ++nth) {
       const std::int64_t elements = steps_[nth]->spec().target.elements();
-      slot.between.emplace_back(static_cast<std::size_t>(dtype_bytes(spec.dtype, elements)));
+      slot.between.emplace_back(moves_.device(), static_cast<std::size_t>(dtype_bytes(spec.dtype, elements)));
     }
   }
 }
@@ -60,8 +63,8 @@ TensorView ChainMap::written(Slot& slot, std::size_t nth) const {
   const ExchangeSpec& spec = step(slot.direction, nth).spec();
   const Shape& shape = forward ? spec.target : spec.source;
   if (nth + 1 == steps_.size()) return slot.out.reshaped(shape);
-  std::vector<std::byte>& memory = slot.between[forward ? nth : slot.between.size() - 1 - nth];
-  return {memory.data(), shape, spec.dtype, MemorySpace::kHost};
+  Room& memory = slot.between[forward ? nth : slot.between.size() - 1 - nth];
+  return {memory.data(), shape, spec.dtype, moves_.space()};
 }
 
 Deposit ChainMap::deposit(const Slot& slot, std::size_t nth) const {

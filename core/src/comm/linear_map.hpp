@@ -1,6 +1,8 @@
 // The shapes of maps that primitives are made of: one exchange of blocks, or several in a row.
 #pragma once
 
+#include "comm/box_moves.hpp"
+
 #include <tenon/linear_map.hpp>
 
 #include <vector>
@@ -59,7 +61,7 @@ class ChainMap final : public MapBase {
 
  private:
   struct Slot {
-    std::vector<std::vector<std::byte>> between;  ///< behind each step but the last
+    std::vector<Room> between;  ///< behind each step but the last
     TensorView out;
     Flight flight;
     Direction direction = Direction::kForward;
@@ -71,6 +73,7 @@ class ChainMap final : public MapBase {
   TensorView written(Slot& slot, std::size_t nth) const;
   Deposit deposit(const Slot& slot, std::size_t nth) const;
 
+  BoxMoves moves_;
   std::vector<std::unique_ptr<BlockExchange>> steps_;
   std::vector<Slot> slots_;
 };

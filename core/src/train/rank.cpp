@@ -71,12 +71,6 @@ Rank::Rank(World& world, int rank)
   parts_->device->open({rank, threads, settings.device.kernels});
   if (DeviceTransport* reaches = world.transport ? device_transport(*world.transport) : nullptr)
     reaches->attach(rank, *parts_->device);
-  if (settings.parallel.ranks_per_replica() > 1 && parts_->device->space() != MemorySpace::kHost) {
-    fail_config(fmt::format(
-        "parallel.grid: parts of tensors move between the ranks of a replica in host memory, and "
-        "device '{}' has memory of its own; set [device] type = \"cpu\", or leave parallel.grid out",
-        parts_->device.id()));
-  }
   if (settings.parallel.workers > 1 && parts_->device->space() != MemorySpace::kHost) {
     fail_config(fmt::format(
         "parallel.workers: the workers of a replica update its weights in host memory at the same time, and "

@@ -11,12 +11,8 @@ void refuse(const InferContext& context, const std::string& what) {
   fail_config(fmt::format("layer '{}': {}", context.name(), what));
 }
 
-void expect_host_memory(InferContext& context) {
-  if (context.device().space() == MemorySpace::kHost) return;
-  refuse(context,
-         "layers of tenon.distdl cut and join tensors in host memory, and this device has memory of its own; "
-         "set "
-         "[device] type = \"cpu\", or take a layer of this name without the model grid (tenon inspect)");
+BoxOps* boxes_of(Device& device) {
+  return device.space() == MemorySpace::kHost ? nullptr : &device.family<BoxOps>();
 }
 
 ValueSpec expect_one_activation(const InferContext& context) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tenon/gradient_sum.hpp>
+#include <tenon/operators_boxes.hpp>
 #include <tenon/plugin.hpp>
 
 #include <string>
@@ -12,9 +13,8 @@ inline constexpr std::uint64_t kOnHost = TENON_CAP_HOST | TENON_CAP_DETERMINISTI
 
 /// Throws Error(kConfig): "layer 'conv1': <what>".
 [[noreturn]] void refuse(const InferContext& context, const std::string& what);
-/// Throws Error(kConfig) where the device has memory of its own: these layers cut and join tensors
-/// themselves.
-void expect_host_memory(InferContext& context);
+/// The operators on boxes of a device with memory of its own; null in the host's, where lines are copied.
+BoxOps* boxes_of(Device& device);
 /// The only input, an activation.
 ValueSpec expect_one_activation(const InferContext& context);
 

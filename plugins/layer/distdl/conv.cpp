@@ -11,7 +11,6 @@
 namespace tenon::distdl {
 
 void Conv::infer(InferContext& context) {
-  expect_host_memory(context);
   const ValueSpec x = expect_one_activation(context);
   windows_.infer(context, options_, x);
   plan_ = plan_channels(context, options_, x.layout, windows_.output_layout(options_.integer("features")));
@@ -22,10 +21,15 @@ void Conv::infer(InferContext& context) {
   ops_ = &context.device().family<WindowOps>();
   reduce_ = &context.device().family<ReduceOps>();
   elementwise_ = &context.device().family<Elementwise>();
+  boxes_ = boxes_of(context.device());
   const std::string what = fmt::format("layer '{}'", context.name());
   const auto sum_over = [&](const std::vector<int>& axes, const Layout& whole) {
     if (axes.empty()) return std::unique_ptr<LinearMap>();
-    return redistribution(grid, {.from = {whole.shape, whole.sharding, axes}, .to = whole, .dtype = dtype_},
+    return redistribution(grid,
+                          {.from = {whole.shape, whole.sharding, axes},
+                           .to = whole,
+                           .dtype = dtype_,
+                           .device = &context.device()},
                           what);
   };
   y_sum_ = sum_over(plan_.summed, plan_.y);

@@ -118,6 +118,7 @@ class Conv final : public Layer {
   WindowOps* ops_ = nullptr;
   ReduceOps* reduce_ = nullptr;
   Elementwise* elementwise_ = nullptr;
+  BoxOps* boxes_ = nullptr;  ///< null in host memory
   ParameterRef weight_, bias_;
   GradientSum weight_sum_, bias_sum_;
   std::vector<Pass> passes_;

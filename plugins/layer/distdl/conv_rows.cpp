@@ -50,7 +50,7 @@ void Conv::rows_of_windows(RunContext& context, const std::vector<WindowRegion>&
       return;
     }
     const TensorView read = box(context, samples, plan_.channels, region.window.extent);
-    take_box(planes, group.first_channel, region.read_from, read);
+    take_box(boxes_, planes, group.first_channel, region.read_from, read);
     ops_->unfold(region.window, read, 0, part);
   });
 }
@@ -65,7 +65,7 @@ void Conv::rows_of_outputs(RunContext& context, const WindowPass& pass, TensorVi
       return;
     }
     const TensorView made = outputs_box(context, samples, group.features, region);
-    take_box(planes, group.first_feature, region.made_from, made);
+    take_box(boxes_, planes, group.first_feature, region.made_from, made);
     ops_->unfold(point, made, 0, part);
   });
 }
@@ -81,7 +81,7 @@ void Conv::outputs_of_rows(RunContext& context, const WindowPass& pass, TensorVi
     }
     const TensorView made = outputs_box(context, samples, group.features, region);
     ops_->fold(point, part, 0, made, false);
-    put_box(made, planes, group.first_feature, region.made_from);
+    put_box(boxes_, made, planes, group.first_feature, region.made_from);
   });
 }
 

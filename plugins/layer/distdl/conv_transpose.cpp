@@ -48,7 +48,6 @@ std::int64_t extent_of(const InferContext& context, const Options& options, cons
 }  // namespace
 
 void ConvTranspose::infer(InferContext& context) {
-  expect_host_memory(context);
   const ValueSpec x = expect_one_activation(context);
   expect_planes(context, x.layout);
   expect_whole_channels(context, x.layout);
@@ -63,6 +62,7 @@ void ConvTranspose::infer(InferContext& context) {
   ops_ = &context.device().family<WindowOps>();
   reduce_ = &context.device().family<ReduceOps>();
   elementwise_ = &context.device().family<Elementwise>();
+  device_ = &context.device();
   declare_parameters(context);
   declare_sites(context);
   context.output(halo_.output(context, features_));
@@ -148,7 +148,8 @@ void ConvTranspose::forward(ForwardContext& context) {
   const TensorView inputs = context.saved(inputs_), y = context.output(0);
   halo_.fetch(context.input(0), inputs);
   if (halo_.empty()) return;
-  const TensorView bias = has_bias_ ? context.parameter(bias_) : TensorView{}, sums = planes(y);
+  const TensorView bias = has_bias_ ? bias_here_.read(*device_, context.parameter(bias_)) : TensorView{},
+                   sums = planes(y);
   for (std::int64_t plane = 0; plane < sums.shape[0]; ++plane)
     elementwise_->fill(sums.rows(plane, plane + 1), has_bias_ ? number_at(bias, plane % features_) : 0);
   for (std::int64_t begin = 0; begin < halo_.samples() && places_ > 0; begin += chunk_) {
@@ -191,7 +192,8 @@ void ConvTranspose::backward(BackwardContext& context) {
   if (dx.view.shape.rank() > 0) halo_.give_back(given, dx);
 }
 
-void ConvTranspose::add_bias_gradient(TensorView dy, TensorView dbias) {
+void ConvTranspose::add_bias_gradient(TensorView dy, TensorView gradient) {
+  const TensorView dbias = bias_here_.read(*device_, gradient);
   for (std::int64_t feature = 0; feature < features_; ++feature) {
     double sum = number_at(dbias, feature);
     for (std::int64_t plane = feature; plane < dy.shape[0]; plane += features_)
@@ -202,6 +204,7 @@ void ConvTranspose::add_bias_gradient(TensorView dy, TensorView dbias) {
       dbias.as<float>()[feature] = static_cast<float>(sum);
     }
   }
+  bias_here_.write(*device_, gradient);
 }
 
 }  // namespace tenon::distdl

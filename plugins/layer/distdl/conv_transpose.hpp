@@ -5,6 +5,8 @@
 
 #include "conv.hpp"
 
+#include <tenon/host_stage.hpp>
+
 namespace tenon::distdl {
 
 /// The option of this name that a convolution has; in a constant, another name does not compile.
@@ -56,7 +58,7 @@ class ConvTranspose final : public Layer {
   /// Inputs of one group of some samples, channels last, and their windows.
   TensorView rows(RunContext& context, std::int64_t samples) const;
   TensorView columns(RunContext& context, std::int64_t samples) const;
-  void add_bias_gradient(TensorView dy, TensorView dbias);
+  void add_bias_gradient(TensorView dy, TensorView gradient);
 
   const Options& options_;  // outlives the layer
   Halo halo_;
@@ -68,6 +70,8 @@ class ConvTranspose final : public Layer {
   WindowOps* ops_ = nullptr;
   ReduceOps* reduce_ = nullptr;
   Elementwise* elementwise_ = nullptr;
+  Device* device_ = nullptr;
+  HostStage bias_here_;  ///< where the device has memory of its own
   bool has_bias_ = false;
   ParameterRef weight_, bias_;
   GradientSum weight_sum_, bias_sum_;

@@ -24,6 +24,7 @@ GradientWindows::GradientWindows(InferContext& context, const SlidingWindows& wi
                                  const Layout& y, DType dtype) {
   MoveSpec move{.from = y, .to = read_by(x, y), .dtype = dtype};
   move.windows = {nullptr, nullptr};
+  move.device = &context.device();
   for (int d = 0; d < windows.spatial(); ++d)
     move.windows.push_back(sliding_gradient_map(windows.sliding(d), y.shape[d + 2]));
   exchange_ = make_map(context.grid(), "halo_exchange", move,

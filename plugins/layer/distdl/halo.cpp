@@ -44,6 +44,7 @@ void Halo::infer(InferContext& context, const ValueSpec& x, std::span<const Reac
   ModelGrid& grid = context.grid();
   MoveSpec move{.from = x.layout, .to = {x.layout.shape, x.layout.sharding}, .dtype = x.dtype};
   move.windows = {nullptr, nullptr};
+  move.device = &context.device();
   for (std::size_t d = 0; d < reaches.size(); ++d) {
     move.windows.push_back(reaches[d].map);
     move.to.shape[static_cast<int>(d) + 2] = reaches[d].outputs;

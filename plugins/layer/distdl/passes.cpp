@@ -106,6 +106,19 @@ void for_each_run(const TensorView& planes, std::int64_t first_channel, const st
   }
 }
 
+/// A box of planes with these extents.
+Box box_at(std::int64_t first_channel, const std::int64_t* begin, const Shape& extents) {
+  Box box{extents, extents};
+  for (int dim = 0; dim < extents.rank(); ++dim)
+    box.offset[dim] = dim >= 2 ? begin[dim - 2] : dim == 1 ? first_channel : 0;
+  return box;
+}
+
+Box all_of(const Shape& shape) {
+  const std::int64_t first[kMaxRank] = {};
+  return box_at(0, first, shape);
+}
+
 }  // namespace
 
 std::vector<WindowPass> window_passes(const SlidingWindows& windows, bool early) {
@@ -128,12 +141,22 @@ std::vector<WindowPass> window_passes(const SlidingWindows& windows, bool early)
   return {pass_over({all})};
 }
 
-void take_box(TensorView planes, std::int64_t first_channel, const std::int64_t* begin, TensorView box) {
+void take_box(BoxOps* ops, TensorView planes, std::int64_t first_channel, const std::int64_t* begin,
+              TensorView box) {
+  if (ops != nullptr) {
+    ops->copy(planes, box_at(first_channel, begin, box.shape), box, all_of(box.shape));
+    return;
+  }
   for_each_run(planes, first_channel, begin, box,
                [](std::size_t bytes, const std::byte* in, std::byte* out) { std::memcpy(out, in, bytes); });
 }
 
-void put_box(TensorView box, TensorView planes, std::int64_t first_channel, const std::int64_t* begin) {
+void put_box(BoxOps* ops, TensorView box, TensorView planes, std::int64_t first_channel,
+             const std::int64_t* begin) {
+  if (ops != nullptr) {
+    ops->copy(box, all_of(box.shape), planes, box_at(first_channel, begin, box.shape));
+    return;
+  }
   for_each_run(planes, first_channel, begin, box,
                [](std::size_t bytes, std::byte* out, const std::byte* in) { std::memcpy(out, in, bytes); });
 }

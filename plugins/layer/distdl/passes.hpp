@@ -28,8 +28,10 @@ struct WindowPass {
 std::vector<WindowPass> window_passes(const SlidingWindows& windows, bool early);
 
 /// Copies `box` [batch, channels, extent...] from the planes [batch, all channels, extent...] in which it
-/// begins at `first_channel` and `begin`; and back to them.
-void take_box(TensorView planes, std::int64_t first_channel, const std::int64_t* begin, TensorView box);
-void put_box(TensorView box, TensorView planes, std::int64_t first_channel, const std::int64_t* begin);
+/// begins at `first_channel` and `begin`; and back to them. `ops`: null in host memory.
+void take_box(BoxOps* ops, TensorView planes, std::int64_t first_channel, const std::int64_t* begin,
+              TensorView box);
+void put_box(BoxOps* ops, TensorView box, TensorView planes, std::int64_t first_channel,
+             const std::int64_t* begin);
 
 }  // namespace tenon::distdl

@@ -6,7 +6,6 @@
 namespace tenon::distdl {
 
 void Pool::infer(InferContext& context) {
-  expect_host_memory(context);
   const ValueSpec x = expect_one_activation(context);
   windows_.infer(context, options_, x);
   for (int d = 0; d < windows_.spatial(); ++d) {
@@ -25,7 +24,7 @@ void Pool::infer(InferContext& context) {
 }
 
 TensorView Pool::scratch(RunContext& context) const {
-  return {context.workspace(window_).data, windows_.window_shape(), dtype_};
+  return tensor(context.workspace(window_), dtype_, windows_.window_shape());
 }
 
 void MaxPool::infer(InferContext& context) {

@@ -52,7 +52,6 @@ Layout Repartition::wanted(const InferContext& context, const Shape& shape, cons
 }
 
 void Repartition::infer(InferContext& context) {
-  expect_host_memory(context);
   if (context.inputs() != 1) refuse(context, fmt::format("expected one input, found {}", context.inputs()));
   const ValueSpec x = context.input(0);
   ModelGrid& grid = context.grid();
@@ -60,8 +59,10 @@ void Repartition::infer(InferContext& context) {
   Layout back = x.layout;
   back.partial.clear();
   const std::string what = fmt::format("layer '{}'", context.name());
-  value_ = redistribution(grid, {.from = x.layout, .to = to, .dtype = x.dtype}, what);
-  if (context.training()) gradient_ = redistribution(grid, {.from = to, .to = back, .dtype = x.dtype}, what);
+  Device* const device = &context.device();
+  value_ = redistribution(grid, {.from = x.layout, .to = to, .dtype = x.dtype, .device = device}, what);
+  if (context.training())
+    gradient_ = redistribution(grid, {.from = to, .to = back, .dtype = x.dtype, .device = device}, what);
   context.output({part_of(to, grid.place()).extents, x.dtype, to});
 }
 

@@ -17,7 +17,6 @@ TensorView flat(TensorView view) {
 }  // namespace
 
 void Upsample::infer(InferContext& context) {
-  expect_host_memory(context);
   const ValueSpec x = expect_one_activation(context);
   expect_planes(context, x.layout);
   const Shape& inputs = x.layout.shape;
@@ -35,7 +34,8 @@ void Upsample::infer(InferContext& context) {
         taps_of(kind, inputs[dim], reaches[d].outputs, halo_.made(dim), halo_.read(dim - 2).need));
   }
   dtype_ = x.dtype, arithmetic_ = dtype_ == DType::kF64 ? DType::kF64 : DType::kF32;
-  elementwise_ = &context.device().family<Elementwise>();
+  device_ = &context.device();
+  elementwise_ = &device_->family<Elementwise>();
   const auto bytes = [](DType dtype, const Shape& shape) {
     return static_cast<std::size_t>(dtype_bytes(dtype, shape.elements()));
   };
@@ -56,11 +56,11 @@ Shape Upsample::stage_shape(int d) const {
 
 TensorView Upsample::stage(RunContext& context, int d, TensorView tensor) const {
   if (stages_[static_cast<std::size_t>(d)].index < 0) return tensor;
-  return {context.workspace(stages_[static_cast<std::size_t>(d)]).data, stage_shape(d), arithmetic_};
+  return distdl::tensor(context.workspace(stages_[static_cast<std::size_t>(d)]), arithmetic_, stage_shape(d));
 }
 
 TensorView Upsample::window(RunContext& context) const {
-  return {context.workspace(window_).data, halo_.window_shape(), dtype_};
+  return tensor(context.workspace(window_), dtype_, halo_.window_shape());
 }
 
 void Upsample::forward(ForwardContext& context) {
@@ -71,7 +71,9 @@ void Upsample::forward(ForwardContext& context) {
   if (dtype_ != arithmetic_) elementwise_->convert(flat(read), flat(from));
   for (int d = spatial() - 1; d >= 0; --d) {
     const TensorView to = stage(context, d, y);
-    resample(taps_[static_cast<std::size_t>(d)], from, to, inner(d));
+    resample(taps_[static_cast<std::size_t>(d)], from_here_.read(*device_, from), to_here_.room(to),
+             inner(d));
+    to_here_.write(*device_, to);
     from = to;
   }
   if (dtype_ != arithmetic_) elementwise_->convert(flat(from), flat(y));
@@ -86,7 +88,9 @@ void Upsample::backward(BackwardContext& context) {
     if (dtype_ != arithmetic_) elementwise_->convert(flat(dy), flat(from));
     for (int d = 0; d < spatial(); ++d) {
       const TensorView to = stage(context, d + 1, given);
-      resample_adjoint(taps_[static_cast<std::size_t>(d)], from, to, inner(d));
+      resample_adjoint(taps_[static_cast<std::size_t>(d)], from_here_.read(*device_, from), to_here_.room(to),
+                       inner(d));
+      to_here_.write(*device_, to);
       from = to;
     }
     if (dtype_ != arithmetic_) elementwise_->convert(flat(from), flat(given));

@@ -6,6 +6,8 @@
 #include "halo.hpp"
 #include "resample.hpp"
 
+#include <tenon/host_stage.hpp>
+
 namespace tenon::distdl {
 
 class Upsample final : public Layer {
@@ -47,7 +49,9 @@ class Upsample final : public Layer {
   Halo halo_;
   std::vector<Taps> taps_;  ///< one for each dimension
   DType dtype_ = DType::kF32, arithmetic_ = DType::kF32;
+  Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
+  HostStage from_here_, to_here_;     ///< of a stage, where the device has memory of its own
   std::vector<WorkspaceRef> stages_;  ///< 0 ... spatial
   WorkspaceRef window_;
 };

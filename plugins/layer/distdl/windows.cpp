@@ -11,6 +11,7 @@ namespace tenon::distdl {
 
 void SlidingWindows::infer(InferContext& context, const Options& options, const ValueSpec& x) {
   expect_planes(context, x.layout);
+  boxes_ = boxes_of(context.device());
   const Shape& inputs = x.layout.shape;
   window_.spatial = global_.spatial = inputs.rank() - 2;
   std::vector<Halo::Reach> reaches;
@@ -64,6 +65,17 @@ void SlidingWindows::lower_pads(TensorView window) const {
     return false;
   };
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
+  for (int dim = 2; dim < shape.rank() && boxes_ != nullptr; ++dim) {
+    const DimWindow& at = halo_.read(dim - 2);
+    const ElementRange beyond[] = {{0, at.pad_low}, {at.pad_low + at.need.size(), shape[dim]}};
+    for (const ElementRange& pads : beyond) {
+      Box slab{shape, shape};
+      for (int d = 0; d < shape.rank(); ++d) slab.offset[d] = 0;
+      slab.offset[dim] = pads.begin, slab.extents[dim] = pads.size();
+      boxes_->fill(window, slab, kLowest);
+    }
+  }
+  if (boxes_ != nullptr) return;
   for (std::int64_t i = 0; i < window.elements(); ++i) {
     if (!outside(i)) continue;
     if (window.dtype == DType::kF64) {

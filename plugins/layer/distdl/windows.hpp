@@ -46,6 +46,7 @@ class SlidingWindows {
   /// Writes minus infinity into every element beyond the tensor.
   void lower_pads(TensorView window) const;
 
+  BoxOps* boxes_ = nullptr;  ///< null in host memory
   WindowSpec window_, global_;
   Halo halo_;
 };

@@ -45,7 +45,8 @@ void SpectralConv::infer(InferContext& context) {
                      .to_modes = to_modes,
                      .to_points = to_points,
                      .activations = context.activations(),
-                     .form = options_.text("form") == "slab" ? Form::kSlab : Form::kPencil},
+                     .form = options_.text("form") == "slab" ? Form::kSlab : Form::kPencil,
+                     .device = &context.device()},
                     fmt::format("layer '{}'", context.name()));
   };
   x_ = side(x, FftMap::kForward, FftMap::kForwardAdjoint);

@@ -78,7 +78,7 @@ Spectrum::Spectrum(Fft& fft, ModelGrid& grid, const SpectrumSpec& spec, const st
     const Dimension& dimension = spec.dimensions[static_cast<std::size_t>(stage.dim) - 2];
     const bool real = stage.dim + 1 == spec.points.shape.rank();
     const DType dtype = real ? spec.activations : complex;
-    if (!(stage.before == modes_)) add_move(grid, modes_, stage.before, dtype, what);
+    if (!(stage.before == modes_)) add_move(grid, spec, modes_, stage.before, dtype, what);
     Hop& hop = hops_.emplace_back();
     hop.in = part_of(stage.before, grid.place()).extents;
     hop.in_dtype = dtype, hop.out_dtype = complex;
@@ -89,16 +89,18 @@ Spectrum::Spectrum(Fft& fft, ModelGrid& grid, const SpectrumSpec& spec, const st
   }
 }
 
-void Spectrum::add_move(ModelGrid& grid, const Layout& from, const Layout& to, DType dtype,
-                        const std::string& what) {
+void Spectrum::add_move(ModelGrid& grid, const SpectrumSpec& spec, const Layout& from, const Layout& to,
+                        DType dtype, const std::string& what) {
   Hop& hop = hops_.emplace_back();
   hop.in = part_of(from, grid.place()).extents, hop.out = part_of(to, grid.place()).extents;
   hop.in_dtype = hop.out_dtype = dtype;
   const DType item = real_parts(dtype);
-  hop.there =
-      redistribution(grid, {.from = in_parts(from, dtype), .to = in_parts(to, dtype), .dtype = item}, what);
-  hop.back =
-      redistribution(grid, {.from = in_parts(to, dtype), .to = in_parts(from, dtype), .dtype = item}, what);
+  hop.there = redistribution(
+      grid, {.from = in_parts(from, dtype), .to = in_parts(to, dtype), .dtype = item, .device = spec.device},
+      what);
+  hop.back = redistribution(
+      grid, {.from = in_parts(to, dtype), .to = in_parts(from, dtype), .dtype = item, .device = spec.device},
+      what);
 }
 
 std::size_t Spectrum::scratch_bytes() const {

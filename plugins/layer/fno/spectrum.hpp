@@ -49,6 +49,7 @@ struct SpectrumSpec {
   FftMap to_modes = FftMap::kForward, to_points = FftMap::kForwardAdjoint;
   DType activations = DType::kF32;
   Form form = Form::kPencil;
+  Device* device = nullptr;  ///< whose memory blocks lie in; null: the host's
 };
 
 /// All steps of one side, [batch, channels, points...] real and [batch, channels, modes...] complex, and the
@@ -80,7 +81,8 @@ class Spectrum {
     std::unique_ptr<SpectralStep> step;
     std::unique_ptr<LinearMap> there, back;
   };
-  void add_move(ModelGrid& grid, const Layout& from, const Layout& to, DType dtype, const std::string& what);
+  void add_move(ModelGrid& grid, const SpectrumSpec& spec, const Layout& from, const Layout& to, DType dtype,
+                const std::string& what);
   TensorView between(std::size_t hop, const Memory& memory) const;
 
   Layout modes_;

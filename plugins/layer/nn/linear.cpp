@@ -105,10 +105,12 @@ void Linear::declare_sums(InferContext& context, const Layout& x, const Layout& 
   if (scatters_) out_ = scattered(y, terms.partial, grid);
   const std::string what = fmt::format("layer '{}'", context.name());
   const DType dtype = context.activations();
-  sum_ = redistribution(grid, {.from = terms, .to = out_, .dtype = dtype}, what);
+  Device* const device = &context.device();
+  sum_ = redistribution(grid, {.from = terms, .to = out_, .dtype = dtype, .device = device}, what);
   if (!scatters_) return;
   terms_ = context.workspace(static_cast<std::size_t>(dtype_bytes(dtype, product_.elements())));
-  if (context.training()) gather_ = redistribution(grid, {.from = out_, .to = y, .dtype = dtype}, what);
+  if (context.training())
+    gather_ = redistribution(grid, {.from = out_, .to = y, .dtype = dtype, .device = device}, what);
 }
 
 TensorView Linear::before_scatter(RunContext& context, TensorView output) const {

@@ -36,7 +36,8 @@ Layout terms_of(const Layout& x, const NormSets& sets, std::int64_t count) {
 std::unique_ptr<LinearMap> sum_over_ranks(InferContext& context, const Layout& terms) {
   Layout whole = terms;
   whole.partial.clear();
-  return redistribution(context.grid(), {.from = terms, .to = whole, .dtype = DType::kF64},
+  return redistribution(context.grid(),
+                        {.from = terms, .to = whole, .dtype = DType::kF64, .device = &context.device()},
                         fmt::format("layer '{}': its sums over parts", context.name()));
 }
 
