@@ -122,9 +122,12 @@ void report(const LaunchEnd& outcome, int first) {
   }
 }
 
-/// A run that failed may be continued; one that was refused (configuration, plugins) would be refused again.
+/// A run that failed, or lost a device, may be continued by new processes; one that was refused
+/// (configuration, plugins) would be refused again.
 bool may_restart(const LaunchEnd& outcome, const LaunchListeners& listeners) {
-  return outcome.status == 1 && !listeners.interrupted;
+  const bool failed = outcome.status == static_cast<int>(ErrorKind::kRun);
+  const bool lost = outcome.status == static_cast<int>(ErrorKind::kDeviceLost);
+  return (failed || lost) && !listeners.interrupted;
 }
 
 int run_launch(const std::vector<std::string>& arguments) {

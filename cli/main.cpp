@@ -1,4 +1,5 @@
-// The program `tenon`. Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error.
+// The program `tenon`. Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error, 4
+// lost device.
 #include "command_line.hpp"
 #include "thread_waits.hpp"
 
@@ -22,7 +23,8 @@ void print_help() {
   for (const Command* command : tenon::cli::commands())
     std::cout << fmt::format("  {:<12} {}\n", command->name, command->summary);
   std::cout << "\n`tenon COMMAND --help` explains a command; `tenon --version` names this build.\n"
-               "Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error.\n";
+               "Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error, 4 lost "
+               "device.\n";
 }
 
 int run(const std::vector<std::string>& words) {

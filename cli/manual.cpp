@@ -38,7 +38,7 @@ std::string page_head(const std::string& name, const std::string& summary) {
 }
 
 constexpr const char* kExitStatus =
-    ".SH EXIT STATUS\n0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error.\n";
+    ".SH EXIT STATUS\n0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error, 4 lost device.\n";
 
 std::string page(const Command& command) {
   std::string out = page_head(fmt::format("tenon-{}", command.name), command.summary);

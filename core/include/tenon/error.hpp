@@ -14,6 +14,9 @@ enum class ErrorKind : int {
   kRun = 1,     ///< training itself: NaN loss, lost rank, disk
   kConfig = 2,  ///< usage or configuration
   kPlugin = 3,  ///< a plugin cannot be loaded or misbehaves
+  /// A device is gone for good: behind an error of the hardware or of a kernel no call of this process can
+  /// use it again. Its rank counts as dead, and whoever started it (`tenon launch --restarts`) treats it so.
+  kDeviceLost = 4,
 };
 
 class Error : public std::runtime_error {
@@ -45,5 +48,8 @@ class CancelledError : public Error {
 [[noreturn]] void fail_run(const std::string& message);
 [[noreturn]] void fail_config(const std::string& message);
 [[noreturn]] void fail_plugin(const std::string& message);
+/// For devices. `message` says in which call the device was lost, what the library said, and which device it
+/// is; every later call repeats it. What the core knows (rank, step, newest checkpoint) is added on the way.
+[[noreturn]] void fail_device_lost(const std::string& message);
 
 TENON_ABI_END

@@ -174,7 +174,9 @@ struct ControlServer::Impl final : private ControlSession::Events {
         case ControlType::kExchange:
           return exchange(rank, std::move(record));
         case ControlType::kFail:
-          if (record.lane == 1 && spec.outlives_deaths) return interrupt(rank, record.text);
+          if (spec.outlives_deaths &&
+              (record.lane == 1 || record.value == static_cast<int>(ErrorKind::kDeviceLost)))
+            return interrupt(rank, record.text);
           return fail_soon(rank, static_cast<int>(record.value), record.text, kLooksForADeath);
         case ControlType::kRemove:
         case ControlType::kAdmit: {

@@ -25,8 +25,8 @@ struct ControlServerSpec {
   /// How rank `rank` ended, once its connection is lost: "its process was killed by signal 9 (Killed)"; ""
   /// while that is not known. Asked for up to a second, from the server's thread. May be empty.
   std::function<std::string(int rank)> how_it_ended;
-  /// The death of a rank, or a missed deadline, is no failure of the run but interrupts it: ranks keep their
-  /// state, held() says which, and go_on() or give_up() ends their wait.
+  /// The death of a rank, the loss of its device, or a missed deadline, is no failure of the run but
+  /// interrupts it: ranks keep their state, held() says which, and go_on() or give_up() ends their wait.
   bool outlives_deaths = false;
 };
 

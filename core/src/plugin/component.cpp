@@ -36,8 +36,9 @@ ComponentHandle Registry::create(std::string_view kind, std::string_view type, c
   }
   if (object != nullptr) return ComponentHandle(ref, object);
   err.message[sizeof err.message - 1] = '\0';
-  const bool known =
-      err.code == static_cast<int>(ErrorKind::kRun) || err.code == static_cast<int>(ErrorKind::kConfig);
+  const bool known = err.code == static_cast<int>(ErrorKind::kRun) ||
+                     err.code == static_cast<int>(ErrorKind::kConfig) ||
+                     err.code == static_cast<int>(ErrorKind::kDeviceLost);
   throw Error(known ? static_cast<ErrorKind>(err.code) : ErrorKind::kPlugin,
               fmt::format("{}: {}", guard_place(context),
                           err.message[0] != '\0' ? err.message : "create failed and gave no reason"));

@@ -23,4 +23,8 @@ void fail_plugin(const std::string& message) {
   throw Error(ErrorKind::kPlugin, message);
 }
 
+void fail_device_lost(const std::string& message) {
+  throw Error(ErrorKind::kDeviceLost, message);
+}
+
 TENON_ABI_END

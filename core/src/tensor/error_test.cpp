@@ -13,8 +13,9 @@ struct Case {
 };
 
 TEST(Error, CarriesItsExitStatusAndText) {
-  for (const Case& c : {Case{fail_run, ErrorKind::kRun, 1}, Case{fail_config, ErrorKind::kConfig, 2},
-                        Case{fail_plugin, ErrorKind::kPlugin, 3}}) {
+  for (const Case& c :
+       {Case{fail_run, ErrorKind::kRun, 1}, Case{fail_config, ErrorKind::kConfig, 2},
+        Case{fail_plugin, ErrorKind::kPlugin, 3}, Case{fail_device_lost, ErrorKind::kDeviceLost, 4}}) {
     try {
       c.fail("what, where, expected, found");
       FAIL() << "nothing was thrown";

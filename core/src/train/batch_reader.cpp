@@ -2,6 +2,8 @@
 // copied.
 #include "train/batch_reader.hpp"
 
+#include "graph/named_allocation.hpp"
+
 #include <tenon/operators.hpp>
 
 namespace tenon::train {
@@ -24,7 +26,8 @@ BatchReader::BatchReader(Parts& parts, Executor& executor) : parts_(parts), exec
     if (converts && copies) {
       field.on_device = field.host;
       field.on_device.space = inputs[i].space;
-      field.on_device.data = parts.device->allocate(static_cast<std::size_t>(field.host.bytes()));
+      field.on_device.data = graph::allocate_for(*parts.device, static_cast<std::size_t>(field.host.bytes()),
+                                                 "a batch of the data");
     }
     views_.push_back(field.host);
   }

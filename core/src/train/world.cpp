@@ -352,7 +352,9 @@ void World::report_failure(int rank) {
     if (control_client == nullptr) return control->fail(rank, error.exit_status(), error.what());
     control_client->miss(rank, error.what());
   } catch (const Error& error) {
-    control->fail(rank, error.exit_status(), error.what());
+    if (error.kind() != ErrorKind::kDeviceLost) return control->fail(rank, error.exit_status(), error.what());
+    device_lost_ = true;
+    control->fail(rank, error.exit_status(), std::string(error.what()) + newest_checkpoint_text());
   } catch (const std::bad_alloc&) {
     control->fail(rank, 1, "out of memory; use a smaller model, batch or context");
   } catch (const std::exception& error) {
@@ -360,8 +362,24 @@ void World::report_failure(int rank) {
   }
 }
 
+/// "; the newest checkpoint is that of slot 40"
+std::string World::newest_checkpoint_text() const {
+  std::vector<std::int64_t> whole;
+  try {
+    if (store != nullptr) whole = store->generations();
+  } catch (const Error&) {
+    // What is being reported matters more than that the folder cannot be read.
+  }
+  return whole.empty() ? "; there is no checkpoint yet"
+                       : fmt::format("; the newest checkpoint is that of slot {}", whole.back());
+}
+
+int World::failure_status() const {
+  return device_lost_ ? static_cast<int>(ErrorKind::kDeviceLost) : std::max(1, control->failure_status());
+}
+
 bool World::outlives() const {
-  if (!place.survives || control_client == nullptr) return false;
+  if (!place.survives || control_client == nullptr || device_lost_) return false;
   // Who is cut off by another rank may learn of it before the control plane says why.
   const auto until = std::chrono::steady_clock::now() + kWhyKnownWithin;
   while (cut_off_ && !control->failed() && std::chrono::steady_clock::now() < until)
@@ -385,8 +403,7 @@ void World::end_segment(const std::string& reason) {
 }
 
 void World::throw_failure() const {
-  if (control->failed())
-    throw Error(static_cast<ErrorKind>(std::max(1, control->failure_status())), control->failure());
+  if (control->failed()) throw Error(static_cast<ErrorKind>(failure_status()), control->failure());
 }
 
 std::vector<std::string> World::build_only() {
@@ -442,7 +459,7 @@ void World::finish(double wall) {
   if (control->failed()) {
     result.status = "failed";
     result.error = control->failure();
-    result.exit_status = std::max(1, control->failure_status());
+    result.exit_status = failure_status();
   } else {
     result.status = stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
   }

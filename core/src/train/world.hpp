@@ -142,6 +142,8 @@ struct World {
   /// Of the exception that is being handled.
   void report_failure(int rank);
   void throw_failure() const;
+  std::string newest_checkpoint_text() const;
+  int failure_status() const;  ///< of this process
   /// Whether ranks are to keep their state: another has died. A rank that was cut off waits to hear why.
   bool outlives() const;
   /// Once they do: waits to hear where. False if the run has failed meanwhile.
@@ -161,6 +163,8 @@ struct World {
   void share_opening(int rank, int keep);
 
   std::atomic<bool> cut_off_{false};  ///< some call of a rank of this process has thrown
+  /// A rank of this process cannot use its device any more: the process is to end, whoever lives on.
+  std::atomic<bool> device_lost_{false};
   mutable std::mutex mutex_;
   StopReason stop_ = StopReason::kNone;
   std::string stop_why_;

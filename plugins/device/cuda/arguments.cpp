@@ -16,4 +16,12 @@ void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, con
                        view.data == nullptr ? " without memory" : "", elements, dtype_name(dtype)));
 }
 
+void refuse_memory(std::size_t bytes, std::size_t free, std::size_t total, const std::string& why) {
+  const auto mib = [](std::size_t count) { return static_cast<double>(count) / (1 << 20); };
+  fail_run(fmt::format(
+      "device {}: out of memory: {} bytes ({:.1f} MiB) were asked for, {:.1f} of {:.1f} MiB are free{}; "
+      "use a smaller data.batch, with more run.accumulate for the same mean, or a smaller model",
+      kDeviceName, bytes, mib(bytes), mib(free), mib(total), why.empty() ? "" : " (" + why + ")"));
+}
+
 }  // namespace tenon::cuda

@@ -29,6 +29,10 @@ inline constexpr DType kDTypeOf = std::is_same_v<S, float>           ? DType::kF
 [[noreturn]] void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, const char* where,
                               const char* name);
 
+/// `why`: the library's own text, or "".
+[[noreturn]] void refuse_memory(std::size_t bytes, std::size_t free, std::size_t total,
+                                const std::string& why);
+
 /// Calls body(std::type_identity<S>) for f32, f64 and bf16; other types are refused.
 template <class Body>
 decltype(auto) with_storage(DType dtype, const char* where, Body&& body) {

@@ -10,6 +10,9 @@ CudaDevice::CudaDevice(const Options& options) {
 #ifdef TENON_CUDA_EMULATED
   spec_.order = options.text("order") == "descending" ? LaunchOrder::kDescending : LaunchOrder::kAscending;
   spec_.guard = options.boolean("guard");
+  spec_.capacity = static_cast<std::size_t>(options.integer("memory_mib")) << 20;
+  spec_.lose_at = options.integer("lose_at");
+  lose_index_ = options.integer("lose_index");
 #else
   index_ = static_cast<int>(options.integer("index"));
 #endif
@@ -34,6 +37,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
     fail_config(fmt::format("device {}: kernels = '{}' is not available; this device offers 'auto', '{}'",
                             kDeviceName, spec.kernels, choice_));
   }
+  if (lose_index_ >= 0 && lose_index_ != spec_.index) spec_.lose_at = -1;
   queue_ = std::make_unique<Queue>(spec_);
   streams_ = std::make_unique<Streams>(*queue_, spec_.index);
   features_ = queue_->description();

@@ -22,8 +22,16 @@ class CudaDevice final : public Device {
       option::text("order", "\"ascending\"")
           .one_of(kOrders)
           .doc_text("in which order blocks and threads run; results may not depend on it"),
-      option::boolean("guard", "true")
-          .doc_text("whether the host is kept from touching the device's memory")};
+      option::boolean("guard", "true").doc_text("whether the host is kept from touching the device's memory"),
+      option::integer("memory_mib", "0")
+          .at_least(0)
+          .doc_text("how much memory it has; 0 = as much as there are addresses for"),
+      option::integer("lose_at", "-1")
+          .at_least(-1)
+          .doc_text("for tests: the operation from which on it fails as a lost GPU does; -1 = none"),
+      option::integer("lose_index", "-1")
+          .at_least(-1)
+          .doc_text("of the device that lose_at means, as ranks of a machine are numbered; -1 = each")};
   static constexpr ComponentInfo kInfo{
       .id = "cuda_emulated",
       .summary = "the CUDA device's operators as loops on the host, in memory that nothing else may touch",
@@ -60,6 +68,7 @@ class CudaDevice final : public Device {
  private:
   CudaFacts facts_{*this};
   int index_ = -1;
+  std::int64_t lose_index_ = -1;  ///< emulated
   QueueSpec spec_;
   std::string choice_, features_;
   mutable std::string described_;  ///< features_ and what has been opened since

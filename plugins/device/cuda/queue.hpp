@@ -22,11 +22,14 @@ using kernels::cuda::LaunchOrder;
 struct QueueSpec {
   int index = 0;                                ///< among the visible devices
   LaunchOrder order = LaunchOrder::kAscending;  ///< emulated: of blocks, and of threads within a phase
-  bool guard = true;  ///< emulated: the host may not touch the memory between operators
+  bool guard = true;          ///< emulated: the host may not touch the memory between operators
+  std::int64_t lose_at = -1;  ///< emulated: the operation from which on the device is lost; -1 = none
+  std::size_t capacity = 0;   ///< emulated: bytes of memory; 0 = as many as there are addresses
 };
 
 /// One rank's. Every failure throws Error(kRun) that begins "device NAME:", says what was asked for and keeps
-/// the library's own text; after one that the device does not come back from, every later call repeats it.
+/// the library's own text; one that the device does not come back from is Error(ErrorKind::kDeviceLost), and
+/// every later call repeats it.
 class Queue {
  public:
   explicit Queue(const QueueSpec& spec);

@@ -1,5 +1,6 @@
 // Queue on the CUDA runtime: a pool of device memory that keeps what was freed, pinned buffers through which
 // the host's own memory travels, one stream.
+#include "arguments.hpp"
 #include "queue.hpp"
 
 #include <tenon/error.hpp>
@@ -67,7 +68,7 @@ Queue::Access::Access(Queue& queue) : queue_(queue) {}
 Queue::Access::~Access() = default;
 
 void Queue::check(int code, const char* what) {
-  if (!state_->lost.empty()) fail_run(state_->lost);
+  if (!state_->lost.empty()) fail_device_lost(state_->lost);
   const auto error = static_cast<cudaError_t>(code);
   if (error == cudaSuccess) return;
   std::string message = fmt::format("device cuda: {}: {}", what, text_of(error));
@@ -77,6 +78,7 @@ void Queue::check(int code, const char* what) {
     state_->lost = message;
   }
   cudaGetLastError();  // errors that are not sticky are forgotten here, or the next call would report them
+  if (!state_->lost.empty()) fail_device_lost(message);
   fail_run(message);
 }
 
@@ -122,11 +124,7 @@ void* Queue::allocate(std::size_t bytes) {
     cudaGetLastError();
     std::size_t free = 0, total = 0;
     cudaMemGetInfo(&free, &total);
-    fail_run(fmt::format(
-        "device cuda: out of memory: {} bytes ({:.1f} MiB) were asked for, {:.1f} of {:.1f} MiB are free "
-        "({}); use a smaller data.batch or model, or more run.accumulate",
-        bytes, static_cast<double>(bytes) / (1 << 20), static_cast<double>(free) / (1 << 20),
-        static_cast<double>(total) / (1 << 20), text_of(code)));
+    refuse_memory(bytes, free, total, text_of(code));
   }
   check(code, "cudaMallocAsync");
   check(cudaMemsetAsync(memory, 0, size, state_->stream), "cudaMemsetAsync");

@@ -1,5 +1,6 @@
 // Queue on host memory. What an operator may touch is opened for as long as it runs and closed again, so code
 // that takes a device's memory for its own ends here with a signal instead of on a machine with a GPU.
+#include "arguments.hpp"
 #include "queue.hpp"
 
 #include <tenon/error.hpp>
@@ -7,6 +8,7 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
@@ -38,6 +40,20 @@ struct Queue::State {
   std::vector<std::max_align_t> shared;
   int open = 0;
   bool guard = true;
+  std::size_t capacity = kReserved, held = 0;
+  std::string which;  ///< "device 0 (emulated on the host)"
+  std::int64_t operations = 0, lose_at = -1;
+  std::string lost;  ///< why the device is dead; "" = it lives
+
+  void begin_operation() {
+    if (lost.empty() && operations++ == lose_at) {
+      lost = fmt::format(
+          "device {}: operation {}, as lose_at says; {} is lost to this process, which cannot "
+          "go on with it",
+          kDeviceName, lose_at, which);
+    }
+    if (!lost.empty()) fail_device_lost(lost);
+  }
 
   void protect(int rights) const {
     if (!guard || used == 0) return;
@@ -48,8 +64,14 @@ struct Queue::State {
 };
 
 Queue::Access::Access(Queue& queue) : queue_(queue) {
-  queue_.state_->mutex.lock();
-  if (queue_.state_->open++ == 0) queue_.state_->protect(PROT_READ | PROT_WRITE);
+  State& state = *queue_.state_;
+  std::unique_lock lock(state.mutex);
+  if (state.open == 0) {
+    state.begin_operation();
+    state.protect(PROT_READ | PROT_WRITE);
+  }
+  ++state.open;
+  lock.release();
 }
 
 Queue::Access::~Access() {
@@ -67,6 +89,9 @@ Queue::Queue(const QueueSpec& spec)
   state_->base = static_cast<std::byte*>(base);
   state_->guard = spec.guard;
   description_ = fmt::format("emulated on the host{}", spec.guard ? ", memory guarded" : "");
+  state_->which = fmt::format("device {} ({})", spec.index, description_);
+  state_->lose_at = spec.lose_at;
+  if (spec.capacity > 0) state_->capacity = std::min(spec.capacity, kReserved);
   scratch_ = allocate(kScratchBytes);
 }
 
@@ -75,12 +100,10 @@ Queue::~Queue() {
 }
 
 void* Queue::allocate(std::size_t bytes) {
-  if (bytes > kReserved) {
-    fail_run(fmt::format("device {}: out of memory: {} bytes were asked for, {} GiB are all that it has",
-                         kDeviceName, bytes, kReserved >> 30));
-  }
-  const std::size_t size = rounded_up(bytes == 0 ? 1 : bytes);
   const Access access(*this);
+  const std::size_t left = state_->capacity - state_->held;
+  if (bytes > left) refuse_memory(bytes, left, state_->capacity, "");
+  const std::size_t size = rounded_up(bytes == 0 ? 1 : bytes);
   std::size_t offset = 0;
   auto place = state_->free.begin();
   while (place != state_->free.end() && place->second < size) ++place;
@@ -90,14 +113,13 @@ void* Queue::allocate(std::size_t bytes) {
     state_->free.erase(place);
   } else {
     if (size > kReserved - state_->used ||
-        mprotect(state_->base + state_->used, size, PROT_READ | PROT_WRITE) != 0) {
-      fail_run(fmt::format("device {}: out of memory: {} bytes ({:.1f} MiB) were asked for", kDeviceName,
-                           bytes, static_cast<double>(bytes) / (1 << 20)));
-    }
+        mprotect(state_->base + state_->used, size, PROT_READ | PROT_WRITE) != 0)
+      refuse_memory(bytes, left, state_->capacity, "in pieces");
     offset = state_->used;
     state_->used += size;
   }
   state_->taken[offset] = size;
+  state_->held += std::min(size, state_->capacity - state_->held);
   std::memset(state_->base + offset, 0, size);
   return state_->base + offset;
 }
@@ -108,6 +130,7 @@ void Queue::release(void* memory) noexcept {
   const auto at = static_cast<std::size_t>(static_cast<std::byte*>(memory) - state_->base);
   const auto found = state_->taken.find(at);
   if (found == state_->taken.end()) return;
+  state_->held -= std::min(found->second, state_->held);
   auto [place, added] = state_->free.emplace(found->first, found->second);
   state_->taken.erase(found);
   if (const auto next = std::next(place);
@@ -144,9 +167,14 @@ std::byte* Queue::shared_memory(std::size_t bytes) {
 
 void Queue::make_current() {}
 
-void Queue::synchronize() {}
+void Queue::synchronize() {
+  check(0, "");
+}
 
-void Queue::check(int, const char*) {}
+void Queue::check(int, const char*) {
+  const std::lock_guard lock(state_->mutex);
+  if (!state_->lost.empty()) fail_device_lost(state_->lost);
+}
 
 std::string driver_text() {
   return "";
