@@ -41,6 +41,18 @@ std::string notes(const Scratch& scratch) {
   return std::regex_replace(out, std::regex("\\b[0-9]{4,7}\\b"), "{n}");
 }
 
+TEST(Threads, MoreThanCoresAreToldOfWithBothNumbers) {
+  const Scratch scratch;
+  const Ended crowded = scratch.train({"--set", "device.threads=512", "--set", "run.steps=1"});
+  ASSERT_EQ(crowded.status, 0) << crowded.err;
+  EXPECT_THAT(scratch.log(),
+              testing::ContainsRegex("device.threads = 512 for each of 1 rank\\(s\\) on this machine, "
+                                     "where this process may use [0-9]+ core\\(s\\)"));
+  const Scratch fits;
+  ASSERT_EQ(fits.train({"--set", "device.threads=1", "--set", "run.steps=1"}).status, 0);
+  EXPECT_THAT(fits.log(), testing::Not(testing::HasSubstr("device.threads = ")));
+}
+
 TEST(RunFolders, ASecondRunGetsItsOwnAttempt) {
   const Scratch scratch;
   EXPECT_EQ(scratch.train().status, 0);

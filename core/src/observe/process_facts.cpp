@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
@@ -82,10 +83,19 @@ std::string cpu_model() {
   return "unknown";
 }
 
+int quota_cores(const std::string& cpu_max) {
+  std::istringstream words(cpu_max);
+  double quota = 0, period = 0;
+  if (!(words >> quota >> period) || quota <= 0 || period <= 0) return 0;
+  return std::max(1, static_cast<int>(std::ceil(std::min(quota / period, 1e6))));
+}
+
 int usable_cores() {
   cpu_set_t allowed;
-  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
-  return std::max(1, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  int cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
+  const int quota = quota_cores(file_text("/sys/fs/cgroup/cpu.max"));
+  return std::max(1, quota > 0 ? std::min(cores, quota) : cores);
 }
 
 std::string utc_text(std::chrono::system_clock::time_point at) {

@@ -20,7 +20,8 @@ double peak_anonymous_rss_mb();
 std::int64_t usable_memory_bytes();
 /// "Intel(R) Xeon(R) ...", "unknown" where the system does not tell.
 std::string cpu_model();
-/// Processors that this process may run on.
+/// Processors that this process may keep busy: those that it may run on, or fewer if its control group limits
+/// the time it gets (a limit of 1.5 processors counts as 2).
 int usable_cores();
 /// "2024-05-01T12:00:00.123Z"; and now.
 std::string utc_text(std::chrono::system_clock::time_point at);
@@ -32,5 +33,7 @@ std::vector<std::pair<std::string, std::string>> relevant_environment();
 /// The parsing behind peak_rss_mb and cpu_model, for tests: value after "key<blanks>:" on its own line, or
 /// "".
 std::string proc_field(const std::string& text, const std::string& key);
+/// The parsing behind usable_cores: "150000 100000" is 2; 0 where the text sets no limit.
+int quota_cores(const std::string& cpu_max);
 
 }  // namespace tenon

@@ -260,5 +260,14 @@ TEST(ProcessFacts, FieldsOfProcFiles) {
   EXPECT_EQ(proc_field(text, "absent"), "");
 }
 
+TEST(ProcessFacts, ProcessorsThatAControlGroupAllows) {
+  EXPECT_EQ(quota_cores("200000 100000\n"), 2);
+  EXPECT_EQ(quota_cores("150000 100000\n"), 2);
+  EXPECT_EQ(quota_cores("1000 100000\n"), 1);
+  for (const char* no_limit : {"max 100000\n", "", "max", "0 100000", "100000", "-1 100000", "100000 0"})
+    EXPECT_EQ(quota_cores(no_limit), 0) << no_limit;
+  EXPECT_GE(usable_cores(), 1);
+}
+
 }  // namespace
 }  // namespace tenon

@@ -139,8 +139,19 @@ int World::ranks_here() const {
 
 int World::threads_per_rank() const {
   if (settings.device.threads > 0) return static_cast<int>(settings.device.threads);
-  const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  return std::max(1, cores / ranks_here());
+  return std::max(1, usable_cores() / ranks_here());
+}
+
+/// Threads that were asked for. Ranks that outnumber the cores are somebody's experiment.
+void World::note_crowding() {
+  const auto asked = static_cast<int>(settings.device.threads);
+  const int cores = usable_cores();
+  if (asked < 2 || asked * ranks_here() <= cores) return;
+  notes.push_back(
+      fmt::format("device.threads = {} for each of {} rank(s) on this machine, where this process may use {} "
+                  "core(s): threads will "
+                  "wait for each other; device.threads = 0 shares the cores",
+                  asked, ranks_here(), cores));
 }
 
 int World::replicas_here() const {
@@ -211,6 +222,7 @@ void World::open_folder(const std::string& base, int keep, bool mixed,
                         to_toml(checked.resolved.root(), true));
   write_plugin_lock(*files, folder.path, loaded_plugins());
   note_left_out(registry, notes);
+  note_crowding();
   open_metrics();
   if (checked.component("recovery") != nullptr || settings.emulate) {
     std::optional<ClusterCosts> costs;

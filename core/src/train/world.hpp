@@ -144,6 +144,7 @@ struct World {
   void throw_failure() const;
   std::string newest_checkpoint_text() const;
   int failure_status() const;  ///< of this process
+  void note_crowding();
   /// Whether ranks are to keep their state: another has died. A rank that was cut off waits to hear why.
   bool outlives() const;
   /// Once they do: waits to hear where. False if the run has failed meanwhile.
