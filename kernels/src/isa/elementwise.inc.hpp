@@ -44,13 +44,14 @@ constexpr float kGeluCubic = 0.044715f;
 constexpr float kSqrtHalf = 0.707106781f;
 constexpr float kInvSqrt2Pi = 0.398942280f;
 
-TENON_INLINE F gelu_tanh_argument(F x) {
-  return splat(kSqrt2OverPi) * mul_add(splat(kGeluCubic) * x * x, x, x);
+/// exp(-2 u), u the argument of tanh: (1 + tanh(u)) / 2 = 1 / (1 + exp(-2 u)), which cancels nowhere.
+TENON_INLINE F gelu_tanh_power(F x) {
+  return exp(splat(-2 * kSqrt2OverPi) * mul_add(splat(kGeluCubic) * x * x, x, x));
 }
 
 template <class S>
 void gelu_tanh_forward(const S* x, S* y, std::int64_t n) {
-  map(x, y, n, [](F a) TENON_BODY { return splat(0.5f) * a * (splat(1.0f) + tanh(gelu_tanh_argument(a))); });
+  map(x, y, n, [](F a) TENON_BODY { return a / (splat(1.0f) + gelu_tanh_power(a)); });
 }
 
 template <class S>
@@ -58,10 +59,11 @@ void gelu_tanh_backward(const S* x, const S* dy, S* dx, std::int64_t n) {
   map(x, dy, dx, n, [](F a, F g) TENON_BODY {
     // Beyond 10 the slope is 0 or 1 in float; the clamp keeps its factors finite. NaN passes (see max).
     const F c = max(splat(-10.0f), min(splat(10.0f), a));
-    const F t = tanh(gelu_tanh_argument(c));
-    const F slope = splat(kSqrt2OverPi) * mul_add(splat(3 * kGeluCubic) * c, c, splat(1.0f));
-    const F bell = (splat(1.0f) - t * t) * slope;
-    return g * (splat(0.5f) * (splat(1.0f) + t) + splat(0.5f) * c * bell);
+    const F e = gelu_tanh_power(c);
+    const F s = splat(1.0f) / (splat(1.0f) + e);
+    const F slope = mul_add(splat(6 * kSqrt2OverPi * kGeluCubic) * c, c, splat(2 * kSqrt2OverPi));
+    const F inner = mul_add(c * slope, e * s, splat(1.0f));  // e s = 1 - s without its rounding
+    return select(a < splat(-10.0f), splat(0.0f), g * (s * inner));
   });
 }
 

@@ -21,12 +21,19 @@ constexpr float kLn2High = 0.693359375f;  // 11 significant bits: products with 
 constexpr float kLn2Low = -2.12194440e-4f;
 constexpr float kRoundMagic = 12582912.0f;
 
-/// 2^n for n in [-252, 254], as two exact factors so that subnormal results are rounded once.
-TENON_INLINE F scale_by_power(F x, I n) {
+/// x 2^n for n in [-252, 254], n = magic - kRoundMagic; as two exact factors so that subnormal results are
+/// rounded once, which AVX-512 has an instruction for.
+TENON_INLINE F scale_by_power(F x, F magic) {
+#if TENON_SIMD_BYTES == 64
+  const Part power = magic.v[0] - splat(kRoundMagic).v[0];
+  return F{{(Part)_mm512_maskz_scalef_ps(__mmask16{0xffff}, (__m512)x.v[0], (__m512)power)}};
+#else
+  const I n = bits_of(magic) - splat_int(0x4b400000);
   const I half = shift_right(n, 1);
   const F first = from_bits(shift_left(half + splat_int(127), 23));
   const F second = from_bits(shift_left(n - half + splat_int(127), 23));
   return x * first * second;
+#endif
 }
 
 TENON_INLINE F exp(F x) {
@@ -38,7 +45,7 @@ TENON_INLINE F exp(F x) {
   const F n = magic - splat(kRoundMagic);
   const F r = mul_add(n, splat(-kLn2Low), mul_add(n, splat(-kLn2High), t));
   const F p = mul_add(polynomial(r, c), r * r, r) + splat(1.0f);
-  return scale_by_power(p, bits_of(magic) - splat_int(0x4b400000));
+  return scale_by_power(p, magic);
 }
 
 TENON_INLINE F log(F x) {

@@ -69,39 +69,68 @@ void layer_norm_backward_input(const LayerNormBackwardArgs<S>& args, std::int64_
   }
 }
 
-/// For each group of 16 columns, total over rows of term(row, column, count), in order and by groups of rows.
-template <class Term>
-TENON_INLINE F column_total(std::int64_t rows, Term term) {
-  F total = splat(0.0f);
+/// Groups of 16 columns that are summed together, so that whole cache lines of a row are used at once.
+constexpr int kColumnsAtOnce = TENON_SIMD_BYTES == 64 ? 4 : 1;
+
+/// totals[g] of `groups` groups of columns: the sum over rows of term(row, g), in order and by groups of
+/// rows.
+template <int groups, class Term>
+TENON_INLINE void column_totals(std::int64_t rows, F (&totals)[groups], Term term) {
+#pragma GCC unroll 8
+  for (int g = 0; g < groups; ++g) totals[g] = splat(0.0f);
   for (std::int64_t r0 = 0; r0 < rows; r0 += kColumnGroup) {
     const std::int64_t end = rows - r0 < kColumnGroup ? rows : r0 + kColumnGroup;
-    F group = splat(0.0f);
-    for (std::int64_t r = r0; r < end; ++r) group = group + term(r);
-    total = total + group;
+    F sums[groups];
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; ++g) sums[g] = splat(0.0f);
+    for (std::int64_t r = r0; r < end; ++r)
+#pragma GCC unroll 8
+      for (int g = 0; g < groups; ++g) sums[g] = sums[g] + term(r, g);
+#pragma GCC unroll 8
+    for (int g = 0; g < groups; ++g) totals[g] = totals[g] + sums[g];
   }
-  return total;
 }
 
 TENON_INLINE void put_total(float* out, F total, bool accumulate, std::int64_t n) {
   store_group(out, accumulate ? load_group(out, n) + total : total, n);
 }
 
+/// out[col_begin .. col_end) (+)= totals over rows of term(row, column, count); no sum depends on the cut.
+template <class Term>
+TENON_INLINE void put_column_totals(std::int64_t rows, std::int64_t col_begin, std::int64_t col_end,
+                                    bool accumulate, float* out, Term term) {
+  std::int64_t j = col_begin;
+  for (; j + kColumnsAtOnce * kLanes <= col_end; j += kColumnsAtOnce * kLanes) {
+    F totals[kColumnsAtOnce];
+    column_totals(rows, totals, [&](std::int64_t r, int g) TENON_BODY {
+      return term(r, j + g * kLanes, std::int64_t{kLanes});
+    });
+    for (int g = 0; g < kColumnsAtOnce; ++g) put_total(out + j + g * kLanes, totals[g], accumulate, kLanes);
+  }
+  for_lanes(j, col_end, [&](std::int64_t i, std::int64_t n) TENON_BODY {
+    F totals[1];
+    column_totals(rows, totals, [&](std::int64_t r, int) TENON_BODY { return term(r, i, n); });
+    put_total(out + i, totals[0], accumulate, n);
+  });
+}
+
 template <class S>
 void layer_norm_backward_params(const LayerNormBackwardArgs<S>& args, std::int64_t col_begin,
                                 std::int64_t col_end) {
-  for_lanes(col_begin, col_end, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-    const auto dy = [&](std::int64_t r) TENON_BODY { return load_group(args.dy + r * args.cols + j, n); };
+  const auto dy = [&](std::int64_t r, std::int64_t j, std::int64_t n)
+                      TENON_BODY { return load_group(args.dy + r * args.cols + j, n); };
+  const auto normalised = [&](std::int64_t r, std::int64_t j, std::int64_t n) TENON_BODY {
+    const F x = load_group(args.x + r * args.cols + j, n);
+    return dy(r, j, n) * ((x - splat(args.mean[r])) * splat(args.rstd[r]));
+  };
+  // Columns that stay in the second cache from one sum to the other.
+  constexpr std::int64_t kBlock = kColumnsAtOnce * kLanes;
+  for (std::int64_t j = col_begin; j < col_end; j += kBlock) {
+    const std::int64_t end = col_end - j < kBlock ? col_end : j + kBlock;
     if (args.dgain != nullptr)
-      put_total(args.dgain + j,
-                column_total(args.rows,
-                             [&](std::int64_t r) TENON_BODY {
-                               const F x = load_group(args.x + r * args.cols + j, n);
-                               return dy(r) * ((x - splat(args.mean[r])) * splat(args.rstd[r]));
-                             }),
-                args.accumulate_params, n);
-    if (args.dbias != nullptr)
-      put_total(args.dbias + j, column_total(args.rows, dy), args.accumulate_params, n);
-  });
+      put_column_totals(args.rows, j, end, args.accumulate_params, args.dgain, normalised);
+    if (args.dbias != nullptr) put_column_totals(args.rows, j, end, args.accumulate_params, args.dbias, dy);
+  }
 }
 
 template <class S>
@@ -149,26 +178,19 @@ void rms_norm_backward_input(const LayerNormBackwardArgs<S>& args, std::int64_t 
 template <class S>
 void rms_norm_backward_params(const LayerNormBackwardArgs<S>& args, std::int64_t col_begin,
                               std::int64_t col_end) {
-  for_lanes(col_begin, col_end, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-    put_total(args.dgain + j,
-              column_total(args.rows,
-                           [&](std::int64_t r) TENON_BODY {
-                             const std::int64_t i = r * args.cols + j;
-                             return load_group(args.dy + i, n) *
-                                    (load_group(args.x + i, n) * splat(args.rstd[r]));
-                           }),
-              args.accumulate_params, n);
-  });
+  put_column_totals(args.rows, col_begin, col_end, args.accumulate_params, args.dgain,
+                    [&](std::int64_t r, std::int64_t j, std::int64_t n) TENON_BODY {
+                      const std::int64_t i = r * args.cols + j;
+                      return load_group(args.dy + i, n) * (load_group(args.x + i, n) * splat(args.rstd[r]));
+                    });
 }
 
 template <class S>
 void column_sums(const S* x, float* y, std::int64_t rows, std::int64_t cols, std::int64_t col_begin,
                  std::int64_t col_end, bool accumulate) {
-  for_lanes(col_begin, col_end, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-    put_total(y + j,
-              column_total(rows, [&](std::int64_t r) TENON_BODY { return load_group(x + r * cols + j, n); }),
-              accumulate, n);
-  });
+  put_column_totals(rows, col_begin, col_end, accumulate, y,
+                    [&](std::int64_t r, std::int64_t j, std::int64_t n)
+                        TENON_BODY { return load_group(x + r * cols + j, n); });
 }
 
 }  // namespace

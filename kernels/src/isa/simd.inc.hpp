@@ -116,10 +116,18 @@ TENON_INLINE F to_float_lanes(I a) {
 }
 /// a > b ? a : b, so a NaN in b survives and a NaN in a does not: as the maxps instruction.
 TENON_INLINE F max(F a, F b) {
+#if TENON_SIMD_BYTES == 64  // the compiler makes a comparison and a masked move of the formula
+  return F{{(Part)_mm512_maskz_max_ps(__mmask16{0xffff}, (__m512)a.v[0], (__m512)b.v[0])}};
+#else
   return each<F>([&](int p) { return a.v[p] > b.v[p] ? a.v[p] : b.v[p]; });
+#endif
 }
 TENON_INLINE F min(F a, F b) {
+#if TENON_SIMD_BYTES == 64
+  return F{{(Part)_mm512_maskz_min_ps(__mmask16{0xffff}, (__m512)a.v[0], (__m512)b.v[0])}};
+#else
   return each<F>([&](int p) { return a.v[p] < b.v[p] ? a.v[p] : b.v[p]; });
+#endif
 }
 TENON_INLINE F abs(F a) {
   return from_bits(bits_of(a) & splat_int(0x7fffffff));
