@@ -70,3 +70,41 @@ function(tenon_test name)
   set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
     ENVIRONMENT "TENON_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/tenon/plugins;OMP_WAIT_POLICY=passive")
 endfunction()
+
+# tenon_device_test(PROGRAM NAME DEVICE [OPTIONS TOML] [DEPENDS TARGET...])
+# An entry and a target NAME: PROGRAM, a suite with tests/device/main.cpp, on the device that the environment names. On `cuda` it
+# has the label gpu, and is skipped with the reason where there is no GPU.
+function(tenon_device_test program name device)
+  cmake_parse_arguments(PARSE_ARGV 3 arg "" "OPTIONS" "DEPENDS")
+  add_test(NAME ${name} COMMAND ${program} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  set(labels)
+  if(device STREQUAL cuda)
+    set(labels gpu)
+  endif()
+  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "${labels}" ENVIRONMENT
+    "TENON_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/tenon/plugins;OMP_WAIT_POLICY=passive;TENON_TEST_DEVICE=${device};TENON_TEST_DEVICE_OPTIONS=${arg_OPTIONS}")
+  add_custom_target(${name} DEPENDS ${program} tenon_device_${device} tenon_device_cpu ${arg_DEPENDS})
+  if(device STREQUAL cuda)
+    add_dependencies(tenon_gpu_tests ${name})
+  endif()
+endfunction()
+
+# tenon_device_memory_test(TARGET [LIBRARIES TARGET...] [DEPENDS TARGET...])
+# The device_memory_test.cpp of a plugin's folder: its components beside the processor's, on every device with memory of its own.
+function(tenon_device_memory_test target)
+  if(NOT TENON_BUILD_TESTS)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES;DEPENDS")
+  string(REPLACE tenon_ "" name ${target})
+  tenon_test(${name}_device_memory SOURCES device_memory_test.cpp ${PROJECT_SOURCE_DIR}/tests/device/main.cpp
+    LIBRARIES tenon_core ${arg_LIBRARIES} NO_ENTRY)
+  target_include_directories(${name}_device_memory PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  set(devices cuda_emulated)
+  if(TENON_CUDA)
+    list(APPEND devices cuda)
+  endif()
+  foreach(device IN LISTS devices)
+    tenon_device_test(${name}_device_memory ${name}_${device}_test ${device} DEPENDS ${target} ${arg_DEPENDS})
+  endforeach()
+endfunction()

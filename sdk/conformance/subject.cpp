@@ -80,11 +80,15 @@ testing::Made<Device> Subject::another_device(std::string_view kernels) {
 }
 
 void Subject::require_hardware() {
-  if (kind_ != Device::kKind) return;
-  const testing::Made<Device> device = make<Device>();
+  const bool itself = kind_ == Device::kKind;
+  if (!itself && spec_.device == "cpu") return;
+  const testing::Made<Device> device = itself ? make<Device>() : shipped<Device>(spec_.device, "");
   auto* const answers = static_cast<DeviceAvailability*>(device->query(DeviceAvailability::kId));
-  if (answers != nullptr && answers->usable() == 0)
-    not_applicable(fmt::format("it cannot be used on this machine: {}", answers->reason()));
+  if (answers == nullptr) return;
+  places_ = answers->usable();
+  if (places_ == 0)
+    not_applicable(fmt::format("{} cannot be used on this machine: {}",
+                               itself ? "it" : "device " + spec_.device, answers->reason()));
 }
 
 RunResult Subject::train_well(const RunRequest& request, const std::string& what) {

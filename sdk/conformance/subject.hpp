@@ -9,6 +9,7 @@
 #include <tenon/testing/components.hpp>
 
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -71,8 +72,10 @@ class Subject {
   /// The device of the check, opened with one thread: "reference" for plain loops, "auto" for the fastest
   /// kernels. Other devices than the processor have one choice.
   Device& device(std::string_view kernels = "auto");
-  /// Not applicable where the component is a device that this machine does not have.
+  /// Not applicable where the component is a device that this machine does not have, or is tested on one.
   void require_hardware();
+  /// False where there is no device for each of so many ranks, as with several ranks and one GPU.
+  bool has_room(int ranks) const { return ranks <= places_; }
   /// A further one, of the caller's own.
   testing::Made<Device> another_device(std::string_view kernels);
   /// Layers by type from the registry.
@@ -97,6 +100,7 @@ class Subject {
 
   Spec spec_;
   std::string plugin_id_, kind_;
+  int places_ = std::numeric_limits<int>::max();
   testing::QuietHost host_;
   std::unique_ptr<Registry> registry_;
   std::unique_ptr<LayerFactory> layers_;

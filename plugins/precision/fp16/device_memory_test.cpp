@@ -1,5 +1,7 @@
 // Sites of `fp16` on a device with memory of its own, which the host cannot touch: the operands of the CPU,
 // and reports about host memory.
+#include "device/device_test.hpp"
+
 #include <tenon/numerics.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/testing/components.hpp>
@@ -18,7 +20,7 @@ constexpr std::int64_t kM = 19, kN = 24, kK = 40;
 /// One site on one device, with all that it reads and writes there.
 class SiteOnDevice final : public SiteHost, public OperandCounter, public NumericsSink {
  public:
-  explicit SiteOnDevice(const char* type)
+  explicit SiteOnDevice(const std::string& type)
       : bench(type, "auto", 1), precision(bench.make_component<Precision>("fp16", "")) {
     SiteInfo info;
     info.layer = "fc";
@@ -76,7 +78,7 @@ class SiteOnDevice final : public SiteHost, public OperandCounter, public Numeri
 };
 
 TEST(Fp16DeviceMemory, SitesRoundAsOnTheCpu) {
-  SiteOnDevice cpu("cpu"), device("cuda_emulated");
+  SiteOnDevice cpu("cpu"), device(tested_device());
   const auto expected = cpu.step(), found = device.step();
   // Operands are equal; sums in f32 are taken in another order, and results rounded to 11 bits.
   for (std::size_t r = 0; r < found.size(); ++r) {

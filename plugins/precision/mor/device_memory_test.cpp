@@ -1,5 +1,7 @@
 // Sites and the quantizer of `mor` on a device with memory of its own, which the host cannot touch: the
 // decisions of the CPU, counted in the device's memory, and reports about host memory.
+#include "device/device_test.hpp"
+
 #include <tenon/numerics.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/quantizer.hpp>
@@ -21,7 +23,7 @@ using Values = std::vector<double>;
 /// One site of one policy on one device, with all that it reads and writes there.
 class SiteOnDevice final : public SiteHost, public OperandCounter, public NumericsSink {
  public:
-  SiteOnDevice(const char* type, const char* options)
+  SiteOnDevice(const std::string& type, const char* options)
       : bench(type, "auto", 1), precision(bench.make_component<Precision>("mor", options)) {
     SiteInfo info;
     info.layer = "h.0.fc";
@@ -103,7 +105,7 @@ TEST(MorDeviceMemory, SitesDecideAsOnTheCpuAndCountInTheirOwnMemory) {
   for (const char* options :
        {"", "level = 'sub2'\npartition = '16x32'", "level = 'sub3'\npartition = '16x16'\ne2m3 = true",
         "fp4 = true\nfp4_threshold = 0.2", "threshold = 0.001"}) {
-    SiteOnDevice cpu("cpu", options), device("cuda_emulated", options);
+    SiteOnDevice cpu("cpu", options), device(tested_device(), options);
     for (SiteOnDevice* own : {&cpu, &device}) {
       own->step();
       own->step();
@@ -125,7 +127,7 @@ TEST(MorDeviceMemory, SitesDecideAsOnTheCpuAndCountInTheirOwnMemory) {
 }
 
 TEST(MorDeviceMemory, TheQuantizerShowsTheSame) {
-  const auto run = [](const char* type) {
+  const auto run = [](const std::string& type) {
     SiteOnDevice on(type, "");
     Device& device = *on.bench.device;
     auto& quantizer = *static_cast<Quantizer*>(on.precision->query(Quantizer::kId));
@@ -138,7 +140,7 @@ TEST(MorDeviceMemory, TheQuantizerShowsTheSame) {
     return std::tuple{read(device, codes), read(device, scales), read(device, values), report.decision,
                       report.sqnr_db};
   };
-  EXPECT_EQ(run("cuda_emulated"), run("cpu"));
+  EXPECT_EQ(run(tested_device()), run("cpu"));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Sites and quantizers on a device with memory of its own, which the host cannot touch: the bits of the CPU,
 // states in the device's memory, and reports about host memory.
+#include "device/device_test.hpp"
 #include "testing.hpp"
 
 #include <tenon/numerics.hpp>
@@ -21,7 +22,7 @@ using testing::Values;
 class DeviceMemoryTest : public ::testing::Test {
  protected:
   Bench cpu{"cpu", "reference", 1};
-  Bench device{"cuda_emulated", "auto", 1};
+  tenon::testing::TestedDevice device;
 };
 
 TEST_F(DeviceMemoryTest, QuantizersGiveTheBitsOfTheCpu) {
