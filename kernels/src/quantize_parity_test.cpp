@@ -91,16 +91,25 @@ struct Written {
   std::uint32_t magnitude = 0, amax = 0;
 };
 
+/// What a call is asked for.
+struct Asked {
+  bool packed = false, values = true, codes = true;
+  std::int64_t gap = 5;  ///< elements behind each row
+  float amax = 1;        ///< of the matrix' largest magnitude: below 1, blocks saturate
+};
+
 template <class S>
-Written<S> write(const KernelTable& set, const Format& f, const std::vector<S>& x, Size size, bool packed) {
-  constexpr std::int64_t kGap = 5;
+Written<S> write(const KernelTable& set, const Format& f, const std::vector<S>& x, Size size,
+                 const Asked& asked) {
+  const std::int64_t gap = asked.gap;
+  const bool packed = asked.packed;
   Written<S> out;
   const QuantizeOps<S>& ops = quantize_ops<S>(set);
   QuantizeArgs<S> a;
   a.x = x.data();
   a.rows = size.rows;
   a.columns = size.columns;
-  a.stride = size.columns + kGap;
+  a.stride = size.columns + gap;
   a.element = f.element;
   a.scaling = f.scaling;
   a.power = f.power;
@@ -117,25 +126,26 @@ Written<S> write(const KernelTable& set, const Format& f, const std::vector<S>& 
   a.origin_column = f.origin_column;
   out.amax = f.rotate ? ops.amax_rotated(a.x, a.rows, a.columns, a.stride, f.down())
                       : ops.amax(a.x, a.rows, a.columns, a.stride);
-  a.tensor = scale_for(f, std::bit_cast<float>(out.amax));
+  a.tensor = scale_for(f, asked.amax * std::bit_cast<float>(out.amax));
   const std::int64_t rows = f.rotate && f.down() ? (size.rows + 15) / 16 * 16 : size.rows;
   const std::int64_t across = (size.columns + f.block_columns - 1) / f.block_columns;
-  const auto blocks = static_cast<std::size_t>((rows + f.block_rows - 1) / f.block_rows * (across + kGap));
-  a.values_stride = size.columns + kGap;
+  const auto blocks = static_cast<std::size_t>((rows + f.block_rows - 1) / f.block_rows * (across + gap));
+  a.values_stride = size.columns + gap;
   a.packed = packed;
-  a.codes_stride = (packed ? (size.columns + 1) / 2 : size.columns) + kGap;
-  a.scales_stride = across + kGap;
+  a.codes_stride = (packed ? (size.columns + 1) / 2 : size.columns) + gap;
+  a.scales_stride = across + gap;
   out.values.assign(static_cast<std::size_t>(rows * a.values_stride), Bf16{0xeeee});
   out.decoded = out.values;
   out.codes.assign(static_cast<std::size_t>(rows * a.codes_stride), 0xee);
   out.scales.assign(blocks, 0xee);
   out.float_scales.assign(blocks, -1.0f);
-  a.values = out.values.data();
-  a.codes = out.codes.data();
+  a.values = asked.values ? out.values.data() : nullptr;
+  a.codes = asked.codes ? out.codes.data() : nullptr;
   a.scales = f.scaling == Scaling::kTwoLevel || f.scaling == Scaling::kPower ? out.scales.data() : nullptr;
   a.float_scales = f.scaling == Scaling::kFloat ? out.float_scales.data() : nullptr;
   a.magnitude = &out.magnitude;
   ops.quantize(a);
+  if (!asked.codes) return out;
   a.rows = rows;
   a.values = out.decoded.data();
   ops.dequantize(a);
@@ -160,9 +170,9 @@ TYPED_TEST(QuantizeParity, EverySetGivesTheBitsOfTheReference) {
         f.origin_column = seed % 4 == 0 ? 7 : 16 * (seed % 5);
         const bool packed = f.element == Element::kE2M1 && seed % 2 == 0;
         const auto x = numbers<S>(static_cast<std::size_t>(size.rows * (size.columns + 5)), data, seed);
-        const auto expected = write(reference_kernels(), f, x, size, packed);
+        const auto expected = write(reference_kernels(), f, x, size, {.packed = packed});
         for (const KernelTable* set : all_sets()) {
-          const auto found = write(*set, f, x, size, packed);
+          const auto found = write(*set, f, x, size, {.packed = packed});
           ASSERT_EQ(found.amax, expected.amax) << set->name << " " << text(f);
           ASSERT_EQ(found.scales, expected.scales) << set->name << " " << text(f);
           ASSERT_TRUE(same_bits(found.float_scales, expected.float_scales)) << set->name << " " << text(f);
@@ -177,18 +187,58 @@ TYPED_TEST(QuantizeParity, EverySetGivesTheBitsOfTheReference) {
       }
 }
 
+// Training asks NVFP4 for values or for packed codes alone, of matrices without gaps whose columns fill
+// registers; and a scale that is not the matrix' own saturates.
+TYPED_TEST(QuantizeParity, Nvfp4WithoutWhatIsNotAskedFor) {
+  using S = TypeParam;
+  constexpr Size kWhole[] = {{16, 512}, {48, 352}, {33, 304}, {64, 32}};
+  unsigned seed = 1000;
+  for (const Format& block :
+       {kNvfp4, kNvfp4Down, Format{.block_rows = 16, .block_columns = 1, .rotate = true}})
+    for (const bool stochastic : {false, true})
+      for (const Size& size : kWhole)
+        for (const Data data : kData)
+          for (const Asked& asked :
+               {Asked{.codes = false, .gap = 0}, Asked{.packed = true, .values = false, .gap = 0},
+                Asked{.packed = true, .gap = 0, .amax = 0.75f},
+                Asked{.codes = false, .gap = 16, .amax = 0.25f}}) {
+            Format f = block;
+            f.stochastic = stochastic;
+            f.key = 0x9e3779b97f4a7c15ull * ++seed;
+            f.step = seed;
+            f.origin_row = 16 * (seed % 5), f.origin_column = 16 * (seed % 3);
+            const auto x =
+                numbers<S>(static_cast<std::size_t>(size.rows * (size.columns + asked.gap)), data, seed);
+            const auto expected = write(reference_kernels(), f, x, size, asked);
+            for (const KernelTable* set : all_sets()) {
+              const auto found = write(*set, f, x, size, asked);
+              const std::string where = std::string(set->name) + " " + text(f) + " data " +
+                                        std::to_string(int(data)) + " " + std::to_string(size.rows) + "x" +
+                                        std::to_string(size.columns);
+              ASSERT_EQ(found.amax, expected.amax) << where;
+              ASSERT_EQ(found.scales, expected.scales) << where;
+              ASSERT_EQ(found.codes, expected.codes) << where;
+              ASSERT_TRUE(same_bits(found.values, expected.values)) << where;
+              ASSERT_TRUE(same_bits(found.decoded, expected.decoded)) << where;
+              ASSERT_EQ(found.magnitude, expected.magnitude) << where;
+            }
+          }
+}
+
 // All bytes as codes, with all bytes as scales: NaN and infinity too.
 TYPED_TEST(QuantizeParity, EverySetDecodesAllCodesUnderAllScales) {
   using S = TypeParam;
   for (const Format& f : formats()) {
     if (f.scaling == Scaling::kFloat || f.stochastic) continue;
-    for (const bool finite : {true, false}) {
+    for (const auto& [finite, packed] :
+         {std::pair{true, false}, {false, false}, {true, true}, {false, true}}) {
+      if (packed && f.element != Element::kE2M1) continue;
       constexpr std::int64_t kRows = 64, kColumns = 256;
       std::vector<std::uint8_t> codes(kRows * kColumns), scales(kRows * kColumns);
       for (std::size_t i = 0; i < codes.size(); ++i) {
         codes[i] = static_cast<std::uint8_t>(finite ? i % 0x7c : i);
         if (f.element == Element::kE2M1 || f.element == Element::kE2M3 || f.element == Element::kE3M2)
-          codes[i] &= f.element == Element::kE2M1 ? 15 : 63;
+          codes[i] &= packed ? 255 : f.element == Element::kE2M1 ? 15 : 63;
         scales[i] = static_cast<std::uint8_t>(i * 37 % (finite ? 0x7f : 256));
       }
       QuantizeArgs<S> a;
@@ -199,6 +249,7 @@ TYPED_TEST(QuantizeParity, EverySetDecodesAllCodesUnderAllScales) {
       a.block_rows = f.block_rows;
       a.block_columns = f.block_columns;
       a.codes = codes.data();
+      a.packed = packed;
       a.scales = scales.data();
       const auto decoded = [&](const KernelTable& set) {
         std::vector<Bf16> values(codes.size());

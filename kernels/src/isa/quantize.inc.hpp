@@ -4,11 +4,13 @@
 // reference bit for bit.
 #pragma once
 
-#include <tenon/kernels/hadamard.hpp>
 #include <tenon/kernels/quantize.hpp>
 
 #include "isa/quantize_draws.inc.hpp"
 #include "isa/quantize_lanes.inc.hpp"
+#include "isa/quantize_pairs.inc.hpp"
+#include "isa/quantize_pairs_down.inc.hpp"
+#include "isa/rotate.inc.hpp"
 #include "plain_quantize.hpp"
 
 namespace tenon::kernels {
@@ -41,11 +43,6 @@ TENON_INLINE void store_codes(const std::uint8_t* codes, std::int64_t n, bool pa
   }
   for (std::int64_t i = 0; i < (n + 1) / 2; ++i)
     out[i] = static_cast<std::uint8_t>(codes[2 * i] | codes[2 * i + 1] << 4);
-}
-
-template <class S>
-TENON_INLINE Stream stream_of(const QuantizeArgs<S>& a) {
-  return {a.key, static_cast<std::uint32_t>(a.step), a.micro};
 }
 
 template <Element kElement, class S>
@@ -100,7 +97,7 @@ struct SpanDraws {
   TENON_INLINE void fill(const Stream& stream, std::int64_t group, std::int64_t line) {
     for (std::uint32_t part = 0; part < kDrawParts<kDraw>; ++part) {
       Words drawn;
-      draw_words(stream, false, group, line, part, drawn);
+      draw_words(stream, group, 1, line, 0, part, drawn);
       store_by_lane(drawn, words + 2 * part, 2 * kDrawParts<kDraw>);
     }
   }
@@ -216,52 +213,6 @@ bool quantize_along(const QuantizeArgs<S>& a) {
   return true;
 }
 
-/// Nearest even; NaN stays NaN.
-TENON_INLINE F rounded_to_bf16(F a) {
-  const I bits = bits_of(a);
-  const I rounded = bits + splat_int(0x7fff) + (shift_right(bits, 16) & splat_int(1));
-  const I nan = splat_int(kExponentBits) < magnitudes(a);
-  return from_bits(select(nan, bits | splat_int(0x00400000), rounded) & splat_int(-0x10000));
-}
-
-/// The last step of a rotation (hadamard.hpp), of sums that are finite.
-TENON_INLINE F rotated_value(F sum) {
-  const I bits = bits_of(sum * splat(0.25f));
-  return from_bits((bits + splat_int(0x7fff) + (shift_right(bits, 16) & splat_int(1))) & splat_int(-0x10000));
-}
-/// Of 16 sums the largest magnitude of what they become: rounding keeps their order, so one is rounded.
-TENON_INLINE I largest_rotated(const F (&sums)[kLanes]) {
-  I largest = {};
-  for (int i = 0; i < kLanes; ++i) largest = max_magnitude(largest, magnitudes(sums[i]));
-  return bits_of(rounded_to_bf16(from_bits(largest) * splat(0.25f)));
-}
-
-/// Sums of 16 rows of at most 16 columns, down the columns (hadamard.hpp); rows from `rows` on are zero.
-template <class S>
-TENON_INLINE void sum_down(const S* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-                           F (&v)[kLanes]) {
-  for (int i = 0; i < kLanes; ++i) {
-    v[i] = i < rows ? load_group(x + i * stride, columns) : splat(0.0f);
-    if constexpr (sizeof(S) != sizeof(Bf16)) v[i] = rounded_to_bf16(v[i]);
-    if ((kHadamardSigns >> i & 1u) != 0) v[i] = from_bits(bits_of(v[i]) ^ splat_int(INT32_MIN));
-  }
-  for (int distance = 1; distance < kLanes; distance *= 2)
-    for (int i = 0; i < kLanes; ++i) {
-      if ((i & distance) != 0) continue;
-      const F low = v[i], high = v[i + distance];
-      v[i] = low + high;
-      v[i + distance] = low - high;
-    }
-}
-template <class S>
-TENON_INLINE void rotate_down(const S* x, std::int64_t rows, std::int64_t columns, std::int64_t stride,
-                              F (&v)[kLanes]) {
-  if (rows >= kLanes && columns >= kLanes)
-    sum_down(x, kLanes, kLanes, stride, v);  // without a test per row
-  else
-    sum_down(x, rows, columns, stride, v);
-}
-
 /// Draws of rows 16 i + e, e = 0 .. 15, in lanes of columns.
 template <Draw kDraw>
 struct DownDraws {
@@ -269,7 +220,7 @@ struct DownDraws {
 
   TENON_INLINE void fill(const Stream& stream, std::int64_t group, std::int64_t line) {
     for (std::uint32_t part = 0; part < kDrawParts<kDraw>; ++part)
-      draw_words(stream, true, group, line, part, parts[part]);
+      draw_words(stream, group, 0, line, 1, part, parts[part]);
   }
   TENON_INLINE I row(int e) const {
     if constexpr (kDraw == Draw::kNone)
@@ -287,7 +238,14 @@ bool quantize_down(const QuantizeArgs<S>& a) {
   I met = {};
   for (std::int64_t row = 0; row < a.rows; row += a.block_rows) {
     const std::int64_t rows = smaller(a.block_rows, a.rows - row);
-    for (std::int64_t column = 0; column < a.columns; column += kLanes) {
+    std::int64_t column = 0;
+#if TENON_SIMD_BYTES == 64
+    if constexpr (kRotate && sizeof(S) == sizeof(Bf16) && kDraw != Draw::k24) {
+      if (rows == kLanes) column = tiled_columns(a);
+      if (!quantize_tiles<kDraw>(a, row, column, met)) return false;
+    }
+#endif
+    for (; column < a.columns; column += kLanes) {
       const std::int64_t columns = smaller(kLanes, a.columns - column);
       const S* x = a.x + row * a.stride + column;
       [[maybe_unused]] F rotated[kLanes];
@@ -375,6 +333,10 @@ TENON_INLINE Way way_of(const QuantizeArgs<S>& a) {
 
 template <class S, Element kElement, Draw kDraw>
 bool quantize_fast(const QuantizeArgs<S>& a, Way way) {
+#if TENON_SIMD_BYTES == 64
+  if constexpr (sizeof(S) == sizeof(Bf16) && kElement == Element::kE2M1 && kDraw != Draw::k24)
+    if (way == Way::kAlong && in_pairs_along(a)) return quantize_pairs_along<kDraw>(a);
+#endif
   if (way == Way::kAlong) return quantize_along<S, kElement, kDraw>(a);
   if constexpr (kElement == Element::kE2M1)
     if (a.rotate) return quantize_down<S, kElement, kDraw, true>(a);
@@ -434,13 +396,20 @@ std::uint32_t amax_rotated(const S* x, std::int64_t rows, std::int64_t columns, 
                            bool along_rows) {
   if (!along_rows) return plain::amax_rotated(x, rows, columns, stride, along_rows);
   I largest = {};
-  for (std::int64_t row = 0; row < rows; row += kLanes)
-    for (std::int64_t column = 0; column < columns; column += kLanes) {
+  for (std::int64_t row = 0; row < rows; row += kLanes) {
+    std::int64_t column = 0;
+#if TENON_SIMD_BYTES == 64
+    if constexpr (sizeof(S) == sizeof(Bf16))
+      for (; rows - row >= kLanes && columns - column >= kPairColumns; column += kPairColumns)
+        largest = max_magnitude(largest, largest_of_tile(x + row * stride + column, stride));
+#endif
+    for (; column < columns; column += kLanes) {
       F v[kLanes];
       rotate_down(x + row * stride + column, smaller(kLanes, rows - row), smaller(kLanes, columns - column),
                   stride, v);
       largest = max_magnitude(largest, largest_rotated(v));
     }
+  }
   const std::int32_t bits = largest_lane(largest);
   // Which NaN comes out of a sum of two is for the reference to say.
   if (bits > kExponentBits) return plain::amax_rotated(x, rows, columns, stride, along_rows);

@@ -2,6 +2,8 @@
 // whose upper half may hold anything (multiplication and the results look at the lower half alone).
 #pragma once
 
+#include <tenon/kernels/quantize.hpp>
+
 #include "isa/simd.inc.hpp"
 
 namespace tenon::kernels {
@@ -35,19 +37,24 @@ struct Stream {
   std::uint64_t key;
   std::uint32_t step, micro;
 };
+template <class S>
+TENON_INLINE Stream stream_of(const QuantizeArgs<S>& a) {
+  return {a.key, static_cast<std::uint32_t>(a.step), a.micro};
+}
 
-/// Words of 16 counters {group + lane, line, ...} or {group, line + lane, ...}.
+/// Words of 16 counters {group + lane group_step, line + lane line_step, ...}.
 struct Words {
   Wide w[4];
 };
 /// Out of line: it is called once for 256 draws, from many places.
-__attribute__((noinline)) void draw_words(const Stream& stream, bool down, std::int64_t group,
-                                          std::int64_t line, std::uint32_t part, Words& words) {
+__attribute__((noinline)) void draw_words(const Stream& stream, std::int64_t group, std::uint64_t group_step,
+                                          std::int64_t line, std::uint64_t line_step, std::uint32_t part,
+                                          Words& words) {
   for (int p = 0; p < kWideParts; ++p) {
     WidePart lanes;
     for (int l = 0; l < kWideLanes; ++l) lanes[l] = static_cast<std::uint64_t>(p * kWideLanes + l);
-    WidePart c0 = static_cast<std::uint64_t>(group) + (down ? WidePart{} : lanes);
-    WidePart c1 = static_cast<std::uint64_t>(line) + (down ? lanes : WidePart{});
+    WidePart c0 = static_cast<std::uint64_t>(group) + lanes * group_step;
+    WidePart c1 = static_cast<std::uint64_t>(line) + lanes * line_step;
     WidePart c2 = std::uint64_t{stream.step} + WidePart{};
     WidePart c3 = std::uint64_t{stream.micro * 4 + part} + WidePart{};
     std::uint32_t k0 = static_cast<std::uint32_t>(stream.key);
