@@ -14,6 +14,7 @@
 #include <tenon/communicator_decorator.hpp>
 #include <tenon/config.hpp>
 #include <tenon/control.hpp>
+#include <tenon/convolution_site.hpp>
 #include <tenon/dataset.hpp>
 #include <tenon/device.hpp>
 #include <tenon/device_facts.hpp>
@@ -40,6 +41,7 @@
 #include <tenon/observer.hpp>
 #include <tenon/operators.hpp>
 #include <tenon/operators_boxes.hpp>
+#include <tenon/operators_convolution.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
@@ -356,6 +358,11 @@ TYPE(MorDecision)
 TYPE(MorKernel)
 TYPE(ProductScales)
 TYPE(QuantOps)
+
+// <tenon/operators_convolution.hpp>
+TYPE(ConvolutionSpec)
+TYPE(Convolution)
+TYPE(Convolutions)
 
 // <tenon/operators_scaled.hpp>
 TYPE(ScaledOperand)

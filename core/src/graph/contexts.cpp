@@ -1,6 +1,7 @@
 // Run-time side of the layer contract: handles become views, sites get their memory and weights.
 #include "graph/contexts.hpp"
 
+#include <tenon/convolution_site.hpp>
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -105,3 +106,12 @@ void NodeBackward::wgrad(SiteRef ref, TensorView x, TensorView dy, bool accumula
 }
 
 }  // namespace tenon::graph
+
+TENON_ABI_BEGIN
+
+bool takes_images(RunContext& context, SiteRef site) {
+  const auto* facts = dynamic_cast<graph::SiteFacts*>(&context);
+  return facts != nullptr && facts->takes_images(site);
+}
+
+TENON_ABI_END

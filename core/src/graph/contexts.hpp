@@ -25,12 +25,22 @@ struct Pass {
       nullptr;  ///< per parameter: its gradient holds this slot's sum so far
 };
 
+/// What contexts say of their node's sites, beside their base.
+class SiteFacts {
+ public:
+  virtual bool takes_images(SiteRef site) const = 0;
+
+ protected:
+  ~SiteFacts() = default;
+};
+
 /// RunContext over a Pass, for either base.
 template <typename Base>
-class NodeContext : public Base {
+class NodeContext : public Base, public SiteFacts {
  public:
   explicit NodeContext(Pass& pass) : pass_(pass) {}
 
+  bool takes_images(SiteRef ref) const override { return site(ref).takes_images; }
   std::int64_t step() const override { return pass_.run.slot; }
   int micro() const override { return pass_.run.micro; }
   bool training() const override { return pass_.run.training; }

@@ -3,6 +3,7 @@
 #include "graph/graph_build.hpp"
 
 #include "graph/epilogues.hpp"
+#include "graph/image_site.hpp"
 #include "graph/infer_context.hpp"
 #include "graph/named_allocation.hpp"
 #include "graph/plain_site.hpp"
@@ -268,7 +269,9 @@ class Builder {
         info.steps = spec_.steps;
         site.product = spec_.precision->bind(info, site);
         site.kept = site.product == nullptr;
-        if (site.kept) site.product = make_plain_site(info, site, site.declared.channels_first);
+        if (site.kept && site.images != nullptr) site.product = make_image_site(info, site, *site.images);
+        site.takes_images = site.kept && site.product != nullptr;
+        if (site.product == nullptr) site.product = make_plain_site(info, site, site.declared.channels_first);
         if (site.declared.channels_first && !site.kept)
           site.product = make_turned_site(info, site, std::move(site.product));
         site.memory = site.product->memory();

@@ -6,6 +6,7 @@
 #include "graph/parameter_layout.hpp"
 
 #include <tenon/executor.hpp>
+#include <tenon/operators_convolution.hpp>
 
 #include <map>
 #include <memory>
@@ -51,7 +52,9 @@ class Site final : public SiteHost {
   int parameter = -1;  ///< index into Build::declared, later into the laid-out parameters
   std::string layer, module;
   std::unique_ptr<LinearSite> product;
-  bool kept = false;  ///< the policy answered keep
+  bool kept = false;                        ///< the policy answered keep
+  std::unique_ptr<ConvolutionSpec> images;  ///< what the rows are windows of, where the layer said so
+  bool takes_images = false;                ///< and is read as such
   SiteMemory memory;
   TensorView kept_memory, persistent, forward_scratch, backward_scratch;
   std::vector<SiteTensor> tensors;

@@ -2,6 +2,7 @@
 // agree.
 #include "graph/infer_context.hpp"
 
+#include <tenon/convolution_site.hpp>
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -89,6 +90,21 @@ SiteRef LayerInference::linear_site(const SiteSpec& spec) {
   return {number};
 }
 
+SiteRef LayerInference::convolution_site(const SiteSpec& spec, const ConvolutionSpec& images) {
+  const WindowSpec& window = images.window;
+  if (spec.channels_first || spec.input >= 0 || spec.first_weight_row != 0 || spec.n != images.features ||
+      spec.m != images.batch * window.places() || spec.k != images.channels * window.offsets()) {
+    fail_plugin(
+        fmt::format("node '{}': a site with m = {}, n = {}, k = {} is none of images of {} samples, {} "
+                    "channels, {} features, {} places and {} offsets, all of the weight, x as rows",
+                    node().spec.name, spec.m, spec.n, spec.k, images.batch, images.channels, images.features,
+                    window.places(), window.offsets()));
+  }
+  const SiteRef site = linear_site(spec);
+  node().sites.back()->images = std::make_unique<ConvolutionSpec>(images);
+  return site;
+}
+
 void LayerInference::keep_output(int index) {
   Node& self = node();
   self.keeps_output.resize(self.outputs.size(), false);
@@ -100,3 +116,12 @@ void LayerInference::offer_epilogue(Epilogue map) {
 }
 
 }  // namespace tenon::graph
+
+TENON_ABI_BEGIN
+
+SiteRef convolution_site(InferContext& context, const SiteSpec& site, const ConvolutionSpec& images) {
+  auto* own = dynamic_cast<graph::LayerInference*>(&context);
+  return own == nullptr ? context.linear_site(site) : own->convolution_site(site, images);
+}
+
+TENON_ABI_END

@@ -30,6 +30,7 @@ class LayerInference final : public InferContext {
   SavedRef saved(const ValueSpec& spec) override;
   WorkspaceRef workspace(std::size_t bytes) override;
   SiteRef linear_site(const SiteSpec& spec) override;
+  SiteRef convolution_site(const SiteSpec& spec, const ConvolutionSpec& images);
   void keep_input(int index) override { node().keeps_input.at(static_cast<std::size_t>(index)) = true; }
   void keep_output(int index) override;
   void offer_epilogue(Epilogue map) override;

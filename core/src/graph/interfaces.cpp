@@ -8,6 +8,7 @@
 #include <tenon/model_export.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/operators_boxes.hpp>
+#include <tenon/operators_convolution.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
 #include <tenon/operators_parts.hpp>
@@ -73,6 +74,8 @@ NormalisationOps::~NormalisationOps() = default;
 PartNormOps::~PartNormOps() = default;
 FormulaOps::~FormulaOps() = default;
 BoxOps::~BoxOps() = default;
+Convolution::~Convolution() = default;
+Convolutions::~Convolutions() = default;
 InteractionOps::~InteractionOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;

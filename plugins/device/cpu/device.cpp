@@ -91,6 +91,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   reduce_ = make_reduce_ops(kernels_);
   update_ = make_update_ops(kernels_);
   window_ = make_window_ops(kernels_);
+  convolutions_ = make_convolutions(kernels_);
   normalisation_ = make_normalisation_ops(kernels_);
   part_norm_ = make_part_norm_ops();
   interaction_ = make_interaction_ops(kernels_);
@@ -135,6 +136,7 @@ void* CpuDevice::query(std::string_view interface_id) {
                                                        {ReduceOps::kId, reduce_.get()},
                                                        {UpdateOps::kId, update_.get()},
                                                        {WindowOps::kId, window_.get()},
+                                                       {Convolutions::kId, convolutions_.get()},
                                                        {NormalisationOps::kId, normalisation_.get()},
                                                        {PartNormOps::kId, part_norm_.get()},
                                                        {InteractionOps::kId, interaction_.get()},

@@ -44,6 +44,7 @@ class CpuDevice final : public Device, public DeviceAvailability {
   std::unique_ptr<ReduceOps> reduce_;
   std::unique_ptr<UpdateOps> update_;
   std::unique_ptr<WindowOps> window_;
+  std::unique_ptr<Convolutions> convolutions_;
   std::unique_ptr<NormalisationOps> normalisation_;
   std::unique_ptr<PartNormOps> part_norm_;
   std::unique_ptr<InteractionOps> interaction_;

@@ -3,6 +3,7 @@
 
 #include "common.hpp"
 
+#include <tenon/operators_convolution.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
@@ -20,6 +21,7 @@ std::unique_ptr<Elementwise> make_elementwise(const Kernels& kernels);
 std::unique_ptr<ReduceOps> make_reduce_ops(const Kernels& kernels);
 std::unique_ptr<UpdateOps> make_update_ops(const Kernels& kernels);
 std::unique_ptr<WindowOps> make_window_ops(const Kernels& kernels);
+std::unique_ptr<Convolutions> make_convolutions(const Kernels& kernels);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);
 std::unique_ptr<PartNormOps> make_part_norm_ops();
 std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);

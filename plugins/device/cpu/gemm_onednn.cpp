@@ -2,50 +2,13 @@
 // handles, scratch size. run() only points the handles at the caller's memory.
 #include "gemm_onednn.hpp"
 
-#include <dnnl.h>
-#include <dnnl_debug.h>
+#include "onednn_handles.hpp"
 
 #include <utility>
 
 namespace tenon::cpu {
 namespace {
 
-[[noreturn]] void fail_onednn(const char* call, dnnl_status_t status) {
-  fail_run(std::string("oneDNN: ") + call + " returned " + dnnl_status2str(status));
-}
-
-#define TENON_ONEDNN(call)                                    \
-  do {                                                        \
-    const dnnl_status_t status_ = (call);                     \
-    if (status_ != dnnl_success) fail_onednn(#call, status_); \
-  } while (false)
-
-/// Owner of one C handle.
-template <class Handle, dnnl_status_t (*Destroy)(Handle)>
-class Owned {
- public:
-  Owned() = default;
-  ~Owned() {
-    if (handle_ != nullptr) Destroy(handle_);
-  }
-  Owned(const Owned&) = delete;
-  Owned& operator=(const Owned&) = delete;
-  Handle get() const { return handle_; }
-  Handle* out() { return &handle_; }
-
- private:
-  Handle handle_ = nullptr;
-};
-
-using Engine = Owned<dnnl_engine_t, dnnl_engine_destroy>;
-using Stream = Owned<dnnl_stream_t, dnnl_stream_destroy>;
-using Memory = Owned<dnnl_memory_t, dnnl_memory_destroy>;
-using Primitive = Owned<dnnl_primitive_t, dnnl_primitive_destroy>;
-using PrimitiveDesc = Owned<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
-using Attributes = Owned<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
-using PostOps = Owned<dnnl_post_ops_t, dnnl_post_ops_destroy>;
-
-constexpr std::int64_t kCacheLine = 64;
 constexpr std::int64_t kLargestPacked = std::int64_t{32} << 20;  // bytes of scratch
 
 /// Whether B is put into the library's own order in front of the product. By shapes alone, since results may
@@ -144,8 +107,7 @@ class OnednnGemm final : public Gemm {
     const dnnl_memory_desc_t wanted = packs(spec) ? matrix_of_any_order(spec.k, spec.n, spec.b) : b;
     TENON_ONEDNN(dnnl_matmul_desc_init(&matmul, &a, &wanted, spec.bias && !spec.alpha ? &bias : nullptr, &c));
     Attributes attributes;
-    TENON_ONEDNN(dnnl_primitive_attr_create(attributes.out()));
-    TENON_ONEDNN(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
+    scratch_of_caller(attributes);
     PostOps tail;
     TENON_ONEDNN(dnnl_post_ops_create(tail.out()));
     append_tail(spec, bias, tail.get());
@@ -188,8 +150,7 @@ class OnednnGemm final : public Gemm {
     TENON_ONEDNN(dnnl_memory_set_data_handle(a_.get(), a.data));
     TENON_ONEDNN(dnnl_memory_set_data_handle(b_.get(), b.data));
     TENON_ONEDNN(dnnl_memory_set_data_handle(c_.get(), c.data));
-    const auto start = reinterpret_cast<std::uintptr_t>(scratch.data);
-    auto* room = static_cast<std::byte*>(scratch.data) + (kCacheLine - start % kCacheLine) % kCacheLine;
+    std::byte* room = aligned(scratch.data);
     const bool packed = packed_bytes_ > 0;
     if (packed) pack(room + pad_bytes_);
     dnnl_exec_arg_t arguments[6] = {{DNNL_ARG_SRC, a_.get()},
@@ -215,17 +176,10 @@ class OnednnGemm final : public Gemm {
   }
 
  private:
-  static void make(Memory& memory, const dnnl_memory_desc_t& desc, dnnl_engine_t engine) {
-    TENON_ONEDNN(dnnl_memory_create(memory.out(), &desc, engine, DNNL_MEMORY_NONE));
-  }
-
-  static std::size_t aligned(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
-
   void prepare_packing(const dnnl_memory_desc_t& plain, const dnnl_memory_desc_t& order,
                        dnnl_engine_t engine) {
     Attributes attributes;
-    TENON_ONEDNN(dnnl_primitive_attr_create(attributes.out()));
-    TENON_ONEDNN(dnnl_primitive_attr_set_scratchpad_mode(attributes.get(), dnnl_scratchpad_mode_user));
+    scratch_of_caller(attributes);
     PrimitiveDesc desc;
     TENON_ONEDNN(
         dnnl_reorder_primitive_desc_create(desc.out(), &plain, engine, &order, engine, attributes.get()));

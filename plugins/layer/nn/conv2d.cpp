@@ -1,5 +1,6 @@
 // Layer `conv2d`: unfold, product, and the rows of the product back to planes; backward is the adjoint of
-// each step in reverse. All of it walks the same chunks of samples.
+// each step in reverse. All of it walks the same chunks of samples. A site that takes images needs none of
+// it.
 #include "conv2d.hpp"
 
 #include <fmt/format.h>
@@ -39,21 +40,28 @@ void Conv2d::infer(InferContext& context) {
   weight_ = context.parameter(weight);
   has_bias_ = options_.boolean("bias");
   ops_ = &context.device().family<WindowOps>();
+  images_ = static_cast<Convolutions*>(context.device().query(Convolutions::kId));
   if (has_bias_) {
     bias_ = context.parameter(vector_parameter(context, "bias", features, Initializer::kZero));
     reduce_ = &context.device().family<ReduceOps>();
     bias_scratch_ = context.workspace(reduce_->sum_rows_scratch(chunk_ * places_, n_, dtype_));
   }
   for (std::int64_t group = 0; group < group_count; ++group) {
-    sites_.push_back(context.linear_site({.module = options_.text("module"),
-                                          .weight = weight_,
-                                          .first_weight_row = group * n_,
-                                          .m = batch_ * places_,
-                                          .n = n_,
-                                          .k = k_,
-                                          .bias = has_bias_,
-                                          .chunk = chunk_ * places_,
-                                          .output = 0}));
+    const SiteSpec site{.module = options_.text("module"),
+                        .weight = weight_,
+                        .first_weight_row = group * n_,
+                        .m = batch_ * places_,
+                        .n = n_,
+                        .k = k_,
+                        .bias = has_bias_,
+                        .chunk = chunk_ * places_,
+                        .output = 0};
+    sites_.push_back(
+        group_count > 1
+            ? context.linear_site(site)
+            : convolution_site(
+                  context, site,
+                  {.window = window_, .batch = batch_, .channels = group_channels_, .features = n_}));
   }
   columns_ = context.workspace(window_bytes(dtype_, chunk_ * places_ * k_));
   rows_ = context.workspace(window_bytes(dtype_, chunk_ * places_ * n_));
@@ -71,6 +79,8 @@ TensorView Conv2d::rows(RunContext& context, std::int64_t samples) const {
 
 void Conv2d::forward(ForwardContext& context) {
   const TensorView bias = has_bias_ ? context.parameter(bias_) : TensorView{};
+  if (takes_images(context, sites_.front()))
+    return context.fprop(sites_.front(), context.input(0), bias, context.output(0), 0);
   for (std::int64_t begin = 0; begin < batch_; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, batch_);
     const TensorView x = context.input(0).rows(begin, end), y = context.output(0).rows(begin, end);
@@ -87,6 +97,13 @@ void Conv2d::forward(ForwardContext& context) {
 void Conv2d::backward(BackwardContext& context) {
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
   const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
+  if (takes_images(context, sites_.front())) {
+    const TensorView dy = context.output_gradient(0);
+    if (!dbias.view.empty()) images_->sum_channels(dy, dbias.view, dbias.accumulate);
+    if (!dw.view.empty()) context.wgrad(sites_.front(), context.input(0), dy, dw.accumulate, 0);
+    if (!dx.view.empty()) context.dgrad(sites_.front(), dy, dx.view, dx.accumulate, 0);
+    return;
+  }
   for (std::int64_t begin = 0; begin < batch_; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, batch_);
     const TensorView dy = context.output_gradient(0).rows(begin, end);

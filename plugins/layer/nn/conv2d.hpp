@@ -1,9 +1,12 @@
 // Layer `conv2d`: y = w * x + b over images [batch, channels, height, width]. The windows of x become rows of
 // a matrix, so each group's product is a linear site with k = channels of the group x kernel, and its number
 // format is the precision policy's choice. Rows exist for a few samples at a time; backward makes them again.
+// Where the policy keeps the site as it is and the device computes convolutions, there are no rows.
 #pragma once
 
 #include "window.hpp"
+
+#include <tenon/convolution_site.hpp>
 
 #include <vector>
 
@@ -36,8 +39,9 @@ class Conv2d final : public Layer {
       option::integer("chunk", "0")
           .at_least(0)
           .in_unit("samples")
-          .doc_text("samples whose windows are held as rows at a time; 0: as many as keep them below 1 Mi "
-                    "elements"),
+          .doc_text(
+              "samples whose windows are held as rows at a time, where there are rows; 0: as many as keep "
+              "them below 1 Mi elements"),
   };
   static constexpr ComponentInfo kInfo{.id = "conv2d",
                                        .summary = "convolution of images, as linear sites over their windows",
@@ -66,6 +70,7 @@ class Conv2d final : public Layer {
   DType dtype_ = DType::kF32;
   WindowOps* ops_ = nullptr;
   ReduceOps* reduce_ = nullptr;
+  Convolutions* images_ = nullptr;  ///< null: the device has none
   ParameterRef weight_, bias_;
   std::vector<SiteRef> sites_;
   WorkspaceRef columns_, rows_, bias_scratch_;
