@@ -89,15 +89,15 @@ function(tenon_device_test program name device)
   endif()
 endfunction()
 
-# tenon_device_memory_test(TARGET [LIBRARIES TARGET...] [DEPENDS TARGET...])
-# The device_memory_test.cpp of a plugin's folder: its components beside the processor's, on every device with memory of its own.
+# tenon_device_memory_test(TARGET [SOURCES FILE...] [LIBRARIES TARGET...] [DEPENDS TARGET...])
+# The device_memory_test.cpp of a plugin's folder, and SOURCES: its components beside the processor's, on every device with memory of its own.
 function(tenon_device_memory_test target)
   if(NOT TENON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "LIBRARIES;DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;DEPENDS")
   string(REPLACE tenon_ "" name ${target})
-  tenon_test(${name}_device_memory SOURCES device_memory_test.cpp ${PROJECT_SOURCE_DIR}/tests/device/main.cpp
+  tenon_test(${name}_device_memory SOURCES device_memory_test.cpp ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/device/main.cpp
     LIBRARIES tenon_core ${arg_LIBRARIES} NO_ENTRY)
   target_include_directories(${name}_device_memory PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   set(devices cuda_emulated)

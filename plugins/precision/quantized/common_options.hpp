@@ -12,6 +12,7 @@
 namespace tenon::quantized {
 
 inline constexpr const char* kSwitches[] = {"none", "forward", "all", nullptr};
+inline constexpr const char* kMultiplied[] = {"values", "native", "auto", nullptr};
 inline constexpr const char* kGradientRounding[] = {"gradients", "none", nullptr};
 inline constexpr const char* kPowerRules[] = {"rceil", "floor", "ceil", "even", nullptr};
 
@@ -54,6 +55,11 @@ inline constexpr std::array kCommonOptions = {
     option::real("switch_at", "0.82")
         .between(0, 1)
         .doc_text("fraction of the run's slots after which they do"),
+    option::text("products", "\"values\"")
+        .one_of(kMultiplied)
+        .doc_text(
+            "what is multiplied: values that codes stand for; native: codes and scales, on a device with "
+            "units for them; auto: codes in those products that the device has, else values"),
     option::sections<kSiteOptions>("site").doc_text(
         "formats for layers whose name matches a pattern; of several matching tables the last counts"),
 };

@@ -6,6 +6,8 @@
 #include "memory.hpp"
 #include "plan.hpp"
 
+#include <tenon/operators_scaled.hpp>
+
 #include <memory>
 #include <vector>
 
@@ -14,6 +16,7 @@ namespace tenon::quantized {
 /// What a product multiplies.
 struct Side {
   TensorView values;        ///< bf16 [rows, columns], rows padded where the product's other side is
+  ScaledMatrix stored;      ///< the same as codes and scales, for products that take those; else empty
   float scale = 1;          ///< of the whole matrix; goes into the product's alpha
   TensorView block_scales;  ///< f32 [blocks, blocks] under by_block(), else empty
   std::int64_t across = 1;  ///< extent of a block in the dimension that is not summed over
@@ -37,6 +40,8 @@ class OperandUse {
   /// Rows of the values of a matrix of `rows` rows.
   std::int64_t padded(std::int64_t rows) const;
   std::size_t code_bytes(std::int64_t rows) const { return find(rows).code_bytes(); }
+  /// How products of codes are told of the last prepared.
+  ScaledOperand scaled() const { return {spec_.element, spec_.scale, spec_.block_rows, spec_.block_columns}; }
   /// Of all prepared quantizers.
   std::size_t scratch_bytes() const { return scratch_; }
   /// Scales of the blocks: f32 under by_block(), else bytes.

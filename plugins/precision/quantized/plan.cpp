@@ -38,6 +38,12 @@ bool SitePlan::quantizes() const {
   return std::any_of(operands.begin(), operands.end(), [](const OperandPlan& o) { return o.quantized(); });
 }
 
+int SitePlan::quantized_products() const {
+  int count = 0;
+  for (std::size_t i = 0; i < kUses; i += 2) count += operands[i].quantized() || operands[i + 1].quantized();
+  return count;
+}
+
 std::int64_t switch_slot(double at, std::int64_t steps) {
   if (steps <= 0) return std::numeric_limits<std::int64_t>::max();
   return static_cast<std::int64_t>(std::ceil(at * static_cast<double>(steps)));

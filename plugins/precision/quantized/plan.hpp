@@ -47,6 +47,9 @@ bool same_values(const OperandPlan& a, const OperandPlan& b);
 /// From which slot on which products run in bf16.
 enum class Switch : std::uint8_t { kNone, kForward, kAll };
 
+/// What products multiply: values that codes stand for, or codes, where the device can or in any case.
+enum class Multiplied : std::uint8_t { kValues, kNative, kAuto };
+
 struct SitePlan {
   std::array<OperandPlan, kUses> operands;
   std::string reason = "recipe";  ///< for those who watch
@@ -56,10 +59,12 @@ struct SitePlan {
   std::int64_t history = 1024;
   int margin = 0;
   bool latest = false;  ///< delayed: the last slot's amax instead of the largest of the history
+  Multiplied products = Multiplied::kValues;
 
   OperandPlan& operator[](Use use) { return operands[index_of(use)]; }
   const OperandPlan& operator[](Use use) const { return operands[index_of(use)]; }
   bool quantizes() const;
+  int quantized_products() const;  ///< with one quantized operand or two
   bool switched(Use use, std::int64_t slot) const {
     if (late == Switch::kNone || slot < switch_slot) return false;
     return late == Switch::kAll || use == Use::kFpropX || use == Use::kFpropW;

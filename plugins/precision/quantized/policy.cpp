@@ -16,6 +16,10 @@ QuantizedPrecision::QuantizedPrecision(std::string_view component, const Options
   const std::string_view late = options.text("switch");
   recipe_.late = late == "all" ? Switch::kAll : late == "forward" ? Switch::kForward : Switch::kNone;
   recipe_.switch_at = options.real("switch_at");
+  const std::string_view products = options.text("products");
+  products_ = products == "native" ? Multiplied::kNative
+              : products == "auto" ? Multiplied::kAuto
+                                   : Multiplied::kValues;
   for (const std::string_view pattern : options.section_names("site")) {
     const Options& table = options.section("site", pattern);
     Section section{selection_.add_pattern(pattern)};
@@ -40,10 +44,14 @@ std::unique_ptr<LinearSite> QuantizedPrecision::bind(const SiteInfo& site, SiteH
   SitePlan plan = plan_of(recipe_, formats, site.steps);
   plan.reason = reason;
   plan.may_keep = worst_.active();
+  plan.products = products_;
   const bool quantized = !kept && plan.quantizes();
   selection_.bound(site, quantized);
   if (!quantized) return nullptr;
-  return std::make_unique<QuantizedSite>(site, host, plan, &worst_, worst_.add(site.layer, site.site));
+  auto made = std::make_unique<QuantizedSite>(site, host, plan, &worst_, worst_.add(site.layer, site.site));
+  on_codes_ += made->products_of_codes();
+  on_anything_ += plan.quantized_products();
+  return made;
 }
 
 bool QuantizedPrecision::after_backward(const BackwardStats& stats) {
@@ -52,7 +60,14 @@ bool QuantizedPrecision::after_backward(const BackwardStats& stats) {
 }
 
 void* QuantizedPrecision::query(std::string_view interface_id) {
+  if (interface_id == PrecisionMetrics::kId && products_ != Multiplied::kValues)
+    return static_cast<PrecisionMetrics*>(this);
   return interface_id == Quantizer::kId ? quantizer_.get() : nullptr;
+}
+
+void QuantizedPrecision::metrics(const std::function<void(std::string_view, double)>& sink) {
+  if (on_anything_ > 0)
+    sink("native_products", static_cast<double>(on_codes_) / static_cast<double>(on_anything_));
 }
 
 }  // namespace tenon::quantized

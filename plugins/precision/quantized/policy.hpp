@@ -11,11 +11,12 @@
 #include <tenon/quantizer.hpp>
 #include <tenon/site_selection.hpp>
 
+#include <functional>
 #include <memory>
 
 namespace tenon::quantized {
 
-class QuantizedPrecision : public Precision {
+class QuantizedPrecision : public Precision, public PrecisionMetrics {
  public:
   DType activations() const final { return DType::kBF16; }
   DType parameters() const final { return DType::kF32; }
@@ -25,6 +26,8 @@ class QuantizedPrecision : public Precision {
   bool after_backward(const BackwardStats& stats) final;
   void state(StateVisitor& visitor) final { worst_.state(visitor); }
   void* query(std::string_view interface_id) final;
+  /// Which part of the quantized products runs on codes; offered where such are asked for.
+  void metrics(const std::function<void(std::string_view, double)>& sink) final;
 
  protected:
   /// `formats`: those of tenon.quantizer/1, the default first.
@@ -43,6 +46,8 @@ class QuantizedPrecision : public Precision {
   std::vector<Section> sections_;
   KeepWorst worst_;
   std::unique_ptr<Quantizer> quantizer_;
+  Multiplied products_;
+  std::int64_t on_codes_ = 0, on_anything_ = 0;  ///< products of the sites
 };
 
 }  // namespace tenon::quantized

@@ -26,6 +26,23 @@ Products::Extents Products::extents(Product product, std::int64_t rows) const {
   }
 }
 
+GemmSpec Products::spec(Product product, std::int64_t rows, DType result, bool accumulate,
+                        bool scaled) const {
+  const Extents e = extents(product, rows);
+  GemmSpec spec;
+  spec.m = e.m, spec.n = e.n, spec.k = e.k;
+  spec.transpose_a = e.a_down, spec.transpose_b = !e.b_down;
+  spec.a = spec.b = DType::kBF16;
+  spec.c = result;
+  spec.accumulate = accumulate;
+  spec.alpha = scaled;
+  if (product == Product::kFprop) {
+    spec.bias = finish_.bias;
+    spec.epilogue = finish_.epilogue;
+  }
+  return spec;
+}
+
 Gemm& Products::make(Product product, std::int64_t rows, std::int64_t block, DType result, bool accumulate,
                      bool scaled) {
   for (Prepared& p : prepared_) {
@@ -33,19 +50,14 @@ Gemm& Products::make(Product product, std::int64_t rows, std::int64_t block, DTy
         p.accumulate == accumulate && p.scaled == scaled)
       return *p.gemm;
   }
-  const Extents e = extents(product, rows);
-  GemmSpec spec;
-  spec.m = e.m, spec.n = e.n, spec.k = block == 0 ? e.k : block;
-  spec.transpose_a = e.a_down, spec.transpose_b = !e.b_down;
-  spec.a = spec.b = DType::kBF16;
-  spec.c = result;
-  spec.accumulate = accumulate;
-  spec.alpha = scaled;
-  if (product == Product::kFprop && block == 0) {
-    spec.bias = finish_.bias;
-    spec.epilogue = finish_.epilogue;
+  GemmSpec wanted = spec(product, rows, result, accumulate, scaled);
+  if (block != 0) {  // bias and map come behind the sum over blocks
+    wanted.k = block;
+    wanted.bias = false;
+    wanted.epilogue = Epilogue::kNone;
   }
-  prepared_.push_back({product, rows, block, result, accumulate, scaled, device_.family<Blas>().gemm(spec)});
+  prepared_.push_back(
+      {product, rows, block, result, accumulate, scaled, device_.family<Blas>().gemm(wanted)});
   gemm_scratch_ = std::max(gemm_scratch_, prepared_.back().gemm->scratch_bytes());
   return *prepared_.back().gemm;
 }
@@ -57,6 +69,10 @@ Gemm& Products::find(Product product, std::int64_t rows, std::int64_t block, DTy
         p.accumulate == accumulate && p.scaled == scaled)
       return *p.gemm;
   }
+  fail_unprepared(rows, result);
+}
+
+void Products::fail_unprepared(std::int64_t rows, DType result) const {
   fail_plugin("layer '" + layer_ + "' asks its site for a product over " + std::to_string(rows) +
               " rows with a result in " + std::string(dtype_name(result)) +
               ", which was not prepared: rows are the site's chunk or what is left of its rows");

@@ -28,6 +28,10 @@ class Products {
   /// The same for the sum over blocks.
   void prepare_blocks(Product product, std::int64_t rows);
 
+  /// As the device is asked for it.
+  GemmSpec spec(Product product, std::int64_t rows, DType result, bool accumulate, bool scaled) const;
+  [[noreturn]] void fail_unprepared(std::int64_t rows, DType result) const;
+
   std::size_t scratch_bytes() const;  ///< of any of them; known when all are prepared
   void run(Product product, const Side& a, const Side& b, TensorView c, TensorView bias, bool accumulate,
            bool scaled, TensorView scratch);

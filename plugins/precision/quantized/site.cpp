@@ -30,8 +30,7 @@ void QuantizedSite::fprop(const SiteCall& call, TensorView x, TensorView w, Tens
   const Kept kept = keeps_codes_ ? cut_kept(call.kept, nullptr) : Kept{};
   const bool shares = shared_input_ && call.training && !plain(Use::kFpropX, call);
   Side a = plain(Use::kFpropX, call) ? plain_side(x, x)
-                                     : rounded(call, Use::kFpropX, x, scratch.a, scratch.a_scales, scratch,
-                                               shares ? &kept : nullptr);
+                                     : rounded(call, Use::kFpropX, x, scratch, shares ? &kept : nullptr);
   if (shares) kept_scale_ = a.scale;
   const Side b = weight(call, Use::kFpropW, w, scratch);
   multiply(call, Product::kFprop, Use::kFpropX, a, Use::kFpropW, b, y, bias, false, scratch.products);
@@ -40,9 +39,8 @@ void QuantizedSite::fprop(const SiteCall& call, TensorView x, TensorView w, Tens
 
 void QuantizedSite::dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) {
   const Scratch scratch = cut(call.scratch, Use::kDgradDy, Use::kDgradW, dy.shape[0], nullptr);
-  const Side a = plain(Use::kDgradDy, call)
-                     ? plain_side(dy, dy)
-                     : rounded(call, Use::kDgradDy, dy, scratch.a, scratch.a_scales, scratch, nullptr);
+  const Side a =
+      plain(Use::kDgradDy, call) ? plain_side(dy, dy) : rounded(call, Use::kDgradDy, dy, scratch, nullptr);
   const Side b = weight(call, Use::kDgradW, w, scratch);
   multiply(call, Product::kDgrad, Use::kDgradDy, a, Use::kDgradW, b, dx, {}, accumulate, scratch.products);
 }
@@ -55,21 +53,27 @@ void QuantizedSite::wgrad(const SiteCall& call, TensorView x, TensorView dy, Ten
     scratch.a = dy, scratch.b = x;
   }
   const Side a = plain_dy ? plain_side(dy, scratch.a.data == nullptr ? dy : scratch.a)
-                          : rounded(call, Use::kWgradDy, dy, scratch.a, scratch.a_scales, scratch, nullptr);
+                          : rounded(call, Use::kWgradDy, dy, scratch, nullptr);
   Side b;
   if (plain_x) {
     b = plain_side(x, scratch.b.data == nullptr ? x : scratch.b);
   } else if (!keeps_codes_) {
-    b = rounded(call, Use::kWgradX, x, scratch.b, scratch.b_scales, scratch, nullptr);
+    b = rounded(call, Use::kWgradX, x, scratch, nullptr);
   } else {
     const Kept kept = cut_kept(call.kept, nullptr);
     const OperandUse& of_x = use(Use::kWgradX);
-    b = {scratch.b, kept_scale_, {}, of_x.plan().format->square ? of_x.plan().format->block : 1};
-    if (of_x.plan().by_block()) b.block_scales = kept.scales;
-    TensorView own = scratch.b;
-    own.shape[0] = of_x.padded(rows);
-    use(Use::kWgradX).decode(rows, kept.codes, kept.scales, own);
-    zero_tail(elementwise_, scratch.b, own.shape[0]);
+    b.values = scratch.b;
+    b.scale = kept_scale_;
+    b.across = of_x.plan().format->square ? of_x.plan().format->block : 1;
+    if (takes_codes(Use::kWgradX)) {
+      b.stored = {kept.codes, kept.scales};
+    } else {
+      if (of_x.plan().by_block()) b.block_scales = kept.scales;
+      TensorView own = scratch.b;
+      own.shape[0] = of_x.padded(rows);
+      use(Use::kWgradX).decode(rows, kept.codes, kept.scales, own);
+      zero_tail(elementwise_, scratch.b, own.shape[0]);
+    }
   }
   multiply(call, Product::kWgrad, Use::kWgradDy, a, Use::kWgradX, b, dw, {}, accumulate, scratch.products);
 }
@@ -88,25 +92,34 @@ Side QuantizedSite::plain_side(TensorView x, TensorView values) {
   return side;
 }
 
-Side QuantizedSite::rounded(const SiteCall& call, Use which, TensorView x, TensorView values,
-                            TensorView scales, const Scratch& scratch, const Kept* kept) {
+Side QuantizedSite::rounded(const SiteCall& call, Use which, TensorView x, const Scratch& scratch,
+                            const Kept* kept) {
+  const bool first = which != Use::kWgradX, codes = takes_codes(which);
+  const TensorView values = first ? scratch.a : scratch.b;
   OperandUse& operand = use(which);
   Side side;
   side.values = values;
   side.across = operand.plan().format->square ? operand.plan().format->block : 1;
   QuantizeOutput out;
-  out.values = values;
-  out.values.shape[0] = operand.padded(x.shape[0]);
+  // Who multiplies codes needs values for reports alone.
+  const bool writes_values = !codes || call.numerics != nullptr;
+  if (writes_values) {
+    out.values = values;
+    out.values.shape[0] = operand.padded(x.shape[0]);
+  }
   if (kept != nullptr) {
     out.codes = kept->codes;
     out.scales = kept->scales;
-  } else if (operand.plan().by_block() || call.numerics != nullptr) {
-    out.scales = scales;
+  } else {
+    if (codes) out.codes = first ? scratch.a_codes : scratch.b_codes;
+    if (codes || operand.plan().by_block() || call.numerics != nullptr)
+      out.scales = first ? scratch.a_scales : scratch.b_scales;
   }
   x.shape = Shape{x.shape[0], width(x)};
   side.scale = operand.run(call, name_, x, out, scratch.kernel, history(which), nullptr);
+  if (codes) side.stored = {out.codes, out.scales};
   if (operand.plan().by_block()) side.block_scales = out.scales;
-  zero_tail(elementwise_, values, out.values.shape[0]);
+  if (writes_values) zero_tail(elementwise_, values, out.values.shape[0]);
   return side;
 }
 
@@ -132,10 +145,12 @@ Side QuantizedSite::weight(const SiteCall& call, Use which, TensorView w, const 
   const bool reports = !is_plain && call.numerics != nullptr && call.first_row == 0;
   const bool known = copy.source == w.data && copy.version == call.weight_version && copy.plain == is_plain &&
                      (!operand.plan().delayed || copy.slot == call.step);
+  const Weight& own = second ? memory.backward : memory.forward;
   Side side;
-  side.values = second ? memory.backward : memory.forward;
+  side.values = own.values;
+  if (!is_plain) side.stored = {own.codes, own.scales};
   if (!is_plain && operand.plan().by_block()) {
-    side.block_scales = second ? memory.backward_scales : memory.forward_scales;
+    side.block_scales = own.scales;
     side.across = operand.plan().format->square ? operand.plan().format->block : 1;
   }
   if (!known || measures || reports) {
@@ -146,8 +161,11 @@ Side QuantizedSite::weight(const SiteCall& call, Use which, TensorView w, const 
       SiteCall quiet = call;
       if (!reports) quiet.numerics = nullptr;
       QuantizeOutput out;
-      out.values = side.values;
-      out.scales = operand.plan().by_block() ? side.block_scales : reports ? scratch.b_scales : TensorView{};
+      out.codes = own.codes;
+      out.scales = own.scales.empty() && reports ? scratch.b_scales : own.scales;
+      const bool multiplied = (!second && !takes_codes(Use::kFpropW)) ||
+                              ((second || shared_weight_) && !takes_codes(Use::kDgradW));
+      if (multiplied || measures || reports) out.values = side.values;
       QuantizeStats stats;
       copy.scale =
           operand.run(quiet, name_, w, out, scratch.kernel, history(which), measures ? &stats : nullptr);
@@ -168,7 +186,9 @@ void QuantizedSite::multiply(const SiteCall& call, Product product, Use a_use, c
   const bool plain_a = plain(a_use, call), plain_b = plain(b_use, call);
   counter_.count(plain_a ? bf16_format().name : use(a_use).plan().format->name, 1);
   counter_.count(plain_b ? bf16_format().name : use(b_use).plan().format->name, 1);
-  if (a.block_scales.empty() && b.block_scales.empty()) {
+  if (!plain_a && !plain_b && takes_codes(a_use)) {
+    codes_.run(product, a, b, c, bias, accumulate, scratch);
+  } else if (a.block_scales.empty() && b.block_scales.empty()) {
     products_.run(product, a, b, c, bias, accumulate, !(plain_a && plain_b), scratch);
   } else {
     products_.run_blocks(product, a, b, c, bias, accumulate, scratch);

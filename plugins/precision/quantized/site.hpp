@@ -3,6 +3,7 @@
 // plain x may be asked for later or the layer keeps its input in any case.
 #pragma once
 
+#include "code_products.hpp"
 #include "operand.hpp"
 #include "product.hpp"
 
@@ -30,6 +31,9 @@ class QuantizedSite final : public LinearSite {
   /// `watch` may be null and outlives the site.
   QuantizedSite(const SiteInfo& info, SiteHost& host, const SitePlan& plan, SiteWatch* watch, int handle);
 
+  /// How many of the three multiply codes.
+  int products_of_codes() const { return codes_.count(); }
+
   SiteMemory memory() const override;
   bool reads_input() const override { return !keeps_codes_; }
   void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override;
@@ -46,20 +50,29 @@ class QuantizedSite final : public LinearSite {
     bool plain = false;
   };
   struct Scratch {
-    TensorView products, kernel, a, a_scales, b, b_scales, kept;
+    TensorView products, kernel, a, a_scales, a_codes, b, b_scales, b_codes, kept;
   };
   struct Kept {
     TensorView codes, scales;
   };
-  /// Both copies; `backward` is empty where dgrad takes the other one.
+  /// One copy of a weight: its values, and codes where a product takes those.
+  struct Weight {
+    TensorView values, codes, scales;
+  };
+  /// `backward` is empty where dgrad takes the other one.
   struct Weights {
-    TensorView forward, forward_scales, backward, backward_scales;
+    Weight forward, backward;
   };
 
   OperandUse& use(Use which) { return uses_[index_of(which)]; }
   const OperandUse& use(Use which) const { return uses_[index_of(which)]; }
   bool plain(Use which, const SiteCall& call) const;
+  /// True where the product takes this operand as codes, unless it is plain in a call.
+  bool takes_codes(Use which) const;
   void prepare_uses();
+  void prepare_codes(bool head);
+  template <typename Call>
+  void for_each_form(bool head, Call call) const;
   void prepare_products(bool head);
   std::int64_t columns(Use which) const;
   bool kept_in_scratch(Use which, std::int64_t rows, std::int64_t padded) const;
@@ -70,8 +83,7 @@ class QuantizedSite final : public LinearSite {
   AmaxHistory* history(Use which);
 
   Side weight(const SiteCall& call, Use which, TensorView w, const Scratch& scratch);
-  Side rounded(const SiteCall& call, Use which, TensorView x, TensorView values, TensorView scales,
-               const Scratch& scratch, const Kept* kept);
+  Side rounded(const SiteCall& call, Use which, TensorView x, const Scratch& scratch, const Kept* kept);
   Side plain_side(TensorView x, TensorView values);
   void keep_input(const SiteCall& call, TensorView x, const Scratch& scratch);
   void multiply(const SiteCall& call, Product product, Use a_use, const Side& a, Use b_use, const Side& b,
@@ -89,6 +101,7 @@ class QuantizedSite final : public LinearSite {
   OperandCounter& counter_;
   std::vector<OperandUse> uses_;
   Products products_;
+  CodeProducts codes_;
   std::optional<AmaxHistory> history_x_, history_w_, history_dy_;
   WeightCopy forward_, backward_;
   bool shared_weight_ = false;  ///< fprop and dgrad multiply by the same values

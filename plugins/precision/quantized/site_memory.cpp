@@ -1,6 +1,8 @@
 // What a site prepares when it is built, and how it divides its memory.
 #include "site.hpp"
 
+#include <tenon/error.hpp>
+
 #include <algorithm>
 
 namespace tenon::quantized {
@@ -12,6 +14,14 @@ constexpr Use kAllUses[kUses] = {Use::kFpropX, Use::kFpropW,  Use::kDgradDy,
 bool is_weight(Use which) {
   return which == Use::kFpropW || which == Use::kDgradW;
 }
+
+struct Operands {
+  Product product;
+  Use a, b;
+};
+constexpr Operands kProducts[] = {{Product::kFprop, Use::kFpropX, Use::kFpropW},
+                                  {Product::kDgrad, Use::kDgradDy, Use::kDgradW},
+                                  {Product::kWgrad, Use::kWgradDy, Use::kWgradX}};
 
 }  // namespace
 
@@ -30,7 +40,8 @@ QuantizedSite::QuantizedSite(const SiteInfo& info, SiteHost& host, const SitePla
       quant_(device_.family<QuantOps>()),
       elementwise_(device_.family<Elementwise>()),
       counter_(host.operands()),
-      products_(info, device_) {
+      products_(info, device_),
+      codes_(products_, device_) {
   for (const Use which : kAllUses) uses_.emplace_back(info, host, which, plan[which]);
   shared_weight_ = same_values(plan[Use::kFpropW], plan[Use::kDgradW]) && plan.late != Switch::kForward;
   // Layers that call in chunks, and convolutions, keep their input whatever the site says.
@@ -38,6 +49,7 @@ QuantizedSite::QuantizedSite(const SiteInfo& info, SiteHost& host, const SitePla
                  info.chunk == info.m && info.module != "conv";
   shared_input_ = keeps_codes_ && same_values(plan[Use::kFpropX], plan[Use::kWgradX]);
   prepare_uses();
+  prepare_codes(info.module == "head");
   prepare_products(info.module == "head");
   const auto delays = [&](Use a, Use b) { return plan[a].delayed || plan[b].delayed; };
   if (delays(Use::kFpropX, Use::kWgradX)) history_x_.emplace(host, "x", plan);
@@ -66,26 +78,62 @@ std::int64_t QuantizedSite::padded(std::int64_t rows) const {
   return std::max(use(Use::kWgradDy).padded(rows), use(Use::kWgradX).padded(rows));
 }
 
-void QuantizedSite::prepare_products(bool head) {
-  const auto prepare = [&](Product product, Use a, Use b, std::int64_t rows, DType result) {
-    const bool turns_plain = plan_.may_keep || plan_.late == Switch::kAll ||
-                             (plan_.late == Switch::kForward && product == Product::kFprop);
-    const bool scaled = use(a).quantized() || use(b).quantized();
-    const std::int64_t length = product == Product::kWgrad ? padded(rows) : rows;
-    if (use(a).plan().by_block() || use(b).plan().by_block()) products_.prepare_blocks(product, length);
-    for (const bool accumulate : {false, true}) {
-      if (product == Product::kFprop && accumulate) continue;
-      products_.prepare(product, length, result, accumulate, scaled);
-      if (turns_plain && scaled) products_.prepare(product, rows, result, accumulate, false);
+/// Every product in all the forms that calls may ask for, by rows of x and dy.
+template <typename Call>
+void QuantizedSite::for_each_form(bool head, Call call) const {
+  for (const Operands& o : kProducts) {
+    for (const std::int64_t rows : {chunk_, rest_}) {
+      if (rows == 0) continue;
+      const DType result = o.product == Product::kWgrad ? parameter_ : DType::kBF16;
+      for (const bool accumulate : {false, true}) {
+        if (o.product != Product::kFprop || !accumulate) call(o, rows, result, accumulate);
+      }
+      if (head && o.product == Product::kFprop) call(o, rows, DType::kF32, false);  // logits
     }
-  };
-  for (const std::int64_t rows : {chunk_, rest_}) {
-    if (rows == 0) continue;
-    prepare(Product::kFprop, Use::kFpropX, Use::kFpropW, rows, DType::kBF16);
-    if (head) prepare(Product::kFprop, Use::kFpropX, Use::kFpropW, rows, DType::kF32);  // logits
-    prepare(Product::kDgrad, Use::kDgradDy, Use::kDgradW, rows, DType::kBF16);
-    prepare(Product::kWgrad, Use::kWgradDy, Use::kWgradX, rows, parameter_);
   }
+}
+
+void QuantizedSite::prepare_codes(bool head) {
+  if (plan_.products == Multiplied::kValues || n_ == 0 || k_ == 0) return;
+  for (const Operands& o : kProducts) {
+    const OperandUse &a = use(o.a), &b = use(o.b);
+    if (!a.quantized() && !b.quantized()) continue;
+    std::string reason;
+    std::vector<CodeProducts::Form> forms;
+    for_each_form(head, [&](const Operands& of, std::int64_t rows, DType result, bool accumulate) {
+      if (of.product != o.product) return;
+      const bool inner = o.product == Product::kWgrad;
+      if (inner && a.padded(rows) != b.padded(rows))
+        reason = "one operand is rotated alone, and padded to " + std::to_string(padded(rows)) + " rows of " +
+                 std::to_string(rows);
+      forms.push_back({inner ? padded(rows) : rows, result, accumulate});
+    });
+    if (forms.empty()) continue;
+    if (reason.empty()) reason = codes_.prepare(o.product, forms, a, b);
+    if (!reason.empty() && plan_.products == Multiplied::kNative)
+      fail_config("layer '" + name_.layer + "': products = \"native\", but " + std::string(gemm_of(o.a)) +
+                  " cannot multiply codes: " + reason +
+                  "; products = \"auto\" multiplies values there, \"values\" everywhere");
+  }
+}
+
+bool QuantizedSite::takes_codes(Use which) const {
+  return codes_.has(static_cast<Product>(index_of(which) / 2));
+}
+
+void QuantizedSite::prepare_products(bool head) {
+  for_each_form(head, [&](const Operands& o, std::int64_t rows, DType result, bool accumulate) {
+    const bool turns_plain = plan_.may_keep || plan_.late == Switch::kAll ||
+                             (plan_.late == Switch::kForward && o.product == Product::kFprop);
+    const bool scaled = use(o.a).quantized() || use(o.b).quantized();
+    const std::int64_t length = o.product == Product::kWgrad ? padded(rows) : rows;
+    if (!codes_.has(o.product)) {
+      if (!accumulate && (use(o.a).plan().by_block() || use(o.b).plan().by_block()))
+        products_.prepare_blocks(o.product, length);
+      products_.prepare(o.product, length, result, accumulate, scaled);
+    }
+    if (turns_plain && scaled) products_.prepare(o.product, rows, result, accumulate, false);
+  });
 }
 
 /// Plain activations are multiplied where they lie, unless the other side is longer.
@@ -99,19 +147,20 @@ QuantizedSite::Scratch QuantizedSite::cut(TensorView memory, Use a, Use b, std::
   Scratch cut;
   std::size_t kernel = 0;
   for (const OperandUse& each : uses_) kernel = std::max(kernel, each.scratch_bytes());
-  cut.products = cutter.bytes(products_.scratch_bytes());
+  cut.products = cutter.bytes(std::max(products_.scratch_bytes(), codes_.scratch_bytes()));
   cut.kernel = cutter.bytes(kernel);
   const std::int64_t length = a == Use::kWgradDy ? padded(rows) : rows;
   // Where x is kept as codes, measuring them takes their values, too.
   if (a == Use::kFpropX && keeps_codes_)
     cut.kept = cutter.take(DType::kBF16, Shape{use(Use::kWgradX).padded(rows), k_});
-  const auto operand = [&](Use which, TensorView& values, TensorView& scales) {
+  const auto operand = [&](Use which, TensorView& values, TensorView& scales, TensorView& codes) {
     if (kept_in_scratch(which, rows, length))
       values = cutter.take(DType::kBF16, Shape{length, columns(which)});
     scales = use(which).cut_scales(cutter, is_weight(which) ? n_ : rows);
+    if (takes_codes(which) && !is_weight(which)) codes = cutter.bytes(use(which).code_bytes(rows));
   };
-  operand(a, cut.a, cut.a_scales);
-  operand(b, cut.b, cut.b_scales);
+  operand(a, cut.a, cut.a_scales, cut.a_codes);
+  operand(b, cut.b, cut.b_scales, cut.b_codes);
   if (used != nullptr) *used = cutter.used();
   return cut;
 }
@@ -128,12 +177,14 @@ QuantizedSite::Kept QuantizedSite::cut_kept(TensorView memory, std::size_t* used
 QuantizedSite::Weights QuantizedSite::cut_weights(TensorView memory, std::size_t* used) const {
   Cutter cutter(memory);
   Weights cut;
-  const auto copy = [&](Use which, TensorView& values, TensorView& scales) {
-    values = cutter.take(DType::kBF16, Shape{n_, k_});
-    if (use(which).plan().by_block()) scales = use(which).cut_scales(cutter, n_);
+  const auto copy = [&](Use which, bool codes, Weight& weight) {
+    weight.values = cutter.take(DType::kBF16, Shape{n_, k_});
+    if (codes || use(which).plan().by_block()) weight.scales = use(which).cut_scales(cutter, n_);
+    if (codes) weight.codes = cutter.bytes(use(which).code_bytes(n_));
   };
-  copy(Use::kFpropW, cut.forward, cut.forward_scales);
-  if (!shared_weight_) copy(Use::kDgradW, cut.backward, cut.backward_scales);
+  const bool forward = takes_codes(Use::kFpropW), backward = takes_codes(Use::kDgradW);
+  copy(Use::kFpropW, forward || (shared_weight_ && backward), cut.forward);
+  if (!shared_weight_) copy(Use::kDgradW, backward, cut.backward);
   if (used != nullptr) *used = cutter.used();
   return cut;
 }
