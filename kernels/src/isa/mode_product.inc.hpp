@@ -21,29 +21,68 @@ struct ModeMatrix {
   TENON_INLINE std::int64_t at(std::int64_t i, std::int64_t j) const { return i * row + j * column; }
 };
 
-/// Modes [m, m + n) of the element at `from`.
-TENON_INLINE void part_modes(const float* from, std::int64_t n, float* re, float* im) {
-  if (n == kLanes) {
-    for (int l = 0; l < kLanes; ++l) {
-      re[l] = from[2 * l];
-      im[l] = from[2 * l + 1];
+/// Which lanes of two registers behind each other one register takes.
+#if TENON_SIMD_BYTES == 64
+#define TENON_EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
+#define TENON_ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
+#define TENON_FIRST 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define TENON_SECOND 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif TENON_SIMD_BYTES == 32
+#define TENON_EVEN 0, 2, 4, 6, 8, 10, 12, 14
+#define TENON_ODD 1, 3, 5, 7, 9, 11, 13, 15
+#define TENON_FIRST 0, 8, 1, 9, 2, 10, 3, 11
+#define TENON_SECOND 4, 12, 5, 13, 6, 14, 7, 15
+#else
+#define TENON_EVEN 0, 2, 4, 6
+#define TENON_ODD 1, 3, 5, 7
+#define TENON_FIRST 0, 4, 1, 5
+#define TENON_SECOND 2, 6, 3, 7
+#endif
+
+/// Real and imaginary parts of 16 neighbours, and back.
+TENON_INLINE void part_pairs(const float* from, F& re, F& im) {
+#pragma GCC unroll 4
+  for (int p = 0; p < kParts; ++p) {
+    const Part low = load_part(from + 2 * p * kPartLanes), high = load_part(from + (2 * p + 1) * kPartLanes);
+    re.v[p] = __builtin_shufflevector(low, high, TENON_EVEN);
+    im.v[p] = __builtin_shufflevector(low, high, TENON_ODD);
+  }
+}
+TENON_INLINE void join_pairs(F re, F im, bool accumulate, float* to) {
+#pragma GCC unroll 4
+  for (int p = 0; p < kParts; ++p) {
+    Part low = __builtin_shufflevector(re.v[p], im.v[p], TENON_FIRST);
+    Part high = __builtin_shufflevector(re.v[p], im.v[p], TENON_SECOND);
+    float* at = to + 2 * p * kPartLanes;
+    if (accumulate) {
+      low = load_part(at) + low;
+      high = load_part(at + kPartLanes) + high;
     }
-    return;
+    store_part(at, low);
+    store_part(at + kPartLanes, high);
   }
-  for (std::int64_t l = 0; l < kLanes; ++l) {
-    re[l] = l < n ? from[2 * l] : 0.0f;
-    im[l] = l < n ? from[2 * l + 1] : 0.0f;
-  }
+}
+#undef TENON_EVEN
+#undef TENON_ODD
+#undef TENON_FIRST
+#undef TENON_SECOND
+
+/// Modes [m, m + n) of the element at `from`; zeros behind. The next group's are asked of the memory:
+/// elements lie too far apart for a processor to see where it goes on.
+TENON_INLINE void part_modes(const float* from, std::int64_t n, F& re, F& im) {
+  __builtin_prefetch(from + 2 * kLanes);
+  __builtin_prefetch(from + 3 * kLanes);
+  if (n == kLanes) return part_pairs(from, re, im);
+  float pairs[2 * kLanes] = {};
+  __builtin_memcpy(pairs, from, static_cast<std::size_t>(2 * n) * sizeof(float));
+  part_pairs(pairs, re, im);
 }
 
 TENON_INLINE void join_modes(F re, F im, std::int64_t n, bool accumulate, float* to) {
-  float both[2][kLanes];
-  store(both[0], re);
-  store(both[1], im);
-  for (std::int64_t l = 0; l < n; ++l) {
-    to[2 * l] = accumulate ? to[2 * l] + both[0][l] : both[0][l];
-    to[2 * l + 1] = accumulate ? to[2 * l + 1] + both[1][l] : both[1][l];
-  }
+  if (n == kLanes) return join_pairs(re, im, accumulate, to);
+  float pairs[2 * kLanes];
+  join_pairs(re, im, false, pairs);
+  for (std::int64_t l = 0; l < 2 * n; ++l) to[l] = accumulate ? to[l] + pairs[l] : pairs[l];
 }
 
 struct ModeSums {
@@ -108,16 +147,20 @@ TENON_INLINE void mode_sums(const ModeSums& s, std::int64_t group_begin, std::in
     for (std::int64_t p = 0; p < s.rows; ++p)
       for (std::int64_t r = 0; r < s.terms; ++r) {
         float* a = left + (p * s.terms + r) * kLeftParts * kLanes;
-        part_modes(s.left + 2 * (s.left_at.at(p, r) * s.modes + m), n, a, a + kLanes);
-        const F im = load(a + kLanes), minus_im = splat(-1.0f) * im;
+        F re, im;
+        part_modes(s.left + 2 * (s.left_at.at(p, r) * s.modes + m), n, re, im);
+        const F minus_im = splat(-1.0f) * im;
+        store(a, re);
         store(a + kLanes, s.conjugate_left ? minus_im : im);
         store(a + 2 * kLanes, s.conjugate_left ? im : minus_im);
       }
     for (std::int64_t r = 0; r < s.terms; ++r)
       for (std::int64_t q = 0; q < s.columns; ++q) {
         float* b = right + (q * s.terms + r) * kRightParts * kLanes;
-        part_modes(s.right + 2 * (s.right_at.at(r, q) * s.modes + m), n, b, b + kLanes);
-        if (s.conjugate_right) store(b + kLanes, splat(-1.0f) * load(b + kLanes));
+        F re, im;
+        part_modes(s.right + 2 * (s.right_at.at(r, q) * s.modes + m), n, re, im);
+        store(b, re);
+        store(b + kLanes, s.conjugate_right ? splat(-1.0f) * im : im);
       }
     for (std::int64_t q = 0; q < s.columns; q += kModeColumns)
       for (std::int64_t p = 0; p < s.rows; p += kModeRows) mode_block(s, left, right, p, q, m, n);
