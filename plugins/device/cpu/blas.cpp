@@ -1,8 +1,9 @@
 // The choice of how a product is computed (family Blas): oneDNN for f32 and for bf16 where the processor
 // multiplies it, the kernels of this tree for f64 and where oneDNN has none, and conversion to f32 in front
-// of them for the rest.
+// of them for the rest; products of one term are rows that are scaled.
 #include "families.hpp"
 #include "gemm.hpp"
+#include "outer_product.hpp"
 #include "pointwise.hpp"
 #ifndef TENON_PORTABLE_THREADS
 #include "gemm_onednn.hpp"
@@ -105,6 +106,7 @@ class CpuBlas final : public Blas {
   }
 
   std::unique_ptr<Gemm> plain(const GemmSpec& spec) const {
+    if (is_outer_product(spec)) return make_outer_product(kernels_, spec);
 #ifndef TENON_PORTABLE_THREADS
     // An empty product is not worth a primitive, and the library would leave C untouched where k is 0.
     const bool some = spec.batch > 0 && spec.m > 0 && spec.n > 0 && spec.k > 0;
