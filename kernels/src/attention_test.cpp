@@ -15,10 +15,11 @@ struct Case {
   double scale;
 };
 constexpr Case kCases[] = {
-    {1, 1, 1, 4, 0, false, 1.0},     {2, 5, 2, 3, 0, false, 0.5},     {1, 64, 1, 16, 0, false, 0.25},
-    {1, 65, 2, 16, 0, true, 0.25},   {1, 150, 1, 20, 0, false, 0.25}, {2, 150, 1, 8, 1, false, 1.0},
-    {1, 150, 2, 8, 7, true, 0.3},    {1, 200, 1, 8, 64, false, 0.3},  {1, 200, 1, 8, 65, true, 0.3},
-    {1, 130, 1, 33, 500, true, 0.2},
+    {1, 1, 1, 4, 0, false, 1.0},     {2, 5, 2, 3, 0, false, 0.5},      {1, 64, 1, 16, 0, false, 0.25},
+    {1, 65, 2, 16, 0, true, 0.25},   {1, 150, 1, 20, 0, false, 0.25},  {2, 150, 1, 8, 1, false, 1.0},
+    {1, 150, 2, 8, 7, true, 0.3},    {1, 200, 1, 8, 64, false, 0.3},   {1, 200, 1, 8, 65, true, 0.3},
+    {1, 130, 1, 33, 500, true, 0.2}, {1, 193, 2, 64, 0, false, 0.125}, {1, 130, 1, 96, 70, true, 0.1},
+    {1, 70, 1, 8, 0, false, -0.5},
 };
 
 template <class S>
@@ -109,7 +110,7 @@ Magnitudes magnitudes(const AttentionArgs<double>& a) {
         }
         for (std::int64_t s = 0; s <= t; ++s) {
           const double ps = p[static_cast<std::size_t>(s)],
-                       ds = ps * (dp[static_cast<std::size_t>(s)] + expected) * a.scale;
+                       ds = ps * (dp[static_cast<std::size_t>(s)] + expected) * std::abs(a.scale);
           for (std::int64_t j = 0; j < a.d_head; ++j) {
             m.out[out(t, j)] += ps * std::abs(a.v[in(s, j)]);
             m.dqkv[static_cast<std::size_t>(in(t, j))] += ds * std::abs(a.k[in(s, j)]);
@@ -144,13 +145,17 @@ TYPED_TEST(AttentionTest, EverySetStaysWithinItsBound) {
     SameAcrossFusingSets<S> same, same_gradient;
     SameAcrossFusingSets<float> same_lse;
     for (const KernelTable* set : all_sets()) {
+      // Tiles take the weights and the gradients of logits rounded to bfloat16 (attention.hpp), and sum in an
+      // order of their own.
+      const bool tiles = sizeof(S) == 2 && std::string_view(set->name) == "amx";
+      const double operand = tiles ? kBf16Roundoff : 0.0;
       const auto what = [&] {
         return std::string(set->name) + " time " + std::to_string(c.time) + " window " +
                std::to_string(c.window);
       };
       run(ops<S>(*set).attention, make_args(c, tensors), false);
       EXPECT_TRUE(within(tensors.out, wide.out, [&](std::size_t i) {
-        return p_error * m.out[i] + store * std::abs(wide.out[i]);
+        return (p_error + operand) * m.out[i] + store * std::abs(wide.out[i]);
       })) << what();
       for (std::size_t i = 0; i < wide.lse.size(); ++i) {
         if (std::isinf(wide.lse[i]))
@@ -160,11 +165,13 @@ TYPED_TEST(AttentionTest, EverySetStaysWithinItsBound) {
       }
       // With bfloat16 storage backward reads the rounded `out`: its error enters delta = sum(dout out).
       EXPECT_TRUE(within(tensors.dqkv, wide.dqkv, [&](std::size_t i) {
-        return (gradient_error + store) * m.dqkv[i] + store * std::abs(wide.dqkv[i]);
+        return (gradient_error + store + operand) * m.dqkv[i] + store * std::abs(wide.dqkv[i]);
       })) << what();
-      same.see(*set, tensors.out);
-      same_gradient.see(*set, tensors.dqkv);
-      same_lse.see(*set, tensors.lse);
+      if (!tiles) {
+        same.see(*set, tensors.out);
+        same_gradient.see(*set, tensors.dqkv);
+        same_lse.see(*set, tensors.lse);
+      }
 
       const auto out = tensors.out, gradient = tensors.dqkv;
       run(ops<S>(*set).attention, make_args(c, tensors), true);

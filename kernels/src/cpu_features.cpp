@@ -4,6 +4,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace tenon::kernels {
 
@@ -55,7 +59,20 @@ CpuFeatures detect_cpu_features() {
   return features;
 }
 
+bool ask_for_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // of arch_prctl, and the number of the state
+  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
+  return false;
+#endif
+}
+
+#else
+
+bool ask_for_tiles() {
+  return false;
+}
 
 CpuFeatures detect_cpu_features() {
   return {};

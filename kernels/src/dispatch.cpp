@@ -6,6 +6,7 @@ namespace tenon::kernels {
 const KernelTable& kernels_portable();
 const KernelTable& kernels_avx2();
 const KernelTable& kernels_avx512();
+const KernelTable& kernels_amx();
 
 namespace {
 
@@ -17,6 +18,7 @@ struct Entry {
 
 constexpr Entry kEntries[] = {
 #if defined(__x86_64__)
+    {"amx", kernels_amx, [](const CpuFeatures& f) { return f.avx512_bf16 && f.amx_bf16 && ask_for_tiles(); }},
     {"avx512", kernels_avx512, [](const CpuFeatures& f) { return f.avx512; }},
     {"avx2", kernels_avx2, [](const CpuFeatures& f) { return f.avx2; }},
 #endif

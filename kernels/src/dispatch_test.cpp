@@ -9,10 +9,15 @@ using Names = std::vector<std::string_view>;
 TEST(Dispatch, OrdersSetsByFeatures) {
   CpuFeatures none, avx2, avx512;
   avx2.avx2 = avx512.avx2 = avx512.avx512 = true;
+  CpuFeatures tiles = avx512;
+  tiles.avx512_bf16 = tiles.amx_bf16 = true;
   EXPECT_EQ(kernel_names(none), (Names{"portable", "reference"}));
 #if defined(__x86_64__)
   EXPECT_EQ(kernel_names(avx2), (Names{"avx2", "portable", "reference"}));
   EXPECT_EQ(kernel_names(avx512), (Names{"avx512", "avx2", "portable", "reference"}));
+  const Names with_tiles{"amx", "avx512", "avx2", "portable", "reference"};
+  EXPECT_EQ(kernel_names(tiles),
+            ask_for_tiles() ? with_tiles : Names(with_tiles.begin() + 1, with_tiles.end()));
   EXPECT_STREQ(select_kernels("", avx512)->name, "avx512");
   EXPECT_STREQ(select_kernels("auto", avx2)->name, "avx2");
   EXPECT_STREQ(select_kernels("avx2", avx512)->name, "avx2");

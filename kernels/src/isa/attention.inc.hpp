@@ -229,7 +229,7 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
         const F base = splat(lse == kMinusInfinity ? 0.0f : lse), shift = splat(delta[q0 + i]),
                 factor = splat(args.scale);
         for_lanes(0, keys, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-          const F e = exp(load_group(row + j, n) - base);
+          const F e = weight_exp(load_group(row + j, n) - base);
           store_group(row + j, e, n);
           store_group(slope + j, e * (load_group(slope + j, n) - shift) * factor, n);
         });

@@ -29,8 +29,8 @@ struct Strided {
 
 /// sums[kTileRows, kTileCols] += A B over `depth` links of the chain. Out of line: alone, its sums all stay
 /// in registers.
-__attribute__((noinline)) void gemm_tile(std::int64_t depth, Strided<float> a, const float* packed_b,
-                                         float* sums) {
+[[maybe_unused, gnu::noinline]] void gemm_tile(std::int64_t depth, Strided<float> a, const float* packed_b,
+                                               float* sums) {
   Part acc[kTileRows][kTileParts];
 #pragma GCC unroll 16
   for (int i = 0; i < kTileRows; ++i)

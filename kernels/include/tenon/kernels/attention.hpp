@@ -2,7 +2,9 @@
 // Query t of a sequence sees keys t - window + 1 .. t (all keys 0 .. t when window is 0), less the keys that
 // key_mask hides. A query that sees no key gives zeros and passes no gradient. Hidden keys and values must be
 // finite. The vector kernels work block by block and store one log-sum-exp per query instead of a [time,
-// time] matrix.
+// time] matrix. Weights below the smallest normal float count as zero there. The set amx multiplies bfloat16
+// as such, so weights and the gradients of logits, which are operands of products, are rounded to bfloat16
+// (unit roundoff 2^-8) once more; weights are summed before they are rounded, and all sums are in float.
 #pragma once
 
 #include <tenon/kernels/types.hpp>

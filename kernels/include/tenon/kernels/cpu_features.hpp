@@ -7,10 +7,14 @@ namespace tenon::kernels {
 struct CpuFeatures {
   bool avx2 = false;         ///< AVX2 and FMA, with OS support for 256-bit state
   bool avx512 = false;       ///< AVX-512 F, BW, DQ, VL, and OS support for 512-bit state
-  bool avx512_bf16 = false;  ///< bfloat16 dot products (a library may use them; these kernels do not)
+  bool avx512_bf16 = false;  ///< conversions to bfloat16 and dot products of them
   bool amx_bf16 =
       false;  ///< tile products of bfloat16, processor and OS state; the process must still ask for it
 };
+
+/// Asks the system for the state of tiles, which a process has to before it uses them; for all its threads
+/// and for good. Whether it was granted.
+bool ask_for_tiles();
 
 /// The features of the machine that we run on.
 CpuFeatures detect_cpu_features();

@@ -36,7 +36,7 @@ struct Ops {
 
 /// One kernel set.
 struct KernelTable {
-  const char* name;  ///< "reference", "portable", "avx2" or "avx512"
+  const char* name;  ///< "reference", "portable", "avx2", "avx512" or "amx"
   Ops<float> f32;
   Ops<Bf16> bf16;
   UpdateOps<float> update;

@@ -1,0 +1,24 @@
+// The kernel set of processors with tiles (AMX): what avx512 has, and attention on bfloat16 by products of
+// tiles. Compiled with the flags of both, and loaded nowhere else.
+#include <tenon/kernels/table.hpp>
+
+#include "isa/attention_tiles.inc.hpp"
+
+namespace tenon::kernels {
+
+const KernelTable& kernels_avx512();
+const KernelTable& kernels_amx();
+
+const KernelTable& kernels_amx() {
+  static const KernelTable table = [] {
+    KernelTable all = kernels_avx512();
+    all.name = "amx";
+    all.bf16.attention = {.workspace = attention_tiles_workspace,
+                          .forward = attention_tiles_forward,
+                          .backward = attention_tiles_backward};
+    return all;
+  }();
+  return table;
+}
+
+}  // namespace tenon::kernels
