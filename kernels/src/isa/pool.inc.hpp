@@ -19,16 +19,32 @@ struct Greatest {
     most = select(takes, value, most);
     element = select(takes, at, element);
   }
+  /// The same in all lanes, none of which is the first.
+  TENON_INLINE void follow(F value, I at) {
+    const I takes = (most < value) | select(value == value, splat_int(0), most == most);
+    most = select(takes, value, most);
+    element = select(takes, at, element);
+  }
 };
 
-TENON_INLINE Part even_lanes(Part a, Part b) {
+/// Lanes kPhase, kPhase + 2, ... of two neighbouring parts.
+template <int kPhase>
+TENON_INLINE Part every_second(Part a, Part b) {
 #if TENON_SIMD_BYTES == 64
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  return __builtin_shufflevector(a, b, kPhase, kPhase + 2, kPhase + 4, kPhase + 6, kPhase + 8, kPhase + 10,
+                                 kPhase + 12, kPhase + 14, kPhase + 16, kPhase + 18, kPhase + 20, kPhase + 22,
+                                 kPhase + 24, kPhase + 26, kPhase + 28, kPhase + 30);
 #elif TENON_SIMD_BYTES == 32
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
+  return __builtin_shufflevector(a, b, kPhase, kPhase + 2, kPhase + 4, kPhase + 6, kPhase + 8, kPhase + 10,
+                                 kPhase + 12, kPhase + 14);
 #else
-  return __builtin_shufflevector(a, b, 0, 2, 4, 6);
+  return __builtin_shufflevector(a, b, kPhase, kPhase + 2, kPhase + 4, kPhase + 6);
 #endif
+}
+template <int kPhase>
+TENON_INLINE F every_second(const F (&halves)[2]) {
+  const auto part = [&](int i) { return halves[i / kParts].v[i % kParts]; };
+  return each<F>([&](int i) { return every_second<kPhase>(part(2 * i), part(2 * i + 1)); });
 }
 
 /// Elements 0, stride, ... of which n lie in memory, into lanes.
@@ -39,8 +55,7 @@ TENON_INLINE F load_apart(const S* p, std::int64_t stride, std::int64_t n) {
     const std::int64_t elements = 2 * n - 1;
     const F halves[2] = {load_group(p, shorter(kLanes, elements)),
                          elements > kLanes ? load_group(p + kLanes, elements - kLanes) : splat(0.0f)};
-    const auto part = [&](int i) { return halves[i / kParts].v[i % kParts]; };
-    return each<F>([&](int i) { return even_lanes(part(2 * i), part(2 * i + 1)); });
+    return every_second<0>(halves);
   }
   float values[kLanes] = {};
   for (std::int64_t lane = 0; lane < n; ++lane) values[lane] = load_one(p + lane * stride);
@@ -68,25 +83,66 @@ TENON_INLINE void meet(const Window& w, const S* x, std::int64_t line, std::int6
                 first_lanes(end) & (splat_int(static_cast<std::int32_t>(begin - 1)) < lanes_from(0)));
 }
 
-/// The places of one line of a plane.
+/// Whether windows are squares of two by two, side by side, all of them inside: the usual pool.
+TENON_INLINE bool is_square_of_two(const Window& w) {
+  bool result = w.kernel[0] == 1 && w.kernel[1] == 2 && w.kernel[2] == 2 && w.stride[2] == 2 &&
+                w.dilation[1] == 1 && w.dilation[2] == 1;
+  for (int d = 0; d < 3; ++d)
+    result = result && w.pad[d] == 0 && (w.out[d] - 1) * w.stride[d] + w.kernel[d] <= w.in[d];
+  return result;
+}
+
+/// The greatest of `count` such windows; the first begins at element `first`.
 template <class S>
-TENON_INLINE void max_pool_line(const Window& w, const S* x, std::int64_t id, std::int64_t ih, I steps, S* y,
-                                std::int32_t* index) {
+TENON_INLINE Greatest greatest_of_squares(const Window& w, const S* x, std::int64_t first, std::int64_t count,
+                                          I steps) {
+  const std::int64_t elements = 2 * count;
+  F lines[2][2];
+  for (int h = 0; h < 2; ++h) {
+    const S* line = x + first + h * w.in[2];
+    lines[h][0] = load_group(line, shorter(kLanes, elements));
+    lines[h][1] = elements > kLanes ? load_group(line + kLanes, elements - kLanes) : splat(0.0f);
+  }
+  const I at = splat_int(static_cast<std::int32_t>(first)) + steps;
+  const I below = at + splat_int(static_cast<std::int32_t>(w.in[2]));
+  Greatest greatest{every_second<0>(lines[0]), at};
+  greatest.follow(every_second<1>(lines[0]), at + splat_int(1));
+  greatest.follow(every_second<0>(lines[1]), below);
+  greatest.follow(every_second<1>(lines[1]), below + splat_int(1));
+  return greatest;
+}
+
+TENON_INLINE void store_elements(std::int32_t* p, I a, std::int64_t n) {
+#if TENON_SIMD_BYTES == 64
+  _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << n) - 1u), (__m512i)a.v[0]);
+#else
+  __builtin_memcpy(p, &a, static_cast<std::size_t>(n) * sizeof(std::int32_t));
+#endif
+}
+
+/// The places of one line of a plane. `square`: as is_square_of_two() says.
+template <class S>
+TENON_INLINE void max_pool_line(const Window& w, bool square, const S* x, std::int64_t id, std::int64_t ih,
+                                I steps, S* y, std::int32_t* index) {
   const Inside d = inside(w, 0, id), h = inside(w, 1, ih);
   for (std::int64_t ow = 0; ow < w.out[2]; ow += kLanes) {
     const std::int64_t count = shorter(kLanes, w.out[2] - ow);
     Greatest greatest{splat(-__builtin_inff()), splat_int(-1)};
-    for (std::int64_t kd = d.begin; kd < d.end; ++kd)
-      for (std::int64_t kh = h.begin; kh < h.end; ++kh) {
-        const std::int64_t line = ((id + kd * w.dilation[0]) * w.in[1] + ih + kh * w.dilation[1]) * w.in[2];
-        for (std::int64_t kw = 0; kw < w.kernel[2]; ++kw) meet(w, x, line, ow, kw, count, steps, greatest);
-      }
-    std::int32_t elements[kLanes];
-    __builtin_memcpy(elements, &greatest.element, sizeof elements);
-    __builtin_memcpy(index + ow, elements, static_cast<std::size_t>(count) * sizeof(std::int32_t));
+    if (square) {
+      greatest = greatest_of_squares(w, x, (id * w.in[1] + ih) * w.in[2] + 2 * ow, count, steps);
+    } else {
+      for (std::int64_t kd = d.begin; kd < d.end; ++kd)
+        for (std::int64_t kh = h.begin; kh < h.end; ++kh) {
+          const std::int64_t line = ((id + kd * w.dilation[0]) * w.in[1] + ih + kh * w.dilation[1]) * w.in[2];
+          for (std::int64_t kw = 0; kw < w.kernel[2]; ++kw) meet(w, x, line, ow, kw, count, steps, greatest);
+        }
+    }
+    store_elements(index + ow, greatest.element, count);
     if constexpr (sizeof(S) == sizeof(float)) {
       store_group(y + ow, greatest.most, count);
     } else {
+      std::int32_t elements[kLanes];
+      __builtin_memcpy(elements, &greatest.element, sizeof elements);
       // Bit for bit, which a conversion would not do to every NaN.
       for (std::int64_t lane = 0; lane < count; ++lane) {
         if (elements[lane] < 0)
@@ -101,6 +157,7 @@ TENON_INLINE void max_pool_line(const Window& w, const S* x, std::int64_t id, st
 template <class S>
 void max_pool_forward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
   const Window& w = args.window;
+  const bool square = is_square_of_two(w);
   std::int32_t strides[kLanes];
   for (int lane = 0; lane < kLanes; ++lane) strides[lane] = static_cast<std::int32_t>(lane * w.stride[2]);
   I steps;
@@ -109,7 +166,7 @@ void max_pool_forward(const PoolArgs<S>& args, std::int64_t plane_begin, std::in
     std::int64_t place = plane * volume(w.out);
     for (std::int64_t od = 0; od < w.out[0]; ++od)
       for (std::int64_t oh = 0; oh < w.out[1]; ++oh, place += w.out[2])
-        max_pool_line(w, args.x + plane * volume(w.in), start(w, 0, od), start(w, 1, oh), steps,
+        max_pool_line(w, square, args.x + plane * volume(w.in), start(w, 0, od), start(w, 1, oh), steps,
                       args.y + place, args.index + place);
   }
 }
