@@ -180,7 +180,7 @@ class OnednnConvolution final : public Convolution {
 
   // Room to align the library's part, should the caller's scratch not be.
   std::size_t scratch_bytes() const override {
-    return std::max({forward_.bytes(), input_.bytes(), weight_.bytes()}) + kCacheLine;
+    return std::max({forward_.bytes(), input_.bytes(), weight_.bytes()}) + kOnednnAlignment;
   }
 
   void forward(TensorView x, TensorView w, TensorView bias, TensorView y, TensorView scratch) override {

@@ -141,7 +141,7 @@ class OnednnGemm final : public Gemm {
   // Room to align the library's part, should the caller's scratch not be.
   std::size_t scratch_bytes() const override {
     const std::size_t bytes = pad_bytes_ + packed_bytes_ + pack_pad_bytes_;
-    return bytes == 0 ? 0 : bytes + kCacheLine;
+    return bytes == 0 ? 0 : bytes + kOnednnAlignment;
   }
 
   void run(TensorView a, TensorView b, TensorView c, TensorView bias, float alpha,

@@ -67,14 +67,14 @@ inline std::string implementation_of(const PrimitiveDesc& desc) {
   return name;
 }
 
-constexpr std::size_t kCacheLine = 64;
+constexpr std::size_t kOnednnAlignment = 64;
 constexpr std::size_t aligned(std::size_t bytes) {
-  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+  return (bytes + kOnednnAlignment - 1) / kOnednnAlignment * kOnednnAlignment;
 }
 /// Where the first cache line begins in memory that has room for one more.
 inline std::byte* aligned(void* data) {
-  const std::size_t over = reinterpret_cast<std::uintptr_t>(data) % kCacheLine;
-  return static_cast<std::byte*>(data) + (kCacheLine - over) % kCacheLine;
+  const std::size_t over = reinterpret_cast<std::uintptr_t>(data) % kOnednnAlignment;
+  return static_cast<std::byte*>(data) + (kOnednnAlignment - over) % kOnednnAlignment;
 }
 
 }  // namespace tenon::cpu
