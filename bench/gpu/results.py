@@ -27,25 +27,32 @@ ROWS = {
                      "attention bf16, window, forward", "attention bf16, window, backward"],
     "gpu_step": ["GPT-Neo-125M bf16, FLOP utilisation", "GPT-Neo-125M bf16, against PyTorch",
                  "linear stack, policy fp8 (emulated: products in bf16)"],
+    "gpu_nccl": [f"all-reduce of {size}, {where}" for where in ("one rank", "every GPU") for size in ("4 KiB", "4 MiB", "256 MiB")],
 }
 OPTIONAL = {"product f16", "product fp8 e4m3 into bf16", "GPT-Neo-125M bf16, against PyTorch"}
+# A rehearsal has a stand-in for NCCL (tests of the transport), so these have no reason there.
+OPTIONAL_ON_GPUS = set(ROWS["gpu_nccl"])
+STAND_IN = "tests/libtransport_nccl_fake.so"
 AIMS = {"quantize nvfp4 1x16": 0.6, "quantize nvfp4 16x1 rotated stochastic": 0.4, "GPT-Neo-125M bf16, against PyTorch": 0.9}
 
 
-def complaints(name, found):
+def complaints(name, found, device):
     """What is wrong with what the program `name` printed."""
+    optional = OPTIONAL | OPTIONAL_ON_GPUS if device == "cuda" else OPTIONAL
     rows = {row["name"]: row for row in found["rows"]}
     wrong = [f"{name}: there is no row '{row}'" for row in ROWS[name] if row not in rows]
     wrong += [f"{name}: the row '{row}' is not known here" for row in rows if row not in ROWS[name]]
     for row in rows.values():
         if "skipped" in row:
-            if row["name"] not in OPTIONAL:
+            if row["name"] not in optional:
                 wrong.append(f"{name}: '{row['name']}' was skipped: {row['skipped']}")
             continue
         for key in ("seconds", "rate", "limit_rate", "ratio"):
             values = row.get(key, [1])
             if not values or not all(isinstance(v, (int, float)) and math.isfinite(v) and v > 0 for v in values):
                 wrong.append(f"{name}: '{row['name']}' has {key} {values}, expected numbers above 0")
+        if not all(isinstance(v, (int, float)) and math.isfinite(v) for v in row.get("overhead", [])):
+            wrong.append(f"{name}: '{row['name']}' has the overhead {row['overhead']}, expected numbers")
         if row.get("aim") != AIMS.get(row["name"]):
             wrong.append(f"{name}: '{row['name']}' has the aim {row.get('aim')}, expected {AIMS.get(row['name'])}")
     return wrong
@@ -56,6 +63,8 @@ def run(program, options):
     environment = dict(os.environ)
     environment.setdefault("TENON_PLUGIN_PATH", str(options.build / "lib/tenon/plugins"))
     command = [options.build / "bench" / program, "--device", options.device, "--scale", options.scale, "--json", "true"]
+    if program == "gpu_nccl" and options.device != "cuda":
+        command += ["--library", options.build / STAND_IN]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit, env=environment)
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -90,7 +99,8 @@ def table(found):
             lines.append(f"| {row['name']} | skipped: {row['skipped']} | | | | |")
             continue
         cells = [row["name"], f"{1e6 * row['seconds'][1]:.4g}", f"{three(row['rate'])} {row['unit']}",
-                 three(row["ratio"]) if "ratio" in row else "", row.get("limit", ""), str(row.get("aim", ""))]
+                 (three(row["ratio"]) if "ratio" in row else "")
+                 + (f"; {three(row['overhead'])} {row['overhead_unit']} more" if "overhead" in row else ""), row.get("limit", ""), str(row.get("aim", ""))]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
 
@@ -113,7 +123,7 @@ def main():
     programs, wrong = [], []
     for name in ROWS:
         found, reason = run(name, options)
-        wrong += [reason] if found is None else complaints(name, found)
+        wrong += [reason] if found is None else complaints(name, found, options.device)
         programs += [] if found is None else [found]
     machine = options.machine.splitlines() or ["no GPU: the device is emulated"]
     options.out.mkdir(parents=True, exist_ok=True)

@@ -32,9 +32,11 @@ struct GpuSettings {
 struct Row {
   std::string name = {}, unit = {};
   std::vector<double> seconds = {}, rates = {}, limits = {};
-  std::string limit = {};    ///< what it is; "" = none
-  double aim = 0;            ///< of the ratio; 0 = none
-  std::string skipped = {};  ///< the reason
+  std::string limit = {};              ///< what it is; "" = none
+  double aim = 0;                      ///< of the ratio; 0 = none
+  std::vector<double> overheads = {};  ///< what it takes beyond its limit, where that has a unit of its own
+  std::string overhead_unit = {};      ///< "us" or "%"
+  std::string skipped = {};            ///< the reason
 };
 
 inline std::vector<double> ratios(const Row& row) {
@@ -104,6 +106,7 @@ inline void print_rows(const char* program, const GpuSettings& settings, const s
       fmt::print("{:<44} {:>12.3f} us  {} {}", row.name, 1e6 * median(row.seconds), spread(row.rates),
                  row.unit);
       if (!row.limits.empty()) fmt::print(", {} of {}", spread(ratios(row)), row.limit);
+      if (!row.overheads.empty()) fmt::print(", {} {} more", spread(row.overheads), row.overhead_unit);
       if (row.aim > 0) fmt::print(", aim {:g}{}", row.aim, median(ratios(row)) < row.aim ? ": missed" : "");
       fmt::print("\n");
     }
@@ -130,6 +133,9 @@ inline void print_rows(const char* program, const GpuSettings& settings, const s
       fmt::print(", \"limit\": {}, \"limit_rate\": {}, \"ratio\": {}", json_text(row.limit),
                  three(row.limits), three(ratios(row)));
     if (row.aim > 0) fmt::print(", \"aim\": {:g}", row.aim);
+    if (!row.overheads.empty())
+      fmt::print(", \"overhead\": {}, \"overhead_unit\": {}", three(row.overheads),
+                 json_text(row.overhead_unit));
     fmt::print("}}");
   }
   fmt::print("]}}\n");
