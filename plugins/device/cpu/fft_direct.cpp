@@ -127,33 +127,41 @@ class RealLines final : public DirectFft {
   }
 };
 
-/// Complex points: a real matrix [rows, 2 terms] times the terms and i times the terms, whose columns are the
-/// parts of neighbours. Nothing is turned round: the inner extent stays where it is.
+/// Complex points. Modes m and length - m share cosines and sines, so sums with both are taken once per
+/// frequency f = min(m, length - m): X_m = C_f - i S_f and X_(length - m) = C_f + i S_f, and the way back
+/// begins with their sum and difference. The matrix [cosines; sines] is real and columns are the parts of
+/// neighbours, so nothing is turned round: the inner extent stays where it is.
 class ComplexLines final : public DirectFft {
  public:
   ComplexLines(const Kernels& kernels, const FftSpec& spec)
-      : DirectFft(kernels, spec),
-        terms_(to_modes_ ? spec.length : kept_),
-        rows_(to_modes_ ? kept_ : spec.length),
-        together_(lines_together(spec.inner)) {
-    matrix_.resize(static_cast<std::size_t>(rows_ * 2 * terms_));
-    for (std::int64_t j = 0; j < kept_; ++j)
+      : DirectFft(kernels, spec), together_(lines_together(spec.inner)) {
+    for (std::int64_t j = 0; j < kept_; ++j) {
+      const std::int64_t mode = mode_number(spec, j), mirror = (spec.length - mode) % spec.length;
+      const std::int64_t frequency = std::min(mode, mirror);
+      const auto found = std::find(frequencies_.begin(), frequencies_.end(), frequency);
+      modes_.push_back({found - frequencies_.begin(), mode == frequency ? 1.0f : -1.0f});
+      if (found == frequencies_.end()) frequencies_.push_back(frequency);
+    }
+    const std::int64_t sums = sums_of_line(), half = sums / 2;
+    matrix_.resize(static_cast<std::size_t>(sums * spec.length));
+    for (std::int64_t f = 0; f < half; ++f)
       for (std::int64_t n = 0; n < spec.length; ++n) {
-        const Wave w = wave(mode_number(spec, j), n, spec.length);
-        const std::int64_t row = to_modes_ ? j : n, term = to_modes_ ? n : j;
-        float* first = matrix_.data() + row * 2 * terms_ + term;
-        first[0] = static_cast<float>(factor(j) * w.re);
-        first[terms_] = static_cast<float>(factor(j) * (to_modes_ ? -w.im : w.im));
+        const Wave w = wave(frequencies_[static_cast<std::size_t>(f)], n, spec.length);
+        // Factors of complex points are one number for all modes.
+        place(f, n) = static_cast<float>(factor(0) * w.re);
+        place(half + f, n) = static_cast<float>(factor(0) * w.im);
       }
   }
 
   std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(parts_ * (stacked() + products())) * sizeof(float);
+    return static_cast<std::size_t>(parts_ * room()) * sizeof(float);
   }
 
   void run(TensorView in, TensorView out, bool accumulate, TensorView scratch) override {
-    const float* source = reals(in, spec_.outer * terms_ * spec_.inner * 2, "in");
-    float* target = reals(out, spec_.outer * rows_ * spec_.inner * 2, "out");
+    const std::int64_t points = spec_.outer * spec_.length * spec_.inner * 2,
+                       modes = spec_.outer * kept_ * spec_.inner * 2;
+    const float* source = reals(in, to_modes_ ? points : modes, "in");
+    float* target = reals(out, to_modes_ ? modes : points, "out");
     if (scratch.data == nullptr || scratch.bytes() < static_cast<std::int64_t>(scratch_bytes()))
       refuse_view(scratch, DType::kU8, static_cast<std::int64_t>(scratch_bytes()), "fft", "scratch");
     const std::int64_t blocks = (spec_.inner + kInnerBlock - 1) / kInnerBlock,
@@ -161,30 +169,32 @@ class ComplexLines final : public DirectFft {
                        share = (items + parts_ - 1) / parts_;
     if (items == 0) return;
     parallel_for(items, share, [&](std::int64_t begin, std::int64_t end) {
-      float* stack = static_cast<float*>(scratch.data) + begin / share * (stacked() + products());
+      float* mine = static_cast<float*>(scratch.data) + begin / share * room();
       for (std::int64_t item = begin; item < end; ++item) {
         const std::int64_t outer = item / blocks * together_, first = item % blocks * kInnerBlock;
-        const std::int64_t lines = std::min(together_, spec_.outer - outer),
-                           width = 2 * std::min(kInnerBlock, spec_.inner - first);
-        for (std::int64_t line = 0; line < lines; ++line)
-          stack_terms(source + ((outer + line) * terms_ * spec_.inner + first) * 2, width, lines * width,
-                      stack + line * width);
-        kernels::GemmArgs<float, float> args;
-        args.m = rows_, args.n = lines * width, args.k = 2 * terms_;
-        args.a = matrix_.data(), args.lda = 2 * terms_;
-        args.b = stack, args.ldb = lines * width;
-        args.c = target + (outer * rows_ * spec_.inner + first) * 2, args.ldc = 2 * spec_.inner;
-        args.beta = accumulate ? 1.0f : 0.0f;
-        if (lines == 1) {
-          gemm_.gemm(args);
+        const Columns columns{outer, std::min(together_, spec_.outer - outer), first * 2,
+                              2 * std::min(kInnerBlock, spec_.inner - first)};
+        if (to_modes_) {
+          sum_points(source, columns, target, accumulate, mine);
         } else {
-          multiply_apart(args, lines, stack + stacked());
+          spread_modes(source, columns, target, accumulate, mine);
         }
       }
     });
   }
 
  private:
+  /// Lines that one product takes, and of each of them `width` reals of every element, `first` being where.
+  struct Columns {
+    std::int64_t outer, lines, first, width;
+    std::int64_t all() const { return lines * width; }
+  };
+  /// Of a kept mode: its frequency, and the sign of its sines.
+  struct Mode {
+    std::int64_t frequency;
+    float sign;
+  };
+
   /// Lines of few neighbours that one product takes, so that its columns fill vectors.
   static std::int64_t lines_together(std::int64_t inner) {
     constexpr std::int64_t kPanel = 16, kMost = 64;  // complex columns
@@ -199,41 +209,93 @@ class ComplexLines final : public DirectFft {
     return inner < kInnerBlock ? best : 1;
   }
 
-  std::int64_t columns() const { return std::max(kInnerBlock, together_ * spec_.inner); }
-  std::int64_t stacked() const { return 2 * terms_ * 2 * columns(); }
-  std::int64_t products() const { return together_ == 1 ? 0 : rows_ * 2 * columns(); }
+  std::int64_t sums_of_line() const { return 2 * static_cast<std::int64_t>(frequencies_.size()); }
+  std::int64_t widest() const { return 2 * std::max(kInnerBlock, together_ * spec_.inner); }
+  /// Points of several lines side by side, and sums.
+  std::int64_t room() const { return (spec_.length + sums_of_line()) * widest(); }
 
-  /// A product of several lines, whose results lie apart: line by line, of `args.n / lines` columns each.
-  void multiply_apart(const kernels::GemmArgs<float, float>& all, std::int64_t lines, float* products) const {
-    kernels::GemmArgs<float, float> args = all;
-    args.c = products, args.ldc = all.n, args.beta = 0;
+  /// Where the wave of a sum at a point is: rows are what comes out.
+  float& place(std::int64_t sum, std::int64_t n) {
+    return matrix_[static_cast<std::size_t>(to_modes_ ? sum * spec_.length + n : n * sums_of_line() + sum)];
+  }
+
+  /// Of element `n` of a line, `extent` long, in a tensor.
+  std::int64_t at(const Columns& c, std::int64_t line, std::int64_t extent, std::int64_t n) const {
+    return ((c.outer + line) * extent + n) * spec_.inner * 2 + c.first;
+  }
+
+  void sum_points(const float* points, const Columns& c, float* modes, bool accumulate, float* room) const {
+    float* sums = room + spec_.length * c.all();
+    kernels::GemmArgs<float, float> args;
+    args.m = sums_of_line(), args.n = c.all(), args.k = spec_.length;
+    args.a = matrix_.data(), args.lda = spec_.length;
+    args.b = room, args.ldb = c.all();
+    args.c = sums, args.ldc = c.all();
+    if (c.lines == 1) {
+      args.b = points + at(c, 0, spec_.length, 0), args.ldb = 2 * spec_.inner;
+    } else {
+      for (std::int64_t line = 0; line < c.lines; ++line)
+        for (std::int64_t n = 0; n < spec_.length; ++n)
+          std::copy_n(points + at(c, line, spec_.length, n), c.width, room + n * c.all() + line * c.width);
+    }
     gemm_.gemm(args);
-    const std::int64_t width = all.n / lines;
-    for (std::int64_t line = 0; line < lines; ++line)
-      for (std::int64_t row = 0; row < rows_; ++row) {
-        const float* from = products + row * all.n + line * width;
-        float* to = all.c + (line * rows_ + row) * width;
-        if (all.beta == 0) {
-          std::copy_n(from, width, to);
-        } else {
-          for (std::int64_t c = 0; c < width; ++c) to[c] = from[c] + to[c];
+    for (std::int64_t line = 0; line < c.lines; ++line)
+      for (std::int64_t j = 0; j < kept_; ++j) {
+        const Mode mode = modes_[static_cast<std::size_t>(j)];
+        const float* cosines = sums + mode.frequency * c.all() + line * c.width;
+        const float* sines = cosines + sums_of_line() / 2 * c.all();
+        float* to = modes + at(c, line, kept_, j);
+        for (std::int64_t i = 0; i < c.width; i += 2) {
+          const float re = cosines[i] + mode.sign * sines[i + 1], im = cosines[i + 1] - mode.sign * sines[i];
+          to[i] = accumulate ? to[i] + re : re;
+          to[i + 1] = accumulate ? to[i + 1] + im : im;
         }
       }
   }
 
-  /// `width` reals of every term, then of i times every term, in rows of `row` reals.
-  void stack_terms(const float* from, std::int64_t width, std::int64_t row, float* stack) const {
-    float* turned = stack + terms_ * row;
-    for (std::int64_t term = 0; term < terms_; ++term, from += 2 * spec_.inner, stack += row, turned += row) {
-      std::copy_n(from, width, stack);
-      for (std::int64_t c = 0; c < width; c += 2) {
-        turned[c] = -from[c + 1];
-        turned[c + 1] = from[c];
+  void spread_modes(const float* modes, const Columns& c, float* points, bool accumulate, float* room) const {
+    float* sums = room + spec_.length * c.all();
+    std::fill_n(sums, sums_of_line() * c.all(), 0.0f);
+    for (std::int64_t line = 0; line < c.lines; ++line)
+      for (std::int64_t j = 0; j < kept_; ++j) {
+        const Mode mode = modes_[static_cast<std::size_t>(j)];
+        float* cosines = sums + mode.frequency * c.all() + line * c.width;
+        float* sines = cosines + sums_of_line() / 2 * c.all();
+        const float* from = modes + at(c, line, kept_, j);
+        for (std::int64_t i = 0; i < c.width; i += 2) {
+          cosines[i] += from[i];
+          cosines[i + 1] += from[i + 1];
+          sines[i] -= mode.sign * from[i + 1];
+          sines[i + 1] += mode.sign * from[i];
+        }
       }
+    kernels::GemmArgs<float, float> args;
+    args.m = spec_.length, args.n = c.all(), args.k = sums_of_line();
+    args.a = matrix_.data(), args.lda = sums_of_line();
+    args.b = sums, args.ldb = c.all();
+    if (c.lines == 1) {
+      args.c = points + at(c, 0, spec_.length, 0), args.ldc = 2 * spec_.inner;
+      args.beta = accumulate ? 1.0f : 0.0f;
+      gemm_.gemm(args);
+      return;
     }
+    args.c = room, args.ldc = c.all();
+    gemm_.gemm(args);
+    for (std::int64_t line = 0; line < c.lines; ++line)
+      for (std::int64_t n = 0; n < spec_.length; ++n) {
+        const float* from = room + n * c.all() + line * c.width;
+        float* to = points + at(c, line, spec_.length, n);
+        if (!accumulate) {
+          std::copy_n(from, c.width, to);
+        } else {
+          for (std::int64_t i = 0; i < c.width; ++i) to[i] = from[i] + to[i];
+        }
+      }
   }
 
-  std::int64_t terms_, rows_, together_;
+  std::vector<std::int64_t> frequencies_;
+  std::vector<Mode> modes_;
+  std::int64_t together_;
 };
 
 }  // namespace
