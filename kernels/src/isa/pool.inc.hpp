@@ -154,14 +154,20 @@ TENON_INLINE void max_pool_line(const Window& w, bool square, const S* x, std::i
   }
 }
 
+/// 0, stride, 2 stride, ...
+TENON_INLINE I strided_lanes(std::int64_t stride) {
+  std::int32_t values[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) values[lane] = static_cast<std::int32_t>(lane * stride);
+  I result;
+  __builtin_memcpy(&result, values, sizeof result);
+  return result;
+}
+
 template <class S>
 void max_pool_forward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
   const Window& w = args.window;
   const bool square = is_square_of_two(w);
-  std::int32_t strides[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) strides[lane] = static_cast<std::int32_t>(lane * w.stride[2]);
-  I steps;
-  __builtin_memcpy(&steps, strides, sizeof steps);
+  const I steps = strided_lanes(w.stride[2]);
   for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
     std::int64_t place = plane * volume(w.out);
     for (std::int64_t od = 0; od < w.out[0]; ++od)
@@ -191,13 +197,76 @@ TENON_INLINE void scatter_plane(const Window& w, const std::int32_t* index, cons
   });
 }
 
+/// Two parts that hold the lanes of a and b in turns: the lower half of them, or the upper.
+TENON_INLINE Part in_turns(Part a, Part b, bool upper) {
+#if TENON_SIMD_BYTES == 64
+  return upper ? __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
+               : __builtin_shufflevector(a, b, 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+#elif TENON_SIMD_BYTES == 32
+  return upper ? __builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15)
+               : __builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+#else
+  return upper ? __builtin_shufflevector(a, b, 2, 6, 3, 7) : __builtin_shufflevector(a, b, 0, 4, 1, 5);
+#endif
+}
+
+/// The first n (1 .. 16) elements, zeros behind.
+TENON_INLINE I load_elements(const std::int32_t* p, std::int64_t n) {
+  I result;
+#if TENON_SIMD_BYTES == 64
+  result.v[0] = (IntPart)_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1u << n) - 1u), p);
+#else
+  std::int32_t buffer[kLanes] = {};
+  __builtin_memcpy(buffer, p, static_cast<std::size_t>(n) * sizeof(std::int32_t));
+  __builtin_memcpy(&result, buffer, sizeof result);
+#endif
+  return result;
+}
+
+/// A plane that squares of two by two fill: each element has one window, which sends it dy or nothing.
+/// `steps`: as in max_pool_line().
+template <class S>
+TENON_INLINE void spread_squares(const Window& w, const std::int32_t* index, const S* dy, I steps, S* out,
+                                 bool accumulate) {
+  const std::int64_t width = w.in[2];
+  for (std::int64_t line = 0; line < w.out[0] * w.out[1]; ++line)
+    for (std::int64_t ow = 0; ow < w.out[2]; ow += kLanes) {
+      const std::int64_t count = shorter(kLanes, w.out[2] - ow), place = line * w.out[2] + ow;
+      const I elements = load_elements(index + place, count);
+      const F above = load_group(dy + place, count) + splat(0.0f);  // a sum from zero on, which is never -0
+      for (int h = 0; h < 2; ++h) {
+        const std::int64_t first = (2 * line + h) * width + 2 * ow;
+        const I at = splat_int(static_cast<std::int32_t>(first)) + steps;
+        const F even = select(elements == at, above, splat(0.0f)),
+                odd = select(elements == at + splat_int(1), above, splat(0.0f));
+        for (int half = 0; half < 2; ++half) {
+          const std::int64_t n = shorter(kLanes, 2 * count - half * kLanes);
+          if (n <= 0) break;
+          const F terms = each<F>([&](int i) {
+            const int part = half * kParts + i;
+            return in_turns(even.v[part / 2], odd.v[part / 2], part % 2 != 0);
+          });
+          S* to = out + first + half * kLanes;
+          store_group(to, accumulate ? load_group(to, n) + terms : terms, n);
+        }
+      }
+    }
+}
+
 template <class S>
 void max_pool_backward(const PoolArgs<S>& args, std::int64_t plane_begin, std::int64_t plane_end) {
   const Window& w = args.window;
+  const bool filled = is_square_of_two(w) && w.in[0] == w.out[0] && w.stride[0] == 1 && w.stride[1] == 2 &&
+                      w.in[1] == 2 * w.out[1] && w.in[2] == 2 * w.out[2];
+  const I steps = strided_lanes(w.stride[2]);
   for (std::int64_t plane = plane_begin; plane < plane_end; ++plane) {
     const S* dy = args.dy + plane * volume(w.out);
     const std::int32_t* index = args.index + plane * volume(w.out);
     S* dx = args.dx + plane * volume(w.in);
+    if (filled) {
+      spread_squares(w, index, dy, steps, dx, args.accumulate);
+      continue;
+    }
     if (volume(w.in) <= kPlane) {
       scatter_plane(w, index, dy, dx, args.accumulate);
       continue;
