@@ -32,6 +32,24 @@ TENON_INLINE double channel_sum(const Args& args, std::int64_t channel, Term ter
   return total;
 }
 
+/// The same of two terms in one pass over memory: terms(i, n, first, second) adds to both.
+struct TwoSums {
+  double first = 0, second = 0;
+};
+template <class Args, class Terms>
+TENON_INLINE TwoSums channel_sums(const Args& args, std::int64_t channel, Terms terms) {
+  TwoSums total;
+  for (std::int64_t b = 0; b < args.batch; ++b) {
+    const std::int64_t from = (b * args.channels + channel) * args.places;
+    F first = splat(0.0f), second = splat(0.0f);
+    for_lanes(from, from + args.places,
+              [&](std::int64_t i, std::int64_t n) TENON_BODY { terms(i, n, first, second); });
+    total.first += static_cast<double>(sum_lanes(first));
+    total.second += static_cast<double>(sum_lanes(second));
+  }
+  return total;
+}
+
 template <class S>
 TENON_INLINE void normalise_channel(const BatchNormForwardArgs<S>& args, std::int64_t c, float mean,
                                     float rstd) {
@@ -93,9 +111,12 @@ void batch_norm_backward(const BatchNormBackwardArgs<S>& args, std::int64_t chan
     const auto above = [&](std::int64_t i, std::int64_t n) TENON_BODY { return load_group(args.dy + i, n); };
     const auto h = [&](std::int64_t i, std::int64_t n)
                        TENON_BODY { return (load_group(args.x + i, n) - mean) * rstd; };
-    const double sum = channel_sum(args, c, above);
-    const double dot = channel_sum(
-        args, c, [&](std::int64_t i, std::int64_t n) TENON_BODY { return above(i, n) * h(i, n); });
+    const auto [sum, dot] =
+        channel_sums(args, c, [&](std::int64_t i, std::int64_t n, F& slopes, F& products) TENON_BODY {
+          const F slope = above(i, n);
+          slopes = slopes + slope;
+          products = products + slope * h(i, n);
+        });
     put_sum(args.dgain, c, args.accumulate_params, dot);
     put_sum(args.dbias, c, args.accumulate_params, sum);
     if (args.dx == nullptr) continue;
