@@ -13,7 +13,7 @@ def our_environment(plugins):
     """Threads wait with a short spin, as those of the program `tenon` do unless the user chose otherwise."""
     environment = {**os.environ, "TENON_PLUGIN_PATH": str(plugins)}
     if "OMP_WAIT_POLICY" not in environment:
-        environment.setdefault("GOMP_SPINCOUNT", "1000")
+        environment.setdefault("GOMP_SPINCOUNT", "2000")
     return environment
 
 
