@@ -11,6 +11,7 @@
 namespace tenon::cpu {
 namespace {
 
+#ifndef TENON_PORTABLE_THREADS
 /// Windows that slide within zeros, over something.
 bool is_ordinary(const ConvolutionSpec& spec) {
   const WindowSpec& window = spec.window;
@@ -19,6 +20,7 @@ bool is_ordinary(const ConvolutionSpec& spec) {
     if (window.pad_low[d] < 0 || window.pad_high[d] < 0) return false;
   return true;
 }
+#endif
 
 float sum_of(const float* values, std::int64_t count) {
   constexpr std::int64_t kChains = 16;
@@ -64,7 +66,7 @@ class CpuConvolutions final : public Convolutions {
   }
 
  private:
-  Kernels kernels_;
+  [[maybe_unused]] Kernels kernels_;  // a build without oneDNN has no use for it
 };
 
 }  // namespace
