@@ -12,6 +12,7 @@ namespace {
 /// Sums of every second column, even or odd ones, of a tile.
 template <int kOdd>
 TENON_INLINE void sum_half(const Bf16* x, std::int64_t stride, F (&v)[kLanes]) {
+#pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) {
     const I words = load_words(x + i * stride);
     v[i] = kOdd != 0 ? odd_columns(words) : even_columns(words);

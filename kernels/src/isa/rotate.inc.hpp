@@ -24,15 +24,19 @@ TENON_INLINE F rotated_value(F sum) {
 /// Of 16 sums the largest magnitude of what they become: rounding keeps their order, so one is rounded.
 TENON_INLINE I largest_rotated(const F (&sums)[kLanes]) {
   I largest = {};
+#pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i) largest = max_magnitude(largest, magnitudes(sums[i]));
   return bits_of(rounded_to_bf16(from_bits(largest) * splat(0.25f)));
 }
 
 /// 16 rows of 16 columns become their sums (hadamard.hpp).
 TENON_INLINE void sum_rows(F (&v)[kLanes]) {
+#pragma GCC unroll 16
   for (int i = 0; i < kLanes; ++i)
     if ((kHadamardSigns >> i & 1u) != 0) v[i] = from_bits(bits_of(v[i]) ^ splat_int(INT32_MIN));
+#pragma GCC unroll 4
   for (int distance = 1; distance < kLanes; distance *= 2)
+#pragma GCC unroll 16
     for (int i = 0; i < kLanes; ++i) {
       if ((i & distance) != 0) continue;
       const F low = v[i], high = v[i + distance];
