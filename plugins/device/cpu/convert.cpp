@@ -7,10 +7,7 @@
 #include <cstring>
 #include <string>
 
-namespace tenon::cpu {
-
-using kernels::Bf16;
-using kernels::Half;
+namespace tenon::device_arguments {
 
 void refuse_dtype(DType dtype, const char* where) {
   fail_config(std::string("device cpu: ") + where + ": dtype " + std::string(dtype_name(dtype)) +
@@ -23,6 +20,18 @@ void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, con
            " " + view.shape.text() + (view.data == nullptr ? " without memory" : "") + ", expected " +
            std::to_string(elements) + " elements of " + std::string(dtype_name(dtype)));
 }
+
+// Views of other spaces do not come here: the core stages them.
+bool reaches(MemorySpace) {
+  return true;
+}
+
+}  // namespace tenon::device_arguments
+
+namespace tenon::cpu {
+
+using kernels::Bf16;
+using kernels::Half;
 
 namespace {
 

@@ -3,6 +3,8 @@
 // partition is the same code. What a strip finds lies in scratch until one thread joins it in a fixed order.
 #include "mor.hpp"
 
+#include "device_quantizers.hpp"
+
 #include <fmt/format.h>
 #include <tenon/kernels/mor.hpp>
 
@@ -323,26 +325,8 @@ class CpuMorKernel final : public MorKernel {
 }  // namespace
 
 std::unique_ptr<MorKernel> make_mor(const Kernels& kernels, const MorSpec& spec) {
-  if (spec.input != DType::kBF16 && spec.input != DType::kF32) {
-    fail_config(fmt::format("device cpu: mixture of representations reads bf16 and f32, not {}",
-                            dtype_name(spec.input)));
-  }
-  if (spec.rows < 0 || spec.columns < 0 || spec.block_rows < 0 || spec.block_columns < 0) {
-    fail_config(
-        fmt::format("device cpu: mixture of representations of [{}, {}] in blocks of {}x{}: no extent may "
-                    "be negative",
-                    spec.rows, spec.columns, spec.block_rows, spec.block_columns));
-  }
-  if (spec.mode != MorMode::kTensor && spec.strategy == MorStrategy::kCurrent) {
-    fail_config(
-        "device cpu: mixture of representations per block asks whether a block's own span fits a format, so "
-        "its "
-        "scale must follow the block: strategy gam, block or e8, not current");
-  }
-  if (!(spec.threshold >= 0)) {
-    fail_config(fmt::format("device cpu: the threshold of a mean relative error is at least 0, found {}",
-                            spec.threshold));
-  }
+  const std::string reason = device_quantizers::mor_refusal(spec);
+  if (!reason.empty()) fail_config("device cpu: " + reason);
   if (spec.input == DType::kBF16) return std::make_unique<CpuMorKernel<Bf16>>(kernels, spec);
   return std::make_unique<CpuMorKernel<float>>(kernels, spec);
 }

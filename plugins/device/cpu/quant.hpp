@@ -16,9 +16,6 @@ void check_quantize_spec(const QuantizeSpec& spec);
 
 std::unique_ptr<QuantizeKernel> make_quantizer(const Kernels& kernels, const QuantizeSpec& spec);
 
-/// "1x16"
-std::string block_text(std::int64_t rows, std::int64_t columns);
-
 /// Blocks run down the columns: so do groups of draws, rotation and lines.
 inline bool runs_down(const QuantizeSpec& spec) {
   return spec.scale != BlockScale::kTensor && spec.block_rows > spec.block_columns;

@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
-namespace tenon::cuda {
+namespace tenon::device_arguments {
+
+using cuda::kDeviceName;
 
 void refuse_dtype(DType dtype, const char* where) {
   fail_config(fmt::format("device {}: {} does not take {}", kDeviceName, where, dtype_name(dtype)));
@@ -15,6 +17,14 @@ void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, con
                        kDeviceName, where, name, dtype_name(view.dtype), view.shape.text(), space,
                        view.data == nullptr ? " without memory" : "", elements, dtype_name(dtype)));
 }
+
+bool reaches(MemorySpace space) {
+  return space == MemorySpace::kCuda;
+}
+
+}  // namespace tenon::device_arguments
+
+namespace tenon::cuda {
 
 void refuse_memory(std::size_t bytes, std::size_t free, std::size_t total, const std::string& why) {
   const auto mib = [](std::size_t count) { return static_cast<double>(count) / (1 << 20); };

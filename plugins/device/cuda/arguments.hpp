@@ -1,90 +1,29 @@
-// What the operator families of this device share: dispatch on the storage type and checks of views, in the
-// words of the other devices.
+// What the operator families of this device share: dispatch on the storage type and checks of views, as on
+// the other devices, and what is said when memory runs out.
 #pragma once
 
+#include "device_arguments.hpp"
 #include "queue.hpp"
 
-#include <tenon/error.hpp>
-#include <tenon/kernels/bf16.hpp>
-#include <tenon/kernels/half.hpp>
-#include <tenon/tensor.hpp>
-
 #include <string>
-#include <type_traits>
 
 namespace tenon::cuda {
 
 using kernels::Arith;
 using kernels::Bf16;
 
-template <class S>
-inline constexpr DType kDTypeOf = std::is_same_v<S, float>           ? DType::kF32
-                                  : std::is_same_v<S, double>        ? DType::kF64
-                                  : std::is_same_v<S, std::int32_t>  ? DType::kI32
-                                  : std::is_same_v<S, std::uint8_t>  ? DType::kU8
-                                  : std::is_same_v<S, kernels::Half> ? DType::kF16
-                                                                     : DType::kBF16;
-
-[[noreturn]] void refuse_dtype(DType dtype, const char* where);
-[[noreturn]] void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, const char* where,
-                              const char* name);
+using device_arguments::as_matrix;
+using device_arguments::checked;
+using device_arguments::checked_or_null;
+using device_arguments::kDTypeOf;
+using device_arguments::Matrix;
+using device_arguments::refuse_dtype;
+using device_arguments::refuse_view;
+using device_arguments::with_arithmetic;
+using device_arguments::with_storage;
 
 /// `why`: the library's own text, or "".
 [[noreturn]] void refuse_memory(std::size_t bytes, std::size_t free, std::size_t total,
                                 const std::string& why);
-
-/// Calls body(std::type_identity<S>) for f32, f64 and bf16; other types are refused.
-template <class Body>
-decltype(auto) with_storage(DType dtype, const char* where, Body&& body) {
-  switch (dtype) {
-    case DType::kF32:
-      return body(std::type_identity<float>{});
-    case DType::kF64:
-      return body(std::type_identity<double>{});
-    case DType::kBF16:
-      return body(std::type_identity<Bf16>{});
-    default:
-      refuse_dtype(dtype, where);
-  }
-}
-
-/// The same for types that are their own arithmetic type (parameters, optimizer state).
-template <class Body>
-decltype(auto) with_arithmetic(DType dtype, const char* where, Body&& body) {
-  switch (dtype) {
-    case DType::kF32:
-      return body(std::type_identity<float>{});
-    case DType::kF64:
-      return body(std::type_identity<double>{});
-    default:
-      refuse_dtype(dtype, where);
-  }
-}
-
-/// Typed pointer into this device's memory after a check of dtype, space and element count.
-template <class S>
-S* checked(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
-  if (view.dtype != kDTypeOf<S> || view.elements() != elements || (view.data == nullptr && elements > 0) ||
-      (elements > 0 && view.space != MemorySpace::kCuda)) {
-    refuse_view(view, kDTypeOf<S>, elements, where, name);
-  }
-  return view.as<S>();
-}
-
-/// The same, or null where the caller passed an empty view.
-template <class S>
-S* checked_or_null(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
-  return view.data == nullptr ? nullptr : checked<S>(view, elements, where, name);
-}
-
-/// Extent of the last dimension and the product of the others.
-struct Matrix {
-  std::int64_t rows = 0, columns = 0;
-};
-inline Matrix as_matrix(const TensorView& view) {
-  const int rank = view.shape.rank();
-  const std::int64_t columns = rank == 0 ? 1 : view.shape[rank - 1];
-  return {columns == 0 ? 0 : view.elements() / columns, columns};
-}
 
 }  // namespace tenon::cuda

@@ -1,0 +1,83 @@
+// What the devices of this folder share about their arguments: dispatch on the storage type, and checks of
+// views. Each says in its own words what it refuses, and which memory it reaches: it defines the three
+// functions that are declared here. Without fmt, which nvcc does not take.
+#pragma once
+
+#include <tenon/error.hpp>
+#include <tenon/kernels/bf16.hpp>
+#include <tenon/kernels/half.hpp>
+#include <tenon/tensor.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+namespace tenon::device_arguments {
+
+[[noreturn]] void refuse_dtype(DType dtype, const char* where);
+[[noreturn]] void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, const char* where,
+                              const char* name);
+bool reaches(MemorySpace space);
+
+template <class S>
+inline constexpr DType kDTypeOf = std::is_same_v<S, float>           ? DType::kF32
+                                  : std::is_same_v<S, double>        ? DType::kF64
+                                  : std::is_same_v<S, std::int32_t>  ? DType::kI32
+                                  : std::is_same_v<S, std::uint8_t>  ? DType::kU8
+                                  : std::is_same_v<S, kernels::Half> ? DType::kF16
+                                                                     : DType::kBF16;
+
+/// Calls body(std::type_identity<S>) for f32, f64 and bf16; other types are refused.
+template <class Body>
+decltype(auto) with_storage(DType dtype, const char* where, Body&& body) {
+  switch (dtype) {
+    case DType::kF32:
+      return body(std::type_identity<float>{});
+    case DType::kF64:
+      return body(std::type_identity<double>{});
+    case DType::kBF16:
+      return body(std::type_identity<kernels::Bf16>{});
+    default:
+      refuse_dtype(dtype, where);
+  }
+}
+
+/// The same for types that are their own arithmetic type (parameters, optimizer state).
+template <class Body>
+decltype(auto) with_arithmetic(DType dtype, const char* where, Body&& body) {
+  switch (dtype) {
+    case DType::kF32:
+      return body(std::type_identity<float>{});
+    case DType::kF64:
+      return body(std::type_identity<double>{});
+    default:
+      refuse_dtype(dtype, where);
+  }
+}
+
+/// Typed pointer into this device's memory after a check of dtype, space and element count.
+template <class S>
+S* checked(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
+  if (view.dtype != kDTypeOf<S> || view.elements() != elements ||
+      (elements > 0 && (view.data == nullptr || !reaches(view.space)))) {
+    refuse_view(view, kDTypeOf<S>, elements, where, name);
+  }
+  return view.as<S>();
+}
+
+/// The same, or null where the caller passed an empty view.
+template <class S>
+S* checked_or_null(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
+  return view.data == nullptr ? nullptr : checked<S>(view, elements, where, name);
+}
+
+/// Extent of the last dimension and the product of the others.
+struct Matrix {
+  std::int64_t rows = 0, columns = 0;
+};
+inline Matrix as_matrix(const TensorView& view) {
+  const int rank = view.shape.rank();
+  const std::int64_t columns = rank == 0 ? 1 : view.shape[rank - 1];
+  return {columns == 0 ? 0 : view.elements() / columns, columns};
+}
+
+}  // namespace tenon::device_arguments
