@@ -26,14 +26,15 @@ ROWS = {
                      "softmax cross-entropy bf16, backward", "attention bf16, forward", "attention bf16, backward",
                      "attention bf16, window, forward", "attention bf16, window, backward"],
     "gpu_step": ["GPT-Neo-125M bf16, FLOP utilisation", "GPT-Neo-125M bf16, against PyTorch",
-                 "linear stack, policy fp8 (emulated: products in bf16)"],
+                 "linear stack, policy fp8, products = auto"],
     "gpu_nccl": [f"all-reduce of {size}, {where}" for where in ("one rank", "every GPU") for size in ("4 KiB", "4 MiB", "256 MiB")],
 }
 OPTIONAL = {"product f16", "product fp8 e4m3 into bf16", "GPT-Neo-125M bf16, against PyTorch"}
 # A rehearsal has a stand-in for NCCL (tests of the transport), so these have no reason there.
 OPTIONAL_ON_GPUS = set(ROWS["gpu_nccl"])
 STAND_IN = "tests/libtransport_nccl_fake.so"
-AIMS = {"quantize nvfp4 1x16": 0.6, "quantize nvfp4 16x1 rotated stochastic": 0.4, "GPT-Neo-125M bf16, against PyTorch": 0.9}
+AIMS = {"quantize nvfp4 1x16": 0.6, "quantize nvfp4 16x1 rotated stochastic": 0.4, "GPT-Neo-125M bf16, against PyTorch": 0.9,
+        "linear stack, policy fp8, products = auto": 1}
 
 
 def complaints(name, found, device):
