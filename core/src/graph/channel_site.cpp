@@ -3,10 +3,7 @@
 
 #include "graph/operand_report.hpp"
 
-#include <tenon/error.hpp>
 #include <tenon/site_products.hpp>
-
-#include <fmt/format.h>
 
 namespace tenon::graph {
 namespace {
@@ -14,14 +11,12 @@ namespace {
 class ChannelSite final : public LinearSite {
  public:
   ChannelSite(const SiteInfo& info, SiteHost& host)
-      : layer_(info.layer),
-        site_(info.site),
+      : sides_(info, host.device()),
         rows_(info.chunk),
         n_(info.n),
         dtype_(info.activation),
-        device_(host.device()),
-        blas_(device_.family<Blas>()),
-        elementwise_(device_.family<Elementwise>()) {
+        blas_(host.device().family<Blas>()),
+        elementwise_(host.device().family<Elementwise>()) {
     GemmSpec fprop{.m = n_, .n = rows_, .k = info.k};
     fprop.accumulate = info.bias, fprop.epilogue = info.epilogue;
     fprop_ = gemm(fprop);
@@ -45,18 +40,18 @@ class ChannelSite final : public LinearSite {
 
   /// The bias is there first, one number per line, and the product is added to it.
   void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override {
-    report(call, "fprop", "x", x, "w", w);
+    take(call, "fprop", "x", x, "w", w);
     if (bias_ != nullptr) bias_->run(bias.reshaped({n_, 1}), ones(call), y, {}, 1.0f, call.scratch);
     fprop_->run(w, x, y, {}, 1.0f, call.scratch);
   }
 
   void dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) override {
-    report(call, "dgrad", "dy", dy, "w", w);
+    take(call, "dgrad", "dy", dy, "w", w);
     dgrad_[accumulate ? 1 : 0]->run(w, dy, dx, {}, 1.0f, call.scratch);
   }
 
   void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override {
-    report(call, "wgrad", "dy", dy, "x", x);
+    take(call, "wgrad", "dy", dy, "x", x);
     wgrad_[accumulate ? 1 : 0]->run(dy, x, dw, {}, 1.0f, call.scratch);
   }
 
@@ -77,24 +72,15 @@ class ChannelSite final : public LinearSite {
     return view;
   }
 
-  /// Checks both operands of a product, and says what they hold to who wants to hear it.
-  void report(const SiteCall& call, std::string_view product, std::string_view a_name, const TensorView& a,
-              std::string_view b_name, const TensorView& b) const {
-    if (a.dtype != dtype_ || b.dtype != dtype_) {
-      fail_plugin(fmt::format(
-          "layer '{}' passed {} and {} to a site whose activations are {}; convert before the call", layer_,
-          dtype_name(a.dtype), dtype_name(b.dtype), dtype_name(dtype_)));
-    }
-    if (call.numerics == nullptr) return;
-    report_plain_operand(device_, call, {layer_, site_, product, a_name}, a, a);
-    report_plain_operand(device_, call, {layer_, site_, product, b_name}, b, b);
+  void take(const SiteCall& call, std::string_view product, std::string_view a_name, const TensorView& a,
+            std::string_view b_name, const TensorView& b) const {
+    sides_.check(a, b);
+    sides_.report(call, product, {a_name, a, a}, {b_name, b, b});
   }
 
-  std::string layer_;
-  int site_;
+  PlainOperands sides_;
   std::int64_t rows_, n_;
   DType dtype_;
-  Device& device_;
   Blas& blas_;
   Elementwise& elementwise_;
   std::size_t scratch_ = 0;

@@ -1,9 +1,12 @@
 // Several sums at a time, because one chain of additions would wait for itself.
 #include "graph/operand_report.hpp"
 
+#include <tenon/error.hpp>
 #include <tenon/host_stage.hpp>
 #include <tenon/site_products.hpp>
 #include <tenon/tensor_values.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -119,6 +122,20 @@ void report_plain_operand(Device& device, const SiteCall& call, const OperandNam
   operand.stats = rounding_stats(from, to);
   operand.input = from;
   call.numerics->add(operand);
+}
+
+void PlainOperands::check(const TensorView& a, const TensorView& b) const {
+  if (a.dtype == activation_ && b.dtype == activation_) return;
+  fail_plugin(
+      fmt::format("layer '{}' passed {} and {} to a site whose activations are {}; convert before the call",
+                  layer_, dtype_name(a.dtype), dtype_name(b.dtype), dtype_name(activation_)));
+}
+
+void PlainOperands::report(const SiteCall& call, std::string_view product, const Operand& a,
+                           const Operand& b) const {
+  if (call.numerics == nullptr) return;
+  report_plain_operand(device_, call, {layer_, site_, product, a.name}, a.input, a.rounded);
+  report_plain_operand(device_, call, {layer_, site_, product, b.name}, b.input, b.rounded);
 }
 
 }  // namespace tenon::graph

@@ -1,10 +1,12 @@
-// What a site in the activations' own type says about an operand, when somebody asked.
+// What a site in the activations' own type asks of the operands of its products, and says about them when
+// somebody asked.
 #pragma once
 
 #include <tenon/device.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/site.hpp>
 
+#include <string>
 #include <string_view>
 
 namespace tenon::graph {
@@ -21,5 +23,28 @@ struct OperandNames {
 /// Tells `call.numerics`; what lies on the device comes to the host for it.
 void report_plain_operand(Device& device, const SiteCall& call, const OperandNames& names,
                           const TensorView& input, const TensorView& rounded);
+
+/// Of the two operands of each product of one site.
+class PlainOperands {
+ public:
+  struct Operand {
+    std::string_view name;  ///< "x", "w", "dy"
+    TensorView input, rounded;
+  };
+
+  PlainOperands(const SiteInfo& info, Device& device)
+      : layer_(info.layer), site_(info.site), activation_(info.activation), device_(device) {}
+
+  /// Throws Error(kPlugin) if one is not in the activations' type.
+  void check(const TensorView& a, const TensorView& b) const;
+  /// To who wants to hear it; `product` is "fprop", "dgrad" or "wgrad".
+  void report(const SiteCall& call, std::string_view product, const Operand& a, const Operand& b) const;
+
+ private:
+  std::string layer_;
+  int site_;
+  DType activation_;
+  Device& device_;
+};
 
 }  // namespace tenon::graph
