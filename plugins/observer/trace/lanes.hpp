@@ -16,6 +16,8 @@ class Lanes {
     int lane;
     bool opened;  ///< seen for the first time: name it
   };
+  /// Which spans overlap is a matter of luck, so a lane may be new in a slot that may not ask for memory.
+  Lanes() { lanes_.reserve(kUsual); }
   /// Times in units of the file, already rounded, so that rounding cannot make neighbours overlap.
   Place place(std::string_view track, std::int64_t begin, std::int64_t end);
   /// "overlap", "overlap 2", ...
@@ -26,6 +28,7 @@ class Lanes {
     std::string track, name;
     std::int64_t free_at;
   };
+  static constexpr std::size_t kUsual = 64;  ///< more than a run of many transfers has
   std::vector<Lane> lanes_;
 };
 
