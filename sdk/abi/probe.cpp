@@ -44,6 +44,7 @@
 #include <tenon/operators_convolution.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
+#include <tenon/operators_lines.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_scaled.hpp>
@@ -335,6 +336,12 @@ TYPE(FormulaOp)
 TYPE(FormulaStep)
 TYPE(Formula)
 TYPE(FormulaOps)
+
+// <tenon/operators_lines.hpp>
+TYPE(LineTerm)
+TYPE(LineSumSpec)
+TYPE(LineSum)
+TYPE(LineSums)
 
 // <tenon/operators_parts.hpp>
 TYPE(PartNormSpec)

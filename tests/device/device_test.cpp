@@ -2,6 +2,7 @@
 #include "device_test.hpp"
 
 #include <tenon/executor.hpp>
+#include <tenon/operators_lines.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_spectral.hpp>
@@ -24,9 +25,10 @@ TEST(DeviceItself, TakesTheNameOfItsKernelsBackAndNoOther) {
 
 TEST(DeviceItself, OffersItsFamiliesAndNoOthers) {
   TestedDevice bench;
-  for (const char* id : {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId,
-                         ReduceOps::kId, UpdateOps::kId, WindowOps::kId, NormalisationOps::kId,
-                         PartNormOps::kId, InteractionOps::kId, QuantOps::kId, Fft::kId, ModeProducts::kId}) {
+  for (const char* id :
+       {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId, ReduceOps::kId,
+        UpdateOps::kId, WindowOps::kId, NormalisationOps::kId, PartNormOps::kId, InteractionOps::kId,
+        LineSums::kId, QuantOps::kId, Fft::kId, ModeProducts::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
   for (const char* id : {"tenon.device.blas/2", ""}) EXPECT_EQ(bench.device->query(id), nullptr) << id;

@@ -11,6 +11,7 @@
 #include <tenon/operators_convolution.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
+#include <tenon/operators_lines.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_scaled.hpp>
 #include <tenon/operators_spectral.hpp>
@@ -76,6 +77,8 @@ FormulaOps::~FormulaOps() = default;
 BoxOps::~BoxOps() = default;
 Convolution::~Convolution() = default;
 Convolutions::~Convolutions() = default;
+LineSum::~LineSum() = default;
+LineSums::~LineSums() = default;
 InteractionOps::~InteractionOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;

@@ -5,6 +5,7 @@
 
 #include <tenon/operators_convolution.hpp>
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_lines.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_spectral.hpp>
@@ -25,6 +26,7 @@ std::unique_ptr<Convolutions> make_convolutions(const Kernels& kernels);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels);
 std::unique_ptr<PartNormOps> make_part_norm_ops();
 std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
+std::unique_ptr<LineSums> make_line_sums();
 std::unique_ptr<QuantOps> make_quant_ops(const Kernels& kernels);
 std::unique_ptr<Fft> make_fft(const Kernels& kernels);
 std::unique_ptr<ModeProducts> make_mode_products(const Kernels& kernels);

@@ -54,6 +54,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   window_ops_ = make_window_ops(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
   box_ops_ = make_box_ops(*queue_);
+  line_sums_ = make_line_sums(*queue_);
   mode_products_ = make_mode_products(*queue_);
   quant_ops_ = make_quant_ops(*queue_);
   scaled_products_ = make_scaled_products(*queue_);
@@ -103,6 +104,7 @@ void* CudaDevice::query(std::string_view interface_id) {
                                                        {WindowOps::kId, window_ops_.get()},
                                                        {InteractionOps::kId, interaction_ops_.get()},
                                                        {BoxOps::kId, box_ops_.get()},
+                                                       {LineSums::kId, line_sums_.get()},
                                                        {ModeProducts::kId, mode_products_.get()},
                                                        {QuantOps::kId, quant_ops_.get()},
                                                        {ScaledProducts::kId, scaled_products_.get()},

@@ -7,6 +7,7 @@
 #include <tenon/operators_boxes.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
+#include <tenon/operators_lines.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_scaled.hpp>
@@ -32,6 +33,7 @@ std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
 std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
 std::unique_ptr<InteractionOps> make_interaction_ops(Queue& queue);
 std::unique_ptr<BoxOps> make_box_ops(Queue& queue);
+std::unique_ptr<LineSums> make_line_sums(Queue& queue);
 std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
 std::unique_ptr<ScaledProducts> make_scaled_products(Queue& queue);
 std::unique_ptr<Fft> make_fft(Queue& queue);

@@ -2,6 +2,7 @@
 // stored where it is small and computed from the waves of its length where it is not; a library for long
 // lines of many modes, where there is one.
 #include "complex_views.hpp"
+#include "device_numbers.hpp"
 #include "families.hpp"
 #include "fft_library.hpp"
 #include "fft_plan.hpp"
@@ -20,30 +21,6 @@ namespace bodies = kernels::cuda;
 
 /// Elements of the largest matrix that is stored.
 constexpr std::int64_t kMostStored = std::int64_t{1} << 22;
-
-/// A copy of numbers of the host in the device's memory.
-class DeviceNumbers {
- public:
-  explicit DeviceNumbers(Queue& queue) : queue_(queue) {}
-  ~DeviceNumbers() { queue_.release(memory_); }
-  DeviceNumbers(const DeviceNumbers&) = delete;
-  DeviceNumbers& operator=(const DeviceNumbers&) = delete;
-
-  template <class T>
-  void set(const std::vector<T>& numbers) {
-    const std::size_t bytes = numbers.size() * sizeof(T);
-    memory_ = queue_.allocate(bytes);
-    queue_.copy(numbers.data(), MemorySpace::kHost, memory_, MemorySpace::kCuda, bytes);
-  }
-  template <class T>
-  const T* at() const {
-    return static_cast<const T*>(memory_);
-  }
-
- private:
-  Queue& queue_;
-  void* memory_ = nullptr;
-};
 
 /// S: a real of a point as it is stored.
 template <class S>

@@ -1,0 +1,58 @@
+// Operator family of a device for sums of lines along one dimension of a tensor, each weighted as a table
+// says: interpolations, and what else a sparse matrix does along a dimension. Conventions are those of
+// <tenon/operators.hpp>.
+#pragma once
+
+#include <tenon/device.hpp>
+
+#include <initializer_list>
+#include <memory>
+#include <vector>
+
+TENON_ABI_BEGIN
+
+/// A line of x, and its weight in a sum.
+struct LineTerm {
+  std::int64_t column = 0;
+  double weight = 1;
+};
+
+/// The sparse matrix S [rows, columns], made row after row; lies in host memory and may go once it is
+/// prepared.
+struct LineSumSpec {
+  DType dtype = DType::kF32;  ///< of x, y and the arithmetic; or f64
+  std::int64_t columns = 0;
+  std::vector<LineTerm> terms;           ///< of all rows; a row may name a column more than once
+  std::vector<std::int64_t> offsets{0};  ///< row r has the terms offsets[r] ... offsets[r + 1] - 1
+
+  std::int64_t rows() const { return static_cast<std::int64_t>(offsets.size()) - 1; }
+  void add_row(std::initializer_list<LineTerm> row) {
+    terms.insert(terms.end(), row);
+    offsets.push_back(static_cast<std::int64_t>(terms.size()));
+  }
+  /// As the arithmetic has it: for weights that are computed from each other.
+  double rounded(double number) const { return dtype == DType::kF32 ? static_cast<float>(number) : number; }
+};
+
+/// A prepared S; running it allocates nothing. x: [outer, columns, inner], y: [outer, rows, inner], two
+/// tensors. Weights are rounded to the dtype once. A sum begins with its first term and adds the others one
+/// by one in their order, each product and each sum rounded; a line alone with the weight 1 is copied, and a
+/// sum of nothing is 0.
+class LineSum {
+ public:
+  virtual ~LineSum();
+  /// y[o, r, i] = sum over the terms of row r of weight * x[o, column, i]
+  virtual void forward(TensorView x, TensorView y, std::int64_t outer, std::int64_t inner) = 0;
+  /// x[o, c, i] = sum over the terms of column c, rows ascending, of weight * y[o, row, i]
+  virtual void adjoint(TensorView y, TensorView x, std::int64_t outer, std::int64_t inner) = 0;
+};
+
+class LineSums {
+ public:
+  static constexpr const char* kId = "tenon.device.lines/1";
+  virtual ~LineSums();
+  /// Throws Error(kConfig) for other dtypes, and for a table that contradicts itself.
+  virtual std::unique_ptr<LineSum> prepare(const LineSumSpec& spec) = 0;
+};
+
+TENON_ABI_END

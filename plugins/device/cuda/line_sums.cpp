@@ -1,0 +1,91 @@
+// Weighted sums of lines (family LineSums): both tables, forward and adjoint, lie in the device's memory.
+#include "arguments.hpp"
+#include "device_lines.hpp"
+#include "device_numbers.hpp"
+#include "families.hpp"
+
+#include <tenon/kernels/cuda/line_sum.hpp>
+
+#include <string>
+
+namespace tenon::cuda {
+namespace {
+
+constexpr const char* kLineSum = "sum of lines";
+
+template <class T>
+class DeviceTable {
+ public:
+  DeviceTable(Queue& queue, const device_lines::Table<T>& table)
+      : rows(table.rows), columns(table.columns), offsets_(queue), column_of_(queue), weights_(queue) {
+    offsets_.set(table.offsets);
+    column_of_.set(table.column_of);
+    weights_.set(table.weights);
+  }
+  kernels::cuda::SumLines<T> sum(const T* x, T* y, std::int64_t outer, std::int64_t inner) const {
+    return {offsets_.template at<std::int32_t>(),
+            column_of_.template at<std::int32_t>(),
+            weights_.template at<T>(),
+            x,
+            y,
+            outer,
+            columns,
+            rows,
+            inner};
+  }
+
+  const std::int64_t rows, columns;
+
+ private:
+  DeviceNumbers offsets_, column_of_, weights_;
+};
+
+template <class T>
+class CudaLineSum final : public LineSum {
+ public:
+  CudaLineSum(Queue& queue, const device_lines::Table<T>& table)
+      : queue_(queue), forward_(queue, table), adjoint_(queue, device_lines::transposed(table)) {}
+
+  void forward(TensorView x, TensorView y, std::int64_t outer, std::int64_t inner) override {
+    run(forward_, x, "x", y, "y", outer, inner);
+  }
+  void adjoint(TensorView y, TensorView x, std::int64_t outer, std::int64_t inner) override {
+    run(adjoint_, y, "y", x, "x", outer, inner);
+  }
+
+ private:
+  void run(const DeviceTable<T>& table, const TensorView& from, const char* from_name, const TensorView& to,
+           const char* to_name, std::int64_t outer, std::int64_t inner) {
+    const T* in = checked<T>(from, outer * table.columns * inner, kLineSum, from_name);
+    T* out = checked<T>(to, outer * table.rows * inner, kLineSum, to_name);
+    if (!to.empty()) queue_.launch(kLineSum, grid_for(to.elements()), table.sum(in, out, outer, inner));
+  }
+
+  Queue& queue_;
+  DeviceTable<T> forward_, adjoint_;
+};
+
+class CudaLineSums final : public LineSums {
+ public:
+  explicit CudaLineSums(Queue& queue) : queue_(queue) {}
+
+  std::unique_ptr<LineSum> prepare(const LineSumSpec& spec) override {
+    const std::string reason = device_lines::refusal(spec);
+    if (!reason.empty()) fail_config(std::string("device ") + kDeviceName + ": " + kLineSum + ": " + reason);
+    return with_arithmetic(spec.dtype, kLineSum, [&](auto tag) -> std::unique_ptr<LineSum> {
+      using T = typename decltype(tag)::type;
+      return std::make_unique<CudaLineSum<T>>(queue_, device_lines::table_of<T>(spec));
+    });
+  }
+
+ private:
+  Queue& queue_;
+};
+
+}  // namespace
+
+std::unique_ptr<LineSums> make_line_sums(Queue& queue) {
+  return std::make_unique<CudaLineSums>(queue);
+}
+
+}  // namespace tenon::cuda
