@@ -2,6 +2,8 @@
 // the first; backward goes the same way in reverse. bf16 is widened in between.
 #include "upsample.hpp"
 
+#include "resample.hpp"
+
 namespace tenon::distdl {
 namespace {
 
@@ -28,18 +30,22 @@ void Upsample::infer(InferContext& context) {
     reaches.push_back({scale == 1 ? nullptr : interpolation_map(kind, inputs[dim], outputs), outputs});
   }
   halo_.infer(context, x, reaches);
-  for (int dim = 2; dim < inputs.rank(); ++dim) {
-    const auto d = static_cast<std::size_t>(dim) - 2;
-    taps_.push_back(
-        taps_of(kind, inputs[dim], reaches[d].outputs, halo_.made(dim), halo_.read(dim - 2).need));
-  }
   dtype_ = x.dtype, arithmetic_ = dtype_ == DType::kF64 ? DType::kF64 : DType::kF32;
-  device_ = &context.device();
-  elementwise_ = &device_->family<Elementwise>();
+  elementwise_ = &context.device().family<Elementwise>();
+  LineSums& sums = context.device().family<LineSums>();
+  const Shape window = halo_.window_shape();
+  for (int dim = 2; dim < inputs.rank(); ++dim) {
+    Step& step = steps_.emplace_back();
+    for (int before = 0; before < dim; ++before) step.outer *= window[before];
+    for (int behind = dim + 1; behind < inputs.rank(); ++behind) step.inner *= halo_.made(behind).size();
+    step.sum = sums.prepare(interpolation_table(kind, arithmetic_, inputs[dim],
+                                                reaches[static_cast<std::size_t>(dim) - 2].outputs,
+                                                halo_.made(dim), halo_.read(dim - 2).need));
+  }
   const auto bytes = [](DType dtype, const Shape& shape) {
     return static_cast<std::size_t>(dtype_bytes(dtype, shape.elements()));
   };
-  window_ = context.workspace(bytes(dtype_, halo_.window_shape()));
+  window_ = context.workspace(bytes(dtype_, window));
   for (int d = 0; d <= spatial(); ++d) {
     const bool needed = dtype_ != arithmetic_ || (d > 0 && d < spatial());
     stages_.push_back(needed ? context.workspace(bytes(arithmetic_, stage_shape(d))) : WorkspaceRef{});
@@ -49,8 +55,7 @@ void Upsample::infer(InferContext& context) {
 
 Shape Upsample::stage_shape(int d) const {
   Shape shape = halo_.window_shape();
-  for (int later = d; later < spatial(); ++later)
-    shape[later + 2] = taps_[static_cast<std::size_t>(later)].outputs();
+  for (int dim = d + 2; dim < shape.rank(); ++dim) shape[dim] = halo_.made(dim).size();
   return shape;
 }
 
@@ -71,9 +76,7 @@ void Upsample::forward(ForwardContext& context) {
   if (dtype_ != arithmetic_) elementwise_->convert(flat(read), flat(from));
   for (int d = spatial() - 1; d >= 0; --d) {
     const TensorView to = stage(context, d, y);
-    resample(taps_[static_cast<std::size_t>(d)], from_here_.read(*device_, from), to_here_.room(to),
-             inner(d));
-    to_here_.write(*device_, to);
+    step(d).sum->forward(from, to, step(d).outer, step(d).inner);
     from = to;
   }
   if (dtype_ != arithmetic_) elementwise_->convert(flat(from), flat(y));
@@ -88,21 +91,12 @@ void Upsample::backward(BackwardContext& context) {
     if (dtype_ != arithmetic_) elementwise_->convert(flat(dy), flat(from));
     for (int d = 0; d < spatial(); ++d) {
       const TensorView to = stage(context, d + 1, given);
-      resample_adjoint(taps_[static_cast<std::size_t>(d)], from_here_.read(*device_, from), to_here_.room(to),
-                       inner(d));
-      to_here_.write(*device_, to);
+      step(d).sum->adjoint(from, to, step(d).outer, step(d).inner);
       from = to;
     }
     if (dtype_ != arithmetic_) elementwise_->convert(flat(from), flat(given));
   }
   halo_.give_back(given, dx);
-}
-
-std::int64_t Upsample::inner(int d) const {
-  std::int64_t elements = 1;
-  for (int later = d + 1; later < spatial(); ++later)
-    elements *= taps_[static_cast<std::size_t>(later)].outputs();
-  return elements;
 }
 
 }  // namespace tenon::distdl

@@ -4,9 +4,8 @@
 #pragma once
 
 #include "halo.hpp"
-#include "resample.hpp"
 
-#include <tenon/host_stage.hpp>
+#include <tenon/operators_lines.hpp>
 
 namespace tenon::distdl {
 
@@ -36,22 +35,25 @@ class Upsample final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  int spatial() const { return static_cast<int>(taps_.size()); }
+  /// One dimension of a value [outer, from, inner] becoming [outer, to, inner]: those before it are as they
+  /// are read, those behind it interpolated.
+  struct Step {
+    std::int64_t outer = 1, inner = 1;
+    std::unique_ptr<LineSum> sum;
+  };
+  int spatial() const { return static_cast<int>(steps_.size()); }
+  Step& step(int d) { return steps_[static_cast<std::size_t>(d)]; }
   /// Of what this rank holds when the dimensions behind the first `d` have been interpolated.
   Shape stage_shape(int d) const;
   /// That, in the type of the arithmetic; `tensor` where it has none of its own: the window, or y.
   TensorView stage(RunContext& context, int d, TensorView tensor) const;
   TensorView window(RunContext& context) const;
-  /// Elements of a stage that differ only behind dimension `d`, once these have been interpolated.
-  std::int64_t inner(int d) const;
 
   const Options& options_;  // outlives the layer
   Halo halo_;
-  std::vector<Taps> taps_;  ///< one for each dimension
+  std::vector<Step> steps_;  ///< one for each dimension
   DType dtype_ = DType::kF32, arithmetic_ = DType::kF32;
-  Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  HostStage from_here_, to_here_;     ///< of a stage, where the device has memory of its own
   std::vector<WorkspaceRef> stages_;  ///< 0 ... spatial
   WorkspaceRef window_;
 };

@@ -6,8 +6,10 @@
 
 #include "common.hpp"
 
-#include <tenon/host_stage.hpp>
+#include <tenon/operators_lines.hpp>
 
+#include <array>
+#include <memory>
 #include <vector>
 
 namespace tenon::fno {
@@ -28,7 +30,7 @@ class Refine final : public Layer {
   static constexpr ComponentInfo kInfo{.id = "refine",
                                        .summary = "linear interpolation onto a finer grid",
                                        .options = kOptions,
-                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
 
   explicit Refine(const Options& options);
   void infer(InferContext& context) override;
@@ -37,27 +39,24 @@ class Refine final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  /// One dimension of a value [outer, from, inner] becoming [outer, factor * from, inner].
+  /// One dimension of a value [outer, points, inner] becoming [outer, factor * points, inner].
   struct Stage {
-    std::int64_t outer = 0, from = 0, inner = 0;
+    std::int64_t outer = 1, inner = 1;
+    std::unique_ptr<LineSum> sum;
   };
   enum class Behind { kLast, kZero, kFirst };
 
-  template <typename T>
-  void interpolate(const Stage& stage, const T* coarse, T* fine) const;
-  template <typename T>
-  void gather(const Stage& stage, const T* fine, T* coarse) const;
-  /// All stages over the two workspaces, on the host, of which the first holds the values in and out.
-  void run(TensorView values, TensorView other, bool forward);
+  /// From n points to factor * n.
+  LineSumSpec table(std::int64_t n) const;
+  /// The workspaces in which stages take turns.
+  std::array<TensorView, 2> rooms(RunContext& context) const;
 
   std::int64_t factor_;
   Behind behind_;
   std::vector<Stage> stages_;           ///< from the last dimension to the first
   std::int64_t coarse_ = 0, fine_ = 0;  ///< elements of this rank
   DType dtype_ = DType::kF32;
-  Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  HostStage values_on_host_, other_on_host_;  ///< of the workspaces, where the device has memory of its own
   WorkspaceRef values_, other_, narrow_;
 };
 
