@@ -3,6 +3,7 @@
 #include "families.hpp"
 
 #include <tenon/operators_extra.hpp>
+#include <tenon/operators_lines.hpp>
 
 namespace tenon::bench::gpu {
 namespace {
@@ -34,6 +35,24 @@ std::function<Call(Device&)> mixture(std::int64_t n, MorMode mode) {
                choices = filled(device, {kernel->blocks()}, DType::kU8),
                scratch = filled(device, {static_cast<std::int64_t>(kernel->scratch_bytes())}, DType::kU8);
     return [=] { kernel->run(x->view(), values->view(), choices->view(), scratch->view()); };
+  };
+}
+
+/// x [outer, lines, inner] and twice as many lines, every other one between its neighbours.
+std::function<Call(Device&)> interpolation(std::int64_t outer, std::int64_t lines, std::int64_t inner,
+                                           bool adjoint) {
+  return [=](Device& device) -> Call {
+    LineSumSpec table;
+    table.columns = lines;
+    for (std::int64_t line = 0; line < lines; ++line) {
+      table.add_row({{line, 1}});
+      table.add_row({{line, 0.5}, {std::min(line + 1, lines - 1), 0.5}});
+    }
+    const std::shared_ptr<LineSum> sum = device.family<LineSums>().prepare(table);
+    const auto x = filled(device, {outer, lines, inner}, DType::kF32),
+               y = filled(device, {outer, 2 * lines, inner}, DType::kF32);
+    if (adjoint) return [=] { sum->adjoint(y->view(), x->view(), outer, inner); };
+    return [=] { sum->forward(x->view(), y->view(), outer, inner); };
   };
 }
 
@@ -165,6 +184,12 @@ void add_layers(const Sizes& s, std::vector<FamilyCase>& cases) {
             ops->softmax_cross_entropy_backward(x->view(), targets->view(), 0, lse->view(), 1, dx->view());
           };
         });
+  }
+  for (const bool adjoint : {false, true}) {
+    add(adjoint ? "interpolation of rows, adjoint" : "interpolation of rows", 12 * elements,
+        interpolation(1, s.norm_rows, s.norm_columns, adjoint));
+    add(adjoint ? "interpolation along rows, adjoint" : "interpolation along rows", 12 * elements,
+        interpolation(s.norm_rows, s.norm_columns, 1, adjoint));
   }
 }
 
