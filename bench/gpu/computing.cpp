@@ -1,5 +1,7 @@
-// Cases of gpu_families that computing bounds: products and attention.
+// Cases of gpu_families that computing bounds: products, attention and convolutions.
 #include "families.hpp"
+
+#include <tenon/operators_convolution.hpp>
 
 namespace tenon::bench::gpu {
 namespace {
@@ -25,6 +27,48 @@ struct AttentionMemory {
   void backward() {
     kernel->backward(q->view(), k->view(), v->view(), {}, y->view(), lse->view(), dy->view(), dq->view(),
                      dk->view(), dv->view(), scratch->view());
+  }
+};
+
+/// From images, by what the device has for it.
+struct ConvolutionMemory {
+  std::unique_ptr<Convolution> convolution;
+  std::shared_ptr<DeviceMemory> x, w, y, scratch;
+
+  ConvolutionMemory(Device& device, const ConvolutionSpec& spec) {
+    auto* const family = static_cast<Convolutions*>(device.query(Convolutions::kId));
+    if (family != nullptr) convolution = family->prepare(spec);
+    if (convolution == nullptr) fail_config("this device makes windows");
+    x = filled(device, {spec.batch, spec.channels, spec.window.elements()}, spec.dtype);
+    w = filled(device, {spec.features, spec.channels * spec.window.offsets()}, spec.dtype);
+    y = filled(device, {spec.batch, spec.features, spec.window.places()}, spec.dtype);
+    scratch = scratch_of(device, convolution->scratch_bytes());
+  }
+};
+
+/// Windows, their product, and its rows as planes: what layers do otherwise.
+struct WindowMemory {
+  WindowOps& ops;
+  WindowSpec window, point;
+  std::unique_ptr<Gemm> gemm;
+  std::shared_ptr<DeviceMemory> x, w, y, columns, rows, scratch;
+
+  WindowMemory(Device& device, const ConvolutionSpec& spec)
+      : ops(device.family<WindowOps>()), window(spec.window) {
+    const std::int64_t places = spec.batch * window.places(), depth = spec.channels * window.offsets();
+    point.spatial = 1, point.extent[0] = window.places();
+    gemm = device.family<Blas>().gemm({.m = places, .n = spec.features, .k = depth, .transpose_b = true});
+    x = filled(device, {spec.batch, spec.channels, window.elements()}, DType::kF32);
+    w = filled(device, {spec.features, depth}, DType::kF32);
+    y = filled(device, {spec.batch, spec.features, window.places()}, DType::kF32);
+    columns = filled(device, {places, depth}, DType::kF32);
+    rows = filled(device, {places, spec.features}, DType::kF32);
+    scratch = scratch_of(device, gemm->scratch_bytes());
+  }
+  void forward() {
+    ops.unfold(window, x->view(), 0, columns->view());
+    gemm->run(columns->view(), w->view(), rows->view(), {}, 1, scratch->view());
+    ops.fold(point, rows->view(), 0, y->view(), false);
   }
 };
 
@@ -106,6 +150,44 @@ void add_attention(const Sizes& sizes, std::vector<FamilyCase>& cases) {
                        return [=] { memory->backward(); };
                      }});
   }
+}
+
+void add_convolutions(const Sizes& sizes, std::vector<FamilyCase>& cases) {
+  ConvolutionSpec spec;
+  spec.window = {
+      .extent = {sizes.extent, sizes.extent}, .kernel = {3, 3}, .pad_low = {1, 1}, .pad_high = {1, 1}};
+  spec.batch = sizes.images, spec.channels = spec.features = sizes.channels;
+  const double work = 2 * static_cast<double>(spec.batch * spec.features * spec.window.places()) *
+                      static_cast<double>(spec.channels * spec.window.offsets());
+  using Pass = void (*)(ConvolutionMemory&);
+  const std::pair<const char*, Pass> passes[] = {
+      {"convolution f32, forward",
+       [](ConvolutionMemory& m) {
+         m.convolution->forward(m.x->view(), m.w->view(), {}, m.y->view(), m.scratch->view());
+       }},
+      {"convolution f32, backward to x",
+       [](ConvolutionMemory& m) {
+         m.convolution->backward_input(m.w->view(), m.y->view(), m.x->view(), false, m.scratch->view());
+       }},
+      {"convolution f32, backward to w", [](ConvolutionMemory& m) {
+         m.convolution->backward_weight(m.x->view(), m.y->view(), m.w->view(), false, m.scratch->view());
+       }}};
+  for (const auto& [name, pass] : passes)
+    cases.push_back({.name = name,
+                     .work = work,
+                     .flops = true,
+                     .make = [=, run = pass](Device& device) -> Call {
+                       const auto memory = std::make_shared<ConvolutionMemory>(device, spec);
+                       return [=] { run(*memory); };
+                     },
+                     .optional = true});
+  cases.push_back({.name = "convolution f32 by windows, forward",
+                   .work = work,
+                   .flops = true,
+                   .make = [=](Device& device) -> Call {
+                     const auto memory = std::make_shared<WindowMemory>(device, spec);
+                     return [=] { memory->forward(); };
+                   }});
 }
 
 }  // namespace tenon::bench::gpu

@@ -55,6 +55,7 @@ int run(const GpuSettings& settings) {
   add_layers(sizes, cases);
   add_attention(sizes, cases);
   std::vector<Row> rows;
+  add_convolutions(sizes, cases);
   for (const FamilyCase& c : cases)
     rows.push_back(measure(c, device, settings, copy, copied, product, flops));
   print_rows("gpu_families", settings, std::string(device.features()), rows);

@@ -28,8 +28,10 @@ struct Sizes {
   std::int64_t norm_rows, norm_columns;
   std::int64_t logit_rows;
   std::int64_t batch, time, heads, head_width, window;
+  std::int64_t images, channels, extent;
 };
-/// Matrices and arenas larger than the caches of a GPU; table, width and vocabulary of GPT-Neo-125M.
+/// Matrices and arenas larger than the caches of a GPU; table, width and vocabulary of GPT-Neo-125M;
+/// images of the second stage of ResNet-18.
 inline constexpr Sizes kFull{.matrix = 8192,
                              .product = 4096,
                              .arena = std::int64_t{1} << 27,
@@ -43,7 +45,10 @@ inline constexpr Sizes kFull{.matrix = 8192,
                              .time = 1024,
                              .heads = 12,
                              .head_width = 64,
-                             .window = 256};
+                             .window = 256,
+                             .images = 128,
+                             .channels = 128,
+                             .extent = 28};
 inline constexpr Sizes kTiny{.matrix = 64,
                              .product = 32,
                              .arena = 1000,
@@ -57,7 +62,10 @@ inline constexpr Sizes kTiny{.matrix = 64,
                              .time = 32,
                              .heads = 2,
                              .head_width = 16,
-                             .window = 8};
+                             .window = 8,
+                             .images = 2,
+                             .channels = 4,
+                             .extent = 6};
 
 /// Filled with numbers of about one unless they are integers.
 inline std::shared_ptr<DeviceMemory> filled(Device& device, const Shape& shape, DType dtype) {
@@ -74,6 +82,7 @@ void add_updates(const Sizes& sizes, std::vector<FamilyCase>& cases);
 void add_layers(const Sizes& sizes, std::vector<FamilyCase>& cases);
 void add_attention(const Sizes& sizes, std::vector<FamilyCase>& cases);
 
+void add_convolutions(const Sizes& sizes, std::vector<FamilyCase>& cases);
 /// Of these operands, filled; the other makes n x n x n products of one dtype.
 Call product_call(Device& device, const GemmSpec& spec);
 GemmSpec product_spec(std::int64_t n, DType operands, DType result);

@@ -15,22 +15,25 @@ import xml.etree.ElementTree as xml
 QUANTIZERS = ["nvfp4 1x16", "nvfp4 1x16, codes too", "nvfp4 1x16 stochastic", "nvfp4 1x16 stochastic, 24 bits", "nvfp4 16x16",
               "nvfp4 16x1 rotated, codes too", "nvfp4 16x1 rotated stochastic", "nvfp4 1x16 decode", "mxfp4 1x32", "mxfp8 1x32",
               "mxfp8 32x1", "fp8 per tensor", "fp8 1x128", "fp8 128x1", "fp8 128x128", "nvfp4 1x16, measured"]
+CONVOLUTIONS = ["convolution f32, forward", "convolution f32, backward to x", "convolution f32, backward to w"]
 # The rows of each program. Those of OPTIONAL may give a reason in place of numbers.
 ROWS = {
     "gpu_families": ["copy", "product f32", "product bf16", "product bf16 into f32", "product bf16, bias and GELU",
                      "product bf16, added to bf16", "product f16", "product fp8 e4m3 into bf16",
                      *(f"quantize {name}" for name in QUANTIZERS), "mixture of formats, per tensor",
                      "mixture of formats, per block by error", "mixture of formats, per block by range", "AdamW", "SGD",
-                     "SGD with momentum", "sum of squares", "embedding, rows read", "embedding, sums of gradients",
+                     "SGD with momentum", "sum of squares",
+                     "embedding, rows read", "embedding, sums of gradients",
                      "sums of rows, bf16", "layer norm bf16", "layer norm bf16, backward", "softmax cross-entropy bf16",
                      "softmax cross-entropy bf16, backward", "interpolation of rows", "interpolation of rows, adjoint",
                      "interpolation along rows", "interpolation along rows, adjoint", "attention bf16, forward", "attention bf16, backward",
-                     "attention bf16, window, forward", "attention bf16, window, backward"],
+                     "attention bf16, window, forward", "attention bf16, window, backward",
+                     *CONVOLUTIONS, "convolution f32 by windows, forward"],
     "gpu_step": ["GPT-Neo-125M bf16, FLOP utilisation", "GPT-Neo-125M bf16, against PyTorch",
                  "linear stack, policy fp8, products = auto"],
     "gpu_nccl": [f"all-reduce of {size}, {where}" for where in ("one rank", "every GPU") for size in ("4 KiB", "4 MiB", "256 MiB")],
 }
-OPTIONAL = {"product f16", "product fp8 e4m3 into bf16", "GPT-Neo-125M bf16, against PyTorch"}
+OPTIONAL = {"product f16", "product fp8 e4m3 into bf16", "GPT-Neo-125M bf16, against PyTorch", *CONVOLUTIONS}
 # A rehearsal has a stand-in for NCCL (tests of the transport), so these have no reason there.
 OPTIONAL_ON_GPUS = set(ROWS["gpu_nccl"])
 STAND_IN = "tests/libtransport_nccl_fake.so"

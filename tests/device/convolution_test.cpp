@@ -182,7 +182,7 @@ TEST_P(DeviceConvolutions, PassesAreSumsOverTheirWindows) {
       Passes(device_, c).check(*convolution, bias, bias);
     }
   // Which shapes the library has fast loops for depends on the processor; the usual ones it always has.
-  if (uses_onednn()) {
+  if (uses_onednn() || tested_device() == "cuda_emulated") {
     EXPECT_GE(prepared, 4);
   }
 }
@@ -203,7 +203,7 @@ TEST_P(DeviceConvolutions, ScratchThatIsTooSmallIsRefused) {
   const ConvolutionCase& c = kConvolutions[0];
   const auto convolution = family()->prepare(
       {.window = c.window, .batch = c.batch, .channels = c.channels, .features = c.features});
-  if (convolution == nullptr) return;
+  if (convolution == nullptr || convolution->scratch_bytes() <= 64) return;
   Owned x(device_, image_shape(c.window, c.batch, c.channels, false), DType::kF32),
       y(device_, image_shape(c.window, c.batch, c.features, true), DType::kF32),
       w(device_, {c.features, c.channels * c.window.offsets()}, DType::kF32),
@@ -211,26 +211,6 @@ TEST_P(DeviceConvolutions, ScratchThatIsTooSmallIsRefused) {
   EXPECT_EQ(message_of([&] { convolution->forward(x, w, {}, y, scratch); }),
             device_says("convolution: scratch must have ") + std::to_string(convolution->scratch_bytes()) +
                 " bytes, found 64");
-}
-
-/// 37 points: chains of 16, and what is left over.
-TEST_P(DeviceConvolutions, ChannelsAreSummed) {
-  if (family() == nullptr) return;
-  constexpr std::int64_t kBatch = 5, kChannels = 3, kPoints = 37;
-  const auto y = numbers(kBatch * kChannels * kPoints, "y", DType::kF32),
-             old = numbers(kChannels, "old", DType::kF32);
-  Owned y_t(device_, {kBatch, kChannels, kPoints}, DType::kF32, y),
-      sums(device_, Shape{kChannels}, DType::kF32, old);
-  for (const bool accumulate : {false, true}) {
-    Expected expected(kChannels);
-    for (std::size_t i = 0; i < y.size(); ++i)
-      expected.add(static_cast<std::int64_t>(i) / kPoints % kChannels, y[i]);
-    for (std::int64_t c = 0; accumulate && c < kChannels; ++c)
-      expected.add(c, old[static_cast<std::size_t>(c)]);
-    sums.fill(old);
-    family()->sum_channels(y_t, sums, accumulate);
-    expect_sums(sums.values(), expected, kPoints, accumulate ? "added" : "set");
-  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, DeviceConvolutions, ::testing::ValuesIn(offered_choices()), choice_name);

@@ -193,6 +193,38 @@ TEST_P(Windows, AveragesDivideByWhatTheyCount) {
       }
 }
 
+/// 37 points: chains side by side, and what is left over. A sum is off by at most so many half units of the
+/// sum of magnitudes as it has terms, in whatever order it is taken (Higham, Accuracy and Stability, 3.1).
+TEST_P(Windows, BiasesAreTheirChannels) {
+  constexpr std::int64_t kSamples = 5, kPoints = 37;
+  for (const DType dtype : kActivations) {
+    const Shape shape{kSamples, kChannels, kPoints};
+    const auto x = numbers(shape.elements(), "x", dtype), values = numbers(kChannels, "values", dtype);
+    Owned x_t(device_, shape, dtype, x), filled(device_, shape, dtype),
+        bias(device_, Shape{kChannels}, arithmetic(dtype), values);
+    ops().fill_channels(bias, filled);
+    const auto found = filled.values();
+    for (std::size_t i = 0; i < found.size(); ++i)
+      ASSERT_EQ(found[i], values[i / kPoints % kChannels]) << dtype_name(dtype) << ", element " << i;
+    for (const bool accumulate : {false, true}) {
+      std::vector<double> sums(kChannels), magnitudes(kChannels);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        sums[i / kPoints % kChannels] += x[i];
+        magnitudes[i / kPoints % kChannels] += std::abs(x[i]);
+      }
+      bias.fill(values);
+      ops().sum_channels(x_t, bias, accumulate);
+      const auto totals = bias.values();
+      for (std::size_t c = 0; c < sums.size(); ++c) {
+        const double expected = sums[c] + (accumulate ? values[c] : 0),
+                     size = magnitudes[c] + std::abs(values[c]);
+        EXPECT_LE(std::abs(totals[c] - expected), (kPoints + 3) * unit(arithmetic(dtype)) * size)
+            << dtype_name(dtype) << ", channel " << c << (accumulate ? ", added" : "");
+      }
+    }
+  }
+}
+
 TEST_P(Windows, NotDependOnThreads) {
   const WindowSpec w{
       .extent = {33, 35}, .kernel = {3, 3}, .stride = {2, 1}, .pad_low = {1, 1}, .pad_high = {1, 1}};
@@ -203,15 +235,17 @@ TEST_P(Windows, NotDependOnThreads) {
       set_parallel_threads(threads);
       Owned x(device_, in, dtype, numbers(in.elements(), "x", dtype)), y(device_, out, dtype),
           dx(device_, in, dtype), averaged(device_, in, dtype), index(device_, out, DType::kI32),
-          columns(device_, Shape{3 * w.places(), 20 * w.offsets()}, dtype), folded(device_, in, dtype);
+          columns(device_, Shape{3 * w.places(), 20 * w.offsets()}, dtype), folded(device_, in, dtype),
+          sums(device_, Shape{20}, arithmetic(dtype));
+      ops().sum_channels(x, sums, false);
       ops().unfold(w, x, 0, columns);
       ops().fold(w, columns, 0, folded, false);
       ops().max_pool(w, x, y, index);
       ops().max_pool_backward(w, index, y, dx, false);
       ops().average_pool(w, x, false, y);
       ops().average_pool_backward(w, y, false, averaged, false);
-      const std::vector<std::vector<std::byte>> found = {columns.bytes(), folded.bytes(), dx.bytes(),
-                                                         y.bytes(), averaged.bytes()};
+      const std::vector<std::vector<std::byte>> found = {columns.bytes(), folded.bytes(),   dx.bytes(),
+                                                         y.bytes(),       averaged.bytes(), sums.bytes()};
       if (threads == 1) first = found;
       EXPECT_EQ(found, first) << dtype_name(dtype) << " with " << threads << " threads";
     }
@@ -227,6 +261,10 @@ TEST_P(Windows, RefuseViewsThatDoNotFit) {
   EXPECT_THROW(ops().unfold(w, x, 0, odd), Error);
   EXPECT_THROW(ops().unfold(w, flat, 0, columns), Error);
   EXPECT_THROW(ops().average_pool(w, x, true, x), Error);
+  Owned three(device_, Shape{3}, DType::kF32), wide(device_, Shape{2}, DType::kF64);
+  EXPECT_THROW(ops().fill_channels(three, x), Error);
+  EXPECT_THROW(ops().sum_channels(x, three, false), Error);
+  EXPECT_THROW(ops().sum_channels(x, wide, false), Error);
 }
 
 INSTANTIATE_TEST_SUITE_P(Device, Windows, ::testing::ValuesIn(offered_choices()), choice_name);

@@ -40,8 +40,6 @@ class Convolutions {
   virtual ~Convolutions();
   /// Null where windows and products are the faster way, or the only one.
   virtual std::unique_ptr<Convolution> prepare(const ConvolutionSpec& spec) = 0;
-  /// sums[c] (+)= the sum over samples and points of y [batch, c, points...]: the gradient of a bias. f32.
-  virtual void sum_channels(TensorView y, TensorView sums, bool accumulate) = 0;
 };
 
 TENON_ABI_END

@@ -87,6 +87,11 @@ class WindowOps {
   virtual void average_pool(const WindowSpec& spec, TensorView x, bool count_padding, TensorView y) = 0;
   virtual void average_pool_backward(const WindowSpec& spec, TensorView dy, bool count_padding, TensorView dx,
                                      bool accumulate) = 0;
+  /// Each element of x [batch, channels, ...] = the value of its channel; values: [channels], f32, or f64
+  /// with f64.
+  virtual void fill_channels(TensorView values, TensorView x) = 0;
+  /// The adjoint, and the gradient of a bias: sums[c] (+)= the sum over samples and points of channel c.
+  virtual void sum_channels(TensorView x, TensorView sums, bool accumulate) = 0;
 };
 
 /// What a batch normalisation is given besides its tensors. x is [batch, channels, ...].

@@ -1,5 +1,7 @@
-// Sliding windows (family WindowOps): data movement of convolutions, and pooling. Lines or planes are shared
-// among threads; each element is one chain of its own, so no sharing changes a bit.
+// Sliding windows (family WindowOps): data movement of convolutions, pooling, and biases. Lines, planes or
+// channels are shared among threads; each element is one chain of its own, so no sharing changes a bit. The
+// sum over a channel is in f64 over its samples, each of whose points are added 16 side by side.
+#include "arith.hpp"
 #include "families.hpp"
 
 #include <fmt/format.h>
@@ -37,6 +39,12 @@ kernels::Window window_of(const WindowSpec& spec) {
   return window;
 }
 
+/// Of one plane of [batch, channels, ...].
+std::int64_t points_of(const TensorView& x) {
+  const std::int64_t count = x.shape.rank() < 2 ? 0 : x.shape[0] * x.shape[1];
+  return count == 0 ? 0 : x.elements() / count;
+}
+
 /// Items per block of a loop whose items cost `each` steps.
 std::int64_t item_block(std::int64_t each) {
   return std::max<std::int64_t>(1, kFlatBlock / std::max<std::int64_t>(1, each));
@@ -68,6 +76,19 @@ Covered<S> covered(const WindowSpec& spec, const TensorView& x, std::int64_t fir
   result.columns = checked<S>(columns, result.planes.batch * spec.places() * result.width, where, "columns");
   result.first = checked<S>(x, x.elements(), where, "x") + first_channel * spec.elements();
   return result;
+}
+
+template <class S>
+kernels::Arith<S> sum_of(const S* values, std::int64_t count) {
+  constexpr std::int64_t kChains = 16;
+  kernels::Arith<S> sums[kChains] = {};
+  std::int64_t i = 0;
+  for (; i + kChains <= count; i += kChains)
+    for (std::int64_t chain = 0; chain < kChains; ++chain) sums[chain] += widen(values[i + chain]);
+  for (std::int64_t chain = 0; i < count; ++i, ++chain) sums[chain] += widen(values[i]);
+  kernels::Arith<S> total = 0;
+  for (const auto sum : sums) total += sum;
+  return total;
 }
 
 class CpuWindowOps final : public WindowOps {
@@ -141,6 +162,41 @@ class CpuWindowOps final : public WindowOps {
                     args.count_padding = count_padding;
                     return ops.average_pool_backward;
                   });
+  }
+
+  void fill_channels(TensorView values, TensorView x) override {
+    constexpr const char* kWhere = "fill_channels";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const Planes planes = planes_of(x, points_of(x), kWhere, "x");
+      const auto* from = checked<kernels::Arith<S>>(values, planes.channels, kWhere, "values");
+      auto* to = checked<S>(x, x.elements(), kWhere, "x");
+      parallel_for(planes.count(), item_block(planes.elements), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t plane = begin; plane < end; ++plane)
+          std::fill_n(to + plane * planes.elements, planes.elements,
+                      narrow<S>(from[plane % planes.channels]));
+      });
+    });
+  }
+
+  void sum_channels(TensorView x, TensorView sums, bool accumulate) override {
+    constexpr const char* kWhere = "sum_channels";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = kernels::Arith<S>;
+      const Planes planes = planes_of(x, points_of(x), kWhere, "x");
+      const auto* from = checked<S>(x, x.elements(), kWhere, "x");
+      auto* to = checked<A>(sums, planes.channels, kWhere, "sums");
+      parallel_for(planes.channels, 1, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t c = begin; c < end; ++c) {
+          double total = accumulate ? static_cast<double>(to[c]) : 0.0;
+          for (std::int64_t b = 0; b < planes.batch; ++b)
+            total += static_cast<double>(
+                sum_of(from + (b * planes.channels + c) * planes.elements, planes.elements));
+          to[c] = static_cast<A>(total);
+        }
+      });
+    });
   }
 
  private:

@@ -148,6 +148,7 @@ cublasStatus_t judge(const Product& p, const Matrix& a, const Matrix& b, const M
   if (rows_of(b, p.b) != k || c.rows != m || c.columns != n || a.batch != c.batch || b.batch != c.batch)
     return CUBLAS_STATUS_INVALID_VALUE;
   const bool f64 = p.scale == CUDA_R_64F;
+  if (p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 && a.type != CUDA_R_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
   if (f64 != (a.type == CUDA_R_64F) || f64 != (p.compute == CUBLAS_COMPUTE_64F))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (is_code(a.type)) {
@@ -338,6 +339,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   const auto &ma = as<Matrix>(a_layout), &mb = as<Matrix>(b_layout), &mc = as<Matrix>(c_layout);
   const cublasStatus_t status = judge(p, ma, mb, mc);
   if (status != CUBLAS_STATUS_SUCCESS) return status;
+  if (p.compute == CUBLAS_COMPUTE_32F_FAST_TF32) ++state.rounded;
   const std::size_t wanted = columns_of(ma, p.a) > 30 ? kWorkspace : 0;
   const bool biased = p.epilogue == CUBLASLT_EPILOGUE_BIAS;
   if (algorithm->data[0] != kAlgorithm || c != d || workspace_bytes < wanted || !aligned(workspace, 256) ||

@@ -6,6 +6,7 @@ namespace tenon::cuda {
 struct FakeCublasLt {
   int asked = 0;          ///< for an algorithm
   int multiplied = 0;     ///< calls of cublasLtMatmul
+  int rounded = 0;        ///< those that may round operands to TF32
   int alive = 0;          ///< descriptors that were made and not destroyed
   bool fails = false;     ///< the next products do
   bool declines = false;  ///< has no algorithm for anything

@@ -15,6 +15,7 @@ CudaDevice::CudaDevice(const Options& options) {
   lose_index_ = options.integer("lose_index");
 #else
   index_ = static_cast<int>(options.integer("index"));
+  spec_.tf32 = options.boolean("tf32");
 #endif
 }
 
@@ -52,6 +53,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   update_ops_ = make_update_ops(*queue_);
   formula_ops_ = make_formula_ops(*queue_);
   window_ops_ = make_window_ops(*queue_);
+  convolutions_ = make_convolutions(*queue_);
   interaction_ops_ = make_interaction_ops(*queue_);
   box_ops_ = make_box_ops(*queue_);
   line_sums_ = make_line_sums(*queue_);
@@ -88,6 +90,9 @@ std::string_view CudaDevice::features() const {
   const std::string fft = fft_ == nullptr ? "" : describe_fft(*fft_);
   if (!fft.empty()) described_ += ", " + fft;
   return described_;
+  const std::string convolutions = convolutions_ == nullptr ? "" : describe_convolutions(*convolutions_);
+  if (!convolutions.empty()) described_ += ", " + convolutions;
+  if (spec_.tf32) described_ += ", f32 by TF32 in libraries";
 }
 
 void* CudaDevice::query(std::string_view interface_id) {
@@ -103,6 +108,7 @@ void* CudaDevice::query(std::string_view interface_id) {
                                                        {FormulaOps::kId, formula_ops_.get()},
                                                        {WindowOps::kId, window_ops_.get()},
                                                        {InteractionOps::kId, interaction_ops_.get()},
+                                                       {Convolutions::kId, convolutions_.get()},
                                                        {BoxOps::kId, box_ops_.get()},
                                                        {LineSums::kId, line_sums_.get()},
                                                        {ModeProducts::kId, mode_products_.get()},

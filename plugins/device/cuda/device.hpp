@@ -41,7 +41,11 @@ class CudaDevice final : public Device {
   static constexpr OptionSpec kOptions[] = {
       option::integer("index", "-1")
           .at_least(-1)
-          .doc_text("of the device among the visible ones; -1 = the rank's number on its machine")};
+          .doc_text("of the device among the visible ones; -1 = the rank's number on its machine"),
+      option::boolean("tf32", "false")
+          .doc_text(
+              "whether libraries may round f32 operands of products and convolutions to 11 bits, for the "
+              "speed of tensor cores")};
   static constexpr ComponentInfo kInfo{.id = "cuda",
                                        .summary = "memory and operators of NVIDIA GPUs",
                                        .options = kOptions,
@@ -85,6 +89,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<UpdateOps> update_ops_;
   std::unique_ptr<FormulaOps> formula_ops_;
   std::unique_ptr<WindowOps> window_ops_;
+  std::unique_ptr<Convolutions> convolutions_;
   std::unique_ptr<InteractionOps> interaction_ops_;
   std::unique_ptr<BoxOps> box_ops_;
   std::unique_ptr<LineSums> line_sums_;

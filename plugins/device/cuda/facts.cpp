@@ -1,22 +1,15 @@
-// Probes are small and of odd sizes, on numbers that every format represents, so that whoever computes right
-// gets exactly the host's result.
 #include "facts.hpp"
+
+#include "probes.hpp"
 
 #include "queue.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/kernels/bf16.hpp>
 #include <tenon/operators.hpp>
-#include <tenon/operators_extra.hpp>
-#include <tenon/operators_scaled.hpp>
-#include <tenon/operators_spectral.hpp>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
-
-#include <cmath>
-#include <vector>
 
 namespace tenon::cuda {
 namespace {
@@ -30,7 +23,7 @@ struct KnownLibrary {
 constexpr KnownLibrary kLibraries[] = {
     {"cuBLASLt", "libcublasLt.so.13", "products run on this device's own kernels"},
     {"cuFFT", "libcufft.so.12", "transforms run on this device's own kernels"},
-    {"cuDNN", "libcudnn.so.9", "nothing here uses it"},
+    {"cuDNN", "libcudnn.so.9", "convolutions make windows, for products"},
     {"NCCL", "libnccl.so.2", "ranks exchange tensors through host memory"}};
 
 /// Where the loader found it; "" = nowhere.
@@ -54,265 +47,6 @@ void report_libraries(FactReport& report) {
 }
 
 #endif
-
-/// Tensors of the device under a probe.
-class ProbeBench {
- public:
-  explicit ProbeBench(Device& device) : device_(device) {}
-  ~ProbeBench() {
-    for (const TensorView& view : views_) device_.release(view.data, static_cast<std::size_t>(view.bytes()));
-  }
-  ProbeBench(const ProbeBench&) = delete;
-  ProbeBench& operator=(const ProbeBench&) = delete;
-
-  Device& device() const { return device_; }
-  TensorView room(DType dtype, const Shape& shape) {
-    TensorView view{nullptr, shape, dtype, device_.space()};
-    view.data = device_.allocate(static_cast<std::size_t>(view.bytes()));
-    views_.push_back(view);
-    return view;
-  }
-  /// Whole numbers of at most 3 bits.
-  TensorView drawn(DType dtype, const Shape& shape, int seed, std::vector<double>& values) {
-    values.resize(static_cast<std::size_t>(shape.elements()));
-    for (std::size_t i = 0; i < values.size(); ++i)
-      values[i] = static_cast<double>((static_cast<int>(i) * 7 + seed) % 13 - 6);
-    const TensorView view = room(dtype, shape);
-    with_type(dtype, [&](auto zero) {
-      std::vector<decltype(zero)> there(values.size());
-      for (std::size_t i = 0; i < there.size(); ++i) put(values[i], there[i]);
-      device_.copy({there.data(), shape, dtype, MemorySpace::kHost}, view);
-      device_.synchronize();
-    });
-    return view;
-  }
-  template <class T>
-  TensorView copied(std::vector<T>& from, DType dtype) {
-    const TensorView view = room(dtype, {static_cast<std::int64_t>(from.size())});
-    device_.copy({from.data(), view.shape, dtype, MemorySpace::kHost}, view);
-    device_.synchronize();
-    return view;
-  }
-  std::vector<double> values(const TensorView& view) {
-    std::vector<double> result(static_cast<std::size_t>(view.elements()));
-    with_type(view.dtype, [&](auto zero) {
-      std::vector<decltype(zero)> there(result.size());
-      device_.copy(view, {there.data(), view.shape, view.dtype, MemorySpace::kHost});
-      device_.synchronize();
-      for (std::size_t i = 0; i < there.size(); ++i) result[i] = get(there[i]);
-    });
-    return result;
-  }
-
- private:
-  template <class Visit>
-  static void with_type(DType dtype, Visit visit) {
-    if (dtype == DType::kF64) return visit(double{});
-    if (dtype == DType::kBF16) return visit(kernels::Bf16{});
-    visit(float{});
-  }
-  template <class T>
-  static void put(double value, T& at) {
-    at = static_cast<T>(value);
-  }
-  static void put(double value, kernels::Bf16& at) { at = kernels::to_bf16(static_cast<float>(value)); }
-  template <class T>
-  static double get(T value) {
-    return static_cast<double>(value);
-  }
-  static double get(kernels::Bf16 value) { return kernels::to_float(value); }
-
-  Device& device_;
-  std::vector<TensorView> views_;
-};
-
-/// "" = equal.
-std::string difference(const std::vector<double>& found, const std::vector<double>& expected) {
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    if (found[i] == expected[i]) continue;
-    return fmt::format("element {} is {}, and on the host {}", i, found[i], expected[i]);
-  }
-  return "";
-}
-
-std::string try_maps(ProbeBench& bench, DType dtype) {
-  std::vector<double> x, y;
-  const TensorView a = bench.drawn(dtype, {1001}, 1, x), b = bench.drawn(dtype, {1001}, 5, y);
-  bench.device().family<Elementwise>().axpy(2, a, b);
-  for (std::size_t i = 0; i < y.size(); ++i) y[i] += 2 * x[i];
-  return difference(bench.values(b), y);
-}
-
-std::string try_sums(ProbeBench& bench, DType dtype) {
-  std::vector<double> x;
-  const TensorView a = bench.drawn(dtype, {1001}, 3, x);
-  double expected = 0;
-  for (const double value : x) expected += value;
-  return difference({bench.device().family<ReduceOps>().sum(a)}, {expected});
-}
-
-// Sums of 65 products of such numbers are below 2^12, so f32 holds them exactly.
-std::string try_products(ProbeBench& bench, DType dtype) {
-  constexpr std::int64_t kM = 33, kN = 17, kK = 65;
-  const DType wide = dtype == DType::kF64 ? DType::kF64 : DType::kF32;
-  std::vector<double> a, b;
-  const TensorView left = bench.drawn(dtype, {kM, kK}, 2, a), right = bench.drawn(dtype, {kK, kN}, 4, b);
-  const auto gemm =
-      bench.device().family<Blas>().gemm({.m = kM, .n = kN, .k = kK, .a = dtype, .b = dtype, .c = wide});
-  const TensorView c = bench.room(wide, {kM, kN}),
-                   scratch = bench.room(DType::kU8, {static_cast<std::int64_t>(gemm->scratch_bytes())});
-  gemm->run(left, right, c, {}, 1, scratch);
-  std::vector<double> expected(static_cast<std::size_t>(kM * kN), 0.0);
-  for (std::int64_t i = 0; i < kM; ++i)
-    for (std::int64_t l = 0; l < kK; ++l)
-      for (std::int64_t j = 0; j < kN; ++j)
-        expected[static_cast<std::size_t>(i * kN + j)] +=
-            a[static_cast<std::size_t>(i * kK + l)] * b[static_cast<std::size_t>(l * kN + j)];
-  return difference(bench.values(c), expected);
-}
-
-/// Formats that units may read, each with a product of odd rows whose sums f32 holds exactly.
-struct CodeFormat {
-  const char* name;
-  ScaledOperand operand;
-};
-constexpr CodeFormat kCodeFormats[] = {
-    {"fp8", {ElementFormat::kE4M3, BlockScale::kTensor, 1, 1}},
-    {"fp8 with a scale per row", {ElementFormat::kE4M3, BlockScale::kFloat, 1, 96}},
-    {"mxfp8", {ElementFormat::kE4M3, BlockScale::kPower, 1, 32}},
-    {"nvfp4", {ElementFormat::kE2M1, BlockScale::kTwoLevel, 1, 16}}};
-constexpr std::int64_t kCodeRows = 33, kCodeColumns = 48, kCodeDepth = 96;
-
-ScaledProductSpec product_of(const CodeFormat& format) {
-  ScaledProductSpec spec;
-  spec.product = {.m = kCodeRows, .n = kCodeColumns, .k = kCodeDepth, .transpose_b = true};
-  spec.a = spec.b = format.operand;
-  return spec;
-}
-
-/// Rows of codes of 0, +-1 and +-2 under scales of 1 and 2, and what they stand for.
-struct ProbeCodes {
-  ScaledMatrix matrix;
-  std::vector<double> values;
-
-  ProbeCodes(ProbeBench& bench, const ScaledOperand& operand, std::int64_t rows, int seed)
-      : values(static_cast<std::size_t>(rows * kCodeDepth)) {
-    const bool fours = operand.element == ElementFormat::kE2M1;
-    const std::uint8_t codes_of[] = {0, static_cast<std::uint8_t>(fours ? 2 : 0x38),
-                                     static_cast<std::uint8_t>(fours ? 4 : 0x40)};
-    const std::int64_t block = operand.scale == BlockScale::kTensor ? kCodeDepth : operand.block_columns;
-    const std::int64_t blocks = kCodeDepth / block;
-    std::vector<std::uint8_t> codes(values.size() / (fours ? 2 : 1)), bits;
-    std::vector<float> floats;
-    for (std::int64_t i = 0; i < rows * blocks; ++i) {
-      const bool twice = (i * 5 + seed) % 3 == 0 && operand.scale != BlockScale::kTensor;
-      floats.push_back(twice ? 2.0f : 1.0f);
-      bits.push_back(static_cast<std::uint8_t>(operand.scale == BlockScale::kPower ? (twice ? 128 : 127)
-                                                                                   : (twice ? 0x40 : 0x38)));
-    }
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const int pick = (static_cast<int>(i) * 7 + seed) % 5, size = pick % 3;
-      const bool negative = pick > 2 && size > 0;
-      const int code = codes_of[size] | (negative ? (fours ? 8 : 0x80) : 0);
-      codes[fours ? i / 2 : i] |= static_cast<std::uint8_t>(fours && i % 2 != 0 ? code << 4 : code);
-      values[i] = size * (negative ? -1.0 : 1.0) * floats[i / static_cast<std::size_t>(block)];
-    }
-    matrix.codes = bench.copied(codes, DType::kU8);
-    if (operand.scale == BlockScale::kFloat) matrix.scales = bench.copied(floats, DType::kF32);
-    if (operand.scale == BlockScale::kPower || operand.scale == BlockScale::kTwoLevel)
-      matrix.scales = bench.copied(bits, DType::kU8);
-  }
-};
-
-std::string try_codes(ProbeBench& bench, ScaledProducts& family, const CodeFormat& format) {
-  const auto product = family.prepare(product_of(format));
-  const ProbeCodes a(bench, format.operand, kCodeRows, 1), b(bench, format.operand, kCodeColumns, 2);
-  const TensorView c = bench.room(DType::kF32, {kCodeRows, kCodeColumns}),
-                   scratch = bench.room(DType::kU8, {static_cast<std::int64_t>(product->scratch_bytes())});
-  product->run(a.matrix, b.matrix, c, {}, 1, scratch);
-  std::vector<double> expected;
-  for (std::int64_t i = 0; i < kCodeRows; ++i)
-    for (std::int64_t j = 0; j < kCodeColumns; ++j) {
-      double sum = 0;
-      for (std::int64_t l = 0; l < kCodeDepth; ++l)
-        sum += a.values[static_cast<std::size_t>(i * kCodeDepth + l)] *
-               b.values[static_cast<std::size_t>(j * kCodeDepth + l)];
-      expected.push_back(sum);
-    }
-  return difference(bench.values(c), expected);
-}
-
-/// What is there is tried; of the rest the reason is a fact.
-void report_codes(Device& device, FactReport& report) {
-  auto* const family = static_cast<ScaledProducts*>(device.query(ScaledProducts::kId));
-  if (family == nullptr) return;
-  for (const CodeFormat& format : kCodeFormats) {
-    const std::string name = fmt::format("products of codes, {}", format.name);
-    try {
-      const std::string reason = family->refusal(product_of(format));
-      if (!reason.empty()) {
-        report.fact(name, "none: " + reason);
-        continue;
-      }
-      ProbeBench bench(device);
-      const std::string wrong = try_codes(bench, *family, format);
-      report.probe(name, wrong.empty(), wrong.empty() ? "equal to the host's numbers" : wrong);
-    } catch (const Error& error) {
-      report.probe(name, false, error.what());
-    }
-  }
-}
-
-/// Lines of both ways to transform: by the matrix of kept modes, and, where most are kept of many, by the
-/// library. "" = right.
-std::string try_transform(ProbeBench& bench, std::int64_t length, std::int64_t low, std::int64_t high) {
-  FftSpec spec;
-  spec.length = length, spec.low = low, spec.high = high;
-  std::vector<double> points;
-  const TensorView reals = bench.drawn(DType::kF32, {2 * length}, 3, points),
-                   x{reals.data, Shape{1, length, 1}, DType::kC64, reals.space},
-                   found = bench.room(DType::kF32, {2 * (low + high)}),
-                   y{found.data, Shape{1, low + high, 1}, DType::kC64, found.space};
-  const auto transform = bench.device().family<Fft>().prepare(spec);
-  const TensorView scratch = bench.room(DType::kU8, {static_cast<std::int64_t>(transform->scratch_bytes())});
-  transform->run(x, y, false, scratch);
-  const std::vector<double> modes = bench.values(found);
-  double size = 0;
-  for (const double point : points) size += std::abs(point);
-  for (std::int64_t i = 0; i < low + high; ++i) {
-    const std::int64_t k = i < low ? i : length - (low + high) + i;
-    double re = 0, im = 0;
-    for (std::int64_t t = 0; t < length; ++t) {
-      const double angle =
-          -2 * std::acos(-1.0) * static_cast<double>(k * t % length) / static_cast<double>(length);
-      const double a = points[static_cast<std::size_t>(2 * t)],
-                   b = points[static_cast<std::size_t>(2 * t + 1)];
-      re += a * std::cos(angle) - b * std::sin(angle), im += a * std::sin(angle) + b * std::cos(angle);
-    }
-    const auto at = static_cast<std::size_t>(2 * i);
-    if (std::abs(modes[at] - re) <= 1e-6 * size && std::abs(modes[at + 1] - im) <= 1e-6 * size) continue;
-    return fmt::format("mode {} is {} + {}i, and on the host {} + {}i", k, modes[at], modes[at + 1], re, im);
-  }
-  return "";
-}
-
-void report_transforms(Device& device, FactReport& report) {
-  if (device.query(Fft::kId) == nullptr) return;
-  const struct {
-    const char* claim;
-    std::int64_t length, low, high;
-  } kinds[] = {{"transforms of few modes, to 1e-6", 37, 5, 4},
-               {"transforms of all modes, to 1e-6", 512, 256, 256}};
-  for (const auto& kind : kinds) {
-    try {
-      ProbeBench bench(device);
-      const std::string wrong = try_transform(bench, kind.length, kind.low, kind.high);
-      report.probe(kind.claim, wrong.empty(), wrong.empty() ? "within 1e-6 of the host's sums" : wrong);
-    } catch (const Error& error) {
-      report.probe(kind.claim, false, error.what());
-    }
-  }
-}
 
 }  // namespace
 
@@ -341,26 +75,10 @@ void CudaFacts::report(FactReport& report) {
   const bool open = device_.query(Elementwise::kId) != nullptr;
   if (!open) return;
   report.fact("device", device_.features());
-  const std::pair<const char*, std::string (*)(ProbeBench&, DType)> kinds[] = {
-      {"maps", try_maps}, {"sums", try_sums}, {"products", try_products}};
-  for (const DType dtype : {DType::kF32, DType::kF64, DType::kBF16}) {
-    for (const auto& [kind, attempt] : kinds) {
-      const bool native = device_.family<Blas>().native(dtype);
-      const std::string claim = fmt::format("{} of {}{}", kind, dtype_name(dtype),
-                                            attempt != &try_products ? ""
-                                            : native                 ? ", native"
-                                                                     : ", by conversion");
-      try {
-        ProbeBench bench(device_);
-        const std::string wrong = attempt(bench, dtype);
-        report.probe(claim, wrong.empty(), wrong.empty() ? "equal to the host's numbers" : wrong);
-      } catch (const Error& error) {
-        report.probe(claim, false, error.what());
-      }
-    }
-  }
-  report_codes(device_, report);
-  report_transforms(device_, report);
+  probe_arithmetic(device_, report);
+  probe_codes(device_, report);
+  probe_transforms(device_, report);
+  probe_convolutions(device_, report);
 }
 
 }  // namespace tenon::cuda

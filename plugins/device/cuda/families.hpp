@@ -5,6 +5,7 @@
 #include "queue.hpp"
 
 #include <tenon/operators_boxes.hpp>
+#include <tenon/operators_convolution.hpp>
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_formula.hpp>
 #include <tenon/operators_lines.hpp>
@@ -30,6 +31,9 @@ std::unique_ptr<UpdateOps> make_update_ops(Queue& queue);
 std::unique_ptr<FormulaOps> make_formula_ops(Queue& queue);
 std::unique_ptr<WindowOps> make_window_ops(Queue& queue);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
+std::unique_ptr<Convolutions> make_convolutions(Queue& queue);
+/// What computes them, or why windows do; "" while no layer asked.
+std::string describe_convolutions(const Convolutions& convolutions);
 std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
 std::unique_ptr<InteractionOps> make_interaction_ops(Queue& queue);
 std::unique_ptr<BoxOps> make_box_ops(Queue& queue);

@@ -73,6 +73,11 @@ Key key_of(const GemmSpec& s) {
           s.b, s.c, s.accumulate, s.bias,  s.alpha,       s.epilogue};
 }
 
+cublasComputeType_t compute_type(const GemmSpec& spec, bool tf32) {
+  if (spec.a == DType::kF64) return CUBLAS_COMPUTE_64F;
+  return tf32 && spec.a == DType::kF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+}
+
 /// One product in the library's terms: C'[n, m] = B'[n, k] A'[k, m], columns first, where ' is how a
 /// row-major matrix looks to it.
 struct Descriptors {
@@ -80,9 +85,8 @@ struct Descriptors {
   CublasLtOwned<cublasLtMatrixLayoutOpaque_t> a, b, c;
   const CublasLtFunctions& lt;
 
-  Descriptors(const CublasLtFunctions& functions, const GemmSpec& s)
-      : product(make_product(functions, s.a == DType::kF64 ? CUBLAS_COMPUTE_64F : CUBLAS_COMPUTE_32F,
-                             s.a == DType::kF64 ? CUDA_R_64F : CUDA_R_32F)),
+  Descriptors(const CublasLtFunctions& functions, const GemmSpec& s, bool tf32)
+      : product(make_product(functions, compute_type(s, tf32), s.a == DType::kF64 ? CUDA_R_64F : CUDA_R_32F)),
         a(make_matrix(functions, data_type(s.a), s.transpose_a ? s.m : s.k, s.transpose_a ? s.k : s.m,
                       s.batch)),
         b(make_matrix(functions, data_type(s.b), s.transpose_b ? s.k : s.n, s.transpose_b ? s.n : s.k,
@@ -107,7 +111,7 @@ struct CublasLt::State : CublasLtLibrary {
   using CublasLtLibrary::CublasLtLibrary;
 
   CublasLtChoice ask(const GemmSpec& spec) const {
-    const Descriptors wanted(lt, spec);
+    const Descriptors wanted(lt, spec, queue.tf32());
     return choose(wanted.product.get(), wanted.b.get(), wanted.a.get(), wanted.c.get());
   }
 
@@ -127,7 +131,11 @@ namespace {
 class LibraryGemm final : public Gemm {
  public:
   LibraryGemm(CublasLt::State& state, const GemmSpec& spec, const CublasLtChoice& choice)
-      : state_(state), spec_(spec), rest_(left_over(spec)), choice_(choice), descriptors_(state.lt, spec) {
+      : state_(state),
+        spec_(spec),
+        rest_(left_over(spec)),
+        choice_(choice),
+        descriptors_(state.lt, spec, state.queue.tf32()) {
     if (kernels_compute(spec)) unaligned_ = make_kernel_gemm(state.queue, spec);
   }
 

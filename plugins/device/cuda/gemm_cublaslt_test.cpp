@@ -80,6 +80,23 @@ TEST_F(CublasLtGemms, GiveTheBitsOfOurKernels) {
   EXPECT_EQ(fake_cublaslt().alive, 0);
 }
 
+TEST_F(CublasLtGemms, RoundNoOperandsUnlessTf32IsAskedFor) {
+  GemmSpec spec{.m = 4, .n = 5, .k = 6};
+  run(*library_->gemm(spec, reason_), spec);
+  EXPECT_EQ(fake_cublaslt().rounded, 0);
+  Queue fast({.tf32 = true, .guard = false});
+  const auto library = CublasLt::open(fast, reason_);
+  for (const DType dtype : {kF32, kF64, kBF16}) {
+    spec.a = spec.b = spec.c = dtype;
+    const auto gemm = library->gemm(spec, reason_);
+    ASSERT_NE(gemm, nullptr) << reason_;
+    const Operands o(fast, spec);
+    const Numbers scratch(fast, static_cast<std::int64_t>(gemm->scratch_bytes()), DType::kU8, 0);
+    gemm->run(o.a.view(), o.b.view(), o.c.view(), {}, 1, scratch.view());
+    EXPECT_EQ(fake_cublaslt().rounded, 1) << dtype_name(dtype);
+  }
+}
+
 TEST_F(CublasLtGemms, AreAskedForOnce) {
   GemmSpec spec{.m = 4, .n = 5, .k = 6, .bias = true};
   for (int i = 0; i < 3; ++i) EXPECT_NE(library_->gemm(spec, reason_), nullptr);

@@ -1,5 +1,6 @@
 // Products by the kernels of this tree, and the tails of those that a library computes.
 #include "arguments.hpp"
+#include "epilogue_map.hpp"
 #include "gemm.hpp"
 
 #include <tenon/kernels/cuda/gemm.hpp>
@@ -12,16 +13,9 @@ namespace bodies = kernels::cuda;
 /// Fewer large tiles than this leave a device idle, and small ones are taken.
 constexpr std::int64_t kLargeTiles = 132;
 
-static_assert(static_cast<int>(bodies::Map::kGeluTanh) == static_cast<int>(Epilogue::kGeluTanh) &&
-              static_cast<int>(bodies::Map::kGeluExact) == static_cast<int>(Epilogue::kGeluExact) &&
-              static_cast<int>(bodies::Map::kRelu) == static_cast<int>(Epilogue::kRelu) &&
-              static_cast<int>(bodies::Map::kSilu) == static_cast<int>(Epilogue::kSilu) &&
-              static_cast<int>(bodies::Map::kSquaredRelu) == static_cast<int>(Epilogue::kSquaredRelu));
-
 template <class T, class C>
 bodies::GemmTail<T, C> tail_of(const GemmSpec& spec, const TensorView& c, const TensorView& bias) {
-  return {c.as<C>(), spec.bias ? bias.as<T>() : nullptr, spec.accumulate,
-          static_cast<bodies::Map>(spec.epilogue)};
+  return {c.as<C>(), spec.bias ? bias.as<T>() : nullptr, spec.accumulate, map_of(spec.epilogue)};
 }
 
 template <class A, class B, class T, class C>

@@ -1,6 +1,7 @@
 // Normalisation, pointwise maps, dropout and softmax cross-entropy (family NeuralOps).
 #include "arguments.hpp"
 #include "column_sums.hpp"
+#include "epilogue_map.hpp"
 #include "families.hpp"
 #include "indices.hpp"
 
@@ -18,11 +19,6 @@ namespace tenon::cuda {
 namespace {
 
 namespace bodies = kernels::cuda;
-
-bodies::Map map_of(Epilogue map) {
-  static_assert(static_cast<int>(Epilogue::kSquaredRelu) == static_cast<int>(bodies::Map::kSquaredRelu));
-  return static_cast<bodies::Map>(map);
-}
 
 /// Kernels count elements within one key: the step goes into a key of its own, drawn where no element's index
 /// lies. The same on every device.

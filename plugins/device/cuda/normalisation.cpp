@@ -1,27 +1,14 @@
 // RMS and batch normalisation (family NormalisationOps). Channels are the sets of part_norm.hpp, all of whose
 // elements are here.
-#include "arguments.hpp"
+#include "channels.hpp"
 #include "families.hpp"
-#include "sets.hpp"
-#include "temporary.hpp"
 
-#include <tenon/kernels/cuda/elementwise.hpp>
 #include <tenon/kernels/cuda/norm.hpp>
 
 namespace tenon::cuda {
 namespace {
 
 namespace bodies = kernels::cuda;
-
-/// x [batch, channels, ...] as sets.
-bodies::Sets channels_of(const TensorView& x, const char* where) {
-  if (x.shape.rank() < 2) {
-    fail_run(std::string("device ") + kDeviceName + ": " + where +
-             ": x must be [batch, channels, ...], found " + x.shape.text());
-  }
-  const std::int64_t both = x.shape[0] * x.shape[1];
-  return {x.shape[0], x.shape[1], both == 0 ? 0 : x.elements() / both};
-}
 
 class CudaNormalisationOps final : public NormalisationOps {
  public:
@@ -139,8 +126,9 @@ class CudaNormalisationOps final : public NormalisationOps {
       auto* const sums = memory.at<double>();
       double* const products = sums + of.sets;
       sum_sets<2>(queue_, kWhere, of, bodies::SetGradients<S>{norm, above}, {{sums, products}, false});
-      if (gains != nullptr) add_parameters(products, gains, of.sets, accumulate_parameters);
-      if (biases != nullptr) add_parameters(sums, biases, of.sets, accumulate_parameters);
+      if (gains != nullptr)
+        sums_to_parameters(queue_, kWhere, products, gains, of.sets, accumulate_parameters);
+      if (biases != nullptr) sums_to_parameters(queue_, kWhere, sums, biases, of.sets, accumulate_parameters);
       if (out == nullptr) return;
       map_sets(queue_, kWhere, of, out,
                bodies::NormalisedBackward<S>{norm, static_cast<double>(of.outer * of.inner), above, sums,
@@ -161,13 +149,6 @@ class CudaNormalisationOps final : public NormalisationOps {
             checked_or_null<A>(bias, of.sets, where, "bias"),
             checked<A>(mean, of.sets, where, "mean"),
             checked<A>(rstd, of.sets, where, "rstd")};
-  }
-
-  template <class A>
-  void add_parameters(const double* sums, A* out, std::int64_t n, bool accumulate) {
-    using Map = bodies::SumsAsParameters<A>;
-    queue_.launch("batch_norm_backward", grid_for(n),
-                  bodies::MapElements<A, Map>{out, n, Map{sums, accumulate ? out : nullptr}});
   }
 
   Queue& queue_;

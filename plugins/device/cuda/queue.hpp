@@ -21,6 +21,7 @@ using kernels::cuda::LaunchOrder;
 /// Which device, and, emulated, how.
 struct QueueSpec {
   int index = 0;                                ///< among the visible devices
+  bool tf32 = false;                            ///< what libraries may make of f32 operands
   LaunchOrder order = LaunchOrder::kAscending;  ///< emulated: of blocks, and of threads within a phase
   bool guard = true;          ///< emulated: the host may not touch the memory between operators
   std::int64_t lose_at = -1;  ///< emulated: the operation from which on the device is lost; -1 = none
@@ -74,6 +75,8 @@ class Queue {
   /// "NVIDIA H100 80GB HBM3, sm_90, ..." or the emulator's words.
   std::string_view description() const { return description_; }
   int architecture() const { return architecture_; }  ///< 90 for sm_90
+  /// Whether libraries may round f32 operands to TF32, which has 10 bits behind the leading one.
+  bool tf32() const { return tf32_; }
 
  private:
   struct State;
@@ -94,6 +97,7 @@ class Queue {
   void* stream_ = nullptr;
   void* scratch_ = nullptr;
   LaunchOrder order_ = LaunchOrder::kAscending;
+  bool tf32_ = false;
   int architecture_ = 0;
   std::string description_;
 };

@@ -82,7 +82,7 @@ void Queue::check(int code, const char* what) {
   fail_run(message);
 }
 
-Queue::Queue(const QueueSpec& spec) : state_(std::make_unique<State>()) {
+Queue::Queue(const QueueSpec& spec) : state_(std::make_unique<State>()), tf32_(spec.tf32) {
   state_->index = spec.index;
   check(cudaSetDevice(spec.index), "cudaSetDevice");
   cudaDeviceProp facts{};

@@ -80,7 +80,7 @@ Queue::Access::~Access() {
 }
 
 Queue::Queue(const QueueSpec& spec)
-    : state_(std::make_unique<State>()), order_(spec.order), architecture_(90) {
+    : state_(std::make_unique<State>()), order_(spec.order), tf32_(spec.tf32), architecture_(90) {
   void* const base = mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (base == MAP_FAILED) {
     fail_run(fmt::format("device {}: no range of {} GiB of addresses is free: {}", kDeviceName,

@@ -1,9 +1,11 @@
-// Sliding windows (family WindowOps): data movement of convolutions, and pooling.
+// Sliding windows (family WindowOps): data movement of convolutions, pooling, and biases.
 #include "window_checks.hpp"
 
 #include "arguments.hpp"
+#include "channels.hpp"
 #include "families.hpp"
 
+#include <tenon/kernels/cuda/channels.hpp>
 #include <tenon/kernels/cuda/pool.hpp>
 
 namespace tenon::cuda {
@@ -69,6 +71,32 @@ class CudaWindowOps final : public WindowOps {
                     args.count_padding = count_padding;
                     return bodies::AveragePoolBackward<S>{args, planes};
                   });
+  }
+
+  void fill_channels(TensorView values, TensorView x) override {
+    constexpr const char* kWhere = "fill_channels";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      const bodies::Sets of = channels_of(x, kWhere);
+      map_sets(queue_, kWhere, of, checked<S>(x, x.elements(), kWhere, "x"),
+               bodies::ChannelValues<Arith<S>>{checked<Arith<S>>(values, of.sets, kWhere, "values")});
+    });
+  }
+
+  void sum_channels(TensorView x, TensorView sums, bool accumulate) override {
+    constexpr const char* kWhere = "sum_channels";
+    with_storage(x.dtype, kWhere, [&](auto tag) {
+      using S = typename decltype(tag)::type;
+      using A = Arith<S>;
+      const bodies::Sets of = channels_of(x, kWhere);
+      const S* const from = checked<S>(x, x.elements(), kWhere, "x");
+      A* const to = checked<A>(sums, of.sets, kWhere, "sums");
+      if (of.sets == 0) return;
+      const Temporary memory(queue_, static_cast<std::size_t>(of.sets) * sizeof(double), kPartialBytes);
+      auto* const totals = memory.at<double>();
+      sum_sets<1>(queue_, kWhere, of, bodies::SetElements<S>{from}, {{totals}, false});
+      sums_to_parameters(queue_, kWhere, totals, to, of.sets, accumulate);
+    });
   }
 
  private:

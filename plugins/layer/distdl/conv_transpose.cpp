@@ -13,17 +13,6 @@
 namespace tenon::distdl {
 namespace {
 
-double number_at(TensorView values, std::int64_t index) {
-  return values.dtype == DType::kF64 ? values.as<double>()[index]
-                                     : static_cast<double>(values.as<float>()[index]);
-}
-
-/// [batch, channels, extent...] as one row for each channel of each sample.
-TensorView planes(TensorView y) {
-  const std::int64_t count = y.shape[0] * y.shape[1];
-  return y.reshaped({count, y.elements() / count});
-}
-
 /// How many outputs there are along dimension `d` behind the channels.
 std::int64_t extent_of(const InferContext& context, const Options& options, const Shape& x, int d,
                        const Sliding& window) {
@@ -60,9 +49,7 @@ void ConvTranspose::infer(InferContext& context) {
   dtype_ = x.dtype, channels_ = channels / groups_;
   infer_windows(context, x);
   ops_ = &context.device().family<WindowOps>();
-  reduce_ = &context.device().family<ReduceOps>();
   elementwise_ = &context.device().family<Elementwise>();
-  device_ = &context.device();
   declare_parameters(context);
   declare_sites(context);
   context.output(halo_.output(context, features_));
@@ -148,10 +135,11 @@ void ConvTranspose::forward(ForwardContext& context) {
   const TensorView inputs = context.saved(inputs_), y = context.output(0);
   halo_.fetch(context.input(0), inputs);
   if (halo_.empty()) return;
-  const TensorView bias = has_bias_ ? bias_here_.read(*device_, context.parameter(bias_)) : TensorView{},
-                   sums = planes(y);
-  for (std::int64_t plane = 0; plane < sums.shape[0]; ++plane)
-    elementwise_->fill(sums.rows(plane, plane + 1), has_bias_ ? number_at(bias, plane % features_) : 0);
+  if (has_bias_) {
+    ops_->fill_channels(context.parameter(bias_), y);
+  } else {
+    elementwise_->fill(y, 0);
+  }
   for (std::int64_t begin = 0; begin < halo_.samples() && places_ > 0; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, halo_.samples());
     const TensorView read = rows(context, end - begin), products = columns(context, end - begin);
@@ -171,7 +159,7 @@ void ConvTranspose::backward(BackwardContext& context) {
   const TensorView given = tensor(context.workspace(gradient_), dtype_, inputs.shape);
   weight_sum_.clear(*elementwise_, dw);
   bias_sum_.clear(*elementwise_, dbias);
-  if (!dbias.view.empty() && !halo_.empty()) add_bias_gradient(planes(dy), dbias.view);
+  if (!dbias.view.empty() && !halo_.empty()) ops_->sum_channels(dy, dbias.view, true);
   for (std::int64_t begin = 0; begin < halo_.samples() && places_ > 0; begin += chunk_) {
     const std::int64_t end = std::min(begin + chunk_, halo_.samples());
     const TensorView read = rows(context, end - begin), products = columns(context, end - begin);
@@ -190,21 +178,6 @@ void ConvTranspose::backward(BackwardContext& context) {
   if (!dw.view.empty()) weight_sum_.close(dw);
   if (!dbias.view.empty()) bias_sum_.close(dbias);
   if (dx.view.shape.rank() > 0) halo_.give_back(given, dx);
-}
-
-void ConvTranspose::add_bias_gradient(TensorView dy, TensorView gradient) {
-  const TensorView dbias = bias_here_.read(*device_, gradient);
-  for (std::int64_t feature = 0; feature < features_; ++feature) {
-    double sum = number_at(dbias, feature);
-    for (std::int64_t plane = feature; plane < dy.shape[0]; plane += features_)
-      sum += reduce_->sum(dy.rows(plane, plane + 1));
-    if (dbias.dtype == DType::kF64) {
-      dbias.as<double>()[feature] = sum;
-    } else {
-      dbias.as<float>()[feature] = static_cast<float>(sum);
-    }
-  }
-  bias_here_.write(*device_, gradient);
 }
 
 }  // namespace tenon::distdl

@@ -5,8 +5,6 @@
 
 #include "conv.hpp"
 
-#include <tenon/host_stage.hpp>
-
 namespace tenon::distdl {
 
 /// The option of this name that a convolution has; in a constant, another name does not compile.
@@ -58,7 +56,6 @@ class ConvTranspose final : public Layer {
   /// Inputs of one group of some samples, channels last, and their windows.
   TensorView rows(RunContext& context, std::int64_t samples) const;
   TensorView columns(RunContext& context, std::int64_t samples) const;
-  void add_bias_gradient(TensorView dy, TensorView gradient);
 
   const Options& options_;  // outlives the layer
   Halo halo_;
@@ -68,10 +65,7 @@ class ConvTranspose final : public Layer {
   std::int64_t n_ = 0, k_ = 0;  ///< of one group
   DType dtype_ = DType::kF32;
   WindowOps* ops_ = nullptr;
-  ReduceOps* reduce_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  Device* device_ = nullptr;
-  HostStage bias_here_;  ///< where the device has memory of its own
   bool has_bias_ = false;
   ParameterRef weight_, bias_;
   GradientSum weight_sum_, bias_sum_;

@@ -40,7 +40,6 @@ void Conv2d::infer(InferContext& context) {
   weight_ = context.parameter(weight);
   has_bias_ = options_.boolean("bias");
   ops_ = &context.device().family<WindowOps>();
-  images_ = static_cast<Convolutions*>(context.device().query(Convolutions::kId));
   if (has_bias_) {
     bias_ = context.parameter(vector_parameter(context, "bias", features, Initializer::kZero));
     reduce_ = &context.device().family<ReduceOps>();
@@ -99,7 +98,7 @@ void Conv2d::backward(BackwardContext& context) {
   const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
   if (takes_images(context, sites_.front())) {
     const TensorView dy = context.output_gradient(0);
-    if (!dbias.view.empty()) images_->sum_channels(dy, dbias.view, dbias.accumulate);
+    if (!dbias.view.empty()) ops_->sum_channels(dy, dbias.view, dbias.accumulate);
     if (!dw.view.empty()) context.wgrad(sites_.front(), context.input(0), dy, dw.accumulate, 0);
     if (!dx.view.empty()) context.dgrad(sites_.front(), dy, dx.view, dx.accumulate, 0);
     return;

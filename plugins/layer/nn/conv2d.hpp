@@ -70,7 +70,6 @@ class Conv2d final : public Layer {
   DType dtype_ = DType::kF32;
   WindowOps* ops_ = nullptr;
   ReduceOps* reduce_ = nullptr;
-  Convolutions* images_ = nullptr;  ///< null: the device has none
   ParameterRef weight_, bias_;
   std::vector<SiteRef> sites_;
   WorkspaceRef columns_, rows_, bias_scratch_;

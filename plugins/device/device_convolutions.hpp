@@ -1,0 +1,17 @@
+// What the devices of this folder ask of a convolution that a library is to compute from images.
+#pragma once
+
+#include <tenon/operators_convolution.hpp>
+
+namespace tenon::device_arguments {
+
+/// Windows that slide within zeros, over something. Others cut elements off, or have nothing to add.
+inline bool is_ordinary(const ConvolutionSpec& spec) {
+  const WindowSpec& window = spec.window;
+  if (spec.batch < 1 || spec.channels < 1 || spec.features < 1 || window.places() < 1) return false;
+  for (int d = 0; d < window.spatial; ++d)
+    if (window.pad_low[d] < 0 || window.pad_high[d] < 0) return false;
+  return true;
+}
+
+}  // namespace tenon::device_arguments
