@@ -52,10 +52,11 @@ int run(const GpuSettings& settings) {
   add_products(sizes, cases);
   add_quantizers(sizes, cases);
   add_updates(sizes, cases);
+  add_signs(sizes, cases);
   add_layers(sizes, cases);
   add_attention(sizes, cases);
-  std::vector<Row> rows;
   add_convolutions(sizes, cases);
+  std::vector<Row> rows;
   for (const FamilyCase& c : cases)
     rows.push_back(measure(c, device, settings, copy, copied, product, flops));
   print_rows("gpu_families", settings, std::string(device.features()), rows);

@@ -79,10 +79,11 @@ std::shared_ptr<DeviceMemory> indices(Device& device, std::int64_t count, std::i
 void add_products(const Sizes& sizes, std::vector<FamilyCase>& cases);
 void add_quantizers(const Sizes& sizes, std::vector<FamilyCase>& cases);
 void add_updates(const Sizes& sizes, std::vector<FamilyCase>& cases);
+void add_signs(const Sizes& sizes, std::vector<FamilyCase>& cases);
 void add_layers(const Sizes& sizes, std::vector<FamilyCase>& cases);
 void add_attention(const Sizes& sizes, std::vector<FamilyCase>& cases);
-
 void add_convolutions(const Sizes& sizes, std::vector<FamilyCase>& cases);
+
 /// Of these operands, filled; the other makes n x n x n products of one dtype.
 Call product_call(Device& device, const GemmSpec& spec);
 GemmSpec product_spec(std::int64_t n, DType operands, DType result);

@@ -4,6 +4,7 @@
 
 #include <tenon/operators_extra.hpp>
 #include <tenon/operators_lines.hpp>
+#include <tenon/operators_signs.hpp>
 
 namespace tenon::bench::gpu {
 namespace {
@@ -104,6 +105,33 @@ void add_updates(const Sizes& sizes, std::vector<FamilyCase>& cases) {
     const auto ops = &device.family<ReduceOps>();
     return [=] { ops->sum_of_squares(x->view()); };
   });
+}
+
+void add_signs(const Sizes& sizes, std::vector<FamilyCase>& cases) {
+  constexpr std::int64_t kMembers = 8;
+  constexpr SignPlace kPlace{.scale = 0, .bits = 4};
+  const std::int64_t n = sizes.arena, row = 4 + (n + 7) / 8;
+  cases.push_back({.name = "signs, encoded",
+                   .limit = Limit::kCopy,
+                   .work = static_cast<double>(8 * n + row),
+                   .make = [=](Device& device) -> Call {
+                     const auto ops = &device.family<SignOps>();
+                     const auto bytes = static_cast<std::int64_t>(ops->encode_scratch(n));
+                     const auto x = filled(device, {n}, DType::kF32), lost = filled(device, {n}, DType::kF32),
+                                bits = filled(device, {row}, DType::kU8),
+                                scratch = filled(device, {bytes}, DType::kU8);
+                     return
+                         [=] { ops->encode(x->view(), bits->view(), kPlace, lost->view(), scratch->view()); };
+                   }});
+  cases.push_back({.name = "signs of 8 members, decoded",
+                   .limit = Limit::kCopy,
+                   .work = static_cast<double>(4 * n + kMembers * row),
+                   .make = [=](Device& device) -> Call {
+                     const auto ops = &device.family<SignOps>();
+                     const auto rows = filled(device, {kMembers, row}, DType::kU8),
+                                mean = filled(device, {n}, DType::kF32);
+                     return [=] { ops->decode(rows->view(), kPlace, mean->view()); };
+                   }});
 }
 
 void add_layers(const Sizes& s, std::vector<FamilyCase>& cases) {

@@ -22,7 +22,7 @@ ROWS = {
                      "product bf16, added to bf16", "product f16", "product fp8 e4m3 into bf16",
                      *(f"quantize {name}" for name in QUANTIZERS), "mixture of formats, per tensor",
                      "mixture of formats, per block by error", "mixture of formats, per block by range", "AdamW", "SGD",
-                     "SGD with momentum", "sum of squares",
+                     "SGD with momentum", "sum of squares", "signs, encoded", "signs of 8 members, decoded",
                      "embedding, rows read", "embedding, sums of gradients",
                      "sums of rows, bf16", "layer norm bf16", "layer norm bf16, backward", "softmax cross-entropy bf16",
                      "softmax cross-entropy bf16, backward", "interpolation of rows", "interpolation of rows, adjoint",

@@ -48,6 +48,7 @@
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_scaled.hpp>
+#include <tenon/operators_signs.hpp>
 #include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
@@ -377,6 +378,10 @@ TYPE(ScaledProductSpec)
 TYPE(ScaledMatrix)
 TYPE(ScaledProduct)
 TYPE(ScaledProducts)
+
+// <tenon/operators_signs.hpp>
+TYPE(SignPlace)
+TYPE(SignOps)
 
 // <tenon/operators_spectral.hpp>
 TYPE(FftMap)

@@ -14,6 +14,7 @@
 #include <tenon/operators_lines.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_scaled.hpp>
+#include <tenon/operators_signs.hpp>
 #include <tenon/operators_spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/quantizer.hpp>
@@ -80,6 +81,7 @@ Convolutions::~Convolutions() = default;
 LineSum::~LineSum() = default;
 LineSums::~LineSums() = default;
 InteractionOps::~InteractionOps() = default;
+SignOps::~SignOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;
 ModeProduct::~ModeProduct() = default;

@@ -96,6 +96,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   part_norm_ = make_part_norm_ops();
   interaction_ = make_interaction_ops(kernels_);
   line_sums_ = make_line_sums();
+  signs_ = make_sign_ops();
   quant_ = make_quant_ops(kernels_);
   fft_ = make_fft(kernels_);
   mode_products_ = make_mode_products(kernels_);
@@ -142,6 +143,7 @@ void* CpuDevice::query(std::string_view interface_id) {
                                                        {PartNormOps::kId, part_norm_.get()},
                                                        {InteractionOps::kId, interaction_.get()},
                                                        {LineSums::kId, line_sums_.get()},
+                                                       {SignOps::kId, signs_.get()},
                                                        {QuantOps::kId, quant_.get()},
                                                        {Fft::kId, fft_.get()},
                                                        {ModeProducts::kId, mode_products_.get()}};

@@ -8,6 +8,7 @@
 #include <tenon/operators_lines.hpp>
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
+#include <tenon/operators_signs.hpp>
 #include <tenon/operators_spectral.hpp>
 
 #include <memory>
@@ -27,6 +28,7 @@ std::unique_ptr<NormalisationOps> make_normalisation_ops(const Kernels& kernels)
 std::unique_ptr<PartNormOps> make_part_norm_ops();
 std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
 std::unique_ptr<LineSums> make_line_sums();
+std::unique_ptr<SignOps> make_sign_ops();
 std::unique_ptr<QuantOps> make_quant_ops(const Kernels& kernels);
 std::unique_ptr<Fft> make_fft(const Kernels& kernels);
 std::unique_ptr<ModeProducts> make_mode_products(const Kernels& kernels);

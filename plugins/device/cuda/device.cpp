@@ -58,6 +58,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   box_ops_ = make_box_ops(*queue_);
   line_sums_ = make_line_sums(*queue_);
   mode_products_ = make_mode_products(*queue_);
+  sign_ops_ = make_sign_ops(*queue_);
   quant_ops_ = make_quant_ops(*queue_);
   scaled_products_ = make_scaled_products(*queue_);
   fft_ = make_fft(*queue_);
@@ -89,10 +90,10 @@ std::string_view CudaDevice::features() const {
   if (blas_ != nullptr) described_ += ", " + describe_blas(*blas_);
   const std::string fft = fft_ == nullptr ? "" : describe_fft(*fft_);
   if (!fft.empty()) described_ += ", " + fft;
-  return described_;
   const std::string convolutions = convolutions_ == nullptr ? "" : describe_convolutions(*convolutions_);
   if (!convolutions.empty()) described_ += ", " + convolutions;
   if (spec_.tf32) described_ += ", f32 by TF32 in libraries";
+  return described_;
 }
 
 void* CudaDevice::query(std::string_view interface_id) {
@@ -107,11 +108,12 @@ void* CudaDevice::query(std::string_view interface_id) {
                                                        {UpdateOps::kId, update_ops_.get()},
                                                        {FormulaOps::kId, formula_ops_.get()},
                                                        {WindowOps::kId, window_ops_.get()},
-                                                       {InteractionOps::kId, interaction_ops_.get()},
                                                        {Convolutions::kId, convolutions_.get()},
+                                                       {InteractionOps::kId, interaction_ops_.get()},
                                                        {BoxOps::kId, box_ops_.get()},
                                                        {LineSums::kId, line_sums_.get()},
                                                        {ModeProducts::kId, mode_products_.get()},
+                                                       {SignOps::kId, sign_ops_.get()},
                                                        {QuantOps::kId, quant_ops_.get()},
                                                        {ScaledProducts::kId, scaled_products_.get()},
                                                        {Fft::kId, fft_.get()}};

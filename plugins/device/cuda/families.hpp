@@ -12,6 +12,7 @@
 #include <tenon/operators_parts.hpp>
 #include <tenon/operators_quant.hpp>
 #include <tenon/operators_scaled.hpp>
+#include <tenon/operators_signs.hpp>
 #include <tenon/operators_spectral.hpp>
 
 #include <memory>
@@ -30,14 +31,15 @@ std::unique_ptr<ReduceOps> make_reduce_ops(Queue& queue);
 std::unique_ptr<UpdateOps> make_update_ops(Queue& queue);
 std::unique_ptr<FormulaOps> make_formula_ops(Queue& queue);
 std::unique_ptr<WindowOps> make_window_ops(Queue& queue);
-std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
 std::unique_ptr<Convolutions> make_convolutions(Queue& queue);
 /// What computes them, or why windows do; "" while no layer asked.
 std::string describe_convolutions(const Convolutions& convolutions);
+std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
 std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
 std::unique_ptr<InteractionOps> make_interaction_ops(Queue& queue);
 std::unique_ptr<BoxOps> make_box_ops(Queue& queue);
 std::unique_ptr<LineSums> make_line_sums(Queue& queue);
+std::unique_ptr<SignOps> make_sign_ops(Queue& queue);
 std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
 std::unique_ptr<ScaledProducts> make_scaled_products(Queue& queue);
 std::unique_ptr<Fft> make_fft(Queue& queue);

@@ -4,7 +4,7 @@
 
 #include "compressor.hpp"
 
-#include <tenon/host_stage.hpp>
+#include <tenon/operators_signs.hpp>
 #include <tenon/plugin.hpp>
 
 namespace tenon::sync_compress {
@@ -17,7 +17,7 @@ class Sign final : public Compressor {
       .id = "sign",
       .summary = "signs of gradients, a scale per tensor, and error feedback",
       .options = kOptions,
-      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+      .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Sign(const Options& options) : Compressor("sign", options) {}
 
  protected:
@@ -27,13 +27,13 @@ class Sign final : public Compressor {
 
  private:
   struct Bits {
-    TensorView rows;               ///< u8 [K, row]: a scale in f32 per tensor, then each tensor's bits
-    std::vector<std::int64_t> at;  ///< of each tensor's bits within a row
+    TensorView rows;                ///< u8 [K, row]: a scale in f32 per tensor, then each tensor's bits
+    std::vector<SignPlace> places;  ///< of each tensor within a row
+    TensorView scratch;
     Request request;
   };
-  std::vector<Bits> bits_;        ///< by part
-  std::vector<double> sums_;      ///< of blocks
-  HostStage data_, lost_, rows_;  ///< of the part that is worked on
+  SignOps* ops_ = nullptr;
+  std::vector<Bits> bits_;  ///< by part
 };
 
 }  // namespace tenon::sync_compress
