@@ -171,14 +171,28 @@ void World::connect(const WorldSpec& spec) {
   }
 }
 
-void World::agree(TextExchange& among, int rank, std::string_view what, const std::string& text) {
+void World::agree(TextExchange& among, int rank, std::string_view what, const std::string& text,
+                  const std::string& device) {
   if (threads_only()) return;
-  const std::vector<std::string> all = among.exchange(rank, text);
-  for (std::size_t other = 1; other < all.size(); ++other) {
-    if (all[other] == all[0]) continue;
-    fail_config(fmt::format("rank {} and rank 0 differ in their {}, {}; all processes of a run need the same",
-                            other, what, first_difference(all[other], all[0])));
+  std::vector<std::string> devices, texts;  // the first line, and the rest
+  for (const std::string& both : among.exchange(rank, fmt::format("{}\n{}", device, text))) {
+    devices.push_back(both.substr(0, both.find('\n')));
+    texts.push_back(both.substr(devices.back().size() + 1));
   }
+  const auto differing = [](const std::vector<std::string>& all) {
+    return std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; }) - all.begin();
+  };
+  const auto other = static_cast<std::size_t>(differing(texts)),
+             odd = static_cast<std::size_t>(differing(devices));
+  if (other < texts.size()) {
+    fail_config(fmt::format("rank {} and rank 0 differ in their {}, {}; all processes of a run need the same",
+                            other, what, first_difference(texts[other], texts[0])));
+  }
+  if (rank != 0 || odd == devices.size()) return;
+  notes.push_back(fmt::format(
+      "the ranks have different devices: rank 0 has {}, rank {} has {}; last bits of results depend on which "
+      "rank has which, and the slowest sets the pace",
+      devices[0], odd, devices[odd]));
 }
 
 // The folder and the place to continue from are rank 0's findings; the others see the same files.

@@ -133,7 +133,8 @@ Rank::Rank(World& world, int rank)
         "replicas "
         "that update alone, parallel.rows = \"request\"");
   }
-  world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text());
+  world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text(),
+               fmt::format("{} ({})", parts_->device->kernel_choice(), parts_->device->features()));
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({model_grid_.place().coordinates, grid_.get()});

@@ -60,8 +60,9 @@ struct World {
   int ranks_here() const;
   int threads_per_rank() const;
   /// Processes only: every rank of the exchange must bring the same text. Throws Error(kConfig) that shows
-  /// the first line that differs. Collective.
-  void agree(TextExchange& among, int rank, std::string_view what, const std::string& text);
+  /// the first line that differs. `device` may differ, which rank 0 notes. Collective.
+  void agree(TextExchange& among, int rank, std::string_view what, const std::string& text,
+             const std::string& device = "");
   /// Of rank 0, over all purposes of the data transport.
   std::uint64_t bytes_sent() const;
   /// Rank 0, once every rank is built: the attempt appears on disk, or the newest one is opened to continue

@@ -13,6 +13,7 @@ CudaDevice::CudaDevice(const Options& options) {
   spec_.capacity = static_cast<std::size_t>(options.integer("memory_mib")) << 20;
   spec_.lose_at = options.integer("lose_at");
   lose_index_ = options.integer("lose_index");
+  for (const std::string_view model : options.texts("models")) models_.emplace_back(model);
 #else
   index_ = static_cast<int>(options.integer("index"));
   spec_.tf32 = options.boolean("tf32");
@@ -39,6 +40,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
                             kDeviceName, spec.kernels, choice_));
   }
   if (lose_index_ >= 0 && lose_index_ != spec_.index) spec_.lose_at = -1;
+  if (!models_.empty()) spec_.model = models_[static_cast<std::size_t>(spec_.index) % models_.size()];
   queue_ = std::make_unique<Queue>(spec_);
   streams_ = std::make_unique<Streams>(*queue_, spec_.index);
   features_ = queue_->description();

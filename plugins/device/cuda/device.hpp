@@ -31,7 +31,9 @@ class CudaDevice final : public Device {
           .doc_text("for tests: the operation from which on it fails as a lost GPU does; -1 = none"),
       option::integer("lose_index", "-1")
           .at_least(-1)
-          .doc_text("of the device that lose_at means, as ranks of a machine are numbered; -1 = each")};
+          .doc_text("of the device that lose_at means, as ranks of a machine are numbered; -1 = each"),
+      option::texts("models", "[]")
+          .doc_text("for tests: what the devices say they are, by rank of the machine; [] = nothing")};
   static constexpr ComponentInfo kInfo{
       .id = "cuda_emulated",
       .summary = "the CUDA device's operators as loops on the host, in memory that nothing else may touch",
@@ -72,7 +74,8 @@ class CudaDevice final : public Device {
  private:
   CudaFacts facts_{*this};
   int index_ = -1;
-  std::int64_t lose_index_ = -1;  ///< emulated
+  std::int64_t lose_index_ = -1;     ///< emulated
+  std::vector<std::string> models_;  ///< emulated
   QueueSpec spec_;
   std::string choice_, features_;
   mutable std::string described_;  ///< features_ and what has been opened since

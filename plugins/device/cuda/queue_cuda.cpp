@@ -2,6 +2,7 @@
 // the host's own memory travels, one stream.
 #include "arguments.hpp"
 #include "queue.hpp"
+#include "visible_devices.hpp"
 
 #include <tenon/error.hpp>
 
@@ -88,6 +89,8 @@ Queue::Queue(const QueueSpec& spec) : state_(std::make_unique<State>()), tf32_(s
   cudaDeviceProp facts{};
   check(cudaGetDeviceProperties(&facts, spec.index), "cudaGetDeviceProperties");
   architecture_ = facts.major * 10 + facts.minor;
+  if (const VisibleDevice found{facts.name, architecture_}; is_too_old(found))
+    fail_config(fmt::format("device cuda: {}", too_old(spec.index, found)));
   description_ = fmt::format("{}, sm_{}, {:.0f} GiB", facts.name, architecture_,
                              static_cast<double>(facts.totalGlobalMem) / (std::int64_t{1} << 30));
   check(cudaStreamCreateWithFlags(&state_->stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
@@ -196,6 +199,18 @@ std::string version_text(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 
+/// Those whose facts the driver tells; the others speak for themselves when they are opened.
+std::vector<VisibleDevice> visible_devices(int count) {
+  std::vector<VisibleDevice> devices;
+  for (int i = 0; i < count; ++i) {
+    cudaDeviceProp facts{};
+    if (cudaGetDeviceProperties(&facts, i) == cudaSuccess)
+      devices.push_back({facts.name, facts.major * 10 + facts.minor});
+  }
+  cudaGetLastError();
+  return devices;
+}
+
 }  // namespace
 
 std::string driver_text() {
@@ -211,7 +226,11 @@ int usable_devices(std::string& reason) {
   int count = 0;
   const cudaError_t code = cudaGetDeviceCount(&count);
   reason.clear();
-  if (code == cudaSuccess && count > 0) return count;
+  if (code == cudaSuccess && count > 0) {
+    const std::vector<VisibleDevice> devices = visible_devices(count);
+    if (!devices.empty()) reason = all_too_old(devices);
+    return reason.empty() ? count : 0;
+  }
   cudaGetLastError();
   if (code == cudaErrorInsufficientDriver) {
     int driver = 0, runtime = 0;

@@ -88,7 +88,8 @@ Queue::Queue(const QueueSpec& spec)
   }
   state_->base = static_cast<std::byte*>(base);
   state_->guard = spec.guard;
-  description_ = fmt::format("emulated on the host{}", spec.guard ? ", memory guarded" : "");
+  description_ = fmt::format("emulated on the host{}{}{}", spec.model.empty() ? "" : " as ", spec.model,
+                             spec.guard ? ", memory guarded" : "");
   state_->which = fmt::format("device {} ({})", spec.index, description_);
   state_->lose_at = spec.lose_at;
   if (spec.capacity > 0) state_->capacity = std::min(spec.capacity, kReserved);
