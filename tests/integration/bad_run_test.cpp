@@ -48,6 +48,7 @@ TEST(Threads, MoreThanCoresAreToldOfWithBothNumbers) {
   EXPECT_THAT(scratch.log(),
               testing::ContainsRegex("device.threads = 512 for each of 1 rank\\(s\\) on this machine, "
                                      "where this process may use [0-9]+ core\\(s\\)"));
+  EXPECT_EQ(crowded.err.find("device.threads"), std::string::npos) << "with --quiet";
   const Scratch fits;
   ASSERT_EQ(fits.train({"--set", "device.threads=1", "--set", "run.steps=1"}).status, 0);
   EXPECT_THAT(fits.log(), testing::Not(testing::HasSubstr("device.threads = ")));

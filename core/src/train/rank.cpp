@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 
 namespace tenon::train {
@@ -300,7 +301,10 @@ void Rank::open_folder() {
     world_.result.nondeterminism = nondeterminism();
     if (!world_.result.nondeterminism.empty())
       world_.notes.push_back("this run is not repeatable bit by bit: " + world_.result.nondeterminism);
-    for (const std::string& note : world_.notes) host_.log(LogLevel::kWarning, note);
+    for (const std::string& note : world_.notes) {
+      host_.log(LogLevel::kWarning, note);
+      if (!world_.request.quiet) std::fprintf(stderr, "tenon: warning: %s\n", note.c_str());
+    }
     if (!world_.device_choice.empty()) host_.log(LogLevel::kInfo, world_.device_choice);
     world_.begin_manifest(describe());
   }
