@@ -26,7 +26,7 @@ struct QueueSpec {
   bool guard = true;          ///< emulated: the host may not touch the memory between operators
   std::int64_t lose_at = -1;  ///< emulated: the operation from which on the device is lost; -1 = none
   std::size_t capacity = 0;   ///< emulated: bytes of memory; 0 = as many as there are addresses
-  std::string model;          ///< emulated: what it says it is
+  std::string model = {};     ///< emulated: what it says it is
 };
 
 /// One rank's. Every failure throws Error(kRun) that begins "device NAME:", says what was asked for and keeps
