@@ -64,7 +64,7 @@ class CudnnConvolutions : public ::testing::Test {
     const auto passes = library_->prepare(spec);
     ASSERT_NE(passes, nullptr);
     const Operands o(queue_, spec, passes->scratch_bytes());
-    const ConvolutionShape shape(spec);
+    const ConvolutionShape shape = shape_of(spec);
     float *const x = Operands::at(o.x), *const w = Operands::at(o.w), *const y = Operands::at(o.y);
     passes->forward(x, w, y, o.scratch.view().data);
     EXPECT_EQ(floats(o.y), results(ForwardSum{shape, x, w}, {}));

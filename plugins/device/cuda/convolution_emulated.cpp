@@ -22,7 +22,7 @@ struct PlainSums {
 
 class PlainPasses final : public ConvolutionPasses {
  public:
-  PlainPasses(Queue& queue, const ConvolutionSpec& spec) : queue_(queue), shape_(spec) {}
+  PlainPasses(Queue& queue, const ConvolutionSpec& spec) : queue_(queue), shape_(shape_of(spec)) {}
 
   std::size_t scratch_bytes() const override { return 0; }
   void forward(const float* x, const float* w, float* y, void*) override {

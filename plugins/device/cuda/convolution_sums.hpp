@@ -2,46 +2,37 @@
 // library where there is none, and in its tests.
 #pragma once
 
+#include "window_checks.hpp"
+
+#include <tenon/kernels/cuda/window.hpp>
 #include <tenon/operators_convolution.hpp>
 
 namespace tenon::cuda {
 
-/// Three dimensions, the first ones of one element where a window has fewer.
 struct ConvolutionShape {
   std::int64_t batch = 0, channels = 0, features = 0;
-  std::int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
-  std::int64_t stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1}, pad[3] = {0, 0, 0};
+  kernels::Window window = {};
 
-  ConvolutionShape() = default;
-  explicit ConvolutionShape(const ConvolutionSpec& spec)
-      : batch(spec.batch), channels(spec.channels), features(spec.features) {
-    for (int i = 0; i < spec.window.spatial; ++i) {
-      const int d = 3 - spec.window.spatial + i;
-      in[d] = spec.window.extent[i], out[d] = spec.window.places(i), kernel[d] = spec.window.kernel[i];
-      stride[d] = spec.window.stride[i], dilation[d] = spec.window.dilation[i];
-      pad[d] = spec.window.pad_low[i];
-    }
-  }
-
-  static std::int64_t product(const std::int64_t (&extents)[3]) {
-    return extents[0] * extents[1] * extents[2];
-  }
-  std::int64_t elements() const { return product(in); }
-  std::int64_t places() const { return product(out); }
-  std::int64_t offsets() const { return product(kernel); }
+  std::int64_t elements() const { return kernels::cuda::volume(window.in); }
+  std::int64_t places() const { return kernels::cuda::volume(window.out); }
+  std::int64_t offsets() const { return kernels::cuda::volume(window.kernel); }
 
   /// The element that `place` finds at `offset` of its window; -1: a zero around x.
   std::int64_t element(std::int64_t place, std::int64_t offset) const {
-    std::int64_t found = 0, scale = 1;
-    for (int d = 2; d >= 0; --d) {
-      const std::int64_t at = place % out[d] * stride[d] + offset % kernel[d] * dilation[d] - pad[d];
-      place /= out[d], offset /= kernel[d];
-      if (at < 0 || at >= in[d]) return -1;
-      found += at * scale, scale *= in[d];
+    const kernels::cuda::WindowCoordinates p(place, window.out), k(offset, window.kernel);
+    std::int64_t found = 0;
+    for (int d = 0; d < 3; ++d) {
+      const std::int64_t at = kernels::cuda::covered_along(window, d, p.at[d], k.at[d]);
+      if (!kernels::cuda::in_plane(window, d, at)) return -1;
+      found = found * window.in[d] + at;
     }
     return found;
   }
 };
+
+inline ConvolutionShape shape_of(const ConvolutionSpec& spec) {
+  return {spec.batch, spec.channels, spec.features, window_of(spec.window)};
+}
 
 /// Element of y: over channels and offsets.
 struct ForwardSum {
@@ -72,28 +63,12 @@ struct InputSum {
     const std::int64_t element = item % shape.elements(), plane = item / shape.elements(),
                        channel = plane % shape.channels, sample = plane / shape.channels;
     float sum = 0;
-    for (std::int64_t offset = 0; offset < shape.offsets(); ++offset) {
-      const std::int64_t place = place_of(element, offset);
-      if (place < 0) continue;
+    kernels::cuda::for_each_covering(shape.window, element, [&](std::int64_t place, std::int64_t offset) {
       for (std::int64_t f = 0; f < shape.features; ++f)
         sum += w[(f * shape.channels + channel) * shape.offsets() + offset] *
                dy[(sample * shape.features + f) * shape.places() + place];
-    }
+    });
     return sum;
-  }
-
- private:
-  /// Whose window has the element at `offset`; -1: no place's.
-  std::int64_t place_of(std::int64_t element, std::int64_t offset) const {
-    std::int64_t found = 0, scale = 1;
-    for (int d = 2; d >= 0; --d) {
-      const std::int64_t from =
-          element % shape.in[d] + shape.pad[d] - offset % shape.kernel[d] * shape.dilation[d];
-      element /= shape.in[d], offset /= shape.kernel[d];
-      if (from < 0 || from % shape.stride[d] != 0 || from / shape.stride[d] >= shape.out[d]) return -1;
-      found += from / shape.stride[d] * scale, scale *= shape.out[d];
-    }
-    return found;
   }
 };
 

@@ -59,10 +59,11 @@ bool shape_of(const Tensor& x, const Filter& w, const Window& window, const Tens
     return false;
   for (std::size_t i = 0; i < dims; ++i) {
     const std::size_t d = 3 - dims + i;
-    shape.in[d] = x.extents[i + 2], shape.kernel[d] = w.extents[i + 2], shape.out[d] = y.extents[i + 2];
-    shape.pad[d] = window.pad[i], shape.stride[d] = window.stride[i], shape.dilation[d] = window.dilation[i];
-    const std::int64_t span = shape.dilation[d] * (shape.kernel[d] - 1) + 1;
-    if (shape.out[d] != (shape.in[d] + 2 * shape.pad[d] - span) / shape.stride[d] + 1) return false;
+    tenon::kernels::Window& all = shape.window;
+    all.in[d] = x.extents[i + 2], all.kernel[d] = w.extents[i + 2], all.out[d] = y.extents[i + 2];
+    all.pad[d] = window.pad[i], all.stride[d] = window.stride[i], all.dilation[d] = window.dilation[i];
+    const std::int64_t span = all.dilation[d] * (all.kernel[d] - 1) + 1;
+    if (all.out[d] != (all.in[d] + 2 * all.pad[d] - span) / all.stride[d] + 1) return false;
   }
   return true;
 }
