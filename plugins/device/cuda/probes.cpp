@@ -134,7 +134,8 @@ void probe_arithmetic(Device& device, FactReport& report) {
                                             attempt != &try_products ? ""
                                             : native                 ? ", native"
                                                                      : ", by conversion");
-      run_probe(device, report, claim, kEqual, [&](ProbeBench& bench) { return attempt(bench, dtype); });
+      run_probe(device, report, claim, kEqual,
+                [&, run = attempt](ProbeBench& bench) { return run(bench, dtype); });
     }
   }
 }
