@@ -120,10 +120,10 @@ TEST_P(Lines, AreChainsInTheOrderOfTheirTermsBothWays) {
           for (std::size_t i = 0; i < values.size(); ++i)
             ASSERT_LE(std::abs(values[i] - wanted.exact[i]), wanted.bound[i]) << where << " " << i;
         };
-        expect_no_allocations(device_, [&] { sum->forward(from, to, outer, inner); });
+        expect_no_allocations(device_, [&, o = outer, i = inner] { sum->forward(from, to, o, i); });
         expect(to, chains(dtype, c, x, outer, inner), "forward");
         to.fill(y);
-        expect_no_allocations(device_, [&] { sum->adjoint(to, from, outer, inner); });
+        expect_no_allocations(device_, [&, o = outer, i = inner] { sum->adjoint(to, from, o, i); });
         expect(from, chains(dtype, transposed(c), y, outer, inner), "adjoint");
       }
 }
