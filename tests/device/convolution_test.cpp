@@ -23,6 +23,7 @@ const ConvolutionCase kConvolutions[] = {
      16,
      {.extent = {9, 8}, .kernel = {3, 3}, .stride = {2, 2}, .pad_low = {1, 1}, .pad_high = {1, 1}}},
     {"point", 2, 32, 16, {.extent = {5, 4}, .stride = {2, 2}}},
+    {"points of few channels", 4, 4, 8, {.extent = {28, 28}, .stride = {2, 2}}},
     {"dilated",
      2,
      16,

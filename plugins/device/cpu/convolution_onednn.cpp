@@ -6,6 +6,7 @@
 #include "onednn_handles.hpp"
 #include "pointwise.hpp"
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -223,16 +224,32 @@ class OnednnConvolution final : public Convolution {
     return aligned(scratch.data);
   }
 
-  /// A description of the primitive; false where the library has no fast one.
-  bool find(PrimitiveDesc& desc, const_dnnl_op_desc_t operation, const PrimitiveDesc& forward) const {
+  /// The library's first description of the primitive that is `safe`; false where that is no fast one.
+  template <typename Safe>
+  bool find(PrimitiveDesc& desc, const_dnnl_op_desc_t operation, const PrimitiveDesc& forward,
+            Safe safe) const {
     Attributes attributes;
     scratch_of_caller(attributes);
-    const dnnl_status_t found =
-        dnnl_primitive_desc_create(desc.out(), operation, attributes.get(), engine_.get(), forward.get());
+    PrimitiveDescs offers;  // best first
+    dnnl_status_t found = dnnl_primitive_desc_iterator_create(offers.out(), operation, attributes.get(),
+                                                              engine_.get(), forward.get());
     if (found == dnnl_unimplemented) return false;
-    if (found != dnnl_success) fail_onednn("dnnl_primitive_desc_create", found);
-    const std::string name = implementation_of(desc);
-    return name.find("ref") == std::string::npos && name.find("gemm") == std::string::npos;
+    if (found != dnnl_success) fail_onednn("dnnl_primitive_desc_iterator_create", found);
+    for (; found == dnnl_success; found = dnnl_primitive_desc_iterator_next(offers.get())) {
+      *desc.out() = dnnl_primitive_desc_iterator_fetch(offers.get());
+      if (!safe(desc)) continue;
+      const std::string name = implementation_of(desc);
+      return name.find("ref") == std::string::npos && name.find("gemm") == std::string::npos;
+    }
+    return false;
+  }
+
+  bool keeps_within_scratch(const PrimitiveDesc& weight) const {
+    const dnnl_memory_desc_t* x = dnnl_primitive_desc_query_md(weight.get(), dnnl_query_src_md, 0);
+    const auto* stride = geometry_.stride;
+    return !overruns_scratch(implementation_of(weight), spec_.channels,
+                             std::any_of(stride, stride + spec_.window.spatial, [](auto s) { return s > 1; }),
+                             x->format_desc.blocking.inner_nblks == 0);
   }
 
   bool prepare(Geometry::Order order) {
@@ -252,7 +269,11 @@ class OnednnConvolution final : public Convolution {
     TENON_ONEDNN(dnnl_dilated_convolution_backward_weights_desc_init(&weight, kDirect, &x, &w, nullptr, &y,
                                                                      g.stride, g.dilation, g.low, g.high));
     PrimitiveDesc none, to_y, to_x, to_w;
-    if (!find(to_y, &forward, none) || !find(to_x, &input, to_y) || !find(to_w, &weight, to_y)) return false;
+    const auto any = [](const PrimitiveDesc&) { return true; };
+    const auto kept = [this](const PrimitiveDesc& desc) { return keeps_within_scratch(desc); };
+    if (!find(to_y, &forward, none, any) || !find(to_x, &input, to_y, any) ||
+        !find(to_w, &weight, to_y, kept))
+      return false;
     if (spec_.bias) make(bias_, bias, engine_.get());
     const dnnl_memory_desc_t plain_x = g.tensor(g.x, Geometry::kPlain),
                              plain_w = g.tensor(g.w, Geometry::kPlain),

@@ -1,6 +1,7 @@
 // What the processor's device alone promises: kernel choices, free memory in its refusals, steps without the
-// heap.
+// heap, and which implementations of its library it does not take.
 #include "device/device_test.hpp"
+#include "convolution_onednn.hpp"
 
 namespace tenon::testing {
 namespace {
@@ -24,6 +25,23 @@ TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
               AllOf(StartsWith("device cpu: kernels = 'avx9' is not available"), HasSubstr("'auto', "),
                     HasSubstr("'reference'")));
   EXPECT_NE(message_of([] { Bench("cpu", "reference+onednn-0.0.0", 1); }), "");
+}
+
+TEST(CpuDevice, LeavesWeightGradientsThatOverrunTheirScratch) {
+  struct Case {
+    const char* implementation;
+    std::int64_t channels;  // the most that overrun
+  };
+  for (const auto& [implementation, most] :
+       {Case{"jit_1x1:avx2", 7}, Case{"jit_1x1:avx512_core", 15}, Case{"jit_1x1:avx512_core_bf16", 15},
+        Case{"jit:avx2", 0}, Case{"brgconv_1x1:avx512_core", 0}, Case{"x64:gemm:jit", 0}}) {
+    for (std::int64_t channels = 1; channels <= 32; ++channels) {
+      EXPECT_EQ(cpu::overruns_scratch(implementation, channels, true, true), channels <= most)
+          << implementation << ", " << channels << " channels";
+      EXPECT_FALSE(cpu::overruns_scratch(implementation, channels, false, true)) << "nothing is gathered";
+      EXPECT_FALSE(cpu::overruns_scratch(implementation, channels, true, false)) << "blocks are filled up";
+    }
+  }
 }
 
 TEST(CpuDevice, CopiesHostMemoryOnly) {

@@ -33,7 +33,12 @@ class OnednnHandle {
   OnednnHandle(const OnednnHandle&) = delete;
   OnednnHandle& operator=(const OnednnHandle&) = delete;
   Handle get() const { return handle_; }
-  Handle* out() { return &handle_; }
+  /// For a call that makes one; what was there is destroyed.
+  Handle* out() {
+    if (handle_ != nullptr) Destroy(handle_);
+    handle_ = nullptr;
+    return &handle_;
+  }
 
  private:
   Handle handle_ = nullptr;
@@ -44,6 +49,7 @@ using Stream = OnednnHandle<dnnl_stream_t, dnnl_stream_destroy>;
 using Memory = OnednnHandle<dnnl_memory_t, dnnl_memory_destroy>;
 using Primitive = OnednnHandle<dnnl_primitive_t, dnnl_primitive_destroy>;
 using PrimitiveDesc = OnednnHandle<dnnl_primitive_desc_t, dnnl_primitive_desc_destroy>;
+using PrimitiveDescs = OnednnHandle<dnnl_primitive_desc_iterator_t, dnnl_primitive_desc_iterator_destroy>;
 using Attributes = OnednnHandle<dnnl_primitive_attr_t, dnnl_primitive_attr_destroy>;
 using PostOps = OnednnHandle<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 
@@ -61,6 +67,7 @@ inline void scratch_of_caller(Attributes& attributes) {
 inline const dnnl_memory_desc_t& scratch_of(const PrimitiveDesc& desc) {
   return *dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
 }
+/// Name of the implementation that the description stands for, e.g. "jit_1x1:avx2".
 inline std::string implementation_of(const PrimitiveDesc& desc) {
   const char* name = "";
   TENON_ONEDNN(dnnl_primitive_desc_query(desc.get(), dnnl_query_impl_info_str, 0, &name));
