@@ -147,6 +147,7 @@ class CudaQuantizeKernel final : public QuantizeKernel {
     return checked_or_null<float>(view, blocks(), kWhere, "scales");
   }
   void set_scales(Args& args, void* memory) const {
+    if (blocks() == 0) return;  // a view of no bytes may point at what is somebody else's
     if (scale_size() == 1)
       args.scales = static_cast<std::uint8_t*>(memory);
     else
