@@ -144,7 +144,7 @@ Side QuantizedSite::weight(const SiteCall& call, Use which, TensorView w, const 
                         watch_ != nullptr && watch_->measures(call.step);
   const bool reports = !is_plain && call.numerics != nullptr && call.first_row == 0;
   const bool known = copy.source == w.data && copy.version == call.weight_version && copy.plain == is_plain &&
-                     (!operand.plan().delayed || copy.slot == call.step);
+                     (!operand.plan().delayed || (copy.slot == call.step && copy.training == call.training));
   const Weight& own = second ? memory.backward : memory.forward;
   Side side;
   side.values = own.values;
@@ -174,6 +174,7 @@ Side QuantizedSite::weight(const SiteCall& call, Use which, TensorView w, const 
     copy.source = w.data;
     copy.version = call.weight_version;
     copy.slot = call.step;
+    copy.training = call.training;
     copy.plain = is_plain;
   }
   side.scale = copy.scale;

@@ -41,12 +41,14 @@ class QuantizedSite final : public LinearSite {
   void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override;
 
  private:
-  /// What a rounded weight in persistent memory was made of.
+  /// What a rounded weight in persistent memory was made of: all that its values depend on.
   struct WeightCopy {
     float scale = 1;
     const void* source = nullptr;
     std::uint64_t version = 0;
-    std::int64_t slot = -1;  ///< delayed scales change with the slot
+    /// Delayed scales change with the slot, and those of an evaluation before it are not its own.
+    std::int64_t slot = -1;
+    bool training = false;
     bool plain = false;
   };
   struct Scratch {
