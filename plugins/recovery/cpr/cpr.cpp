@@ -98,7 +98,8 @@ void Cpr::choose_tables(const RecoveryContext& context) {
                                   *context.live->table(table.parameter), context.domains, parts_));
   }
   whole_share_ = all > 0 ? (all - held) / all : 0;
-  tracker_ = make_tracker(tracker_name_, large_, seed_);
+  // Without tables an increment would hold nothing, and be taken for a checkpoint of its slot.
+  if (!tables.empty()) tracker_ = make_tracker(tracker_name_, large_, seed_);
 }
 
 // A prior of one failure keeps the first estimate from being infinite.

@@ -77,6 +77,18 @@ TEST(Cpr, SavesAtMultiplesOfTheIntervalAndNeverAtTheStart) {
   EXPECT_EQ(full.saves().size(), 24u) << "56 hours at 2.286";
 }
 
+TEST(Cpr, WithoutRowTablesEverySaveIsComplete) {
+  Job job("tracker = 'mfu'\npartial = 'always'\nestimate_mtbf = false\nsave_at_end = false", {});
+  std::vector<std::int64_t> slots;
+  for (std::int64_t slot = 0; slot <= 5600; ++slot) {
+    const SavePlan plan = job.at(slot);
+    if (!plan.save) continue;
+    EXPECT_TRUE(plan.everything && plan.consistent) << slot;
+    slots.push_back(slot);
+  }
+  EXPECT_THAT(slots, ElementsAre(4480)) << "as vanilla saves";
+}
+
 TEST(Cpr, PrioritySavesHoldRowsOfLargeTablesAndAllOfSmallOnes) {
   Job job("tracker = 'mfu'\nestimate_mtbf = false");
   EXPECT_TRUE(job.at(0).everything);
