@@ -70,6 +70,19 @@ void HeldComponents::tensor(const std::string& name, TensorView out) {
   if (!found->second.empty()) std::memcpy(out.data, found->second.data(), found->second.size());
 }
 
+HeldComponents held_recovery(const RankState& state) {
+  HeldComponents held;
+  StateCollector collected;
+  state.visit_recovery(collected);
+  collect(state, collected, held);
+  return held;
+}
+
+void give_back_recovery(const RankState& state, HeldComponents held) {
+  StateRestorer restorer(held);
+  state.visit_recovery(restorer);
+}
+
 void mark_slot(const RankState& state, std::int64_t slot, SlotMark& mark) {
   mark.slot = slot;
   StateCollector collected;

@@ -40,6 +40,9 @@ struct HeldState {
   double since_s = 0;  ///< on the steady clock: when the rank stopped
 };
 
+/// What the recovery policy alone keeps, and back.
+HeldComponents held_recovery(const RankState& state);
+void give_back_recovery(const RankState& state, HeldComponents held);
 void mark_slot(const RankState& state, std::int64_t slot, SlotMark& mark);
 /// `mark`: of a slot that was begun and not ended, else null.
 HeldState hold_state(const RankState& state, const SlotMark* mark);

@@ -46,7 +46,7 @@ class Rank final : private MetricSink {
   void meet_survivors();
   int keep() const { return parts_->recovery->keep(); }
   /// Whether the policy, had everything failed, would go on from rows of several moments.
-  bool continues_mixed() const;
+  bool continues_mixed();
   /// Throws Error(kConfig) when `reader` holds the state of another model.
   void check(const CheckpointReader& reader) const;
   /// Facts for `tenon check`: parameters, memory, kept sites.

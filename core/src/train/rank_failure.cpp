@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 namespace tenon::train {
 namespace {
@@ -335,11 +336,16 @@ std::int64_t Rank::roll_back(const FailureDecision& decision, std::int64_t slot,
   return record.from_slot;
 }
 
-bool Rank::continues_mixed() const {
+// No failure, only the question: what the policy noted of it is taken back, or a run that is continued would
+// not be the one that was left alone.
+bool Rank::continues_mixed() {
+  HeldComponents before = held_recovery(*state_);
   FailureEvent everything;
   for (int r = 0; r < world_.settings.parallel.trainers(); ++r) everything.dead.push_back(r);
   for (int s = 0; s < failure_domains().shards; ++s) everything.shards.push_back(s);
-  return parts_->recovery->on_failure(everything).action == FailureAction::kContinuePartial;
+  const FailureDecision decision = parts_->recovery->on_failure(everything);
+  give_back_recovery(*state_, std::move(before));
+  return decision.action == FailureAction::kContinuePartial;
 }
 
 /// A run that is continued from rows of several moments has lost some of all shards.

@@ -161,6 +161,10 @@ std::vector<StateEntry> RankState::entries() const {
 
 void RankState::visit(StateVisitor& visitor) const {
   visit_step(visitor);
+  visit_recovery(visitor);
+}
+
+void RankState::visit_recovery(StateVisitor& visitor) const {
   visitor.enter("recovery");
   m_.parts->recovery->state(visitor);
   visitor.leave();

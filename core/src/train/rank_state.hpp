@@ -64,6 +64,7 @@ class RankState {
   void visit(StateVisitor& visitor) const;
   /// Of those, what a slot may change before its update: all but the recovery policy's.
   void visit_step(StateVisitor& visitor) const;
+  void visit_recovery(StateVisitor& visitor) const;
   const Members& members() const { return m_; }
 
   /// xxh3-128 digests of everything, for StateHasher::merge on rank 0.
