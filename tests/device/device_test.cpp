@@ -39,14 +39,18 @@ TEST(DeviceItself, GivesAlignedZeroedMemory) {
   for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{1}, std::int64_t{63}, std::int64_t{4097},
                                    (std::int64_t{9} << 20) + 5}) {
     for (int round = 0; round < 2; ++round) {  // the second round is likely to meet used memory
-      Owned memory(*bench.device, Shape{bytes}, DType::kU8);
-      const void* const place = TensorView(memory).data;
+      void* const place = bench.device->allocate(static_cast<std::size_t>(bytes));
       ASSERT_NE(place, nullptr);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(place) % 64, 0u);
-      const auto found = memory.bytes();
+      std::vector<std::byte> found(static_cast<std::size_t>(bytes));
+      const TensorView memory{place, Shape{bytes}, DType::kU8, bench.device->space()},
+          host{found.data(), Shape{bytes}, DType::kU8, MemorySpace::kHost};
+      bench.device->copy(memory, host);
       EXPECT_TRUE(std::all_of(found.begin(), found.end(), [](std::byte b) { return b == std::byte{0}; }))
           << bytes;
-      memory.put(std::vector<std::uint8_t>(static_cast<std::size_t>(bytes), 0xff));
+      std::fill(found.begin(), found.end(), std::byte{0xff});
+      bench.device->copy(host, memory);
+      bench.device->release(place, static_cast<std::size_t>(bytes));
     }
   }
 }

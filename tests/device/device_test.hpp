@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -75,18 +76,33 @@ inline DType arithmetic(DType activation) {
   return activation == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-/// A tensor on the device that frees itself, filled from doubles.
+/// A tensor on the device that frees itself, filled from doubles; NaN without them. It lies between guard
+/// bands: a call that writes outside of it fails the test.
 class Owned {
  public:
   Owned(Device& device, Shape shape, DType dtype)
       : device_(&device), view_{nullptr, shape, dtype, device.space()} {
-    view_.data = device.allocate(static_cast<std::size_t>(view_.bytes()));
+    memory_ = static_cast<std::byte*>(device.allocate(bytes_taken()));
+    view_.data = memory_ + kBand;
+    std::vector<std::byte> all(bytes_taken(), kFill);
+    copy(all, memory_, true);
   }
   Owned(Device& device, Shape shape, DType dtype, const std::vector<double>& values)
       : Owned(device, shape, dtype) {
     write(device, view_, values);
   }
-  ~Owned() { device_->release(view_.data, static_cast<std::size_t>(view_.bytes())); }
+  ~Owned() {
+    std::vector<std::byte> found(kBand);
+    for (std::byte* band : {memory_, memory_ + kBand + view_.bytes()}) {
+      copy(found, band, false);
+      const auto first = std::find_if(found.begin(), found.end(), [](std::byte b) { return b != kFill; });
+      if (first == found.end()) continue;
+      ADD_FAILURE() << "a call wrote " << (band == memory_ ? "before" : "past") << " a tensor of "
+                    << dtype_name(view_.dtype) << " " << view_.shape.text() << ", first at byte "
+                    << first - found.begin() << " of the " << kBand << " there";
+    }
+    device_->release(memory_, bytes_taken());
+  }
   Owned(const Owned&) = delete;
   Owned& operator=(const Owned&) = delete;
 
@@ -117,8 +133,20 @@ class Owned {
   }
 
  private:
+  static constexpr std::size_t kBand = 4096;
+  static constexpr std::byte kFill{0xFF};  // NaN in every floating-point format
+
+  std::size_t bytes_taken() const { return static_cast<std::size_t>(view_.bytes()) + 2 * kBand; }
+  void copy(std::vector<std::byte>& host, std::byte* memory, bool to_device) const {
+    const Shape shape{static_cast<std::int64_t>(host.size())};
+    const TensorView here{host.data(), shape, DType::kU8, MemorySpace::kHost},
+        there{memory, shape, DType::kU8, device_->space()};
+    device_->copy(to_device ? here : there, to_device ? there : here);
+  }
+
   Device* device_;
   TensorView view_;
+  std::byte* memory_ = nullptr;
 };
 
 /// `values` as they are after one rounding to `dtype`.

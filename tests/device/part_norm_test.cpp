@@ -63,12 +63,15 @@ struct PartRank {
         bias(device, Shape{shape[c.per_set ? 1 : 2]}, arithmetic(dtype), vector(c, all.bias, begin, end)),
         mean(device, Shape{c.x[1]}, arithmetic(dtype)),
         rstd(device, Shape{c.x[1]}, arithmetic(dtype)),
-        running_mean(device, Shape{c.x[1]}, arithmetic(dtype)),
-        running_variance(device, Shape{c.x[1]}, arithmetic(dtype)),
+        running_mean(device, Shape{c.x[1]}, arithmetic(dtype), zeros(c.x[1])),
+        running_variance(device, Shape{c.x[1]}, arithmetic(dtype), zeros(c.x[1])),
         sums(device, Shape{c.x[1]}, DType::kF64),
         squares(device, Shape{c.x[1]}, DType::kF64),
         gradient_sums(device, Shape{2, c.x[1]}, DType::kF64) {}
 
+  static std::vector<double> zeros(std::int64_t count) {
+    return std::vector<double>(static_cast<std::size_t>(count), 0.0);
+  }
   static Shape part(const PartCase& c, std::int64_t begin, std::int64_t end) {
     Shape shape = c.x;
     shape[c.dim] = end - begin;
