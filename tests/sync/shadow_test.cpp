@@ -62,6 +62,20 @@ TEST(ShadowSync, T10_SoDoForcesFromAStaleCentre) {
   EXPECT_EQ(moved, 4);
 }
 
+// What a server does for the first time it has done before anybody trains on: it answers each trainer once,
+// and trainer 0 once more, which brings the centre.
+TEST(ShadowSync, ServersMakeRoomForEveryTrainerFirst) {
+  const auto answers = [](int replicas) {
+    const Outcome run = train("{type = 'shadow_easgd', mode = 'foreground', interval = 9}",
+                              {.replicas = replicas, .slots = 2, .sets = {"parallel.servers=1"}});
+    EXPECT_EQ(run.result.error, "");
+    return run.result.bytes_by_purpose.at("servers.control");
+  };
+  const std::uint64_t two = answers(2);
+  EXPECT_EQ(2 * answers(3), two + answers(4));
+  EXPECT_EQ(3 * (answers(3) - two), two) << "one arena: two answers about room, one about the centre";
+}
+
 TEST(ShadowSync, T10_AveragesKeepTheMean) {
   for (const char* strategy : {"{type = 'shadow_ma', mode = 'foreground', interval = 3, weight = 0.3}",
                                "{type = 'shadow_ma', mode = 'foreground', interval = 3, merge = 'delta'}",

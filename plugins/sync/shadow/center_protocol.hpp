@@ -15,7 +15,7 @@ inline constexpr int kTrainer = 0, kServer = 1;  ///< members
 inline constexpr int kTag = 0;
 
 enum class Ask : std::int64_t {
-  kRoom,        ///< nothing follows: the most bytes that a later request will move
+  kRoom,        ///< nothing follows: the most bytes that a later request will move; answered
   kSet,         ///< state: trainer -> server; answered
   kGet,         ///< state: server -> trainer
   kSymmetric,   ///< weights: w up, a (w - c) down, which c has gained

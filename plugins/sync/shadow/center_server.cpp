@@ -49,6 +49,7 @@ void CenterServer::serve_one(Pair& pair, Center& center) {
     if (header.request == Ask::kBye) return;
     if (header.request == Ask::kRoom) {
       memory.reserve(static_cast<std::size_t>(header.elements));
+      pair.requests->send(view_of(header), kTrainer, kTag);
       continue;
     }
     answer(pair, center, header, memory);

@@ -92,7 +92,8 @@ void ShadowEasgd::answered(Pair& pair) {
   pair.requests->receive(view_of(header), kServer, kTag);
 }
 
-// Trainer 0 brings the centre, from the start or from a checkpoint, before anybody exchanges with it.
+// Trainer 0 brings the centre, from the start or from a checkpoint, before anybody exchanges with it. A
+// server that is behind would make room while others train, so each waits until its servers have done so.
 void ShadowEasgd::begin() {
   for (std::size_t s = 0; s < pairs_.size(); ++s) {
     std::int64_t most = 0;
@@ -100,6 +101,7 @@ void ShadowEasgd::begin() {
       most = std::max(most, dtype_bytes(staging_[i].dtype, shard(i, s).size()));
     ask(pairs_[s], Ask::kRoom, 0, {0, most}, {});
   }
+  for (Pair& pair : pairs_) answered(pair);
   for (std::size_t i = 0; i < arenas().size() && replica().replica() == 0; ++i) {
     const TensorView center = as_reals(center_->arena(arenas()[i]));
     for (std::size_t s = 0; s < pairs_.size(); ++s) {
