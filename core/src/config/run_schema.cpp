@@ -45,7 +45,7 @@ constexpr OptionSpec kRun[] = {
     integer("accumulate", "1").at_least(1).in_unit("micro-batches").doc_text("micro-batches per slot"),
     real("clip", "0").at_least(0).doc_text("largest global gradient norm; 0 = no clipping"),
     text("on_nan", "'stop'").one_of(kOnNan).doc_text("what a loss that is not finite does to the run"),
-    real("deadline", "300").at_least(0.001).in_unit("s").doc_text("longest single wait"),
+    real("deadline", "300").at_least(0.001).in_unit("s").doc_text("longest single wait, and pass of a layer"),
 };
 
 constexpr OptionSpec kDevice[] = {

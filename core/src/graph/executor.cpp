@@ -2,6 +2,7 @@
 // whose last user has added its gradient.
 #include "graph/contexts.hpp"
 #include "graph/graph_build.hpp"
+#include "graph/pass_place.hpp"
 #include "graph/reals.hpp"
 #include "plugin/guard.hpp"
 
@@ -64,14 +65,22 @@ struct Executor::Impl {
     if (spans != nullptr) costs = node_costs(*build);
     for (graph::Node& node : build->nodes) {
       if (node.loss != nullptr) losses.push_back({std::string(node.loss->metric()), 0, 0});
+      names.push_back(fmt::format("layer.{}, node '{}'", node.spec.type, node.spec.name));
     }
   }
   ~Impl() { graph::release(*build, *spec.device); }
 
+  graph::PassKind forward_kind() const {
+    return pass.run.training ? graph::PassKind::kForward : graph::PassKind::kEvaluation;
+  }
+
+  /// Where a device computes on its own, this is where its forward is waited for.
   void read_losses() {
     std::size_t next = 0;
-    for (graph::Node& node : build->nodes) {
+    for (std::size_t i = 0; i < build->nodes.size(); ++i) {
+      graph::Node& node = build->nodes[i];
       if (node.loss == nullptr) continue;
+      const graph::PassScope scope(place, names[i], forward_kind());
       double pair[2] = {0, 0};
       TensorView host;
       host.data = pair;
@@ -94,6 +103,7 @@ struct Executor::Impl {
   /// Runs one pass of a node, as a span if somebody wants spans.
   template <typename Call>
   void timed(std::size_t node, bool backward, Call&& call) {
+    const graph::PassScope scope(place, names[node], backward ? graph::PassKind::kBackward : forward_kind());
     if (spans == nullptr || !pass.run.training || !spans->wanted()) {
       call();
       return;
@@ -152,7 +162,9 @@ struct Executor::Impl {
   std::vector<LossValue> losses;
   OutputProbe probe;
   SpanSink* spans = nullptr;
-  std::vector<NodeCost> costs;  ///< empty when nobody can ask
+  std::vector<NodeCost> costs;     ///< empty when nobody can ask
+  std::vector<std::string> names;  ///< of nodes, for the watch of kernels that do not return
+  graph::KnownPlace place{spec.host->query(graph::PassPlaces::kId)};
   std::vector<unsigned char> written;
   std::vector<int> waiting;
 };
@@ -333,7 +345,9 @@ std::string Executor::find_non_finite(ParameterSet& weights, const RunSpec& run)
   ReduceOps& reduce = impl.spec.device->family<ReduceOps>();
   impl.pass.weights = &weights;
   impl.pass.run = run;
-  for (graph::Node& node : impl.build->nodes) {
+  for (std::size_t n = 0; n < impl.build->nodes.size(); ++n) {
+    graph::Node& node = impl.build->nodes[n];
+    const graph::PassScope scope(impl.place, impl.names[n], graph::PassKind::kForward);
     for (int p : node.parameters) {
       const TensorView tensor = weights.tensor(p);
       if (tensor.empty() || !dtype_is_real(tensor.dtype)) continue;

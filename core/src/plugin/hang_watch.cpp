@@ -94,6 +94,10 @@ void end_process_when_plugins_hang() {
   wanted.store(true);
 }
 
+bool ends_process_when_plugins_hang() {
+  return wanted.load();
+}
+
 HangWatch::HangWatch(const GuardContext& context, const char* what, double seconds) {
   if (!wanted.load()) return;
   const auto patience = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));

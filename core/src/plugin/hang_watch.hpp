@@ -1,6 +1,6 @@
 // What ends a program whose plugin does not come back from init or create. Code of a plugin cannot be stopped
-// from outside, so the process ends, with the plugin's name and the status of plugin errors. Steps need no
-// watch: whoever waits for them has a deadline.
+// from outside, so the process ends, with the plugin's name and the status of plugin errors. Passes of layers
+// have a watch of their own (train/pass_watch.hpp).
 #pragma once
 
 #include "plugin/guard.hpp"
@@ -9,6 +9,7 @@ namespace tenon::plugin {
 
 /// Calls that are watched from now on may end the process. Programs call it, not libraries.
 void end_process_when_plugins_hang();
+bool ends_process_when_plugins_hang();
 
 /// One call, for the life of the object. Does nothing unless the program asked for it.
 class HangWatch {

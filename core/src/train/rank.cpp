@@ -59,17 +59,21 @@ Rank::Rank(World& world, int rank)
       epoch_(world.epoch),
       gate_(*world.clock, world.settings.run.deadline),
       host_(host_spec(world, rank, replica_), gate_),
+      watched_(*world.pass_watch, host_),
       spans_(*world.clock),
       account_(*world.clock),
       faults_(fault_spec(world, rank)),
-      watch_{&spans_, &account_, &faults_} {
+      watch_{&spans_, &account_, &faults_},
+      layer_watch_{&spans_, &account_, &faults_, &watched_.places()} {
   const config::CoreSettings& settings = world.settings;
   const int threads = world.threads_per_rank();
   set_parallel_threads(threads);
   host_.set_sinks(&spans_, this);
+  host_.set_passes(&watched_.places());
   parts_ = std::make_unique<Parts>(world.config, world.registry, host_);
   observers_ = std::make_unique<Observers>(parts_->observers, host_, spans_);
   parts_->device->open({rank, threads, settings.device.kernels});
+  watched_.set_kernels(fmt::format("{}, {} thread(s)", parts_->device->kernel_choice(), threads));
   if (DeviceTransport* reaches = world.transport ? device_transport(*world.transport) : nullptr)
     reaches->attach(rank, *parts_->device);
   if (settings.parallel.workers > 1 && parts_->device->space() != MemorySpace::kHost) {
@@ -228,7 +232,8 @@ void Rank::open_axes() {
   const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
   const auto open = [&](const std::vector<int>& members, const std::string& name, Purpose purpose) {
     auto opened = world_.transport->open(rank_, {members, name, purpose, epoch_});
-    return traced(for_device(std::move(opened), *world_.transport, *parts_->device), watch_, members, name);
+    return traced(for_device(std::move(opened), *world_.transport, *parts_->device), layer_watch_, members,
+                  name);
   };
   if (grid_size > 1) {
     std::vector<int> members(static_cast<std::size_t>(grid_size));
@@ -256,7 +261,7 @@ void Rank::open_axes() {
   const std::string name = fmt::format("lookups#{}", grid_index_);
   lookups_ = traced(for_device(world_.transport->open(rank_, {peers, name, Purpose::kModel, epoch_}),
                                *world_.transport, *parts_->device),
-                    watch_, peers, "lookups");
+                    layer_watch_, peers, "lookups");
 }
 
 /// What must be equal on all processes before the first byte of a tensor travels.

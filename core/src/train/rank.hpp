@@ -6,6 +6,7 @@
 #include "train/emulated_failures.hpp"
 #include "train/evaluation.hpp"
 #include "train/observers.hpp"
+#include "train/pass_watch.hpp"
 #include "train/rank_state.hpp"
 #include "train/row_client.hpp"
 #include "train/worker.hpp"
@@ -172,11 +173,13 @@ class Rank final : private MetricSink {
   std::unique_ptr<RankLog> log_;
   PauseGate gate_;
   RankHost host_;
+  WatchedRank watched_;
   SpanRecorder spans_;
   TimeAccount account_;
   Distributions distributions_;
   Faults faults_;
   CommunicatorWatch watch_;
+  CommunicatorWatch layer_watch_;  ///< of communicators in which layers and optimizers wait
   std::unique_ptr<Parts> parts_;
   std::unique_ptr<Observers> observers_;
   std::unique_ptr<LayerFactory> layers_;

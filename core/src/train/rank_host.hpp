@@ -1,6 +1,7 @@
 // Host of one rank: log, clock, background actors, and the services that plugins may ask for.
 #pragma once
 
+#include "graph/pass_place.hpp"
 #include "observe/rank_log.hpp"
 #include "train/pause_gate.hpp"
 
@@ -43,6 +44,7 @@ class RankHost final : public Host {
     if (interface_id == LayerFactory::kId) return layers_;
     if (interface_id == SpanSink::kId) return spans_;
     if (interface_id == MetricSink::kId) return metrics_;
+    if (interface_id == graph::PassPlaces::kId) return passes_;
     return nullptr;
   }
 
@@ -58,6 +60,8 @@ class RankHost final : public Host {
   }
   /// What layers with graphs of their own make them with.
   void set_layers(LayerFactory* layers) { layers_ = layers; }
+  /// Where executors say what they compute.
+  void set_passes(graph::PassPlaces* passes) { passes_ = passes; }
 
  private:
   struct EarlyMessage {
@@ -71,6 +75,7 @@ class RankHost final : public Host {
   LayerFactory* layers_ = nullptr;
   SpanSink* spans_ = nullptr;
   MetricSink* metrics_ = nullptr;
+  graph::PassPlaces* passes_ = nullptr;
   PauseGate& gate_;
   std::atomic<std::int64_t> slot_{-1};
   std::atomic<int> actors_{0};

@@ -61,7 +61,7 @@ void Rank::start_rows() {
   if (row_server_ == nullptr) return;
   still_ = weights_->open("rows.still", Purpose::kControl);
   row_server_->start();
-  for (const auto& client : row_clients_) client->open(watch_);
+  for (const auto& client : row_clients_) client->open(layer_watch_);
   still_->barrier();
 }
 

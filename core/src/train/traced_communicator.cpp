@@ -100,6 +100,7 @@ class TracedCommunicator final : public CommunicatorDecorator {
 
   template <typename Start>
   Request start(Operation operation, Start&& begin) {
+    const graph::PassWait waits(watch_.passes);
     before(operation);
     if (!spans()) return begin();
     const double from = watch_.spans->now();
@@ -113,6 +114,7 @@ class TracedCommunicator final : public CommunicatorDecorator {
   /// A call that may wait. The transport knows how much of that was for a late rank.
   template <typename Call>
   void watched(Operation operation, Call&& call) {
+    const graph::PassWait waits(watch_.passes);
     const bool shown = spans();
     double late = 0, begin = 0;
     {

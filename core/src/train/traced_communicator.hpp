@@ -3,6 +3,7 @@
 // time that a started transfer leaves its thread free on the track "overlap"; and lets faults happen.
 #pragma once
 
+#include "graph/pass_place.hpp"
 #include "train/faults.hpp"
 #include "train/spans.hpp"
 #include "train/time_account.hpp"
@@ -21,6 +22,7 @@ struct CommunicatorWatch {
   SpanRecorder* spans = nullptr;
   TimeAccount* account = nullptr;
   Faults* faults = nullptr;
+  graph::PassPlaces* passes = nullptr;  ///< where a node's pass may wait in this communicator
 };
 
 /// `members` are world ranks; `name` becomes part of the spans' names.

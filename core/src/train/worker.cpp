@@ -34,6 +34,8 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
       scaler_(static_cast<LossScaler*>(shared.parts->precision->query(LossScaler::kId))),
       // With several workers others write to the weights meanwhile.
       cost_({shared.settings, shared.host->rank(), shared.clock, shared.control, shared.spans}),
+      optimizer_(fmt::format("optimizer.{}", shared.parts->optimizer.id())),
+      place_(shared.host->query(graph::PassPlaces::kId)),
       watch_(shared.workers == 1 ? shared.observers : nullptr, *shared.replica, *executor_) {
   if (index == 0) {
     gradients_ = &shared_.replica->gradients();
@@ -165,6 +167,7 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   {
     const SpanScope span(shared_.spans, kCompute, "optimizer");
     if (requests_ != nullptr) requests_->update(context, std::exchange(rows, {}));
+    const graph::PassScope pass(place_, optimizer_, graph::PassKind::kUpdate);
     shared_.updater->apply(context, *gradients_, rows);
   }
   cost_.update();  // its declared time has a span of its own

@@ -105,6 +105,7 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
   }
   find_place();
   open_control();
+  watch_passes();
   if (!transport) return;
   WorldSpec spec;
   spec.ranks = ranks;
@@ -319,6 +320,7 @@ void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
 
 void World::run_rank(int rank, int participant, const std::function<bool(int rank, Rank& self)>& body) {
   bool entered = false;
+  ++running_;
   try {
     clock->enter(participant);
     entered = true;
@@ -332,6 +334,7 @@ void World::run_rank(int rank, int participant, const std::function<bool(int ran
     report_failure(rank);  // unless it was
   }
   if (entered) clock->leave();
+  --running_;
 }
 
 // A rank that goes back to a checkpoint is built anew: that is how a run is resumed, too, so what a component
@@ -361,6 +364,7 @@ void World::report_failure(int rank) {
   } catch (const CancelledError&) {
     // The first failure is reported by the control plane.
   } catch (const DeadlineError& error) {
+    await_late_pass();
     if (control_client == nullptr) return control->fail(rank, error.exit_status(), error.what());
     control_client->miss(rank, error.what());
   } catch (const Error& error) {
@@ -438,7 +442,6 @@ std::vector<std::string> World::build_only() {
 }
 
 RunResult World::run() {
-  const auto begin = std::chrono::steady_clock::now();
   std::optional<SignalWatcher> signals;
   if (request.handle_signals) {
     signals.emplace([this](const std::string& name) { ask_to_stop(StopReason::kSignal, name); });
@@ -463,11 +466,16 @@ RunResult World::run() {
   if (outlives() && goes_on()) return result;
   // Before the attempt was open nothing was written into it.
   if (place.rank <= 0 ? metrics == nullptr : store == nullptr) throw_failure();
-  finish(seconds_since(begin));
+  finish();
   return result;
 }
 
-void World::finish(double wall) {
+void World::finish() {
+  const std::lock_guard lock(end_mutex_);
+  finish_locked();
+}
+
+void World::finish_locked() {
   if (control->failed()) {
     result.status = "failed";
     result.error = control->failure();
@@ -476,7 +484,7 @@ void World::finish(double wall) {
     result.status = stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
   }
   result.rank = std::max(0, place.rank);
-  if (result.wall_s == 0) result.wall_s = wall;
+  if (result.wall_s == 0) result.wall_s = seconds_since(begun_);
   // The record of a run is that of rank 0.
   if (place.rank <= 0) write_results();
 }

@@ -13,6 +13,7 @@
 #include "plugin/guard.hpp"
 #include "train/compute_cost.hpp"
 #include "train/exchange.hpp"
+#include "train/pass_watch.hpp"
 #include "train/pause_gate.hpp"
 #include "train/phase_probe.hpp"
 #include "train/rank_host.hpp"
@@ -25,6 +26,7 @@
 #include <tenon/transport.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -97,6 +99,7 @@ struct World {
   std::unique_ptr<ControlServer> control_server;                    ///< where this process runs it
   std::unique_ptr<ControlPlane> control;                            ///< after all that a failure cancels
   ControlClient* control_client = nullptr;                          ///< the same; null among threads
+  std::unique_ptr<PassWatch> pass_watch;                            ///< of this process's ranks
   std::unique_ptr<CheckpointStore> store;                           ///< made by rank 0's recovery policy
   RunFolder folder;
   std::unique_ptr<AttemptLock> lock;
@@ -154,7 +157,14 @@ struct World {
   void open_folder(const std::string& base, int keep, bool mixed,
                    const std::function<void(const CheckpointReader&)>& check);
   void find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check);
-  void finish(double wall_s);
+  // pass_end.cpp
+  void watch_passes();
+  void end_late(const LatePass& pass);
+  void end_lost(const LatePass& pass);
+  /// A rank that was missed may be about to name the kernel that holds it.
+  void await_late_pass() const;
+  void finish();
+  void finish_locked();
   void write_results();
   std::vector<LockedPlugin> loaded_plugins() const;
   // places.cpp
@@ -164,6 +174,9 @@ struct World {
   void connect(const WorldSpec& spec);
   void share_opening(int rank, int keep);
 
+  const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
+  std::atomic<int> running_{0};       ///< ranks of this process that have not ended
+  std::mutex end_mutex_;              ///< held by who writes down how the run ended
   std::atomic<bool> cut_off_{false};  ///< some call of a rank of this process has thrown
   /// A rank of this process cannot use its device any more: the process is to end, whoever lives on.
   std::atomic<bool> device_lost_{false};
