@@ -5,21 +5,29 @@
 
 #include "comm/control_endpoint.hpp"
 #include "comm/control_server.hpp"
-#include "train/signals.hpp"
+#include "process/signals.hpp"
+#include "process/spawn.hpp"
 
 #include <tenon/control.hpp>
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <optional>
+#include <thread>
 
 namespace tenon::cli {
 namespace {
@@ -61,22 +69,58 @@ std::string mpirun_of(const std::string& vendor) {
   return there ? named : "mpirun";
 }
 
-[[noreturn]] void start_mpirun(const std::string& vendor, int ranks, const std::vector<std::string>& train) {
-  const std::string mpirun = mpirun_of(vendor);
-  std::vector<std::string> line{mpirun, "-n", std::to_string(ranks)};
-  // Open MPI counts cores and refuses root; MPICH does neither.
-  if (std::system((mpirun + " --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE'").c_str()) == 0) {
-    line.insert(line.end(), {"--oversubscribe", "--bind-to", "none"});
-    if (::geteuid() == 0) line.push_back("--allow-run-as-root");
-  }
-  line.push_back(this_program());
-  line.insert(line.end(), train.begin(), train.end());
+bool is_open_mpi(const std::string& mpirun) {
+  return std::system((mpirun + " --version 2>/dev/null | grep -qE 'Open MPI|OpenRTE'").c_str()) == 0;
+}
+
+constexpr const char* kBecome = "--become";
+
+/// `tenon launch --become PARENT PROGRAM WORDS...`: that program, which ends with the process that started
+/// it.
+int become(const std::vector<std::string>& arguments) {
+  ::prctl(PR_SET_PDEATHSIG, SIGTERM);
+  if (arguments.size() < 3 || std::to_string(::getppid()) != arguments[1]) return 1;
+  std::vector<std::string> line(arguments.begin() + 2, arguments.end());
   std::vector<char*> words;
   for (std::string& word : line) words.push_back(word.data());
   words.push_back(nullptr);
+  process::restore_signals_for_exec();
   ::execvp(words[0], words.data());
   fail_run(fmt::format("{} cannot be started; install Open MPI or MPICH (openmpi-bin or mpich on Debian)",
-                       mpirun));
+                       line[0]));
+}
+
+/// mpirun in a group of its own, so that nobody but this process asks it to end: asked by SIGINT or SIGTERM,
+/// Open MPI's kills the ranks a second later, whatever they are writing. SIGUSR1 it passes on, and they stop
+/// by themselves.
+int run_mpirun(const std::string& vendor, int ranks, const std::vector<std::string>& train) {
+  process::SpawnRequest request;
+  request.program = this_program();
+  const std::string program = mpirun_of(vendor);
+  request.arguments = {"launch", kBecome, std::to_string(::getpid()), program, "-n", std::to_string(ranks)};
+  // Open MPI counts cores and refuses root; MPICH does neither.
+  const bool open_mpi = is_open_mpi(program);
+  if (open_mpi) {
+    request.arguments.insert(request.arguments.end(), {"--oversubscribe", "--bind-to", "none"});
+    if (::geteuid() == 0) request.arguments.emplace_back("--allow-run-as-root");
+  }
+  request.arguments.push_back(this_program());
+  request.arguments.insert(request.arguments.end(), train.begin(), train.end());
+  std::atomic<bool> asked{false}, insisted{false};
+  const process::StopListener signals([&](const std::string&, bool) { asked = true; },
+                                      [&] { insisted = true; });
+  process::ChildFiles files;
+  files.open(STDIN_FILENO, "/dev/null", O_RDONLY);
+  pid_t mpirun = -1;
+  if (const int error = process::spawn(request, files, mpirun); error != 0)
+    fail_run(fmt::format("cannot start '{}': {}", request.program, std::strerror(error)));
+  int status = 0;
+  while (::waitpid(mpirun, &status, WNOHANG) == 0) {
+    if (asked.exchange(false)) ::kill(mpirun, open_mpi ? SIGUSR1 : SIGINT);
+    if (insisted.exchange(false)) ::kill(mpirun, SIGTERM);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 Share share_of(const Parsed& parsed) {
@@ -131,6 +175,7 @@ bool may_restart(const LaunchEnd& outcome, const LaunchListeners& listeners) {
 }
 
 int run_launch(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments[0] == kBecome) return become(arguments);
   const auto dashes = std::find(arguments.begin(), arguments.end(), "--");
   const Parsed parsed = parse(kLaunch, {}, {arguments.begin(), dashes});
   if (parsed.helped) return 0;
@@ -151,19 +196,22 @@ int run_launch(const std::vector<std::string>& arguments) {
           "with "
           "--resume");
     }
-    start_mpirun(transport, share.here, train);
+    return run_mpirun(transport, share.here, train);
   }
 
-  // Before any thread: it blocks the signals for all that are started after it.
   LaunchListeners listeners;
-  std::optional<train::SignalWatcher> signals;
-  signals.emplace([&](const std::string& name) {
-    listeners.interrupted = true;
-    if (ControlServer* server = listeners.server.load())
-      return server->request(kControlStop | kControlInterrupt, name);
-    // Another machine runs the server; a rank passes the wish on.
-    if (RankProcesses* processes = listeners.processes.load()) processes->signal_all(SIGTERM);
-  });
+  std::optional<process::StopListener> signals;
+  signals.emplace(
+      [&](const std::string& name, bool) {
+        listeners.interrupted = true;
+        if (ControlServer* server = listeners.server.load())
+          return server->request(kControlStop | kControlInterrupt, name);
+        // Another machine runs the server; a rank passes the wish on.
+        if (RankProcesses* processes = listeners.processes.load()) processes->signal_all(SIGTERM);
+      },
+      // The ranks got it from the terminal, too, and know whether they are saving: this process ends after
+      // them.
+      [] {});
   int used = 0;
   LaunchEnd outcome = LaunchedRun(share, train, listeners, used).run();
   while (used < share.restarts && may_restart(outcome, listeners)) {

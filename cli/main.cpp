@@ -6,11 +6,14 @@
 #include "observe/build_info.hpp"
 #include "plugin/fatal_signal.hpp"
 #include "plugin/hang_watch.hpp"
+#include "process/signals.hpp"
+#include "process/standard_streams.hpp"
 
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iostream>
 
 namespace {
@@ -41,19 +44,35 @@ int run(const std::vector<std::string>& words) {
   return tenon::cli::find_command(words[0]).run({words.begin() + 1, words.end()});
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  tenon::cli::shorten_thread_waits(argv);
-  tenon::plugin::install_fatal_signal_handler();
-  tenon::plugin::install_exit_handler();
-  tenon::plugin::end_process_when_plugins_hang();
+int guarded_run(const std::vector<std::string>& words) {
   try {
-    return run({argv + 1, argv + argc});
+    return run(words);
   } catch (const tenon::Error& error) {
     std::cerr << "tenon: " << error.what() << "\n";
     return error.exit_status();
   } catch (const std::exception& error) {
+    std::cerr << "tenon: " << error.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  tenon::process::prepare();
+  tenon::cli::shorten_thread_waits(argv);
+  try {
+    const tenon::process::Signals signals(true);
+    tenon::process::StandardOutput output;
+    tenon::plugin::install_fatal_signal_handler();
+    tenon::plugin::install_exit_handler();
+    tenon::plugin::end_process_when_plugins_hang();
+    const int status = guarded_run({argv + 1, argv + argc});
+    const std::string failure = output.failure();
+    if (failure.empty()) return status;
+    std::cerr << "tenon: " << failure << "\n";
+    return std::max(1, status);
+  } catch (const std::exception& error) {  // no thread can be started
     std::cerr << "tenon: " << error.what() << "\n";
     return 1;
   }

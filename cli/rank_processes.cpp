@@ -1,7 +1,7 @@
 // Starting, watching and ending rank processes (rank_processes.hpp).
 #include "rank_processes.hpp"
 
-#include "plugin/child_arguments.hpp"
+#include "process/spawn.hpp"
 
 #include <tenon/error.hpp>
 
@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -47,29 +46,15 @@ RankProcesses::Child RankProcesses::start(const RankProcess& process,
     if (::pipe2(words, O_CLOEXEC) != 0) fail_run(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
     ::fcntl(words[0], F_SETFL, O_NONBLOCK);
   }
-  posix_spawn_file_actions_t actions;
-  ::posix_spawn_file_actions_init(&actions);
+  process::ChildFiles files;
   if (keeps_words) {
-    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    ::posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    ::posix_spawn_file_actions_adddup2(&actions, words[1], STDERR_FILENO);
+    files.open(STDIN_FILENO, "/dev/null", O_RDONLY);
+    files.open(STDOUT_FILENO, "/dev/null", O_WRONLY);
+    files.copy(words[1], STDERR_FILENO);
     child.words_fd = words[0];
   }
-  // This process takes its signals by a watcher and has them blocked; a child starts as from a shell.
-  posix_spawnattr_t attributes;
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-  std::vector<std::string> line{program_};
-  line.insert(line.end(), arguments.begin(), arguments.end());
-  std::vector<std::string> settings = plugin::environment_with(process.environment);
-  const int status =
-      ::posix_spawn(&child.pid, program_.c_str(), &actions, &attributes, plugin::exec_pointers(line).data(),
-                    plugin::exec_pointers(settings).data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
+  // In the launcher's group, with which it is in the foreground of a terminal, or is not.
+  const int status = process::spawn({program_, arguments, process.environment, false}, files, child.pid);
   if (words[1] >= 0) ::close(words[1]);
   if (status != 0) {
     if (words[0] >= 0) ::close(words[0]);
@@ -178,11 +163,7 @@ std::string RankProcesses::how_it_ended(int rank) const {
   const std::lock_guard lock(mutex_);
   const Child* child = find(rank);
   if (child == nullptr || !child->ended) return "";
-  if (WIFSIGNALED(child->status)) {
-    return fmt::format("its process was killed by signal {} ({})", WTERMSIG(child->status),
-                       plugin::signal_text(WTERMSIG(child->status)));
-  }
-  return fmt::format("its process ended with exit status {}", WEXITSTATUS(child->status));
+  return "its process " + process::how_it_ended(child->status);
 }
 
 int RankProcesses::first_bad_rank() const {

@@ -10,7 +10,7 @@
 #include "stored_run.hpp"
 
 #include "observe/json_writer.hpp"
-#include "train/signals.hpp"
+#include "process/signals.hpp"
 
 #include <tenon/error.hpp>
 
@@ -187,9 +187,16 @@ int run_simulate(const std::vector<std::string>& arguments) {
 
   Description description(runtime.registry(), plan);
   const auto files = make_posix_files();
-  // Before the workers: it blocks the signals, and a process that is started later does not inherit that.
   std::atomic<bool> stop{false};
-  const train::SignalWatcher signals([&](const std::string&) { stop = true; });
+  const process::StopListener signals(
+      [&](const std::string& signal, bool typed) {
+        stop = true;
+        if (typed)
+          std::cerr
+              << "tenon simulate: " << signal
+              << ": the tasks that run are waited for; Ctrl-C again, a second or more from now, ends them\n";
+      },
+      [] { ::_exit(128 + SIGINT); });  // workers end with this process
   const std::optional<simulate::Place> launched = simulate::launched();
   const simulate::Place place = launched.value_or(simulate::Place{});
   if (place.index > 0) return run_node(*files, description.manifest(plan), plan, place, stop);

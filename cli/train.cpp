@@ -87,9 +87,12 @@ int run_train(const std::vector<std::string>& arguments) {
   if (!result.error.empty()) std::cerr << "tenon train: " << result.error << "\n";
   if (result.rank > 0) return result.exit_status;  // rank 0 speaks for the run
   const auto loss = result.metrics.find("val/loss");
-  std::cout << fmt::format(
-      "{} after {} steps, {:.1f} s{}  ->  {}\n", result.status, result.steps, result.wall_s,
-      loss == result.metrics.end() ? "" : fmt::format(", val/loss {:.4f}", loss->second), result.folder);
+  std::cout << fmt::format("{} after {} steps, {:.1f} s{}  ->  {}\n", result.status, result.steps,
+                           result.wall_s,
+                           loss == result.metrics.end() || result.status == "interrupted"
+                               ? ""
+                               : fmt::format(", val/loss {:.4f}", loss->second),
+                           result.folder);
   return result.exit_status;
 }
 

@@ -1,9 +1,6 @@
-// Child processes with their output in a file, and the signals of the parent while they run. No threads, no
-// global state: signals are taken from a signalfd by the thread that waits.
+// Child processes with their output in a file.
 #pragma once
 
-#include <chrono>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,24 +35,6 @@ class ChildProcess {
 
  private:
   pid_t pid_ = -1;
-};
-
-/// While it lives, SIGINT, SIGTERM and SIGCHLD of the calling thread arrive here instead of ending the
-/// program.
-class SignalWatch {
- public:
-  SignalWatch();
-  ~SignalWatch();
-  SignalWatch(const SignalWatch&) = delete;
-  SignalWatch& operator=(const SignalWatch&) = delete;
-
-  /// Waits until a signal comes or the time is up. Returns SIGINT or SIGTERM if one came, else 0.
-  int wait(std::chrono::milliseconds timeout);
-
- private:
-  struct Mask;  // keeps <signal.h> out of this header
-  std::unique_ptr<Mask> saved_;
-  int fd_ = -1;
 };
 
 /// The last `lines` lines of a file, at most 8 KiB; "" if it cannot be read.

@@ -4,6 +4,7 @@
 #include "ab/child_process.hpp"
 #include "ab/study.hpp"
 #include "config/run_schema.hpp"
+#include "process/signals.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
@@ -11,12 +12,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <list>
+#include <thread>
 
 namespace tenon::ab {
 namespace {
@@ -25,7 +28,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr std::chrono::milliseconds kPoll{200};
+constexpr std::chrono::milliseconds kPoll{20};
 constexpr std::size_t kTailLines = 20;
 
 std::string duration(double seconds) {
@@ -63,12 +66,18 @@ class Schedule {
       : experiment_(experiment), options_(options), waiting_(std::move(jobs)), total_(waiting_.size()) {}
 
   RunnerResult run() {
-    SignalWatch signals;
+    std::atomic<int> asked{0};
+    std::atomic<bool> insisted{false};
+    const process::StopListener listener(
+        [&](const std::string& signal, bool) { asked = signal == "SIGINT" ? SIGINT : SIGTERM; },
+        [&] { insisted = true; });
     std::reverse(waiting_.begin(), waiting_.end());  // taken from the back
     while (!waiting_.empty() || !running_.empty()) {
       start_more();
       report(false, "");
-      handle_signal(signals.wait(kPoll));
+      std::this_thread::sleep_for(kPoll);
+      handle_signal(asked.exchange(0));
+      if (insisted.exchange(false)) kill_at_ = Clock::now();
       enforce_deadlines();
       collect();
     }
@@ -98,8 +107,7 @@ class Schedule {
   void handle_signal(int signal) {
     if (signal == 0) return;
     for (Running& r : running_) r.child.send(signal);
-    if (!result_.interrupted)
-      kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(options_.stop_grace_s));
+    kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(options_.stop_grace_s));
     result_.interrupted = true;
     waiting_.clear();
   }

@@ -150,13 +150,12 @@ TEST(Runner, CtrlCReachesTheRunsAndEndsTheStudy) {
   RunnerOptions o =
       options_for(folder, "trap 'echo saved; exit 130' INT\necho ready\nwhile :; do sleep 0.05; done");
   o.stop_grace_s = 10;
-  signal(SIGINT, SIG_DFL);  // a test that runs in the background starts with it ignored
-  std::thread impatient([&, main = pthread_self()] {
+  std::thread impatient([&] {
     const std::string log = o.folder + "/runs/bf16/1/output.log";
     for (int i = 0; i < 200 && testing::read_text_file(log).find("ready") == std::string::npos; ++i) {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
     }
-    pthread_kill(main, SIGINT);
+    kill(getpid(), SIGINT);
   });
   const RunnerResult r = run_jobs(testing::sample_experiment(3), o);
   impatient.join();

@@ -1,8 +1,8 @@
-// posix_spawn, because threads may exist. One socket for both directions: a process that is gone is an error
+// One socket for both directions: a process that is gone is an error
 // of send(), not a signal.
 #include "simulate/worker_process.hpp"
 
-#include "plugin/child_arguments.hpp"
+#include "process/spawn.hpp"
 #include "simulate/worker.hpp"
 
 #include <tenon/error.hpp>
@@ -11,7 +11,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -42,35 +41,19 @@ WorkerProcess::WorkerProcess(const std::string& program, const std::vector<std::
     ::close(ends[1]);
     fail_run(fmt::format("cannot make a pipe for a worker: {}", std::strerror(code)));
   }
-  posix_spawn_file_actions_t actions;
-  posix_spawnattr_t attributes;
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawnattr_init(&attributes);
-  ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  ::posix_spawn_file_actions_adddup2(&actions, words[1], STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, words[1], STDERR_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, ends[1], kAnswerDescriptor);
-  // A group of its own: Ctrl-C is for this program to act upon. Its signals are blocked here and not there.
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::posix_spawnattr_setsigmask(&attributes, &none);
-  ::posix_spawnattr_setpgroup(&attributes, 0);
-  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK);
-  std::vector<std::string> line{program};
-  line.insert(line.end(), arguments.begin(), arguments.end());
-  // The tasks are what runs in parallel; a worker with threads of its own would take the others' processors.
-  std::vector<std::string> settings = plugin::environment_with({"OMP_NUM_THREADS=1"});
-  const int status =
-      ::posix_spawn(&pid_, program.c_str(), &actions, &attributes, plugin::exec_pointers(line).data(),
-                    plugin::exec_pointers(settings).data());
-  ::posix_spawn_file_actions_destroy(&actions);
-  ::posix_spawnattr_destroy(&attributes);
+  process::ChildFiles files;
+  files.open(STDIN_FILENO, "/dev/null", O_RDONLY);
+  files.copy(words[1], STDOUT_FILENO);
+  files.copy(words[1], STDERR_FILENO);
+  files.copy(ends[1], kAnswerDescriptor);
+  // A group of its own: Ctrl-C is for this program to act upon. The tasks are what runs in parallel; a worker
+  // with threads of its own would take the others' processors.
+  const int status = process::spawn({program, arguments, {"OMP_NUM_THREADS=1"}}, files, pid_);
   ::close(ends[1]);
   ::close(words[1]);
   socket_ = ends[0];
   words_fd_ = words[0];
   if (status != 0) {
-    pid_ = -1;
     close_if_open(socket_);
     close_if_open(words_fd_);
     fail_run(fmt::format("cannot start a worker, '{}': {}", program, std::strerror(status)));
@@ -126,10 +109,7 @@ bool WorkerProcess::ended() {
 }
 
 std::string WorkerProcess::how_it_ended() const {
-  std::string text = WIFSIGNALED(status_)
-                         ? fmt::format("its process was killed by signal {} ({})", WTERMSIG(status_),
-                                       plugin::signal_text(WTERMSIG(status_)))
-                         : fmt::format("its process ended with exit status {}", WEXITSTATUS(status_));
+  std::string text = "its process " + process::how_it_ended(status_);
   std::string words = last_words_;
   while (!words.empty() && words.back() == '\n') words.pop_back();
   return words.empty() ? text : text + "; its last words: " + words;

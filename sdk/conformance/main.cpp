@@ -11,6 +11,7 @@
 #include "plugin/child_process.hpp"
 #include "plugin/descriptor.hpp"
 #include "plugin/fatal_signal.hpp"
+#include "process/signals.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -130,6 +131,8 @@ int train(char** words) {
 
 int main(int argc, char** argv) {
   using namespace tenon;
+  process::prepare();
+  const process::Signals signals;
   const std::string_view mode = argc > 1 ? argv[1] : "";
   if (::fcntl(plugin::kAnswerFd, F_GETFD) < 0 || mode.empty()) {
     std::fputs("tenon_conformance is started by 'tenon conformance', not by hand.\n", stderr);

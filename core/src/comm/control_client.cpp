@@ -198,6 +198,7 @@ struct ControlClient::Impl {
   void take(ControlRecord record) {
     if (record.type == ControlType::kFailure) return failed_with(record.text, static_cast<int>(record.value));
     if (record.type == ControlType::kInterrupted) return interrupt(record.text);
+    if (record.type == ControlType::kAsked) return interrupts.call("asked");
     const std::lock_guard lock(mutex);
     if (record.type == ControlType::kGoOn) {
       continuation = read_continuation(record);
@@ -281,7 +282,7 @@ struct ControlClient::Impl {
   std::uint64_t sent = 0;
   bool leaving = false;
 
-  FailureCallbacks callbacks;
+  FailureCallbacks callbacks, interrupts;
   std::thread reader;
 };
 
@@ -290,6 +291,15 @@ ControlClient::~ControlClient() = default;
 
 int ControlClient::on_failure(std::function<void(const std::string&)> callback) {
   return impl_->callbacks.add(std::move(callback), [this] { return failure(); });
+}
+
+void ControlClient::on_interrupt(std::function<void()> callback) {
+  impl_->interrupts.add([callback = std::move(callback)](const std::string&) { callback(); },
+                        [] { return std::string(); });
+}
+
+void ControlClient::ask(std::uint32_t actions, std::string_view reason) {
+  impl_->send({ControlType::kRequest, 0, impl_->spec.rank, 0, actions, std::string(reason)});
 }
 
 void ControlClient::close_abruptly() {

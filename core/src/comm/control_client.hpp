@@ -37,6 +37,11 @@ class ControlClient final : public ControlPlane {
   int on_failure(std::function<void(const std::string&)> callback);
   /// For tests: what the server sees when the process is killed.
   void close_abruptly();
+  /// A signal asked for an end, at some rank or at whoever started them. Runs on the connection's thread.
+  /// What asked before is learnt at the first slot.
+  void on_interrupt(std::function<void()> callback);
+  /// As request(), without waiting for the slot.
+  void ask(std::uint32_t actions, std::string_view reason);
   /// The texts of all ranks, in rank order. One at a time per lane. Collective.
   std::vector<std::string> exchange(ControlLane lane, const std::string& text);
 

@@ -168,7 +168,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
           slot_begun = true;
           return answer(ControlType::kAnswer, state.begin_slot(rank, record.value));
         case ControlType::kRequest:
-          return answer(ControlType::kAnswer, state.request(static_cast<std::uint32_t>(record.value)));
+          return answer(ControlType::kAnswer, request(static_cast<std::uint32_t>(record.value)));
         case ControlType::kVote:
           return vote(rank, record);
         case ControlType::kExchange:
@@ -241,6 +241,15 @@ struct ControlServer::Impl final : private ControlSession::Events {
     session.send({ControlType::kWelcome, 0, hello.rank, hello.id, spec.ranks, {}});
     if (state.failed()) session.send(failure_record());
     if (!reason.empty()) session.send(interruption_record());
+  }
+
+  /// Those in the middle of something long, such as an evaluation, hear of an end that they are asked for.
+  std::int64_t request(std::uint32_t actions) {
+    const std::int64_t slot = state.request(actions);
+    if ((actions & kControlInterrupt) != 0) {
+      for (const ControlSessionPtr& session : sessions) send(session, {ControlType::kAsked, 0, -1, 0, 0, {}});
+    }
+    return slot;
   }
 
   // ---- votes
@@ -411,7 +420,7 @@ std::uint16_t ControlServer::port() const {
 }
 
 void ControlServer::request(std::uint32_t actions, const std::string&) {
-  asio::post(impl_->io, [impl = impl_.get(), actions] { impl->state.request(actions); });
+  asio::post(impl_->io, [impl = impl_.get(), actions] { impl->request(actions); });
 }
 
 void ControlServer::fail(int rank, int exit_status, const std::string& message) {

@@ -65,7 +65,7 @@ ControlRecord decode_header(std::span<const std::uint8_t, kControlRecordBytes> b
                     kVersion, bytes[0], bytes[1]));
   }
   if (bytes[2] < static_cast<std::uint8_t>(ControlType::kHello) ||
-      bytes[2] > static_cast<std::uint8_t>(ControlType::kGoOn)) {
+      bytes[2] > static_cast<std::uint8_t>(ControlType::kAsked)) {
     fail_run(fmt::format("control plane: unknown record type {}", bytes[2]));
   }
   ControlRecord record;

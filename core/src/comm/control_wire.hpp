@@ -33,6 +33,7 @@ enum class ControlType : std::uint8_t {
   kInterrupted,  ///< to all; text: who died, or was late. Ranks keep their state and say so
   kHeld,         ///< the rank has stopped and keeps its state
   kGoOn,         ///< to ranks that have; value: generation; text: control, token, "resume" or "", one a line
+  kAsked,        ///< to all: a signal asked for an end, at a slot that they learn when they begin it
 };
 
 /// Conversations whose rounds are independent of each other: of the trainers, and kWorld of all ranks.

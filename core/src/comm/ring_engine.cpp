@@ -1,11 +1,11 @@
 // The thread that serves the port, and the frames that it hands to groups (ring_engine.hpp).
 #include "comm/ring_engine.hpp"
 
+#include "process/signals.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
-
-#include <signal.h>
 
 #include <algorithm>
 #include <exception>
@@ -41,12 +41,8 @@ RingEngine::RingEngine(std::unique_ptr<FramePort> port, const WorldSpec& world, 
     control_[static_cast<std::size_t>(peer)].resize(kFrameControlBytes);
     staging_[static_cast<std::size_t>(peer)].resize(kFrameDataBytes);
   }
-  // Signals are for the threads of the program.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const process::WithoutSignals none;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 RingEngine::~RingEngine() {

@@ -1,6 +1,6 @@
 #include "plugin/child_process.hpp"
 
-#include "plugin/child_arguments.hpp"
+#include "process/spawn.hpp"
 
 #include <tenon/error.hpp>
 
@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -71,32 +70,20 @@ void drain(Fd& from, std::string& into) {
 class Child {
  public:
   explicit Child(const ChildRequest& request) {
-    posix_spawn_file_actions_t actions;
-    posix_spawnattr_t attributes;
-    ::posix_spawn_file_actions_init(&actions);
-    ::posix_spawnattr_init(&attributes);
-    ::posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+    process::ChildFiles files;
+    files.open(STDIN_FILENO, "/dev/null", O_RDONLY);
     // The words go first: descriptor 3 may be the write end of either pipe, and must not be overwritten
     // before use.
-    ::posix_spawn_file_actions_adddup2(&actions, words_.write_end.get(), STDOUT_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, words_.write_end.get(), STDERR_FILENO);
-    ::posix_spawn_file_actions_adddup2(&actions, answer_.write_end.get(), kAnswerFd);
+    files.copy(words_.write_end.get(), STDOUT_FILENO);
+    files.copy(words_.write_end.get(), STDERR_FILENO);
+    files.copy(answer_.write_end.get(), kAnswerFd);
     // A group of its own, so that what the plugin starts is ended with it.
-    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-    ::posix_spawnattr_setpgroup(&attributes, 0);
-    std::vector<std::string> words{request.program.string()};
-    words.insert(words.end(), request.arguments.begin(), request.arguments.end());
-    std::vector<std::string> settings = environment_with(request.environment);
-    const int status = ::posix_spawn(&pid_, request.program.c_str(), &actions, &attributes,
-                                     exec_pointers(words).data(), exec_pointers(settings).data());
-    ::posix_spawn_file_actions_destroy(&actions);
-    ::posix_spawnattr_destroy(&attributes);
+    const int status =
+        process::spawn({request.program.string(), request.arguments, request.environment}, files, pid_);
     words_.write_end.close();
     answer_.write_end.close();
-    if (status != 0) {
-      pid_ = -1;
+    if (status != 0)
       fail_run(fmt::format("cannot start '{}': {}", request.program.string(), std::strerror(status)));
-    }
   }
   ~Child() {
     if (pid_ > 0) kill_and_reap();
@@ -158,7 +145,7 @@ std::string how_it_ended(const ChildResult& result, std::chrono::milliseconds ti
   }
   if (WIFSIGNALED(result.status)) {
     return fmt::format("ended the process with signal {} ({})", WTERMSIG(result.status),
-                       signal_text(WTERMSIG(result.status)));
+                       process::signal_text(WTERMSIG(result.status)));
   }
   return fmt::format("ended the process with exit status {}", WEXITSTATUS(result.status));
 }

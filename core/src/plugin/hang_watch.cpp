@@ -1,10 +1,10 @@
 #include "plugin/hang_watch.hpp"
 
+#include "process/signals.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,13 +32,8 @@ struct Call {
 class Watcher {
  public:
   Watcher() {
-    // Signals are for those who asked for them: a thread that blocks none would take an interrupt with the
-    // default action.
-    sigset_t all, before;
-    ::sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    const process::WithoutSignals none;
     std::thread([this] { watch(); }).detach();
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
   void add(const Call& call) {
     const std::lock_guard lock(mutex_);

@@ -5,6 +5,7 @@
 #include "plugin/description.hpp"
 #include "plugin/facts.hpp"
 #include "plugin/loader.hpp"
+#include "process/signals.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -40,6 +41,7 @@ void probe(const char* file) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  tenon::process::prepare();
   const bool devices = argc == 3 && std::string_view(argv[1]) == "--devices";
   if ((argc != 2 && !devices) || ::fcntl(tenon::plugin::kAnswerFd, F_GETFD) < 0) {
     std::fputs("tenon_probe is started by 'tenon inspect FILE' and 'tenon doctor', not by hand.\n", stderr);

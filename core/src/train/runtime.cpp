@@ -27,7 +27,7 @@ Registry& Runtime::registry() {
 
 Config Runtime::check(const Config& config, std::vector<std::string>* report) {
   TrainRequest request;
-  train::Survival survival;
+  train::Survival survival(request);
   const train::DeviceChoice choice = train::choose_device(config, impl_->registry);
   train::World world(choice.config, impl_->registry, request, survival);
   std::vector<std::string> facts = world.build_only();
@@ -37,7 +37,7 @@ Config Runtime::check(const Config& config, std::vector<std::string>* report) {
 }
 
 RunResult Runtime::train(const Config& config, const TrainRequest& request) {
-  train::Survival survival;
+  train::Survival survival(request);
   TrainRequest now = request;
   const train::DeviceChoice choice = train::choose_device(config, impl_->registry);
   while (true) {

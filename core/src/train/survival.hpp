@@ -5,6 +5,7 @@
 #include "comm/control_wire.hpp"
 #include "train/held_state.hpp"
 #include "train/overhead_ledger.hpp"
+#include "train/stop_request.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -30,6 +31,9 @@ struct CopiesLeft {
 
 /// Outlives the worlds of its process.
 struct Survival {
+  explicit Survival(const TrainRequest& request) : stop(request) {}
+
+  StopRequest stop;                  ///< listens before anything is built or joined
   OverheadLedger ledger;             ///< of rank 0
   std::string plugins;               ///< loaded when the process began; by now there are more
   std::optional<HeldState> held;     ///< of this process's rank

@@ -8,7 +8,6 @@
 #include "observe/summary.hpp"
 #include "train/rank.hpp"
 #include "train/server_rank.hpp"
-#include "train/signals.hpp"
 #include "train/time_account.hpp"
 
 #include <tenon/error.hpp>
@@ -122,7 +121,9 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
   connect(spec);
 }
 
-World::~World() = default;
+World::~World() {
+  survival.stop.attach({});
+}
 
 std::vector<LockedPlugin> World::loaded_plugins() const {
   std::vector<LockedPlugin> locked;
@@ -163,21 +164,30 @@ int World::replicas_here() const {
 void World::ask_to_stop(StopReason reason, const std::string& why) {
   {
     const std::lock_guard lock(mutex_);
-    if (stop_ != StopReason::kNone) return;
+    if (stop_ == reason || stop_ == StopReason::kSignal) return;
     stop_ = reason;
     stop_why_ = why;
   }
   try {
-    control->request(reason == StopReason::kSignal ? kControlStop | kControlInterrupt : kControlStop, why);
+    if (reason != StopReason::kSignal) {
+      control->request(kControlStop, why);
+    } else if (control_client != nullptr) {
+      control_client->ask(kControlStop | kControlInterrupt, why);
+    } else {
+      control->request(kControlStop | kControlInterrupt, why);
+    }
   } catch (const Error&) {
-    // A run that has failed ends anyway; the watcher of signals has nobody to tell.
+    // A run that has failed ends anyway; whoever takes signals has nobody to tell.
     if (reason != StopReason::kSignal) throw;
   }
 }
 
 void World::note_interrupt() {
-  const std::lock_guard lock(mutex_);
-  stop_ = StopReason::kSignal;
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = StopReason::kSignal;
+  }
+  survival.stop.heard();
 }
 
 StopReason World::stop_reason() const {
@@ -442,11 +452,10 @@ std::vector<std::string> World::build_only() {
 }
 
 RunResult World::run() {
-  std::optional<SignalWatcher> signals;
-  if (request.handle_signals) {
-    signals.emplace([this](const std::string& name) { ask_to_stop(StopReason::kSignal, name); });
-  }
+  survival.stop.attach([this](const std::string& name) { ask_to_stop(StopReason::kSignal, name); });
+  if (control_client != nullptr) control_client->on_interrupt([this] { survival.stop.heard(); });
   run_ranks([this](int rank, Rank& self) {
+    if (rank == std::max(0, place.rank)) survival.stop.set_keeps(self.keep() > 0, place.rank);
     // All ranks could be built: only now does the run appear on disk.
     end_hub->exchange(rank, "built");
     if (epoch == 0) {
@@ -462,7 +471,7 @@ RunResult World::run() {
     }
     return self.run();
   });
-  signals.reset();
+  survival.stop.attach({});
   if (outlives() && goes_on()) return result;
   // Before the attempt was open nothing was written into it.
   if (place.rank <= 0 ? metrics == nullptr : store == nullptr) throw_failure();

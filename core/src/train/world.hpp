@@ -126,11 +126,11 @@ struct World {
   };
   /// By every rank of this process, with equal arguments.
   void roll_back(const RollBack& target);
-  std::uint32_t epoch = 0;                    ///< how often the ranks were built again
-  std::int64_t faults_from = 0;               ///< of the newest roll-back
-  std::size_t next_failure = 0;               ///< of the emulated schedule
-  std::int64_t divergences = 0;               ///< roll-backs because training diverged
-  std::int64_t diverged_to = -1;              ///< slot that the newest of them went back to
+  std::uint32_t epoch = 0;           ///< how often the ranks were built again
+  std::int64_t faults_from = 0;      ///< of the newest roll-back
+  std::size_t next_failure = 0;      ///< of the emulated schedule
+  std::int64_t divergences = 0;      ///< roll-backs because training diverged
+  std::int64_t diverged_to = -1;     ///< slot that the newest of them went back to
   std::unique_ptr<RecoveryLog> recovery_log;  ///< rank 0
 
   PhaseProbe phase;
