@@ -41,6 +41,8 @@ constexpr OptionSpec kRun[] = {
         .in_unit("slots")
         .doc_text("slots between evaluations; 0 = at the end only"),
     integer("eval_batches", "0").at_least(0).in_unit("batches").doc_text("batches of an evaluation; 0 = all"),
+    boolean("evaluate_on_stop", "false")
+        .doc_text("evaluate also when a signal ends the run, once it has saved"),
     integer("log_every", "10").at_least(1).in_unit("slots").doc_text("slots between training metrics"),
     integer("accumulate", "1").at_least(1).in_unit("micro-batches").doc_text("micro-batches per slot"),
     real("clip", "0").at_least(0).doc_text("largest global gradient norm; 0 = no clipping"),

@@ -10,6 +10,8 @@ namespace tenon::train {
 
 namespace {
 
+constexpr std::int64_t kSpeakAgainMs = 400;
+
 /// What nodes report, as values of the evaluation.
 class Report final : public MetricReport {
  public:
@@ -39,15 +41,36 @@ Evaluator::Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std
   if (max_batches > 0) batches_ = std::min(batches_, max_batches);
 }
 
-std::vector<EvaluationValue> Evaluator::run(ParameterSet& weights, std::int64_t slot) {
+bool BreakAgreement::breaks() {
+  if (others_ == nullptr) return wanted_();
+  if (--left_ > 0) return false;
+  const auto now = std::chrono::steady_clock::now();
+  const auto mine = std::chrono::duration_cast<std::chrono::milliseconds>(now - spoke_).count();
+  std::int64_t longest = 0;
+  bool some = false;
+  for (const std::string& text : others_->exchange(rank_, fmt::format("{} {}", wanted_() ? 1 : 0, mine))) {
+    some |= text[0] == '1';
+    longest = std::max<std::int64_t>(longest, std::stoll(text.substr(2)));
+  }
+  if (longest < kSpeakAgainMs / 2) every_ *= 2;
+  if (longest > kSpeakAgainMs) every_ = std::max<std::int64_t>(1, every_ / 2);
+  left_ = every_;
+  spoke_ = std::chrono::steady_clock::now();
+  return some;
+}
+
+std::optional<std::vector<EvaluationValue>> Evaluator::run(ParameterSet& weights, std::int64_t slot,
+                                                           const std::function<bool()>& breaks) {
   const std::int64_t batch = parts_.dataset->batch();
   const std::int64_t samples = parts_.dataset->info().val_samples;
   sums_.assign(executor_.losses().size() * 2, 0);
   executor_.begin_metrics();
-  const std::int64_t end =
-      together_ ? (batches_ + replica_.replicas() - 1) / replica_.replicas() * replica_.replicas() : batches_;
-  for (std::int64_t b = replica_.replica(); b < end; b += replica_.replicas()) {
+  const std::int64_t rounds = (batches_ + replica_.replicas() - 1) / replica_.replicas();
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (round > 0 && breaks()) return std::nullopt;
+    const std::int64_t b = round * replica_.replicas() + replica_.replica();
     const bool padding = b >= batches_;
+    if (padding && !together_) continue;
     reader_.read({Split::kVal, padding ? 0 : b * batch, padding ? 0 : std::min(batch, samples - b * batch)});
     RunSpec run;
     run.slot = slot;

@@ -63,6 +63,8 @@ class Rank final : private MetricSink {
   };
   struct Boundary {
     bool evaluate = false, stop = false, failure = false, diverged = false, copies = false;
+    bool interrupted = false;  ///< by a signal, which is also a stop
+    bool can_save = false;
     SavePlan save;
     SaveMoment moment;
     bool quiet() const { return evaluate || stop || failure || diverged || copies || save.save; }
@@ -138,7 +140,10 @@ class Rank final : private MetricSink {
   std::optional<Ticket> claim();
   void pass_boundary(std::unique_lock<std::mutex>& lock);
   Boundary boundary(std::int64_t slot);
-  void act(const Boundary& boundary, std::int64_t slot);
+  void act(Boundary& boundary, std::int64_t slot);
+  void evaluate(Boundary& boundary, std::int64_t slot);
+  static void force_save(Boundary& boundary);
+  void keep_all(Boundary& boundary) const;
   void finish_slot(const Ticket& ticket, const SlotResult& result);
   SlotResult run_slot(Worker& worker, const Ticket& ticket, const std::function<std::int64_t()>& next_update);
   bool calibration_due(std::int64_t slot);

@@ -237,7 +237,7 @@ std::optional<Rank::Ticket> Rank::claim() {
 // One worker at a time. The lock is open while it acts: others may need it to see that they must wait.
 void Rank::pass_boundary(std::unique_lock<std::mutex>& lock) {
   const std::int64_t slot = next_slot_;
-  const Boundary due = boundary(slot);
+  Boundary due = boundary(slot);
   const WaitDeadline deadline(host_.deadline());
   while (due.quiet() && in_flight_ > 0) {
     if (quiet_.wait(lock, *world_.clock, deadline, "the other workers at a slot boundary") ==
@@ -267,7 +267,7 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   }
   const bool saves = parts_->recovery->keep() > 0;
   const bool first_time = slot > first_slot_ || boundary_again_;
-  const bool can_save = saves && first_time;
+  const bool can_save = due.can_save = saves && first_time;
   SaveMoment moment{slot, run.steps, counters_.samples, wall_s(), last_save_s_};
   if (emulated_ != nullptr) {
     moment.seconds = emulated_->hour(slot) * kHour;
@@ -283,22 +283,19 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
                       (run.max_tokens && counters_.tokens >= *run.max_tokens);
   due.stop = slot >= run.steps || budget || (actions & kControlStop) != 0;
-  if (first_time || slot == 0) {
-    due.evaluate =
-        (slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0) || (actions & kControlEvaluate) != 0;
+  due.interrupted = (actions & kControlInterrupt) != 0;
+  due.evaluate = (actions & kControlEvaluate) != 0;
+  if (first_time) {
+    due.evaluate |= due.stop || (slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0);
   }
-  due.evaluate |= due.stop && first_time;
+  if (due.interrupted) due.evaluate = run.evaluate_on_stop && first_time;
   // At slot 0 there is nothing to lose, but increments need something to lie on.
   if (can_save || (saves && slot == 0)) {
     moment.requested = (actions & kControlSave) != 0;
-    due.save = parts_->recovery->plan_save(moment);
-    const bool cut_short = due.stop && slot < run.steps;
-    // Whoever continues a run that was cut short expects the bits of one that was not.
-    if ((cut_short && !(due.save.save && due.save.consistent)) || (moment.requested && !due.save.save)) {
-      due.save = {};
-      due.save.save = moment.forced = true;
-    }
     due.moment = moment;
+    due.save = parts_->recovery->plan_save(moment);
+    if (due.stop) keep_all(due);
+    if (moment.requested && !due.save.save) force_save(due);
   }
   due.copies = copies_ != nullptr && !due.stop && slot > first_slot_ &&
                parts_->recovery.guarded(*copies_)->copies_due(moment);
@@ -308,21 +305,53 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   return due;
 }
 
-void Rank::act(const Boundary& due, std::int64_t slot) {
+void Rank::force_save(Boundary& due) {
+  due.save = {};
+  due.save.save = due.moment.forced = true;
+}
+
+/// Whoever continues a run that was cut short expects the bits of one that was not.
+void Rank::keep_all(Boundary& due) const {
+  const bool cut_short = due.moment.slot < world_.settings.run.steps;
+  if (cut_short && !(due.save.save && due.save.consistent)) force_save(due);
+}
+
+/// An evaluation that a request to stop ends leaves no numbers, and the run ends here. All ranks agree.
+void Rank::evaluate(Boundary& due, std::int64_t slot) {
+  world_.phase.enter("evaluate");
+  const PartScope part(&account_, TimePart::kEvaluate);
+  const SpanScope span(&spans_, "evaluate", "evaluate");
+  ParameterSet& evaluated = parts_->sync->evaluation_parameters();
+  const bool alone = world_.settings.parallel.trainers() == 1;
+  BreakAgreement agreement(alone ? nullptr : world_.training_hub.get(), rank_,
+                           [&] { return !due.interrupted && world_.survival.stop.asked(); });
+  const auto values = evaluator_->run(evaluated, slot, [&] { return agreement.breaks(); });
+  if (values) {
+    for (const EvaluationValue& value : *values) metric(slot, Split::kVal, value.metric, value.value);
+    if (rank_ == 0) world_.metrics->flush();
+    return;
+  }
+  host_.log(LogLevel::kInfo,
+            fmt::format("the evaluation of slot {} was ended: the run is asked to stop", slot));
+  world_.note_interrupt();
+  if (due.stop || due.diverged || due.failure) return;
+  due.stop = true;
+  due.copies = false;
+  if (due.can_save) keep_all(due);
+}
+
+void Rank::act(Boundary& due, std::int64_t slot) {
   const HeldPause pause(gate_);
   settle_rows();
   parts_->sync->quiesce();  // transfers in flight end unapplied
-  if (due.evaluate) {
-    world_.phase.enter("evaluate");
-    const PartScope part(&account_, TimePart::kEvaluate);
-    const SpanScope span(&spans_, "evaluate", "evaluate");
-    ParameterSet& evaluated = parts_->sync->evaluation_parameters();
-    for (const EvaluationValue& value : evaluator_->run(evaluated, slot)) {
-      metric(slot, Split::kVal, value.metric, value.value);
-    }
-    if (rank_ == 0) world_.metrics->flush();
+  if (due.evaluate && !due.interrupted) evaluate(due, slot);
+  if (due.save.save) {
+    std::optional<StopRequest::Saving> saving;
+    if (due.stop) saving.emplace(world_.survival.stop);
+    save(due.save, due.moment, due.stop);
   }
-  if (due.save.save) save(due.save, due.moment, due.stop);
+  // Who asked for the end may not wait for more than what must not be lost.
+  if (due.evaluate && due.interrupted) evaluate(due, slot);
   if (due.copies) copy_to_peers();
   if (due.failure) meet_failures(slot);
   if (due.diverged) meet_divergence(slot);

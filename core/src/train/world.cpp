@@ -285,6 +285,7 @@ void World::find_checkpoint(bool mixed, const std::function<void(const Checkpoin
     for (const MetricLine& line : read_metrics(*files, folder.path + "/metrics.jsonl")) {
       result.metrics[fmt::format("{}/{}", line.split, line.name)] = line.value;
       restored_wall_s = std::max(restored_wall_s, line.wall_s);
+      if (line.split == split_name(Split::kVal)) evaluated_slot = std::max(evaluated_slot, line.step);
     }
   }
   try {
@@ -295,6 +296,12 @@ void World::find_checkpoint(bool mixed, const std::function<void(const Checkpoin
   } catch (const Error& error) {
     notes.push_back(fmt::format("the earlier manifest cannot be read and is begun anew: {}", error.what()));
   }
+}
+
+bool World::owes_evaluation() const {
+  const config::RunSettings& run = settings.run;
+  const bool due = restored_slot >= run.steps || (run.eval_every > 0 && restored_slot % run.eval_every == 0);
+  return request.resume && !survivors && restored_slot > 0 && evaluated_slot < restored_slot && due;
 }
 
 // Lines of slots that will be computed again go, as at a resume.
@@ -463,6 +470,8 @@ RunResult World::run() {
       if (rank == 0) {
         open(self.keep(), request.resume && self.continues_mixed(),
              [&](const CheckpointReader& reader) { self.check(reader); });
+        if (owes_evaluation())
+          control->request(kControlEvaluate, "of the slot at which the attempt was cut short");
       }
       share_opening(rank, self.keep());
     } else {

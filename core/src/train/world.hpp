@@ -129,6 +129,7 @@ struct World {
   std::uint32_t epoch = 0;           ///< how often the ranks were built again
   std::int64_t faults_from = 0;      ///< of the newest roll-back
   std::size_t next_failure = 0;      ///< of the emulated schedule
+  std::int64_t evaluated_slot = -1;  ///< of the newest evaluation that the attempt has recorded; rank 0
   std::int64_t divergences = 0;      ///< roll-backs because training diverged
   std::int64_t diverged_to = -1;     ///< slot that the newest of them went back to
   std::unique_ptr<RecoveryLog> recovery_log;  ///< rank 0
@@ -154,6 +155,8 @@ struct World {
   /// Once they do: waits to hear where. False if the run has failed meanwhile.
   bool goes_on();
   void end_segment(const std::string& reason);
+  /// The attempt was cut short at a slot whose evaluation was due, and lacks it. Rank 0.
+  bool owes_evaluation() const;
   void open_folder(const std::string& base, int keep, bool mixed,
                    const std::function<void(const CheckpointReader&)>& check);
   void find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check);
