@@ -69,7 +69,8 @@ Child::Child(const Command& command) : out_(command.folder / ".out"), err_(comma
   }
   for (const auto& [name, value] : command.environment) variables.push_back(name + "=" + value);
   variables.emplace_back("OMP_NUM_THREADS=1");
-  std::vector<std::string> words{TENON_PROGRAM};
+  std::vector<std::string> words = command.through;
+  words.emplace_back(TENON_PROGRAM);
   words.insert(words.end(), command.arguments.begin(), command.arguments.end());
   std::vector<char*> argv, envp;
   for (std::string& word : words) argv.push_back(word.data());
@@ -86,9 +87,11 @@ Child::Child(const Command& command) : out_(command.folder / ".out"), err_(comma
   if (command.largest_file != RLIM_INFINITY) {
     const rlimit limit{command.largest_file, command.largest_file};
     ::setrlimit(RLIMIT_FSIZE, &limit);
-    ::signal(SIGXFSZ, SIG_IGN);
+    ::signal(SIGXFSZ, SIG_DFL);
   }
-  if (ready) ::execve(argv[0], argv.data(), envp.data());
+  if (command.own_group) ::setsid();
+  for (const int descriptor : command.closed) ::close(descriptor);
+  if (ready) ::execvpe(argv[0], argv.data(), envp.data());
   ::_exit(127);
 }
 
@@ -96,6 +99,12 @@ Child::~Child() {
   if (pid_ <= 0) return;
   ::kill(pid_, SIGKILL);
   ::waitpid(pid_, nullptr, 0);
+}
+
+bool Child::ended() const {
+  siginfo_t state{};
+  return ::waitid(P_PID, static_cast<id_t>(pid_), &state, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+         state.si_pid == pid_;
 }
 
 Ended Child::wait(double seconds) {

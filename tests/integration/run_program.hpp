@@ -43,9 +43,12 @@ struct Ended {
 
 struct Command {
   std::vector<std::string> arguments;
-  fs::path folder;                                 ///< working directory
-  std::map<std::string, std::string> environment;  ///< added to an environment without TENON_ variables
-  rlim_t largest_file = RLIM_INFINITY;             ///< bytes; writes beyond it fail with EFBIG
+  fs::path folder;                                      ///< working directory
+  std::map<std::string, std::string> environment = {};  ///< added to an environment without TENON_ variables
+  rlim_t largest_file = RLIM_INFINITY;    ///< bytes; what goes beyond it is asked to stop by SIGXFSZ
+  bool own_group = false;                 ///< signals then go to all that it starts
+  std::vector<std::string> through = {};  ///< a program and its words that start this one
+  std::vector<int> closed = {};           ///< descriptors
 };
 
 /// A running child. Destroying it kills it.
@@ -57,6 +60,10 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void send(int signal) const { ::kill(pid_, signal); }
+  /// To all of its group, of which it is the first.
+  void send_all(int signal) const { ::kill(-pid_, signal); }
+  /// Whether it has ended; wait() says how.
+  bool ended() const;
   pid_t pid() const { return pid_; }
 
   /// Waits for the end; a child that outlives the deadline is killed and reported as such.
