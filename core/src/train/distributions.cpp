@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iterator>
 #include <sstream>
 
@@ -44,10 +45,33 @@ void Distributions::means(const std::function<void(std::string_view name, double
   }
 }
 
+std::string Distributions::window() const {
+  const std::lock_guard lock(mutex_);
+  std::string text;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.count > 0) text += fmt::format("{} {:a} {}\n", name, entry.sum, entry.count);
+  }
+  return text;
+}
+
+void Distributions::set_window(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  for (auto& [name, entry] : entries_) entry.sum = 0, entry.count = 0;
+  std::istringstream in(text);
+  std::string name, sum;
+  std::uint64_t count = 0;
+  while (in >> name >> sum >> count) {
+    entries_[name].sum = std::strtod(sum.c_str(), nullptr);
+    entries_[name].count = count;
+  }
+}
+
 std::map<std::string, Distribution> Distributions::all() const {
   const std::lock_guard lock(mutex_);
   std::map<std::string, Distribution> out;
-  for (const auto& [name, entry] : entries_) out[name] = entry.whole;
+  for (const auto& [name, entry] : entries_) {
+    if (entry.whole.count > 0) out[name] = entry.whole;  // a window that was given back is of another segment
+  }
   return out;
 }
 

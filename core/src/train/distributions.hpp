@@ -17,6 +17,9 @@ class Distributions {
   void record(std::string_view name, double value);
   /// Calls back with each name's mean since the last call; names without new values are left out.
   void means(const std::function<void(std::string_view name, double mean)>& line);
+  /// What means() would call back with next, as exact text, and back: a checkpoint keeps it.
+  std::string window() const;
+  void set_window(const std::string& text);
   std::map<std::string, Distribution> all() const;
   /// As text between ranks: names have no spaces.
   std::string text() const;

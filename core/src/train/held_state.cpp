@@ -19,7 +19,7 @@ namespace tenon::train {
 namespace {
 
 /// Texts of a packed state before names and values.
-constexpr std::size_t kPackedHead = 7;
+constexpr std::size_t kPackedHead = 4;
 
 TensorView host_view(const TensorView& view, std::vector<std::byte>& memory) {
   TensorView host = view;
@@ -110,6 +110,7 @@ HeldState hold_state(const RankState& state, const SlotMark* mark) {
   }
   StateCollector collected;
   state.visit(collected);
+  state.visit_lines(collected);
   collect(state, collected, held.components);
   if (mark != nullptr) {
     for (const auto& [name, text] : mark->components.scalars) held.components.scalars[name] = text;
@@ -142,6 +143,7 @@ void give_back(const RankState& state, HeldState& held) {
   }
   StateRestorer restorer(held.components);
   state.visit(restorer);
+  state.visit_lines(restorer);
   state.members().weights->live().touch(-1);
 }
 
@@ -151,11 +153,7 @@ void give_back_buffers(const RankState& state, HeldState& held) {
 }
 
 std::string pack(const HeldState& held) {
-  std::vector<std::string> texts{std::to_string(held.slot),
-                                 held.boundary_done ? "1" : "0",
-                                 fmt::format("{:a}", held.loss_sum),
-                                 fmt::format("{:a}", held.loss_count),
-                                 std::to_string(held.skipped_updates),
+  std::vector<std::string> texts{std::to_string(held.slot), held.boundary_done ? "1" : "0",
                                  std::to_string(held.components.scalars.size()),
                                  std::to_string(held.components.tensors.size())};
   const auto text = [](const std::vector<std::byte>& bytes) {
@@ -174,11 +172,8 @@ HeldState unpack(const std::string& packed) {
   HeldState held;
   held.slot = std::strtoll(texts[0].c_str(), nullptr, 10);
   held.boundary_done = texts[1] == "1";
-  held.loss_sum = std::strtod(texts[2].c_str(), nullptr);
-  held.loss_count = std::strtod(texts[3].c_str(), nullptr);
-  held.skipped_updates = std::strtoll(texts[4].c_str(), nullptr, 10);
-  const std::size_t scalars = std::strtoull(texts[5].c_str(), nullptr, 10);
-  const std::size_t tensors = std::strtoull(texts[6].c_str(), nullptr, 10);
+  const std::size_t scalars = std::strtoull(texts[2].c_str(), nullptr, 10);
+  const std::size_t tensors = std::strtoull(texts[3].c_str(), nullptr, 10);
   for (std::size_t i = kPackedHead, n = 0; i < texts.size(); i += 2, ++n) {
     const std::string& value = texts[i + 1];
     if (n < scalars) {

@@ -12,7 +12,7 @@
 
 namespace tenon::train {
 
-/// What components keep, by the names of RankState::visit.
+/// What components keep, by the names of RankState::visit and visit_lines.
 struct HeldComponents final : StateSource {
   std::map<std::string, std::string> scalars;
   std::map<std::string, std::vector<std::byte>> tensors;
@@ -35,9 +35,7 @@ struct HeldState {
   HeldComponents components;
   std::map<std::string, std::vector<std::byte>> entries;  ///< by StateEntry::name; a table's rows one by one
   std::vector<std::int64_t> unfinished_saves;             ///< slots
-  double loss_sum = 0, loss_count = 0;                    ///< since the last line of train/loss
-  std::int64_t skipped_updates = 0;
-  double since_s = 0;  ///< on the steady clock: when the rank stopped
+  double since_s = 0;                                     ///< on the steady clock: when the rank stopped
 };
 
 /// What the recovery policy alone keeps, and back.

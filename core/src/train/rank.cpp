@@ -19,6 +19,7 @@
 #include <cmath>
 #include <cstdio>
 #include <numeric>
+#include <tuple>
 
 namespace tenon::train {
 namespace {
@@ -326,15 +327,14 @@ void Rank::restore() {
   }
   CheckpointReader reader = world_.store->open(world_.restored_slot);
   add_decoders(reader);
-  state_->restore(reader);
+  state_->restore(reader, shape());
   counters_.slot = world_.restored_slot;
   counters_.wall_s = world_.restored_wall_s;
-  // The cursor counts micro-batches of one replica; another number of replicas deals the same samples
-  // differently.
-  if (reader.world_size() != world_.settings.parallel.trainers()) {
-    const auto per_slot = parts_->dataset->batch() * weights_->replicas();
-    counters_.cursor = (counters_.samples + per_slot - 1) / per_slot;
-  }
+  const auto trainers = static_cast<int>(world_.settings.parallel.trainers());
+  LineCounts& lines = counters_.lines;
+  if (reader.world_size() != trainers)
+    std::tie(lines.loss_sum, lines.loss_count) = saved_losses(reader, rank_, trainers);
+  take_lines();
   next_slot_ = first_slot_ = newest_committed_ = counters_.slot;
   begin_again_after_divergence();
   if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(first_slot_);
@@ -342,6 +342,34 @@ void Rank::restore() {
   if (world_.recorded_costs) {
     for (const auto& worker : workers_) worker->cost().set_costs(*world_.recorded_costs);
   }
+}
+
+RunShape Rank::shape() const {
+  return {world_.settings.run.steps, parts_->dataset->batch(), weights_->replicas()};
+}
+
+std::int64_t Rank::slot_samples() const {
+  return world_.settings.run.accumulate * parts_->dataset->batch() * weights_->replicas();
+}
+
+std::uint64_t Rank::bytes_sent() const {
+  return world_.bytes_sent() + world_.earlier_bytes;
+}
+
+void Rank::note_lines() {
+  if (rank_ == 0) {
+    counters_.lines.bytes_sent = static_cast<std::int64_t>(bytes_sent());
+    look_at_plans(counters_.slot);  // the next run may deal other numbers of samples
+  }
+  counters_.lines.recorded = distributions_.window();
+}
+
+// What was sent until here was sent at the beginning of the run, too. Bytes of slots that a roll-back undid
+// were sent, as their seconds have passed.
+void Rank::take_lines() {
+  distributions_.set_window(counters_.lines.recorded);
+  if (rank_ == 0 && epoch_ == 0)
+    world_.earlier_bytes = static_cast<std::uint64_t>(counters_.lines.bytes_sent) - world_.bytes_sent();
 }
 
 double Rank::wall_s() const {
@@ -352,7 +380,9 @@ void Rank::check(const CheckpointReader& reader) const {
   state_->check(reader, world_.settings.parallel.ranks_per_replica() == 1);
   // A statement of its own: an error of the comparison is not the data set's.
   const std::vector<DataSource> sources = parts_->dataset->info().sources;
-  check_data(reader, sources, world_.store->folder());
+  const std::string& folder = world_.store->folder();
+  check_data(reader, sources, folder);
+  check_position(reader, shape(), folder);
 }
 
 }  // namespace tenon::train

@@ -9,6 +9,7 @@
 #include "train/pass_watch.hpp"
 #include "train/rank_state.hpp"
 #include "train/row_client.hpp"
+#include "train/saved_shape.hpp"
 #include "train/worker.hpp"
 #include "train/world.hpp"
 
@@ -59,7 +60,7 @@ class Rank final : private MetricSink {
  private:
   struct Ticket {
     std::int64_t slot = 0;
-    std::int64_t cursor = 0;
+    std::int64_t position = 0;
   };
   struct Boundary {
     bool evaluate = false, stop = false, failure = false, diverged = false, copies = false;
@@ -83,7 +84,7 @@ class Rank final : private MetricSink {
   void report_accesses();
   // rank_survival.cpp
   std::string why_not_survived() const;
-  HeldState held_now(const SlotMark* mark) const;
+  HeldState held_now(const SlotMark* mark);
   void take_back(HeldState& held);
   OverheadLedger* ledger() const { return rank_ == 0 ? &world_.survival.ledger : nullptr; }
   void rejoin();
@@ -126,6 +127,14 @@ class Rank final : private MetricSink {
   void account_resumed(const CheckpointReader& reader);
   /// Over all slots of the run. One pass over them: a schedule is a function and has no known shape.
   double peak_rate() const;
+  RunShape shape() const;
+  /// Samples of all replicas in a slot of which each takes its part.
+  std::int64_t slot_samples() const;
+  /// Of the whole run, as metrics show them: those of earlier segments, too.
+  std::uint64_t bytes_sent() const;
+  /// Brings into Counters::lines what is counted elsewhere, and back.
+  void note_lines();
+  void take_lines();
   void open_axes();
   std::vector<ParameterInfo> row_tables() const;
   void add_table_facts(std::vector<std::string>& lines) const;
@@ -151,6 +160,7 @@ class Rank final : private MetricSink {
   void calibrate();
   RankTime time_so_far();
   void log_times(std::int64_t done);
+  void look_at_plans(std::int64_t done);
   void log_trained(std::int64_t done);
   void log_losses(std::int64_t slot, const SlotResult& result);
   /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
@@ -236,16 +246,13 @@ class Rank final : private MetricSink {
   std::int64_t state_bytes_ = 0;  ///< of all ranks: what an emulated complete save writes
   bool stands_still_ = false;     ///< paused at the last boundary, until the hashes are taken
   double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
-  double actors_idle_s_ = 0;              ///< waits for requests, once they have ended
-  double handed_over_s_ = 0;              ///< to the saver's thread: the newest checkpoint
-  double loss_sum_ = 0, loss_count_ = 0;  ///< since the last line of train/loss
+  double actors_idle_s_ = 0;  ///< waits for requests, once they have ended
+  double handed_over_s_ = 0;  ///< to the saver's thread: the newest checkpoint
   std::int64_t logged_samples_ = 0, logged_tokens_ = 0;
   double logged_at_s_ = 0;
   RankTime logged_time_;
   double earlier_transfer_s_ = 0;  ///< before the account began
-  std::int64_t skipped_updates_ = 0;
-  std::int64_t planned_slots_ = 0, trained_slots_ = 0;  // of rank 0: slots counted, and those with gradients
-  std::string metric_name_;  ///< "train/loss", reused so that a line of metrics allocates nothing
+  std::string metric_name_;        ///< "train/loss", reused so that a line of metrics allocates nothing
   std::string save_error_;
   SyncEnd sync_end_;  ///< last: ends first
 };

@@ -239,7 +239,7 @@ void Rank::begin_again_after_divergence() {
   }
   if (epoch_ == 0 || divergence_ == nullptr || counters_.diverged_to != counters_.slot) return;
   const auto watch = parts_->recovery.guarded(*divergence_);
-  counters_.cursor += watch->skipped_batches();
+  counters_.position += watch->skipped_batches() * parts_->dataset->batch() * weights_->replicas();
   if (!watch->resets_optimizer()) return;
   state_->reset_optimizer();
   counters_.updates = 0;

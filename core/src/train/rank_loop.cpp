@@ -113,7 +113,7 @@ SlotResult Rank::run_slot(Worker& worker, const Ticket& ticket,
                           const std::function<std::int64_t()>& next_update) {
   try {
     try {
-      return worker.run(ticket.slot, ticket.cursor, next_update);
+      return worker.run(ticket.slot, ticket.position, next_update);
     } catch (...) {
       rethrow_noted_call();
     }
@@ -225,10 +225,10 @@ std::optional<Rank::Ticket> Rank::claim() {
   }
   if (done_) return std::nullopt;
   if (marks_slots_) mark_slot(*state_, next_slot_, mark_);
-  Ticket ticket{next_slot_++, counters_.cursor};
-  // A plan is pure, so the cursor can move before the slot runs.
+  Ticket ticket{next_slot_++, counters_.position};
+  // A plan is pure, so the position can move before the slot runs.
   const SlotPlan plan = parts_->sync->plan({ticket.slot, replica_, 0});
-  if (plan.kind == SlotKind::kGrad || plan.consumes_data) counters_.cursor += world_.settings.run.accumulate;
+  if (plan.kind == SlotKind::kGrad || plan.consumes_data) counters_.position += slot_samples();
   ++in_flight_;
   host_.set_slot(ticket.slot);
   return ticket;
@@ -259,7 +259,7 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   const config::RunSettings& run = world_.settings.run;
   Boundary due;
   if (rank_ == 0) {
-    const std::uint64_t bytes = run.max_bytes ? world_.bytes_sent() : 0;
+    const std::uint64_t bytes = run.max_bytes ? bytes_sent() : 0;
     const bool spent = (run.max_bytes && bytes >= static_cast<std::uint64_t>(*run.max_bytes)) ||
                        (run.max_seconds && wall_s() >= *run.max_seconds);
     if (spent && world_.stop_reason() == StopReason::kNone)
@@ -284,10 +284,10 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
                       (run.max_tokens && counters_.tokens >= *run.max_tokens);
   due.stop = slot >= run.steps || budget || (actions & kControlStop) != 0;
   due.interrupted = (actions & kControlInterrupt) != 0;
-  due.evaluate = (actions & kControlEvaluate) != 0;
-  if (first_time) {
-    due.evaluate |= due.stop || (slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0);
-  }
+  due.evaluate = (actions & kControlEvaluate) != 0 || (due.stop && first_time);
+  // A run that was stopped or killed between a save and an evaluation makes up for it.
+  if (first_time || counters_.lines.evaluated < slot)
+    due.evaluate |= slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0;
   if (due.interrupted) due.evaluate = run.evaluate_on_stop && first_time;
   // At slot 0 there is nothing to lose, but increments need something to lie on.
   if (can_save || (saves && slot == 0)) {
@@ -329,6 +329,7 @@ void Rank::evaluate(Boundary& due, std::int64_t slot) {
   if (values) {
     for (const EvaluationValue& value : *values) metric(slot, Split::kVal, value.metric, value.value);
     if (rank_ == 0) world_.metrics->flush();
+    counters_.lines.evaluated = slot;
     return;
   }
   host_.log(LogLevel::kInfo,
@@ -371,9 +372,9 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   const std::int64_t samples = result.micros * parts_->dataset->batch() * weights_->replicas();
   counters_.samples += samples;
   counters_.tokens += samples * parts_->dataset->info().tokens_per_sample;
-  if (result.kind == SlotKind::kGrad && !result.applied) ++skipped_updates_;
-  loss_sum_ += result.loss_sum;
-  loss_count_ += result.loss_count;
+  if (result.kind == SlotKind::kGrad && !result.applied) ++counters_.lines.skipped_updates;
+  counters_.lines.loss_sum += result.loss_sum;
+  counters_.lines.loss_count += result.loss_count;
   for (const RowGradient& rows : result.rows) {
     parts_->recovery->on_accesses(rows.parameter, rows.ids, rows.counts);
     if (emulated_ != nullptr) emulated_->accessed(rows.parameter, rows.ids, rows.counts);
@@ -402,7 +403,8 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
 void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
   const std::int64_t done = slot + 1;
   if (done % world_.settings.run.log_every != 0 && done != world_.settings.run.steps) return;
-  double pair[2] = {loss_sum_, loss_count_};
+  LineCounts& lines = counters_.lines;
+  double pair[2] = {lines.loss_sum, lines.loss_count};
   // Joining the replicas' losses costs a message, which only strategies that talk in every slot anyway shall
   // pay.
   if (state_->members().shared) {
@@ -428,9 +430,9 @@ void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
     metric(done, Split::kTrain, "tokens_per_s",
            static_cast<double>(counters_.tokens - logged_tokens_) / seconds);
   }
-  if (skipped_updates_ > 0)
-    metric(done, Split::kTrain, "skipped_updates", static_cast<double>(skipped_updates_));
-  loss_sum_ = loss_count_ = 0;
+  if (lines.skipped_updates > 0)
+    metric(done, Split::kTrain, "skipped_updates", static_cast<double>(lines.skipped_updates));
+  lines.loss_sum = lines.loss_count = 0;
   logged_samples_ = counters_.samples;
   logged_tokens_ = counters_.tokens;
   logged_at_s_ = world_.clock->now();
@@ -447,19 +449,26 @@ void Rank::log_times(std::int64_t done) {
   logged_time_ = now;
 }
 
-/// Samples of all replicas that made a gradient, once a slot of some replica did not. Plans are pure, so rank
-/// 0 knows those of the others, also of the slots before a resume.
+/// Plans are pure, so rank 0 knows those of the other replicas.
+void Rank::look_at_plans(std::int64_t done) {
+  LineCounts& lines = counters_.lines;
+  const std::int64_t samples = slot_samples() / weights_->replicas();
+  for (; lines.planned_slots < done; ++lines.planned_slots) {
+    lines.planned_samples += slot_samples();
+    for (int replica = 0; replica < weights_->replicas(); ++replica)
+      if (parts_->sync->plan({lines.planned_slots, replica, 0}).kind == SlotKind::kGrad)
+        lines.trained_samples += samples;
+  }
+}
+
+/// Samples of all replicas that made a gradient, once a slot of some replica did not.
 void Rank::log_trained(std::int64_t done) {
   if (rank_ != 0) return;
-  const int replicas = weights_->replicas();
-  for (; planned_slots_ < done; ++planned_slots_) {
-    for (int replica = 0; replica < replicas; ++replica)
-      if (parts_->sync->plan({planned_slots_, replica, 0}).kind == SlotKind::kGrad) ++trained_slots_;
-  }
+  look_at_plans(done);
+  const LineCounts& lines = counters_.lines;
   // Slots of several workers end out of order: a line of an earlier one would have the later one's samples.
-  if (planned_slots_ > done || trained_slots_ == done * replicas) return;
-  const std::int64_t samples = trained_slots_ * world_.settings.run.accumulate * parts_->dataset->batch();
-  metric(done, Split::kTrain, "samples_trained", static_cast<double>(samples));
+  if (lines.planned_slots > done || lines.trained_samples == lines.planned_samples) return;
+  metric(done, Split::kTrain, "samples_trained", static_cast<double>(lines.trained_samples));
 }
 
 void Rank::metric(std::int64_t step, Split split, std::string_view name, double value) {
@@ -472,7 +481,7 @@ void Rank::metric(std::int64_t step, Split split, std::string_view name, double 
   line.wall_s = wall_s();
   line.samples = counters_.samples;
   line.tokens = counters_.tokens;
-  line.bytes_sent = world_.bytes_sent();
+  line.bytes_sent = bytes_sent();
   world_.metrics->append(line);
   metric_name_.assign(split_name(split)).append("/").append(name);
   world_.result.metrics[metric_name_] = value;

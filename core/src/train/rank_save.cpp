@@ -72,7 +72,8 @@ void Rank::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event)
   const auto encode = [&](TensorView rows, std::vector<std::byte>& out) {
     parts_->recovery.guarded(*codec_)->encode(plan.encoding, rows, out);
   };
-  save_buffers_.collect(*state_, plan, encode);
+  note_lines();
+  save_buffers_.collect(*state_, shape(), plan, encode);
   SaveRequest request;
   request.step = moment.slot;
   request.timeline = world_.timeline;

@@ -85,24 +85,39 @@ class ReaderSource final : public StateSource {
 /// Reads "rank<r>/..." and, when the run that saved had fewer ranks, "rank0/..." instead.
 class RankSource final : public StateSource {
  public:
-  RankSource(ReaderSource& source, int rank) : source_(source), mine_(fmt::format("rank{}/", rank)) {}
+  RankSource(ReaderSource& source, int rank, std::string position)
+      : source_(source), mine_(fmt::format("rank{}/", rank)), position_(std::move(position)) {}
   const std::string* scalar(const std::string& name) override {
+    if (name == kPosition) return &position_;
     const std::string* own = source_.scalar(mine_ + name);
     return own != nullptr ? own : source_.scalar("rank0/" + name);
   }
   void tensor(const std::string& name, TensorView out) override { source_.tensor(mine_ + name, out); }
 
  private:
+  static constexpr std::string_view kPosition = "core/position";
   ReaderSource& source_;
-  std::string mine_;
+  std::string mine_, position_;
 };
 
 }  // namespace
 
+void LineCounts::state(StateVisitor& visitor) {
+  visitor.real("loss_sum", loss_sum);
+  visitor.real("loss_count", loss_count);
+  visitor.integer("skipped_updates", skipped_updates);
+  visitor.integer("planned_slots", planned_slots);
+  visitor.integer("planned_samples", planned_samples);
+  visitor.integer("trained_samples", trained_samples);
+  visitor.integer("evaluated", evaluated);
+  visitor.integer("bytes_sent", bytes_sent);
+  visitor.text("recorded", recorded);
+}
+
 void Counters::state(StateVisitor& visitor) {
   visitor.integer("slot", slot);
   visitor.integer("updates", updates);
-  visitor.integer("cursor", cursor);
+  visitor.integer("position", position);
   visitor.integer("samples", samples);
   visitor.integer("tokens", tokens);
   visitor.integer("divergences", divergences);
@@ -167,6 +182,12 @@ void RankState::visit(StateVisitor& visitor) const {
 void RankState::visit_recovery(StateVisitor& visitor) const {
   visitor.enter("recovery");
   m_.parts->recovery->state(visitor);
+  visitor.leave();
+}
+
+void RankState::visit_lines(StateVisitor& visitor) const {
+  visitor.enter("lines");
+  m_.counters->lines.state(visitor);
   visitor.leave();
 }
 
@@ -251,7 +272,7 @@ void RankState::check(const CheckpointReader& reader, bool alone) const {
   }
 }
 
-void RankState::restore(CheckpointReader& reader) const {
+void RankState::restore(CheckpointReader& reader, const RunShape& shape) const {
   ReaderSource source(reader, *m_.parts->device);
   for (const StateEntry& entry : entries()) {
     if (entry.table == nullptr) {
@@ -263,9 +284,13 @@ void RankState::restore(CheckpointReader& reader) const {
       entry.table->write(ids, rows);
     });
   }
-  RankSource scalars(source, m_.rank);
+  RankSource scalars(source, m_.rank, std::to_string(saved_position(reader, m_.replica, shape)));
   StateRestorer restorer(scalars);
   visit(restorer);
+  // Earlier versions saved none, and evaluated before they saved.
+  m_.counters->lines.evaluated = reader.step();
+  StateRestorer lines(scalars, Missing::kStays);
+  visit_lines(lines);
   m_.weights->live().touch(-1);
   for (const auto& set : m_.weights->created_sets()) set->touch(-1);
 }
@@ -333,7 +358,8 @@ void SaveBuffers::release_tables() {
   staged_.clear();
 }
 
-void SaveBuffers::collect(const RankState& state, const SavePlan& plan, const Encode& encode) {
+void SaveBuffers::collect(const RankState& state, const RunShape& shape, const SavePlan& plan,
+                          const Encode& encode) {
   items_.clear();
   meta_.clear();
   const std::vector<StateEntry> entries = state.entries();
@@ -377,9 +403,13 @@ void SaveBuffers::collect(const RankState& state, const SavePlan& plan, const En
   }
   StateCollector collector;
   state.visit(collector);
+  state.visit_lines(collector);
   const std::string prefix = fmt::format("rank{}/", state.members().rank);
   for (auto& [name, text] : collector.scalars) meta_.push_back({prefix + name, std::move(text)});
-  if (state.members().rank == 0) record_data(state.members().parts->dataset->info().sources, meta_);
+  if (state.members().rank == 0) {
+    record_data(state.members().parts->dataset->info().sources, meta_);
+    record_shape(shape, meta_);
+  }
   if (!plan.everything && !plan.dense) return;
   for (const auto& [name, tensor] : collector.tensors) {
     SaveItem item;

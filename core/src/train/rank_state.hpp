@@ -6,6 +6,7 @@
 
 #include "train/parts.hpp"
 #include "train/replica.hpp"
+#include "train/saved_shape.hpp"
 #include "train/update.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -16,16 +17,31 @@
 
 namespace tenon::train {
 
-/// Counts of one rank. The cursor is that of its replica.
+/// What lines of metrics show beside Counters. It is saved with them, so that the lines after a resume are
+/// those of a run left alone, but it is no part of the state's hash: it depends on when lines are due.
+struct LineCounts {
+  double loss_sum = 0, loss_count = 0;  ///< since the last line of train/loss
+  std::int64_t skipped_updates = 0;
+  /// Of rank 0: slots whose plans were looked at, the samples of all replicas in them, and of those the ones
+  /// in slots with gradients.
+  std::int64_t planned_slots = 0, planned_samples = 0, trained_samples = 0;
+  std::int64_t evaluated = -1;  ///< slot before which the newest evaluation was
+  std::int64_t bytes_sent = 0;  ///< when this was last saved
+  std::string recorded;         ///< Distributions::window(), likewise
+  void state(StateVisitor& visitor);
+};
+
+/// Counts of one rank. The position is that of its replica.
 struct Counters {
-  std::int64_t slot = 0;     ///< slots done
-  std::int64_t updates = 0;  ///< applied
-  std::int64_t cursor = 0;   ///< micro-batches that the replica has taken
-  std::int64_t samples = 0;  ///< of all replicas
+  std::int64_t slot = 0;      ///< slots done
+  std::int64_t updates = 0;   ///< applied
+  std::int64_t position = 0;  ///< samples of the global order before the next micro-batch of replica 0
+  std::int64_t samples = 0;   ///< of all replicas
   std::int64_t tokens = 0;
   std::int64_t divergences = 0;   ///< roll-backs because training diverged
   std::int64_t diverged_to = -1;  ///< slot that the newest of them went back to
   double wall_s = 0;              ///< of earlier segments too
+  LineCounts lines;
   void state(StateVisitor& visitor);
 };
 
@@ -62,7 +78,9 @@ class RankState {
   std::vector<StateEntry> entries() const;
   /// Scalars and tensors of the components, prefixed "rank<r>/".
   void visit(StateVisitor& visitor) const;
-  /// Of those, what a slot may change before its update: all but the recovery policy's.
+  /// The counters' `lines`, prefixed likewise. They have changed only where a slot has ended.
+  void visit_lines(StateVisitor& visitor) const;
+  /// Of what visit() shows, what a slot may change before its update: all but the recovery policy's.
   void visit_step(StateVisitor& visitor) const;
   void visit_recovery(StateVisitor& visitor) const;
   const Members& members() const { return m_; }
@@ -73,8 +91,9 @@ class RankState {
   /// `alone`: the rank holds its replica's whole model, so a tensor that only the generation has is a
   /// difference too.
   void check(const CheckpointReader& reader, bool alone) const;
-  /// Reads all of it back from one generation, at any world size whose shards the generation covers.
-  void restore(CheckpointReader& reader) const;
+  /// Reads all of it back from one generation, at any world size whose shards the generation covers. `shape`:
+  /// of this run.
+  void restore(CheckpointReader& reader, const RunShape& shape) const;
   /// Optimizer state as before the first slot.
   void reset_optimizer() const;
   /// Brings rows of this rank that are lost, and their optimizer state, back to what `reader` has; without
@@ -95,9 +114,10 @@ class SaveBuffers {
  public:
   /// Encodes rows [n, width] of f32 in host memory: appends to `out`.
   using Encode = std::function<void(TensorView rows, std::vector<std::byte>& out)>;
-  /// Fills items and meta from the state as it is now: dense tensors whole, tables as the plan says, rows of
-  /// weights by `encode` where the plan has an encoding. The items point into the plan.
-  void collect(const RankState& state, const SavePlan& plan, const Encode& encode);
+  /// Fills items and meta from the state as it is now, and from the run's shape: dense tensors whole, tables
+  /// as the plan says, rows of weights by `encode` where the plan has an encoding. The items point into the
+  /// plan.
+  void collect(const RankState& state, const RunShape& shape, const SavePlan& plan, const Encode& encode);
   std::span<const SaveItem> items() const { return items_; }
   std::span<const MetaBlock> meta() const { return meta_; }
   /// Gives back the memory of tables once they are copied: it may be most of the machine's.

@@ -92,19 +92,14 @@ std::string Rank::why_not_survived() const {
 }
 
 /// The state, and what the rank has counted since it last logged.
-HeldState Rank::held_now(const SlotMark* mark) const {
-  HeldState held = hold_state(*state_, mark);
-  held.loss_sum = loss_sum_;
-  held.loss_count = loss_count_;
-  held.skipped_updates = skipped_updates_;
-  return held;
+HeldState Rank::held_now(const SlotMark* mark) {
+  note_lines();
+  return hold_state(*state_, mark);
 }
 
 void Rank::take_back(HeldState& held) {
   give_back(*state_, held);
-  loss_sum_ = held.loss_sum;
-  loss_count_ = held.loss_count;
-  skipped_updates_ = held.skipped_updates;
+  take_lines();
 }
 
 void Rank::hold() {
@@ -285,6 +280,10 @@ void Rank::share_components(const Survivors& met, Communicator& group) {
   if (!takes) return;
   StateRestorer restorer(source);
   state_->visit(restorer);
+  if (!is_among(met.dead, rank_)) return;
+  state_->visit_lines(restorer);
+  counters_.lines.loss_sum = counters_.lines.loss_count = 0;  // the giver's; those of the dead are gone
+  take_lines();
 }
 
 /// A row table that is cut over the replicas, each of which holds rows that nobody else has.

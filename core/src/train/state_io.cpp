@@ -57,32 +57,34 @@ std::string StateRestorer::path(std::string_view name) const {
   return join(prefix_, name);
 }
 
-const std::string& StateRestorer::find(std::string_view name) {
+const std::string* StateRestorer::find(std::string_view name) {
   const std::string full = path(name);
   const std::string* text = source_.scalar(full);
-  if (text == nullptr) {
+  if (text == nullptr && missing_ == Missing::kError) {
     fail_run("checkpoint: state '" + full +
              "' is missing; the run was saved with other components or versions");
   }
-  return *text;
+  return text;
 }
 
 void StateRestorer::integer(std::string_view name, std::int64_t& value) {
-  const std::string& text = find(name);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
-    fail_scalar(path(name), text, "a whole number");
+  const std::string* text = find(name);
+  if (text == nullptr) return;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size())
+    fail_scalar(path(name), *text, "a whole number");
 }
 
 void StateRestorer::real(std::string_view name, double& value) {
-  const std::string& text = find(name);
+  const std::string* text = find(name);
+  if (text == nullptr) return;
   char* end = nullptr;
-  value = std::strtod(text.c_str(), &end);
-  if (text.empty() || end != text.c_str() + text.size()) fail_scalar(path(name), text, "a number");
+  value = std::strtod(text->c_str(), &end);
+  if (text->empty() || end != text->c_str() + text->size()) fail_scalar(path(name), *text, "a number");
 }
 
 void StateRestorer::text(std::string_view name, std::string& value) {
-  value = find(name);
+  if (const std::string* text = find(name)) value = *text;
 }
 void StateRestorer::tensor(std::string_view name, TensorView value) {
   source_.tensor(path(name), value);

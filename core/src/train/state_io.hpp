@@ -3,6 +3,7 @@
 
 #include <tenon/state.hpp>
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
@@ -40,10 +41,14 @@ class StateSource {
   virtual void tensor(const std::string& name, TensorView out) = 0;
 };
 
-/// Walks components in load mode. A missing entry is an error that names it.
+/// What a missing scalar means: an error that names it, or that the value stays as it is.
+enum class Missing : std::uint8_t { kError, kStays };
+
+/// Walks components in load mode.
 class StateRestorer final : public StateVisitor {
  public:
-  explicit StateRestorer(StateSource& source) : source_(source) {}
+  explicit StateRestorer(StateSource& source, Missing missing = Missing::kError)
+      : source_(source), missing_(missing) {}
   bool loading() const override { return true; }
   void integer(std::string_view name, std::int64_t& value) override;
   void real(std::string_view name, double& value) override;
@@ -54,8 +59,10 @@ class StateRestorer final : public StateVisitor {
 
  private:
   std::string path(std::string_view name) const;
-  const std::string& find(std::string_view name);
+  /// Null where a missing one stays.
+  const std::string* find(std::string_view name);
   StateSource& source_;
+  Missing missing_;
   std::vector<std::string> prefix_;
 };
 

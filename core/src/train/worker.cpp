@@ -63,18 +63,19 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
   }
 }
 
-void Worker::read_batch(std::int64_t micro_batch) {
+void Worker::read_batch(std::int64_t position) {
   phase_ = "reading data";
   const SpanScope span(shared_.spans, "data", "read");
   const PartScope part(shared_.account, TimePart::kData);
   const std::int64_t batch = shared_.parts->dataset->batch();
-  const std::int64_t first = (micro_batch * shared_.replica->replicas() + shared_.replica->replica()) * batch;
+  const std::int64_t first = position + shared_.replica->replica() * batch;
   reader_.read({Split::kTrain, first, batch});
   last_run_.first_sample = first;
 }
 
-void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, SlotResult& result) {
+void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale, SlotResult& result) {
   const std::int64_t micros = shared_.settings->run.accumulate;
+  const std::int64_t stride = shared_.parts->dataset->batch() * shared_.replica->replicas();
   double counted = 1;  // targets of the slot
   open_ = shared_.replica->bucket_plan().parameters;
   next_bucket_ = 0;
@@ -82,7 +83,7 @@ void Worker::accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, 
   last_run_.slot = t;
   last_run_.micros = static_cast<int>(micros);
   for (std::int64_t a = 0; a < micros; ++a) {
-    read_batch(cursor + a);
+    read_batch(position + a * stride);
     last_run_.micro = static_cast<int>(a);
     if (a == 0) watch_.begin_forward();
     {
@@ -184,7 +185,7 @@ bool Worker::answers_overflow(double loss_scale) const {
   return loss_scale != 1.0;
 }
 
-SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
+SlotResult Worker::run(std::int64_t t, std::int64_t position,
                        const std::function<std::int64_t()>& next_update) {
   const auto begin = std::chrono::steady_clock::now();
   Parts& parts = *shared_.parts;
@@ -207,7 +208,7 @@ SlotResult Worker::run(std::int64_t t, std::int64_t cursor,
   if (plan.kind == SlotKind::kGrad) {
     const double loss_scale = parts.precision->loss_scale();
     if (scaler_ != nullptr) result.loss_scale = loss_scale;
-    accumulate(t, cursor, loss_scale, result);
+    accumulate(t, position, loss_scale, result);
     phase_ = "the end of the gradients' exchange";
     parts.sync->finish_gradients();
     result.applied = update(slot, plan, loss_scale, result, next_update);

@@ -25,7 +25,7 @@ struct SlotResult {
   double gradient_norm = 0;
   double lr = 0;
   std::optional<double> loss_scale;  ///< of policies that scale the loss
-  std::int64_t micros = 0;           ///< micro-batches taken from the cursor
+  std::int64_t micros = 0;           ///< micro-batches by which the position moves
   double seconds = 0;
   std::span<const RowGradient> rows;  ///< rows that the update changed; valid until this worker's next slot
 };
@@ -57,17 +57,17 @@ class Worker {
   /// `requests`: how its rows travel on request; null: as shared.rows does it.
   Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index, RowClient* requests);
 
-  /// Runs slot t with micro-batches [cursor, cursor + accumulate) of the replica. `next_update` hands out the
-  /// number of an applied update.
-  SlotResult run(std::int64_t t, std::int64_t cursor, const std::function<std::int64_t()>& next_update);
+  /// Runs slot t with `accumulate` micro-batches of the replica, the first of which begins at `position`
+  /// (Counters). `next_update` hands out the number of an applied update.
+  SlotResult run(std::int64_t t, std::int64_t position, const std::function<std::int64_t()>& next_update);
   Executor& executor() { return *executor_; }
   ComputeCost& cost() { return cost_; }
   /// What the slot does now, for messages: "backward".
   std::string_view phase() const { return phase_; }
 
  private:
-  void read_batch(std::int64_t micro_batch);
-  void accumulate(std::int64_t t, std::int64_t cursor, double loss_scale, SlotResult& result);
+  void read_batch(std::int64_t position);
+  void accumulate(std::int64_t t, std::int64_t position, double loss_scale, SlotResult& result);
   bool update(const Slot& slot, const SlotPlan& plan, double loss_scale, SlotResult& result,
               const std::function<std::int64_t()>& next_update);
   bool answers_overflow(double loss_scale) const;

@@ -111,6 +111,7 @@ struct World {
   std::vector<std::string> notes;              ///< what a person should know about the start
   std::int64_t restored_slot = -1;             ///< checkpoint to continue from; -1 = from the start
   double restored_wall_s = 0;                  ///< of the slots before it
+  std::uint64_t earlier_bytes = 0;             ///< sent by rank 0 in earlier segments (modulo 2^64)
   std::optional<Survivors> survivors;          ///< the run goes on from what ranks hold in memory
   std::int64_t timeline = 0;                   ///< of checkpoints; grows at every roll-back
 

@@ -1,0 +1,37 @@
+// The shape of the run that saved a checkpoint: its planned length, and how it dealt samples. A run of
+// another shape goes on from it where that is exact, or is refused with what is at stake, before anything is
+// written.
+#pragma once
+
+#include <tenon/checkpoint.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon::train {
+
+struct RunShape {
+  std::int64_t steps = 0;     ///< planned slots
+  std::int64_t batch = 1;     ///< samples of a micro-batch of one replica
+  std::int64_t replicas = 1;  ///< micro-batch m of replica r of K is samples (m K + r) batch ... + batch
+};
+
+/// Adds the entries "run/...". The state's hash does not cover them.
+void record_shape(const RunShape& shape, std::vector<MetaBlock>& meta);
+
+/// Counters::position of a replica, which may be one that the run that saved did not have. Checkpoints of
+/// versions that counted micro-batches are read as those of a run of this shape: check_position says whether.
+std::int64_t saved_position(const CheckpointReader& reader, std::int64_t replica, const RunShape& now);
+
+/// Throws Error(kConfig), with the number of samples that would be read twice or not at all, where a run of
+/// the shape `now` cannot go on exactly after what was read.
+void check_position(const CheckpointReader& reader, const RunShape& now, const std::string& folder);
+
+/// Sum and number of the losses since the last line of train/loss that a rank of so many takes over from a
+/// run of another number of ranks.
+std::pair<double, double> saved_losses(const CheckpointReader& reader, int rank, int ranks);
+
+}  // namespace tenon::train
