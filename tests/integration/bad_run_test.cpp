@@ -148,6 +148,49 @@ TEST(OtherModel, WithFewerLayersIsNoPartOfTheOldOne) {
                                   "'replica0/model/transformer.h.1."));
 }
 
+// A schedule that ends with the run is another one when the run is made longer.
+TEST(OtherLength, ThatChangesRatesIsRefusedWithBothOfThemUnlessItIsWanted) {
+  const Scratch scratch;
+  const std::vector<std::string> cosine{"--set", "schedule={type=\"cosine\", warmup=2}"};
+  const auto train = [&](std::vector<std::string> words) {
+    words.insert(words.end(), cosine.begin(), cosine.end());
+    return scratch.train(words);
+  };
+  ASSERT_EQ(train({}).status, 0);
+  const auto before = tree(scratch / "runs/tiny/1");
+  const Ended refused = train({"--resume", "--set", "run.steps=12"});
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_EQ(
+      refused.err,
+      "tenon: runs/tiny/1/checkpoints/step-6 was saved by a run of run.steps = 6, and this one has 12. Its "
+      "schedule depends on that: the learning rate was 0.00146447 in slot 5, planned for 6 slots, and is "
+      "0.00654508 in slot 6, planned for 12. Nothing was changed: add --extend to go on with the new plan, "
+      "set run.steps = 6 to keep the old one, or start a new attempt without --resume\n");
+  EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
+  EXPECT_EQ(train({"--extend"}).err,
+            "tenon: tenon train: --extend changes the length of a run that is continued; add --resume\n");
+
+  const Ended extended = train({"--resume", "--extend", "--set", "run.steps=12"});
+  EXPECT_EQ(extended.status, 0) << extended.err;
+  EXPECT_THAT(scratch.log(),
+              testing::HasSubstr("run.steps is 12 in place of 6 (--extend): the learning rate was "
+                                 "0.00146447 in slot 5, planned for 6 slots, and is 0.00654508 in "
+                                 "slot 6, planned for 12"));
+  EXPECT_EQ(train({"--resume", "--set", "run.steps=12"}).status, 0) << "the new plan is the run's now";
+}
+
+TEST(OtherLength, ThatChangesNoRateUntilThenIsNobodysBusiness) {
+  // Warm-up, the stable part of a schedule with a decay at the end, and an end of its own.
+  for (const char* schedule : {"{type=\"cosine\", warmup=4}", "{type=\"wsd\", decay=0.2}",
+                               "{type=\"cosine\", steps=5}", "{type=\"constant\", warmup=2}"}) {
+    const Scratch scratch;
+    const std::string set = std::string("schedule=") + schedule;
+    ASSERT_EQ(scratch.train({"--set", set, "--set", "run.max_samples=6", "--set", "run.steps=8"}).status, 0);
+    const Ended longer = scratch.train({"--resume", "--set", set, "--set", "run.steps=16"});
+    EXPECT_EQ(longer.status, 0) << schedule << ": " << longer.err;
+  }
+}
+
 TEST(CompletedRun, KeepsItsMetricsWhenItIsContinued) {
   const Scratch scratch;
   ASSERT_EQ(scratch.train().status, 0);

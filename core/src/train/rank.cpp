@@ -382,7 +382,14 @@ void Rank::check(const CheckpointReader& reader) const {
   const std::vector<DataSource> sources = parts_->dataset->info().sources;
   const std::string& folder = world_.store->folder();
   check_data(reader, sources, folder);
-  check_position(reader, shape(), folder);
+  const RunShape now = shape();
+  check_position(reader, now, folder);
+  const double base_lr = parts_->optimizer->base_lr();
+  const auto rate = [&](std::int64_t slot, std::int64_t steps) {
+    return parts_->schedule->rate({slot, steps, base_lr});
+  };
+  const std::string replanned = check_rates(reader, now, rate, folder, world_.request.extend);
+  if (!replanned.empty()) world_.notes.push_back(replanned);
 }
 
 }  // namespace tenon::train

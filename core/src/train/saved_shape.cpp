@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
 
 namespace tenon::train {
@@ -14,6 +15,10 @@ namespace {
 
 constexpr const char* kUnchanged = "Nothing was changed: ";
 constexpr const char* kOrAnew = ", or start a new attempt without --resume";
+/// Slots whose rates are compared; of longer histories as many, evenly spread.
+constexpr std::int64_t kCompared = 4096;
+/// Rounding of a schedule's own arithmetic, as a share of the rate.
+constexpr double kSameRate = 1e-9;
 
 std::optional<std::int64_t> number(const CheckpointReader& reader, const std::string& name) {
   const std::string* text = reader.meta(name);
@@ -86,6 +91,28 @@ void check_position(const CheckpointReader& reader, const RunShape& now, const s
       "skip {} from the last. {}continue with the batch size and the number of replicas that saved it{}",
       place_of(reader, folder), replicas, batch, first, last, now.replicas, now.batch,
       (sum - replicas * first) / replicas, (replicas * last - sum) / replicas, kUnchanged, kOrAnew));
+}
+
+std::string check_rates(const CheckpointReader& reader, const RunShape& now, const PlannedRate& rate,
+                        const std::string& folder, bool extend) {
+  const std::int64_t done = reader.step(), then = number(reader, "run/steps").value_or(now.steps);
+  if (then == now.steps || done == 0 || done >= now.steps) return "";
+  const std::int64_t planned = done < then ? done + 1 : done;  // the next slot, if the old plan has one
+  const std::int64_t stride = std::max<std::int64_t>(1, planned / kCompared);
+  bool equal = true;
+  for (std::int64_t t = planned - 1; t >= 0 && equal; t -= stride) {
+    const double a = rate(t, then), b = rate(t, now.steps);
+    equal = std::abs(a - b) <= kSameRate * std::max(std::abs(a), std::abs(b));
+  }
+  if (equal) return "";
+  const std::string rates = fmt::format(
+      "the learning rate was {:g} in slot {}, planned for {} slots, and is {:g} in slot {}, planned for {}",
+      rate(done - 1, then), done - 1, then, rate(done, now.steps), done, now.steps);
+  if (extend) return fmt::format("run.steps is {} in place of {} (--extend): {}", now.steps, then, rates);
+  fail_config(fmt::format(
+      "{} was saved by a run of run.steps = {}, and this one has {}. Its schedule depends on that: {}. {}add "
+      "--extend to go on with the new plan, set run.steps = {} to keep the old one{}",
+      place_of(reader, folder), then, now.steps, rates, kUnchanged, then, kOrAnew));
 }
 
 std::pair<double, double> saved_losses(const CheckpointReader& reader, int rank, int ranks) {
