@@ -1,0 +1,274 @@
+// Nobody's business: for every precision, synchronisation, recovery and observer, a run ends with the same
+// weights whatever is evaluated, saved or watched. A run that is thrown back to one of its checkpoints and
+// resumed ends with the same hashes, and its metrics are those of the run left alone, times apart. Each
+// precision, strategy, policy and observer once or more, drawn from a fixed seed; all of them with each other
+// with TENON_MATRIX=all (scripts/soak).
+#include "cell.hpp"
+
+#include <tenon/checkpoint.hpp>
+
+#include <cstdlib>
+#include <random>
+#include <set>
+
+namespace tenon::integration {
+namespace {
+
+struct Choice {
+  const char* name;
+  const char* toml;  ///< of an inline table, or lines of [precision] and [sync]
+};
+
+constexpr Choice kPrecisions[] = {
+    {"fp32", "type = 'fp32'\n"},
+    {"bf16", "type = 'bf16'\n"},
+    {"fp16", "type = 'fp16'\ninit = 1e9\ninterval = 2\n"},
+    {"fp8_current", "type = 'fp8'\nhead = true\n"},
+    {"fp8_delayed", "type = 'fp8'\nrecipe = 'delayed'\nhistory = 3\nhead = true\n"},
+    {"fp8_latest", "type = 'fp8'\nrecipe = 'delayed'\namax = 'latest'\nkeep_first = 0\nkeep_last = 0\n"},
+    {"fp8_block", "type = 'fp8'\nrecipe = 'block'\nkeep_first = 0\nkeep_last = 0\n"},
+    {"mxfp8", "type = 'mxfp8'\nkeep_first = 0\nkeep_last = 0\n"},
+    {"mxfp4", "type = 'mxfp4'\nkeep_first = 0\nkeep_last = 0\n"},
+    {"nvfp4", "type = 'nvfp4'\nkeep_first = 0\nkeep_last = 0\n"},
+    {"nvfp4_worst", "type = 'nvfp4'\nkeep_worst = 0.5\nkeep_worst_slot = 2\nkeep_first = 0\nkeep_last = 0\n"},
+    {"mor", "type = 'mor'\nkeep_first = 0\nkeep_last = 0\n"},
+    {"mor_sub3", "type = 'mor'\nlevel = 'sub3'\nkeep_first = 0\nkeep_last = 0\n"},
+};
+
+struct Strategy {
+  const char* name;
+  const char* toml;     ///< of [sync]; empty: one replica
+  bool shares = false;  ///< gradients in each slot
+  int servers = 0;
+};
+constexpr Strategy kStrategies[] = {
+    {"none", "", true},
+    {"ddp", "type = 'ddp'\n", true},
+    {"local_sgd", "type = 'local_sgd'\ninterval = 4\n"},
+    {"post_local_sgd", "type = 'post_local_sgd'\ninterval = 4\nwarmup = 3\n"},
+    {"diloco", "type = 'diloco'\ninterval = 4\n"},
+    {"palsgd", "type = 'palsgd'\ninterval = 4\nwarmup = 2\np = 0.3\neta = 0.5\n"},
+    {"bmuf", "type = 'bmuf'\ninterval = 4\n"},
+    {"easgd", "type = 'easgd'\ninterval = 3\n"},
+    {"streaming_diloco", "type = 'streaming_diloco'\ninterval = 4\nfragments = 2\ndelay = 1\nalpha = 0.5\n"},
+    {"powersgd", "type = 'powersgd'\nstart_after = 3\nrank = 1\n[sync.inner]\ntype = 'ddp'\n", true},
+    {"sign", "type = 'sign'\nstart_after = 3\n[sync.inner]\ntype = 'diloco'\ninterval = 4\n"},
+    {"shadow_easgd", "type = 'shadow_easgd'\nmode = 'stepped'\ninterval = 3\n", false, 1},
+    {"shadow_ma", "type = 'shadow_ma'\nmode = 'stepped'\ninterval = 3\n"},
+    {"shadow_bmuf", "type = 'shadow_bmuf'\nmode = 'stepped'\ninterval = 3\n"},
+};
+
+constexpr const char* kFull = "type='full', every=3, async=false, keep=50";
+constexpr Choice kPolicies[] = {
+    {"none", "type='none'"},
+    {"full", kFull},
+    {"replica", "type='replica', every=3, async=false, keep=50"},
+    {"checkfreq", "type='checkfreq', profile=1, max_overhead=0.9, keep=50"},
+    {"checknrun", "type='checknrun', every=3, async=false, keep=50"},
+    {"cpr", "type='cpr', partial='never', mtbf_seconds=0.01, save_seconds=1e-9, async=false, keep=50"},
+    {"peer_memory", "type='peer_memory', every=3, copy_every=3, async=false, keep=50"},
+    {"spike_guard",
+     "type='spike_guard', norm_factor=1e6, loss_factor=1e6, inner={type='full', every=3, async=false, "
+     "keep=50}"},
+};
+
+constexpr Choice kObservers[] = {
+    {"csv", "type='csv'"},
+    {"health", "type='health', every=1"},
+    {"numerics", "type='numerics', every=1, blocks=true"},
+    {"profile", "type='profile', skip=0, print=false"},
+    {"progress", "type='progress'"},
+    {"sqlite", "type='sqlite', every_s=0"},
+    {"tables", "type='tables', every=1"},
+    {"tensorboard", "type='tensorboard', histograms_every=1"},
+    {"trace", "type='trace'"},
+};
+
+constexpr std::int64_t kSlots = 9, kLogEvery = 4;
+
+struct Watched {
+  Choice policy, observer;
+};
+struct Cell {
+  Choice precision;
+  Strategy strategy;
+  Model model;
+  std::vector<Watched> watched;
+
+  std::string name() const {
+    std::string text = std::string(precision.name) + "_" + strategy.name + "_" + model.name;
+    if (watched.size() == 1)
+      text += std::string("_") + watched[0].policy.name + "_" + watched[0].observer.name;
+    return text;
+  }
+};
+void PrintTo(const Cell& cell, std::ostream* out) {
+  *out << cell.name();
+}
+
+bool fits(const Choice& precision, const Strategy& strategy, const Choice& policy) {
+  const std::string_view name = policy.name;
+  // Replicas that update alone have norms of their own, and a norm that overflows is one that diverges.
+  if (name == "spike_guard") return strategy.shares && std::string_view(precision.name) != "fp16";
+  return name != "peer_memory" || strategy.servers == 0;
+}
+
+template <typename T, std::size_t N>
+std::vector<T> shuffled(const T (&values)[N], std::mt19937& random) {
+  std::vector<T> drawn(std::begin(values), std::end(values));
+  for (std::size_t i = N; i > 1; --i) std::swap(drawn[i - 1], drawn[random() % i]);
+  return drawn;
+}
+
+std::set<std::string_view> names_of(const std::vector<Choice>& choices) {
+  std::set<std::string_view> names;
+  for (const Choice& choice : choices) names.insert(choice.name);
+  return names;
+}
+
+const Model& model_of(std::size_t number) {
+  return model_named(number % 3 == 2 ? "dlrm" : "gpt_neo");
+}
+
+std::vector<Cell> all_cells() {
+  std::vector<Cell> cells;
+  for (const Strategy& strategy : kStrategies) {
+    for (const Choice& precision : kPrecisions) {
+      Cell cell{precision, strategy, model_of(cells.size()), {}};
+      for (const Choice& policy : kPolicies) {
+        for (const Choice& observer : kObservers)
+          if (fits(precision, strategy, policy)) cell.watched.push_back({policy, observer});
+      }
+      cells.push_back(std::move(cell));
+    }
+  }
+  return cells;
+}
+
+std::vector<Cell> cells() {
+  const char* wanted = std::getenv("TENON_MATRIX");
+  if (wanted != nullptr && std::string_view(wanted) == "all") return all_cells();
+  std::mt19937 random(20);
+  const auto precisions = shuffled(kPrecisions, random), policies = shuffled(kPolicies, random),
+             observers = shuffled(kObservers, random);
+  const auto strategies = shuffled(kStrategies, random);
+  std::vector<Cell> chosen;
+  std::set<std::string_view> open = names_of(policies);  // those that no cell has yet, then once more
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    Cell cell{precisions[i % precisions.size()], strategies[i], model_of(i), {}};
+    // The first that is open and fits, else the first that fits.
+    const Choice* policy = nullptr;
+    for (const Choice& each : policies) {
+      if (!fits(cell.precision, cell.strategy, each)) continue;
+      if (policy == nullptr || (!open.contains(policy->name) && open.contains(each.name))) policy = &each;
+    }
+    open.erase(policy->name);
+    if (open.empty()) open = names_of(policies);
+    cell.watched.push_back({*policy, observers[i % observers.size()]});
+    chosen.push_back(std::move(cell));
+  }
+  return chosen;
+}
+
+/// metrics.jsonl without what depends on the clock, or, like written bytes, on what this process did.
+/// Background actors send while lines are written.
+std::vector<std::string> lines_of(const std::string& folder, bool actors) {
+  static const std::regex clocked(
+      R"re("name": "(compute_s|exposed_comm_s|late_s|samples_per_s|tokens_per_s|checkpoint_.*|memory_copy_s|save_interval_s|touched_share)")re");
+  static const std::regex wall(R"re("wall_s": [^,]*, )re"), sent(R"re(, "bytes_sent": [0-9]*)re");
+  std::vector<std::string> found;
+  std::ifstream lines(folder + "/metrics.jsonl");
+  for (std::string line; std::getline(lines, line);) {
+    if (std::regex_search(line, clocked)) continue;
+    line = std::regex_replace(line, wall, "");
+    found.push_back(actors ? std::regex_replace(line, sent, "") : line);
+  }
+  return found;
+}
+
+class Neutral : public testing::TestWithParam<Cell> {
+ protected:
+  Neutral() {
+    const Cell& cell = GetParam();
+    plain_.precision = cell.precision.toml;
+    plain_.replicas = *cell.strategy.toml != 0;
+    plain_.slots = kSlots;
+    plain_.sync = cell.strategy.toml;
+    plain_.servers = cell.strategy.servers;
+    plain_.sets = {"run.eval_every=0", "run.log_every=" + std::to_string(kSlots)};
+    if (cell.model.width == 0) {
+      plain_.sets.emplace_back("model.dropout=0.1");
+    } else if (plain_.replicas) {
+      plain_.sets.emplace_back("model.placement=rows");
+      if (std::string_view(cell.strategy.name) == "palsgd")
+        plain_.sets.emplace_back("sync.decision_scope=shared");
+    }
+  }
+
+  Choices busy(const Watched& watched) const {
+    Choices choices = plain_;
+    choices.sets.emplace_back("run.eval_every=1");
+    choices.sets.emplace_back("run.log_every=" + std::to_string(kLogEvery));
+    choices.sets.push_back("recovery={" + std::string(watched.policy.toml) + "}");
+    choices.sets.push_back("observe=[{" + std::string(watched.observer.toml) + "}]");
+    return choices;
+  }
+
+  RunResult train(const std::string& folder, const Choices& choices, bool resume = false) {
+    RunResult result = runs_.train(folder, GetParam().model, choices, resume);
+    EXPECT_EQ(result.error, "");
+    EXPECT_EQ(result.steps, kSlots);
+    return result;
+  }
+
+  /// As a kill would: back to a checkpoint between two lines of train/loss. False where there is none.
+  static bool throw_back(const std::string& folder) {
+    const auto files = make_posix_files();
+    const std::string checkpoints = folder + "/checkpoints";
+    if (!fs::exists(checkpoints)) return false;
+    const CheckpointStore store(*files, checkpoints, {});
+    std::int64_t left = -1;
+    for (const std::int64_t step : store.generations()) {
+      if (step > 0 && step < kSlots - 1 && (left < 0 || step % kLogEvery != 0)) left = step;
+    }
+    if (left < 0) return false;
+    for (const std::int64_t step : store.generations())
+      if (step > left) fs::remove_all(checkpoints + "/step-" + std::to_string(step));
+    fs::remove(folder + "/summary.json");
+    return true;
+  }
+
+  CellRuns runs_;
+  Choices plain_;
+};
+
+TEST_P(Neutral, WhateverIsEvaluatedSavedOrWatchedTheRunIsTheSame) {
+  const bool actors = std::string_view(GetParam().strategy.name).starts_with("shadow");
+  const RunResult plain = train("plain", plain_);
+  int number = 0;
+  for (const Watched& watched : GetParam().watched) {
+    SCOPED_TRACE(std::string(watched.policy.name) + ", " + watched.observer.name);
+    const std::string folder = "busy" + std::to_string(number++);
+    const Choices choices = busy(watched);
+    const RunResult whole = train(folder, choices);
+    EXPECT_EQ(whole.weights_hash, plain.weights_hash);
+    const std::vector<std::string> lines = lines_of(whole.folder, actors);
+    EXPECT_GT(lines.size(), static_cast<std::size_t>(kSlots));
+    if (throw_back(whole.folder)) {
+      const RunResult resumed = train(folder, choices, true);
+      EXPECT_EQ(resumed.weights_hash, whole.weights_hash);
+      EXPECT_EQ(resumed.state_hash, whole.state_hash);
+      EXPECT_EQ(lines_of(whole.folder, actors), lines);
+    } else {
+      // By the clock there may be none.
+      EXPECT_THAT(watched.policy.name, testing::AnyOf("none", "checkfreq", "cpr"));
+    }
+    fs::remove_all(fs::path(whole.folder).parent_path());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cells, Neutral, testing::ValuesIn(cells()),
+                         [](const testing::TestParamInfo<Cell>& info) { return info.param.name(); });
+
+}  // namespace
+}  // namespace tenon::integration
