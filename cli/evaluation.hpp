@@ -2,6 +2,7 @@
 // Serves evaluate and reproduce.
 #pragma once
 
+#include "train/evaluation.hpp"
 #include "trained_graph.hpp"
 
 #include <map>
@@ -10,10 +11,7 @@
 
 namespace tenon::cli {
 
-struct Measured {
-  std::string metric;
-  double value = 0;
-};
+using Measured = train::EvaluationValue;
 
 /// A node whose value is kept for every sample.
 struct Output {

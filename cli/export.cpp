@@ -53,6 +53,12 @@ void write_weights(FileSystem& files, const std::string& path, const ExportedWei
   files.sync_directory(parent_path(path));
 }
 
+/// Where replicas train alone and nothing joins them at this slot, there is no one model.
+std::string whose_text(const std::vector<train::StoredWeights>& weights) {
+  if (weights.size() == 1 || !weights.front().own()) return "";
+  return fmt::format(", replica 0 of {}", weights.size());
+}
+
 void declare_export(po::options_description& options) {
   options.add_options()("out", po::value<std::string>(), "FILE  safetensors file to write");
   options.add_options()("dtype", po::value<std::string>(), "f32|bf16  of the weights; absent: as trained");
@@ -80,15 +86,17 @@ int run_export(const std::vector<std::string>& arguments) {
   std::optional<std::int64_t> step;
   if (parsed.values.count("step") > 0) step = parsed.values["step"].as<std::int64_t>();
   CheckpointReader reader = stored.checkpoint(step);
-  const ExportedWeights weights = read_weights(reader, StoredRun::weights_prefix(reader), plan, dtype);
+  const std::vector<train::StoredWeights> stored_weights = stored.weights(reader);
+  const ExportedWeights weights = read_weights(reader, stored_weights.front(), plan, dtype);
   stored.files().make_directories(folder);
   write_weights(stored.files(), out, weights);
   for (const ExportedFile& file : plan.files)
     write_text_atomically(stored.files(), folder + "/" + file.name, file.text);
 
   if (parsed.values.count("json") == 0) {
-    std::cout << fmt::format("{}: {} tensors, {} elements, step {} of {}\n", out, weights.items.size(),
-                             weights.elements, reader.step(), stored.folder());
+    std::cout << fmt::format("{}: {} tensors, {} elements, step {} of {}{}, weights hash {}\n", out,
+                             weights.items.size(), weights.elements, reader.step(), stored.folder(),
+                             whose_text(stored_weights), weights.hash);
     for (const ExportedFile& file : plan.files) std::cout << folder << "/" << file.name << "\n";
     return 0;
   }
@@ -99,6 +107,7 @@ int run_export(const std::vector<std::string>& arguments) {
   json.member("step", reader.step());
   json.member("tensors", static_cast<std::int64_t>(weights.items.size()));
   json.member("elements", weights.elements);
+  json.member("weights_hash", weights.hash);
   json.begin_object("beside");
   for (const ExportedFile& file : plan.files) json.member(file.name, folder + "/" + file.name);
   json.end_object();

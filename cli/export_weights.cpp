@@ -82,38 +82,40 @@ std::vector<std::byte> convert_elements(DType from, std::span<const std::byte> b
   return out;
 }
 
-ExportedWeights read_weights(CheckpointReader& reader, const std::string& prefix, const ExportPlan& plan,
-                             std::optional<DType> dtype) {
+ExportedWeights read_weights(CheckpointReader& reader, const train::StoredWeights& stored,
+                             const ExportPlan& plan, std::optional<DType> dtype) {
   for (const ExportedWeight& weight : plan.weights) {
-    if (reader.find(prefix + weight.parameter) == nullptr) {
+    if (reader.find(stored.tensor(weight.parameter)) == nullptr) {
       fail_config(fmt::format("the model exports a weight '{}' that checkpoint step-{} does not hold",
                               weight.parameter, reader.step()));
     }
   }
   ExportedWeights result;
-  for (const TensorSpec& stored : reader.tensors()) {
-    if (!stored.name.starts_with(prefix)) continue;
-    const std::string parameter = stored.name.substr(prefix.size());
+  StateHasher hasher;
+  for (const std::string& parameter : stored.parameters()) {
+    const TensorSpec& spec = *reader.find(stored.tensor(parameter));
     const auto named = std::find_if(plan.weights.begin(), plan.weights.end(),
                                     [&](const ExportedWeight& w) { return w.parameter == parameter; });
     const bool renamed = named != plan.weights.end();
     const double factor = renamed ? named->factor : 1;
 
-    std::vector<std::byte> bytes(
-        static_cast<std::size_t>(dtype_bytes(stored.dtype, stored.shape.elements())));
-    reader.read(stored.name, {bytes.data(), stored.shape, stored.dtype, MemorySpace::kHost});
-    DType to = stored.dtype;
-    if (convertible(stored.dtype)) {
+    std::vector<std::byte> bytes(static_cast<std::size_t>(dtype_bytes(spec.dtype, spec.shape.elements())));
+    const TensorView view{bytes.data(), spec.shape, spec.dtype, MemorySpace::kHost};
+    reader.read(spec.name, view);
+    hasher.add(parameter, view);
+    DType to = spec.dtype;
+    if (convertible(spec.dtype)) {
       // f16 that is scaled has no way back here: f32 holds every product of it.
-      to = dtype ? *dtype : stored.dtype == DType::kF16 && factor != 1 ? DType::kF32 : stored.dtype;
-      if (to != stored.dtype || factor != 1) bytes = convert_elements(stored.dtype, bytes, factor, to);
+      to = dtype ? *dtype : spec.dtype == DType::kF16 && factor != 1 ? DType::kF32 : spec.dtype;
+      if (to != spec.dtype || factor != 1) bytes = convert_elements(spec.dtype, bytes, factor, to);
     } else if (factor != 1) {
-      fail_config(fmt::format("weight '{}' is {} and cannot be scaled", parameter, dtype_name(stored.dtype)));
+      fail_config(fmt::format("weight '{}' is {} and cannot be scaled", parameter, dtype_name(spec.dtype)));
     }
-    result.elements += stored.shape.elements();
+    result.elements += spec.shape.elements();
     result.memory.push_back(std::move(bytes));
-    result.items.push_back({renamed ? named->name : parameter, to, stored.shape, result.memory.back()});
+    result.items.push_back({renamed ? named->name : parameter, to, spec.shape, result.memory.back()});
   }
+  result.hash = hasher.hex();
   return result;
 }
 

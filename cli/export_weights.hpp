@@ -3,6 +3,7 @@
 #pragma once
 
 #include "checkpoint/safetensors.hpp"
+#include "train/evaluated_weights.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/model_export.hpp>
@@ -21,11 +22,12 @@ struct ExportedWeights {
   std::vector<SafetensorsItem> items;  ///< views of `memory`
   std::vector<std::vector<std::byte>> memory;
   std::int64_t elements = 0;
+  std::string hash;  ///< of the weights as they are stored: `weights_hash` of the run at that slot
 };
 
-/// Every tensor below `prefix` of the checkpoint. dtype: of floating-point tensors; absent = as stored.
+/// The weights of a replica. dtype: of floating-point tensors; absent = as stored.
 /// Throws Error(kConfig) when the plan names a weight that is not there.
-ExportedWeights read_weights(CheckpointReader& reader, const std::string& prefix, const ExportPlan& plan,
-                             std::optional<DType> dtype);
+ExportedWeights read_weights(CheckpointReader& reader, const train::StoredWeights& stored,
+                             const ExportPlan& plan, std::optional<DType> dtype);
 
 }  // namespace tenon::cli

@@ -45,7 +45,7 @@ CheckpointReader StoredRun::checkpoint(std::optional<std::int64_t> step) {
                               *step, there.empty() ? "none" : fmt::format("{}", fmt::join(there, ", "))));
     }
     store.verify(*step);
-    return store.open(*step);
+    return open(store, *step);
   }
   std::vector<std::pair<std::int64_t, std::int64_t>> newest;  // a later timeline wins over a later step
   const auto reject = [&](std::int64_t slot, const Error& error) {
@@ -63,7 +63,7 @@ CheckpointReader StoredRun::checkpoint(std::optional<std::int64_t> step) {
   for (const auto& [timeline, slot] : newest) {
     try {
       store.verify(slot);
-      return store.open(slot);
+      return open(store, slot);
     } catch (const Error& error) {
       reject(slot, error);
     }
@@ -74,13 +74,30 @@ CheckpointReader StoredRun::checkpoint(std::optional<std::int64_t> step) {
                   command_, folder_));
 }
 
-std::string StoredRun::weights_prefix(const CheckpointReader& reader) {
-  for (const TensorSpec& tensor : reader.tensors()) {
-    for (const char* prefix : {"model/", "replica0/model/"}) {
-      if (tensor.name.starts_with(prefix)) return prefix;
-    }
+CheckpointReader StoredRun::open(const CheckpointStore& store, std::int64_t step) {
+  CheckpointReader reader = store.open(step);
+  if (checked_.component("recovery") == nullptr) return reader;
+  if (!recovery_) recovery_ = make<Recovery>("recovery");
+  auto* const codec = static_cast<RowCodec*>(recovery_->query(RowCodec::kId));
+  if (codec == nullptr) return reader;
+  for (const std::string_view encoding : codec->encodings()) {
+    reader.add_decoder(std::string(encoding),
+                       [codec, encoding](const EncodedPart& part, std::span<std::byte> out) {
+                         TensorView rows;
+                         rows.data = out.data();
+                         rows.dtype = part.dtype;
+                         rows.shape = part.shape;
+                         codec->decode(encoding, part.payload, rows);
+                       });
   }
-  fail_run(fmt::format("checkpoint step-{} holds no weights: no tensor is named model/...", reader.step()));
+  return reader;
+}
+
+std::vector<train::StoredWeights> StoredRun::weights(const CheckpointReader& reader) const {
+  std::string doubt;
+  std::vector<train::StoredWeights> found = train::stored_weights(reader, doubt);
+  if (!doubt.empty()) std::cerr << fmt::format("tenon {}: {}\n", command_, doubt);
+  return found;
 }
 
 }  // namespace tenon::cli

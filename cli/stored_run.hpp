@@ -3,9 +3,12 @@
 #pragma once
 
 #include "config/run_schema.hpp"
+#include "train/evaluated_weights.hpp"
 
 #include <tenon/checkpoint.hpp>
+#include <tenon/executor.hpp>
 #include <tenon/host.hpp>
+#include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
 #include <tenon/runtime.hpp>
 
@@ -13,6 +16,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenon::cli {
 
@@ -25,7 +29,14 @@ class OfflineHost final : public Host {
   double now() const override { return 0; }
   std::unique_ptr<Actor> spawn(std::string_view name, std::function<void(Actor&)> loop) override;
   double deadline() const override { return 60; }
-  void* query(std::string_view) override { return nullptr; }
+  void* query(std::string_view interface_id) override {
+    return interface_id == LayerFactory::kId ? layers_ : nullptr;
+  }
+  /// What layers with graphs of their own make them with; none at first.
+  void set_layers(LayerFactory* layers) { layers_ = layers; }
+
+ private:
+  LayerFactory* layers_ = nullptr;
 };
 
 class StoredRun {
@@ -52,11 +63,12 @@ class StoredRun {
   /// The checkpoint of slot `step`, or the newest whose every byte is what was written; those that are not
   /// are named on standard error and left where they are.
   CheckpointReader checkpoint(std::optional<std::int64_t> step);
-  /// Prefix of the weights' names: "model/", or those of replica 0 where replicas keep their own.
-  static std::string weights_prefix(const CheckpointReader& reader);
+  /// The weights that the run stands for, by replica; what cannot be known of them goes to standard error.
+  std::vector<train::StoredWeights> weights(const CheckpointReader& reader) const;
 
  private:
   config::CheckedComponent& component(std::string_view table);
+  CheckpointReader open(const CheckpointStore& store, std::int64_t step);
 
   std::string command_, folder_;
   std::unique_ptr<FileSystem> files_;
@@ -64,6 +76,7 @@ class StoredRun {
   OfflineHost host_;
   std::optional<Config> config_;  ///< checked_ points into it
   config::CheckedRun checked_;
+  Component<Recovery> recovery_;  ///< once a checkpoint is open: it decodes what it encoded
 };
 
 }  // namespace tenon::cli

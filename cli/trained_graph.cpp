@@ -1,50 +1,60 @@
 // Components of a stored run, made and opened as training made them, on one rank.
 #include "trained_graph.hpp"
 
+#include "graph/row_table.hpp"
 #include "train/graph_edits.hpp"
 #include "train/parts.hpp"
+#include "train/state_io.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/tensor_values.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <cstring>
 #include <string>
 
 namespace tenon::cli {
 namespace {
 
-template <typename T, typename Convert>
-void append(const TensorView& view, std::vector<double>& out, Convert convert) {
-  for (const T value : view.span<T>()) out.push_back(static_cast<double>(convert(value)));
-}
+/// State that a rank saved under `prefix`.
+class CheckpointSource final : public train::StateSource {
+ public:
+  CheckpointSource(CheckpointReader& reader, std::string prefix)
+      : reader_(reader), prefix_(std::move(prefix)) {}
+
+  bool holds(const train::StateCollector& kept) const {
+    const auto scalar = [&](const auto& entry) { return reader_.meta(prefix_ + entry.first) != nullptr; };
+    const auto tensor = [&](const auto& entry) {
+      const TensorSpec* const found = reader_.find(prefix_ + entry.first);
+      return found != nullptr && found->dtype == entry.second.dtype && found->shape == entry.second.shape;
+    };
+    return std::ranges::all_of(kept.scalars, scalar) && std::ranges::all_of(kept.tensors, tensor);
+  }
+  const std::string* scalar(const std::string& name) override { return reader_.meta(prefix_ + name); }
+  void tensor(const std::string& name, TensorView out) override { reader_.read(prefix_ + name, out); }
+
+ private:
+  CheckpointReader& reader_;
+  std::string prefix_;
+};
 
 }  // namespace
 
 std::vector<double> real_values(const TensorView& view) {
+  if (!has_real_values(view.dtype) || dtype_is_complex(view.dtype))
+    fail_run("values of type " + std::string(dtype_name(view.dtype)) + " are no real numbers");
   std::vector<double> result;
   result.reserve(static_cast<std::size_t>(view.elements()));
-  const auto same = [](auto value) { return value; };
-  switch (view.dtype) {
-    case DType::kF64:
-      append<double>(view, result, same);
-      break;
-    case DType::kF32:
-      append<float>(view, result, same);
-      break;
-    case DType::kBF16:
-      append<std::uint16_t>(view, result, [](std::uint16_t bits) {
-        return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-      });
-      break;
-    default:
-      fail_run("values of type " + std::string(dtype_name(view.dtype)) + " are no real numbers");
-  }
+  for_each_real(view, [&](double value) { result.push_back(value); });
   return result;
 }
 
 TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_t batch, const Build& build)
-    : model_(run.make<Model>("model")),
+    : run_(run),
+      reader_(reader),
+      stored_(run.weights(reader)),
+      model_(run.make<Model>("model")),
       data_(run.make<Dataset>("data")),
       device_(run.make<Device>("device")),
       plain_(train::make_plain_precision()) {
@@ -54,35 +64,78 @@ TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_
   data_->open(settings.run.seed_order);
   if (run.checked().component("precision") != nullptr) precision_ = run.make<Precision>("precision");
   layers_ = make_registry_layers(run.registry(), run.host());
+  run.host().set_layers(layers_.get());
+  // As many axes as the layers' options count, each of one rank.
+  const std::size_t axes = settings.parallel.grid.size();
+  grid_ = ModelGrid(std::vector<int>(axes, 1), 0, nullptr, std::vector<Communicator*>(axes, nullptr));
   ExecutorSpec spec;
   spec.layers = layers_.get();
   spec.device = device_.get();
   spec.host = &run.host();
   spec.precision = precision_ ? precision_.get() : plain_.get();
+  spec.grid = &grid_;
+  spec.seed = settings.run.seed;
+  spec.seed_rounding = settings.run.seed_rounding;
   spec.batch = batch > 0 ? batch : data_->batch();
+  spec.steps = settings.run.steps;
   spec.training = false;
   spec.keep_values = true;
   const GraphSpec graph = train::edit_graph(build(*model_, data_->info()), run.checked().model_edits);
   for (const NodeSpec& node : graph.nodes) nodes_.push_back(node.name);
   executor_ = std::make_unique<Executor>(spec, graph, data_->info());
-  load(reader);
+  weights_ = make_parameter_set("live", executor_->parameters(), *device_, SetContents::kEverything);
+  use(0);
 }
 
-void TrainedGraph::load(CheckpointReader& reader) {
-  weights_ = make_parameter_set("live", executor_->parameters(), *device_, SetContents::kEverything);
-  const std::string prefix = StoredRun::weights_prefix(reader);
-  for (const ParameterInfo& info : executor_->parameters()) {
-    std::vector<std::byte> bytes(
-        static_cast<std::size_t>(dtype_bytes(info.spec.dtype, info.spec.shape.elements())));
-    const TensorView host{bytes.data(), info.spec.shape, info.spec.dtype, MemorySpace::kHost};
-    reader.read(prefix + info.spec.name, host);
-    device_->copy(host, weights_->tensor(info.index));
-  }
+void TrainedGraph::use(int replica) {
+  if (replica == used_) return;
+  const train::StoredWeights& from = stored_.at(static_cast<std::size_t>(replica));
+  for (const ParameterInfo& info : executor_->parameters()) load(from.tensor(info.spec.name), info);
   weights_->touch(-1);
+  restore_sites(replica);
+  used_ = replica;
+}
+
+void TrainedGraph::load(const std::string& name, const ParameterInfo& info) {
+  if (RowTable* table = weights_->table(info.index)) {
+    graph::for_each_chunk(*table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      reader_.read_slice(name, Shape{ids.front(), 0}, rows);
+      table->write(ids, rows);
+    });
+    return;
+  }
+  std::vector<std::byte> bytes(
+      static_cast<std::size_t>(dtype_bytes(info.spec.dtype, info.spec.shape.elements())));
+  const TensorView host{bytes.data(), info.spec.shape, info.spec.dtype, MemorySpace::kHost};
+  reader_.read(name, host);
+  device_->copy(host, weights_->tensor(info.index));
+}
+
+// What sites and the policy keep (histories of largest values, decisions) says how operands are rounded.
+// Under other settings than those of the run there is none of it, and sites begin as in a first slot.
+void TrainedGraph::restore_sites(int replica) {
+  const auto visit = [&](StateVisitor& visitor) {
+    if (precision_) {
+      visitor.enter("precision");
+      precision_->state(visitor);
+      visitor.leave();
+    }
+    visitor.enter("sites0");
+    executor_->state(visitor);
+    visitor.leave();
+  };
+  CheckpointSource source(reader_,
+                          fmt::format("rank{}/", replica * run_.checked().core.parallel.ranks_per_replica()));
+  train::StateCollector kept;
+  visit(kept);
+  if (!source.holds(kept)) return;
+  train::StateRestorer restorer(source);
+  visit(restorer);
 }
 
 void TrainedGraph::forward(std::int64_t first_sample) {
   RunSpec run;
+  run.slot = slot();
   run.training = false;
   run.first_sample = first_sample;
   executor_->forward(*weights_, run);

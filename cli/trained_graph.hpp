@@ -1,10 +1,13 @@
-// The graph of a run that was trained, in evaluation mode on the weights of a checkpoint. Serves generate and
+// The graph of a run that was trained, in evaluation mode on one rank: on the weights of a checkpoint, fed by
+// the reader that training uses. A run over a model grid is computed with whole tensors. Serves generate and
 // evaluate.
 #pragma once
 
 #include "stored_run.hpp"
+#include "train/batch_reader.hpp"
 
 #include <tenon/executor.hpp>
+#include <tenon/model_grid.hpp>
 
 #include <functional>
 #include <memory>
@@ -21,20 +24,33 @@ class TrainedGraph {
   /// Writes down the graph; the run's edits of the model come on top.
   using Build = std::function<GraphSpec(Model& model, const DataInfo& data)>;
 
-  /// batch: samples of one forward; 0 = as the data set gives them.
+  /// batch: samples of one forward; 0 = as the data set gives them. Begins with the weights of replica 0.
+  /// run and reader outlive this.
   TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_t batch, const Build& build);
 
   Dataset& data() { return *data_; }
   Device& device() { return *device_; }
   Executor& executor() { return *executor_; }
+  ParameterSet& weights() { return *weights_; }
   const std::vector<std::string>& nodes() const { return nodes_; }
+  std::int64_t slot() const { return reader_.step(); }
+  /// Replicas with weights in the checkpoint.
+  int replicas() const { return static_cast<int>(stored_.size()); }
+  /// Loads the weights that replica `replica` stands for, and the state of its sites.
+  void use(int replica);
   void forward(std::int64_t first_sample);
   /// Copy in host memory of a node's value after forward, of its first `rows` rows; kept until the next call.
   TensorView host_copy(const TensorView& value, std::int64_t rows);
 
  private:
-  void load(CheckpointReader& reader);
+  void load(const std::string& name, const ParameterInfo& info);
+  void restore_sites(int replica);
 
+  StoredRun& run_;
+  CheckpointReader& reader_;
+  std::vector<train::StoredWeights> stored_;
+  int used_ = -1;
+  ModelGrid grid_;
   Component<Model> model_;
   Component<Dataset> data_;
   Component<Device> device_;

@@ -8,9 +8,15 @@
 
 namespace tenon::train {
 
-BatchReader::BatchReader(Parts& parts, Executor& executor) : parts_(parts), executor_(executor) {
+BatchReader::BatchReader(Parts& parts, Executor& executor)
+    : BatchReader([&parts](const BatchRequest& request,
+                           std::span<const TensorView> fields) { parts.dataset->read(request, fields); },
+                  parts.dataset->info(), *parts.device, executor) {}
+
+BatchReader::BatchReader(Read read, const DataInfo& data, Device& device, Executor& executor)
+    : read_(std::move(read)), device_(device), executor_(executor) {
   const auto inputs = executor.inputs();
-  const std::vector<DataField>& declared = parts.dataset->info().fields;
+  const std::vector<DataField>& declared = data.fields;
   fields_.resize(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Field& field = fields_[i];
@@ -26,8 +32,8 @@ BatchReader::BatchReader(Parts& parts, Executor& executor) : parts_(parts), exec
     if (converts && copies) {
       field.on_device = field.host;
       field.on_device.space = inputs[i].space;
-      field.on_device.data = graph::allocate_for(*parts.device, static_cast<std::size_t>(field.host.bytes()),
-                                                 "a batch of the data");
+      field.on_device.data =
+          graph::allocate_for(device, static_cast<std::size_t>(field.host.bytes()), "a batch of the data");
     }
     views_.push_back(field.host);
   }
@@ -36,25 +42,25 @@ BatchReader::BatchReader(Parts& parts, Executor& executor) : parts_(parts), exec
 BatchReader::~BatchReader() {
   for (const Field& field : fields_) {
     if (!field.on_device.empty())
-      parts_.device->release(field.on_device.data, static_cast<std::size_t>(field.on_device.bytes()));
+      device_.release(field.on_device.data, static_cast<std::size_t>(field.on_device.bytes()));
   }
 }
 
 void BatchReader::read(const BatchRequest& request) {
-  parts_.dataset->read(request, views_);
+  read_(request, views_);
   const auto inputs = executor_.inputs();
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Field& field = fields_[i];
     if (field.host.data == inputs[i].data) continue;
     TensorView from = field.host;
     if (!field.on_device.empty()) {
-      parts_.device->copy(field.host, field.on_device);
+      device_.copy(field.host, field.on_device);
       from = field.on_device;
     }
     if (from.dtype != inputs[i].dtype) {
-      parts_.device->family<Elementwise>().convert(from, inputs[i]);
+      device_.family<Elementwise>().convert(from, inputs[i]);
     } else {
-      parts_.device->copy(from, inputs[i]);
+      device_.copy(from, inputs[i]);
     }
   }
 }

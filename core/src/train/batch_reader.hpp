@@ -8,14 +8,20 @@
 #include <tenon/executor.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <vector>
 
 namespace tenon::train {
 
 class BatchReader {
  public:
+  /// Fills views of the declared fields, in host memory.
+  using Read = std::function<void(const BatchRequest& request, std::span<const TensorView> fields)>;
+
   /// All outlive this.
   BatchReader(Parts& parts, Executor& executor);
+  /// For graphs that are not those of a rank.
+  BatchReader(Read read, const DataInfo& data, Device& device, Executor& executor);
   ~BatchReader();
   BatchReader(const BatchReader&) = delete;
   BatchReader& operator=(const BatchReader&) = delete;
@@ -29,7 +35,8 @@ class BatchReader {
     std::vector<std::byte> memory;
   };
 
-  Parts& parts_;
+  Read read_;
+  Device& device_;
   Executor& executor_;
   std::vector<Field> fields_;
   std::vector<TensorView> views_;

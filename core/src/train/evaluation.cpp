@@ -15,29 +15,27 @@ constexpr std::int64_t kSpeakAgainMs = 400;
 /// What nodes report, as values of the evaluation.
 class Report final : public MetricReport {
  public:
-  Report(std::vector<EvaluationValue>& values, std::set<std::string, std::less<>>& explained, Host& host)
-      : values_(values), explained_(explained), host_(host) {}
+  Report(std::vector<EvaluationValue>& values, const ValidationPass::Undefined& undefined)
+      : values_(values), undefined_(undefined) {}
   void value(std::string_view metric, double value) override {
     values_.push_back({std::string(metric), value});
   }
-  void undefined(std::string_view metric, std::string_view reason) override {
-    if (!explained_.emplace(metric).second) return;
-    host_.log(LogLevel::kWarning, fmt::format("val/{} is undefined and not written: {}", metric, reason));
-  }
+  void undefined(std::string_view metric, std::string_view reason) override { undefined_(metric, reason); }
 
  private:
   std::vector<EvaluationValue>& values_;
-  std::set<std::string, std::less<>>& explained_;
-  Host& host_;
+  const ValidationPass::Undefined& undefined_;
 };
 
 }  // namespace
 
-Evaluator::Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches,
-                     bool together)
-    : parts_(parts), replica_(replica), executor_(executor), reader_(parts, executor), together_(together) {
-  const std::int64_t batch = parts.dataset->batch();
-  batches_ = (parts.dataset->info().val_samples + batch - 1) / batch;
+ValidationPass::ValidationPass(BatchReader& reader, Executor& executor, const DataInfo& data,
+                               std::int64_t batch, std::int64_t max_batches)
+    : reader_(reader),
+      executor_(executor),
+      batch_(batch),
+      samples_(data.val_samples),
+      batches_((samples_ + batch - 1) / batch) {
   if (max_batches > 0) batches_ = std::min(batches_, max_batches);
 }
 
@@ -59,44 +57,65 @@ bool BreakAgreement::breaks() {
   return some;
 }
 
-std::optional<std::vector<EvaluationValue>> Evaluator::run(ParameterSet& weights, std::int64_t slot,
-                                                           const std::function<bool()>& breaks) {
-  const std::int64_t batch = parts_.dataset->batch();
-  const std::int64_t samples = parts_.dataset->info().val_samples;
+void ValidationPass::begin() {
   sums_.assign(executor_.losses().size() * 2, 0);
   executor_.begin_metrics();
-  const std::int64_t rounds = (batches_ + replica_.replicas() - 1) / replica_.replicas();
-  for (std::int64_t round = 0; round < rounds; ++round) {
-    if (round > 0 && breaks()) return std::nullopt;
-    const std::int64_t b = round * replica_.replicas() + replica_.replica();
-    const bool padding = b >= batches_;
-    if (padding && !together_) continue;
-    reader_.read({Split::kVal, padding ? 0 : b * batch, padding ? 0 : std::min(batch, samples - b * batch)});
-    RunSpec run;
-    run.slot = slot;
-    run.first_sample = b * batch;
-    run.training = false;
-    executor_.forward(weights, run);
-    for (std::size_t i = 0; i < executor_.losses().size(); ++i) {
-      sums_[2 * i] += executor_.losses()[i].sum;
-      sums_[2 * i + 1] += executor_.losses()[i].count;
-    }
+}
+
+void ValidationPass::forward(ParameterSet& weights, std::int64_t b, std::int64_t slot) {
+  const bool padding = b >= batches_;
+  reader_.read({Split::kVal, padding ? 0 : first_sample(b), padding ? 0 : samples(b)});
+  RunSpec run;
+  run.slot = slot;
+  run.first_sample = first_sample(b);
+  run.training = false;
+  executor_.forward(weights, run);
+  for (std::size_t i = 0; i < executor_.losses().size(); ++i) {
+    sums_[2 * i] += executor_.losses()[i].sum;
+    sums_[2 * i + 1] += executor_.losses()[i].count;
   }
-  if (Communicator* group = replica_.group(Purpose::kStatistics)) {
+}
+
+std::vector<EvaluationValue> ValidationPass::end(Communicator* replicas, const Undefined& undefined) {
+  if (replicas != nullptr) {
     TensorView view;
     view.data = sums_.data();
     view.dtype = DType::kF64;
     view.shape = Shape{static_cast<std::int64_t>(sums_.size())};
-    group->all_reduce(view, ReduceOp::kSum);
+    replicas->all_reduce(view, ReduceOp::kSum);
   }
   std::vector<EvaluationValue> values;
   for (std::size_t i = 0; i < executor_.losses().size(); ++i) {
     if (sums_[2 * i + 1] > 0)
       values.push_back({executor_.losses()[i].metric, sums_[2 * i] / sums_[2 * i + 1]});
   }
-  Report report(values, explained_, replica_.host());
-  executor_.finish_metrics(replica_.group(Purpose::kStatistics), report);
+  Report report(values, undefined);
+  executor_.finish_metrics(replicas, report);
   return values;
+}
+
+Evaluator::Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches,
+                     bool together)
+    : replica_(replica),
+      reader_(parts, executor),
+      pass_(reader_, executor, parts.dataset->info(), parts.dataset->batch(), max_batches),
+      together_(together) {}
+
+std::optional<std::vector<EvaluationValue>> Evaluator::run(ParameterSet& weights, std::int64_t slot,
+                                                           const std::function<bool()>& breaks) {
+  pass_.begin();
+  const std::int64_t replicas = replica_.replicas(), rounds = (pass_.batches() + replicas - 1) / replicas;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (round > 0 && breaks()) return std::nullopt;
+    const std::int64_t b = round * replicas + replica_.replica();
+    if (b < pass_.batches() || together_) pass_.forward(weights, b, slot);
+  }
+  return pass_.end(
+      replica_.group(Purpose::kStatistics), [this](std::string_view metric, std::string_view reason) {
+        if (!explained_.emplace(metric).second) return;
+        replica_.host().log(LogLevel::kWarning,
+                            fmt::format("val/{} is undefined and not written: {}", metric, reason));
+      });
 }
 
 }  // namespace tenon::train

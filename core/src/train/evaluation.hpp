@@ -8,6 +8,7 @@
 #include "train/parts.hpp"
 #include "train/replica.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <functional>
 #include <optional>
@@ -40,6 +41,32 @@ class BreakAgreement {
   std::chrono::steady_clock::time_point spoke_ = std::chrono::steady_clock::now();
 };
 
+/// One pass over validation batches in any order: what training and commands on stored runs measure with.
+class ValidationPass {
+ public:
+  using Undefined = std::function<void(std::string_view metric, std::string_view reason)>;
+
+  /// max_batches: 0 = the whole split. All outlive this.
+  ValidationPass(BatchReader& reader, Executor& executor, const DataInfo& data, std::int64_t batch,
+                 std::int64_t max_batches);
+
+  std::int64_t batches() const { return batches_; }
+  std::int64_t first_sample(std::int64_t b) const { return b * batch_; }
+  std::int64_t samples(std::int64_t b) const { return std::min(batch_, samples_ - first_sample(b)); }
+
+  void begin();
+  /// Batch `b`; one beyond the last is all padding.
+  void forward(ParameterSet& weights, std::int64_t b, std::int64_t slot);
+  /// Means of the losses, then what nodes measure, over all members of `replicas` (null: there is one).
+  std::vector<EvaluationValue> end(Communicator* replicas, const Undefined& undefined);
+
+ private:
+  BatchReader& reader_;
+  Executor& executor_;
+  std::int64_t batch_, samples_, batches_;
+  std::vector<double> sums_;
+};
+
 class Evaluator {
  public:
   /// max_batches: over all replicas, 0 = the whole split.
@@ -52,13 +79,10 @@ class Evaluator {
                                                   const std::function<bool()>& breaks);
 
  private:
-  Parts& parts_;
   RankReplica& replica_;
-  Executor& executor_;
   BatchReader reader_;
-  std::int64_t batches_;
+  ValidationPass pass_;
   bool together_;
-  std::vector<double> sums_;
   std::set<std::string, std::less<>> explained_;  ///< metrics whose absence was logged
 };
 

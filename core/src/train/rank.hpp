@@ -180,6 +180,8 @@ class Rank final : private MetricSink {
     metric(step, split, name, value);
   }
   void finish();
+  /// The weights that the run stands for: those of val/*, `weights_hash`, and what other commands read.
+  ParameterSet& evaluated() { return parts_->sync->evaluation_parameters(); }
   double wall_s() const;
 
   World& world_;

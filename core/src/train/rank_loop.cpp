@@ -321,11 +321,10 @@ void Rank::evaluate(Boundary& due, std::int64_t slot) {
   world_.phase.enter("evaluate");
   const PartScope part(&account_, TimePart::kEvaluate);
   const SpanScope span(&spans_, "evaluate", "evaluate");
-  ParameterSet& evaluated = parts_->sync->evaluation_parameters();
   const bool alone = world_.settings.parallel.trainers() == 1;
   BreakAgreement agreement(alone ? nullptr : world_.training_hub.get(), rank_,
                            [&] { return !due.interrupted && world_.survival.stop.asked(); });
-  const auto values = evaluator_->run(evaluated, slot, [&] { return agreement.breaks(); });
+  const auto values = evaluator_->run(evaluated(), slot, [&] { return agreement.breaks(); });
   if (values) {
     for (const EvaluationValue& value : *values) metric(slot, Split::kVal, value.metric, value.value);
     if (rank_ == 0) world_.metrics->flush();

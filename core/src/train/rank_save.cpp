@@ -201,8 +201,7 @@ void Rank::finish() {
   const auto all = world_.end_hub->exchange(rank_, state_->digests());
   SetLayout layout{grid_.get(), world_.settings.parallel.grid, nullptr, replica_};
   if (rows_->cut()) layout.replicas = weights_->group(Purpose::kState);
-  ParameterSet& evaluated = parts_->sync->evaluation_parameters();
-  const std::string weights = logical_digests(evaluated, *parts_->device, layout);
+  const std::string weights = logical_digests(evaluated(), *parts_->device, layout);
   const auto all_weights = world_.end_hub->exchange(rank_, weights);
   pause.reset();
   const std::string_view status = world_.stop_reason() == StopReason::kSignal ? "interrupted" : "completed";

@@ -3,6 +3,7 @@
 
 #include "graph/row_table.hpp"
 #include "train/data_record.hpp"
+#include "train/evaluated_weights.hpp"
 #include "train/grid.hpp"
 #include "train/state_io.hpp"
 
@@ -172,6 +173,15 @@ std::vector<StateEntry> RankState::entries() const {
   for (const auto& set : m_.weights->created_sets())
     add_set(out, *set, own + "sync." + std::string(set->name()), true);
   return out;
+}
+
+std::string RankState::evaluated_prefix() const {
+  const std::string own = fmt::format("replica{}/", m_.replica);
+  const ParameterSet* const evaluated = &m_.parts->sync->evaluation_parameters();
+  if (evaluated == &m_.weights->live()) return (m_.shared ? "" : own) + "model/";
+  for (const auto& set : m_.weights->created_sets())
+    if (evaluated == set.get()) return own + "sync." + std::string(set->name()) + "/";
+  return "";
 }
 
 void RankState::visit(StateVisitor& visitor) const {
@@ -406,6 +416,8 @@ void SaveBuffers::collect(const RankState& state, const RunShape& shape, const S
   state.visit_lines(collector);
   const std::string prefix = fmt::format("rank{}/", state.members().rank);
   for (auto& [name, text] : collector.scalars) meta_.push_back({prefix + name, std::move(text)});
+  if (!state.members().shared || state.members().replica == 0)
+    meta_.push_back({evaluated_key(state.members().replica), state.evaluated_prefix()});
   if (state.members().rank == 0) {
     record_data(state.members().parts->dataset->info().sources, meta_);
     record_shape(shape, meta_);

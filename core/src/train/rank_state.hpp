@@ -84,6 +84,9 @@ class RankState {
   void visit_step(StateVisitor& visitor) const;
   void visit_recovery(StateVisitor& visitor) const;
   const Members& members() const { return m_; }
+  /// What the names of the weights begin with that this run stands for: those that its strategy evaluates. ""
+  /// when they are in none of the sets that checkpoints hold.
+  std::string evaluated_prefix() const;
 
   /// xxh3-128 digests of everything, for StateHasher::merge on rank 0.
   std::string digests() const;
