@@ -45,7 +45,8 @@ class IndexedDataset : public Dataset {
     return option::text("order", "\"shuffled\"")
         .one_of(kOrders)
         .doc_text(
-            "shuffled: every sample once per epoch; sequential: as they lie; random: drawn with replacement");
+            "shuffled: every sample once per epoch; sequential: as they lie in the file; random: drawn with "
+            "replacement");
   }
   static constexpr OptionSpec val_fraction_option(const char* default_toml) {
     return option::real("val_fraction", default_toml)
@@ -77,9 +78,9 @@ class IndexedDataset : public Dataset {
 
   /// The end of open(), when it is known what is trained on; `info` is what the data set will say of itself.
   virtual void opened(DataInfo& info);
-  /// Sample of the main files behind number i of the train_samples ones that are trained on, in no order that
-  /// matters.
-  std::int64_t train_index(std::int64_t i) const { return place_in_file(i); }
+  /// Sample of the main files with number i of the train_samples ones that are trained on; ascending in i
+  /// with `order = "sequential"`, else in no order that matters.
+  std::int64_t train_index(std::int64_t i) const;
 
  private:
   /// Opens and checks the files; called once, by open().
@@ -102,6 +103,8 @@ class IndexedDataset : public Dataset {
   SampleOrder order_;
   RandomKey order_key_, split_key_;
   std::int64_t samples_ = 0;
+  std::vector<std::int64_t>
+      held_out_;  ///< ascending; only where samples are read in the file's order around them
   std::vector<bool> is_target_;
   DataInfo info_;
 };

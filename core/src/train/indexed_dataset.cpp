@@ -97,6 +97,11 @@ void IndexedDataset::divide(const IndexedContent& content) {
                     "without validation",
                     found));
   }
+  held_out_.clear();
+  if (order_ != SampleOrder::kSequential || !mixed_ || val_files_) return;
+  for (std::int64_t v = 0; v < info_.val_samples; ++v)
+    held_out_.push_back(place_in_file(info_.train_samples + v));
+  std::ranges::sort(held_out_);
 }
 
 std::int64_t IndexedDataset::train_place(std::int64_t sample) const {
@@ -112,6 +117,20 @@ std::int64_t IndexedDataset::train_place(std::int64_t sample) const {
       break;
   }
   return static_cast<std::int64_t>(index);
+}
+
+std::int64_t IndexedDataset::train_index(std::int64_t i) const {
+  if (order_ != SampleOrder::kSequential) return place_in_file(i);
+  // held_out_[h] - h samples before held_out_[h] are trained on: the first h with more than i of them.
+  std::size_t low = 0, high = held_out_.size();
+  while (low < high) {
+    const std::size_t h = (low + high) / 2;
+    if (held_out_[h] - static_cast<std::int64_t>(h) > i)
+      high = h;
+    else
+      low = h + 1;
+  }
+  return i + static_cast<std::int64_t>(low);
 }
 
 std::int64_t IndexedDataset::place_in_file(std::int64_t place) const {
@@ -150,10 +169,10 @@ void IndexedDataset::read(const BatchRequest& request, std::span<const TensorVie
   for (std::int64_t row = 0; row < request.count; ++row) {
     const std::int64_t sample = request.first + row;
     const bool from_val_files = !train && val_files_;
-    const std::int64_t place = train            ? train_place(sample)
+    const std::int64_t index = train            ? train_index(train_place(sample))
                                : from_val_files ? sample
-                                                : info_.train_samples + sample;
-    copy(from_val_files, from_val_files ? place : place_in_file(place), row, fields);
+                                                : place_in_file(info_.train_samples + sample);
+    copy(from_val_files, index, row, fields);
   }
   pad(request.count, fields);
 }

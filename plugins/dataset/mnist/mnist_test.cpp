@@ -144,6 +144,25 @@ TEST_F(MnistTest, EachImageIsTrainedOnOncePerEpochOrHeldOut) {
   }
 }
 
+TEST_F(MnistTest, SequentialIsTheOrderOfTheFile) {
+  for (const char* split : {"mixed", "tail"}) {
+    for (const char* share : {"0.0", "0.01", "0.15", "0.9"}) {
+      const Made made = open(counting_set(100) + "batch = 4\nscale = 'raw'\norder = 'sequential'\nsplit = '" +
+                             split + "'\nval_fraction = " + share);
+      const auto trained = static_cast<int>(made->info().train_samples);
+      const auto held = static_cast<int>(made->info().val_samples);
+      const std::vector<int> order = images(made, Split::kTrain, 0, trained);
+      EXPECT_TRUE(std::is_sorted(order.begin(), order.end())) << split << " " << share;
+      EXPECT_EQ(images(made, Split::kTrain, trained, trained), order) << "every epoch";
+      // With the held-out ones they are all samples.
+      std::vector<int> all = images(made, Split::kVal, 0, held);
+      all.insert(all.end(), order.begin(), order.end());
+      std::sort(all.begin(), all.end());
+      for (int i = 0; i < 100; ++i) ASSERT_EQ(all[static_cast<std::size_t>(i)], i) << split << " " << share;
+    }
+  }
+}
+
 TEST_F(MnistTest, OrderDependsOnSeedAndPlaceAlone) {
   for (const char* order : {"shuffled", "random", "sequential"}) {
     const std::string toml = counting_set(100) + "scale = 'raw'\norder = '" + order + "'\nbatch = ";
