@@ -2,6 +2,8 @@
 // because JSON has no NaN and a diverged loss must survive.
 #include "ab/run_record.hpp"
 
+#include "observe/run_folder.hpp"
+
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
 
@@ -255,17 +257,11 @@ double bytes_of(const std::map<std::string, double>& purposes, const std::string
 }
 
 int newest_attempt(const std::string& parent) {
-  int newest = 0;
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(parent, ignored)) {
-    const std::string name = entry.path().filename().string();
-    int number = 0;
-    const auto [end, status] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (status == std::errc{} && end == name.data() + name.size() && entry.is_directory(ignored)) {
-      newest = std::max(newest, number);
-    }
+  try {
+    return tenon::newest_attempt(*make_posix_files(), parent);
+  } catch (const FileError&) {
+    return 0;
   }
-  return newest;
 }
 
 void parse_metrics(const std::string& text, const std::string& where, RunRecord& run) {

@@ -94,6 +94,22 @@ TEST_F(Report, RunsOfOneNameAreToldApartByTheirFolders) {
   EXPECT_EQ(runs[1].name, "b/tiny");
 }
 
+TEST_F(Report, LinkedRunsAreFoundOnce) {
+  namespace fs = std::filesystem;
+  run("disk/far");
+  run("runs/near");
+  fs::create_directory_symlink(folder_ / "disk/far", folder_ / "runs/away");
+  fs::create_directory_symlink(folder_ / "runs/near", folder_ / "runs/alias");
+  fs::create_directory_symlink(folder_ / "runs", folder_ / "runs/loop");
+  fs::rename(folder_ / "runs/near/1", folder_ / "disk/one");
+  fs::create_directory_symlink(folder_ / "disk/one", folder_ / "runs/near/1");
+  std::vector<std::string> unreadable, folders;
+  for (const auto& found : load_runs((folder_ / "runs").string(), unreadable))
+    folders.push_back(found.record.folder);
+  EXPECT_THAT(folders, ElementsAre((folder_ / "runs/away/1").string(), (folder_ / "runs/near/1").string()));
+  EXPECT_THAT(unreadable, ::testing::IsEmpty());
+}
+
 TEST_F(Report, JsonHasTheSameFacts) {
   const auto loaded = load_run(run("tiny"));
   const auto json = nlohmann::json::parse(run_json(loaded));

@@ -10,6 +10,8 @@
 #include <cmath>
 #include <filesystem>
 #include <map>
+#include <set>
+#include <utility>
 
 namespace tenon::report {
 namespace {
@@ -51,8 +53,10 @@ std::size_t comment_of(std::string_view line) {
   return std::string_view::npos;
 }
 
-void find(const fs::path& folder, int depth, std::vector<std::string>& attempts) {
-  if (depth > kDeepest) return;
+/// Links are followed after the folders beside them, so that a run which both reach has the folder's name.
+void find(const fs::path& folder, int depth, std::set<fs::path>& seen, std::vector<std::string>& attempts) {
+  std::error_code ignored;
+  if (depth > kDeepest || !seen.insert(fs::canonical(folder, ignored)).second) return;
   if (is_attempt(folder)) {
     attempts.push_back(folder.string());
     return;
@@ -62,13 +66,12 @@ void find(const fs::path& folder, int depth, std::vector<std::string>& attempts)
     attempts.push_back((folder / std::to_string(newest)).string());
     return;
   }
-  std::vector<fs::path> children;
-  std::error_code ignored;
+  std::vector<std::pair<bool, fs::path>> children;
   for (const auto& entry : fs::directory_iterator(folder, ignored)) {
-    if (entry.is_directory(ignored) && !entry.is_symlink(ignored)) children.push_back(entry.path());
+    if (entry.is_directory(ignored)) children.emplace_back(entry.is_symlink(ignored), entry.path());
   }
   std::sort(children.begin(), children.end());
-  for (const fs::path& child : children) find(child, depth + 1, attempts);
+  for (const auto& child : children) find(child.second, depth + 1, seen, attempts);
 }
 
 }  // namespace
@@ -117,7 +120,9 @@ Run load_run(const std::string& attempt) {
 
 std::vector<Run> load_runs(const std::string& folder, std::vector<std::string>& unreadable) {
   std::vector<std::string> attempts;
-  find(folder, 0, attempts);
+  std::set<fs::path> seen;
+  find(folder, 0, seen, attempts);
+  std::sort(attempts.begin(), attempts.end());
   std::vector<Run> runs;
   for (const std::string& attempt : attempts) {
     try {

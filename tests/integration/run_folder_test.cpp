@@ -49,6 +49,41 @@ TEST(ChangedData, AnotherNumberOfFilesIsOtherData) {
   EXPECT_EQ(ended.status, 2);
 }
 
+// Everything may lie on another disk: the run's folder, an attempt, its checkpoints, one of these.
+TEST(RunFolder, WhatIsLinkedIsSeenByEveryCommand) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  fs::create_directories(scratch / "disk");
+  const auto move = [&](const std::string& what, const std::string& name) {
+    fs::rename(scratch / what, scratch / ("disk/" + name));
+    fs::create_directory_symlink(scratch / ("disk/" + name), scratch / what);
+  };
+  move("runs/tiny/1/checkpoints/step-6", "generation");
+  move("runs/tiny/1/checkpoints", "checkpoints");
+  move("runs/tiny/1", "attempt");
+  move("runs/tiny", "run");
+  const std::vector<std::vector<std::string>> commands{
+      {"evaluate", "runs/tiny"},
+      {"evaluate", "runs/tiny/1", "--step", "6"},
+      {"compare", "runs/tiny/latest", "runs/tiny/1"},
+      {"report", "runs/tiny"},
+      {"report", "runs"},
+      {"generate", "runs/tiny", "--prompt", "a", "--tokens", "1"},
+      {"export", "runs/tiny", "--out", "m.safetensors"},
+  };
+  for (const auto& words : commands) {
+    const Ended ended = scratch.run(words);
+    EXPECT_EQ(ended.status, 0) << words[0] << ": " << ended.err;
+  }
+  EXPECT_THAT(scratch.run({"evaluate", "runs/tiny"}).out, ::testing::StartsWith("step 6 of runs/tiny/1, "));
+  EXPECT_EQ(scratch.train({"--resume", "--set", "run.steps=8"}).status, 0);
+  const std::string log = scratch.log("1"), slot_4 = "checkpoint of slot 4 saved";
+  EXPECT_EQ(log.find(slot_4), log.rfind(slot_4)) << "it went on from slot 6";
+  EXPECT_EQ(scratch.train().status, 0);
+  EXPECT_EQ(fs::read_symlink(scratch / "runs/tiny/latest"), "2");
+  EXPECT_TRUE(fs::is_symlink(scratch / "runs/tiny/1"));
+}
+
 // No process, root included, can make a folder in /proc: it stands for a disk that is mounted read-only.
 TEST(RunFolder, ThatCannotBeMadeIsAnErrorBeforeTraining) {
   const Scratch scratch;

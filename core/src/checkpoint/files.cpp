@@ -1,6 +1,8 @@
 // What every FileSystem shares: errors, whole-file text, atomic replacement, removal of trees.
 #include <tenon/files.hpp>
 
+#include "checkpoint/links.hpp"
+
 #include <cerrno>
 
 TENON_ABI_BEGIN
@@ -76,3 +78,17 @@ std::string parent_path(const std::string& path) {
 }
 
 TENON_ABI_END
+
+namespace tenon {
+
+bool is_folder(FileSystem& files, const std::string& folder, const DirectoryEntry& entry) {
+  if (!entry.is_symlink) return entry.is_directory;
+  try {
+    files.list(folder + "/" + entry.name);
+    return true;
+  } catch (const FileError&) {
+    return false;
+  }
+}
+
+}  // namespace tenon

@@ -2,6 +2,7 @@
 #include <tenon/checkpoint.hpp>
 
 #include "checkpoint/generation.hpp"
+#include "checkpoint/links.hpp"
 
 #include <fmt/format.h>
 
@@ -117,7 +118,7 @@ std::vector<std::int64_t> CheckpointStore::generations() const {
   if (!files_.exists(folder_)) return steps;
   for (const DirectoryEntry& entry : files_.list(folder_)) {
     const FolderName name = parse_folder_name(entry.name);
-    if (name.kind == FolderKind::kComplete && entry.is_directory) steps.push_back(name.step);
+    if (name.kind == FolderKind::kComplete && is_folder(files_, folder_, entry)) steps.push_back(name.step);
   }
   std::ranges::sort(steps);
   return steps;

@@ -3,6 +3,8 @@
 // the file layer alone.
 #include "observe/run_folder.hpp"
 
+#include "checkpoint/links.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,6 +24,7 @@ namespace tenon {
 namespace {
 
 constexpr const char* kLockFile = ".lock";
+constexpr const char* kLatest = "latest";
 constexpr const char* kFirstFile = "metrics.jsonl";
 constexpr const char* kRunFiles[] = {kFirstFile, "config.resolved.toml", "manifest.json", "summary.json"};
 
@@ -31,14 +34,6 @@ int attempt_number(std::string_view name) {
   const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), number);
   const bool whole = code == std::errc() && end == name.data() + name.size();
   return whole && number > 0 && name.front() != '0' && name.front() != '+' ? number : 0;
-}
-
-int newest_attempt(FileSystem& files, const std::string& base) {
-  int newest = 0;
-  for (const DirectoryEntry& entry : files.list(base)) {
-    if (entry.is_directory) newest = std::max(newest, attempt_number(entry.name));
-  }
-  return newest;
 }
 
 std::string join(const std::string& folder, std::string_view name) {
@@ -54,8 +49,20 @@ std::string without_final_slashes(std::string path) {
 void link_latest(FileSystem& files, const std::string& base) {
   for (int linked = 0, newest = newest_attempt(files, base); linked != newest;
        newest = newest_attempt(files, base)) {
-    files.symlink(std::to_string(newest), join(base, "latest"));
+    files.symlink(std::to_string(newest), join(base, kLatest));
     linked = newest;
+  }
+}
+
+/// `latest` is ours to replace only where it is a link.
+void refuse_occupied_latest(FileSystem& files, const std::string& base) {
+  if (!files.exists(join(base, kLatest))) return;
+  for (const DirectoryEntry& entry : files.list(base)) {
+    if (entry.name != kLatest || entry.is_symlink) continue;
+    fail_run(
+        fmt::format("{} is a {} of yours, and a new attempt makes a link of that name; rename it, or choose "
+                    "another run.name or --run-dir",
+                    join(base, kLatest), entry.is_directory ? "folder" : "file"));
   }
 }
 
@@ -69,7 +76,7 @@ std::string neighbours(FileSystem& files, const std::string& run) {
   std::vector<std::string> names;
   try {
     for (const DirectoryEntry& entry : files.list(parent)) {
-      if (entry.is_directory && !entry.name.starts_with('.')) names.push_back(entry.name);
+      if (!entry.name.starts_with('.') && is_folder(files, parent, entry)) names.push_back(entry.name);
     }
   } catch (const FileError&) {
     return fmt::format(" There is no folder '{}' either.", parent);
@@ -84,8 +91,18 @@ std::string neighbours(FileSystem& files, const std::string& run) {
 
 }  // namespace
 
+int newest_attempt(FileSystem& files, const std::string& run) {
+  int newest = 0;
+  for (const DirectoryEntry& entry : files.list(run)) {
+    const int number = attempt_number(entry.name);
+    if (number > newest && is_folder(files, run, entry)) newest = number;
+  }
+  return newest;
+}
+
 RunFolder create_run_folder(FileSystem& files, const std::string& base_path) {
   const std::string base = without_final_slashes(base_path);
+  refuse_occupied_latest(files, base);
   files.make_directories(base);
   std::random_device random;
   const std::string prepared =

@@ -15,9 +15,14 @@ struct RunFolder {
   std::string path;  ///< base/<attempt>
 };
 
+/// The number of the newest attempt below `run`, 0 when there is none: folders, or links to folders, that are
+/// called 1, 2, ... Throws FileError when `run` is no folder.
+int newest_attempt(FileSystem& files, const std::string& run);
+
 /// Makes the next attempt below `base` (made if absent) and points `latest` at the newest. The folder appears
 /// under its number with an empty metrics.jsonl in one atomic step, so any number of processes may call this
-/// at once and no two get the same attempt. Throws FileError.
+/// at once and no two get the same attempt. Throws FileError; Error(kRun), before anything is made, when
+/// `latest` is there and no link.
 RunFolder create_run_folder(FileSystem& files, const std::string& base);
 
 /// The attempt that `run` names: an attempt itself (or a link to one), or the newest below it. Throws

@@ -109,6 +109,40 @@ TEST_F(RunFolderTest, LeavesNothingBehindWhenItFails) {
   EXPECT_TRUE(fs::is_regular_file(base));
 }
 
+// Attempts are moved to other disks and linked back.
+TEST_F(RunFolderTest, AnAttemptMayBeALink) {
+  const std::string base = root_ + "/runs/tiny";
+  for (int i = 0; i < 2; ++i) create_run_folder(*files_, base);
+  fs::rename(base + "/2", root_ + "/elsewhere");
+  fs::create_directory_symlink(root_ + "/elsewhere", base + "/2");
+  fs::create_directory_symlink(root_ + "/nowhere", base + "/7");  // its disk is not mounted
+  fs::create_symlink(root_ + "/elsewhere/metrics.jsonl", base + "/8");
+  EXPECT_EQ(newest_attempt(*files_, base), 2);
+  EXPECT_EQ(open_newest_attempt(*files_, base).path, base + "/2");
+  fs::create_directory_symlink(base, root_ + "/runs/linked");
+  EXPECT_EQ(open_newest_attempt(*files_, root_ + "/runs/linked").attempt, 2);
+  EXPECT_THAT(error_of(root_ + "/runs/alfa"), HasSubstr("linked, tiny."));
+  EXPECT_EQ(create_run_folder(*files_, base).attempt, 3);
+  EXPECT_TRUE(fs::is_symlink(base + "/2"));
+}
+
+TEST_F(RunFolderTest, WhatIsCalledLatestAndIsNoLinkStays) {
+  for (const bool folder : {true, false}) {
+    const std::string base = root_ + (folder ? "/a" : "/b"), latest = base + "/latest";
+    fs::create_directories(folder ? latest : base);
+    std::ofstream(folder ? latest + "/mine" : latest) << "precious";
+    try {
+      create_run_folder(*files_, base);
+      ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), HasSubstr(latest + (folder ? " is a folder" : " is a file") +
+                                          " of yours, and a new attempt makes"));
+    }
+    EXPECT_EQ(std::distance(fs::directory_iterator(base), fs::directory_iterator()), 1)
+        << "nothing else was made";
+  }
+}
+
 TEST_F(RunFolderTest, RunIsAnAttemptOrItsParent) {
   const std::string base = root_ + "/runs/tiny";
   for (int i = 0; i < 11; ++i) create_run_folder(*files_, base);
