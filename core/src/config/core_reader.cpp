@@ -61,6 +61,18 @@ std::int64_t ParallelSettings::ranks_per_replica() const {
   return product;
 }
 
+bool is_safe_name(std::string_view name) {
+  const auto control = [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; };
+  if (std::ranges::any_of(name, control)) return false;
+  for (std::size_t begin = 0; begin <= name.size();) {
+    const std::size_t end = std::min(name.find('/', begin), name.size());
+    const std::string_view part = name.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == ".." || part == "latest") return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
 std::string joined(const std::vector<std::string>& words) {
   std::string out;
   for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
@@ -111,6 +123,13 @@ Value CoreReader::run(const Value& table) {
   return read(table, "run", false, [&](const Options& options) {
     RunSettings& run = settings_.run;
     if (options.has("name")) run.name = std::string(options.text("name"));
+    if (run.name && !is_safe_name(*run.name)) {
+      problems_.push_back(fmt::format(
+          "{}[run] name = '{}' is no folder below runs/: expected a name, or several joined by "
+          "'/', none of them empty, '.', '..', 'latest' or with control characters; --run-dir takes any "
+          "folder",
+          place(table.find("name")->origin), *run.name));
+    }
     const auto seed = [&](std::string_view name) {
       return static_cast<std::uint64_t>(options.integer(options.has(name) ? name : "seed"));
     };

@@ -169,6 +169,10 @@ struct CheckedRun {
 CheckedRun check_run(const Config& config, const ComponentCatalog& catalog,
                      std::span<const std::string> extra_tables);
 
+/// Whether runs/NAME is a folder below runs/: one name, or several joined by '/', none of them empty, ".",
+/// ".." or "latest" (the link to a run's newest attempt), or with control characters.
+bool is_safe_name(std::string_view name);
+
 /// [plugins] paths alone, made absolute: needed before the catalog can be built.
 std::vector<std::string> plugin_paths(const Config& config);
 

@@ -40,6 +40,25 @@ TEST(RunCheck, ReadsSettings) {
   EXPECT_TRUE(run.warnings.empty());
 }
 
+TEST(RunCheck, ANameIsAFolderBelowRuns) {
+  for (const char* name : {"a", "a b", "a/b.c/-d", "na\xc3\xafve", "..a", "<x>", "1"})
+    EXPECT_EQ(check_run(sample_run({std::string("run.name=") + "'" + name + "'"}), sample::kCatalog, {})
+                  .core.run.name,
+              name);
+  for (const char* name : {"", ".", "..", "../out", "a/..", "a/../b", "/tmp/a", "a//b", "a/", "a/./b",
+                           "latest", "a/latest", "a\x01"}) {
+    EXPECT_FALSE(is_safe_name(name)) << name;
+    if (std::string_view(name).find('\x01') != std::string_view::npos) continue;  // TOML refuses it first
+    try {
+      check_run(sample_run({std::string("run.name=") + "'" + name + "'"}), sample::kCatalog, {});
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(), testing::HasSubstr(std::string("[run] name = '") + name +
+                                                   "' is no folder below runs/: expected a name"));
+    }
+  }
+}
+
 TEST(RunCheck, HandsEachComponentItsOptions) {
   CheckedRun run = check_run(sample_run(), sample::kCatalog, {});
   std::vector<std::string> tables;
