@@ -59,6 +59,9 @@ StudyOutcome run_study(const Experiment& experiment, const StudyOptions& options
   runner.folder = folder;
   runner.jobs = options.jobs;
   runner.progress = options.progress;
+  if (options.progress) {
+    for (const std::string& warning : fixed_seed_warnings(asked)) options.progress(warning, true);
+  }
   RunnerResult runs = run_jobs(asked, runner);
 
   Study study = load_study(asked, folder, options.jobs, options.self_check);

@@ -17,10 +17,6 @@ namespace {
 constexpr std::size_t kExhaustiveRelabelling = 12;
 constexpr std::uint64_t kSampledRelabellings = 4096;
 
-double deciding_p(const PairedMetric& m, DecidingTest test) {
-  return test == DecidingTest::kStudentT ? m.t_test.p : m.sign_flip.p;
-}
-
 std::vector<std::string> secondary_metrics(const Study& study) {
   if (!study.experiment.secondary.empty()) return study.experiment.secondary;
   static constexpr std::string_view kQuality[] = {"loss", "accuracy", "auc", "relative_l2"};
@@ -134,11 +130,11 @@ void adjust(StudyResult& result) {
   const Experiment& e = result.study.experiment;
   std::vector<double> primary, equivalence, log_rank, secondary;
   for (const Comparison& c : result.comparisons) {
-    primary.push_back(deciding_p(c.primary, e.test));
+    primary.push_back(deciding_p(e, c.primary));
     equivalence.push_back(c.equivalence ? c.equivalence->p : 1.0);
     const TargetComparison* target = target_on(c, e.budget.kind);
     log_rank.push_back(target != nullptr ? target->log_rank.p : 1.0);
-    for (const PairedMetric& m : c.secondary) secondary.push_back(deciding_p(m, e.test));
+    for (const PairedMetric& m : c.secondary) secondary.push_back(deciding_p(e, m));
   }
   primary = holm_adjust(primary);
   equivalence = holm_adjust(equivalence);
@@ -211,6 +207,14 @@ ArmCost cost_of(const Study& study, const ArmRuns& arm) {
 
 }  // namespace
 
+DecidingTest deciding_test(const Experiment& experiment, const PairedMetric& metric) {
+  return metric.t_test.defined() ? experiment.test : DecidingTest::kSignFlip;
+}
+
+double deciding_p(const Experiment& experiment, const PairedMetric& metric) {
+  return deciding_test(experiment, metric) == DecidingTest::kStudentT ? metric.t_test.p : metric.sign_flip.p;
+}
+
 const TargetComparison* target_on(const Comparison& comparison, Axis axis) {
   for (const TargetComparison& t : comparison.targets) {
     if (t.axis == axis) return &t;
@@ -241,7 +245,7 @@ PairedMetric compare_metric(const std::string& metric, bool lower_is_better, std
     out.relative_change = out.difference.mean / std::abs(out.baseline_mean.mean);
   out.baseline = std::move(baseline);
   out.other = std::move(other);
-  out.adjusted_p = out.t_test.p;
+  out.adjusted_p = out.t_test.defined() ? out.t_test.p : out.sign_flip.p;
   return out;
 }
 

@@ -26,6 +26,10 @@ struct PairedMetric {
   double adjusted_p = 1;                   ///< of the deciding test, Holm over its family
 };
 
+/// The test that decides: the asked one, but the exact one where the differences have no t test.
+DecidingTest deciding_test(const Experiment& experiment, const PairedMetric& metric);
+double deciding_p(const Experiment& experiment, const PairedMetric& metric);
+
 /// Time to target along one axis.
 struct TargetComparison {
   Axis axis = Axis::kSteps;

@@ -23,7 +23,7 @@ Comparison comparison_of(const Experiment& e, const std::vector<double>& differe
   Comparison c;
   for (std::size_t i = 1; i <= differences.size(); ++i) c.seeds.push_back(static_cast<std::int64_t>(i));
   c.primary = compare_metric(e.metric, e.lower_is_better, baseline, other, e.alpha);
-  c.primary.adjusted_p = e.test == DecidingTest::kStudentT ? c.primary.t_test.p : c.primary.sign_flip.p;
+  c.primary.adjusted_p = deciding_p(e, c.primary);
   if (e.margin) {
     c.equivalence = equivalence_test(c.primary.differences, *e.margin, e.alpha);
     c.adjusted_equivalence_p = c.equivalence->p;
@@ -70,6 +70,23 @@ TEST(Verdict, EveryOutcome) {
       {"noise against a margin", with_margin, noise, Outcome::kInconclusive,
        "Equivalence within 0.05 was not shown"},
       {"one pair", plain, {-0.5}, Outcome::kInconclusive, "One pair has no spread"},
+      {"no spread, three pairs",
+       plain,
+       {0.02, 0.02, 0.02},
+       Outcome::kInconclusive,
+       "val/loss differs by +0.0200 in each of 3 pairs.\nDecided by the exact sign-flip test, p = "
+       "0.250.\nEvery "
+       "pair has the same difference. A sample without spread has no t test"},
+      {"no spread, six pairs",
+       plain,
+       {0.02, 0.02, 0.02, 0.02, 0.02, 0.02},
+       Outcome::kWorse,
+       "Decided by the exact sign-flip test, p = 0.0312"},
+      {"no spread within a margin",
+       with_margin,
+       {0.02, 0.02, 0.02},
+       Outcome::kInconclusive,
+       "Equivalence within 0.05 was not shown (p = 0.125)"},
       {"exact test, six pairs", exact, down, Outcome::kBetter, "exact sign-flip test, p = 0.0312"},
       {"exact test, five pairs",
        exact,

@@ -198,6 +198,24 @@ std::string arm_file_text(const Experiment& experiment, const Arm& arm) {
          to_toml(with_absolute_plugin_paths(config), true);
 }
 
+std::vector<std::string> fixed_seed_warnings(const Experiment& experiment) {
+  std::vector<std::string> out;
+  for (const Arm& arm : experiment.arms) {
+    if (arm.own_order) continue;  // its seeds are ours
+    const Config config = Config::load(experiment.base, arm.set, arm.extends);
+    const Value* run = config.root().find("run");
+    for (const char* key : {"seed_init", "seed_order", "seed_rounding"}) {
+      const Value* seed = run == nullptr || !run->is_table() ? nullptr : run->find(key);
+      if (seed == nullptr) continue;
+      out.push_back(fmt::format(
+          "warning: arm '{}' fixes run.{} ({}), so what it draws is the same for every seed; leave it out "
+          "unless that is meant",
+          arm.name, key, seed->origin.text()));
+    }
+  }
+  return out;
+}
+
 std::vector<std::string> budget_sets(const Budget& budget) {
   const bool whole = budget.kind != Axis::kSeconds;
   const std::string amount = whole ? fmt::format("{:.0f}", budget.amount) : fmt::format("{}", budget.amount);

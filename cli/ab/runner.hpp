@@ -50,6 +50,10 @@ struct RunnerResult {
 std::string arm_file_path(const std::string& folder, const Arm& arm);
 std::string arm_file_text(const Experiment& experiment, const Arm& arm);
 
+/// A line for each seed (run.seed_init, seed_order, seed_rounding) that the base or an arm fixes: the spread
+/// between the study's seeds leaves out what it draws.
+std::vector<std::string> fixed_seed_warnings(const Experiment& experiment);
+
 /// Writes the files of all arms. Throws Error(kRun) when that cannot be done.
 void write_arm_files(const Experiment& experiment, const std::string& folder);
 

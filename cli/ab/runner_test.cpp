@@ -43,6 +43,17 @@ RunnerOptions options_for(const std::string& folder, const std::string& body) {
   return o;
 }
 
+TEST(Runner, SaysWhichSeedsAnArmFixes) {
+  const std::string folder = testing::fresh_folder("fixed_seeds");
+  testing::write_text(folder + "/base.toml", "[run]\nseed = 1\nseed_init = 5\n");
+  Experiment e = testing::sample_experiment(2);
+  e.base = folder + "/base.toml";
+  e.arms[1].own_order = true;
+  const std::vector<std::string> warnings = fixed_seed_warnings(e);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_THAT(warnings[0], HasSubstr("arm 'bf16' fixes run.seed_init (" + folder + "/base.toml:3:"));
+}
+
 TEST(Runner, ArmsChangePlacesFromSeedToSeed) {
   const Experiment e = testing::sample_experiment(3);
   RunnerOptions o;

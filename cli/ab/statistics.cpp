@@ -37,13 +37,6 @@ double upper_tail(double t, double df) {
   return bm::cdf(bm::complement(StudentT(df), t));
 }
 
-// (mean - reference) / se, where a sample without spread gives an infinite statistic, or 0 for no difference.
-double t_statistic(double mean_minus_reference, double se) {
-  if (se > 0) return mean_minus_reference / se;
-  if (mean_minus_reference == 0) return 0;
-  return mean_minus_reference > 0 ? kInfinity : -kInfinity;
-}
-
 // Every signed sum of `magnitudes`, unsorted.
 std::vector<double> signed_sums(std::span<const double> magnitudes) {
   std::vector<double> sums{0.0};
@@ -117,10 +110,17 @@ MeanEstimate mean_with_interval(std::span<const double> values, double alpha) {
   return out;
 }
 
+bool has_spread(std::span<const double> values) {
+  if (values.size() < 2) return false;
+  const auto [low, high] = std::ranges::minmax(values);
+  return high - low > tie_tolerance(std::max(std::abs(low), std::abs(high)));
+}
+
 TTest paired_t_test(std::span<const double> differences) {
   if (differences.size() < 2) return {};
+  if (!has_spread(differences)) return {kUndefined, kUndefined};
   const MeanEstimate m = mean_with_interval(differences, 0.05);
-  const double t = t_statistic(m.mean, m.se);
+  const double t = m.mean / m.se;
   return {t, 2 * upper_tail(std::abs(t), static_cast<double>(m.n - 1))};
 }
 
@@ -199,9 +199,16 @@ EquivalenceTest equivalence_test(std::span<const double> differences, double mar
   const MeanEstimate m = mean_with_interval(differences, 2 * alpha);
   out.interval = m.interval;
   if (m.n < 2) return out;
+  if (!has_spread(differences)) {
+    const double all_one_sign = smallest_sign_flip_p(m.n) / 2;
+    out.p_above_low = m.mean > -margin ? all_one_sign : 1;
+    out.p_below_high = m.mean < margin ? all_one_sign : 1;
+    out.p = std::max(out.p_above_low, out.p_below_high);
+    return out;
+  }
   const double df = static_cast<double>(m.n - 1);
-  out.p_above_low = upper_tail(t_statistic(m.mean + margin, m.se), df);
-  out.p_below_high = upper_tail(t_statistic(margin - m.mean, m.se), df);
+  out.p_above_low = upper_tail((m.mean + margin) / m.se, df);
+  out.p_below_high = upper_tail((margin - m.mean) / m.se, df);
   out.p = std::max(out.p_above_low, out.p_below_high);
   return out;
 }

@@ -4,6 +4,7 @@
 // otherwise.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -27,11 +28,16 @@ struct MeanEstimate {
 
 MeanEstimate mean_with_interval(std::span<const double> values, double alpha);
 
-/// Student t test of mean difference = 0. A constant nonzero difference has p = 0, a constant zero p = 1,
-/// n < 2 has p = 1 (nothing can be said).
+/// Whether the values differ by more than rounding. Without spread nothing is known of the noise, and neither
+/// a t test nor an interval means anything.
+bool has_spread(std::span<const double> values);
+
+/// Student t test of mean difference = 0. n < 2 has p = 1 (nothing can be said), differences without spread
+/// have none: t and p are NaN.
 struct TTest {
   double t = 0;
   double p = 1;
+  bool defined() const { return !std::isnan(p); }
 };
 
 TTest paired_t_test(std::span<const double> differences);
@@ -64,6 +70,7 @@ double minimum_detectable_effect(std::size_t n, double power, double alpha);
 
 /// Two one-sided t tests against [-margin, +margin] (Schuirmann 1987). p = max of both; the arms are
 /// equivalent at level alpha when p <= alpha, i.e. when the 1 - 2 alpha interval lies inside the margin.
+/// Differences without spread have no t test: p is then of the one-sided sign-flip tests, at least 1 / 2^n.
 struct EquivalenceTest {
   double margin = 0;
   double p_above_low = 1;   ///< against "difference <= -margin"

@@ -41,13 +41,17 @@ TEST(Statistics, DegenerateSamples) {
   EXPECT_EQ(paired_t_test(one).p, 1);
   EXPECT_EQ(sign_flip_test(one).p, 1);
   EXPECT_TRUE(std::isnan(mean_with_interval(one, 0.05).interval.low));
-  EXPECT_EQ(paired_t_test(zeros).p, 1);
+  EXPECT_FALSE(paired_t_test(zeros).defined());
   EXPECT_EQ(sign_flip_test(zeros).p, 1);
   EXPECT_EQ(hodges_lehmann(zeros), 0);
-  EXPECT_EQ(equivalence_test(zeros, 0.1, 0.05).p, 0);
-  EXPECT_EQ(paired_t_test(constant).p, 0);
+  EXPECT_EQ(equivalence_test(zeros, 0.1, 0.05).p, 1.0 / 16);
+  EXPECT_FALSE(paired_t_test(constant).defined());
+  // Differences of equal numbers that were rounded apart.
+  EXPECT_FALSE(paired_t_test(std::vector<double>{4.19 - 4.18, 3.19 - 3.18, 2.19 - 2.18}).defined());
+  EXPECT_TRUE(paired_t_test(std::vector<double>{0.01, 0.01, 0.010001}).defined());
   EXPECT_EQ(sign_flip_test(constant).p, 0.25);
   EXPECT_EQ(equivalence_test(constant, 0.1, 0.05).p, 1);
+  EXPECT_EQ(equivalence_test(constant, 0.5, 0.05).p, 1.0 / 8);
   EXPECT_EQ(mean_with_interval(constant, 0.05).sd, 0);
   // A constant that no binary fraction holds: its spread must still be exactly zero.
   EXPECT_EQ(mean_with_interval(std::vector<double>(7, 0.1), 0.05).sd, 0);

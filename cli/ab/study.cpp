@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string_view>
 
@@ -20,6 +21,8 @@ using Flat = std::map<std::string, std::string>;
 // Keys that name the run and its random streams: the pairing itself.
 constexpr std::string_view kPairingKeys[] = {"run.name", "run.seed", "run.seed_init", "run.seed_order",
                                              "run.seed_rounding"};
+
+constexpr std::string_view kSeeds[] = {"run.seed_init", "run.seed_order", "run.seed_rounding"};
 
 // Keys that say on what a run is evaluated. Batch size, order and augmentation of training data are not among
 // them.
@@ -171,6 +174,48 @@ void check_same_within_arm(Study& study, const ArmRuns& arm) {
   }
 }
 
+std::string seeds_text(const std::vector<std::int64_t>& seeds) {
+  std::string out;
+  for (std::size_t i = 0; i < seeds.size(); ++i)
+    out += fmt::format("{}{}", i == 0 ? "" : i + 1 == seeds.size() ? " and " : ", ", seeds[i]);
+  return out;
+}
+
+/// Runs that ended with the same weights are one run: no test may count them as a sample.
+void check_seeds_matter(Study& study, const ArmRuns& arm) {
+  std::map<std::string, std::vector<std::int64_t>> by_weights;
+  std::map<std::string, std::set<std::string>> fixed;  // key of a seed -> its values over the runs
+  for (std::size_t s = 0; s < arm.runs.size(); ++s) {
+    if (!arm.runs[s] || arm.runs[s]->weights_hash.empty()) continue;
+    by_weights[arm.runs[s]->weights_hash].push_back(study.experiment.seeds[s]);
+    for (const std::string_view key : kSeeds) {
+      const auto found = arm.runs[s]->config.find(std::string(key));
+      if (found != arm.runs[s]->config.end()) fixed[found->first].insert(found->second);
+    }
+  }
+  std::string keys;
+  for (const auto& [key, values] : fixed) {
+    if (values.size() == 1 && arm.runs.size() > 1)
+      keys += fmt::format("{}{} = {}", keys.empty() ? "" : ", ", key, *values.begin());
+  }
+  for (const auto& [hash, seeds] : by_weights) {
+    if (seeds.size() < 2) continue;
+    study.refusals.push_back(fmt::format(
+        "arm '{}': seeds {} ended with the same weights, bit for bit: they are one run, not a sample of {}. "
+        "{}",
+        arm.arm.name, seeds_text(seeds), seeds.size(),
+        keys.empty()
+            ? "Nothing that the seed changes is in it (order of samples, initial weights, rounding)"
+            : fmt::format("The base or the arm fixes {}; leave that out, and run.seed draws it", keys)));
+  }
+  if (!keys.empty()) {
+    study.notes.push_back(
+        fmt::format("Arm '{}' fixes {}: what that draws is the same for every seed, so the spread between "
+                    "seeds leaves it out.",
+                    arm.arm.name, keys));
+  }
+}
+
 void check_pairs(Study& study) {
   for (std::size_t a = 1; a < study.arms.size(); ++a) {
     for (std::size_t s = 0; s < study.experiment.seeds.size(); ++s) {
@@ -249,6 +294,7 @@ void check_study(Study& study) {
   for (const ArmRuns& arm : study.arms) {
     for (std::size_t s = 0; s < arm.runs.size(); ++s) check_run(study, arm, s);
     check_same_within_arm(study, arm);
+    check_seeds_matter(study, arm);
   }
   check_pairs(study);
   find_config_difference(study);

@@ -134,6 +134,31 @@ TEST(Study, MissingRunsAreRefusalsAndTheNewestAttemptCounts) {
   EXPECT_THAT(s.refusals[1], HasSubstr("/nvfp4/3/2"));
 }
 
+TEST(Study, SeedsThatChangeNothingAreRefused) {
+  const Experiment e = testing::sample_experiment(3);
+  const auto first_two_alike = [](SyntheticRun& r) {
+    if (r.seed < 3) r.weights_hash = "0123";
+  };
+  const Study s = study_with(e, first_two_alike);
+  ASSERT_EQ(s.refusals.size(), 1u) << joined(s.refusals);
+  EXPECT_THAT(s.refusals[0],
+              HasSubstr("arm 'nvfp4': seeds 1 and 2 ended with the same weights, bit for bit: they "
+                        "are one run, not a sample of 2. Nothing that the seed changes"));
+  const Study fixed = study_with(e, [](SyntheticRun& r) {
+    r.weights_hash = "0123";
+    r.config.emplace_back("run.seed_init", "5");
+  });
+  EXPECT_THAT(joined(fixed.refusals), HasSubstr("seeds 1, 2 and 3 ended with the same weights"));
+  EXPECT_THAT(joined(fixed.refusals), HasSubstr("fixes run.seed_init = 5; leave that out"));
+  EXPECT_THAT(joined(fixed.notes), HasSubstr("Arm 'nvfp4' fixes run.seed_init = 5"));
+  // A seed that is written down and follows the study's is no such thing.
+  EXPECT_THAT(
+      joined(study_with(
+                 e, [](SyntheticRun& r) { r.config.emplace_back("run.seed_init", std::to_string(r.seed)); })
+                 .notes),
+      ::testing::Not(HasSubstr("fixes")));
+}
+
 TEST(Study, AnAaStudyWithUnequalConfigurationsIsRefused) {
   const Experiment e = testing::sample_experiment(2);
   const std::string folder = testing::fresh_folder("aa");

@@ -17,12 +17,12 @@ const char* pairs_word(std::size_t n) {
   return n == 1 ? "pair" : "pairs";
 }
 
-double deciding_p(const Experiment& e, const PairedMetric& m) {
-  return e.test == DecidingTest::kStudentT ? m.t_test.p : m.sign_flip.p;
-}
-
 std::string detectable_sentence(const Experiment& e, const Comparison& c, int decimals) {
   const std::size_t n = c.primary.differences.size();
+  if (n >= 2 && !c.primary.t_test.defined()) {
+    return "Every pair has the same difference. A sample without spread has no t test and no interval: the "
+           "exact test decides. Spread as small as this is unusual; check that the seeds change the runs.";
+  }
   if (n < 2) return "One pair has no spread: no difference, however large, can be told from noise.";
   return fmt::format(
       "With {} {} the smallest true difference that is found with {} power is {} paired standard deviations, "
@@ -37,10 +37,11 @@ void add_exact_caution(const Experiment& e, const Comparison& c, std::vector<std
   if (c.smallest_sign_flip_p > e.alpha) {
     out.push_back(
         fmt::format("With {} {} the exact test cannot fall below {}, so it can never confirm a difference at "
-                    "{}; the t test relies on normal differences.",
+                    "{}{}.",
                     c.primary.differences.size(), pairs_word(c.primary.differences.size()),
-                    p_text(c.smallest_sign_flip_p), e.alpha));
-  } else if (t_rejects != exact_rejects) {
+                    p_text(c.smallest_sign_flip_p), e.alpha,
+                    c.primary.t_test.defined() ? "; the t test relies on normal differences" : ""));
+  } else if (c.primary.t_test.defined() && t_rejects != exact_rejects) {
     out.push_back(
         fmt::format("The t test ({}) and the exact sign-flip test ({}) disagree; read the per-seed values.",
                     p_text(c.primary.t_test.p), p_text(c.primary.sign_flip.p)));
@@ -120,13 +121,17 @@ Verdict decide(const Experiment& e, const std::string& baseline, const std::stri
   const std::string coverage = percent(1 - e.alpha);
   const std::string effect =
       n < 2 ? fmt::format("{} differs by {} (one pair)", e.metric, fixed_signed(m.difference.mean, decimals))
-            : fmt::format("{} differs by {} ({} interval {} to {}, {} {})", e.metric,
-                          fixed_signed(m.difference.mean, decimals), coverage,
-                          fixed_signed(m.difference.interval.low, decimals),
-                          fixed_signed(m.difference.interval.high, decimals), n, pairs_word(n));
+      : !m.t_test.defined()
+          ? fmt::format("{} differs by {} in each of {} {}", e.metric,
+                        fixed_signed(m.difference.mean, decimals), n, pairs_word(n))
+          : fmt::format("{} differs by {} ({} interval {} to {}, {} {})", e.metric,
+                        fixed_signed(m.difference.mean, decimals), coverage,
+                        fixed_signed(m.difference.interval.low, decimals),
+                        fixed_signed(m.difference.interval.high, decimals), n, pairs_word(n));
   const bool significant = n >= 2 && m.adjusted_p <= e.alpha;
   const bool improved = m.lower_is_better ? m.difference.mean < 0 : m.difference.mean > 0;
-  const char* rule = e.test == DecidingTest::kStudentT ? "paired t test" : "exact sign-flip test";
+  const char* rule =
+      deciding_test(e, m) == DecidingTest::kStudentT ? "paired t test" : "exact sign-flip test";
 
   if (c.equivalence && c.adjusted_equivalence_p <= e.alpha) {
     out.outcome = Outcome::kEquivalent;
