@@ -77,7 +77,9 @@ class Replica {
   /// Targets that this replica's gradients of the slot are a mean over; known when on_gradients_ready is
   /// called.
   virtual double gradient_count() const = 0;
-  /// Largest rate that the schedule gives in the run's slots, before lr_scale. Known before start.
+  /// Largest rate that the schedule gives in the run's slots, before lr_scale. Known before start. In a run
+  /// of more than 2^20 slots not every one is asked: exact for rates that rise to one peak and then fall or
+  /// stay.
   virtual double peak_rate() const = 0;
   /// State of the dense optimizer, owned by the core: one set per slot of the rule, with the trained arenas
   /// of live alone; row tables excluded. Every rank has the same ones in the same order. A writer calls

@@ -43,8 +43,9 @@ double EmulatedFailures::hour(std::int64_t slot) const {
 
 // The first boundary at which the failure has happened, before the last one.
 std::int64_t EmulatedFailures::slot_of(const EmulatedFailure& failure) const {
-  auto slot =
-      static_cast<std::int64_t>(std::ceil(failure.hour / settings_.hours * static_cast<double>(steps_)));
+  const double at = std::ceil(failure.hour / settings_.hours * static_cast<double>(steps_));
+  if (!(at < static_cast<double>(steps_))) return steps_ - 1;
+  auto slot = static_cast<std::int64_t>(at);
   // Rounding of the quotient must not move a failure at exactly some slot's hour to the next slot.
   if (slot > 0 && hour(slot - 1) >= failure.hour) --slot;
   return std::min(slot, steps_ - 1);

@@ -1,7 +1,9 @@
 // Where the wall time of a process went: work that stayed, and what saves and failures cost. Every moment
-// belongs to exactly one entry, so the sum is the time that has passed. Kept by rank 0's training thread.
+// belongs to exactly one entry, so the sum is the time that has passed. Kept by rank 0's training thread, in
+// memory that does not depend on the number of slots: neighbouring slots share a cell in long runs.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <utility>
@@ -24,8 +26,6 @@ class OverheadLedger {
 
   OverheadLedger() : since_(Clock::now()) {}
 
-  /// Room for slots below `steps`, so that none is made while training.
-  void reserve(std::int64_t steps) { slots_.resize(static_cast<std::size_t>(steps)); }
   Entry current() const { return current_; }
   void enter(Entry entry) {
     const Clock::time_point now = Clock::now();
@@ -35,19 +35,26 @@ class OverheadLedger {
   }
   /// Slots below `done` are done: the work since the last call was theirs.
   void slots_done(std::int64_t done) {
-    const Entry entry = current_;
-    enter(entry);
+    enter(current_);
     const double work = seconds(Entry::kWork);
-    if (done > 0 && done <= static_cast<std::int64_t>(slots_.size()))
-      slots_[static_cast<std::size_t>(done - 1)] = work - counted_;
+    if (done > 0) {
+      if (done_ == 0) first_ = done - 1;
+      first_ = std::min(first_, done - 1);
+      done_ = std::max(done_, done);
+      while ((done - 1) / width_ >= kCells) widen();
+      cells_[static_cast<std::size_t>((done - 1) / width_)] += work - counted_;
+    }
     counted_ = work;
   }
   /// Training goes on from `slot`: work on later ones was for nothing.
   void back_to(std::int64_t slot) {
     enter(current_);
     double lost = seconds(Entry::kWork) - counted_;
-    for (std::size_t later = static_cast<std::size_t>(slot); later < slots_.size(); ++later)
-      lost += std::exchange(slots_[later], 0.0);
+    const std::int64_t cell = slot / width_;
+    for (std::int64_t later = cell + 1; later < kCells; ++later)
+      lost += std::exchange(cells_[static_cast<std::size_t>(later)], 0.0);
+    if (cell < kCells) lost += take_share(static_cast<std::size_t>(cell), slot);
+    done_ = std::min(done_, slot);
     seconds_[static_cast<int>(Entry::kWork)] -= lost;
     seconds_[static_cast<int>(Entry::kRepeat)] += lost;
     counted_ = seconds(Entry::kWork);
@@ -60,8 +67,29 @@ class OverheadLedger {
   Clock::time_point since_;
   Entry current_ = Entry::kStart;
   double seconds_[kEntries] = {};
-  std::vector<double> slots_;  ///< work of each slot, as it was done last
-  double counted_ = 0;         ///< of the work
+  static constexpr std::int64_t kCells = 4096;
+
+  /// Two cells become one, so that any number of slots finds room.
+  void widen() {
+    for (std::size_t i = 0; i < cells_.size(); ++i)
+      cells_[i] = 2 * i + 1 < cells_.size() ? cells_[2 * i] + cells_[2 * i + 1] : 0;
+    width_ *= 2;
+  }
+  /// Takes from a cell what belongs to its slots from `slot` on: those that are done have equal shares.
+  double take_share(std::size_t cell, std::int64_t slot) {
+    const std::int64_t begin = std::max(first_, static_cast<std::int64_t>(cell) * width_);
+    const std::int64_t end = std::min(done_, (static_cast<std::int64_t>(cell) + 1) * width_);
+    if (end <= slot) return 0;
+    const double share = static_cast<double>(end - std::max(begin, slot)) / static_cast<double>(end - begin);
+    const double lost = share * cells_[cell];
+    cells_[cell] -= lost;
+    return lost;
+  }
+
+  std::vector<double> cells_ = std::vector<double>(kCells);  ///< work of `width_` slots each
+  std::int64_t width_ = 1;
+  std::int64_t first_ = 0, done_ = 0;  ///< slots that are in the cells
+  double counted_ = 0;                 ///< of the work
 };
 
 /// Null for ranks that keep no ledger.

@@ -8,6 +8,7 @@
 #include "train/grid.hpp"
 #include "train/memory_need.hpp"
 
+#include "train/peak_rate.hpp"
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/sync_extra.hpp>
@@ -177,7 +178,11 @@ Rank::Rank(World& world, int rank)
   sync_end_.parts = parts_.get();
   std::vector<ParameterSet*> optimizer_state;
   for (const auto& set : updater_->state()) optimizer_state.push_back(set.get());
-  weights_->set_update([this] { return peak_rate(); }, std::move(optimizer_state));
+  weights_->set_update(
+      [this] {
+        return peak_rate(*parts_->schedule, world_.settings.run.steps, parts_->optimizer->base_lr());
+      },
+      std::move(optimizer_state));
   parts_->sync->start(*weights_);
 
   RankState::Members members;
@@ -218,14 +223,6 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_
   // A statement of its own: what happens while the graph is built is not the data set's doing.
   const DataInfo& data = parts_->dataset->info();
   return std::make_unique<Executor>(spec, graph, data);
-}
-
-double Rank::peak_rate() const {
-  const double base_lr = parts_->optimizer->base_lr();
-  const std::int64_t steps = world_.settings.run.steps;
-  double peak = 0;
-  for (std::int64_t t = 0; t < steps; ++t) peak = std::max(peak, parts_->schedule->rate({t, steps, base_lr}));
-  return peak;
 }
 
 void Rank::open_axes() {

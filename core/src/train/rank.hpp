@@ -125,8 +125,6 @@ class Rank final : private MetricSink {
   std::int64_t roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record);
   void leave();
   void account_resumed(const CheckpointReader& reader);
-  /// Over all slots of the run. One pass over them: a schedule is a function and has no known shape.
-  double peak_rate() const;
   RunShape shape() const;
   /// Samples of all replicas in a slot of which each takes its part.
   std::int64_t slot_samples() const;

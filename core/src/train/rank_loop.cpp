@@ -54,10 +54,7 @@ bool Rank::run() {
     earlier_transfer_s_ += world_.transport->counts(rank_, static_cast<Purpose>(p)).transfer_seconds;
   observers_->start(info);
   observers_->tables(row_tables());
-  if (OverheadLedger* mine = ledger()) {
-    mine->reserve(info.steps);
-    mine->enter(OverheadLedger::Entry::kWork);
-  }
+  if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kWork);
   try {
     start_rows();
     if (workers_.size() == 1) {

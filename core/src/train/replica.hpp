@@ -81,7 +81,7 @@ class RankReplica final : public Replica {
 
   void set_gradient_scale(double scale) { gradient_scale_ = scale; }
   void set_gradient_count(double count) { gradient_count_ = count; }
-  /// What a strategy may ask for in start. `peak_rate` is called when it does, since it looks at every slot.
+  /// What a strategy may ask for in start. `peak_rate` is called when it does, since it asks for many rates.
   void set_update(std::function<double()> peak_rate, std::vector<ParameterSet*> optimizer_state) {
     peak_rate_ = std::move(peak_rate);
     optimizer_state_ = std::move(optimizer_state);

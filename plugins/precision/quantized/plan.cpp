@@ -46,7 +46,9 @@ int SitePlan::quantized_products() const {
 
 std::int64_t switch_slot(double at, std::int64_t steps) {
   if (steps <= 0) return std::numeric_limits<std::int64_t>::max();
-  return static_cast<std::int64_t>(std::ceil(at * static_cast<double>(steps)));
+  const double slot = std::ceil(at * static_cast<double>(steps));
+  // From 2^53 slots on, the product may round up to more than there are.
+  return slot < static_cast<double>(steps) ? static_cast<std::int64_t>(slot) : steps;
 }
 
 QuantizeSpec spec_of(const OperandPlan& plan, Use use, std::int64_t rows, std::int64_t columns, DType input) {

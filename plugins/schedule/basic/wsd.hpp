@@ -30,7 +30,9 @@ class Wsd final : public Schedule {
         linear_(options.text("shape") == "linear") {}
   double rate(const SchedulePoint& at) const override {
     if (warming(at.slot, warmup_)) return warmup_rate(at.base_lr, at.slot, warmup_);
-    const std::int64_t begin = at.steps - std::llround(decay_ * static_cast<double>(at.steps));
+    // Near 2^63 slots the product may round up to more than there are.
+    const double share = decay_ * static_cast<double>(at.steps);
+    const std::int64_t begin = share < static_cast<double>(at.steps) ? at.steps - std::llround(share) : 0;
     if (at.slot < begin) return at.base_lr;
     const double u = progress(at.slot, begin, at.steps);
     return min_lr_ + (at.base_lr - min_lr_) * (1.0 - (linear_ ? u : std::sqrt(u)));

@@ -18,20 +18,22 @@ Palsgd::Palsgd(const Options& options)
       first_only_(options.boolean("mix_first_tensor_only")) {}
 
 void Palsgd::start(Replica& replica) {
-  const double peak = p_ > 0 && eta_ > 0 ? replica.peak_rate() : 0;
-  if (p_ > 0 && !(peak * eta_ / p_ < 2)) {
-    fail_config(fmt::format(
-        "sync palsgd: at the schedule's peak a mixing slot would move the weights by rate * eta / "
-        "p = {:.6g} * {:.6g} / {:.6g} = {:.4g} times their way to the anchor, and from 2 on that "
-        "diverges; lower sync.eta or the rate, or raise sync.p",
-        peak, eta_, p_, peak * eta_ / p_));
-  }
+  require_contraction(p_ > 0 && eta_ > 0 ? replica.peak_rate() : 0, "at the schedule's peak");
   key_ = random_key(replica.seed(), "sync.palsgd");
   for (const ParameterInfo& info : replica.live().parameters()) {
     if (info.arena >= 0 && info.spec.role == Role::kParameter && info.spec.trainable)
       first_ = std::max(first_, info.index);  // in the order in which backward finishes, the first comes last
   }
   Anchored::start(replica);
+}
+
+void Palsgd::require_contraction(double rate, const std::string& when) const {
+  if (p_ == 0 || rate * eta_ / p_ < 2) return;
+  fail_config(
+      fmt::format("sync palsgd: {} a mixing slot would move the weights by rate * eta / "
+                  "p = {:.6g} * {:.6g} / {:.6g} = {:.4g} times their way to the anchor, and from 2 on that "
+                  "diverges; lower sync.eta or the rate, or raise sync.p",
+                  when, rate, eta_, p_, rate * eta_ / p_));
 }
 
 SlotPlan Palsgd::plan(const Slot& slot) const {
@@ -44,7 +46,9 @@ SlotPlan Palsgd::plan(const Slot& slot) const {
 
 void Palsgd::between(const Slot& slot, const StepOutcome& outcome) {
   if (outcome.kind != SlotKind::kMix || eta_ == 0) return;
+  // The peak of a very long run is that of the slots that were asked for.
   const double pull = slot.lr * eta_ / p_;
+  if (!(pull < 2)) require_contraction(slot.lr, fmt::format("in slot {}", slot.t));
   ParameterSet& live = replica().live();
   if (first_only_) {
     elementwise().lerp(live.tensor(first_), center().tensor(first_), pull);

@@ -53,6 +53,8 @@ class Palsgd final : public Anchored {
   void between(const Slot& slot, const StepOutcome& outcome) override;
 
  private:
+  void require_contraction(double rate, const std::string& when) const;
+
   double p_, eta_;
   bool shared_, consumes_data_, first_only_;
   RandomKey key_;

@@ -49,7 +49,8 @@ void StreamingDiloco::start(Replica& replica) {
   elementwise_ = &replica.device().family<Elementwise>();
   refuse_copied_tables(replica, "streaming_diloco");
   fragments_ = cut_fragments(replica.live(), count_, patterns_);
-  for (std::int64_t p = 0; p < count_; ++p) offsets_.push_back(p * interval_ / count_);
+  for (std::int64_t p = 0; p < count_; ++p)
+    offsets_.push_back(interval_ / count_ * p + interval_ % count_ * p / count_);
   rounds_.assign(fragments_.size(), 0);
   anchor_ = &replica.create_set("anchor");
   outer_.start(replica);
