@@ -278,6 +278,7 @@ TYPE(Primitive)
 // <tenon/model.hpp>
 TYPE(NamedOption)
 TYPE(NodeSpec)
+TYPE(NodeList)
 TYPE(GraphSpec)
 TYPE(Model)
 TYPE(OptionValue)

@@ -5,6 +5,8 @@
 #include <tenon/dataset.hpp>
 #include <tenon/options.hpp>
 
+#include <cstddef>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -29,10 +31,37 @@ struct NodeSpec {
   std::vector<NamedOption> options;
 };
 
+/// Throws Error(kConfig): a graph of so many nodes is a mistake in a number.
+[[noreturn]] void refuse_graph(std::size_t nodes);
+
+/// Memory of a list of nodes, which stops growing before it takes the machine's: a blueprint writes node
+/// after node, as many as a number in the configuration says.
+template <typename T>
+struct NodeAllocator {
+  using value_type = T;
+  static constexpr std::size_t kMostNodes = std::size_t{1} << 18;
+
+  NodeAllocator() = default;
+  template <typename Other>
+  NodeAllocator(const NodeAllocator<Other>&) noexcept {}
+  T* allocate(std::size_t count) {
+    if (count > kMostNodes) refuse_graph(kMostNodes);
+    return std::allocator<T>().allocate(count);
+  }
+  void deallocate(T* memory, std::size_t count) noexcept { std::allocator<T>().deallocate(memory, count); }
+  bool operator==(const NodeAllocator&) const noexcept { return true; }
+};
+
+class NodeList : public std::vector<NodeSpec, NodeAllocator<NodeSpec>> {
+ public:
+  using std::vector<NodeSpec, NodeAllocator<NodeSpec>>::vector;
+  NodeList(const std::vector<NodeSpec>& nodes) { assign(nodes.begin(), nodes.end()); }
+};
+
 /// Nodes in an order in which every input is known. Exactly one node is the trained loss (a LossLayer of
 /// metric "loss").
 struct GraphSpec {
-  std::vector<NodeSpec> nodes;
+  NodeList nodes;
 };
 
 class Model {

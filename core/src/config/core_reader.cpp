@@ -162,6 +162,15 @@ Value CoreReader::parallel(const Value& table) {
     parallel.workers = options.integer("workers");
     parallel.servers = options.integer("servers");
     parallel.rows_on_request = options.text("rows") == "request";
+    double world = static_cast<double>(parallel.ranks);
+    for (const int extent : parallel.grid) world *= extent;
+    constexpr double kMostRanks = 1 << 20;
+    if (world + static_cast<double>(parallel.servers) <= kMostRanks) return;
+    problems_.push_back(fmt::format(
+        "{}[parallel] asks for {:.6g} ranks (ranks x grid) and {} servers; expected at most {} together",
+        place(table.origin), world, parallel.servers, kMostRanks));
+    parallel.ranks = 1;
+    parallel.grid.clear();
   });
 }
 

@@ -44,7 +44,10 @@ constexpr OptionSpec kRun[] = {
     boolean("evaluate_on_stop", "false")
         .doc_text("evaluate also when a signal ends the run, once it has saved"),
     integer("log_every", "10").at_least(1).in_unit("slots").doc_text("slots between training metrics"),
-    integer("accumulate", "1").at_least(1).in_unit("micro-batches").doc_text("micro-batches per slot"),
+    integer("accumulate", "1")
+        .between(1, 2147483647)
+        .in_unit("micro-batches")
+        .doc_text("micro-batches per slot"),
     real("clip", "0").at_least(0).doc_text("largest global gradient norm; 0 = no clipping"),
     text("on_nan", "'stop'").one_of(kOnNan).doc_text("what a loss that is not finite does to the run"),
     real("deadline", "300").at_least(0.001).in_unit("s").doc_text("longest single wait, and pass of a layer"),
@@ -52,7 +55,7 @@ constexpr OptionSpec kRun[] = {
 
 constexpr OptionSpec kDevice[] = {
     integer("threads", "0")
-        .at_least(0)
+        .between(0, 4096)
         .in_unit("threads")
         .doc_text("threads per rank; 0 = the machine's cores, shared"),
     text("kernels", "'auto'").doc_text("kernel set by name; auto = the best one that the processor runs"),
@@ -64,7 +67,7 @@ constexpr OptionSpec kParallel[] = {
         .at_least(1)
         .at_most(1 << 20)
         .doc_text("model grid of each replica; empty = one rank"),
-    integer("workers", "1").at_least(1).at_most(1 << 20).doc_text("workers per replica"),
+    integer("workers", "1").between(1, 4096).doc_text("workers per replica"),
     integer("servers", "0")
         .at_least(0)
         .at_most(1 << 20)

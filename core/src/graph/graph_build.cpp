@@ -5,6 +5,7 @@
 #include "graph/epilogues.hpp"
 #include "graph/image_site.hpp"
 #include "graph/infer_context.hpp"
+#include "graph/memory_budget.hpp"
 #include "graph/named_allocation.hpp"
 #include "graph/plain_site.hpp"
 #include "graph/turned_site.hpp"
@@ -12,8 +13,10 @@
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace tenon::graph {
 
@@ -93,13 +96,21 @@ class Blocks {
 
 class Builder {
  public:
-  Builder(const ExecutorSpec& spec, const DataInfo& data) : spec_(spec), build_(std::make_unique<Build>()) {
+  Builder(const ExecutorSpec& spec, const DataInfo& data)
+      : spec_(spec), build_(std::make_unique<Build>()), budget_(*spec.device) {
     for (const DataField& field : data.fields) {
       GraphValue value;
       value.name = field.name;
       value.spec.dtype = field_dtype(field.dtype, spec.precision->activations());
       std::vector<std::int64_t> extents{spec.batch};
       extents.insert(extents.end(), field.shape.extents().begin(), field.shape.extents().end());
+      const std::int64_t bytes =
+          dtype_bytes(value.spec.dtype, saturating_product(spec.batch, field.shape.elements()));
+      if (!budget_.allows(bytes)) {
+        fail_config(
+            fmt::format("data: field '{}' of a batch of {} samples takes {}, {}; make the batch smaller",
+                        field.name, spec.batch, memory_text(bytes), budget_.text()));
+      }
       value.spec.shape = Shape(extents);
       value.spec.layout = {value.spec.shape};  // every rank of the grid reads all of it
       build_->values.push_back(std::move(value));
@@ -137,9 +148,62 @@ class Builder {
     node.loss = static_cast<LossLayer*>(node.layer->query(LossLayer::kId));
     node.metric = static_cast<MetricLayer*>(node.layer->query(MetricLayer::kId));
     LayerInference context(spec_, *build_, index);
-    node.layer->infer(context);
+    const std::size_t declared = build_->declared.size();
+    try {
+      node.layer->infer(context);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kRun) throw;
+      // Shapes that nobody can count: nothing runs yet, so the numbers in the configuration are at fault.
+      fail_config(fmt::format("{}: {}: {}, {}", described(node_spec), error.what(),
+                              memory_text(std::numeric_limits<std::int64_t>::max()), budget_.text()));
+    }
     settle_layouts(node);
+    require_memory(node, declared);
     node.keeps_output.resize(node.outputs.size(), false);
+  }
+
+  /// "model node 'fc' (linear; features = 900000)"
+  static std::string described(const NodeSpec& node) {
+    std::string numbers;
+    for (const NamedOption& option : node.options) {
+      if (const auto* number = std::get_if<std::int64_t>(&option.value)) {
+        numbers += fmt::format("{} {} = {}", numbers.empty() ? ";" : ",", option.name, *number);
+      } else if (const auto* list = std::get_if<std::vector<std::int64_t>>(&option.value)) {
+        numbers +=
+            fmt::format("{} {} = [{}]", numbers.empty() ? ";" : ",", option.name, fmt::join(*list, ", "));
+      }
+    }
+    return fmt::format("model node '{}' ({}{})", node.name, node.type, numbers);
+  }
+
+  /// What a node declared from parameter `first` on, and each buffer of its own.
+  void require_memory(const Node& node, std::size_t first) {
+    const auto refuse = [&](const std::string& what, std::int64_t bytes) {
+      fail_config(fmt::format("{}: {} {}, {}; make the model or the batch smaller", described(node.spec),
+                              what, memory_text(bytes), budget_.text()));
+    };
+    for (; first < build_->declared.size(); ++first) {
+      const ParameterSpec& spec = build_->declared[first].spec;
+      const bool twice =
+          spec_.training && spec.trainable && spec.role == Role::kParameter;  // and its gradient
+      const std::int64_t own = dtype_bytes(spec.dtype, local_part(spec, place_of(spec_)).extents.elements());
+      parameter_bytes_ = saturating_sum(parameter_bytes_, saturating_product(own, twice ? 2 : 1));
+    }
+    if (!budget_.allows(parameter_bytes_))
+      refuse("with it, parameters and their gradients take", parameter_bytes_);
+    const auto buffer = [&](const char* what, std::int64_t bytes) {
+      if (!budget_.allows(bytes)) refuse(what, bytes);
+    };
+    const auto bytes_of = [](const ValueSpec& spec) {
+      return dtype_bytes(spec.dtype, spec.shape.elements());
+    };
+    for (const int output : node.outputs) buffer("its output takes", bytes_of(value(output).spec));
+    for (const SavedMemory& saved : node.saved)
+      buffer("what it keeps for backward takes", bytes_of(saved.spec));
+    for (const WorkspaceMemory& workspace : node.workspaces) {
+      const std::size_t most = std::numeric_limits<std::int64_t>::max();
+      buffer("its workspace takes", static_cast<std::int64_t>(std::min(workspace.bytes, most)));
+    }
   }
 
   GraphValue& value(int index) { return build_->values[static_cast<std::size_t>(index)]; }
@@ -339,6 +403,8 @@ class Builder {
 
   const ExecutorSpec& spec_;
   std::unique_ptr<Build> build_;
+  MemoryBudget budget_;
+  std::int64_t parameter_bytes_ = 0;
 };
 
 /// Collects lifetimes together with the view that each placed buffer fills in.
@@ -361,8 +427,13 @@ class Planner {
         spec.shape, first, last, std::move(what));
   }
 
-  void finish(Device& device) {
+  void finish(Device& device, const MemoryBudget& budget) {
     build_.plan_bytes = place(build_.plan);
+    if (const auto bytes = static_cast<std::int64_t>(build_.plan_bytes); !budget.allows(bytes)) {
+      fail_config(
+          fmt::format("the model's activations and scratch take {}, {}; make the model or the batch smaller",
+                      memory_text(bytes), budget.text()));
+    }
     build_.block.dtype = DType::kU8;
     build_.block.shape = Shape{static_cast<std::int64_t>(build_.plan_bytes)};
     build_.block.space = device.space();
@@ -453,7 +524,7 @@ void Builder::plan_memory() {
       build_->persistent.push_back(site->persistent);
     }
   }
-  planner.finish(*spec_.device);
+  planner.finish(*spec_.device, budget_);
   for (GraphValue& value : build_->values) {
     if (value.stored_as >= 0) value.data = build_->values[static_cast<std::size_t>(value.stored_as)].data;
   }

@@ -1,4 +1,5 @@
 // Out-of-line destructors of the contracts around the graph: one canonical vtable and type_info, in the core.
+#include "graph/memory_budget.hpp"
 #include "graph/reals.hpp"
 
 #include <tenon/device_facts.hpp>
@@ -45,6 +46,17 @@ LossLayer::~LossLayer() = default;
 MetricReport::~MetricReport() = default;
 MetricLayer::~MetricLayer() = default;
 Model::~Model() = default;
+
+void refuse_graph(std::size_t nodes) {
+  // A node's description, its layer, options and values: measured on graphs of small layers.
+  constexpr std::int64_t kBytesOfNode = 8192;
+  fail_config(
+      fmt::format("the model wrote more than {} nodes; before any weight such a graph takes more than {}, "
+                  "and this process may "
+                  "use {} of this machine; lower the numbers that say how many layers it has",
+                  nodes, graph::memory_text(kBytesOfNode * static_cast<std::int64_t>(nodes)),
+                  graph::memory_text(usable_memory_bytes())));
+}
 ModelExport::~ModelExport() = default;
 LanguageModel::~LanguageModel() = default;
 TextCodec::~TextCodec() = default;

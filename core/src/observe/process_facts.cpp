@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,8 +58,17 @@ double status_mb(std::initializer_list<const char*> keys) {
 std::int64_t usable_memory_bytes() {
   const double kilobytes = std::strtod(proc_field(file_text("/proc/meminfo"), "MemTotal").c_str(), nullptr);
   auto bytes = static_cast<std::int64_t>(kilobytes * 1024);
-  const std::int64_t limit = std::strtoll(file_text("/sys/fs/cgroup/memory.max").c_str(), nullptr, 10);
-  if (limit > 0 && (bytes == 0 || limit < bytes)) bytes = limit;
+  const auto limit = [&](std::int64_t to) {
+    if (to > 0 && (bytes == 0 || to < bytes)) bytes = to;
+  };
+  // "max" is no number and reads as 0; where version 1 has no limit it says nearly 2^63.
+  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
+    limit(std::strtoll(file_text(file).c_str(), nullptr, 10));
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit allowed{};
+    if (::getrlimit(resource, &allowed) == 0 && allowed.rlim_cur != RLIM_INFINITY)
+      limit(static_cast<std::int64_t>(std::min<rlim_t>(allowed.rlim_cur, INT64_MAX)));
+  }
   return bytes;
 }
 

@@ -1,6 +1,8 @@
 // Sums over declared shapes. A table that is cut over the replicas counts once, all else once per replica.
 #include "train/memory_need.hpp"
 
+#include "graph/memory_budget.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -12,6 +14,9 @@
 namespace tenon::train {
 namespace {
 
+using graph::saturating_product;
+using graph::saturating_sum;
+
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 std::int64_t table_bytes(const ParameterSpec& spec, RowOptimizer* rows) {
@@ -19,25 +24,26 @@ std::int64_t table_bytes(const ParameterSpec& spec, RowOptimizer* rows) {
   if (rows != nullptr && spec.trainable) {
     for (const RowStateSlot& slot : rows->row_slots()) width += slot.width == 0 ? spec.shape[1] : slot.width;
   }
-  return dtype_bytes(spec.dtype, spec.shape[0] * width);
+  return dtype_bytes(spec.dtype, saturating_product(spec.shape[0], width));
 }
 
 std::int64_t parameter_bytes(const ParameterInfo& info, Optimizer& optimizer, int replicas) {
   const ParameterSpec& spec = info.spec;
   if (spec.role == Role::kRowTable) {
     auto* rows = static_cast<RowOptimizer*>(optimizer.query(RowOptimizer::kId));
-    return table_bytes(spec, rows) * (is_cut(spec, kReplicaAxis) ? 1 : replicas);
+    return saturating_product(table_bytes(spec, rows), is_cut(spec, kReplicaAxis) ? 1 : replicas);
   }
   const bool trained = spec.role == Role::kParameter && spec.trainable;
   const auto copies = trained ? 2 + static_cast<std::int64_t>(optimizer.slots().size()) : 1;
-  return dtype_bytes(spec.dtype, info.local.elements()) * copies * replicas;
+  return saturating_product(dtype_bytes(spec.dtype, info.local.elements()), copies * replicas);
 }
 
 }  // namespace
 
 std::int64_t model_bytes(std::span<const ParameterInfo> parameters, Optimizer& optimizer, int replicas) {
   std::int64_t sum = 0;
-  for (const ParameterInfo& info : parameters) sum += parameter_bytes(info, optimizer, replicas);
+  for (const ParameterInfo& info : parameters)
+    sum = saturating_sum(sum, parameter_bytes(info, optimizer, replicas));
   return sum;
 }
 

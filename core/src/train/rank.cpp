@@ -1,6 +1,7 @@
 // Building a rank: components, grid, executors, weights equal on all replicas, and the state of a checkpoint.
 #include "train/rank.hpp"
 
+#include "graph/memory_budget.hpp"
 #include "observe/process_facts.hpp"
 #include "train/data_record.hpp"
 #include "train/device_communicators.hpp"
@@ -106,7 +107,7 @@ Rank::Rank(World& world, int rank)
   const GraphSpec graph = edit_graph(blueprint, parts_->checked.model_edits);
   std::vector<std::unique_ptr<Executor>> executors;
   if (asks_for_rows()) make_row_clients();
-  for (std::int64_t w = 0; w < settings.parallel.workers; ++w)
+  for (std::int64_t w = 0; w < settings.parallel.workers; ++w) {
     executors.push_back(make_executor(graph, static_cast<std::size_t>(w)));
 
   ReplicaSpec spec;
@@ -118,6 +119,8 @@ Rank::Rank(World& world, int rank)
   const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.epoch = epoch_;
+    if (w == 0) require_room_for_workers(*executors.front());
+  }
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
   if (const auto* sizes = static_cast<const BucketSizes*>(parts_->sync->query(BucketSizes::kId)))
@@ -217,6 +220,16 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_
   spec.replicas = lookups_.get();
   spec.replica = replica_;
   spec.seed = world_.settings.run.seed;
+/// Each worker has activations and gradients of its own.
+void Rank::require_room_for_workers(const Executor& first) const {
+  const std::int64_t workers = world_.settings.parallel.workers;
+  const std::int64_t needed = graph::saturating_product(first.allocated_bytes(), workers);
+  const graph::MemoryBudget budget(*parts_->device);
+  if (workers == 1 || budget.allows(needed)) return;
+  fail_config(fmt::format("parallel.workers = {}: their activations take {}, {}; lower it", workers,
+                          graph::memory_text(needed), budget.text()));
+}
+
   spec.seed_rounding = world_.settings.run.seed_rounding;
   spec.batch = parts_->dataset->batch();
   spec.steps = world_.settings.run.steps;

@@ -1,5 +1,6 @@
 // What a rank does when failure domains lose their rows: it asks the policy, and restores these rows alone or
 // leaves, to be built again at an earlier checkpoint.
+#include "graph/memory_budget.hpp"
 #include "train/failure_text.hpp"
 #include "train/rank.hpp"
 
@@ -72,7 +73,8 @@ void Rank::bind_recovery() {
   context.ranks = static_cast<int>(settings.parallel.trainers());
   context.steps = settings.run.steps;
   context.samples =
-      settings.run.steps * settings.run.accumulate * parts_->dataset->batch() * weights_->replicas();
+      graph::saturating_product(graph::saturating_product(settings.run.steps, settings.run.accumulate),
+                                graph::saturating_product(parts_->dataset->batch(), weights_->replicas()));
   context.seed = settings.run.seed;
   context.failures = static_cast<std::int64_t>(world_.next_failure);
   context.divergences = world_.divergences;

@@ -3,6 +3,7 @@
 #include "train/world.hpp"
 
 #include <tenon/clocks.hpp>
+#include "graph/memory_budget.hpp"
 #include "observe/plugin_lock.hpp"
 #include "observe/process_facts.hpp"
 #include "observe/summary.hpp"
@@ -20,6 +21,7 @@
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 namespace tenon::train {
@@ -33,6 +35,18 @@ constexpr double kGoOnSeconds = 600;
 /// What a loop holds beside the plan: stacks, logs, generated kernels, buffers of files. Measured on small
 /// runs.
 constexpr double kLoopMegabytes = 1.5;
+
+/// Ranks that nobody started are threads of this process.
+void require_room_for_ranks(std::int64_t ranks) {
+  const auto needed = graph::saturating_product(ranks, static_cast<std::int64_t>(kLoopMegabytes * (1 << 20)));
+  const std::int64_t usable = usable_memory_bytes();
+  if (usable <= 0 || needed <= usable) return;
+  fail_config(fmt::format(
+      "[parallel]: {} ranks (ranks x grid, and servers) as threads of this process take at least {}, "
+      "and this process may use {} of this machine; lower parallel.ranks, grid or servers, or start the "
+      "ranks as processes on more machines (tenon launch)",
+      ranks, graph::memory_text(needed), graph::memory_text(usable)));
+}
 
 /// A broken plugin stops only the runs that need it; the others say that they went on without.
 void note_left_out(const Registry& registry, std::vector<std::string>& notes) {
@@ -103,6 +117,7 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
     transport = registry.create<Transport>(chosen->type, *chosen->options, *transport_host);
   }
   find_place();
+  if (threads_only()) require_room_for_ranks(settings.parallel.world());
   open_control();
   watch_passes();
   if (!transport) return;
@@ -328,9 +343,22 @@ void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
   }
   std::vector<std::thread> threads;
   for (int rank = first; rank < end; ++rank) {
-    threads.emplace_back([this, rank, &body, id = participants[static_cast<std::size_t>(rank - first)]] {
-      run_rank(rank, id, body);
-    });
+    const int id = participants[static_cast<std::size_t>(rank - first)];
+    try {
+      threads.emplace_back([this, rank, &body, id] { run_rank(rank, id, body); });
+    } catch (const std::system_error& error) {
+      // Those that run already wait for this one: they are called back.
+      control->fail(
+          rank, static_cast<int>(ErrorKind::kRun),
+          fmt::format("the system gives this process no thread for rank {} of {}: {}; raise its limits "
+                      "(ulimit -u, ulimit -v), or lower parallel.ranks",
+                      rank, ranks, error.what()));
+      for (int other = rank; other < end; ++other) {
+        clock->enter(participants[static_cast<std::size_t>(other - first)]);
+        clock->leave();
+      }
+      break;
+    }
   }
   for (std::thread& thread : threads) thread.join();
 }

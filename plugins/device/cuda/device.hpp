@@ -24,13 +24,13 @@ class CudaDevice final : public Device {
           .doc_text("in which order blocks and threads run; results may not depend on it"),
       option::boolean("guard", "true").doc_text("whether the host is kept from touching the device's memory"),
       option::integer("memory_mib", "0")
-          .at_least(0)
+          .between(0, 1 << 24)
           .doc_text("how much memory it has; 0 = as much as there are addresses for"),
       option::integer("lose_at", "-1")
           .at_least(-1)
           .doc_text("for tests: the operation from which on it fails as a lost GPU does; -1 = none"),
       option::integer("lose_index", "-1")
-          .at_least(-1)
+          .between(-1, 65535)
           .doc_text("of the device that lose_at means, as ranks of a machine are numbered; -1 = each"),
       option::texts("models", "[]")
           .doc_text("for tests: what the devices say they are, by rank of the machine; [] = nothing")};
@@ -42,7 +42,7 @@ class CudaDevice final : public Device {
 #else
   static constexpr OptionSpec kOptions[] = {
       option::integer("index", "-1")
-          .at_least(-1)
+          .between(-1, 65535)
           .doc_text("of the device among the visible ones; -1 = the rank's number on its machine"),
       option::boolean("tf32", "false")
           .doc_text(

@@ -15,18 +15,21 @@ class Conv final : public Layer {
  public:
   static constexpr const char* kBackwards[] = {"gather", "scatter", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::integer("features", nullptr).mandatory().at_least(1).doc_text("channels of the result"),
+      option::integer("features", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("channels of the result"),
       option::integers("kernel", nullptr)
           .mandatory()
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("extents of the window, or one number for all"),
-      option::integers("stride", "[1]").at_least(1).doc_text("distance of neighbouring windows"),
-      option::integers("padding", "[0]").at_least(0).doc_text("zeros on both sides of each dimension"),
+      option::integers("stride", "[1]").between(1, 32767).doc_text("distance of neighbouring windows"),
+      option::integers("padding", "[0]").between(0, 32767).doc_text("zeros on both sides of each dimension"),
       option::integers("dilation", "[1]")
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("distance of neighbouring elements of a window"),
       option::integer("groups", "1")
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("channels are cut into this many groups, each with filters of its own"),
       option::boolean("bias", "true").doc_text("add a learned bias, zero at first"),
       option::real("init_scale", nullptr)
@@ -37,12 +40,12 @@ class Conv final : public Layer {
       option::text("weight", nullptr)
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
       option::integer("chunk", "0")
-          .at_least(0)
+          .between(0, 2147483647)
           .in_unit("samples")
           .doc_text("samples whose windows are held as rows at a time; 0: as many as keep them below 1 Mi "
                     "elements"),
       option::integers("axes", "[]")
-          .at_least(0)
+          .between(0, 63)
           .doc_text("axes of the model grid that cut the features of the result, and weight and bias with "
                     "them; x is copied over these axes"),
       option::text("backward", "\"gather\"")

@@ -23,7 +23,7 @@ class ConvTranspose final : public Layer {
       as_in_conv("padding").doc_text("outputs left out on both sides of each dimension"),
       as_in_conv("dilation"),
       option::integers("output_padding", "[0]")
-          .at_least(0)
+          .between(0, 32767)
           .doc_text(
               "outputs behind the last window, smaller than stride or dilation: which of the extents is "
               "meant that a convolution brings to the one of x"),

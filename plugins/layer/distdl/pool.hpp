@@ -9,16 +9,18 @@ namespace tenon::distdl {
 inline constexpr OptionSpec kPoolOptions[] = {
     option::integers("kernel", nullptr)
         .mandatory()
-        .at_least(1)
+        .between(1, 32767)
         .doc_text("extents of the window, or one number for all"),
     option::integers("stride", nullptr)
-        .at_least(1)
+        .between(1, 32767)
         .doc_text("distance of neighbouring windows; absent: the kernel, so that they do not overlap"),
     option::integers("padding", "[0]")
-        .at_least(0)
+        .between(0, 32767)
         .doc_text(
             "on both sides of each dimension, at most half the kernel: never the greatest, zeros of a mean"),
-    option::integers("dilation", "[1]").at_least(1).doc_text("distance of neighbouring elements of a window"),
+    option::integers("dilation", "[1]")
+        .between(1, 32767)
+        .doc_text("distance of neighbouring elements of a window"),
 };
 
 /// What both pools do around the operator.

@@ -13,15 +13,15 @@ class Repartition final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integers("dims", "[]")
-          .at_least(0)
+          .between(0, 63)
           .doc_text("dimensions to cut; none: every rank gets all of it"),
       option::integers("axes", "[]")
-          .at_least(0)
+          .between(0, 63)
           .doc_text("the axis of the model grid that cuts each of them, as many as dims; a dimension named "
                     "several times is cut "
                     "over these axes together. Over other axes the value is copied"),
       option::integers("sizes", "[]")
-          .at_least(0)
+          .between(0, 2147483647)
           .doc_text(
               "with one dimension: the size of each part, 0 for a rank that is idle; absent: even parts")};
   static constexpr ComponentInfo kInfo{.id = "repartition",

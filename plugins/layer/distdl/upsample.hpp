@@ -15,7 +15,7 @@ class Upsample final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::integers("scale", nullptr)
           .mandatory()
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("outputs per input along each dimension, or one number for all"),
       option::text("mode", "\"nearest\"")
           .one_of(kModes)

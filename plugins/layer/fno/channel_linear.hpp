@@ -14,7 +14,10 @@ namespace tenon::fno {
 class ChannelLinear final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("features", nullptr).mandatory().at_least(1).doc_text("channels of the result"),
+      option::integer("features", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("channels of the result"),
       option::boolean("bias", "true").doc_text("add a learned bias, zero at first"),
       option::real("init_scale", nullptr)
           .at_least(0)

@@ -12,7 +12,7 @@ class Margin : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::integers("widths", nullptr)
           .mandatory()
-          .at_least(0)
+          .between(0, 2147483647)
           .in_unit("points")
           .doc_text("points per dimension behind the last, or one number for all"),
   };

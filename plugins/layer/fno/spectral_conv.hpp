@@ -16,10 +16,12 @@ class SpectralConv final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::integers("modes", nullptr)
           .mandatory()
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("modes kept per dimension, or one number for all: k low and k high ones, at most half of "
                     "the points; of the last dimension k low ones, at most half of the points + 1"),
-      option::integer("features", nullptr).at_least(1).doc_text("channels of the result; absent: those of x"),
+      option::integer("features", nullptr)
+          .between(1, 2147483647)
+          .doc_text("channels of the result; absent: those of x"),
       option::real("init_scale", nullptr)
           .at_least(0)
           .doc_text("initial weights are uniform in [0, this), real and imaginary part alike; absent: 1 / "

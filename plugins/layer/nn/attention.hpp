@@ -13,10 +13,10 @@ class SelfAttention final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::integer("heads", nullptr)
           .mandatory()
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("heads; the width must be a multiple"),
       option::integer("window", "0")
-          .at_least(0)
+          .between(0, 2147483647)
           .in_unit("tokens")
           .doc_text("position t sees t - window + 1 ... t; 0: all earlier ones"),
       option::boolean("scaled", "true").doc_text("divide logits by sqrt(d_head); GPT-Neo does not"),

@@ -15,18 +15,21 @@ namespace tenon::nn {
 class Conv2d final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("features", nullptr).mandatory().at_least(1).doc_text("channels of the result"),
+      option::integer("features", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("channels of the result"),
       option::integers("kernel", nullptr)
           .mandatory()
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("[height, width] of the window, or one number for both"),
-      option::integers("stride", "[1]").at_least(1).doc_text("distance of neighbouring windows"),
-      option::integers("padding", "[0]").at_least(0).doc_text("rows and columns of zeros on each side"),
+      option::integers("stride", "[1]").between(1, 32767).doc_text("distance of neighbouring windows"),
+      option::integers("padding", "[0]").between(0, 32767).doc_text("rows and columns of zeros on each side"),
       option::integers("dilation", "[1]")
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("distance of neighbouring elements of a window"),
       option::integer("groups", "1")
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("channels are cut into this many groups, each with filters of its own"),
       option::boolean("bias", "true").doc_text("add a learned bias, zero at first"),
       option::real("init_scale", nullptr)
@@ -37,7 +40,7 @@ class Conv2d final : public Layer {
       option::text("weight", nullptr)
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
       option::integer("chunk", "0")
-          .at_least(0)
+          .between(0, 2147483647)
           .in_unit("samples")
           .doc_text(
               "samples whose windows are held as rows at a time, where there are rows; 0: as many as keep "

@@ -12,16 +12,16 @@ class Embedding final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::integer("rows", nullptr)
           .mandatory()
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("rows of the table; ids lie in [0, rows)"),
-      option::integer("width", nullptr).mandatory().at_least(1).doc_text("elements of a row"),
+      option::integer("width", nullptr).mandatory().between(1, 2147483647).doc_text("elements of a row"),
       option::real("init_scale", "0.02")
           .at_least(0)
           .doc_text("standard deviation of the normal initial weights"),
       option::text("weight", nullptr)
           .doc_text("name of the table, to tie it to another layer's; absent: NODE.weight"),
       option::integers("axes", "[]")
-          .at_least(0)
+          .between(0, 63)
           .doc_text("axes of the model grid that cut the width, together and evenly; none: every rank has "
                     "whole rows"),
   };

@@ -13,14 +13,17 @@ namespace tenon::nn {
 class HeadCrossEntropy final : public Layer, public LossLayer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("vocabulary", nullptr).mandatory().at_least(1).doc_text("classes; rows of the weight"),
+      option::integer("vocabulary", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("classes; rows of the weight"),
       option::text("weight", nullptr)
           .doc_text("name of the weight, to tie it to an embedding's table; absent: NODE.weight, untied"),
       option::real("init_scale", "0.02")
           .at_least(0)
           .doc_text("standard deviation of the normal initial weights"),
       option::integer("chunk_rows", "0")
-          .at_least(0)
+          .between(0, 2147483647)
           .in_unit("rows")
           .doc_text("rows of logits held at a time; 0: as many as keep a chunk below 16 Mi elements"),
       kLabelSmoothing,

@@ -13,7 +13,10 @@ namespace tenon::nn {
 class Linear final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
-      option::integer("features", nullptr).mandatory().at_least(1).doc_text("columns of the result"),
+      option::integer("features", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("columns of the result"),
       option::boolean("bias", "true").doc_text("add a learned bias"),
       option::real("bias_init_scale", "0")
           .at_least(0)
@@ -27,7 +30,7 @@ class Linear final : public Layer {
       option::text("weight", nullptr)
           .doc_text("name of the weight, to tie it to another layer's; absent: NODE.weight"),
       option::integers("axes", "[]")
-          .at_least(0)
+          .between(0, 63)
           .doc_text("axes of the model grid that cut the columns of the result, together and evenly; none: "
                     "every rank computes all of them"),
       option::boolean("scatter", "false")

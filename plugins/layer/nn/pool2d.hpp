@@ -11,16 +11,16 @@ class MaxPool2d final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::integers("kernel", nullptr)
           .mandatory()
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("[height, width] of the window, or one number for both"),
       option::integers("stride", nullptr)
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("distance of neighbouring windows; absent: the kernel, so that they do not overlap"),
       option::integers("padding", "[0]")
-          .at_least(0)
+          .between(0, 32767)
           .doc_text("on each side, at most half the kernel; never chosen"),
       option::integers("dilation", "[1]")
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("distance of neighbouring elements of a window"),
   };
   static constexpr ComponentInfo kInfo{.id = "max_pool2d",
@@ -47,13 +47,13 @@ class AveragePool2d final : public Layer {
       option::boolean("global", "false")
           .doc_text("one window over the whole image; kernel and stride are not read"),
       option::integers("kernel", "[2]")
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("[height, width] of the window, or one number for both"),
       option::integers("stride", nullptr)
-          .at_least(1)
+          .between(1, 32767)
           .doc_text("distance of neighbouring windows; absent: the kernel, so that they do not overlap"),
       option::integers("padding", "[0]")
-          .at_least(0)
+          .between(0, 32767)
           .doc_text("rows and columns of zeros on each side, at most half "
                     "the kernel"),
       option::boolean("count_padding", "true").doc_text("whether zeros of the padding count as elements"),

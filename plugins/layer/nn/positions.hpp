@@ -11,7 +11,7 @@ class Positions final : public Layer {
   static constexpr OptionSpec kOptions[] = {
       option::integer("context", nullptr)
           .mandatory()
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("positions that have a row")
           .in_unit("tokens"),
       option::real("init_scale", "0.02")

@@ -23,8 +23,11 @@ class EmbeddingBag final : public Layer {
   static constexpr const char* kModes[] = {"sum", "mean", nullptr};
   static constexpr const char* kPlacements[] = {"replicated", "rows", "tables", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::integers("rows", nullptr).mandatory().at_least(1).doc_text("rows of each table"),
-      option::integer("width", nullptr).mandatory().at_least(1).doc_text("elements of a row, in all tables"),
+      option::integers("rows", nullptr).mandatory().between(1, 2147483647).doc_text("rows of each table"),
+      option::integer("width", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("elements of a row, in all tables"),
       option::text("mode", "\"sum\"")
           .one_of(kModes)
           .doc_text("what becomes of the rows of a bag; an empty bag is zero in both"),

@@ -14,11 +14,11 @@ inline constexpr const char* kModes[] = {"sum", "mean", nullptr};
 inline constexpr const char* kPlacements[] = {"replicated", "rows", "tables", nullptr};
 
 inline constexpr OptionSpec kRows = option::integers("rows", nullptr)
-                                        .at_least(1)
+                                        .between(1, 2147483647)
                                         .doc_text("rows of each table; absent: the data's 'rows.<i>'");
 inline constexpr OptionSpec kRowCap =
     option::integer("row_cap", nullptr)
-        .at_least(1)
+        .between(1, 2147483647)
         .doc_text("no table has more rows than this; the data must keep its ids below it");
 inline constexpr OptionSpec kMode =
     option::text("mode", "\"sum\"").one_of(kModes).doc_text("how the rows of a bag are pooled");

@@ -12,9 +12,11 @@ class Dlrm final : public Model {
   static constexpr const char* kInteractions[] = {"dot", "cat", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::integers("bottom", "[64, 16]")
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("widths of the bottom layers; the last is the width of the tables"),
-      option::integers("top", "[64, 1]").at_least(1).doc_text("widths of the top layers; the last is 1"),
+      option::integers("top", "[64, 1]")
+          .between(1, 2147483647)
+          .doc_text("widths of the top layers; the last is 1"),
       kRows,
       kRowCap,
       kMode,

@@ -18,12 +18,12 @@ class Fno final : public Model {
   static constexpr const char* kNorms[] = {"none", "batch", nullptr};
   static constexpr const char* kLosses[] = {"relative_l2", "mse", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::integer("width", "32").at_least(1).doc_text("channels of the layers"),
+      option::integer("width", "32").between(1, 2147483647).doc_text("channels of the layers"),
       option::integers("modes", "[12]")
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("modes kept per dimension, or one number for all: at most half of the points, padding "
                     "included, and of the last dimension one more"),
-      option::integer("layers", "4").at_least(1).doc_text("spectral convolutions"),
+      option::integer("layers", "4").between(1, 10000).doc_text("spectral convolutions"),
       option::text("norm", "\"none\"")
           .one_of(kNorms)
           .doc_text("batch: a batch norm behind the sum of spectral and linear part"),
@@ -36,7 +36,7 @@ class Fno final : public Model {
               "zeros behind the last point, as a share of the side and rounded to points, per dimension "
               "or one number for all"),
       option::boolean("coordinates", "true").doc_text("adds i / n of every dimension to the channels of x"),
-      option::integer("projection", "128").at_least(1).doc_text("hidden width behind the layers"),
+      option::integer("projection", "128").between(1, 2147483647).doc_text("hidden width behind the layers"),
       option::integer("refine", "1")
           .between(1, 64)
           .doc_text("points of the target per point of the input along every dimension; what lies between is "

@@ -19,27 +19,32 @@ class GptNeo final : public Model {
   static constexpr const char* kActivations[] = {"gelu_tanh", "gelu_exact", nullptr};
   static constexpr const char* kAttentions[] = {"global", "local", nullptr};
   static constexpr OptionSpec kOptions[] = {
-      option::integer("layers", nullptr).mandatory().at_least(1).doc_text("transformer blocks"),
-      option::integer("width", nullptr).mandatory().at_least(1).doc_text("width of the residual stream"),
+      option::integer("layers", nullptr).mandatory().between(1, 10000).doc_text("transformer blocks"),
+      option::integer("width", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("width of the residual stream"),
       option::integer("heads", nullptr)
           .mandatory()
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("attention heads; width is a multiple"),
       option::integer("context", nullptr)
-          .at_least(1)
+          .between(1, 2147483647)
           .in_unit("tokens")
           .doc_text("positions with a learned row; absent: the data's"),
       option::integer("vocabulary", nullptr)
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("rows of the embedding; absent: the data's"),
       option::texts("attention", "[\"global\", \"local\"]")
           .one_of(kAttentions)
           .doc_text("kind of attention per layer, repeated to the number of layers"),
       option::integer("window", "256")
-          .at_least(1)
+          .between(1, 2147483647)
           .in_unit("tokens")
           .doc_text("keys that local attention sees"),
-      option::real("mlp_ratio", "4").at_least(0.001).doc_text("width of the MLP over the width of the model"),
+      option::real("mlp_ratio", "4")
+          .between(0.001, 10000)
+          .doc_text("width of the MLP over the width of the model"),
       option::text("activation", "\"gelu_tanh\"").one_of(kActivations).doc_text("of the MLP"),
       option::boolean("scale_logits", "false")
           .doc_text("divide attention logits by sqrt(d_head); GPT-Neo does not"),
@@ -50,7 +55,7 @@ class GptNeo final : public Model {
       option::real("eps", "1e-5").at_least(0).doc_text("added to the variance by layer norms"),
       option::real("init_scale", "0.02").at_least(0).doc_text("standard deviation of all initial matrices"),
       option::integer("chunk_rows", "0")
-          .at_least(0)
+          .between(0, 2147483647)
           .in_unit("rows")
           .doc_text("rows of logits that the head holds at a time; 0: chosen by the head"),
   };

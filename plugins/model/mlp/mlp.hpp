@@ -12,11 +12,11 @@ class Mlp final : public Model {
   static constexpr const char* kActivations[] = {"relu", "gelu_tanh", "gelu_exact", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::integers("hidden", "[128]")
-          .at_least(1)
+          .between(1, 2147483647)
           .doc_text("widths of the hidden layers; [] makes a linear model"),
       option::text("activation", "\"relu\"").one_of(kActivations).doc_text("after each hidden layer"),
       option::integer("classes", nullptr)
-          .at_least(2)
+          .between(2, 2147483647)
           .doc_text("columns of the result; absent: the data's 'classes'"),
       option::real("dropout", "0").between(0, 0.999).doc_text("probability after each hidden activation"),
       option::text("inputs", nullptr).doc_text("data field to read; absent: the only real one"),

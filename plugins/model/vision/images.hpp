@@ -11,7 +11,7 @@
 namespace tenon::vision {
 
 inline constexpr OptionSpec kClasses = option::integer("classes", nullptr)
-                                           .at_least(2)
+                                           .between(2, 2147483647)
                                            .doc_text("columns of the result; absent: the data's 'classes'");
 inline constexpr OptionSpec kImage =
     option::text("image", "\"image\"").doc_text("data field of the images, real [channels, height, width]");

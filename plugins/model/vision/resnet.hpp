@@ -11,7 +11,7 @@ class ResNet final : public Model {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("depth", "18").doc_text("18 or 34: two blocks per stage, or 3, 4, 6 and 3"),
-      option::integer("width", "64").at_least(1).doc_text("channels of the first stage"),
+      option::integer("width", "64").between(1, 1 << 27).doc_text("channels of the first stage"),
       option::real("momentum", "0.1").between(0, 1).doc_text("of the running statistics of batch norms"),
       kClasses,
       kLabelSmoothing,

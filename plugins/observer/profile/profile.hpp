@@ -21,7 +21,9 @@ class Profile final : public Observer {
           .at_least(0)
           .in_unit("slots")
           .doc_text("slots at the beginning that do not count: caches and kernels are cold there"),
-      option::integer("rows", "20").at_least(1).doc_text("layers in the table; the JSON file has all"),
+      option::integer("rows", "20")
+          .between(1, 2147483647)
+          .doc_text("layers in the table; the JSON file has all"),
       option::boolean("print", "true").doc_text("show the table on standard error at the end"),
   };
   static constexpr ComponentInfo kInfo{.id = "profile",

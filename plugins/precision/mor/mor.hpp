@@ -42,10 +42,13 @@ class Mor final : public Precision, public PrecisionMetrics {
                     "fp4_threshold"),
       option::real("fp4_threshold", "0.15").between(0, 1).doc_text("of fp4"),
       option::integer("keep_first", "0")
-          .at_least(0)
+          .between(0, 2147483647)
           .in_unit("blocks")
           .doc_text("blocks of the network, counted from the first, that stay in bf16"),
-      option::integer("keep_last", "0").at_least(0).in_unit("blocks").doc_text("the same from the last"),
+      option::integer("keep_last", "0")
+          .between(0, 2147483647)
+          .in_unit("blocks")
+          .doc_text("the same from the last"),
       option::texts("keep", "[]")
           .doc_text("patterns of layer names that stay in bf16; * stands for anything"),
       option::boolean("head", "false").doc_text("decide about sites of the module 'head', too"),

@@ -32,11 +32,11 @@ inline constexpr OptionSpec kSiteOptions[] = {
 
 inline constexpr std::array kCommonOptions = {
     option::integer("keep_first", "0")
-        .at_least(0)
+        .between(0, 2147483647)
         .in_unit("blocks")
         .doc_text("blocks of the network, counted from the first, that stay in bf16"),
     option::integer("keep_last", "0")
-        .at_least(0)
+        .between(0, 2147483647)
         .in_unit("blocks")
         .doc_text("the same from the last; a head is in no block"),
     option::texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * stands for anything"),

@@ -21,7 +21,7 @@ class PeerMemory final : public RecoveryBase,
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("copies", "2")
-          .at_least(2)
+          .between(2, 1 << 20)
           .doc_text("ranks that hold the state of each, itself among them"),
       option::integer("copy_every", "10")
           .at_least(1)

@@ -25,7 +25,7 @@ class StreamingDiloco final : public SyncBase {
           .in_unit("slots")
           .doc_text("H: slots from one meeting of a fragment to its next; the paper: 30 and 100"),
       option::integer("fragments", "4")
-          .at_least(1)
+          .between(1, 1 << 20)
           .doc_text("P: number of fragments; tensors are dealt to them in turn. Not read with patterns"),
       option::texts("patterns", "[]")
           .doc_text(

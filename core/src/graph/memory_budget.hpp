@@ -1,0 +1,59 @@
+// The memory that a graph may take, compared with what it asks for while it is built: a number that is far
+// too large is refused with a sentence before anything is allocated. Sums are lower bounds: what is surely
+// there at once.
+#pragma once
+
+#include "observe/process_facts.hpp"
+
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace tenon::graph {
+
+/// Product that stops at the largest number.
+inline std::int64_t saturating_product(std::int64_t a, std::int64_t b) {
+  std::int64_t product = 0;
+  return __builtin_mul_overflow(a, b, &product) ? std::numeric_limits<std::int64_t>::max() : product;
+}
+inline std::int64_t saturating_sum(std::int64_t a, std::int64_t b) {
+  std::int64_t sum = 0;
+  return __builtin_add_overflow(a, b, &sum) ? std::numeric_limits<std::int64_t>::max() : sum;
+}
+
+/// "12.5 GiB", "40 MiB", "more than 8589934591 GiB"
+inline std::string memory_text(std::int64_t bytes) {
+  if (bytes == std::numeric_limits<std::int64_t>::max()) return "more than 8589934591 GiB";
+  const double mebibytes = static_cast<double>(bytes) / (1 << 20);
+  return mebibytes < 1024 ? fmt::format("{:.4g} MiB", mebibytes)
+                          : fmt::format("{:.2f} GiB", mebibytes / 1024);
+}
+
+class MemoryBudget {
+ public:
+  explicit MemoryBudget(const Device& device)
+      : own_memory_(device.space() != MemorySpace::kHost),
+        bytes_(own_memory_ ? kLargestDevice : usable_memory_bytes()) {}
+
+  bool allows(std::int64_t bytes) const { return bytes_ <= 0 || bytes <= bytes_; }
+  /// "and this machine has 23.5 GiB"
+  std::string text() const {
+    return own_memory_ ? std::string("and no device has as much")
+                       : fmt::format("and this process may use {} of this machine", memory_text(bytes_));
+  }
+
+ private:
+  /// A device with memory of its own refuses by itself what it does not have.
+  static constexpr std::int64_t kLargestDevice = std::int64_t{1} << 40;
+
+  bool own_memory_;
+  std::int64_t bytes_;
+};
+
+}  // namespace tenon::graph
