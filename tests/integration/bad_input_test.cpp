@@ -140,6 +140,19 @@ const Refusal kConfiguration[] = {
      "",
      {"train", "odd.toml"},
      "odd.toml:2:9: Error while parsing value: could not determine value type"},
+    {"override_of_an_unknown_option", "[optimizer]",
+     "[[model.override]]\nmatch = \"*.q_proj\"\nfeaturs = 3\n[optimizer]", kTrain,
+     "run.toml:23:11: model node 'transformer.h.0.attn.attention.q_proj': layer.linear has no option "
+     "'featurs'; "
+     "did you mean 'features'? (see: tenon inspect layer.linear)"},
+    {"option_found_wrong_when_made", "heads = 2", "heads = 3",
+     with({"--set", "parallel.ranks=2", "--set", "sync.type=ddp", "--set", "transport.type=thread"}),
+     "run.toml:19:9: plugin tenon.gpt_neo (model.gpt_neo): model gpt_neo: width 16 is not a multiple of 3 "
+     "heads"},
+    {"option_of_recovery", "every = 2", "every = 2\nevery_seconds = 3", kTrain,
+     "run.toml:28:9: plugin tenon.recovery_basic (recovery.full): recovery: found 'every' and "
+     "'every_seconds', which "
+     "exclude each other; keep one of every (slots), every_seconds and mtbf_seconds"},
     {"set_without_value", nullptr, "", with({"--set", "run.steps"}),
      "--set run.steps: expected KEY=VALUE, for example --set optimizer.lr=1e-3"},
     {"set_of_wrong_type", nullptr, "", with({"--set", "run.steps=1.5"}),
@@ -156,79 +169,95 @@ const Refusal kData[] = {
      "  {dir}/gone.txt\n"
      "  {source}/gone.txt"},
     {"empty", "text.txt", "empty.txt", kTrain,
-     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/empty.txt': expected a file with tokens, "
+     "run.toml:10:1: plugin tenon.text (dataset.text): data file '{dir}/empty.txt': expected a file with "
+     "tokens, "
      "found an empty file"},
     {"folder", "text.txt", ".", kTrain,
-     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/': expected a file with tokens, found a "
+     "run.toml:10:1: plugin tenon.text (dataset.text): data file '{dir}/': expected a file with tokens, "
+     "found a "
      "folder"},
     {"truncated_tokens", "text.txt", "odd.bin", kTrain,
-     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/odd.bin': expected an even number of bytes "
+     "run.toml:10:1: plugin tenon.text (dataset.text): data file '{dir}/odd.bin': expected an even number of "
+     "bytes "
      "(uint16 tokens, format nanogpt), found "
      "1999 bytes; "
      "the file is cut off, or it is text and needs format = \"bytes\""},
     {"truncated_header", "text.txt", "cut.bin", kTrain,
-     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/cut.bin': expected an llm.c header of 1024 "
+     "run.toml:10:1: plugin tenon.text (dataset.text): data file '{dir}/cut.bin': expected an llm.c header "
+     "of 1024 "
      "bytes, found a file of 1012 bytes"},
     {"truncated_behind_header", "text.txt", "short.bin", kTrain,
-     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/short.bin': 256 tokens of 2 bytes after a "
+     "run.toml:10:1: plugin tenon.text (dataset.text): data file '{dir}/short.bin': 256 tokens of 2 bytes "
+     "after a "
      "header of 1024: expected 1536 bytes, found "
      "1124; "
      "the file is cut off"},
     {"wrong_magic", "path = \"text.txt\"", "path = \"magic.bin\"\nformat = \"llmc\"", kTrain,
-     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/magic.bin': expected the llm.c magic number "
+     "run.toml:10:1: plugin tenon.text (dataset.text): data file '{dir}/magic.bin': expected the llm.c magic "
+     "number "
      "20240520 (uint16 tokens) or 20240801 "
      "(uint32 "
      "tokens), found 67305985"},
     {"model_for_data", "text.txt", "model.bin", kTrain,
-     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/model.bin': expected the llm.c magic number "
+     "run.toml:10:1: plugin tenon.text (dataset.text): data file '{dir}/model.bin': expected the llm.c magic "
+     "number "
      "20240520 (uint16 tokens) or 20240801 "
      "(uint32 "
      "tokens), found 20240326; this is an llm.c model checkpoint, not data"},
     {"batch_larger_than_the_data", "batch = 2", "batch = 1000", kTrain,
-     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/text.txt' has 3000 tokens, 2700 of them to "
+     "run.toml:14:9: plugin tenon.text (dataset.text): data file '{dir}/text.txt' has 3000 tokens, 2700 of "
+     "them to "
      "train on and 300 to validate on: batch = "
      "1000 is "
      "larger than the data, which holds 168 windows of context = 16; lower batch or context, or take a "
      "longer file"},
     {"context_larger_than_the_data", "context = 16", "context = 2700", kTrain,
-     "plugin tenon.text (dataset.text, rank 0): data file '{dir}/text.txt' has 3000 tokens, 2700 of them to "
+     "run.toml:13:11: plugin tenon.text (dataset.text): data file '{dir}/text.txt' has 3000 tokens, 2700 of "
+     "them to "
      "train on and 300 to validate on: a window "
      "of "
      "context = 2700 needs 2701 tokens to train on; lower context or val_fraction, or take a longer file"},
     {"images_and_labels_exchanged", kText,
      "type = \"mnist\"\nimages = \"labels.idx\"\nlabels = \"images.idx\"", kTrain,
-     "plugin tenon.mnist (dataset.mnist, rank 0): data file '{dir}/labels.idx': expected an IDX file of "
+     "run.toml:10:1: plugin tenon.mnist (dataset.mnist): data file '{dir}/labels.idx': expected an IDX file "
+     "of "
      "images, magic "
      "number 0x00000803; found 0x00000801 (a file of labels)"},
     {"images_cut_off", kText, "type = \"mnist\"\nimages = \"cut.idx\"\nlabels = \"labels.idx\"", kTrain,
-     "plugin tenon.mnist (dataset.mnist, rank 0): data file '{dir}/cut.idx': the header says 4 x 2 x 3 "
+     "run.toml:10:1: plugin tenon.mnist (dataset.mnist): data file '{dir}/cut.idx': the header says 4 x 2 x "
+     "3 "
      "images, 24 "
      "bytes; found 23 bytes behind it; the file is cut off"},
     {"more_images_than_labels", kText, "type = \"mnist\"\nimages = \"images.idx\"\nlabels = \"three.idx\"",
      kTrain,
-     "plugin tenon.mnist (dataset.mnist, rank 0): data files '{dir}/images.idx' and '{dir}/three.idx': "
+     "run.toml:10:1: plugin tenon.mnist (dataset.mnist): data files '{dir}/images.idx' and "
+     "'{dir}/three.idx': "
      "expected one "
      "label per image, found 4 images and 3 labels"},
     {"label_out_of_range", kText, kMnist, with({"--set", "data.classes=9"}),
-     "plugin tenon.mnist (dataset.mnist, rank 0): data file '{dir}/labels.idx': label 9 at position 2 lies "
+     "run.toml:10:1: plugin tenon.mnist (dataset.mnist): data file '{dir}/labels.idx': label 9 at position 2 "
+     "lies "
      "outside of "
      "the 9 classes; set classes to their number"},
     {"fortran_order", kText, "type = \"npy\"\ninputs = [\"x=fortran.npy\"]", kTrain,
-     "plugin tenon.npy (dataset.npy, rank 0): data file '{dir}/fortran.npy': expected C order (rows one "
+     "run.toml:10:1: plugin tenon.npy (dataset.npy): data file '{dir}/fortran.npy': expected C order (rows "
+     "one "
      "after the "
      "other), found Fortran order; write the array again with numpy.save(path, "
      "numpy.ascontiguousarray(array))"},
     {"complex_elements", kText, "type = \"npy\"\ninputs = [\"x=complex.npy\"]", kTrain,
-     "plugin tenon.npy (dataset.npy, rank 0): data file '{dir}/complex.npy': expected elements of type <f4, "
+     "run.toml:10:1: plugin tenon.npy (dataset.npy): data file '{dir}/complex.npy': expected elements of "
+     "type <f4, "
      "<f8, <i4, "
      "<i8, |u1 or |b1, found '<c8'; convert the array, e.g. with array.astype('float32')"},
     {"array_that_is_not_there", kText, "type = \"npy\"\ninputs = [\"x=gone.npy\"]", kTrain,
-     "plugin tenon.npy (dataset.npy, rank 0): cannot find 'gone.npy'; tried\n"
+     "run.toml:10:1: plugin tenon.npy (dataset.npy): cannot find 'gone.npy'; tried\n"
      "  {dir}/gone.npy\n"
      "  {source}/gone.npy"},
     {"weights_that_are_not_one", kText,
      "type = \"mixture\"\nsources = [\"a=text.txt\"]\nweights = [\"0.99\"]", kTrain,
-     "plugin tenon.text (dataset.mixture, rank 0): data.mixture: weights of phase 1: the weights sum to "
+     "run.toml:10:1: plugin tenon.text (dataset.mixture): data.mixture: weights of phase 1: the weights sum "
+     "to "
      "99/100; expected "
      "exactly 1 (weights that were rounded can be given as fractions of their sum, e.g. \"457/1001\")"},
 };

@@ -138,6 +138,20 @@ TEST(OtherModel, IsRefusedByNameAndTheAttemptStaysAsItWas) {
   EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
 }
 
+TEST(OtherModel, ThatAGraphWrittenOutReplacesIsNotAsked) {
+  const Scratch scratch;
+  const std::string graph =
+      "[[model.layer]]\nname = \"emb\"\ntype = \"embedding\"\ninputs = [\"tokens\"]\nrows = 256\nwidth = 8\n"
+      "[[model.layer]]\nname = \"loss\"\ntype = \"head_cross_entropy\"\ninputs = [\"emb\", \"targets\"]\n"
+      "vocabulary = 256\n[optimizer]";
+  // 3 heads do not divide a width of 16, and images are no tokens: neither is this graph's business.
+  write_file(scratch / "run.toml",
+             replaced(replaced(Scratch::kRun, "[optimizer]", graph),
+                      "type = \"gpt_neo\"\nlayers = 1\nwidth = 16\nheads = 2", "type = \"lenet5\""));
+  const Ended ended = scratch.train();
+  EXPECT_EQ(ended.status, 0) << ended.err;
+}
+
 TEST(OtherModel, WithFewerLayersIsNoPartOfTheOldOne) {
   const Scratch scratch;
   ASSERT_EQ(scratch.train({"--set", "model.layers=2"}).status, 0);

@@ -63,7 +63,7 @@ TEST(Registry, MakesComponentsFromOptions) {
   }
   FakeHost zero(0);
   EXPECT_EQ(error_text([&] { fixture::make(registry, "counter", "start = 10", zero); }, ErrorKind::kConfig),
-            "plugin acme.good (toy.counter, rank 0): start = 10 is one too many");
+            "test.toml:1:9: plugin acme.good (toy.counter): start = 10 is one too many");
   EXPECT_EQ(error_text([&] { fixture::make(registry, "counter", "start = 9", zero); }, ErrorKind::kPlugin),
             "plugin acme.good (toy.counter, rank 0): nine");
   EXPECT_EQ(error_text([&] { fixture::make(registry, "counter", "start = -10", zero); }, ErrorKind::kPlugin),

@@ -232,6 +232,13 @@ class ResolvedOptions final : public Options {
   const Options& section(std::string_view name, std::string_view section) const override;
 
   const std::string& owner() const { return owner_; }
+  /// Where the table is written.
+  void set_origin(const Origin& table) { origin_ = table; }
+  /// Where a declared option is written.
+  void set_origin(std::string_view name, const Origin& origin);
+  /// For errors that a component finds after the check: where the option is written that `message` names,
+  /// else where the table is; as Origin::text, "" when neither is known.
+  std::string place_of(std::string_view message) const;
   /// Declares an option that has no value.
   void declare(std::string_view name, tenon_option_type type);
   void store(std::string_view name, tenon_option_type type, Datum datum);
@@ -246,6 +253,7 @@ class ResolvedOptions final : public Options {
   const Entry* look_up(std::string_view name) const;
 
   std::string owner_;
+  Origin origin_;
   std::vector<std::unique_ptr<Entry>> entries_;  // addresses stay put: views point into them
 };
 

@@ -8,6 +8,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 TENON_ABI_BEGIN
 namespace {
 
@@ -121,4 +124,37 @@ std::string Config::explain(std::string_view dotted) const {
   return out + "\n" + details;
 }
 
+namespace config {
+
+std::string with_place(const Config& config, const std::string& message) {
+  const auto begins_with = [&](const std::string& file) { return message.starts_with(file + ":"); };
+  if (message.starts_with("--set ") || std::any_of(config.files().begin(), config.files().end(), begins_with))
+    return message;
+  constexpr std::string_view kKeyBytes = "abcdefghijklmnopqrstuvwxyz0123456789_.";
+  std::string table;  // of "[table] key"
+  for (std::size_t at = 0; at < message.size();) {
+    const std::size_t begin = message.find_first_of(kKeyBytes, at);
+    if (begin == std::string::npos) break;
+    const std::size_t end = std::min(message.find_first_not_of(kKeyBytes, begin), message.size());
+    std::string key = message.substr(begin, end - begin);
+    while (!key.empty() && key.back() == '.') key.pop_back();  // of a sentence
+    const bool in_brackets =
+        begin > 0 && message[begin - 1] == '[' && end < message.size() && message[end] == ']';
+    if (in_brackets && end + 1 < message.size() && message[end + 1] == ' ') {
+      table = key + ".";
+      at = end + 2;
+      continue;
+    }
+    key = std::exchange(table, "") + key;
+    at = end;
+    if (key.find('.') == std::string::npos || key.front() == '.' || key.find("..") != std::string::npos)
+      continue;
+    const Value* value = config.find(key);
+    if (value == nullptr || value->is_table() || value->origin.file.empty()) continue;
+    return value->origin.text() + ": " + message;
+  }
+  return message;
+}
+
+}  // namespace config
 TENON_ABI_END

@@ -27,6 +27,10 @@ std::string quoted(std::string_view text);
 /// Bytes that are not UTF-8, and control characters, become '?': for comments and one-line messages.
 std::string printable(std::string_view text);
 bool is_utf8(std::string_view text);
+/// `message` after the place where the first key is written that it names and a user wrote, as "run.steps" or
+/// as
+/// "[run] steps"; unchanged where there is none, or where it begins with a place.
+std::string with_place(const Config& config, const std::string& message);
 
 }  // namespace config
 TENON_ABI_END

@@ -1,5 +1,6 @@
 // One table against its options: every error as whole text, defaults, old names, inner components, reading
 // back.
+#include "config/key_path.hpp"
 #include "config/sample_components.hpp"
 #include "test_paths.hpp"
 
@@ -279,6 +280,44 @@ TEST(Options, InnerComponentsDieBeforeTheirOptionsAndLastFirst) {
   EXPECT_EQ(resolution.options->component_pointer("second", "sync/1"), &objects[1]);
   resolution.options.reset();
   EXPECT_THAT(order, testing::ElementsAre(2, 1));
+}
+
+TEST(Options, SayWhereAnErrorThatIsFoundLaterHasItsCause) {
+  const Resolution resolution =
+      resolve("steps = 4\nlevel = 2\ngrid = [3]\n[place.\"h.*\"]\nbits = 4\n", {"lr=0.5"});
+  const ResolvedOptions& options = *resolution.options;
+  const std::pair<const char*, const char*> cases[] = {
+      {"option 'level' is odd", "x.toml:2:9"},
+      {"level 2 with steps 4", "x.toml:2:9"},
+      {"the file /level/x with 'steps' in it", "x.toml:1:9"},
+      {"thing.grid: no", "x.toml:3:8"},
+      {"levels and a levelling", "x.toml:1:1"},
+      {"lr = 0.5 is high", "--set lr=0.5"},
+      {"betas are defaults", "x.toml:1:1"},
+      {"in place \"h.*\": bits = 4 is few", "x.toml:5:8"},
+      {"levels in C order, level by level", "x.toml:1:1"},
+      {"nothing is named", "x.toml:1:1"},
+  };
+  for (const auto& [message, place] : cases) EXPECT_EQ(options.place_of(message), place) << message;
+  ResolvedOptions named("thing.sample");
+  named.set_origin(Origin{"x.toml", 7, 2});
+  EXPECT_EQ(named.place_of("nothing is named"), "x.toml:7:2") << "the table";
+}
+
+TEST(Options, OfTheCoreArePlacedByTheirKeys) {
+  const Config config = Config::parse("[run]\nsteps = 3\n[a.b]\nc = 1\n", "x.toml", {"parallel.workers=4"});
+  const std::pair<const char*, const char*> cases[] = {
+      {"parallel.workers: too many", "--set parallel.workers=4: parallel.workers: too many"},
+      {"with run.steps, or lower it.", "x.toml:2:9: with run.steps, or lower it."},
+      {"[run] steps = 3 is few", "x.toml:2:9: [run] steps = 3 is few"},
+      {"e.g. a.b.c.", "x.toml:4:5: e.g. a.b.c."},
+      {"x.toml:9:1: run.steps", "x.toml:9:1: run.steps"},
+      {"--set run.steps=1: run.steps", "--set run.steps=1: run.steps"},
+      {"nothing. run .. a.b", "nothing. run .. a.b"},
+      {"...", "..."},
+      {"", ""},
+  };
+  for (const auto& [message, placed] : cases) EXPECT_EQ(with_place(config, message), placed);
 }
 
 }  // namespace

@@ -23,6 +23,7 @@ class Resolver {
   Resolver(const OptionRequest& request, std::vector<std::string>& problems)
       : request_(request), problems_(problems) {
     result_.options = std::make_unique<ResolvedOptions>(request.owner);
+    result_.options->set_origin(request.table.origin);
     result_.table.origin = request.table.origin;
   }
 
@@ -149,8 +150,10 @@ class Resolver {
         return;
       }
     }
+    const Origin written = checked.shown.origin;
     result_.table.set(spec.name, std::move(checked.shown), key_origin);
     result_.options->store(spec.name, type, std::move(checked.datum));
+    result_.options->set_origin(spec.name, written);
   }
 
   void resolve_component(const tenon_option_v1& spec, const Member& member) {
@@ -191,6 +194,7 @@ class Resolver {
     made.type = type->text();
     made.options = std::move(inner.options);
     result_.options->store(spec.name, std::move(made));
+    result_.options->set_origin(spec.name, member.value.origin);
   }
 
   void resolve_sections(const tenon_option_v1& spec, const Member& member) {
@@ -218,6 +222,7 @@ class Resolver {
     }
     result_.table.set(spec.name, std::move(shown), member.origin);
     result_.options->store(spec.name, std::move(sections));
+    result_.options->set_origin(spec.name, member.value.origin);
   }
 
   static bool is_named(const tenon_option_v1& spec, std::string_view key) {

@@ -22,7 +22,40 @@ struct ResolvedOptions::Entry {
   std::vector<std::string_view> views;  // into datum or sections, for texts() and section_names()
   InnerComponent inner;
   std::vector<Section> sections;
+  Origin origin;
 };
+
+namespace {
+
+bool in_word(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+}
+
+bool is_value(char c) {
+  return (c >= '0' && c <= '9') || c == '=' || c == '-' || c == '[' || c == '"';
+}
+
+/// Where `text` names the option `name`, npos if nowhere. `marked`: in quotes, or after a dot as part of a
+/// key; else with its value after it ("width 16", "width = 16", `site "h.*"`), because an option's name may
+/// be any word.
+std::size_t named_at(std::string_view text, std::string_view name, bool marked) {
+  for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const char before = at > 0 ? text[at - 1] : ' ';
+    const std::string_view rest = text.substr(at + name.size());
+    const char after = rest.empty() ? ' ' : rest.front();
+    if (in_word(before) || in_word(after) || before == '/' || after == '/') continue;  // of a path
+    if (marked ? before == '\'' || before == '`' || before == '.'
+               : after == ':' || after == '=' || (rest.size() > 1 && after == ' ' && is_value(rest[1])))
+      return at;
+  }
+  return std::string_view::npos;
+}
+
+bool is_written(const Origin& origin) {
+  return !origin.file.empty() && origin.file != "default";
+}
+
+}  // namespace
 
 ResolvedOptions::ResolvedOptions(std::string owner) : owner_(std::move(owner)) {}
 // Later options may refer to earlier inner components, so destruction runs backwards.
@@ -99,6 +132,32 @@ void* ResolvedOptions::component_pointer(std::string_view name, std::string_view
     fail_plugin(fmt::format("{} reads option '{}' before its component was made", owner_, name));
   }
   return found.inner.instance.get();
+}
+
+void ResolvedOptions::set_origin(std::string_view name, const Origin& origin) {
+  for (const auto& entry : entries_) {
+    if (entry->name == name) entry->origin = origin;
+  }
+}
+
+std::string ResolvedOptions::place_of(std::string_view message) const {
+  for (const bool marked : {true, false}) {
+    const Entry* first = nullptr;
+    std::size_t where = std::string_view::npos;
+    for (const auto& entry : entries_) {
+      const std::size_t at = is_written(entry->origin) ? named_at(message, entry->name, marked) : where;
+      if (at >= where) continue;
+      where = at;
+      first = entry.get();
+    }
+    if (first == nullptr) continue;
+    for (const Section& section : first->sections) {
+      if (message.find(section.first) == std::string_view::npos) continue;
+      if (std::string inner = section.second->place_of(message); !inner.empty()) return inner;
+    }
+    return first->origin.text();
+  }
+  return is_written(origin_) ? origin_.text() : "";
 }
 
 void ResolvedOptions::declare(std::string_view name, tenon_option_type type) {

@@ -28,7 +28,8 @@ ComponentHandle Registry::create(std::string_view kind, std::string_view type, c
   const ComponentRef ref = find(kind, type);
   const tenon_host_v1 neck_host{sizeof(tenon_host_v1), TENON_ABI_EPOCH, TENON_SDK_VERSION, &host};
   tenon_error err{sizeof(tenon_error), static_cast<std::int32_t>(ErrorKind::kPlugin), ""};
-  const GuardContext context{ref.plugin, ref.name, host.rank()};
+  const GuardContext context{ref.plugin, ref.name, host.rank(), -1,
+                             dynamic_cast<const ResolvedOptions*>(&options)};
   void* object = nullptr;
   {
     const plugin::HangWatch watch(context, "create", host.deadline());
@@ -39,9 +40,11 @@ ComponentHandle Registry::create(std::string_view kind, std::string_view type, c
   const bool known = err.code == static_cast<int>(ErrorKind::kRun) ||
                      err.code == static_cast<int>(ErrorKind::kConfig) ||
                      err.code == static_cast<int>(ErrorKind::kDeviceLost);
+  const std::string_view reason =
+      err.message[0] != '\0' ? std::string_view(err.message) : "create failed and gave no reason";
+  if (err.code == static_cast<int>(ErrorKind::kConfig)) fail_config(config_text(context, reason));
   throw Error(known ? static_cast<ErrorKind>(err.code) : ErrorKind::kPlugin,
-              fmt::format("{}: {}", guard_place(context),
-                          err.message[0] != '\0' ? err.message : "create failed and gave no reason"));
+              fmt::format("{}: {}", guard_place(context), reason));
 }
 
 void Registry::create_inner(ResolvedOptions& options, Host& host) {

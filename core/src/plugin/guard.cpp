@@ -1,5 +1,6 @@
 #include "plugin/guard.hpp"
 
+#include <tenon/config.hpp>
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -31,8 +32,19 @@ std::string guard_place(const GuardContext& context) {
   return inner.empty() ? who : fmt::format("{} ({})", who, inner);
 }
 
+std::string config_text(const GuardContext& context, std::string_view message) {
+  GuardContext place = context;
+  if (place.step < 0) place.rank = -1;
+  const std::string written = context.options == nullptr ? "" : context.options->place_of(message);
+  return fmt::format("{}{}{}: {}", written, written.empty() ? "" : ": ", guard_place(place), message);
+}
+
 void note_failed_call(const GuardContext& context) noexcept {
   if (!failed_call) failed_call = context;
+}
+
+void forget_noted_options(const ResolvedOptions* options) noexcept {
+  if (failed_call && failed_call->options == options) failed_call->options = nullptr;
 }
 
 void rethrow_noted_call() {
@@ -49,6 +61,7 @@ void rethrow_named(const GuardContext& context) {
   } catch (const DeadlineError& error) {
     throw DeadlineError(fmt::format("{}: {}", place, error.what()));
   } catch (const Error& error) {
+    if (error.kind() == ErrorKind::kConfig) throw Error(error.kind(), config_text(context, error.what()));
     throw Error(error.kind(), fmt::format("{}: {}", place, error.what()));
   } catch (const std::exception& error) {
     throw Error(ErrorKind::kPlugin, fmt::format("{}: {}", place, error.what()));

@@ -11,6 +11,10 @@
 #include <string_view>
 #include <utility>
 
+TENON_ABI_BEGIN
+class ResolvedOptions;
+TENON_ABI_END
+
 namespace tenon {
 
 struct GuardContext {
@@ -18,10 +22,16 @@ struct GuardContext {
   std::string_view component;  ///< "optimizer.lion"; "" = the plugin as a whole
   int rank = -1;               ///< -1 = before ranks exist
   std::int64_t step = -1;      ///< -1 = outside the loop
+  /// Of the component, null when unknown: an error of the configuration says where they are written.
+  const ResolvedOptions* options = nullptr;
 };
 
 /// "plugin acme.lion (optimizer.lion, rank 2, step 14)"
 std::string guard_place(const GuardContext& context);
+
+/// What an error of the configuration says: where the option that it names is written, the place, and
+/// `message`. Before the loop it has no rank, because all ranks read the same configuration.
+std::string config_text(const GuardContext& context, std::string_view message);
 
 /// Inside a catch block: rethrows the current exception as tenon::Error with the place in front. Errors of
 /// kind kConfig and kRun keep their kind, everything else is kPlugin; DeadlineError keeps its type, and
@@ -44,6 +54,8 @@ inline const GuardContext* exchange_plugin_call(const GuardContext* context) noe
 
 /// Remembers, for this thread, the innermost call that an exception is leaving.
 void note_failed_call(const GuardContext& context) noexcept;
+/// The options of a noted call end before it is reported: it is then reported without their place.
+void forget_noted_options(const ResolvedOptions* options) noexcept;
 /// Inside a catch block: rethrow_named() with the noted call, or a plain rethrow when there is none.
 [[noreturn]] void rethrow_noted_call();
 

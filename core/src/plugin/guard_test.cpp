@@ -2,6 +2,7 @@
 
 #include "plugin/fatal_signal.hpp"
 
+#include <tenon/config.hpp>
 #include <tenon/error.hpp>
 
 #include <gtest/gtest.h>
@@ -29,6 +30,8 @@ TEST(Guard, NamesThePlaceAndKeepsTheKind) {
     ErrorKind kind;
     const char* message;
   };
+  ResolvedOptions options("optimizer.lion");
+  options.set_origin(Origin{"x.toml", 3, 1});
   const Case cases[] = {
       {kPlace, [] { throw std::runtime_error("boom"); }, ErrorKind::kPlugin,
        "plugin acme.lion (optimizer.lion, rank 2, step 14): boom"},
@@ -38,6 +41,14 @@ TEST(Guard, NamesThePlaceAndKeepsTheKind) {
        "plugin acme.lion (optimizer.lion, rank 2, step 14): lr is odd"},
       {kPlace, [] { fail_run("disk full"); }, ErrorKind::kRun,
        "plugin acme.lion (optimizer.lion, rank 2, step 14): disk full"},
+      {{"acme.lion", "optimizer.lion", 2},
+       [] { fail_config("lr is odd"); },
+       ErrorKind::kConfig,
+       "plugin acme.lion (optimizer.lion): lr is odd"},
+      {{"acme.lion", "optimizer.lion", 2, -1, &options},
+       [] { fail_config("lr is odd"); },
+       ErrorKind::kConfig,
+       "x.toml:3:1: plugin acme.lion (optimizer.lion): lr is odd"},
       {{"acme.lion", ""}, [] { fail_plugin("no"); }, ErrorKind::kPlugin, "plugin acme.lion: no"},
       {{"acme.lion", "", 0}, [] { fail_plugin("no"); }, ErrorKind::kPlugin, "plugin acme.lion (rank 0): no"},
       {{"", "prefetch", 1}, [] { fail_run("no"); }, ErrorKind::kRun, "prefetch (rank 1): no"},

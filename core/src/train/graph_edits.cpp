@@ -49,12 +49,15 @@ OptionValue to_option(const Value& value) {
   return numbers;
 }
 
-void set_options(NodeSpec& node, const Value& table, std::initializer_list<std::string_view> reserved) {
+void set_options(NodeSpec& node, const Value& table, std::initializer_list<std::string_view> reserved,
+                 NodePlaces& places) {
+  places.set_node(node.name, table.origin);
   for (const Member& member : table.table()) {
     if (std::find(reserved.begin(), reserved.end(), member.key) != reserved.end()) continue;
     const auto same = [&](const NamedOption& option) { return option.name == member.key; };
     std::erase_if(node.options, same);
     node.options.push_back({member.key, to_option(member.value)});
+    places.set_option(node.name, member.key, member.value.origin);
   }
 }
 
@@ -64,8 +67,7 @@ const std::string& text_of(const Value& table, std::string_view key) {
   return value->text();
 }
 
-void write_out(GraphSpec& graph, const Value& layers) {
-  graph.nodes.clear();
+void write_out(GraphSpec& graph, const Value& layers, NodePlaces& places) {
   for (const Value& table : layers.array()) {
     NodeSpec node;
     node.name = text_of(table, "name");
@@ -77,12 +79,12 @@ void write_out(GraphSpec& graph, const Value& layers) {
     } else {
       fail_at(table, "the first layer needs `inputs`, the data fields that it reads");
     }
-    set_options(node, table, {"name", "type", "inputs"});
+    set_options(node, table, {"name", "type", "inputs"}, places);
     graph.nodes.push_back(std::move(node));
   }
 }
 
-void override_options(GraphSpec& graph, const Value& overrides) {
+void override_options(GraphSpec& graph, const Value& overrides, NodePlaces& places) {
   for (const Value& table : overrides.array()) {
     const std::string& pattern = text_of(table, "match");
     int matched = 0;
@@ -93,7 +95,7 @@ void override_options(GraphSpec& graph, const Value& overrides) {
         if (type->text() != node.type) node.options.clear();
         node.type = type->text();
       }
-      set_options(node, table, {"match", "type"});
+      set_options(node, table, {"match", "type"}, places);
     }
     if (matched > 0) continue;
     std::string names;
@@ -102,7 +104,7 @@ void override_options(GraphSpec& graph, const Value& overrides) {
   }
 }
 
-void insert_nodes(GraphSpec& graph, const Value& inserts) {
+void insert_nodes(GraphSpec& graph, const Value& inserts, NodePlaces& places) {
   for (const Value& table : inserts.array()) {
     const std::string& after = text_of(table, "after");
     const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(),
@@ -119,7 +121,7 @@ void insert_nodes(GraphSpec& graph, const Value& inserts) {
     node.name = text_of(table, "name");
     node.type = text_of(table, "type");
     node.inputs = {after};
-    set_options(node, table, {"after", "name", "type"});
+    set_options(node, table, {"after", "name", "type"}, places);
     const auto at = field ? graph.nodes.begin() : found + 1;
     for (auto later = at; later != graph.nodes.end(); ++later) {
       std::replace(later->inputs.begin(), later->inputs.end(), after, node.name);
@@ -130,10 +132,26 @@ void insert_nodes(GraphSpec& graph, const Value& inserts) {
 
 }  // namespace
 
-GraphSpec edit_graph(GraphSpec graph, const Value& edits) {
-  if (const Value* layers = edits.find("layer")) write_out(graph, *layers);
-  if (const Value* overrides = edits.find("override")) override_options(graph, *overrides);
-  if (const Value* inserts = edits.find("insert")) insert_nodes(graph, *inserts);
+std::string NodePlaces::text(const std::string& node, const std::string& option) const {
+  if (!option.empty()) {
+    const auto found = options_.find({node, option});
+    return found == options_.end() ? "" : found->second.text() + ": ";
+  }
+  const auto found = nodes_.find(node);
+  return found == nodes_.end() ? "" : found->second.text() + ": ";
+}
+
+GraphSpec edit_graph(const std::function<GraphSpec()>& blueprint, const Value& edits, NodePlaces* places) {
+  NodePlaces unused;
+  NodePlaces& written = places == nullptr ? unused : *places;
+  GraphSpec graph;
+  if (const Value* layers = edits.find("layer")) {
+    write_out(graph, *layers, written);
+  } else {
+    graph = blueprint();
+  }
+  if (const Value* overrides = edits.find("override")) override_options(graph, *overrides, written);
+  if (const Value* inserts = edits.find("insert")) insert_nodes(graph, *inserts, written);
   return graph;
 }
 

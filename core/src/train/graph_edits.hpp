@@ -6,9 +6,34 @@
 #include <tenon/config.hpp>
 #include <tenon/model.hpp>
 
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+
 namespace tenon::train {
 
-/// Applies `edits` (the tables layer, override and insert as written). Errors name file and line.
-GraphSpec edit_graph(GraphSpec graph, const Value& edits);
+/// Where edits of a graph are written: for errors that are found when its layers are made.
+class NodePlaces {
+ public:
+  static constexpr const char* kId = "tenon.node_places/1";  ///< of the host that layers are made with
+
+  void set_node(const std::string& node, const Origin& table) { nodes_[node] = table; }
+  void set_option(const std::string& node, const std::string& option, const Origin& value) {
+    options_[{node, option}] = value;
+  }
+  /// "run.toml:12:3: " of an option, or of the node's last table where `option` is ""; "" for what the model
+  /// wrote.
+  std::string text(const std::string& node, const std::string& option) const;
+
+ private:
+  std::map<std::string, Origin> nodes_;
+  std::map<std::pair<std::string, std::string>, Origin> options_;
+};
+
+/// Applies `edits` (the tables layer, override and insert as written) to what `blueprint` returns, which is
+/// not called where [[model.layer]] replaces it. Errors name file and line. `places` is filled if given.
+GraphSpec edit_graph(const std::function<GraphSpec()>& blueprint, const Value& edits,
+                     NodePlaces* places = nullptr);
 
 }  // namespace tenon::train

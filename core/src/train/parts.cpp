@@ -55,6 +55,7 @@ Part<Interface> part(config::CheckedRun& checked, Registry& registry, RankHost& 
 }  // namespace
 
 void InnerEnd::operator()(ResolvedOptions* options) const noexcept {
+  forget_noted_options(options);
   for (auto& [name, inner] : options->inner()) {
     inner->instance.reset();
     if (inner->options != nullptr) (*this)(inner->options.get());

@@ -40,13 +40,13 @@ class Part {
   Interface& operator*() const noexcept { return *get(); }
   GuardedCall<Interface> operator->() const noexcept {
     const ComponentRef& ref = component_.handle().ref();
-    return {get(), {ref.plugin, ref.name, host_->rank(), host_->slot()}};
+    return {get(), {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
   }
   /// The same names around another interface of this component.
   template <typename Other>
   GuardedCall<Other> guarded(Other& other) const noexcept {
     const ComponentRef& ref = component_.handle().ref();
-    return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot()}};
+    return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
   }
   /// Ends the component early, and those within it.
   void reset() noexcept {

@@ -8,8 +8,8 @@
 #include "train/graph_edits.hpp"
 #include "train/grid.hpp"
 #include "train/memory_need.hpp"
-
 #include "train/peak_rate.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/sync_extra.hpp>
@@ -68,6 +68,16 @@ Rank::Rank(World& world, int rank)
       faults_(fault_spec(world, rank)),
       watch_{&spans_, &account_, &faults_},
       layer_watch_{&spans_, &account_, &faults_, &watched_.places()} {
+  try {
+    build();
+  } catch (...) {
+    rethrow_noted_call();  // while the options live, whose places an error may name
+  }
+}
+
+void Rank::build() {
+  World& world = world_;
+  const int rank = rank_;
   const config::CoreSettings& settings = world.settings;
   const int threads = world.threads_per_rank();
   set_parallel_threads(threads);
@@ -102,13 +112,15 @@ Rank::Rank(World& world, int rank)
   open_axes();
   layers_ = make_registry_layers(world.registry, host_);
   host_.set_layers(layers_.get());
-  // Two statements: an error of the edits is not the model's.
-  const GraphSpec blueprint = parts_->model->build(data);
-  const GraphSpec graph = edit_graph(blueprint, parts_->checked.model_edits);
+  // A statement of its own within: an error of the edits is not the model's.
+  const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, parts_->checked.model_edits,
+                                     &host_.node_places());
   std::vector<std::unique_ptr<Executor>> executors;
   if (asks_for_rows()) make_row_clients();
   for (std::int64_t w = 0; w < settings.parallel.workers; ++w) {
     executors.push_back(make_executor(graph, static_cast<std::size_t>(w)));
+    if (w == 0) require_room_for_workers(*executors.front());
+  }
 
   ReplicaSpec spec;
   spec.replica = replica_;
@@ -119,8 +131,6 @@ Rank::Rank(World& world, int rank)
   const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
   spec.epoch = epoch_;
-    if (w == 0) require_room_for_workers(*executors.front());
-  }
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
   if (const auto* sizes = static_cast<const BucketSizes*>(parts_->sync->query(BucketSizes::kId)))
@@ -210,16 +220,6 @@ Rank::~Rank() {
   saver_.reset();
 }
 
-std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_t worker) {
-  ExecutorSpec spec;
-  spec.layers = layers_.get();
-  spec.device = parts_->device.get();
-  spec.host = worker < worker_hosts_.size() ? static_cast<Host*>(worker_hosts_[worker].get()) : &host_;
-  spec.precision = parts_->precision.get();
-  spec.grid = &model_grid_;
-  spec.replicas = lookups_.get();
-  spec.replica = replica_;
-  spec.seed = world_.settings.run.seed;
 /// Each worker has activations and gradients of its own.
 void Rank::require_room_for_workers(const Executor& first) const {
   const std::int64_t workers = world_.settings.parallel.workers;
@@ -230,6 +230,16 @@ void Rank::require_room_for_workers(const Executor& first) const {
                           graph::memory_text(needed), budget.text()));
 }
 
+std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_t worker) {
+  ExecutorSpec spec;
+  spec.layers = layers_.get();
+  spec.device = parts_->device.get();
+  spec.host = worker < worker_hosts_.size() ? static_cast<Host*>(worker_hosts_[worker].get()) : &host_;
+  spec.precision = parts_->precision.get();
+  spec.grid = &model_grid_;
+  spec.replicas = lookups_.get();
+  spec.replica = replica_;
+  spec.seed = world_.settings.run.seed;
   spec.seed_rounding = world_.settings.run.seed_rounding;
   spec.batch = parts_->dataset->batch();
   spec.steps = world_.settings.run.steps;

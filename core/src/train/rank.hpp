@@ -133,6 +133,7 @@ class Rank final : private MetricSink {
   /// Brings into Counters::lines what is counted elsewhere, and back.
   void note_lines();
   void take_lines();
+  void build();
   void require_room_for_workers(const Executor& first) const;
   void open_axes();
   std::vector<ParameterInfo> row_tables() const;

@@ -3,6 +3,7 @@
 
 #include "graph/pass_place.hpp"
 #include "observe/rank_log.hpp"
+#include "train/graph_edits.hpp"
 #include "train/pause_gate.hpp"
 
 #include <tenon/clock.hpp>
@@ -42,6 +43,7 @@ class RankHost final : public Host {
   double deadline() const override { return spec_.deadline_s; }
   void* query(std::string_view interface_id) override {
     if (interface_id == LayerFactory::kId) return layers_;
+    if (interface_id == NodePlaces::kId) return &node_places_;
     if (interface_id == SpanSink::kId) return spans_;
     if (interface_id == MetricSink::kId) return metrics_;
     if (interface_id == graph::PassPlaces::kId) return passes_;
@@ -58,6 +60,8 @@ class RankHost final : public Host {
     spans_ = spans;
     metrics_ = metrics;
   }
+  /// Where the edits of the graph are written whose layers this host makes.
+  NodePlaces& node_places() { return node_places_; }
   /// What layers with graphs of their own make them with.
   void set_layers(LayerFactory* layers) { layers_ = layers; }
   /// Where executors say what they compute.
@@ -73,6 +77,7 @@ class RankHost final : public Host {
   std::mutex early_mutex_;
   std::vector<EarlyMessage> early_;
   LayerFactory* layers_ = nullptr;
+  NodePlaces node_places_;
   SpanSink* spans_ = nullptr;
   MetricSink* metrics_ = nullptr;
   graph::PassPlaces* passes_ = nullptr;

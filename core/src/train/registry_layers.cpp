@@ -1,5 +1,6 @@
 // Layers of a graph's nodes by type name, through the registry.
 #include "plugin/guard.hpp"
+#include "train/graph_edits.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
@@ -49,8 +50,11 @@ class RegistryLayer final : public LayerOwner, public Layer {
     try {
       component_->infer(context);
     } catch (const Error& error) {
-      if (error.kind() == ErrorKind::kConfig) throw;
-      rethrow_named(place);
+      if (error.kind() != ErrorKind::kConfig) rethrow_named(place);
+      // Of an option that the model wrote, the node is the place, and that the layer's words have already.
+      const std::string written = options_->place_of(error.what());
+      if (written.empty() || written.starts_with("model node")) throw;
+      fail_config(fmt::format("{}: {}", written, error.what()));
     } catch (...) {
       rethrow_named(place);
     }
@@ -75,11 +79,17 @@ class RegistryLayers final : public LayerFactory {
   RegistryLayers(Registry& registry, Host& host) : registry_(registry), host_(host) {}
 
   std::unique_ptr<LayerOwner> create(const NodeSpec& node) override {
+    const auto* places = static_cast<const train::NodePlaces*>(host_.query(train::NodePlaces::kId));
+    // What the model wrote has no line of a file; what an edit wrote has.
+    const auto origin_of = [&](const std::string& option) {
+      const std::string written = places == nullptr ? "" : places->text(node.name, option);
+      return Origin{fmt::format("{}model node '{}'", written, node.name), 0, 0};
+    };
     Value table;
-    Origin origin;
-    origin.file = fmt::format("model node '{}'", node.name);
+    table.origin = origin_of("");
     for (const NamedOption& option : node.options) {
       Value value = to_value(option.value);
+      const Origin origin = origin_of(option.name);
       value.origin = origin;
       table.set(option.name, std::move(value), origin);
     }
@@ -87,7 +97,7 @@ class RegistryLayers final : public LayerFactory {
     try {
       schema = registry_.describe(Layer::kKind, node.type);
     } catch (const Error& error) {
-      throw Error(error.kind(), fmt::format("model node '{}': {}", node.name, error.what()));
+      throw Error(error.kind(), fmt::format("{}: {}", table.origin.text(), error.what()));
     }
     Resolution resolution = resolve_options(component_request(table, std::move(schema), &registry_));
     registry_.create_inner(*resolution.options, host_);

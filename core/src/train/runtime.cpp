@@ -1,4 +1,5 @@
 // The runtime: a registry, and runs built from it.
+#include "config/key_path.hpp"
 #include "train/device_choice.hpp"
 #include "train/rank.hpp"
 #include "train/world.hpp"
@@ -7,6 +8,21 @@
 #include <tenon/runtime.hpp>
 
 TENON_ABI_BEGIN
+
+namespace {
+
+/// Runs `call`; an error of the configuration says where the key is written that it names.
+template <typename Call>
+auto with_places(const Config& config, Call&& call) {
+  try {
+    return call();
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kConfig) throw;
+    fail_config(config::with_place(config, error.what()));
+  }
+}
+
+}  // namespace
 
 struct Runtime::Impl {
   Registry registry;
@@ -26,26 +42,31 @@ Registry& Runtime::registry() {
 }
 
 Config Runtime::check(const Config& config, std::vector<std::string>* report) {
-  TrainRequest request;
-  train::Survival survival(request);
-  const train::DeviceChoice choice = train::choose_device(config, impl_->registry);
-  train::World world(choice.config, impl_->registry, request, survival);
-  std::vector<std::string> facts = world.build_only();
-  if (!choice.why.empty()) facts.push_back(choice.why);
-  if (report != nullptr) *report = facts;
-  return world.checked.resolved;
+  return with_places(config, [&] {
+    TrainRequest request;
+    train::Survival survival(request);
+    const train::DeviceChoice choice = train::choose_device(config, impl_->registry);
+    train::World world(choice.config, impl_->registry, request, survival);
+    std::vector<std::string> facts = world.build_only();
+    if (!choice.why.empty()) facts.push_back(choice.why);
+    if (report != nullptr) *report = facts;
+    return world.checked.resolved;
+  });
 }
 
 RunResult Runtime::train(const Config& config, const TrainRequest& request) {
   train::Survival survival(request);
   TrainRequest now = request;
-  const train::DeviceChoice choice = train::choose_device(config, impl_->registry);
+  const train::DeviceChoice choice =
+      with_places(config, [&] { return train::choose_device(config, impl_->registry); });
   while (true) {
     survival.next.reset();
     try {
-      train::World world(choice.config, impl_->registry, now, survival);
-      world.device_choice = choice.why;
-      RunResult result = world.run();
+      RunResult result = with_places(config, [&] {
+        train::World world(choice.config, impl_->registry, now, survival);
+        world.device_choice = choice.why;
+        return world.run();
+      });
       if (!survival.next) return result;
     } catch (const Error&) {
       if (!survival.next) throw;

@@ -464,7 +464,13 @@ void World::end_segment(const std::string& reason) {
 }
 
 void World::throw_failure() const {
-  if (control->failed()) throw Error(static_cast<ErrorKind>(failure_status()), control->failure());
+  if (!control->failed()) return;
+  std::string text = control->failure();
+  const auto kind = static_cast<ErrorKind>(failure_status());
+  // The ranks of one process read one configuration: which of them found the error first says nothing.
+  if (kind == ErrorKind::kConfig && threads_only() && settings.parallel.world() > 1)
+    text.erase(0, text.find(": ") + 2);
+  throw Error(kind, text);
 }
 
 std::vector<std::string> World::build_only() {
