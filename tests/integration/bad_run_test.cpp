@@ -2,6 +2,7 @@
 // loss that is not a number.
 #include "run_program.hpp"
 
+#include <cmath>
 #include <regex>
 #include <sstream>
 
@@ -250,6 +251,56 @@ TEST(NotANumber, StopsTheRunAtStepLayerAndElement) {
       "\"continue\"\n");
   EXPECT_EQ(scratch.summary("status"), "\"failed\"");
   EXPECT_EQ(scratch.summary("steps"), "1");
+}
+
+std::string npy(const std::string& type, const std::string& shape, const void* data, std::size_t bytes) {
+  std::string header = "{'descr': '" + type + "', 'fortran_order': False, 'shape': " + shape + ", }";
+  header.resize(117, ' ');
+  return std::string("\x93NUMPY\x01\x00", 8) + std::string("\x76\x00", 2) + header + "\n" +
+         std::string(static_cast<const char*>(data), bytes);
+}
+
+TEST(NotANumber, InTheDataNamesTheFieldTheSampleAndTheElement) {
+  const Scratch scratch;
+  const std::string text =
+      "[run]\nsteps = 2\naccumulate = 2\n[device]\ntype = \"cpu\"\nthreads = 1\n[data]\ntype = \"npy\"\n"
+      "inputs = [\"x=x.npy\"]\ntargets = [\"y=y.npy\"]\nclasses = 3\nbatch = 2\norder = \"sequential\"\n"
+      "split = \"tail\"\nval_fraction = 0.2\n[model]\ntype = \"mlp\"\nhidden = []\n[optimizer]\ntype = "
+      "\"sgd\"\n";
+  write_file(scratch / "nan.toml", text);
+  std::int32_t labels[10] = {};
+  write_file(scratch / "y.npy", npy("<i4", "(10,)", labels, sizeof labels));
+  struct {
+    double value;
+    const char *precision, *found;
+    std::vector<std::string> more = {};
+  } const cases[] = {
+      {std::nan(""), "fp32", "NaN"},
+      {std::nan(""),
+       "bf16",
+       "NaN",
+       {"--set", "parallel.ranks=2", "--set", "sync.type=ddp", "--set", "transport.type=thread", "--set",
+        "run.accumulate=1"}},
+      {-HUGE_VAL, "fp64", "an infinite value"},
+      {1e300, "fp32", "a value that is infinite as f32"},
+  };
+  for (const auto& c : cases) {
+    double x[30] = {};
+    x[3 * 3 + 2] = c.value;  // sample 3 of the file's order: the second of the slot's second micro-batch
+    write_file(scratch / "x.npy", npy("<f8", "(10, 3)", x, sizeof x));
+    std::vector<std::string> words{"train", "nan.toml", "--quiet", "--set",
+                                   std::string("precision.type=") + c.precision};
+    words.insert(words.end(), c.more.begin(), c.more.end());
+    const Ended ended = scratch.run(words);
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_THAT(ended.err,
+                testing::AllOf(testing::HasSubstr(std::string(" at step 0 because the data is: field 'x' "
+                                                              "has ") +
+                                                  c.found +
+                                                  " in sample 1 of the batch (number 3 in the order of "
+                                                  "samples), element 2. Mend the data"),
+                               testing::Not(testing::HasSubstr("optimizer.lr"))));
+  }
 }
 
 TEST(NotANumber, IsSkippedAndCountedWhenToldSo) {

@@ -5,6 +5,12 @@
 #include "graph/named_allocation.hpp"
 
 #include <tenon/operators.hpp>
+#include <tenon/tensor_values.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
 
 namespace tenon::train {
 
@@ -63,6 +69,39 @@ void BatchReader::read(const BatchRequest& request) {
       device_.copy(from, inputs[i]);
     }
   }
+}
+
+std::string BatchReader::non_finite(std::int64_t first) const {
+  const std::vector<DataField>& declared = parts_.dataset->info().fields;
+  const auto inputs = executor_.inputs();
+  for (std::size_t i = 0; i < fields_.size(); ++i) {
+    const TensorView& read = fields_[i].host;
+    const auto text = [&](std::int64_t at, const std::string& found) {
+      const std::int64_t of_sample = std::max<std::int64_t>(1, declared[i].shape.elements());
+      const std::int64_t sample = at / of_sample;
+      return fmt::format(
+          "field '{}' has {} in sample {} of the batch (number {} in the order of samples), element {}",
+          declared[i].name, found, sample, first + sample, at % of_sample);
+    };
+    if (!has_real_values(read.dtype)) continue;
+    std::int64_t next = 0, at = -1;
+    double value = 0;
+    for_each_real(read, [&](double real) {
+      if (at < 0 && !std::isfinite(real)) {
+        at = next;
+        value = real;
+      }
+      ++next;
+    });
+    if (at >= 0) {
+      const std::int64_t element = dtype_is_complex(read.dtype) ? at / 2 : at;
+      return text(element, std::isnan(value) ? "NaN" : "an infinite value");
+    }
+    if (inputs[i].dtype == read.dtype || !dtype_is_real(inputs[i].dtype)) continue;
+    at = parts_.device->family<ReduceOps>().first_non_finite(inputs[i]);
+    if (at >= 0) return text(at, fmt::format("a value that is infinite as {}", dtype_name(inputs[i].dtype)));
+  }
+  return "";
 }
 
 }  // namespace tenon::train

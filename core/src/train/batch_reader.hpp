@@ -8,7 +8,9 @@
 #include <tenon/executor.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 namespace tenon::train {
@@ -27,6 +29,10 @@ class BatchReader {
   BatchReader& operator=(const BatchReader&) = delete;
 
   void read(const BatchRequest& request);
+  /// The first value of the batch that was read last which is not finite, where sample 0 of it is number
+  /// `first` of the order: "field 'x' has NaN in sample 2 of the batch (number 66 in the order of samples),
+  /// element 7"; "" if there is none.
+  std::string non_finite(std::int64_t first) const;
 
  private:
   struct Field {

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <thread>
 #include <utility>
 
 namespace tenon::train {
@@ -82,6 +83,7 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
   elements_done_ = 0;
   last_run_.slot = t;
   last_run_.micros = static_cast<int>(micros);
+  first_micro_ = cursor;
   for (std::int64_t a = 0; a < micros; ++a) {
     read_batch(position + a * stride);
     last_run_.micro = static_cast<int>(a);
@@ -237,8 +239,33 @@ void Worker::require_equal_plans(const Slot& slot, const SlotPlan& plan) {
   }
 }
 
+std::string Worker::non_finite_data() {
+  for (int micro = 0; micro < last_run_.micros; ++micro) {
+    if (last_run_.micros > 1) read_batch(first_micro_ + micro);
+    last_run_.micro = micro;
+    if (std::string found = reader_.non_finite(last_run_.first_sample); !found.empty()) return found;
+  }
+  return "";
+}
+
+void Worker::let_others_report() const {
+  constexpr std::chrono::milliseconds kAtMost{2000}, kNap{5};
+  const auto until = std::chrono::steady_clock::now() + kAtMost;
+  while (!shared_.control->failed() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(kNap);
+}
+
 void Worker::fail_non_finite(std::int64_t t, const char* what, double value) {
+  const char* found = std::isnan(value) ? "NaN" : "infinite";
+  if (const std::string data = non_finite_data(); !data.empty()) {
+    fail_run(
+        fmt::format("{} is {} at step {} because the data is: {}. Mend the data: no learning rate helps; to "
+                    "skip such updates "
+                    "and go on, set run.on_nan = \"continue\"",
+                    what, found, t, data));
+  }
   std::string place = executor_->find_non_finite(shared_.replica->live(), last_run_);
+  if (place.empty() && shared_.replica->replicas() > 1) let_others_report();
   if (place.empty()) {
     ReduceOps& reduce = shared_.parts->device->family<ReduceOps>();
     for (const ParameterInfo& info : gradients_->parameters()) {
@@ -258,7 +285,7 @@ void Worker::fail_non_finite(std::int64_t t, const char* what, double value) {
   fail_run(fmt::format(
       "{} is {} at step {}; first non-finite tensor: {}. Lower optimizer.lr or set run.clip; to skip "
       "such updates and go on, set run.on_nan = \"continue\"",
-      what, std::isnan(value) ? "NaN" : "infinite", t, place));
+      what, found, t, place));
 }
 
 }  // namespace tenon::train

@@ -73,6 +73,10 @@ class Worker {
   bool answers_overflow(double loss_scale) const;
   void require_equal_plans(const Slot& slot, const SlotPlan& plan);
   [[noreturn]] void fail_non_finite(std::int64_t t, const char* what, double value);
+  /// Where the data of this slot is not finite; "" where all of it is.
+  std::string non_finite_data();
+  /// Another replica, whose batch it was, says more: give it the time to.
+  void let_others_report() const;
 
   WorkerShared shared_;
   std::unique_ptr<Executor> executor_;
@@ -89,6 +93,7 @@ class Worker {
   std::vector<int> open_;                          ///< parameters missing per bucket
   std::size_t next_bucket_ = 0;
   RunSpec last_run_;
+  std::int64_t first_micro_ = 0;  ///< micro-batch of the replica that the slot began with
   TensorWatch watch_;
   ParameterReady ready_;
 };
