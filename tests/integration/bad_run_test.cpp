@@ -139,6 +139,24 @@ TEST(OtherModel, IsRefusedByNameAndTheAttemptStaysAsItWas) {
   EXPECT_EQ(changes(scratch / "runs/tiny/1", before), std::vector<std::string>());
 }
 
+TEST(OtherModel, IsNotWhatAnotherNumberOfRanksIsCalled) {
+  const Scratch scratch;
+  ASSERT_EQ(scratch.train().status, 0);
+  const struct {
+    const char *sync, *now;
+  } cases[] = {{"ddp", "share one set of weights and state"},
+               {"local_sgd", "keep weights and state of each replica"}};
+  for (const auto& [sync, now] : cases) {
+    const Ended ended = scratch.train({"--resume", "--set", "parallel.ranks=2", "--set",
+                                       "transport.type=thread", "--set", std::string("sync.type=") + sync});
+    EXPECT_EQ(ended.status, 2);
+    EXPECT_THAT(ended.err, testing::StartsWith("tenon: --set parallel.ranks=2: the checkpoint was saved by 1 "
+                                               "rank(s), which keep weights and state of "
+                                               "each replica, and this run has 2 replica(s), which " +
+                                               std::string(now) + " ("));
+  }
+}
+
 TEST(OtherModel, ThatAGraphWrittenOutReplacesIsNotAsked) {
   const Scratch scratch;
   const std::string graph =

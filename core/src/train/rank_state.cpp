@@ -271,9 +271,31 @@ void RankState::check(const CheckpointReader& reader, bool alone) const {
       mine.push_back(stored);
     }
   }
+  const int replicas = m_.weights->replicas();
+  const auto weights_of_replicas = [&](std::string_view prefix) {
+    const auto is_one = [&](const TensorSpec& spec) {
+      return spec.name.starts_with(prefix) && spec.name.find("/model/") != std::string::npos;
+    };
+    return std::any_of(reader.tensors().begin(), reader.tensors().end(), is_one);
+  };
+  const bool each = weights_of_replicas("replica");
+  const auto refuse_ranks = [&](const std::string& why) {
+    const auto kept = [](bool by_each) {
+      return by_each ? "keep weights and state of each replica" : "share one set of weights and state";
+    };
+    fail_config(fmt::format(
+        "the checkpoint was saved by {} rank(s), which {}, and this run has {} replica(s), which {} ({}); "
+        "--resume needs the parallel.ranks and the sync strategy that saved it. Nothing was changed: "
+        "continue with "
+        "the old configuration, or start a new attempt without --resume",
+        reader.world_size(), kept(each), replicas, kept(!m_.shared), why));
+  };
+  if (alone && each && !m_.shared && !weights_of_replicas(fmt::format("replica{}/", replicas - 1)))
+    refuse_ranks(fmt::format("it has no weights of replica {}", replicas - 1));
   try {
     reader.check_model(mine);
   } catch (const Error& error) {
+    if (each == m_.shared) refuse_ranks(error.what());
     fail_config(
         fmt::format("{}; --resume needs the model, optimizer and sync strategy that saved it. Nothing was "
                     "changed: continue "
