@@ -116,9 +116,18 @@ std::size_t CriteoReader::read(std::span<CriteoRow> out) {
   while (rows < out.size()) {
     const char* const end = line_end();
     if (end == nullptr) break;
-    const char* const begin = buffer_.data() + begin_;
+    const char* begin = buffer_.data() + begin_;
     begin_ = std::min(static_cast<std::size_t>(end - buffer_.data()) + 1, end_);
     ++lines_;
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+    if (lines_ == 1 &&
+        std::string_view(begin, static_cast<std::size_t>(end - begin)).starts_with(kByteOrderMark))
+      begin += kByteOrderMark.size();
+    if (begin == end && !skipping_) {
+      ++empty_;
+      continue;
+    }
+    for (; empty_ > 0; --empty_) faults_.add(RowFault::kFieldCount, lines_ - empty_);
     if (skipping_) {
       skipping_ = false;
     } else if (parse_criteo_row(begin, end, out[rows])) {

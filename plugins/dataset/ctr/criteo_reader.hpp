@@ -1,5 +1,7 @@
 // Rows of a Criteo TSV file, plain or gzip, as a stream: memory does not grow with the file. Lines that are
-// no rows are left out and counted by cause, the first of each with their line numbers.
+// no rows are left out and counted by cause, the first of each with their line numbers. A byte order mark
+// before the first row and empty lines after the last one, as editors and exports leave them, are neither
+// rows nor faults.
 #pragma once
 
 #include "criteo_row.hpp"
@@ -58,6 +60,7 @@ class CriteoReader {
   std::vector<char> buffer_;         ///< one byte longer than what is read into it
   std::size_t begin_ = 0, end_ = 0;  ///< what is read and not yet looked at
   std::int64_t lines_ = 0;
+  std::int64_t empty_ = 0;  ///< lines in a row without a byte, up to the one that was read last
   bool at_end_ = false, cut_ = false, skipping_ = false;
   FaultCounts faults_;
 };

@@ -181,6 +181,22 @@ TEST_F(CriteoReaderTest, PlainAndGzipGiveTheRowsOfTheLines) {
   }
 }
 
+TEST_F(CriteoReaderTest, AByteOrderMarkAndEmptyLastLinesAreNoRows) {
+  const std::string mark = "\xEF\xBB\xBF", rows = good_line() + "\n" + good_line() + "\n";
+  for (const std::string& end : std::vector<std::string>{"", "\n", "\n\n\n"}) {
+    const Result result = read_all(write("edited", mark + rows + end), 1);
+    EXPECT_EQ(result.rows.size(), 2u);
+    EXPECT_EQ(result.faults.total(), 0) << result.faults.text();
+  }
+  // Between rows they are damage.
+  const Result torn = read_all(write("torn", rows + "\n\n" + rows + mark + good_line() + "\n"));
+  EXPECT_EQ(torn.rows.size(), 4u);
+  EXPECT_EQ(
+      torn.faults.text(),
+      "2 with another number of fields than 40 (lines 3, 4), 1 with a label other than 0 or 1 (line 7)");
+  EXPECT_TRUE(read_all(write("blank", "\n\n")).rows.empty());
+}
+
 TEST_F(CriteoReaderTest, FaultsAreCountedByCauseAndTheOtherRowsStay) {
   std::string text;
   std::array<std::int64_t, kRowFaults> counts{};
