@@ -24,7 +24,8 @@ void declare_quantize(po::options_description& options) {
   options.add_options()("format", po::value<std::string>(), "F  number format, e.g. nvfp4");
   options.add_options()("block", po::value<std::string>(), "RxC  rows and columns that share a scale");
   options.add_options()("scale", po::value<std::string>(),
-                        "S  rule of the scales, e.g. floor, ceil, even, rceil");
+                        "S  rule of the scales: floor, ceil, even, rceil (MX), float, power (fp8_block), or "
+                        "of the format's own");
   options.add_options()("rounding", po::value<std::string>(), "rne|sr  to nearest even, or stochastic");
   options.add_options()("transform", po::value<std::string>(),
                         "none|rht16  randomised Hadamard transform along the block first");

@@ -12,9 +12,13 @@ import platform
 import sys
 
 import numpy
-import torch
 from safetensors import __version__ as safetensors_version
 from safetensors.numpy import load_file, save_file
+
+try:
+    import torch
+except ImportError:  # scripts of NumPy alone run without it
+    torch = None
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 # One thread and the same machine give the same bits; other BLAS kernels sum in another order.
@@ -22,23 +26,25 @@ CHECK_RTOL = {"float64": 1e-11, "float32": 1e-4, "int64": 0.0, "uint8": 0.0}
 
 
 def provenance():
-    return {
+    found = {
         "date": datetime.date.today().isoformat(),
         "python": platform.python_version(),
-        "torch": torch.__version__,
         "numpy": numpy.__version__,
         "safetensors": safetensors_version,
-        "torch_threads": torch.get_num_threads(),
-        "torch_cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "machine": platform.machine(),
     }
+    if torch is not None:
+        found["torch"] = torch.__version__
+        found["torch_threads"] = torch.get_num_threads()
+        found["torch_cpu_capability"] = torch.backends.cpu.get_cpu_capability()
+    return found
 
 
 def as_arrays(tensors):
     """Detached, contiguous copies: safetensors stores the buffer as it lies and would store a transposed view wrongly."""
     arrays = {}
     for name, value in tensors.items():
-        if isinstance(value, torch.Tensor):
+        if torch is not None and isinstance(value, torch.Tensor):
             value = value.detach().cpu().numpy()
         arrays[name] = numpy.array(value, order="C", copy=True)
     return arrays

@@ -15,7 +15,8 @@ TENON_ABI_BEGIN
 struct QuantizeRequest {
   std::string_view format;  ///< one of formats()
   std::int64_t block_rows = 0, block_columns = 0;
-  std::string_view scale;      ///< MX: "floor", "ceil", "even", "rceil"; MoR: "gam", "block", "e8", "current"
+  /// MX: "floor", "ceil", "even", "rceil"; FP8 blocks: "float", "power"; MoR: "gam", "block", "e8", "current"
+  std::string_view scale;
   std::string_view rounding;   ///< "rne" or "sr"
   std::string_view transform;  ///< "none" or "rht16"
   std::uint64_t seed = 0;

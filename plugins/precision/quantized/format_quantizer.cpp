@@ -40,6 +40,14 @@ PowerRule power_rule(std::string_view scale, PowerRule otherwise) {
   fail_config("there is no scale rule '" + std::string(scale) + "'; expected floor, ceil, even or rceil");
 }
 
+bool float_scales(std::string_view scale, bool otherwise) {
+  if (scale == "float") return true;
+  if (scale == "power") return false;
+  if (scale.empty()) return otherwise;
+  fail_config("there is no scale '" + std::string(scale) +
+              "' of FP8 blocks; expected float (f32) or power (of two)");
+}
+
 class FormatQuantizer final : public Quantizer {
  public:
   FormatQuantizer(std::span<const std::string_view> formats, const Recipe& recipe)
@@ -109,11 +117,13 @@ class FormatQuantizer final : public Quantizer {
     OperandPlan plan;
     plan.format = &format;
     const bool mx = format.scale == BlockScale::kPower && format.block == 32;
-    if (!mx && !request.scale.empty())
-      fail_config("format " + std::string(format.name) + " has no scale rule '" + std::string(request.scale) +
-                  "': rules choose the power of two of MX formats");
+    const bool fp8_block = format.scale == BlockScale::kPower && format.block == 128;
+    if (!mx && !fp8_block && !request.scale.empty())
+      fail_config(
+          "format " + std::string(format.name) + " has no scale rule '" + std::string(request.scale) +
+          "': rules choose the power of two of MX formats, and float or power the scales of fp8_block");
     if (mx) plan.power = power_rule(request.scale, recipe_.power);
-    plan.float_scales = recipe_.float_scales;
+    plan.float_scales = fp8_block ? float_scales(request.scale, recipe_.float_scales) : recipe_.float_scales;
     if (!request.rounding.empty() && request.rounding != "rne" && request.rounding != "sr")
       fail_config("there is no rounding '" + std::string(request.rounding) + "'; expected rne or sr");
     if (request.rounding == "sr") plan.rounding = RoundingMode::kStochastic;
