@@ -2,6 +2,8 @@
 #include "run_program.hpp"
 
 #include <algorithm>
+#include <set>
+#include <sstream>
 
 namespace tenon::integration {
 namespace {
@@ -61,6 +63,82 @@ TEST(InspectTables, OfARunSaysWhatItHasOrWhatToAdd) {
   EXPECT_EQ(scratch.run({"inspect", "runs/tiny", "--tables", "--json"}).out,
             "{\n  \"run\": \"runs/tiny/2\",\n  \"ranks\": 1,\n  \"first_slot\": 0,\n  \"slots\": 6,\n"
             "  \"ranks_without_file\": [],\n  \"tables\": []\n}\n");
+}
+
+/// Words in backticks of a line of Markdown.
+std::vector<std::string> in_backticks(const std::string& line) {
+  std::vector<std::string> words;
+  for (std::size_t open = line.find('`'); open != std::string::npos; open = line.find('`', open + 1)) {
+    const std::size_t close = line.find('`', open + 1);
+    if (close == std::string::npos) break;
+    words.push_back(line.substr(open + 1, close - open - 1));
+    open = close;
+  }
+  return words;
+}
+
+using Components = std::map<std::string, std::set<std::string>>;  // by kind
+
+/// README's table of plugins; a row without a kind goes on with the one before.
+Components readme_components() {
+  Components kinds;
+  std::istringstream readme(read_file(fs::path(TENON_SOURCE_DIR) / "README.md"));
+  std::string line, kind;
+  while (std::getline(readme, line) && line != "## Plugins that exist") continue;
+  while (std::getline(readme, line) && !line.starts_with("## ")) {
+    if (!line.starts_with("| ") || line.starts_with("| kind")) continue;
+    const std::size_t second = line.find('|', 1), third = line.find('|', second + 1);
+    std::istringstream(line.substr(1, second - 1)) >> kind;
+    for (const std::string& name : in_backticks(line.substr(second, third - second)))
+      kinds[kind].insert(name);
+  }
+  return kinds;
+}
+
+Components offered_components() {
+  const Ended ended = Scratch().run({"inspect"});
+  EXPECT_EQ(ended.status, 0) << ended.err;
+  Components kinds;
+  std::istringstream printed(ended.out);
+  std::string kind;
+  for (std::string line; std::getline(printed, line) && !line.empty();) {
+    if (!line.starts_with("  ")) {
+      kind = line;
+    } else {
+      kinds[kind].insert(line.substr(2, line.find(' ', 2) - 2));
+    }
+  }
+  return kinds;
+}
+
+/// Names of components in the sources: some plugins need libraries that are not everywhere.
+std::string sources_of(const std::string& kind) {
+  std::string text;
+  for (const auto& entry : fs::recursive_directory_iterator(fs::path(TENON_SOURCE_DIR) / "plugins" / kind)) {
+    if (entry.path().extension() == ".hpp" || entry.path().extension() == ".cpp")
+      text += read_file(entry.path());
+  }
+  return text;
+}
+
+TEST(Inspect, AndReadmeListTheSameComponents) {
+  const Components readme = readme_components(), offered = offered_components();
+  ASSERT_GT(readme.size(), 8U);
+  for (const auto& [kind, names] : offered) {
+    const auto listed = readme.find(kind);
+    for (const std::string& name : names)
+      EXPECT_TRUE(listed != readme.end() && listed->second.contains(name))
+          << "README lacks " << kind << "." << name;
+  }
+  for (const auto& [kind, names] : readme) {
+    const auto found = offered.find(kind);
+    const std::string sources = sources_of(kind);
+    for (const std::string& name : names) {
+      const bool exists = (found != offered.end() && found->second.contains(name)) ||
+                          sources.find("\"" + name + "\"") != std::string::npos;
+      EXPECT_TRUE(exists) << "README lists " << kind << "." << name << ", which no plugin offers";
+    }
+  }
 }
 
 }  // namespace
