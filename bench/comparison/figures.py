@@ -63,16 +63,24 @@ def result_of(row, samples, others_cores, load, title="", unit=""):
         if side == "limit" and row.limit_over_ours:
             values = [1 / value for value in values]
         found[side] = summary(values)
+    at_least = {side: bound_of(ours, samples[side]) for side in ("stock", "tuned") if side in samples and not found[side]}
     errors = sorted({f"{side}: {sample['error']}" for side, all_ in samples.items() for sample in all_ if "error" in sample})
     result = {
         "name": row.name, "title": row.title or title, "unit": row.unit or unit, "aims": row.aims, "limit_is": row.limit_is,
         "values": {side: summary([s["value"] for s in all_ if s.get("value")]) for side, all_ in samples.items()},
         "memory_mb": {side: peak(all_) for side, all_ in samples.items() if side != "limit"},
-        "ratios": found, "errors": errors, "others_cores": others_cores, "load": load, "samples": samples,
+        "ratios": found, "ratios_at_least": at_least, "errors": errors, "others_cores": others_cores, "load": load, "samples": samples,
     }
     result["met"] = verdict(row, found)
     result["noise"] = noise(result)
     return result
+
+
+def bound_of(ours, theirs):
+    """How many times better ours is at least, where theirs was stopped before it had a figure; None where that is not known."""
+    values = [sample["value"] for sample in ours if sample.get("value")]
+    bounds = [sample["at_most"] for sample in theirs if sample.get("at_most")]
+    return statistics.median(values) / max(bounds) if values and bounds else None
 
 
 def peak(samples):

@@ -2,6 +2,7 @@
 processor as it is."""
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,34 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+def progress(text):
+    """What is being done: on a terminal it takes the place of what was said so before."""
+    if sys.stderr.isatty():
+        print(f"\r\033[K{text[:shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
+    else:
+        say(text)
+
+
+def end_progress():
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def run_and_show(command, log):
+    """The command's exit status; its output goes to `log`, and the percents of a build are shown as they pass."""
+    shown = -1
+    environment = {**os.environ, "NINJA_STATUS": "[%p] "}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as child:
+        for line in child.stdout:
+            log.write(line)
+            percent = re.match(r"\[ *(\d+)%\]", line)
+            if percent and int(percent[1]) // 10 > shown:
+                shown = int(percent[1]) // 10
+                progress(f"  built {10 * shown} %")
+    end_progress()
+    return child.returncode
+
+
 def build(folder, target="compare_programs", program="bench/compare"):
     """Configures where that was never done, and builds what is missing; ends the program when it cannot."""
     begin = time.monotonic()
@@ -33,7 +62,7 @@ def build(folder, target="compare_programs", program="bench/compare"):
     for command in steps:
         with open(log, "w") as out:
             try:
-                status = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT).returncode
+                status = run_and_show(command, out)
             except FileNotFoundError:
                 raise SystemExit(f"{program}: there is no cmake; scripts/deps installs what building needs") from None
         if status != 0:

@@ -47,7 +47,8 @@ def figures_in(text):
 
 
 def run(command, environment=None, deadline=900):
-    """Figures that the command prints, with `memory_mb` and, where it says when its first step ended, `first_step_s`; or `error`."""
+    """Figures that the command prints, with `memory_mb` and, where it says when its first step ended, `first_step_s`; or `error`, with
+    `late_after_s` where the command was stopped."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as complaints:
         begin = time.monotonic()
         try:
@@ -56,7 +57,7 @@ def run(command, environment=None, deadline=900):
             return {"error": f"{command[0]}: {error.strerror}"}
         usage = wait(child, begin + deadline)
         if usage is None:
-            return {"error": f"{os.path.basename(command[0])} did not end within {deadline} s"}
+            return {"error": f"{os.path.basename(command[0])} was stopped after {deadline:g} s", "late_after_s": deadline}
         status, used = usage
         out.seek(0)
         complaints.seek(0)

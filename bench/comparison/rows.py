@@ -3,6 +3,9 @@ prints is the row's value."""
 from dataclasses import dataclass, field
 from typing import Callable
 
+TRIAL_STEPS = 3           # of a side's first process, which tells how long a step takes: one warms up, two are timed
+FEWEST, MOST = 3, 20_000  # steps of a side
+
 
 @dataclass(frozen=True)
 class Row:
@@ -34,6 +37,8 @@ class Context:
     threads: int
     quick: bool
     folder: str  # on a disk
+    seconds: float = 3  # that the timed steps of a side should take
+    steps: dict = field(default_factory=dict)  # of (row, side), once a trial has told how long a step takes
 
 
 def our_steps(what, workload, steps):
@@ -53,27 +58,43 @@ def peer_steps(tuned, workload, steps):
     return start
 
 
+def sized(name, side, side_of):
+    """side_of(steps) with as many steps as take `context.seconds`: the first time after a trial of a few. Of a side that is
+    stopped in its trial, `at_most` is a bound of its rate."""
+    def start(context):
+        if (name, side) not in context.steps:
+            trial = side_of(lambda context: TRIAL_STEPS)(context)
+            if "late_after_s" in trial and "per_step" in trial:
+                trial["at_most"] = trial["per_step"] * TRIAL_STEPS / trial["late_after_s"]
+            if not trial.get("seconds_per_step"):
+                return trial
+            wanted = round(context.seconds / trial["seconds_per_step"] * 4 / 3)  # a quarter warms up
+            context.steps[(name, side)] = min(max(wanted, FEWEST), MOST)
+        return side_of(lambda context: context.steps[(name, side)])(context)
+    return start
+
+
 def rate(row, side, figures):
     return figures["per_step"] / figures["seconds_per_step"] if figures.get("seconds_per_step") else None
 
 
-def steps_group(name, aims, steps, quick_steps, limit_is="its products alone"):
+def steps_group(name, aims, limit_is="its products alone"):
     """A row of whole training steps, of which `workload` knows everything but how many."""
-    def count(context):
-        return quick_steps if context.quick else steps
     return Group((Row(name, aims=aims, limit_is=limit_is),), {
-        "ours": our_steps("train", name, count),
-        "stock": peer_steps(False, name, count), "tuned": peer_steps(True, name, count),
-        "limit": our_steps("limit", name, count),
+        "ours": sized(name, "ours", lambda steps: our_steps("train", name, steps)),
+        "stock": sized(name, "stock", lambda steps: peer_steps(False, name, steps)),
+        "tuned": sized(name, "tuned", lambda steps: peer_steps(True, name, steps)),
+        "limit": sized(name, "limit", lambda steps: our_steps("limit", name, steps)),
     }, rate)
 
 
 def formats_group():
     """Emulation: our own steps in bf16 take the place of the limit."""
-    def count(context):
-        return 3 if context.quick else 8
     row = Row("nvfp4-step", aims={"limit": 1.3}, limit_is="times the same step in bf16", limit_over_ours=True)
-    return Group((row,), {"ours": our_steps("train", "gpt-nvfp4", count), "limit": our_steps("train", "gpt-bf16", count)}, rate)
+    return Group((row,), {
+        "ours": sized("nvfp4-step", "ours", lambda steps: our_steps("train", "gpt-nvfp4", steps)),
+        "limit": sized("nvfp4-step", "limit", lambda steps: our_steps("train", "gpt-bf16", steps)),
+    }, rate)
 
 
 def start_group():
@@ -143,16 +164,16 @@ def checkpoint_group():
 
 def all_groups():
     return [
-        steps_group("gpt-fp32", {"stock": 1.15, "tuned": 1.1, "limit": 0.75}, 8, 3),
-        steps_group("gpt-bf16", {"stock": 1.6, "tuned": 1.4, "limit": 0.65}, 8, 3),
+        steps_group("gpt-fp32", {"stock": 1.15, "tuned": 1.1, "limit": 0.75}),
+        steps_group("gpt-bf16", {"stock": 1.6, "tuned": 1.4, "limit": 0.65}),
         formats_group(),
-        steps_group("gpt125m-fp32", {"stock": 1.3, "tuned": 1.05}, 4, 2),
-        steps_group("gpt125m-bf16", {"stock": 1.5, "tuned": 1.2}, 4, 2),
-        steps_group("dlrm-fp32", {"stock": 2.0, "tuned": 1.2}, 60, 12),
-        steps_group("dlrm-bf16", {"stock": 1.3, "tuned": 1.2}, 60, 12),
-        steps_group("lenet5", {"stock": 2.0, "tuned": 2.0}, 240, 40),
-        steps_group("resnet18", {"stock": 1.2, "tuned": 1.0}, 6, 2),
-        steps_group("fno2d", {"stock": 4.0, "tuned": 2.0}, 12, 4, "its products and copies alone"),
+        steps_group("gpt125m-fp32", {"stock": 1.3, "tuned": 1.05}),
+        steps_group("gpt125m-bf16", {"stock": 1.5, "tuned": 1.2}),
+        steps_group("dlrm-fp32", {"stock": 2.0, "tuned": 1.2}),
+        steps_group("dlrm-bf16", {"stock": 1.3, "tuned": 1.2}),
+        steps_group("lenet5", {"stock": 2.0, "tuned": 2.0}),
+        steps_group("resnet18", {"stock": 1.2, "tuned": 1.0}),
+        steps_group("fno2d", {"stock": 4.0, "tuned": 2.0}, "its products and copies alone"),
         quantize_group("eager", {"stock": 20.0, "tuned": 8.0}),
         quantize_group("compiled", {"stock": 5.0}),
         all_reduce_group(),

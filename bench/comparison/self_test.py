@@ -107,7 +107,7 @@ class Processes(unittest.TestCase):
     def test_failures_say_how(self):
         self.assertIn("exit status 3: no such shape", self.run_python("import sys; print('no such shape', file=sys.stderr); sys.exit(3)")["error"])
         self.assertIn("signal 9", self.run_python("import os; os.kill(os.getpid(), 9)")["error"])
-        self.assertIn("did not end within 0.2 s", self.run_python("import time; time.sleep(60)", deadline=0.2)["error"])
+        self.assertIn("was stopped after 0.2 s", self.run_python("import time; time.sleep(60)", deadline=0.2)["error"])
         self.assertIn("no-such-program", processes.run(["no-such-program"])["error"])
 
     def test_our_environment_is_that_of_the_program(self):
@@ -153,6 +153,41 @@ class Rows(unittest.TestCase):
             if group.rows[0].name == "checkpoint-save":
                 self.assertEqual(group.value(group.rows[1], "ours", {"save_gb_per_s": 1, "load_gb_per_s": 2}), 2)
                 self.assertEqual(group.limit(group.rows[0], {"save_gb_per_s": 1, "save_of_raw": 0.5}), 2)
+
+
+class Sizes(unittest.TestCase):
+    """A side decides by a trial how many steps it takes, once."""
+
+    def context(self, seconds_per_step=None, late=False):
+        self.asked = []
+
+        def ours(program, what, workload, *words):
+            self.asked.append((what, int(words[words.index("--steps") + 1])))
+            if what == "describe":
+                return {"per_step": 10, "script": "peer.py", "arguments": "--steps 3"}
+            return {"per_step": 10, "seconds_per_step": seconds_per_step}
+
+        def peer(tuned, script, *words):
+            return {"error": "stopped", "late_after_s": 60} if late else {"seconds_per_step": seconds_per_step}
+        return rows.Context(ours, peer, True, 2, False, "/tmp", 3)
+
+    def side(self, name):
+        return rows.steps_group("example", {}).sides[name]
+
+    def test_steps_fill_the_seconds_and_stay_within_bounds(self):
+        for seconds_per_step, steps in ((0.1, 40), (10, rows.FEWEST), (1e-9, rows.MOST)):
+            context = self.context(seconds_per_step)
+            self.side("ours")(context)
+            self.side("ours")(context)
+            self.assertEqual(self.asked, [("train", rows.TRIAL_STEPS), ("train", steps), ("train", steps)])
+
+    def test_a_side_that_is_stopped_has_a_bound(self):
+        found = self.side("stock")(self.context(late=True))
+        self.assertEqual((found["error"], found["at_most"]), ("stopped", 10 * rows.TRIAL_STEPS / 60))
+        stopped = [{"error": "stopped", "at_most": 0.5}]
+        self.assertEqual(result(ours=samples(10), stock=stopped)["ratios_at_least"], {"stock": 20})
+        self.assertEqual(tables.ratio_cell(None, 2, None, 20), "> 20.0")
+        self.assertEqual(tables.ratio_cell(None, 2, None), "-")
 
 
 class Tables(unittest.TestCase):

@@ -12,10 +12,10 @@ def number(value):
     return f"{value:.1f}" if value >= 10 else f"{value:.2f}" if value >= 0.1 else f"{value:.3f}"
 
 
-def ratio_cell(ratio, aim, met):
-    """"1.10 (1.08 to 1.29), aim 1 MISSED"."""
+def ratio_cell(ratio, aim, met, at_least=None):
+    """"1.10 (1.08 to 1.29), aim 1 MISSED"; "> 12.3" of a side that was stopped."""
     if ratio is None:
-        return "-"
+        return f"> {number(at_least)}" if at_least else "-"
     text = number(ratio["median"])
     if ratio["rounds"] > 1:
         text += f" ({number(ratio['lowest'])} to {number(ratio['highest'])})"
@@ -31,7 +31,7 @@ def limit_cell(result):
 
 def row_line(result):
     def cell(side):
-        return ratio_cell(result["ratios"].get(side), result["aims"].get(side), result["met"].get(side))
+        return ratio_cell(result["ratios"].get(side), result["aims"].get(side), result["met"].get(side), result["ratios_at_least"].get(side))
     ours = result["values"].get("ours")
     memory = " / ".join(number(result["memory_mb"].get(side)) for side in ("ours", "stock", "tuned"))
     first = f"`{result['name']}`<br>{result['title']}" if result["title"] else f"`{result['name']}`"
