@@ -33,6 +33,7 @@
 #include <tenon/layer.hpp>
 #include <tenon/layout.hpp>
 #include <tenon/linear_map.hpp>
+#include <tenon/memory_watch.hpp>
 #include <tenon/model.hpp>
 #include <tenon/model_export.hpp>
 #include <tenon/model_grid.hpp>
@@ -274,6 +275,9 @@ TYPE(GradientSum)
 TYPE(LinearMap)
 TYPE(MoveSpec)
 TYPE(Primitive)
+
+// <tenon/memory_watch.hpp>
+TYPE(MemoryWatch)
 
 // <tenon/model.hpp>
 TYPE(NamedOption)

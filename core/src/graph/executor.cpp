@@ -9,6 +9,7 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
+#include <tenon/memory_watch.hpp>
 #include <tenon/observer.hpp>
 
 #include <fmt/format.h>
@@ -61,6 +62,7 @@ struct Executor::Impl {
       pass.staged = staged.get();
     }
     for (int i = 0; i < build->fields; ++i) inputs.push_back(build->values[static_cast<std::size_t>(i)].data);
+    memory_watch = static_cast<MemoryWatch*>(spec.device->query(MemoryWatch::kId));
     spans = static_cast<SpanSink*>(spec.host->query(SpanSink::kId));
     if (spans != nullptr) costs = node_costs(*build);
     for (graph::Node& node : build->nodes) {
@@ -118,6 +120,20 @@ struct Executor::Impl {
     spans->add(span);
   }
 
+  /// Tells a device that asked which buffers begin in the pass of a node: forward, or backward.
+  void begin_buffers(std::size_t node, bool backward) {
+    if (memory_watch == nullptr) return;
+    const auto nodes = static_cast<int>(build->nodes.size());
+    const int time = backward ? 2 * nodes - 1 - static_cast<int>(node) : static_cast<int>(node);
+    for (const graph::Lifetime& buffer : build->plan) {
+      if (buffer.first != time || buffer.bytes == 0) continue;
+      TensorView memory = build->block;
+      memory.data = static_cast<std::byte*>(memory.data) + buffer.offset;
+      memory.shape = Shape{static_cast<std::int64_t>(buffer.bytes)};
+      memory_watch->begins(memory, buffer.what);
+    }
+  }
+
   void show_outputs(const graph::Node& node) const {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const graph::GraphValue& value = build->values[static_cast<std::size_t>(node.outputs[i])];
@@ -161,6 +177,7 @@ struct Executor::Impl {
   std::vector<TensorView> inputs;
   std::vector<LossValue> losses;
   OutputProbe probe;
+  MemoryWatch* memory_watch = nullptr;
   SpanSink* spans = nullptr;
   std::vector<NodeCost> costs;     ///< empty when nobody can ask
   std::vector<std::string> names;  ///< of nodes, for the watch of kernels that do not return
@@ -189,6 +206,7 @@ void Executor::forward(ParameterSet& weights, const RunSpec& run) {
   std::vector<graph::Node>& nodes = impl_->build->nodes;
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     impl_->pass.node = &nodes[i];
+    impl_->begin_buffers(i, false);
     if (nodes[i].folded_into < 0)
       impl_->timed(i, false, [&] { nodes[i].layer->forward(impl_->forward_context); });
     if (impl_->probe) impl_->show_outputs(nodes[i]);
@@ -250,6 +268,7 @@ void Executor::backward(ParameterSet& weights, ParameterSet& gradients, double s
     graph::Node& node = build.nodes[i];
     if (!node.runs_backward) continue;
     impl.pass.node = &node;
+    impl.begin_buffers(i, true);
     impl.timed(i, true, [&] { node.layer->backward(impl.backward_context); });
     impl.finish_node(node, ready);
   }

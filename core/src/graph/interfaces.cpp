@@ -6,6 +6,7 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/language.hpp>
+#include <tenon/memory_watch.hpp>
 #include <tenon/model_export.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/operators_boxes.hpp>
@@ -72,6 +73,7 @@ Dataset::~Dataset() = default;
 
 Device::~Device() = default;
 DeviceAvailability::~DeviceAvailability() = default;
+MemoryWatch::~MemoryWatch() = default;
 FactReport::~FactReport() = default;
 ComponentFacts::~ComponentFacts() = default;
 Gemm::~Gemm() = default;

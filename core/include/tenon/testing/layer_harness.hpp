@@ -4,6 +4,7 @@
 #pragma once
 
 #include <tenon/executor.hpp>
+#include <tenon/testing/poisoned_device.hpp>
 #include <tenon/testing/tensors.hpp>
 
 #include <map>
@@ -71,6 +72,7 @@ struct HarnessSpec {
   Precision* precision = nullptr;
   bool training = true;
   bool keep_values = true;  ///< false: memory is reused as in a run, and value() sees losses only
+  bool poison = false;      ///< planned memory holds NaN until it is written
   std::uint64_t seed = 1;
   ModelGrid* grid = nullptr;  ///< then every rank has a harness, and all do the same
 };
@@ -82,7 +84,7 @@ class LayerHarness {
   /// its own.
   LayerHarness(const HarnessSpec& spec, std::vector<NodeSpec> nodes, const std::vector<std::string>& pulled,
                std::vector<TestField> fields)
-      : spec_(spec), fields_(std::move(fields)), factory_(spec.layers) {
+      : spec_(spec), fields_(std::move(fields)), factory_(spec.layers), poisoned_(*spec.device) {
     if (!pulled.empty()) add_pullback(nodes, pulled);
     DataInfo data;
     for (const TestField& field : fields_) {
@@ -231,7 +233,7 @@ class LayerHarness {
   ExecutorSpec executor_spec(std::int64_t batch) {
     ExecutorSpec result;
     result.layers = &factory_;
-    result.device = spec_.device;
+    result.device = spec_.poison ? &poisoned_ : spec_.device;
     result.host = spec_.host;
     result.precision = spec_.precision;
     result.seed = spec_.seed;
@@ -298,6 +300,7 @@ class LayerHarness {
   HarnessSpec spec_;
   std::vector<TestField> fields_;
   Factory factory_;
+  PoisonedDevice poisoned_;
   std::unique_ptr<Executor> executor_;
   std::unique_ptr<ParameterSet> weights_, gradients_;
 };
