@@ -327,6 +327,9 @@ void Rank::open_folder() {
     world_.result.nondeterminism = nondeterminism();
     if (!world_.result.nondeterminism.empty())
       world_.notes.push_back("this run is not repeatable bit by bit: " + world_.result.nondeterminism);
+    // Until the end has shown it.
+    if (world_.result.nondeterminism.empty())
+      world_.result.nondeterminism = "not checked: the run did not come to its end";
     for (const std::string& note : world_.notes) {
       host_.log(LogLevel::kWarning, note);
       if (!world_.request.quiet) std::fprintf(stderr, "tenon: warning: %s\n", note.c_str());

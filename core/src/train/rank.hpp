@@ -144,6 +144,10 @@ class Rank final : private MetricSink {
   void restore();
   Manifest describe() const;
   std::string nondeterminism() const;
+  /// Why no slot is computed twice; "" where one is.
+  std::string why_not_repeated() const;
+  /// Collective: what the repetition showed, for the record of the run.
+  void record_repetition();
   void loop(Worker& worker);
   void run_workers();
   std::optional<Ticket> claim();
@@ -155,6 +159,7 @@ class Rank final : private MetricSink {
   void keep_all(Boundary& boundary) const;
   void finish_slot(const Ticket& ticket, const SlotResult& result);
   SlotResult run_slot(Worker& worker, const Ticket& ticket, const std::function<std::int64_t()>& next_update);
+  void warn_of_repetition(const Worker& worker, std::int64_t slot);
   bool calibration_due(std::int64_t slot);
   /// Collective: all ranks count with the medians of what they measured.
   void calibrate();

@@ -11,6 +11,9 @@
 namespace tenon::train {
 namespace {
 
+/// A run of fewer slots does not compute one of them twice: that costs at most a twentieth.
+constexpr std::int64_t kRepeatFromSlots = 20;
+
 std::int64_t arena_bytes(const ParameterSet& set) {
   std::int64_t sum = 0;
   for (int arena = 0; arena < set.arenas(); ++arena) sum += set.arena(arena).bytes();
@@ -47,6 +50,40 @@ std::string Rank::nondeterminism() const {
     if (!reason.empty()) return reason;
   }
   return "";
+}
+
+std::string Rank::why_not_repeated() const {
+  if (const std::string declared = nondeterminism(); !declared.empty()) return declared;
+  // What follows would count twice what others count once: messages, choices of formats.
+  if (grid_ != nullptr) return "not checked: a slot of a model grid cannot be repeated by itself";
+  if (rows_->active() || row_server_ != nullptr)
+    return "not checked: a slot whose rows other replicas hold cannot be repeated by itself";
+  if (parts_->precision->query(PrecisionMetrics::kId) != nullptr)
+    return fmt::format("not checked: precision '{}' counts its choices", parts_->precision.id());
+  if (world_.settings.run.steps - first_slot_ < kRepeatFromSlots) {
+    return fmt::format("not checked: the run has fewer than {} slots, one of which would be computed twice",
+                       kRepeatFromSlots);
+  }
+  return "";
+}
+
+void Rank::record_repetition() {
+  std::string mine = why_not_repeated();
+  if (mine.empty()) {
+    const std::optional<RepeatedSlot>& repeated = workers_[0]->repeated();
+    if (!repeated) mine = "not checked: no slot computed gradients";
+    if (repeated && !repeated->differs.empty()) {
+      mine = fmt::format("the gradient of '{}' differed when slot {} was computed twice on rank {}",
+                         repeated->differs, repeated->slot, rank_);
+    }
+  }
+  for (const std::string& found : world_.end_hub->exchange(rank_, mine)) {
+    // What differed says more than what was not looked at.
+    if (mine.empty() ||
+        (mine.starts_with("not checked") && !found.empty() && !found.starts_with("not checked")))
+      mine = found;
+  }
+  if (rank_ == 0) world_.result.nondeterminism = mine;
 }
 
 Manifest Rank::describe() const {

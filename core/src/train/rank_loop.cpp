@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <cstdio>
 #include <thread>
 
 namespace tenon::train {
@@ -52,6 +53,7 @@ bool Rank::run() {
   account_.start();
   for (int p = 0; world_.transport && p < kPurposes; ++p)
     earlier_transfer_s_ += world_.transport->counts(rank_, static_cast<Purpose>(p)).transfer_seconds;
+  if (why_not_repeated().empty()) workers_[0]->repeat_next();
   observers_->start(info);
   observers_->tables(row_tables());
   if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kWork);
@@ -110,7 +112,9 @@ SlotResult Rank::run_slot(Worker& worker, const Ticket& ticket,
                           const std::function<std::int64_t()>& next_update) {
   try {
     try {
-      return worker.run(ticket.slot, ticket.position, next_update);
+      const SlotResult result = worker.run(ticket.slot, ticket.position, next_update);
+      warn_of_repetition(worker, ticket.slot);
+      return result;
     } catch (...) {
       rethrow_noted_call();
     }
@@ -118,6 +122,18 @@ SlotResult Rank::run_slot(Worker& worker, const Ticket& ticket,
     throw DeadlineError(
         fmt::format("rank {} in slot {}, during {}: {}", rank_, ticket.slot, worker.phase(), error.what()));
   }
+}
+
+void Rank::warn_of_repetition(const Worker& worker, std::int64_t slot) {
+  const std::optional<RepeatedSlot>& repeated = worker.repeated();
+  if (!repeated || repeated->slot != slot || repeated->differs.empty()) return;
+  const std::string text = fmt::format(
+      "the gradient of '{}' of slot {} has other bits when it is computed twice: this run is not repeatable. "
+      "Something reads memory that it did not write, or depends on how threads meet; compare with other "
+      "kernels (device.kernels) or one thread",
+      repeated->differs, slot);
+  host_.log(LogLevel::kWarning, text);
+  if (!world_.request.quiet) std::fprintf(stderr, "tenon: warning: rank %d: %s\n", rank_, text.c_str());
 }
 
 bool Rank::calibration_due(std::int64_t slot) {

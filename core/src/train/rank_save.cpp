@@ -199,6 +199,7 @@ void Rank::finish() {
   const auto times = world_.end_hub->exchange(rank_, rank_time_text(time_so_far()));
   const auto recorded = world_.end_hub->exchange(rank_, distributions_.text());
   const auto all = world_.end_hub->exchange(rank_, state_->digests());
+  record_repetition();
   SetLayout layout{grid_.get(), world_.settings.parallel.grid, nullptr, replica_};
   if (rows_->cut()) layout.replicas = weights_->group(Purpose::kState);
   const std::string weights = logical_digests(evaluated(), *parts_->device, layout);
@@ -231,8 +232,7 @@ void Rank::finish() {
   }
   for (const std::string& text : recorded) merge_distributions(result.distributions, text);
   for (const auto& worker : workers_) {
-    for (const auto& [format, count] : worker->executor().quantized_operands())
-      result.quantized_operands[format] += count;
+    for (const auto& [format, count] : worker->operands()) result.quantized_operands[format] += count;
   }
   if (!save_error_.empty()) {
     result.error = save_error_ +

@@ -74,6 +74,40 @@ void Worker::read_batch(std::int64_t position) {
   last_run_.first_sample = first;
 }
 
+std::int64_t Worker::micro_stride() const {
+  return shared_.parts->dataset->batch() * shared_.replica->replicas();
+}
+
+/// The first micro-batch once more, before it counts. Nobody hears of its gradients.
+void Worker::compute_ahead(double loss_scale) {
+  const SpanScope span(shared_.spans, kCompute, "repeat");
+  phase_ = "the repetition of a slot";
+  repeat_->begin();
+  executor_->forward(shared_.replica->live(), last_run_);
+  const double counted =
+      std::max(1.0, trained_loss(*executor_).count) * static_cast<double>(last_run_.micros);
+  executor_->backward(shared_.replica->live(), *gradients_, loss_scale / counted, true, {});
+  repeat_->first_done();
+  repeated_operands_ = repeat_->operands();
+}
+
+void Worker::compare_with_ahead(bool last) {
+  repeated_ = {last_run_.slot, repeat_->second_done()};
+  repeat_.reset();
+  if (!last || !ready_) return;
+  for (const ParameterInfo& info : executor_->parameters())
+    if (!gradients_->tensor(info.index).empty()) ready_(info.index);
+}
+
+std::vector<std::pair<std::string, std::int64_t>> Worker::operands() const {
+  auto all = executor_->quantized_operands();
+  for (auto& [format, count] : all) {
+    for (const auto& [name, repeated] : repeated_operands_)
+      if (name == format) count -= repeated;
+  }
+  return all;
+}
+
 void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale, SlotResult& result) {
   const std::int64_t micros = shared_.settings->run.accumulate;
   const std::int64_t stride = shared_.parts->dataset->batch() * shared_.replica->replicas();
@@ -87,6 +121,11 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
   for (std::int64_t a = 0; a < micros; ++a) {
     read_batch(position + a * stride);
     last_run_.micro = static_cast<int>(a);
+    const bool repeats = a == 0 && repeat_;
+    if (repeats) {
+      compute_ahead(loss_scale);
+      read_batch(position);
+    }
     if (a == 0) watch_.begin_forward();
     {
       const SpanScope span(shared_.spans, kCompute, "forward");
@@ -117,7 +156,8 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
     if (last) shared_.faults->at(config::FaultSettings::Phase::kBackward);
     cost_.begin_piece();
     executor_->backward(shared_.replica->live(), *gradients_, loss_scale / counted, a == 0,
-                        last ? ready_ : ParameterReady());
+                        last && !repeats ? ready_ : ParameterReady());
+    if (repeats) compare_with_ahead(last);
     cost_.backward_done();
     if (a == 0) watch_.end_backward();
   }

@@ -5,6 +5,7 @@
 #include "train/batch_reader.hpp"
 #include "train/compute_cost.hpp"
 #include "train/rank_state.hpp"
+#include "train/repeat_check.hpp"
 #include "train/row_client.hpp"
 #include "train/row_exchange.hpp"
 #include "train/tensor_watch.hpp"
@@ -28,6 +29,12 @@ struct SlotResult {
   std::int64_t micros = 0;           ///< micro-batches by which the position moves
   double seconds = 0;
   std::span<const RowGradient> rows;  ///< rows that the update changed; valid until this worker's next slot
+};
+
+/// A slot whose first gradients were computed twice.
+struct RepeatedSlot {
+  std::int64_t slot = 0;
+  std::string differs;  ///< the first parameter whose gradient had other bits, "" if none
 };
 
 /// The rank's shared things that a worker uses. All outlive it.
@@ -61,12 +68,23 @@ class Worker {
   /// (Counters). `next_update` hands out the number of an applied update.
   SlotResult run(std::int64_t t, std::int64_t position, const std::function<std::int64_t()>& next_update);
   Executor& executor() { return *executor_; }
+  /// Computes the first gradients of the next slot twice and compares them: bits stay what they are, and the
+  /// slot takes up to twice as long.
+  void repeat_next() { repeat_.emplace(*executor_, *gradients_, *shared_.parts->device); }
+  /// What that showed; nothing before.
+  const std::optional<RepeatedSlot>& repeated() const { return repeated_; }
+  /// Operands that each number format got, without those of the repetition.
+  std::vector<std::pair<std::string, std::int64_t>> operands() const;
   ComputeCost& cost() { return cost_; }
   /// What the slot does now, for messages: "backward".
   std::string_view phase() const { return phase_; }
 
  private:
   void read_batch(std::int64_t position);
+  /// Samples from one micro-batch of this replica to its next.
+  std::int64_t micro_stride() const;
+  void compute_ahead(double loss_scale);
+  void compare_with_ahead(bool last);
   void accumulate(std::int64_t t, std::int64_t position, double loss_scale, SlotResult& result);
   bool update(const Slot& slot, const SlotPlan& plan, double loss_scale, SlotResult& result,
               const std::function<std::int64_t()>& next_update);
@@ -93,7 +111,10 @@ class Worker {
   std::vector<int> open_;                          ///< parameters missing per bucket
   std::size_t next_bucket_ = 0;
   RunSpec last_run_;
-  std::int64_t first_micro_ = 0;  ///< micro-batch of the replica that the slot began with
+  std::int64_t slot_position_ = 0;  ///< sample of the global order that the slot began with
+  std::optional<RepeatCheck> repeat_;
+  std::optional<RepeatedSlot> repeated_;
+  std::vector<std::pair<std::string, std::int64_t>> repeated_operands_;
   TensorWatch watch_;
   ParameterReady ready_;
 };
