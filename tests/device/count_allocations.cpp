@@ -16,8 +16,9 @@ std::atomic<int> counted{0};
 bool is_foreign(void* caller) {
   Dl_info info{};
   if (dladdr(caller, &info) == 0 || info.dli_fname == nullptr) return false;
-  return std::strstr(info.dli_fname, "libdnnl") != nullptr ||
-         std::strstr(info.dli_fname, "libgomp") != nullptr;
+  for (const char* library : {"libdnnl", "libgomp", "guarded_calls"})
+    if (std::strstr(info.dli_fname, library) != nullptr) return true;
+  return false;
 }
 
 void* take(std::size_t bytes, std::size_t alignment, void* caller) {
