@@ -6,6 +6,7 @@
 #include <tenon/host.hpp>
 #include <tenon/registry.hpp>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -64,13 +65,16 @@ Made<Interface> make(Registry& registry, Host& host, std::string_view type, std:
 /// Everything a graph needs on one device, found where the environment says (TENON_PLUGIN_PATH).
 class Bench {
  public:
-  /// kernels: "reference" for the plain loops, "auto" for the fastest. device_options: TOML lines.
+  /// kernels: "reference" for the plain loops, "auto" for the fastest, or for those that TENON_TEST_KERNELS
+  /// names. device_options: TOML lines.
   Bench(std::string_view device_type, std::string_view kernels, int threads,
         std::string_view device_options = "") {
     registry.discover({});
     host.layers = layers.get();
     device = make<Device>(registry, host, device_type, device_options);
-    device->open({.local_rank = 0, .threads = threads, .kernels = kernels});
+    const char* const named =
+        device_type == "cpu" && kernels == "auto" ? std::getenv("TENON_TEST_KERNELS") : nullptr;
+    device->open({.local_rank = 0, .threads = threads, .kernels = named == nullptr ? kernels : named});
   }
 
   template <typename Interface>
