@@ -2,6 +2,7 @@
 #include "run_program.hpp"
 
 #include <algorithm>
+#include <regex>
 #include <set>
 #include <sstream>
 
@@ -39,6 +40,31 @@ TEST(Inspect, OfOneComponentNamesEveryOption) {
   EXPECT_EQ(ended.status, 0) << ended.err;
   for (const char* option : {"lr", "betas", "eps", "weight_decay"})
     EXPECT_THAT(ended.out, testing::HasSubstr(option));
+}
+
+// What the preset quickstart says of plugins that it leaves out, held against the plugins themselves.
+TEST(Inspect, PluginsThatQuickstartLeavesOutOfferWhatThePresetSays) {
+  const Scratch scratch;
+  const std::string presets = read_file(TENON_SOURCE_DIR "/CMakePresets.json");
+  std::smatch list;
+  ASSERT_TRUE(std::regex_search(presets, list, std::regex("\"TENON_LEAVE_OUT\": \"([^\"]+)\"")));
+  const std::string words = list[1];
+  const std::regex entry("([a-z_0-9]+)=([^;]+)");
+  int built = 0;
+  for (std::sregex_iterator found(words.begin(), words.end(), entry), end; found != end; ++found) {
+    const std::string file = TENON_BINARY_DIR "/lib/tenon/plugins/" + (*found)[1].str() + ".so";
+    if (!fs::exists(file)) continue;  // MPI is optional
+    ++built;
+    const Ended ended = scratch.run({"inspect", file});
+    std::istringstream components((*found)[2].str());
+    for (std::string component; std::getline(components, component, ',');) {
+      const std::string id = component.substr(component.find('.') + 1);
+      EXPECT_THAT(ended.out, testing::AnyOf(testing::HasSubstr("components  " + component),
+                                            testing::HasSubstr("(also called " + id + ")")))
+          << component;
+    }
+  }
+  EXPECT_GE(built, 2);
 }
 
 TEST(InspectTables, OfARunSaysWhatItHasOrWhatToAdd) {

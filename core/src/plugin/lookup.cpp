@@ -75,8 +75,25 @@ std::string hint(const std::vector<PluginStatus>& plugins, const Wanted& wanted,
   return config::suggestion(wanted.id, ids);
 }
 
+// "" unless the build left out the plugin that offers it.
+std::string left_out_text(const Wanted& wanted, const std::vector<SearchPlace>& places) {
+  const std::string component = component_name(wanted.kind, wanted.id);
+  for (const SearchPlace& place : places) {
+    for (const LeftOut& left : place.left_out) {
+      if (left.component != component) continue;
+      return fmt::format(
+          "there is no {} here: this build leaves out its plugin {}. Add it with `cmake --build BUILD "
+          "--target {}` "
+          "(BUILD: the folder of this build), or build with the preset `package`.",
+          component, left.plugin, left.plugin);
+    }
+  }
+  return "";
+}
+
 [[noreturn]] void missing(const std::vector<PluginStatus>& plugins, const Wanted& wanted,
-                          const std::string& places) {
+                          const std::vector<SearchPlace>& places) {
+  if (const std::string text = left_out_text(wanted, places); !text.empty()) fail_config(text);
   const std::vector<std::string> ids = offered_ids(plugins, wanted.kind);
   std::string text = fmt::format("there is no {}{}{}", component_name(wanted.kind, wanted.id),
                                  wanted.owner.empty() ? "" : fmt::format(" of '{}'", wanted.owner),
@@ -84,7 +101,7 @@ std::string hint(const std::vector<PluginStatus>& plugins, const Wanted& wanted,
   if (text.back() != '?') text += '.';
   text += ids.empty() ? fmt::format(" No plugin offers a {}.", kind_name(wanted.kind))
                       : fmt::format(" Offered: {}.", fmt::join(ids, ", "));
-  text += " Places searched:" + places;
+  text += " Places searched:" + places_text(places);
   for (const PluginStatus& plugin : plugins) {
     if (plugin.state == State::kFailed) text += "\n  failed: " + plugin.reason;
   }
@@ -107,7 +124,7 @@ std::vector<std::string> offered_ids(const std::vector<PluginStatus>& plugins, s
 }
 
 Choice choose(const std::vector<PluginStatus>& plugins, std::string_view kind, std::string_view type,
-              const std::string& places) {
+              const std::vector<SearchPlace>& places) {
   const std::size_t slash = type.find('/');
   const bool owned = slash != std::string_view::npos;
   const Wanted wanted{kind, owned ? type.substr(0, slash) : "", owned ? type.substr(slash + 1) : type};

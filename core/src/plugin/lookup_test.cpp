@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 namespace tenon::plugin {
 namespace {
 
@@ -45,7 +48,7 @@ TEST(Lookup, Choices) {
       {"optimizer/1", "adamw", "tenon.basic", 1},  // a working plugin over a failed one
   };
   for (const Case& c : cases) {
-    const Choice choice = choose(kPlugins, c.kind, c.type, "");
+    const Choice choice = choose(kPlugins, c.kind, c.type, {});
     EXPECT_EQ(kPlugins[choice.plugin].id, c.plugin) << c.type;
     EXPECT_EQ(choice.offer, c.offer) << c.type;
   }
@@ -84,16 +87,40 @@ TEST(Lookup, Refusals) {
        "there is no simulator.burgers. No plugin offers a simulator. Places searched:\n  here: nothing\n  "
        "failed: Cannot "
        "load '/p/bad.adam.so': it is broken."},
+      {"device/1", "far", ErrorKind::kConfig,
+       "there is no device.far here: this build leaves out its plugin tenon_device_far. Add it with `cmake "
+       "--build "
+       "BUILD --target tenon_device_far` (BUILD: the folder of this build), or build with the preset "
+       "`package`."},
   };
+  const std::vector<SearchPlace> places = {
+      {"here",
+       {},
+       "nothing",
+       {},
+       {{"device.other", "tenon_device_other"}, {"device.far", "tenon_device_far"}}}};
   for (const Case& c : cases) {
     try {
-      choose(kPlugins, c.kind, c.type, "\n  here: nothing");
+      choose(kPlugins, c.kind, c.type, places);
       FAIL() << c.type;
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), c.error) << c.type;
       EXPECT_STREQ(error.what(), c.message);
     }
   }
+}
+
+TEST(Lookup, AFolderSaysWhatItsBuildLeftOut) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "tenon_left_out";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "left_out") << "device.far tenon_device_far\ntransport.far tenon_device_far\n";
+  SearchPlace place{"here", folder, "", {}};
+  visit(place);
+  std::filesystem::remove_all(folder);
+  ASSERT_EQ(place.left_out.size(), 2u);
+  EXPECT_EQ(place.left_out[1].component, "transport.far");
+  EXPECT_EQ(place.left_out[1].plugin, "tenon_device_far");
+  EXPECT_EQ(place.outcome, "0 plugin files");
 }
 
 }  // namespace

@@ -152,7 +152,7 @@ const Registry::Impl::Loaded& Registry::Impl::load(std::size_t index) {
 }
 
 ComponentRef Registry::Impl::find(std::string_view kind, std::string_view type) {
-  const plugin::Choice choice = plugin::choose(plugins, kind, type, plugin::places_text(places));
+  const plugin::Choice choice = plugin::choose(plugins, kind, type, places);
   const Loaded& entry = load(choice.plugin);
   // The descriptor lists what the tag lists, in the same order: the loader compared them.
   return {entry.descriptor->components[choice.offer], entry.names[choice.offer], entry.id, entry.version,

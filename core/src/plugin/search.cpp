@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <fstream>
 
 namespace tenon::plugin {
 namespace {
@@ -20,6 +21,14 @@ fs::path install_folder() {
   if (fs::is_directory(beside, ignored)) return beside;
   fs::path across = (here / ".." / "lib" / "tenon" / "plugins").lexically_normal();
   return fs::is_directory(across, ignored) ? across : beside;
+}
+
+// Written by the build (cmake/TenonPlugin.cmake).
+std::vector<LeftOut> read_left_out(const fs::path& folder) {
+  std::vector<LeftOut> all;
+  std::ifstream in(folder / "left_out");
+  for (LeftOut line; in >> line.component >> line.plugin;) all.push_back(line);
+  return all;
 }
 
 }  // namespace
@@ -76,6 +85,7 @@ void visit(SearchPlace& place) {
       if (!dangling && fs::is_regular_file(file, dangling)) place.files.push_back(std::move(file));
     }
     std::sort(place.files.begin(), place.files.end());
+    place.left_out = read_left_out(place.path);
     place.outcome =
         failure ? failure.message()
                 : fmt::format("{} plugin file{}", place.files.size(), place.files.size() == 1 ? "" : "s");

@@ -7,12 +7,19 @@
 
 namespace tenon::plugin {
 
+/// A component whose plugin the build beside which it would lie left out.
+struct LeftOut {
+  std::string component;  ///< "device.cuda_emulated"
+  std::string plugin;     ///< the target of the build: "tenon_device_cuda_emulated"
+};
+
 /// One place and what was found there.
 struct SearchPlace {
   std::string origin;                        ///< "[plugins] paths", "TENON_PLUGIN_PATH", "install folder"
   std::filesystem::path path;                ///< a file or a folder; empty = this origin names none
   std::string outcome;                       ///< "3 plugin files", "no such folder", ...
   std::vector<std::filesystem::path> files;  ///< canonical, sorted
+  std::vector<LeftOut> left_out = {};        ///< lines "COMPONENT TARGET" of a file `left_out` in the folder
 };
 
 /// The folder that holds the library (or program) with the code of this function.
