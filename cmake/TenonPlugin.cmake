@@ -41,11 +41,23 @@ function(tenon_add_plugin name)
   if(PROJECT_SOURCE_DIR STREQUAL root)   # a plugin of this tree
     target_link_libraries(${name} PRIVATE tenon_rules)
     if(NOT arg_OUTPUT_DIRECTORY)
+      set(light "")
+      if(tenon_plugins_light)   # by plugins/CMakeLists.txt
+        set(light LIGHT)
+      endif()
+      tenon_quick_to_build(${name} ${light})
       set_target_properties(${name} PROPERTIES
         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/tenon/plugins
         INSTALL_RPATH "$ORIGIN/../..:$ORIGIN/../deps")
       target_link_options(${name} PRIVATE -Wl,--disable-new-dtags)
-      install(TARGETS ${name} LIBRARY DESTINATION ${TENON_PLUGIN_INSTALL_DIR})
+      # TENON_LEAVE_OUT holds TARGET=COMPONENT,COMPONENT... of plugins that are built only by their own targets.
+      set(left ${TENON_LEAVE_OUT})
+      list(FILTER left INCLUDE REGEX "^${name}=")
+      if(left)
+        set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+      else()
+        install(TARGETS ${name} LIBRARY DESTINATION ${TENON_PLUGIN_INSTALL_DIR})
+      endif()
     endif()
   endif()
 endfunction()

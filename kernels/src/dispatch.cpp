@@ -16,13 +16,20 @@ struct Entry {
   bool (*runs)(const CpuFeatures&);
 };
 
+// The build says which sets it has (TENON_KERNEL_SETS).
 constexpr Entry kEntries[] = {
-#if defined(__x86_64__)
+#if TENON_HAS_KERNELS_AMX
     {"amx", kernels_amx, [](const CpuFeatures& f) { return f.avx512_bf16 && f.amx_bf16 && ask_for_tiles(); }},
+#endif
+#if TENON_HAS_KERNELS_AVX512
     {"avx512", kernels_avx512, [](const CpuFeatures& f) { return f.avx512; }},
+#endif
+#if TENON_HAS_KERNELS_AVX2
     {"avx2", kernels_avx2, [](const CpuFeatures& f) { return f.avx2; }},
 #endif
+#if TENON_HAS_KERNELS_PORTABLE
     {"portable", kernels_portable, [](const CpuFeatures&) { return true; }},
+#endif
     {"reference", reference_kernels, [](const CpuFeatures&) { return true; }},
 };
 

@@ -12,7 +12,6 @@
 
 TENON_ABI_BEGIN
 
-using ring::Flight;
 using ring::Group;
 
 namespace {
@@ -170,7 +169,7 @@ FramePort::Landing RingEngine::begin(int from, const FrameHeader& header) {
   const FramePort::Landing landing =
       found->second->begin_part(from, header, staging_[peer].data(), arrival.flight);
   if (arrival.flight != nullptr) arrival.group = found->second;
-  return {landing.to, static_cast<const Flight*>(arrival.flight)};
+  return {landing.to, static_cast<const ring::Flight*>(arrival.flight)};
 }
 
 void RingEngine::end(int from) {
@@ -187,7 +186,7 @@ void RingEngine::end(int from) {
 }
 
 void RingEngine::sent(const void* owner) {
-  auto* const flight = const_cast<Flight*>(static_cast<const Flight*>(owner));
+  auto* const flight = const_cast<ring::Flight*>(static_cast<const ring::Flight*>(owner));
   const std::lock_guard lock(mutex_);
   flight->group->on_sent(*flight);
 }

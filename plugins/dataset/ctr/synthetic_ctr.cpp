@@ -9,7 +9,7 @@
 namespace tenon::ctr {
 namespace {
 
-std::vector<std::int64_t> table_rows(const Options& options) {
+std::vector<std::int64_t> planted_rows(const Options& options) {
   const auto given = options.integers("rows");
   const auto tables = static_cast<std::size_t>(options.integer("tables"));
   if (given.size() != 1 && given.size() != tables) {
@@ -29,7 +29,7 @@ std::vector<std::int64_t> table_rows(const Options& options) {
 }
 
 PlantedShape shape_from(const Options& options) {
-  return {.rows = table_rows(options),
+  return {.rows = planted_rows(options),
           .dense = options.integer("dense"),
           .bag = options.integer("bag"),
           .pairs = options.integer("pairs"),

@@ -1,6 +1,7 @@
 // Causal attention (family Attention) on the kernels' blockwise form. Workspaces belong to parts of the work,
 // as many as the team had threads when the plan was made; how the work is cut does not change a bit.
 #include "families.hpp"
+#include "memory.hpp"
 
 #include <tenon/kernels/attention.hpp>
 
@@ -10,8 +11,6 @@ namespace tenon::cpu {
 namespace {
 
 using kernels::Arith;
-
-constexpr std::size_t kCacheLine = 64;
 
 template <class S>
 class CpuAttentionKernel final : public AttentionKernel {

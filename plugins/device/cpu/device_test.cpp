@@ -69,8 +69,9 @@ TEST(CpuDevice, TakesNoMemoryInAStep) {
     const DType wide = arithmetic(dtype);
     const Shape matrix{kRows, kColumns}, column{kColumns}, row{kRows};
     const Owned x(device, matrix, dtype), y(device, matrix, dtype), gain(device, column, wide),
-        mean(device, row, wide), rstd(device, row, wide), targets(device, row, DType::kI32),
-        w(device, matrix, wide), v(device, matrix, wide);
+        mean(device, row, wide), rstd(device, row, wide),
+        targets(device, row, DType::kI32, std::vector<double>(kRows, 0.0)), w(device, matrix, wide),
+        v(device, matrix, wide);
     auto& neural = device.family<NeuralOps>();
     auto& embedding = device.family<EmbeddingOps>();
     auto& elementwise = device.family<Elementwise>();

@@ -15,7 +15,6 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr std::size_t kCacheLine = 64;
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::int64_t kTouchBlock = std::int64_t{4} << 20;
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();

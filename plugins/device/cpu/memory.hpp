@@ -7,6 +7,8 @@
 
 namespace tenon::cpu {
 
+inline constexpr std::size_t kCacheLine = 64;
+
 /// 64-byte aligned (2 MiB for large blocks, with huge pages asked for). Throws Error(kRun).
 void* allocate_zeroed(std::size_t bytes);
 void release_memory(void* memory) noexcept;

@@ -129,7 +129,7 @@ TEST_F(EmbeddingBagTest, RefusesWhatItCannotRead) {
   EXPECT_THAT(refusal(options, {0, -2}, {1, 2}), ::testing::HasSubstr("reads row -2 of table 1"));
   EXPECT_EQ(
       refusal({{"rows", std::vector<std::int64_t>{std::int64_t{1} << 31}}, {"width", kWidth}}, {0}, {1, 1}),
-      "layer 'emb': a table of 2147483648 rows cannot be addressed by i32 ids; expected 1 to 2147483647");
+      "option 'rows[0]' of layer.embedding_bag is 2147483648; expected a whole number from 1 to 2147483647");
 }
 
 TEST(Placement, EvenPartsCoverTheTableAlsoWithMorePartsThanRows) {

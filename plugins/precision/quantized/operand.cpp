@@ -17,10 +17,6 @@ RandomKey stream(RandomKey site, Use use) {
   return random_key(seed, std::string(gemm_of(use)) + "." + std::string(operand_of(use)));
 }
 
-bool is_weight(Use use) {
-  return use == Use::kFpropW || use == Use::kDgradW;
-}
-
 std::int64_t pieces(std::int64_t extent, std::int64_t block) {
   return (extent + block - 1) / block;
 }

@@ -16,6 +16,9 @@ inline constexpr int kUses = 6;
 constexpr std::size_t index_of(Use use) {
   return static_cast<std::size_t>(use);
 }
+constexpr bool is_weight(Use use) {
+  return use == Use::kFpropW || use == Use::kDgradW;
+}
 std::string_view gemm_of(Use use);     ///< "fprop", "dgrad", "wgrad"
 std::string_view operand_of(Use use);  ///< "x", "w", "dy"
 /// "fprop_x": the key of a site section.

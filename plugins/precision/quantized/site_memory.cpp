@@ -11,10 +11,6 @@ namespace {
 constexpr Use kAllUses[kUses] = {Use::kFpropX, Use::kFpropW,  Use::kDgradDy,
                                  Use::kDgradW, Use::kWgradDy, Use::kWgradX};
 
-bool is_weight(Use which) {
-  return which == Use::kFpropW || which == Use::kDgradW;
-}
-
 struct Operands {
   Product product;
   Use a, b;

@@ -13,8 +13,8 @@ namespace tenon::kernels {
 const KernelTable& reference_kernels();
 const DoubleTable& reference_double_kernels();
 
-/// Names of the sets in this build that `features` can run, best first; "portable" and "reference" are always
-/// last.
+/// Names of the sets in this build that `features` can run, best first; "reference" is always last, and
+/// "portable" before it in builds of all sets.
 std::vector<std::string_view> kernel_names(const CpuFeatures& features);
 
 /// The set called `name`, or the best one when `name` is "" or "auto". Null if `name` is unknown or needs
