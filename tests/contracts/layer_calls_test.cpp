@@ -89,7 +89,8 @@ TEST(LayerCalls, RefusalsOfAShapeAreTheLayersOwnWords) {
     }
     return "no error";
   };
-  EXPECT_EQ(message("config"), "2 node 'y': no such width");
+  EXPECT_THAT(message("config"), testing::StartsWith("2 --set model.layer="));
+  EXPECT_THAT(message("config"), testing::EndsWith(": model node 'y': node 'y': no such width"));
   EXPECT_EQ(message("out of range"),
             "3 plugin rehearsal.frail (layer.frail, node 'y', rank 0): index 9 of 4");
 }

@@ -103,7 +103,7 @@ const Refusal kConfiguration[] = {
     {"wrong_type", "batch = 2", "batch = \"2\"", kTrain,
      "run.toml:14:9: option 'batch' of dataset.text: expected a whole number, found the string \"2\""},
     {"out_of_range", "heads = 2", "heads = 0", kTrain,
-     "run.toml:20:9: option 'heads' of model.gpt_neo is 0; expected a whole number of at least 1"},
+     "run.toml:20:9: option 'heads' of model.gpt_neo is 0; expected a whole number from 1 to 2147483647"},
     {"wrong_choice", "log_every = 1", "on_nan = \"contine\"", kTrain,
      "run.toml:4:10: option 'on_nan' of [run] is \"contine\"; expected one of 'stop', 'continue'; did you "
      "mean "
@@ -111,7 +111,8 @@ const Refusal kConfiguration[] = {
     {"all_problems_at_once", "width = 16\nheads = 2", "widht = 16\nheads = 2.5", kTrain,
      "run.toml:19:1: model.gpt_neo has no option 'widht'; did you mean 'width'? (see: tenon inspect "
      "model.gpt_neo)\n"
-     "run.toml:16:1: model.gpt_neo needs option 'width': a whole number of at least 1, width of the residual "
+     "run.toml:16:1: model.gpt_neo needs option 'width': a whole number from 1 to 2147483647, width of the "
+     "residual "
      "stream\n"
      "run.toml:20:9: option 'heads' of model.gpt_neo: expected a whole number, found the real number 2.5"},
     {"zero_ranks", nullptr, "", with({"--set", "parallel.ranks=0"}),
@@ -142,7 +143,7 @@ const Refusal kConfiguration[] = {
      "odd.toml:2:9: Error while parsing value: could not determine value type"},
     {"override_of_an_unknown_option", "[optimizer]",
      "[[model.override]]\nmatch = \"*.q_proj\"\nfeaturs = 3\n[optimizer]", kTrain,
-     "run.toml:23:11: model node 'transformer.h.0.attn.attention.q_proj': layer.linear has no option "
+     "run.toml:24:11: model node 'transformer.h.0.attn.attention.q_proj': layer.linear has no option "
      "'featurs'; "
      "did you mean 'features'? (see: tenon inspect layer.linear)"},
     {"option_found_wrong_when_made", "heads = 2", "heads = 3",

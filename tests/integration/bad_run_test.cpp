@@ -195,7 +195,9 @@ TEST(OtherLength, ThatChangesRatesIsRefusedWithBothOfThemUnlessItIsWanted) {
   EXPECT_EQ(refused.status, 2);
   EXPECT_EQ(
       refused.err,
-      "tenon: runs/tiny/1/checkpoints/step-6 was saved by a run of run.steps = 6, and this one has 12. Its "
+      "tenon: --set run.steps=12: runs/tiny/1/checkpoints/step-6 was saved by a run of run.steps = 6, and "
+      "this "
+      "one has 12. Its "
       "schedule depends on that: the learning rate was 0.00146447 in slot 5, planned for 6 slots, and is "
       "0.00654508 in slot 6, planned for 12. Nothing was changed: add --extend to go on with the new plan, "
       "set run.steps = 6 to keep the old one, or start a new attempt without --resume\n");

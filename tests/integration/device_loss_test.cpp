@@ -46,7 +46,7 @@ int operations_of(const std::string& toml) {
 /// newest checkpoint does not come as far.
 std::string losing(int ranks, int index) {
   const std::string whose = "lose_index = " + std::to_string(index);
-  const int late = operations_of(run_file(whose, ranks, "thread")) * 8 / 10;
+  const int late = operations_of(run_file(whose, ranks, "thread")) * 79 / 100;
   return "lose_at = " + std::to_string(late) + "\n" + whose;
 }
 

@@ -60,7 +60,7 @@ inline void expect_to_go_on_on_other_grids(const std::string& base) {
     fs::copy(four / "runs", other / "runs", fs::copy_options::recursive | fs::copy_options::copy_symlinks);
     losses_in(other, base, sets(2, grid), {"--resume"});
     EXPECT_EQ(other.summary("weights_hash"), weights) << grid;
-    const auto found = losses_in(other, base, sets(4, grid), {"--resume"});
+    const auto found = losses_in(other, base, sets(4, grid), {"--resume", "--extend"});
     if (expected.empty()) expected = found;
     ASSERT_EQ(found.size(), 4u) << grid;
     EXPECT_LE(worst(found, expected), 1e-12) << grid;

@@ -114,7 +114,7 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
        "--set device.thread=3: device.cpu has no option 'thread'; did you mean 'threads'? (see: tenon "
        "inspect device.cpu)"},
       {{"device.threads=-1"},
-       "--set device.threads=-1: option 'threads' of [device] is -1; expected a whole number of at least 0 "
+       "--set device.threads=-1: option 'threads' of [device] is -1; expected a whole number from 0 to 4096 "
        "threads"},
       {{"optimizer.type=adamv"}, "--set optimizer.type=adamv: no component 'adamv'; did you mean 'adamw'?"},
       {{"optimizer.type=3"},

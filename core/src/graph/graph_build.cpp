@@ -184,6 +184,8 @@ class Builder {
     };
     for (; first < build_->declared.size(); ++first) {
       const ParameterSpec& spec = build_->declared[first].spec;
+      if (spec.role == Role::kRowTable)
+        continue;  // may be dealt to replicas; their memory is refused when it is taken
       const bool twice =
           spec_.training && spec.trainable && spec.role == Role::kParameter;  // and its gradient
       const std::int64_t own = dtype_bytes(spec.dtype, local_part(spec, place_of(spec_)).extents.elements());

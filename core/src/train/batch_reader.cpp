@@ -20,14 +20,13 @@ BatchReader::BatchReader(Parts& parts, Executor& executor)
                   parts.dataset->info(), *parts.device, executor) {}
 
 BatchReader::BatchReader(Read read, const DataInfo& data, Device& device, Executor& executor)
-    : read_(std::move(read)), device_(device), executor_(executor) {
+    : read_(std::move(read)), device_(device), executor_(executor), declared_(data.fields) {
   const auto inputs = executor.inputs();
-  const std::vector<DataField>& declared = data.fields;
   fields_.resize(inputs.size());
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Field& field = fields_[i];
     field.host = inputs[i];
-    field.host.dtype = declared.at(i).dtype;
+    field.host.dtype = declared_.at(i).dtype;
     field.host.space = MemorySpace::kHost;
     const bool converts = field.host.dtype != inputs[i].dtype;
     const bool copies = inputs[i].space != MemorySpace::kHost;
@@ -72,16 +71,15 @@ void BatchReader::read(const BatchRequest& request) {
 }
 
 std::string BatchReader::non_finite(std::int64_t first) const {
-  const std::vector<DataField>& declared = parts_.dataset->info().fields;
   const auto inputs = executor_.inputs();
   for (std::size_t i = 0; i < fields_.size(); ++i) {
     const TensorView& read = fields_[i].host;
     const auto text = [&](std::int64_t at, const std::string& found) {
-      const std::int64_t of_sample = std::max<std::int64_t>(1, declared[i].shape.elements());
+      const std::int64_t of_sample = std::max<std::int64_t>(1, declared_[i].shape.elements());
       const std::int64_t sample = at / of_sample;
       return fmt::format(
           "field '{}' has {} in sample {} of the batch (number {} in the order of samples), element {}",
-          declared[i].name, found, sample, first + sample, at % of_sample);
+          declared_[i].name, found, sample, first + sample, at % of_sample);
     };
     if (!has_real_values(read.dtype)) continue;
     std::int64_t next = 0, at = -1;
@@ -98,7 +96,7 @@ std::string BatchReader::non_finite(std::int64_t first) const {
       return text(element, std::isnan(value) ? "NaN" : "an infinite value");
     }
     if (inputs[i].dtype == read.dtype || !dtype_is_real(inputs[i].dtype)) continue;
-    at = parts_.device->family<ReduceOps>().first_non_finite(inputs[i]);
+    at = device_.family<ReduceOps>().first_non_finite(inputs[i]);
     if (at >= 0) return text(at, fmt::format("a value that is infinite as {}", dtype_name(inputs[i].dtype)));
   }
   return "";

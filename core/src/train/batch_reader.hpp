@@ -44,6 +44,7 @@ class BatchReader {
   Read read_;
   Device& device_;
   Executor& executor_;
+  std::vector<DataField> declared_;
   std::vector<Field> fields_;
   std::vector<TensorView> views_;
 };

@@ -110,16 +110,15 @@ std::vector<std::pair<std::string, std::int64_t>> Worker::operands() const {
 
 void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale, SlotResult& result) {
   const std::int64_t micros = shared_.settings->run.accumulate;
-  const std::int64_t stride = shared_.parts->dataset->batch() * shared_.replica->replicas();
   double counted = 1;  // targets of the slot
   open_ = shared_.replica->bucket_plan().parameters;
   next_bucket_ = 0;
   elements_done_ = 0;
   last_run_.slot = t;
   last_run_.micros = static_cast<int>(micros);
-  first_micro_ = cursor;
+  slot_position_ = position;
   for (std::int64_t a = 0; a < micros; ++a) {
-    read_batch(position + a * stride);
+    read_batch(position + a * micro_stride());
     last_run_.micro = static_cast<int>(a);
     const bool repeats = a == 0 && repeat_;
     if (repeats) {
@@ -281,7 +280,7 @@ void Worker::require_equal_plans(const Slot& slot, const SlotPlan& plan) {
 
 std::string Worker::non_finite_data() {
   for (int micro = 0; micro < last_run_.micros; ++micro) {
-    if (last_run_.micros > 1) read_batch(first_micro_ + micro);
+    if (last_run_.micros > 1) read_batch(slot_position_ + micro * micro_stride());
     last_run_.micro = micro;
     if (std::string found = reader_.non_finite(last_run_.first_sample); !found.empty()) return found;
   }

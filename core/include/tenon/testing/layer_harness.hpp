@@ -82,7 +82,7 @@ class LayerHarness {
   /// Runs `nodes`. For each value named in `pulled` a field "d_<value>" of normal numbers is made, unless it
   /// is given, and the loss is the sum of their products; with `pulled` empty the graph must end in a loss of
   /// its own.
-  LayerHarness(const HarnessSpec& spec, std::vector<NodeSpec> nodes, const std::vector<std::string>& pulled,
+  LayerHarness(const HarnessSpec& spec, NodeList nodes, const std::vector<std::string>& pulled,
                std::vector<TestField> fields)
       : spec_(spec), fields_(std::move(fields)), factory_(spec.layers), poisoned_(*spec.device) {
     if (!pulled.empty()) add_pullback(nodes, pulled);
@@ -247,7 +247,7 @@ class LayerHarness {
 
   /// The shapes of pulled values are known only to the executor, so a graph without the pull-back is built
   /// first.
-  void add_pullback(std::vector<NodeSpec>& nodes, const std::vector<std::string>& pulled) {
+  void add_pullback(NodeList& nodes, const std::vector<std::string>& pulled) {
     DataInfo data;
     for (const TestField& field : fields_) {
       data.fields.push_back({field.name, field.dtype, Shape(field.shape.extents().subspan(1))});
