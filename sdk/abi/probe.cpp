@@ -282,6 +282,7 @@ TYPE(MemoryWatch)
 // <tenon/model.hpp>
 TYPE(NamedOption)
 TYPE(NodeSpec)
+INSTANCE(NodeAllocator, tenon::NodeSpec)
 TYPE(NodeList)
 TYPE(GraphSpec)
 TYPE(Model)
