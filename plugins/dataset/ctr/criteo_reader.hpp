@@ -44,8 +44,8 @@ class CriteoReader {
   /// system cannot read on.
   std::size_t read(std::span<CriteoRow> out);
   const FaultCounts& faults() const { return faults_; }
-  /// Lines up to here, rows and others.
-  std::int64_t lines() const { return lines_; }
+  /// Lines up to here that are rows or faults.
+  std::int64_t lines() const { return lines_ - empty_; }
 
  private:
   struct Close {
