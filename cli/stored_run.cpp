@@ -3,6 +3,7 @@
 
 #include "command_line.hpp"
 #include "observe/run_folder.hpp"
+#include "train/state_io.hpp"
 
 #include <tenon/error.hpp>
 
@@ -79,17 +80,7 @@ CheckpointReader StoredRun::open(const CheckpointStore& store, std::int64_t step
   if (checked_.component("recovery") == nullptr) return reader;
   if (!recovery_) recovery_ = make<Recovery>("recovery");
   auto* const codec = static_cast<RowCodec*>(recovery_->query(RowCodec::kId));
-  if (codec == nullptr) return reader;
-  for (const std::string_view encoding : codec->encodings()) {
-    reader.add_decoder(std::string(encoding),
-                       [codec, encoding](const EncodedPart& part, std::span<std::byte> out) {
-                         TensorView rows;
-                         rows.data = out.data();
-                         rows.dtype = part.dtype;
-                         rows.shape = part.shape;
-                         codec->decode(encoding, part.payload, rows);
-                       });
-  }
+  if (codec != nullptr) train::add_row_decoders(reader, [codec] { return codec; });
   return reader;
 }
 

@@ -3,6 +3,7 @@
 #include "graph/memory_budget.hpp"
 #include "train/failure_text.hpp"
 #include "train/rank.hpp"
+#include "train/state_io.hpp"
 
 #include <tenon/error.hpp>
 
@@ -299,17 +300,7 @@ RestoredRows Rank::restore_lost(const FailureDecision& decision, std::span<const
 
 void Rank::add_decoders(CheckpointReader& reader) {
   if (codec_ == nullptr) return;
-  const auto calls = parts_->recovery.guarded(*codec_);
-  for (const std::string_view encoding : calls->encodings()) {
-    reader.add_decoder(std::string(encoding),
-                       [this, encoding](const EncodedPart& part, std::span<std::byte> out) {
-                         TensorView rows;
-                         rows.data = out.data();
-                         rows.dtype = part.dtype;
-                         rows.shape = part.shape;
-                         parts_->recovery.guarded(*codec_)->decode(encoding, part.payload, rows);
-                       });
-  }
+  add_row_decoders(reader, [this] { return parts_->recovery.guarded(*codec_); });
 }
 
 /// The rank ends here and is built again at the returned slot. What happened since goes from the metrics.

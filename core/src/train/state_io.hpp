@@ -1,6 +1,7 @@
 // StateVisitor in its two forms: collecting what components keep, and giving it back.
 #pragma once
 
+#include <tenon/checkpoint.hpp>
 #include <tenon/state.hpp>
 
 #include <cstdint>
@@ -65,5 +66,21 @@ class StateRestorer final : public StateVisitor {
   Missing missing_;
   std::vector<std::string> prefix_;
 };
+
+/// Lets `reader` decode rows that a recovery policy stored in encodings of its own. codec() points to the
+/// policy's RowCodec, as a pointer or a guard, and outlives the reader.
+template <typename Codec>
+void add_row_decoders(CheckpointReader& reader, Codec codec) {
+  for (const std::string_view encoding : codec()->encodings()) {
+    reader.add_decoder(std::string(encoding),
+                       [codec, encoding](const EncodedPart& part, std::span<std::byte> out) {
+                         TensorView rows;
+                         rows.data = out.data();
+                         rows.dtype = part.dtype;
+                         rows.shape = part.shape;
+                         codec()->decode(encoding, part.payload, rows);
+                       });
+  }
+}
 
 }  // namespace tenon::train
