@@ -90,9 +90,9 @@ int become(const std::vector<std::string>& arguments) {
                        line[0]));
 }
 
-/// mpirun in a group of its own, so that nobody but this process asks it to end: asked by SIGINT or SIGTERM,
-/// Open MPI's kills the ranks a second later, whatever they are writing. SIGUSR1 it passes on, and they stop
-/// by themselves.
+/// Starts mpirun in a process group of its own, so that the terminal's signals do not reach it: Open MPI's
+/// mpirun kills its ranks a second after SIGINT or SIGTERM, whatever they are writing. It passes SIGUSR1 on,
+/// and the ranks stop by themselves.
 int run_mpirun(const std::string& vendor, int ranks, const std::vector<std::string>& train) {
   process::SpawnRequest request;
   request.program = this_program();

@@ -37,8 +37,8 @@ class ControlClient final : public ControlPlane {
   int on_failure(std::function<void(const std::string&)> callback);
   /// For tests: what the server sees when the process is killed.
   void close_abruptly();
-  /// A signal asked for an end, at some rank or at whoever started them. Runs on the connection's thread.
-  /// What asked before is learnt at the first slot.
+  /// Called when a signal at some rank, or at `tenon launch`, asks the run to stop. Runs on the connection's
+  /// thread. An earlier request is learnt at the first slot.
   void on_interrupt(std::function<void()> callback);
   /// As request(), without waiting for the slot.
   void ask(std::uint32_t actions, std::string_view reason);

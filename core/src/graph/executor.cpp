@@ -179,7 +179,7 @@ struct Executor::Impl {
   OutputProbe probe;
   MemoryWatch* memory_watch = nullptr;
   SpanSink* spans = nullptr;
-  std::vector<NodeCost> costs;     ///< empty when nobody can ask
+  std::vector<NodeCost> costs;     ///< empty where no spans are recorded
   std::vector<std::string> names;  ///< of nodes, for the watch of kernels that do not return
   graph::KnownPlace place{spec.host->query(graph::PassPlaces::kId)};
   std::vector<unsigned char> written;

@@ -153,7 +153,7 @@ class Builder {
       node.layer->infer(context);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kRun) throw;
-      // Shapes that nobody can count: nothing runs yet, so the numbers in the configuration are at fault.
+      // The shape overflows: nothing runs yet, so the numbers in the configuration are at fault.
       fail_config(fmt::format("{}: {}: {}, {}", described(node_spec), error.what(),
                               memory_text(std::numeric_limits<std::int64_t>::max()), budget_.text()));
     }

@@ -50,7 +50,7 @@ class PassScope {
   PassPlace& place_;
 };
 
-/// The places of one rank. Executors find it by host.query(kId), which is null where nobody watches.
+/// The places of one rank. Executors find it by host.query(kId), which is null without a watch.
 class PassPlaces {
  public:
   static constexpr const char* kId = "tenon.core.pass_places/1";
@@ -59,7 +59,7 @@ class PassPlaces {
     const std::lock_guard lock(mutex_);
     watched_.push_back({&place, 0, 0});
   }
-  /// On return nobody reads the place any more.
+  /// The watch does not read the place after this returns.
   void remove(const PassPlace& place) {
     const std::lock_guard lock(mutex_);
     std::erase_if(watched_, [&](const Watched& some) { return some.place == &place; });
@@ -122,7 +122,7 @@ class KnownPlace : public PassPlace {
   PassPlaces* places_;
 };
 
-/// A wait for other ranks, for a scope; of nobody where `places` is null.
+/// Marks a scope as a wait for other ranks; does nothing where `places` is null.
 class PassWait {
  public:
   explicit PassWait(PassPlaces* places) : places_(places) {

@@ -22,7 +22,7 @@ struct GuardContext {
   std::string_view component;  ///< "optimizer.lion"; "" = the plugin as a whole
   int rank = -1;               ///< -1 = before ranks exist
   std::int64_t step = -1;      ///< -1 = outside the loop
-  /// Of the component, null when unknown: an error of the configuration says where they are written.
+  /// The component's options, null when unknown: configuration errors take file and line from them.
   const ResolvedOptions* options = nullptr;
 };
 

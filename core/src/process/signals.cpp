@@ -143,7 +143,7 @@ struct SignalOwner {
     obeyed = obeyed || !entries.empty();
   }
 
-  /// As if nobody had taken it.
+  /// Ends the process as the signal does by default.
   void end_by(int signal) {
     if (actions_before[place_of(signal)].sa_handler == SIG_IGN) return;
     ::signal(signal, SIG_DFL);

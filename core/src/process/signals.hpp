@@ -13,8 +13,8 @@ namespace tenon::process {
 struct SignalOwner;
 
 /// Takes SIGINT and SIGTERM from here on, also from threads that exist already and do not block them. Until
-/// somebody listens they end the process as they do by default. The first statement of a `main`, so that no
-/// thread of the program can be interrupted; otherwise the first listener brings one.
+/// there is a listener they end the process as they do by default. The first statement of a `main`, so that
+/// no thread of the program can be interrupted; otherwise the first listener makes one.
 class Signals {
  public:
   /// with_user: SIGUSR1, too, which schedulers send before the time is over, and Open MPI's mpirun passes on.
