@@ -31,7 +31,7 @@ struct Reordering {
     PrimitiveDesc desc;
     TENON_ONEDNN(
         dnnl_reorder_primitive_desc_create(desc.out(), &from, engine, &to, engine, attributes.get()));
-    TENON_ONEDNN(dnnl_primitive_create(primitive.out(), desc.get()));
+    make(primitive, desc);
     pad_bytes = aligned(dnnl_memory_desc_get_size(&scratch_of(desc)));
     make(pad, scratch_of(desc), engine);
   }
@@ -80,7 +80,7 @@ class Pass {
       bytes_ += operands_[i].bytes;
       moves = std::max(moves, operands_[i].pad_bytes());
     }
-    TENON_ONEDNN(dnnl_primitive_create(primitive_.out(), desc.get()));
+    make(primitive_, desc);
     TENON_ONEDNN(dnnl_stream_create(stream_.out(), engine, dnnl_stream_default_flags));
     pad_bytes_ = aligned(dnnl_memory_desc_get_size(&scratch_of(desc)));
     make(pad_, scratch_of(desc), engine);

@@ -124,7 +124,7 @@ class OnednnGemm final : public Gemm {
     pad_bytes_ = aligned(dnnl_memory_desc_get_size(scratch));
     const dnnl_memory_desc_t* taken = dnnl_primitive_desc_query_md(desc.get(), dnnl_query_weights_md, 0);
     if (dnnl_memory_desc_equal(taken, &b) == 0) prepare_packing(b, *taken, engine);
-    TENON_ONEDNN(dnnl_primitive_create(primitive_.out(), desc.get()));
+    make(primitive_, desc);
     TENON_ONEDNN(dnnl_stream_create(stream_.out(), engine, dnnl_stream_default_flags));
     make(a_, a, engine);
     make(b_, b, engine);
@@ -186,7 +186,7 @@ class OnednnGemm final : public Gemm {
     const dnnl_memory_desc_t* scratch = dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
     packed_bytes_ = aligned(dnnl_memory_desc_get_size(&order));
     pack_pad_bytes_ = aligned(dnnl_memory_desc_get_size(scratch));
-    TENON_ONEDNN(dnnl_primitive_create(packing_.out(), desc.get()));
+    make(packing_, desc);
     make(packed_, order, engine);
     make(pack_pad_, *scratch, engine);
   }

@@ -4,6 +4,7 @@
 
 #include <dnnl.h>
 #include <dnnl_debug.h>
+#include <sys/mman.h>
 #include <tenon/error.hpp>
 
 #include <cstddef>
@@ -55,6 +56,16 @@ using PostOps = OnednnHandle<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 
 inline void make(Memory& memory, const dnnl_memory_desc_t& desc, dnnl_engine_t engine) {
   TENON_ONEDNN(dnnl_memory_create(memory.out(), &desc, engine, DNNL_MEMORY_NONE));
+}
+/// The library writes code into memory that it does not check for (2.6.3): under a limit of address space it
+/// would crash, so that more than a primitive needs is asked for first.
+inline void make(Primitive& primitive, const PrimitiveDesc& desc) {
+  constexpr std::size_t kRoom = std::size_t{16} << 20;
+  void* const room = ::mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED)
+    fail_run("oneDNN: no 16 MiB of address space are left for its code; raise the limit (ulimit -v)");
+  ::munmap(room, kRoom);
+  TENON_ONEDNN(dnnl_primitive_create(primitive.out(), desc.get()));
 }
 inline void point(const Memory& memory, void* data) {
   TENON_ONEDNN(dnnl_memory_set_data_handle(memory.get(), data));
