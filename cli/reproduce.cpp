@@ -75,24 +75,24 @@ int run_reproduce(const std::vector<std::string>& arguments) {
   if (size == nullptr)
     fail_config(fmt::format("tenon reproduce: {} has no size '{}' (see {})", study.name, wanted, study.path));
 
-  reproduce::Options options;
-  options.program = std::filesystem::read_symlink("/proc/self/exe").string();
-  options.folder = parsed.values.count("out") > 0
+  reproduce::Request request;
+  request.program = std::filesystem::read_symlink("/proc/self/exe").string();
+  request.folder = parsed.values.count("out") > 0
                        ? parsed.values["out"].as<std::string>()
                        : "reproductions/" + study.name + (wanted == "default" ? "" : "-" + wanted);
-  options.jobs = parsed.values["jobs"].as<int>();
-  if (options.jobs < 1) fail_config(fmt::format("--jobs is {}; expected at least 1", options.jobs));
+  request.jobs = parsed.values["jobs"].as<int>();
+  if (request.jobs < 1) fail_config(fmt::format("--jobs is {}; expected at least 1", request.jobs));
   std::vector<std::string> line{"reproduce"};
   line.insert(line.end(), arguments.begin(), arguments.end());
-  options.command = quoted_command_line(line);
-  options.resolve = resolve;
-  options.evaluate = evaluate_run;
-  options.check_simulation = check_simulation;
+  request.command = quoted_command_line(line);
+  request.resolve = resolve;
+  request.evaluate = evaluate_run;
+  request.check_simulation = check_simulation;
   const bool terminal = ::isatty(STDERR_FILENO) == 1;
-  options.progress = [terminal](const std::string& text, bool finished) {
+  request.progress = [terminal](const std::string& text, bool finished) {
     print_progress(terminal, text, finished);
   };
-  const reproduce::Outcome outcome = reproduce::reproduce(study, *size, options);
+  const reproduce::Outcome outcome = reproduce::reproduce(study, *size, request);
   std::cout << (as_json ? reproduce::table_json(outcome.result) : reproduce::closing_text(outcome));
   return outcome.exit_status;
 }

@@ -69,7 +69,7 @@ void add_part(TableFacts& table, const TablePart& part, std::int64_t named_rows,
   table.hottest.resize(std::min(static_cast<std::size_t>(named_rows), table.hottest.size()));
 }
 
-double share(std::int64_t part, std::int64_t whole) {
+double ratio(std::int64_t part, std::int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
@@ -143,7 +143,7 @@ std::string tables_text(const RunTables& run) {
     out += fmt::format("\n{}: {} rows x {} {}, {} bytes\n", table.name, table.rows, table.width, table.dtype,
                        table.bytes);
     out += fmt::format("  touched: {} rows ({:.1f} %), {} accesses\n", table.touched,
-                       100 * share(table.touched, table.rows), table.accesses);
+                       100 * ratio(table.touched, table.rows), table.accesses);
     out += "  hottest rows:";
     for (const HotRow& row : table.hottest)
       out += fmt::format("{} {} ({})", &row == table.hottest.data() ? "" : ",", row.row, row.accesses);
@@ -169,7 +169,7 @@ std::string tables_json(const RunTables& run) {
     json.member("bytes", table.bytes);
     json.member("accesses", table.accesses);
     json.member("touched_rows", table.touched);
-    json.member("touched_share", share(table.touched, table.rows));
+    json.member("touched_share", ratio(table.touched, table.rows));
     json.objects("hottest", table.hottest, [&](const HotRow& row) {
       json.member("row", row.row);
       json.member("accesses", row.accesses);

@@ -25,36 +25,51 @@ set(by_gnu $<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>)
 set(tenon_string_options $<$<AND:${by_gnu}>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 set(tenon_light_options $<$<CONFIG:Release>:-O1> ${tenon_string_options} $<$<AND:${by_gnu}>:-Wno-maybe-uninitialized>)
 
-# tenon_quick_to_build(TARGET [LIGHT] [OWN] [HEADERS HEADER...])
-# What a build from nothing may save, which is a third of its time. LIGHT: this code parses, decides and prints, and a step of
-# training does not wait for it, so it is compiled at -O1. Always: the headers of other projects that most sources include are read
-# once for all targets; OWN: for this one alone, with HEADERS. Builds of one source at a time (the preset `dev`) do
-# without, so that a missing #include is noticed, and so does clang, which wants the same flags in all targets.
+# What programs that print are compiled with: their pages and tables take milliseconds, and their compilation minutes.
+set(TENON_PRINTING_FLAGS "-O1" CACHE STRING "Flags of the command line and its reports, beside those of the build type; -O0 is quicker to build")
+
+# tenon_quick_to_build(TARGET [LIGHT | PRINTS] [OWN])
+# What a build from nothing may save, which is half of its time. LIGHT: this code parses and decides, and a step of training does
+# not wait for it, so it is compiled at -O1. PRINTS: it is part of the command line, with TENON_PRINTING_FLAGS. Always: the headers
+# of other projects that most sources include are read once for all targets, but for those with macros of their OWN (OpenMP). Builds
+# of one source at a time (the preset `dev`) do without, so that a missing #include is noticed, and so does clang, which wants the
+# same flags in all targets.
 function(tenon_quick_to_build target)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "LIGHT;OWN" "" "HEADERS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "LIGHT;PRINTS;OWN" "" "")
   if(arg_LIGHT)
     target_compile_options(${target} PRIVATE ${tenon_light_options})
+  elseif(arg_PRINTS)
+    target_compile_options(${target} PRIVATE ${tenon_light_options} $<$<CONFIG:Release>:${TENON_PRINTING_FLAGS}>)
   endif()
   if(NOT CMAKE_UNITY_BUILD OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     return()
   endif()
   target_compile_options(${target} PRIVATE ${tenon_string_options})
+  if(arg_OWN)
+    return()
+  endif()
   # Headers that were read beforehand must have been read with the same macros.
   target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
+  set(read tenon_headers)
   set(headers <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <iostream> <limits> <map>
     <memory> <mutex> <numeric> <optional> <set> <span> <sstream> <string> <string_view> <thread> <utility> <variant> <vector>
     <fmt/format.h>)
-  if(arg_OWN)
-    target_precompile_headers(${target} PRIVATE ${headers} ${arg_HEADERS})
-    return()
+  if(arg_PRINTS)
+    set(read tenon_printing_headers)
+    list(APPEND headers <boost/program_options.hpp> <nlohmann/json.hpp>)
+    target_link_libraries(${target} PRIVATE Boost::program_options nlohmann_json::nlohmann_json)
   endif()
-  if(NOT TARGET tenon_headers)
-    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/tenon_headers.cpp CONTENT "")
-    add_library(tenon_headers OBJECT ${PROJECT_BINARY_DIR}/tenon_headers.cpp)
-    target_link_libraries(tenon_headers PRIVATE tenon_rules fmt::fmt)
-    target_precompile_headers(tenon_headers PRIVATE ${headers})
+  if(NOT TARGET ${read})
+    file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/${read}.cpp CONTENT "")
+    add_library(${read} OBJECT ${PROJECT_BINARY_DIR}/${read}.cpp)
+    target_link_libraries(${read} PRIVATE tenon_rules fmt::fmt)
+    target_precompile_headers(${read} PRIVATE ${headers})
+    if(arg_PRINTS)
+      target_link_libraries(${read} PRIVATE Boost::program_options nlohmann_json::nlohmann_json)
+      target_compile_options(${read} PRIVATE $<$<CONFIG:Release>:${TENON_PRINTING_FLAGS}>)
+    endif()
   endif()
-  target_precompile_headers(${target} REUSE_FROM tenon_headers)
+  target_precompile_headers(${target} REUSE_FROM ${read})
 endfunction()
 
 # tenon_core_area(NAME [LIGHT] [OWN] SOURCES ... [LIBRARIES ...])

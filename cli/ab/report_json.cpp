@@ -13,23 +13,23 @@
 namespace tenon::ab {
 namespace {
 
-using json = nlohmann::ordered_json;
+using nlohmann::ordered_json;
 
-json number(double v) {
-  return std::isfinite(v) ? json(v) : json(nullptr);
+ordered_json number(double v) {
+  return std::isfinite(v) ? ordered_json(v) : ordered_json(nullptr);
 }
 
-json numbers(const std::vector<double>& values) {
-  json out = json::array();
+ordered_json numbers(const std::vector<double>& values) {
+  ordered_json out = ordered_json::array();
   for (double v : values) out.push_back(number(v));
   return out;
 }
 
-json number(const Interval& i) {
-  return json::array({number(i.low), number(i.high)});
+ordered_json number(const Interval& i) {
+  return ordered_json::array({number(i.low), number(i.high)});
 }
 
-json number(const MeanEstimate& m) {
+ordered_json number(const MeanEstimate& m) {
   return {{"n", m.n},
           {"mean", number(m.mean)},
           {"sd", number(m.sd)},
@@ -37,18 +37,18 @@ json number(const MeanEstimate& m) {
           {"interval", number(m.interval)}};
 }
 
-json number(const std::vector<std::pair<std::string, MeanEstimate>>& named) {
-  json out = json::object();
+ordered_json number(const std::vector<std::pair<std::string, MeanEstimate>>& named) {
+  ordered_json out = ordered_json::object();
   for (const auto& [name, estimate] : named) out[name] = number(estimate);
   return out;
 }
 
 template <class T>
-json number(const std::optional<T>& v) {
-  return v ? number(*v) : json(nullptr);
+ordered_json number(const std::optional<T>& v) {
+  return v ? number(*v) : ordered_json(nullptr);
 }
 
-json metric_json(const PairedMetric& m) {
+ordered_json metric_json(const PairedMetric& m) {
   return {{"metric", m.metric},
           {"lower_is_better", m.lower_is_better},
           {"baseline", numbers(m.baseline)},
@@ -70,12 +70,12 @@ json metric_json(const PairedMetric& m) {
           {"p_adjusted", number(m.adjusted_p)}};
 }
 
-json survival_json(const SurvivalEstimate& s, const std::vector<Observation>& runs,
-                   const MlperfMean& mlperf) {
-  json observations = json::array();
+ordered_json survival_json(const SurvivalEstimate& s, const std::vector<Observation>& runs,
+                           const MlperfMean& mlperf) {
+  ordered_json observations = ordered_json::array();
   for (const Observation& o : runs)
     observations.push_back({{"time", number(o.time)}, {"reached", o.reached}});
-  json steps = json::array();
+  ordered_json steps = ordered_json::array();
   for (const SurvivalStep& step : s.steps) {
     steps.push_back({{"time", number(step.time)},
                      {"at_risk", step.at_risk},
@@ -87,7 +87,7 @@ json survival_json(const SurvivalEstimate& s, const std::vector<Observation>& ru
           {"reached", s.reached},
           {"kaplan_meier", steps},
           {"median", number(s.median)},
-          {"median_interval", json::array({number(s.median_low), number(s.median_high)})},
+          {"median_interval", ordered_json::array({number(s.median_low), number(s.median_high)})},
           {"horizon", number(s.horizon)},
           {"restricted_mean", number(s.restricted_mean)},
           {"restricted_mean_se", number(s.restricted_mean_se)},
@@ -97,7 +97,7 @@ json survival_json(const SurvivalEstimate& s, const std::vector<Observation>& ru
           {"mlperf_why_not", mlperf.why}};
 }
 
-json target_json(const TargetComparison& t) {
+ordered_json target_json(const TargetComparison& t) {
   return {{"axis", axis_name(t.axis)},
           {"baseline", survival_json(t.baseline_estimate, t.baseline, t.baseline_mlperf)},
           {"other", survival_json(t.other_estimate, t.other, t.other_mlperf)},
@@ -107,13 +107,13 @@ json target_json(const TargetComparison& t) {
           {"log_rank_p", number(t.log_rank.p)}};
 }
 
-json verdict_json(const Verdict& v) {
+ordered_json verdict_json(const Verdict& v) {
   return {{"outcome", outcome_name(v.outcome)}, {"headline", v.headline}, {"sentences", v.sentences}};
 }
 
-json difference_curve_json(const StudyResult& result, const Comparison& c) {
+ordered_json difference_curve_json(const StudyResult& result, const Comparison& c) {
   const Study& s = result.study;
-  json out = json::array();
+  ordered_json out = ordered_json::array();
   const Axis axis = s.experiment.budget.kind;
   for (const EstimatePoint& p :
        difference_curve(series_of(s.arms[0], c.primary.metric), series_of(s.arms[c.other], c.primary.metric),
@@ -126,19 +126,19 @@ json difference_curve_json(const StudyResult& result, const Comparison& c) {
   return out;
 }
 
-json comparison_json(const StudyResult& result, const Comparison& c) {
-  json out = {{"baseline", result.study.arms[0].arm.name},
-              {"other", result.study.arms[c.other].arm.name},
-              {"verdict", verdict_json(c.verdict)},
-              {"seeds", c.seeds},
-              {"primary", metric_json(c.primary)},
-              {"smallest_sign_flip_p", number(c.smallest_sign_flip_p)},
-              {"minimum_detectable_effect",
-               {{"paired_sd", number(c.detectable_sd)},
-                {"metric", number(c.detectable_effect)},
-                {"power", result.study.experiment.power}}},
-              {"same_weights", c.same_weights},
-              {"equivalence", nullptr}};
+ordered_json comparison_json(const StudyResult& result, const Comparison& c) {
+  ordered_json out = {{"baseline", result.study.arms[0].arm.name},
+                      {"other", result.study.arms[c.other].arm.name},
+                      {"verdict", verdict_json(c.verdict)},
+                      {"seeds", c.seeds},
+                      {"primary", metric_json(c.primary)},
+                      {"smallest_sign_flip_p", number(c.smallest_sign_flip_p)},
+                      {"minimum_detectable_effect",
+                       {{"paired_sd", number(c.detectable_sd)},
+                        {"metric", number(c.detectable_effect)},
+                        {"power", result.study.experiment.power}}},
+                      {"same_weights", c.same_weights},
+                      {"equivalence", nullptr}};
   if (c.equivalence) {
     const EquivalenceTest& e = *c.equivalence;
     out["equivalence"] = {{"margin", number(e.margin)},
@@ -148,47 +148,48 @@ json comparison_json(const StudyResult& result, const Comparison& c) {
                           {"p_adjusted", number(c.adjusted_equivalence_p)},
                           {"interval", number(e.interval)}};
   }
-  out["time_to_target"] = json::array();
+  out["time_to_target"] = ordered_json::array();
   for (const TargetComparison& t : c.targets) out["time_to_target"].push_back(target_json(t));
   out["log_rank_p_adjusted"] = number(c.adjusted_log_rank_p);
-  out["secondary"] = json::array();
+  out["secondary"] = ordered_json::array();
   for (const PairedMetric& m : c.secondary) out["secondary"].push_back(metric_json(m));
   out["skipped_metrics"] = c.skipped_metrics;
   out["difference_curve"] = difference_curve_json(result, c);
   return out;
 }
 
-json run_json(const Study& study, const RunRecord& run, std::int64_t seed) {
-  json metrics = json::object();
+ordered_json run_json(const Study& study, const RunRecord& run, std::int64_t seed) {
+  ordered_json metrics = ordered_json::object();
   for (const auto& [name, value] : run.final_metrics) metrics[name] = number(value);
-  json manifest = json::object();
+  ordered_json manifest = ordered_json::object();
   for (const auto& [key, value] : run.manifest) manifest[key] = value;
-  json lock = json::object();
+  ordered_json lock = ordered_json::object();
   for (const auto& [key, value] : run.plugins_lock) lock[key] = value;
-  return {{"seed", seed},
-          {"attempt", run.attempt},
-          {"folder", run.folder},
-          {"status", run.status},
-          {"steps", number(run.steps)},
-          {"samples", number(run.samples)},
-          {"tokens", number(run.tokens)},
-          {"wall_s", study.wall_clock_valid() ? number(run.wall_s) : json(nullptr)},
-          {"bytes_sent", number(run.bytes_sent)},
-          {"bytes_by_purpose", run.bytes_by_purpose},
-          {"quantized_operands", run.quantized_operands},
-          {"peak_rss_mb", number(run.peak_rss_mb)},
-          {"stall_s", study.wall_clock_valid() ? number(run.stall_s) : json(nullptr)},
-          {"hidden_comm_share", study.wall_clock_valid() ? number(run.hidden_comm_share) : json(nullptr)},
-          {"exposed_comm_s", study.wall_clock_valid() ? number(run.exposed_comm_s) : json(nullptr)},
-          {"late_s", study.wall_clock_valid() ? number(run.late_s) : json(nullptr)},
-          {"metrics", metrics},
-          {"weights_hash", run.weights_hash},
-          {"state_hash", run.state_hash},
-          {"manifest", manifest},
-          {"plugins_lock", lock}};
+  return {
+      {"seed", seed},
+      {"attempt", run.attempt},
+      {"folder", run.folder},
+      {"status", run.status},
+      {"steps", number(run.steps)},
+      {"samples", number(run.samples)},
+      {"tokens", number(run.tokens)},
+      {"wall_s", study.wall_clock_valid() ? number(run.wall_s) : ordered_json(nullptr)},
+      {"bytes_sent", number(run.bytes_sent)},
+      {"bytes_by_purpose", run.bytes_by_purpose},
+      {"quantized_operands", run.quantized_operands},
+      {"peak_rss_mb", number(run.peak_rss_mb)},
+      {"stall_s", study.wall_clock_valid() ? number(run.stall_s) : ordered_json(nullptr)},
+      {"hidden_comm_share", study.wall_clock_valid() ? number(run.hidden_comm_share) : ordered_json(nullptr)},
+      {"exposed_comm_s", study.wall_clock_valid() ? number(run.exposed_comm_s) : ordered_json(nullptr)},
+      {"late_s", study.wall_clock_valid() ? number(run.late_s) : ordered_json(nullptr)},
+      {"metrics", metrics},
+      {"weights_hash", run.weights_hash},
+      {"state_hash", run.state_hash},
+      {"manifest", manifest},
+      {"plugins_lock", lock}};
 }
 
-json cost_json(const ArmCost& c) {
+ordered_json cost_json(const ArmCost& c) {
   return {{"samples_per_s", number(c.samples_per_s)},
           {"tokens_per_s", number(c.tokens_per_s)},
           {"wall_s", number(c.wall_s)},
@@ -202,8 +203,8 @@ json cost_json(const ArmCost& c) {
           {"quantized_operands", number(c.quantized_operands)}};
 }
 
-json experiment_json(const Experiment& e) {
-  json arms = json::array();
+ordered_json experiment_json(const Experiment& e) {
+  ordered_json arms = ordered_json::array();
   for (const Arm& arm : e.arms) {
     arms.push_back(
         {{"name", arm.name}, {"extends", arm.extends}, {"set", arm.set}, {"own_order", arm.own_order}});
@@ -226,7 +227,7 @@ json experiment_json(const Experiment& e) {
           {"power", e.power}};
 }
 
-Experiment experiment_of(const json& j) {
+Experiment experiment_of(const ordered_json& j) {
   const auto optional = [&](const char* key) {
     return j.at(key).is_null() ? std::optional<double>() : std::optional<double>(j.at(key).get<double>());
   };
@@ -237,7 +238,7 @@ Experiment experiment_of(const json& j) {
   e.base = j.at("base");
   e.seeds = j.at("seeds").get<std::vector<std::int64_t>>();
   e.budget = {axis_from_name(j.at("budget").at("kind")), j.at("budget").at("amount")};
-  for (const json& arm : j.at("arms")) {
+  for (const ordered_json& arm : j.at("arms")) {
     e.arms.push_back({arm.at("name"), arm.at("extends"), arm.at("set"), arm.at("own_order")});
   }
   e.metric = j.at("metric");
@@ -253,44 +254,45 @@ Experiment experiment_of(const json& j) {
 }
 
 // Text from configurations and manifests may be any bytes; a report must not fail on them.
-std::string dump(const json& value) {
-  return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+std::string dump(const ordered_json& value) {
+  return value.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
 
 std::string report_json(const StudyResult& result) {
   const Study& s = result.study;
-  json arms = json::array();
+  ordered_json arms = ordered_json::array();
   for (std::size_t a = 0; a < s.arms.size(); ++a) {
-    json runs = json::array();
+    ordered_json runs = ordered_json::array();
     for (std::size_t i = 0; i < s.arms[a].runs.size(); ++i) {
       const auto& run = s.arms[a].runs[i];
       if (run) runs.push_back(run_json(s, *run, s.experiment.seeds[i]));
     }
     arms.push_back({{"name", s.arms[a].arm.name}, {"runs", runs}, {"cost", cost_json(result.costs[a])}});
   }
-  json config = json::object();
+  ordered_json config = ordered_json::object();
   for (const ConfigRow& row : s.config_difference) {
-    json values = json::object();
+    ordered_json values = ordered_json::object();
     for (std::size_t a = 0; a < s.arms.size(); ++a) {
-      values[s.arms[a].arm.name] = row.values[a].empty() ? json(nullptr) : json(row.values[a]);
+      values[s.arms[a].arm.name] =
+          row.values[a].empty() ? ordered_json(nullptr) : ordered_json(row.values[a]);
     }
     config[row.key] = values;
   }
-  json comparisons = json::array();
+  ordered_json comparisons = ordered_json::array();
   for (const Comparison& c : result.comparisons) comparisons.push_back(comparison_json(result, c));
-  json out = {{"format", "tenon.ab.report/1"},
-              {"experiment", experiment_json(s.experiment)},
-              {"jobs", s.jobs},
-              {"wall_clock_valid", s.wall_clock_valid()},
-              {"verdict", verdict_json(result.verdict())},
-              {"refusals", s.refusals},
-              {"notes", s.notes},
-              {"config_difference", config},
-              {"comparisons", comparisons},
-              {"self_check", nullptr},
-              {"arms", arms}};
+  ordered_json out = {{"format", "tenon.ab.report/1"},
+                      {"experiment", experiment_json(s.experiment)},
+                      {"jobs", s.jobs},
+                      {"wall_clock_valid", s.wall_clock_valid()},
+                      {"verdict", verdict_json(result.verdict())},
+                      {"refusals", s.refusals},
+                      {"notes", s.notes},
+                      {"config_difference", config},
+                      {"comparisons", comparisons},
+                      {"self_check", nullptr},
+                      {"arms", arms}};
   if (result.self_check) {
     const SelfCheck& c = *result.self_check;
     out["self_check"] = {{"relabellings", c.relabellings},
@@ -311,7 +313,7 @@ std::string study_record_json(const StudyRecord& record) {
 
 StudyRecord parse_study_record(const std::string& text, const std::string& where) {
   try {
-    const json value = json::parse(text);
+    const ordered_json value = ordered_json::parse(text);
     StudyRecord record{experiment_of(value.at("experiment")), value.at("jobs"), value.at("self_check")};
     validate(record.experiment);
     return record;

@@ -71,7 +71,7 @@ bool within(double a, double b, double tolerance) {
   return std::abs(a - b) <= tolerance * std::max(std::abs(a), std::abs(b));
 }
 
-std::string number(double v) {
+std::string all_digits(double v) {
   return fmt::format("{:.15g}", v);
 }
 
@@ -81,8 +81,8 @@ void compare_consumption(const Experiment& e, const RunRecord& a, const RunRecor
     const double left = a.consumed(axis);
     const double right = b.consumed(axis);
     if (!within(left, right, tolerance)) {
-      out.push_back(fmt::format("the budget differs: {} and {} {} were consumed", number(left), number(right),
-                                axis_name(axis)));
+      out.push_back(fmt::format("the budget differs: {} and {} {} were consumed", all_digits(left),
+                                all_digits(right), axis_name(axis)));
     }
   };
   if (e.budget.kind == Axis::kSeconds || e.budget.kind == Axis::kBytes) {
@@ -127,8 +127,8 @@ void check_own_budget(const Study& study, const std::string& who, const RunRecor
   const bool beyond =
       budget.kind == Axis::kSteps ? consumed > budget.amount : consumed > budget.amount + slack;
   if (short_of || beyond) {
-    out.push_back(fmt::format("{}: consumed {} {}, the budget is {}", who, number(consumed),
-                              axis_name(budget.kind), number(budget.amount)));
+    out.push_back(fmt::format("{}: consumed {} {}, the budget is {}", who, all_digits(consumed),
+                              axis_name(budget.kind), all_digits(budget.amount)));
   }
 }
 

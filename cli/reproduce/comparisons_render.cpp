@@ -13,9 +13,6 @@
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kNull = std::numeric_limits<double>::quiet_NaN();  // null in JSON
-constexpr const char* kNone = "–";
-
 /// "0.1231 (0.1219 to 0.1240)": mean and range over the seeds that have a value.
 std::string mean_and_range(const std::vector<std::optional<double>>& values) {
   double sum = 0, low = std::numeric_limits<double>::infinity(), high = -low;
@@ -27,7 +24,7 @@ std::string mean_and_range(const std::vector<std::optional<double>>& values) {
     low = std::min(low, *value);
     high = std::max(high, *value);
   }
-  if (n == 0) return kNone;
+  if (n == 0) return kNoValue;
   if (n == 1) return ab::fixed(sum, 4);
   return fmt::format("{} ({} to {})", ab::fixed(sum / n, 4), ab::fixed(low, 4), ab::fixed(high, 4));
 }
@@ -100,7 +97,7 @@ std::string comparisons_text(const StudyResult& r) {
   for (const Column& column : r.columns) {
     for (std::size_t a = 0; a < r.arms.size(); ++a) {
       const std::string text = mean_and_range(column.values[a]);
-      if (text != kNone)
+      if (text != kNoValue)
         out += fmt::format("  {:<24}{}: {}\n", r.study.arms[a].arm.name, column.data.name, text);
     }
   }
@@ -127,7 +124,7 @@ void comparisons_json(JsonWriter& json, const StudyResult& r) {
     }
     json.end_array();
   });
-  json.member("margin", r.study.margin > 0 ? r.study.margin : kNull);
+  json.member("margin", r.study.margin > 0 ? r.study.margin : JsonWriter::kNull);
   json.objects("verdicts", r.verdicts, [&](const ArmVerdict& arm) {
     json.member("arm", arm.arm);
     json.member("outcome", ab::outcome_name(arm.verdict.outcome));
@@ -141,7 +138,7 @@ void comparisons_json(JsonWriter& json, const StudyResult& r) {
     json.member("metric", a.pair.metric);
     json.member("updates", a.pair.updates);
     json.member("seeds", static_cast<std::int64_t>(a.seeds));
-    json.member("largest_relative_difference", a.largest.value_or(kNull));
+    json.member("largest_relative_difference", a.largest.value_or(JsonWriter::kNull));
     json.member("seed", a.seed);
     json.member("update", a.update);
   });

@@ -7,13 +7,10 @@
 
 #include <fmt/format.h>
 
-#include <limits>
-
 namespace tenon::reproduce {
 namespace {
 
 constexpr const char* kNothing = "–";
-constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 std::string rate_digits(double rate) {
   return ab::fixed(rate, rate >= 100 ? 0 : rate >= 10 ? 1 : 2);
@@ -87,9 +84,9 @@ void map_json(JsonWriter& json, const StudyResult& r) {
   const auto range = [&](const char* key, const std::optional<RateRange>& value) {
     json.begin_object(key);
     json.member("seeds", static_cast<std::int64_t>(value ? value->n : 0));
-    json.member("mean", value ? value->mean : kUnknown);
-    json.member("low", value ? value->low : kUnknown);
-    json.member("high", value ? value->high : kUnknown);
+    json.member("mean", value ? value->mean : JsonWriter::kNull);
+    json.member("low", value ? value->low : JsonWriter::kNull);
+    json.member("high", value ? value->high : JsonWriter::kNull);
     json.end_object();
   };
   json.objects("map", r.map->points, [&](const MapPoint& point) {
@@ -104,8 +101,8 @@ void map_json(JsonWriter& json, const StudyResult& r) {
     json.member("repeated", point.repeated);
     json.member("lost_workers", point.lost_workers);
     json.member("holes", point.holes);
-    json.member("attempt_s", point.attempt_s.value_or(kUnknown));
-    json.member("busy_share", point.busy.value_or(kUnknown));
+    json.member("attempt_s", point.attempt_s.value_or(JsonWriter::kNull));
+    json.member("busy_share", point.busy.value_or(JsonWriter::kNull));
     json.member("samples_equal", static_cast<std::int64_t>(point.equal));
     json.member("samples_compared", static_cast<std::int64_t>(point.compared));
   });

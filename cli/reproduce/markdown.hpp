@@ -7,6 +7,8 @@
 
 namespace tenon::reproduce {
 
+/// In a cell without a value.
+inline constexpr const char* kNoValue = "–";
 /// A cell of a table: bars would end it.
 std::string cell(std::string_view text);
 std::string row(const std::vector<std::string>& cells);

@@ -13,7 +13,7 @@
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kRow = 24, kTopMargin = 92, kLeft = 240, kRight = 90, kBottom = 44, kBar = 14;
+constexpr double kRowHeight = 24, kTopMargin = 92, kLeft = 240, kRight = 90, kBottom = 44, kBar = 14;
 constexpr const char* kParts[] = {"saves", "loads", "restarts", "work done twice"};
 
 /// A round step for about `count` ticks up to `most`.
@@ -52,7 +52,7 @@ std::string recovery_figure(const StudyResult& r, double width, double& height) 
     shown.push_back(a);
     most = std::max(most, arm.overhead_percent->mean);
   }
-  height = kTopMargin + kRow * static_cast<double>(shown.size()) + kBottom;
+  height = kTopMargin + kRowHeight * static_cast<double>(shown.size()) + kBottom;
   ab::Svg svg(width, height, "chart", r.study.title);
   svg.text({16, 24}, r.study.title, "title", ab::Anchor::kStart);
   svg.text({16, 46},
@@ -76,7 +76,7 @@ std::string recovery_figure(const StudyResult& r, double width, double& height) 
   svg.text({(kLeft + width - kRight) / 2, bottom + 36}, "overhead, %", "axis-title", ab::Anchor::kMiddle);
   for (std::size_t i = 0; i < shown.size(); ++i) {
     const RecoveryArm& arm = r.recovery->arms[shown[i]];
-    const double top = kTopMargin + kRow * static_cast<double>(i);
+    const double top = kTopMargin + kRowHeight * static_cast<double>(i);
     svg.text({kLeft - 10, top + kBar - 2}, r.study.arms[shown[i]].title, "label", ab::Anchor::kEnd);
     const double hours = arm.charged.total();
     double from = 0;

@@ -56,11 +56,6 @@ void add_failure(RecoveryRun& run, const json& line) {
   ++run.failures;
 }
 
-std::optional<ab::MeanEstimate> estimate(const std::vector<double>& values, double alpha) {
-  if (values.empty()) return std::nullopt;
-  return ab::mean_with_interval(values, alpha);
-}
-
 double setting(const ab::RunRecord& record, const std::string& key) {
   const auto found = record.config.find(key);
   return found == record.config.end() ? 0.0 : std::strtod(found->second.c_str(), nullptr);

@@ -7,12 +7,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <limits>
 
 namespace tenon::reproduce {
 namespace {
-
-constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in JSON
 
 /// "8.21 (7.90 to 8.52)"; one run has no interval.
 std::string interval_text(const std::optional<ab::MeanEstimate>& value, int decimals, bool sign = false) {
@@ -62,9 +59,9 @@ std::string drawn_table(const StudyResult& r) {
 
 void members(JsonWriter& json, const char* name, const std::optional<ab::MeanEstimate>& value) {
   json.begin_object(name);
-  json.member("mean", value ? value->mean : kNone);
-  json.member("low", value ? value->interval.low : kNone);
-  json.member("high", value ? value->interval.high : kNone);
+  json.member("mean", value ? value->mean : JsonWriter::kNull);
+  json.member("low", value ? value->interval.low : JsonWriter::kNull);
+  json.member("high", value ? value->interval.high : JsonWriter::kNull);
   json.member("n", static_cast<std::int64_t>(value ? value->n : 0));
   json.end_object();
 }
@@ -149,7 +146,7 @@ void recovery_json(JsonWriter& json, const StudyResult& r) {
       members(json, "full_over_arm", arm.drawn->ratio);
       json.member("full_over_arm_of_means", arm.drawn->ratio_of_means);
       members(json, "pls", arm.drawn->pls.n > 0 ? std::optional(arm.drawn->pls) : std::nullopt);
-      json.member("pls_by_equation", arm.drawn->law ? *arm.drawn->law : kNone);
+      json.member("pls_by_equation", arm.drawn->law ? *arm.drawn->law : JsonWriter::kNull);
       json.end_object();
     }
     json.end_object();

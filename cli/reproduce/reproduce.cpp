@@ -47,15 +47,15 @@ void claim(const fs::path& folder, const StudyFile& study, const Size& size) {
   write_text_atomically(*files, (folder / kMark).string(), mine);
 }
 
-void announce(const Plan& plan, const Outcome& outcome, const Options& options) {
-  if (!options.progress) return;
+void announce(const Plan& plan, const Outcome& outcome, const Request& request) {
+  if (!request.progress) return;
   for (const PlannedRun& run : plan.runs) {
     if (run.reason.empty()) continue;
-    options.progress(fmt::format("reproduce: {} seed {} starts again: {}",
+    request.progress(fmt::format("reproduce: {} seed {} starts again: {}",
                                  plan.experiment.arms[run.job.arm].name, run.job.seed, run.reason),
                      true);
   }
-  options.progress(fmt::format("reproduce: {} runs kept, {} to continue, {} to start", outcome.kept,
+  request.progress(fmt::format("reproduce: {} runs kept, {} to continue, {} to start", outcome.kept,
                                outcome.continued, outcome.started),
                    true);
 }
@@ -105,19 +105,19 @@ StudyFile as_runs(const StudyFile& given, const Size& size, const std::string& f
 }
 
 Outcome simulate_all(const StudyFile& study, const Size& size, const ab::RunnerOptions& runner,
-                     const Options& options) {
-  MapPlan plan = plan_map(study, size, runner, options.check_simulation);
+                     const Request& request) {
+  MapPlan plan = plan_map(study, size, runner, request.check_simulation);
   Outcome out;
   out.started = plan.jobs.size();
   out.kept = plan.runs.size() - plan.jobs.size();
-  if (options.progress) {
+  if (request.progress) {
     for (const MapRun& run : plan.runs) {
       if (!run.reason.empty())
-        options.progress(fmt::format("reproduce: {} by {} workers, seed {} starts again: {}",
+        request.progress(fmt::format("reproduce: {} by {} workers, seed {} starts again: {}",
                                      study.arms[run.arm].arm.name, run.workers, run.seed, run.reason),
                          true);
     }
-    options.progress(fmt::format("reproduce: {} runs kept, {} to start", out.kept, out.started), true);
+    request.progress(fmt::format("reproduce: {} runs kept, {} to start", out.kept, out.started), true);
   }
   if (!plan.jobs.empty()) out.runs = ab::run_planned(plan.experiment, std::move(plan.jobs), runner);
   out.result.study = study;
@@ -126,9 +126,9 @@ Outcome simulate_all(const StudyFile& study, const Size& size, const ab::RunnerO
   return out;
 }
 
-void write_pages(Outcome& out, const fs::path& folder, const Options& options) {
-  out.result.provenance.command = options.command;
-  out.result.provenance.jobs = options.jobs;
+void write_pages(Outcome& out, const fs::path& folder, const Request& request) {
+  out.result.provenance.command = request.command;
+  out.result.provenance.jobs = request.jobs;
   out.markdown_path = (folder / "table.md").string();
   out.json_path = (folder / "table.json").string();
   out.figure_path = (folder / "figure.svg").string();
@@ -141,35 +141,35 @@ void write_pages(Outcome& out, const fs::path& folder, const Options& options) {
 
 }  // namespace
 
-Outcome reproduce(const StudyFile& given, const Size& given_size, const Options& options) {
-  const fs::path folder = fs::absolute(options.folder).lexically_normal();
+Outcome reproduce(const StudyFile& given, const Size& given_size, const Request& request) {
+  const fs::path folder = fs::absolute(request.folder).lexically_normal();
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) fail_config(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()));
   claim(folder, given, given_size);
-  const Size size = with_simulation(given, given_size, options.folder);
+  const Size size = with_simulation(given, given_size, request.folder);
 
   ab::RunnerOptions runner;
-  runner.program = options.program;
+  runner.program = request.program;
   runner.folder = folder.string();
-  runner.jobs = options.jobs;
-  runner.progress = options.progress;
+  runner.jobs = request.jobs;
+  runner.progress = request.progress;
   runner.label = "reproduce";
   if (given.map) {
-    Outcome out = simulate_all(given, size, runner, options);
-    write_pages(out, folder, options);
+    Outcome out = simulate_all(given, size, runner, request);
+    write_pages(out, folder, request);
     return out;
   }
-  const StudyFile study = as_runs(given, size, options.folder);
+  const StudyFile study = as_runs(given, size, request.folder);
   // Before the plan, which opens the data of every arm.
   const std::string simulation =
-      simulates(study, size) ? simulate_data(study, size, options.folder, runner) : "";
-  const Plan plan = make_plan(study, size, runner, options.resolve);
+      simulates(study, size) ? simulate_data(study, size, request.folder, runner) : "";
+  const Plan plan = make_plan(study, size, runner, request.resolve);
   if (study.slabs) require_closed_forms(given, size, plan);
   std::vector<TimingPlan> timings;
   if (study.time_to) {
     require_lines_at_evaluations(study, plan);
-    timings = make_timing_plans(study, size, plan, runner, options.resolve);
+    timings = make_timing_plans(study, size, plan, runner, request.resolve);
   }
 
   Outcome out;
@@ -180,13 +180,13 @@ Outcome reproduce(const StudyFile& given, const Size& given_size, const Options&
   jobs.erase(alone, jobs.end());
   std::vector<std::vector<ab::Job>> timing_jobs;
   for (const TimingPlan& timing : timings) timing_jobs.push_back(jobs_of(timing.plan, out));
-  announce(plan, out, options);
+  announce(plan, out, request);
   if (!jobs.empty()) out.runs = ab::run_planned(plan.experiment, std::move(jobs), runner);
   if (!measured.empty() && !out.runs.interrupted) {
     runner.jobs = 1;
     join(out.runs, ab::run_planned(plan.experiment, std::move(measured), runner));
   }
-  runner.jobs = options.jobs;
+  runner.jobs = request.jobs;
   for (std::size_t i = 0; i < timings.size() && !out.runs.interrupted; ++i) {
     if (timing_jobs[i].empty()) continue;
     runner.folder = timings[i].folder;
@@ -199,12 +199,12 @@ Outcome reproduce(const StudyFile& given, const Size& given_size, const Options&
   if (study.slabs) read_slab_results(out.result, plan);
   if (study.recovery) read_recovery_results(out.result);
   out.result.provenance.simulation = simulation;
-  read_columns(out.result, options.evaluate);
+  read_columns(out.result, request.evaluate);
   read_agreements(out.result);
   read_verdicts(out.result, plan.experiment);
   for (std::string& line : logs_of(out.runs.failed, study, plan, folder.string()))
     out.result.warnings.push_back(std::move(line));
-  write_pages(out, folder, options);
+  write_pages(out, folder, request);
   return out;
 }
 

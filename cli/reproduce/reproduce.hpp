@@ -11,7 +11,7 @@
 
 namespace tenon::reproduce {
 
-struct Options {
+struct Request {
   std::string program;  ///< file of this program
   std::string folder;   ///< DIR; made if absent
   std::string command;  ///< the whole command line, for the table
@@ -33,7 +33,7 @@ struct Outcome {
 /// Makes the runs that are missing and writes DIR/table.md, DIR/table.json and DIR/figure.svg from all that
 /// are there, also after an interruption. Throws Error(kConfig) for what is wrong before the first run, and
 /// for a folder that holds another study or size.
-Outcome reproduce(const StudyFile& study, const Size& size, const Options& options);
+Outcome reproduce(const StudyFile& study, const Size& size, const Request& request);
 
 /// Failures with their logs, the table's main lines, and where everything lies.
 std::string closing_text(const Outcome& outcome);

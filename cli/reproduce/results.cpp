@@ -76,11 +76,6 @@ std::vector<double> paired_gaps(ab::Experiment e, const ArmResult& baseline, con
   return out;
 }
 
-std::optional<ab::MeanEstimate> estimate(const std::vector<double>& values, double alpha) {
-  if (values.empty()) return std::nullopt;
-  return ab::mean_with_interval(values, alpha);
-}
-
 double last_of(const ab::RunRecord& run, const std::string& metric) {
   return run.final_value(metric).value_or(0);
 }
@@ -207,6 +202,11 @@ void read_provenance(const Plan& plan, const std::vector<ArmResult>& arms, Prove
 }
 
 }  // namespace
+
+std::optional<ab::MeanEstimate> estimate(const std::vector<double>& values, double alpha) {
+  if (values.empty()) return std::nullopt;
+  return ab::mean_with_interval(values, alpha);
+}
 
 double gap_percent(double baseline, double arm, bool lower_is_better) {
   return 100 * (lower_is_better ? baseline - arm : arm - baseline) / std::abs(baseline);

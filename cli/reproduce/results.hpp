@@ -106,6 +106,9 @@ struct StudyResult {
 StudyResult read_results(const StudyFile& study, const Size& size, const Plan& plan,
                          const std::string& folder);
 
+/// Mean with its interval; empty without values.
+std::optional<ab::MeanEstimate> estimate(const std::vector<double>& values, double alpha);
+
 /// The paper's sign: (baseline - arm) / baseline in per cent where lower is better, so that negative is
 /// worse.
 double gap_percent(double baseline, double arm, bool lower_is_better);

@@ -4,14 +4,11 @@
 #include "observe/json_writer.hpp"
 #include "reproduce/scaling.hpp"
 
-#include <limits>
-
 namespace tenon::reproduce {
 
 void scaling_json(JsonWriter& json, const StudyResult& r) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // null in JSON
   const auto number = [&](const char* key, const std::optional<double>& value) {
-    json.member(key, value.value_or(kNone));
+    json.member(key, value.value_or(JsonWriter::kNull));
   };
   json.objects("scaling", scaling_arms(r), [&](const ScalingArm& arm) {
     json.member("arm", arm.name);
@@ -26,9 +23,9 @@ void scaling_json(JsonWriter& json, const StudyResult& r) {
       number("linear_percent", p.linear_percent);
       json.begin_object("loss");
       json.member("seeds", static_cast<std::int64_t>(p.loss ? p.loss->n : 0));
-      json.member("mean", p.loss ? p.loss->mean : kNone);
-      json.member("low", p.loss ? p.loss->low : kNone);
-      json.member("high", p.loss ? p.loss->high : kNone);
+      json.member("mean", p.loss ? p.loss->mean : JsonWriter::kNull);
+      json.member("low", p.loss ? p.loss->low : JsonWriter::kNull);
+      json.member("high", p.loss ? p.loss->high : JsonWriter::kNull);
       json.end_object();
       number("sync_gap", p.sync_gap);
       number("longest_sync_gap", p.longest_sync_gap);

@@ -17,32 +17,30 @@ namespace {
 
 using ab::fixed;
 
-constexpr const char* kNone = "–";
-
 std::string number(const std::optional<double>& value, int decimals) {
-  return value ? fixed(*value, decimals) : kNone;
+  return value ? fixed(*value, decimals) : kNoValue;
 }
 
 std::string rounded(const std::optional<double>& value) {
-  return value ? count(*value) : kNone;
+  return value ? count(*value) : kNoValue;
 }
 
 std::string loss_text(const PointResult& point) {
-  if (!point.loss) return kNone;
+  if (!point.loss) return kNoValue;
   const MeanAndRange& loss = *point.loss;
   if (loss.n < 2) return fixed(loss.mean, 5);
   return fmt::format("{} ({} to {})", fixed(loss.mean, 5), fixed(loss.low, 5), fixed(loss.high, 5));
 }
 
 std::string rate_text(const PointResult& point) {
-  if (!point.examples_per_s) return kNone;
+  if (!point.examples_per_s) return kNoValue;
   return rounded(point.examples_per_s) + (point.linear_percent && point.trainers > 1
                                               ? fmt::format(" ({} %)", fixed(*point.linear_percent, 0))
                                               : "");
 }
 
 std::string gap_text(const PointResult& point) {
-  if (!point.sync_gap) return kNone;
+  if (!point.sync_gap) return kNoValue;
   std::string out = fixed(*point.sync_gap, 1);
   if (point.longest_sync_gap) out += fmt::format(", at most {}", fixed(*point.longest_sync_gap, 0));
   if (point.predicted_gap) out += fmt::format(" [{}]", fixed(*point.predicted_gap, 1));
@@ -70,7 +68,7 @@ std::string pivot(const std::vector<ScalingArm>& arms, bool measured, const char
     for (const std::int64_t k : trainers) {
       const auto found = std::find_if(arm.points.begin(), arm.points.end(),
                                       [k](const PointResult& point) { return point.trainers == k; });
-      cells.push_back(found == arm.points.end() ? kNone : cell(*found));
+      cells.push_back(found == arm.points.end() ? kNoValue : cell(*found));
     }
     if (last) cells.push_back(last(arm));
     out += row(cells);
@@ -138,7 +136,7 @@ std::string scaling_points_table(const StudyResult& r) {
     for (const PointResult& p : arm.points) {
       if (!shown.insert(p.index).second) continue;
       const auto megabytes = [](const std::optional<double>& bytes) {
-        return bytes ? fixed(*bytes / 1e6, 1) : std::string(kNone);
+        return bytes ? fixed(*bytes / 1e6, 1) : std::string(kNoValue);
       };
       out += row({p.arm, std::to_string(p.trainers), p.measured ? "wall" : "simulated",
                   rounded(p.examples_per_s), number(p.speedup, 2), number(p.linear_percent, 1), loss_text(p),

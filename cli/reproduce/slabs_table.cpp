@@ -9,13 +9,11 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
-#include <limits>
 
 namespace tenon::reproduce {
 namespace {
 
 constexpr const char* kAbsent = "–";
-constexpr double kNoNumber = std::numeric_limits<double>::quiet_NaN();  // null in JSON
 
 std::string percent(const std::optional<double>& share) {
   return share ? ab::fixed(100 * *share, 1) : kAbsent;
@@ -119,7 +117,7 @@ std::string slab_tables(const StudyResult& r) {
 
 void slab_json(JsonWriter& json, const StudyResult& r) {
   const auto number = [&](const char* key, const std::optional<double>& value) {
-    json.member(key, value.value_or(kNoNumber));
+    json.member(key, value.value_or(JsonWriter::kNull));
   };
   json.objects("slabs", r.slabs->arms, [&](const SlabArm& arm) {
     json.member("arm", arm.name);

@@ -11,19 +11,16 @@
 #include "reproduce/time_to_render.hpp"
 
 #include <cmath>
-#include <limits>
 
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kNull = std::numeric_limits<double>::quiet_NaN();  // null in JSON
-
 void member(JsonWriter& json, const char* key, const std::optional<ab::MeanEstimate>& estimate) {
   json.begin_object(key);
   json.member("pairs", estimate ? static_cast<std::int64_t>(estimate->n) : 0);
-  json.member("mean", estimate ? estimate->mean : kNull);
-  json.member("low", estimate ? estimate->interval.low : kNull);
-  json.member("high", estimate ? estimate->interval.high : kNull);
+  json.member("mean", estimate ? estimate->mean : JsonWriter::kNull);
+  json.member("low", estimate ? estimate->interval.low : JsonWriter::kNull);
+  json.member("high", estimate ? estimate->interval.high : JsonWriter::kNull);
   json.end_object();
 }
 
@@ -37,7 +34,7 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
   json.member("note", what.note);
   json.member("baseline", what.baseline);
   texts(json, "set", "value", what.arm.set);
-  json.member("parameters", arm.parameters.empty() ? kNull : std::stod(arm.parameters));
+  json.member("parameters", arm.parameters.empty() ? JsonWriter::kNull : std::stod(arm.parameters));
   json.member("updates", arm.updates);
   json.member("updates_refused", arm.refused);
   json.member("samples", arm.samples);
@@ -49,7 +46,7 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
   if (!study.reference.empty()) member(json, "reference_gap_percent", arm.reference_gap);
   json.objects("shares", arm.shares, [&](const Share& share) {
     json.member("metric", share.metric);
-    json.member("percent", share.percent.value_or(kNull));
+    json.member("percent", share.percent.value_or(JsonWriter::kNull));
   });
   json.objects("decisions", arm.decisions, [&](const Decision& decision) {
     json.member("layer", decision.layer);
@@ -64,9 +61,9 @@ void members(JsonWriter& json, const StudyFile& study, const StudyArm& what, con
     json.member("seed", run.seed);
     json.member("status", run.status);
     json.member("reason", run.reason);
-    json.member("value", run.value ? *run.value : kNull);
+    json.member("value", run.value ? *run.value : JsonWriter::kNull);
     json.member("weights_hash", run.record ? run.record->weights_hash : "");
-    json.member("wall_s", run.record ? run.record->wall_s : kNull);
+    json.member("wall_s", run.record ? run.record->wall_s : JsonWriter::kNull);
     json.member("folder", run.record ? run.record->folder : "");
   });
 }
@@ -80,7 +77,7 @@ void members(JsonWriter& json, const StudyFile& study, const Size& size) {
     json.member("runs", static_cast<std::int64_t>(point_count(study, size) * size.seeds.size()));
     json.member("samples", size.samples);
   }
-  json.member("minutes", size.minutes > 0 ? size.minutes : kNull);
+  json.member("minutes", size.minutes > 0 ? size.minutes : JsonWriter::kNull);
   json.member("machine", size.machine);
 }
 

@@ -2,12 +2,8 @@
 #include "observe/json_writer.hpp"
 #include "reproduce/time_to_render.hpp"
 
-#include <limits>
-
 namespace tenon::reproduce {
 namespace {
-
-constexpr double kNotKnown = std::numeric_limits<double>::quiet_NaN();  // null in JSON
 
 void member(JsonWriter& json, const char* key, const Bounded& b) {
   json.begin_object(key);
@@ -38,7 +34,7 @@ void threshold(JsonWriter& json, const char* key, const ToThreshold& to, const S
     json.member("seed", size.seeds[s]);
     json.member("missing", !to.runs[s].has_value());
     json.member("reached", to.runs[s] && to.runs[s]->reached);
-    json.member("seconds", to.runs[s] ? to.runs[s]->at.seconds : kNotKnown);
+    json.member("seconds", to.runs[s] ? to.runs[s]->at.seconds : JsonWriter::kNull);
     json.end_object();
   }
   json.end_array();
@@ -85,7 +81,7 @@ void time_to_json(JsonWriter& json, const StudyResult& r) {
     json.begin_object();
     json.member("name", r.study.arms[a].arm.name);
     json.objects("thresholds", arm.thresholds, [&](const std::optional<double>& value) {
-      json.member("value", value.value_or(kNotKnown));
+      json.member("value", value.value_or(JsonWriter::kNull));
     });
     used(json, "to_threshold", arm.strict);
     used(json, "to_looser_threshold", arm.looser);

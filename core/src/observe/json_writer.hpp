@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ void append_json_number(std::string& out, std::uint64_t value);
 /// Indented by two spaces per level.
 class JsonWriter {
  public:
+  static constexpr double kNull =
+      std::numeric_limits<double>::quiet_NaN();  ///< a number that is written as null
+
   void begin_object();
   void begin_object(std::string_view key);
   void end_object();
