@@ -90,32 +90,38 @@ function(tenon_core_area name)
   tenon_quick_to_build(tenon_core_${name} ${how})
 endfunction()
 
-# Suites are compiled far more often than they are waited for.
-set(test_options ${tenon_light_options})
+# Suites are compiled far more often than they are waited for, and most call what others have optimised.
+set(test_options ${tenon_light_options} $<$<CONFIG:Release>:-O0>)
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/test_paths.hpp.in ${PROJECT_BINARY_DIR}/test_paths/test_paths.hpp @ONLY)
 
 # What nearly every suite includes is read once for all of them: it takes longer to read than most suites themselves.
 # CMAKE_DISABLE_PRECOMPILE_HEADERS switches it off, for compiler caches that do not know such files.
-if(TENON_BUILD_TESTS)
+function(tenon_test_headers name)  # tenon_test_headers(NAME FLAG...)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/test_paths/precompiled.cpp CONTENT "")
-  add_library(tenon_test_headers OBJECT ${PROJECT_BINARY_DIR}/test_paths/precompiled.cpp)
-  set_target_properties(tenon_test_headers PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_link_libraries(tenon_test_headers PRIVATE tenon_rules GTest::gtest GTest::gmock)
-  target_compile_options(tenon_test_headers PRIVATE ${test_options} -fPIE)
-  target_precompile_headers(tenon_test_headers PRIVATE
+  add_library(${name} OBJECT ${PROJECT_BINARY_DIR}/test_paths/precompiled.cpp)
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_link_libraries(${name} PRIVATE tenon_rules GTest::gtest GTest::gmock)
+  target_compile_options(${name} PRIVATE ${ARGN} -fPIE)
+  target_precompile_headers(${name} PRIVATE
     <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <filesystem> <fstream> <functional> <limits> <map> <memory>
     <mutex> <numeric> <optional> <random> <set> <span> <sstream> <string> <string_view> <thread> <utility> <vector>
     <gmock/gmock.h> <gtest/gtest.h>)
+endfunction()
+if(TENON_BUILD_TESTS)
+  tenon_test_headers(tenon_test_headers ${test_options})
+  tenon_test_headers(tenon_computing_test_headers ${tenon_light_options})
 endif()
 
-# tenon_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT S] [NO_ENTRY])
-# One GoogleTest program and one ctest entry per suite file; NO_ENTRY: the caller adds the entries.
+# tenon_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT S] [NO_ENTRY] [APART])
+# One GoogleTest program and one ctest entry per suite file; NO_ENTRY: the caller adds the entries; APART: its sources use the same
+# names in anonymous namespaces, so that no build compiles them together. Where the folder sets tenon_tests_compute, its suites do
+# arithmetic over many numbers, and are optimised.
 function(tenon_test name)
   if(NOT TENON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_ENTRY" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ARGUMENTS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_ENTRY;APART" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ARGUMENTS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -125,10 +131,17 @@ function(tenon_test name)
   # need it depend on where the tree lies.
   target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/test_paths)
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
-  target_compile_options(${name} PRIVATE ${test_options})
-  target_precompile_headers(${name} REUSE_FROM tenon_test_headers)
-  # Suites name their fixtures alike, and may not be joined.
-  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests UNITY_BUILD OFF)
+  if(tenon_tests_compute)
+    target_compile_options(${name} PRIVATE ${tenon_light_options})
+    target_precompile_headers(${name} REUSE_FROM tenon_computing_test_headers)
+  else()
+    target_compile_options(${name} PRIVATE ${test_options})
+    target_precompile_headers(${name} REUSE_FROM tenon_test_headers)
+  endif()
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  if(arg_APART)
+    set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
+  endif()
   if(arg_NO_ENTRY)
     return()
   endif()
