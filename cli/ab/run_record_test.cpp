@@ -27,7 +27,7 @@ std::string sample_folder(const std::string& name) {
   return folder;
 }
 
-std::string error_of(const std::string& folder) {
+std::string refusal_of(const std::string& folder) {
   try {
     read_run(folder);
   } catch (const Error& error) {
@@ -66,9 +66,9 @@ TEST(RunRecord, MissingFilesAreNamed) {
   for (const char* file : {"summary.json", "metrics.jsonl", "manifest.json", "config.resolved.toml"}) {
     const std::string folder = sample_folder("missing");
     std::filesystem::remove(folder + "/" + file);
-    EXPECT_THAT(error_of(folder), HasSubstr(file));
+    EXPECT_THAT(refusal_of(folder), HasSubstr(file));
   }
-  EXPECT_THAT(error_of("/nonexistent/run"), HasSubstr("no such run folder"));
+  EXPECT_THAT(refusal_of("/nonexistent/run"), HasSubstr("no such run folder"));
   const std::string folder = sample_folder("nolock");
   std::filesystem::remove(folder + "/plugins.lock");
   EXPECT_THAT(read_run(folder).notes.at(0), HasSubstr("plugins.lock"));

@@ -21,7 +21,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kStudy = R"(title = "Bytes"
+constexpr const char* kBytesStudy = R"(title = "Bytes"
 paper = "none"
 question = "What does a byte buy?"
 base = "base.toml"
@@ -51,7 +51,7 @@ name = "alone"
 /// alone nothing.
 StudyResult results(const std::string& name) {
   const std::string folder = fresh_folder(name);
-  write_text(folder + "/bytes.toml", kStudy);
+  write_text(folder + "/bytes.toml", kBytesStudy);
   write_text(folder + "/base.toml", "[run]\nname = \"x\"\n");
   const StudyFile study = read_study(folder + "/bytes.toml");
   ab::RunnerOptions options;

@@ -24,7 +24,7 @@ using ab::testing::write_text;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kStudy = R"(title = "Formats"
+constexpr const char* kFormatStudy = R"(title = "Formats"
 paper = "A paper, table 1"
 question = "Which format?"
 base = "base.toml"
@@ -72,7 +72,7 @@ class Results : public ::testing::Test {
  protected:
   void SetUp() override {
     folder_ = fresh_folder(::testing::UnitTest::GetInstance()->current_test_info()->name());
-    write_text(folder_ + "/formats.toml", kStudy);
+    write_text(folder_ + "/formats.toml", kFormatStudy);
     write_text(folder_ + "/base.toml", "[run]\nname = \"x\"\n");
     study_ = read_study(folder_ + "/formats.toml");
     size_ = *study_.size("default");
@@ -292,18 +292,18 @@ TEST_F(Results, AnArmThatCannotRunIsNamedBeforeAnythingStarts) {
 }
 
 TEST_F(Results, AFolderHoldsOneStudyAtOneSize) {
-  Options options;
-  options.folder = folder_ + "/mine";
-  options.program = "/nonexistent/tenon";
-  options.resolve = [](const std::string& path, const std::vector<std::string>& sets) {
+  Request request;
+  request.folder = folder_ + "/mine";
+  request.program = "/nonexistent/tenon";
+  request.resolve = [](const std::string& path, const std::vector<std::string>& sets) {
     return ResolvedRun{Config::load(path, sets).root(), {}};
   };
-  const Outcome outcome = reproduce(study_, size_, options);
+  const Outcome outcome = reproduce(study_, size_, request);
   EXPECT_EQ(outcome.exit_status, 1);
   EXPECT_EQ(outcome.started, 9u);
   EXPECT_THAT(read_text_file(outcome.markdown_path), HasSubstr("**Not complete: runs are missing or failed"));
   try {
-    reproduce(study_, *study_.size("quick"), options);
+    reproduce(study_, *study_.size("quick"), request);
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(std::string(error.what()),

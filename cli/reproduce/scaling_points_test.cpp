@@ -25,7 +25,7 @@ using ::testing::HasSubstr;
 constexpr const char* kBase =
     "[data]\nbatch = 10\n[run]\naccumulate = 2\n[transport.clock]\ntype = \"simulated\"\n";
 
-constexpr const char* kStudy = R"(title = "Scaling"
+constexpr const char* kPointStudy = R"(title = "Scaling"
 paper = "A paper"
 question = "Is it linear?"
 base = "base.toml"
@@ -60,7 +60,7 @@ name = "threads"
 set = ["transport.clock.type=wall"]
 )";
 
-StudyFile read(const std::string& text, const std::string& folder, const std::string& base = kBase) {
+StudyFile point_study(const std::string& text, const std::string& folder, const std::string& base = kBase) {
   write_text(folder + "/base.toml", base);
   write_text(folder + "/study.toml", text);
   return read_study(folder + "/study.toml");
@@ -75,7 +75,7 @@ std::vector<std::string> described(const StudyFile& study) {
 }
 
 TEST(ScalingPoints, EveryArmRunsAtEveryPointOverTheSameSamples) {
-  const StudyFile study = read(kStudy, fresh_folder("points"));
+  const StudyFile study = point_study(kPointStudy, fresh_folder("points"));
   const Size& size = *study.size("default");
   const StudyFile points = at_points(study, size);
   // 8000 samples in slots of trainers x 10 x 2, and 400 under the wall clock.
@@ -91,25 +91,27 @@ TEST(ScalingPoints, EveryArmRunsAtEveryPointOverTheSameSamples) {
 }
 
 TEST(ScalingPoints, WithoutAnArmForOneTrainerAllHaveThatPoint) {
-  const StudyFile study = read(replaced(kStudy, "alone = \"one\"\n", ""), fresh_folder("points_own"));
+  const StudyFile study =
+      point_study(replaced(kPointStudy, "alone = \"one\"\n", ""), fresh_folder("points_own"));
   EXPECT_THAT(described(at_points(study, *study.size("default"))), Contains("behind.1: 400 steps"));
 }
 
 TEST(ScalingPoints, OfOneClockAndPointAreBaselines) {
-  const StudyFile study = read(kStudy, fresh_folder("points_baseline"));
+  const StudyFile study = point_study(kPointStudy, fresh_folder("points_baseline"));
   const StudyFile points = at_points(study, *study.size("default"));
   for (const StudyArm& arm : points.arms)  // "threads.2" and "behind.2" are of two clocks
     EXPECT_EQ(arm.baseline, arm.arm.name);
-  const StudyFile two = at_points(read(replaced(kStudy, "[[arm]]\nname = \"threads\"",
-                                                "[[arm]]\nname = \"front\"\n\n[[arm]]\nname = \"threads\""),
-                                       fresh_folder("points_baseline_two")),
-                                  *study.size("default"));
+  const StudyFile two =
+      at_points(point_study(replaced(kPointStudy, "[[arm]]\nname = \"threads\"",
+                                     "[[arm]]\nname = \"front\"\n\n[[arm]]\nname = \"threads\""),
+                            fresh_folder("points_baseline_two")),
+                *study.size("default"));
   EXPECT_EQ(two.arm("front.4")->baseline, "behind.4");
 }
 
 TEST(ScalingPoints, BecomeTheirOwnCommandLines) {
   const std::string folder = fresh_folder("points_jobs");
-  const StudyFile study = read(kStudy, folder);
+  const StudyFile study = point_study(kPointStudy, folder);
   ab::RunnerOptions options;
   options.folder = folder + "/out";
   options.program = "tenon";
@@ -143,34 +145,34 @@ std::string refusal(Body&& body) {
 TEST(ScalingPoints, WhatCannotBeMeasuredIsRefused) {
   const std::string folder = fresh_folder("points_refused");
   const auto said = [&](const std::string& text, const std::string& base) {
-    const StudyFile study = read(text, folder, base);
+    const StudyFile study = point_study(text, folder, base);
     return refusal([&] { at_points(study, *study.size("default")); });
   };
-  EXPECT_EQ(said(kStudy, "[transport.clock]\ntype = \"simulated\"\n"),
+  EXPECT_EQ(said(kPointStudy, "[transport.clock]\ntype = \"simulated\"\n"),
             "tenon reproduce: arm 'one' has no data.batch; a study of scaling needs it in the configuration, "
             "to count "
             "steps by samples");
   EXPECT_EQ(
-      said(replaced(kStudy, "samples = 8000", "samples = 8040"), kBase),
+      said(replaced(kPointStudy, "samples = 8000", "samples = 8040"), kBase),
       "tenon reproduce: arm 'behind' at 4 trainers: 8040 samples are not whole slots of 4 x 20 samples; the "
       "nearest that are: 8000");
-  EXPECT_EQ(said(replaced(kStudy, "measured = [\"threads\"]", ""), kBase),
+  EXPECT_EQ(said(replaced(kPointStudy, "measured = [\"threads\"]", ""), kBase),
             "tenon reproduce: arm 'threads' runs under the wall clock, which belongs into another table; "
             "name the arm "
             "in scaling.measured, or set transport.clock.type=simulated");
   EXPECT_EQ(
-      said(replaced(kStudy, "measured = [\"threads\"]", "measured = [\"threads\", \"behind\"]"), kBase),
+      said(replaced(kPointStudy, "measured = [\"threads\"]", "measured = [\"threads\", \"behind\"]"), kBase),
       "tenon reproduce: arm 'behind' runs under the simulated clock, but stands in scaling.measured; set "
       "transport.clock.type=wall, or take it out");
 }
 
-struct Wrong {
+struct WrongPoints {
   const char *from, *to, *message;
 };
 
 TEST(ScalingFile, ErrorsNamePlaceAndProblem) {
   const std::string folder = fresh_folder("scaling_wrong");
-  const Wrong cases[] = {
+  const WrongPoints cases[] = {
       {"points = [1, 2, 4]", "points = [1, 4, 2]",
        ":8:10: scaling.points: 2 stands behind 4; expected ascending numbers"},
       {"points = [1, 2, 4]", "points = [0, 2]",
@@ -197,15 +199,15 @@ TEST(ScalingFile, ErrorsNamePlaceAndProblem) {
       {"[scaling]\npoints = [1, 2, 4]\nalone = \"one\"\nmeasured = [\"threads\"]\nmeasured_points = [1, 2]\n",
        "", "size.default.samples: only a study with a table [scaling] has this; others say steps"},
   };
-  for (const Wrong& wrong : cases) {
+  for (const WrongPoints& wrong : cases) {
     SCOPED_TRACE(wrong.to);
-    EXPECT_THAT(refusal([&] { read(replaced(kStudy, wrong.from, wrong.to), folder); }),
+    EXPECT_THAT(refusal([&] { point_study(replaced(kPointStudy, wrong.from, wrong.to), folder); }),
                 HasSubstr(wrong.message));
   }
 }
 
 TEST(ScalingFile, TheListSaysHowManyRunsThereAre) {
-  EXPECT_THAT(list_text({read(kStudy, fresh_folder("scaling_list"))}),
+  EXPECT_THAT(list_text({point_study(kPointStudy, fresh_folder("scaling_list"))}),
               HasSubstr("  --quick   3 arms at up to 2 numbers of trainers x 1 seed, 800 samples a run\n"));
 }
 

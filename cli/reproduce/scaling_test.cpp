@@ -153,7 +153,7 @@ TEST(ScalingArithmetic, ServersAreFullWhenEveryIntervalNeedsTheirWholeLinks) {
     EXPECT_FALSE(predicted_saturation(none));
 }
 
-constexpr const char* kStudy = R"(title = "Scaling"
+constexpr const char* kScalingStudy = R"(title = "Scaling"
 paper = "A paper"
 question = "Is it linear?"
 base = "base.toml"
@@ -199,25 +199,25 @@ class ScalingStudy : public ::testing::Test {
   void SetUp() override {
     folder_ = fresh_folder(::testing::UnitTest::GetInstance()->current_test_info()->name());
     write_text(folder_ + "/base.toml", "[data]\nbatch = 10\n[transport.clock]\ntype = \"simulated\"\n");
-    write_text(folder_ + "/study.toml", kStudy);
+    write_text(folder_ + "/study.toml", kScalingStudy);
     given_ = read_study(folder_ + "/study.toml");
     size_ = *given_.size("default");
     study_ = at_points(given_, size_);
-    options_.folder = folder_ + "/out";
-    options_.program = "/nonexistent/tenon";
-    options_.resolve = [](const std::string& path, const std::vector<std::string>& sets) {
+    request_.folder = folder_ + "/out";
+    request_.program = "/nonexistent/tenon";
+    request_.resolve = [](const std::string& path, const std::vector<std::string>& sets) {
       return ResolvedRun{Config::load(path, sets).root(), {}};
     };
     ab::RunnerOptions runner;
-    runner.folder = options_.folder;
-    plan_ = make_plan(study_, size_, runner, options_.resolve);
+    runner.folder = request_.folder;
+    plan_ = make_plan(study_, size_, runner, request_.resolve);
     for (std::size_t a = 0; a < study_.arms.size(); ++a)
       for (const std::int64_t seed : size_.seeds) write(a, seed);
   }
 
   void write(std::size_t a, std::int64_t seed) const {
     const StudyArm& arm = study_.arms[a];
-    const std::string attempt = ab::run_parent(options_.folder, arm.arm.name, seed) + "/1";
+    const std::string attempt = ab::run_parent(request_.folder, arm.arm.name, seed) + "/1";
     const auto trainers = static_cast<double>(arm.trainers);
     const double share = arm.of == "behind" ? 0.9 : arm.of == "front" ? 0.5 : 1;
     SyntheticRun run;
@@ -252,13 +252,13 @@ class ScalingStudy : public ::testing::Test {
     if (at != std::string::npos) text.replace(at, 8, fmt::format("seed = {}", seed));
     write_text(attempt + "/config.resolved.toml", text);
   }
-  StudyResult results() const { return read_results(study_, size_, plan_, options_.folder); }
+  StudyResult results() const { return read_results(study_, size_, plan_, request_.folder); }
 
   std::string folder_;
   StudyFile given_, study_;
   Size size_;
   Plan plan_;
-  Options options_;
+  Request request_;
 };
 
 TEST_F(ScalingStudy, SpeedupsReferToTheOneTrainerOfTheSameClock) {
@@ -327,9 +327,9 @@ TEST_F(ScalingStudy, TheFigureHasThreePanelsAndALinearReference) {
 }
 
 TEST_F(ScalingStudy, FinishedPointsAreKeptAndOthersStart) {
-  std::filesystem::remove_all(ab::run_parent(options_.folder, "behind.4", 2));
-  std::filesystem::remove_all(ab::run_parent(options_.folder, "threads.1", 1));
-  const Outcome outcome = reproduce(given_, size_, options_);
+  std::filesystem::remove_all(ab::run_parent(request_.folder, "behind.4", 2));
+  std::filesystem::remove_all(ab::run_parent(request_.folder, "threads.1", 1));
+  const Outcome outcome = reproduce(given_, size_, request_);
   EXPECT_EQ(outcome.kept, 10u);
   EXPECT_EQ(outcome.started, 2u);
   EXPECT_EQ(outcome.runs.failed.size(), 2u);  // there is no program; both clocks were tried

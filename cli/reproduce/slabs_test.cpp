@@ -85,7 +85,7 @@ TEST(SlabForms, AnUpdateMovesFourTimesPerLayer) {
   EXPECT_NEAR(link_seconds(list, bytes, Latencies::kOverlap), 1.0 * bytes_of_first(list), 150);
 }
 
-constexpr const char* kStudy = R"(title = "t"
+constexpr const char* kSlabStudy = R"(title = "t"
 paper = "p"
 question = "q"
 base = "run.toml"
@@ -141,7 +141,7 @@ StudyFile slab_study(const std::string& text) {
 }
 
 TEST(SlabRuns, AWeakFieldGrowsAndAStrongOneIsShared) {
-  const StudyFile study = slab_study(kStudy);
+  const StudyFile study = slab_study(kSlabStudy);
   std::vector<std::string> names;
   for (const SlabRun& run : slab_runs(study, *study.size("quick"))) names.push_back(run.name());
   EXPECT_THAT(names, ElementsAre("weak.local.1", "weak.threads.2", "weak.virtual.4", "strong.local.1",
@@ -194,7 +194,7 @@ TEST(SlabFile, WhatCannotBeIsRefusedWithItsPlace) {
   };
   for (const auto& [from, to, words] : cases) {
     try {
-      slab_study(replaced(kStudy, from, to));
+      slab_study(replaced(kSlabStudy, from, to));
       ADD_FAILURE() << to << " is not refused";
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kConfig);
@@ -210,7 +210,7 @@ ResolvedRun resolved_run(const std::string& toml) {
 }
 
 TEST(SlabRuns, AnOperatorThatTheFormsDoNotKnowIsRefused) {
-  const StudyFile study = slab_study(kStudy);
+  const StudyFile study = slab_study(kSlabStudy);
   const Size& size = *study.size("quick");
   const std::string known = R"([model]
 type = "fno"

@@ -127,7 +127,7 @@ TEST(TimeTo, EvaluationsAreTakenOutOfARunsOwnTime) {
   EXPECT_FALSE(times.seconds_at(31));
 }
 
-constexpr const char* kStudy = R"(title = "Links"
+constexpr const char* kLinkStudy = R"(title = "Links"
 paper = "none"
 question = "Which is faster?"
 base = "base.toml"
@@ -222,7 +222,7 @@ class TimeToStudy : public ::testing::Test {
 };
 
 TEST_F(TimeToStudy, RunsAreRetimedByTheirLinksAndCensoredOnesCounted) {
-  const StudyFile study = read(kStudy);
+  const StudyFile study = read(kLinkStudy);
   make_plans(study);
   write_all();
   const StudyResult r = results(study);
@@ -266,7 +266,7 @@ TEST_F(TimeToStudy, RunsAreRetimedByTheirLinksAndCensoredOnesCounted) {
 }
 
 TEST_F(TimeToStudy, TheThresholdMayBeThatOfAPartOfTheBaselinesSlots) {
-  const StudyFile study = read(replaced(kStudy, "[time_to]", "[time_to]\nbudget = 0.5"));
+  const StudyFile study = read(replaced(kLinkStudy, "[time_to]", "[time_to]\nbudget = 0.5"));
   make_plans(study);
   write_all();
   const StudyResult r = results(study);
@@ -275,7 +275,7 @@ TEST_F(TimeToStudy, TheThresholdMayBeThatOfAPartOfTheBaselinesSlots) {
 }
 
 TEST_F(TimeToStudy, WhatIsMissingIsNamedAndLeavesTheRest) {
-  const StudyFile study = read(kStudy);
+  const StudyFile study = read(kLinkStudy);
   make_plans(study);
   write_all();
   fs::remove_all(ab::run_parent(timings_[1].folder, "b", 2));
@@ -297,7 +297,7 @@ TEST_F(TimeToStudy, WhatIsMissingIsNamedAndLeavesTheRest) {
 }
 
 TEST_F(TimeToStudy, TimingRunsArePlannedPerSeedUnlessOneWillDoAndKeptWhileTheyMatch) {
-  const StudyFile study = read(kStudy);
+  const StudyFile study = read(kLinkStudy);
   make_plans(study);
   ASSERT_EQ(timings_.size(), 2u);
   EXPECT_EQ(timings_[0].plan.runs.size(), 7u) << "a once, b and never per seed";
@@ -317,7 +317,7 @@ TEST_F(TimeToStudy, TimingRunsArePlannedPerSeedUnlessOneWillDoAndKeptWhileTheyMa
     for (const PlannedRun& run : timing.plan.runs) write_resolved(run, timing.plan.arms[run.job.arm].root);
   make_plans(study);
   for (const PlannedRun& run : timings_[0].plan.runs) EXPECT_EQ(run.action, Action::kKeep) << run.reason;
-  make_plans(read(replaced(kStudy, "bandwidth=1e6", "bandwidth=2e6")));
+  make_plans(read(replaced(kLinkStudy, "bandwidth=1e6", "bandwidth=2e6")));
   EXPECT_EQ(timings_[0].plan.runs[0].action, Action::kKeep);
   EXPECT_EQ(timings_[1].plan.runs[0].action, Action::kStart);
   EXPECT_THAT(timings_[1].plan.runs[0].reason, HasSubstr("transport.link.bandwidth is now"));
@@ -334,9 +334,10 @@ TEST_F(TimeToStudy, ATimingRunThatWouldNotCompareIsRefusedBeforeAnyRun) {
     }
     return "";
   };
-  EXPECT_EQ(refused(read(kStudy), resolve), "");
+  EXPECT_EQ(refused(read(kLinkStudy), resolve), "");
   EXPECT_THAT(
-      refused(read(replaced(kStudy, "transport.clock.type=simulated", "transport.clock.type=wall")), resolve),
+      refused(read(replaced(kLinkStudy, "transport.clock.type=simulated", "transport.clock.type=wall")),
+              resolve),
       HasSubstr("link 'fast', arm 'a': a timing run needs the simulated clock, found transport.clock.type = "
                 "\"wall\""));
   const Resolver shrunk = [](const std::string& path, const std::vector<std::string>& sets) {
@@ -344,12 +345,12 @@ TEST_F(TimeToStudy, ATimingRunThatWouldNotCompareIsRefusedBeforeAnyRun) {
     run.facts = {"parameters: 999 trained"};
     return run;
   };
-  EXPECT_THAT(refused(read(kStudy), shrunk),
+  EXPECT_THAT(refused(read(kLinkStudy), shrunk),
               HasSubstr("the timing run has other parameters: expected 'parameters: 1000 "
                         "trained', found 'parameters: 999 trained'"));
   write_text(folder_ + "/base.toml", "[run]\nname = \"x\"\neval_every = 50\nlog_every = 20\n");
   EXPECT_THAT(
-      refused(read(kStudy), resolve),
+      refused(read(kLinkStudy), resolve),
       HasSubstr(
           "arm 'a': time to a loss needs a training line at each evaluation: expected run.eval_every to "
           "be a multiple of run.log_every, found 50 and 20"));
@@ -369,11 +370,11 @@ TEST_F(TimeToStudy, MistakesInTheTableNameTheKeyAndWhatIsNear) {
       {"[time_to]", "[time_to]\nbudget = 1.5", "budget"},
   };
   for (const auto& c : cases)
-    EXPECT_THAT(error(replaced(kStudy, c.from, c.to)), HasSubstr(c.message)) << c.to;
+    EXPECT_THAT(error(replaced(kLinkStudy, c.from, c.to)), HasSubstr(c.message)) << c.to;
 }
 
 TEST_F(TimeToStudy, AnArmMayHaveFewerSlotsThatHoldMore) {
-  const StudyFile study = read(replaced(kStudy, "name = \"b\"", "name = \"b\"\nsteps_over = 12"));
+  const StudyFile study = read(replaced(kLinkStudy, "name = \"b\"", "name = \"b\"\nsteps_over = 12"));
   make_plans(study);
   for (const PlannedRun& run : plan_.runs) {
     EXPECT_THAT(run.job.command, ::testing::Contains(run.job.arm == 1 ? "run.steps=34" : "run.steps=400"))

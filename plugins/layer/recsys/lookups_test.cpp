@@ -16,7 +16,7 @@
 namespace tenon::recsys {
 namespace {
 
-constexpr std::int64_t kWidth = 5, kBatch = 17;
+constexpr std::int64_t kRowWidth = 5, kSamples = 17;
 const std::vector<std::int64_t> kRows = {40, 3, 1, 100};
 
 struct World {
@@ -37,7 +37,7 @@ std::vector<ParameterInfo> tables(const std::vector<std::vector<std::int64_t>>& 
     ParameterInfo info;
     info.index = static_cast<int>(t);
     info.spec.name = "table" + std::to_string(t);
-    info.spec.shape = {kRows[t], kWidth};
+    info.spec.shape = {kRows[t], kRowWidth};
     info.spec.role = Role::kRowTable;
     info.spec.init = Initializer::kUniform;
     info.spec.init_scale = 1;
@@ -60,7 +60,7 @@ std::vector<const RowTable*> pointers(const ParameterSet& set) {
 std::vector<std::int32_t> ids_of(int replica, std::int64_t length) {
   const RandomKey key = random_key(3, "ids");
   std::vector<std::int32_t> ids;
-  for (std::int64_t i = 0; i < kBatch * static_cast<std::int64_t>(kRows.size()) * length; ++i) {
+  for (std::int64_t i = 0; i < kSamples * static_cast<std::int64_t>(kRows.size()) * length; ++i) {
     const auto table = static_cast<std::size_t>(i / length) % kRows.size();
     const double u = random_uniform(key, static_cast<std::uint64_t>(replica), static_cast<std::uint64_t>(i));
     const bool none = random_uniform(key, 99, static_cast<std::uint64_t>(i)) < 0.25;
@@ -72,15 +72,15 @@ std::vector<std::int32_t> ids_of(int replica, std::int64_t length) {
 std::vector<float> alone(World& world, const std::vector<std::int32_t>& ids, std::int64_t length) {
   auto whole = make_parameter_set("whole", tables({}, 0), *world.bench.device, SetContents::kEverything);
   initialise(*whole, 5, *world.bench.device);
-  const auto bags = static_cast<std::size_t>(kBatch) * kRows.size();
-  std::vector<float> sums(bags * kWidth);
+  const auto bags = static_cast<std::size_t>(kSamples) * kRows.size();
+  std::vector<float> sums(bags * kRowWidth);
   PoolingScratch<float> scratch;
   for (std::size_t bag = 0; bag < bags; ++bag) {
     const std::int64_t begin[] = {0, length};
     pool<float>(
         *whole->table(static_cast<int>(bag % kRows.size())),
         std::span(ids).subspan(bag * static_cast<std::size_t>(length), static_cast<std::size_t>(length)),
-        begin, sums.data() + bag * kWidth, kWidth, scratch);
+        begin, sums.data() + bag * kRowWidth, kRowWidth, scratch);
   }
   return sums;
 }
@@ -115,10 +115,10 @@ TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
       initialise(*set, 5, *world.bench.device);
       const auto group =
           world.transport->open(r, {.ranks = world.ranks, .name = "lookups", .purpose = Purpose::kModel});
-      Lookups<float> lookups({kBatch, static_cast<std::int64_t>(kRows.size()), length, kWidth}, offsets,
+      Lookups<float> lookups({kSamples, static_cast<std::int64_t>(kRows.size()), length, kRowWidth}, offsets,
                              *group);
       auto& sums = found[static_cast<std::size_t>(r)];
-      sums.assign(static_cast<std::size_t>(kBatch) * kRows.size() * kWidth, -7);
+      sums.assign(static_cast<std::size_t>(kSamples) * kRows.size() * kRowWidth, -7);
       for (int round = 0; round < 3; ++round)
         lookups.run(ids_of(r + 10 * round, length), pointers(*set), sums.data());
     });
@@ -140,7 +140,7 @@ TEST_P(LookupsTest, GiveTheSameOnRequest) {
   const auto [replicas, by_rows, length] = GetParam();
   World world(replicas);
   const std::vector<std::vector<std::int64_t>> offsets = cut(replicas, by_rows);
-  const PooledAnswers<float> answers(kWidth);
+  const PooledAnswers<float> answers(kRowWidth);
   std::vector<std::unique_ptr<ParameterSet>> sets;
   std::vector<ParameterSet*> views;
   for (int r = 0; r < replicas; ++r) {
@@ -158,10 +158,10 @@ TEST_P(LookupsTest, GiveTheSameOnRequest) {
   for (int r = 0; r < replicas; ++r) {
     const auto group =
         world.transport->open(r, {.ranks = world.ranks, .name = "unused", .purpose = Purpose::kModel});
-    Lookups<float> lookups({kBatch, static_cast<std::int64_t>(kRows.size()), length, kWidth}, offsets,
+    Lookups<float> lookups({kSamples, static_cast<std::int64_t>(kRows.size()), length, kRowWidth}, offsets,
                            *group);
     const std::vector<std::int32_t> ids = ids_of(r, length);
-    std::vector<float> sums(static_cast<std::size_t>(kBatch) * kRows.size() * kWidth, -7);
+    std::vector<float> sums(static_cast<std::size_t>(kSamples) * kRows.size() * kRowWidth, -7);
     for (int round = 0; round < 2; ++round) lookups.ask(ids, rows.service(r), node, sums.data());
     const std::vector<float> expected = alone(world, ids, length);
     for (std::size_t i = 0; i < sums.size(); ++i)
@@ -181,7 +181,7 @@ TEST_P(LookupsTest, GiveTheSameOnRequest) {
       }
       if (owner == r || bags == 0) continue;
       asked += 2 * 4 * (kRows.size() + bags + count);
-      answered += 2 * 4 * bags * kWidth;
+      answered += 2 * 4 * bags * kRowWidth;
     }
   }
   EXPECT_EQ(rows.asked_bytes(), asked);
@@ -192,8 +192,8 @@ TEST(PooledAnswersTest, RefuseWhatDoesNotFit) {
   const testing::Bench bench{"cpu", "reference", 1};
   auto set = make_parameter_set("live", tables({}, 0), *bench.device, SetContents::kEverything);
   const std::vector<const RowTable*> rows = pointers(*set);
-  const PooledAnswers<float> answers(kWidth);
-  std::vector<float> out(2 * kWidth);
+  const PooledAnswers<float> answers(kRowWidth);
+  std::vector<float> out(2 * kRowWidth);
   const auto ask = [&](std::vector<std::int32_t> words) {
     answers.answer(std::as_bytes(std::span(words)), rows, std::as_writable_bytes(std::span(out)));
   };

@@ -34,7 +34,7 @@ double enumerated(int machines, int copies, int lost) {
   return static_cast<double>(left) / static_cast<double>(all);
 }
 
-double choose(int n, int k) {
+double binomial(int n, int k) {
   double ways = k < 0 || k > n ? 0 : 1;
   for (int i = 1; i <= k; ++i) ways = ways * (n - k + i) / i;
   return ways;
@@ -44,10 +44,10 @@ double choose(int n, int k) {
 double alternating_sum(int machines, int copies, int lost) {
   double sum = 0;
   for (int j = 0; j * copies <= lost; ++j) {
-    sum += (j % 2 == 0 ? 1 : -1) * choose(machines / copies, j) *
-           choose(machines - j * copies, lost - j * copies);
+    sum += (j % 2 == 0 ? 1 : -1) * binomial(machines / copies, j) *
+           binomial(machines - j * copies, lost - j * copies);
   }
-  return sum / choose(machines, lost);
+  return sum / binomial(machines, lost);
 }
 
 TEST(Placement, GroupsWhenTheCopiesDivideTheMachines) {
@@ -172,7 +172,7 @@ TEST(RecoveryProbability, P25_TheBoundHoldsForGroups) {
 TEST(RecoveryProbability, P25_TheRingCostsLittle) {
   for_each_loss(24, [](int machines, int copies, int lost) {
     if (copies < 2 || lost != copies || machines % copies == 0) return;
-    const double ways = choose(machines, copies);
+    const double ways = binomial(machines, copies);
     // No placement can do better than to lose ceil(N / m) of the C(N, m) subsets.
     const double best = 1 - std::ceil(static_cast<double>(machines) / copies) / ways;
     const double gap = best - recovery_probability(machines, copies, lost);
