@@ -14,7 +14,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <iostream>
+#include <string>
+#include <system_error>
 
 namespace {
 
@@ -44,6 +47,17 @@ int run(const std::vector<std::string>& words) {
   return tenon::cli::find_command(words[0]).run({words.begin() + 1, words.end()});
 }
 
+/// What was thrown, in words: a thread that the system does not start says only that something is
+/// unavailable.
+std::string reason(const std::exception& error) {
+  const auto* system = dynamic_cast<const std::system_error*>(&error);
+  if (system == nullptr || system->code() != std::errc::resource_unavailable_try_again) return error.what();
+  return fmt::format(
+      "no further thread can be started ({}); raise the limits of processes and of address space (ulimit -u, "
+      "ulimit -v)",
+      error.what());
+}
+
 int guarded_run(const std::vector<std::string>& words) {
   try {
     return run(words);
@@ -51,7 +65,7 @@ int guarded_run(const std::vector<std::string>& words) {
     std::cerr << "tenon: " << error.what() << "\n";
     return error.exit_status();
   } catch (const std::exception& error) {
-    std::cerr << "tenon: " << error.what() << "\n";
+    std::cerr << "tenon: " << reason(error) << "\n";
     return 1;
   }
 }
@@ -73,7 +87,7 @@ int main(int argc, char** argv) {
     std::cerr << "tenon: " << failure << "\n";
     return std::max(1, status);
   } catch (const std::exception& error) {  // no thread can be started
-    std::cerr << "tenon: " << error.what() << "\n";
+    std::cerr << "tenon: " << reason(error) << "\n";
     return 1;
   }
 }

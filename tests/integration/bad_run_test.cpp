@@ -214,6 +214,23 @@ TEST(OtherLength, ThatChangesRatesIsRefusedWithBothOfThemUnlessItIsWanted) {
   EXPECT_EQ(train({"--resume", "--set", "run.steps=12"}).status, 0) << "the new plan is the run's now";
 }
 
+// Straight down from 1 over 6 slots and over 9: slot 2 of the one plan has the rate of slot 3 of the other.
+TEST(OtherLength, RatesThatMeetWhereItGoesOnAreShownWhereTheyDiffer) {
+  const Scratch scratch;
+  const std::vector<std::string> line{"--set", "schedule={type=\"wsd\", decay=1}",
+                                      "--set", "recovery={type=\"full\", every=3}",
+                                      "--set", "optimizer.lr=1"};
+  ASSERT_EQ(scratch.train(line).status, 0);
+  fs::remove_all(scratch / "runs/tiny/1/checkpoints/step-6");
+  std::vector<std::string> longer = line;
+  longer.insert(longer.end(), {"--resume", "--set", "run.steps=9"});
+  EXPECT_THAT(scratch.train(longer).err,
+              testing::HasSubstr(
+                  "runs/tiny/1/checkpoints/step-3 was saved by a run of run.steps = 6, and this one has 9. "
+                  "Its schedule depends on that: the learning rate of slot 3 is 0.5 planned for 6 "
+                  "slots, and 0.666667 planned for 9. "));
+}
+
 TEST(OtherLength, ThatChangesNoRateUntilThenIsNobodysBusiness) {
   // Warm-up, the stable part of a schedule with a decay at the end, and an end of its own.
   for (const char* schedule : {"{type=\"cosine\", warmup=4}", "{type=\"wsd\", decay=0.2}",

@@ -99,15 +99,21 @@ std::string check_rates(const CheckpointReader& reader, const RunShape& now, con
   if (then == now.steps || done == 0 || done >= now.steps) return "";
   const std::int64_t planned = done < then ? done + 1 : done;  // the next slot, if the old plan has one
   const std::int64_t stride = std::max<std::int64_t>(1, planned / kCompared);
-  bool equal = true;
-  for (std::int64_t t = planned - 1; t >= 0 && equal; t -= stride) {
-    const double a = rate(t, then), b = rate(t, now.steps);
-    equal = std::abs(a - b) <= kSameRate * std::max(std::abs(a), std::abs(b));
-  }
-  if (equal) return "";
-  const std::string rates = fmt::format(
-      "the learning rate was {:g} in slot {}, planned for {} slots, and is {:g} in slot {}, planned for {}",
-      rate(done - 1, then), done - 1, then, rate(done, now.steps), done, now.steps);
+  const auto same = [](double a, double b) {
+    return std::abs(a - b) <= kSameRate * std::max(std::abs(a), std::abs(b));
+  };
+  std::int64_t slot = planned - 1;  // whose rate the two plans do not agree on
+  while (slot >= 0 && same(rate(slot, then), rate(slot, now.steps))) slot -= stride;
+  if (slot < 0) return "";
+  const double before = rate(done - 1, then), after = rate(done, now.steps);
+  const std::string rates =
+      same(before, after)
+          ? fmt::format("the learning rate of slot {} is {:g} planned for {} slots, and {:g} planned for {}",
+                        slot, rate(slot, then), then, rate(slot, now.steps), now.steps)
+          : fmt::format(
+                "the learning rate was {:g} in slot {}, planned for {} slots, and is {:g} in slot {}, "
+                "planned for {}",
+                before, done - 1, then, after, done, now.steps);
   if (extend) return fmt::format("run.steps is {} in place of {} (--extend): {}", now.steps, then, rates);
   fail_config(fmt::format(
       "{} was saved by a run of run.steps = {}, and this one has {}. Its schedule depends on that: {}. {}add "
