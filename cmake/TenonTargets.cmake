@@ -139,7 +139,7 @@ function(tenon_test name)
     target_precompile_headers(${name} REUSE_FROM tenon_test_headers)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  # It would see malloc and new meet.
+  # By itself: the compiler would warn of memory from its `new` that `free` takes.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/device/count_allocations.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(arg_APART)
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
