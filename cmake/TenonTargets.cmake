@@ -113,15 +113,25 @@ if(TENON_BUILD_TESTS)
   tenon_test_headers(tenon_computing_test_headers ${tenon_light_options})
 endif()
 
-# tenon_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT S] [NO_ENTRY] [APART])
+# tenon_test_entry(NAME PROGRAM TIMEOUT LABELS [ENVIRONMENT VARIABLE=VALUE...] [ARGUMENTS WORD...])
+# A ctest entry: a program of tests with the plugins of this build.
+function(tenon_test_entry name program timeout labels)
+  cmake_parse_arguments(PARSE_ARGV 4 arg "" "" "ENVIRONMENT;ARGUMENTS")
+  add_test(NAME ${name} COMMAND ${program} ${arg_ARGUMENTS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
+  # Waiting threads sleep: on a busy machine spinning ones take the processor from those they wait for.
+  set(environment TENON_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/tenon/plugins OMP_WAIT_POLICY=passive ${arg_ENVIRONMENT})
+  set_tests_properties(${name} PROPERTIES TIMEOUT ${timeout} LABELS "${labels}" ENVIRONMENT "${environment}")
+endfunction()
+
+# tenon_test(NAME SOURCES ... [LIBRARIES ...] [LABELS ...] [TIMEOUT S] [NO_ENTRY] [APART] [COMPUTES])
 # One GoogleTest program and one ctest entry per suite file; NO_ENTRY: the caller adds the entries; APART: its sources use the same
-# names in anonymous namespaces, so that no build compiles them together. Where the folder sets tenon_tests_compute, its suites do
-# arithmetic over many numbers, and are optimised.
+# names in anonymous namespaces, so that no build compiles them together; COMPUTES: it is optimised, since it does much by itself,
+# as all suites of folders that set tenon_tests_compute.
 function(tenon_test name)
   if(NOT TENON_BUILD_TESTS)
     return()
   endif()
-  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_ENTRY;APART" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ARGUMENTS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "NO_ENTRY;APART;COMPUTES" "TIMEOUT" "SOURCES;LIBRARIES;LABELS;DEFINITIONS;ARGUMENTS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -131,7 +141,7 @@ function(tenon_test name)
   # need it depend on where the tree lies.
   target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/test_paths)
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
-  if(tenon_tests_compute)
+  if(tenon_tests_compute OR arg_COMPUTES)
     target_compile_options(${name} PRIVATE ${tenon_light_options})
     target_precompile_headers(${name} REUSE_FROM tenon_computing_test_headers)
   else()
@@ -144,13 +154,9 @@ function(tenon_test name)
   if(arg_APART)
     set_target_properties(${name} PROPERTIES UNITY_BUILD OFF)
   endif()
-  if(arg_NO_ENTRY)
-    return()
+  if(NOT arg_NO_ENTRY)
+    tenon_test_entry(${name} ${name} ${arg_TIMEOUT} "${arg_LABELS}" ARGUMENTS ${arg_ARGUMENTS})
   endif()
-  add_test(NAME ${name} COMMAND ${name} ${arg_ARGUMENTS} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
-  # Waiting threads sleep: on a busy machine spinning ones take the processor from those they wait for.
-  set_tests_properties(${name} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${arg_LABELS}"
-    ENVIRONMENT "TENON_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/tenon/plugins;OMP_WAIT_POLICY=passive")
 endfunction()
 
 # tenon_device_test(PROGRAM NAME DEVICE [OPTIONS TOML] [DEPENDS TARGET...])
@@ -158,13 +164,12 @@ endfunction()
 # has the label gpu, and is skipped with the reason where there is no GPU.
 function(tenon_device_test program name device)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "OPTIONS" "DEPENDS")
-  add_test(NAME ${name} COMMAND ${program} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
   set(labels)
   if(device STREQUAL cuda)
     set(labels gpu)
   endif()
-  set_tests_properties(${name} PROPERTIES TIMEOUT 300 SKIP_RETURN_CODE 77 LABELS "${labels}" ENVIRONMENT
-    "TENON_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib/tenon/plugins;OMP_WAIT_POLICY=passive;TENON_TEST_DEVICE=${device};TENON_TEST_DEVICE_OPTIONS=${arg_OPTIONS}")
+  tenon_test_entry(${name} ${program} 300 "${labels}" ENVIRONMENT TENON_TEST_DEVICE=${device} "TENON_TEST_DEVICE_OPTIONS=${arg_OPTIONS}")
+  set_tests_properties(${name} PROPERTIES SKIP_RETURN_CODE 77)
   add_custom_target(${name} DEPENDS ${program} tenon_device_${device} tenon_device_cpu ${arg_DEPENDS})
   if(device STREQUAL cuda)
     add_dependencies(tenon_gpu_tests ${name})

@@ -57,8 +57,8 @@ using PostOps = OnednnHandle<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 inline void make(Memory& memory, const dnnl_memory_desc_t& desc, dnnl_engine_t engine) {
   TENON_ONEDNN(dnnl_memory_create(memory.out(), &desc, engine, DNNL_MEMORY_NONE));
 }
-/// The library writes code into memory that it does not check for (2.6.3): under a limit of address space it
-/// would crash, so that more than a primitive needs is asked for first.
+/// oneDNN 2.6.3 does not look whether it was given memory for its code, and crashes under a limit of address
+/// space. Hence more than a primitive needs is mapped first, and released.
 inline void make(Primitive& primitive, const PrimitiveDesc& desc) {
   constexpr std::size_t kRoom = std::size_t{16} << 20;
   void* const room = ::mmap(nullptr, kRoom, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
