@@ -86,7 +86,8 @@ struct SignalOwner {
   ~SignalOwner() {
     ending = true;
     owned = false;
-    ::pthread_kill(thread, SIGTERM);
+    // Blocked there: it ends the thread's wait, not the thread.
+    ::pthread_kill(thread, SIGTERM);  // NOLINT(bugprone-bad-signal-to-kill-thread)
     ::pthread_join(thread, nullptr);
     // One that came after the last look would end the process when it is unblocked, after a run that ended
     // well.

@@ -53,7 +53,7 @@ std::string Rank::nondeterminism() const {
 }
 
 std::string Rank::why_not_repeated() const {
-  if (const std::string declared = nondeterminism(); !declared.empty()) return declared;
+  if (std::string declared = nondeterminism(); !declared.empty()) return declared;
   // What follows would count twice what others count once: messages, choices of formats.
   if (grid_ != nullptr) return "not checked: a slot of a model grid cannot be repeated by itself";
   if (rows_->active() || row_server_ != nullptr)
