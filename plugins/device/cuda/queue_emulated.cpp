@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -23,17 +24,22 @@ namespace {
 /// Of addresses, not of memory: pages come when they are touched.
 constexpr std::size_t kReserved = std::size_t{64} << 30;
 constexpr std::size_t kAlignment = 4096;
+/// Rights change for so much at a time. Memory of this size takes one entry of the page table where the
+/// kernel offers large pages, and each operation changes the rights of all entries.
+constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
-constexpr std::size_t rounded_up(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit = kAlignment) {
+  return (bytes + unit - 1) / unit * unit;
 }
 
 }  // namespace
 
-/// One range of addresses, first fit. `used` is what may be opened: nothing beyond was ever given away.
+/// One range of addresses, first fit. Nothing beyond `used` was ever given away; `usable` is what an operator
+/// opens.
 struct Queue::State {
+  std::byte* mapping = nullptr;  ///< kReserved and one large page, for base to begin with one
   std::byte* base = nullptr;
-  std::size_t used = 0;
+  std::size_t used = 0, usable = 0;
   std::map<std::size_t, std::size_t> free;  ///< offset -> bytes, neighbours joined
   std::map<std::size_t, std::size_t> taken;
   std::recursive_mutex mutex;  ///< held while an operator runs: a stream takes one at a time, too
@@ -56,8 +62,8 @@ struct Queue::State {
   }
 
   void protect(int rights) const {
-    if (!guard || used == 0) return;
-    if (mprotect(base, used, rights) != 0) {
+    if (!guard || usable == 0) return;
+    if (mprotect(base, usable, rights) != 0) {
       fail_run(fmt::format("device {}: mprotect: {}", kDeviceName, std::generic_category().message(errno)));
     }
   }
@@ -81,12 +87,17 @@ Queue::Access::~Access() {
 
 Queue::Queue(const QueueSpec& spec)
     : state_(std::make_unique<State>()), order_(spec.order), tf32_(spec.tf32), architecture_(90) {
-  void* const base = mmap(nullptr, kReserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (base == MAP_FAILED) {
+  void* const mapping =
+      mmap(nullptr, kReserved + kLargePage, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapping == MAP_FAILED) {
     fail_run(fmt::format("device {}: no range of {} GiB of addresses is free: {}", kDeviceName,
                          kReserved >> 30, std::generic_category().message(errno)));
   }
-  state_->base = static_cast<std::byte*>(base);
+  state_->mapping = static_cast<std::byte*>(mapping);
+  const auto address = reinterpret_cast<std::uintptr_t>(mapping);
+  state_->base = state_->mapping + (rounded_up(address, kLargePage) - address);
+  madvise(state_->base, kReserved,
+          MADV_HUGEPAGE);  // a kernel without them says no, which is slower and no error
   state_->guard = spec.guard;
   description_ = fmt::format("emulated on the host{}{}{}", spec.model.empty() ? "" : " as ", spec.model,
                              spec.guard ? ", memory guarded" : "");
@@ -97,7 +108,7 @@ Queue::Queue(const QueueSpec& spec)
 }
 
 Queue::~Queue() {
-  munmap(state_->base, kReserved);
+  munmap(state_->mapping, kReserved + kLargePage);
 }
 
 void* Queue::allocate(std::size_t bytes) {
@@ -113,9 +124,13 @@ void* Queue::allocate(std::size_t bytes) {
     if (place->second > size) state_->free.emplace(offset + size, place->second - size);
     state_->free.erase(place);
   } else {
-    if (size > kReserved - state_->used ||
-        mprotect(state_->base + state_->used, size, PROT_READ | PROT_WRITE) != 0)
-      refuse_memory(bytes, left, state_->capacity, "in pieces");
+    if (size > kReserved - state_->used) refuse_memory(bytes, left, state_->capacity, "in pieces");
+    const std::size_t usable = rounded_up(state_->used + size, kLargePage);
+    if (usable > state_->usable) {
+      if (mprotect(state_->base + state_->usable, usable - state_->usable, PROT_READ | PROT_WRITE) != 0)
+        refuse_memory(bytes, left, state_->capacity, "in pieces");
+      state_->usable = usable;
+    }
     offset = state_->used;
     state_->used += size;
   }
