@@ -130,8 +130,8 @@ Ended Child::wait(double seconds) {
 
 Scratch::Scratch() {
   static int count = 0;
-  folder_ = fs::path(TENON_BINARY_DIR) / "tests" / "scratch" /
-            (std::to_string(::getpid()) + "-" + std::to_string(++count));
+  folder_ = fs::temp_directory_path() /
+            ("tenon-scratch-" + std::to_string(::getpid()) + "-" + std::to_string(++count));
   fs::create_directories(folder_);
   folder_ = fs::canonical(folder_);
   std::string text;
