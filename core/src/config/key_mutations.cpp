@@ -16,8 +16,9 @@ using Keys = std::set<std::string, std::less<>>;
 
 class Mutator {
  public:
-  Mutator(const Config& config, const ComponentCatalog& catalog, std::set<std::string>& proven)
-      : config_(config), catalog_(catalog), proven_(proven), root_(config.root()) {}
+  Mutator(const Config& config, const ComponentCatalog& catalog, std::set<std::string>& proven,
+          std::size_t every)
+      : config_(config), catalog_(catalog), proven_(proven), every_(every), root_(config.root()) {}
 
   MutationReport run() {
     // Were the configuration refused as it is, every renaming would seem to be refused too.
@@ -97,7 +98,7 @@ class Mutator {
       if (!proven_.insert(fmt::format("{} {}", owner, key)).second) continue;
       ++report_.keys;
       std::string example;
-      for (const std::string& mutation : one_edit_mutations(key)) {
+      for (const std::string& mutation : one_edit_mutations(key, every_)) {
         if (legal.contains(mutation)) continue;
         ++report_.tried;
         table.table()[i].key = mutation;
@@ -129,13 +130,14 @@ class Mutator {
   const Config& config_;
   const ComponentCatalog& catalog_;
   std::set<std::string>& proven_;
+  std::size_t every_;
   Value root_;
   MutationReport report_;
 };
 
 }  // namespace
 
-std::vector<std::string> one_edit_mutations(std::string_view word) {
+std::vector<std::string> one_edit_mutations(std::string_view word, std::size_t every) {
   static constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz0123456789_-";
   std::set<std::string> out;
   const std::string original(word);
@@ -153,12 +155,17 @@ std::vector<std::string> one_edit_mutations(std::string_view word) {
   }
   out.erase(original);
   out.erase("");
-  return {out.begin(), out.end()};
+  std::size_t place = 0;
+  for (const char letter : word) place += static_cast<unsigned char>(letter);
+  std::vector<std::string> taken;
+  for (const std::string& mutation : out)
+    if (place++ % every == 0) taken.push_back(mutation);
+  return taken;
 }
 
 MutationReport mutate_keys(const Config& config, const ComponentCatalog& catalog,
-                           std::set<std::string>& proven) {
-  return Mutator(config, catalog, proven).run();
+                           std::set<std::string>& proven, std::size_t every) {
+  return Mutator(config, catalog, proven, every).run();
 }
 
 }  // namespace config

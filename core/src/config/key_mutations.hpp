@@ -13,8 +13,8 @@ TENON_ABI_BEGIN
 namespace config {
 
 /// Words one edit away (delete, insert, replace, transpose neighbours; over a-z, 0-9, '_', '-'), each once,
-/// without the empty word and the word itself.
-std::vector<std::string> one_edit_mutations(std::string_view word);
+/// without the empty word and the word itself; of them, one in `every`, from a place that the word chooses.
+std::vector<std::string> one_edit_mutations(std::string_view word, std::size_t every = 1);
 
 struct MutationReport {
   std::size_t keys = 0;
@@ -28,9 +28,10 @@ struct MutationReport {
 /// Renames keys in `config` and runs check_run on the result. Keys of a [[model.override]] beyond `match` are
 /// not touched: only the built graph knows them. `proven` holds "optimizer.adamw lr" of earlier calls, which
 /// are skipped and added to: what a key may be taken for depends on its owner alone, so a set shared over
-/// many configurations keeps the work to one round per option.
+/// many configurations keeps the work to one round per option. `every`: of the renamings of a key, one in so
+/// many.
 MutationReport mutate_keys(const Config& config, const ComponentCatalog& catalog,
-                           std::set<std::string>& proven);
+                           std::set<std::string>& proven, std::size_t every = 1);
 
 }  // namespace config
 TENON_ABI_END
