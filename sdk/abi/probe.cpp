@@ -92,7 +92,6 @@
 C_TYPE(tenon_error)
 C_TYPE(tenon_host_v1)
 C_TYPE(tenon_option_type)
-C_TYPE(tenon_mutability)
 C_TYPE(tenon_option_v1)
 C_TYPE(tenon_maturity)
 C_TYPE(tenon_component_v1)

@@ -19,7 +19,7 @@ class Counter final : public toy::Toy {
  public:
   static constexpr tenon::OptionSpec kOptions[] = {
       tenon::option::integer("start", "0").between(-10, 10).formerly(kOldNames).doc_text("first value"),
-      tenon::option::real("rate", "1e-3").at_least(0).in_unit("1/step").changes(TENON_MUTABLE_STEP),
+      tenon::option::real("rate", "1e-3").at_least(0).in_unit("1/step"),
       tenon::option::text("mode", "\"up\"").one_of(kModes).added_in("0.1.0"),
       tenon::option::reals("weights", "[0.9, 0.999]"),
       tenon::option::texts("names", "[]"),

@@ -22,7 +22,6 @@ TEST(Probe, DescribesAGoodPlugin) {
   ASSERT_EQ(counter.options.size(), 8u);
   EXPECT_EQ(counter.options[0].old_names, std::vector<std::string>{"begin"});
   EXPECT_EQ(counter.options[1].unit, "1/step");
-  EXPECT_EQ(counter.options[1].mutability, TENON_MUTABLE_STEP);
   EXPECT_EQ(counter.options[2].default_toml, "\"up\"");
   EXPECT_FALSE(counter.options[6].default_toml.has_value());
   EXPECT_EQ(counter.options[7].component_kind, "toy/1");

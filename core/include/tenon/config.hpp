@@ -96,7 +96,6 @@ class Value {
 
   Origin origin;
   std::vector<Earlier> earlier;  ///< oldest first
-  bool secret = false;           ///< never printed (TENON_OPTION_SECRET)
 
  private:
   std::variant<bool, std::int64_t, double, std::string, Array, Table> data_;

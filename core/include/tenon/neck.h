@@ -50,19 +50,11 @@ typedef enum tenon_option_type {
   TENON_OPTION_SECTIONS = 9   /* tables under names of the user's own; see section_options */
 } tenon_option_type;
 
-/* When a running component may see a new value. */
-typedef enum tenon_mutability {
-  TENON_MUTABLE_NEVER = 0,
-  TENON_MUTABLE_EPOCH = 1,
-  TENON_MUTABLE_STEP = 2
-} tenon_mutability;
-
-enum { TENON_OPTION_REQUIRED = 1u, TENON_OPTION_DEPRECATED = 2u, TENON_OPTION_SECRET = 4u };
+enum { TENON_OPTION_REQUIRED = 1u };
 
 typedef struct tenon_option_v1 {
   uint32_t struct_size;
   uint32_t type;              /* tenon_option_type */
-  uint32_t mutability;        /* tenon_mutability */
   uint32_t flags;
   const char* name;
   const char* default_toml;   /* a TOML value, e.g. "1e-3" or "[0.9, 0.999]"; NULL = required or absent */

@@ -48,7 +48,6 @@ class OptionSpec : public tenon_option_v1 {
   constexpr OptionSpec(tenon_option_type option_type, const char* option_name, const char* default_value)
       : tenon_option_v1{sizeof(tenon_option_v1),
                         static_cast<std::uint32_t>(option_type),
-                        TENON_MUTABLE_NEVER,
                         0u,
                         option_name,
                         default_value,
@@ -97,11 +96,6 @@ class OptionSpec : public tenon_option_v1 {
   constexpr OptionSpec mandatory() const {
     OptionSpec s = *this;
     s.flags |= TENON_OPTION_REQUIRED;
-    return s;
-  }
-  constexpr OptionSpec changes(tenon_mutability when) const {
-    OptionSpec s = *this;
-    s.mutability = when;
     return s;
   }
   constexpr OptionSpec formerly(const char* const* names) const {

@@ -173,10 +173,8 @@ class Checker {
     const std::vector<std::string> choices = choices_of(spec_);
     if (choices.empty() || std::find(choices.begin(), choices.end(), value.text()) != choices.end())
       return true;
-    const std::string found =
-        (spec_.flags & TENON_OPTION_SECRET) != 0 ? "a string" : config::quoted(value.text());
-    problems_.push_back(fmt::format("{} is {}; expected one of {}{}", what, found, joined_choices(spec_),
-                                    suggestion(value.text(), choices)));
+    problems_.push_back(fmt::format("{} is {}; expected one of {}{}", what, config::quoted(value.text()),
+                                    joined_choices(spec_), suggestion(value.text(), choices)));
     return false;
   }
 

@@ -16,10 +16,6 @@ namespace config {
 namespace {
 
 constexpr const char* kOldRate[] = {"rate", "speed", nullptr};
-constexpr OptionSpec with_flag(OptionSpec spec, std::uint32_t flag) {
-  spec.flags |= flag;
-  return spec;
-}
 constexpr OptionSpec kPlaceSpecs[] = {
     option::text("format", nullptr).one_of(sample::kRoundings),
     option::integer("bits", "8").between(1, 32),
@@ -39,8 +35,6 @@ constexpr OptionSpec kSpecs[] = {
     option::texts("keep", "[]").one_of(sample::kRoundings),
     option::component("inner", "sync/1"),
     option::sections<kPlaceSpecs>("place"),
-    with_flag(option::integer("legacy", nullptr), TENON_OPTION_DEPRECATED).doc_text("use level"),
-    with_flag(option::text("token", nullptr), TENON_OPTION_SECRET),
 };
 
 Resolution resolve(std::string_view text, std::vector<std::string> sets = {}) {
@@ -189,25 +183,12 @@ TEST(Options, SectionsComeUnderTheUsersNamesInTheirOrder) {
   EXPECT_THROW(options.section_names("steps"), Error);
 }
 
-TEST(Options, WarnsOfOldNamesAndDeprecation) {
-  const Resolution resolution = resolve("steps = 1\nspeed = 0.5\nlegacy = 1\n");
+TEST(Options, WarnsOfOldNames) {
+  const Resolution resolution = resolve("steps = 1\nspeed = 0.5\n");
   EXPECT_EQ(resolution.options->real("lr"), 0.5);
   EXPECT_THAT(resolution.warnings,
-              testing::ElementsAre("x.toml:2:1: option 'speed' of thing.sample is now called 'lr'",
-                                   "x.toml:3:1: option 'legacy' of thing.sample is deprecated: use level"));
+              testing::ElementsAre("x.toml:2:1: option 'speed' of thing.sample is now called 'lr'"));
   EXPECT_EQ(resolution.table.find("speed"), nullptr);
-}
-
-TEST(Options, SecretsAreReadButNeverPrinted) {
-  const Resolution resolution = resolve("steps = 1\ntoken = \"first\"\n", {"token=hunter2"});
-  EXPECT_EQ(resolution.options->text("token"), "hunter2");
-  const std::string shown = to_toml(resolution.table, true);
-  EXPECT_THAT(shown, testing::HasSubstr("token = \"(secret)\"  # --set token\n"));
-  const std::string explained = Config().with_root(resolution.table).explain("token");
-  for (const std::string& text : {shown, explained}) {
-    EXPECT_THAT(text, testing::Not(testing::HasSubstr("hunter2")));
-    EXPECT_THAT(text, testing::Not(testing::HasSubstr("first")));
-  }
 }
 
 TEST(Options, ResolvesPaths) {

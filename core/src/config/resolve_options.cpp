@@ -83,33 +83,11 @@ class Resolver {
       fill_in(spec, type);
       return;
     }
-    if ((spec.flags & TENON_OPTION_DEPRECATED) != 0) {
-      result_.warnings.push_back(fmt::format("{}option '{}' of {} is deprecated: {}",
-                                             config::place(member->origin), spec.name, request_.owner,
-                                             spec.doc));
-    }
     if (type == TENON_OPTION_COMPONENT) return resolve_component(spec, *member);
     if (type == TENON_OPTION_SECTIONS) return resolve_sections(spec, *member);
-    const bool secret = (spec.flags & TENON_OPTION_SECRET) != 0;
-    const Value value = secret ? concealed(member->value) : member->value;
-    if (auto checked = config::check_value(spec, value, request_.owner, problems_)) {
+    if (auto checked = config::check_value(spec, member->value, request_.owner, problems_)) {
       store(spec, type, std::move(*checked), member->origin);
     }
-  }
-
-  // The value stays readable for the component, but nothing that is printed shows it.
-  static Value concealed(const Value& value) {
-    Value out = value;
-    out.secret = true;
-    const auto hide = [](Origin& origin) {
-      if (origin.line == 0) origin.file = origin.file.substr(0, origin.file.find('='));
-    };
-    hide(out.origin);
-    for (Value::Earlier& earlier : out.earlier) {
-      earlier.text = "\"(secret)\"";
-      hide(earlier.origin);
-    }
-    return out;
   }
 
   void fill_in(const tenon_option_v1& spec, tenon_option_type type) {

@@ -127,7 +127,7 @@ std::string Value::description() const {
     case Type::kReal:
       return fmt::format("the real number {}", real_text(real()));
     case Type::kText:
-      return secret ? "a string" : fmt::format("the string {}", config::quoted(text()));
+      return fmt::format("the string {}", config::quoted(text()));
     case Type::kArray:
       return "a list";
     case Type::kTable:
@@ -145,7 +145,7 @@ std::string Value::inline_toml() const {
     case Type::kReal:
       return real_text(real());
     case Type::kText:
-      return secret ? "\"(secret)\"" : config::quoted(text());
+      return config::quoted(text());
     case Type::kArray: {
       std::string out = "[";
       for (const Value& element : array()) out += (out.size() > 1 ? ", " : "") + element.inline_toml();

@@ -18,7 +18,6 @@ OptionDescription describe(const tenon_option_v1& option) {
   OptionDescription result;
   result.name = option.name;
   result.type = option.type;
-  result.mutability = option.mutability;
   result.flags = option.flags;
   if (option.default_toml != nullptr) result.default_toml = option.default_toml;
   result.min = option.min;
@@ -130,7 +129,6 @@ OptionDescription read_option(LineReader& words) {
   OptionDescription option;
   option.name = words.text();
   option.type = words.small(TENON_OPTION_SECTIONS);
-  option.mutability = words.small(TENON_MUTABLE_STEP);
   option.flags = words.small();
   const std::vector<std::string> default_toml = words.list();
   if (!default_toml.empty()) option.default_toml = default_toml[0];
@@ -167,8 +165,8 @@ namespace {
 void write_option(LineWriter& out, std::string_view key, const OptionDescription& o) {
   std::vector<std::string> default_toml;
   if (o.default_toml) default_toml.push_back(*o.default_toml);
-  out.line(key, o.name, std::uint64_t{o.type}, std::uint64_t{o.mutability}, std::uint64_t{o.flags},
-           default_toml, o.min, o.max, o.choices, o.unit, o.doc, o.since, o.component_kind, o.old_names);
+  out.line(key, o.name, std::uint64_t{o.type}, std::uint64_t{o.flags}, default_toml, o.min, o.max, o.choices,
+           o.unit, o.doc, o.since, o.component_kind, o.old_names);
   for (const OptionDescription& inner : o.section) write_option(out, "section_option", inner);
 }
 

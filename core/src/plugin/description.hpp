@@ -14,8 +14,7 @@ namespace tenon::plugin {
 
 struct OptionDescription {
   std::string name;
-  std::uint32_t type = 0;        ///< tenon_option_type
-  std::uint32_t mutability = 0;  ///< tenon_mutability
+  std::uint32_t type = 0;  ///< tenon_option_type
   std::uint32_t flags = 0;
   std::optional<std::string> default_toml;
   double min = 0, max = 0;  ///< NaN = open

@@ -83,8 +83,6 @@ std::string option_problem(const tenon_option_v1& option, std::set<std::string_v
     if (!names.insert(*old).second) return at(fmt::format("the old name '{}' is declared twice", *old));
   }
   if (option.type > TENON_OPTION_SECTIONS) return at(fmt::format("the type {} is unknown", option.type));
-  if (option.mutability > TENON_MUTABLE_STEP)
-    return at(fmt::format("the mutability {} is unknown", option.mutability));
   if (option.unit == nullptr) return at("unit is missing; \"\" means none");
   if (option.doc == nullptr) return at("doc is missing");
   if (auto problem = text_problem("since", option.since); !problem.empty()) return at(problem);

@@ -106,8 +106,6 @@ TEST(Descriptor, Problems) {
        },
        "component optimizer.lion: option 'mode': the old name 'rate' is declared twice"},
       {[](Sound& s) { s.lr.type = 77; }, "component optimizer.lion: option 'lr': the type 77 is unknown"},
-      {[](Sound& s) { s.lr.mutability = 3; },
-       "component optimizer.lion: option 'lr': the mutability 3 is unknown"},
       {[](Sound& s) { s.lr.unit = nullptr; },
        "component optimizer.lion: option 'lr': unit is missing; \"\" means none"},
       {[](Sound& s) { s.lr.since = ""; }, "component optimizer.lion: option 'lr': since is missing"},
