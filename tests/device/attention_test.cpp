@@ -139,8 +139,6 @@ TEST_P(AttentionFamily, MatchesTheFormulas) {
 
 TEST_P(AttentionFamily, RefusesWhatItCannotDo) {
   EXPECT_THROW(family().prepare({.batch = 1, .time = 1, .heads = 0, .head_width = 4}), Error);
-  EXPECT_THROW(family().prepare({.batch = 1, .time = 1, .heads = 1, .head_width = 4, .causal = false}),
-               Error);
   EXPECT_THROW(family().prepare({.batch = 1, .time = 1, .heads = 1, .head_width = 4, .dtype = DType::kI8}),
                Error);
   const auto kernel = family().prepare({.batch = 1, .time = 2, .heads = 1, .head_width = 4});

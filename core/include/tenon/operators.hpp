@@ -89,7 +89,6 @@ struct AttentionSpec {
   std::int64_t batch = 0, time = 0, heads = 0, head_width = 0;
   std::int64_t window = 0;   ///< query t sees keys t - window + 1 .. t; 0 = all earlier keys
   double logit_scale = 1.0;  ///< 1 for GPT-Neo, 1 / sqrt(head_width) for most others
-  bool causal = true;
   DType dtype = DType::kF32;
 };
 

@@ -102,7 +102,6 @@ class CpuAttention final : public Attention {
           std::to_string(spec.heads) + ", " + std::to_string(spec.head_width) + " and " +
           std::to_string(spec.window));
     }
-    if (!spec.causal) fail_config("device cpu: attention without the causal mask is not offered");
     return with_storage(spec.dtype, "attention", [&](auto tag) -> std::unique_ptr<AttentionKernel> {
       return std::make_unique<CpuAttentionKernel<typename decltype(tag)::type>>(kernels_, spec);
     });

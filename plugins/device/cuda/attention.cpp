@@ -99,7 +99,6 @@ class CudaAttention final : public Attention {
                   std::to_string(spec.heads) + ", " + std::to_string(spec.head_width) + " and " +
                   std::to_string(spec.window));
     }
-    if (!spec.causal) fail_config(device + "attention without the causal mask is not offered");
     return with_storage(spec.dtype, "attention", [&](auto tag) -> std::unique_ptr<AttentionKernel> {
       return std::make_unique<CudaAttentionKernel<typename decltype(tag)::type>>(queue_, spec);
     });
