@@ -50,7 +50,7 @@ struct SavePlan {
   bool background = true;  ///< copy, then write while training goes on; false = training waits for the medium
 };
 
-enum class FailureAction : std::uint8_t { kContinuePartial, kRollBack, kShrink, kAbort };
+enum class FailureAction : std::uint8_t { kContinuePartial, kRollBack, kAbort };
 
 /// A roll-back reads a consistent checkpoint, or goes back to the start where there is none.
 struct FailureDecision {

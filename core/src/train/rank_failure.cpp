@@ -31,8 +31,6 @@ std::string_view action_name(FailureAction action) {
       return "continue_partial";
     case FailureAction::kRollBack:
       return "roll_back";
-    case FailureAction::kShrink:
-      return "shrink";
     case FailureAction::kAbort:
       break;
   }
