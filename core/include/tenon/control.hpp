@@ -1,4 +1,4 @@
-// The control plane: who is alive, whether slot t is applied, and the common future slot at which all ranks
+// The control plane: whether slot t is applied, and the common future slot at which all ranks
 // save, evaluate or stop. In-process for rank threads; over TCP for processes. Its bytes are counted as
 // `control`.
 #pragma once
@@ -12,12 +12,6 @@
 #include <vector>
 
 TENON_ABI_BEGIN
-
-/// Who is in the world. Epochs only grow; a communicator belongs to one epoch.
-struct Membership {
-  std::uint32_t epoch = 0;
-  std::vector<int> alive;  ///< world ranks, ascending
-};
 
 enum class FailureKind : std::uint8_t { kCrash, kHang, kLink, kDivergence };
 
@@ -47,19 +41,13 @@ class ControlPlane {
   virtual std::uint32_t begin_slot(int rank, std::int64_t slot) = 0;
   /// Turns a wish of one rank (signal, timer, budget) into the lowest slot that nobody has begun; returns it.
   virtual std::int64_t request(std::uint32_t actions, std::string_view reason) = 0;
-  /// Votes on slot `slot`; returns true only if every live rank voted yes. Waits up to the deadline.
+  /// Votes on slot `slot`; returns true only if every rank voted yes. Waits up to the deadline.
   virtual bool commit(int rank, std::int64_t slot, bool yes) = 0;
   /// The first failure wins: communicators are cancelled and every rank reports this text.
   virtual void fail(int rank, int exit_status, std::string_view message) = 0;
   virtual bool failed() const = 0;
   virtual std::string failure() const = 0;  ///< "" when none
   virtual int failure_status() const = 0;   ///< exit status of the first failure, 0 when none
-  virtual void heartbeat(int rank) = 0;
-  virtual Membership membership() const = 0;
-  /// A rank is gone for good; the epoch grows.
-  virtual void remove(int rank) = 0;
-  /// A replacement took the place of `rank`; the epoch grows.
-  virtual void admit(int rank) = 0;
   virtual std::uint64_t bytes() const = 0;
 };
 

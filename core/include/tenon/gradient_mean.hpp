@@ -17,11 +17,6 @@ class GradientMean {
   void start(Replica& replica) {
     elementwise_ = &replica.device().family<Elementwise>();
     transfers_.reserve(replica.buckets().size());
-    join(replica);
-  }
-  /// Also after a change of membership: what was in flight belonged to the old epoch.
-  void join(Replica& replica) {
-    transfers_.clear();
     group_ = replica.group(Purpose::kGradient);
   }
   void add(const Bucket& bucket) {

@@ -124,10 +124,8 @@ class Sync {
   virtual void finish_gradients() = 0;
   /// In every slot.
   virtual void after_step(const Slot& slot, const StepOutcome& outcome) = 0;
-  /// Finishes transfers in flight without applying them; actors are parked. Before saving, evaluation,
-  /// membership changes.
+  /// Finishes transfers in flight without applying them; actors are parked. Before saving and evaluation.
   virtual void quiesce() = 0;
-  virtual void on_membership(const Membership& membership) = 0;
   /// The parameters to evaluate, export and hash.
   virtual ParameterSet& evaluation_parameters() = 0;
   virtual void state(StateVisitor& visitor) = 0;
@@ -145,7 +143,6 @@ class SyncBase : public Sync {
   void finish_gradients() override;
   void after_step(const Slot& slot, const StepOutcome& outcome) override;
   void quiesce() override;
-  void on_membership(const Membership& membership) override;
   ParameterSet& evaluation_parameters() override;
   void state(StateVisitor& visitor) override;
   void* query(std::string_view interface_id) override;
@@ -171,7 +168,6 @@ class SyncDecorator : public SyncBase {
   void finish_gradients() override;
   void after_step(const Slot& slot, const StepOutcome& outcome) override;
   void quiesce() override;
-  void on_membership(const Membership& membership) override;
   ParameterSet& evaluation_parameters() override;
   void state(StateVisitor& visitor) override;
   void* query(std::string_view interface_id) override;

@@ -19,7 +19,6 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <sstream>
 #include <thread>
 
 TENON_ABI_BEGIN
@@ -42,8 +41,6 @@ Steady::time_point after(double seconds) {
 
 struct ControlClient::Impl {
   explicit Impl(const ControlClientSpec& given) : spec(given), socket(io) {
-    membership.alive.resize(static_cast<std::size_t>(spec.trainers));
-    for (int rank = 0; rank < spec.trainers; ++rank) membership.alive[static_cast<std::size_t>(rank)] = rank;
     connect();
     reader = std::thread([this] { read(); });
     try {
@@ -205,13 +202,6 @@ struct ControlClient::Impl {
       changed.notify_all();
       return;
     }
-    if (record.type == ControlType::kMembership) {
-      membership.epoch = static_cast<std::uint32_t>(record.value);
-      membership.alive.clear();
-      std::istringstream ranks(record.text);
-      for (int rank = 0; ranks >> rank;) membership.alive.push_back(rank);
-      return;
-    }
     for (Waiting& entry : waiting) {
       if (entry.id != record.id) continue;
       entry.answer = std::move(record);
@@ -274,7 +264,6 @@ struct ControlClient::Impl {
   std::condition_variable changed;
   std::vector<Waiting> waiting;
   std::uint32_t last_id = 0;
-  Membership membership;
   std::string failure;
   int status = 0;
   bool outlives = false;  // the failure is an interruption, and the run may go on
@@ -366,21 +355,6 @@ std::string ControlClient::failure() const {
 int ControlClient::failure_status() const {
   const std::lock_guard lock(impl_->mutex);
   return impl_->status;
-}
-
-void ControlClient::heartbeat(int) {}
-
-Membership ControlClient::membership() const {
-  const std::lock_guard lock(impl_->mutex);
-  return impl_->membership;
-}
-
-void ControlClient::remove(int rank) {
-  impl_->call({ControlType::kRemove, 0, impl_->spec.rank, 0, rank, {}});
-}
-
-void ControlClient::admit(int rank) {
-  impl_->call({ControlType::kAdmit, 0, impl_->spec.rank, 0, rank, {}});
 }
 
 std::uint64_t ControlClient::bytes() const {

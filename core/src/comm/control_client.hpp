@@ -61,10 +61,6 @@ class ControlClient final : public ControlPlane {
   bool failed() const override;
   std::string failure() const override;
   int failure_status() const override;
-  void heartbeat(int rank) override;  ///< nothing: begin_slot tells the server, and a connection that closes
-  Membership membership() const override;
-  void remove(int rank) override;
-  void admit(int rank) override;
   std::uint64_t bytes() const override;
 
  private:

@@ -97,34 +97,6 @@ int InprocessControl::failure_status() const {
   return state_.failure_status();
 }
 
-void InprocessControl::heartbeat(int rank) {
-  const std::lock_guard lock(mutex_);
-  if (rank < 0 || static_cast<std::size_t>(rank) >= heard_.size()) {
-    fail_run(fmt::format("control plane: heartbeat of rank {}; the world has {} ranks", rank, heard_.size()));
-  }
-  heard_from(rank);
-  count(1);
-}
-
-Membership InprocessControl::membership() const {
-  const std::lock_guard lock(mutex_);
-  return state_.membership();
-}
-
-void InprocessControl::remove(int rank) {
-  const std::lock_guard lock(mutex_);
-  if (!state_.remove(rank)) return;
-  count(state_.membership().alive.size());
-  changed_.notify(clock_, clock_.now());
-}
-
-void InprocessControl::admit(int rank) {
-  const std::lock_guard lock(mutex_);
-  if (!state_.admit(rank)) return;
-  heard_from(rank);
-  count(state_.membership().alive.size());
-}
-
 std::uint64_t InprocessControl::bytes() const {
   const std::lock_guard lock(mutex_);
   return bytes_;

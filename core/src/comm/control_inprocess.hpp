@@ -38,10 +38,6 @@ class InprocessControl final : public ControlPlane {
   bool failed() const override;
   std::string failure() const override;
   int failure_status() const override;
-  void heartbeat(int rank) override;
-  Membership membership() const override;
-  void remove(int rank) override;
-  void admit(int rank) override;
   std::uint64_t bytes() const override;
 
  private:

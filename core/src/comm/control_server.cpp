@@ -124,7 +124,6 @@ struct ControlServer::Impl final : private ControlSession::Events {
     stop_when_empty();
     if (session.rank >= 0) set_held(session.rank, false);
     if (session.rank < 0 || session.bye || stopped()) return;
-    if (session.rank < trainers && !state.alive(session.rank)) return;  // removed before
     ++dying;
     ask_how_it_ended(session.rank, std::make_shared<asio::steady_timer>(io),
                      std::chrono::steady_clock::now() + kEndKnownWithin);
@@ -178,13 +177,6 @@ struct ControlServer::Impl final : private ControlSession::Events {
               (record.lane == 1 || record.value == static_cast<int>(ErrorKind::kDeviceLost)))
             return interrupt(rank, record.text);
           return fail_soon(rank, static_cast<int>(record.value), record.text, kLooksForADeath);
-        case ControlType::kRemove:
-        case ControlType::kAdmit: {
-          const int whom = static_cast<int>(record.value);
-          if (record.type == ControlType::kRemove ? state.remove(whom) : state.admit(whom)) tell_membership();
-          for (const std::int64_t slot : open_rounds()) settle(slot);
-          return answer(ControlType::kAnswer, 0);
-        }
         case ControlType::kBye:
           session.bye = true;
           return;
@@ -294,7 +286,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     const std::string why = state.abandoned_because(slot);
     std::erase_if(voters, [&](const Voter& voter) {
       if (voter.slot != slot) return false;
-      if (verdict != Verdict::kAbandoned && state.alive(voter.rank)) state.collect(voter.rank, slot);
+      if (verdict != Verdict::kAbandoned) state.collect(voter.rank, slot);
       send(sessions[static_cast<std::size_t>(voter.rank)],
            {verdict == Verdict::kAbandoned ? ControlType::kLate : ControlType::kAnswer, 0, voter.rank,
             voter.id, verdict == Verdict::kYes ? 1 : 0, why});
@@ -311,15 +303,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     lane.take(rank, std::move(record), of_all ? spec.ranks : trainers, spec.deadline_s);
   }
 
-  // ---- membership and failure
-
-  void tell_membership() {
-    std::string alive;
-    for (const int rank : state.membership().alive) alive += fmt::format("{} ", rank);
-    for (const ControlSessionPtr& session : sessions) {
-      send(session, {ControlType::kMembership, 0, -1, 0, state.membership().epoch, alive});
-    }
-  }
+  // ---- failure
 
   ControlRecord failure_record() const {
     return {ControlType::kFailure, 0, -1, 0, state.failure_status(), state.failure()};

@@ -9,7 +9,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 
 TENON_ABI_BEGIN
@@ -26,19 +25,17 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fmt::join(ranks, ", "));
 }
 
-ControlState::ControlState(int ranks, int voters) : ranks_(ranks) {
+ControlState::ControlState(int ranks, int voters) : ranks_(ranks), voters_(voters > 0 ? voters : ranks) {
   if (ranks < 1) fail_config(fmt::format("control plane: {} ranks, expected at least 1", ranks));
-  membership_.alive.resize(index_of(voters > 0 ? voters : ranks));
-  std::iota(membership_.alive.begin(), membership_.alive.end(), 0);
   begun_.assign(index_of(ranks), -1);
 }
 
 void ControlState::limit_voters(int voters) {
-  membership_.alive.resize(index_of(std::min(voters, ranks_)));
+  voters_ = std::min(voters, ranks_);
 }
 
 std::uint32_t ControlState::begin_slot(int rank, std::int64_t slot) {
-  require_alive(rank, "begin_slot");
+  require_voter(rank, "begin_slot");
   if (slot < 0)
     fail_run(fmt::format("control plane: rank {} begins slot {}; slots count from 0", rank, slot));
   begun_[index_of(rank)] = slot;
@@ -56,7 +53,7 @@ std::uint32_t ControlState::begin_slot(int rank, std::int64_t slot) {
 std::int64_t ControlState::request(std::uint32_t actions) {
   if (actions == 0) fail_run("control plane: request of no action");
   std::int64_t slot = 0;
-  for (const int rank : membership_.alive) slot = std::max(slot, begun_[index_of(rank)] + 1);
+  for (int rank = 0; rank < voters_; ++rank) slot = std::max(slot, begun_[index_of(rank)] + 1);
   for (Agreement& agreement : agreements_) {
     if (agreement.slot != slot) continue;
     agreement.actions |= actions;
@@ -67,7 +64,7 @@ std::int64_t ControlState::request(std::uint32_t actions) {
 }
 
 void ControlState::vote(int rank, std::int64_t slot, bool yes) {
-  require_alive(rank, "commit");
+  require_voter(rank, "commit");
   Round* round = find_round(slot);
   if (!round) {
     const auto closed = std::find_if(rounds_.begin(), rounds_.end(), [](const Round& r) { return !r.open; });
@@ -86,7 +83,7 @@ void ControlState::vote(int rank, std::int64_t slot, bool yes) {
 }
 
 ControlState::Verdict ControlState::collect(int rank, std::int64_t slot) {
-  require_alive(rank, "commit");
+  require_voter(rank, "commit");
   Round* round = find_round(slot);
   if (!round)
     fail_run(fmt::format("control plane: rank {} asks for slot {}, on which nobody votes", rank, slot));
@@ -107,7 +104,7 @@ std::vector<int> ControlState::missing_votes(std::int64_t slot) const {
   std::vector<int> missing;
   const Round* round = find_round(slot);
   if (!round) return missing;
-  for (const int rank : membership_.alive) {
+  for (int rank = 0; rank < voters_; ++rank) {
     if (round->ballots[index_of(rank)] == Ballot::kNone) missing.push_back(rank);
   }
   return missing;
@@ -133,45 +130,16 @@ bool ControlState::fail(int rank, int exit_status, std::string_view message) {
   return true;
 }
 
-bool ControlState::alive(int rank) const {
-  return std::binary_search(membership_.alive.begin(), membership_.alive.end(), rank);
-}
-
-bool ControlState::remove(int rank) {
-  require_rank(rank, "remove");
-  if (!alive(rank)) return false;
-  std::erase(membership_.alive, rank);
-  ++membership_.epoch;
-  begun_[index_of(rank)] = -1;
-  forget_finished();
-  return true;
-}
-
-bool ControlState::admit(int rank) {
-  require_rank(rank, "admit");
-  if (alive(rank)) return false;
-  membership_.alive.insert(std::upper_bound(membership_.alive.begin(), membership_.alive.end(), rank), rank);
-  ++membership_.epoch;
-  for (Agreement& agreement : agreements_) agreement.taken[index_of(rank)] = false;
-  // A vote of the rank's predecessor is not the newcomer's; rounds that lack it wait for it.
-  for (Round& round : rounds_) {
-    if (!round.open) continue;
-    round.ballots[index_of(rank)] = Ballot::kNone;
-    round.collected[index_of(rank)] = false;
-  }
-  return true;
-}
-
 void ControlState::require_rank(int rank, std::string_view call) const {
   if (rank >= 0 && rank < ranks_) return;
   fail_run(fmt::format("control plane: {} by rank {}; the world has ranks 0 ... {}", call, rank, ranks_ - 1));
 }
 
-void ControlState::require_alive(int rank, std::string_view call) const {
+void ControlState::require_voter(int rank, std::string_view call) const {
   require_rank(rank, call);
-  if (alive(rank)) return;
-  fail_run(fmt::format("control plane: {} by rank {}, which is not a member of epoch {} (alive: {})", call,
-                       rank, membership_.epoch, fmt::join(membership_.alive, ", ")));
+  if (rank < voters_) return;
+  fail_run(fmt::format("control plane: {} by rank {}, which does not train; ranks 0 ... {} do", call, rank,
+                       voters_ - 1));
 }
 
 const ControlState::Round* ControlState::find_round(std::int64_t slot) const {
@@ -188,7 +156,7 @@ ControlState::Round* ControlState::find_round(std::int64_t slot) {
 ControlState::Verdict ControlState::verdict_of(const Round& round) const {
   if (round.abandoned) return Verdict::kAbandoned;
   bool all_yes = true;
-  for (const int rank : membership_.alive) {
+  for (int rank = 0; rank < voters_; ++rank) {
     const Ballot ballot = round.ballots[index_of(rank)];
     if (ballot == Ballot::kNone) return Verdict::kPending;
     all_yes = all_yes && ballot == Ballot::kYes;
@@ -198,8 +166,7 @@ ControlState::Verdict ControlState::verdict_of(const Round& round) const {
 
 void ControlState::forget_finished() {
   const auto by_all = [&](const std::vector<bool>& flags) {
-    return std::all_of(membership_.alive.begin(), membership_.alive.end(),
-                       [&](int rank) { return flags[index_of(rank)]; });
+    return std::all_of(flags.begin(), flags.begin() + voters_, [](bool flag) { return flag; });
   };
   std::erase_if(agreements_, [&](const Agreement& agreement) { return by_all(agreement.taken); });
   for (Round& round : rounds_) {

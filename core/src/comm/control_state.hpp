@@ -1,5 +1,5 @@
-// What the control plane knows, as a state machine without threads, clocks or sockets: membership, agreed
-// actions, votes and the first failure. In-process and networked control planes drive it under their own
+// What the control plane knows, as a state machine without threads, clocks or sockets: agreed actions,
+// votes and the first failure. In-process and networked control planes drive it under their own
 // lock.
 #pragma once
 
@@ -19,26 +19,25 @@ class ControlState {
  public:
   enum class Verdict : std::uint8_t { kPending, kYes, kNo, kAbandoned };
 
-  /// The first `voters` of the `ranks` (0: all) take part in slots, votes and the membership; the others can
-  /// fail.
+  /// The first `voters` of the `ranks` (0: all) take part in slots and votes; the others can fail.
   explicit ControlState(int ranks, int voters = 0);
   /// As if it had been made with `voters`, before any of the others took part.
   void limit_voters(int voters);
 
-  /// Live rank `rank` begins `slot` (again, after a roll-back). Returns the actions that it takes before it:
+  /// Voter `rank` begins `slot` (again, after a roll-back). Returns the actions that it takes before it:
   /// those agreed for this slot while some rank has yet to take them, and those of earlier slots that it
   /// jumped over.
   std::uint32_t begin_slot(int rank, std::int64_t slot);
-  /// Merges `actions` into the lowest slot that no live rank has begun, and returns that slot.
+  /// Merges `actions` into the lowest slot that no voter has begun, and returns that slot.
   std::int64_t request(std::uint32_t actions);
 
-  /// One vote per live rank and round; throws Error(kRun) on a second one.
+  /// One vote per voter and round; throws Error(kRun) on a second one.
   void vote(int rank, std::int64_t slot, bool yes);
-  /// The round's result for `rank`, which has voted. Once every live rank has got it the round is forgotten,
+  /// The round's result for `rank`, which has voted. Once every voter has got it the round is forgotten,
   /// so that the slot may be voted on again after a roll-back.
   Verdict collect(int rank, std::int64_t slot);
   Verdict verdict(std::int64_t slot) const;
-  /// Live ranks that have not voted on an open round.
+  /// Voters that have not voted on an open round.
   std::vector<int> missing_votes(std::int64_t slot) const;
   /// Ends an open round without result; `why` is what every voter, present or late, reports.
   void abandon(std::int64_t slot, std::string_view why);
@@ -50,11 +49,7 @@ class ControlState {
   const std::string& failure() const { return failure_; }
   int failure_status() const { return failure_status_; }
 
-  const Membership& membership() const { return membership_; }
-  bool alive(int rank) const;
-  /// True if the membership changed (and so the epoch grew).
-  bool remove(int rank);
-  bool admit(int rank);
+  int voters() const { return voters_; }
 
  private:
   struct Agreement {
@@ -73,14 +68,13 @@ class ControlState {
   };
 
   void require_rank(int rank, std::string_view call) const;
-  void require_alive(int rank, std::string_view call) const;
+  void require_voter(int rank, std::string_view call) const;
   const Round* find_round(std::int64_t slot) const;
   Round* find_round(std::int64_t slot);
   Verdict verdict_of(const Round& round) const;
   void forget_finished();
 
-  int ranks_;
-  Membership membership_;
+  int ranks_, voters_;
   std::vector<std::int64_t> begun_;  // by rank; -1 before the first slot
   std::vector<Agreement> agreements_;
   std::vector<Round> rounds_;  // closed ones are reused

@@ -325,20 +325,6 @@ TEST(TcpControl, ServersTakeNoPartInSlotsButMayFail) {
   EXPECT_EQ(errors[1], errors[0]);
 }
 
-TEST(TcpControl, RemovalAndAdmissionReachEverybody) {
-  Plane plane(3);
-  const auto errors = plane.run([&](int rank, ControlClient& control) {
-    control.exchange(ControlLane::kEnds, "");
-    if (rank == 2) return sleep_ms(100);
-    if (rank == 0) control.remove(2);
-    EXPECT_TRUE(control.commit(rank, 0, true));  // decided without rank 2
-    control.begin_slot(rank, 1);
-    EXPECT_EQ(control.membership().epoch, 1u);
-    EXPECT_THAT(control.membership().alive, ElementsAre(0, 1));
-  });
-  EXPECT_THAT(errors, Each(""));
-}
-
 TEST(ControlWire, DecodesItsOwnAndRefusesTheRest) {
   std::uint32_t text_bytes = 0;
   const ControlRecord record{ControlType::kVote, 1, 70000, 0xFFFFFFFF, -3, "abc"};

@@ -13,23 +13,20 @@
 TENON_ABI_BEGIN
 
 enum class ControlType : std::uint8_t {
-  kHello = 1,   ///< rank: who; value: ranks of its world + 2^32 trainers; text: token, version, deadline, one
-                ///< a line
-  kWelcome,     ///< answer
-  kRefused,     ///< answer; text: why
-  kBeginSlot,   ///< value: slot
-  kRequest,     ///< value: actions; text: reason
-  kVote,        ///< value: slot; lane: 1 = yes
-  kExchange,    ///< lane: which conversation; text
-  kRemove,      ///< value: rank
-  kAdmit,       ///< value: rank
-  kFail,        ///< value: exit status; text: message; lane: 1 = a wait ended at its deadline
-  kBye,         ///< the rank leaves in good order
-  kAnswer,      ///< value: actions, slot or verdict; text: texts of an exchange
-  kError,       ///< answer; value: exit status; text: message
-  kLate,        ///< answer; text: who is late
-  kFailure,     ///< to all; value: exit status; text: the run's first failure
-  kMembership,  ///< to all; value: epoch; text: ranks alive, separated by spaces
+  kHello = 1,  ///< rank: who; value: ranks of its world + 2^32 trainers; text: token, version, deadline, one
+               ///< a line
+  kWelcome,    ///< answer
+  kRefused,    ///< answer; text: why
+  kBeginSlot,  ///< value: slot
+  kRequest,    ///< value: actions; text: reason
+  kVote,       ///< value: slot; lane: 1 = yes
+  kExchange,   ///< lane: which conversation; text
+  kFail,       ///< value: exit status; text: message; lane: 1 = a wait ended at its deadline
+  kBye,        ///< the rank leaves in good order
+  kAnswer,     ///< value: actions, slot or verdict; text: texts of an exchange
+  kError,      ///< answer; value: exit status; text: message
+  kLate,       ///< answer; text: who is late
+  kFailure,    ///< to all; value: exit status; text: the run's first failure
   kInterrupted,  ///< to all; text: who died, or was late. Ranks keep their state and say so
   kHeld,         ///< the rank has stopped and keeps its state
   kGoOn,         ///< to ranks that have; value: generation; text: control, token, "resume" or "", one a line

@@ -81,7 +81,6 @@ void SyncBase::on_gradients_ready(const Bucket&) {}
 void SyncBase::finish_gradients() {}
 void SyncBase::after_step(const Slot&, const StepOutcome&) {}
 void SyncBase::quiesce() {}
-void SyncBase::on_membership(const Membership&) {}
 ParameterSet& SyncBase::evaluation_parameters() {
   return replica().live();
 }
@@ -121,9 +120,6 @@ void SyncDecorator::after_step(const Slot& slot, const StepOutcome& outcome) {
 }
 void SyncDecorator::quiesce() {
   inner_->quiesce();
-}
-void SyncDecorator::on_membership(const Membership& membership) {
-  inner_->on_membership(membership);
 }
 ParameterSet& SyncDecorator::evaluation_parameters() {
   return inner_->evaluation_parameters();

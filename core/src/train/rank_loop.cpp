@@ -291,7 +291,6 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
     world_.control->request(kControlSave, "the recovery policy's timer");
   }
   const std::uint32_t actions = world_.control->begin_slot(rank_, slot);
-  world_.control->heartbeat(rank_);
   if ((actions & kControlInterrupt) != 0) world_.note_interrupt();
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
                       (run.max_tokens && counters_.tokens >= *run.max_tokens);

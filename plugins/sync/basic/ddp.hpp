@@ -79,10 +79,6 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
     else
       mean_.finish();
   }
-  void on_membership(const Membership&) override {
-    mean_.join(replica());
-    narrow_mean_.join(replica());
-  }
   void* query(std::string_view id) override {
     if (id == BucketSizes::kId) return static_cast<BucketSizes*>(this);
     return id == MeanUser::kId ? static_cast<MeanUser*>(this) : SyncBase::query(id);

@@ -47,12 +47,6 @@ class NarrowMean {
     }
     transfers_.reserve(narrow_.size());
   }
-  void join(Replica& replica) {
-    if (group_ == nullptr) return;
-    transfers_.clear();
-    group_.reset();
-    if (replica.replicas() > 1) group_ = replica.open("ddp.narrow", Purpose::kGradient);
-  }
 
   void add(const Bucket& bucket) {
     if (group_ == nullptr) return;

@@ -68,11 +68,6 @@ void Rounds::settle_local_state() {
   }
 }
 
-void Rounds::on_membership(const Membership&) {
-  mean_.join(replica());
-  group_ = replica().group(Purpose::kParameter);
-}
-
 void Rounds::sum(TensorView data) {
   if (group_ != nullptr && group_->size() > 1) group_->all_reduce(data, ReduceOp::kSum);
 }

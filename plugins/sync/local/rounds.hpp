@@ -47,7 +47,6 @@ class Rounds : public SyncBase {
   void on_gradients_ready(const Bucket& bucket) override;
   void finish_gradients() override { mean_.finish(); }
   void after_step(const Slot& slot, const StepOutcome& outcome) final;
-  void on_membership(const Membership& membership) override;
   void state(StateVisitor& visitor) override { visitor.integer("parted", parted_); }
 
  protected:

@@ -136,12 +136,6 @@ void Shadow::average_buffers() {
   }
 }
 
-void Shadow::on_membership(const Membership&) {
-  fail_run("sync " + std::string(name_) +
-           ": trainers of this strategy cannot change during a run; choose a recovery that ends the run, and "
-           "continue with --resume");
-}
-
 ParameterSet& Shadow::evaluation_parameters() {
   return active_ ? evaluated() : replica().live();
 }

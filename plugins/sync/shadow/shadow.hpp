@@ -64,7 +64,6 @@ class Shadow : public SyncBase {
   /// Collective. What is in flight is completed and merged, on all trainers: an exchange moves both its ends,
   /// so half of one must not be saved.
   void quiesce() final;
-  void on_membership(const Membership& membership) override;
   ParameterSet& evaluation_parameters() override;
   void state(StateVisitor& visitor) override;
 

@@ -60,12 +60,6 @@ void Gossip::start(tenon::Replica& replica) {
 }
 // [/start]
 
-void Gossip::on_membership(const tenon::Membership&) {
-  if (ring_ == nullptr) return;
-  ring_ = replica().group(Purpose::kParameter);
-  all_ = replica().group(Purpose::kStatistics);
-}
-
 // [exchange]
 void Gossip::after_step(const tenon::Slot& slot, const tenon::StepOutcome&) {
   if (ring_ == nullptr || (slot.t + 1) % period_ != 0) return;

@@ -39,7 +39,6 @@ class Gossip final : public tenon::SyncBase {
   /// Writes the mean over all replicas into evaluation_parameters(). All replicas are at the same slot
   /// boundary.
   void quiesce() override;
-  void on_membership(const tenon::Membership& membership) override;
   tenon::ParameterSet& evaluation_parameters() override;
 
  private:
