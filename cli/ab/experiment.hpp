@@ -3,6 +3,8 @@
 // answered.
 #pragma once
 
+#include <tenon/options.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -35,6 +37,10 @@ struct Arm {
 
 enum class DecideBy { kFinalValue, kTimeToTarget };
 enum class DecidingTest { kStudentT, kSignFlip };
+inline constexpr auto kDecideBy =
+    option::choice<DecideBy>({{"final", DecideBy::kFinalValue}, {"time_to_target", DecideBy::kTimeToTarget}});
+inline constexpr auto kTests =
+    option::choice<DecidingTest>({{"t", DecidingTest::kStudentT}, {"sign_flip", DecidingTest::kSignFlip}});
 
 struct Experiment {
   std::string name;  ///< file name without extension

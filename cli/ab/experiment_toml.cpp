@@ -14,9 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kDecideBy[] = {"final", "time_to_target", nullptr};
-constexpr const char* kTests[] = {"t", "sign_flip", nullptr};
-
 constexpr OptionSpec kExperimentOptions[] = {
     option::text("question", "\"\"").doc_text("what the study asks, in one sentence"),
     option::text("base", nullptr).mandatory().doc_text("configuration that every arm extends"),
@@ -105,8 +102,8 @@ Experiment read_experiment(const std::string& path, const std::vector<std::strin
   e.secondary = texts_of(options, "secondary");
   if (options.has("margin")) e.margin = options.real("margin");
   if (options.has("target")) e.target = options.real("target");
-  e.decide_by = options.text("decide_by") == "final" ? DecideBy::kFinalValue : DecideBy::kTimeToTarget;
-  e.test = options.text("test") == "t" ? DecidingTest::kStudentT : DecidingTest::kSignFlip;
+  e.decide_by = options.choice("decide_by", kDecideBy);
+  e.test = options.choice("test", kTests);
   e.alpha = options.real("alpha");
   e.budget = read_budget(config.root(), path);
   if (const Value* arms = config.root().find("arm")) {

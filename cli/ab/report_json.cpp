@@ -221,8 +221,8 @@ ordered_json experiment_json(const Experiment& e) {
           {"secondary", e.secondary},
           {"margin", number(e.margin)},
           {"target", number(e.target)},
-          {"decide_by", e.decide_by == DecideBy::kFinalValue ? "final" : "time_to_target"},
-          {"test", e.test == DecidingTest::kStudentT ? "t" : "sign_flip"},
+          {"decide_by", kDecideBy.name(e.decide_by)},
+          {"test", kTests.name(e.test)},
           {"alpha", e.alpha},
           {"power", e.power}};
 }
@@ -246,8 +246,8 @@ Experiment experiment_of(const ordered_json& j) {
   e.secondary = j.at("secondary").get<std::vector<std::string>>();
   e.margin = optional("margin");
   e.target = optional("target");
-  e.decide_by = j.at("decide_by") == "final" ? DecideBy::kFinalValue : DecideBy::kTimeToTarget;
-  e.test = j.at("test") == "t" ? DecidingTest::kStudentT : DecidingTest::kSignFlip;
+  e.decide_by = kDecideBy.of(j.at("decide_by").get<std::string>());
+  e.test = kTests.of(j.at("test").get<std::string>());
   e.alpha = j.at("alpha");
   e.power = j.at("power");
   return e;

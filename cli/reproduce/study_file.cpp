@@ -21,7 +21,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFigures[] = {"gaps", "shares", "curves", "bytes", nullptr};
+constexpr auto kFigures = option::choice<Figure>({{"gaps", Figure::kGaps},
+                                                  {"shares", Figure::kShares},
+                                                  {"curves", Figure::kCurves},
+                                                  {"bytes", Figure::kBytes}});
 constexpr const char* kSizes[] = {"quick", "default", "full", "cuda"};
 
 constexpr OptionSpec kStudyOptions[] = {
@@ -242,11 +245,7 @@ StudyFile read_study(const std::string& path) {
   study.lower_is_better = ab::lower_is_better(study.metric);
   study.baseline = text_of(options, "baseline");
   study.reference = text_of(options, "reference");
-  const std::string figure = text_of(options, "figure");
-  study.figure = figure == "gaps"     ? Figure::kGaps
-                 : figure == "shares" ? Figure::kShares
-                 : figure == "bytes"  ? Figure::kBytes
-                                      : Figure::kCurves;
+  study.figure = options.choice("figure", kFigures);
   study.figure_metric = text_of(options, "figure_metric");
   study.curves = texts_of(options, "curves");
   study.shares = texts_of(options, "shares");

@@ -11,12 +11,13 @@ namespace {
 
 constexpr const char* kAliases[] = {"tally", nullptr};
 constexpr const char* kRequirements[] = {"cuda>=12", nullptr};
-constexpr const char* kModes[] = {"up", "down", nullptr};
 constexpr const char* kOldNames[] = {"begin", nullptr};
 
 // [options]
 class Counter final : public toy::Toy {
  public:
+  enum class Mode { kUp, kDown };
+  static constexpr auto kModes = tenon::option::choice<Mode>({{"up", Mode::kUp}, {"down", Mode::kDown}});
   static constexpr tenon::OptionSpec kOptions[] = {
       tenon::option::integer("start", "0").between(-10, 10).formerly(kOldNames).doc_text("first value"),
       tenon::option::real("rate", "1e-3").at_least(0).in_unit("1/step"),
@@ -37,20 +38,26 @@ class Counter final : public toy::Toy {
 
   // [construct]
   Counter(const tenon::Options& options, tenon::Host& host)
-      : inner_(options.component<toy::Toy>("inner")), value_(options.integer("start") + 100 * host.rank()) {
+      : inner_(options.component<toy::Toy>("inner")),
+        step_(options.choice("mode", kModes) == Mode::kUp ? 1 : -1),
+        value_(options.integer("start") + 100 * host.rank()) {
     if (value_ == 10) tenon::fail_config("start = 10 is one too many");
     if (value_ == -10) throw std::vector<int>{};
     if (value_ == 9) throw std::out_of_range("nine");
   }
   // [/construct]
-  std::int64_t value() override { return value_++ + (inner_ == nullptr ? 0 : 1000 * inner_->value()); }
+  std::int64_t value() override {
+    const std::int64_t now = value_;
+    value_ += step_;
+    return now + (inner_ == nullptr ? 0 : 1000 * inner_->value());
+  }
   void* query(std::string_view interface_id) override {
     return interface_id == "toy.value/1" ? &value_ : nullptr;
   }
 
  private:
   toy::Toy* inner_;
-  std::int64_t value_;
+  std::int64_t step_, value_;
 };
 
 class Twin final : public toy::Plain {

@@ -32,7 +32,9 @@ struct IndexedContent {
 
 class IndexedDataset : public Dataset {
  public:
-  static constexpr const char* kOrders[] = {"shuffled", "sequential", "random", nullptr};
+  static constexpr auto kOrders = option::choice<SampleOrder>({{"shuffled", SampleOrder::kShuffled},
+                                                               {"sequential", SampleOrder::kSequential},
+                                                               {"random", SampleOrder::kRandom}});
   static constexpr const char* kSplits[] = {"mixed", "tail", nullptr};
   /// The options that every such data set has; a derived class lists them in its kOptions.
   static constexpr OptionSpec batch_option(const char* default_toml) {

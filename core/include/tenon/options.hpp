@@ -4,11 +4,15 @@
 #pragma once
 
 #include <tenon/abi.hpp>
+#include <tenon/error.hpp>
 
+#include <array>
 #include <cstddef>
 #include <limits>
 #include <span>
+#include <string>
 #include <string_view>
+#include <utility>
 
 TENON_ABI_BEGIN
 
@@ -35,10 +39,33 @@ class Options {
   /// One of these tables; an option of it has a value when the user set it, or when it has a default.
   virtual const Options& section(std::string_view name, std::string_view section) const = 0;
 
+  /// What the name that a text option has stands for: see option::choice.
+  template <typename Choices>
+  auto choice(std::string_view name, const Choices& choices) const {
+    return choices.of(text(name));
+  }
   /// Inner component as its interface, e.g. options.component<Sync>("inner").
   template <typename Interface>
   Interface* component(std::string_view name) const {
     return static_cast<Interface*>(component_pointer(name, Interface::kKind));
+  }
+};
+
+/// The names that a text option may have, and what each stands for; made by option::choice.
+template <typename Value, std::size_t Count>
+struct Choices {
+  std::array<const char*, Count + 1> names;  ///< null-terminated
+  std::array<Value, Count> values;
+
+  Value of(std::string_view name) const {
+    for (std::size_t i = 0; i < Count; ++i)
+      if (name == names[i]) return values[i];
+    fail_plugin("a choice has no '" + std::string(name) + "'; declare the option with one_of(choices)");
+  }
+  const char* name(Value value) const {
+    for (std::size_t i = 0; i < Count; ++i)
+      if (value == values[i]) return names[i];
+    fail_plugin("a choice has a value without a name");
   }
 };
 
@@ -77,6 +104,11 @@ class OptionSpec : public tenon_option_v1 {
     OptionSpec s = *this;
     s.choices = list;
     return s;
+  }
+  /// `choices` is static.
+  template <typename Value, std::size_t Count>
+  constexpr OptionSpec one_of(const Choices<Value, Count>& choices) const {
+    return one_of(choices.names.data());
   }
   constexpr OptionSpec in_unit(const char* text) const {
     OptionSpec s = *this;
@@ -140,6 +172,18 @@ constexpr OptionSpec reals(const char* name, const char* default_toml) {
 }
 constexpr OptionSpec texts(const char* name, const char* default_toml) {
   return {TENON_OPTION_TEXT_LIST, name, default_toml};
+}
+/// Names for one_of, with what they stand for:
+///   static constexpr auto kForms = option::choice<Form>({{"pencil", Form::kPencil}, {"slab", Form::kSlab}});
+///   option::text("form", "\"pencil\"").one_of(kForms)      ...      options.choice("form", kForms)
+template <typename Value, std::size_t Count>
+constexpr Choices<Value, Count> choice(const std::pair<const char*, Value> (&choices)[Count]) {
+  Choices<Value, Count> table{};
+  for (std::size_t i = 0; i < Count; ++i) {
+    table.names[i] = choices[i].first;
+    table.values[i] = choices[i].second;
+  }
+  return table;
 }
 /// An inner component, created from the nested table of this name.
 constexpr OptionSpec component(const char* name, const char* kind) {

@@ -12,7 +12,9 @@
 
 TENON_ABI_BEGIN
 
-inline constexpr const char* kOuterRules[] = {"nesterov", "sgd", "adam", nullptr};
+enum class OuterRule { kNesterov, kSgd, kAdam };
+inline constexpr auto kOuterRules = option::choice<OuterRule>(
+    {{"nesterov", OuterRule::kNesterov}, {"sgd", OuterRule::kSgd}, {"adam", OuterRule::kAdam}});
 inline constexpr OptionSpec kOuterRule = option::text("outer", "\"nesterov\"")
                                              .one_of(kOuterRules)
                                              .doc_text(
@@ -32,9 +34,7 @@ class OuterUpdate {
  public:
   /// Reads the options above, all of which the strategy declares.
   explicit OuterUpdate(const Options& options)
-      : kind_(options.text("outer") == "adam"  ? Kind::kAdam
-              : options.text("outer") == "sgd" ? Kind::kSgd
-                                               : Kind::kNesterov),
+      : rule_(options.choice("outer", kOuterRules)),
         lr_(options.real("outer_lr")),
         momentum_(options.real("outer_momentum")),
         eps_(options.real("outer_eps")) {
@@ -49,7 +49,7 @@ class OuterUpdate {
   /// Makes the sets of its state, which the core saves and restores.
   void start(Replica& replica) {
     update_ = &replica.device().family<UpdateOps>();
-    if (kind_ == Kind::kAdam) {
+    if (rule_ == OuterRule::kAdam) {
       first_ = &replica.create_set("outer_exp_avg");
       second_ = &replica.create_set("outer_exp_avg_sq");
     } else if (momentum_ > 0) {
@@ -58,7 +58,7 @@ class OuterUpdate {
   }
 
   /// True if the anchor simply becomes the mean of the weights.
-  bool assigns() const { return kind_ == Kind::kSgd && lr_ == 1 && momentum_ == 0; }
+  bool assigns() const { return rule_ == OuterRule::kSgd && lr_ == 1 && momentum_ == 0; }
 
   /// anchor: elements from `begin` of arena `arena`, moved in place by the way back g. count: number of this
   /// step for these elements, from 1. g is read only.
@@ -70,7 +70,7 @@ class OuterUpdate {
       view.shape = anchor.shape;
       return flat_reals(view);
     };
-    if (kind_ == Kind::kAdam) {
+    if (rule_ == OuterRule::kAdam) {
       AdamWStep step;
       step.lr = lr_, step.beta1 = beta1_, step.beta2 = beta2_, step.eps = eps_;
       step.count = count;
@@ -79,14 +79,12 @@ class OuterUpdate {
     }
     SgdStep step;
     step.lr = lr_, step.momentum = momentum_;
-    step.nesterov = kind_ == Kind::kNesterov && momentum_ > 0;
+    step.nesterov = rule_ == OuterRule::kNesterov && momentum_ > 0;
     update_->sgd(flat_reals(anchor), flat_reals(g), state(first_), step);
   }
 
  private:
-  enum class Kind { kNesterov, kSgd, kAdam };
-
-  Kind kind_;
+  OuterRule rule_;
   double lr_, momentum_, beta1_ = 0, beta2_ = 0, eps_;
   UpdateOps* update_ = nullptr;
   ParameterSet *first_ = nullptr, *second_ = nullptr;  ///< momentum, or Adam's two moments

@@ -18,37 +18,6 @@ std::optional<double> optional_real(const Options& options, std::string_view nam
   return options.has(name) ? std::optional(options.real(name)) : std::nullopt;
 }
 
-FaultSettings::Kind fault_kind(std::string_view text) {
-  using Kind = FaultSettings::Kind;
-  return text == "crash"  ? Kind::kCrash
-         : text == "hang" ? Kind::kHang
-         : text == "slow" ? Kind::kSlow
-                          : Kind::kLink;
-}
-
-FaultSettings::Phase fault_phase(std::string_view text) {
-  using Phase = FaultSettings::Phase;
-  return text == "forward"    ? Phase::kForward
-         : text == "backward" ? Phase::kBackward
-         : text == "slot"     ? Phase::kSlot
-         : text == "update"   ? Phase::kUpdate
-                              : Phase::kCollective;
-}
-
-StragglerSettings::Kind straggler_kind(std::string_view text) {
-  using Kind = StragglerSettings::Kind;
-  return text == "factor"        ? Kind::kFactor
-         : text == "exponential" ? Kind::kExponential
-         : text == "pause"       ? Kind::kPause
-                                 : Kind::kLink;
-}
-
-BufferPolicy buffer_policy(std::string_view text) {
-  return text == "average" ? BufferPolicy::kAverage
-         : text == "local" ? BufferPolicy::kLocal
-                           : BufferPolicy::kBroadcast;
-}
-
 }  // namespace
 
 std::int64_t ParallelSettings::ranks_per_replica() const {
@@ -182,7 +151,7 @@ Value CoreReader::device(const Value& table) {
 
 Value CoreReader::sync(const Value& table) {
   return read(table, "sync", true,
-              [&](const Options& options) { settings_.buffers = buffer_policy(options.text("buffers")); });
+              [&](const Options& options) { settings_.buffers = options.choice("buffers", kBuffers); });
 }
 
 Value CoreReader::transport(const Value& table) {
@@ -246,7 +215,7 @@ void CoreReader::straggler(const Value& table, const Options& options) {
   StragglerSettings straggler;
   const auto ranks = options.integers("ranks");
   straggler.ranks.assign(ranks.begin(), ranks.end());
-  straggler.kind = straggler_kind(options.text("kind"));
+  straggler.kind = options.choice("kind", kStragglers);
   straggler.factor = options.real("factor");
   straggler.mean = options.real("mean");
   straggler.step = options.integer("step");
@@ -296,7 +265,7 @@ Value CoreReader::faults(const Value& list) {
 
 void CoreReader::fault(const Value& table, const Options& options) {
   settings_.faults.push_back({options.integer("rank"), options.integer("step"),
-                              fault_kind(options.text("kind")), fault_phase(options.text("phase")),
+                              options.choice("kind", kFaults), options.choice("phase", kFaultPhases),
                               options.real("seconds"), optional_integer(options, "peer")});
   const std::int64_t world = settings_.parallel.world(), trainers = settings_.parallel.trainers();
   if (options.integer("rank") >= trainers && options.integer("rank") < world) {

@@ -191,6 +191,19 @@ TEST(Options, WarnsOfOldNames) {
   EXPECT_EQ(resolution.table.find("speed"), nullptr);
 }
 
+TEST(Options, ChoicesStandForValues) {
+  static constexpr auto kPlaces = option::choice<int>({{"first", 1}, {"second", 2}});
+  EXPECT_STREQ(option::text("place", "'first'").one_of(kPlaces).choices[1], "second");
+  EXPECT_EQ(option::text("place", "'first'").one_of(kPlaces).choices[2], nullptr);
+  EXPECT_EQ(kPlaces.of("second"), 2);
+  EXPECT_STREQ(kPlaces.name(1), "first");
+  EXPECT_THROW(kPlaces.of("third"), Error) << "the last name must not stand for all others";
+  EXPECT_THROW(kPlaces.name(3), Error);
+  EXPECT_EQ(resolve("steps = 1\nrounding = \"stochastic\"\n")
+                .options->choice("rounding", option::choice<int>({{"nearest", 1}, {"stochastic", 2}})),
+            2);
+}
+
 TEST(Options, ResolvesPaths) {
   const Resolution resolution = resolve("steps = 1\nfile = \"core/include/tenon/config.hpp\"\n");
   EXPECT_EQ(resolution.options->text("file"),

@@ -15,12 +15,8 @@ using option::texts;
 
 constexpr const char* kOnNan[] = {"stop", "continue", nullptr};
 constexpr const char* kClocks[] = {"wall", "simulated", nullptr};
-constexpr const char* kBuffers[] = {"average", "local", "broadcast", nullptr};
 constexpr const char* kRows[] = {"step", "request", nullptr};
-constexpr const char* kFaults[] = {"crash", "hang", "slow", "link", nullptr};
-constexpr const char* kFaultPhases[] = {"slot", "forward", "backward", "collective", "update", nullptr};
 constexpr const char* kFailureLaws[] = {"none", "exponential", "gamma", nullptr};
-constexpr const char* kStragglers[] = {"factor", "exponential", "pause", "link", nullptr};
 
 constexpr OptionSpec kRun[] = {
     text("name", nullptr).doc_text("name of the run folder; the configuration file's name unless given"),

@@ -116,6 +116,25 @@ struct EmulateSettings {
 
 enum class BufferPolicy : std::uint8_t { kAverage, kLocal, kBroadcast };
 
+inline constexpr auto kBuffers = option::choice<BufferPolicy>({{"average", BufferPolicy::kAverage},
+                                                               {"local", BufferPolicy::kLocal},
+                                                               {"broadcast", BufferPolicy::kBroadcast}});
+inline constexpr auto kStragglers =
+    option::choice<StragglerSettings::Kind>({{"factor", StragglerSettings::Kind::kFactor},
+                                             {"exponential", StragglerSettings::Kind::kExponential},
+                                             {"pause", StragglerSettings::Kind::kPause},
+                                             {"link", StragglerSettings::Kind::kLink}});
+inline constexpr auto kFaults = option::choice<FaultSettings::Kind>({{"crash", FaultSettings::Kind::kCrash},
+                                                                     {"hang", FaultSettings::Kind::kHang},
+                                                                     {"slow", FaultSettings::Kind::kSlow},
+                                                                     {"link", FaultSettings::Kind::kLink}});
+inline constexpr auto kFaultPhases =
+    option::choice<FaultSettings::Phase>({{"slot", FaultSettings::Phase::kSlot},
+                                          {"forward", FaultSettings::Phase::kForward},
+                                          {"backward", FaultSettings::Phase::kBackward},
+                                          {"collective", FaultSettings::Phase::kCollective},
+                                          {"update", FaultSettings::Phase::kUpdate}});
+
 struct CoreSettings {
   RunSettings run;
   DeviceSettings device;

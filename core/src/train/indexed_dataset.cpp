@@ -39,9 +39,7 @@ IndexedDataset::IndexedDataset(std::string owner, const Options& options, OwnSpl
       batch_(options.integer("batch")),
       val_fraction_(0),
       mixed_(false),
-      order_(options.text("order") == "shuffled"     ? SampleOrder::kShuffled
-             : options.text("order") == "sequential" ? SampleOrder::kSequential
-                                                     : SampleOrder::kRandom) {}
+      order_(options.choice("order", kOrders)) {}
 
 IndexedDataset::IndexedDataset(std::string owner, const Options& options)
     : IndexedDataset(std::move(owner), options, OwnSplit{}) {

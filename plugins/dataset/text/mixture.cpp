@@ -21,7 +21,7 @@ Mixture::Mixture(const Options& options)
               .at_least = 1,
               .vocabulary = options.integer("vocabulary"),
               .val_fraction = options.real("val_fraction"),
-              .order = order_from(options.text("order"))} {
+              .order = options.choice("order", kOrders)} {
   read_sources(options);
   read_phases(options);
   const auto caps = options.integers("max_epochs");

@@ -16,7 +16,8 @@ namespace tenon::text {
 
 class Mixture final : public WindowDataset {
  public:
-  static constexpr const char* kOrders[] = {"shuffled", "random", "sequential", nullptr};
+  static constexpr auto kOrders = option::choice<Order>(
+      {{"shuffled", Order::kShuffled}, {"random", Order::kRandom}, {"sequential", Order::kSequential}});
   static constexpr OptionSpec kOptions[] = {
       option::texts("sources", nullptr).mandatory().doc_text("files of text or tokens: \"name=file\" each"),
       option::texts("weights", nullptr)

@@ -11,10 +11,6 @@
 
 namespace tenon::text {
 
-Order order_from(std::string_view text) {
-  return text == "random" ? Order::kRandom : text == "shuffled" ? Order::kShuffled : Order::kSequential;
-}
-
 Source::Source(const SourceSpec& spec, RandomKey key)
     : spec_(spec), key_(key), file_(spec.path, spec.format) {
   if (!spec_.val_path.empty()) val_file_.emplace(spec_.val_path, spec_.format);

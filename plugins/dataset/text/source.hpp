@@ -21,7 +21,6 @@ enum class Order {
   kShuffled,    ///< every non-overlapping window once per epoch, in another order each time
   kSequential,  ///< non-overlapping windows as they lie in the file
 };
-Order order_from(std::string_view text);
 
 struct SourceSpec {
   std::string path, val_path;  ///< val_path empty: a tail of `path` is held out

@@ -12,7 +12,7 @@ Text::Text(const Options& options)
             .at_least = batch(),
             .vocabulary = options.integer("vocabulary"),
             .val_fraction = options.real("val_fraction"),
-            .order = order_from(options.text("order"))} {}
+            .order = options.choice("order", kOrders)} {}
 
 void Text::open(std::uint64_t seed_order) {
   source_.emplace(spec_, random_key(seed_order, "order"));

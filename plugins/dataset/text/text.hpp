@@ -15,7 +15,8 @@ namespace tenon::text {
 class Text final : public WindowDataset {
  public:
   static constexpr const char* kFormats[] = {"auto", "bytes", "nanogpt", "llmc", nullptr};
-  static constexpr const char* kOrders[] = {"random", "shuffled", "sequential", nullptr};
+  static constexpr auto kOrders = option::choice<Order>(
+      {{"random", Order::kRandom}, {"shuffled", Order::kShuffled}, {"sequential", Order::kSequential}});
   static constexpr OptionSpec kOptions[] = {
       option::path("path", "\"data/text/tinyshakespeare.txt\"").doc_text("file of text or tokens"),
       option::text("format", "\"auto\"")

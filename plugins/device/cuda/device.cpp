@@ -8,7 +8,7 @@ namespace tenon::cuda {
 
 CudaDevice::CudaDevice(const Options& options) {
 #ifdef TENON_CUDA_EMULATED
-  spec_.order = options.text("order") == "descending" ? LaunchOrder::kDescending : LaunchOrder::kAscending;
+  spec_.order = options.choice("order", kOrders);
   spec_.guard = options.boolean("guard");
   spec_.capacity = static_cast<std::size_t>(options.integer("memory_mib")) << 20;
   spec_.lose_at = options.integer("lose_at");

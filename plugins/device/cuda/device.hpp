@@ -17,7 +17,9 @@ namespace tenon::cuda {
 class CudaDevice final : public Device {
  public:
 #ifdef TENON_CUDA_EMULATED
-  static constexpr const char* kOrders[] = {"ascending", "descending", nullptr};
+  static constexpr auto kOrders = option::choice<LaunchOrder>({{"ascending", LaunchOrder::kAscending},
+                                                               { "descending",
+                                                                 LaunchOrder::kDescending }});
   static constexpr OptionSpec kOptions[] = {
       option::text("order", "\"ascending\"")
           .one_of(kOrders)

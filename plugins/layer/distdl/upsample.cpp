@@ -7,11 +7,6 @@
 namespace tenon::distdl {
 namespace {
 
-Interpolation kind_of(std::string_view mode) {
-  if (mode == "nearest") return Interpolation::kNearest;
-  return mode == "linear" ? Interpolation::kLinear : Interpolation::kLinearAligned;
-}
-
 TensorView flat(TensorView view) {
   return view.reshaped({view.elements()});
 }
@@ -22,7 +17,7 @@ void Upsample::infer(InferContext& context) {
   const ValueSpec x = expect_one_activation(context);
   expect_planes(context, x.layout);
   const Shape& inputs = x.layout.shape;
-  const Interpolation kind = kind_of(options_.text("mode"));
+  const Interpolation kind = options_.choice("mode", kModes);
   std::vector<Halo::Reach> reaches;
   for (int dim = 2; dim < inputs.rank(); ++dim) {
     const std::int64_t scale = number_for(context, options_, "scale", dim - 2, inputs.rank() - 2),

@@ -11,7 +11,10 @@ namespace tenon::distdl {
 
 class Upsample final : public Layer {
  public:
-  static constexpr const char* kModes[] = {"nearest", "linear", "linear_aligned", nullptr};
+  static constexpr auto kModes =
+      option::choice<Interpolation>({{"nearest", Interpolation::kNearest},
+                                     {"linear", Interpolation::kLinear},
+                                     {"linear_aligned", Interpolation::kLinearAligned}});
   static constexpr OptionSpec kOptions[] = {
       option::integers("scale", nullptr)
           .mandatory()

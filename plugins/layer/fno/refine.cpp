@@ -8,10 +8,7 @@
 namespace tenon::fno {
 
 Refine::Refine(const Options& options)
-    : factor_(options.integer("factor")),
-      behind_(options.text("behind") == "last"   ? Behind::kLast
-              : options.text("behind") == "zero" ? Behind::kZero
-                                                 : Behind::kFirst) {}
+    : factor_(options.integer("factor")), behind_(options.choice("behind", kBehind)) {}
 
 void Refine::infer(InferContext& context) {
   expect_inputs(context, 1);

@@ -16,7 +16,9 @@ namespace tenon::fno {
 
 class Refine final : public Layer {
  public:
-  static constexpr const char* kBehind[] = {"last", "zero", "first", nullptr};
+  enum class Behind { kLast, kZero, kFirst };
+  static constexpr auto kBehind =
+      option::choice<Behind>({{"last", Behind::kLast}, {"zero", Behind::kZero}, {"first", Behind::kFirst}});
   static constexpr OptionSpec kOptions[] = {
       option::integer("factor", nullptr)
           .mandatory()
@@ -44,8 +46,6 @@ class Refine final : public Layer {
     std::int64_t outer = 1, inner = 1;
     std::unique_ptr<LineSum> sum;
   };
-  enum class Behind { kLast, kZero, kFirst };
-
   /// From n points to factor * n.
   LineSumSpec table(std::int64_t n) const;
   /// The workspaces in which stages take turns.

@@ -45,7 +45,7 @@ void SpectralConv::infer(InferContext& context) {
                      .to_modes = to_modes,
                      .to_points = to_points,
                      .activations = context.activations(),
-                     .form = options_.text("form") == "slab" ? Form::kSlab : Form::kPencil,
+                     .form = options_.choice("form", kForms),
                      .device = &context.device()},
                     fmt::format("layer '{}'", context.name()));
   };

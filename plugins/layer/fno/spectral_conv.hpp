@@ -12,7 +12,7 @@ namespace tenon::fno {
 
 class SpectralConv final : public Layer {
  public:
-  static constexpr const char* kForms[] = {"pencil", "slab", nullptr};
+  static constexpr auto kForms = option::choice<Form>({{"pencil", Form::kPencil}, {"slab", Form::kSlab}});
   static constexpr OptionSpec kOptions[] = {
       option::integers("modes", nullptr)
           .mandatory()

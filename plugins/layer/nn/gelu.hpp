@@ -7,7 +7,8 @@ namespace tenon::nn {
 
 class Gelu final : public Pointwise {
  public:
-  static constexpr const char* kForms[] = {"tanh", "none", nullptr};
+  static constexpr auto kForms =
+      option::choice<Epilogue>({{"tanh", Epilogue::kGeluTanh}, {"none", Epilogue::kGeluExact}});
   static constexpr OptionSpec kOptions[] = {
       option::text("approximate", "\"tanh\"")
           .one_of(kForms)
@@ -16,9 +17,7 @@ class Gelu final : public Pointwise {
   static constexpr ComponentInfo kInfo{
       .id = "gelu", .summary = "Gaussian error linear unit", .options = kOptions, .capabilities = kAnywhere};
 
-  explicit Gelu(const Options& options)
-      : Pointwise(options.text("approximate") == "tanh" ? Epilogue::kGeluTanh : Epilogue::kGeluExact,
-                  Reads::kInput) {}
+  explicit Gelu(const Options& options) : Pointwise(options.choice("approximate", kForms), Reads::kInput) {}
 };
 
 }  // namespace tenon::nn

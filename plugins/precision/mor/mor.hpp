@@ -14,8 +14,6 @@ namespace tenon::mor {
 
 class Mor final : public Precision, public PrecisionMetrics {
  public:
-  static constexpr const char* kLevels[] = {"tensor", "sub2", "sub3", nullptr};
-  static constexpr const char* kStrategies[] = {"gam", "block", "e8", "current", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::text("level", "'tensor'")
           .one_of(kLevels)

@@ -20,12 +20,6 @@ std::int64_t extent_of(std::string_view text) {
   return error == std::errc() && stop == end && value >= 1 && value <= kLargestExtent ? value : 0;
 }
 
-MorStrategy strategy_of(std::string_view text) {
-  if (text == "gam") return MorStrategy::kGam;
-  if (text == "block") return MorStrategy::kBlock;
-  return text == "e8" ? MorStrategy::kE8 : MorStrategy::kCurrent;
-}
-
 }  // namespace
 
 Partition partition_of(std::string_view text) {
@@ -45,9 +39,8 @@ Partition partition_of(std::string_view text) {
 
 Settings settings_of(const Options& options) {
   Settings settings;
-  const std::string_view level = options.text("level");
-  if (level != "tensor") settings.mode = level == "sub2" ? MorMode::kQuantError : MorMode::kDynamicRange;
-  settings.strategy = strategy_of(options.text("strategy"));
+  settings.mode = options.choice("level", kLevels);
+  settings.strategy = options.choice("strategy", kStrategies);
   settings.partition = partition_of(options.text("partition"));
   settings.threshold = options.real("threshold");
   settings.e2m3 = options.boolean("e2m3");

@@ -10,6 +10,13 @@
 
 namespace tenon::mor {
 
+inline constexpr auto kLevels = option::choice<MorMode>(
+    {{"tensor", MorMode::kTensor}, {"sub2", MorMode::kQuantError}, {"sub3", MorMode::kDynamicRange}});
+inline constexpr auto kStrategies = option::choice<MorStrategy>({{"gam", MorStrategy::kGam},
+                                                                 {"block", MorStrategy::kBlock},
+                                                                 {"e8", MorStrategy::kE8},
+                                                                 {"current", MorStrategy::kCurrent}});
+
 /// Extents of a block of an operand: across the dimension that a product sums over, and along it. 0 = all of
 /// it.
 struct Partition {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "formats.hpp"
+#include "plan.hpp"
 
 #include <tenon/options.hpp>
 
@@ -11,10 +12,15 @@
 
 namespace tenon::quantized {
 
-inline constexpr const char* kSwitches[] = {"none", "forward", "all", nullptr};
-inline constexpr const char* kMultiplied[] = {"values", "native", "auto", nullptr};
+inline constexpr auto kSwitches =
+    option::choice<Switch>({{"none", Switch::kNone}, {"forward", Switch::kForward}, {"all", Switch::kAll}});
+inline constexpr auto kMultiplied = option::choice<Multiplied>(
+    {{"values", Multiplied::kValues}, {"native", Multiplied::kNative}, {"auto", Multiplied::kAuto}});
 inline constexpr const char* kGradientRounding[] = {"gradients", "none", nullptr};
-inline constexpr const char* kPowerRules[] = {"rceil", "floor", "ceil", "even", nullptr};
+inline constexpr auto kPowerRules = option::choice<PowerRule>({{"rceil", PowerRule::kRoundUp},
+                                                               {"floor", PowerRule::kFloor},
+                                                               {"ceil", PowerRule::kCeil},
+                                                               {"even", PowerRule::kEven}});
 
 constexpr OptionSpec format_option(const char* name, const char* text) {
   return option::text(name, nullptr).one_of(kFormatNames).doc_text(text);

@@ -7,17 +7,10 @@ namespace {
 constexpr std::string_view kFp4[] = {"mxfp4"};
 constexpr std::string_view kFp8[] = {"mxfp8_e4m3", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2"};
 
-PowerRule power_rule(std::string_view scale) {
-  return scale == "floor"  ? PowerRule::kFloor
-         : scale == "ceil" ? PowerRule::kCeil
-         : scale == "even" ? PowerRule::kEven
-                           : PowerRule::kRoundUp;
-}
-
 Recipe fp4_recipe(const Options& options) {
   Recipe recipe;
   recipe.formats = formats_of("mxfp4", "mxfp4", "mxfp4");
-  recipe.power = power_rule(options.text("scale"));
+  recipe.power = options.choice("scale", kPowerRules);
   recipe.stochastic = options.text("stochastic") == "gradients";
   recipe.random_bits = random_bits(options);
   return recipe;
@@ -27,7 +20,7 @@ Recipe fp8_recipe(const Options& options) {
   Recipe recipe;
   const bool wide = options.text("gradients") == "e5m2";
   recipe.formats = formats_of("mxfp8_e4m3", "mxfp8_e4m3", wide ? "mxfp8_e5m2" : "mxfp8_e4m3");
-  recipe.power = power_rule(options.text("scale"));
+  recipe.power = options.choice("scale", kPowerRules);
   return recipe;
 }
 

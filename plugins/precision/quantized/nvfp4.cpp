@@ -9,11 +9,7 @@ constexpr std::string_view kNvfp4Formats[] = {"nvfp4"};
 Recipe nvfp4_recipe(const Options& options) {
   Recipe recipe;
   recipe.formats = formats_of("nvfp4", options.text("weights") == "2d" ? "nvfp4_2d" : "nvfp4", "nvfp4");
-  const std::string_view rotate = options.text("rotate");
-  recipe.rotate = rotate == "wgrad" ? Rotate::kWgrad
-                  : rotate == "x"   ? Rotate::kX
-                  : rotate == "dy"  ? Rotate::kDy
-                                    : Rotate::kNone;
+  recipe.rotate = options.choice("rotate", Nvfp4::kRotations);
   recipe.stochastic = options.text("stochastic") == "gradients";
   recipe.random_bits = random_bits(options);
   recipe.four_over_six = options.boolean("four_over_six");

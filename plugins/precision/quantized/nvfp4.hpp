@@ -13,7 +13,8 @@ namespace tenon::quantized {
 class Nvfp4 final : public QuantizedPrecision {
  public:
   static constexpr const char* kWeights[] = {"2d", "1d", nullptr};
-  static constexpr const char* kRotations[] = {"wgrad", "none", "x", "dy", nullptr};
+  static constexpr auto kRotations = option::choice<Rotate>(
+      {{"wgrad", Rotate::kWgrad}, {"none", Rotate::kNone}, {"x", Rotate::kX}, {"dy", Rotate::kDy}});
   static constexpr auto kOptions = with(
       kCommonOptions,
       std::array{

@@ -1,6 +1,7 @@
 // Sites from options; the work is in site.cpp.
 #include "policy.hpp"
 
+#include "common_options.hpp"
 #include "format_quantizer.hpp"
 
 #include <tenon/error.hpp>
@@ -13,13 +14,9 @@ QuantizedPrecision::QuantizedPrecision(std::string_view component, const Options
       selection_(component, options),
       worst_(options.real("keep_worst"), options.integer("keep_worst_slot")),
       quantizer_(make_quantizer(formats, recipe)) {
-  const std::string_view late = options.text("switch");
-  recipe_.late = late == "all" ? Switch::kAll : late == "forward" ? Switch::kForward : Switch::kNone;
+  recipe_.late = options.choice("switch", kSwitches);
   recipe_.switch_at = options.real("switch_at");
-  const std::string_view products = options.text("products");
-  products_ = products == "native" ? Multiplied::kNative
-              : products == "auto" ? Multiplied::kAuto
-                                   : Multiplied::kValues;
+  products_ = options.choice("products", kMultiplied);
   for (const std::string_view pattern : options.section_names("site")) {
     const Options& table = options.section("site", pattern);
     Section section{selection_.add_pattern(pattern)};

@@ -20,12 +20,6 @@ int bits_of(std::string_view encoding) {
   return encoding.back() - '0';
 }
 
-IncrementPolicy policy_of(std::string_view name) {
-  return name == "one_shot"      ? IncrementPolicy::kOneShot
-         : name == "consecutive" ? IncrementPolicy::kConsecutive
-                                 : IncrementPolicy::kIntermittent;
-}
-
 int chosen_bits(const Options& options) {
   const std::string_view bits = options.text("bits");
   if (bits == "none") return 0;
@@ -36,7 +30,7 @@ int chosen_bits(const Options& options) {
 
 CheckNRun::CheckNRun(const Options& options)
     : every_(options.integer("every")),
-      increments_(policy_of(options.text("increments"))),
+      increments_(options.choice("increments", kPolicies)),
       bits_(chosen_bits(options)),
       fit_(options.boolean("adaptive") ? RowFit::kAdaptive : RowFit::kUniform),
       keep_(static_cast<int>(options.integer("keep"))),

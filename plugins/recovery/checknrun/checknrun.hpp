@@ -23,7 +23,10 @@ class CheckNRun final : public RecoveryBase,
                         public SaveOutcomes,
                         public RowCodec {
  public:
-  static constexpr const char* kPolicies[] = {"one_shot", "consecutive", "intermittent", nullptr};
+  static constexpr auto kPolicies =
+      option::choice<IncrementPolicy>({{"one_shot", IncrementPolicy::kOneShot},
+                                       {"consecutive", IncrementPolicy::kConsecutive},
+                                       {"intermittent", IncrementPolicy::kIntermittent}});
   static constexpr const char* kBits[] = {"none", "8", "4", "3", "2", "auto", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::integer("every", "100")

@@ -25,9 +25,7 @@ std::vector<double> diagonal_wave(std::size_t grid, Function&& g) {
 }  // namespace
 
 NavierStokes::NavierStokes(const Options& options)
-    : start_(options.text("initial") == "random" ? Start::kRandom
-             : options.text("initial") == "zero" ? Start::kZero
-                                                 : Start::kWave),
+    : start_(options.choice("initial", kInitial)),
       snapshots_(options.integer("snapshots")),
       past_(options.integer("past")),
       forcing_(options.real("forcing")) {

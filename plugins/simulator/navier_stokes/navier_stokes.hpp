@@ -15,7 +15,9 @@ namespace tenon::navier_stokes {
 
 class NavierStokes final : public SimulatorBase {
  public:
-  static constexpr const char* kInitial[] = {"random", "zero", "wave", nullptr};
+  enum class Start { kRandom, kZero, kWave };
+  static constexpr auto kInitial =
+      option::choice<Start>({{"random", Start::kRandom}, {"zero", Start::kZero}, {"wave", Start::kWave}});
   static constexpr const char* kNumbers[] = {"f32", "f64", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::integer("grid", "64").between(4, 4096).doc_text("points per side, even"),
@@ -55,7 +57,7 @@ class NavierStokes final : public SimulatorBase {
 
   Flow flow_;
   RandomVorticity random_;
-  enum class Start { kRandom, kZero, kWave } start_;
+  Start start_;
   std::int64_t snapshots_, past_, steps_;  ///< steps between two snapshots
   double forcing_;
   std::vector<SimulatedField> fields_, shared_;

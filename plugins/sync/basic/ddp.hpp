@@ -17,7 +17,8 @@ namespace tenon::sync_basic {
 
 class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
  public:
-  static constexpr const char* kWires[] = {"gradient", "bf16", "f16", nullptr};
+  static constexpr auto kWires =
+      option::choice<DType>({{"gradient", DType::kF32}, {"bf16", DType::kBF16}, {"f16", DType::kF16}});
   static constexpr const char* kWeights[] = {"replica", "count", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::text("communication", "\"gradient\"")
@@ -38,7 +39,7 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
   explicit Ddp(const Options& options)
       : bucket_bytes_(static_cast<std::int64_t>(options.real("bucket_mb") * 1024 * 1024)),
         narrow_(options.text("communication") != "gradient"),
-        wire_(options.text("communication") == "f16" ? DType::kF16 : DType::kBF16),
+        wire_(options.choice("communication", kWires)),
         by_count_(options.text("weigh_by") == "count") {}
 
   void start(Replica& replica) override {

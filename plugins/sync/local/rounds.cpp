@@ -49,10 +49,7 @@ void Rounds::after_step(const Slot& slot, const StepOutcome& outcome) {
 }
 
 void Rounds::read_local_state(const Options& options) {
-  const std::string_view rule = options.text("local_state");
-  local_state_ = rule == "reset"     ? LocalState::kReset
-                 : rule == "average" ? LocalState::kAverage
-                                     : LocalState::kKeep;
+  local_state_ = options.choice("local_state", kLocalStates);
 }
 
 void Rounds::settle_local_state() {

@@ -24,7 +24,9 @@ constexpr OptionSpec interval_option(const char* fallback, const char* doc) {
   return option::integer("interval", fallback).at_least(1).in_unit("slots").doc_text(doc);
 }
 
-inline constexpr const char* kLocalStates[] = {"keep", "reset", "average", nullptr};
+enum class LocalState { kKeep, kReset, kAverage };
+inline constexpr auto kLocalStates = option::choice<LocalState>(
+    {{"keep", LocalState::kKeep}, {"reset", LocalState::kReset}, {"average", LocalState::kAverage}});
 /// Declared by the strategies that offer it; the others keep.
 inline constexpr OptionSpec kLocalState =
     option::text("local_state", "\"keep\"")
@@ -74,7 +76,6 @@ class Rounds : public SyncBase {
   void average_weights();
 
  private:
-  enum class LocalState { kKeep, kReset, kAverage };
   void part();
   void settle_local_state();
 

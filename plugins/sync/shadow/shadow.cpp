@@ -15,8 +15,7 @@ Shadow::Shadow(const char* name, const Options& options)
       interval_(options.integer("interval")),
       rest_(options.real("rest")),
       piece_(options.integer("piece")) {
-  const std::string_view mode = options.text("mode");
-  mode_ = mode == "shadow" ? Mode::kShadow : mode == "stepped" ? Mode::kStepped : Mode::kForeground;
+  mode_ = options.choice("mode", kModes);
   locked_ =
       background() && options.text("merge_lock") == "per_shard";  // elsewhere workers stand still anyway
   const auto at = options.integers("at");

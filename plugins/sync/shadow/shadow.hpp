@@ -19,7 +19,9 @@
 
 namespace tenon::sync_shadow {
 
-inline constexpr const char* kModes[] = {"shadow", "foreground", "stepped", nullptr};
+enum class Mode : std::uint8_t { kShadow, kForeground, kStepped };
+inline constexpr auto kModes = option::choice<Mode>(
+    {{"shadow", Mode::kShadow}, {"foreground", Mode::kForeground}, {"stepped", Mode::kStepped}});
 inline constexpr const char* kLocks[] = {"none", "per_shard", nullptr};
 
 inline constexpr OptionSpec kMode =
@@ -115,8 +117,6 @@ class Shadow : public SyncBase {
   ~Shadow() override;
 
  private:
-  enum class Mode : std::uint8_t { kShadow, kForeground, kStepped };
-
   bool due(std::int64_t done) const;
   void fire(std::int64_t slot);
   void average_buffers();

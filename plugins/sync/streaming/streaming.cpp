@@ -8,16 +8,6 @@
 #include <fmt/format.h>
 
 namespace tenon::sync_streaming {
-namespace {
-
-Format format_of(std::string_view name) {
-  if (name == "bf16") return Format::kBf16;
-  if (name == "e4m3") return Format::kE4m3;
-  return name == "fp4" ? Format::kFp4 : Format::kParameter;
-}
-
-}  // namespace
-
 StreamingDiloco::StreamingDiloco(const Options& options)
     : interval_(options.integer("interval")),
       count_(options.integer("fragments")),
@@ -25,7 +15,7 @@ StreamingDiloco::StreamingDiloco(const Options& options)
       alpha_(options.real("alpha")),
       full_first_(options.text("first_sync") == "full"),
       outer_(options),
-      wire_(format_of(options.text("communication"))) {
+      wire_(options.choice("communication", kWires)) {
   const auto patterns = options.texts("patterns");
   patterns_.assign(patterns.begin(), patterns.end());
   if (!patterns_.empty()) count_ = static_cast<std::int64_t>(patterns_.size());

@@ -18,7 +18,10 @@ namespace tenon::sync_streaming {
 class StreamingDiloco final : public SyncBase {
  public:
   static constexpr const char* kFirst[] = {"full", "short", nullptr};
-  static constexpr const char* kWires[] = {"parameter", "bf16", "e4m3", "fp4", nullptr};
+  static constexpr auto kWires = option::choice<Format>({{"parameter", Format::kParameter},
+                                                         {"bf16", Format::kBf16},
+                                                         {"e4m3", Format::kE4m3},
+                                                         {"fp4", Format::kFp4}});
   static constexpr OptionSpec kOptions[] = {
       option::integer("interval", "100")
           .at_least(1)
