@@ -85,8 +85,8 @@
 #define TYPE(type) \
   extern "C" void tenon_abi_##type(tenon::type*) {}
 // Templates are pinned through one instance each.
-#define INSTANCE(type, argument) \
-  extern "C" void tenon_abi_##type(tenon::type<argument>*) {}
+#define INSTANCE(type, ...) \
+  extern "C" void tenon_abi_##type(tenon::type<__VA_ARGS__>*) {}
 
 // <tenon/neck.h>
 C_TYPE(tenon_error)
@@ -155,7 +155,6 @@ TYPE(Resolution)
 TYPE(OptionList)
 
 // <tenon/control.hpp>
-TYPE(Membership)
 TYPE(FailureKind)
 TYPE(FailureEvent)
 TYPE(ControlAction)
@@ -428,12 +427,14 @@ TYPE(Schedule)
 // <tenon/options.hpp>
 TYPE(Options)
 TYPE(OptionSpec)
+INSTANCE(Choices, int, 1)
 namespace tenon {
 using option::detail::OptionPointers;
 }
 INSTANCE(OptionPointers, 1)
 
 // <tenon/outer_update.hpp>
+TYPE(OuterRule)
 TYPE(OuterUpdate)
 
 // <tenon/parameter.hpp>
