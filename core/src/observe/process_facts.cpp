@@ -23,7 +23,7 @@ namespace {
 constexpr std::array<std::string_view, 7> kPrefixes{"OMP_",    "GOMP_",  "KMP_",     "DNNL_",
                                                     "ONEDNN_", "TENON_", "OPENBLAS_"};
 
-std::string file_text(const char* path) {
+std::string file_text(const std::string& path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
@@ -62,8 +62,9 @@ std::int64_t usable_memory_bytes() {
     if (to > 0 && (bytes == 0 || to < bytes)) bytes = to;
   };
   // "max" is no number and reads as 0; where version 1 has no limit it says nearly 2^63.
-  for (const char* file : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"})
-    limit(std::strtoll(file_text(file).c_str(), nullptr, 10));
+  for (const std::string& folder : control_group_folders(file_text("/proc/self/cgroup"), "memory"))
+    for (const char* file : {"/memory.max", "/memory.limit_in_bytes"})
+      limit(std::strtoll(file_text(folder + file).c_str(), nullptr, 10));
   for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
     rlimit allowed{};
     if (::getrlimit(resource, &allowed) == 0 && allowed.rlim_cur != RLIM_INFINITY)
@@ -93,6 +94,30 @@ std::string cpu_model() {
   return "unknown";
 }
 
+std::vector<std::string> control_group_folders(const std::string& text, const std::string& controller) {
+  const std::string root = "/sys/fs/cgroup";
+  std::vector<std::string> second, first;
+  const auto upwards = [](std::vector<std::string>& folders, const std::string& mount, std::string path) {
+    for (; path.size() > 1; path.resize(path.rfind('/'))) folders.push_back(mount + path);
+    folders.push_back(mount);
+  };
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {  // "4:cpu,cpuacct:/group" of version 1, "0::/group"
+    const std::size_t names = line.find(':'), path = line.find(":/", names + 1);
+    if (names == std::string::npos || path == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(names + 1, path - names - 1) + ",";
+    if (controllers == ",,")
+      upwards(second, root, line.substr(path + 1));
+    else if (controllers.find("," + controller + ",") != std::string::npos)
+      upwards(first, root + "/" + controller, line.substr(path + 1));
+  }
+  // What is mounted there is a group of this process in any case.
+  if (second.empty()) second.push_back(root);
+  if (first.empty()) first.push_back(root + "/" + controller);
+  second.insert(second.end(), first.begin(), first.end());
+  return second;
+}
+
 int quota_cores(const std::string& cpu_max) {
   std::istringstream words(cpu_max);
   double quota = 0, period = 0;
@@ -104,8 +129,15 @@ int usable_cores() {
   cpu_set_t allowed;
   int cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   if (::sched_getaffinity(0, sizeof allowed, &allowed) == 0) cores = CPU_COUNT(&allowed);
-  const int quota = quota_cores(file_text("/sys/fs/cgroup/cpu.max"));
-  return std::max(1, quota > 0 ? std::min(cores, quota) : cores);
+  for (const std::string& folder : control_group_folders(file_text("/proc/self/cgroup"), "cpu")) {
+    // Version 1 has the two numbers in files of their own, and says -1 where version 2 says "max".
+    for (const std::string& limit :
+         {file_text(folder + "/cpu.max"),
+          file_text(folder + "/cpu.cfs_quota_us") + " " + file_text(folder + "/cpu.cfs_period_us")}) {
+      if (const int quota = quota_cores(limit); quota > 0) cores = std::min(cores, quota);
+    }
+  }
+  return std::max(1, cores);
 }
 
 std::string utc_text(std::chrono::system_clock::time_point at) {

@@ -260,6 +260,22 @@ TEST(ProcessFacts, FieldsOfProcFiles) {
   EXPECT_EQ(proc_field(text, "absent"), "");
 }
 
+TEST(ProcessFacts, LimitsAreThoseOfAllControlGroupsUpwards) {
+  using ::testing::ElementsAre;
+  EXPECT_THAT(control_group_folders("0::/user.slice/job.scope\n", "memory"),
+              ElementsAre("/sys/fs/cgroup/user.slice/job.scope", "/sys/fs/cgroup/user.slice",
+                          "/sys/fs/cgroup", "/sys/fs/cgroup/memory"));
+  EXPECT_THAT(control_group_folders("5:cpu,cpuacct:/a\n4:memory:/b\n1:name=systemd:/c\n", "cpu"),
+              ElementsAre("/sys/fs/cgroup", "/sys/fs/cgroup/cpu/a", "/sys/fs/cgroup/cpu"));
+  EXPECT_THAT(control_group_folders("4:memory:/\n0::/\n", "memory"),
+              ElementsAre("/sys/fs/cgroup", "/sys/fs/cgroup/memory"));
+  for (const char* nothing : {"", "\n", "memory", "::", "0::"})
+    EXPECT_THAT(control_group_folders(nothing, "memory"),
+                ElementsAre("/sys/fs/cgroup", "/sys/fs/cgroup/memory"))
+        << nothing;
+  EXPECT_GT(usable_memory_bytes(), 0);
+}
+
 TEST(ProcessFacts, ProcessorsThatAControlGroupAllows) {
   EXPECT_EQ(quota_cores("200000 100000\n"), 2);
   EXPECT_EQ(quota_cores("150000 100000\n"), 2);
