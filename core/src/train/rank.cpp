@@ -66,6 +66,7 @@ Rank::Rank(World& world, int rank)
       spans_(*world.clock),
       account_(*world.clock),
       faults_(fault_spec(world, rank)),
+      lines_(world, rank, counters_, account_, distributions_),
       watch_{&spans_, &account_, &faults_},
       layer_watch_{&spans_, &account_, &faults_, &watched_.places()} {
   try {
@@ -81,7 +82,7 @@ void Rank::build() {
   const config::CoreSettings& settings = world.settings;
   const int threads = world.threads_per_rank();
   set_parallel_threads(threads);
-  host_.set_sinks(&spans_, this);
+  host_.set_sinks(&spans_, &lines_);
   host_.set_passes(&watched_.places());
   parts_ = std::make_unique<Parts>(world.config, world.registry, host_);
   observers_ = std::make_unique<Observers>(parts_->observers, host_, spans_);
@@ -145,6 +146,7 @@ void Rank::build() {
                  usable_memory_bytes());
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
   const bool shared_weights = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
+  lines_.bind({parts_.get(), weights_.get(), observers_.get(), shared_weights, slot_samples()});
   rows_ = std::make_unique<RowExchange>(*weights_, shared_weights, asks_for_rows());
   if (rows_->active() && settings.parallel.workers > 1) {
     fail_config(
@@ -357,7 +359,7 @@ void Rank::restore() {
   LineCounts& lines = counters_.lines;
   if (reader.world_size() != trainers)
     std::tie(lines.loss_sum, lines.loss_count) = saved_losses(reader, rank_, trainers);
-  take_lines();
+  lines_.take();
   next_slot_ = first_slot_ = newest_committed_ = counters_.slot;
   begin_again_after_divergence();
   if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(first_slot_);
@@ -373,30 +375,6 @@ RunShape Rank::shape() const {
 
 std::int64_t Rank::slot_samples() const {
   return world_.settings.run.accumulate * parts_->dataset->batch() * weights_->replicas();
-}
-
-std::uint64_t Rank::bytes_sent() const {
-  return world_.bytes_sent() + world_.earlier_bytes;
-}
-
-void Rank::note_lines() {
-  if (rank_ == 0) {
-    counters_.lines.bytes_sent = static_cast<std::int64_t>(bytes_sent());
-    look_at_plans(counters_.slot);  // the next run may deal other numbers of samples
-  }
-  counters_.lines.recorded = distributions_.window();
-}
-
-// What was sent until here was sent at the beginning of the run, too. Bytes of slots that a roll-back undid
-// were sent, as their seconds have passed.
-void Rank::take_lines() {
-  distributions_.set_window(counters_.lines.recorded);
-  if (rank_ == 0 && epoch_ == 0)
-    world_.earlier_bytes = static_cast<std::uint64_t>(counters_.lines.bytes_sent) - world_.bytes_sent();
-}
-
-double Rank::wall_s() const {
-  return counters_.wall_s + world_.clock->now() - begun_s_;
 }
 
 void Rank::check(const CheckpointReader& reader) const {

@@ -5,6 +5,7 @@
 #include "observe/recovery_log.hpp"
 #include "train/emulated_failures.hpp"
 #include "train/evaluation.hpp"
+#include "train/metric_lines.hpp"
 #include "train/observers.hpp"
 #include "train/pass_watch.hpp"
 #include "train/rank_state.hpp"
@@ -32,11 +33,11 @@ struct SyncEnd {
   }
 };
 
-class Rank final : private MetricSink {
+class Rank final {
  public:
   /// Builds everything up to the first slot. Collective over all ranks; leaves nothing on disk.
   Rank(World& world, int rank);
-  ~Rank() override;
+  ~Rank();
 
   /// Once the world has a folder: restores what it found, then runs to the end, or to a failure after which
   /// all ranks go back to an earlier checkpoint. Returns whether that is so: the caller builds the rank
@@ -128,11 +129,6 @@ class Rank final : private MetricSink {
   RunShape shape() const;
   /// Samples of all replicas in a slot of which each takes its part.
   std::int64_t slot_samples() const;
-  /// Of the whole run, as metrics show them: those of earlier segments, too.
-  std::uint64_t bytes_sent() const;
-  /// Brings into Counters::lines what is counted elsewhere, and back.
-  void note_lines();
-  void take_lines();
   void build();
   void require_room_for_workers(const Executor& first) const;
   void open_axes();
@@ -163,11 +159,6 @@ class Rank final : private MetricSink {
   bool calibration_due(std::int64_t slot);
   /// Collective: all ranks count with the medians of what they measured.
   void calibrate();
-  RankTime time_so_far();
-  void log_times(std::int64_t done);
-  void look_at_plans(std::int64_t done);
-  void log_trained(std::int64_t done);
-  void log_losses(std::int64_t slot, const SlotResult& result);
   /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
   /// times.
   void save(SavePlan plan, const SaveMoment& moment, bool last);
@@ -180,14 +171,9 @@ class Rank final : private MetricSink {
   /// Seconds of the process, of which each belongs to one name.
   std::map<std::string, double> wall_split() const;
   void record_progress();
-  void metric(std::int64_t step, Split split, std::string_view name, double value);
-  void add(std::int64_t step, Split split, std::string_view name, double value) override {
-    metric(step, split, name, value);
-  }
   void finish();
   /// The weights that the run stands for: those of val/*, `weights_hash`, and what other commands read.
   ParameterSet& evaluated() { return parts_->sync->evaluation_parameters(); }
-  double wall_s() const;
 
   World& world_;
   int rank_, replica_, grid_index_;
@@ -200,6 +186,8 @@ class Rank final : private MetricSink {
   TimeAccount account_;
   Distributions distributions_;
   Faults faults_;
+  Counters counters_;
+  MetricLines lines_;
   CommunicatorWatch watch_;
   CommunicatorWatch layer_watch_;  ///< of communicators in which layers and optimizers wait
   std::unique_ptr<Parts> parts_;
@@ -237,7 +225,6 @@ class Rank final : private MetricSink {
 
   std::mutex mutex_;  ///< guards what follows when there are several workers
   ClockEvent quiet_;
-  Counters counters_;
   std::int64_t next_slot_ = 0, first_slot_ = 0;
   std::int64_t boundary_done_ = -1;
   int in_flight_ = 0;      ///< slots that workers are in
@@ -252,14 +239,8 @@ class Rank final : private MetricSink {
   bool diverged_ = false;         ///< in the slot before this boundary
   std::int64_t state_bytes_ = 0;  ///< of all ranks: what an emulated complete save writes
   bool stands_still_ = false;     ///< paused at the last boundary, until the hashes are taken
-  double begun_s_ = 0, stall_s_ = 0, last_save_s_ = 0;
-  double actors_idle_s_ = 0;  ///< waits for requests, once they have ended
+  double stall_s_ = 0, last_save_s_ = 0;
   double handed_over_s_ = 0;  ///< to the saver's thread: the newest checkpoint
-  std::int64_t logged_samples_ = 0, logged_tokens_ = 0;
-  double logged_at_s_ = 0;
-  RankTime logged_time_;
-  double earlier_transfer_s_ = 0;  ///< before the account began
-  std::string metric_name_;        ///< "train/loss", reused so that a line of metrics allocates nothing
   std::string save_error_;
   SyncEnd sync_end_;  ///< last: ends first
 };

@@ -94,7 +94,7 @@ void Rank::copy_to_peers() {
   world_.survival.older = std::exchange(world_.survival.newest, std::move(made));
   const double seconds = world_.clock->now() - began_s;
   stall_s_ += seconds;
-  metric(held.slot, Split::kTrain, "memory_copy_s", seconds);
+  lines_.add(held.slot, Split::kTrain, "memory_copy_s", seconds);
 }
 
 /// "S r r r" of each set of copies, one a line.

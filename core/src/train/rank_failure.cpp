@@ -176,9 +176,9 @@ void Rank::meet(const EmulatedFailure& failure, std::int64_t slot) {
   record.account = recovery_account();
   if (rank_ != 0) return;
   if (world_.recovery_log) world_.recovery_log->failed(record, repeated);
-  if (!rolls_back_) metric(slot, Split::kTrain, "failures", static_cast<double>(emulated_->next()));
+  if (!rolls_back_) lines_.add(slot, Split::kTrain, "failures", static_cast<double>(emulated_->next()));
   for (const auto& [name, value] : record.account) {
-    if (!rolls_back_) metric(slot, Split::kTrain, name, value);
+    if (!rolls_back_) lines_.add(slot, Split::kTrain, name, value);
   }
 }
 
@@ -320,7 +320,7 @@ std::int64_t Rank::roll_back(const FailureDecision& decision, std::int64_t slot,
   // Emulated failures come before the slot, deaths in it.
   target.faults_from = record.dead.empty() ? slot : slot + 1;
   target.timeline = timeline;
-  target.wall_s = wall_s();
+  target.wall_s = lines_.wall_s();
   target.next_failure = emulated_ != nullptr ? emulated_->next() : world_.next_failure;
   target.diverged = record.action == "diverged";
   world_.roll_back(target);

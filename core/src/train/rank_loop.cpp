@@ -24,9 +24,7 @@ bool Rank::run() {
   has_state_ = true;
   world_.survival.held.reset();
   if (emulated_ != nullptr) state_bytes_ = bytes_of_all_ranks();
-  begun_s_ = logged_at_s_ = world_.clock->now();
-  logged_samples_ = counters_.samples;
-  logged_tokens_ = counters_.tokens;
+  lines_.begin();
   if (parts_->recovery->keep() > 0) {
     Device* device = parts_->device.get();
     saver_ = std::make_unique<AsyncSaver>(*world_.store, rank_,
@@ -50,9 +48,7 @@ bool Rank::run() {
   }
   info.terminal = world_.request.terminal;
   info.quiet = world_.request.quiet;
-  account_.start();
-  for (int p = 0; world_.transport && p < kPurposes; ++p)
-    earlier_transfer_s_ += world_.transport->counts(rank_, static_cast<Purpose>(p)).transfer_seconds;
+  lines_.start_times();
   if (why_not_repeated().empty()) workers_[0]->repeat_next();
   observers_->start(info);
   observers_->tables(row_tables());
@@ -272,16 +268,16 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   const config::RunSettings& run = world_.settings.run;
   Boundary due;
   if (rank_ == 0) {
-    const std::uint64_t bytes = run.max_bytes ? bytes_sent() : 0;
+    const std::uint64_t bytes = run.max_bytes ? lines_.bytes_sent() : 0;
     const bool spent = (run.max_bytes && bytes >= static_cast<std::uint64_t>(*run.max_bytes)) ||
-                       (run.max_seconds && wall_s() >= *run.max_seconds);
+                       (run.max_seconds && lines_.wall_s() >= *run.max_seconds);
     if (spent && world_.stop_reason() == StopReason::kNone)
       world_.ask_to_stop(StopReason::kBudget, "budget spent");
   }
   const bool saves = parts_->recovery->keep() > 0;
   const bool first_time = slot > first_slot_ || boundary_again_;
   const bool can_save = due.can_save = saves && first_time;
-  SaveMoment moment{slot, run.steps, counters_.samples, wall_s(), last_save_s_};
+  SaveMoment moment{slot, run.steps, counters_.samples, lines_.wall_s(), last_save_s_};
   if (emulated_ != nullptr) {
     moment.seconds = emulated_->hour(slot) * kHour;
     moment.same_clock = true;
@@ -338,7 +334,7 @@ void Rank::evaluate(Boundary& due, std::int64_t slot) {
                            [&] { return !due.interrupted && world_.survival.stop.asked(); });
   const auto values = evaluator_->run(evaluated(), slot, [&] { return agreement.breaks(); });
   if (values) {
-    for (const EvaluationValue& value : *values) metric(slot, Split::kVal, value.metric, value.value);
+    for (const EvaluationValue& value : *values) lines_.add(slot, Split::kVal, value.metric, value.value);
     if (rank_ == 0) world_.metrics->flush();
     counters_.lines.evaluated = slot;
     return;
@@ -395,7 +391,7 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   // Replicas that update alone meet elsewhere, and their strategy calls this there. From here on an
   // interruption finds a slot that is done.
   if (result.applied && state_->members().shared) weights_->sync_buffers();
-  log_losses(ticket.slot, result);
+  lines_.slot_done(ticket.slot, result);
   watch_divergence(ticket, result);
   take_save_results();
   SlotRecord record;
@@ -409,94 +405,6 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   record.tokens = counters_.tokens;
   observers_->slot(record);
   if (rank_ == 0) world_.metrics->tick();
-}
-
-void Rank::log_losses(std::int64_t slot, const SlotResult& result) {
-  const std::int64_t done = slot + 1;
-  if (done % world_.settings.run.log_every != 0 && done != world_.settings.run.steps) return;
-  LineCounts& lines = counters_.lines;
-  double pair[2] = {lines.loss_sum, lines.loss_count};
-  // Joining the replicas' losses costs a message, which only strategies that talk in every slot anyway shall
-  // pay.
-  if (state_->members().shared) {
-    if (Communicator* group = weights_->group(Purpose::kStatistics)) {
-      TensorView view;
-      view.data = pair;
-      view.dtype = DType::kF64;
-      view.shape = Shape{2};
-      group->all_reduce(view, ReduceOp::kSum);
-    }
-  }
-  if (pair[1] > 0) metric(done, Split::kTrain, "loss", pair[0] / pair[1]);
-  metric(done, Split::kTrain, "lr", result.lr);
-  log_times(done);
-  log_trained(done);
-  distributions_.means([&](std::string_view name, double mean) { metric(done, Split::kTrain, name, mean); });
-  if (result.kind == SlotKind::kGrad) metric(done, Split::kTrain, "grad_norm", result.gradient_norm);
-  if (result.loss_scale) metric(done, Split::kTrain, "loss_scale", *result.loss_scale);
-  const double seconds = world_.clock->now() - logged_at_s_;
-  if (seconds > 0) {
-    metric(done, Split::kTrain, "samples_per_s",
-           static_cast<double>(counters_.samples - logged_samples_) / seconds);
-    metric(done, Split::kTrain, "tokens_per_s",
-           static_cast<double>(counters_.tokens - logged_tokens_) / seconds);
-  }
-  if (lines.skipped_updates > 0)
-    metric(done, Split::kTrain, "skipped_updates", static_cast<double>(lines.skipped_updates));
-  lines.loss_sum = lines.loss_count = 0;
-  logged_samples_ = counters_.samples;
-  logged_tokens_ = counters_.tokens;
-  logged_at_s_ = world_.clock->now();
-}
-
-/// Seconds of rank 0 since the last line; the other ranks' are in summary.json.
-void Rank::log_times(std::int64_t done) {
-  // Of several workers, the first one's thread is accounted for.
-  if (rank_ != 0 || !world_.transport || !account_.mine()) return;
-  const RankTime now = account_.read();
-  metric(done, Split::kTrain, "compute_s", now.compute_s - logged_time_.compute_s);
-  metric(done, Split::kTrain, "exposed_comm_s", now.exposed_s - logged_time_.exposed_s);
-  metric(done, Split::kTrain, "late_s", now.late_s - logged_time_.late_s);
-  logged_time_ = now;
-}
-
-/// Plans are pure, so rank 0 knows those of the other replicas.
-void Rank::look_at_plans(std::int64_t done) {
-  LineCounts& lines = counters_.lines;
-  const std::int64_t samples = slot_samples() / weights_->replicas();
-  for (; lines.planned_slots < done; ++lines.planned_slots) {
-    lines.planned_samples += slot_samples();
-    for (int replica = 0; replica < weights_->replicas(); ++replica)
-      if (parts_->sync->plan({lines.planned_slots, replica, 0}).kind == SlotKind::kGrad)
-        lines.trained_samples += samples;
-  }
-}
-
-/// Samples of all replicas that made a gradient, once a slot of some replica did not.
-void Rank::log_trained(std::int64_t done) {
-  if (rank_ != 0) return;
-  look_at_plans(done);
-  const LineCounts& lines = counters_.lines;
-  // Slots of several workers end out of order: a line of an earlier one would have the later one's samples.
-  if (lines.planned_slots > done || lines.trained_samples == lines.planned_samples) return;
-  metric(done, Split::kTrain, "samples_trained", static_cast<double>(lines.trained_samples));
-}
-
-void Rank::metric(std::int64_t step, Split split, std::string_view name, double value) {
-  if (rank_ != 0) return;
-  Metric line;
-  line.step = step;
-  line.split = split;
-  line.name = name;
-  line.value = value;
-  line.wall_s = wall_s();
-  line.samples = counters_.samples;
-  line.tokens = counters_.tokens;
-  line.bytes_sent = bytes_sent();
-  world_.metrics->append(line);
-  metric_name_.assign(split_name(split)).append("/").append(name);
-  world_.result.metrics[metric_name_] = value;
-  observers_->metric(line);
 }
 
 }  // namespace tenon::train

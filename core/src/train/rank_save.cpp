@@ -72,7 +72,7 @@ void Rank::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event)
   const auto encode = [&](TensorView rows, std::vector<std::byte>& out) {
     parts_->recovery.guarded(*codec_)->encode(plan.encoding, rows, out);
   };
-  note_lines();
+  lines_.note();
   save_buffers_.collect(*state_, shape(), plan, encode);
   SaveRequest request;
   request.step = moment.slot;
@@ -113,15 +113,15 @@ void Rank::take_save_results() {
                       saved.step, saved.bytes, saved.copy_s, saved.write_s, saved.commit_s));
         if (spans_.wanted() && !world_.clock->simulated())
           spans_.add({"save", "write", handed_over_s_, handed_over_s_ + saved.write_s + saved.commit_s});
-        metric(saved.step, Split::kTrain, "checkpoint_s", saved.copy_s + saved.write_s + saved.commit_s);
+        lines_.add(saved.step, Split::kTrain, "checkpoint_s", saved.copy_s + saved.write_s + saved.commit_s);
         break;
       case SaveStatus::kSkipped:
-        metric(saved.step, Split::kTrain, "checkpoint_skipped", 1);
+        lines_.add(saved.step, Split::kTrain, "checkpoint_skipped", 1);
         break;
       case SaveStatus::kAborted:
         save_error_ = fmt::format("checkpoint of slot {} could not be saved: {}", saved.step, saved.error);
         host_.log(LogLevel::kError, save_error_);
-        metric(saved.step, Split::kTrain, "checkpoint_failed", 1);
+        lines_.add(saved.step, Split::kTrain, "checkpoint_failed", 1);
         break;
     }
   }
@@ -140,27 +140,8 @@ void Rank::record_progress() {
   result.steps = counters_.slot;
   result.samples = counters_.samples;
   result.tokens = counters_.tokens;
-  result.wall_s = wall_s();
-  result.stall_s = stall_s_ - actors_idle_s_;  // the world adds what the rank's threads waited
-}
-
-RankTime Rank::time_so_far() {
-  RankTime time = account_.read();
-  double transfer_s = -earlier_transfer_s_;
-  actors_idle_s_ = 0;
-  for (int p = 0; world_.transport && p < kPurposes; ++p) {
-    const auto purpose = static_cast<Purpose>(p);
-    LinkCounts counts = world_.transport->counts(rank_, purpose);
-    const LinkCounts actors = row_server_ == nullptr ? LinkCounts{} : row_server_->waits(purpose);
-    counts.late_seconds -= actors.late_seconds;
-    counts.blocked_seconds -= actors.blocked_seconds;
-    counts.transfer_seconds -= actors.transfer_seconds;
-    actors_idle_s_ += actors.blocked_seconds;
-    transfer_s += counts.transfer_seconds;
-    if (counts.operations > 0) time.purposes[std::string(purpose_name(purpose))] = counts;
-  }
-  time.overlapped_s = std::max(0.0, transfer_s - time.exposed_s);
-  return time;
+  result.wall_s = lines_.wall_s();
+  result.stall_s = stall_s_ - lines_.actors_idle_s();  // the world adds what the rank's threads waited
 }
 
 std::map<std::string, double> Rank::wall_split() const {
@@ -174,14 +155,14 @@ std::map<std::string, double> Rank::wall_split() const {
 
 void Rank::log_recovery(std::string_view status) {
   const auto account = recovery_account();
-  for (const auto& [name, value] : account) metric(counters_.slot, Split::kTrain, name, value);
+  for (const auto& [name, value] : account) lines_.add(counters_.slot, Split::kTrain, name, value);
   if (!world_.recovery_log) return;
   RecoveryLog& log = *world_.recovery_log;
   log.ended(std::string(status), counters_.slot,
             emulated_ == nullptr ? std::vector<double>() : emulated_->access_shares(), account, wall_split());
   if (emulated_ != nullptr && counters_.slot > 0) {
-    metric(counters_.slot, Split::kTrain, "emulated_overhead",
-           log.charges().total() / emulated_->hour(counters_.slot));
+    lines_.add(counters_.slot, Split::kTrain, "emulated_overhead",
+               log.charges().total() / emulated_->hour(counters_.slot));
   }
 }
 
@@ -196,7 +177,7 @@ void Rank::finish() {
   std::optional<HeldPause> pause(gate_);
   if (std::exchange(stands_still_, false)) gate_.resume();
   parts_->sync->quiesce();
-  const auto times = world_.end_hub->exchange(rank_, rank_time_text(time_so_far()));
+  const auto times = world_.end_hub->exchange(rank_, rank_time_text(lines_.time_so_far(row_server_.get())));
   const auto recorded = world_.end_hub->exchange(rank_, distributions_.text());
   const auto all = world_.end_hub->exchange(rank_, state_->digests());
   record_repetition();
@@ -217,8 +198,9 @@ void Rank::finish() {
   void* const gathered = parts_->precision->query(PrecisionMetrics::kId);
   if (gathered != nullptr) {
     auto& source = *static_cast<PrecisionMetrics*>(gathered);
-    parts_->precision.guarded(source)->metrics(
-        [this](std::string_view name, double value) { metric(counters_.slot, Split::kTrain, name, value); });
+    parts_->precision.guarded(source)->metrics([this](std::string_view name, double value) {
+      lines_.add(counters_.slot, Split::kTrain, name, value);
+    });
   }
   log_recovery(status);
   record_progress();

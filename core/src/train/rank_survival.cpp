@@ -93,13 +93,13 @@ std::string Rank::why_not_survived() const {
 
 /// The state, and what the rank has counted since it last logged.
 HeldState Rank::held_now(const SlotMark* mark) {
-  note_lines();
+  lines_.note();
   return hold_state(*state_, mark);
 }
 
 void Rank::take_back(HeldState& held) {
   give_back(*state_, held);
-  take_lines();
+  lines_.take();
 }
 
 void Rank::hold() {
@@ -204,7 +204,7 @@ void Rank::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated
                         record.dead.size() == 1 ? "was" : "were", record.slot, record.action));
   if (world_.recovery_log) world_.recovery_log->failed(record, repeated);
   if (!rolls_back_)
-    metric(counters_.slot, Split::kTrain, "failures", static_cast<double>(world_.place.generation));
+    lines_.add(counters_.slot, Split::kTrain, "failures", static_cast<double>(world_.place.generation));
 }
 
 void Rank::go_back_to_copies(double began_s) {
@@ -233,7 +233,7 @@ void Rank::tell_of_saves(std::span<const std::int64_t> slots) {
     result.status = there ? SaveStatus::kCommitted : SaveStatus::kAborted;
     if (!there) result.error = "a rank died while it was being written";
     if (outcomes_ != nullptr) parts_->recovery.guarded(*outcomes_)->on_save(result);
-    if (!there) metric(slot, Split::kTrain, "checkpoint_failed", 1);
+    if (!there) lines_.add(slot, Split::kTrain, "checkpoint_failed", 1);
   }
 }
 
@@ -283,7 +283,7 @@ void Rank::share_components(const Survivors& met, Communicator& group) {
   if (!is_among(met.dead, rank_)) return;
   state_->visit_lines(restorer);
   counters_.lines.loss_sum = counters_.lines.loss_count = 0;  // the giver's; those of the dead are gone
-  take_lines();
+  lines_.take();
 }
 
 /// A row table that is cut over the replicas, each of which holds rows that nobody else has.
