@@ -212,14 +212,24 @@ void Rank::build() {
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
   bind_recovery();
+  saves_ = std::make_unique<Saves>(Saves::Sources{.world = &world,
+                                                  .rank = rank,
+                                                  .host = &host_,
+                                                  .parts = parts_.get(),
+                                                  .state = state_.get(),
+                                                  .counters = &counters_,
+                                                  .lines = &lines_,
+                                                  .account = &account_,
+                                                  .spans = &spans_,
+                                                  .emulated = emulated_.get(),
+                                                  .shape = shape()});
   bind_copies();
   marks_slots_ = world.place.survives && why_not_survived().empty();
-  exchange_ = std::make_unique<HubExchange>(rank, *world.training_hub, *world.saving_hub, &account_);
 }
 
 // The saver first: it may still read the state's buffers.
 Rank::~Rank() {
-  saver_.reset();
+  saves_.reset();
 }
 
 /// Each worker has activations and gradients of its own.
@@ -351,7 +361,7 @@ void Rank::restore() {
     return begin_again_after_divergence();
   }
   CheckpointReader reader = world_.store->open(world_.restored_slot);
-  add_decoders(reader);
+  saves_->add_decoders(reader);
   state_->restore(reader, shape());
   counters_.slot = world_.restored_slot;
   counters_.wall_s = world_.restored_wall_s;
@@ -360,7 +370,8 @@ void Rank::restore() {
   if (reader.world_size() != trainers)
     std::tie(lines.loss_sum, lines.loss_count) = saved_losses(reader, rank_, trainers);
   lines_.take();
-  next_slot_ = first_slot_ = newest_committed_ = counters_.slot;
+  next_slot_ = first_slot_ = counters_.slot;
+  saves_->set_newest(counters_.slot);
   begin_again_after_divergence();
   if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(first_slot_);
   if (epoch_ == 0) account_resumed(reader);

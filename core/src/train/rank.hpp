@@ -11,10 +11,10 @@
 #include "train/rank_state.hpp"
 #include "train/row_client.hpp"
 #include "train/saved_shape.hpp"
+#include "train/saves.hpp"
 #include "train/worker.hpp"
 #include "train/world.hpp"
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -87,9 +87,8 @@ class Rank final {
   std::string why_not_survived() const;
   HeldState held_now(const SlotMark* mark);
   void take_back(HeldState& held);
-  OverheadLedger* ledger() const { return rank_ == 0 ? &world_.survival.ledger : nullptr; }
+  OverheadLedger* ledger() const { return world_.ledger(rank_); }
   void rejoin();
-  void tell_of_saves(std::span<const std::int64_t> slots);
   void share_state(const Survivors& met);
   void share_components(const Survivors& met, Communicator& group);
   bool is_lost_with_its_rank(int parameter) const;
@@ -121,8 +120,6 @@ class Rank final {
   void restore_shards(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record);
   RestoredRows restore_lost(const FailureDecision& decision, std::span<const int> shards, bool holds,
                             const RankState::IsLost& is_lost, FailedEvent& record);
-  /// Of the policy, if it has encodings of its own.
-  void add_decoders(CheckpointReader& reader);
   std::int64_t roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record);
   void leave();
   void account_resumed(const CheckpointReader& reader);
@@ -159,14 +156,6 @@ class Rank final {
   bool calibration_due(std::int64_t slot);
   /// Collective: all ranks count with the medians of what they measured.
   void calibrate();
-  /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
-  /// times.
-  void save(SavePlan plan, const SaveMoment& moment, bool last);
-  void hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event);
-  void take_save_results();
-  /// Collective: nothing is in flight any more, and its end is known.
-  void await_saves();
-  void log_save(const SaveResult& result);
   void log_recovery(std::string_view status);
   /// Seconds of the process, of which each belongs to one name.
   std::map<std::string, double> wall_split() const;
@@ -208,20 +197,12 @@ class Rank final {
   std::unique_ptr<Communicator> still_;                  ///< all replicas, at boundaries of requests
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<RankState> state_;
-  SaveBuffers save_buffers_;
-  std::unique_ptr<HubExchange> exchange_;
-  std::unique_ptr<AsyncSaver> saver_;
-  SaveTimer* timer_ = nullptr;                  ///< of the recovery policy, null when it has none
-  SaveOutcomes* outcomes_ = nullptr;            ///< likewise
-  SaveSelector* selector_ = nullptr;            ///< likewise
-  RowCodec* codec_ = nullptr;                   ///< likewise
-  MemoryCopies* copies_ = nullptr;              ///< likewise
+  std::unique_ptr<Saves> saves_;
+  MemoryCopies* copies_ = nullptr;              ///< of the recovery policy, null when it has none
   std::vector<std::vector<int>> holders_;       ///< of copies, by rank
   std::unique_ptr<Communicator> copies_group_;  ///< all ranks, once there are copies
   DivergenceWatch* divergence_ = nullptr;       ///< likewise
   std::unique_ptr<EmulatedFailures> emulated_;  ///< null without [emulate]
-  std::deque<SavedEvent> handed_over_;          ///< saves whose results are not known yet
-  std::int64_t newest_committed_ = -1;          ///< slot of that checkpoint
 
   std::mutex mutex_;  ///< guards what follows when there are several workers
   ClockEvent quiet_;
@@ -236,12 +217,9 @@ class Rank final {
   bool boundary_again_ = false;  ///< what is due before first_slot_ was interrupted
   bool marks_slots_ = false;     ///< deaths of other ranks may interrupt them
   SlotMark mark_;
-  bool diverged_ = false;         ///< in the slot before this boundary
-  std::int64_t state_bytes_ = 0;  ///< of all ranks: what an emulated complete save writes
-  bool stands_still_ = false;     ///< paused at the last boundary, until the hashes are taken
-  double stall_s_ = 0, last_save_s_ = 0;
-  double handed_over_s_ = 0;  ///< to the saver's thread: the newest checkpoint
-  std::string save_error_;
+  bool diverged_ = false;      ///< in the slot before this boundary
+  bool stands_still_ = false;  ///< paused at the last boundary, until the hashes are taken
+  double stall_s_ = 0;
   SyncEnd sync_end_;  ///< last: ends first
 };
 

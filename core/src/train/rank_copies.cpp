@@ -153,7 +153,7 @@ void Rank::restore_from_peers() {
   }
   HeldState held = unpack(mine);
   take_back(held);
-  newest_committed_ = world_.restored_slot <= left.slot ? world_.restored_slot : -1;
+  saves_->set_newest(world_.restored_slot <= left.slot ? world_.restored_slot : -1);
   begin_again_after_divergence();
   counters_.wall_s = world_.restored_wall_s;
   next_slot_ = first_slot_ = counters_.slot;

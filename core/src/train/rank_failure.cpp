@@ -44,10 +44,6 @@ std::int64_t samples_of(const CheckpointReader& reader) {
 
 void Rank::bind_recovery() {
   const Part<Recovery>& policy = parts_->recovery;
-  timer_ = static_cast<SaveTimer*>(policy->query(SaveTimer::kId));
-  outcomes_ = static_cast<SaveOutcomes*>(policy->query(SaveOutcomes::kId));
-  selector_ = static_cast<SaveSelector*>(policy->query(SaveSelector::kId));
-  codec_ = static_cast<RowCodec*>(policy->query(RowCodec::kId));
   divergence_ = static_cast<DivergenceWatch*>(policy->query(DivergenceWatch::kId));
   if (divergence_ != nullptr &&
       (world_.settings.parallel.workers > 1 || (weights_->replicas() > 1 && !state_->members().shared))) {
@@ -139,7 +135,7 @@ void Rank::meet_failures(std::int64_t slot) {
 void Rank::meet(const EmulatedFailure& failure, std::int64_t slot) {
   const double began_s = world_.clock->now();
   const LedgerScope entry(ledger(), OverheadLedger::Entry::kRestart);
-  await_saves();
+  saves_->await();
   FailedEvent record;
   record.index = static_cast<std::int64_t>(emulated_->next());
   record.hour = failure.hour;
@@ -206,7 +202,7 @@ void Rank::watch_divergence(const Ticket& ticket, const SlotResult& result) {
 void Rank::meet_divergence(std::int64_t slot) {
   const double began_s = world_.clock->now();
   const LedgerScope entry(ledger(), OverheadLedger::Entry::kRestart);
-  await_saves();
+  saves_->await();
   FailureEvent event;
   event.slot = slot;
   event.samples = counters_.samples;
@@ -285,7 +281,7 @@ RestoredRows Rank::restore_lost(const FailureDecision& decision, std::span<const
   std::optional<CheckpointReader> reader;
   if (step >= 0) {
     reader.emplace(world_.store->open(step));
-    add_decoders(*reader);
+    saves_->add_decoders(*reader);
   }
   RestoredRows restored;
   if (holds)
@@ -294,11 +290,6 @@ RestoredRows Rank::restore_lost(const FailureDecision& decision, std::span<const
   record.from_samples = reader ? samples_of(*reader) : 0;
   for (const int shard : shards) report_restored(shard, record.from_slot, record.from_samples);
   return restored;
-}
-
-void Rank::add_decoders(CheckpointReader& reader) {
-  if (codec_ == nullptr) return;
-  add_row_decoders(reader, [this] { return parts_->recovery.guarded(*codec_); });
 }
 
 /// The rank ends here and is built again at the returned slot. What happened since goes from the metrics.

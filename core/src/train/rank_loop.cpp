@@ -23,19 +23,9 @@ bool Rank::run() {
   if (rolls_back_) return true;  // so answered the policy to the death of other ranks
   has_state_ = true;
   world_.survival.held.reset();
-  if (emulated_ != nullptr) state_bytes_ = bytes_of_all_ranks();
+  const std::int64_t state_bytes = emulated_ != nullptr ? bytes_of_all_ranks() : 0;
   lines_.begin();
-  if (parts_->recovery->keep() > 0) {
-    Device* device = parts_->device.get();
-    saver_ = std::make_unique<AsyncSaver>(*world_.store, rank_,
-                                          static_cast<int>(world_.settings.parallel.trainers()), *exchange_,
-                                          [device](const TensorView& from, std::span<std::byte> to) {
-                                            TensorView host = from;
-                                            host.space = MemorySpace::kHost;
-                                            host.data = to.data();
-                                            device->copy(from, host);
-                                          });
-  }
+  saves_->begin(state_bytes);
   RunInfo info;
   info.name = world_.settings.run.name.value_or("");
   info.folder = world_.folder.path;
@@ -277,13 +267,12 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
   const bool saves = parts_->recovery->keep() > 0;
   const bool first_time = slot > first_slot_ || boundary_again_;
   const bool can_save = due.can_save = saves && first_time;
-  SaveMoment moment{slot, run.steps, counters_.samples, lines_.wall_s(), last_save_s_};
+  SaveMoment moment{slot, run.steps, counters_.samples, lines_.wall_s(), saves_->last_s()};
   if (emulated_ != nullptr) {
     moment.seconds = emulated_->hour(slot) * kHour;
     moment.same_clock = true;
   }
-  if (rank_ == 0 && timer_ != nullptr && can_save && slot < run.steps &&
-      parts_->recovery.guarded(*timer_)->due(moment)) {
+  if (rank_ == 0 && can_save && slot < run.steps && saves_->timer_due(moment)) {
     world_.control->request(kControlSave, "the recovery policy's timer");
   }
   const std::uint32_t actions = world_.control->begin_slot(rank_, slot);
@@ -356,7 +345,7 @@ void Rank::act(Boundary& due, std::int64_t slot) {
   if (due.save.save) {
     std::optional<StopRequest::Saving> saving;
     if (due.stop) saving.emplace(world_.survival.stop);
-    save(due.save, due.moment, due.stop);
+    stall_s_ += saves_->save(due.save, due.moment, due.stop);
   }
   // Who asked for the end may not wait for more than what must not be lost.
   if (due.evaluate && due.interrupted) evaluate(due, slot);
@@ -393,7 +382,7 @@ void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {
   if (result.applied && state_->members().shared) weights_->sync_buffers();
   lines_.slot_done(ticket.slot, result);
   watch_divergence(ticket, result);
-  take_save_results();
+  saves_->take_results();
   SlotRecord record;
   record.slot = ticket.slot;
   record.applied = result.applied;

@@ -107,11 +107,11 @@ void Rank::hold() {
   if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kRestart);
   if (!has_state_) return;  // what the process held before is as good as when it was given back
   if (OverheadLedger* mine = ledger()) mine->back_to(counters_.slot);
-  take_save_results();
+  saves_->take_results();
   const bool interrupted_slot = mark_.slot == counters_.slot;
   HeldState held = held_now(interrupted_slot ? &mark_ : nullptr);
   held.boundary_done = boundary_done_ == held.slot;
-  for (const SavedEvent& save : handed_over_) held.unfinished_saves.push_back(save.slot);
+  held.unfinished_saves = saves_->unfinished();
   host_.log(LogLevel::kInfo,
             fmt::format("interrupted; keeps its state of slot {}: {}", held.slot, hash_of(held)));
   world_.survival.held = std::move(held);
@@ -167,9 +167,9 @@ void Rank::rejoin() {
   auto& held = world_.survival.held;
   if (held) {
     take_back(*held);
-    tell_of_saves(held->unfinished_saves);
+    saves_->report(held->unfinished_saves);
   }
-  newest_committed_ = world_.restored_slot;
+  saves_->set_newest(world_.restored_slot);
   share_state(met);
   begin_again_after_divergence();
   counters_.wall_s = world_.restored_wall_s;
@@ -221,20 +221,6 @@ void Rank::go_back_to_copies(double began_s) {
   record.samples = counters_.samples + repeated * world_.settings.run.accumulate * parts_->dataset->batch() *
                                            weights_->replicas();
   log_deaths(record, began_s, repeated);
-}
-
-/// The store knows which of the saves that were under way when the run was interrupted are whole.
-void Rank::tell_of_saves(std::span<const std::int64_t> slots) {
-  const std::vector<std::int64_t> whole = world_.store->generations();
-  for (const std::int64_t slot : slots) {
-    SaveResult result;
-    result.step = slot;
-    const bool there = std::find(whole.begin(), whole.end(), slot) != whole.end();
-    result.status = there ? SaveStatus::kCommitted : SaveStatus::kAborted;
-    if (!there) result.error = "a rank died while it was being written";
-    if (outcomes_ != nullptr) parts_->recovery.guarded(*outcomes_)->on_save(result);
-    if (!there) lines_.add(slot, Split::kTrain, "checkpoint_failed", 1);
-  }
 }
 
 // Strategies rely on replicas being equal, so that is made true for all: an interruption may have come

@@ -79,6 +79,8 @@ struct World {
   Registry& registry;
   TrainRequest request;
   Survival& survival;
+  /// Seconds of this process, which rank 0 writes down; null for other ranks.
+  OverheadLedger* ledger(int rank) const { return rank == 0 ? &survival.ledger : nullptr; }
   ProcessPlace place;
   config::CheckedRun checked;  ///< for settings; each rank validates again for its own options
   const config::CoreSettings& settings;

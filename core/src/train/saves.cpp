@@ -1,0 +1,196 @@
+#include "train/saves.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace tenon::train {
+namespace {
+
+/// Longest wait for a checkpoint that is being written; disks can be slow, but a run must end.
+constexpr double kLastSaveSeconds = 600;
+
+template <typename Interface>
+Interface* offered(const Part<Recovery>& policy) {
+  return static_cast<Interface*>(policy->query(Interface::kId));
+}
+
+}  // namespace
+
+Saves::Saves(const Sources& sources)
+    : from_(sources),
+      world_(*sources.world),
+      timer_(offered<SaveTimer>(sources.parts->recovery)),
+      outcomes_(offered<SaveOutcomes>(sources.parts->recovery)),
+      selector_(offered<SaveSelector>(sources.parts->recovery)),
+      codec_(offered<RowCodec>(sources.parts->recovery)),
+      exchange_(sources.rank, *world_.training_hub, *world_.saving_hub, sources.account) {}
+
+void Saves::begin(std::int64_t state_bytes) {
+  state_bytes_ = state_bytes;
+  if (from_.parts->recovery->keep() == 0) return;
+  Device* device = from_.parts->device.get();
+  saver_ = std::make_unique<AsyncSaver>(*world_.store, from_.rank,
+                                        static_cast<int>(world_.settings.parallel.trainers()), exchange_,
+                                        [device](const TensorView& from, std::span<std::byte> to) {
+                                          TensorView host = from;
+                                          host.space = MemorySpace::kHost;
+                                          host.data = to.data();
+                                          device->copy(from, host);
+                                        });
+}
+
+bool Saves::timer_due(const SaveMoment& moment) const {
+  return timer_ != nullptr && from_.parts->recovery.guarded(*timer_)->due(moment);
+}
+
+std::vector<std::int64_t> Saves::unfinished() const {
+  std::vector<std::int64_t> slots;
+  for (const SavedEvent& save : handed_over_) slots.push_back(save.slot);
+  return slots;
+}
+
+double Saves::save(SavePlan plan, const SaveMoment& moment, bool last) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto since = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  };
+  const PartScope part(from_.account, TimePart::kSave);
+  const LedgerScope entry(world_.ledger(from_.rank), OverheadLedger::Entry::kSave);
+  const SpanScope span(from_.spans, "save", "copy");
+  const double began_s = world_.clock->now();  // policies count on the run's clock, which may be simulated
+  // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
+  if (from_.rank == 0) world_.metrics->sync();
+  if (last) saver_->wait(kLastSaveSeconds);
+  const bool waits = last || !plan.background || from_.emulated != nullptr;
+  SavedEvent event;
+  event.slot = moment.slot;
+  event.samples = from_.counters->samples;
+  event.plain_bytes = state_bytes_;
+  event.free = moment.slot == 0 || moment.slot == world_.settings.run.steps;
+  if (saver_->ready(moment.slot)) {
+    hand_over(std::move(plan), moment, event);
+  } else {
+    from_.host->log(
+        LogLevel::kWarning,
+        fmt::format("checkpoint of slot {} skipped: the previous one is still being written", moment.slot));
+  }
+  event.stall_s = since();
+  handed_over_.push_back(event);
+  // In an emulated job a save takes no time on this machine's disk, so that none is ever skipped.
+  if (waits) {
+    exchange_.any(false);  // every rank has handed its copy over: waiting cannot hold one back
+    saver_->wait(kLastSaveSeconds);
+    handed_over_.back().stall_s = since();
+  }
+  take_results();
+  last_save_s_ = world_.clock->now() - began_s;
+  return since();
+}
+
+/// All ranks know how every earlier save ended, and so the same base.
+void Saves::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event) {
+  take_results();
+  if (selector_ != nullptr) from_.parts->recovery.guarded(*selector_)->select(moment, plan);
+  if (plan.base_slot == kNewestBase) {
+    plan.base_slot = newest_committed_;
+    if (newest_committed_ < 0) plan.everything = plan.consistent = true;
+  }
+  if (plan.everything) plan.base_slot = -1;
+  if (plan.encoding != "plain" && codec_ == nullptr) {
+    fail_plugin(fmt::format("recovery '{}' asks for rows encoded as '{}', but offers no {}",
+                            from_.parts->recovery.id(), plan.encoding, RowCodec::kId));
+  }
+  const auto encode = [&](TensorView rows, std::vector<std::byte>& out) {
+    from_.parts->recovery.guarded(*codec_)->encode(plan.encoding, rows, out);
+  };
+  from_.lines->note();
+  buffers_.collect(*from_.state, from_.shape, plan, encode);
+  SaveRequest request;
+  request.step = moment.slot;
+  request.timeline = world_.timeline;
+  request.base = plan.base_slot;
+  request.consistent = plan.consistent;
+  request.items = buffers_.items();
+  request.meta = buffers_.meta();
+  saver_->submit(request);
+  buffers_.release_tables();
+  if (from_.spans->wanted()) handed_over_s_ = from_.spans->now();
+  if (from_.emulated != nullptr) from_.emulated->saved(plan);
+  event.complete = plan.everything;
+  event.consistent = plan.consistent;
+  event.base_slot = plan.base_slot;
+  event.encoded = plan.encoding != "plain";
+}
+
+void Saves::await() {
+  if (saver_ == nullptr) return;
+  exchange_.any(false);  // every rank has handed its copy over: waiting cannot hold one back
+  saver_->wait(kLastSaveSeconds);
+  take_results();
+}
+
+void Saves::take_results() {
+  if (saver_ == nullptr) return;
+  for (const SaveResult& saved : saver_->take_results()) {
+    if (outcomes_ != nullptr) from_.parts->recovery.guarded(*outcomes_)->on_save(saved);
+    log(saved);
+    switch (saved.status) {
+      case SaveStatus::kCommitted:
+        newest_committed_ = saved.step;
+        error_.clear();
+        from_.host->log(
+            LogLevel::kInfo,
+            fmt::format(
+                "checkpoint of slot {} saved: {} bytes, copy {:.3f} s, write {:.3f} s, commit {:.3f} s",
+                saved.step, saved.bytes, saved.copy_s, saved.write_s, saved.commit_s));
+        if (from_.spans->wanted() && !world_.clock->simulated())
+          from_.spans->add(
+              {"save", "write", handed_over_s_, handed_over_s_ + saved.write_s + saved.commit_s});
+        from_.lines->add(saved.step, Split::kTrain, "checkpoint_s",
+                         saved.copy_s + saved.write_s + saved.commit_s);
+        break;
+      case SaveStatus::kSkipped:
+        from_.lines->add(saved.step, Split::kTrain, "checkpoint_skipped", 1);
+        break;
+      case SaveStatus::kAborted:
+        error_ = fmt::format("checkpoint of slot {} could not be saved: {}", saved.step, saved.error);
+        from_.host->log(LogLevel::kError, error_);
+        from_.lines->add(saved.step, Split::kTrain, "checkpoint_failed", 1);
+        break;
+    }
+  }
+}
+
+void Saves::log(const SaveResult& result) {
+  const auto event = std::find_if(handed_over_.begin(), handed_over_.end(),
+                                  [&](const SavedEvent& save) { return save.slot == result.step; });
+  if (event == handed_over_.end()) return;
+  if (from_.rank == 0 && world_.recovery_log) world_.recovery_log->saved(*event, result);
+  handed_over_.erase(handed_over_.begin(), event + 1);
+}
+
+/// The store knows which of the saves that were under way when the run was interrupted are whole.
+void Saves::report(std::span<const std::int64_t> slots) {
+  const std::vector<std::int64_t> whole = world_.store->generations();
+  for (const std::int64_t slot : slots) {
+    SaveResult result;
+    result.step = slot;
+    const bool there = std::find(whole.begin(), whole.end(), slot) != whole.end();
+    result.status = there ? SaveStatus::kCommitted : SaveStatus::kAborted;
+    if (!there) result.error = "a rank died while it was being written";
+    if (outcomes_ != nullptr) from_.parts->recovery.guarded(*outcomes_)->on_save(result);
+    if (!there) from_.lines->add(slot, Split::kTrain, "checkpoint_failed", 1);
+  }
+}
+
+void Saves::add_decoders(CheckpointReader& reader) const {
+  if (codec_ == nullptr) return;
+  add_row_decoders(reader, [this] { return from_.parts->recovery.guarded(*codec_); });
+}
+
+}  // namespace tenon::train

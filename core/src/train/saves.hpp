@@ -1,0 +1,89 @@
+// Checkpoints of one rank: copied when the policy wants one, written in the background, and reported to the
+// policy, the metrics and the log once it is known how they ended.
+#pragma once
+
+#include "observe/recovery_log.hpp"
+#include "train/emulated_failures.hpp"
+#include "train/metric_lines.hpp"
+#include "train/parts.hpp"
+#include "train/rank_host.hpp"
+#include "train/rank_state.hpp"
+#include "train/saved_shape.hpp"
+#include "train/spans.hpp"
+#include "train/time_account.hpp"
+#include "train/world.hpp"
+
+#include <tenon/checkpoint.hpp>
+#include <tenon/recovery.hpp>
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon::train {
+
+class Saves {
+ public:
+  struct Sources {
+    World* world = nullptr;
+    int rank = 0;
+    RankHost* host = nullptr;
+    Parts* parts = nullptr;
+    RankState* state = nullptr;
+    const Counters* counters = nullptr;
+    MetricLines* lines = nullptr;
+    TimeAccount* account = nullptr;
+    SpanRecorder* spans = nullptr;
+    EmulatedFailures* emulated = nullptr;  ///< null without [emulate]
+    RunShape shape;
+  };
+
+  explicit Saves(const Sources& sources);
+
+  /// Once the run has a folder. `state_bytes`: of all ranks, what an emulated complete save writes.
+  void begin(std::int64_t state_bytes);
+  /// Of rank 0: whether the policy's timer asks for a save now.
+  bool timer_due(const SaveMoment& moment) const;
+  /// Collective. `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at
+  /// different times. Returns the seconds that training stood still.
+  double save(SavePlan plan, const SaveMoment& moment, bool last);
+  void take_results();
+  /// Collective: nothing is in flight any more, and its end is known.
+  void await();
+  /// After an interruption: tells the policy how saves ended that were under way then.
+  void report(std::span<const std::int64_t> slots);
+  /// Decoders of the policy, if it has encodings of its own.
+  void add_decoders(CheckpointReader& reader) const;
+
+  /// The newest committed checkpoint is that of `slot`; -1: there is none.
+  void set_newest(std::int64_t slot) { newest_committed_ = slot; }
+  double last_s() const { return last_save_s_; }
+  const std::string& error() const { return error_; }
+  /// Slots of saves whose ends are not known yet.
+  std::vector<std::int64_t> unfinished() const;
+
+ private:
+  void hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event);
+  void log(const SaveResult& result);
+
+  Sources from_;
+  World& world_;
+  SaveTimer* timer_;                    ///< of the policy; null when it has none
+  SaveOutcomes* outcomes_;              ///< likewise
+  SaveSelector* selector_;              ///< likewise
+  RowCodec* codec_;                     ///< likewise
+  std::deque<SavedEvent> handed_over_;  ///< saves whose results are not known yet
+  std::int64_t newest_committed_ = -1;  ///< slot of that checkpoint
+  std::int64_t state_bytes_ = 0;
+  double last_save_s_ = 0;
+  double handed_over_s_ = 0;  ///< to the saver's thread: the newest checkpoint
+  std::string error_;
+  SaveBuffers buffers_;
+  HubExchange exchange_;
+  std::unique_ptr<AsyncSaver> saver_;  ///< last: it may still read what is above. Null when nothing is kept
+};
+
+}  // namespace tenon::train
