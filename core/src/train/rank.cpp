@@ -117,7 +117,7 @@ void Rank::build() {
   const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, parts_->checked.model_edits,
                                      &host_.node_places());
   std::vector<std::unique_ptr<Executor>> executors;
-  if (asks_for_rows()) make_row_clients();
+  requests_ = RowTraffic::make(world, host_, replica_);
   for (std::int64_t w = 0; w < settings.parallel.workers; ++w) {
     executors.push_back(make_executor(graph, static_cast<std::size_t>(w)));
     if (w == 0) require_room_for_workers(*executors.front());
@@ -147,7 +147,7 @@ void Rank::build() {
   weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
   const bool shared_weights = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
   lines_.bind({parts_.get(), weights_.get(), observers_.get(), shared_weights, slot_samples()});
-  rows_ = std::make_unique<RowExchange>(*weights_, shared_weights, asks_for_rows());
+  rows_ = std::make_unique<RowExchange>(*weights_, shared_weights, requests_ != nullptr);
   if (rows_->active() && settings.parallel.workers > 1) {
     fail_config(
         "parallel.workers: several workers and several replicas cannot share row tables in this version: "
@@ -160,7 +160,7 @@ void Rank::build() {
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({model_grid_.place().coordinates, grid_.get()});
-  if (asks_for_rows()) open_rows(shared_weights);
+  if (requests_ != nullptr) requests_->open(*weights_, *updater_, *parts_, rows_->cut(), shared_weights);
 
   WorkerShared shared;
   shared.settings = &settings;
@@ -184,7 +184,7 @@ void Rank::build() {
   std::vector<Executor*> executor_pointers;
   for (std::size_t w = 0; w < executors.size(); ++w) {
     executor_pointers.push_back(executors[w].get());
-    RowClient* requests = w < row_clients_.size() ? row_clients_[w].get() : nullptr;
+    RowClient* requests = requests_ != nullptr ? &requests_->client(w) : nullptr;
     workers_.push_back(
         std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w), requests));
   }
@@ -227,9 +227,10 @@ void Rank::build() {
   marks_slots_ = world.place.survives && why_not_survived().empty();
 }
 
-// The saver first: it may still read the state's buffers.
+// The saver first: it may still read the state's buffers. Then those who ask layers of the executors.
 Rank::~Rank() {
   saves_.reset();
+  if (requests_ != nullptr) requests_->close();
 }
 
 /// Each worker has activations and gradients of its own.
@@ -246,7 +247,7 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_
   ExecutorSpec spec;
   spec.layers = layers_.get();
   spec.device = parts_->device.get();
-  spec.host = worker < worker_hosts_.size() ? static_cast<Host*>(worker_hosts_[worker].get()) : &host_;
+  spec.host = requests_ != nullptr ? &requests_->host(worker) : &host_;
   spec.precision = parts_->precision.get();
   spec.grid = &model_grid_;
   spec.replicas = lookups_.get();
@@ -326,7 +327,7 @@ void Rank::start_weights() {
 void Rank::open_folder() {
   log_ = std::make_unique<RankLog>(world_.folder.path, rank_, log_level_from_environment());
   host_.set_log(log_.get());
-  if (row_server_ != nullptr) row_server_->set_log(log_.get());
+  if (requests_ != nullptr) requests_->server().set_log(log_.get());
   const std::string& recorded = world_.recorded_kernels;
   const std::string chosen(parts_->device->kernel_choice());
   if (!recorded.empty() && chosen != recorded && world_.settings.device.kernels == "auto") {

@@ -9,7 +9,7 @@
 #include "train/observers.hpp"
 #include "train/pass_watch.hpp"
 #include "train/rank_state.hpp"
-#include "train/row_client.hpp"
+#include "train/row_traffic.hpp"
 #include "train/saved_shape.hpp"
 #include "train/saves.hpp"
 #include "train/worker.hpp"
@@ -73,15 +73,6 @@ class Rank final {
   };
 
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
-  /// Whether rows travel on request.
-  bool asks_for_rows() const;
-  void make_row_clients();
-  /// Once weights exist: refuses what rows on request cannot serve.
-  void open_rows(bool shared);
-  /// After this nobody's request is on its way and nobody makes one: all workers of all replicas stand still.
-  void settle_rows();
-  void start_rows();
-  void end_rows();
   void report_accesses();
   // rank_survival.cpp
   std::string why_not_survived() const;
@@ -190,11 +181,8 @@ class Rank final {
   std::unique_ptr<RankReplica> weights_;
   std::unique_ptr<RowExchange> rows_;
   std::unique_ptr<Updater> updater_;
-  std::vector<std::unique_ptr<WorkerHost>> worker_hosts_;  ///< of layers; where rows travel on request
+  std::unique_ptr<RowTraffic> requests_;  ///< null where rows travel in step
   std::vector<std::unique_ptr<Worker>> workers_;
-  std::unique_ptr<RowServer> row_server_;                ///< null where rows travel in step
-  std::vector<std::unique_ptr<RowClient>> row_clients_;  ///< by worker
-  std::unique_ptr<Communicator> still_;                  ///< all replicas, at boundaries of requests
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<RankState> state_;
   std::unique_ptr<Saves> saves_;

@@ -38,7 +38,7 @@ std::string Rank::nondeterminism() const {
     if (const auto* transport = static_cast<NotRepeatable*>(world_.transport->query(NotRepeatable::kId)))
       return transport->reason();
   }
-  if (row_server_ != nullptr)
+  if (requests_ != nullptr)
     return "rows of tables are read and updated on request, as requests come under the wall clock";
   const auto named = [](const char* kind, const auto& part) {
     return part.declares(TENON_CAP_NONDETERMINISTIC)
@@ -56,7 +56,7 @@ std::string Rank::why_not_repeated() const {
   if (std::string declared = nondeterminism(); !declared.empty()) return declared;
   // What follows would count twice what others count once: messages, choices of formats.
   if (grid_ != nullptr) return "not checked: a slot of a model grid cannot be repeated by itself";
-  if (rows_->active() || row_server_ != nullptr)
+  if (rows_->active() || requests_ != nullptr)
     return "not checked: a slot whose rows other replicas hold cannot be repeated by itself";
   if (parts_->precision->query(PrecisionMetrics::kId) != nullptr)
     return fmt::format("not checked: precision '{}' counts its choices", parts_->precision.id());

@@ -44,13 +44,13 @@ bool Rank::run() {
   observers_->tables(row_tables());
   if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kWork);
   try {
-    start_rows();
+    if (requests_ != nullptr) requests_->start(*weights_, layer_watch_);
     if (workers_.size() == 1) {
       loop(*workers_[0]);
     } else {
       run_workers();
     }
-    end_rows();
+    if (requests_ != nullptr) requests_->end();
     if (rolls_back_) {
       leave();
     } else {
@@ -339,7 +339,10 @@ void Rank::evaluate(Boundary& due, std::int64_t slot) {
 
 void Rank::act(Boundary& due, std::int64_t slot) {
   const HeldPause pause(gate_);
-  settle_rows();
+  if (requests_ != nullptr) {
+    requests_->settle();
+    report_accesses();
+  }
   parts_->sync->quiesce();  // transfers in flight end unapplied
   if (due.evaluate && !due.interrupted) evaluate(due, slot);
   if (due.save.save) {
@@ -356,9 +359,18 @@ void Rank::act(Boundary& due, std::int64_t slot) {
   if (due.stop) {
     gate_.pause();
     stands_still_ = true;
-  } else if (still_ != nullptr) {
-    still_->barrier();  // nobody updates rows that others still evaluate or save
+  } else if (requests_ != nullptr) {
+    requests_->wait_for_all();
   }
+}
+
+void Rank::report_accesses() {
+  if (requests_ == nullptr) return;
+  requests_->server().take_accesses([&](const RowGradient& rows) {
+    parts_->recovery->on_accesses(rows.parameter, rows.ids, rows.counts);
+    if (emulated_ != nullptr) emulated_->accessed(rows.parameter, rows.ids, rows.counts);
+    observers_->accesses(rows);
+  });
 }
 
 void Rank::finish_slot(const Ticket& ticket, const SlotResult& result) {

@@ -53,7 +53,8 @@ void Rank::finish() {
   std::optional<HeldPause> pause(gate_);
   if (std::exchange(stands_still_, false)) gate_.resume();
   parts_->sync->quiesce();
-  const auto times = world_.end_hub->exchange(rank_, rank_time_text(lines_.time_so_far(row_server_.get())));
+  const auto times = world_.end_hub->exchange(
+      rank_, rank_time_text(lines_.time_so_far(requests_ != nullptr ? &requests_->server() : nullptr)));
   const auto recorded = world_.end_hub->exchange(rank_, distributions_.text());
   const auto all = world_.end_hub->exchange(rank_, state_->digests());
   record_repetition();

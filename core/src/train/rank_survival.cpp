@@ -85,7 +85,7 @@ std::string Rank::why_not_survived() const {
   if (grid_ != nullptr) return "parts of one model depend on each other";
   if (!state_->members().shared) return "its replicas differ";
   if (!weights_->created_sets().empty()) return "its sync strategy keeps tensors of each replica";
-  if (workers_.size() > 1 || world_.settings.parallel.servers > 0 || asks_for_rows())
+  if (workers_.size() > 1 || world_.settings.parallel.servers > 0 || requests_ != nullptr)
     return "its ranks are not at one slot";
   if (emulated_ != nullptr) return "its failures are emulated";
   return "";
