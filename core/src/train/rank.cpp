@@ -223,7 +223,7 @@ void Rank::build() {
                                                   .spans = &spans_,
                                                   .emulated = emulated_.get(),
                                                   .shape = shape()});
-  bind_copies();
+  peers_ = PeerCopies::make(world, rank, host_, *parts_, watch_);
   marks_slots_ = world.place.survives && why_not_survived().empty();
 }
 

@@ -8,6 +8,7 @@
 #include "train/metric_lines.hpp"
 #include "train/observers.hpp"
 #include "train/pass_watch.hpp"
+#include "train/peer_copies.hpp"
 #include "train/rank_state.hpp"
 #include "train/row_traffic.hpp"
 #include "train/saved_shape.hpp"
@@ -89,12 +90,7 @@ class Rank final {
   void go_back_to_copies(double began_s);
   void log_state();
   void log_deaths(FailedEvent& record, double began_s, std::int64_t repeated);
-  // rank_copies.cpp
-  void bind_copies();
-  Communicator& copies_group();
   void copy_to_peers();
-  std::string copies_text() const;
-  std::optional<CopiesLeft> find_copies(const std::vector<std::string>& said) const;
   void restore_from_peers();
   // rank_failure.cpp
   void bind_recovery();
@@ -186,10 +182,8 @@ class Rank final {
   std::unique_ptr<Evaluator> evaluator_;
   std::unique_ptr<RankState> state_;
   std::unique_ptr<Saves> saves_;
-  MemoryCopies* copies_ = nullptr;              ///< of the recovery policy, null when it has none
-  std::vector<std::vector<int>> holders_;       ///< of copies, by rank
-  std::unique_ptr<Communicator> copies_group_;  ///< all ranks, once there are copies
-  DivergenceWatch* divergence_ = nullptr;       ///< likewise
+  std::unique_ptr<PeerCopies> peers_;           ///< null unless copies are made
+  DivergenceWatch* divergence_ = nullptr;       ///< of the recovery policy, null when it has none
   std::unique_ptr<EmulatedFailures> emulated_;  ///< null without [emulate]
 
   std::mutex mutex_;  ///< guards what follows when there are several workers

@@ -294,8 +294,7 @@ Rank::Boundary Rank::boundary(std::int64_t slot) {
     if (due.stop) keep_all(due);
     if (moment.requested && !due.save.save) force_save(due);
   }
-  due.copies = copies_ != nullptr && !due.stop && slot > first_slot_ &&
-               parts_->recovery.guarded(*copies_)->copies_due(moment);
+  due.copies = peers_ != nullptr && !due.stop && slot > first_slot_ && peers_->due(moment);
   due.diverged = !due.stop && diverged_;
   if (due.diverged) due.save = {};  // what went wrong is not to be kept
   due.failure = !due.stop && !due.diverged && emulated_ != nullptr && emulated_->due(slot) != nullptr;

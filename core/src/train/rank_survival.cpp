@@ -122,7 +122,8 @@ void Rank::meet_survivors() {
   std::vector<std::string> heads, copies;
   const std::string mine =
       held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, steady_s() - held->since_s) : "";
-  for (const std::string& text : world_.end_hub->exchange(rank_, mine + "\n" + copies_text())) {
+  for (const std::string& text :
+       world_.end_hub->exchange(rank_, mine + "\n" + (peers_ != nullptr ? peers_->text() : std::string()))) {
     heads.push_back(text.substr(0, text.find('\n')));
     copies.push_back(text.substr(text.find('\n') + 1));
   }
@@ -141,7 +142,7 @@ void Rank::meet_survivors() {
     met.boundary_done = met.boundary_done && (brought[r].slot < 0 || brought[r].boundary_done);
     met.waited_s = std::max(met.waited_s, brought[r].waited_s);
   }
-  met.copies = find_copies(copies);
+  if (peers_ != nullptr) met.copies = peers_->find(copies);
   faults_.happened_through(met.slot < 0 ? world_.settings.run.steps : met.slot);
   std::string why = why_not_survived();
   if (!met.behind.empty() && loses_rows()) why = "its ranks were not at one slot";
@@ -205,6 +206,33 @@ void Rank::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated
   if (world_.recovery_log) world_.recovery_log->failed(record, repeated);
   if (!rolls_back_)
     lines_.add(counters_.slot, Split::kTrain, "failures", static_cast<double>(world_.place.generation));
+}
+
+/// Collective, at a slot boundary whose other business is done.
+void Rank::copy_to_peers() {
+  const double began_s = world_.clock->now();
+  const PartScope part(&account_, TimePart::kSave);
+  const LedgerScope entry(ledger(), OverheadLedger::Entry::kSave);
+  const SpanScope span(&spans_, "save", "copies");
+  HeldState held = held_now(nullptr);
+  held.boundary_done = true;
+  const std::int64_t slot = held.slot;
+  peers_->exchange(std::move(held));
+  const double seconds = world_.clock->now() - began_s;
+  stall_s_ += seconds;
+  lines_.add(slot, Split::kTrain, "memory_copy_s", seconds);
+}
+
+/// In place of reading a checkpoint.
+void Rank::restore_from_peers() {
+  const CopiesLeft& left = *world_.survivors->copies;
+  HeldState held = peers_->fetch(left);
+  take_back(held);
+  saves_->set_newest(world_.restored_slot <= left.slot ? world_.restored_slot : -1);
+  begin_again_after_divergence();
+  counters_.wall_s = world_.restored_wall_s;
+  next_slot_ = first_slot_ = counters_.slot;
+  copy_to_peers();  // who is new holds nothing of the others yet
 }
 
 void Rank::go_back_to_copies(double began_s) {

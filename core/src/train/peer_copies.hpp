@@ -1,0 +1,54 @@
+// Copies of ranks' state in the memory of other ranks, where the recovery policy asks for them
+// (MemoryCopies): made at slot boundaries, and fetched when some ranks have died.
+#pragma once
+
+#include "train/held_state.hpp"
+#include "train/parts.hpp"
+#include "train/rank_host.hpp"
+#include "train/survival.hpp"
+#include "train/traced_communicator.hpp"
+#include "train/world.hpp"
+
+#include <tenon/recovery.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::train {
+
+class PeerCopies {
+ public:
+  /// Null unless the policy asks for copies and ranks outlive each other. Throws Error(kConfig) where what
+  /// servers hold would be in none.
+  static std::unique_ptr<PeerCopies> make(World& world, int rank, RankHost& host, Parts& parts,
+                                          const CommunicatorWatch& watch);
+
+  bool due(const SaveMoment& moment) const;
+  /// Collective: copies of all ranks go to their holders, and replace the older of two sets.
+  void exchange(HeldState held);
+  /// "S r r r" of each set of copies that this process holds, one a line.
+  std::string text() const;
+  /// The newest slot of which a copy of every rank is left, by what each rank said.
+  std::optional<CopiesLeft> find(const std::vector<std::string>& said) const;
+  /// Collective: this rank's state, from whoever holds it.
+  HeldState fetch(const CopiesLeft& left);
+
+ private:
+  PeerCopies(World& world, int rank, const Part<Recovery>& policy, MemoryCopies& copies,
+             const CommunicatorWatch& watch, std::vector<std::vector<int>> holders);
+  Communicator& group();
+
+  World& world_;
+  int rank_;
+  std::uint32_t epoch_;
+  const Part<Recovery>& policy_;
+  MemoryCopies& copies_;
+  CommunicatorWatch watch_;
+  std::vector<std::vector<int>> holders_;  ///< by rank
+  std::unique_ptr<Communicator> group_;    ///< all ranks, once there are copies
+};
+
+}  // namespace tenon::train
