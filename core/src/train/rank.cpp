@@ -77,19 +77,27 @@ Rank::Rank(World& world, int rank)
 }
 
 void Rank::build() {
-  World& world = world_;
-  const int rank = rank_;
-  const config::CoreSettings& settings = world.settings;
-  const int threads = world.threads_per_rank();
+  open_parts();
+  open_axes();
+  std::vector<std::unique_ptr<Executor>> executors = make_executors();
+  make_weights(executors.front()->parameters());
+  make_workers(std::move(executors));
+  make_state();
+}
+
+// The components, and what their choices rule out together.
+void Rank::open_parts() {
+  const config::CoreSettings& settings = world_.settings;
+  const int threads = world_.threads_per_rank();
   set_parallel_threads(threads);
   host_.set_sinks(&spans_, &lines_);
   host_.set_passes(&watched_.places());
-  parts_ = std::make_unique<Parts>(world.config, world.registry, host_);
+  parts_ = std::make_unique<Parts>(world_.config, world_.registry, host_);
   observers_ = std::make_unique<Observers>(parts_->observers, host_, spans_);
-  parts_->device->open({rank, threads, settings.device.kernels});
+  parts_->device->open({rank_, threads, settings.device.kernels});
   watched_.set_kernels(fmt::format("{}, {} thread(s)", parts_->device->kernel_choice(), threads));
-  if (DeviceTransport* reaches = world.transport ? device_transport(*world.transport) : nullptr)
-    reaches->attach(rank, *parts_->device);
+  if (DeviceTransport* reaches = world_.transport ? device_transport(*world_.transport) : nullptr)
+    reaches->attach(rank_, *parts_->device);
   if (settings.parallel.workers > 1 && parts_->device->space() != MemorySpace::kHost) {
     fail_config(fmt::format(
         "parallel.workers: the workers of a replica update its weights in host memory at the same time, and "
@@ -109,20 +117,26 @@ void Rank::build() {
                     "writers; '{}' and '{}' do not both declare 'hogwild'",
                     settings.parallel.workers, parts_->sync.id(), parts_->optimizer.id()));
   }
+}
 
-  open_axes();
-  layers_ = make_registry_layers(world.registry, host_);
+std::vector<std::unique_ptr<Executor>> Rank::make_executors() {
+  layers_ = make_registry_layers(world_.registry, host_);
   host_.set_layers(layers_.get());
-  // A statement of its own within: an error of the edits is not the model's.
+  // Statements of their own: an error of the edits is not the model's, nor the data set's.
+  const DataInfo& data = parts_->dataset->info();
   const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, parts_->checked.model_edits,
                                      &host_.node_places());
   std::vector<std::unique_ptr<Executor>> executors;
-  requests_ = RowTraffic::make(world, host_, replica_);
-  for (std::int64_t w = 0; w < settings.parallel.workers; ++w) {
+  requests_ = RowTraffic::make(world_, host_, replica_);
+  for (std::int64_t w = 0; w < world_.settings.parallel.workers; ++w) {
     executors.push_back(make_executor(graph, static_cast<std::size_t>(w)));
     if (w == 0) require_room_for_workers(*executors.front());
   }
+  return executors;
+}
 
+void Rank::make_weights(const std::vector<ParameterInfo>& parameters) {
+  const config::CoreSettings& settings = world_.settings;
   ReplicaSpec spec;
   spec.replica = replica_;
   spec.replicas = static_cast<int>(settings.parallel.ranks);
@@ -139,15 +153,13 @@ void Rank::build() {
   spec.device = parts_->device.get();
   spec.host = &host_;
   spec.gate = &gate_;
-  spec.transport = world.transport ? world.transport.get() : nullptr;
+  spec.transport = world_.transport ? world_.transport.get() : nullptr;
   spec.watch = watch_;
   spec.distributions = &distributions_;
-  require_memory(executors[0]->parameters(), *parts_->optimizer, world.replicas_here(),
-                 usable_memory_bytes());
-  weights_ = std::make_unique<RankReplica>(spec, executors[0]->parameters());
-  const bool shared_weights = parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
-  lines_.bind({parts_.get(), weights_.get(), observers_.get(), shared_weights, slot_samples()});
-  rows_ = std::make_unique<RowExchange>(*weights_, shared_weights, requests_ != nullptr);
+  require_memory(parameters, *parts_->optimizer, world_.replicas_here(), usable_memory_bytes());
+  weights_ = std::make_unique<RankReplica>(spec, parameters);
+  lines_.bind({parts_.get(), weights_.get(), observers_.get(), shares_weights(), slot_samples()});
+  rows_ = std::make_unique<RowExchange>(*weights_, shares_weights(), requests_ != nullptr);
   if (rows_->active() && settings.parallel.workers > 1) {
     fail_config(
         "parallel.workers: several workers and several replicas cannot share row tables in this version: "
@@ -160,8 +172,11 @@ void Rank::build() {
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
   updater_->bind({model_grid_.place().coordinates, grid_.get()});
-  if (requests_ != nullptr) requests_->open(*weights_, *updater_, *parts_, rows_->cut(), shared_weights);
+  if (requests_ != nullptr) requests_->open(*weights_, *updater_, *parts_, rows_->cut(), shares_weights());
+}
 
+void Rank::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
+  const config::CoreSettings& settings = world_.settings;
   WorkerShared shared;
   shared.settings = &settings;
   shared.parts = parts_.get();
@@ -169,10 +184,10 @@ void Rank::build() {
   shared.replica = weights_.get();
   shared.updater = updater_.get();
   shared.rows = rows_.get();
-  shared.control = world.control.get();
+  shared.control = world_.control.get();
   // What only one rank holds must be of the same slot everywhere; replicas that are behind copy the others.
-  shared.votes = parts_->recovery->needs_commit() || (world.place.survives && loses_rows());
-  shared.clock = world.clock.get();
+  shared.votes = parts_->recovery->needs_commit() || (world_.place.survives && loses_rows());
+  shared.clock = world_.clock.get();
   shared.grid = {model_grid_.place().coordinates, grid_.get()};
   shared.workers = static_cast<int>(settings.parallel.workers);
   shared.spans = &spans_;
@@ -181,9 +196,7 @@ void Rank::build() {
   shared.observers = observers_.get();
   shared.divergence = static_cast<DivergenceWatch*>(parts_->recovery->query(DivergenceWatch::kId));
   shared.counters = &counters_;
-  std::vector<Executor*> executor_pointers;
   for (std::size_t w = 0; w < executors.size(); ++w) {
-    executor_pointers.push_back(executors[w].get());
     RowClient* requests = requests_ != nullptr ? &requests_->client(w) : nullptr;
     workers_.push_back(
         std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w), requests));
@@ -199,21 +212,23 @@ void Rank::build() {
       },
       std::move(optimizer_state));
   parts_->sync->start(*weights_);
+}
 
+void Rank::make_state() {
   RankState::Members members;
-  members.rank = rank;
+  members.rank = rank_;
   members.replica = replica_;
   members.coordinates = model_grid_.place().coordinates;
-  members.shared = shared_weights;
+  members.shared = shares_weights();
   members.weights = weights_.get();
   members.updater = updater_.get();
-  members.executors = executor_pointers;
+  for (const auto& worker : workers_) members.executors.push_back(&worker->executor());
   members.parts = parts_.get();
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
   bind_recovery();
-  saves_ = std::make_unique<Saves>(Saves::Sources{.world = &world,
-                                                  .rank = rank,
+  saves_ = std::make_unique<Saves>(Saves::Sources{.world = &world_,
+                                                  .rank = rank_,
                                                   .host = &host_,
                                                   .parts = parts_.get(),
                                                   .state = state_.get(),
@@ -223,8 +238,12 @@ void Rank::build() {
                                                   .spans = &spans_,
                                                   .emulated = emulated_.get(),
                                                   .shape = shape()});
-  peers_ = PeerCopies::make(world, rank, host_, *parts_, watch_);
-  marks_slots_ = world.place.survives && why_not_survived().empty();
+  peers_ = PeerCopies::make(world_, rank_, host_, *parts_, watch_);
+  marks_slots_ = world_.place.survives && why_not_survived().empty();
+}
+
+bool Rank::shares_weights() const {
+  return parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
 }
 
 // The saver first: it may still read the state's buffers. Then those who ask layers of the executors.

@@ -114,6 +114,13 @@ class Rank final {
   /// Samples of all replicas in a slot of which each takes its part.
   std::int64_t slot_samples() const;
   void build();
+  void open_parts();
+  std::vector<std::unique_ptr<Executor>> make_executors();
+  void make_weights(const std::vector<ParameterInfo>& parameters);
+  void make_workers(std::vector<std::unique_ptr<Executor>> executors);
+  void make_state();
+  /// Replicas hold equal weights and optimizer state.
+  bool shares_weights() const;
   void require_room_for_workers(const Executor& first) const;
   void open_axes();
   std::vector<ParameterInfo> row_tables() const;
