@@ -164,11 +164,11 @@ struct ControlClient::Impl {
   // ---- reading
 
   void read() {
-    std::string why = "it closed the connection";
+    std::string why;
+    boost::system::error_code error;
     while (true) {
       ControlHeader header;
       ControlRecord record;
-      boost::system::error_code error;
       asio::read(socket, asio::buffer(header), error);
       if (error) break;
       try {
@@ -187,8 +187,14 @@ struct ControlClient::Impl {
       const std::lock_guard lock(mutex);
       if (leaving) return;
     }
+    const bool closed = error == asio::error::eof || error == asio::error::connection_reset;
+    if (why.empty() && !closed) {  // "Connection timed out": what was sent there was not received
+      return failed_with(fmt::format("rank {}: the control plane {} is out of reach ({})", spec.rank,
+                                     spec.server, error.message()),
+                         1);
+    }
     failed_with(fmt::format("rank {}: the control plane {} is gone ({}); whoever started the run has ended",
-                            spec.rank, spec.server, why),
+                            spec.rank, spec.server, why.empty() ? "it closed the connection" : why),
                 1);
   }
 
