@@ -80,7 +80,7 @@ Communicator& PeerCopies::group() {
   return *group_;
 }
 
-void PeerCopies::exchange(HeldState held) {
+void PeerCopies::exchange(const HeldState& held) {
   Copies made;
   made.slot = held.slot;
   made.of[rank_] = pack(held);

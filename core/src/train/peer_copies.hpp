@@ -28,7 +28,7 @@ class PeerCopies {
 
   bool due(const SaveMoment& moment) const;
   /// Collective: copies of all ranks go to their holders, and replace the older of two sets.
-  void exchange(HeldState held);
+  void exchange(const HeldState& held);
   /// "S r r r" of each set of copies that this process holds, one a line.
   std::string text() const;
   /// The newest slot of which a copy of every rank is left, by what each rank said.

@@ -216,11 +216,10 @@ void Rank::copy_to_peers() {
   const SpanScope span(&spans_, "save", "copies");
   HeldState held = held_now(nullptr);
   held.boundary_done = true;
-  const std::int64_t slot = held.slot;
-  peers_->exchange(std::move(held));
+  peers_->exchange(held);
   const double seconds = world_.clock->now() - began_s;
   stall_s_ += seconds;
-  lines_.add(slot, Split::kTrain, "memory_copy_s", seconds);
+  lines_.add(held.slot, Split::kTrain, "memory_copy_s", seconds);
 }
 
 /// In place of reading a checkpoint.
