@@ -11,14 +11,15 @@
 #include <tenon/sync_extra.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace tenon::sync_basic {
 
 class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
  public:
-  static constexpr auto kWires =
-      option::choice<DType>({{"gradient", DType::kF32}, {"bf16", DType::kBF16}, {"f16", DType::kF16}});
+  static constexpr auto kWires = option::choice<std::optional<DType>>(
+      {{"gradient", std::nullopt}, {"bf16", DType::kBF16}, {"f16", DType::kF16}});
   static constexpr const char* kWeights[] = {"replica", "count", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::text("communication", "\"gradient\"")
@@ -38,7 +39,6 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Ddp(const Options& options)
       : bucket_bytes_(static_cast<std::int64_t>(options.real("bucket_mb") * 1024 * 1024)),
-        narrow_(options.text("communication") != "gradient"),
         wire_(options.choice("communication", kWires)),
         by_count_(options.text("weigh_by") == "count") {}
 
@@ -46,13 +46,13 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
     SyncBase::start(replica);
     if (by_count_) elementwise_ = &replica.device().family<Elementwise>();
     if (reducer_ == nullptr) {
-      if (narrow_)
-        narrow_mean_.start(replica, wire_);
+      if (wire_)
+        narrow_mean_.start(replica, *wire_);
       else
         mean_.start(replica);
       return;
     }
-    if (narrow_) {
+    if (wire_) {
       fail_config(
           "sync ddp: communication: gradients that are compressed around it do not travel in a dtype of its "
           "choice; leave out communication, or the compression");
@@ -67,7 +67,7 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
     if (by_count_) weigh(bucket);
     if (reducer_ != nullptr)
       reducer_->add(static_cast<std::size_t>(bucket.index), replica().gradient_scale());
-    else if (narrow_)
+    else if (wire_)
       narrow_mean_.add(bucket);
     else
       mean_.add(bucket);
@@ -75,7 +75,7 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
   void finish_gradients() override {
     if (reducer_ != nullptr)
       reducer_->finish();
-    else if (narrow_)
+    else if (wire_)
       narrow_mean_.finish();
     else
       mean_.finish();
@@ -111,8 +111,7 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
   }
 
   std::int64_t bucket_bytes_;
-  bool narrow_;
-  DType wire_;
+  std::optional<DType> wire_;  ///< of gradients on their way; absent: their own
   bool by_count_;
   double weight_ = 1;  ///< of this replica in this slot
   Elementwise* elementwise_ = nullptr;
