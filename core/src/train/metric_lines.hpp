@@ -52,10 +52,11 @@ class MetricLines final : public MetricSink {
   void note();
   void take();
 
-  double wall_s() const;  ///< of earlier segments, too
-  /// Of the whole run, as metrics show them: those of earlier segments, too.
+  double wall_s() const;  ///< including segments before a resume
+  /// Bytes sent by the whole run, including segments before a resume.
   std::uint64_t bytes_sent() const { return world_.bytes_sent() + world_.earlier_bytes; }
-  /// `rows`: whose actors' waits hold nobody up; may be null.
+  /// Excludes the time in which actors of `rows` wait for requests, since training does not wait then. `rows`
+  /// may be null.
   RankTime time_so_far(const RowServer* rows);
   double actors_idle_s() const { return actors_idle_s_; }
 

@@ -33,7 +33,7 @@ class PeerCopies {
   std::string text() const;
   /// The newest slot of which a copy of every rank is left, by what each rank said.
   std::optional<CopiesLeft> find(const std::vector<std::string>& said) const;
-  /// Collective: this rank's state, from whoever holds it.
+  /// Collective: receives this rank's state from a rank that holds a copy.
   HeldState fetch(const CopiesLeft& left);
 
  private:

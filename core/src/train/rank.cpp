@@ -227,17 +227,16 @@ void Rank::make_state() {
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
   bind_recovery();
-  saves_ = std::make_unique<Saves>(Saves::Sources{.world = &world_,
-                                                  .rank = rank_,
-                                                  .host = &host_,
-                                                  .parts = parts_.get(),
-                                                  .state = state_.get(),
-                                                  .counters = &counters_,
-                                                  .lines = &lines_,
-                                                  .account = &account_,
-                                                  .spans = &spans_,
-                                                  .emulated = emulated_.get(),
-                                                  .shape = shape()});
+  saves_ = std::make_unique<Saves>(world_, Saves::Sources{.rank = rank_,
+                                                          .host = &host_,
+                                                          .parts = parts_.get(),
+                                                          .state = state_.get(),
+                                                          .counters = &counters_,
+                                                          .lines = &lines_,
+                                                          .account = &account_,
+                                                          .spans = &spans_,
+                                                          .emulated = emulated_.get(),
+                                                          .shape = shape()});
   peers_ = PeerCopies::make(world_, rank_, host_, *parts_, watch_);
   marks_slots_ = world_.place.survives && why_not_survived().empty();
 }

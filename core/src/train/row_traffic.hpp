@@ -1,5 +1,5 @@
-// Rows that the replicas of a run ask each other for ([parallel] rows = "request"), as one rank takes part
-// (row_server.hpp): who may, from when to when, and the moments at which nobody does.
+// One rank's part in row requests between replicas ([parallel] rows = "request"): checks that the run allows
+// them, starts and ends them, and stops them at slot boundaries. The protocol is in row_server.hpp.
 #pragma once
 
 #include "train/parts.hpp"
@@ -10,7 +10,6 @@
 #include "train/update.hpp"
 #include "train/world.hpp"
 
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -21,7 +20,7 @@ class RowTraffic {
   /// Null unless the run asks for it. Throws Error(kConfig) for ranks of a model grid.
   static std::unique_ptr<RowTraffic> make(World& world, RankHost& host, int replica);
 
-  /// What the executor of `worker` asks with; both outlive it.
+  /// The host and the client of one worker. Both outlive its executor.
   Host& host(std::size_t worker) { return *hosts_[worker]; }
   RowClient& client(std::size_t worker) { return *clients_[worker]; }
   RowServer& server() { return *server_; }
@@ -34,7 +33,7 @@ class RowTraffic {
   void start(RankReplica& weights, const CommunicatorWatch& watch);
   /// After this no request is under way and none is made: all workers of all replicas stand still.
   void settle();
-  /// Before workers go on: nobody updates rows that others still evaluate or save.
+  /// Collective, before workers go on: until every replica has evaluated and saved, no row may change.
   void wait_for_all() { still_->barrier(); }
   /// After the last boundary no more requests come, so every goodbye is under way.
   void end();

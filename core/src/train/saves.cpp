@@ -21,9 +21,9 @@ Interface* offered(const Part<Recovery>& policy) {
 
 }  // namespace
 
-Saves::Saves(const Sources& sources)
-    : from_(sources),
-      world_(*sources.world),
+Saves::Saves(World& world, const Sources& sources)
+    : world_(world),
+      from_(sources),
       timer_(offered<SaveTimer>(sources.parts->recovery)),
       outcomes_(offered<SaveOutcomes>(sources.parts->recovery)),
       selector_(offered<SaveSelector>(sources.parts->recovery)),

@@ -28,7 +28,6 @@ namespace tenon::train {
 class Saves {
  public:
   struct Sources {
-    World* world = nullptr;
     int rank = 0;
     RankHost* host = nullptr;
     Parts* parts = nullptr;
@@ -41,7 +40,7 @@ class Saves {
     RunShape shape;
   };
 
-  explicit Saves(const Sources& sources);
+  Saves(World& world, const Sources& sources);
 
   /// Once the run has a folder. `state_bytes`: of all ranks, what an emulated complete save writes.
   void begin(std::int64_t state_bytes);
@@ -69,8 +68,8 @@ class Saves {
   void hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event);
   void log(const SaveResult& result);
 
-  Sources from_;
   World& world_;
+  Sources from_;
   SaveTimer* timer_;                    ///< of the policy; null when it has none
   SaveOutcomes* outcomes_;              ///< likewise
   SaveSelector* selector_;              ///< likewise

@@ -1,4 +1,4 @@
-// The end of a rank: hashes and sums.
+// How a rank ends: hashes of the weights and the state, seconds of all ranks, and the summary of the run.
 #include "train/rank.hpp"
 #include "train/weights_hash.hpp"
 
