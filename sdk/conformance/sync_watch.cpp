@@ -98,20 +98,21 @@ void WatchedSync::stall() {
 template <typename Call>
 void WatchedSync::timed(Call&& call) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto end = [&] {
+  const auto end = [&](const std::string& error) {
     const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     seen_.longest_call_s = std::max(seen_.longest_call_s, took);
     const std::lock_guard lock(sync_log().mutex);
-    double& longest = sync_log().replicas[replica().replica()].longest_call_s;
-    longest = std::max(longest, took);
+    ReplicaSeen& logged = sync_log().replicas[replica().replica()];
+    logged.longest_call_s = std::max(logged.longest_call_s, took);
+    logged.error = error;
   };
   try {
     call();
-  } catch (...) {
-    end();
+  } catch (const std::exception& e) {
+    end(e.what());
     throw;
   }
-  end();
+  end({});
 }
 
 std::vector<double> WatchedSync::gradients() {

@@ -28,6 +28,7 @@ struct ReplicaSeen {
   std::vector<SlotSeen> slots;
   std::vector<double> start;  ///< live weights before the first slot
   double longest_call_s = 0;  ///< of one call of the strategy
+  std::string error;          ///< of the call that ended the replica's run
   std::string complaint;      ///< the first broken promise that showed during the run
 };
 
