@@ -23,14 +23,15 @@ endmacro()
 # GCC 12 reports false overflows of std::string, at -O1 and in headers that it has read beforehand.
 set(by_gnu $<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>)
 set(tenon_string_options $<$<AND:${by_gnu}>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
-set(tenon_light_options $<$<CONFIG:Release>:-O1> ${tenon_string_options} $<$<AND:${by_gnu}>:-Wno-maybe-uninitialized>)
+set(TENON_LIGHT_FLAGS "-O1" CACHE STRING "Flags of code that no step of training waits for, beside those of the build type; -O0 where a build is only compiled")
+set(tenon_light_options $<$<CONFIG:Release>:${TENON_LIGHT_FLAGS}> ${tenon_string_options} $<$<AND:${by_gnu}>:-Wno-maybe-uninitialized>)
 
 # What programs that print are compiled with: their pages and tables take milliseconds, and their compilation minutes.
 set(TENON_PRINTING_FLAGS "-O1" CACHE STRING "Flags of the command line and its reports, beside those of the build type; -O0 is quicker to build")
 
 # tenon_quick_to_build(TARGET [LIGHT | PRINTS] [OWN])
 # What a build from nothing may save, which is half of its time. LIGHT: this code parses and decides, and a step of training does
-# not wait for it, so it is compiled at -O1. PRINTS: it is part of the command line, with TENON_PRINTING_FLAGS. Always: the headers
+# not wait for it, so it is compiled with TENON_LIGHT_FLAGS. PRINTS: it is part of the command line, with TENON_PRINTING_FLAGS. Always: the headers
 # of other projects that most sources include are read once for all targets, but for those with macros of their OWN (OpenMP). Builds
 # of one source at a time (the preset `dev`) do without, so that a missing #include is noticed, and so does clang, which wants the
 # same flags in all targets.
@@ -72,6 +73,8 @@ function(tenon_quick_to_build target)
   target_precompile_headers(${target} REUSE_FROM ${read})
 endfunction()
 
+set(TENON_UNSANITIZED "" CACHE STRING "Areas of the core that a build with sanitizers compiles without them, since it runs no suite of theirs")
+
 # tenon_core_area(NAME [LIGHT] [OWN] SOURCES ... [LIBRARIES ...])
 # One folder of core/src as an object library, so that an area builds and fails alone;
 # core/CMakeLists.txt joins the areas into libtenon_core. LIGHT, OWN: see tenon_quick_to_build.
@@ -81,6 +84,9 @@ function(tenon_core_area name)
   target_include_directories(tenon_core_${name} PUBLIC
     ${PROJECT_SOURCE_DIR}/core/include ${PROJECT_BINARY_DIR}/core/include ${PROJECT_SOURCE_DIR}/core/src)
   target_link_libraries(tenon_core_${name} PRIVATE tenon_rules ${arg_LIBRARIES})
+  if(name IN_LIST TENON_UNSANITIZED)
+    target_compile_options(tenon_core_${name} PRIVATE -fno-sanitize=all)
+  endif()
   set(how "")
   foreach(word LIGHT OWN)
     if(arg_${word})
