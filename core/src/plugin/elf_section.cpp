@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <optional>
@@ -16,6 +17,7 @@ namespace tenon::plugin {
 namespace {
 
 constexpr std::uint64_t kMostSections = 65536;
+constexpr std::uint64_t kWindow = 8192;
 
 bool fits(const ByteSource& source, std::uint64_t offset, std::uint64_t size) {
   return offset <= source.size() && size <= source.size() - offset;
@@ -88,6 +90,25 @@ FileSource::~FileSource() {
 }
 
 bool FileSource::read(std::uint64_t offset, std::span<std::byte> out) const {
+  const auto in_window = [&] {
+    return offset >= window_begin_ && offset - window_begin_ <= window_.size() &&
+           out.size() <= window_.size() - (offset - window_begin_);
+  };
+  if (!in_window()) {
+    if (out.size() > kWindow / 2) return read_file(offset, out);
+    // Around the offset: names lie before the headers that point at them.
+    window_begin_ = offset - std::min(offset, kWindow / 2);
+    window_.resize(static_cast<std::size_t>(std::min(kWindow, size_ - std::min(size_, window_begin_))));
+    if (!read_file(window_begin_, window_) || !in_window()) {
+      window_.clear();
+      return false;
+    }
+  }
+  std::copy_n(window_.begin() + static_cast<std::ptrdiff_t>(offset - window_begin_), out.size(), out.begin());
+  return true;
+}
+
+bool FileSource::read_file(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
     const ssize_t got = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;

@@ -34,7 +34,8 @@ class MemorySource final : public ByteSource {
   std::span<const std::byte> bytes_;
 };
 
-/// Opens a regular file; problem() tells why it could not.
+/// Opens a regular file; problem() tells why it could not. Reads it a window at a time: the records of a
+/// section table lie beside each other. For one thread.
 class FileSource final : public ByteSource {
  public:
   explicit FileSource(const std::filesystem::path& file);
@@ -47,8 +48,12 @@ class FileSource final : public ByteSource {
   bool read(std::uint64_t offset, std::span<std::byte> out) const override;
 
  private:
+  bool read_file(std::uint64_t offset, std::span<std::byte> out) const;
+
   int fd_ = -1;
   std::uint64_t size_ = 0;
+  mutable std::vector<std::byte> window_;
+  mutable std::uint64_t window_begin_ = 0;
   std::string problem_;
 };
 

@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <elf.h>
+#include <unistd.h>
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <random>
 
 namespace tenon::plugin {
@@ -163,6 +166,29 @@ TEST(ElfSection, MutationsDoNoHarm) {
   }
   EXPECT_GT(refused, 1000);   // the mutations bite
   EXPECT_LT(refused, 20000);  // and some miss
+}
+
+// A file is read a window at a time: pieces before, in, across and beyond a window.
+TEST(FileSource, ReadsWhatTheFileHolds) {
+  std::mt19937_64 random(2);
+  std::string bytes(70000, '\0');
+  for (char& c : bytes) c = static_cast<char>(random());
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / ("tenon_file_source_" + std::to_string(::getpid()));
+  std::ofstream(path, std::ios::binary) << bytes;
+  const FileSource file(path);
+  ASSERT_EQ(file.problem(), "");
+  ASSERT_EQ(file.size(), bytes.size());
+  for (int round = 0; round < 2000; ++round) {
+    const std::size_t at = random() % bytes.size();
+    const std::size_t size = random() % std::min<std::size_t>(bytes.size() - at, round % 5 == 0 ? 40000 : 64);
+    std::string piece(size, '\0');
+    ASSERT_TRUE(file.read(at, std::as_writable_bytes(std::span(piece)))) << at << " " << size;
+    ASSERT_EQ(piece, bytes.substr(at, size)) << at;
+  }
+  std::string beyond(8, '\0');
+  EXPECT_FALSE(file.read(bytes.size() - 4, std::as_writable_bytes(std::span(beyond))));
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -77,11 +77,15 @@ void visit(SearchPlace& place) {
   } else if (!fs::exists(place.path, failure)) {
     place.outcome = failure ? failure.message() : "does not exist";
   } else if (fs::is_directory(place.path, failure)) {
+    std::error_code unresolved;
+    fs::path folder = fs::canonical(place.path, unresolved);
+    if (unresolved) folder = place.path;
     for (fs::directory_iterator entry(place.path, failure), end; !failure && entry != end;
          entry.increment(failure)) {
       if (entry->path().extension() != ".so") continue;
       std::error_code dangling;
-      fs::path file = fs::canonical(entry->path(), dangling);
+      fs::path file = entry->is_symlink(dangling) ? fs::canonical(entry->path(), dangling)
+                                                  : folder / entry->path().filename();
       if (!dangling && fs::is_regular_file(file, dangling)) place.files.push_back(std::move(file));
     }
     std::sort(place.files.begin(), place.files.end());
