@@ -5,7 +5,7 @@
 
 namespace tenon::train {
 
-void MetricLines::begin() {
+void MetricLines::start() {
   begun_s_ = logged_at_s_ = world_.clock->now();
   logged_samples_ = counters_.samples;
   logged_tokens_ = counters_.tokens;
@@ -17,7 +17,7 @@ void MetricLines::start_times() {
     earlier_transfer_s_ += world_.transport->counts(rank_, static_cast<Purpose>(p)).transfer_seconds;
 }
 
-void MetricLines::slot_done(std::int64_t slot, const SlotResult& result) {
+void MetricLines::after_slot(std::int64_t slot, const SlotResult& result) {
   const std::int64_t done = slot + 1;
   if (done % world_.settings.run.log_every != 0 && done != world_.settings.run.steps) return;
   LineCounts& lines = counters_.lines;

@@ -8,6 +8,7 @@
 #include "train/rank_state.hpp"
 #include "train/replica.hpp"
 #include "train/row_server.hpp"
+#include "train/service.hpp"
 #include "train/time_account.hpp"
 #include "train/worker.hpp"
 #include "train/world.hpp"
@@ -20,7 +21,7 @@
 
 namespace tenon::train {
 
-class MetricLines final : public MetricSink {
+class MetricLines final : public MetricSink, public Service {
  public:
   struct Sources {
     Parts* parts = nullptr;
@@ -40,13 +41,13 @@ class MetricLines final : public MetricSink {
   /// Before the first line.
   void bind(const Sources& sources) { from_ = sources; }
   /// Seconds and samples of the first line count from here.
-  void begin();
+  void start() override;
   /// The calling thread's time is accounted for from here on.
   void start_times();
 
   void add(std::int64_t step, Split split, std::string_view name, double value) override;
-  /// The lines of training, where some are due after `slot`. Collective among shared replicas.
-  void slot_done(std::int64_t slot, const SlotResult& result);
+  /// The lines of training, where some are due. Collective among shared replicas.
+  void after_slot(std::int64_t slot, const SlotResult& result) override;
 
   /// Brings into Counters::lines what is counted elsewhere, and back.
   void note();
@@ -59,6 +60,10 @@ class MetricLines final : public MetricSink {
   /// may be null.
   RankTime time_so_far(const RowServer* rows);
   double actors_idle_s() const { return actors_idle_s_; }
+
+  /// Training stood still, for a save or a failure.
+  void stood_still(double seconds) { stall_s_ += seconds; }
+  double stall_s() const { return stall_s_; }
 
  private:
   void times(std::int64_t done);
@@ -76,8 +81,9 @@ class MetricLines final : public MetricSink {
   std::int64_t logged_samples_ = 0, logged_tokens_ = 0;
   RankTime logged_time_;
   double earlier_transfer_s_ = 0;  ///< before the account began
-  double actors_idle_s_ = 0;       ///< waits for requests, once they have ended
-  std::string name_;               ///< "train/loss", reused so that a line allocates nothing
+  double stall_s_ = 0;
+  double actors_idle_s_ = 0;  ///< waits for requests, once they have ended
+  std::string name_;          ///< "train/loss", reused so that a line allocates nothing
 };
 
 }  // namespace tenon::train

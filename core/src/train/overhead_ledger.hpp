@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -61,6 +63,13 @@ class OverheadLedger {
   }
   /// Until the last change of entry.
   double seconds(Entry entry) const { return seconds_[static_cast<int>(entry)]; }
+  /// Seconds of the process until now, of which each belongs to one name.
+  std::map<std::string, double> split() {
+    enter(current_);
+    return {{"start_s", seconds(Entry::kStart)},     {"work_s", seconds(Entry::kWork)},
+            {"save_s", seconds(Entry::kSave)},       {"load_s", seconds(Entry::kLoad)},
+            {"restart_s", seconds(Entry::kRestart)}, {"repeat_s", seconds(Entry::kRepeat)}};
+  }
 
  private:
   using Clock = std::chrono::steady_clock;

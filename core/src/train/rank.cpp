@@ -6,7 +6,6 @@
 #include "train/data_record.hpp"
 #include "train/device_communicators.hpp"
 #include "train/graph_edits.hpp"
-#include "train/grid.hpp"
 #include "train/memory_need.hpp"
 #include "train/peak_rate.hpp"
 
@@ -20,7 +19,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
 #include <tuple>
 
 namespace tenon::train {
@@ -68,7 +66,8 @@ Rank::Rank(World& world, int rank)
       faults_(fault_spec(world, rank)),
       lines_(world, rank, counters_, account_, distributions_),
       watch_{&spans_, &account_, &faults_},
-      layer_watch_{&spans_, &account_, &faults_, &watched_.places()} {
+      layer_watch_{&spans_, &account_, &faults_, &watched_.places()},
+      slots_(*world.clock, world.settings.run.deadline) {
   try {
     build();
   } catch (...) {
@@ -78,7 +77,7 @@ Rank::Rank(World& world, int rank)
 
 void Rank::build() {
   open_parts();
-  open_axes();
+  mesh_ = std::make_unique<Mesh>(world_, rank_, *parts_->device, layer_watch_);
   std::vector<std::unique_ptr<Executor>> executors = make_executors();
   make_weights(executors.front()->parameters());
   make_workers(std::move(executors));
@@ -171,7 +170,7 @@ void Rank::make_weights(const std::vector<ParameterInfo>& parameters) {
                fmt::format("{} ({})", parts_->device->kernel_choice(), parts_->device->features()));
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
-  updater_->bind({model_grid_.place().coordinates, grid_.get()});
+  updater_->bind({mesh_->coordinates(), mesh_->all()});
   if (requests_ != nullptr) requests_->open(*weights_, *updater_, *parts_, rows_->cut(), shares_weights());
 }
 
@@ -186,9 +185,10 @@ void Rank::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
   shared.rows = rows_.get();
   shared.control = world_.control.get();
   // What only one rank holds must be of the same slot everywhere; replicas that are behind copy the others.
-  shared.votes = parts_->recovery->needs_commit() || (world_.place.survives && loses_rows());
+  shared.votes =
+      parts_->recovery->needs_commit() || (world_.place.survives && Survivor::loses_rows(weights_->live()));
   shared.clock = world_.clock.get();
-  shared.grid = {model_grid_.place().coordinates, grid_.get()};
+  shared.grid = {mesh_->coordinates(), mesh_->all()};
   shared.workers = static_cast<int>(settings.parallel.workers);
   shared.spans = &spans_;
   shared.account = &account_;
@@ -218,7 +218,7 @@ void Rank::make_state() {
   RankState::Members members;
   members.rank = rank_;
   members.replica = replica_;
-  members.coordinates = model_grid_.place().coordinates;
+  members.coordinates = mesh_->coordinates();
   members.shared = shares_weights();
   members.weights = weights_.get();
   members.updater = updater_.get();
@@ -226,7 +226,28 @@ void Rank::make_state() {
   members.parts = parts_.get();
   members.counters = &counters_;
   state_ = std::make_unique<RankState>(members);
-  bind_recovery();
+  make_services();
+}
+
+// The policy hears which run it is in before anything else asks it.
+void Rank::make_services() {
+  const config::CoreSettings& settings = world_.settings;
+  if (settings.emulate) {
+    if (settings.parallel.servers > 0)
+      fail_config("[emulate]: what servers hold cannot be rolled back; set parallel.servers = 0");
+    emulated_ = std::make_unique<EmulatedFailures>(*settings.emulate, settings.run.steps,
+                                                   weights_->live().parameters());
+    emulated_->start_with(world_.next_failure);
+  }
+  recovery_ =
+      std::make_unique<RecoveryActions>(world_, RecoveryActions::Sources{.rank = rank_,
+                                                                         .host = &host_,
+                                                                         .parts = parts_.get(),
+                                                                         .weights = weights_.get(),
+                                                                         .state = state_.get(),
+                                                                         .counters = &counters_,
+                                                                         .lines = &lines_,
+                                                                         .emulated = emulated_.get()});
   saves_ = std::make_unique<Saves>(world_, Saves::Sources{.rank = rank_,
                                                           .host = &host_,
                                                           .parts = parts_.get(),
@@ -237,8 +258,63 @@ void Rank::make_state() {
                                                           .spans = &spans_,
                                                           .emulated = emulated_.get(),
                                                           .shape = shape()});
-  peers_ = PeerCopies::make(world_, rank_, host_, *parts_, watch_);
-  marks_slots_ = world_.place.survives && why_not_survived().empty();
+  divergence_ = std::make_unique<Divergence>(world_, Divergence::Sources{.rank = rank_,
+                                                                         .host = &host_,
+                                                                         .parts = parts_.get(),
+                                                                         .weights = weights_.get(),
+                                                                         .state = state_.get(),
+                                                                         .counters = &counters_,
+                                                                         .saves = saves_.get(),
+                                                                         .recovery = recovery_.get(),
+                                                                         .grid = mesh_->all()});
+  survivor_ = std::make_unique<Survivor>(world_, Survivor::Sources{.rank = rank_,
+                                                                   .host = &host_,
+                                                                   .parts = parts_.get(),
+                                                                   .weights = weights_.get(),
+                                                                   .updater = updater_.get(),
+                                                                   .state = state_.get(),
+                                                                   .counters = &counters_,
+                                                                   .lines = &lines_,
+                                                                   .account = &account_,
+                                                                   .spans = &spans_,
+                                                                   .faults = &faults_,
+                                                                   .saves = saves_.get(),
+                                                                   .recovery = recovery_.get(),
+                                                                   .divergence = divergence_.get(),
+                                                                   .progress = &slots_.progress(),
+                                                                   .watch = watch_,
+                                                                   .unrecoverable = unrecoverable_reason()});
+  repetition_ = std::make_unique<Repetition>(world_, Repetition::Sources{.rank = rank_,
+                                                                         .host = &host_,
+                                                                         .parts = parts_.get(),
+                                                                         .rows = rows_.get(),
+                                                                         .worker = workers_.front().get(),
+                                                                         .workers = workers_.size(),
+                                                                         .on_request = requests_ != nullptr,
+                                                                         .meshed = mesh_->all() != nullptr,
+                                                                         .progress = &slots_.progress()});
+  services_ = {&lines_, saves_.get(), survivor_.get(), divergence_.get(), repetition_.get()};
+  if (emulated_ == nullptr) return;
+  outages_ = std::make_unique<EmulatedOutages>(world_, EmulatedOutages::Sources{.rank = rank_,
+                                                                                .host = &host_,
+                                                                                .parts = parts_.get(),
+                                                                                .state = state_.get(),
+                                                                                .counters = &counters_,
+                                                                                .lines = &lines_,
+                                                                                .saves = saves_.get(),
+                                                                                .recovery = recovery_.get(),
+                                                                                .failures = emulated_.get()});
+  services_.push_back(outages_.get());
+}
+
+std::string Rank::unrecoverable_reason() const {
+  if (mesh_->all() != nullptr) return "parts of one model depend on each other";
+  if (!shares_weights()) return "its replicas differ";
+  if (!weights_->created_sets().empty()) return "its sync strategy keeps tensors of each replica";
+  if (workers_.size() > 1 || world_.settings.parallel.servers > 0 || requests_ != nullptr)
+    return "its ranks are not at one slot";
+  if (emulated_ != nullptr) return "its failures are emulated";
+  return "";
 }
 
 bool Rank::shares_weights() const {
@@ -267,8 +343,8 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_
   spec.device = parts_->device.get();
   spec.host = requests_ != nullptr ? &requests_->host(worker) : &host_;
   spec.precision = parts_->precision.get();
-  spec.grid = &model_grid_;
-  spec.replicas = lookups_.get();
+  spec.grid = &mesh_->grid();
+  spec.replicas = mesh_->replicas();
   spec.replica = replica_;
   spec.seed = world_.settings.run.seed;
   spec.seed_rounding = world_.settings.run.seed_rounding;
@@ -277,43 +353,6 @@ std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_
   // A statement of its own: what happens while the graph is built is not the data set's doing.
   const DataInfo& data = parts_->dataset->info();
   return std::make_unique<Executor>(spec, graph, data);
-}
-
-void Rank::open_axes() {
-  const auto& parallel = world_.settings.parallel;
-  const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
-  const auto open = [&](const std::vector<int>& members, const std::string& name, Purpose purpose) {
-    auto opened = world_.transport->open(rank_, {members, name, purpose, epoch_});
-    return traced(for_device(std::move(opened), *world_.transport, *parts_->device), layer_watch_, members,
-                  name);
-  };
-  if (grid_size > 1) {
-    std::vector<int> members(static_cast<std::size_t>(grid_size));
-    std::iota(members.begin(), members.end(), replica_ * grid_size);
-    grid_ = open(members, "grid", Purpose::kStatistics);
-    model_ = open(members, "model", Purpose::kModel);
-  }
-  std::vector<Communicator*> along_axes;
-  for (std::size_t axis = 0; axis < parallel.grid.size(); ++axis) {
-    axes_.push_back(nullptr);
-    if (parallel.grid[axis] > 1) {
-      std::vector<int> members, along = grid_coordinates(grid_index_, parallel.grid);
-      for (int i = 0; i < parallel.grid[axis]; ++i) {
-        along[axis] = i;
-        members.push_back(replica_ * grid_size + grid_index(along, parallel.grid));
-      }
-      axes_.back() = open(members, fmt::format("axis{}", axis), Purpose::kModel);
-    }
-    along_axes.push_back(axes_.back().get());
-  }
-  model_grid_ = ModelGrid(parallel.grid, grid_index_, model_.get(), along_axes, replica_);
-  if (parallel.ranks == 1) return;
-  std::vector<int> peers;
-  for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + grid_index_);
-  const std::string name = fmt::format("lookups#{}", grid_index_);
-  lookups_ = traced(for_device(world_.transport->open(rank_, {peers, name, Purpose::kModel, epoch_}),
-                               *world_.transport, *parts_->device),
-                    layer_watch_, peers, "lookups");
 }
 
 /// What must be equal on all processes before the first byte of a tensor travels.
@@ -355,7 +394,7 @@ void Rank::open_folder() {
         world_.folder.path, recorded, chosen, chosen.substr(0, chosen.find('+'))));
   }
   if (rank_ == 0 && epoch_ == 0) {
-    world_.result.nondeterminism = nondeterminism();
+    world_.result.nondeterminism = repetition_->nondeterminism();
     if (!world_.result.nondeterminism.empty())
       world_.notes.push_back("this run is not repeatable bit by bit: " + world_.result.nondeterminism);
     // Until the end has shown it.
@@ -373,14 +412,14 @@ void Rank::open_folder() {
 
 void Rank::restore() {
   const LedgerScope entry(ledger(), OverheadLedger::Entry::kLoad);
-  if (world_.survivors && epoch_ == 0) return rejoin();
+  if (world_.survivors && epoch_ == 0) return survivor_->rejoin();
   if (world_.restored_slot < 0) {
     if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.recovery_log)
-      world_.recovery_log->resumed(0, 0, true, recovery_account());
-    return begin_again_after_divergence();
+      world_.recovery_log->resumed(0, 0, true, recovery_->account());
+    return divergence_->begin_again();
   }
   CheckpointReader reader = world_.store->open(world_.restored_slot);
-  saves_->add_decoders(reader);
+  recovery_->add_decoders(reader);
   state_->restore(reader, shape());
   counters_.slot = world_.restored_slot;
   counters_.wall_s = world_.restored_wall_s;
@@ -389,11 +428,11 @@ void Rank::restore() {
   if (reader.world_size() != trainers)
     std::tie(lines.loss_sum, lines.loss_count) = saved_losses(reader, rank_, trainers);
   lines_.take();
-  next_slot_ = first_slot_ = counters_.slot;
+  slots_.progress().begin_at(counters_.slot);
   saves_->set_newest(counters_.slot);
-  begin_again_after_divergence();
-  if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(first_slot_);
-  if (epoch_ == 0) account_resumed(reader);
+  divergence_->begin_again();
+  if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(slots_.progress().first_slot);
+  if (epoch_ == 0) recovery_->account_resumed(reader);
   if (world_.recorded_costs) {
     for (const auto& worker : workers_) worker->cost().set_costs(*world_.recorded_costs);
   }

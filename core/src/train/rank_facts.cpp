@@ -1,4 +1,4 @@
-// What a rank knows of itself: for its manifest, for `tenon check`, and why a repetition may differ.
+// What a rank knows of itself: for its manifest and for `tenon check`.
 #include "plugin/sha256.hpp"
 #include "train/grid.hpp"
 #include "train/rank.hpp"
@@ -11,9 +11,6 @@
 namespace tenon::train {
 namespace {
 
-/// A run of fewer slots does not compute one of them twice: that costs at most a twentieth.
-constexpr std::int64_t kRepeatFromSlots = 20;
-
 std::int64_t arena_bytes(const ParameterSet& set) {
   std::int64_t sum = 0;
   for (int arena = 0; arena < set.arenas(); ++arena) sum += set.arena(arena).bytes();
@@ -25,66 +22,6 @@ double megabytes(std::int64_t bytes) {
 }
 
 }  // namespace
-
-std::string Rank::nondeterminism() const {
-  if (world_.clock->simulated() && world_.settings.transport.costs.calibrate)
-    return "the simulated clock counts with costs that were measured here (transport.clock.calibrate)";
-  if (world_.clock->simulated()) return "";
-  if (workers_.size() > 1) {
-    return fmt::format("{} workers update the same weights without locks (Hogwild) under the wall clock",
-                       workers_.size());
-  }
-  if (world_.transport) {
-    if (const auto* transport = static_cast<NotRepeatable*>(world_.transport->query(NotRepeatable::kId)))
-      return transport->reason();
-  }
-  if (requests_ != nullptr)
-    return "rows of tables are read and updated on request, as requests come under the wall clock";
-  const auto named = [](const char* kind, const auto& part) {
-    return part.declares(TENON_CAP_NONDETERMINISTIC)
-               ? fmt::format("{} '{}' depends on the wall clock", kind, part.id())
-               : std::string();
-  };
-  for (const std::string& reason : {named("sync", parts_->sync), named("recovery", parts_->recovery),
-                                    named("optimizer", parts_->optimizer)}) {
-    if (!reason.empty()) return reason;
-  }
-  return "";
-}
-
-std::string Rank::why_not_repeated() const {
-  if (std::string declared = nondeterminism(); !declared.empty()) return declared;
-  // What follows would count twice what others count once: messages, choices of formats.
-  if (grid_ != nullptr) return "not checked: a slot of a model grid cannot be repeated by itself";
-  if (rows_->active() || requests_ != nullptr)
-    return "not checked: a slot whose rows other replicas hold cannot be repeated by itself";
-  if (parts_->precision->query(PrecisionMetrics::kId) != nullptr)
-    return fmt::format("not checked: precision '{}' counts its choices", parts_->precision.id());
-  if (world_.settings.run.steps - first_slot_ < kRepeatFromSlots) {
-    return fmt::format("not checked: the run has fewer than {} slots, one of which would be computed twice",
-                       kRepeatFromSlots);
-  }
-  return "";
-}
-
-void Rank::record_repetition() {
-  std::string mine = why_not_repeated();
-  if (mine.empty()) {
-    const std::optional<RepeatedSlot>& repeated = workers_[0]->repeated();
-    if (!repeated) mine = "not checked: no slot computed gradients";
-    if (repeated && !repeated->differs.empty()) {
-      mine = fmt::format("the gradient of '{}' differed when slot {} was computed twice on rank {}",
-                         repeated->differs, repeated->slot, rank_);
-    }
-  }
-  for (const std::string& found : world_.end_hub->exchange(rank_, mine)) {
-    // What differed says more than what was not looked at.
-    if (mine.empty() ||
-        (mine.starts_with("not checked") && !found.empty() && !found.starts_with("not checked")))
-      mine = found;
-  }
-  if (rank_ == 0) world_.result.nondeterminism = mine;
-}
 
 Manifest Rank::describe() const {
   const config::RunSettings& run = world_.settings.run;
@@ -129,7 +66,7 @@ void Rank::add_table_facts(std::vector<std::string>& lines) const {
   for (int replica = 0; rows_->cut() && replica < weights_->replicas(); ++replica) {
     std::int64_t held = 0, bytes = 0, some = 0;
     for (const ParameterInfo& info : tables) {
-      GridPlace place = model_grid_.place();
+      GridPlace place = mesh_->grid().place();
       place.replica = replica;
       const Shape local = local_part(info.spec, place).extents;
       held += local[0];

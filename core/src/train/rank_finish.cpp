@@ -17,29 +17,15 @@ void Rank::record_progress() {
   result.samples = counters_.samples;
   result.tokens = counters_.tokens;
   result.wall_s = lines_.wall_s();
-  result.stall_s = stall_s_ - lines_.actors_idle_s();  // the world adds what the rank's threads waited
+  result.stall_s =
+      lines_.stall_s() - lines_.actors_idle_s();  // the world adds what the rank's threads waited
 }
 
-std::map<std::string, double> Rank::wall_split() const {
-  using Entry = OverheadLedger::Entry;
-  OverheadLedger& mine = world_.survival.ledger;
-  mine.enter(mine.current());
-  return {{"start_s", mine.seconds(Entry::kStart)},     {"work_s", mine.seconds(Entry::kWork)},
-          {"save_s", mine.seconds(Entry::kSave)},       {"load_s", mine.seconds(Entry::kLoad)},
-          {"restart_s", mine.seconds(Entry::kRestart)}, {"repeat_s", mine.seconds(Entry::kRepeat)}};
-}
-
-void Rank::log_recovery(std::string_view status) {
-  const auto account = recovery_account();
-  for (const auto& [name, value] : account) lines_.add(counters_.slot, Split::kTrain, name, value);
-  if (!world_.recovery_log) return;
-  RecoveryLog& log = *world_.recovery_log;
-  log.ended(std::string(status), counters_.slot,
-            emulated_ == nullptr ? std::vector<double>() : emulated_->access_shares(), account, wall_split());
-  if (emulated_ != nullptr && counters_.slot > 0) {
-    lines_.add(counters_.slot, Split::kTrain, "emulated_overhead",
-               log.charges().total() / emulated_->hour(counters_.slot));
-  }
+/// In place of finish(): nothing of this rank is the run's result.
+void Rank::leave() {
+  if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kRestart);
+  if (rank_ == 0) record_progress();
+  observers_->finish("rolled back", "");
 }
 
 void Rank::finish() {
@@ -57,8 +43,8 @@ void Rank::finish() {
       rank_, rank_time_text(lines_.time_so_far(requests_ != nullptr ? &requests_->server() : nullptr)));
   const auto recorded = world_.end_hub->exchange(rank_, distributions_.text());
   const auto all = world_.end_hub->exchange(rank_, state_->digests());
-  record_repetition();
-  SetLayout layout{grid_.get(), world_.settings.parallel.grid, nullptr, replica_};
+  repetition_->record();
+  SetLayout layout{mesh_->all(), world_.settings.parallel.grid, nullptr, replica_};
   if (rows_->cut()) layout.replicas = weights_->group(Purpose::kState);
   const std::string weights = logical_digests(evaluated(), *parts_->device, layout);
   const auto all_weights = world_.end_hub->exchange(rank_, weights);
@@ -79,7 +65,7 @@ void Rank::finish() {
       lines_.add(counters_.slot, Split::kTrain, name, value);
     });
   }
-  log_recovery(status);
+  recovery_->end(status);
   record_progress();
   RunResult& result = world_.result;
   result.state_hash = state_hash.hex();

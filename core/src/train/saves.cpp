@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <string>
 #include <utility>
 
 namespace tenon::train {
@@ -13,6 +15,7 @@ namespace {
 
 /// Longest wait for a checkpoint that is being written; disks can be slow, but a run must end.
 constexpr double kLastSaveSeconds = 600;
+constexpr double kHour = 3600;
 
 template <typename Interface>
 Interface* offered(const Part<Recovery>& policy) {
@@ -30,8 +33,22 @@ Saves::Saves(World& world, const Sources& sources)
       codec_(offered<RowCodec>(sources.parts->recovery)),
       exchange_(sources.rank, *world_.training_hub, *world_.saving_hub, sources.account) {}
 
-void Saves::begin(std::int64_t state_bytes) {
-  state_bytes_ = state_bytes;
+std::int64_t Saves::bytes_of_all_ranks() const {
+  std::int64_t mine = 0, all = 0;
+  for (const StateEntry& entry : from_.state->entries()) {
+    if (!entry.written) continue;
+    mine += entry.table == nullptr
+                ? entry.view.bytes()
+                : dtype_bytes(entry.table->dtype(), (entry.table->owned_last() - entry.table->owned_first()) *
+                                                        entry.table->width());
+  }
+  for (const std::string& text : world_.end_hub->exchange(from_.rank, std::to_string(mine)))
+    all += std::stoll(text);
+  return all;
+}
+
+void Saves::start() {
+  if (from_.emulated != nullptr) state_bytes_ = bytes_of_all_ranks();
   if (from_.parts->recovery->keep() == 0) return;
   Device* device = from_.parts->device.get();
   saver_ = std::make_unique<AsyncSaver>(*world_.store, from_.rank,
@@ -44,8 +61,49 @@ void Saves::begin(std::int64_t state_bytes) {
                                         });
 }
 
-bool Saves::timer_due(const SaveMoment& moment) const {
-  return timer_ != nullptr && from_.parts->recovery.guarded(*timer_)->due(moment);
+void Saves::ask(Boundary& due) {
+  can_save_ = from_.parts->recovery->keep() > 0 && due.first_time;
+  due.moment = {due.slot, world_.settings.run.steps, from_.counters->samples, from_.lines->wall_s(),
+                last_save_s_};
+  if (from_.emulated != nullptr) {
+    due.moment.seconds = from_.emulated->hour(due.slot) * kHour;
+    due.moment.same_clock = true;
+  }
+  if (from_.rank == 0 && can_save_ && due.slot < world_.settings.run.steps && timer_ != nullptr &&
+      from_.parts->recovery.guarded(*timer_)->due(due.moment))
+    world_.control->request(kControlSave, "the recovery policy's timer");
+}
+
+void Saves::plan(Boundary& due) {
+  plan_ = {};
+  stops_ = due.stop;
+  // At slot 0 there is nothing to lose, but increments need something to lie on.
+  if (!can_save_ && (from_.parts->recovery->keep() == 0 || due.slot > 0)) return;
+  due.moment.requested = (due.asked & kControlSave) != 0;
+  plan_ = from_.parts->recovery->plan_save(due.moment);
+  if (due.stop) keep_all(due);
+  if (due.moment.requested && !plan_.save) force(due);
+  due.acts |= plan_.save;
+}
+
+void Saves::force(Boundary& due) {
+  plan_ = {};
+  plan_.save = due.moment.forced = true;
+}
+
+/// Whoever continues a run that was cut short expects the bits of one that was not.
+void Saves::keep_all(Boundary& due) {
+  const bool cut_short = due.slot < world_.settings.run.steps;
+  if (cut_short && !(plan_.save && plan_.consistent)) force(due);
+}
+
+void Saves::at_boundary(Boundary& due) {
+  if (due.keep_nothing) return;
+  if (due.stop && !stops_ && can_save_) keep_all(due);
+  if (!plan_.save) return;
+  std::optional<StopRequest::Saving> saving;
+  if (due.stop) saving.emplace(world_.survival.stop);
+  save(due.moment, due.stop);
 }
 
 std::vector<std::int64_t> Saves::unfinished() const {
@@ -54,7 +112,7 @@ std::vector<std::int64_t> Saves::unfinished() const {
   return slots;
 }
 
-double Saves::save(SavePlan plan, const SaveMoment& moment, bool last) {
+void Saves::save(const SaveMoment& moment, bool last) {
   const auto begin = std::chrono::steady_clock::now();
   const auto since = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -66,14 +124,14 @@ double Saves::save(SavePlan plan, const SaveMoment& moment, bool last) {
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
   if (from_.rank == 0) world_.metrics->sync();
   if (last) saver_->wait(kLastSaveSeconds);
-  const bool waits = last || !plan.background || from_.emulated != nullptr;
+  const bool waits = last || !plan_.background || from_.emulated != nullptr;
   SavedEvent event;
   event.slot = moment.slot;
   event.samples = from_.counters->samples;
   event.plain_bytes = state_bytes_;
   event.free = moment.slot == 0 || moment.slot == world_.settings.run.steps;
   if (saver_->ready(moment.slot)) {
-    hand_over(std::move(plan), moment, event);
+    hand_over(std::move(plan_), moment, event);
   } else {
     from_.host->log(
         LogLevel::kWarning,
@@ -89,7 +147,7 @@ double Saves::save(SavePlan plan, const SaveMoment& moment, bool last) {
   }
   take_results();
   last_save_s_ = world_.clock->now() - began_s;
-  return since();
+  from_.lines->stood_still(since());
 }
 
 /// All ranks know how every earlier save ended, and so the same base.
@@ -186,11 +244,6 @@ void Saves::report(std::span<const std::int64_t> slots) {
     if (outcomes_ != nullptr) from_.parts->recovery.guarded(*outcomes_)->on_save(result);
     if (!there) from_.lines->add(slot, Split::kTrain, "checkpoint_failed", 1);
   }
-}
-
-void Saves::add_decoders(CheckpointReader& reader) const {
-  if (codec_ == nullptr) return;
-  add_row_decoders(reader, [this] { return from_.parts->recovery.guarded(*codec_); });
 }
 
 }  // namespace tenon::train

@@ -9,6 +9,7 @@
 #include "train/rank_host.hpp"
 #include "train/rank_state.hpp"
 #include "train/saved_shape.hpp"
+#include "train/service.hpp"
 #include "train/spans.hpp"
 #include "train/time_account.hpp"
 #include "train/world.hpp"
@@ -25,7 +26,7 @@
 
 namespace tenon::train {
 
-class Saves {
+class Saves final : public Service {
  public:
   struct Sources {
     int rank = 0;
@@ -42,41 +43,46 @@ class Saves {
 
   Saves(World& world, const Sources& sources);
 
-  /// Once the run has a folder. `state_bytes`: of all ranks, what an emulated complete save writes.
-  void begin(std::int64_t state_bytes);
-  /// Of rank 0: whether the policy's timer asks for a save now.
-  bool timer_due(const SaveMoment& moment) const;
-  /// Collective. `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at
-  /// different times. Returns the seconds that training stood still.
-  double save(SavePlan plan, const SaveMoment& moment, bool last);
+  /// Collective, once the run has a folder.
+  void start() override;
+  void after_slot(std::int64_t, const SlotResult&) override { take_results(); }
+  void ask(Boundary& due) override;
+  void plan(Boundary& due) override;
+  void at_boundary(Boundary& due) override;
   void take_results();
   /// Collective: nothing is in flight any more, and its end is known.
   void await();
   /// After an interruption: tells the policy how saves ended that were under way then.
   void report(std::span<const std::int64_t> slots);
-  /// Decoders of the policy, if it has encodings of its own.
-  void add_decoders(CheckpointReader& reader) const;
 
   /// The newest committed checkpoint is that of `slot`; -1: there is none.
   void set_newest(std::int64_t slot) { newest_committed_ = slot; }
-  double last_s() const { return last_save_s_; }
   const std::string& error() const { return error_; }
   /// Slots of saves whose ends are not known yet.
   std::vector<std::int64_t> unfinished() const;
 
  private:
+  /// What the ranks together would write, as it lies in memory.
+  std::int64_t bytes_of_all_ranks() const;
+  void force(Boundary& due);
+  void keep_all(Boundary& due);
+  /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
+  /// times.
+  void save(const SaveMoment& moment, bool last);
   void hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event);
   void log(const SaveResult& result);
 
   World& world_;
   Sources from_;
-  SaveTimer* timer_;                    ///< of the policy; null when it has none
-  SaveOutcomes* outcomes_;              ///< likewise
-  SaveSelector* selector_;              ///< likewise
-  RowCodec* codec_;                     ///< likewise
-  std::deque<SavedEvent> handed_over_;  ///< saves whose results are not known yet
-  std::int64_t newest_committed_ = -1;  ///< slot of that checkpoint
-  std::int64_t state_bytes_ = 0;
+  SaveTimer* timer_;                       ///< of the policy; null when it has none
+  SaveOutcomes* outcomes_;                 ///< likewise
+  SaveSelector* selector_;                 ///< likewise
+  RowCodec* codec_;                        ///< likewise
+  bool can_save_ = false, stops_ = false;  ///< at this boundary, as it was planned
+  SavePlan plan_;                          ///< likewise
+  std::deque<SavedEvent> handed_over_;     ///< saves whose results are not known yet
+  std::int64_t newest_committed_ = -1;     ///< slot of that checkpoint
+  std::int64_t state_bytes_ = 0;           ///< of all ranks, what an emulated complete save writes
   double last_save_s_ = 0;
   double handed_over_s_ = 0;  ///< to the saver's thread: the newest checkpoint
   std::string error_;

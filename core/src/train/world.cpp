@@ -394,7 +394,7 @@ void World::run_trainer(int rank, const std::function<bool(int rank, Rank& self)
         // Before this rank ends: its actors may wait for others, who have to hear of it.
         cut_off_ = true;
         report_failure(rank);
-        if (outlives()) self.hold();
+        if (outlives()) self.survivor().hold();
         throw;
       }
     }
@@ -500,7 +500,7 @@ RunResult World::run() {
     // All ranks could be built: only now does the run appear on disk.
     end_hub->exchange(rank, "built");
     if (epoch == 0) {
-      if (place.generation > 0 && request.resume) self.meet_survivors();
+      if (place.generation > 0 && request.resume) self.survivor().meet();
       if (rank == 0) {
         open(self.keep(), request.resume && self.continues_mixed(),
              [&](const CheckpointReader& reader) { self.check(reader); });

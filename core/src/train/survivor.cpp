@@ -1,9 +1,7 @@
-// What a rank does when others die and it does not: it keeps its state in memory, meets those that came in
-// their place, and goes on from the slot that was interrupted.
+#include "train/survivor.hpp"
+
 #include "comm/control_wire.hpp"
 #include "graph/row_table.hpp"
-#include "train/failure_text.hpp"
-#include "train/rank.hpp"
 #include "train/row_protocol.hpp"
 
 #include <tenon/error.hpp>
@@ -80,50 +78,64 @@ HeldComponents read_described(const std::string& text) {
 
 }  // namespace
 
-/// "" if a rank of this run can go on from what the others hold.
-std::string Rank::why_not_survived() const {
-  if (grid_ != nullptr) return "parts of one model depend on each other";
-  if (!state_->members().shared) return "its replicas differ";
-  if (!weights_->created_sets().empty()) return "its sync strategy keeps tensors of each replica";
-  if (workers_.size() > 1 || world_.settings.parallel.servers > 0 || requests_ != nullptr)
-    return "its ranks are not at one slot";
-  if (emulated_ != nullptr) return "its failures are emulated";
-  return "";
+Survivor::Survivor(World& world, const Sources& sources)
+    : world_(world),
+      from_(sources),
+      peers_(PeerCopies::make(world, sources.rank, *sources.host, *sources.parts, sources.watch)),
+      marks_slots_(world.place.survives && sources.unrecoverable.empty()) {}
+
+void Survivor::begin() {
+  has_state_ = true;
+  world_.survival.held.reset();
+}
+
+void Survivor::before_slot(std::int64_t slot) {
+  if (marks_slots_) mark_slot(*from_.state, slot, mark_);
+}
+
+void Survivor::plan(Boundary& due) {
+  copies_due_ =
+      peers_ != nullptr && !due.stop && due.slot > from_.progress->first_slot && peers_->due(due.moment);
+  due.acts |= copies_due_;
+}
+
+void Survivor::at_boundary(Boundary& due) {
+  if (copies_due_ && !due.stop) copy_to_peers();
 }
 
 /// The state, and what the rank has counted since it last logged.
-HeldState Rank::held_now(const SlotMark* mark) {
-  lines_.note();
-  return hold_state(*state_, mark);
+HeldState Survivor::held_now(const SlotMark* mark) {
+  from_.lines->note();
+  return hold_state(*from_.state, mark);
 }
 
-void Rank::take_back(HeldState& held) {
-  give_back(*state_, held);
-  lines_.take();
+void Survivor::take_back(HeldState& held) {
+  give_back(*from_.state, held);
+  from_.lines->take();
 }
 
-void Rank::hold() {
+void Survivor::hold() {
   world_.phase.enter("hold");
   if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kRestart);
   if (!has_state_) return;  // what the process held before is as good as when it was given back
-  if (OverheadLedger* mine = ledger()) mine->back_to(counters_.slot);
-  saves_->take_results();
-  const bool interrupted_slot = mark_.slot == counters_.slot;
+  if (OverheadLedger* mine = ledger()) mine->back_to(from_.counters->slot);
+  from_.saves->take_results();
+  const bool interrupted_slot = mark_.slot == from_.counters->slot;
   HeldState held = held_now(interrupted_slot ? &mark_ : nullptr);
-  held.boundary_done = boundary_done_ == held.slot;
-  held.unfinished_saves = saves_->unfinished();
-  host_.log(LogLevel::kInfo,
-            fmt::format("interrupted; keeps its state of slot {}: {}", held.slot, hash_of(held)));
+  held.boundary_done = from_.progress->boundary_done == held.slot;
+  held.unfinished_saves = from_.saves->unfinished();
+  from_.host->log(LogLevel::kInfo,
+                  fmt::format("interrupted; keeps its state of slot {}: {}", held.slot, hash_of(held)));
   world_.survival.held = std::move(held);
 }
 
-void Rank::meet_survivors() {
+void Survivor::meet() {
   const auto& held = world_.survival.held;
   std::vector<std::string> heads, copies;
   const std::string mine =
       held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, steady_s() - held->since_s) : "";
-  for (const std::string& text :
-       world_.end_hub->exchange(rank_, mine + "\n" + (peers_ != nullptr ? peers_->text() : std::string()))) {
+  for (const std::string& text : world_.end_hub->exchange(
+           from_.rank, mine + "\n" + (peers_ != nullptr ? peers_->text() : std::string()))) {
     heads.push_back(text.substr(0, text.find('\n')));
     copies.push_back(text.substr(text.find('\n') + 1));
   }
@@ -143,8 +155,8 @@ void Rank::meet_survivors() {
     met.waited_s = std::max(met.waited_s, brought[r].waited_s);
   }
   if (peers_ != nullptr) met.copies = peers_->find(copies);
-  faults_.happened_through(met.slot < 0 ? world_.settings.run.steps : met.slot);
-  std::string why = why_not_survived();
+  from_.faults->happened_through(met.slot < 0 ? world_.settings.run.steps : met.slot);
+  std::string why = from_.unrecoverable;
   if (!met.behind.empty() && loses_rows()) why = "its ranks were not at one slot";
   if (met.slot < 0) why = "no rank has kept its state";
   if (met.copies) why.clear();
@@ -160,7 +172,7 @@ void Rank::meet_survivors() {
 }
 
 /// In place of reading a checkpoint.
-void Rank::rejoin() {
+void Survivor::rejoin() {
   world_.phase.enter("rejoin");
   const double began_s = steady_s();
   const Survivors& met = *world_.survivors;
@@ -168,105 +180,106 @@ void Rank::rejoin() {
   auto& held = world_.survival.held;
   if (held) {
     take_back(*held);
-    saves_->report(held->unfinished_saves);
+    from_.saves->report(held->unfinished_saves);
   }
-  saves_->set_newest(world_.restored_slot);
+  from_.saves->set_newest(world_.restored_slot);
   share_state(met);
-  begin_again_after_divergence();
-  counters_.wall_s = world_.restored_wall_s;
-  next_slot_ = first_slot_ = counters_.slot;
-  boundary_again_ = !met.boundary_done;
+  from_.divergence->begin_again();
+  from_.counters->wall_s = world_.restored_wall_s;
+  from_.progress->begin_at(from_.counters->slot);
+  from_.progress->boundary_again = !met.boundary_done;
   if (met.dead.empty()) return log_state();
   FailedEvent record;
-  record.slot = counters_.slot;
-  record.samples = record.from_samples = counters_.samples;
-  record.from_slot = counters_.slot;
+  record.slot = from_.counters->slot;
+  record.samples = record.from_samples = from_.counters->samples;
+  record.from_slot = from_.counters->slot;
   record.dead = met.dead;  // a roll-back looks at it
-  const std::int64_t repeated = meet_deaths(met, record);
-  if (!rolls_back_) log_state();
+  const std::int64_t repeated = answer_deaths(met, record);
+  if (!from_.recovery->rolls_back()) log_state();
   log_deaths(record, began_s, repeated);
 }
 
 /// Who lives must have what it had: that can be seen in the logs.
-void Rank::log_state() {
-  host_.log(LogLevel::kInfo,
-            fmt::format("goes on from slot {}: {}", counters_.slot, hash_of(hold_state(*state_, nullptr))));
+void Survivor::log_state() {
+  from_.host->log(LogLevel::kInfo, fmt::format("goes on from slot {}: {}", from_.counters->slot,
+                                               hash_of(hold_state(*from_.state, nullptr))));
 }
 
-void Rank::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated) {
+void Survivor::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated) {
   record.index = world_.place.generation;
   record.dead = world_.survivors->dead;
   record.restore_s = steady_s() - began_s;
   record.seconds = world_.survivors->waited_s + record.restore_s;
-  record.account = recovery_account();
-  if (rank_ != 0) return;
-  host_.log(LogLevel::kWarning,
-            fmt::format("{} died and {} replaced in slot {}; {}", ranks_text(record.dead),
-                        record.dead.size() == 1 ? "was" : "were", record.slot, record.action));
+  record.account = from_.recovery->account();
+  if (from_.rank != 0) return;
+  from_.host->log(LogLevel::kWarning,
+                  fmt::format("{} died and {} replaced in slot {}; {}", ranks_text(record.dead),
+                              record.dead.size() == 1 ? "was" : "were", record.slot, record.action));
   if (world_.recovery_log) world_.recovery_log->failed(record, repeated);
-  if (!rolls_back_)
-    lines_.add(counters_.slot, Split::kTrain, "failures", static_cast<double>(world_.place.generation));
+  if (!from_.recovery->rolls_back())
+    from_.lines->add(from_.counters->slot, Split::kTrain, "failures",
+                     static_cast<double>(world_.place.generation));
 }
 
 /// Collective, at a slot boundary whose other business is done.
-void Rank::copy_to_peers() {
+void Survivor::copy_to_peers() {
   const double began_s = world_.clock->now();
-  const PartScope part(&account_, TimePart::kSave);
+  const PartScope part(from_.account, TimePart::kSave);
   const LedgerScope entry(ledger(), OverheadLedger::Entry::kSave);
-  const SpanScope span(&spans_, "save", "copies");
+  const SpanScope span(from_.spans, "save", "copies");
   HeldState held = held_now(nullptr);
   held.boundary_done = true;
   peers_->exchange(held);
   const double seconds = world_.clock->now() - began_s;
-  stall_s_ += seconds;
-  lines_.add(held.slot, Split::kTrain, "memory_copy_s", seconds);
+  from_.lines->stood_still(seconds);
+  from_.lines->add(held.slot, Split::kTrain, "memory_copy_s", seconds);
 }
 
 /// In place of reading a checkpoint.
-void Rank::restore_from_peers() {
+void Survivor::restore_from_peers() {
   const CopiesLeft& left = *world_.survivors->copies;
   HeldState held = peers_->fetch(left);
   take_back(held);
-  saves_->set_newest(world_.restored_slot <= left.slot ? world_.restored_slot : -1);
-  begin_again_after_divergence();
-  counters_.wall_s = world_.restored_wall_s;
-  next_slot_ = first_slot_ = counters_.slot;
+  from_.saves->set_newest(world_.restored_slot <= left.slot ? world_.restored_slot : -1);
+  from_.divergence->begin_again();
+  from_.counters->wall_s = world_.restored_wall_s;
+  from_.progress->begin_at(from_.counters->slot);
   copy_to_peers();  // who is new holds nothing of the others yet
 }
 
-void Rank::go_back_to_copies(double began_s) {
+void Survivor::go_back_to_copies(double began_s) {
   const Survivors& met = *world_.survivors;
   FailedEvent record;
   record.action = action_name(FailureAction::kRollBack);
   restore_from_peers();
-  record.slot = std::max(met.slot, counters_.slot);
-  record.from_slot = counters_.slot;
-  record.from_samples = counters_.samples;
-  if (OverheadLedger* mine = ledger()) mine->back_to(counters_.slot);
+  record.slot = std::max(met.slot, from_.counters->slot);
+  record.from_slot = from_.counters->slot;
+  record.from_samples = from_.counters->samples;
+  if (OverheadLedger* mine = ledger()) mine->back_to(from_.counters->slot);
   // All ranks are at one slot and take equally many samples in each.
-  const std::int64_t repeated = record.slot - counters_.slot;
-  record.samples = counters_.samples + repeated * world_.settings.run.accumulate * parts_->dataset->batch() *
-                                           weights_->replicas();
+  const std::int64_t repeated = record.slot - from_.counters->slot;
+  record.samples = from_.counters->samples + repeated * world_.settings.run.accumulate *
+                                                 from_.parts->dataset->batch() * from_.weights->replicas();
   log_deaths(record, began_s, repeated);
 }
 
 // Strategies rely on replicas being equal, so that is made true for all: an interruption may have come
 // between two messages that make buffers equal.
-void Rank::share_state(const Survivors& met) {
-  Communicator* group = weights_->group(Purpose::kRecovery);
+void Survivor::share_state(const Survivors& met) {
+  Communicator* group = from_.weights->group(Purpose::kRecovery);
   if (group == nullptr) return;
-  ParameterSet& live = weights_->live();
+  ParameterSet& live = from_.weights->live();
   const auto share = [&](const ParameterSet& set) {
     for (int arena = 0; arena < set.arenas(); ++arena) {
       if (!set.arena(arena).empty()) group->broadcast(set.arena(arena), met.first);
     }
   };
   share(live);
-  const bool up_to_date = world_.survival.held && !is_among(met.behind, rank_);
+  const bool up_to_date = world_.survival.held && !is_among(met.behind, from_.rank);
   if (world_.settings.buffers == config::BufferPolicy::kLocal && up_to_date)
-    give_back_buffers(*state_, *world_.survival.held);
-  for (const auto& set : updater_->state()) share(*set);
-  for (const StateEntry& entry : state_->entries()) {
+    give_back_buffers(*from_.state, *world_.survival.held);
+  for (const auto& set : from_.updater->state()) share(*set);
+  for (const StateEntry& entry : from_.state->entries()) {
     if (entry.table == nullptr || is_lost_with_its_rank(entry.parameter)) continue;
     graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
       entry.table->read(ids, rows);
@@ -278,13 +291,13 @@ void Rank::share_state(const Survivors& met) {
   live.touch(-1);
 }
 
-void Rank::share_components(const Survivors& met, Communicator& group) {
+void Survivor::share_components(const Survivors& met, Communicator& group) {
   if (met.dead.empty() && met.behind.empty()) return;
-  const bool gives = rank_ == met.first;
-  const bool takes = is_among(met.dead, rank_) || is_among(met.behind, rank_);
+  const bool gives = from_.rank == met.first;
+  const bool takes = is_among(met.dead, from_.rank) || is_among(met.behind, from_.rank);
   NewcomerSource source;
   const HeldComponents& mine = world_.survival.held ? world_.survival.held->components : source.given;
-  const auto texts = world_.end_hub->exchange(rank_, gives ? described(mine) : "");
+  const auto texts = world_.end_hub->exchange(from_.rank, gives ? described(mine) : "");
   source.given = read_described(texts[static_cast<std::size_t>(met.first)]);
   for (auto& [name, bytes] : source.given.tensors) {
     if (gives) bytes = mine.tensors.at(name);
@@ -292,62 +305,62 @@ void Rank::share_components(const Survivors& met, Communicator& group) {
   }
   if (!takes) return;
   StateRestorer restorer(source);
-  state_->visit(restorer);
-  if (!is_among(met.dead, rank_)) return;
-  state_->visit_lines(restorer);
-  counters_.lines.loss_sum = counters_.lines.loss_count = 0;  // the giver's; those of the dead are gone
-  lines_.take();
+  from_.state->visit(restorer);
+  if (!is_among(met.dead, from_.rank)) return;
+  from_.state->visit_lines(restorer);
+  from_.counters->lines.loss_sum = from_.counters->lines.loss_count =
+      0;  // the giver's; those of the dead are gone
+  from_.lines->take();
 }
 
-/// A row table that is cut over the replicas, each of which holds rows that nobody else has.
-bool Rank::is_lost_with_its_rank(int parameter) const {
-  return is_cut(weights_->live().parameters()[static_cast<std::size_t>(parameter)].spec, kReplicaAxis);
+bool Survivor::is_lost_with_its_rank(int parameter) const {
+  return is_cut(from_.weights->live().parameters()[static_cast<std::size_t>(parameter)].spec, kReplicaAxis);
 }
 
-bool Rank::loses_rows() const {
-  const auto parameters = weights_->live().parameters();
+bool Survivor::loses_rows(const ParameterSet& live) {
+  const auto parameters = live.parameters();
   return std::any_of(parameters.begin(), parameters.end(), [&](const ParameterInfo& info) {
-    return weights_->live().table(info.index) != nullptr && is_lost_with_its_rank(info.index);
+    return live.table(info.index) != nullptr && is_cut(info.spec, kReplicaAxis);
   });
 }
 
 /// Asks the policy, on all ranks, and does what it says. Returns the slots that will be computed again.
-std::int64_t Rank::meet_deaths(const Survivors& met, FailedEvent& record) {
+std::int64_t Survivor::answer_deaths(const Survivors& met, FailedEvent& record) {
   FailureEvent event;
-  event.slot = counters_.slot;
-  event.samples = counters_.samples;
+  event.slot = from_.counters->slot;
+  event.samples = from_.counters->samples;
   event.dead = event.shards = met.dead;
-  const FailureDecision decision = parts_->recovery->on_failure(event);
+  const FailureDecision decision = from_.parts->recovery->on_failure(event);
   record.action = action_name(decision.action);
-  for (const std::string& other : world_.end_hub->exchange(rank_, record.action)) {
+  for (const std::string& other : world_.end_hub->exchange(from_.rank, record.action)) {
     if (other == record.action) continue;
     fail_plugin(
         fmt::format("recovery '{}' decides '{}' on one rank and '{}' on another; on_failure must follow "
                     "from what all ranks know",
-                    parts_->recovery.id(), record.action, other));
+                    from_.parts->recovery.id(), record.action, other));
   }
   switch (decision.action) {
     case FailureAction::kContinuePartial:
       restore_dead(decision, met, record);
       return 0;
     case FailureAction::kRollBack:
-      return counters_.slot - roll_back(decision, counters_.slot, record);
+      return from_.counters->slot - from_.recovery->roll_back(decision, from_.counters->slot, record);
     default:
       fail_run(
           fmt::format("{} died in slot {}, and recovery policy '{}' answers with '{}'; choose one that goes "
                       "on, e.g. [recovery] type = \"full\", \"replica\" or \"cpr\"",
-                      ranks_text(met.dead), counters_.slot, parts_->recovery.id(), record.action));
+                      ranks_text(met.dead), from_.counters->slot, from_.parts->recovery.id(), record.action));
   }
 }
 
 /// Newcomers read their own rows; nobody else reads anything.
-void Rank::restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record) {
+void Survivor::restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record) {
   if (!loses_rows()) return;
-  const RestoredRows restored = restore_lost(
-      decision, met.dead, is_among(met.dead, rank_),
+  const RestoredRows restored = from_.recovery->restore_lost(
+      decision, met.dead, is_among(met.dead, from_.rank),
       [this](int parameter, std::int64_t) { return is_lost_with_its_rank(parameter); }, record);
   const std::vector<std::string> sums =
-      world_.end_hub->exchange(rank_, fmt::format("{} {}", restored.rows, restored.bytes));
+      world_.end_hub->exchange(from_.rank, fmt::format("{} {}", restored.rows, restored.bytes));
   for (const std::string& text : sums) {
     std::istringstream words(text);
     std::int64_t rows = 0, bytes = 0;

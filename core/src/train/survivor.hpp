@@ -1,0 +1,94 @@
+// A rank that outlives the death of others: it keeps its state in memory, meets the ranks that came in their
+// place, and goes on from the slot that was interrupted. Where the policy asks for copies in the memory of
+// other ranks, it makes them, and goes back to them when that is all that is left.
+#pragma once
+
+#include "observe/recovery_log.hpp"
+#include "train/divergence.hpp"
+#include "train/faults.hpp"
+#include "train/held_state.hpp"
+#include "train/metric_lines.hpp"
+#include "train/parts.hpp"
+#include "train/peer_copies.hpp"
+#include "train/progress.hpp"
+#include "train/rank_host.hpp"
+#include "train/rank_state.hpp"
+#include "train/recovery_actions.hpp"
+#include "train/replica.hpp"
+#include "train/saves.hpp"
+#include "train/service.hpp"
+#include "train/survival.hpp"
+#include "train/world.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tenon::train {
+
+class Survivor final : public Service {
+ public:
+  struct Sources {
+    int rank = 0;
+    RankHost* host = nullptr;
+    Parts* parts = nullptr;
+    RankReplica* weights = nullptr;
+    Updater* updater = nullptr;
+    RankState* state = nullptr;
+    Counters* counters = nullptr;
+    MetricLines* lines = nullptr;
+    TimeAccount* account = nullptr;
+    SpanRecorder* spans = nullptr;
+    Faults* faults = nullptr;
+    Saves* saves = nullptr;
+    RecoveryActions* recovery = nullptr;
+    Divergence* divergence = nullptr;
+    Progress* progress = nullptr;
+    CommunicatorWatch watch;
+    std::string unrecoverable;  ///< why the run cannot go on from what ranks hold, by its shape; "" if it can
+  };
+  Survivor(World& world, const Sources& sources);
+
+  /// After an interruption that the run outlives: puts a copy of the state into the process's Survival.
+  void hold();
+  /// Before the folder is opened again: whether the run goes on from what ranks hold. Collective.
+  void meet();
+  /// In place of reading a checkpoint. Collective.
+  void rejoin();
+
+  /// From here on the rank has the state of its first slot.
+  void begin();
+
+  void before_slot(std::int64_t slot) override;
+  void plan(Boundary& due) override;
+  void at_boundary(Boundary& due) override;
+
+  /// A row table that is sharded over the replicas, each of which holds rows that no other has.
+  static bool loses_rows(const ParameterSet& live);
+
+ private:
+  HeldState held_now(const SlotMark* mark);
+  void take_back(HeldState& held);
+  void share_state(const Survivors& met);
+  void share_components(const Survivors& met, Communicator& group);
+  bool is_lost_with_its_rank(int parameter) const;
+  bool loses_rows() const { return loses_rows(from_.weights->live()); }
+  std::int64_t answer_deaths(const Survivors& met, FailedEvent& record);
+  void restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record);
+  void go_back_to_copies(double began_s);
+  void log_state();
+  void log_deaths(FailedEvent& record, double began_s, std::int64_t repeated);
+  void copy_to_peers();
+  void restore_from_peers();
+  OverheadLedger* ledger() const { return world_.ledger(from_.rank); }
+
+  World& world_;
+  Sources from_;
+  std::unique_ptr<PeerCopies> peers_;  ///< null unless copies are made
+  bool copies_due_ = false;
+  bool has_state_ = false;    ///< that of the first slot or later
+  bool marks_slots_ = false;  ///< deaths of other ranks may interrupt them
+  SlotMark mark_;
+};
+
+}  // namespace tenon::train
