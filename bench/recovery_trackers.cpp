@@ -24,7 +24,7 @@ struct Spent {
 Spent spent;
 
 /// A policy that saves nothing: it hears accesses as `cpr` does, and looks at the clock.
-class Timed final : public RecoveryBase, public RecoveryBinding {
+class Timed final : public RecoveryBase {
  public:
   static constexpr ComponentInfo kInfo{
       .id = "timed", .summary = "trackers with a clock", .options = recovery_cpr::Cpr::kOptions};
@@ -52,9 +52,6 @@ class Timed final : public RecoveryBase, public RecoveryBinding {
     return {};
   }
   int keep() const override { return 2; }
-  void* query(std::string_view id) override {
-    return id == RecoveryBinding::kId ? static_cast<RecoveryBinding*>(this) : nullptr;
-  }
 
  private:
   recovery_cpr::Cpr inner_;

@@ -42,12 +42,11 @@ SaveMoment moment_of(std::int64_t slot, int rank, std::int64_t planned = kSlots)
 }
 
 void hear(Recovery& policy, const SavePlan& plan, std::int64_t slot) {
-  auto* const outcomes = static_cast<SaveOutcomes*>(policy.query(SaveOutcomes::kId));
-  if (outcomes == nullptr || !plan.save) return;
+  if (!plan.save) return;
   SaveResult result;
   result.step = slot;
   result.status = SaveStatus::kCommitted;
-  outcomes->on_save(result);
+  policy.on_save(result);
 }
 
 void ranks_plan_alike(Subject& subject) {
@@ -59,8 +58,7 @@ void ranks_plan_alike(Subject& subject) {
     for (int rank = 0; rank < 4; ++rank) {
       Recovery& policy = *ranks[static_cast<std::size_t>(rank)];
       const SaveMoment moment = moment_of(slot, rank);
-      auto* const timer = static_cast<SaveTimer*>(policy.query(SaveTimer::kId));
-      if (timer != nullptr && rank == 0) timer->due(moment);  // the only one that is asked
+      if (rank == 0) policy.save_due(moment);  // the only one that is asked
       const SavePlan plan = policy.plan_save(moment);
       if (rank == 0) first = plan;
       if (!same(plan, first)) {
@@ -111,10 +109,20 @@ void plans_what_can_be_done(Subject& subject) {
 
 void saves_when_its_timer_asked(Subject& subject) {
   const testing::Made<Recovery> policy = subject.make<Recovery>();
-  if (policy->query(SaveTimer::kId) == nullptr) not_applicable("it has no timer");
-  const SaveMoment moment = moment_of(9, 0);
-  if (moment.requested && !policy->plan_save(moment).save)
-    fail("it offers a timer, but plan_save does not save when `requested` says that the ranks agreed to");
+  bool asked = false;
+  for (std::int64_t slot = 1; slot < kSlots; ++slot) {
+    SaveMoment moment = moment_of(slot, 0);
+    moment.seconds = 3600.0 * static_cast<double>(slot);
+    moment.requested = policy->save_due(moment);
+    asked |= moment.requested;
+    if (!policy->plan_save(moment).save && moment.requested) {
+      fail(
+          fmt::format("save_due asks for a save before slot {}, but plan_save does not save when `requested` "
+                      "says that the ranks agreed to",
+                      slot));
+    }
+  }
+  if (!asked) not_applicable("its clock never asks for a save");
 }
 
 void answers_failures(Subject& subject) {

@@ -36,7 +36,7 @@ std::mutex guard;
 
 /// Generation 0 is complete with `base`; then rows that were read since are saved every 4 slots; everything
 /// one slot after a failure.
-class Witness final : public RecoveryBase, public RecoveryBinding {
+class Witness final : public RecoveryBase {
  public:
   static constexpr OptionSpec kOptions[] = {option::boolean("base", "true")};
   static constexpr ComponentInfo kInfo{.id = "witness", .summary = "writes down", .options = kOptions};
@@ -93,9 +93,6 @@ class Witness final : public RecoveryBase, public RecoveryBinding {
     seen.restored.push_back(shard);
   }
   int keep() const override { return 100; }
-  void* query(std::string_view id) override {
-    return id == RecoveryBinding::kId ? static_cast<RecoveryBinding*>(this) : nullptr;
-  }
 
  private:
   Table rows() const {

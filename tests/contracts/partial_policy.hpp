@@ -9,7 +9,7 @@
 namespace rehearsal {
 
 /// Complete at slot 4, then every 2 slots the rows that were accessed since the last save.
-class Partial final : public tenon::Recovery {
+class Partial final : public tenon::RecoveryBase {
  public:
   static constexpr tenon::ComponentInfo kInfo{.id = "partial", .summary = "restores the lost rows alone"};
   explicit Partial(const tenon::Options&) {}
@@ -37,7 +37,6 @@ class Partial final : public tenon::Recovery {
              (128 * 2);  // samples of the run, owners
   }
   int keep() const override { return 2; }
-  bool needs_commit() const override { return false; }
   void state(tenon::StateVisitor& visitor) override {
     visitor.real("portion_of_lost_samples", lost_);
     visitor.integer("last", last_);

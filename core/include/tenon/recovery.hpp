@@ -66,6 +66,21 @@ struct RestoredShard {
   std::int64_t samples_now = 0;
 };
 
+/// What a policy may know of the run before its first slot.
+struct RecoveryContext {
+  int rank = 0;
+  int ranks = 1;             ///< that train
+  std::int64_t steps = 0;    ///< planned slots
+  std::int64_t samples = 0;  ///< of the planned slots, over all replicas
+  std::uint64_t seed = 1;
+  std::int64_t failures = 0;           ///< of this run so far, those before a roll-back among them
+  std::int64_t divergences = 0;        ///< likewise: roll-backs because training diverged
+  const ParameterSet* live = nullptr;  ///< outlives the policy
+  FailureDomains domains;
+  bool emulated = false;  ///< [emulate]: `costs` are those of the emulated cluster
+  ClusterCosts costs;
+};
+
 struct SaveResult;  // <tenon/checkpoint.hpp>
 
 class Recovery {
@@ -73,13 +88,26 @@ class Recovery {
   using Interface = Recovery;
   static constexpr const char* kKind = "recovery/1";
   virtual ~Recovery();
+  /// Called once, before the first slot and before any state is restored.
+  virtual void bind(const RecoveryContext& context) = 0;
   /// Row accesses of applied slots only: unique rows and how often each was read. Rows on request ([parallel]
   /// rows): one call per update, a batch of any replica, of those since the last slot.
   virtual void on_accesses(int table, std::span<const std::int64_t> ids,
                            std::span<const std::uint32_t> counts) = 0;
+  /// Whether the clock asks for a save. Clocks of ranks differ, so rank 0 alone is asked, at each of its slot
+  /// boundaries. A yes goes to the control plane, and at the slot that it chooses, the same for all ranks,
+  /// plan_save is called everywhere with `requested` set.
+  virtual bool save_due(const SaveMoment& moment) = 0;
   virtual SavePlan plan_save(const SaveMoment& moment) = 0;
+  /// How a save ended: committed, skipped because the one before was still being written, or aborted. Called
+  /// on the training thread, once per save. Ranks hear of the same save at different slots, so plan_save must
+  /// not depend on it; save_due may.
+  virtual void on_save(const SaveResult& result) = 0;
   virtual FailureDecision on_failure(const FailureEvent& failure) = 0;
   virtual void on_restored(const RestoredShard& shard) = 0;
+  /// What the policy counts, such as its share of lost samples: written beside each failure and at the end of
+  /// the run. Calls `sink` with each name, valid during that call, and value.
+  virtual void account(const std::function<void(std::string_view, double)>& sink) = 0;
   /// Complete generations to keep, at least 2; 0 = nothing is ever saved.
   virtual int keep() const = 0;
   /// True if every live rank must apply slot t or none does.
@@ -92,11 +120,15 @@ class Recovery {
 class RecoveryBase : public Recovery {
  public:
   ~RecoveryBase() override;
+  void bind(const RecoveryContext& context) override;
   void on_accesses(int table, std::span<const std::int64_t> ids,
                    std::span<const std::uint32_t> counts) override;
+  bool save_due(const SaveMoment& moment) override;
   SavePlan plan_save(const SaveMoment& moment) override;
+  void on_save(const SaveResult& result) override;
   FailureDecision on_failure(const FailureEvent& failure) override;
   void on_restored(const RestoredShard& shard) override;
+  void account(const std::function<void(std::string_view, double)>& sink) override;
   int keep() const override;
   bool needs_commit() const override;
   void state(StateVisitor& visitor) override;
@@ -153,40 +185,6 @@ class RowCodec {
   virtual void decode(std::string_view encoding, std::span<const std::byte> stored, TensorView rows) = 0;
 };
 
-/// What a policy may know of the run before its first slot.
-struct RecoveryContext {
-  int rank = 0;
-  int ranks = 1;             ///< that train
-  std::int64_t steps = 0;    ///< planned slots
-  std::int64_t samples = 0;  ///< of the planned slots, over all replicas
-  std::uint64_t seed = 1;
-  std::int64_t failures = 0;           ///< of this run so far, those before a roll-back among them
-  std::int64_t divergences = 0;        ///< likewise: roll-backs because training diverged
-  const ParameterSet* live = nullptr;  ///< outlives the policy
-  FailureDomains domains;
-  bool emulated = false;  ///< [emulate]: `costs` are those of the emulated cluster
-  ClusterCosts costs;
-};
-
-/// A policy that needs to know what it protects ("tenon.recovery.binding/1"). Called once, before the first
-/// slot and before any state is restored.
-class RecoveryBinding {
- public:
-  static constexpr const char* kId = "tenon.recovery.binding/1";
-  virtual ~RecoveryBinding();
-  virtual void bind(const RecoveryContext& context) = 0;
-};
-
-/// A policy that keeps accounts ("tenon.recovery.account/1"), such as its share of lost samples. Written
-/// beside each failure and at the end of the run.
-class RecoveryAccount {
- public:
-  static constexpr const char* kId = "tenon.recovery.account/1";
-  virtual ~RecoveryAccount();
-  /// Calls `sink` with each name, valid during that call, and value.
-  virtual void account(const std::function<void(std::string_view, double)>& sink) = 0;
-};
-
 /// A policy that keeps copies of ranks' state in the memory of other ranks ("tenon.recovery.copies/1"). After
 /// deaths that the others outlive, all ranks go back to the newest slot of which a copy of every rank is
 /// left, instead of to a checkpoint.
@@ -198,26 +196,6 @@ class MemoryCopies {
   virtual bool copies_due(const SaveMoment& moment) = 0;
   /// World ranks whose memory holds the state of `rank`, itself among them.
   virtual std::vector<int> holders(int rank) = 0;
-};
-
-/// A policy that saves by the clock ("tenon.recovery.timer/1"). Clocks of ranks differ, so rank 0 alone is
-/// asked, at each of its slot boundaries. A yes is handed to the control plane, and at the slot that it
-/// chooses, the same for all ranks, plan_save is called everywhere with `requested` set.
-class SaveTimer {
- public:
-  static constexpr const char* kId = "tenon.recovery.timer/1";
-  virtual ~SaveTimer();
-  virtual bool due(const SaveMoment& moment) = 0;
-};
-
-/// A policy that hears how its saves ended ("tenon.recovery.outcomes/1"): committed, skipped because the one
-/// before was still being written, or aborted. Called on the training thread, once per save. Ranks hear of
-/// the same save at different slots, so plan_save must not depend on it; a timer's answer may.
-class SaveOutcomes {
- public:
-  static constexpr const char* kId = "tenon.recovery.outcomes/1";
-  virtual ~SaveOutcomes();
-  virtual void on_save(const SaveResult& result) = 0;
 };
 
 TENON_ABI_END

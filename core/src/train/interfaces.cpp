@@ -32,10 +32,6 @@ void refuse_copied_tables(Replica& replica, std::string_view strategy) {
 Recovery::~Recovery() = default;
 RecoveryBase::~RecoveryBase() = default;
 MemoryCopies::~MemoryCopies() = default;
-SaveTimer::~SaveTimer() = default;
-SaveOutcomes::~SaveOutcomes() = default;
-RecoveryBinding::~RecoveryBinding() = default;
-RecoveryAccount::~RecoveryAccount() = default;
 SaveSelector::~SaveSelector() = default;
 RowCodec::~RowCodec() = default;
 DivergenceWatch::~DivergenceWatch() = default;
@@ -50,6 +46,16 @@ std::string_view split_name(Split split) noexcept {
 }
 
 void RecoveryBase::on_accesses(int, std::span<const std::int64_t>, std::span<const std::uint32_t>) {}
+void RecoveryBase::bind(const RecoveryContext&) {}
+
+bool RecoveryBase::save_due(const SaveMoment&) {
+  return false;
+}
+
+void RecoveryBase::on_save(const SaveResult&) {}
+
+void RecoveryBase::account(const std::function<void(std::string_view, double)>&) {}
+
 SavePlan RecoveryBase::plan_save(const SaveMoment&) {
   return {};
 }

@@ -47,9 +47,6 @@ RecoveryActions::RecoveryActions(World& world, const Sources& sources)
       from_(sources),
       epoch_(world.epoch),
       codec_(static_cast<RowCodec*>(sources.parts->recovery->query(RowCodec::kId))) {
-  const Part<Recovery>& policy = from_.parts->recovery;
-  auto* binding = static_cast<RecoveryBinding*>(policy->query(RecoveryBinding::kId));
-  if (binding == nullptr) return;
   const config::CoreSettings& settings = world_.settings;
   RecoveryContext context;
   context.rank = from_.rank;
@@ -67,7 +64,7 @@ RecoveryActions::RecoveryActions(World& world, const Sources& sources)
     context.emulated = true;
     context.costs = settings.emulate->costs;
   }
-  policy.guarded(*binding)->bind(context);
+  from_.parts->recovery->bind(context);
 }
 
 FailureDomains RecoveryActions::domains() const {
@@ -91,11 +88,8 @@ void RecoveryActions::add_decoders(CheckpointReader& reader) const {
 
 std::map<std::string, double> RecoveryActions::account() const {
   std::map<std::string, double> values;
-  auto* account = static_cast<RecoveryAccount*>(from_.parts->recovery->query(RecoveryAccount::kId));
-  if (account != nullptr) {
-    from_.parts->recovery.guarded(*account)->account(
-        [&](std::string_view name, double value) { values.insert_or_assign(std::string(name), value); });
-  }
+  from_.parts->recovery->account(
+      [&](std::string_view name, double value) { values.insert_or_assign(std::string(name), value); });
   return values;
 }
 

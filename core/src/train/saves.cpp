@@ -27,8 +27,6 @@ Interface* offered(const Part<Recovery>& policy) {
 Saves::Saves(World& world, const Sources& sources)
     : world_(world),
       from_(sources),
-      timer_(offered<SaveTimer>(sources.parts->recovery)),
-      outcomes_(offered<SaveOutcomes>(sources.parts->recovery)),
       selector_(offered<SaveSelector>(sources.parts->recovery)),
       codec_(offered<RowCodec>(sources.parts->recovery)),
       exchange_(sources.rank, *world_.training_hub, *world_.saving_hub, sources.account) {}
@@ -69,8 +67,8 @@ void Saves::ask(Boundary& due) {
     due.moment.seconds = from_.emulated->hour(due.slot) * kHour;
     due.moment.same_clock = true;
   }
-  if (from_.rank == 0 && can_save_ && due.slot < world_.settings.run.steps && timer_ != nullptr &&
-      from_.parts->recovery.guarded(*timer_)->due(due.moment))
+  if (from_.rank == 0 && can_save_ && due.slot < world_.settings.run.steps &&
+      from_.parts->recovery->save_due(due.moment))
     world_.control->request(kControlSave, "the recovery policy's timer");
 }
 
@@ -195,7 +193,7 @@ void Saves::await() {
 void Saves::take_results() {
   if (saver_ == nullptr) return;
   for (const SaveResult& saved : saver_->take_results()) {
-    if (outcomes_ != nullptr) from_.parts->recovery.guarded(*outcomes_)->on_save(saved);
+    from_.parts->recovery->on_save(saved);
     log(saved);
     switch (saved.status) {
       case SaveStatus::kCommitted:
@@ -241,7 +239,7 @@ void Saves::report(std::span<const std::int64_t> slots) {
     const bool there = std::find(whole.begin(), whole.end(), slot) != whole.end();
     result.status = there ? SaveStatus::kCommitted : SaveStatus::kAborted;
     if (!there) result.error = "a rank died while it was being written";
-    if (outcomes_ != nullptr) from_.parts->recovery.guarded(*outcomes_)->on_save(result);
+    from_.parts->recovery->on_save(result);
     if (!there) from_.lines->add(slot, Split::kTrain, "checkpoint_failed", 1);
   }
 }

@@ -74,9 +74,7 @@ class Saves final : public Service {
 
   World& world_;
   Sources from_;
-  SaveTimer* timer_;                       ///< of the policy; null when it has none
-  SaveOutcomes* outcomes_;                 ///< likewise
-  SaveSelector* selector_;                 ///< likewise
+  SaveSelector* selector_;                 ///< of the policy; null when it has none
   RowCodec* codec_;                        ///< likewise
   bool can_save_ = false, stops_ = false;  ///< at this boundary, as it was planned
   SavePlan plan_;                          ///< likewise

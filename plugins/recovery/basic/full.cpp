@@ -60,11 +60,6 @@ SavePlan Full::plan_save(const SaveMoment& moment) {
   return plan;
 }
 
-void* Full::query(std::string_view interface_id) {
-  if (interface_id == SaveTimer::kId) return static_cast<SaveTimer*>(this);
-  return interface_id == SaveOutcomes::kId ? static_cast<SaveOutcomes*>(this) : nullptr;
-}
-
 void Full::on_save(const SaveResult& result) {
   clock_.ended(result.status == SaveStatus::kCommitted, result.status == SaveStatus::kSkipped);
 }

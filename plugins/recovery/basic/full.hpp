@@ -12,7 +12,7 @@
 
 namespace tenon::recovery_basic {
 
-class Full : public RecoveryBase, public SaveTimer, public SaveOutcomes {
+class Full : public RecoveryBase {
  public:
   static constexpr const char* kFormulas[] = {"young", "daly", nullptr};
   static constexpr OptionSpec kOptions[] = {
@@ -52,8 +52,7 @@ class Full : public RecoveryBase, public SaveTimer, public SaveOutcomes {
     return {.action = FailureAction::kRollBack, .from_slot = -1};
   }
   int keep() const override { return keep_; }
-  void* query(std::string_view interface_id) override;
-  bool due(const SaveMoment& moment) override { return clock_.due(moment); }
+  bool save_due(const SaveMoment& moment) override { return clock_.due(moment); }
   void on_save(const SaveResult& result) override;
 
  private:

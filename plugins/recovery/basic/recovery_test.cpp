@@ -74,7 +74,7 @@ struct Simulated {
     for (std::int64_t slot = 1; slot < steps; ++slot) {
       now += slot_seconds;
       SaveMoment moment{.slot = slot, .steps = steps, .seconds = now, .last_save_seconds = last};
-      if (full.due(moment)) {
+      if (full.save_due(moment)) {
         EXPECT_LT(agreed, slot) << "asked again before the agreed slot came";
         agreed = slot + delay;
       }

@@ -20,9 +20,4 @@ FailureDecision Replica::on_failure(const FailureEvent& failure) {
   return Full::on_failure(failure);
 }
 
-void* Replica::query(std::string_view interface_id) {
-  if (interface_id == RecoveryBinding::kId) return static_cast<RecoveryBinding*>(this);
-  return Full::query(interface_id);
-}
-
 }  // namespace tenon::recovery_basic

@@ -7,7 +7,7 @@
 
 namespace tenon::recovery_basic {
 
-class Replica final : public Full, public RecoveryBinding {
+class Replica final : public Full {
  public:
   static constexpr ComponentInfo kInfo{
       .id = "replica",
@@ -18,7 +18,6 @@ class Replica final : public Full, public RecoveryBinding {
 
   void bind(const RecoveryContext& context) override;
   FailureDecision on_failure(const FailureEvent& failure) override;
-  void* query(std::string_view interface_id) override;
 
  private:
   std::size_t ranks_ = 1;

@@ -16,7 +16,7 @@ SavePlan CheckFreq::plan_save(const SaveMoment& moment) {
   return plan;
 }
 
-bool CheckFreq::due(const SaveMoment& moment) {
+bool CheckFreq::save_due(const SaveMoment& moment) {
   if (asked_) return false;
   if (!began_) began_ = Moment{moment.slot, moment.seconds};
   if (!saved_) {
@@ -39,11 +39,6 @@ void CheckFreq::on_save(const SaveResult& result) {
   frequency_.profiled({.iteration = iteration_,
                        .overhead = result.copy_s,
                        .full = result.copy_s + result.write_s + result.commit_s});
-}
-
-void* CheckFreq::query(std::string_view interface_id) {
-  if (interface_id == SaveTimer::kId) return static_cast<SaveTimer*>(this);
-  return interface_id == SaveOutcomes::kId ? static_cast<SaveOutcomes*>(this) : nullptr;
 }
 
 }  // namespace tenon::recovery_checkfreq

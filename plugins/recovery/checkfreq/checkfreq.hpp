@@ -13,7 +13,7 @@
 
 namespace tenon::recovery_checkfreq {
 
-class CheckFreq final : public RecoveryBase, public SaveTimer, public SaveOutcomes {
+class CheckFreq final : public RecoveryBase {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("max_overhead", "0.05")
@@ -38,9 +38,8 @@ class CheckFreq final : public RecoveryBase, public SaveTimer, public SaveOutcom
     return {.action = FailureAction::kRollBack, .from_slot = -1};
   }
   int keep() const override { return keep_; }
-  void* query(std::string_view interface_id) override;
   /// Rank 0 alone: profiles, and then counts slots.
-  bool due(const SaveMoment& moment) override;
+  bool save_due(const SaveMoment& moment) override;
   void on_save(const SaveResult& result) override;
 
   /// Slots between saves; 0 until the first one was measured.

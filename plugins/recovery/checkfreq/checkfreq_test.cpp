@@ -25,7 +25,7 @@ std::vector<std::int64_t> asked(const char* toml, double stall, double full, std
   for (std::int64_t slot = 1; slot <= steps; ++slot) {
     now += 1;
     SaveMoment moment{.slot = slot, .steps = 1000, .seconds = now};
-    if (!policy.due(moment)) continue;
+    if (!policy.save_due(moment)) continue;
     slots.push_back(slot);
     moment.requested = true;
     EXPECT_TRUE(policy.plan_save(moment).save);

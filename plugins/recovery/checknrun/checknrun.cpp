@@ -122,11 +122,8 @@ void CheckNRun::decode(std::string_view encoding, std::span<const std::byte> sto
 }
 
 void* CheckNRun::query(std::string_view interface_id) {
-  if (interface_id == RecoveryBinding::kId) return static_cast<RecoveryBinding*>(this);
-  if (interface_id == RecoveryAccount::kId) return static_cast<RecoveryAccount*>(this);
   if (interface_id == SaveSelector::kId) return static_cast<SaveSelector*>(this);
-  if (interface_id == RowCodec::kId) return static_cast<RowCodec*>(this);
-  return interface_id == SaveOutcomes::kId ? static_cast<SaveOutcomes*>(this) : nullptr;
+  return interface_id == RowCodec::kId ? static_cast<RowCodec*>(this) : nullptr;
 }
 
 }  // namespace tenon::recovery_checknrun

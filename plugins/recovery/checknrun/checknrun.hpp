@@ -16,12 +16,7 @@
 
 namespace tenon::recovery_checknrun {
 
-class CheckNRun final : public RecoveryBase,
-                        public RecoveryBinding,
-                        public RecoveryAccount,
-                        public SaveSelector,
-                        public SaveOutcomes,
-                        public RowCodec {
+class CheckNRun final : public RecoveryBase, public SaveSelector, public RowCodec {
  public:
   static constexpr auto kPolicies =
       option::choice<IncrementPolicy>({{"one_shot", IncrementPolicy::kOneShot},

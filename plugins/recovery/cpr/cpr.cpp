@@ -131,7 +131,7 @@ bool Cpr::passed_due(double seconds) {
   return true;
 }
 
-bool Cpr::due(const SaveMoment& moment) {
+bool Cpr::save_due(const SaveMoment& moment) {
   if (moment.same_clock || asked_) return false;
   if (!save_ && moment.last_save_seconds > 0 && costs_.save != moment.last_save_seconds) {
     costs_.save = moment.last_save_seconds;
@@ -261,11 +261,7 @@ void Cpr::state(StateVisitor& visitor) {
 }
 
 void* Cpr::query(std::string_view interface_id) {
-  if (interface_id == RecoveryBinding::kId) return static_cast<RecoveryBinding*>(this);
-  if (interface_id == RecoveryAccount::kId) return static_cast<RecoveryAccount*>(this);
-  if (interface_id == SaveSelector::kId) return static_cast<SaveSelector*>(this);
-  if (interface_id == SaveTimer::kId) return static_cast<SaveTimer*>(this);
-  return interface_id == SaveOutcomes::kId ? static_cast<SaveOutcomes*>(this) : nullptr;
+  return interface_id == SaveSelector::kId ? static_cast<SaveSelector*>(this) : nullptr;
 }
 
 }  // namespace tenon::recovery_cpr

@@ -20,12 +20,7 @@
 
 namespace tenon::recovery_cpr {
 
-class Cpr final : public RecoveryBase,
-                  public RecoveryBinding,
-                  public RecoveryAccount,
-                  public SaveTimer,
-                  public SaveSelector,
-                  public SaveOutcomes {
+class Cpr final : public RecoveryBase, public SaveSelector {
  public:
   static constexpr const char* kTrackers[] = {"vanilla", "scar", "mfu", "ssu", nullptr};
   static constexpr const char* kPartial[] = {"auto", "always", "never", nullptr};
@@ -96,7 +91,7 @@ class Cpr final : public RecoveryBase,
   int keep() const override { return keep_; }
   void state(StateVisitor& visitor) override;
   void* query(std::string_view interface_id) override;
-  bool due(const SaveMoment& moment) override;
+  bool save_due(const SaveMoment& moment) override;
   void select(const SaveMoment& moment, SavePlan& plan) override;
   void on_save(const SaveResult& result) override;
   void account(const std::function<void(std::string_view, double)>& sink) override;

@@ -40,8 +40,6 @@ void PeerMemory::account(const std::function<void(std::string_view, double)>& si
 }
 
 void* PeerMemory::query(std::string_view interface_id) {
-  if (interface_id == RecoveryBinding::kId) return static_cast<RecoveryBinding*>(this);
-  if (interface_id == RecoveryAccount::kId) return static_cast<RecoveryAccount*>(this);
   return interface_id == MemoryCopies::kId ? static_cast<MemoryCopies*>(this) : nullptr;
 }
 

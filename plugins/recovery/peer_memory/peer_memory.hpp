@@ -14,10 +14,7 @@
 
 namespace tenon::recovery_peer_memory {
 
-class PeerMemory final : public RecoveryBase,
-                         public RecoveryBinding,
-                         public RecoveryAccount,
-                         public MemoryCopies {
+class PeerMemory final : public RecoveryBase, public MemoryCopies {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("copies", "2")

@@ -29,8 +29,7 @@ SpikeGuard::SpikeGuard(const Options& options)
 
 void SpikeGuard::bind(const RecoveryContext& context) {
   divergences_ = context.divergences;
-  if (auto* binding = static_cast<RecoveryBinding*>(inner_->query(RecoveryBinding::kId)))
-    binding->bind(context);
+  inner_->bind(context);
 }
 
 // A spike is not added to what is usual, or a run of them would become so.
@@ -59,7 +58,7 @@ double SpikeGuard::rate_scale(std::int64_t slots_since) const {
 }
 
 void SpikeGuard::account(const std::function<void(std::string_view, double)>& sink) {
-  if (auto* inner = static_cast<RecoveryAccount*>(inner_->query(RecoveryAccount::kId))) inner->account(sink);
+  inner_->account(sink);
   sink("divergences", static_cast<double>(divergences_));
 }
 
@@ -73,8 +72,6 @@ void SpikeGuard::state(StateVisitor& visitor) {
 }
 
 void* SpikeGuard::query(std::string_view interface_id) {
-  if (interface_id == RecoveryBinding::kId) return static_cast<RecoveryBinding*>(this);
-  if (interface_id == RecoveryAccount::kId) return static_cast<RecoveryAccount*>(this);
   if (interface_id == DivergenceWatch::kId) return static_cast<DivergenceWatch*>(this);
   return inner_->query(interface_id);
 }

@@ -11,10 +11,7 @@
 
 namespace tenon::recovery_spike_guard {
 
-class SpikeGuard final : public RecoveryBase,
-                         public RecoveryBinding,
-                         public RecoveryAccount,
-                         public DivergenceWatch {
+class SpikeGuard final : public Recovery, public DivergenceWatch {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("norm_factor", "10")
@@ -60,7 +57,9 @@ class SpikeGuard final : public RecoveryBase,
                    std::span<const std::uint32_t> counts) override {
     inner_->on_accesses(table, ids, counts);
   }
+  bool save_due(const SaveMoment& moment) override { return inner_->save_due(moment); }
   SavePlan plan_save(const SaveMoment& moment) override { return inner_->plan_save(moment); }
+  void on_save(const SaveResult& result) override { inner_->on_save(result); }
   FailureDecision on_failure(const FailureEvent& failure) override;
   void on_restored(const RestoredShard& shard) override { inner_->on_restored(shard); }
   int keep() const override { return inner_->keep(); }

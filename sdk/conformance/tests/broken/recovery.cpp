@@ -34,7 +34,7 @@ class ByItsOwnClock final : public Every {
 };
 
 /// Saves again soon when a save was committed: ranks hear of it at different slots.
-class ByWhatItHears final : public Every, public SaveOutcomes {
+class ByWhatItHears final : public Every {
  public:
   static constexpr ComponentInfo kInfo{.id = "by_what_it_hears", .summary = "plan_save reads on_save"};
   using Every::Every;
@@ -45,9 +45,6 @@ class ByWhatItHears final : public Every, public SaveOutcomes {
     return plan;
   }
   void on_save(const SaveResult&) override { heard_ = true; }
-  void* query(std::string_view id) override {
-    return id == SaveOutcomes::kId ? static_cast<SaveOutcomes*>(this) : nullptr;
-  }
 
  private:
   bool heard_ = false;
@@ -79,15 +76,12 @@ class NamesNoBase final : public Every {
   }
 };
 
-class IgnoresItsTimer final : public Every, public SaveTimer {
+class IgnoresItsTimer final : public Every {
  public:
   static constexpr ComponentInfo kInfo{.id = "ignores_its_timer", .summary = "asks, then does not save"};
   using Every::Every;
-  bool due(const SaveMoment& moment) override { return moment.seconds > 1; }
+  bool save_due(const SaveMoment& moment) override { return moment.seconds > 1; }
   SavePlan plan_save(const SaveMoment&) override { return {}; }
-  void* query(std::string_view id) override {
-    return id == SaveTimer::kId ? static_cast<SaveTimer*>(this) : nullptr;
-  }
 };
 
 class RollsBackToNothing final : public RecoveryBase {
