@@ -6,18 +6,19 @@
 
 namespace tenon::train {
 
-Divergence::Divergence(World& world, const Sources& sources)
-    : world_(world),
-      from_(sources),
-      epoch_(world.epoch),
-      watch_(static_cast<DivergenceWatch*>(sources.parts->recovery->query(DivergenceWatch::kId))) {
-  if (watch_ != nullptr && (world_.settings.parallel.workers > 1 ||
-                            (from_.weights->replicas() > 1 && !from_.state->members().shared))) {
+Divergence::Divergence(const RankContext& rank, Saves& saves, RecoveryActions& recovery, Communicator* grid)
+    : rank_(rank),
+      saves_(saves),
+      recovery_(recovery),
+      grid_(grid),
+      watch_(static_cast<DivergenceWatch*>(rank.parts.recovery->query(DivergenceWatch::kId))) {
+  if (watch_ != nullptr && (rank_.world.settings.parallel.workers > 1 ||
+                            (rank_.weights.replicas() > 1 && !rank_.state.members().shared))) {
     fail_config(fmt::format(
         "recovery '{}' watches gradient norms, which replicas that update alone (sync strategy '{}') and "
         "several "
         "workers do not share; take a strategy that exchanges gradients in every slot, and one worker",
-        from_.parts->recovery.id(), from_.parts->sync.id()));
+        rank_.parts.recovery.id(), rank_.parts.sync.id()));
   }
 }
 
@@ -29,19 +30,19 @@ void Divergence::after_slot(std::int64_t slot, const SlotResult& result) {
   view.data = pair;
   view.dtype = DType::kF64;
   view.shape = Shape{2};
-  if (from_.grid != nullptr) from_.grid->all_reduce(view, ReduceOp::kSum);
-  if (Communicator* group = from_.weights->group(Purpose::kStatistics))
+  if (grid_ != nullptr) grid_->all_reduce(view, ReduceOp::kSum);
+  if (Communicator* group = rank_.weights.group(Purpose::kStatistics))
     group->all_reduce(view, ReduceOp::kSum);
   SlotOutcome outcome;
   outcome.slot = slot;
   outcome.loss = pair[1] > 0 ? pair[0] / pair[1] : 0;
   outcome.gradient_norm = result.gradient_norm;
   outcome.applied = result.applied;
-  diverged_ = from_.parts->recovery.guarded(*watch_)->diverged(outcome);
+  diverged_ = rank_.parts.recovery.guarded(*watch_)->diverged(outcome);
   if (!diverged_) return;
-  from_.host->log(LogLevel::kWarning,
-                  fmt::format("training diverges: slot {} has loss {:g}, gradient norm {:g}", outcome.slot,
-                              outcome.loss, outcome.gradient_norm));
+  rank_.host.log(LogLevel::kWarning,
+                 fmt::format("training diverges: slot {} has loss {:g}, gradient norm {:g}", outcome.slot,
+                             outcome.loss, outcome.gradient_norm));
 }
 
 void Divergence::plan(Boundary& due) {
@@ -54,47 +55,47 @@ void Divergence::plan(Boundary& due) {
 void Divergence::at_boundary(Boundary& due) {
   if (!due_) return;
   const std::int64_t slot = due.slot;
-  const double began_s = world_.clock->now();
-  const LedgerScope entry(world_.ledger(from_.rank), OverheadLedger::Entry::kRestart);
-  from_.saves->await();
+  const double began_s = rank_.world.clock->now();
+  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kRestart);
+  saves_.await();
   FailureEvent event;
   event.slot = slot;
-  event.samples = from_.counters->samples;
+  event.samples = rank_.counters.samples;
   event.kind = FailureKind::kDivergence;
-  const FailureDecision decision = from_.parts->recovery->on_failure(event);
+  const FailureDecision decision = rank_.parts.recovery->on_failure(event);
   if (decision.action != FailureAction::kRollBack) {
     fail_run(
         fmt::format("training diverged again before slot {}, after {} roll-back(s) for it: lower "
                     "optimizer.lr, set run.clip, or let recovery '{}' try more often",
-                    slot, world_.divergences, from_.parts->recovery.id()));
+                    slot, rank_.world.divergences, rank_.parts.recovery.id()));
   }
   FailedEvent record;
   record.slot = slot;
-  record.samples = from_.counters->samples;
+  record.samples = rank_.counters.samples;
   record.action = "diverged";
-  const std::int64_t to = from_.recovery->roll_back(decision, slot, record);
-  record.seconds = world_.clock->now() - began_s;
-  record.account = from_.recovery->account();
-  from_.host->log(LogLevel::kWarning,
-                  fmt::format("training diverged: back from slot {} to slot {}", slot, to));
-  if (from_.rank == 0 && world_.recovery_log) world_.recovery_log->failed(record, slot - to);
+  const std::int64_t to = recovery_.roll_back(decision, slot, record);
+  record.seconds = rank_.world.clock->now() - began_s;
+  record.account = recovery_.account();
+  rank_.host.log(LogLevel::kWarning,
+                 fmt::format("training diverged: back from slot {} to slot {}", slot, to));
+  if (rank_.index == 0 && rank_.world.recovery_log) rank_.world.recovery_log->failed(record, slot - to);
 }
 
 void Divergence::begin_again() {
-  if (epoch_ > 0 && world_.divergences > 0) {
-    from_.counters->divergences = world_.divergences;
-    from_.counters->diverged_to = world_.diverged_to;
-  } else if (epoch_ == 0) {
-    world_.divergences = from_.counters->divergences;
-    world_.diverged_to = from_.counters->diverged_to;
+  if (rank_.epoch > 0 && rank_.world.divergences > 0) {
+    rank_.counters.divergences = rank_.world.divergences;
+    rank_.counters.diverged_to = rank_.world.diverged_to;
+  } else if (rank_.epoch == 0) {
+    rank_.world.divergences = rank_.counters.divergences;
+    rank_.world.diverged_to = rank_.counters.diverged_to;
   }
-  if (epoch_ == 0 || watch_ == nullptr || from_.counters->diverged_to != from_.counters->slot) return;
-  const auto watch = from_.parts->recovery.guarded(*watch_);
-  from_.counters->position +=
-      watch->skipped_batches() * from_.parts->dataset->batch() * from_.weights->replicas();
+  if (rank_.epoch == 0 || watch_ == nullptr || rank_.counters.diverged_to != rank_.counters.slot) return;
+  const auto watch = rank_.parts.recovery.guarded(*watch_);
+  rank_.counters.position +=
+      watch->skipped_batches() * rank_.parts.dataset->batch() * rank_.weights.replicas();
   if (!watch->resets_optimizer()) return;
-  from_.state->reset_optimizer();
-  from_.counters->updates = 0;
+  rank_.state.reset_optimizer();
+  rank_.counters.updates = 0;
 }
 
 }  // namespace tenon::train

@@ -2,14 +2,10 @@
 #pragma once
 
 #include "train/emulated_failures.hpp"
-#include "train/metric_lines.hpp"
-#include "train/parts.hpp"
-#include "train/rank_host.hpp"
-#include "train/rank_state.hpp"
+#include "train/rank_context.hpp"
 #include "train/recovery_actions.hpp"
 #include "train/saves.hpp"
 #include "train/service.hpp"
-#include "train/world.hpp"
 
 #include <cstdint>
 #include <span>
@@ -19,21 +15,12 @@ namespace tenon::train {
 
 class EmulatedOutages final : public Service {
  public:
-  struct Sources {
-    int rank = 0;
-    RankHost* host = nullptr;
-    Parts* parts = nullptr;
-    RankState* state = nullptr;
-    const Counters* counters = nullptr;
-    MetricLines* lines = nullptr;
-    Saves* saves = nullptr;
-    RecoveryActions* recovery = nullptr;
-    EmulatedFailures* failures = nullptr;
-  };
-  EmulatedOutages(World& world, const Sources& sources) : world_(world), from_(sources) {}
+  EmulatedOutages(const RankContext& rank, Saves& saves, RecoveryActions& recovery,
+                  EmulatedFailures& failures)
+      : rank_(rank), saves_(saves), recovery_(recovery), failures_(failures) {}
 
   void accessed(const RowGradient& rows) override {
-    from_.failures->accessed(rows.parameter, rows.ids, rows.counts);
+    failures_.accessed(rows.parameter, rows.ids, rows.counts);
   }
   void plan(Boundary& due) override;
   void at_boundary(Boundary& due) override;
@@ -42,8 +29,10 @@ class EmulatedOutages final : public Service {
   void answer(const EmulatedFailure& failure, std::int64_t slot);
   void restore(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record) const;
 
-  World& world_;
-  Sources from_;
+  RankContext rank_;
+  Saves& saves_;
+  RecoveryActions& recovery_;
+  EmulatedFailures& failures_;
   bool due_ = false;
 };
 

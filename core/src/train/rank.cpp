@@ -239,71 +239,20 @@ void Rank::make_services() {
                                                    weights_->live().parameters());
     emulated_->start_with(world_.next_failure);
   }
-  recovery_ =
-      std::make_unique<RecoveryActions>(world_, RecoveryActions::Sources{.rank = rank_,
-                                                                         .host = &host_,
-                                                                         .parts = parts_.get(),
-                                                                         .weights = weights_.get(),
-                                                                         .state = state_.get(),
-                                                                         .counters = &counters_,
-                                                                         .lines = &lines_,
-                                                                         .emulated = emulated_.get()});
-  saves_ = std::make_unique<Saves>(world_, Saves::Sources{.rank = rank_,
-                                                          .host = &host_,
-                                                          .parts = parts_.get(),
-                                                          .state = state_.get(),
-                                                          .counters = &counters_,
-                                                          .lines = &lines_,
-                                                          .account = &account_,
-                                                          .spans = &spans_,
-                                                          .emulated = emulated_.get(),
-                                                          .shape = shape()});
-  divergence_ = std::make_unique<Divergence>(world_, Divergence::Sources{.rank = rank_,
-                                                                         .host = &host_,
-                                                                         .parts = parts_.get(),
-                                                                         .weights = weights_.get(),
-                                                                         .state = state_.get(),
-                                                                         .counters = &counters_,
-                                                                         .saves = saves_.get(),
-                                                                         .recovery = recovery_.get(),
-                                                                         .grid = mesh_->all()});
-  survivor_ = std::make_unique<Survivor>(world_, Survivor::Sources{.rank = rank_,
-                                                                   .host = &host_,
-                                                                   .parts = parts_.get(),
-                                                                   .weights = weights_.get(),
-                                                                   .updater = updater_.get(),
-                                                                   .state = state_.get(),
-                                                                   .counters = &counters_,
-                                                                   .lines = &lines_,
-                                                                   .account = &account_,
-                                                                   .spans = &spans_,
-                                                                   .faults = &faults_,
-                                                                   .saves = saves_.get(),
-                                                                   .recovery = recovery_.get(),
-                                                                   .divergence = divergence_.get(),
-                                                                   .progress = &slots_.progress(),
-                                                                   .watch = watch_,
-                                                                   .unrecoverable = unrecoverable_reason()});
-  repetition_ = std::make_unique<Repetition>(world_, Repetition::Sources{.rank = rank_,
-                                                                         .host = &host_,
-                                                                         .parts = parts_.get(),
-                                                                         .rows = rows_.get(),
-                                                                         .worker = workers_.front().get(),
-                                                                         .workers = workers_.size(),
-                                                                         .on_request = requests_ != nullptr,
-                                                                         .meshed = mesh_->all() != nullptr,
-                                                                         .progress = &slots_.progress()});
+  const RankContext context{world_, rank_, epoch_, host_, *parts_, *weights_, *state_, counters_, lines_};
+  recovery_ = std::make_unique<RecoveryActions>(context, emulated_.get());
+  saves_ = std::make_unique<Saves>(context, account_, spans_, emulated_.get(), shape());
+  divergence_ = std::make_unique<Divergence>(context, *saves_, *recovery_, mesh_->all());
+  survivor_ = std::make_unique<Survivor>(
+      context, Survivor::Sources{*updater_, account_, spans_, faults_, *saves_, *recovery_, *divergence_,
+                                 slots_.progress(), watch_, unrecoverable_reason()});
+  repetition_ = std::make_unique<Repetition>(
+      context,
+      Repetition::Shape{requests_ != nullptr, rows_->active(), mesh_->all() != nullptr, workers_.size()},
+      *workers_.front(), slots_.progress());
   services_ = {&lines_, saves_.get(), survivor_.get(), divergence_.get(), repetition_.get()};
   if (emulated_ == nullptr) return;
-  outages_ = std::make_unique<EmulatedOutages>(world_, EmulatedOutages::Sources{.rank = rank_,
-                                                                                .host = &host_,
-                                                                                .parts = parts_.get(),
-                                                                                .state = state_.get(),
-                                                                                .counters = &counters_,
-                                                                                .lines = &lines_,
-                                                                                .saves = saves_.get(),
-                                                                                .recovery = recovery_.get(),
-                                                                                .failures = emulated_.get()});
+  outages_ = std::make_unique<EmulatedOutages>(context, *saves_, *recovery_, *emulated_);
   services_.push_back(outages_.get());
 }
 

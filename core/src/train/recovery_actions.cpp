@@ -42,34 +42,33 @@ std::string_view action_name(FailureAction action) {
   return "abort";
 }
 
-RecoveryActions::RecoveryActions(World& world, const Sources& sources)
-    : world_(world),
-      from_(sources),
-      epoch_(world.epoch),
-      codec_(static_cast<RowCodec*>(sources.parts->recovery->query(RowCodec::kId))) {
-  const config::CoreSettings& settings = world_.settings;
+RecoveryActions::RecoveryActions(const RankContext& rank, EmulatedFailures* emulated)
+    : rank_(rank), emulated_(emulated) {
+  const config::CoreSettings& settings = rank_.world.settings;
   RecoveryContext context;
-  context.rank = from_.rank;
+  context.rank = rank_.index;
   context.ranks = static_cast<int>(settings.parallel.trainers());
   context.steps = settings.run.steps;
   context.samples = graph::saturating_product(
       graph::saturating_product(settings.run.steps, settings.run.accumulate),
-      graph::saturating_product(from_.parts->dataset->batch(), from_.weights->replicas()));
+      graph::saturating_product(rank_.parts.dataset->batch(), rank_.weights.replicas()));
   context.seed = settings.run.seed;
-  context.failures = static_cast<std::int64_t>(world_.next_failure);
-  context.divergences = world_.divergences;
-  context.live = &from_.weights->live();
+  context.failures = static_cast<std::int64_t>(rank_.world.next_failure);
+  context.divergences = rank_.world.divergences;
+  context.live = &rank_.weights.live();
   context.domains = domains();
   if (settings.emulate) {
     context.emulated = true;
     context.costs = settings.emulate->costs;
   }
-  from_.parts->recovery->bind(context);
+  Part<Recovery>& policy = rank_.parts.recovery;
+  policy->bind(context);
+  codec_ = static_cast<RowCodec*>(policy->query(RowCodec::kId));
 }
 
 FailureDomains RecoveryActions::domains() const {
-  if (from_.emulated != nullptr) return from_.emulated->domains();
-  return {static_cast<int>(world_.settings.parallel.trainers()), false};
+  if (emulated_ != nullptr) return emulated_->domains();
+  return {static_cast<int>(rank_.world.settings.parallel.trainers()), false};
 }
 
 void RecoveryActions::report_restored(int shard, std::int64_t slot, std::int64_t samples) const {
@@ -77,18 +76,18 @@ void RecoveryActions::report_restored(int shard, std::int64_t slot, std::int64_t
   restored.shard = shard;
   restored.checkpoint_slot = slot;
   restored.checkpoint_samples = samples;
-  restored.samples_now = from_.counters->samples;
-  from_.parts->recovery->on_restored(restored);
+  restored.samples_now = rank_.counters.samples;
+  rank_.parts.recovery->on_restored(restored);
 }
 
 void RecoveryActions::add_decoders(CheckpointReader& reader) const {
   if (codec_ == nullptr) return;
-  add_row_decoders(reader, [this] { return from_.parts->recovery.guarded(*codec_); });
+  add_row_decoders(reader, [this] { return rank_.parts.recovery.guarded(*codec_); });
 }
 
 std::map<std::string, double> RecoveryActions::account() const {
   std::map<std::string, double> values;
-  from_.parts->recovery->account(
+  rank_.parts.recovery->account(
       [&](std::string_view name, double value) { values.insert_or_assign(std::string(name), value); });
   return values;
 }
@@ -96,36 +95,37 @@ std::map<std::string, double> RecoveryActions::account() const {
 /// Rank 0's finding, at all ranks. -1: there is no such checkpoint.
 std::int64_t RecoveryActions::agreed_checkpoint(const FailureDecision& decision, bool consistent_only) const {
   std::string found;
-  if (from_.rank == 0) {
+  if (rank_.index == 0) {
     std::int64_t step = decision.from_slot;
     if (step < 0) {
-      const RestorePoint point = world_.store->recover(consistent_only);
+      const RestorePoint point = rank_.world.store->recover(consistent_only);
       for (const RejectedGeneration& bad : point.rejected) {
-        from_.host->log(LogLevel::kError,
-                        fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}", bad.step,
-                                    bad.path, bad.reason));
+        rank_.host.log(LogLevel::kError,
+                       fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}", bad.step,
+                                   bad.path, bad.reason));
       }
       step = point.step;
     }
     found = std::to_string(step);
   }
-  return number_of(world_.end_hub->exchange(from_.rank, found)[0]);
+  return number_of(rank_.world.end_hub->exchange(rank_.index, found)[0]);
 }
 
 /// `holds`: this rank has rows of the lost domains. Collective.
 RestoredRows RecoveryActions::restore_lost(const FailureDecision& decision, std::span<const int> shards,
                                            bool holds, const RankState::IsLost& is_lost,
                                            FailedEvent& record) const {
-  const LedgerScope entry(world_.ledger(from_.rank), OverheadLedger::Entry::kLoad);
+  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kLoad);
   const std::int64_t step = agreed_checkpoint(decision, false);
   std::optional<CheckpointReader> reader;
   if (step >= 0) {
-    reader.emplace(world_.store->open(step));
+    reader.emplace(rank_.world.store->open(step));
     add_decoders(*reader);
   }
   RestoredRows restored;
   if (holds)
-    restored = from_.state->restore_rows(reader ? &*reader : nullptr, is_lost, world_.settings.run.seed_init);
+    restored =
+        rank_.state.restore_rows(reader ? &*reader : nullptr, is_lost, rank_.world.settings.run.seed_init);
   record.from_slot = std::max<std::int64_t>(0, step);
   record.from_samples = reader ? samples_of(*reader) : 0;
   for (const int shard : shards) report_restored(shard, record.from_slot, record.from_samples);
@@ -136,38 +136,38 @@ RestoredRows RecoveryActions::restore_lost(const FailureDecision& decision, std:
 std::int64_t RecoveryActions::roll_back(const FailureDecision& decision, std::int64_t slot,
                                         FailedEvent& record) {
   const std::int64_t step = agreed_checkpoint(decision, true);
-  std::int64_t timeline = world_.timeline + 1;
+  std::int64_t timeline = rank_.world.timeline + 1;
   if (step >= 0) {
-    const CheckpointReader reader = world_.store->open(step);
+    const CheckpointReader reader = rank_.world.store->open(step);
     record.from_samples = samples_of(reader);
     timeline = std::max(timeline, reader.timeline() + 1);
   }
   record.from_slot = std::max<std::int64_t>(0, step);
-  if (OverheadLedger* mine = world_.ledger(from_.rank)) mine->back_to(record.from_slot);
-  if (world_.place.survives) world_.survival.forget();
+  if (OverheadLedger* mine = rank_.ledger()) mine->back_to(record.from_slot);
+  if (rank_.world.place.survives) rank_.world.survival.forget();
   rolls_back_ = true;
   World::RollBack target;
-  target.epoch = epoch_ + 1;
+  target.epoch = rank_.epoch + 1;
   target.slot = step;
   // Emulated failures come before the slot, deaths in it.
   target.faults_from = record.dead.empty() ? slot : slot + 1;
   target.timeline = timeline;
-  target.wall_s = from_.lines->wall_s();
-  target.next_failure = from_.emulated != nullptr ? from_.emulated->next() : world_.next_failure;
+  target.wall_s = rank_.lines.wall_s();
+  target.next_failure = emulated_ != nullptr ? emulated_->next() : rank_.world.next_failure;
   target.diverged = record.action == "diverged";
-  world_.roll_back(target);
+  rank_.world.roll_back(target);
   return record.from_slot;
 }
 
 // No failure, only the question: what the policy noted of it is taken back, or a run that is continued would
 // not be the one that was left alone.
 bool RecoveryActions::continues_mixed() const {
-  HeldComponents before = held_recovery(*from_.state);
+  HeldComponents before = held_recovery(rank_.state);
   FailureEvent everything;
-  for (int r = 0; r < world_.settings.parallel.trainers(); ++r) everything.dead.push_back(r);
+  for (int r = 0; r < rank_.world.settings.parallel.trainers(); ++r) everything.dead.push_back(r);
   for (int s = 0; s < domains().shards; ++s) everything.shards.push_back(s);
-  const FailureDecision decision = from_.parts->recovery->on_failure(everything);
-  give_back_recovery(*from_.state, std::move(before));
+  const FailureDecision decision = rank_.parts.recovery->on_failure(everything);
+  give_back_recovery(rank_.state, std::move(before));
   return decision.action == FailureAction::kContinuePartial;
 }
 
@@ -175,29 +175,28 @@ bool RecoveryActions::continues_mixed() const {
 void RecoveryActions::account_resumed(const CheckpointReader& reader) const {
   if (!reader.consistent()) {
     for (int shard = 0; shard < domains().shards; ++shard)
-      report_restored(shard, reader.step(), from_.counters->samples);
-    from_.host->log(
+      report_restored(shard, reader.step(), rank_.counters.samples);
+    rank_.host.log(
         LogLevel::kWarning,
         fmt::format("checkpoint of slot {} holds rows of several moments; the run goes on from it, as "
                     "recovery policy '{}' answers failures",
-                    reader.step(), from_.parts->recovery.id()));
+                    reader.step(), rank_.parts.recovery.id()));
   }
-  if (from_.rank == 0 && world_.recovery_log)
-    world_.recovery_log->resumed(reader.step(), from_.counters->samples, reader.consistent(), account());
+  if (rank_.index == 0 && rank_.world.recovery_log)
+    rank_.world.recovery_log->resumed(reader.step(), rank_.counters.samples, reader.consistent(), account());
 }
 
 void RecoveryActions::end(std::string_view status) const {
-  const std::int64_t slot = from_.counters->slot;
+  const std::int64_t slot = rank_.counters.slot;
   const auto counted = account();
-  for (const auto& [name, value] : counted) from_.lines->add(slot, Split::kTrain, name, value);
-  if (!world_.recovery_log) return;
-  RecoveryLog& log = *world_.recovery_log;
+  for (const auto& [name, value] : counted) rank_.lines.add(slot, Split::kTrain, name, value);
+  if (!rank_.world.recovery_log) return;
+  RecoveryLog& log = *rank_.world.recovery_log;
   log.ended(std::string(status), slot,
-            from_.emulated == nullptr ? std::vector<double>() : from_.emulated->access_shares(), counted,
-            world_.survival.ledger.split());
-  if (from_.emulated != nullptr && slot > 0) {
-    from_.lines->add(slot, Split::kTrain, "emulated_overhead",
-                     log.charges().total() / from_.emulated->hour(slot));
+            emulated_ == nullptr ? std::vector<double>() : emulated_->access_shares(), counted,
+            rank_.world.survival.ledger.split());
+  if (emulated_ != nullptr && slot > 0) {
+    rank_.lines.add(slot, Split::kTrain, "emulated_overhead", log.charges().total() / emulated_->hour(slot));
   }
 }
 

@@ -4,12 +4,7 @@
 
 #include "observe/recovery_log.hpp"
 #include "train/emulated_failures.hpp"
-#include "train/metric_lines.hpp"
-#include "train/parts.hpp"
-#include "train/rank_host.hpp"
-#include "train/rank_state.hpp"
-#include "train/replica.hpp"
-#include "train/world.hpp"
+#include "train/rank_context.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/recovery.hpp>
@@ -27,19 +22,8 @@ std::string_view action_name(FailureAction action);
 
 class RecoveryActions {
  public:
-  struct Sources {
-    int rank = 0;
-    RankHost* host = nullptr;
-    Parts* parts = nullptr;
-    RankReplica* weights = nullptr;
-    RankState* state = nullptr;
-    const Counters* counters = nullptr;
-    MetricLines* lines = nullptr;
-    EmulatedFailures* emulated = nullptr;  ///< null without [emulate]
-  };
-
-  /// Tells the policy which run it is in.
-  RecoveryActions(World& world, const Sources& sources);
+  /// Tells the policy which run it is in. `emulated`: null without [emulate].
+  RecoveryActions(const RankContext& rank, EmulatedFailures* emulated);
 
   /// Those of the emulated cluster, else the ranks.
   FailureDomains domains() const;
@@ -65,10 +49,9 @@ class RecoveryActions {
   std::int64_t agreed_checkpoint(const FailureDecision& decision, bool consistent_only) const;
   void report_restored(int shard, std::int64_t slot, std::int64_t samples) const;
 
-  World& world_;
-  Sources from_;
-  std::uint32_t epoch_;
-  RowCodec* codec_;  ///< of the policy; null when it has none
+  RankContext rank_;
+  EmulatedFailures* emulated_;  ///< null without [emulate]
+  RowCodec* codec_ = nullptr;   ///< of the policy; null when it has none
   bool rolls_back_ = false;
 };
 

@@ -2,13 +2,10 @@
 // that is computed twice.
 #pragma once
 
-#include "train/parts.hpp"
 #include "train/progress.hpp"
-#include "train/rank_host.hpp"
-#include "train/row_exchange.hpp"
+#include "train/rank_context.hpp"
 #include "train/service.hpp"
 #include "train/worker.hpp"
-#include "train/world.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -18,18 +15,15 @@ namespace tenon::train {
 
 class Repetition final : public Service {
  public:
-  struct Sources {
-    int rank = 0;
-    RankHost* host = nullptr;
-    Parts* parts = nullptr;
-    const RowExchange* rows = nullptr;
-    Worker* worker = nullptr;  ///< the first
-    std::size_t workers = 1;
+  /// What of the rank it looks at.
+  struct Shape {
     bool on_request = false;  ///< rows of tables travel as they are asked for
+    bool exchanges = false;   ///< replicas exchange rows in every slot
     bool meshed = false;      ///< the model grid has several ranks
-    const Progress* progress = nullptr;
+    std::size_t workers = 1;
   };
-  Repetition(World& world, const Sources& sources) : world_(world), from_(sources) {}
+  Repetition(const RankContext& rank, const Shape& shape, Worker& first, const Progress& progress)
+      : rank_(rank), shape_(shape), worker_(first), progress_(progress) {}
 
   /// Why the run may have other bits by its very kind; "" if it may not.
   std::string nondeterminism() const;
@@ -43,8 +37,10 @@ class Repetition final : public Service {
   /// Why no slot is computed twice; "" where one is.
   std::string why_not() const;
 
-  World& world_;
-  Sources from_;
+  RankContext rank_;
+  Shape shape_;
+  Worker& worker_;  ///< the first
+  const Progress& progress_;
 };
 
 }  // namespace tenon::train

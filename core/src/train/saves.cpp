@@ -24,33 +24,37 @@ Interface* offered(const Part<Recovery>& policy) {
 
 }  // namespace
 
-Saves::Saves(World& world, const Sources& sources)
-    : world_(world),
-      from_(sources),
-      selector_(offered<SaveSelector>(sources.parts->recovery)),
-      codec_(offered<RowCodec>(sources.parts->recovery)),
-      exchange_(sources.rank, *world_.training_hub, *world_.saving_hub, sources.account) {}
+Saves::Saves(const RankContext& rank, TimeAccount& account, SpanRecorder& spans, EmulatedFailures* emulated,
+             const RunShape& shape)
+    : rank_(rank),
+      account_(account),
+      spans_(spans),
+      emulated_(emulated),
+      shape_(shape),
+      selector_(offered<SaveSelector>(rank.parts.recovery)),
+      codec_(offered<RowCodec>(rank.parts.recovery)),
+      exchange_(rank.index, *rank.world.training_hub, *rank.world.saving_hub, &account) {}
 
 std::int64_t Saves::bytes_of_all_ranks() const {
   std::int64_t mine = 0, all = 0;
-  for (const StateEntry& entry : from_.state->entries()) {
+  for (const StateEntry& entry : rank_.state.entries()) {
     if (!entry.written) continue;
     mine += entry.table == nullptr
                 ? entry.view.bytes()
                 : dtype_bytes(entry.table->dtype(), (entry.table->owned_last() - entry.table->owned_first()) *
                                                         entry.table->width());
   }
-  for (const std::string& text : world_.end_hub->exchange(from_.rank, std::to_string(mine)))
+  for (const std::string& text : rank_.world.end_hub->exchange(rank_.index, std::to_string(mine)))
     all += std::stoll(text);
   return all;
 }
 
 void Saves::start() {
-  if (from_.emulated != nullptr) state_bytes_ = bytes_of_all_ranks();
-  if (from_.parts->recovery->keep() == 0) return;
-  Device* device = from_.parts->device.get();
-  saver_ = std::make_unique<AsyncSaver>(*world_.store, from_.rank,
-                                        static_cast<int>(world_.settings.parallel.trainers()), exchange_,
+  if (emulated_ != nullptr) state_bytes_ = bytes_of_all_ranks();
+  if (rank_.parts.recovery->keep() == 0) return;
+  Device* device = rank_.parts.device.get();
+  saver_ = std::make_unique<AsyncSaver>(*rank_.world.store, rank_.index,
+                                        static_cast<int>(rank_.world.settings.parallel.trainers()), exchange_,
                                         [device](const TensorView& from, std::span<std::byte> to) {
                                           TensorView host = from;
                                           host.space = MemorySpace::kHost;
@@ -60,25 +64,25 @@ void Saves::start() {
 }
 
 void Saves::ask(Boundary& due) {
-  can_save_ = from_.parts->recovery->keep() > 0 && due.first_time;
-  due.moment = {due.slot, world_.settings.run.steps, from_.counters->samples, from_.lines->wall_s(),
+  can_save_ = rank_.parts.recovery->keep() > 0 && due.first_time;
+  due.moment = {due.slot, rank_.world.settings.run.steps, rank_.counters.samples, rank_.lines.wall_s(),
                 last_save_s_};
-  if (from_.emulated != nullptr) {
-    due.moment.seconds = from_.emulated->hour(due.slot) * kHour;
+  if (emulated_ != nullptr) {
+    due.moment.seconds = emulated_->hour(due.slot) * kHour;
     due.moment.same_clock = true;
   }
-  if (from_.rank == 0 && can_save_ && due.slot < world_.settings.run.steps &&
-      from_.parts->recovery->save_due(due.moment))
-    world_.control->request(kControlSave, "the recovery policy's timer");
+  if (rank_.index == 0 && can_save_ && due.slot < rank_.world.settings.run.steps &&
+      rank_.parts.recovery->save_due(due.moment))
+    rank_.world.control->request(kControlSave, "the recovery policy's timer");
 }
 
 void Saves::plan(Boundary& due) {
   plan_ = {};
   stops_ = due.stop;
   // At slot 0 there is nothing to lose, but increments need something to lie on.
-  if (!can_save_ && (from_.parts->recovery->keep() == 0 || due.slot > 0)) return;
+  if (!can_save_ && (rank_.parts.recovery->keep() == 0 || due.slot > 0)) return;
   due.moment.requested = (due.asked & kControlSave) != 0;
-  plan_ = from_.parts->recovery->plan_save(due.moment);
+  plan_ = rank_.parts.recovery->plan_save(due.moment);
   if (due.stop) keep_all(due);
   if (due.moment.requested && !plan_.save) force(due);
   due.acts |= plan_.save;
@@ -91,7 +95,7 @@ void Saves::force(Boundary& due) {
 
 /// Whoever continues a run that was cut short expects the bits of one that was not.
 void Saves::keep_all(Boundary& due) {
-  const bool cut_short = due.slot < world_.settings.run.steps;
+  const bool cut_short = due.slot < rank_.world.settings.run.steps;
   if (cut_short && !(plan_.save && plan_.consistent)) force(due);
 }
 
@@ -100,7 +104,7 @@ void Saves::at_boundary(Boundary& due) {
   if (due.stop && !stops_ && can_save_) keep_all(due);
   if (!plan_.save) return;
   std::optional<StopRequest::Saving> saving;
-  if (due.stop) saving.emplace(world_.survival.stop);
+  if (due.stop) saving.emplace(rank_.world.survival.stop);
   save(due.moment, due.stop);
 }
 
@@ -115,23 +119,24 @@ void Saves::save(const SaveMoment& moment, bool last) {
   const auto since = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   };
-  const PartScope part(from_.account, TimePart::kSave);
-  const LedgerScope entry(world_.ledger(from_.rank), OverheadLedger::Entry::kSave);
-  const SpanScope span(from_.spans, "save", "copy");
-  const double began_s = world_.clock->now();  // policies count on the run's clock, which may be simulated
+  const PartScope part(&account_, TimePart::kSave);
+  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
+  const SpanScope span(&spans_, "save", "copy");
+  const double began_s =
+      rank_.world.clock->now();  // policies count on the run's clock, which may be simulated
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
-  if (from_.rank == 0) world_.metrics->sync();
+  if (rank_.index == 0) rank_.world.metrics->sync();
   if (last) saver_->wait(kLastSaveSeconds);
-  const bool waits = last || !plan_.background || from_.emulated != nullptr;
+  const bool waits = last || !plan_.background || emulated_ != nullptr;
   SavedEvent event;
   event.slot = moment.slot;
-  event.samples = from_.counters->samples;
+  event.samples = rank_.counters.samples;
   event.plain_bytes = state_bytes_;
-  event.free = moment.slot == 0 || moment.slot == world_.settings.run.steps;
+  event.free = moment.slot == 0 || moment.slot == rank_.world.settings.run.steps;
   if (saver_->ready(moment.slot)) {
     hand_over(std::move(plan_), moment, event);
   } else {
-    from_.host->log(
+    rank_.host.log(
         LogLevel::kWarning,
         fmt::format("checkpoint of slot {} skipped: the previous one is still being written", moment.slot));
   }
@@ -144,14 +149,14 @@ void Saves::save(const SaveMoment& moment, bool last) {
     handed_over_.back().stall_s = since();
   }
   take_results();
-  last_save_s_ = world_.clock->now() - began_s;
-  from_.lines->stood_still(since());
+  last_save_s_ = rank_.world.clock->now() - began_s;
+  rank_.lines.stood_still(since());
 }
 
 /// All ranks know how every earlier save ended, and so the same base.
 void Saves::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event) {
   take_results();
-  if (selector_ != nullptr) from_.parts->recovery.guarded(*selector_)->select(moment, plan);
+  if (selector_ != nullptr) rank_.parts.recovery.guarded(*selector_)->select(moment, plan);
   if (plan.base_slot == kNewestBase) {
     plan.base_slot = newest_committed_;
     if (newest_committed_ < 0) plan.everything = plan.consistent = true;
@@ -159,24 +164,24 @@ void Saves::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event
   if (plan.everything) plan.base_slot = -1;
   if (plan.encoding != "plain" && codec_ == nullptr) {
     fail_plugin(fmt::format("recovery '{}' asks for rows encoded as '{}', but offers no {}",
-                            from_.parts->recovery.id(), plan.encoding, RowCodec::kId));
+                            rank_.parts.recovery.id(), plan.encoding, RowCodec::kId));
   }
   const auto encode = [&](TensorView rows, std::vector<std::byte>& out) {
-    from_.parts->recovery.guarded(*codec_)->encode(plan.encoding, rows, out);
+    rank_.parts.recovery.guarded(*codec_)->encode(plan.encoding, rows, out);
   };
-  from_.lines->note();
-  buffers_.collect(*from_.state, from_.shape, plan, encode);
+  rank_.lines.note();
+  buffers_.collect(rank_.state, shape_, plan, encode);
   SaveRequest request;
   request.step = moment.slot;
-  request.timeline = world_.timeline;
+  request.timeline = rank_.world.timeline;
   request.base = plan.base_slot;
   request.consistent = plan.consistent;
   request.items = buffers_.items();
   request.meta = buffers_.meta();
   saver_->submit(request);
   buffers_.release_tables();
-  if (from_.spans->wanted()) handed_over_s_ = from_.spans->now();
-  if (from_.emulated != nullptr) from_.emulated->saved(plan);
+  if (spans_.wanted()) handed_over_s_ = spans_.now();
+  if (emulated_ != nullptr) emulated_->saved(plan);
   event.complete = plan.everything;
   event.consistent = plan.consistent;
   event.base_slot = plan.base_slot;
@@ -193,30 +198,29 @@ void Saves::await() {
 void Saves::take_results() {
   if (saver_ == nullptr) return;
   for (const SaveResult& saved : saver_->take_results()) {
-    from_.parts->recovery->on_save(saved);
+    rank_.parts.recovery->on_save(saved);
     log(saved);
     switch (saved.status) {
       case SaveStatus::kCommitted:
         newest_committed_ = saved.step;
         error_.clear();
-        from_.host->log(
+        rank_.host.log(
             LogLevel::kInfo,
             fmt::format(
                 "checkpoint of slot {} saved: {} bytes, copy {:.3f} s, write {:.3f} s, commit {:.3f} s",
                 saved.step, saved.bytes, saved.copy_s, saved.write_s, saved.commit_s));
-        if (from_.spans->wanted() && !world_.clock->simulated())
-          from_.spans->add(
-              {"save", "write", handed_over_s_, handed_over_s_ + saved.write_s + saved.commit_s});
-        from_.lines->add(saved.step, Split::kTrain, "checkpoint_s",
-                         saved.copy_s + saved.write_s + saved.commit_s);
+        if (spans_.wanted() && !rank_.world.clock->simulated())
+          spans_.add({"save", "write", handed_over_s_, handed_over_s_ + saved.write_s + saved.commit_s});
+        rank_.lines.add(saved.step, Split::kTrain, "checkpoint_s",
+                        saved.copy_s + saved.write_s + saved.commit_s);
         break;
       case SaveStatus::kSkipped:
-        from_.lines->add(saved.step, Split::kTrain, "checkpoint_skipped", 1);
+        rank_.lines.add(saved.step, Split::kTrain, "checkpoint_skipped", 1);
         break;
       case SaveStatus::kAborted:
         error_ = fmt::format("checkpoint of slot {} could not be saved: {}", saved.step, saved.error);
-        from_.host->log(LogLevel::kError, error_);
-        from_.lines->add(saved.step, Split::kTrain, "checkpoint_failed", 1);
+        rank_.host.log(LogLevel::kError, error_);
+        rank_.lines.add(saved.step, Split::kTrain, "checkpoint_failed", 1);
         break;
     }
   }
@@ -226,21 +230,21 @@ void Saves::log(const SaveResult& result) {
   const auto event = std::find_if(handed_over_.begin(), handed_over_.end(),
                                   [&](const SavedEvent& save) { return save.slot == result.step; });
   if (event == handed_over_.end()) return;
-  if (from_.rank == 0 && world_.recovery_log) world_.recovery_log->saved(*event, result);
+  if (rank_.index == 0 && rank_.world.recovery_log) rank_.world.recovery_log->saved(*event, result);
   handed_over_.erase(handed_over_.begin(), event + 1);
 }
 
 /// The store knows which of the saves that were under way when the run was interrupted are whole.
 void Saves::report(std::span<const std::int64_t> slots) {
-  const std::vector<std::int64_t> whole = world_.store->generations();
+  const std::vector<std::int64_t> whole = rank_.world.store->generations();
   for (const std::int64_t slot : slots) {
     SaveResult result;
     result.step = slot;
     const bool there = std::find(whole.begin(), whole.end(), slot) != whole.end();
     result.status = there ? SaveStatus::kCommitted : SaveStatus::kAborted;
     if (!there) result.error = "a rank died while it was being written";
-    from_.parts->recovery->on_save(result);
-    if (!there) from_.lines->add(slot, Split::kTrain, "checkpoint_failed", 1);
+    rank_.parts.recovery->on_save(result);
+    if (!there) rank_.lines.add(slot, Split::kTrain, "checkpoint_failed", 1);
   }
 }
 

@@ -4,15 +4,11 @@
 
 #include "observe/recovery_log.hpp"
 #include "train/emulated_failures.hpp"
-#include "train/metric_lines.hpp"
-#include "train/parts.hpp"
-#include "train/rank_host.hpp"
-#include "train/rank_state.hpp"
+#include "train/rank_context.hpp"
 #include "train/saved_shape.hpp"
 #include "train/service.hpp"
 #include "train/spans.hpp"
 #include "train/time_account.hpp"
-#include "train/world.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/recovery.hpp>
@@ -28,20 +24,9 @@ namespace tenon::train {
 
 class Saves final : public Service {
  public:
-  struct Sources {
-    int rank = 0;
-    RankHost* host = nullptr;
-    Parts* parts = nullptr;
-    RankState* state = nullptr;
-    const Counters* counters = nullptr;
-    MetricLines* lines = nullptr;
-    TimeAccount* account = nullptr;
-    SpanRecorder* spans = nullptr;
-    EmulatedFailures* emulated = nullptr;  ///< null without [emulate]
-    RunShape shape;
-  };
-
-  Saves(World& world, const Sources& sources);
+  /// `emulated`: null without [emulate].
+  Saves(const RankContext& rank, TimeAccount& account, SpanRecorder& spans, EmulatedFailures* emulated,
+        const RunShape& shape);
 
   /// Collective, once the run has a folder.
   void start() override;
@@ -72,8 +57,11 @@ class Saves final : public Service {
   void hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event);
   void log(const SaveResult& result);
 
-  World& world_;
-  Sources from_;
+  RankContext rank_;
+  TimeAccount& account_;
+  SpanRecorder& spans_;
+  EmulatedFailures* emulated_;
+  RunShape shape_;
   SaveSelector* selector_;                 ///< of the policy; null when it has none
   RowCodec* codec_;                        ///< likewise
   bool can_save_ = false, stops_ = false;  ///< at this boundary, as it was planned

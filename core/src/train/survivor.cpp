@@ -78,24 +78,24 @@ HeldComponents read_described(const std::string& text) {
 
 }  // namespace
 
-Survivor::Survivor(World& world, const Sources& sources)
-    : world_(world),
+Survivor::Survivor(const RankContext& rank, const Sources& sources)
+    : rank_(rank),
       from_(sources),
-      peers_(PeerCopies::make(world, sources.rank, *sources.host, *sources.parts, sources.watch)),
-      marks_slots_(world.place.survives && sources.unrecoverable.empty()) {}
+      peers_(PeerCopies::make(rank.world, rank.index, rank.host, rank.parts, sources.watch)),
+      marks_slots_(rank.world.place.survives && sources.unrecoverable.empty()) {}
 
 void Survivor::begin() {
   has_state_ = true;
-  world_.survival.held.reset();
+  rank_.world.survival.held.reset();
 }
 
 void Survivor::before_slot(std::int64_t slot) {
-  if (marks_slots_) mark_slot(*from_.state, slot, mark_);
+  if (marks_slots_) mark_slot(rank_.state, slot, mark_);
 }
 
 void Survivor::plan(Boundary& due) {
   copies_due_ =
-      peers_ != nullptr && !due.stop && due.slot > from_.progress->first_slot && peers_->due(due.moment);
+      peers_ != nullptr && !due.stop && due.slot > from_.progress.first_slot && peers_->due(due.moment);
   due.acts |= copies_due_;
 }
 
@@ -105,37 +105,37 @@ void Survivor::at_boundary(Boundary& due) {
 
 /// The state, and what the rank has counted since it last logged.
 HeldState Survivor::held_now(const SlotMark* mark) {
-  from_.lines->note();
-  return hold_state(*from_.state, mark);
+  rank_.lines.note();
+  return hold_state(rank_.state, mark);
 }
 
 void Survivor::take_back(HeldState& held) {
-  give_back(*from_.state, held);
-  from_.lines->take();
+  give_back(rank_.state, held);
+  rank_.lines.take();
 }
 
 void Survivor::hold() {
-  world_.phase.enter("hold");
-  if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kRestart);
+  rank_.world.phase.enter("hold");
+  if (OverheadLedger* mine = rank_.ledger()) mine->enter(OverheadLedger::Entry::kRestart);
   if (!has_state_) return;  // what the process held before is as good as when it was given back
-  if (OverheadLedger* mine = ledger()) mine->back_to(from_.counters->slot);
-  from_.saves->take_results();
-  const bool interrupted_slot = mark_.slot == from_.counters->slot;
+  if (OverheadLedger* mine = rank_.ledger()) mine->back_to(rank_.counters.slot);
+  from_.saves.take_results();
+  const bool interrupted_slot = mark_.slot == rank_.counters.slot;
   HeldState held = held_now(interrupted_slot ? &mark_ : nullptr);
-  held.boundary_done = from_.progress->boundary_done == held.slot;
-  held.unfinished_saves = from_.saves->unfinished();
-  from_.host->log(LogLevel::kInfo,
-                  fmt::format("interrupted; keeps its state of slot {}: {}", held.slot, hash_of(held)));
-  world_.survival.held = std::move(held);
+  held.boundary_done = from_.progress.boundary_done == held.slot;
+  held.unfinished_saves = from_.saves.unfinished();
+  rank_.host.log(LogLevel::kInfo,
+                 fmt::format("interrupted; keeps its state of slot {}: {}", held.slot, hash_of(held)));
+  rank_.world.survival.held = std::move(held);
 }
 
 void Survivor::meet() {
-  const auto& held = world_.survival.held;
+  const auto& held = rank_.world.survival.held;
   std::vector<std::string> heads, copies;
   const std::string mine =
       held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, steady_s() - held->since_s) : "";
-  for (const std::string& text : world_.end_hub->exchange(
-           from_.rank, mine + "\n" + (peers_ != nullptr ? peers_->text() : std::string()))) {
+  for (const std::string& text : rank_.world.end_hub->exchange(
+           rank_.index, mine + "\n" + (peers_ != nullptr ? peers_->text() : std::string()))) {
     heads.push_back(text.substr(0, text.find('\n')));
     copies.push_back(text.substr(text.find('\n') + 1));
   }
@@ -155,7 +155,7 @@ void Survivor::meet() {
     met.waited_s = std::max(met.waited_s, brought[r].waited_s);
   }
   if (peers_ != nullptr) met.copies = peers_->find(copies);
-  from_.faults->happened_through(met.slot < 0 ? world_.settings.run.steps : met.slot);
+  from_.faults.happened_through(met.slot < 0 ? rank_.world.settings.run.steps : met.slot);
   std::string why = from_.unrecoverable;
   if (!met.behind.empty() && loses_rows()) why = "its ranks were not at one slot";
   if (met.slot < 0) why = "no rank has kept its state";
@@ -164,122 +164,122 @@ void Survivor::meet() {
     const auto first = std::find_if(brought.begin(), brought.end(),
                                     [&](const Brought& rank) { return rank.slot == met.slot; });
     met.first = static_cast<int>(first - brought.begin());
-    world_.survivors = met;
+    rank_.world.survivors = met;
     return;
   }
-  world_.survival.forget();
-  world_.notes.push_back(fmt::format("all ranks go back to a checkpoint: {}", why));
+  rank_.world.survival.forget();
+  rank_.world.notes.push_back(fmt::format("all ranks go back to a checkpoint: {}", why));
 }
 
 /// In place of reading a checkpoint.
 void Survivor::rejoin() {
-  world_.phase.enter("rejoin");
+  rank_.world.phase.enter("rejoin");
   const double began_s = steady_s();
-  const Survivors& met = *world_.survivors;
+  const Survivors& met = *rank_.world.survivors;
   if (met.copies) return go_back_to_copies(began_s);
-  auto& held = world_.survival.held;
+  auto& held = rank_.world.survival.held;
   if (held) {
     take_back(*held);
-    from_.saves->report(held->unfinished_saves);
+    from_.saves.report(held->unfinished_saves);
   }
-  from_.saves->set_newest(world_.restored_slot);
+  from_.saves.set_newest(rank_.world.restored_slot);
   share_state(met);
-  from_.divergence->begin_again();
-  from_.counters->wall_s = world_.restored_wall_s;
-  from_.progress->begin_at(from_.counters->slot);
-  from_.progress->boundary_again = !met.boundary_done;
+  from_.divergence.begin_again();
+  rank_.counters.wall_s = rank_.world.restored_wall_s;
+  from_.progress.begin_at(rank_.counters.slot);
+  from_.progress.boundary_again = !met.boundary_done;
   if (met.dead.empty()) return log_state();
   FailedEvent record;
-  record.slot = from_.counters->slot;
-  record.samples = record.from_samples = from_.counters->samples;
-  record.from_slot = from_.counters->slot;
+  record.slot = rank_.counters.slot;
+  record.samples = record.from_samples = rank_.counters.samples;
+  record.from_slot = rank_.counters.slot;
   record.dead = met.dead;  // a roll-back looks at it
   const std::int64_t repeated = answer_deaths(met, record);
-  if (!from_.recovery->rolls_back()) log_state();
+  if (!from_.recovery.rolls_back()) log_state();
   log_deaths(record, began_s, repeated);
 }
 
 /// Who lives must have what it had: that can be seen in the logs.
 void Survivor::log_state() {
-  from_.host->log(LogLevel::kInfo, fmt::format("goes on from slot {}: {}", from_.counters->slot,
-                                               hash_of(hold_state(*from_.state, nullptr))));
+  rank_.host.log(LogLevel::kInfo, fmt::format("goes on from slot {}: {}", rank_.counters.slot,
+                                              hash_of(hold_state(rank_.state, nullptr))));
 }
 
 void Survivor::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated) {
-  record.index = world_.place.generation;
-  record.dead = world_.survivors->dead;
+  record.index = rank_.world.place.generation;
+  record.dead = rank_.world.survivors->dead;
   record.restore_s = steady_s() - began_s;
-  record.seconds = world_.survivors->waited_s + record.restore_s;
-  record.account = from_.recovery->account();
-  if (from_.rank != 0) return;
-  from_.host->log(LogLevel::kWarning,
-                  fmt::format("{} died and {} replaced in slot {}; {}", ranks_text(record.dead),
-                              record.dead.size() == 1 ? "was" : "were", record.slot, record.action));
-  if (world_.recovery_log) world_.recovery_log->failed(record, repeated);
-  if (!from_.recovery->rolls_back())
-    from_.lines->add(from_.counters->slot, Split::kTrain, "failures",
-                     static_cast<double>(world_.place.generation));
+  record.seconds = rank_.world.survivors->waited_s + record.restore_s;
+  record.account = from_.recovery.account();
+  if (rank_.index != 0) return;
+  rank_.host.log(LogLevel::kWarning,
+                 fmt::format("{} died and {} replaced in slot {}; {}", ranks_text(record.dead),
+                             record.dead.size() == 1 ? "was" : "were", record.slot, record.action));
+  if (rank_.world.recovery_log) rank_.world.recovery_log->failed(record, repeated);
+  if (!from_.recovery.rolls_back())
+    rank_.lines.add(rank_.counters.slot, Split::kTrain, "failures",
+                    static_cast<double>(rank_.world.place.generation));
 }
 
 /// Collective, at a slot boundary whose other business is done.
 void Survivor::copy_to_peers() {
-  const double began_s = world_.clock->now();
-  const PartScope part(from_.account, TimePart::kSave);
-  const LedgerScope entry(ledger(), OverheadLedger::Entry::kSave);
-  const SpanScope span(from_.spans, "save", "copies");
+  const double began_s = rank_.world.clock->now();
+  const PartScope part(&from_.account, TimePart::kSave);
+  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
+  const SpanScope span(&from_.spans, "save", "copies");
   HeldState held = held_now(nullptr);
   held.boundary_done = true;
   peers_->exchange(held);
-  const double seconds = world_.clock->now() - began_s;
-  from_.lines->stood_still(seconds);
-  from_.lines->add(held.slot, Split::kTrain, "memory_copy_s", seconds);
+  const double seconds = rank_.world.clock->now() - began_s;
+  rank_.lines.stood_still(seconds);
+  rank_.lines.add(held.slot, Split::kTrain, "memory_copy_s", seconds);
 }
 
 /// In place of reading a checkpoint.
 void Survivor::restore_from_peers() {
-  const CopiesLeft& left = *world_.survivors->copies;
+  const CopiesLeft& left = *rank_.world.survivors->copies;
   HeldState held = peers_->fetch(left);
   take_back(held);
-  from_.saves->set_newest(world_.restored_slot <= left.slot ? world_.restored_slot : -1);
-  from_.divergence->begin_again();
-  from_.counters->wall_s = world_.restored_wall_s;
-  from_.progress->begin_at(from_.counters->slot);
+  from_.saves.set_newest(rank_.world.restored_slot <= left.slot ? rank_.world.restored_slot : -1);
+  from_.divergence.begin_again();
+  rank_.counters.wall_s = rank_.world.restored_wall_s;
+  from_.progress.begin_at(rank_.counters.slot);
   copy_to_peers();  // who is new holds nothing of the others yet
 }
 
 void Survivor::go_back_to_copies(double began_s) {
-  const Survivors& met = *world_.survivors;
+  const Survivors& met = *rank_.world.survivors;
   FailedEvent record;
   record.action = action_name(FailureAction::kRollBack);
   restore_from_peers();
-  record.slot = std::max(met.slot, from_.counters->slot);
-  record.from_slot = from_.counters->slot;
-  record.from_samples = from_.counters->samples;
-  if (OverheadLedger* mine = ledger()) mine->back_to(from_.counters->slot);
+  record.slot = std::max(met.slot, rank_.counters.slot);
+  record.from_slot = rank_.counters.slot;
+  record.from_samples = rank_.counters.samples;
+  if (OverheadLedger* mine = rank_.ledger()) mine->back_to(rank_.counters.slot);
   // All ranks are at one slot and take equally many samples in each.
-  const std::int64_t repeated = record.slot - from_.counters->slot;
-  record.samples = from_.counters->samples + repeated * world_.settings.run.accumulate *
-                                                 from_.parts->dataset->batch() * from_.weights->replicas();
+  const std::int64_t repeated = record.slot - rank_.counters.slot;
+  record.samples = rank_.counters.samples + repeated * rank_.world.settings.run.accumulate *
+                                                rank_.parts.dataset->batch() * rank_.weights.replicas();
   log_deaths(record, began_s, repeated);
 }
 
 // Strategies rely on replicas being equal, so that is made true for all: an interruption may have come
 // between two messages that make buffers equal.
 void Survivor::share_state(const Survivors& met) {
-  Communicator* group = from_.weights->group(Purpose::kRecovery);
+  Communicator* group = rank_.weights.group(Purpose::kRecovery);
   if (group == nullptr) return;
-  ParameterSet& live = from_.weights->live();
+  ParameterSet& live = rank_.weights.live();
   const auto share = [&](const ParameterSet& set) {
     for (int arena = 0; arena < set.arenas(); ++arena) {
       if (!set.arena(arena).empty()) group->broadcast(set.arena(arena), met.first);
     }
   };
   share(live);
-  const bool up_to_date = world_.survival.held && !is_among(met.behind, from_.rank);
-  if (world_.settings.buffers == config::BufferPolicy::kLocal && up_to_date)
-    give_back_buffers(*from_.state, *world_.survival.held);
-  for (const auto& set : from_.updater->state()) share(*set);
-  for (const StateEntry& entry : from_.state->entries()) {
+  const bool up_to_date = rank_.world.survival.held && !is_among(met.behind, rank_.index);
+  if (rank_.world.settings.buffers == config::BufferPolicy::kLocal && up_to_date)
+    give_back_buffers(rank_.state, *rank_.world.survival.held);
+  for (const auto& set : from_.updater.state()) share(*set);
+  for (const StateEntry& entry : rank_.state.entries()) {
     if (entry.table == nullptr || is_lost_with_its_rank(entry.parameter)) continue;
     graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
       entry.table->read(ids, rows);
@@ -293,11 +293,12 @@ void Survivor::share_state(const Survivors& met) {
 
 void Survivor::share_components(const Survivors& met, Communicator& group) {
   if (met.dead.empty() && met.behind.empty()) return;
-  const bool gives = from_.rank == met.first;
-  const bool takes = is_among(met.dead, from_.rank) || is_among(met.behind, from_.rank);
+  const bool gives = rank_.index == met.first;
+  const bool takes = is_among(met.dead, rank_.index) || is_among(met.behind, rank_.index);
   NewcomerSource source;
-  const HeldComponents& mine = world_.survival.held ? world_.survival.held->components : source.given;
-  const auto texts = world_.end_hub->exchange(from_.rank, gives ? described(mine) : "");
+  const HeldComponents& mine =
+      rank_.world.survival.held ? rank_.world.survival.held->components : source.given;
+  const auto texts = rank_.world.end_hub->exchange(rank_.index, gives ? described(mine) : "");
   source.given = read_described(texts[static_cast<std::size_t>(met.first)]);
   for (auto& [name, bytes] : source.given.tensors) {
     if (gives) bytes = mine.tensors.at(name);
@@ -305,16 +306,16 @@ void Survivor::share_components(const Survivors& met, Communicator& group) {
   }
   if (!takes) return;
   StateRestorer restorer(source);
-  from_.state->visit(restorer);
-  if (!is_among(met.dead, from_.rank)) return;
-  from_.state->visit_lines(restorer);
-  from_.counters->lines.loss_sum = from_.counters->lines.loss_count =
+  rank_.state.visit(restorer);
+  if (!is_among(met.dead, rank_.index)) return;
+  rank_.state.visit_lines(restorer);
+  rank_.counters.lines.loss_sum = rank_.counters.lines.loss_count =
       0;  // the giver's; those of the dead are gone
-  from_.lines->take();
+  rank_.lines.take();
 }
 
 bool Survivor::is_lost_with_its_rank(int parameter) const {
-  return is_cut(from_.weights->live().parameters()[static_cast<std::size_t>(parameter)].spec, kReplicaAxis);
+  return is_cut(rank_.weights.live().parameters()[static_cast<std::size_t>(parameter)].spec, kReplicaAxis);
 }
 
 bool Survivor::loses_rows(const ParameterSet& live) {
@@ -327,40 +328,40 @@ bool Survivor::loses_rows(const ParameterSet& live) {
 /// Asks the policy, on all ranks, and does what it says. Returns the slots that will be computed again.
 std::int64_t Survivor::answer_deaths(const Survivors& met, FailedEvent& record) {
   FailureEvent event;
-  event.slot = from_.counters->slot;
-  event.samples = from_.counters->samples;
+  event.slot = rank_.counters.slot;
+  event.samples = rank_.counters.samples;
   event.dead = event.shards = met.dead;
-  const FailureDecision decision = from_.parts->recovery->on_failure(event);
+  const FailureDecision decision = rank_.parts.recovery->on_failure(event);
   record.action = action_name(decision.action);
-  for (const std::string& other : world_.end_hub->exchange(from_.rank, record.action)) {
+  for (const std::string& other : rank_.world.end_hub->exchange(rank_.index, record.action)) {
     if (other == record.action) continue;
     fail_plugin(
         fmt::format("recovery '{}' decides '{}' on one rank and '{}' on another; on_failure must follow "
                     "from what all ranks know",
-                    from_.parts->recovery.id(), record.action, other));
+                    rank_.parts.recovery.id(), record.action, other));
   }
   switch (decision.action) {
     case FailureAction::kContinuePartial:
       restore_dead(decision, met, record);
       return 0;
     case FailureAction::kRollBack:
-      return from_.counters->slot - from_.recovery->roll_back(decision, from_.counters->slot, record);
+      return rank_.counters.slot - from_.recovery.roll_back(decision, rank_.counters.slot, record);
     default:
       fail_run(
           fmt::format("{} died in slot {}, and recovery policy '{}' answers with '{}'; choose one that goes "
                       "on, e.g. [recovery] type = \"full\", \"replica\" or \"cpr\"",
-                      ranks_text(met.dead), from_.counters->slot, from_.parts->recovery.id(), record.action));
+                      ranks_text(met.dead), rank_.counters.slot, rank_.parts.recovery.id(), record.action));
   }
 }
 
 /// Newcomers read their own rows; nobody else reads anything.
 void Survivor::restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record) {
   if (!loses_rows()) return;
-  const RestoredRows restored = from_.recovery->restore_lost(
-      decision, met.dead, is_among(met.dead, from_.rank),
+  const RestoredRows restored = from_.recovery.restore_lost(
+      decision, met.dead, is_among(met.dead, rank_.index),
       [this](int parameter, std::int64_t) { return is_lost_with_its_rank(parameter); }, record);
   const std::vector<std::string> sums =
-      world_.end_hub->exchange(from_.rank, fmt::format("{} {}", restored.rows, restored.bytes));
+      rank_.world.end_hub->exchange(rank_.index, fmt::format("{} {}", restored.rows, restored.bytes));
   for (const std::string& text : sums) {
     std::istringstream words(text);
     std::int64_t rows = 0, bytes = 0;

@@ -7,18 +7,13 @@
 #include "train/divergence.hpp"
 #include "train/faults.hpp"
 #include "train/held_state.hpp"
-#include "train/metric_lines.hpp"
-#include "train/parts.hpp"
 #include "train/peer_copies.hpp"
 #include "train/progress.hpp"
-#include "train/rank_host.hpp"
-#include "train/rank_state.hpp"
+#include "train/rank_context.hpp"
 #include "train/recovery_actions.hpp"
-#include "train/replica.hpp"
 #include "train/saves.hpp"
 #include "train/service.hpp"
 #include "train/survival.hpp"
-#include "train/world.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -28,26 +23,20 @@ namespace tenon::train {
 
 class Survivor final : public Service {
  public:
+  /// What it uses beside the context.
   struct Sources {
-    int rank = 0;
-    RankHost* host = nullptr;
-    Parts* parts = nullptr;
-    RankReplica* weights = nullptr;
-    Updater* updater = nullptr;
-    RankState* state = nullptr;
-    Counters* counters = nullptr;
-    MetricLines* lines = nullptr;
-    TimeAccount* account = nullptr;
-    SpanRecorder* spans = nullptr;
-    Faults* faults = nullptr;
-    Saves* saves = nullptr;
-    RecoveryActions* recovery = nullptr;
-    Divergence* divergence = nullptr;
-    Progress* progress = nullptr;
+    Updater& updater;
+    TimeAccount& account;
+    SpanRecorder& spans;
+    Faults& faults;
+    Saves& saves;
+    RecoveryActions& recovery;
+    Divergence& divergence;
+    Progress& progress;
     CommunicatorWatch watch;
     std::string unrecoverable;  ///< why the run cannot go on from what ranks hold, by its shape; "" if it can
   };
-  Survivor(World& world, const Sources& sources);
+  Survivor(const RankContext& rank, const Sources& sources);
 
   /// After an interruption that the run outlives: puts a copy of the state into the process's Survival.
   void hold();
@@ -72,7 +61,7 @@ class Survivor final : public Service {
   void share_state(const Survivors& met);
   void share_components(const Survivors& met, Communicator& group);
   bool is_lost_with_its_rank(int parameter) const;
-  bool loses_rows() const { return loses_rows(from_.weights->live()); }
+  bool loses_rows() const { return loses_rows(rank_.weights.live()); }
   std::int64_t answer_deaths(const Survivors& met, FailedEvent& record);
   void restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record);
   void go_back_to_copies(double began_s);
@@ -80,9 +69,8 @@ class Survivor final : public Service {
   void log_deaths(FailedEvent& record, double began_s, std::int64_t repeated);
   void copy_to_peers();
   void restore_from_peers();
-  OverheadLedger* ledger() const { return world_.ledger(from_.rank); }
 
-  World& world_;
+  RankContext rank_;
   Sources from_;
   std::unique_ptr<PeerCopies> peers_;  ///< null unless copies are made
   bool copies_due_ = false;

@@ -1,0 +1,30 @@
+// What the services of a rank share.
+#pragma once
+
+#include "train/metric_lines.hpp"
+#include "train/parts.hpp"
+#include "train/rank_host.hpp"
+#include "train/rank_state.hpp"
+#include "train/replica.hpp"
+#include "train/world.hpp"
+
+#include <cstdint>
+
+namespace tenon::train {
+
+/// Outlives the services.
+struct RankContext {
+  World& world;
+  int index = 0;            ///< of the rank
+  std::uint32_t epoch = 0;  ///< World::epoch when it was built
+  RankHost& host;
+  Parts& parts;
+  RankReplica& weights;
+  RankState& state;
+  Counters& counters;
+  MetricLines& lines;
+
+  OverheadLedger* ledger() const { return world.ledger(index); }
+};
+
+}  // namespace tenon::train
