@@ -75,7 +75,7 @@ std::string page(std::string_view title, std::string_view body_html) {
   std::string out = "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n";
   out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n";
   out += fmt::format("<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n<main>\n", escape_html(title),
-                     report_style());
+                     kReportStyle);
   out += body_html;
   return out + "</main>\n</body>\n</html>\n";
 }

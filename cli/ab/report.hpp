@@ -15,7 +15,7 @@ std::string report_json(const StudyResult& result);
 std::string report_html(const StudyResult& result);
 
 /// The page's style sheet.
-const char* report_style();
+extern const char* const kReportStyle;
 
 /// DIR/experiment.json: the experiment as fixed before the first run, from which `tenon report` can write the
 /// reports again. Reading throws Error(kRun) if the file is damaged.

@@ -4,8 +4,7 @@
 
 namespace tenon::ab {
 
-const char* report_style() {
-  return R"css(
+const char* const kReportStyle = R"css(
 :root{color-scheme:light dark;
 --page:#fff;--ink:#1c2126;--soft:#5a646e;--rule:#dfe3e7;--grid:#eceff2;--panel:#f6f7f9;--link:#0b62a8;
 --arm0:#0072b2;--arm1:#d55e00;--arm2:#00805f;--arm3:#b5487f;--arm4:#8a6d00;--arm5:#4a4f9c;
@@ -113,6 +112,5 @@ dl.facts{grid-template-columns:repeat(auto-fit,minmax(9rem,1fr));gap:.8rem 1rem}
 figure,tr{break-inside:avoid}
 }
 )css";
-}
 
 }  // namespace tenon::ab

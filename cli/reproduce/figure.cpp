@@ -212,7 +212,7 @@ std::string standing_alone(const StudyResult& r, double height, const std::strin
       ".page{{fill:var(--page)}}.paper{{fill:none;stroke:var(--arm1);stroke-width:1.8}}"
       ".title{{fill:var(--ink);font-size:15px;font-weight:600}}.warn{{fill:var(--bad);font-weight:600}}"
       "</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
-      kFigureWidth, height, ab::escape_html(r.study.title), ab::report_style());
+      kFigureWidth, height, ab::escape_html(r.study.title), ab::kReportStyle);
   return out + drawing + "\n</svg>\n";
 }
 

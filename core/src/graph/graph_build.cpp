@@ -94,6 +94,8 @@ class Blocks {
   std::vector<std::string> names_;
 };
 
+class Planner;
+
 class Builder {
  public:
   Builder(const ExecutorSpec& spec, const DataInfo& data)
@@ -401,6 +403,10 @@ class Builder {
     return folded >= 0 ? folded : value.producer;
   }
 
+  /// When a node's backward pass runs, on the planner's scale: node i runs forward at i.
+  int backward_time(int node) const { return 2 * static_cast<int>(build_->nodes.size()) - 1 - node; }
+  void plan_values(Planner& planner);
+  void plan_nodes(Planner& planner);
   void plan_memory();
 
   const ExecutorSpec& spec_;
@@ -458,12 +464,8 @@ class Planner {
   std::vector<TensorView*> views_;
 };
 
-void Builder::plan_memory() {
-  const int count = static_cast<int>(build_->nodes.size());
-  const int end = 2 * count;
-  const auto backward_time = [&](int node) { return end - 1 - node; };
-  Planner planner(*build_);
-
+void Builder::plan_values(Planner& planner) {
+  const int end = 2 * static_cast<int>(build_->nodes.size());
   for (GraphValue& value : build_->values) {
     const bool data = value.producer < 0;
     int last = data || spec_.keep_values ? end : value.producer;
@@ -497,8 +499,10 @@ void Builder::plan_memory() {
                         value.name + " (gradient)");
     }
   }
+}
 
-  for (int i = 0; i < count; ++i) {
+void Builder::plan_nodes(Planner& planner) {
+  for (int i = 0; i < static_cast<int>(build_->nodes.size()); ++i) {
     Node& node = build_->nodes[static_cast<std::size_t>(i)];
     const int back = backward_time(i);
     const std::string& name = node.spec.name;
@@ -526,6 +530,12 @@ void Builder::plan_memory() {
       build_->persistent.push_back(site->persistent);
     }
   }
+}
+
+void Builder::plan_memory() {
+  Planner planner(*build_);
+  plan_values(planner);
+  plan_nodes(planner);
   planner.finish(*spec_.device, budget_);
   for (GraphValue& value : build_->values) {
     if (value.stored_as >= 0) value.data = build_->values[static_cast<std::size_t>(value.stored_as)].data;
