@@ -76,7 +76,8 @@ int main(int argc, char** argv) {
   tenon::process::prepare();
   tenon::cli::shorten_thread_waits(argv);
   try {
-    const tenon::process::Signals signals(true);
+    // Lives until the process is gone: signals that come while it ends belong to the request that was obeyed.
+    [[maybe_unused]] static const auto* const signals = new tenon::process::Signals(true);
     tenon::process::StandardOutput output;
     tenon::plugin::install_fatal_signal_handler();
     tenon::plugin::install_exit_handler();
