@@ -228,6 +228,7 @@ TEST_P(LostShards, P2_P20_ARollBackLeavesNoTrace) {
   EXPECT_EQ(failed.state_hash, calm.state_hash);
   EXPECT_EQ(failed.samples, calm.samples);
   EXPECT_EQ(failed.metrics.at("train/loss"), calm.metrics.at("train/loss"));
+  EXPECT_GT(failed.metrics.at("train/emulated_overhead"), calm.metrics.at("train/emulated_overhead"));
   const auto files = make_posix_files();
   const std::string log = read_text(*files, folder.path + "/run/1/recovery.jsonl", 1 << 20);
   for (const char* text :

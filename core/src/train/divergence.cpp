@@ -11,7 +11,7 @@ Divergence::Divergence(const RankContext& rank, Saves& saves, RecoveryActions& r
       saves_(saves),
       recovery_(recovery),
       grid_(grid),
-      watch_(static_cast<DivergenceWatch*>(rank.parts.recovery->query(DivergenceWatch::kId))) {
+      watch_(rank.parts.recovery.offered<DivergenceWatch>()) {
   if (watch_ != nullptr && (rank_.world.settings.parallel.workers > 1 ||
                             (rank_.weights.replicas() > 1 && !rank_.state.members().shared))) {
     fail_config(fmt::format(

@@ -1,7 +1,6 @@
 // Failures of an emulated cluster ([emulate]), answered at slot boundaries as the recovery policy decides.
 #pragma once
 
-#include "train/emulated_failures.hpp"
 #include "train/rank_context.hpp"
 #include "train/recovery_actions.hpp"
 #include "train/saves.hpp"
@@ -9,15 +8,13 @@
 
 #include <cstdint>
 #include <span>
-#include <string_view>
 
 namespace tenon::train {
 
 class EmulatedOutages final : public Service {
  public:
-  EmulatedOutages(const RankContext& rank, Saves& saves, RecoveryActions& recovery,
-                  EmulatedFailures& failures)
-      : rank_(rank), saves_(saves), recovery_(recovery), failures_(failures) {}
+  EmulatedOutages(const RankContext& rank, Saves& saves, RecoveryActions& recovery)
+      : rank_(rank), saves_(saves), recovery_(recovery), failures_(*rank.emulated) {}
 
   void accessed(const RowGradient& rows) override {
     failures_.accessed(rows.parameter, rows.ids, rows.counts);

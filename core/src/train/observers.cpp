@@ -16,9 +16,9 @@ Observers::Observers(std::vector<Part<Observer>>& parts, RankHost& host, SpanRec
     entry.part = &part;
     call(entry, [&] {
       entry.spans = part->query(kSpanObserverId) != nullptr;
-      entry.tensors = static_cast<TensorObserver*>(part->query(TensorObserver::kId));
-      entry.numerics = static_cast<NumericsObserver*>(part->query(NumericsObserver::kId));
-      entry.rows = static_cast<RowObserver*>(part->query(RowObserver::kId));
+      entry.tensors = part.offered<TensorObserver>();
+      entry.numerics = part.offered<NumericsObserver>();
+      entry.rows = part.offered<RowObserver>();
     });
     entries_.push_back(entry);
   }

@@ -48,6 +48,11 @@ class Part {
     const ComponentRef& ref = component_.handle().ref();
     return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
   }
+  /// What the component offers beside its own interface; null where it does not.
+  template <typename Other>
+  Other* offered() const {
+    return static_cast<Other*>((*this)->query(Other::kId));
+  }
   /// Ends the component early, and those within it.
   void reset() noexcept {
     component_ = {};

@@ -3,11 +3,9 @@
 #pragma once
 
 #include "train/held_state.hpp"
-#include "train/parts.hpp"
-#include "train/rank_host.hpp"
+#include "train/rank_context.hpp"
 #include "train/survival.hpp"
 #include "train/traced_communicator.hpp"
-#include "train/world.hpp"
 
 #include <tenon/recovery.hpp>
 
@@ -23,8 +21,7 @@ class PeerCopies {
  public:
   /// Null unless the policy asks for copies and ranks outlive each other. Throws Error(kConfig) where what
   /// servers hold would be in none.
-  static std::unique_ptr<PeerCopies> make(World& world, int rank, RankHost& host, Parts& parts,
-                                          const CommunicatorWatch& watch);
+  static std::unique_ptr<PeerCopies> make(const RankContext& rank, const CommunicatorWatch& watch);
 
   bool due(const SaveMoment& moment) const;
   /// Collective: copies of all ranks go to their holders, and replace the older of two sets.
@@ -37,14 +34,11 @@ class PeerCopies {
   HeldState fetch(const CopiesLeft& left);
 
  private:
-  PeerCopies(World& world, int rank, const Part<Recovery>& policy, MemoryCopies& copies,
-             const CommunicatorWatch& watch, std::vector<std::vector<int>> holders);
+  PeerCopies(const RankContext& rank, MemoryCopies& copies, const CommunicatorWatch& watch,
+             std::vector<std::vector<int>> holders);
   Communicator& group();
 
-  World& world_;
-  int rank_;
-  std::uint32_t epoch_;
-  const Part<Recovery>& policy_;
+  RankContext rank_;
   MemoryCopies& copies_;
   CommunicatorWatch watch_;
   std::vector<std::vector<int>> holders_;  ///< by rank

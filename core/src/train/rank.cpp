@@ -160,7 +160,7 @@ void Rank::make_weights(const std::vector<ParameterInfo>& parameters) {
   spec.epoch = epoch_;
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
-  if (const auto* sizes = static_cast<const BucketSizes*>(parts_->sync->query(BucketSizes::kId)))
+  if (const auto* sizes = parts_->sync.offered<BucketSizes>())
     spec.buckets = {sizes->first_bucket_bytes(), sizes->bucket_bytes()};
   spec.device = parts_->device.get();
   spec.host = &host_;
@@ -207,7 +207,7 @@ void Rank::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
   shared.account = &account_;
   shared.faults = &faults_;
   shared.observers = observers_.get();
-  shared.divergence = static_cast<DivergenceWatch*>(parts_->recovery->query(DivergenceWatch::kId));
+  shared.divergence = parts_->recovery.offered<DivergenceWatch>();
   shared.counters = &counters_;
   for (std::size_t w = 0; w < executors.size(); ++w) {
     RowClient* requests = requests_ != nullptr ? &requests_->client(w) : nullptr;
@@ -252,9 +252,10 @@ void Rank::make_services() {
                                                    weights_->live().parameters());
     emulated_->start_with(world_.next_failure);
   }
-  const RankContext context{world_, rank_, epoch_, host_, *parts_, *weights_, *state_, counters_, lines_};
-  recovery_ = std::make_unique<RecoveryActions>(context, emulated_.get());
-  saves_ = std::make_unique<Saves>(context, account_, spans_, emulated_.get(), shape());
+  const RankContext context{world_,    rank_,   epoch_,    host_,  *parts_,
+                            *weights_, *state_, counters_, lines_, emulated_.get()};
+  recovery_ = std::make_unique<RecoveryActions>(context);
+  saves_ = std::make_unique<Saves>(context, account_, spans_, shape());
   divergence_ = std::make_unique<Divergence>(context, *saves_, *recovery_, mesh_->all());
   survivor_ = std::make_unique<Survivor>(
       context, Survivor::Sources{*updater_, account_, spans_, faults_, *saves_, *recovery_, *divergence_,
@@ -265,7 +266,7 @@ void Rank::make_services() {
       *workers_.front(), slots_.progress());
   services_ = {&lines_, saves_.get(), survivor_.get(), divergence_.get(), repetition_.get()};
   if (emulated_ == nullptr) return;
-  outages_ = std::make_unique<EmulatedOutages>(context, *saves_, *recovery_, *emulated_);
+  outages_ = std::make_unique<EmulatedOutages>(context, *saves_, *recovery_);
   services_.push_back(outages_.get());
 }
 
@@ -488,11 +489,8 @@ std::int64_t Rank::planned_bytes() const {
   if (keep() > 0) {
     for (const StateEntry& entry : state_->entries()) {
       if (!entry.written) continue;
-      const RowTable* table = entry.table;
       // The copy that is written, and while it is made the rows of all tables beside.
-      sum += table == nullptr ? entry.view.bytes()
-                              : dtype_bytes(table->dtype(), 2 * (table->owned_last() - table->owned_first()) *
-                                                                table->width());
+      sum += entry.table == nullptr ? entry.bytes() : 2 * entry.bytes();
     }
   }
   return sum;

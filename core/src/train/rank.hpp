@@ -2,7 +2,6 @@
 #pragma once
 
 #include "observe/rank_log.hpp"
-#include "observe/recovery_log.hpp"
 #include "train/divergence.hpp"
 #include "train/emulated_failures.hpp"
 #include "train/emulated_outages.hpp"
@@ -23,7 +22,6 @@
 #include "train/worker.hpp"
 #include "train/world.hpp"
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <vector>

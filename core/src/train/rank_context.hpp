@@ -1,6 +1,7 @@
 // What the services of a rank share.
 #pragma once
 
+#include "train/emulated_failures.hpp"
 #include "train/metric_lines.hpp"
 #include "train/parts.hpp"
 #include "train/rank_host.hpp"
@@ -23,6 +24,7 @@ struct RankContext {
   RankState& state;
   Counters& counters;
   MetricLines& lines;
+  EmulatedFailures* emulated = nullptr;  ///< null without [emulate]
 
   OverheadLedger* ledger() const { return world.ledger(index); }
 };

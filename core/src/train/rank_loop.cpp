@@ -225,7 +225,7 @@ void Rank::act(Boundary& due) {
   parts_->sync->quiesce();  // transfers in flight end unapplied
   if (due.evaluate && !due.interrupted) evaluate(due);
   for (Service* service : services_) service->at_boundary(due);
-  // Who asked for the end may not wait for more than what must not be lost.
+  // A request to stop waits for the save first: the evaluation can be made up for.
   if (due.evaluate && due.interrupted) evaluate(due);
   // The hashes of the run are those of what was evaluated and saved last, so actors do not go on in between.
   if (due.stop) {
@@ -281,8 +281,8 @@ void Rank::record_progress() {
   result.samples = counters_.samples;
   result.tokens = counters_.tokens;
   result.wall_s = lines_.wall_s();
-  result.stall_s =
-      lines_.stall_s() - lines_.actors_idle_s();  // the world adds what the rank's threads waited
+  // The world adds what the rank's threads waited.
+  result.stall_s = lines_.stall_s() - lines_.actors_idle_s();
 }
 
 /// In place of finish(): nothing of this rank is the run's result.
@@ -322,10 +322,8 @@ void Rank::finish() {
     if (!digests.empty()) weights_hash.merge(digests);
   }
 
-  void* const gathered = parts_->precision->query(PrecisionMetrics::kId);
-  if (gathered != nullptr) {
-    auto& source = *static_cast<PrecisionMetrics*>(gathered);
-    parts_->precision.guarded(source)->metrics([this](std::string_view name, double value) {
+  if (auto* const gathered = parts_->precision.offered<PrecisionMetrics>()) {
+    parts_->precision.guarded(*gathered)->metrics([this](std::string_view name, double value) {
       lines_.add(counters_.slot, Split::kTrain, name, value);
     });
   }

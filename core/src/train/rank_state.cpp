@@ -103,6 +103,11 @@ class RankSource final : public StateSource {
 
 }  // namespace
 
+std::int64_t StateEntry::bytes() const {
+  if (table == nullptr) return view.bytes();
+  return dtype_bytes(table->dtype(), (table->owned_last() - table->owned_first()) * table->width());
+}
+
 void LineCounts::state(StateVisitor& visitor) {
   visitor.real("loss_sum", loss_sum);
   visitor.real("loss_count", loss_count);

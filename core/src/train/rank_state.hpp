@@ -53,6 +53,7 @@ struct StateEntry {
   int parameter = -1;
   Shape global_shape, offset;
   bool written = true;  ///< this rank writes and hashes it (replicas of shared tensors do not)
+  std::int64_t bytes() const;
 };
 
 struct RestoredRows {

@@ -42,8 +42,7 @@ std::string_view action_name(FailureAction action) {
   return "abort";
 }
 
-RecoveryActions::RecoveryActions(const RankContext& rank, EmulatedFailures* emulated)
-    : rank_(rank), emulated_(emulated) {
+RecoveryActions::RecoveryActions(const RankContext& rank) : rank_(rank) {
   const config::CoreSettings& settings = rank_.world.settings;
   RecoveryContext context;
   context.rank = rank_.index;
@@ -63,11 +62,11 @@ RecoveryActions::RecoveryActions(const RankContext& rank, EmulatedFailures* emul
   }
   Part<Recovery>& policy = rank_.parts.recovery;
   policy->bind(context);
-  codec_ = static_cast<RowCodec*>(policy->query(RowCodec::kId));
+  codec_ = policy.offered<RowCodec>();
 }
 
 FailureDomains RecoveryActions::domains() const {
-  if (emulated_ != nullptr) return emulated_->domains();
+  if (rank_.emulated != nullptr) return rank_.emulated->domains();
   return {static_cast<int>(rank_.world.settings.parallel.trainers()), false};
 }
 
@@ -153,7 +152,7 @@ std::int64_t RecoveryActions::roll_back(const FailureDecision& decision, std::in
   target.faults_from = record.dead.empty() ? slot : slot + 1;
   target.timeline = timeline;
   target.wall_s = rank_.lines.wall_s();
-  target.next_failure = emulated_ != nullptr ? emulated_->next() : rank_.world.next_failure;
+  target.next_failure = rank_.emulated != nullptr ? rank_.emulated->next() : rank_.world.next_failure;
   target.diverged = record.action == "diverged";
   rank_.world.roll_back(target);
   return record.from_slot;
@@ -193,10 +192,11 @@ void RecoveryActions::end(std::string_view status) const {
   if (!rank_.world.recovery_log) return;
   RecoveryLog& log = *rank_.world.recovery_log;
   log.ended(std::string(status), slot,
-            emulated_ == nullptr ? std::vector<double>() : emulated_->access_shares(), counted,
+            rank_.emulated == nullptr ? std::vector<double>() : rank_.emulated->access_shares(), counted,
             rank_.world.survival.ledger.split());
-  if (emulated_ != nullptr && slot > 0) {
-    rank_.lines.add(slot, Split::kTrain, "emulated_overhead", log.charges().total() / emulated_->hour(slot));
+  if (rank_.emulated != nullptr && slot > 0) {
+    rank_.lines.add(slot, Split::kTrain, "emulated_overhead",
+                    log.charges().total() / rank_.emulated->hour(slot));
   }
 }
 

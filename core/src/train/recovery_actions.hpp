@@ -3,7 +3,6 @@
 #pragma once
 
 #include "observe/recovery_log.hpp"
-#include "train/emulated_failures.hpp"
 #include "train/rank_context.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -22,8 +21,8 @@ std::string_view action_name(FailureAction action);
 
 class RecoveryActions {
  public:
-  /// Tells the policy which run it is in. `emulated`: null without [emulate].
-  RecoveryActions(const RankContext& rank, EmulatedFailures* emulated);
+  /// Tells the policy which run it is in.
+  explicit RecoveryActions(const RankContext& rank);
 
   /// Those of the emulated cluster, else the ranks.
   FailureDomains domains() const;
@@ -50,8 +49,7 @@ class RecoveryActions {
   void report_restored(int shard, std::int64_t slot, std::int64_t samples) const;
 
   RankContext rank_;
-  EmulatedFailures* emulated_;  ///< null without [emulate]
-  RowCodec* codec_ = nullptr;   ///< of the policy; null when it has none
+  RowCodec* codec_ = nullptr;  ///< of the policy; null when it has none
   bool rolls_back_ = false;
 };
 

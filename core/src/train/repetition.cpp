@@ -50,7 +50,7 @@ std::string Repetition::why_not() const {
   if (shape_.meshed) return "not checked: a slot of a model grid cannot be repeated by itself";
   if (shape_.exchanges || shape_.on_request)
     return "not checked: a slot whose rows other replicas hold cannot be repeated by itself";
-  if (rank_.parts.precision->query(PrecisionMetrics::kId) != nullptr)
+  if (rank_.parts.precision.offered<PrecisionMetrics>() != nullptr)
     return fmt::format("not checked: precision '{}' counts its choices", rank_.parts.precision.id());
   if (rank_.world.settings.run.steps - progress_.first_slot < kRepeatFromSlots) {
     return fmt::format("not checked: the run has fewer than {} slots, one of which would be computed twice",

@@ -2,9 +2,9 @@
 // that is computed twice.
 #pragma once
 
-#include "train/progress.hpp"
 #include "train/rank_context.hpp"
 #include "train/service.hpp"
+#include "train/slot_queue.hpp"
 #include "train/worker.hpp"
 
 #include <cstddef>

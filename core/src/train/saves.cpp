@@ -17,32 +17,21 @@ namespace {
 constexpr double kLastSaveSeconds = 600;
 constexpr double kHour = 3600;
 
-template <typename Interface>
-Interface* offered(const Part<Recovery>& policy) {
-  return static_cast<Interface*>(policy->query(Interface::kId));
-}
-
 }  // namespace
 
-Saves::Saves(const RankContext& rank, TimeAccount& account, SpanRecorder& spans, EmulatedFailures* emulated,
-             const RunShape& shape)
+Saves::Saves(const RankContext& rank, TimeAccount& account, SpanRecorder& spans, const RunShape& shape)
     : rank_(rank),
       account_(account),
       spans_(spans),
-      emulated_(emulated),
       shape_(shape),
-      selector_(offered<SaveSelector>(rank.parts.recovery)),
-      codec_(offered<RowCodec>(rank.parts.recovery)),
+      selector_(rank.parts.recovery.offered<SaveSelector>()),
+      codec_(rank.parts.recovery.offered<RowCodec>()),
       exchange_(rank.index, *rank.world.training_hub, *rank.world.saving_hub, &account) {}
 
 std::int64_t Saves::bytes_of_all_ranks() const {
   std::int64_t mine = 0, all = 0;
   for (const StateEntry& entry : rank_.state.entries()) {
-    if (!entry.written) continue;
-    mine += entry.table == nullptr
-                ? entry.view.bytes()
-                : dtype_bytes(entry.table->dtype(), (entry.table->owned_last() - entry.table->owned_first()) *
-                                                        entry.table->width());
+    if (entry.written) mine += entry.bytes();
   }
   for (const std::string& text : rank_.world.end_hub->exchange(rank_.index, std::to_string(mine)))
     all += std::stoll(text);
@@ -50,7 +39,7 @@ std::int64_t Saves::bytes_of_all_ranks() const {
 }
 
 void Saves::start() {
-  if (emulated_ != nullptr) state_bytes_ = bytes_of_all_ranks();
+  if (rank_.emulated != nullptr) state_bytes_ = bytes_of_all_ranks();
   if (rank_.parts.recovery->keep() == 0) return;
   Device* device = rank_.parts.device.get();
   saver_ = std::make_unique<AsyncSaver>(*rank_.world.store, rank_.index,
@@ -67,8 +56,8 @@ void Saves::ask(Boundary& due) {
   can_save_ = rank_.parts.recovery->keep() > 0 && due.first_time;
   due.moment = {due.slot, rank_.world.settings.run.steps, rank_.counters.samples, rank_.lines.wall_s(),
                 last_save_s_};
-  if (emulated_ != nullptr) {
-    due.moment.seconds = emulated_->hour(due.slot) * kHour;
+  if (rank_.emulated != nullptr) {
+    due.moment.seconds = rank_.emulated->hour(due.slot) * kHour;
     due.moment.same_clock = true;
   }
   if (rank_.index == 0 && can_save_ && due.slot < rank_.world.settings.run.steps &&
@@ -93,7 +82,7 @@ void Saves::force(Boundary& due) {
   plan_.save = due.moment.forced = true;
 }
 
-/// Whoever continues a run that was cut short expects the bits of one that was not.
+/// A run that is stopped early and resumed must end in the bits of one that was not stopped.
 void Saves::keep_all(Boundary& due) {
   const bool cut_short = due.slot < rank_.world.settings.run.steps;
   if (cut_short && !(plan_.save && plan_.consistent)) force(due);
@@ -122,12 +111,12 @@ void Saves::save(const SaveMoment& moment, bool last) {
   const PartScope part(&account_, TimePart::kSave);
   const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
   const SpanScope span(&spans_, "save", "copy");
-  const double began_s =
-      rank_.world.clock->now();  // policies count on the run's clock, which may be simulated
+  // Policies count on the run's clock, which may be simulated.
+  const double began_s = rank_.world.clock->now();
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
   if (rank_.index == 0) rank_.world.metrics->sync();
   if (last) saver_->wait(kLastSaveSeconds);
-  const bool waits = last || !plan_.background || emulated_ != nullptr;
+  const bool waits = last || !plan_.background || rank_.emulated != nullptr;
   SavedEvent event;
   event.slot = moment.slot;
   event.samples = rank_.counters.samples;
@@ -181,7 +170,7 @@ void Saves::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event
   saver_->submit(request);
   buffers_.release_tables();
   if (spans_.wanted()) handed_over_s_ = spans_.now();
-  if (emulated_ != nullptr) emulated_->saved(plan);
+  if (rank_.emulated != nullptr) rank_.emulated->saved(plan);
   event.complete = plan.everything;
   event.consistent = plan.consistent;
   event.base_slot = plan.base_slot;

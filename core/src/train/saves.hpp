@@ -3,7 +3,6 @@
 #pragma once
 
 #include "observe/recovery_log.hpp"
-#include "train/emulated_failures.hpp"
 #include "train/rank_context.hpp"
 #include "train/saved_shape.hpp"
 #include "train/service.hpp"
@@ -24,9 +23,7 @@ namespace tenon::train {
 
 class Saves final : public Service {
  public:
-  /// `emulated`: null without [emulate].
-  Saves(const RankContext& rank, TimeAccount& account, SpanRecorder& spans, EmulatedFailures* emulated,
-        const RunShape& shape);
+  Saves(const RankContext& rank, TimeAccount& account, SpanRecorder& spans, const RunShape& shape);
 
   /// Collective, once the run has a folder.
   void start() override;
@@ -60,7 +57,6 @@ class Saves final : public Service {
   RankContext rank_;
   TimeAccount& account_;
   SpanRecorder& spans_;
-  EmulatedFailures* emulated_;
   RunShape shape_;
   SaveSelector* selector_;                 ///< of the policy; null when it has none
   RowCodec* codec_;                        ///< likewise

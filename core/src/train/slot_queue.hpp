@@ -2,7 +2,6 @@
 // waits until the others are idle, and acts for all.
 #pragma once
 
-#include "train/progress.hpp"
 #include "train/service.hpp"
 
 #include <tenon/clock.hpp>
@@ -13,6 +12,17 @@
 #include <optional>
 
 namespace tenon::train {
+
+/// Where a rank is in its run: read and set back by what answers failures. With several workers under the
+/// queue's lock.
+struct Progress {
+  std::int64_t next_slot = 0;
+  std::int64_t first_slot = 0;      ///< of this segment
+  std::int64_t boundary_done = -1;  ///< slot whose boundary is over
+  bool boundary_again = false;      ///< what is due before first_slot was interrupted
+
+  void begin_at(std::int64_t slot) { next_slot = first_slot = slot; }
+};
 
 class SlotQueue {
  public:

@@ -23,8 +23,8 @@ double steady_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Of a rank that began a moment ago: components as a survivor has them, but what the recovery policy keeps
-/// in tensors is of the survivor's own rows.
+/// The components of a survivor, for a replacement rank. Without the tensors of the recovery policy, which
+/// describe the survivor's own rows.
 struct NewcomerSource final : StateSource {
   HeldComponents given;
   const std::string* scalar(const std::string& name) override { return given.scalar(name); }
@@ -33,7 +33,7 @@ struct NewcomerSource final : StateSource {
   }
 };
 
-/// What a rank says when all meet again.
+/// What a rank tells the others when it rejoins.
 struct Brought {
   std::int64_t slot = -1;  ///< -1: it has no state
   bool boundary_done = false;
@@ -81,7 +81,7 @@ HeldComponents read_described(const std::string& text) {
 Survivor::Survivor(const RankContext& rank, const Sources& sources)
     : rank_(rank),
       from_(sources),
-      peers_(PeerCopies::make(rank.world, rank.index, rank.host, rank.parts, sources.watch)),
+      peers_(PeerCopies::make(rank, sources.watch)),
       marks_slots_(rank.world.place.survives && sources.unrecoverable.empty()) {}
 
 void Survivor::begin() {
@@ -199,7 +199,7 @@ void Survivor::rejoin() {
   log_deaths(record, began_s, repeated);
 }
 
-/// Who lives must have what it had: that can be seen in the logs.
+/// The hash of the state in the log shows that a survivor has kept it.
 void Survivor::log_state() {
   rank_.host.log(LogLevel::kInfo, fmt::format("goes on from slot {}: {}", rank_.counters.slot,
                                               hash_of(hold_state(rank_.state, nullptr))));
@@ -244,7 +244,7 @@ void Survivor::restore_from_peers() {
   from_.divergence.begin_again();
   rank_.counters.wall_s = rank_.world.restored_wall_s;
   from_.progress.begin_at(rank_.counters.slot);
-  copy_to_peers();  // who is new holds nothing of the others yet
+  copy_to_peers();  // replacement ranks hold no copies yet
 }
 
 void Survivor::go_back_to_copies(double began_s) {
@@ -309,8 +309,9 @@ void Survivor::share_components(const Survivors& met, Communicator& group) {
   rank_.state.visit(restorer);
   if (!is_among(met.dead, rank_.index)) return;
   rank_.state.visit_lines(restorer);
-  rank_.counters.lines.loss_sum = rank_.counters.lines.loss_count =
-      0;  // the giver's; those of the dead are gone
+  // The sums are the giver's; those of the dead rank are lost.
+  LineCounts& lines = rank_.counters.lines;
+  lines.loss_sum = lines.loss_count = 0;
   rank_.lines.take();
 }
 
@@ -354,7 +355,7 @@ std::int64_t Survivor::answer_deaths(const Survivors& met, FailedEvent& record) 
   }
 }
 
-/// Newcomers read their own rows; nobody else reads anything.
+/// Replacement ranks read their rows from a checkpoint; survivors keep theirs.
 void Survivor::restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record) {
   if (!loses_rows()) return;
   const RestoredRows restored = from_.recovery.restore_lost(

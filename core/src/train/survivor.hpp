@@ -8,11 +8,11 @@
 #include "train/faults.hpp"
 #include "train/held_state.hpp"
 #include "train/peer_copies.hpp"
-#include "train/progress.hpp"
 #include "train/rank_context.hpp"
 #include "train/recovery_actions.hpp"
 #include "train/saves.hpp"
 #include "train/service.hpp"
+#include "train/slot_queue.hpp"
 #include "train/survival.hpp"
 
 #include <cstdint>

@@ -32,7 +32,7 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
       executor_(std::move(executor)),
       requests_(requests),
       reader_(*shared.parts, *executor_),
-      scaler_(static_cast<LossScaler*>(shared.parts->precision->query(LossScaler::kId))),
+      scaler_(shared.parts->precision.offered<LossScaler>()),
       // With several workers others write to the weights meanwhile.
       cost_({shared.settings, shared.host->rank(), shared.clock, shared.control, shared.spans}),
       optimizer_(fmt::format("optimizer.{}", shared.parts->optimizer.id())),
