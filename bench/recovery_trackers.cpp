@@ -29,7 +29,7 @@ class Timed final : public RecoveryBase {
   static constexpr ComponentInfo kInfo{
       .id = "timed", .summary = "trackers with a clock", .options = recovery_cpr::Cpr::kOptions};
   explicit Timed(const Options& options) : inner_(options) { spent = {}; }
-  void bind(const RecoveryContext& context) override { inner_.bind(context); }
+  void bind(RecoveryHost& host) override { inner_.bind(host); }
   void on_accesses(int table, std::span<const std::int64_t> ids,
                    std::span<const std::uint32_t> counts) override {
     const auto begin = Clock::now();

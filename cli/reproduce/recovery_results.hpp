@@ -5,6 +5,7 @@
 #include "ab/statistics.hpp"
 
 #include <tenon/emulation.hpp>
+#include <tenon/recovery.hpp>
 
 #include <cstdint>
 #include <optional>

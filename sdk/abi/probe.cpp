@@ -19,6 +19,7 @@
 #include <tenon/device.hpp>
 #include <tenon/device_facts.hpp>
 #include <tenon/device_transport.hpp>
+#include <tenon/emulation.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/files.hpp>
@@ -155,8 +156,6 @@ TYPE(Resolution)
 TYPE(OptionList)
 
 // <tenon/control.hpp>
-TYPE(FailureKind)
-TYPE(FailureEvent)
 TYPE(ControlAction)
 TYPE(ControlPlane)
 
@@ -468,19 +467,25 @@ TYPE(RandomKey)
 TYPE(SaveMoment)
 TYPE(RowSelection)
 TYPE(SavePlan)
+TYPE(FailureEvent)
 TYPE(FailureAction)
 TYPE(FailureDecision)
 TYPE(RestoredShard)
 TYPE(Recovery)
 TYPE(RecoveryBase)
-TYPE(MemoryCopies)
 TYPE(RecoveryContext)
 TYPE(SaveSelector)
 TYPE(RowCodec)
 TYPE(SlotOutcome)
-TYPE(DivergenceWatch)
+TYPE(RecoveryHost)
+TYPE(RecoveryDecorator)
+TYPE(RecoveryStart)
+TYPE(SlotStart)
+TYPE(BoundaryPlan)
 TYPE(FailureDomains)
 TYPE(ClusterCosts)
+
+// <tenon/emulation.hpp>
 TYPE(FailureLaw)
 TYPE(EmulatedFailure)
 

@@ -4,10 +4,15 @@
 #include "subject.hpp"
 
 #include <tenon/checkpoint.hpp>
+#include <tenon/executor.hpp>
 #include <tenon/recovery.hpp>
+#include <tenon/testing/recovery_host.hpp>
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
+#include <memory>
 #include <vector>
 
 namespace tenon::conformance {
@@ -130,12 +135,11 @@ void answers_failures(Subject& subject) {
     const SavePlan plan = policy->plan_save(moment_of(slot, 0));
     if (plan.save) saved.push_back(slot);
     if (slot % 12 != 5) continue;
-    for (const FailureKind kind : {FailureKind::kCrash, FailureKind::kHang, FailureKind::kLink}) {
+    for (const std::vector<int>& dead : {std::vector<int>{}, {1}, {0, 1}}) {
       FailureEvent failure;
       failure.slot = slot;
       failure.samples = 8 * slot;
-      failure.dead = {1};
-      failure.kind = kind;
+      failure.dead = dead;
       const FailureDecision decision = policy->on_failure(failure);
       if (decision.action > FailureAction::kAbort)
         fail(fmt::format("on_failure at slot {} returns no known action", slot));
@@ -148,6 +152,77 @@ void answers_failures(Subject& subject) {
                          decision.from_slot));
       }
     }
+  }
+}
+
+/// One dense parameter: what a policy may look at in RecoveryContext::live.
+std::unique_ptr<ParameterSet> small_set(Device& device) {
+  ParameterInfo info;
+  info.spec.name = "w";
+  info.spec.shape = info.local = {4};
+  info.offset = {0};
+  return make_parameter_set("live", {info}, device, SetContents::kEverything);
+}
+
+/// Two ranks of a run whose slot 60 has a loss and a norm that are not finite.
+void plans_boundaries_alike(Subject& subject) {
+  const std::unique_ptr<ParameterSet> live = small_set(subject.device());
+  testing::LoneRecoveryHost hosts[2];
+  std::vector<testing::Made<Recovery>> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    RecoveryContext& run = hosts[rank].context;
+    run.rank = rank;
+    run.ranks = 2;
+    run.steps = kSlots;
+    run.samples = 8 * kSlots;
+    run.live = live.get();
+    run.domains = {2, false};
+    ranks.push_back(subject.make<Recovery>());
+    ranks.back()->bind(hosts[rank]);
+    ranks.back()->start({});
+  }
+  std::vector<std::int64_t> saved;
+  for (std::int64_t slot = 0; slot < kSlots; ++slot) {
+    BoundaryPlan plans[2];
+    double scales[2] = {};
+    for (int rank = 0; rank < 2; ++rank) {
+      Recovery& policy = *ranks[static_cast<std::size_t>(rank)];
+      const SaveMoment moment = moment_of(slot, rank);
+      const bool saves = policy.plan_save(moment).save;
+      if (saves && rank == 0) saved.push_back(slot);
+      if (slot > 0) plans[rank] = policy.plan_boundary(moment);
+      if (slot % 20 == 0) policy.on_evaluation(slot, "loss", 1 + 1e-3 * static_cast<double>(slot));
+      SlotStart begun{slot};
+      policy.before_slot(begun);
+      scales[rank] = begun.rate_scale;
+      SlotOutcome outcome;
+      outcome.slot = slot;
+      outcome.gradient = true;
+      outcome.applied = slot != 60;
+      outcome.loss_sum = outcome.applied ? 1 : std::numeric_limits<double>::quiet_NaN();
+      outcome.loss_count = 1;
+      outcome.gradient_norm = outcome.loss_sum;
+      if (outcome.applied || policy.answers_non_finite()) policy.after_slot(outcome);
+    }
+    if (plans[0].acts != plans[1].acts || plans[0].rolls_back != plans[1].rolls_back ||
+        plans[0].from_slot != plans[1].from_slot || scales[0] != scales[1]) {
+      fail(fmt::format(
+          "before slot {} rank 0 plans [acts = {}, rolls_back = {}, from_slot = {}, rate_scale = {}] and rank 1 "
+          "[{}, {}, {}, {}]: what plan_boundary and before_slot say must follow from what all ranks know",
+          slot, plans[0].acts, plans[0].rolls_back, plans[0].from_slot, scales[0], plans[1].acts,
+          plans[1].rolls_back, plans[1].from_slot, scales[1]));
+    }
+    if (!std::isfinite(scales[0]) || scales[0] < 0)
+      fail(fmt::format("before_slot of slot {} scales the learning rate by {}", slot, scales[0]));
+    if (!plans[0].rolls_back) continue;
+    if (ranks[0]->keep() == 0)
+      fail("plan_boundary rolls back, but keep() is 0: there is never anything to go back to");
+    if (plans[0].from_slot != -1 &&
+        std::find(saved.begin(), saved.end(), plans[0].from_slot) == saved.end()) {
+      fail(fmt::format("plan_boundary before slot {} reads from slot {}, which was never saved", slot,
+                       plans[0].from_slot));
+    }
+    return;
   }
 }
 
@@ -250,6 +325,9 @@ constexpr Check kRecoveryChecks[] = {
      saves_when_its_timer_asked},
     {"recovery.answers_failures", kRecoveryKind, "decisions about failures can be carried out",
      answers_failures},
+    {"recovery.plans_boundaries_alike", kRecoveryKind,
+     "ranks act, go back and scale the learning rate alike, and go back to what was saved",
+     plans_boundaries_alike},
     {"recovery.carries_its_state", kRecoveryKind, "state() holds all that later plans depend on",
      carries_its_plans},
     {"recovery.survives_a_kill", kRecoveryKind,

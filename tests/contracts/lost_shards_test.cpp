@@ -41,9 +41,9 @@ class Witness final : public RecoveryBase {
   static constexpr OptionSpec kOptions[] = {option::boolean("base", "true")};
   static constexpr ComponentInfo kInfo{.id = "witness", .summary = "writes down", .options = kOptions};
   explicit Witness(const Options& options) : base_(options.boolean("base")) {}
-  void bind(const RecoveryContext& context) override {
-    table_ = context.live->table(0);
-    first_ = context.rank == 0;
+  void bind(RecoveryHost& host) override {
+    table_ = host.run().live->table(0);
+    first_ = host.run().rank == 0;
     if (first_) seen = {};
     if (first_) seen.initial = rows();
   }

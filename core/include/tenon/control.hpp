@@ -9,19 +9,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 TENON_ABI_BEGIN
-
-enum class FailureKind : std::uint8_t { kCrash, kHang, kLink, kDivergence };
-
-struct FailureEvent {
-  std::int64_t slot = 0;
-  std::int64_t samples = 0;
-  std::vector<int> dead = {};    ///< world ranks
-  std::vector<int> shards = {};  ///< failure domains of row tables that lost their rows, ascending
-  FailureKind kind = FailureKind::kCrash;
-};
 
 /// Bits of what happens at the beginning of a slot. kControlInterrupt goes with kControlStop when a signal
 /// asked for it: the run then counts as interrupted, not as completed.

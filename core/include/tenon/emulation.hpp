@@ -10,24 +10,6 @@
 
 TENON_ABI_BEGIN
 
-/// Parts of the row tables that are lost together. Hashed: row r of table p belongs to a domain by a fixed
-/// hash, so that all domains see about as many accesses. Otherwise domain s is what rank s holds.
-struct FailureDomains {
-  int shards = 1;
-  bool hashed = false;
-};
-
-/// Of a hashed division. `table` is the parameter's index.
-int shard_of_row(const FailureDomains& domains, int table, std::int64_t row) noexcept;
-
-/// What the machines of a job cost and how often they fail, in seconds of the job.
-struct ClusterCosts {
-  double save_s = 0;     ///< a complete save; others by their bytes
-  double load_s = 0;     ///< reading back after a failure
-  double restart_s = 0;  ///< finding and starting a replacement
-  double mtbf_s = 0;     ///< mean time between failures of the whole job; 0 = unknown
-};
-
 /// When domains fail: a renewal process whose times between failures have this law.
 struct FailureLaw {
   double hours = 0;       ///< length of the job

@@ -1,18 +1,45 @@
-// Contract `recovery/1`: what is saved, when, and what happens on failure. It decides; the core writes,
-// checksums, commits and restores.
+// Contract `recovery/1`: what is saved, when, and what happens on failure. The policy decides; the core
+// copies, writes, checks, commits and restores.
 #pragma once
 
-#include <tenon/control.hpp>
-#include <tenon/emulation.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/state.hpp>
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 TENON_ABI_BEGIN
+
+class Communicator;  // <tenon/transport.hpp>
+struct SaveResult;   // <tenon/checkpoint.hpp>
+
+/// Parts of the row tables that are lost together. Hashed: row r of table p belongs to a domain by a fixed
+/// hash, so that all domains see about as many accesses. Otherwise domain s is what rank s holds.
+struct FailureDomains {
+  int shards = 1;
+  bool hashed = false;
+};
+
+/// Of a hashed division. `table` is the parameter's index.
+int shard_of_row(const FailureDomains& domains, int table, std::int64_t row) noexcept;
+
+/// What the machines of a job cost and how often they fail, in seconds of the job.
+struct ClusterCosts {
+  double save_s = 0;     ///< a complete save; others by their bytes
+  double load_s = 0;     ///< reading back after a failure
+  double restart_s = 0;  ///< finding and starting a replacement
+  double mtbf_s = 0;     ///< mean time between failures of the whole job; 0 = unknown
+};
+
+struct FailureEvent {
+  std::int64_t slot = 0;
+  std::int64_t samples = 0;
+  std::vector<int> dead = {};    ///< world ranks
+  std::vector<int> shards = {};  ///< failure domains of row tables that lost their rows, ascending
+};
 
 /// The moment at a slot boundary: `slot` slots are done.
 struct SaveMoment {
@@ -70,18 +97,78 @@ struct RestoredShard {
 struct RecoveryContext {
   int rank = 0;
   int ranks = 1;             ///< that train
+  int workers = 1;           ///< of a rank, which update its weights at the same time
+  int servers = 0;           ///< ranks that hold parameters and do not train
   std::int64_t steps = 0;    ///< planned slots
   std::int64_t samples = 0;  ///< of the planned slots, over all replicas
   std::uint64_t seed = 1;
+  bool shared_updates = true;          ///< replicas exchange gradients in every slot: their norms are equal
+  bool outlives = false;               ///< ranks keep their memory when other ranks die
   std::int64_t failures = 0;           ///< of this run so far, those before a roll-back among them
-  std::int64_t divergences = 0;        ///< likewise: roll-backs because training diverged
   const ParameterSet* live = nullptr;  ///< outlives the policy
   FailureDomains domains;
   bool emulated = false;  ///< [emulate]: `costs` are those of the emulated cluster
   ClusterCosts costs;
 };
 
-struct SaveResult;  // <tenon/checkpoint.hpp>
+/// What the core does for a policy. Outlives it. Functions called collective are called by all ranks that
+/// train, in the same order; their waits have the run's deadline.
+class RecoveryHost {
+ public:
+  virtual ~RecoveryHost();
+  virtual const RecoveryContext& run() const = 0;
+  /// Sums each value over all ranks, in a fixed order. Collective.
+  virtual void sum(std::span<double> values) = 0;
+  /// The texts of all ranks, by rank. Collective.
+  virtual std::vector<std::string> gather(const std::string& text) = 0;
+  /// Between all ranks; null where one trains. Collective.
+  virtual std::unique_ptr<Communicator> open(std::string_view name) = 0;
+  /// All that this rank needs to go on from this boundary, as bytes. In at_boundary and start.
+  virtual std::string capture() = 0;
+  /// Back to what capture() gave. In bring_back.
+  virtual void restore(const std::string& captured) = 0;
+  /// Memory of this process that outlives the death of other ranks, and with it the policy: whatever it puts
+  /// there under `name`. It is emptied when the run goes back to a checkpoint.
+  virtual std::shared_ptr<void>& kept(std::string_view name) = 0;
+  /// Optimizer state begins at zero, as at the first slot. In start.
+  virtual void reset_optimizer() = 0;
+  /// Each replica passes over so many micro-batches. In start.
+  virtual void skip_batches(std::int64_t batches) = 0;
+  /// Writes the metric train/<name> of the slots done. Rank 0's counts.
+  virtual void report(std::string_view name, double value) = 0;
+};
+
+/// Where the slots begin: at the first one, after a resume, and whenever the run has gone back.
+struct RecoveryStart {
+  std::int64_t slot = 0;
+  std::int64_t roll_backs = 0;       ///< that the policy asked for, in the whole run (BoundaryPlan)
+  std::int64_t rolled_back_to = -1;  ///< slot that the newest of them went back to
+  bool rolled_back = false;          ///< it has just gone back there
+  bool from_memory = false;          ///< the policy has just brought all ranks back (bring_back)
+};
+
+/// A policy may change how a slot is trained.
+struct SlotStart {
+  std::int64_t slot = 0;
+  double rate_scale = 1;  ///< of the learning rate
+};
+
+/// What came of a slot. The gradient norm is the same on all ranks where updates are shared.
+struct SlotOutcome {
+  std::int64_t slot = 0;
+  bool gradient = false;                ///< the slot computed one
+  bool applied = false;                 ///< and changed the weights by it
+  double loss_sum = 0, loss_count = 0;  ///< of this rank; may be NaN or infinite
+  double gradient_norm = 0;             ///< global, before clipping; likewise
+};
+
+/// What a policy does before a slot, besides saving.
+struct BoundaryPlan {
+  bool acts = false;             ///< at_boundary is called there
+  bool rolls_back = false;       ///< all ranks go back to a consistent checkpoint
+  std::int64_t from_slot = -1;   ///< that checkpoint; -1 = the newest valid one
+  std::string_view reason = "";  ///< one word for recovery.jsonl and the log: "diverged"
+};
 
 class Recovery {
  public:
@@ -89,7 +176,31 @@ class Recovery {
   static constexpr const char* kKind = "recovery/1";
   virtual ~Recovery();
   /// Called once, before the first slot and before any state is restored.
-  virtual void bind(const RecoveryContext& context) = 0;
+  virtual void bind(RecoveryHost& host) = 0;
+  /// The state is that of `start.slot`. Collective.
+  virtual void start(const RecoveryStart& start) = 0;
+  /// A worker is about to train this slot. Pure in slot.slot and in what start() said.
+  virtual void before_slot(SlotStart& slot) = 0;
+  /// On all ranks in the order of slots; of several workers in the order in which slots end.
+  virtual void after_slot(const SlotOutcome& outcome) = 0;
+  /// A metric of the evaluation before `slot`, on every rank that has it: with model parallelism the loss may
+  /// be on some ranks only.
+  virtual void on_evaluation(std::int64_t slot, std::string_view metric, double value) = 0;
+  /// Asked before every slot but the first of a segment, unless the run ends there. Must be the same on all
+  /// ranks.
+  virtual BoundaryPlan plan_boundary(const SaveMoment& moment) = 0;
+  /// Where plan_boundary said so: workers wait, no transfer is under way, saves of this boundary are handed
+  /// over. Collective.
+  virtual void at_boundary(const SaveMoment& moment) = 0;
+  /// True: a slot whose loss or gradient norm is not finite is refused, and the run goes on. The policy hears
+  /// of it in after_slot.
+  virtual bool answers_non_finite() const = 0;
+  /// Ranks died, others outlived them, and all meet again, those in place of the dead with empty memory:
+  /// returns the slot to which the policy can bring all ranks from what they keep in memory, -1 if to none.
+  /// The same on all ranks. Collective.
+  virtual std::int64_t rejoin() = 0;
+  /// Does so: calls RecoveryHost::restore on every rank. Collective.
+  virtual void bring_back(std::int64_t slot) = 0;
   /// Row accesses of applied slots only: unique rows and how often each was read. Rows on request ([parallel]
   /// rows): one call per update, a batch of any replica, of those since the last slot.
   virtual void on_accesses(int table, std::span<const std::int64_t> ids,
@@ -120,7 +231,16 @@ class Recovery {
 class RecoveryBase : public Recovery {
  public:
   ~RecoveryBase() override;
-  void bind(const RecoveryContext& context) override;
+  void bind(RecoveryHost& host) override;
+  void start(const RecoveryStart& start) override;
+  void before_slot(SlotStart& slot) override;
+  void after_slot(const SlotOutcome& outcome) override;
+  void on_evaluation(std::int64_t slot, std::string_view metric, double value) override;
+  BoundaryPlan plan_boundary(const SaveMoment& moment) override;
+  void at_boundary(const SaveMoment& moment) override;
+  bool answers_non_finite() const override;
+  std::int64_t rejoin() override;
+  void bring_back(std::int64_t slot) override;
   void on_accesses(int table, std::span<const std::int64_t> ids,
                    std::span<const std::uint32_t> counts) override;
   bool save_due(const SaveMoment& moment) override;
@@ -135,29 +255,41 @@ class RecoveryBase : public Recovery {
   void* query(std::string_view interface_id) override;
 };
 
-/// What a slot came to, the same on all ranks.
-struct SlotOutcome {
-  std::int64_t slot = 0;
-  double loss = 0;           ///< mean over all replicas; may be NaN or infinite
-  double gradient_norm = 0;  ///< global, before clipping; likewise
-  bool applied = false;      ///< a slot without a gradient is none
-};
-
-/// A policy that watches training diverge ("tenon.recovery.divergence/1"). With one, a loss or norm that is
-/// not finite refuses the update and does not end the run. After a yes, which is pure in what was seen, all
-/// ranks ask on_failure with kDivergence at the next slot boundary. For replicas that share their updates,
-/// whose norms are equal; one worker each.
-class DivergenceWatch {
+/// Base of policies that add something to another one: everything goes to `inner`, which outlives this.
+class RecoveryDecorator : public Recovery {
  public:
-  static constexpr const char* kId = "tenon.recovery.divergence/1";
-  virtual ~DivergenceWatch();
-  virtual bool diverged(const SlotOutcome& outcome) = 0;
-  /// After a roll-back for divergence: whether optimizer state begins at zero, as at the first slot.
-  virtual bool resets_optimizer() const = 0;
-  /// Micro-batches of each replica that are passed over after it.
-  virtual std::int64_t skipped_batches() const = 0;
-  /// Of the learning rate, from the slot that the newest roll-back for divergence went back to; pure.
-  virtual double rate_scale(std::int64_t slots_since) const = 0;
+  /// Throws Error(kConfig) where inner is null.
+  explicit RecoveryDecorator(Recovery* inner);
+  ~RecoveryDecorator() override;
+  void bind(RecoveryHost& host) override;
+  void start(const RecoveryStart& start) override;
+  void before_slot(SlotStart& slot) override;
+  void after_slot(const SlotOutcome& outcome) override;
+  void on_evaluation(std::int64_t slot, std::string_view metric, double value) override;
+  BoundaryPlan plan_boundary(const SaveMoment& moment) override;
+  void at_boundary(const SaveMoment& moment) override;
+  bool answers_non_finite() const override;
+  std::int64_t rejoin() override;
+  void bring_back(std::int64_t slot) override;
+  void on_accesses(int table, std::span<const std::int64_t> ids,
+                   std::span<const std::uint32_t> counts) override;
+  bool save_due(const SaveMoment& moment) override;
+  SavePlan plan_save(const SaveMoment& moment) override;
+  void on_save(const SaveResult& result) override;
+  FailureDecision on_failure(const FailureEvent& failure) override;
+  void on_restored(const RestoredShard& shard) override;
+  void account(const std::function<void(std::string_view, double)>& sink) override;
+  int keep() const override;
+  bool needs_commit() const override;
+  /// Within "inner".
+  void state(StateVisitor& visitor) override;
+  void* query(std::string_view interface_id) override;
+
+ protected:
+  Recovery& inner() const { return *inner_; }
+
+ private:
+  Recovery* inner_;
 };
 
 /// A policy that chooses rows ("tenon.recovery.selector/1"). plan_save says that a save is due; select says
@@ -183,19 +315,6 @@ class RowCodec {
   virtual void encode(std::string_view encoding, TensorView rows, std::vector<std::byte>& out) = 0;
   /// Fills `rows` ([n, width] f32) from what encode made of as many; throws Error(kRun) if it is not that.
   virtual void decode(std::string_view encoding, std::span<const std::byte> stored, TensorView rows) = 0;
-};
-
-/// A policy that keeps copies of ranks' state in the memory of other ranks ("tenon.recovery.copies/1"). After
-/// deaths that the others outlive, all ranks go back to the newest slot of which a copy of every rank is
-/// left, instead of to a checkpoint.
-class MemoryCopies {
- public:
-  static constexpr const char* kId = "tenon.recovery.copies/1";
-  virtual ~MemoryCopies();
-  /// Asked at slot boundaries, after bind; pure in moment.slot and moment.steps.
-  virtual bool copies_due(const SaveMoment& moment) = 0;
-  /// World ranks whose memory holds the state of `rank`, itself among them.
-  virtual std::vector<int> holders(int rank) = 0;
 };
 
 TENON_ABI_END

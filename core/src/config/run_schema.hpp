@@ -5,6 +5,7 @@
 
 #include <tenon/config.hpp>
 #include <tenon/emulation.hpp>
+#include <tenon/recovery.hpp>
 
 #include <cstdint>
 #include <limits>

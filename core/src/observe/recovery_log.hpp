@@ -4,7 +4,7 @@
 #pragma once
 
 #include <tenon/checkpoint.hpp>
-#include <tenon/emulation.hpp>
+#include <tenon/recovery.hpp>
 
 #include <map>
 #include <optional>

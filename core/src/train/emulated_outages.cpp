@@ -27,7 +27,6 @@ void EmulatedOutages::at_boundary(Boundary& due) {
 void EmulatedOutages::answer(const EmulatedFailure& failure, std::int64_t slot) {
   const double began_s = rank_.world.clock->now();
   const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kRestart);
-  saves_.await();
   FailedEvent record;
   record.index = static_cast<std::int64_t>(failures_.next());
   record.hour = failure.hour;

@@ -3,7 +3,6 @@
 
 #include "train/rank_context.hpp"
 #include "train/recovery_actions.hpp"
-#include "train/saves.hpp"
 #include "train/service.hpp"
 
 #include <cstdint>
@@ -13,8 +12,8 @@ namespace tenon::train {
 
 class EmulatedOutages final : public Service {
  public:
-  EmulatedOutages(const RankContext& rank, Saves& saves, RecoveryActions& recovery)
-      : rank_(rank), saves_(saves), recovery_(recovery), failures_(*rank.emulated) {}
+  EmulatedOutages(const RankContext& rank, RecoveryActions& recovery)
+      : rank_(rank), recovery_(recovery), failures_(*rank.emulated) {}
 
   void accessed(const RowGradient& rows) override {
     failures_.accessed(rows.parameter, rows.ids, rows.counts);
@@ -27,7 +26,6 @@ class EmulatedOutages final : public Service {
   void restore(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record) const;
 
   RankContext rank_;
-  Saves& saves_;
   RecoveryActions& recovery_;
   EmulatedFailures& failures_;
   bool due_ = false;

@@ -5,6 +5,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/random.hpp>
+#include <tenon/recovery.hpp>
 
 #include <fmt/format.h>
 #include <boost/math/special_functions/gamma.hpp>

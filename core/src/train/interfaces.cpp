@@ -30,11 +30,11 @@ void refuse_copied_tables(Replica& replica, std::string_view strategy) {
   }
 }
 Recovery::~Recovery() = default;
+RecoveryHost::~RecoveryHost() = default;
+RecoveryDecorator::~RecoveryDecorator() = default;
 RecoveryBase::~RecoveryBase() = default;
-MemoryCopies::~MemoryCopies() = default;
 SaveSelector::~SaveSelector() = default;
 RowCodec::~RowCodec() = default;
-DivergenceWatch::~DivergenceWatch() = default;
 Observer::~Observer() = default;
 SpanSink::~SpanSink() = default;
 MetricSink::~MetricSink() = default;
@@ -46,7 +46,24 @@ std::string_view split_name(Split split) noexcept {
 }
 
 void RecoveryBase::on_accesses(int, std::span<const std::int64_t>, std::span<const std::uint32_t>) {}
-void RecoveryBase::bind(const RecoveryContext&) {}
+void RecoveryBase::bind(RecoveryHost&) {}
+void RecoveryBase::start(const RecoveryStart&) {}
+void RecoveryBase::before_slot(SlotStart&) {}
+void RecoveryBase::after_slot(const SlotOutcome&) {}
+void RecoveryBase::on_evaluation(std::int64_t, std::string_view, double) {}
+BoundaryPlan RecoveryBase::plan_boundary(const SaveMoment&) {
+  return {};
+}
+void RecoveryBase::at_boundary(const SaveMoment&) {}
+bool RecoveryBase::answers_non_finite() const {
+  return false;
+}
+std::int64_t RecoveryBase::rejoin() {
+  return -1;
+}
+void RecoveryBase::bring_back(std::int64_t) {
+  fail_plugin("a recovery policy whose rejoin() names a slot brings its ranks back there in bring_back()");
+}
 
 bool RecoveryBase::save_due(const SaveMoment&) {
   return false;
@@ -72,6 +89,78 @@ bool RecoveryBase::needs_commit() const {
 void RecoveryBase::state(StateVisitor&) {}
 void* RecoveryBase::query(std::string_view) {
   return nullptr;
+}
+
+RecoveryDecorator::RecoveryDecorator(Recovery* inner) : inner_(inner) {
+  if (inner == nullptr)
+    fail_config(
+        "a recovery decorator needs the policy that it adds to: add its table, e.g. [recovery.inner]");
+}
+void RecoveryDecorator::bind(RecoveryHost& host) {
+  inner_->bind(host);
+}
+void RecoveryDecorator::start(const RecoveryStart& start) {
+  inner_->start(start);
+}
+void RecoveryDecorator::before_slot(SlotStart& slot) {
+  inner_->before_slot(slot);
+}
+void RecoveryDecorator::after_slot(const SlotOutcome& outcome) {
+  inner_->after_slot(outcome);
+}
+void RecoveryDecorator::on_evaluation(std::int64_t slot, std::string_view metric, double value) {
+  inner_->on_evaluation(slot, metric, value);
+}
+BoundaryPlan RecoveryDecorator::plan_boundary(const SaveMoment& moment) {
+  return inner_->plan_boundary(moment);
+}
+void RecoveryDecorator::at_boundary(const SaveMoment& moment) {
+  inner_->at_boundary(moment);
+}
+bool RecoveryDecorator::answers_non_finite() const {
+  return inner_->answers_non_finite();
+}
+std::int64_t RecoveryDecorator::rejoin() {
+  return inner_->rejoin();
+}
+void RecoveryDecorator::bring_back(std::int64_t slot) {
+  inner_->bring_back(slot);
+}
+void RecoveryDecorator::on_accesses(int table, std::span<const std::int64_t> ids,
+                                    std::span<const std::uint32_t> counts) {
+  inner_->on_accesses(table, ids, counts);
+}
+bool RecoveryDecorator::save_due(const SaveMoment& moment) {
+  return inner_->save_due(moment);
+}
+SavePlan RecoveryDecorator::plan_save(const SaveMoment& moment) {
+  return inner_->plan_save(moment);
+}
+void RecoveryDecorator::on_save(const SaveResult& result) {
+  inner_->on_save(result);
+}
+FailureDecision RecoveryDecorator::on_failure(const FailureEvent& failure) {
+  return inner_->on_failure(failure);
+}
+void RecoveryDecorator::on_restored(const RestoredShard& shard) {
+  inner_->on_restored(shard);
+}
+void RecoveryDecorator::account(const std::function<void(std::string_view, double)>& sink) {
+  inner_->account(sink);
+}
+int RecoveryDecorator::keep() const {
+  return inner_->keep();
+}
+bool RecoveryDecorator::needs_commit() const {
+  return inner_->needs_commit();
+}
+void RecoveryDecorator::state(StateVisitor& visitor) {
+  visitor.enter("inner");
+  inner_->state(visitor);
+  visitor.leave();
+}
+void* RecoveryDecorator::query(std::string_view interface_id) {
+  return inner_->query(interface_id);
 }
 
 void SyncBase::start(Replica& replica) {

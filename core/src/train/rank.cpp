@@ -207,8 +207,7 @@ void Rank::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
   shared.account = &account_;
   shared.faults = &faults_;
   shared.observers = observers_.get();
-  shared.divergence = parts_->recovery.offered<DivergenceWatch>();
-  shared.counters = &counters_;
+  shared.answered = parts_->recovery->answers_non_finite();
   for (std::size_t w = 0; w < executors.size(); ++w) {
     RowClient* requests = requests_ != nullptr ? &requests_->client(w) : nullptr;
     workers_.push_back(
@@ -255,18 +254,20 @@ void Rank::make_services() {
   const RankContext context{world_,    rank_,   epoch_,    host_,  *parts_,
                             *weights_, *state_, counters_, lines_, emulated_.get()};
   recovery_ = std::make_unique<RecoveryActions>(context);
+  phases_ = std::make_unique<RecoveryPhases>(
+      context, RecoveryPhases::Sources{*recovery_, account_, spans_, slots_.progress(), watch_, mesh_->all(),
+                                       static_cast<int>(workers_.size())});
   saves_ = std::make_unique<Saves>(context, account_, spans_, shape());
-  divergence_ = std::make_unique<Divergence>(context, *saves_, *recovery_, mesh_->all());
-  survivor_ = std::make_unique<Survivor>(
-      context, Survivor::Sources{*updater_, account_, spans_, faults_, *saves_, *recovery_, *divergence_,
-                                 slots_.progress(), watch_, unrecoverable_reason()});
+  survivor_ =
+      std::make_unique<Survivor>(context, Survivor::Sources{*updater_, faults_, *saves_, *recovery_, *phases_,
+                                                            slots_.progress(), unrecoverable_reason()});
   repetition_ = std::make_unique<Repetition>(
       context,
       Repetition::Shape{requests_ != nullptr, rows_->active(), mesh_->all() != nullptr, workers_.size()},
       *workers_.front(), slots_.progress());
-  services_ = {&lines_, saves_.get(), survivor_.get(), divergence_.get(), repetition_.get()};
+  services_ = {&lines_, saves_.get(), survivor_.get(), phases_.get(), repetition_.get()};
   if (emulated_ == nullptr) return;
-  outages_ = std::make_unique<EmulatedOutages>(context, *saves_, *recovery_);
+  outages_ = std::make_unique<EmulatedOutages>(context, *recovery_);
   services_.push_back(outages_.get());
 }
 
@@ -379,7 +380,7 @@ void Rank::restore() {
   if (world_.restored_slot < 0) {
     if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.recovery_log)
       world_.recovery_log->resumed(0, 0, true, recovery_->account());
-    return divergence_->begin_again();
+    return phases_->begin();
   }
   CheckpointReader reader = world_.store->open(world_.restored_slot);
   recovery_->add_decoders(reader);
@@ -393,7 +394,7 @@ void Rank::restore() {
   lines_.take();
   slots_.progress().begin_at(counters_.slot);
   saves_->set_newest(counters_.slot);
-  divergence_->begin_again();
+  phases_->begin();
   if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(slots_.progress().first_slot);
   if (epoch_ == 0) recovery_->account_resumed(reader);
   if (world_.recorded_costs) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "observe/rank_log.hpp"
-#include "train/divergence.hpp"
 #include "train/emulated_failures.hpp"
 #include "train/emulated_outages.hpp"
 #include "train/evaluation.hpp"
@@ -12,6 +11,7 @@
 #include "train/pass_watch.hpp"
 #include "train/rank_state.hpp"
 #include "train/recovery_actions.hpp"
+#include "train/recovery_phases.hpp"
 #include "train/repetition.hpp"
 #include "train/row_traffic.hpp"
 #include "train/saved_shape.hpp"
@@ -66,7 +66,7 @@ class Rank final : private SlotQueue::Owner {
   Boundary due(std::int64_t slot) override;
   void act(Boundary& due) override;
   bool ends(const Boundary& due) const override { return due.stop || recovery_->rolls_back(); }
-  std::int64_t take(std::int64_t slot) override;
+  SlotQueue::Ticket take(std::int64_t slot) override;
 
   std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
   void report_accesses();
@@ -137,8 +137,8 @@ class Rank final : private SlotQueue::Owner {
   std::unique_ptr<RankState> state_;
   std::unique_ptr<EmulatedFailures> emulated_;  ///< null without [emulate]
   std::unique_ptr<RecoveryActions> recovery_;
+  std::unique_ptr<RecoveryPhases> phases_;
   std::unique_ptr<Saves> saves_;
-  std::unique_ptr<Divergence> divergence_;
   std::unique_ptr<Survivor> survivor_;
   std::unique_ptr<Repetition> repetition_;
   std::unique_ptr<EmulatedOutages> outages_;  ///< null without [emulate]

@@ -79,7 +79,7 @@ SlotResult Rank::run_slot(Worker& worker, const SlotQueue::Ticket& ticket) {
   };
   try {
     try {
-      return worker.run(ticket.slot, ticket.position, next_update);
+      return worker.run(ticket.slot, ticket.position, ticket.rate_scale, next_update);
     } catch (...) {
       rethrow_noted_call();
     }
@@ -156,13 +156,15 @@ void Rank::run_workers() {
 }
 
 // A plan is pure, so the position can move before the slot runs.
-std::int64_t Rank::take(std::int64_t slot) {
+SlotQueue::Ticket Rank::take(std::int64_t slot) {
   for (Service* service : services_) service->before_slot(slot);
-  const std::int64_t position = counters_.position;
+  SlotStart start{slot};
+  parts_->recovery->before_slot(start);
+  const SlotQueue::Ticket ticket{slot, counters_.position, start.rate_scale};
   const SlotPlan plan = parts_->sync->plan({slot, replica_, 0});
   if (plan.kind == SlotKind::kGrad || plan.consumes_data) counters_.position += slot_samples();
   host_.set_slot(slot);
-  return position;
+  return ticket;
 }
 
 /// Of bytes and seconds, as rank 0 counts them.
@@ -205,7 +207,10 @@ void Rank::evaluate(Boundary& due) {
                            [&] { return !due.interrupted && world_.survival.stop.asked(); });
   const auto values = evaluator_->run(evaluated(), due.slot, [&] { return agreement.breaks(); });
   if (values) {
-    for (const EvaluationValue& value : *values) lines_.add(due.slot, Split::kVal, value.metric, value.value);
+    for (const EvaluationValue& value : *values) {
+      lines_.add(due.slot, Split::kVal, value.metric, value.value);
+      parts_->recovery->on_evaluation(due.slot, value.metric, value.value);
+    }
     if (rank_ == 0) world_.metrics->flush();
     counters_.lines.evaluated = due.slot;
     return;

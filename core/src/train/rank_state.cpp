@@ -126,8 +126,8 @@ void Counters::state(StateVisitor& visitor) {
   visitor.integer("position", position);
   visitor.integer("samples", samples);
   visitor.integer("tokens", tokens);
-  visitor.integer("divergences", divergences);
-  visitor.integer("diverged_to", diverged_to);
+  visitor.integer("divergences", roll_backs);
+  visitor.integer("diverged_to", rolled_back_to);
 }
 
 void RankState::add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,

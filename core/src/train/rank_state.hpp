@@ -38,9 +38,9 @@ struct Counters {
   std::int64_t position = 0;  ///< samples of the global order before the next micro-batch of replica 0
   std::int64_t samples = 0;   ///< of all replicas
   std::int64_t tokens = 0;
-  std::int64_t divergences = 0;   ///< roll-backs because training diverged
-  std::int64_t diverged_to = -1;  ///< slot that the newest of them went back to
-  double wall_s = 0;              ///< of earlier segments too
+  std::int64_t roll_backs = 0;       ///< that the recovery policy asked for
+  std::int64_t rolled_back_to = -1;  ///< slot that the newest of them went back to
+  double wall_s = 0;                 ///< of earlier segments too
   LineCounts lines;
   void state(StateVisitor& visitor);
 };

@@ -1,6 +1,5 @@
 #include "train/recovery_actions.hpp"
 
-#include "graph/memory_budget.hpp"
 #include "train/held_state.hpp"
 #include "train/state_io.hpp"
 
@@ -42,29 +41,6 @@ std::string_view action_name(FailureAction action) {
   return "abort";
 }
 
-RecoveryActions::RecoveryActions(const RankContext& rank) : rank_(rank) {
-  const config::CoreSettings& settings = rank_.world.settings;
-  RecoveryContext context;
-  context.rank = rank_.index;
-  context.ranks = static_cast<int>(settings.parallel.trainers());
-  context.steps = settings.run.steps;
-  context.samples = graph::saturating_product(
-      graph::saturating_product(settings.run.steps, settings.run.accumulate),
-      graph::saturating_product(rank_.parts.dataset->batch(), rank_.weights.replicas()));
-  context.seed = settings.run.seed;
-  context.failures = static_cast<std::int64_t>(rank_.world.next_failure);
-  context.divergences = rank_.world.divergences;
-  context.live = &rank_.weights.live();
-  context.domains = domains();
-  if (settings.emulate) {
-    context.emulated = true;
-    context.costs = settings.emulate->costs;
-  }
-  Part<Recovery>& policy = rank_.parts.recovery;
-  policy->bind(context);
-  codec_ = policy.offered<RowCodec>();
-}
-
 FailureDomains RecoveryActions::domains() const {
   if (rank_.emulated != nullptr) return rank_.emulated->domains();
   return {static_cast<int>(rank_.world.settings.parallel.trainers()), false};
@@ -80,8 +56,9 @@ void RecoveryActions::report_restored(int shard, std::int64_t slot, std::int64_t
 }
 
 void RecoveryActions::add_decoders(CheckpointReader& reader) const {
-  if (codec_ == nullptr) return;
-  add_row_decoders(reader, [this] { return rank_.parts.recovery.guarded(*codec_); });
+  auto* const codec = rank_.parts.recovery.offered<RowCodec>();
+  if (codec == nullptr) return;
+  add_row_decoders(reader, [this, codec] { return rank_.parts.recovery.guarded(*codec); });
 }
 
 std::map<std::string, double> RecoveryActions::account() const {
@@ -133,7 +110,7 @@ RestoredRows RecoveryActions::restore_lost(const FailureDecision& decision, std:
 
 /// The rank ends here and is built again at the returned slot. What happened since goes from the metrics.
 std::int64_t RecoveryActions::roll_back(const FailureDecision& decision, std::int64_t slot,
-                                        FailedEvent& record) {
+                                        FailedEvent& record, bool asked) {
   const std::int64_t step = agreed_checkpoint(decision, true);
   std::int64_t timeline = rank_.world.timeline + 1;
   if (step >= 0) {
@@ -153,7 +130,7 @@ std::int64_t RecoveryActions::roll_back(const FailureDecision& decision, std::in
   target.timeline = timeline;
   target.wall_s = rank_.lines.wall_s();
   target.next_failure = rank_.emulated != nullptr ? rank_.emulated->next() : rank_.world.next_failure;
-  target.diverged = record.action == "diverged";
+  target.asked = asked;
   rank_.world.roll_back(target);
   return record.from_slot;
 }

@@ -21,8 +21,7 @@ std::string_view action_name(FailureAction action);
 
 class RecoveryActions {
  public:
-  /// Tells the policy which run it is in.
-  explicit RecoveryActions(const RankContext& rank);
+  explicit RecoveryActions(const RankContext& rank) : rank_(rank) {}
 
   /// Those of the emulated cluster, else the ranks.
   FailureDomains domains() const;
@@ -36,8 +35,9 @@ class RecoveryActions {
   RestoredRows restore_lost(const FailureDecision& decision, std::span<const int> shards, bool holds,
                             const RankState::IsLost& is_lost, FailedEvent& record) const;
   /// Collective. The rank ends and is built again at the returned slot; what happened since goes from the
-  /// metrics.
-  std::int64_t roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record);
+  /// metrics. `asked`: the policy planned it, without a failure.
+  std::int64_t roll_back(const FailureDecision& decision, std::int64_t slot, FailedEvent& record,
+                         bool asked = false);
   bool rolls_back() const { return rolls_back_; }
   /// A run that is continued from rows of several moments has lost some of all shards.
   void account_resumed(const CheckpointReader& reader) const;
@@ -49,7 +49,6 @@ class RecoveryActions {
   void report_restored(int shard, std::int64_t slot, std::int64_t samples) const;
 
   RankContext rank_;
-  RowCodec* codec_ = nullptr;  ///< of the policy; null when it has none
   bool rolls_back_ = false;
 };
 

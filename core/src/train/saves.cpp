@@ -89,7 +89,16 @@ void Saves::keep_all(Boundary& due) {
 }
 
 void Saves::at_boundary(Boundary& due) {
-  if (due.keep_nothing) return;
+  if (!due.keep_nothing) save_planned(due);
+  if (!due.fails) return;
+  // What answers the failure reads checkpoints.
+  const double began_s = rank_.world.clock->now();
+  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
+  await();
+  rank_.lines.stood_still(rank_.world.clock->now() - began_s);
+}
+
+void Saves::save_planned(Boundary& due) {
   if (due.stop && !stops_ && can_save_) keep_all(due);
   if (!plan_.save) return;
   std::optional<StopRequest::Saving> saving;

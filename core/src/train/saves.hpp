@@ -47,6 +47,7 @@ class Saves final : public Service {
   /// What the ranks together would write, as it lies in memory.
   std::int64_t bytes_of_all_ranks() const;
   void force(Boundary& due);
+  void save_planned(Boundary& due);
   void keep_all(Boundary& due);
   /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
   /// times.

@@ -29,7 +29,7 @@ std::optional<SlotQueue::Ticket> SlotQueue::claim(Owner& owner) {
     acted();
   }
   if (done_) return std::nullopt;
-  const Ticket ticket{progress_.next_slot, owner.take(progress_.next_slot)};
+  const Ticket ticket = owner.take(progress_.next_slot);
   ++progress_.next_slot;
   ++in_flight_;
   return ticket;

@@ -29,6 +29,7 @@ class SlotQueue {
   struct Ticket {
     std::int64_t slot = 0;
     std::int64_t position = 0;  ///< of its first sample
+    double rate_scale = 1;      ///< of the learning rate
   };
   /// Whose slots these are.
   class Owner {
@@ -39,8 +40,8 @@ class SlotQueue {
     virtual void act(Boundary& due) = 0;
     /// No slot comes after this boundary.
     virtual bool ends(const Boundary& due) const = 0;
-    /// A worker is about to take `slot`; returns the position at which it begins.
-    virtual std::int64_t take(std::int64_t slot) = 0;
+    /// A worker is about to take `slot`.
+    virtual Ticket take(std::int64_t slot) = 0;
   };
   /// The time in which a worker is in a slot.
   class Inside {

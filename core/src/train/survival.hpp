@@ -16,34 +16,21 @@
 
 namespace tenon::train {
 
-/// Packed states of ranks at one slot (held_state.hpp): the own one, and those that this rank holds for
-/// others.
-struct Copies {
-  std::int64_t slot = -1;
-  std::map<int, std::string> of;  ///< by rank
-};
-
-/// Of a slot of which a copy of every rank is left: who gives it.
-struct CopiesLeft {
-  std::int64_t slot = 0;
-  std::map<int, int> givers;  ///< by whose state it is
-};
-
 /// Outlives the worlds of its process.
 struct Survival {
   explicit Survival(const TrainRequest& request) : stop(request) {}
 
-  StopRequest stop;                  ///< listens before anything is built or joined
-  OverheadLedger ledger;             ///< of rank 0
-  std::string plugins;               ///< loaded when the process began; by now there are more
-  std::optional<HeldState> held;     ///< of this process's rank
-  Copies newest, older;              ///< while newer ones are made, the others are what all can go back to
+  StopRequest stop;               ///< listens before anything is built or joined
+  OverheadLedger ledger;          ///< of rank 0
+  std::string plugins;            ///< loaded when the process began; by now there are more
+  std::optional<HeldState> held;  ///< of this process's rank
+  std::map<std::string, std::shared_ptr<void>> kept;  ///< by the recovery policy, by name
   std::optional<Continuation> next;  ///< the newest world ended in an interruption, and the run goes on there
 
   /// State of slots that a roll-back has undone must not come back.
   void forget() {
     held.reset();
-    newest = older = {};
+    kept.clear();
   }
 };
 
@@ -55,9 +42,9 @@ struct Survivors {
   std::vector<int> behind;           ///< had not applied the slot before; others have
   double waited_s = 0;               ///< the longest that one of them has stood still
   bool boundary_done = true;         ///< what was due at the slot's boundary
-  std::optional<CopiesLeft> copies;  ///< all go back to them
+  std::optional<std::int64_t> kept;  ///< slot to which the policy brings all back from memory
 
-  std::int64_t goes_on_from() const { return copies ? copies->slot : slot; }
+  std::int64_t goes_on_from() const { return kept.value_or(slot); }
 };
 
 inline bool is_among(const std::vector<int>& ranks, int rank) {

@@ -79,10 +79,7 @@ HeldComponents read_described(const std::string& text) {
 }  // namespace
 
 Survivor::Survivor(const RankContext& rank, const Sources& sources)
-    : rank_(rank),
-      from_(sources),
-      peers_(PeerCopies::make(rank, sources.watch)),
-      marks_slots_(rank.world.place.survives && sources.unrecoverable.empty()) {}
+    : rank_(rank), from_(sources), marks_slots_(rank.world.place.survives && sources.unrecoverable.empty()) {}
 
 void Survivor::begin() {
   has_state_ = true;
@@ -93,27 +90,6 @@ void Survivor::before_slot(std::int64_t slot) {
   if (marks_slots_) mark_slot(rank_.state, slot, mark_);
 }
 
-void Survivor::plan(Boundary& due) {
-  copies_due_ =
-      peers_ != nullptr && !due.stop && due.slot > from_.progress.first_slot && peers_->due(due.moment);
-  due.acts |= copies_due_;
-}
-
-void Survivor::at_boundary(Boundary& due) {
-  if (copies_due_ && !due.stop) copy_to_peers();
-}
-
-/// The state, and what the rank has counted since it last logged.
-HeldState Survivor::held_now(const SlotMark* mark) {
-  rank_.lines.note();
-  return hold_state(rank_.state, mark);
-}
-
-void Survivor::take_back(HeldState& held) {
-  give_back(rank_.state, held);
-  rank_.lines.take();
-}
-
 void Survivor::hold() {
   rank_.world.phase.enter("hold");
   if (OverheadLedger* mine = rank_.ledger()) mine->enter(OverheadLedger::Entry::kRestart);
@@ -121,7 +97,8 @@ void Survivor::hold() {
   if (OverheadLedger* mine = rank_.ledger()) mine->back_to(rank_.counters.slot);
   from_.saves.take_results();
   const bool interrupted_slot = mark_.slot == rank_.counters.slot;
-  HeldState held = held_now(interrupted_slot ? &mark_ : nullptr);
+  rank_.lines.note();
+  HeldState held = hold_state(rank_.state, interrupted_slot ? &mark_ : nullptr);
   held.boundary_done = from_.progress.boundary_done == held.slot;
   held.unfinished_saves = from_.saves.unfinished();
   rank_.host.log(LogLevel::kInfo,
@@ -131,16 +108,11 @@ void Survivor::hold() {
 
 void Survivor::meet() {
   const auto& held = rank_.world.survival.held;
-  std::vector<std::string> heads, copies;
   const std::string mine =
       held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, steady_s() - held->since_s) : "";
-  for (const std::string& text : rank_.world.end_hub->exchange(
-           rank_.index, mine + "\n" + (peers_ != nullptr ? peers_->text() : std::string()))) {
-    heads.push_back(text.substr(0, text.find('\n')));
-    copies.push_back(text.substr(text.find('\n') + 1));
-  }
   std::vector<Brought> brought;
-  for (const std::string& text : heads) brought.push_back(read_brought(text));
+  for (const std::string& text : rank_.world.end_hub->exchange(rank_.index, mine))
+    brought.push_back(read_brought(text));
   Survivors met;
   met.slot = -1;
   for (const Brought& rank : brought) met.slot = std::max(met.slot, rank.slot);
@@ -154,12 +126,12 @@ void Survivor::meet() {
     met.boundary_done = met.boundary_done && (brought[r].slot < 0 || brought[r].boundary_done);
     met.waited_s = std::max(met.waited_s, brought[r].waited_s);
   }
-  if (peers_ != nullptr) met.copies = peers_->find(copies);
+  if (const std::int64_t slot = rank_.parts.recovery->rejoin(); slot >= 0) met.kept = slot;
   from_.faults.happened_through(met.slot < 0 ? rank_.world.settings.run.steps : met.slot);
   std::string why = from_.unrecoverable;
   if (!met.behind.empty() && loses_rows()) why = "its ranks were not at one slot";
   if (met.slot < 0) why = "no rank has kept its state";
-  if (met.copies) why.clear();
+  if (met.kept) why.clear();
   if (why.empty()) {
     const auto first = std::find_if(brought.begin(), brought.end(),
                                     [&](const Brought& rank) { return rank.slot == met.slot; });
@@ -176,15 +148,16 @@ void Survivor::rejoin() {
   rank_.world.phase.enter("rejoin");
   const double began_s = steady_s();
   const Survivors& met = *rank_.world.survivors;
-  if (met.copies) return go_back_to_copies(began_s);
+  if (met.kept) return go_back_to_kept(began_s);
   auto& held = rank_.world.survival.held;
   if (held) {
-    take_back(*held);
+    give_back(rank_.state, *held);
+    rank_.lines.take();
     from_.saves.report(held->unfinished_saves);
   }
   from_.saves.set_newest(rank_.world.restored_slot);
   share_state(met);
-  from_.divergence.begin_again();
+  from_.phases.begin();
   rank_.counters.wall_s = rank_.world.restored_wall_s;
   from_.progress.begin_at(rank_.counters.slot);
   from_.progress.boundary_again = !met.boundary_done;
@@ -221,37 +194,16 @@ void Survivor::log_deaths(FailedEvent& record, double began_s, std::int64_t repe
                     static_cast<double>(rank_.world.place.generation));
 }
 
-/// Collective, at a slot boundary whose other business is done.
-void Survivor::copy_to_peers() {
-  const double began_s = rank_.world.clock->now();
-  const PartScope part(&from_.account, TimePart::kSave);
-  const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
-  const SpanScope span(&from_.spans, "save", "copies");
-  HeldState held = held_now(nullptr);
-  held.boundary_done = true;
-  peers_->exchange(held);
-  const double seconds = rank_.world.clock->now() - began_s;
-  rank_.lines.stood_still(seconds);
-  rank_.lines.add(held.slot, Split::kTrain, "memory_copy_s", seconds);
-}
-
 /// In place of reading a checkpoint.
-void Survivor::restore_from_peers() {
-  const CopiesLeft& left = *rank_.world.survivors->copies;
-  HeldState held = peers_->fetch(left);
-  take_back(held);
-  from_.saves.set_newest(rank_.world.restored_slot <= left.slot ? rank_.world.restored_slot : -1);
-  from_.divergence.begin_again();
-  rank_.counters.wall_s = rank_.world.restored_wall_s;
-  from_.progress.begin_at(rank_.counters.slot);
-  copy_to_peers();  // replacement ranks hold no copies yet
-}
-
-void Survivor::go_back_to_copies(double began_s) {
+void Survivor::go_back_to_kept(double began_s) {
   const Survivors& met = *rank_.world.survivors;
   FailedEvent record;
   record.action = action_name(FailureAction::kRollBack);
-  restore_from_peers();
+  rank_.parts.recovery->bring_back(*met.kept);
+  from_.saves.set_newest(rank_.world.restored_slot <= *met.kept ? rank_.world.restored_slot : -1);
+  rank_.counters.wall_s = rank_.world.restored_wall_s;
+  from_.progress.begin_at(rank_.counters.slot);
+  from_.phases.begin(true);
   record.slot = std::max(met.slot, rank_.counters.slot);
   record.from_slot = rank_.counters.slot;
   record.from_samples = rank_.counters.samples;

@@ -1,15 +1,14 @@
 // A rank that outlives the death of others: it keeps its state in memory, meets the ranks that came in their
-// place, and goes on from the slot that was interrupted. Where the policy asks for copies in the memory of
-// other ranks, it makes them, and goes back to them when that is all that is left.
+// place, and goes on from the slot that was interrupted, or from where the recovery policy can bring all back
+// from what it keeps in memory.
 #pragma once
 
 #include "observe/recovery_log.hpp"
-#include "train/divergence.hpp"
 #include "train/faults.hpp"
 #include "train/held_state.hpp"
-#include "train/peer_copies.hpp"
 #include "train/rank_context.hpp"
 #include "train/recovery_actions.hpp"
+#include "train/recovery_phases.hpp"
 #include "train/saves.hpp"
 #include "train/service.hpp"
 #include "train/slot_queue.hpp"
@@ -26,14 +25,11 @@ class Survivor final : public Service {
   /// What it uses beside the context.
   struct Sources {
     Updater& updater;
-    TimeAccount& account;
-    SpanRecorder& spans;
     Faults& faults;
     Saves& saves;
     RecoveryActions& recovery;
-    Divergence& divergence;
+    RecoveryPhases& phases;
     Progress& progress;
-    CommunicatorWatch watch;
     std::string unrecoverable;  ///< why the run cannot go on from what ranks hold, by its shape; "" if it can
   };
   Survivor(const RankContext& rank, const Sources& sources);
@@ -49,31 +45,23 @@ class Survivor final : public Service {
   void begin();
 
   void before_slot(std::int64_t slot) override;
-  void plan(Boundary& due) override;
-  void at_boundary(Boundary& due) override;
 
   /// A row table that is sharded over the replicas, each of which holds rows that no other has.
   static bool loses_rows(const ParameterSet& live);
 
  private:
-  HeldState held_now(const SlotMark* mark);
-  void take_back(HeldState& held);
   void share_state(const Survivors& met);
   void share_components(const Survivors& met, Communicator& group);
   bool is_lost_with_its_rank(int parameter) const;
   bool loses_rows() const { return loses_rows(rank_.weights.live()); }
   std::int64_t answer_deaths(const Survivors& met, FailedEvent& record);
   void restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record);
-  void go_back_to_copies(double began_s);
+  void go_back_to_kept(double began_s);
   void log_state();
   void log_deaths(FailedEvent& record, double began_s, std::int64_t repeated);
-  void copy_to_peers();
-  void restore_from_peers();
 
   RankContext rank_;
   Sources from_;
-  std::unique_ptr<PeerCopies> peers_;  ///< null unless copies are made
-  bool copies_due_ = false;
   bool has_state_ = false;    ///< that of the first slot or later
   bool marks_slots_ = false;  ///< deaths of other ranks may interrupt them
   SlotMark mark_;

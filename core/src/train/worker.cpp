@@ -182,7 +182,7 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   stats.loss = loss;
   stats.gradient_norm = result.gradient_norm;
   const bool policy_applies = parts.precision->after_backward(stats);
-  if (shared_.settings->run.stop_on_nan && shared_.divergence == nullptr) {
+  if (shared_.settings->run.stop_on_nan && !shared_.answered) {
     if (!std::isfinite(loss)) fail_non_finite(slot.t, "loss", loss);
     if (stats.found_non_finite && !answers_overflow(loss_scale))
       fail_non_finite(slot.t, "gradient norm", result.gradient_norm);
@@ -226,7 +226,7 @@ bool Worker::answers_overflow(double loss_scale) const {
   return loss_scale != 1.0;
 }
 
-SlotResult Worker::run(std::int64_t t, std::int64_t position,
+SlotResult Worker::run(std::int64_t t, std::int64_t position, double rate_scale,
                        const std::function<std::int64_t()>& next_update) {
   const auto begin = std::chrono::steady_clock::now();
   Parts& parts = *shared_.parts;
@@ -238,10 +238,7 @@ SlotResult Worker::run(std::int64_t t, std::int64_t position,
   watch_.begin_slot(t);
   Slot slot{t, shared_.replica->replica(), 0};
   const double base_lr = parts.optimizer->base_lr();
-  slot.lr = parts.schedule->rate({t, shared_.settings->run.steps, base_lr});
-  if (shared_.divergence != nullptr && shared_.counters->diverged_to >= 0) {
-    slot.lr *= parts.recovery.guarded(*shared_.divergence)->rate_scale(t - shared_.counters->diverged_to);
-  }
+  slot.lr = parts.schedule->rate({t, shared_.settings->run.steps, base_lr}) * rate_scale;
   const SlotPlan plan = parts.sync->plan(slot);
   result.kind = plan.kind;
   result.lr = slot.lr * plan.lr_scale;

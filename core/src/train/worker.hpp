@@ -54,8 +54,7 @@ struct WorkerShared {
   TimeAccount* account = nullptr;
   Faults* faults = nullptr;
   Observers* observers = nullptr;
-  DivergenceWatch* divergence = nullptr;  ///< of the recovery policy: it answers what is not finite
-  const Counters* counters = nullptr;     ///< where the learning rate begins anew
+  bool answered = false;  ///< the recovery policy answers what is not finite
 };
 
 class Worker {
@@ -65,8 +64,10 @@ class Worker {
   Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, int index, RowClient* requests);
 
   /// Runs slot t with `accumulate` micro-batches of the replica, the first of which begins at `position`
-  /// (Counters). `next_update` hands out the number of an applied update.
-  SlotResult run(std::int64_t t, std::int64_t position, const std::function<std::int64_t()>& next_update);
+  /// (Counters), at `rate_scale` times the schedule's learning rate. `next_update` hands out the number of an
+  /// applied update.
+  SlotResult run(std::int64_t t, std::int64_t position, double rate_scale,
+                 const std::function<std::int64_t()>& next_update);
   Executor& executor() { return *executor_; }
   /// Computes the first gradients of the next slot twice and compares them: bits stay what they are, and the
   /// slot takes up to twice as long.

@@ -274,9 +274,9 @@ void World::roll_back(const RollBack& target) {
   timeline = target.timeline;
   restored_wall_s = target.wall_s;
   next_failure = target.next_failure;
-  if (!target.diverged) return;
-  ++divergences;
-  diverged_to = std::max<std::int64_t>(0, target.slot);
+  if (!target.asked) return;
+  ++roll_backs;
+  rolled_back_to = std::max<std::int64_t>(0, target.slot);
 }
 
 void World::find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check) {

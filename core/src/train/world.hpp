@@ -125,7 +125,7 @@ struct World {
     std::int64_t timeline = 0;
     double wall_s = 0;
     std::size_t next_failure = 0;
-    bool diverged = false;
+    bool asked = false;  ///< by the recovery policy, without a failure
   };
   /// By every rank of this process, with equal arguments.
   void roll_back(const RollBack& target);
@@ -133,8 +133,8 @@ struct World {
   std::int64_t faults_from = 0;      ///< of the newest roll-back
   std::size_t next_failure = 0;      ///< of the emulated schedule
   std::int64_t evaluated_slot = -1;  ///< of the newest evaluation that the attempt has recorded; rank 0
-  std::int64_t divergences = 0;      ///< roll-backs because training diverged
-  std::int64_t diverged_to = -1;     ///< slot that the newest of them went back to
+  std::int64_t roll_backs = 0;       ///< that the recovery policy asked for
+  std::int64_t rolled_back_to = -1;  ///< slot that the newest of them went back to
   std::unique_ptr<RecoveryLog> recovery_log;  ///< rank 0
 
   PhaseProbe phase;

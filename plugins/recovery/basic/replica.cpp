@@ -7,9 +7,9 @@
 
 namespace tenon::recovery_basic {
 
-void Replica::bind(const RecoveryContext& context) {
-  ranks_ = static_cast<std::size_t>(context.ranks);
-  const auto parameters = context.live->parameters();
+void Replica::bind(RecoveryHost& host) {
+  ranks_ = static_cast<std::size_t>(host.run().ranks);
+  const auto parameters = host.run().live->parameters();
   rows_are_alone_ = std::any_of(parameters.begin(), parameters.end(),
                                 [](const ParameterInfo& info) { return is_cut(info.spec, kReplicaAxis); });
 }

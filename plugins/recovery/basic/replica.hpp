@@ -16,7 +16,7 @@ class Replica final : public Full {
       .capabilities = TENON_CAP_DETERMINISTIC};
   explicit Replica(const Options& options) : Full(options) {}
 
-  void bind(const RecoveryContext& context) override;
+  void bind(RecoveryHost& host) override;
   FailureDecision on_failure(const FailureEvent& failure) override;
 
  private:

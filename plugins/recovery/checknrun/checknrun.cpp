@@ -37,10 +37,10 @@ CheckNRun::CheckNRun(const Options& options)
       background_(options.boolean("async")),
       save_at_end_(options.boolean("save_at_end")) {}
 
-void CheckNRun::bind(const RecoveryContext& context) {
+void CheckNRun::bind(RecoveryHost& host) {
   tables_.clear();
-  for (const ParameterInfo& info : context.live->parameters()) {
-    const RowTable* table = context.live->table(info.index);
+  for (const ParameterInfo& info : host.run().live->parameters()) {
+    const RowTable* table = host.run().live->table(info.index);
     if (table != nullptr)
       tables_.push_back({info.index, DirtyRows(table->owned_first(), table->owned_last()), {}});
   }

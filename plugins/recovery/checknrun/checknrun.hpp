@@ -51,7 +51,7 @@ class CheckNRun final : public RecoveryBase, public SaveSelector, public RowCode
       .capabilities = TENON_CAP_DETERMINISTIC};
   explicit CheckNRun(const Options& options);
 
-  void bind(const RecoveryContext& context) override;
+  void bind(RecoveryHost& host) override;
   void on_accesses(int table, std::span<const std::int64_t> ids,
                    std::span<const std::uint32_t> counts) override;
   SavePlan plan_save(const SaveMoment& moment) override;

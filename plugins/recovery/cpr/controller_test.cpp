@@ -3,6 +3,7 @@
 #include "lost_samples.hpp"
 
 #include <tenon/emulation.hpp>
+#include <tenon/recovery.hpp>
 
 #include <gtest/gtest.h>
 

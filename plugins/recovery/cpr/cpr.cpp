@@ -42,7 +42,8 @@ Cpr::Cpr(const Options& options)
       parts_(options.integer("parts")),
       rebase_(options.integer("rebase")) {}
 
-void Cpr::bind(const RecoveryContext& context) {
+void Cpr::bind(RecoveryHost& host) {
+  const RecoveryContext& context = host.run();
   if (context.emulated) {
     const auto take = [](std::optional<double>& mine, double theirs) {
       if (!mine && theirs > 0) mine = theirs;

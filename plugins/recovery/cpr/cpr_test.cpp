@@ -4,6 +4,7 @@
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
+#include <tenon/testing/recovery_host.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,13 +28,13 @@ struct Job {
                                             .specs = option_list(Cpr::kOptions)})
                   .options;
     policy = std::make_unique<Cpr>(*options);
-    context.steps = 5600;
-    context.samples = 560000;
-    context.live = &set;
-    context.domains = {8, true};
-    context.emulated = true;
-    context.costs = {5.6 * 60, 2.7 * 60, 2.7 * 60, 28 * kHour};
-    policy->bind(context);
+    host.context.steps = 5600;
+    host.context.samples = 560000;
+    host.context.live = &set;
+    host.context.domains = {8, true};
+    host.context.emulated = true;
+    host.context.costs = {5.6 * 60, 2.7 * 60, 2.7 * 60, 28 * kHour};
+    policy->bind(host);
   }
 
   SavePlan at(std::int64_t slot) {
@@ -62,7 +63,7 @@ struct Job {
 
   MemorySet set;
   std::unique_ptr<ResolvedOptions> options;
-  RecoveryContext context;
+  tenon::testing::LoneRecoveryHost host;
   std::unique_ptr<Cpr> policy;
 };
 
@@ -184,12 +185,12 @@ TEST(Cpr, SaysWhatItNeeds) {
                              .options;
     Cpr policy(*options);
     MemorySet set({8}, 4);
-    RecoveryContext context;
-    context.live = &set;
-    context.domains = {4, true};
-    change(context);
+    tenon::testing::LoneRecoveryHost host;
+    host.context.live = &set;
+    host.context.domains = {4, true};
+    change(host.context);
     try {
-      policy.bind(context);
+      policy.bind(host);
     } catch (const Error& error) {
       return std::string(error.what());
     }

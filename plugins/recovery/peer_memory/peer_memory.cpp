@@ -8,20 +8,54 @@
 
 namespace tenon::recovery_peer_memory {
 
-PeerMemory::PeerMemory(const Options& options)
-    : copies_(static_cast<int>(options.integer("copies"))),
+PeerMemory::PeerMemory(const Options& options, Host& host)
+    : host_(host),
+      count_(static_cast<int>(options.integer("copies"))),
       copy_every_(options.integer("copy_every")),
       every_(options.integer("every")),
       keep_(static_cast<int>(options.integer("keep"))),
       background_(options.boolean("async")),
       save_at_end_(options.boolean("save_at_end")) {}
 
-void PeerMemory::bind(const RecoveryContext& context) {
-  if (context.ranks > 1 && copies_ > context.ranks) {
-    fail_config("recovery peer_memory: copies = " + std::to_string(copies_) + ", but there are " +
-                std::to_string(context.ranks) + " ranks; each copy needs a rank of its own");
+void PeerMemory::bind(RecoveryHost& host) {
+  core_ = &host;
+  const RecoveryContext& run = host.run();
+  if (run.ranks > 1 && count_ > run.ranks) {
+    fail_config("recovery peer_memory: copies = " + std::to_string(count_) + ", but there are " +
+                std::to_string(run.ranks) + " ranks; each copy needs a rank of its own");
   }
-  placement_.emplace(context.ranks, std::min(copies_, context.ranks));
+  placement_.emplace(run.ranks, std::min(count_, run.ranks));
+  if (run.servers > 0) {
+    fail_config(
+        "recovery 'peer_memory' keeps copies of ranks in the memory of other ranks, and what servers hold is "
+        "in none of them; set parallel.servers = 0");
+  }
+  if (run.ranks == 1) return;
+  if (!run.outlives) {
+    host_.log(LogLevel::kWarning,
+              "copies in the memory of other ranks are of use where ranks outlive each other: start them "
+              "with tenon launch --restarts R. None are made");
+    return;
+  }
+  std::vector<std::vector<int>> holders;
+  for (int rank = 0; rank < run.ranks; ++rank) holders.push_back(placement_->holders(rank));
+  copies_ = std::make_unique<PeerCopies>(host, std::move(holders));
+}
+
+void PeerMemory::start(const RecoveryStart& start) {
+  if (start.from_memory) copy(start.slot);
+}
+
+BoundaryPlan PeerMemory::plan_boundary(const SaveMoment& moment) {
+  BoundaryPlan plan;
+  plan.acts = copies_ != nullptr && moment.slot % copy_every_ == 0;
+  return plan;
+}
+
+void PeerMemory::copy(std::int64_t slot) {
+  const double began_s = host_.now();
+  copies_->exchange(slot);
+  core_->report("memory_copy_s", host_.now() - began_s);
 }
 
 SavePlan PeerMemory::plan_save(const SaveMoment& moment) {
@@ -33,14 +67,10 @@ SavePlan PeerMemory::plan_save(const SaveMoment& moment) {
 }
 
 void PeerMemory::account(const std::function<void(std::string_view, double)>& sink) {
-  sink("copies", copies_);
+  sink("copies", count_);
   if (placement_->machines() < 2) return;
   // That no checkpoint is needed when two ranks die together, any two alike.
-  sink("two_deaths_outlived", recovery_probability(placement_->machines(), copies_, 2));
-}
-
-void* PeerMemory::query(std::string_view interface_id) {
-  return interface_id == MemoryCopies::kId ? static_cast<MemoryCopies*>(this) : nullptr;
+  sink("two_deaths_outlived", recovery_probability(placement_->machines(), count_, 2));
 }
 
 }  // namespace tenon::recovery_peer_memory

@@ -4,8 +4,10 @@
 // rank and all its neighbours die.
 #pragma once
 
+#include "peer_copies.hpp"
 #include "placement.hpp"
 
+#include <tenon/host.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/recovery_options.hpp>
@@ -14,7 +16,7 @@
 
 namespace tenon::recovery_peer_memory {
 
-class PeerMemory final : public RecoveryBase, public MemoryCopies {
+class PeerMemory final : public RecoveryBase {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::integer("copies", "2")
@@ -36,26 +38,35 @@ class PeerMemory final : public RecoveryBase, public MemoryCopies {
                                        .summary = "copies of each rank in the memory of its neighbours",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_DETERMINISTIC};
-  explicit PeerMemory(const Options& options);
+  PeerMemory(const Options& options, Host& host);
 
-  /// Throws Error(kConfig) when there are several ranks, and fewer than copies. One alone has no neighbour.
-  void bind(const RecoveryContext& context) override;
+  /// Throws Error(kConfig) when there are several ranks, and fewer than copies (one alone has no neighbour),
+  /// or servers, whose state no rank has.
+  void bind(RecoveryHost& host) override;
+  /// After ranks went back to copies those in place of the dead hold none yet.
+  void start(const RecoveryStart& start) override;
+  BoundaryPlan plan_boundary(const SaveMoment& moment) override;
+  void at_boundary(const SaveMoment& moment) override { copy(moment.slot); }
+  std::int64_t rejoin() override { return copies_ == nullptr ? -1 : copies_->find(); }
+  void bring_back(std::int64_t slot) override { copies_->bring_back(slot); }
   SavePlan plan_save(const SaveMoment& moment) override;
   FailureDecision on_failure(const FailureEvent&) override {
     return {.action = FailureAction::kRollBack, .from_slot = -1};
   }
-  bool copies_due(const SaveMoment& moment) override { return moment.slot % copy_every_ == 0; }
-  std::vector<int> holders(int rank) override { return placement_->holders(rank); }
   void account(const std::function<void(std::string_view, double)>& sink) override;
   int keep() const override { return keep_; }
-  void* query(std::string_view interface_id) override;
 
  private:
-  int copies_;
+  void copy(std::int64_t slot);
+
+  Host& host_;
+  int count_;  ///< of copies
   std::int64_t copy_every_, every_;
   int keep_;
   bool background_, save_at_end_;
+  RecoveryHost* core_ = nullptr;
   std::optional<Placement> placement_;
+  std::unique_ptr<PeerCopies> copies_;  ///< null where ranks do not outlive each other
 };
 
 }  // namespace tenon::recovery_peer_memory

@@ -5,13 +5,13 @@
 
 #include "running_median.hpp"
 
-#include <tenon/checkpoint.hpp>
+#include <tenon/host.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 
 namespace tenon::recovery_spike_guard {
 
-class SpikeGuard final : public Recovery, public DivergenceWatch {
+class SpikeGuard final : public RecoveryDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {
       option::real("norm_factor", "10")
@@ -50,37 +50,33 @@ class SpikeGuard final : public Recovery, public DivergenceWatch {
       .summary = "goes back when gradients explode, with moments at zero and a new warm-up",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC};
-  explicit SpikeGuard(const Options& options);
+  SpikeGuard(const Options& options, Host& host);
 
-  void bind(const RecoveryContext& context) override;
-  void on_accesses(int table, std::span<const std::int64_t> ids,
-                   std::span<const std::uint32_t> counts) override {
-    inner_->on_accesses(table, ids, counts);
-  }
-  bool save_due(const SaveMoment& moment) override { return inner_->save_due(moment); }
-  SavePlan plan_save(const SaveMoment& moment) override { return inner_->plan_save(moment); }
-  void on_save(const SaveResult& result) override { inner_->on_save(result); }
-  FailureDecision on_failure(const FailureEvent& failure) override;
-  void on_restored(const RestoredShard& shard) override { inner_->on_restored(shard); }
-  int keep() const override { return inner_->keep(); }
-  bool needs_commit() const override { return inner_->needs_commit(); }
-  void state(StateVisitor& visitor) override;
-  void* query(std::string_view interface_id) override;
+  /// Throws Error(kConfig) where ranks do not share the norms that it watches.
+  void bind(RecoveryHost& host) override;
+  void start(const RecoveryStart& start) override;
+  void before_slot(SlotStart& slot) override;
+  void after_slot(const SlotOutcome& outcome) override;
+  BoundaryPlan plan_boundary(const SaveMoment& moment) override;
+  bool answers_non_finite() const override { return true; }
   void account(const std::function<void(std::string_view, double)>& sink) override;
+  void state(StateVisitor& visitor) override;
 
-  bool diverged(const SlotOutcome& outcome) override;
-  bool resets_optimizer() const override { return reset_; }
-  std::int64_t skipped_batches() const override { return skip_; }
-  double rate_scale(std::int64_t slots_since) const override;
+  /// Whether training diverges, by a slot's mean loss over all ranks and its gradient norm.
+  bool diverges(double loss, double gradient_norm);
+  /// Of the learning rate, so many slots after the newest roll-back.
+  double rate_scale(std::int64_t slots_since) const;
 
  private:
+  Host& host_;
   double norm_factor_, loss_factor_;
   RunningMedian norms_, losses_;
   std::int64_t after_, patience_, retries_, warmup_, skip_;
   bool reset_;
-  Recovery* inner_;
-  std::int64_t divergences_ = 0;
+  RecoveryHost* core_ = nullptr;
+  std::int64_t roll_backs_ = 0, rolled_back_to_ = -1;
   std::int64_t spikes_ = 0;  ///< in a row
+  bool diverged_ = false;    ///< in the newest slot
 };
 
 }  // namespace tenon::recovery_spike_guard

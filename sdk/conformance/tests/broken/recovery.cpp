@@ -101,6 +101,30 @@ class RollsBackToTheFailure final : public Every {
   }
 };
 
+/// One rank goes back, the other goes on.
+class GoesBackAlone final : public Every {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "goes_back_alone", .summary = "one rank alone goes back"};
+  using Every::Every;
+  void bind(RecoveryHost& host) override { rank_ = host.run().rank; }
+  BoundaryPlan plan_boundary(const SaveMoment& moment) override {
+    return {.rolls_back = rank_ == 1 && moment.slot == 10};
+  }
+
+ private:
+  int rank_ = 0;
+};
+
+/// Names a slot at which nothing was saved.
+class GoesBackToNothing final : public Every {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "goes_back_to_nothing", .summary = "reads what is not there"};
+  using Every::Every;
+  BoundaryPlan plan_boundary(const SaveMoment& moment) override {
+    return {.rolls_back = moment.slot == 10, .from_slot = 8};
+  }
+};
+
 /// Counts slots by itself, and forgets the count.
 class ForgetsItsCount final : public Every {
  public:
@@ -134,4 +158,4 @@ class RemembersTheSave final : public Every {
 
 TENON_PLUGIN(PluginInfo{.id = "broken.recovery", .version = "1.0.0", .summary = "wrong policies"},
              ByItsOwnClock, ByWhatItHears, KeepsOne, SavesAndKeepsNothing, NamesNoBase, IgnoresItsTimer,
-             RollsBackToNothing, RollsBackToTheFailure, ForgetsItsCount, RemembersTheSave)
+             RollsBackToNothing, RollsBackToTheFailure, GoesBackAlone, GoesBackToNothing, ForgetsItsCount, RemembersTheSave)
