@@ -1,356 +1,47 @@
-// Building a rank: components, mesh, executors, weights equal on all replicas, services, and the state of a
-// checkpoint. What it knows of itself, for its manifest and for `tenon check`.
+// One rank of a run, from the state of a checkpoint to the end: slots, what happens between them, hashes and
+// the summary.
 #include "train/rank.hpp"
 
-#include "graph/memory_budget.hpp"
 #include "observe/process_facts.hpp"
 #include "plugin/sha256.hpp"
-#include "train/data_record.hpp"
-#include "train/device_communicators.hpp"
-#include "train/graph_edits.hpp"
-#include "train/grid.hpp"
-#include "train/memory_need.hpp"
-#include "train/peak_rate.hpp"
+#include "train/weights_hash.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
-#include <tenon/sync_extra.hpp>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <thread>
 #include <tuple>
+#include <utility>
 
 namespace tenon::train {
-namespace {
-
-HostSpec host_spec(World& world, int rank, int replica) {
-  HostSpec spec;
-  spec.rank = rank;
-  spec.world_size = static_cast<int>(world.settings.parallel.world());
-  spec.replica = replica;
-  spec.deadline_s = world.settings.run.deadline;
-  spec.clock = world.clock.get();
-  spec.control = world.control.get();
-  return spec;
-}
-
-FaultSpec fault_spec(World& world, int rank) {
-  static const std::vector<config::FaultSettings> kNone;  // of an attempt that is continued
-  FaultSpec spec;
-  const bool continued = world.request.resume && world.place.generation == 0;
-  spec.faults = continued ? &kNone : &world.settings.faults;
-  spec.first_slot = world.faults_from;
-  spec.rank = rank;
-  spec.clock = world.clock.get();
-  spec.control = world.control.get();
-  spec.deadline_s = world.settings.run.deadline;
-  spec.own_process =
-      world.transport && world.transport->local_ranks().size() == 1 && world.settings.parallel.world() > 1;
-  return spec;
-}
-
-std::int64_t arena_bytes(const ParameterSet& set) {
-  std::int64_t sum = 0;
-  for (int arena = 0; arena < set.arenas(); ++arena) sum += set.arena(arena).bytes();
-  return sum;
-}
-
-double megabytes(std::int64_t bytes) {
-  return static_cast<double>(bytes) / (1024.0 * 1024.0);
-}
-
-}  // namespace
 
 Rank::Rank(World& world, int rank)
     : world_(world),
       rank_(rank),
-      replica_(rank / static_cast<int>(world.settings.parallel.ranks_per_replica())),
-      grid_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
       epoch_(world.epoch),
-      gate_(*world.clock, world.settings.run.deadline),
-      host_(host_spec(world, rank, replica_), gate_),
-      watched_(*world.pass_watch, host_),
-      spans_(*world.clock),
-      account_(*world.clock),
-      faults_(fault_spec(world, rank)),
-      lines_(world, rank, counters_, account_, distributions_),
-      watch_{&spans_, &account_, &faults_},
-      layer_watch_{&spans_, &account_, &faults_, &watched_.places()},
+      trainer_(world, rank),
+      with_(trainer_.instruments()),
+      parts_(trainer_.parts()),
+      counters_(trainer_.counters()),
+      lines_(trainer_.lines()),
       slots_(*world.clock, world.settings.run.deadline) {
   try {
-    build();
+    services_ = std::make_unique<RankServices>(world, rank, trainer_, slots_.progress());
   } catch (...) {
     rethrow_noted_call();  // while the options live, whose places an error may name
   }
 }
 
-void Rank::build() {
-  open_parts();
-  mesh_ = std::make_unique<Mesh>(world_, rank_, *parts_->device, layer_watch_);
-  std::vector<std::unique_ptr<Executor>> executors = make_executors();
-  make_weights(executors.front()->parameters());
-  make_workers(std::move(executors));
-  make_state();
-}
-
-// The components, and what their choices rule out together.
-void Rank::open_parts() {
-  const config::CoreSettings& settings = world_.settings;
-  const int threads = world_.threads_per_rank();
-  set_parallel_threads(threads);
-  host_.set_sinks(&spans_, &lines_);
-  host_.set_passes(&watched_.places());
-  parts_ = std::make_unique<Parts>(world_.config, world_.registry, host_);
-  observers_ = std::make_unique<Observers>(parts_->observers, host_, spans_);
-  parts_->device->open({rank_, threads, settings.device.kernels});
-  watched_.set_kernels(fmt::format("{}, {} thread(s)", parts_->device->kernel_choice(), threads));
-  if (DeviceTransport* reaches = world_.transport ? device_transport(*world_.transport) : nullptr)
-    reaches->attach(rank_, *parts_->device);
-  if (settings.parallel.workers > 1 && parts_->device->space() != MemorySpace::kHost) {
-    fail_config(fmt::format(
-        "parallel.workers: the workers of a replica update its weights in host memory at the same time, and "
-        "device '{}' has memory of its own; set [device] type = \"cpu\", or leave parallel.workers out",
-        parts_->device.id()));
-  }
-  parts_->dataset->open(settings.run.seed_order);
-  const DataInfo& data = parts_->dataset->info();
-  if (parts_->dataset->batch() > data.train_samples) {
-    fail_config(fmt::format("data: a batch of {} samples is larger than the training split, which has {}",
-                            parts_->dataset->batch(), data.train_samples));
-  }
-  if (settings.parallel.workers > 1 &&
-      (!parts_->sync.declares(TENON_CAP_HOGWILD) || !parts_->optimizer.declares(TENON_CAP_HOGWILD))) {
-    fail_config(
-        fmt::format("parallel.workers = {} needs a sync strategy and an optimizer that tolerate concurrent "
-                    "writers; '{}' and '{}' do not both declare 'hogwild'",
-                    settings.parallel.workers, parts_->sync.id(), parts_->optimizer.id()));
-  }
-}
-
-std::vector<std::unique_ptr<Executor>> Rank::make_executors() {
-  layers_ = make_registry_layers(world_.registry, host_);
-  host_.set_layers(layers_.get());
-  // Statements of their own: an error of the edits is not the model's, nor the data set's.
-  const DataInfo& data = parts_->dataset->info();
-  const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, parts_->checked.model_edits,
-                                     &host_.node_places());
-  std::vector<std::unique_ptr<Executor>> executors;
-  requests_ = RowTraffic::make(world_, host_, replica_);
-  for (std::int64_t w = 0; w < world_.settings.parallel.workers; ++w) {
-    executors.push_back(make_executor(graph, static_cast<std::size_t>(w)));
-    if (w == 0) require_room_for_workers(*executors.front());
-  }
-  return executors;
-}
-
-void Rank::make_weights(const std::vector<ParameterInfo>& parameters) {
-  const config::CoreSettings& settings = world_.settings;
-  ReplicaSpec spec;
-  spec.replica = replica_;
-  spec.replicas = static_cast<int>(settings.parallel.ranks);
-  spec.grid_index = grid_index_;
-  spec.servers = static_cast<int>(settings.parallel.servers);
-  spec.first_server = static_cast<int>(settings.parallel.trainers());
-  const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
-  for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
-  spec.epoch = epoch_;
-  spec.seed = settings.run.seed;
-  spec.buffers = settings.buffers;
-  if (const auto* sizes = parts_->sync.offered<BucketSizes>())
-    spec.buckets = {sizes->first_bucket_bytes(), sizes->bucket_bytes()};
-  spec.device = parts_->device.get();
-  spec.host = &host_;
-  spec.gate = &gate_;
-  spec.transport = world_.transport ? world_.transport.get() : nullptr;
-  spec.watch = watch_;
-  spec.distributions = &distributions_;
-  require_memory(parameters, *parts_->optimizer, world_.replicas_here(), usable_memory_bytes());
-  weights_ = std::make_unique<RankReplica>(spec, parameters);
-  lines_.bind({parts_.get(), weights_.get(), observers_.get(), shares_weights(), slot_samples()});
-  rows_ = std::make_unique<RowExchange>(*weights_, shares_weights(), requests_ != nullptr);
-  if (rows_->active() && settings.parallel.workers > 1) {
-    fail_config(
-        "parallel.workers: several workers and several replicas cannot share row tables in this version: "
-        "rows travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1, or, with "
-        "replicas "
-        "that update alone, parallel.rows = \"request\"");
-  }
-  world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text(),
-               fmt::format("{} ({})", parts_->device->kernel_choice(), parts_->device->features()));
-  start_weights();
-  updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
-  updater_->bind({mesh_->coordinates(), mesh_->all()});
-  if (requests_ != nullptr) requests_->open(*weights_, *updater_, *parts_, rows_->cut(), shares_weights());
-}
-
-void Rank::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
-  const config::CoreSettings& settings = world_.settings;
-  WorkerShared shared;
-  shared.settings = &settings;
-  shared.parts = parts_.get();
-  shared.host = &host_;
-  shared.replica = weights_.get();
-  shared.updater = updater_.get();
-  shared.rows = rows_.get();
-  shared.control = world_.control.get();
-  // What only one rank holds must be of the same slot everywhere; replicas that are behind copy the others.
-  shared.votes =
-      parts_->recovery->needs_commit() || (world_.place.survives && Survivor::loses_rows(weights_->live()));
-  shared.clock = world_.clock.get();
-  shared.grid = {mesh_->coordinates(), mesh_->all()};
-  shared.workers = static_cast<int>(settings.parallel.workers);
-  shared.spans = &spans_;
-  shared.account = &account_;
-  shared.faults = &faults_;
-  shared.observers = observers_.get();
-  shared.answered = parts_->recovery->answers_non_finite();
-  for (std::size_t w = 0; w < executors.size(); ++w) {
-    RowClient* requests = requests_ != nullptr ? &requests_->client(w) : nullptr;
-    workers_.push_back(
-        std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w), requests));
-  }
-  evaluator_ = std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(),
-                                           settings.run.eval_batches, rows_->cut());
-  sync_end_.parts = parts_.get();
-  std::vector<ParameterSet*> optimizer_state;
-  for (const auto& set : updater_->state()) optimizer_state.push_back(set.get());
-  weights_->set_update(
-      [this] {
-        return peak_rate(*parts_->schedule, world_.settings.run.steps, parts_->optimizer->base_lr());
-      },
-      std::move(optimizer_state));
-  parts_->sync->start(*weights_);
-}
-
-void Rank::make_state() {
-  RankState::Members members;
-  members.rank = rank_;
-  members.replica = replica_;
-  members.coordinates = mesh_->coordinates();
-  members.shared = shares_weights();
-  members.weights = weights_.get();
-  members.updater = updater_.get();
-  for (const auto& worker : workers_) members.executors.push_back(&worker->executor());
-  members.parts = parts_.get();
-  members.counters = &counters_;
-  state_ = std::make_unique<RankState>(members);
-  make_services();
-}
-
-// The policy hears which run it is in before anything else asks it.
-void Rank::make_services() {
-  const config::CoreSettings& settings = world_.settings;
-  if (settings.emulate) {
-    if (settings.parallel.servers > 0)
-      fail_config("[emulate]: what servers hold cannot be rolled back; set parallel.servers = 0");
-    emulated_ = std::make_unique<EmulatedFailures>(*settings.emulate, settings.run.steps,
-                                                   weights_->live().parameters());
-    emulated_->start_with(world_.next_failure);
-  }
-  const RankContext context{world_,    rank_,   epoch_,    host_,  *parts_,
-                            *weights_, *state_, counters_, lines_, emulated_.get()};
-  recovery_ = std::make_unique<RecoveryActions>(context);
-  phases_ = std::make_unique<RecoveryPhases>(
-      context, RecoveryPhases::Sources{*recovery_, account_, spans_, slots_.progress(), watch_, mesh_->all(),
-                                       static_cast<int>(workers_.size())});
-  saves_ = std::make_unique<Saves>(context, account_, spans_, shape());
-  survivor_ =
-      std::make_unique<Survivor>(context, Survivor::Sources{*updater_, faults_, *saves_, *recovery_, *phases_,
-                                                            slots_.progress(), unrecoverable_reason()});
-  repetition_ = std::make_unique<Repetition>(
-      context,
-      Repetition::Shape{requests_ != nullptr, rows_->active(), mesh_->all() != nullptr, workers_.size()},
-      *workers_.front(), slots_.progress());
-  services_ = {&lines_, saves_.get(), survivor_.get(), phases_.get(), repetition_.get()};
-  if (emulated_ == nullptr) return;
-  outages_ = std::make_unique<EmulatedOutages>(context, *recovery_);
-  services_.push_back(outages_.get());
-}
-
-std::string Rank::unrecoverable_reason() const {
-  if (mesh_->all() != nullptr) return "parts of one model depend on each other";
-  if (!shares_weights()) return "its replicas differ";
-  if (!weights_->created_sets().empty()) return "its sync strategy keeps tensors of each replica";
-  if (workers_.size() > 1 || world_.settings.parallel.servers > 0 || requests_ != nullptr)
-    return "its ranks are not at one slot";
-  if (emulated_ != nullptr) return "its failures are emulated";
-  return "";
-}
-
-bool Rank::shares_weights() const {
-  return parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
-}
-
-// The saver first: it may still read the state's buffers. Then those who ask layers of the executors.
-Rank::~Rank() {
-  saves_.reset();
-  if (requests_ != nullptr) requests_->close();
-}
-
-/// Each worker has activations and gradients of its own.
-void Rank::require_room_for_workers(const Executor& first) const {
-  const std::int64_t workers = world_.settings.parallel.workers;
-  const std::int64_t needed = graph::saturating_product(first.allocated_bytes(), workers);
-  const graph::MemoryBudget budget(*parts_->device);
-  if (workers == 1 || budget.allows(needed)) return;
-  fail_config(fmt::format("parallel.workers = {}: their activations take {}, {}; lower it", workers,
-                          graph::memory_text(needed), budget.text()));
-}
-
-std::unique_ptr<Executor> Rank::make_executor(const GraphSpec& graph, std::size_t worker) {
-  ExecutorSpec spec;
-  spec.layers = layers_.get();
-  spec.device = parts_->device.get();
-  spec.host = requests_ != nullptr ? &requests_->host(worker) : &host_;
-  spec.precision = parts_->precision.get();
-  spec.grid = &mesh_->grid();
-  spec.replicas = mesh_->replicas();
-  spec.replica = replica_;
-  spec.seed = world_.settings.run.seed;
-  spec.seed_rounding = world_.settings.run.seed_rounding;
-  spec.batch = parts_->dataset->batch();
-  spec.steps = world_.settings.run.steps;
-  // A statement of its own: what happens while the graph is built is not the data set's doing.
-  const DataInfo& data = parts_->dataset->info();
-  return std::make_unique<Executor>(spec, graph, data);
-}
-
-/// What must be equal on all processes before the first byte of a tensor travels.
-std::string Rank::layout_text() const {
-  std::string text;
-  for (const DataSource& source : parts_->dataset->info().sources)
-    text += fmt::format("data sha256 {}\n", source.sha256);
-  for (const ParameterInfo& info : weights_->live().parameters()) {
-    text += fmt::format("parameter {} {} {}", info.spec.name, dtype_name(info.spec.dtype),
-                        info.spec.shape.text());
-    for (const DimSharding& cut : info.spec.sharding)
-      text += fmt::format(" cut over {} at {}", fmt::join(cut.axes, "x"), fmt::join(cut.offsets, ","));
-    text += "\n";
-  }
-  return text;
-}
-
-// Equal seeds make equal weights, but a strategy may rely on equality, so it is made true by a broadcast.
-void Rank::start_weights() {
-  ParameterSet& live = weights_->live();
-  initialise(live, world_.settings.run.seed_init, *parts_->device);
-  Communicator* group = weights_->group(Purpose::kState);
-  if (group == nullptr) return;
-  for (int arena = 0; arena < live.arenas(); ++arena) {
-    if (!live.arena(arena).empty()) group->broadcast(live.arena(arena), 0);
-  }
-}
-
 void Rank::open_folder() {
-  log_ = std::make_unique<RankLog>(world_.folder.path, rank_, log_level_from_environment());
-  host_.set_log(log_.get());
-  if (requests_ != nullptr) requests_->server().set_log(log_.get());
+  with_.open_log(world_.folder.path);
+  if (trainer_.requests() != nullptr) trainer_.requests()->server().set_log(with_.log.get());
   const std::string& recorded = world_.recorded_kernels;
-  const std::string chosen(parts_->device->kernel_choice());
+  const std::string chosen(parts_.device->kernel_choice());
   if (!recorded.empty() && chosen != recorded && world_.settings.device.kernels == "auto") {
     fail_config(fmt::format(
         "{}: this run was computed with kernels '{}', and this machine would go on with '{}', so the "
@@ -358,17 +49,17 @@ void Rank::open_folder() {
         world_.folder.path, recorded, chosen, chosen.substr(0, chosen.find('+'))));
   }
   if (rank_ == 0 && epoch_ == 0) {
-    world_.result.nondeterminism = repetition_->nondeterminism();
+    world_.result.nondeterminism = services_->repetition().nondeterminism();
     if (!world_.result.nondeterminism.empty())
       world_.notes.push_back("this run is not repeatable bit by bit: " + world_.result.nondeterminism);
     // Until the end has shown it.
     if (world_.result.nondeterminism.empty())
       world_.result.nondeterminism = "not checked: the run did not come to its end";
     for (const std::string& note : world_.notes) {
-      host_.log(LogLevel::kWarning, note);
+      with_.host.log(LogLevel::kWarning, note);
       if (!world_.request.quiet) std::fprintf(stderr, "tenon: warning: %s\n", note.c_str());
     }
-    if (!world_.device_choice.empty()) host_.log(LogLevel::kInfo, world_.device_choice);
+    if (!world_.device_choice.empty()) with_.host.log(LogLevel::kInfo, world_.device_choice);
     world_.begin_manifest(describe());
   }
   restore();
@@ -376,15 +67,15 @@ void Rank::open_folder() {
 
 void Rank::restore() {
   const LedgerScope entry(ledger(), OverheadLedger::Entry::kLoad);
-  if (world_.survivors && epoch_ == 0) return survivor_->rejoin();
+  if (world_.survivors && epoch_ == 0) return services_->survivor().rejoin();
   if (world_.restored_slot < 0) {
     if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.recovery_log)
-      world_.recovery_log->resumed(0, 0, true, recovery_->account());
-    return phases_->begin();
+      world_.recovery_log->resumed(0, 0, true, services_->actions().account());
+    return services_->phases().begin();
   }
   CheckpointReader reader = world_.store->open(world_.restored_slot);
-  recovery_->add_decoders(reader);
-  state_->restore(reader, shape());
+  services_->actions().add_decoders(reader);
+  trainer_.state().restore(reader, trainer_.shape());
   counters_.slot = world_.restored_slot;
   counters_.wall_s = world_.restored_wall_s;
   const auto trainers = static_cast<int>(world_.settings.parallel.trainers());
@@ -393,45 +84,22 @@ void Rank::restore() {
     std::tie(lines.loss_sum, lines.loss_count) = saved_losses(reader, rank_, trainers);
   lines_.take();
   slots_.progress().begin_at(counters_.slot);
-  saves_->set_newest(counters_.slot);
-  phases_->begin();
-  if (emulated_ != nullptr && epoch_ == 0) emulated_->start_at(slots_.progress().first_slot);
-  if (epoch_ == 0) recovery_->account_resumed(reader);
+  services_->saves().set_newest(counters_.slot);
+  services_->phases().begin();
+  if (services_->emulated() != nullptr && epoch_ == 0)
+    services_->emulated()->start_at(slots_.progress().first_slot);
+  if (epoch_ == 0) services_->actions().account_resumed(reader);
   if (world_.recorded_costs) {
-    for (const auto& worker : workers_) worker->cost().set_costs(*world_.recorded_costs);
+    for (const auto& worker : trainer_.workers()) worker->cost().set_costs(*world_.recorded_costs);
   }
-}
-
-RunShape Rank::shape() const {
-  return {world_.settings.run.steps, parts_->dataset->batch(), weights_->replicas()};
-}
-
-std::int64_t Rank::slot_samples() const {
-  return world_.settings.run.accumulate * parts_->dataset->batch() * weights_->replicas();
-}
-
-void Rank::check(const CheckpointReader& reader) const {
-  state_->check(reader, world_.settings.parallel.ranks_per_replica() == 1);
-  // A statement of its own: an error of the comparison is not the data set's.
-  const std::vector<DataSource> sources = parts_->dataset->info().sources;
-  const std::string& folder = world_.store->folder();
-  check_data(reader, sources, folder);
-  const RunShape now = shape();
-  check_position(reader, now, folder);
-  const double base_lr = parts_->optimizer->base_lr();
-  const auto rate = [&](std::int64_t slot, std::int64_t steps) {
-    return parts_->schedule->rate({slot, steps, base_lr});
-  };
-  const std::string replanned = check_rates(reader, now, rate, folder, world_.request.extend);
-  if (!replanned.empty()) world_.notes.push_back(replanned);
 }
 
 Manifest Rank::describe() const {
   const config::RunSettings& run = world_.settings.run;
   Manifest manifest =
       begin_manifest(world_.request.command_line, std::max<std::int64_t>(world_.restored_slot, 0));
-  manifest.cpu_features = parts_->device->features();
-  manifest.kernels = parts_->device->kernel_choice();
+  manifest.cpu_features = parts_.device->features();
+  manifest.kernels = parts_.device->kernel_choice();
   manifest.device_choice = world_.device_choice;
   manifest.ranks = static_cast<int>(world_.settings.parallel.world());
   manifest.threads = world_.threads_per_rank();
@@ -447,84 +115,351 @@ Manifest Rank::describe() const {
   manifest.seed_order = run.seed_order;
   manifest.seed_rounding = run.seed_rounding;
   manifest.config_sha256 = plugin::file_sha256(world_.folder.path + "/config.resolved.toml");
-  manifest.data = parts_->dataset->info().sources;
+  manifest.data = parts_.dataset->info().sources;
   return manifest;
 }
 
-std::vector<ParameterInfo> Rank::row_tables() const {
-  std::vector<ParameterInfo> tables;
-  for (const ParameterInfo& info : weights_->live().parameters()) {
-    if (info.spec.role == Role::kRowTable) tables.push_back(info);
+bool Rank::run() {
+  open_folder();
+  if (services_->actions().rolls_back()) return true;  // so answered the policy to the death of other ranks
+  services_->survivor().begin();
+  for (Service* service : services_->all()) service->start();
+  RunInfo info;
+  info.name = world_.settings.run.name.value_or("");
+  info.folder = world_.folder.path;
+  info.first_slot = slots_.progress().first_slot;
+  info.steps = world_.settings.run.steps;
+  info.ranks = static_cast<int>(world_.settings.parallel.trainers());
+  info.rank = rank_;
+  for (const ParameterInfo& p : trainer_.weights().live().parameters()) {
+    if (p.spec.trainable && p.spec.role != Role::kBuffer) info.parameters += p.spec.shape.elements();
   }
-  return tables;
-}
-
-void Rank::add_table_facts(std::vector<std::string>& lines) const {
-  const std::vector<ParameterInfo> tables = row_tables();
-  if (tables.empty()) return;
-  std::int64_t rows = 0;
-  for (const ParameterInfo& info : tables) rows += info.spec.shape[0];
-  lines.push_back(fmt::format("row tables: {} with {} rows; {:.1f} MiB with their state on this rank",
-                              tables.size(), rows, megabytes(updater_->table_bytes())));
-  for (int replica = 0; rows_->cut() && replica < weights_->replicas(); ++replica) {
-    std::int64_t held = 0, bytes = 0, some = 0;
-    for (const ParameterInfo& info : tables) {
-      GridPlace place = mesh_->grid().place();
-      place.replica = replica;
-      const Shape local = local_part(info.spec, place).extents;
-      held += local[0];
-      bytes += dtype_bytes(info.spec.dtype, local.elements());
-      some += local[0] > 0 ? 1 : 0;
+  info.terminal = world_.request.terminal;
+  info.quiet = world_.request.quiet;
+  lines_.start_times();
+  trainer_.observers().start(info);
+  trainer_.observers().tables(trainer_.row_tables());
+  if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kWork);
+  try {
+    if (trainer_.requests() != nullptr) trainer_.requests()->start(trainer_.weights(), with_.layer_watch);
+    if (trainer_.workers().size() == 1) {
+      loop(*trainer_.workers()[0]);
+    } else {
+      run_workers();
     }
-    lines.push_back(fmt::format("  replica {}: {} rows of {} tables, {:.1f} MiB of weights", replica, held,
-                                some, megabytes(bytes)));
+    if (trainer_.requests() != nullptr) trainer_.requests()->end();
+    if (services_->actions().rolls_back()) {
+      leave();
+    } else {
+      finish();
+    }
+  } catch (const std::exception& error) {
+    if (stands_still_) {
+      with_.gate.take_over();
+      with_.gate.resume();
+    }
+    if (rank_ == 0) record_progress();
+    trainer_.observers().finish("failed", error.what());
+    throw;
+  }
+  return services_->actions().rolls_back();
+}
+
+void Rank::loop(Worker& worker) {
+  while (const auto ticket = slots_.claim(*this)) {
+    const SlotQueue::Inside in_slot(slots_);
+    const InsideGate inside(with_.gate);
+    world_.phase.enter("compute");
+    if (calibration_due(ticket->slot)) calibrate();
+    finish_slot(*ticket, run_slot(worker, *ticket));
   }
 }
 
-std::int64_t Rank::planned_bytes() const {
-  std::int64_t sum =
-      arena_bytes(weights_->live()) + arena_bytes(weights_->gradients()) + updater_->table_bytes();
-  for (const auto& set : updater_->state()) sum += arena_bytes(*set);
-  for (const auto& set : weights_->created_sets()) sum += arena_bytes(*set);
-  for (const auto& worker : workers_) sum += worker->executor().allocated_bytes();
-  if (keep() > 0) {
-    for (const StateEntry& entry : state_->entries()) {
-      if (!entry.written) continue;
-      // The copy that is written, and while it is made the rows of all tables beside.
-      sum += entry.table == nullptr ? entry.bytes() : 2 * entry.bytes();
+// A deadline error names the phase in which this rank was waiting.
+SlotResult Rank::run_slot(Worker& worker, const SlotQueue::Ticket& ticket) {
+  const auto next_update = [this] {
+    const auto lock = slots_.lock();
+    return ++counters_.updates;
+  };
+  try {
+    try {
+      return worker.run(ticket.slot, ticket.position, ticket.rate_scale, next_update);
+    } catch (...) {
+      rethrow_noted_call();
+    }
+  } catch (const DeadlineError& error) {
+    throw DeadlineError(
+        fmt::format("rank {} in slot {}, during {}: {}", rank_, ticket.slot, worker.phase(), error.what()));
+  }
+}
+
+bool Rank::calibration_due(std::int64_t slot) {
+  const int slots = trainer_.workers()[0]->cost().calibration_slots();
+  return slots > 0 && slot >= slots_.progress().first_slot + slots;
+}
+
+void Rank::calibrate() {
+  ComputeCost& cost = trainer_.workers()[0]->cost();
+  cost.calibrate(world_.end_hub->exchange(rank_, cost.measured()));
+  if (rank_ != 0) return;
+  const PieceSeconds& seconds = cost.costs();
+  world_.manifest.calibration = {{"forward_seconds", seconds.forward},
+                                 {"backward_seconds", seconds.backward},
+                                 {"optimizer_seconds", seconds.update},
+                                 {"mix_seconds", seconds.mix}};
+  write_manifest(*world_.files, world_.folder.path, world_.manifest);
+}
+
+void Rank::run_workers() {
+  std::vector<int> participants;
+  for (std::size_t w = 1; w < trainer_.workers().size(); ++w) {
+    participants.push_back(
+        world_.clock->announce(trainer_.replica(), static_cast<int>(w), fmt::format("worker {}", w)));
+  }
+  const int threads = parallel_threads();
+  std::vector<std::thread> threads_of_workers;
+  for (std::size_t w = 1; w < trainer_.workers().size(); ++w) {
+    threads_of_workers.emplace_back([this, w, threads, id = participants[w - 1]] {
+      world_.clock->enter(id);
+      set_parallel_threads(threads);
+      try {
+        try {
+          loop(*trainer_.workers()[w]);
+        } catch (...) {
+          rethrow_noted_call();
+        }
+      } catch (const CancelledError&) {
+      } catch (const Error& error) {
+        world_.control->fail(rank_, error.exit_status(), error.what());
+      } catch (const std::exception& error) {
+        world_.control->fail(rank_, 1, error.what());
+      }
+      slots_.end_worker();
+      world_.clock->leave();
+    });
+  }
+  std::exception_ptr failure;
+  try {
+    loop(*trainer_.workers()[0]);
+  } catch (...) {
+    // The other workers must hear of it now, or joining them would wait for their deadline.
+    try {
+      rethrow_noted_call();
+    } catch (const Error& error) {
+      world_.control->fail(rank_, error.exit_status(), error.what());
+      failure = std::current_exception();
+    } catch (const std::exception& error) {
+      world_.control->fail(rank_, 1, error.what());
+      failure = std::current_exception();
     }
   }
-  return sum;
+  slots_.await_ended(threads_of_workers.size());
+  for (std::thread& thread : threads_of_workers) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  if (world_.control->failed()) throw CancelledError(world_.control->failure());
 }
 
-std::vector<std::string> Rank::facts() const {
-  std::vector<std::string> lines;
-  std::int64_t trained = 0, frozen = 0, buffers = 0;
-  for (const ParameterInfo& info : weights_->live().parameters()) {
-    const std::int64_t elements = info.spec.shape.elements();
-    (info.spec.role == Role::kBuffer ? buffers : info.spec.trainable ? trained : frozen) += elements;
+// A plan is pure, so the position can move before the slot runs.
+SlotQueue::Ticket Rank::take(std::int64_t slot) {
+  for (Service* service : services_->all()) service->before_slot(slot);
+  SlotStart start{slot};
+  parts_.recovery->before_slot(start);
+  const SlotQueue::Ticket ticket{slot, counters_.position, start.rate_scale};
+  const SlotPlan plan = parts_.sync->plan({slot, trainer_.replica(), 0});
+  if (plan.kind == SlotKind::kGrad || plan.consumes_data) counters_.position += trainer_.slot_samples();
+  with_.host.set_slot(slot);
+  return ticket;
+}
+
+/// Of bytes and seconds, as rank 0 counts them.
+bool Rank::budget_spent() const {
+  const config::RunSettings& run = world_.settings.run;
+  return (run.max_bytes && lines_.bytes_sent() >= static_cast<std::uint64_t>(*run.max_bytes)) ||
+         (run.max_seconds && lines_.wall_s() >= *run.max_seconds);
+}
+
+Boundary Rank::due(std::int64_t slot) {
+  const config::RunSettings& run = world_.settings.run;
+  Boundary due;
+  due.slot = slot;
+  due.first_time = slot > slots_.progress().first_slot || slots_.progress().boundary_again;
+  if (rank_ == 0 && budget_spent() && world_.stop_reason() == StopReason::kNone)
+    world_.ask_to_stop(StopReason::kBudget, "budget spent");
+  for (Service* service : services_->all()) service->ask(due);
+  due.asked = world_.control->begin_slot(rank_, slot);
+  due.interrupted = (due.asked & kControlInterrupt) != 0;
+  if (due.interrupted) world_.note_interrupt();
+  const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
+                      (run.max_tokens && counters_.tokens >= *run.max_tokens);
+  due.stop = slot >= run.steps || budget || (due.asked & kControlStop) != 0;
+  due.evaluate = (due.asked & kControlEvaluate) != 0 || (due.stop && due.first_time);
+  // A run that was stopped or killed between a save and an evaluation makes up for it.
+  if (due.first_time || counters_.lines.evaluated < slot)
+    due.evaluate |= slot > 0 && run.eval_every > 0 && slot % run.eval_every == 0;
+  if (due.interrupted) due.evaluate = run.evaluate_on_stop && due.first_time;
+  for (Service* service : services_->all()) service->plan(due);
+  return due;
+}
+
+/// An evaluation that a request to stop ends leaves no numbers, and the run ends here. All ranks agree.
+void Rank::evaluate(Boundary& due) {
+  world_.phase.enter("evaluate");
+  const PartScope part(&with_.account, TimePart::kEvaluate);
+  const SpanScope span(&with_.spans, "evaluate", "evaluate");
+  const bool alone = world_.settings.parallel.trainers() == 1;
+  BreakAgreement agreement(alone ? nullptr : world_.training_hub.get(), rank_,
+                           [&] { return !due.interrupted && world_.survival.stop.asked(); });
+  const auto values =
+      trainer_.evaluator().run(trainer_.evaluated(), due.slot, [&] { return agreement.breaks(); });
+  if (values) {
+    for (const EvaluationValue& value : *values) {
+      lines_.add(due.slot, Split::kVal, value.metric, value.value);
+      parts_.recovery->on_evaluation(due.slot, value.metric, value.value);
+    }
+    if (rank_ == 0) world_.metrics->flush();
+    counters_.lines.evaluated = due.slot;
+    return;
   }
-  lines.push_back(fmt::format("parameters: {} trained, {} frozen, {} in buffers", trained, frozen, buffers));
-  std::int64_t state = 0;
-  for (const auto& set : updater_->state()) state += arena_bytes(*set);
-  lines.push_back(
-      fmt::format("memory of a rank: weights {:.1f} MiB, gradients {:.1f} MiB, optimizer state {:.1f} MiB",
-                  megabytes(arena_bytes(weights_->live())), megabytes(arena_bytes(weights_->gradients())),
-                  megabytes(state)));
-  add_table_facts(lines);
-  for (const PlanLine& line : workers_[0]->executor().memory_plan()) {
-    lines.push_back(
-        fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<std::int64_t>(line.bytes))));
+  with_.host.log(LogLevel::kInfo,
+                 fmt::format("the evaluation of slot {} was ended: the run is asked to stop", due.slot));
+  world_.note_interrupt();
+  due.stop |= !due.fails;
+}
+
+void Rank::act(Boundary& due) {
+  const HeldPause pause(with_.gate);
+  if (trainer_.requests() != nullptr) {
+    trainer_.requests()->settle();
+    report_accesses();
   }
-  lines.push_back(fmt::format("gradient buckets: {}", weights_->buckets().size()));
-  const std::vector<std::string> kept = workers_[0]->executor().kept_sites();
-  const auto sites = static_cast<std::size_t>(workers_[0]->executor().linear_sites());
-  // Names where a choice was made; all of them say nothing.
-  lines.push_back(fmt::format("linear sites in the activations' format: {} of {}{}{}", kept.size(), sites,
-                              kept.empty() || kept.size() == sites ? "" : ", ",
-                              kept.size() == sites ? "" : fmt::format("{}", fmt::join(kept, ", "))));
-  lines.push_back(fmt::format("kernels: {}", parts_->device->kernel_choice()));
-  return lines;
+  parts_.sync->quiesce();  // transfers in flight end unapplied
+  if (due.evaluate && !due.interrupted) evaluate(due);
+  for (Service* service : services_->all()) service->at_boundary(due);
+  // A request to stop waits for the save first: the evaluation can be made up for.
+  if (due.evaluate && due.interrupted) evaluate(due);
+  // The hashes of the run are those of what was evaluated and saved last, so actors do not go on in between.
+  if (due.stop) {
+    with_.gate.pause();
+    stands_still_ = true;
+  } else if (trainer_.requests() != nullptr) {
+    trainer_.requests()->wait_for_all();
+  }
+}
+
+void Rank::report(const RowGradient& rows) {
+  parts_.recovery->on_accesses(rows.parameter, rows.ids, rows.counts);
+  for (Service* service : services_->all()) service->accessed(rows);
+  trainer_.observers().accesses(rows);
+}
+
+void Rank::report_accesses() {
+  if (trainer_.requests() != nullptr)
+    trainer_.requests()->server().take_accesses([&](const RowGradient& rows) { report(rows); });
+}
+
+void Rank::finish_slot(const SlotQueue::Ticket& ticket, const SlotResult& result) {
+  const auto lock = slots_.lock();
+  ++counters_.slot;
+  if (OverheadLedger* mine = ledger()) mine->slots_done(counters_.slot);
+  const std::int64_t samples = result.micros * parts_.dataset->batch() * trainer_.weights().replicas();
+  counters_.samples += samples;
+  counters_.tokens += samples * parts_.dataset->info().tokens_per_sample;
+  if (result.kind == SlotKind::kGrad && !result.applied) ++counters_.lines.skipped_updates;
+  counters_.lines.loss_sum += result.loss_sum;
+  counters_.lines.loss_count += result.loss_count;
+  for (const RowGradient& rows : result.rows) report(rows);
+  report_accesses();
+  // Replicas that update alone meet elsewhere, and their strategy calls this there. From here on an
+  // interruption finds a slot that is done.
+  if (result.applied && trainer_.state().members().shared) trainer_.weights().sync_buffers();
+  for (Service* service : services_->all()) service->after_slot(ticket.slot, result);
+  SlotRecord record;
+  record.slot = ticket.slot;
+  record.applied = result.applied;
+  record.loss = result.loss_count > 0 ? result.loss_sum / result.loss_count : 0;
+  record.lr = result.lr;
+  record.gradient_norm = result.gradient_norm;
+  record.seconds = result.seconds;
+  record.samples = counters_.samples;
+  record.tokens = counters_.tokens;
+  trainer_.observers().slot(record);
+  if (rank_ == 0) world_.metrics->tick();
+}
+
+void Rank::record_progress() {
+  RunResult& result = world_.result;
+  result.steps = counters_.slot;
+  result.samples = counters_.samples;
+  result.tokens = counters_.tokens;
+  result.wall_s = lines_.wall_s();
+  // The world adds what the rank's threads waited.
+  result.stall_s = lines_.stall_s() - lines_.actors_idle_s();
+}
+
+/// In place of finish(): nothing of this rank is the run's result.
+void Rank::leave() {
+  if (OverheadLedger* mine = ledger()) mine->enter(OverheadLedger::Entry::kRestart);
+  if (rank_ == 0) record_progress();
+  trainer_.observers().finish("rolled back", "");
+}
+
+void Rank::finish() {
+  {
+    const PartScope part(&with_.account, TimePart::kSave);
+    const LedgerScope entry(ledger(), OverheadLedger::Entry::kSave);
+    services_->saves().await();
+  }
+  // Hashes: every rank's digests to rank 0; weights of the evaluation set of replica 0.
+  if (stands_still_) with_.gate.take_over();
+  std::optional<HeldPause> pause(with_.gate);
+  if (std::exchange(stands_still_, false)) with_.gate.resume();
+  parts_.sync->quiesce();
+  const auto times = world_.end_hub->exchange(
+      rank_, rank_time_text(lines_.time_so_far(trainer_.requests() != nullptr ? &trainer_.requests()->server()
+                                                                              : nullptr)));
+  const auto recorded = world_.end_hub->exchange(rank_, with_.distributions.text());
+  const auto all = world_.end_hub->exchange(rank_, trainer_.state().digests());
+  services_->repetition().record();
+  SetLayout layout{trainer_.mesh().all(), world_.settings.parallel.grid, nullptr, trainer_.replica()};
+  if (trainer_.rows().cut()) layout.replicas = trainer_.weights().group(Purpose::kState);
+  const std::string weights = logical_digests(trainer_.evaluated(), *parts_.device, layout);
+  const auto all_weights = world_.end_hub->exchange(rank_, weights);
+  pause.reset();
+  const std::string_view status = world_.stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
+  if (rank_ != 0) return trainer_.observers().finish(status, services_->saves().error());
+  StateHasher state_hash;
+  for (const std::string& digests : all) state_hash.merge(digests);
+  StateHasher weights_hash;
+  for (const std::string& digests : all_weights) {
+    if (!digests.empty()) weights_hash.merge(digests);
+  }
+
+  if (auto* const gathered = parts_.precision.offered<PrecisionMetrics>()) {
+    parts_.precision.guarded(*gathered)->metrics([this](std::string_view name, double value) {
+      lines_.add(counters_.slot, Split::kTrain, name, value);
+    });
+  }
+  services_->actions().end(status);
+  record_progress();
+  RunResult& result = world_.result;
+  result.state_hash = state_hash.hex();
+  result.weights_hash = weights_hash.hex();
+  if (world_.transport) {
+    for (const std::string& text : times) result.communication.push_back(read_rank_time(text));
+    if (const std::string slow = slow_rank_text(result.communication); !slow.empty())
+      with_.host.log(LogLevel::kWarning, slow);
+  }
+  for (const std::string& text : recorded) merge_distributions(result.distributions, text);
+  for (const auto& worker : trainer_.workers()) {
+    for (const auto& [format, count] : worker->operands()) result.quantized_operands[format] += count;
+  }
+  if (!services_->saves().error().empty()) {
+    result.error = services_->saves().error() +
+                   "; training went on, but the newest checkpoint is older than the end. Make room, then "
+                   "continue with --resume";
+    result.exit_status = 1;
+  }
+  trainer_.observers().finish(status, result.error);
 }
 
 }  // namespace tenon::train

@@ -478,8 +478,8 @@ std::vector<std::string> World::build_only() {
   const double before = anonymous_rss_mb();
   std::atomic<std::int64_t> planned = 0;
   run_ranks([&](int rank, Rank& self) {
-    planned += self.planned_bytes();
-    if (rank == 0) facts = self.facts();
+    planned += self.trainer().planned_bytes();
+    if (rank == 0) facts = self.trainer().facts();
     end_hub->exchange(rank, "built");
     return false;
   });
@@ -503,7 +503,7 @@ RunResult World::run() {
       if (place.generation > 0 && request.resume) self.survivor().meet();
       if (rank == 0) {
         open(self.keep(), request.resume && self.continues_mixed(),
-             [&](const CheckpointReader& reader) { self.check(reader); });
+             [&](const CheckpointReader& reader) { self.trainer().check(reader); });
         if (owes_evaluation())
           control->request(kControlEvaluate, "of the slot at which the attempt was cut short");
       }
