@@ -230,6 +230,9 @@ class ResolvedOptions final : public Options {
   std::span<const std::string_view> section_names(std::string_view name) const override;
   const Options& section(std::string_view name, std::string_view section) const override;
 
+  /// The same options, for another component: inner components are not made yet.
+  std::unique_ptr<ResolvedOptions> unmade() const;
+
   const std::string& owner() const { return owner_; }
   /// Where the table is written.
   void set_origin(const Origin& table) { origin_ = table; }

@@ -166,7 +166,7 @@ struct SlotOutcome {
 struct BoundaryPlan {
   bool acts = false;             ///< at_boundary is called there
   bool rolls_back = false;       ///< all ranks go back to a consistent checkpoint
-  std::int64_t from_slot = -1;   ///< that checkpoint; -1 = the newest valid one
+  std::int64_t from_slot = -1;   ///< that checkpoint, which no save has replaced; -1 = the newest valid one
   std::string_view reason = "";  ///< one word for recovery.jsonl and the log: "diverged"
 };
 

@@ -183,6 +183,29 @@ void ResolvedOptions::store(std::string_view name, InnerComponent inner) {
   entries_.back()->inner = std::move(inner);
 }
 
+std::unique_ptr<ResolvedOptions> ResolvedOptions::unmade() const {
+  auto copy = std::make_unique<ResolvedOptions>(owner_);
+  copy->origin_ = origin_;
+  for (const auto& entry : entries_) {
+    if (!entry->present) {
+      copy->declare(entry->name, entry->type);
+    } else if (entry->type == TENON_OPTION_COMPONENT) {
+      const InnerComponent& inner = entry->inner;
+      copy->store(entry->name, InnerComponent{inner.kind, inner.type,
+                                              inner.options == nullptr ? nullptr : inner.options->unmade()});
+    } else if (entry->type == TENON_OPTION_SECTIONS) {
+      std::vector<Section> sections;
+      for (const Section& section : entry->sections)
+        sections.emplace_back(section.first, section.second->unmade());
+      copy->store(entry->name, std::move(sections));
+    } else {
+      copy->store(entry->name, entry->type, entry->datum);
+    }
+    copy->entries_.back()->origin = entry->origin;
+  }
+  return copy;
+}
+
 std::vector<std::pair<std::string, InnerComponent*>> ResolvedOptions::inner() {
   std::vector<std::pair<std::string, InnerComponent*>> out;
   for (const auto& entry : entries_) {

@@ -171,6 +171,9 @@ struct CheckedComponent {
   std::string type;
   Origin type_origin;
   std::unique_ptr<ResolvedOptions> options;
+
+  /// For another rank, whose component has options of its own.
+  CheckedComponent copy() const { return {table, kind, type, type_origin, options->unmade()}; }
 };
 
 struct CheckedRun {

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace tenon::train {
 namespace {
 
@@ -15,10 +17,24 @@ Part<Interface> make(config::CheckedComponent& checked, Registry& registry, Rank
   return {&options, registry.create<Interface>(checked.type, options, host), nullptr, host};
 }
 
+using Checked = std::vector<config::CheckedComponent>;
+
+Checked copy_of(const config::CheckedRun& run) {
+  Checked copies;
+  for (const config::CheckedComponent& component : run.components) copies.push_back(component.copy());
+  return copies;
+}
+
+/// Null when the configuration has no such table.
+config::CheckedComponent* in(Checked& checked, std::string_view table) {
+  const auto found = std::find_if(checked.begin(), checked.end(),
+                                  [&](const config::CheckedComponent& c) { return c.table == table; });
+  return found == checked.end() ? nullptr : &*found;
+}
+
 template <typename Interface>
-Part<Interface> required(config::CheckedRun& checked, Registry& registry, RankHost& host,
-                         std::string_view table) {
-  config::CheckedComponent* found = checked.component(table);
+Part<Interface> required(Checked& checked, Registry& registry, RankHost& host, std::string_view table) {
+  config::CheckedComponent* found = in(checked, table);
   if (found == nullptr) fail_config(fmt::format("the configuration has no [{}] table with a `type`", table));
   return make<Interface>(*found, registry, host);
 }
@@ -45,9 +61,8 @@ class SilentSync final : public SyncBase {};
 class NoRecovery final : public RecoveryBase {};
 
 template <typename Interface, typename Fallback>
-Part<Interface> part(config::CheckedRun& checked, Registry& registry, RankHost& host,
-                     std::string_view table) {
-  config::CheckedComponent* found = checked.component(table);
+Part<Interface> part(Checked& checked, Registry& registry, RankHost& host, std::string_view table) {
+  config::CheckedComponent* found = in(checked, table);
   if (found != nullptr) return make<Interface>(*found, registry, host);
   return {nullptr, Component<Interface>(), std::make_unique<Fallback>(), host};
 }
@@ -62,8 +77,8 @@ void InnerEnd::operator()(ResolvedOptions* options) const noexcept {
   }
 }
 
-Parts::Parts(const Config& config, Registry& registry, RankHost& host)
-    : checked(config::check_run(config, registry, {})),
+Parts::Parts(const config::CheckedRun& run, Registry& registry, RankHost& host)
+    : checked(copy_of(run)),
       device(required<Device>(checked, registry, host, "device")),
       dataset(required<Dataset>(checked, registry, host, "data")),
       model(required<Model>(checked, registry, host, "model")),
@@ -72,7 +87,7 @@ Parts::Parts(const Config& config, Registry& registry, RankHost& host)
       schedule(part<Schedule, ConstantRate>(checked, registry, host, "schedule")),
       sync(part<Sync, SilentSync>(checked, registry, host, "sync")),
       recovery(part<Recovery, NoRecovery>(checked, registry, host, "recovery")) {
-  for (config::CheckedComponent& component : checked.components) {
+  for (config::CheckedComponent& component : checked) {
     if (component.kind != Observer::kKind) continue;
     observers.push_back(make<Observer>(component, registry, host));
     if (host.rank() != 0 && !observers.back()->every_rank()) observers.pop_back();

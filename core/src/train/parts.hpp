@@ -74,11 +74,12 @@ class Part {
 };
 
 struct Parts {
-  /// Validates `config` again for this rank (options are not shared) and makes every component but the
-  /// transport. Ranks other than 0 keep the observers that ask for every rank.
-  Parts(const Config& config, Registry& registry, RankHost& host);
+  /// Makes every component but the transport, each with options of its own. Ranks other than 0 keep the
+  /// observers that ask for every rank.
+  Parts(const config::CheckedRun& run, Registry& registry, RankHost& host);
 
-  config::CheckedRun checked;  ///< first: components read their options as long as they live
+  /// As they were checked; first: components read their options as long as they live.
+  std::vector<config::CheckedComponent> checked;
   Part<Device> device;
   Part<Dataset> dataset;
   Part<Model> model;

@@ -58,21 +58,21 @@ void run_server(World& world, int rank) {
   spec.clock = world.clock.get();
   spec.control = world.control.get();
   RankHost host(spec, gate);
-  config::CheckedRun checked = config::check_run(world.config, world.registry, {});
-  config::CheckedComponent* chosen = checked.component("sync");
+  const config::CheckedComponent* const named = world.checked.component("sync");
   const auto refuse = [&](std::string_view who, std::string_view why) {
     fail_config(
         fmt::format("parallel.servers = {}: {} places nothing on servers{}{}; set it to 0, or choose "
                     "a strategy around a centre that servers hold",
                     world.settings.parallel.servers, who, why.empty() ? "" : ": ", why));
   };
-  if (chosen == nullptr) refuse("a run without a [sync] table", "");
-  world.registry.create_inner(*chosen->options, host);
-  const std::unique_ptr<ResolvedOptions, InnerEnd> inner(chosen->options.get());
-  const Component<Sync> sync = world.registry.create<Sync>(chosen->type, *chosen->options, host);
-  const GuardContext names{"", chosen->type, rank, -1};
+  if (named == nullptr) refuse("a run without a [sync] table", "");
+  const config::CheckedComponent chosen = named->copy();
+  world.registry.create_inner(*chosen.options, host);
+  const std::unique_ptr<ResolvedOptions, InnerEnd> inner(chosen.options.get());
+  const Component<Sync> sync = world.registry.create<Sync>(chosen.type, *chosen.options, host);
+  const GuardContext names{"", chosen.type, rank, -1};
   auto* serving = guard(names, [&] { return static_cast<SyncServer*>(sync->query(SyncServer::kId)); });
-  const std::string who = fmt::format("sync strategy '{}'", chosen->type);
+  const std::string who = fmt::format("sync strategy '{}'", chosen.type);
   if (serving == nullptr) refuse(who, "");
   const std::string_view declines = guard(names, [&] { return serving->declines(); });
   if (!declines.empty()) refuse(who, declines);

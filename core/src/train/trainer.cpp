@@ -66,7 +66,7 @@ void Trainer::open_parts() {
   set_parallel_threads(threads);
   with_.host.set_sinks(&with_.spans, &lines_);
   with_.host.set_passes(&with_.watched.places());
-  parts_ = std::make_unique<Parts>(world_.config, world_.registry, with_.host);
+  parts_ = std::make_unique<Parts>(world_.checked, world_.registry, with_.host);
   observers_ = std::make_unique<Observers>(parts_->observers, with_.host, with_.spans);
   parts_->device->open({rank_, threads, settings.device.kernels});
   with_.watched.set_kernels(fmt::format("{}, {} thread(s)", parts_->device->kernel_choice(), threads));
@@ -98,7 +98,7 @@ std::vector<std::unique_ptr<Executor>> Trainer::make_executors() {
   with_.host.set_layers(layers_.get());
   // Statements of their own: an error of the edits is not the model's, nor the data set's.
   const DataInfo& data = parts_->dataset->info();
-  const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, parts_->checked.model_edits,
+  const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, world_.checked.model_edits,
                                      &with_.host.node_places());
   std::vector<std::unique_ptr<Executor>> executors;
   requests_ = RowTraffic::make(world_, with_.host, replica_);
