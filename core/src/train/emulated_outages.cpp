@@ -62,7 +62,7 @@ void EmulatedOutages::answer(const EmulatedFailure& failure, std::int64_t slot) 
   rank_.lines.stood_still(record.seconds);
   record.account = recovery_.account();
   if (rank_.index != 0) return;
-  if (rank_.world.recovery_log) rank_.world.recovery_log->failed(record, repeated);
+  if (rank_.world.record.recovery_log) rank_.world.record.recovery_log->failed(record, repeated);
   if (!recovery_.rolls_back())
     rank_.lines.add(slot, Split::kTrain, "failures", static_cast<double>(failures_.next()));
   for (const auto& [name, value] : record.account) {

@@ -12,7 +12,7 @@ HostSpec host_spec(World& world, int rank, int replica) {
   spec.replica = replica;
   spec.deadline_s = world.settings.run.deadline;
   spec.clock = world.clock.get();
-  spec.control = world.control.get();
+  spec.control = world.links.control.get();
   return spec;
 }
 
@@ -21,13 +21,13 @@ FaultSpec fault_spec(World& world, int rank) {
   FaultSpec spec;
   const bool continued = world.request.resume && world.place.generation == 0;
   spec.faults = continued ? &kNone : &world.settings.faults;
-  spec.first_slot = world.faults_from;
+  spec.first_slot = world.start.faults_from;
   spec.rank = rank;
   spec.clock = world.clock.get();
-  spec.control = world.control.get();
+  spec.control = world.links.control.get();
   spec.deadline_s = world.settings.run.deadline;
-  spec.own_process =
-      world.transport && world.transport->local_ranks().size() == 1 && world.settings.parallel.world() > 1;
+  spec.own_process = world.links.transport && world.links.transport->local_ranks().size() == 1 &&
+                     world.settings.parallel.world() > 1;
   return spec;
 }
 

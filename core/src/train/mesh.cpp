@@ -16,8 +16,8 @@ Mesh::Mesh(World& world, int rank, Device& device, const CommunicatorWatch& watc
   const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
   const int replica = rank / grid_size, place = rank % grid_size;
   const auto open = [&](const std::vector<int>& members, const std::string& name, Purpose purpose) {
-    auto opened = world.transport->open(rank, {members, name, purpose, world.epoch});
-    return traced(for_device(std::move(opened), *world.transport, device), watch, members, name);
+    auto opened = world.links.transport->open(rank, {members, name, purpose, world.start.epoch});
+    return traced(for_device(std::move(opened), *world.links.transport, device), watch, members, name);
   };
   if (grid_size > 1) {
     std::vector<int> members(static_cast<std::size_t>(grid_size));
@@ -43,9 +43,10 @@ Mesh::Mesh(World& world, int rank, Device& device, const CommunicatorWatch& watc
   std::vector<int> peers;
   for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + place);
   const std::string name = fmt::format("lookups#{}", place);
-  lookups_ = traced(for_device(world.transport->open(rank, {peers, name, Purpose::kModel, world.epoch}),
-                               *world.transport, device),
-                    watch, peers, "lookups");
+  lookups_ =
+      traced(for_device(world.links.transport->open(rank, {peers, name, Purpose::kModel, world.start.epoch}),
+                        *world.links.transport, device),
+             watch, peers, "lookups");
 }
 
 }  // namespace tenon::train

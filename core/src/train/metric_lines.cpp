@@ -13,8 +13,8 @@ void MetricLines::start() {
 
 void MetricLines::start_times() {
   account_.start();
-  for (int p = 0; world_.transport && p < kPurposes; ++p)
-    earlier_transfer_s_ += world_.transport->counts(rank_, static_cast<Purpose>(p)).transfer_seconds;
+  for (int p = 0; world_.links.transport && p < kPurposes; ++p)
+    earlier_transfer_s_ += world_.links.transport->counts(rank_, static_cast<Purpose>(p)).transfer_seconds;
 }
 
 void MetricLines::after_slot(std::int64_t slot, const SlotResult& result) {
@@ -58,7 +58,7 @@ void MetricLines::after_slot(std::int64_t slot, const SlotResult& result) {
 /// Seconds of rank 0 since the last line; the other ranks' are in summary.json.
 void MetricLines::times(std::int64_t done) {
   // Of several workers, the first one's thread is accounted for.
-  if (rank_ != 0 || !world_.transport || !account_.mine()) return;
+  if (rank_ != 0 || !world_.links.transport || !account_.mine()) return;
   const RankTime now = account_.read();
   add(done, Split::kTrain, "compute_s", now.compute_s - logged_time_.compute_s);
   add(done, Split::kTrain, "exposed_comm_s", now.exposed_s - logged_time_.exposed_s);
@@ -99,9 +99,9 @@ void MetricLines::add(std::int64_t step, Split split, std::string_view name, dou
   line.samples = counters_.samples;
   line.tokens = counters_.tokens;
   line.bytes_sent = bytes_sent();
-  world_.metrics->append(line);
+  world_.record.metrics->append(line);
   name_.assign(split_name(split)).append("/").append(name);
-  world_.result.metrics[name_] = value;
+  world_.record.result.metrics[name_] = value;
   from_.observers->metric(line);
 }
 
@@ -109,9 +109,9 @@ RankTime MetricLines::time_so_far(const RowServer* rows) {
   RankTime time = account_.read();
   double transfer_s = -earlier_transfer_s_;
   actors_idle_s_ = 0;
-  for (int p = 0; world_.transport && p < kPurposes; ++p) {
+  for (int p = 0; world_.links.transport && p < kPurposes; ++p) {
     const auto purpose = static_cast<Purpose>(p);
-    LinkCounts counts = world_.transport->counts(rank_, purpose);
+    LinkCounts counts = world_.links.transport->counts(rank_, purpose);
     const LinkCounts actors = rows == nullptr ? LinkCounts{} : rows->waits(purpose);
     counts.late_seconds -= actors.late_seconds;
     counts.blocked_seconds -= actors.blocked_seconds;
@@ -137,7 +137,8 @@ void MetricLines::note() {
 void MetricLines::take() {
   distributions_.set_window(counters_.lines.recorded);
   if (rank_ == 0 && epoch_ == 0)
-    world_.earlier_bytes = static_cast<std::uint64_t>(counters_.lines.bytes_sent) - world_.bytes_sent();
+    world_.start.earlier_bytes =
+        static_cast<std::uint64_t>(counters_.lines.bytes_sent) - world_.links.bytes_sent();
 }
 
 double MetricLines::wall_s() const {

@@ -34,7 +34,7 @@ class MetricLines final : public MetricSink, public Service {
   MetricLines(World& world, int rank, Counters& counters, TimeAccount& account, Distributions& distributions)
       : world_(world),
         rank_(rank),
-        epoch_(world.epoch),
+        epoch_(world.start.epoch),
         counters_(counters),
         account_(account),
         distributions_(distributions) {}
@@ -55,7 +55,7 @@ class MetricLines final : public MetricSink, public Service {
 
   double wall_s() const;  ///< including segments before a resume
   /// Bytes sent by the whole run, including segments before a resume.
-  std::uint64_t bytes_sent() const { return world_.bytes_sent() + world_.earlier_bytes; }
+  std::uint64_t bytes_sent() const { return world_.links.bytes_sent() + world_.start.earlier_bytes; }
   /// Excludes the time in which actors of `rows` wait for requests, since training does not wait then. `rows`
   /// may be null.
   RankTime time_so_far(const RowServer* rows);

@@ -33,20 +33,22 @@ void World::watch_passes() {
 // Where the run outlives deaths, so it does here: the process ends, and another takes its place.
 void World::end_late(const LatePass& pass) {
   pass.host->log(LogLevel::kError, pass.text);
-  if (place.survives && control_client != nullptr) return control_client->miss(pass.host->rank(), pass.text);
-  control->fail(pass.host->rank(), static_cast<int>(ErrorKind::kRun), pass.text);
+  if (place.survives && links.control_client != nullptr)
+    return links.control_client->miss(pass.host->rank(), pass.text);
+  links.control->fail(pass.host->rank(), static_cast<int>(ErrorKind::kRun), pass.text);
 }
 
 void World::end_lost(const LatePass& pass) {
   if (!plugin::ends_process_when_plugins_hang()) return;
   if (running_ > 1 && pass.over_s < kOthersEndWithin) return;
   const std::lock_guard lock(end_mutex_);
-  const bool goes_on = place.survives && control_client != nullptr && control_client->interrupted();
-  if (!goes_on && (place.rank <= 0 ? metrics != nullptr : store != nullptr)) {
-    result.steps = std::max(result.steps, std::max<std::int64_t>(0, pass.host->slot()));
+  const bool goes_on =
+      place.survives && links.control_client != nullptr && links.control_client->interrupted();
+  if (!goes_on && (place.rank <= 0 ? record.metrics != nullptr : record.store != nullptr)) {
+    record.result.steps = std::max(record.result.steps, std::max<std::int64_t>(0, pass.host->slot()));
     finish_locked();
   }
-  const std::string why = control->failure();
+  const std::string why = links.control->failure();
   std::string text = "tenon: " + why;
   if (why.find(pass.text) == std::string::npos) text += why.empty() ? pass.text : "; " + pass.text;
   text += "\n";
@@ -57,7 +59,7 @@ void World::end_lost(const LatePass& pass) {
 void World::await_late_pass() const {
   if (clock->simulated() || (threads_only() && !pass_watch->expects_one())) return;
   const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(pass_watch->patience());
-  while (!control->failed() && std::chrono::steady_clock::now() < until)
+  while (!links.control->failed() && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 

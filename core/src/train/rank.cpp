@@ -23,7 +23,7 @@ namespace tenon::train {
 Rank::Rank(World& world, int rank)
     : world_(world),
       rank_(rank),
-      epoch_(world.epoch),
+      epoch_(world.start.epoch),
       trainer_(world, rank),
       with_(trainer_.instruments()),
       parts_(trainer_.parts()),
@@ -38,46 +38,47 @@ Rank::Rank(World& world, int rank)
 }
 
 void Rank::open_folder() {
-  with_.open_log(world_.folder.path);
+  with_.open_log(world_.record.folder.path);
   if (trainer_.requests() != nullptr) trainer_.requests()->server().set_log(with_.log.get());
-  const std::string& recorded = world_.recorded_kernels;
+  const std::string& recorded = world_.record.recorded_kernels;
   const std::string chosen(parts_.device->kernel_choice());
   if (!recorded.empty() && chosen != recorded && world_.settings.device.kernels == "auto") {
     fail_config(fmt::format(
         "{}: this run was computed with kernels '{}', and this machine would go on with '{}', so the "
         "bits would differ; set device.kernels to accept that, e.g. --set device.kernels={}",
-        world_.folder.path, recorded, chosen, chosen.substr(0, chosen.find('+'))));
+        world_.record.folder.path, recorded, chosen, chosen.substr(0, chosen.find('+'))));
   }
   if (rank_ == 0 && epoch_ == 0) {
-    world_.result.nondeterminism = services_->repetition().nondeterminism();
-    if (!world_.result.nondeterminism.empty())
-      world_.notes.push_back("this run is not repeatable bit by bit: " + world_.result.nondeterminism);
+    world_.record.result.nondeterminism = services_->repetition().nondeterminism();
+    if (!world_.record.result.nondeterminism.empty())
+      world_.record.notes.push_back("this run is not repeatable bit by bit: " +
+                                    world_.record.result.nondeterminism);
     // Until the end has shown it.
-    if (world_.result.nondeterminism.empty())
-      world_.result.nondeterminism = "not checked: the run did not come to its end";
-    for (const std::string& note : world_.notes) {
+    if (world_.record.result.nondeterminism.empty())
+      world_.record.result.nondeterminism = "not checked: the run did not come to its end";
+    for (const std::string& note : world_.record.notes) {
       with_.host.log(LogLevel::kWarning, note);
       if (!world_.request.quiet) std::fprintf(stderr, "tenon: warning: %s\n", note.c_str());
     }
-    if (!world_.device_choice.empty()) with_.host.log(LogLevel::kInfo, world_.device_choice);
-    world_.begin_manifest(describe());
+    if (!world_.record.device_choice.empty()) with_.host.log(LogLevel::kInfo, world_.record.device_choice);
+    world_.record.begin_manifest(describe());
   }
   restore();
 }
 
 void Rank::restore() {
   const LedgerScope entry(ledger(), OverheadLedger::Entry::kLoad);
-  if (world_.survivors && epoch_ == 0) return services_->survivor().rejoin();
-  if (world_.restored_slot < 0) {
-    if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.recovery_log)
-      world_.recovery_log->resumed(0, 0, true, services_->actions().account());
+  if (world_.start.survivors && epoch_ == 0) return services_->survivor().rejoin();
+  if (world_.start.restored_slot < 0) {
+    if (rank_ == 0 && epoch_ == 0 && world_.request.resume && world_.record.recovery_log)
+      world_.record.recovery_log->resumed(0, 0, true, services_->actions().account());
     return services_->phases().begin();
   }
-  CheckpointReader reader = world_.store->open(world_.restored_slot);
+  CheckpointReader reader = world_.record.store->open(world_.start.restored_slot);
   services_->actions().add_decoders(reader);
   trainer_.state().restore(reader, trainer_.shape());
-  counters_.slot = world_.restored_slot;
-  counters_.wall_s = world_.restored_wall_s;
+  counters_.slot = world_.start.restored_slot;
+  counters_.wall_s = world_.start.restored_wall_s;
   const auto trainers = static_cast<int>(world_.settings.parallel.trainers());
   LineCounts& lines = counters_.lines;
   if (reader.world_size() != trainers)
@@ -89,22 +90,22 @@ void Rank::restore() {
   if (services_->emulated() != nullptr && epoch_ == 0)
     services_->emulated()->start_at(slots_.progress().first_slot);
   if (epoch_ == 0) services_->actions().account_resumed(reader);
-  if (world_.recorded_costs) {
-    for (const auto& worker : trainer_.workers()) worker->cost().set_costs(*world_.recorded_costs);
+  if (world_.record.recorded_costs) {
+    for (const auto& worker : trainer_.workers()) worker->cost().set_costs(*world_.record.recorded_costs);
   }
 }
 
 Manifest Rank::describe() const {
   const config::RunSettings& run = world_.settings.run;
   Manifest manifest =
-      begin_manifest(world_.request.command_line, std::max<std::int64_t>(world_.restored_slot, 0));
+      begin_manifest(world_.request.command_line, std::max<std::int64_t>(world_.start.restored_slot, 0));
   manifest.cpu_features = parts_.device->features();
   manifest.kernels = parts_.device->kernel_choice();
-  manifest.device_choice = world_.device_choice;
+  manifest.device_choice = world_.record.device_choice;
   manifest.ranks = static_cast<int>(world_.settings.parallel.world());
   manifest.threads = world_.threads_per_rank();
-  if (world_.recorded_costs) {
-    const PieceSeconds& costs = *world_.recorded_costs;
+  if (world_.record.recorded_costs) {
+    const PieceSeconds& costs = *world_.record.recorded_costs;
     manifest.calibration = {{"forward_seconds", costs.forward},
                             {"backward_seconds", costs.backward},
                             {"optimizer_seconds", costs.update},
@@ -114,7 +115,7 @@ Manifest Rank::describe() const {
   manifest.seed_init = run.seed_init;
   manifest.seed_order = run.seed_order;
   manifest.seed_rounding = run.seed_rounding;
-  manifest.config_sha256 = plugin::file_sha256(world_.folder.path + "/config.resolved.toml");
+  manifest.config_sha256 = plugin::file_sha256(world_.record.folder.path + "/config.resolved.toml");
   manifest.data = parts_.dataset->info().sources;
   return manifest;
 }
@@ -126,7 +127,7 @@ bool Rank::run() {
   for (Service* service : services_->all()) service->start();
   RunInfo info;
   info.name = world_.settings.run.name.value_or("");
-  info.folder = world_.folder.path;
+  info.folder = world_.record.folder.path;
   info.first_slot = slots_.progress().first_slot;
   info.steps = world_.settings.run.steps;
   info.ranks = static_cast<int>(world_.settings.parallel.trainers());
@@ -200,14 +201,14 @@ bool Rank::calibration_due(std::int64_t slot) {
 
 void Rank::calibrate() {
   ComputeCost& cost = trainer_.workers()[0]->cost();
-  cost.calibrate(world_.end_hub->exchange(rank_, cost.measured()));
+  cost.calibrate(world_.links.end_hub->exchange(rank_, cost.measured()));
   if (rank_ != 0) return;
   const PieceSeconds& seconds = cost.costs();
-  world_.manifest.calibration = {{"forward_seconds", seconds.forward},
-                                 {"backward_seconds", seconds.backward},
-                                 {"optimizer_seconds", seconds.update},
-                                 {"mix_seconds", seconds.mix}};
-  write_manifest(*world_.files, world_.folder.path, world_.manifest);
+  world_.record.manifest.calibration = {{"forward_seconds", seconds.forward},
+                                        {"backward_seconds", seconds.backward},
+                                        {"optimizer_seconds", seconds.update},
+                                        {"mix_seconds", seconds.mix}};
+  write_manifest(*world_.files, world_.record.folder.path, world_.record.manifest);
 }
 
 void Rank::run_workers() {
@@ -230,9 +231,9 @@ void Rank::run_workers() {
         }
       } catch (const CancelledError&) {
       } catch (const Error& error) {
-        world_.control->fail(rank_, error.exit_status(), error.what());
+        world_.links.control->fail(rank_, error.exit_status(), error.what());
       } catch (const std::exception& error) {
-        world_.control->fail(rank_, 1, error.what());
+        world_.links.control->fail(rank_, 1, error.what());
       }
       slots_.end_worker();
       world_.clock->leave();
@@ -246,17 +247,17 @@ void Rank::run_workers() {
     try {
       rethrow_noted_call();
     } catch (const Error& error) {
-      world_.control->fail(rank_, error.exit_status(), error.what());
+      world_.links.control->fail(rank_, error.exit_status(), error.what());
       failure = std::current_exception();
     } catch (const std::exception& error) {
-      world_.control->fail(rank_, 1, error.what());
+      world_.links.control->fail(rank_, 1, error.what());
       failure = std::current_exception();
     }
   }
   slots_.await_ended(threads_of_workers.size());
   for (std::thread& thread : threads_of_workers) thread.join();
   if (failure) std::rethrow_exception(failure);
-  if (world_.control->failed()) throw CancelledError(world_.control->failure());
+  if (world_.links.control->failed()) throw CancelledError(world_.links.control->failure());
 }
 
 // A plan is pure, so the position can move before the slot runs.
@@ -286,7 +287,7 @@ Boundary Rank::due(std::int64_t slot) {
   if (rank_ == 0 && budget_spent() && world_.stop_reason() == StopReason::kNone)
     world_.ask_to_stop(StopReason::kBudget, "budget spent");
   for (Service* service : services_->all()) service->ask(due);
-  due.asked = world_.control->begin_slot(rank_, slot);
+  due.asked = world_.links.control->begin_slot(rank_, slot);
   due.interrupted = (due.asked & kControlInterrupt) != 0;
   if (due.interrupted) world_.note_interrupt();
   const bool budget = (run.max_samples && counters_.samples >= *run.max_samples) ||
@@ -307,7 +308,7 @@ void Rank::evaluate(Boundary& due) {
   const PartScope part(&with_.account, TimePart::kEvaluate);
   const SpanScope span(&with_.spans, "evaluate", "evaluate");
   const bool alone = world_.settings.parallel.trainers() == 1;
-  BreakAgreement agreement(alone ? nullptr : world_.training_hub.get(), rank_,
+  BreakAgreement agreement(alone ? nullptr : world_.links.training_hub.get(), rank_,
                            [&] { return !due.interrupted && world_.survival.stop.asked(); });
   const auto values =
       trainer_.evaluator().run(trainer_.evaluated(), due.slot, [&] { return agreement.breaks(); });
@@ -316,7 +317,7 @@ void Rank::evaluate(Boundary& due) {
       lines_.add(due.slot, Split::kVal, value.metric, value.value);
       parts_.recovery->on_evaluation(due.slot, value.metric, value.value);
     }
-    if (rank_ == 0) world_.metrics->flush();
+    if (rank_ == 0) world_.record.metrics->flush();
     counters_.lines.evaluated = due.slot;
     return;
   }
@@ -383,11 +384,11 @@ void Rank::finish_slot(const SlotQueue::Ticket& ticket, const SlotResult& result
   record.samples = counters_.samples;
   record.tokens = counters_.tokens;
   trainer_.observers().slot(record);
-  if (rank_ == 0) world_.metrics->tick();
+  if (rank_ == 0) world_.record.metrics->tick();
 }
 
 void Rank::record_progress() {
-  RunResult& result = world_.result;
+  RunResult& result = world_.record.result;
   result.steps = counters_.slot;
   result.samples = counters_.samples;
   result.tokens = counters_.tokens;
@@ -414,16 +415,16 @@ void Rank::finish() {
   std::optional<HeldPause> pause(with_.gate);
   if (std::exchange(stands_still_, false)) with_.gate.resume();
   parts_.sync->quiesce();
-  const auto times = world_.end_hub->exchange(
+  const auto times = world_.links.end_hub->exchange(
       rank_, rank_time_text(lines_.time_so_far(trainer_.requests() != nullptr ? &trainer_.requests()->server()
                                                                               : nullptr)));
-  const auto recorded = world_.end_hub->exchange(rank_, with_.distributions.text());
-  const auto all = world_.end_hub->exchange(rank_, trainer_.state().digests());
+  const auto recorded = world_.links.end_hub->exchange(rank_, with_.distributions.text());
+  const auto all = world_.links.end_hub->exchange(rank_, trainer_.state().digests());
   services_->repetition().record();
   SetLayout layout{trainer_.mesh().all(), world_.settings.parallel.grid, nullptr, trainer_.replica()};
   if (trainer_.rows().cut()) layout.replicas = trainer_.weights().group(Purpose::kState);
   const std::string weights = logical_digests(trainer_.evaluated(), *parts_.device, layout);
-  const auto all_weights = world_.end_hub->exchange(rank_, weights);
+  const auto all_weights = world_.links.end_hub->exchange(rank_, weights);
   pause.reset();
   const std::string_view status = world_.stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
   if (rank_ != 0) return trainer_.observers().finish(status, services_->saves().error());
@@ -441,10 +442,10 @@ void Rank::finish() {
   }
   services_->actions().end(status);
   record_progress();
-  RunResult& result = world_.result;
+  RunResult& result = world_.record.result;
   result.state_hash = state_hash.hex();
   result.weights_hash = weights_hash.hex();
-  if (world_.transport) {
+  if (world_.links.transport) {
     for (const std::string& text : times) result.communication.push_back(read_rank_time(text));
     if (const std::string slow = slow_rank_text(result.communication); !slow.empty())
       with_.host.log(LogLevel::kWarning, slow);

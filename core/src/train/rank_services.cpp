@@ -26,14 +26,19 @@ RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& p
       fail_config("[emulate]: what servers hold cannot be rolled back; set parallel.servers = 0");
     emulated_ = std::make_unique<EmulatedFailures>(*settings.emulate, settings.run.steps,
                                                    trainer.weights().live().parameters());
-    emulated_->start_with(world.next_failure);
+    emulated_->start_with(world.start.next_failure);
   }
   Instruments& with = trainer.instruments();
-  const RankContext context{world,           rank,
-                            world.epoch,     with.host,
-                            trainer.parts(), trainer.weights(),
-                            trainer.state(), trainer.counters(),
-                            trainer.lines(), emulated_.get()};
+  const RankContext context{world,
+                            rank,
+                            world.start.epoch,
+                            with.host,
+                            trainer.parts(),
+                            trainer.weights(),
+                            trainer.state(),
+                            trainer.counters(),
+                            trainer.lines(),
+                            emulated_.get()};
   actions_ = std::make_unique<RecoveryActions>(context);
   phases_ = std::make_unique<RecoveryPhases>(
       context, RecoveryPhases::Sources{*actions_, with.account, with.spans, progress, with.watch,

@@ -74,7 +74,7 @@ std::int64_t RecoveryActions::agreed_checkpoint(const FailureDecision& decision,
   if (rank_.index == 0) {
     std::int64_t step = decision.from_slot;
     if (step < 0) {
-      const RestorePoint point = rank_.world.store->recover(consistent_only);
+      const RestorePoint point = rank_.world.record.store->recover(consistent_only);
       for (const RejectedGeneration& bad : point.rejected) {
         rank_.host.log(LogLevel::kError,
                        fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}", bad.step,
@@ -84,7 +84,7 @@ std::int64_t RecoveryActions::agreed_checkpoint(const FailureDecision& decision,
     }
     found = std::to_string(step);
   }
-  return number_of(rank_.world.end_hub->exchange(rank_.index, found)[0]);
+  return number_of(rank_.world.links.end_hub->exchange(rank_.index, found)[0]);
 }
 
 /// `holds`: this rank has rows of the lost domains. Collective.
@@ -95,7 +95,7 @@ RestoredRows RecoveryActions::restore_lost(const FailureDecision& decision, std:
   const std::int64_t step = agreed_checkpoint(decision, false);
   std::optional<CheckpointReader> reader;
   if (step >= 0) {
-    reader.emplace(rank_.world.store->open(step));
+    reader.emplace(rank_.world.record.store->open(step));
     add_decoders(*reader);
   }
   RestoredRows restored;
@@ -112,9 +112,9 @@ RestoredRows RecoveryActions::restore_lost(const FailureDecision& decision, std:
 std::int64_t RecoveryActions::roll_back(const FailureDecision& decision, std::int64_t slot,
                                         FailedEvent& record, bool asked) {
   const std::int64_t step = agreed_checkpoint(decision, true);
-  std::int64_t timeline = rank_.world.timeline + 1;
+  std::int64_t timeline = rank_.world.start.timeline + 1;
   if (step >= 0) {
-    const CheckpointReader reader = rank_.world.store->open(step);
+    const CheckpointReader reader = rank_.world.record.store->open(step);
     record.from_samples = samples_of(reader);
     timeline = std::max(timeline, reader.timeline() + 1);
   }
@@ -122,16 +122,16 @@ std::int64_t RecoveryActions::roll_back(const FailureDecision& decision, std::in
   if (OverheadLedger* mine = rank_.ledger()) mine->back_to(record.from_slot);
   if (rank_.world.place.survives) rank_.world.survival.forget();
   rolls_back_ = true;
-  World::RollBack target;
+  StartPoint::RollBack target;
   target.epoch = rank_.epoch + 1;
   target.slot = step;
   // Emulated failures come before the slot, deaths in it.
   target.faults_from = record.dead.empty() ? slot : slot + 1;
   target.timeline = timeline;
   target.wall_s = rank_.lines.wall_s();
-  target.next_failure = rank_.emulated != nullptr ? rank_.emulated->next() : rank_.world.next_failure;
+  target.next_failure = rank_.emulated != nullptr ? rank_.emulated->next() : rank_.world.start.next_failure;
   target.asked = asked;
-  rank_.world.roll_back(target);
+  rank_.world.start.roll_back(target);
   return record.from_slot;
 }
 
@@ -158,16 +158,17 @@ void RecoveryActions::account_resumed(const CheckpointReader& reader) const {
                     "recovery policy '{}' answers failures",
                     reader.step(), rank_.parts.recovery.id()));
   }
-  if (rank_.index == 0 && rank_.world.recovery_log)
-    rank_.world.recovery_log->resumed(reader.step(), rank_.counters.samples, reader.consistent(), account());
+  if (rank_.index == 0 && rank_.world.record.recovery_log)
+    rank_.world.record.recovery_log->resumed(reader.step(), rank_.counters.samples, reader.consistent(),
+                                             account());
 }
 
 void RecoveryActions::end(std::string_view status) const {
   const std::int64_t slot = rank_.counters.slot;
   const auto counted = account();
   for (const auto& [name, value] : counted) rank_.lines.add(slot, Split::kTrain, name, value);
-  if (!rank_.world.recovery_log) return;
-  RecoveryLog& log = *rank_.world.recovery_log;
+  if (!rank_.world.record.recovery_log) return;
+  RecoveryLog& log = *rank_.world.record.recovery_log;
   log.ended(std::string(status), slot,
             rank_.emulated == nullptr ? std::vector<double>() : rank_.emulated->access_shares(), counted,
             rank_.world.survival.ledger.split());

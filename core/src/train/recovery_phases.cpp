@@ -23,7 +23,7 @@ RecoveryPhases::RecoveryPhases(const RankContext& rank, const Sources& sources)
   context_.seed = settings.run.seed;
   context_.shared_updates = rank_.weights.replicas() == 1 || rank_.state.members().shared;
   context_.outlives = rank_.world.place.survives;
-  context_.failures = static_cast<std::int64_t>(rank_.world.next_failure);
+  context_.failures = static_cast<std::int64_t>(rank_.world.start.next_failure);
   context_.live = &rank_.weights.live();
   context_.domains = from_.actions.domains();
   if (settings.emulate) {
@@ -36,12 +36,12 @@ RecoveryPhases::RecoveryPhases(const RankContext& rank, const Sources& sources)
 void RecoveryPhases::begin(bool from_memory) {
   World& world = rank_.world;
   Counters& counters = rank_.counters;
-  if (rank_.epoch > 0 && world.roll_backs > 0) {
-    counters.roll_backs = world.roll_backs;
-    counters.rolled_back_to = world.rolled_back_to;
+  if (rank_.epoch > 0 && world.start.roll_backs > 0) {
+    counters.roll_backs = world.start.roll_backs;
+    counters.rolled_back_to = world.start.rolled_back_to;
   } else if (rank_.epoch == 0) {
-    world.roll_backs = counters.roll_backs;
-    world.rolled_back_to = counters.rolled_back_to;
+    world.start.roll_backs = counters.roll_backs;
+    world.start.rolled_back_to = counters.rolled_back_to;
   }
   RecoveryStart start;
   start.slot = counters.slot;
@@ -99,7 +99,8 @@ void RecoveryPhases::roll_back(std::int64_t slot) {
   record.account = from_.actions.account();
   rank_.host.log(LogLevel::kWarning, fmt::format("recovery '{}' goes back from slot {} to slot {}: {}",
                                                  rank_.parts.recovery.id(), slot, to, record.action));
-  if (rank_.index == 0 && rank_.world.recovery_log) rank_.world.recovery_log->failed(record, slot - to);
+  if (rank_.index == 0 && rank_.world.record.recovery_log)
+    rank_.world.record.recovery_log->failed(record, slot - to);
 }
 
 void RecoveryPhases::sum(std::span<double> values) {
@@ -113,14 +114,14 @@ void RecoveryPhases::sum(std::span<double> values) {
 }
 
 std::vector<std::string> RecoveryPhases::gather(const std::string& text) {
-  return rank_.world.end_hub->exchange(rank_.index, text);
+  return rank_.world.links.end_hub->exchange(rank_.index, text);
 }
 
 std::unique_ptr<Communicator> RecoveryPhases::open(std::string_view name) {
-  if (!rank_.world.transport || context_.ranks == 1) return nullptr;
+  if (!rank_.world.links.transport || context_.ranks == 1) return nullptr;
   std::vector<int> all(static_cast<std::size_t>(context_.ranks));
   std::iota(all.begin(), all.end(), 0);
-  return traced(rank_.world.transport->open(rank_.index, {all, name, Purpose::kRecovery, rank_.epoch}),
+  return traced(rank_.world.links.transport->open(rank_.index, {all, name, Purpose::kRecovery, rank_.epoch}),
                 from_.watch, all, name);
 }
 

@@ -26,8 +26,9 @@ std::string Repetition::nondeterminism() const {
     return fmt::format("{} workers update the same weights without locks (Hogwild) under the wall clock",
                        shape_.workers);
   }
-  if (rank_.world.transport) {
-    if (const auto* transport = static_cast<NotRepeatable*>(rank_.world.transport->query(NotRepeatable::kId)))
+  if (rank_.world.links.transport) {
+    if (const auto* transport =
+            static_cast<NotRepeatable*>(rank_.world.links.transport->query(NotRepeatable::kId)))
       return transport->reason();
   }
   if (shape_.on_request)
@@ -82,13 +83,13 @@ void Repetition::record() const {
                          repeated->differs, repeated->slot, rank_.index);
     }
   }
-  for (const std::string& found : rank_.world.end_hub->exchange(rank_.index, mine)) {
+  for (const std::string& found : rank_.world.links.end_hub->exchange(rank_.index, mine)) {
     // What differed says more than what was not looked at.
     if (mine.empty() ||
         (mine.starts_with("not checked") && !found.empty() && !found.starts_with("not checked")))
       mine = found;
   }
-  if (rank_.index == 0) rank_.world.result.nondeterminism = mine;
+  if (rank_.index == 0) rank_.world.record.result.nondeterminism = mine;
 }
 
 }  // namespace tenon::train

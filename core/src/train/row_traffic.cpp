@@ -23,10 +23,10 @@ RowTraffic::RowTraffic(World& world, RankHost& host, int replica) {
   spec.host = host.spec();
   spec.host.log = nullptr;  // there is none yet
   spec.replica = replica;
-  spec.epoch = world.epoch;
+  spec.epoch = world.start.epoch;
   for (int r = 0; r < parallel.ranks; ++r) spec.peers.push_back(r);
   spec.workers = static_cast<int>(parallel.workers);
-  spec.transport = world.transport.get();
+  spec.transport = world.links.transport.get();
   server_ = std::make_unique<RowServer>(spec);
   for (int w = 0; w < spec.workers; ++w) {
     clients_.push_back(std::make_unique<RowClient>(*server_, w));

@@ -64,7 +64,7 @@ RunResult Runtime::train(const Config& config, const TrainRequest& request) {
     try {
       RunResult result = with_places(config, [&] {
         train::World world(choice.config, impl_->registry, now, survival);
-        world.device_choice = choice.why;
+        world.record.device_choice = choice.why;
         return world.run();
       });
       if (!survival.next) return result;

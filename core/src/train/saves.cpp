@@ -26,14 +26,14 @@ Saves::Saves(const RankContext& rank, TimeAccount& account, SpanRecorder& spans,
       shape_(shape),
       selector_(rank.parts.recovery.offered<SaveSelector>()),
       codec_(rank.parts.recovery.offered<RowCodec>()),
-      exchange_(rank.index, *rank.world.training_hub, *rank.world.saving_hub, &account) {}
+      exchange_(rank.index, *rank.world.links.training_hub, *rank.world.links.saving_hub, &account) {}
 
 std::int64_t Saves::bytes_of_all_ranks() const {
   std::int64_t mine = 0, all = 0;
   for (const StateEntry& entry : rank_.state.entries()) {
     if (entry.written) mine += entry.bytes();
   }
-  for (const std::string& text : rank_.world.end_hub->exchange(rank_.index, std::to_string(mine)))
+  for (const std::string& text : rank_.world.links.end_hub->exchange(rank_.index, std::to_string(mine)))
     all += std::stoll(text);
   return all;
 }
@@ -42,7 +42,7 @@ void Saves::start() {
   if (rank_.emulated != nullptr) state_bytes_ = bytes_of_all_ranks();
   if (rank_.parts.recovery->keep() == 0) return;
   Device* device = rank_.parts.device.get();
-  saver_ = std::make_unique<AsyncSaver>(*rank_.world.store, rank_.index,
+  saver_ = std::make_unique<AsyncSaver>(*rank_.world.record.store, rank_.index,
                                         static_cast<int>(rank_.world.settings.parallel.trainers()), exchange_,
                                         [device](const TensorView& from, std::span<std::byte> to) {
                                           TensorView host = from;
@@ -62,7 +62,7 @@ void Saves::ask(Boundary& due) {
   }
   if (rank_.index == 0 && can_save_ && due.slot < rank_.world.settings.run.steps &&
       rank_.parts.recovery->save_due(due.moment))
-    rank_.world.control->request(kControlSave, "the recovery policy's timer");
+    rank_.world.links.control->request(kControlSave, "the recovery policy's timer");
 }
 
 void Saves::plan(Boundary& due) {
@@ -123,7 +123,7 @@ void Saves::save(const SaveMoment& moment, bool last) {
   // Policies count on the run's clock, which may be simulated.
   const double began_s = rank_.world.clock->now();
   // Lines of this slot must not be lost when the checkpoint survives a crash and they do not.
-  if (rank_.index == 0) rank_.world.metrics->sync();
+  if (rank_.index == 0) rank_.world.record.metrics->sync();
   if (last) saver_->wait(kLastSaveSeconds);
   const bool waits = last || !plan_.background || rank_.emulated != nullptr;
   SavedEvent event;
@@ -171,7 +171,7 @@ void Saves::hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event
   buffers_.collect(rank_.state, shape_, plan, encode);
   SaveRequest request;
   request.step = moment.slot;
-  request.timeline = rank_.world.timeline;
+  request.timeline = rank_.world.start.timeline;
   request.base = plan.base_slot;
   request.consistent = plan.consistent;
   request.items = buffers_.items();
@@ -228,13 +228,14 @@ void Saves::log(const SaveResult& result) {
   const auto event = std::find_if(handed_over_.begin(), handed_over_.end(),
                                   [&](const SavedEvent& save) { return save.slot == result.step; });
   if (event == handed_over_.end()) return;
-  if (rank_.index == 0 && rank_.world.recovery_log) rank_.world.recovery_log->saved(*event, result);
+  if (rank_.index == 0 && rank_.world.record.recovery_log)
+    rank_.world.record.recovery_log->saved(*event, result);
   handed_over_.erase(handed_over_.begin(), event + 1);
 }
 
 /// The store knows which of the saves that were under way when the run was interrupted are whole.
 void Saves::report(std::span<const std::int64_t> slots) {
-  const std::vector<std::int64_t> whole = rank_.world.store->generations();
+  const std::vector<std::int64_t> whole = rank_.world.record.store->generations();
   for (const std::int64_t slot : slots) {
     SaveResult result;
     result.step = slot;

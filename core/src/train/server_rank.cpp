@@ -31,7 +31,8 @@ class Node final : public ServerNode {
       fail_plugin(fmt::format("a server opens '{}' to trainer {}; there are {}", name, trainer, trainers()));
     }
     const int members[] = {trainer, rank_};
-    return world_.transport->open(rank_, {members, pair_name(name), purpose, 0, kTrainerSilenceSeconds});
+    return world_.links.transport->open(rank_,
+                                        {members, pair_name(name), purpose, 0, kTrainerSilenceSeconds});
   }
 
  private:
@@ -56,7 +57,7 @@ void run_server(World& world, int rank) {
   spec.replica = static_cast<int>(world.settings.parallel.ranks + rank - world.settings.parallel.trainers());
   spec.deadline_s = world.settings.run.deadline;
   spec.clock = world.clock.get();
-  spec.control = world.control.get();
+  spec.control = world.links.control.get();
   RankHost host(spec, gate);
   const config::CheckedComponent* const named = world.checked.component("sync");
   const auto refuse = [&](std::string_view who, std::string_view why) {

@@ -111,7 +111,7 @@ void Survivor::meet() {
   const std::string mine =
       held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, steady_s() - held->since_s) : "";
   std::vector<Brought> brought;
-  for (const std::string& text : rank_.world.end_hub->exchange(rank_.index, mine))
+  for (const std::string& text : rank_.world.links.end_hub->exchange(rank_.index, mine))
     brought.push_back(read_brought(text));
   Survivors met;
   met.slot = -1;
@@ -136,18 +136,18 @@ void Survivor::meet() {
     const auto first = std::find_if(brought.begin(), brought.end(),
                                     [&](const Brought& rank) { return rank.slot == met.slot; });
     met.first = static_cast<int>(first - brought.begin());
-    rank_.world.survivors = met;
+    rank_.world.start.survivors = met;
     return;
   }
   rank_.world.survival.forget();
-  rank_.world.notes.push_back(fmt::format("all ranks go back to a checkpoint: {}", why));
+  rank_.world.record.notes.push_back(fmt::format("all ranks go back to a checkpoint: {}", why));
 }
 
 /// In place of reading a checkpoint.
 void Survivor::rejoin() {
   rank_.world.phase.enter("rejoin");
   const double began_s = steady_s();
-  const Survivors& met = *rank_.world.survivors;
+  const Survivors& met = *rank_.world.start.survivors;
   if (met.kept) return go_back_to_kept(began_s);
   auto& held = rank_.world.survival.held;
   if (held) {
@@ -155,10 +155,10 @@ void Survivor::rejoin() {
     rank_.lines.take();
     from_.saves.report(held->unfinished_saves);
   }
-  from_.saves.set_newest(rank_.world.restored_slot);
+  from_.saves.set_newest(rank_.world.start.restored_slot);
   share_state(met);
   from_.phases.begin();
-  rank_.counters.wall_s = rank_.world.restored_wall_s;
+  rank_.counters.wall_s = rank_.world.start.restored_wall_s;
   from_.progress.begin_at(rank_.counters.slot);
   from_.progress.boundary_again = !met.boundary_done;
   if (met.dead.empty()) return log_state();
@@ -180,15 +180,15 @@ void Survivor::log_state() {
 
 void Survivor::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated) {
   record.index = rank_.world.place.generation;
-  record.dead = rank_.world.survivors->dead;
+  record.dead = rank_.world.start.survivors->dead;
   record.restore_s = steady_s() - began_s;
-  record.seconds = rank_.world.survivors->waited_s + record.restore_s;
+  record.seconds = rank_.world.start.survivors->waited_s + record.restore_s;
   record.account = from_.recovery.account();
   if (rank_.index != 0) return;
   rank_.host.log(LogLevel::kWarning,
                  fmt::format("{} died and {} replaced in slot {}; {}", ranks_text(record.dead),
                              record.dead.size() == 1 ? "was" : "were", record.slot, record.action));
-  if (rank_.world.recovery_log) rank_.world.recovery_log->failed(record, repeated);
+  if (rank_.world.record.recovery_log) rank_.world.record.recovery_log->failed(record, repeated);
   if (!from_.recovery.rolls_back())
     rank_.lines.add(rank_.counters.slot, Split::kTrain, "failures",
                     static_cast<double>(rank_.world.place.generation));
@@ -196,12 +196,12 @@ void Survivor::log_deaths(FailedEvent& record, double began_s, std::int64_t repe
 
 /// In place of reading a checkpoint.
 void Survivor::go_back_to_kept(double began_s) {
-  const Survivors& met = *rank_.world.survivors;
+  const Survivors& met = *rank_.world.start.survivors;
   FailedEvent record;
   record.action = action_name(FailureAction::kRollBack);
   rank_.parts.recovery->bring_back(*met.kept);
-  from_.saves.set_newest(rank_.world.restored_slot <= *met.kept ? rank_.world.restored_slot : -1);
-  rank_.counters.wall_s = rank_.world.restored_wall_s;
+  from_.saves.set_newest(rank_.world.start.restored_slot <= *met.kept ? rank_.world.start.restored_slot : -1);
+  rank_.counters.wall_s = rank_.world.start.restored_wall_s;
   from_.progress.begin_at(rank_.counters.slot);
   from_.phases.begin(true);
   record.slot = std::max(met.slot, rank_.counters.slot);
@@ -250,7 +250,7 @@ void Survivor::share_components(const Survivors& met, Communicator& group) {
   NewcomerSource source;
   const HeldComponents& mine =
       rank_.world.survival.held ? rank_.world.survival.held->components : source.given;
-  const auto texts = rank_.world.end_hub->exchange(rank_.index, gives ? described(mine) : "");
+  const auto texts = rank_.world.links.end_hub->exchange(rank_.index, gives ? described(mine) : "");
   source.given = read_described(texts[static_cast<std::size_t>(met.first)]);
   for (auto& [name, bytes] : source.given.tensors) {
     if (gives) bytes = mine.tensors.at(name);
@@ -286,7 +286,7 @@ std::int64_t Survivor::answer_deaths(const Survivors& met, FailedEvent& record) 
   event.dead = event.shards = met.dead;
   const FailureDecision decision = rank_.parts.recovery->on_failure(event);
   record.action = action_name(decision.action);
-  for (const std::string& other : rank_.world.end_hub->exchange(rank_.index, record.action)) {
+  for (const std::string& other : rank_.world.links.end_hub->exchange(rank_.index, record.action)) {
     if (other == record.action) continue;
     fail_plugin(
         fmt::format("recovery '{}' decides '{}' on one rank and '{}' on another; on_failure must follow "
@@ -314,7 +314,7 @@ void Survivor::restore_dead(const FailureDecision& decision, const Survivors& me
       decision, met.dead, is_among(met.dead, rank_.index),
       [this](int parameter, std::int64_t) { return is_lost_with_its_rank(parameter); }, record);
   const std::vector<std::string> sums =
-      rank_.world.end_hub->exchange(rank_.index, fmt::format("{} {}", restored.rows, restored.bytes));
+      rank_.world.links.end_hub->exchange(rank_.index, fmt::format("{} {}", restored.rows, restored.bytes));
   for (const std::string& text : sums) {
     std::istringstream words(text);
     std::int64_t rows = 0, bytes = 0;

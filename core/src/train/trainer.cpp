@@ -70,7 +70,7 @@ void Trainer::open_parts() {
   observers_ = std::make_unique<Observers>(parts_->observers, with_.host, with_.spans);
   parts_->device->open({rank_, threads, settings.device.kernels});
   with_.watched.set_kernels(fmt::format("{}, {} thread(s)", parts_->device->kernel_choice(), threads));
-  if (DeviceTransport* reaches = world_.transport ? device_transport(*world_.transport) : nullptr)
+  if (DeviceTransport* reaches = world_.links.transport ? device_transport(*world_.links.transport) : nullptr)
     reaches->attach(rank_, *parts_->device);
   if (settings.parallel.workers > 1 && parts_->device->space() != MemorySpace::kHost) {
     fail_config(fmt::format(
@@ -119,7 +119,7 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   spec.first_server = static_cast<int>(settings.parallel.trainers());
   const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
   for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
-  spec.epoch = world_.epoch;
+  spec.epoch = world_.start.epoch;
   spec.seed = settings.run.seed;
   spec.buffers = settings.buffers;
   if (const auto* sizes = parts_->sync.offered<BucketSizes>())
@@ -127,7 +127,7 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
   spec.device = parts_->device.get();
   spec.host = &with_.host;
   spec.gate = &with_.gate;
-  spec.transport = world_.transport ? world_.transport.get() : nullptr;
+  spec.transport = world_.links.transport ? world_.links.transport.get() : nullptr;
   spec.watch = with_.watch;
   spec.distributions = &with_.distributions;
   require_memory(parameters, *parts_->optimizer, world_.replicas_here(), usable_memory_bytes());
@@ -141,7 +141,7 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
         "replicas "
         "that update alone, parallel.rows = \"request\"");
   }
-  world_.agree(*world_.end_hub, rank_, "parameters and data", layout_text(),
+  world_.agree(*world_.links.end_hub, rank_, "parameters and data", layout_text(),
                fmt::format("{} ({})", parts_->device->kernel_choice(), parts_->device->features()));
   start_weights();
   updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
@@ -158,7 +158,7 @@ void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
   shared.replica = weights_.get();
   shared.updater = updater_.get();
   shared.rows = rows_.get();
-  shared.control = world_.control.get();
+  shared.control = world_.links.control.get();
   // What only one rank holds must be of the same slot everywhere; replicas that are behind copy the others.
   shared.votes =
       parts_->recovery->needs_commit() || (world_.place.survives && Survivor::loses_rows(weights_->live()));
@@ -272,7 +272,7 @@ void Trainer::check(const CheckpointReader& reader) const {
   state_->check(reader, world_.settings.parallel.ranks_per_replica() == 1);
   // A statement of its own: an error of the comparison is not the data set's.
   const std::vector<DataSource> sources = parts_->dataset->info().sources;
-  const std::string& folder = world_.store->folder();
+  const std::string& folder = world_.record.store->folder();
   check_data(reader, sources, folder);
   const RunShape now = shape();
   check_position(reader, now, folder);
@@ -281,7 +281,7 @@ void Trainer::check(const CheckpointReader& reader) const {
     return parts_->schedule->rate({slot, steps, base_lr});
   };
   const std::string replanned = check_rates(reader, now, rate, folder, world_.request.extend);
-  if (!replanned.empty()) world_.notes.push_back(replanned);
+  if (!replanned.empty()) world_.record.notes.push_back(replanned);
 }
 
 std::vector<ParameterInfo> Trainer::row_tables() const {

@@ -19,15 +19,17 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <optional>
+#include <sstream>
 #include <system_error>
 #include <thread>
 
 namespace tenon::train {
 namespace {
 
-constexpr double kMetricsIntervalSeconds = 1.0;
 /// The control plane says at once why a rank was cut off, unless it is gone itself.
 constexpr std::chrono::seconds kWhyKnownWithin{10};
 /// Whoever started the ranks ends those that do not answer before it says where the others go on.
@@ -83,6 +85,21 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
+/// "line 3: 'a' against 'b'", the first that differs.
+std::string first_difference(std::string_view theirs, std::string_view ours) {
+  for (int line = 1;; ++line) {
+    const auto cut = [](std::string_view& text) {
+      const auto end = text.find('\n');
+      const std::string_view first = text.substr(0, end);
+      text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+      return first;
+    };
+    const std::string_view a = cut(theirs), b = cut(ours);
+    if (a != b) return fmt::format("line {}: '{}' against '{}'", line, a, b);
+    if (theirs.empty() && ours.empty()) return "only in their ends of lines";
+  }
+}
+
 }  // namespace
 
 World::World(const Config& run_config, Registry& plugin_registry, const TrainRequest& train_request,
@@ -98,7 +115,8 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
       clock(settings.transport.simulated_clock ? make_simulated_clock(settings.run.deadline)
                                                : make_wall_clock()),
       saver_clock(make_wall_clock()),
-      transport_gate(*clock, settings.run.deadline) {
+      links(settings, place, *clock, *saver_clock),
+      record(*files) {
   const auto ranks = static_cast<int>(settings.parallel.world());
   const config::CostSettings& costs = settings.transport.costs;
   if (settings.transport.simulated_clock && !costs.compute_seconds && !costs.calibrate) {
@@ -111,16 +129,16 @@ World::World(const Config& run_config, Registry& plugin_registry, const TrainReq
     config::CheckedComponent* chosen = checked.component("transport");
     if (chosen == nullptr)
       fail_config("a run of several ranks needs a [transport] table, e.g. type = \"thread\"");
-    transport_host = std::make_unique<RankHost>(
-        HostSpec{-1, ranks, 0, settings.run.deadline, clock.get(), nullptr, nullptr}, transport_gate);
-    registry.create_inner(*chosen->options, *transport_host);
-    transport = registry.create<Transport>(chosen->type, *chosen->options, *transport_host);
+    links.transport_host = std::make_unique<RankHost>(
+        HostSpec{-1, ranks, 0, settings.run.deadline, clock.get(), nullptr, nullptr}, links.transport_gate);
+    registry.create_inner(*chosen->options, *links.transport_host);
+    links.transport = registry.create<Transport>(chosen->type, *chosen->options, *links.transport_host);
   }
-  find_place();
+  links.find_place();
   if (threads_only()) require_room_for_ranks(settings.parallel.world());
-  open_control();
+  links.open_control();
   watch_passes();
-  if (!transport) return;
+  if (!links.transport) return;
   WorldSpec spec;
   spec.ranks = ranks;
   spec.deadline_s = settings.run.deadline;
@@ -164,7 +182,7 @@ void World::note_crowding() {
   const auto asked = static_cast<int>(settings.device.threads);
   const int cores = usable_cores();
   if (asked < 2 || asked * ranks_here() <= cores) return;
-  notes.push_back(
+  record.notes.push_back(
       fmt::format("device.threads = {} for each of {} rank(s) on this machine, where this process may use {} "
                   "core(s): threads will "
                   "wait for each other; device.threads = 0 shares the cores",
@@ -185,11 +203,11 @@ void World::ask_to_stop(StopReason reason, const std::string& why) {
   }
   try {
     if (reason != StopReason::kSignal) {
-      control->request(kControlStop, why);
-    } else if (control_client != nullptr) {
-      control_client->ask(kControlStop | kControlInterrupt, why);
+      links.control->request(kControlStop, why);
+    } else if (links.control_client != nullptr) {
+      links.control_client->ask(kControlStop | kControlInterrupt, why);
     } else {
-      control->request(kControlStop | kControlInterrupt, why);
+      links.control->request(kControlStop | kControlInterrupt, why);
     }
   } catch (const Error&) {
     // A run that has failed ends anyway; whoever takes signals has nobody to tell.
@@ -210,15 +228,6 @@ StopReason World::stop_reason() const {
   return stop_;
 }
 
-std::uint64_t World::bytes_sent() const {
-  std::uint64_t sum = 0;
-  if (!transport) return sum;
-  for (int purpose = 0; purpose < kPurposes; ++purpose) {
-    sum += transport->counts(std::max(0, place.rank), static_cast<Purpose>(purpose)).bytes_sent;
-  }
-  return sum;
-}
-
 void World::open(int keep, bool mixed, const std::function<void(const CheckpointReader&)>& check) {
   const std::string base =
       request.run_dir.empty() ? "runs/" + settings.run.name.value_or("run") : request.run_dir;
@@ -235,21 +244,18 @@ void World::open(int keep, bool mixed, const std::function<void(const Checkpoint
 
 void World::open_folder(const std::string& base, int keep, bool mixed,
                         const std::function<void(const CheckpointReader&)>& check) {
-  folder = request.resume ? open_newest_attempt(*files, base) : create_run_folder(*files, base);
-  lock = std::make_unique<AttemptLock>(folder.path);
-  result.folder = folder.path;
+  record.folder = request.resume ? open_newest_attempt(*files, base) : create_run_folder(*files, base);
+  record.lock = std::make_unique<AttemptLock>(record.folder.path);
+  record.result.folder = record.folder.path;
 
-  StoreOptions options;
-  options.keep = std::max(2, keep);
-  options.hook = [this](const char* name) { phase.enter(name); };
-  store = std::make_unique<CheckpointStore>(*files, folder.path + "/checkpoints", options);
+  record.open_store(keep, [this](const char* name) { phase.enter(name); });
   if (request.resume) find_checkpoint(mixed, check);
-  write_text_atomically(*files, folder.path + "/config.resolved.toml",
+  write_text_atomically(*files, record.folder.path + "/config.resolved.toml",
                         to_toml(checked.resolved.root(), true));
-  write_plugin_lock(*files, folder.path, loaded_plugins());
-  note_left_out(registry, notes);
+  write_plugin_lock(*files, record.folder.path, loaded_plugins());
+  note_left_out(registry, record.notes);
   note_crowding();
-  open_metrics();
+  record.open_metrics();
   if (checked.component("recovery") != nullptr || settings.emulate) {
     std::optional<ClusterCosts> costs;
     double hours_per_slot = 0;
@@ -257,79 +263,54 @@ void World::open_folder(const std::string& base, int keep, bool mixed,
       costs = settings.emulate->costs;
       hours_per_slot = settings.emulate->hours / static_cast<double>(settings.run.steps);
     }
-    recovery_log = std::make_unique<RecoveryLog>(*files, folder.path, costs, hours_per_slot);
+    record.recovery_log = std::make_unique<RecoveryLog>(*files, record.folder.path, costs, hours_per_slot);
   }
-}
-
-void World::open_metrics() {
-  metrics = std::make_unique<MetricsWriter>(*files, folder.path + "/metrics.jsonl", kMetricsIntervalSeconds);
-}
-
-void World::roll_back(const RollBack& target) {
-  const std::lock_guard lock(mutex_);
-  if (epoch == target.epoch) return;  // another rank of this process was first
-  epoch = target.epoch;
-  restored_slot = target.slot;
-  faults_from = target.faults_from;
-  timeline = target.timeline;
-  restored_wall_s = target.wall_s;
-  next_failure = target.next_failure;
-  if (!target.asked) return;
-  ++roll_backs;
-  rolled_back_to = std::max<std::int64_t>(0, target.slot);
 }
 
 void World::find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check) {
-  const RestorePoint point = store->recover(!mixed);
+  const RestorePoint point = record.store->recover(!mixed);
   for (const RejectedGeneration& bad : point.rejected) {
-    notes.push_back(fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}", bad.step,
-                                bad.path, bad.reason));
+    record.notes.push_back(fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}",
+                                       bad.step, bad.path, bad.reason));
   }
-  restored_slot = point.step;
-  if (restored_slot >= 0) {
-    const CheckpointReader reader = store->open(restored_slot);
+  start.restored_slot = point.step;
+  if (start.restored_slot >= 0) {
+    const CheckpointReader reader = record.store->open(start.restored_slot);
     check(reader);
     // What was saved later than this is of another continuation.
-    timeline = reader.timeline() + (store->generations().back() > restored_slot ? 1 : 0);
+    start.timeline = reader.timeline() + (record.store->generations().back() > start.restored_slot ? 1 : 0);
   }
-  if (restored_slot < 0) notes.push_back("no usable checkpoint: the attempt starts again from slot 0");
-  drop_metrics_after(*files, folder.path + "/metrics.jsonl",
-                     survivors ? survivors->goes_on_from() : std::max<std::int64_t>(restored_slot, 0));
+  if (start.restored_slot < 0)
+    record.notes.push_back("no usable checkpoint: the attempt starts again from slot 0");
+  drop_metrics_after(
+      *files, record.folder.path + "/metrics.jsonl",
+      start.survivors ? start.survivors->goes_on_from() : std::max<std::int64_t>(start.restored_slot, 0));
   // A run that died between its last checkpoint and its summary has nothing left to measure.
-  if (files->exists(folder.path + "/metrics.jsonl")) {
-    for (const MetricLine& line : read_metrics(*files, folder.path + "/metrics.jsonl")) {
-      result.metrics[fmt::format("{}/{}", line.split, line.name)] = line.value;
-      restored_wall_s = std::max(restored_wall_s, line.wall_s);
-      if (line.split == split_name(Split::kVal)) evaluated_slot = std::max(evaluated_slot, line.step);
+  if (files->exists(record.folder.path + "/metrics.jsonl")) {
+    for (const MetricLine& line : read_metrics(*files, record.folder.path + "/metrics.jsonl")) {
+      record.result.metrics[fmt::format("{}/{}", line.split, line.name)] = line.value;
+      start.restored_wall_s = std::max(start.restored_wall_s, line.wall_s);
+      if (line.split == split_name(Split::kVal))
+        start.evaluated_slot = std::max(start.evaluated_slot, line.step);
     }
   }
   try {
-    Manifest earlier = read_manifest(*files, folder.path);
-    earlier_segments = std::move(earlier.segments);
-    recorded_kernels = std::move(earlier.kernels);
-    recorded_costs = calibrated_costs(earlier);
+    Manifest earlier = read_manifest(*files, record.folder.path);
+    record.earlier_segments = std::move(earlier.segments);
+    record.recorded_kernels = std::move(earlier.kernels);
+    record.recorded_costs = calibrated_costs(earlier);
   } catch (const Error& error) {
-    notes.push_back(fmt::format("the earlier manifest cannot be read and is begun anew: {}", error.what()));
+    record.notes.push_back(
+        fmt::format("the earlier manifest cannot be read and is begun anew: {}", error.what()));
   }
 }
 
 bool World::owes_evaluation() const {
   const config::RunSettings& run = settings.run;
-  const bool due = restored_slot >= run.steps || (run.eval_every > 0 && restored_slot % run.eval_every == 0);
-  return request.resume && !survivors && restored_slot > 0 && evaluated_slot < restored_slot && due;
-}
-
-// Lines of slots that will be computed again go, as at a resume.
-void World::reopen() {
-  metrics.reset();
-  drop_metrics_after(*files, folder.path + "/metrics.jsonl", std::max<std::int64_t>(restored_slot, 0));
-  open_metrics();
-}
-
-void World::begin_manifest(Manifest begun) {
-  manifest = std::move(begun);
-  manifest.segments.insert(manifest.segments.begin(), earlier_segments.begin(), earlier_segments.end());
-  write_manifest(*files, folder.path, manifest);
+  const bool due =
+      start.restored_slot >= run.steps || (run.eval_every > 0 && start.restored_slot % run.eval_every == 0);
+  return request.resume && !start.survivors && start.restored_slot > 0 &&
+         start.evaluated_slot < start.restored_slot && due;
 }
 
 void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
@@ -348,7 +329,7 @@ void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
       threads.emplace_back([this, rank, &body, id] { run_rank(rank, id, body); });
     } catch (const std::system_error& error) {
       // Those that run already wait for this one: they are called back.
-      control->fail(
+      links.control->fail(
           rank, static_cast<int>(ErrorKind::kRun),
           fmt::format("the system gives this process no thread for rank {} of {}: {}; raise its limits "
                       "(ulimit -u, ulimit -v), or lower parallel.ranks",
@@ -399,7 +380,7 @@ void World::run_trainer(int rank, const std::function<bool(int rank, Rank& self)
       }
     }
     // Communicators of the new epoch end those of the old one, so nobody opens one before all are gone.
-    if (again) end_hub->exchange(rank, "left");
+    if (again) links.end_hub->exchange(rank, "left");
   }
 }
 
@@ -410,62 +391,46 @@ void World::report_failure(int rank) {
     // The first failure is reported by the control plane.
   } catch (const DeadlineError& error) {
     await_late_pass();
-    if (control_client == nullptr) return control->fail(rank, error.exit_status(), error.what());
-    control_client->miss(rank, error.what());
+    if (links.control_client == nullptr) return links.control->fail(rank, error.exit_status(), error.what());
+    links.control_client->miss(rank, error.what());
   } catch (const Error& error) {
-    if (error.kind() != ErrorKind::kDeviceLost) return control->fail(rank, error.exit_status(), error.what());
+    if (error.kind() != ErrorKind::kDeviceLost)
+      return links.control->fail(rank, error.exit_status(), error.what());
     device_lost_ = true;
-    control->fail(rank, error.exit_status(), std::string(error.what()) + newest_checkpoint_text());
+    links.control->fail(rank, error.exit_status(),
+                        std::string(error.what()) + record.newest_checkpoint_text());
   } catch (const std::bad_alloc&) {
-    control->fail(rank, 1, "out of memory; use a smaller model, batch or context");
+    links.control->fail(rank, 1, "out of memory; use a smaller model, batch or context");
   } catch (const std::exception& error) {
-    control->fail(rank, 1, error.what());
+    links.control->fail(rank, 1, error.what());
   }
-}
-
-/// "; the newest checkpoint is that of slot 40"
-std::string World::newest_checkpoint_text() const {
-  std::vector<std::int64_t> whole;
-  try {
-    if (store != nullptr) whole = store->generations();
-  } catch (const Error&) {
-    // What is being reported matters more than that the folder cannot be read.
-  }
-  return whole.empty() ? "; there is no checkpoint yet"
-                       : fmt::format("; the newest checkpoint is that of slot {}", whole.back());
 }
 
 int World::failure_status() const {
-  return device_lost_ ? static_cast<int>(ErrorKind::kDeviceLost) : std::max(1, control->failure_status());
+  return device_lost_ ? static_cast<int>(ErrorKind::kDeviceLost)
+                      : std::max(1, links.control->failure_status());
 }
 
 bool World::outlives() const {
-  if (!place.survives || control_client == nullptr || device_lost_) return false;
+  if (!place.survives || links.control_client == nullptr || device_lost_) return false;
   // Who is cut off by another rank may learn of it before the control plane says why.
   const auto until = std::chrono::steady_clock::now() + kWhyKnownWithin;
-  while (cut_off_ && !control->failed() && std::chrono::steady_clock::now() < until)
+  while (cut_off_ && !links.control->failed() && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return control_client->interrupted();
+  return links.control_client->interrupted();
 }
 
 bool World::goes_on() {
-  survival.next = control_client->hold(kGoOnSeconds);
+  survival.next = links.control_client->hold(kGoOnSeconds);
   if (!survival.next) return false;
-  if (metrics != nullptr) metrics->flush();
-  end_segment("interrupted: " + control->failure());
+  if (record.metrics != nullptr) record.metrics->flush();
+  record.end_segment("interrupted: " + links.control->failure());
   return true;
 }
 
-void World::end_segment(const std::string& reason) {
-  if (manifest.segments.empty()) return;
-  manifest.segments.back().end = utc_now();
-  manifest.segments.back().exit_reason = reason;
-  write_manifest(*files, folder.path, manifest);
-}
-
 void World::throw_failure() const {
-  if (!control->failed()) return;
-  std::string text = control->failure();
+  if (!links.control->failed()) return;
+  std::string text = links.control->failure();
   const auto kind = static_cast<ErrorKind>(failure_status());
   // The ranks of one process read one configuration: which of them found the error first says nothing.
   if (kind == ErrorKind::kConfig && threads_only() && settings.parallel.world() > 1)
@@ -480,7 +445,7 @@ std::vector<std::string> World::build_only() {
   run_ranks([&](int rank, Rank& self) {
     planned += self.trainer().planned_bytes();
     if (rank == 0) facts = self.trainer().facts();
-    end_hub->exchange(rank, "built");
+    links.end_hub->exchange(rank, "built");
     return false;
   });
   throw_failure();
@@ -494,32 +459,32 @@ std::vector<std::string> World::build_only() {
 
 RunResult World::run() {
   survival.stop.attach([this](const std::string& name) { ask_to_stop(StopReason::kSignal, name); });
-  if (control_client != nullptr) control_client->on_interrupt([this] { survival.stop.heard(); });
+  if (links.control_client != nullptr) links.control_client->on_interrupt([this] { survival.stop.heard(); });
   run_ranks([this](int rank, Rank& self) {
     if (rank == std::max(0, place.rank)) survival.stop.set_keeps(self.keep() > 0, place.rank);
     // All ranks could be built: only now does the run appear on disk.
-    end_hub->exchange(rank, "built");
-    if (epoch == 0) {
+    links.end_hub->exchange(rank, "built");
+    if (start.epoch == 0) {
       if (place.generation > 0 && request.resume) self.survivor().meet();
       if (rank == 0) {
         open(self.keep(), request.resume && self.continues_mixed(),
              [&](const CheckpointReader& reader) { self.trainer().check(reader); });
         if (owes_evaluation())
-          control->request(kControlEvaluate, "of the slot at which the attempt was cut short");
+          links.control->request(kControlEvaluate, "of the slot at which the attempt was cut short");
       }
       share_opening(rank, self.keep());
     } else {
-      if (rank == 0) reopen();
-      end_hub->exchange(rank, "open");
+      if (rank == 0) record.go_back(std::max<std::int64_t>(start.restored_slot, 0));
+      links.end_hub->exchange(rank, "open");
     }
     return self.run();
   });
   survival.stop.attach({});
-  if (outlives() && goes_on()) return result;
+  if (outlives() && goes_on()) return record.result;
   // Before the attempt was open nothing was written into it.
-  if (place.rank <= 0 ? metrics == nullptr : store == nullptr) throw_failure();
+  if (place.rank <= 0 ? record.metrics == nullptr : record.store == nullptr) throw_failure();
   finish();
-  return result;
+  return record.result;
 }
 
 void World::finish() {
@@ -528,48 +493,123 @@ void World::finish() {
 }
 
 void World::finish_locked() {
-  if (control->failed()) {
-    result.status = "failed";
-    result.error = control->failure();
-    result.exit_status = failure_status();
+  if (links.control->failed()) {
+    record.result.status = "failed";
+    record.result.error = links.control->failure();
+    record.result.exit_status = failure_status();
   } else {
-    result.status = stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
+    record.result.status = stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
   }
-  result.rank = std::max(0, place.rank);
-  if (result.wall_s == 0) result.wall_s = seconds_since(begun_);
+  record.result.rank = std::max(0, place.rank);
+  if (record.result.wall_s == 0) record.result.wall_s = seconds_since(begun_);
   // The record of a run is that of rank 0.
   if (place.rank <= 0) write_results();
 }
 
 void World::write_results() {
-  result.peak_rss_mb = peak_rss_mb();
-  result.peak_anonymous_mb = peak_anonymous_rss_mb();
-  result.bytes_sent = bytes_sent();
-  result.hidden_comm_share = hidden_share(result.communication);
-  if (transport) {
+  record.result.peak_rss_mb = peak_rss_mb();
+  record.result.peak_anonymous_mb = peak_anonymous_rss_mb();
+  record.result.bytes_sent = links.bytes_sent();
+  record.result.hidden_comm_share = hidden_share(record.result.communication);
+  if (links.transport) {
     for (int p = 0; p < kPurposes; ++p) {
       const auto purpose = static_cast<Purpose>(p);
-      const LinkCounts counts = transport->counts(0, purpose);
+      const LinkCounts counts = links.transport->counts(0, purpose);
       if (counts.bytes_sent > 0)
-        result.bytes_by_purpose[std::string(purpose_name(purpose))] = counts.bytes_sent;
-      result.stall_s += counts.blocked_seconds;
+        record.result.bytes_by_purpose[std::string(purpose_name(purpose))] = counts.bytes_sent;
+      record.result.stall_s += counts.blocked_seconds;
       std::uint64_t served = 0;
       for (auto rank = settings.parallel.trainers(); rank < settings.parallel.world(); ++rank)
-        served += transport->counts(static_cast<int>(rank), purpose).bytes_sent;
-      if (served > 0) result.bytes_by_purpose["servers." + std::string(purpose_name(purpose))] = served;
+        served += links.transport->counts(static_cast<int>(rank), purpose).bytes_sent;
+      if (served > 0)
+        record.result.bytes_by_purpose["servers." + std::string(purpose_name(purpose))] = served;
     }
   }
-  result.bytes_by_purpose["control"] += control->bytes();
+  record.result.bytes_by_purpose["control"] += links.control->bytes();
   try {
-    metrics->flush();
-    write_summary(*files, result);
-    end_segment(result.error.empty() ? result.status : result.status + ": " + result.error);
+    record.metrics->flush();
+    write_summary(*files, record.result);
+    record.end_segment(record.result.error.empty() ? record.result.status
+                                                   : record.result.status + ": " + record.result.error);
   } catch (const std::exception& failure) {
     // Training is over and the caller still gets what came of it, with what the disk already refused before.
-    result.error = fmt::format("{}{}the end of the run could not be recorded: {}", result.error,
-                               result.error.empty() ? "" : "; ", failure.what());
-    result.exit_status = std::max(1, result.exit_status);
+    record.result.error = fmt::format("{}{}the end of the run could not be recorded: {}", record.result.error,
+                                      record.result.error.empty() ? "" : "; ", failure.what());
+    record.result.exit_status = std::max(1, record.result.exit_status);
   }
+}
+
+void World::connect(const WorldSpec& spec) {
+  if (threads_only()) return links.connect(spec);
+  try {
+    std::string& plugins = survival.plugins;
+    if (plugins.empty()) {
+      for (const LockedPlugin& plugin : loaded_plugins())
+        plugins += fmt::format("plugin {} {} sha256 {}\n", plugin.id, plugin.version, plugin.sha256);
+    }
+    agree(*links.world_hub, place.rank, "configuration", to_toml(checked.resolved.root(), false));
+    agree(*links.world_hub, place.rank, "list of plugins", plugins);
+    links.connect(spec);
+  } catch (...) {
+    cut_off_ = true;
+    report_failure(place.rank);
+    if (outlives()) goes_on();
+    throw_failure();
+    throw;
+  }
+}
+
+void World::agree(TextExchange& among, int rank, std::string_view what, const std::string& text,
+                  const std::string& device) {
+  if (threads_only()) return;
+  std::vector<std::string> devices, texts;  // the first line, and the rest
+  for (const std::string& both : among.exchange(rank, fmt::format("{}\n{}", device, text))) {
+    devices.push_back(both.substr(0, both.find('\n')));
+    texts.push_back(both.substr(devices.back().size() + 1));
+  }
+  const auto differing = [](const std::vector<std::string>& all) {
+    return std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; }) - all.begin();
+  };
+  const auto other = static_cast<std::size_t>(differing(texts)),
+             odd = static_cast<std::size_t>(differing(devices));
+  if (other < texts.size()) {
+    fail_config(fmt::format("rank {} and rank 0 differ in their {}, {}; all processes of a run need the same",
+                            other, what, first_difference(texts[other], texts[0])));
+  }
+  if (rank != 0 || odd == devices.size()) return;
+  record.notes.push_back(fmt::format(
+      "the ranks have different devices: rank 0 has {}, rank {} has {}; last bits of results depend on which "
+      "rank has which, and the slowest sets the pace",
+      devices[0], odd, devices[odd]));
+}
+
+// The folder and the place to continue from are rank 0's findings; the others see the same files.
+void World::share_opening(int rank, int keep) {
+  const std::vector<std::string> all = links.end_hub->exchange(
+      rank,
+      rank == 0
+          ? fmt::format("{}\n{}\n{:a}\n{}\n{}\n", std::filesystem::absolute(record.folder.path).string(),
+                        start.restored_slot, start.restored_wall_s, record.recorded_kernels, start.timeline)
+          : "open");
+  if (threads_only() || rank == 0) return;
+  std::istringstream opened(all[0]);
+  std::string slot, wall, line;
+  std::getline(opened, record.folder.path);
+  std::getline(opened, slot);
+  std::getline(opened, wall);
+  std::getline(opened, record.recorded_kernels);
+  std::getline(opened, line);
+  start.restored_slot = std::stoll(slot);
+  start.timeline = std::stoll(line);
+  start.restored_wall_s = std::strtod(wall.c_str(), nullptr);
+  if (!files->exists(record.folder.path)) {
+    fail_run(
+        fmt::format("rank {} on {} cannot see the run's folder {}, which rank 0 opened; all processes of a "
+                    "run need one file system, e.g. --run-dir on a shared disk",
+                    rank, host_name(), record.folder.path));
+  }
+  record.result.folder = record.folder.path;
+  record.open_store(keep, [this](const char* name) { phase.enter(name); });
 }
 
 }  // namespace tenon::train

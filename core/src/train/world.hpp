@@ -2,21 +2,14 @@
 // folder and the record of the run.
 #pragma once
 
-#include "comm/control_inprocess.hpp"
-#include "comm/control_server.hpp"
 #include "config/run_schema.hpp"
-#include "observe/manifest.hpp"
-#include "observe/metrics.hpp"
 #include "observe/plugin_lock.hpp"
-#include "observe/recovery_log.hpp"
-#include "observe/run_folder.hpp"
 #include "plugin/guard.hpp"
-#include "train/compute_cost.hpp"
-#include "train/exchange.hpp"
+#include "train/links.hpp"
 #include "train/pass_watch.hpp"
-#include "train/pause_gate.hpp"
 #include "train/phase_probe.hpp"
-#include "train/rank_host.hpp"
+#include "train/run_record.hpp"
+#include "train/start_point.hpp"
 #include "train/survival.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -65,15 +58,11 @@ struct World {
   /// the first line that differs. `device` may differ, which rank 0 notes. Collective.
   void agree(TextExchange& among, int rank, std::string_view what, const std::string& text,
              const std::string& device = "");
-  /// Of rank 0, over all purposes of the data transport.
-  std::uint64_t bytes_sent() const;
   /// Rank 0, once every rank is built: the attempt appears on disk, or the newest one is opened to continue
   /// it.
   /// `check` looks at the checkpoint to continue from before anything is written.
   /// `mixed`: a checkpoint whose rows are of several moments will do.
   void open(int keep, bool mixed, const std::function<void(const CheckpointReader&)>& check);
-  /// Rank 0: the manifest of this segment, with those of earlier ones before it.
-  void begin_manifest(Manifest begun);
 
   const Config& config;
   Registry& registry;
@@ -82,82 +71,33 @@ struct World {
   /// Seconds of this process, which rank 0 writes down; null for other ranks.
   OverheadLedger* ledger(int rank) const { return rank == 0 ? &survival.ledger : nullptr; }
   ProcessPlace place;
-  config::CheckedRun checked;  ///< for settings; each rank validates again for its own options
+  config::CheckedRun checked;  ///< for settings; each rank copies the options of its components
   const config::CoreSettings& settings;
-
-  std::string device_choice;  ///< why this device, where the configuration left it open
 
   std::unique_ptr<FileSystem> files;
   std::unique_ptr<Clock> clock;
   std::unique_ptr<Clock>
-      saver_clock;           ///< wall time for the saving threads, which take no part in the run's clock
-  PauseGate transport_gate;  ///< of the transport's host, which belongs to no replica
-  std::unique_ptr<RankHost> transport_host;
-  std::unique_ptr<Rendezvous> rendezvous;  ///< of processes; outlives the transport
-  Component<Transport> transport;
-  std::atomic<bool> connected{false};
-  std::unique_ptr<TextExchange> training_hub, saving_hub, end_hub;  ///< of trainers
-  std::unique_ptr<TextExchange> world_hub;                          ///< of all processes; null among threads
-  std::unique_ptr<ControlServer> control_server;                    ///< where this process runs it
-  std::unique_ptr<ControlPlane> control;                            ///< after all that a failure cancels
-  ControlClient* control_client = nullptr;                          ///< the same; null among threads
-  std::unique_ptr<PassWatch> pass_watch;                            ///< of this process's ranks
-  std::unique_ptr<CheckpointStore> store;                           ///< made by rank 0's recovery policy
-  RunFolder folder;
-  std::unique_ptr<AttemptLock> lock;
-  std::unique_ptr<MetricsWriter> metrics;
-  Manifest manifest;
-  std::vector<ManifestSegment> earlier_segments;
-  std::string recorded_kernels;                ///< of the attempt that is continued, "" otherwise
-  std::optional<PieceSeconds> recorded_costs;  ///< that it had measured
-  std::vector<std::string> notes;              ///< what a person should know about the start
-  std::int64_t restored_slot = -1;             ///< checkpoint to continue from; -1 = from the start
-  double restored_wall_s = 0;                  ///< of the slots before it
-  std::uint64_t earlier_bytes = 0;             ///< sent by rank 0 in earlier segments (modulo 2^64)
-  std::optional<Survivors> survivors;          ///< the run goes on from what ranks hold in memory
-  std::int64_t timeline = 0;                   ///< of checkpoints; grows at every roll-back
-
-  /// Where all ranks go on after they have been built again.
-  struct RollBack {
-    std::uint32_t epoch = 0;
-    std::int64_t slot = -1;        ///< checkpoint; -1 = from the start
-    std::int64_t faults_from = 0;  ///< [[fault]]s of earlier slots have happened
-    std::int64_t timeline = 0;
-    double wall_s = 0;
-    std::size_t next_failure = 0;
-    bool asked = false;  ///< by the recovery policy, without a failure
-  };
-  /// By every rank of this process, with equal arguments.
-  void roll_back(const RollBack& target);
-  std::uint32_t epoch = 0;           ///< how often the ranks were built again
-  std::int64_t faults_from = 0;      ///< of the newest roll-back
-  std::size_t next_failure = 0;      ///< of the emulated schedule
-  std::int64_t evaluated_slot = -1;  ///< of the newest evaluation that the attempt has recorded; rank 0
-  std::int64_t roll_backs = 0;       ///< that the recovery policy asked for
-  std::int64_t rolled_back_to = -1;  ///< slot that the newest of them went back to
-  std::unique_ptr<RecoveryLog> recovery_log;  ///< rank 0
-
+      saver_clock;  ///< wall time for the saving threads, which take no part in the run's clock
+  Links links;
+  std::unique_ptr<PassWatch> pass_watch;  ///< of this process's ranks
+  RunRecord record;
+  StartPoint start;
   PhaseProbe phase;
-  RunResult result;  ///< written by rank 0
 
  private:
   /// The body returns whether its rank shall be built again.
   void run_ranks(const std::function<bool(int rank, Rank& self)>& body);
   void run_rank(int rank, int participant, const std::function<bool(int rank, Rank& self)>& body);
   void run_trainer(int rank, const std::function<bool(int rank, Rank& self)>& body);
-  void open_metrics();
-  void reopen();
   /// Of the exception that is being handled.
   void report_failure(int rank);
   void throw_failure() const;
-  std::string newest_checkpoint_text() const;
   int failure_status() const;  ///< of this process
   void note_crowding();
   /// Whether ranks are to keep their state: another has died. A rank that was cut off waits to hear why.
   bool outlives() const;
   /// Once they do: waits to hear where. False if the run has failed meanwhile.
   bool goes_on();
-  void end_segment(const std::string& reason);
   /// The attempt was cut short at a slot whose evaluation was due, and lacks it. Rank 0.
   bool owes_evaluation() const;
   void open_folder(const std::string& base, int keep, bool mixed,
@@ -173,10 +113,6 @@ struct World {
   void finish_locked();
   void write_results();
   std::vector<LockedPlugin> loaded_plugins() const;
-  // places.cpp
-  std::unique_ptr<ControlServer> make_control_server();
-  void find_place();
-  void open_control();
   void connect(const WorldSpec& spec);
   void share_opening(int rank, int keep);
 
