@@ -43,24 +43,4 @@ void TextHub::cancel(const std::string& reason) {
   changed_.notify(clock_, clock_.now());
 }
 
-HubExchange::~HubExchange() = default;
-
-std::vector<std::string> HubExchange::gather(const std::string& text) {
-  std::vector<std::string> all = saving_.exchange(rank_, text);
-  if (rank_ != 0) all.clear();
-  return all;
-}
-
-std::string HubExchange::broadcast(const std::string& text) {
-  return saving_.exchange(rank_, rank_ == 0 ? text : std::string())[0];
-}
-
-bool HubExchange::any(bool mine) {
-  const PartScope part(account_, TimePart::kLate);
-  for (const std::string& text : training_.exchange(rank_, mine ? "1" : "0")) {
-    if (text == "1") return true;
-  }
-  return false;
-}
-
 }  // namespace tenon::train

@@ -1,13 +1,9 @@
 // Texts between ranks: how saves are agreed and hashes are joined. Threads exchange them in memory, processes
-// over the control plane; the users of this see no difference.
+// over the control plane.
 #pragma once
-
-#include "comm/control_client.hpp"
-#include "train/time_account.hpp"
 
 #include <tenon/clock_wait.hpp>
 
-#include <tenon/checkpoint.hpp>
 #include <tenon/clock.hpp>
 
 #include <memory>
@@ -51,38 +47,6 @@ class TextHub final : public TextExchange {
   std::uint64_t round_ = 0;
   bool cancelled_ = false;
   std::string reason_;
-};
-
-/// Between processes. The control plane ends its waits by itself, at a failure too.
-class RemoteTexts final : public TextExchange {
- public:
-  RemoteTexts(ControlClient& control, ControlLane lane) : control_(control), lane_(lane) {}
-  std::vector<std::string> exchange(int, const std::string& text) override {
-    return control_.exchange(lane_, text);
-  }
-  void cancel(const std::string&) override {}
-
- private:
-  ControlClient& control_;
-  ControlLane lane_;
-};
-
-/// The save exchange of one rank: agreement on the training threads, reports on the saving threads.
-class HubExchange final : public SaveExchange {
- public:
-  /// account: where the training thread's waits for other ranks count.
-  HubExchange(int rank, TextExchange& training, TextExchange& saving, TimeAccount* account)
-      : rank_(rank), training_(training), saving_(saving), account_(account) {}
-  ~HubExchange() override;
-  std::vector<std::string> gather(const std::string& text) override;
-  std::string broadcast(const std::string& text) override;
-  bool any(bool mine) override;
-
- private:
-  int rank_;
-  TextExchange& training_;
-  TextExchange& saving_;
-  TimeAccount* account_;
 };
 
 }  // namespace tenon::train

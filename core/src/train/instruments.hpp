@@ -11,7 +11,6 @@
 #include "train/spans.hpp"
 #include "train/time_account.hpp"
 #include "train/traced_communicator.hpp"
-#include "train/world.hpp"
 
 #include <memory>
 #include <string>
@@ -19,7 +18,7 @@
 namespace tenon::train {
 
 struct Instruments {
-  Instruments(World& world, int rank, int replica);
+  Instruments(const HostSpec& spec, const FaultSpec& disturbed, PassWatch& passes);
 
   /// Once the run has a folder.
   void open_log(const std::string& folder);

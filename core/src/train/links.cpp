@@ -28,6 +28,20 @@ class TextRendezvous final : public Rendezvous {
   int rank_, ranks_;
 };
 
+/// Between processes. The control plane ends its waits by itself, at a failure too.
+class RemoteTexts final : public TextExchange {
+ public:
+  RemoteTexts(ControlClient& control, ControlLane lane) : control_(control), lane_(lane) {}
+  std::vector<std::string> exchange(int, const std::string& text) override {
+    return control_.exchange(lane_, text);
+  }
+  void cancel(const std::string&) override {}
+
+ private:
+  ControlClient& control_;
+  ControlLane lane_;
+};
+
 }  // namespace
 
 std::string host_name() {

@@ -2,6 +2,7 @@
 // finds its place by what started it, or by a transport with a launcher of its own.
 #pragma once
 
+#include "comm/control_client.hpp"
 #include "comm/control_inprocess.hpp"
 #include "comm/control_server.hpp"
 #include "config/run_schema.hpp"

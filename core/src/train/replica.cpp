@@ -3,8 +3,6 @@
 
 #include "train/device_communicators.hpp"
 
-#include "train/server_rank.hpp"
-
 #include <tenon/error.hpp>
 #include <tenon/operators.hpp>
 
@@ -113,6 +111,10 @@ void RankReplica::sync_buffers() {
     }
     live_->touch(info.index);
   }
+}
+
+std::string pair_name(std::string_view name) {
+  return fmt::format("server.{}", name);
 }
 
 }  // namespace tenon::train

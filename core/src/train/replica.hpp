@@ -101,4 +101,7 @@ class RankReplica final : public Replica {
   std::array<std::unique_ptr<Communicator>, kPurposes> groups_;
 };
 
+/// Name of the communicator between a trainer and a server.
+std::string pair_name(std::string_view name);
+
 }  // namespace tenon::train

@@ -19,6 +19,26 @@ constexpr double kHour = 3600;
 
 }  // namespace
 
+HubExchange::~HubExchange() = default;
+
+std::vector<std::string> HubExchange::gather(const std::string& text) {
+  std::vector<std::string> all = saving_.exchange(rank_, text);
+  if (rank_ != 0) all.clear();
+  return all;
+}
+
+std::string HubExchange::broadcast(const std::string& text) {
+  return saving_.exchange(rank_, rank_ == 0 ? text : std::string())[0];
+}
+
+bool HubExchange::any(bool mine) {
+  const PartScope part(account_, TimePart::kLate);
+  for (const std::string& text : training_.exchange(rank_, mine ? "1" : "0")) {
+    if (text == "1") return true;
+  }
+  return false;
+}
+
 Saves::Saves(const RankContext& rank, TimeAccount& account, SpanRecorder& spans, const RunShape& shape)
     : rank_(rank),
       account_(account),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "observe/recovery_log.hpp"
+#include "train/exchange.hpp"
 #include "train/rank_context.hpp"
 #include "train/saved_shape.hpp"
 #include "train/service.hpp"
@@ -20,6 +21,24 @@
 #include <vector>
 
 namespace tenon::train {
+
+/// The save exchange of one rank: agreement on the training threads, reports on the saving threads.
+class HubExchange final : public SaveExchange {
+ public:
+  /// account: where the training thread's waits for other ranks count.
+  HubExchange(int rank, TextExchange& training, TextExchange& saving, TimeAccount* account)
+      : rank_(rank), training_(training), saving_(saving), account_(account) {}
+  ~HubExchange() override;
+  std::vector<std::string> gather(const std::string& text) override;
+  std::string broadcast(const std::string& text) override;
+  bool any(bool mine) override;
+
+ private:
+  int rank_;
+  TextExchange& training_;
+  TextExchange& saving_;
+  TimeAccount* account_;
+};
 
 class Saves final : public Service {
  public:

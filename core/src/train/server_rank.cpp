@@ -1,6 +1,8 @@
 // The life of a server rank (server_rank.hpp).
 #include "train/server_rank.hpp"
 
+#include "train/replica.hpp"
+
 #include "plugin/guard.hpp"
 #include "train/parts.hpp"
 #include "train/world.hpp"
@@ -42,10 +44,6 @@ class Node final : public ServerNode {
 };
 
 }  // namespace
-
-std::string pair_name(std::string_view name) {
-  return fmt::format("server.{}", name);
-}
 
 void run_server(World& world, int rank) {
   set_parallel_threads(1);

@@ -23,6 +23,32 @@
 namespace tenon::train {
 namespace {
 
+HostSpec host_spec(World& world, int rank, int replica) {
+  HostSpec spec;
+  spec.rank = rank;
+  spec.world_size = static_cast<int>(world.settings.parallel.world());
+  spec.replica = replica;
+  spec.deadline_s = world.settings.run.deadline;
+  spec.clock = world.clock.get();
+  spec.control = world.links.control.get();
+  return spec;
+}
+
+FaultSpec fault_spec(World& world, int rank) {
+  static const std::vector<config::FaultSettings> kNone;  // of an attempt that is continued
+  FaultSpec spec;
+  const bool continued = world.request.resume && world.place.generation == 0;
+  spec.faults = continued ? &kNone : &world.settings.faults;
+  spec.first_slot = world.start.faults_from;
+  spec.rank = rank;
+  spec.clock = world.clock.get();
+  spec.control = world.links.control.get();
+  spec.deadline_s = world.settings.run.deadline;
+  spec.own_process = world.links.transport && world.links.transport->local_ranks().size() == 1 &&
+                     world.settings.parallel.world() > 1;
+  return spec;
+}
+
 std::int64_t arena_bytes(const ParameterSet& set) {
   std::int64_t sum = 0;
   for (int arena = 0; arena < set.arenas(); ++arena) sum += set.arena(arena).bytes();
@@ -40,7 +66,7 @@ Trainer::Trainer(World& world, int rank)
       rank_(rank),
       replica_(rank / static_cast<int>(world.settings.parallel.ranks_per_replica())),
       grid_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
-      with_(world, rank, replica_),
+      with_(host_spec(world, rank, replica_), fault_spec(world, rank), *world.pass_watch),
       lines_(world, rank, counters_, with_.account, with_.distributions) {
   try {
     open_parts();
@@ -151,25 +177,22 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
 
 void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
   const config::CoreSettings& settings = world_.settings;
-  WorkerShared shared;
-  shared.settings = &settings;
-  shared.parts = parts_.get();
-  shared.host = &with_.host;
-  shared.replica = weights_.get();
-  shared.updater = updater_.get();
-  shared.rows = rows_.get();
-  shared.control = world_.links.control.get();
   // What only one rank holds must be of the same slot everywhere; replicas that are behind copy the others.
-  shared.votes =
+  const bool votes =
       parts_->recovery->needs_commit() || (world_.place.survives && Survivor::loses_rows(weights_->live()));
-  shared.clock = world_.clock.get();
-  shared.grid = {mesh_->coordinates(), mesh_->all()};
-  shared.workers = static_cast<int>(settings.parallel.workers);
-  shared.spans = &with_.spans;
-  shared.account = &with_.account;
-  shared.faults = &with_.faults;
-  shared.observers = observers_.get();
-  shared.answered = parts_->recovery->answers_non_finite();
+  const WorkerShared shared{settings,
+                            *world_.clock,
+                            *world_.links.control,
+                            with_,
+                            *parts_,
+                            *observers_,
+                            *weights_,
+                            *updater_,
+                            *rows_,
+                            {mesh_->coordinates(), mesh_->all()},
+                            static_cast<int>(settings.parallel.workers),
+                            votes,
+                            parts_->recovery->answers_non_finite()};
   for (std::size_t w = 0; w < executors.size(); ++w) {
     RowClient* requests = requests_ != nullptr ? &requests_->client(w) : nullptr;
     workers_.push_back(

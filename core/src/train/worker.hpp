@@ -4,11 +4,15 @@
 
 #include "train/batch_reader.hpp"
 #include "train/compute_cost.hpp"
-#include "train/rank_state.hpp"
+#include "train/instruments.hpp"
+#include "train/observers.hpp"
+#include "train/parts.hpp"
 #include "train/repeat_check.hpp"
+#include "train/replica.hpp"
 #include "train/row_client.hpp"
 #include "train/row_exchange.hpp"
 #include "train/tensor_watch.hpp"
+#include "train/update.hpp"
 
 #include <tenon/clock.hpp>
 
@@ -37,23 +41,20 @@ struct RepeatedSlot {
   std::string differs;  ///< the first parameter whose gradient had other bits, "" if none
 };
 
-/// The rank's shared things that a worker uses. All outlive it.
+/// What the workers of a rank share. All of it outlives them.
 struct WorkerShared {
-  const config::CoreSettings* settings = nullptr;
-  Parts* parts = nullptr;
-  RankHost* host = nullptr;
-  RankReplica* replica = nullptr;
-  Updater* updater = nullptr;
-  RowExchange* rows = nullptr;
-  ControlPlane* control = nullptr;
-  bool votes = false;  ///< all ranks apply a slot, or none does
-  Clock* clock = nullptr;
+  const config::CoreSettings& settings;
+  Clock& clock;
+  ControlPlane& control;
+  Instruments& with;
+  Parts& parts;
+  Observers& observers;
+  RankReplica& replica;
+  Updater& updater;
+  RowExchange& rows;
   GridSpec grid;
   int workers = 1;
-  SpanRecorder* spans = nullptr;
-  TimeAccount* account = nullptr;
-  Faults* faults = nullptr;
-  Observers* observers = nullptr;
+  bool votes = false;     ///< all ranks apply a slot, or none does
   bool answered = false;  ///< the recovery policy answers what is not finite
 };
 
@@ -71,7 +72,7 @@ class Worker {
   Executor& executor() { return *executor_; }
   /// Computes the first gradients of the next slot twice and compares them: bits stay what they are, and the
   /// slot takes up to twice as long.
-  void repeat_next() { repeat_.emplace(*executor_, *gradients_, *shared_.parts->device); }
+  void repeat_next() { repeat_.emplace(*executor_, *gradients_, *shared_.parts.device); }
   /// What that showed; nothing before.
   const std::optional<RepeatedSlot>& repeated() const { return repeated_; }
   /// Operands that each number format got, without those of the repetition.
