@@ -4,7 +4,7 @@
 
 #include "step_bench.hpp"
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/dense.hpp>
 
 #include <chrono>
 

@@ -3,7 +3,7 @@
 
 #include "step_bench.hpp"
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/dense.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/testing/components.hpp>
 

@@ -4,7 +4,7 @@
 
 #include "product_limit.hpp"
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 namespace tenon::bench {
 

@@ -1,7 +1,8 @@
 // Cases of gpu_families that computing bounds: products, attention and convolutions.
 #include "families.hpp"
 
-#include <tenon/operators_convolution.hpp>
+#include <tenon/ops/attention.hpp>
+#include <tenon/ops/convolution.hpp>
 
 namespace tenon::bench::gpu {
 namespace {

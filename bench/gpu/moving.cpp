@@ -2,9 +2,11 @@
 #include "../quantize_cases.hpp"
 #include "families.hpp"
 
-#include <tenon/operators_extra.hpp>
-#include <tenon/operators_lines.hpp>
-#include <tenon/operators_signs.hpp>
+#include <tenon/ops/norm.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/rows.hpp>
+#include <tenon/ops/signs.hpp>
+#include <tenon/ops/update.hpp>
 
 namespace tenon::bench::gpu {
 namespace {

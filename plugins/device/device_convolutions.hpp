@@ -1,7 +1,7 @@
 // What the devices of this folder ask of a convolution that a library is to compute from images.
 #pragma once
 
-#include <tenon/operators_convolution.hpp>
+#include <tenon/ops/convolution.hpp>
 
 namespace tenon::device_arguments {
 

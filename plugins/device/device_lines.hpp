@@ -3,7 +3,7 @@
 // Without fmt, which nvcc does not take.
 #pragma once
 
-#include <tenon/operators_lines.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <cstddef>
 #include <cstdint>

@@ -2,7 +2,7 @@
 // folder offer: the reason why one is not defined, or "". How a device begins its messages is its own.
 #pragma once
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 #include <tenon/tensor.hpp>
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include "device_arguments.hpp"
 
 #include <tenon/kernels/signs.hpp>
-#include <tenon/operators_signs.hpp>
+#include <tenon/ops/signs.hpp>
 
 #include <string>
 

@@ -14,7 +14,6 @@
 #include <tenon/communicator_decorator.hpp>
 #include <tenon/config.hpp>
 #include <tenon/control.hpp>
-#include <tenon/convolution_site.hpp>
 #include <tenon/dataset.hpp>
 #include <tenon/device.hpp>
 #include <tenon/device_facts.hpp>
@@ -23,7 +22,6 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/files.hpp>
-#include <tenon/fixed_order.hpp>
 #include <tenon/gradient_mean.hpp>
 #include <tenon/gradient_sum.hpp>
 #include <tenon/host.hpp>
@@ -41,17 +39,20 @@
 #include <tenon/npy.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
-#include <tenon/operators.hpp>
-#include <tenon/operators_boxes.hpp>
-#include <tenon/operators_convolution.hpp>
-#include <tenon/operators_extra.hpp>
-#include <tenon/operators_formula.hpp>
-#include <tenon/operators_lines.hpp>
-#include <tenon/operators_parts.hpp>
-#include <tenon/operators_quant.hpp>
-#include <tenon/operators_scaled.hpp>
-#include <tenon/operators_signs.hpp>
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/attention.hpp>
+#include <tenon/ops/convolution.hpp>
+#include <tenon/ops/copy.hpp>
+#include <tenon/ops/dense.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/formula.hpp>
+#include <tenon/ops/interaction.hpp>
+#include <tenon/ops/norm.hpp>
+#include <tenon/ops/quant.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/rows.hpp>
+#include <tenon/ops/signs.hpp>
+#include <tenon/ops/spectral.hpp>
+#include <tenon/ops/update.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
 #include <tenon/outer_update.hpp>
@@ -143,14 +144,14 @@ TYPE(CommunicatorDecorator)
 
 // <tenon/config.hpp>
 TYPE(Origin)
-TYPE(Value)
 TYPE(Member)
+TYPE(Value)
 TYPE(Config)
 TYPE(Difference)
 TYPE(ComponentSchema)
 TYPE(ComponentCatalog)
-TYPE(InnerComponent)
 TYPE(ResolvedOptions)
+TYPE(InnerComponent)
 TYPE(OptionRequest)
 TYPE(Resolution)
 TYPE(OptionList)
@@ -182,6 +183,10 @@ TYPE(DeviceTransport)
 TYPE(DeviceStreams)
 TYPE(DeviceEvents)
 
+// <tenon/emulation.hpp>
+TYPE(FailureLaw)
+TYPE(EmulatedFailure)
+
 // <tenon/error.hpp>
 TYPE(ErrorKind)
 TYPE(Error)
@@ -210,6 +215,9 @@ TYPE(FileSystem)
 // <tenon/gradient_mean.hpp>
 TYPE(GradientMean)
 
+// <tenon/gradient_sum.hpp>
+TYPE(GradientSum)
+
 // <tenon/host.hpp>
 TYPE(LogLevel)
 TYPE(Actor)
@@ -227,13 +235,6 @@ TYPE(DimWindow)
 // <tenon/indexed_dataset.hpp>
 TYPE(SampleOrder)
 TYPE(IndexedContent)
-TYPE(SimulatedField)
-TYPE(SimulationTask)
-TYPE(TaskWatch)
-TYPE(Simulator)
-TYPE(SimulatorBase)
-TYPE(FailedTask)
-TYPE(SimulationManifest)
 TYPE(IndexedDataset)
 
 // <tenon/language.hpp>
@@ -259,14 +260,11 @@ TYPE(MetricReport)
 TYPE(MetricLayer)
 
 // <tenon/layout.hpp>
-TYPE(ElementRange)
 TYPE(DimSharding)
 TYPE(GridPlace)
+TYPE(ElementRange)
 TYPE(Box)
 TYPE(Layout)
-
-// <tenon/gradient_sum.hpp>
-TYPE(GradientSum)
 
 // <tenon/linear_map.hpp>
 TYPE(LinearMap)
@@ -294,6 +292,15 @@ TYPE(ModelExport)
 // <tenon/model_grid.hpp>
 TYPE(ModelGrid)
 
+// <tenon/npy.hpp>
+TYPE(NpyHeader)
+TYPE(NpyFile)
+
+// <tenon/numerics.hpp>
+TYPE(OperandNumerics)
+TYPE(NumericsSink)
+TYPE(NumericsObserver)
+
 // <tenon/observer.hpp>
 TYPE(RunInfo)
 TYPE(Metric)
@@ -308,50 +315,48 @@ TYPE(ObservedOutput)
 TYPE(TensorObserver)
 TYPE(RowObserver)
 
-// <tenon/operators.hpp>
+// <tenon/ops/attention.hpp>
+TYPE(AttentionSpec)
+TYPE(AttentionKernel)
+TYPE(Attention)
+
+// <tenon/ops/convolution.hpp>
+TYPE(WindowSpec)
+TYPE(WindowOps)
+TYPE(ConvolutionSpec)
+TYPE(Convolution)
+TYPE(Convolutions)
+
+// <tenon/ops/copy.hpp>
+TYPE(BoxOps)
+
+// <tenon/ops/dense.hpp>
 TYPE(Epilogue)
 TYPE(GemmSpec)
 TYPE(Gemm)
 TYPE(Blas)
-TYPE(NeuralOps)
-TYPE(AttentionSpec)
-TYPE(AttentionKernel)
-TYPE(Attention)
-TYPE(EmbeddingOps)
+
+// <tenon/ops/elementwise.hpp>
 TYPE(Elementwise)
-TYPE(ReduceOps)
 
-// <tenon/operators_extra.hpp>
-TYPE(AdamWStep)
-TYPE(SgdStep)
-TYPE(UpdateOps)
-TYPE(WindowSpec)
-TYPE(WindowOps)
-TYPE(BatchNormSpec)
-TYPE(NormalisationOps)
-TYPE(Interaction)
-TYPE(InteractionOps)
-
-// <tenon/operators_boxes.hpp>
-TYPE(BoxOps)
-
-// <tenon/operators_formula.hpp>
+// <tenon/ops/formula.hpp>
 TYPE(FormulaOp)
 TYPE(FormulaStep)
 TYPE(Formula)
 TYPE(FormulaOps)
 
-// <tenon/operators_lines.hpp>
-TYPE(LineTerm)
-TYPE(LineSumSpec)
-TYPE(LineSum)
-TYPE(LineSums)
+// <tenon/ops/interaction.hpp>
+TYPE(Interaction)
+TYPE(InteractionOps)
 
-// <tenon/operators_parts.hpp>
+// <tenon/ops/norm.hpp>
+TYPE(NeuralOps)
+TYPE(BatchNormSpec)
+TYPE(NormalisationOps)
 TYPE(PartNormSpec)
 TYPE(PartNormOps)
 
-// <tenon/operators_quant.hpp>
+// <tenon/ops/quant.hpp>
 TYPE(ElementFormat)
 TYPE(BlockScale)
 TYPE(PowerRule)
@@ -369,24 +374,27 @@ TYPE(MorDecision)
 TYPE(MorKernel)
 TYPE(ProductScales)
 TYPE(QuantOps)
-
-// <tenon/operators_convolution.hpp>
-TYPE(ConvolutionSpec)
-TYPE(Convolution)
-TYPE(Convolutions)
-
-// <tenon/operators_scaled.hpp>
 TYPE(ScaledOperand)
 TYPE(ScaledProductSpec)
 TYPE(ScaledMatrix)
 TYPE(ScaledProduct)
 TYPE(ScaledProducts)
 
-// <tenon/operators_signs.hpp>
+// <tenon/ops/reduce.hpp>
+TYPE(ReduceOps)
+TYPE(LineTerm)
+TYPE(LineSumSpec)
+TYPE(LineSum)
+TYPE(LineSums)
+
+// <tenon/ops/rows.hpp>
+TYPE(EmbeddingOps)
+
+// <tenon/ops/signs.hpp>
 TYPE(SignPlace)
 TYPE(SignOps)
 
-// <tenon/operators_spectral.hpp>
+// <tenon/ops/spectral.hpp>
 TYPE(FftMap)
 TYPE(FftSpec)
 TYPE(FftKernel)
@@ -395,20 +403,10 @@ TYPE(ModeProductSpec)
 TYPE(ModeProduct)
 TYPE(ModeProducts)
 
-// <tenon/npy.hpp>
-TYPE(NpyHeader)
-TYPE(NpyFile)
-
-// <tenon/numerics.hpp>
-TYPE(OperandNumerics)
-TYPE(NumericsSink)
-TYPE(NumericsObserver)
-
-// <tenon/quantizer.hpp>
-TYPE(QuantizeRequest)
-TYPE(QuantizeShape)
-TYPE(QuantizeReport)
-TYPE(Quantizer)
+// <tenon/ops/update.hpp>
+TYPE(AdamWStep)
+TYPE(SgdStep)
+TYPE(UpdateOps)
 
 // <tenon/optimizer.hpp>
 TYPE(StateSlot)
@@ -425,8 +423,8 @@ TYPE(Schedule)
 
 // <tenon/options.hpp>
 TYPE(Options)
-TYPE(OptionSpec)
 INSTANCE(Choices, int, 1)
+TYPE(OptionSpec)
 namespace tenon {
 using option::detail::OptionPointers;
 }
@@ -437,12 +435,12 @@ TYPE(OuterRule)
 TYPE(OuterUpdate)
 
 // <tenon/parameter.hpp>
+TYPE(RowTable)
 TYPE(Role)
 TYPE(Initializer)
 TYPE(ParameterSpec)
 TYPE(ParameterInfo)
 TYPE(ParameterSet)
-TYPE(RowTable)
 TYPE(RowGradient)
 
 // <tenon/permutation.hpp>
@@ -460,34 +458,36 @@ TYPE(Precision)
 TYPE(LossScaler)
 TYPE(PrecisionMetrics)
 
+// <tenon/quantizer.hpp>
+TYPE(QuantizeRequest)
+TYPE(QuantizeShape)
+TYPE(QuantizeReport)
+TYPE(Quantizer)
+
 // <tenon/random.hpp>
 TYPE(RandomKey)
 
 // <tenon/recovery.hpp>
+TYPE(FailureDomains)
+TYPE(ClusterCosts)
+TYPE(FailureEvent)
 TYPE(SaveMoment)
 TYPE(RowSelection)
 TYPE(SavePlan)
-TYPE(FailureEvent)
 TYPE(FailureAction)
 TYPE(FailureDecision)
 TYPE(RestoredShard)
-TYPE(Recovery)
-TYPE(RecoveryBase)
 TYPE(RecoveryContext)
-TYPE(SaveSelector)
-TYPE(RowCodec)
-TYPE(SlotOutcome)
 TYPE(RecoveryHost)
-TYPE(RecoveryDecorator)
 TYPE(RecoveryStart)
 TYPE(SlotStart)
+TYPE(SlotOutcome)
 TYPE(BoundaryPlan)
-TYPE(FailureDomains)
-TYPE(ClusterCosts)
-
-// <tenon/emulation.hpp>
-TYPE(FailureLaw)
-TYPE(EmulatedFailure)
+TYPE(Recovery)
+TYPE(RecoveryBase)
+TYPE(RecoveryDecorator)
+TYPE(SaveSelector)
+TYPE(RowCodec)
 
 // <tenon/registry.hpp>
 TYPE(ComponentRef)
@@ -502,10 +502,12 @@ TYPE(FrameHeader)
 TYPE(FramePort)
 TYPE(RingTransport)
 
-// <tenon/row_update.hpp>
+// <tenon/row_service.hpp>
 TYPE(RowAnswerer)
 TYPE(RowAsk)
 TYPE(RowService)
+
+// <tenon/row_update.hpp>
 TYPE(RowBlock)
 
 // <tenon/runtime.hpp>
@@ -515,6 +517,17 @@ TYPE(RankTime)
 TYPE(Distribution)
 TYPE(RunResult)
 TYPE(Runtime)
+
+// <tenon/simulation.hpp>
+TYPE(FailedTask)
+TYPE(SimulationManifest)
+
+// <tenon/simulator.hpp>
+TYPE(SimulatedField)
+TYPE(SimulationTask)
+TYPE(TaskWatch)
+TYPE(Simulator)
+TYPE(SimulatorBase)
 
 // <tenon/site.hpp>
 TYPE(SiteInfo)
@@ -546,14 +559,15 @@ TYPE(Sync)
 TYPE(SyncBase)
 TYPE(SyncDecorator)
 
-// <tenon/sync_server.hpp>
-TYPE(ServerNode)
-TYPE(SyncServer)
 // <tenon/sync_extra.hpp>
 TYPE(BucketSizes)
 TYPE(MeanPart)
 TYPE(MeanReducer)
 TYPE(MeanUser)
+
+// <tenon/sync_server.hpp>
+TYPE(ServerNode)
+TYPE(SyncServer)
 
 // <tenon/tensor.hpp>
 TYPE(DType)

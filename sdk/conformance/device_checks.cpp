@@ -2,7 +2,10 @@
 // layers use, against plain loops in double. Families that are absent are passed over.
 #include "device_rig.hpp"
 
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/dense.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/update.hpp>
 #include <tenon/testing/tensors.hpp>
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 #include "device_rig.hpp"
 
 #include <tenon/kernels/reference/quantize.hpp>
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <bit>
 

@@ -4,7 +4,6 @@
 // as well.
 #include "support.hpp"
 
-#include <tenon/operators.hpp>
 #include <tenon/sync.hpp>
 
 #include <atomic>

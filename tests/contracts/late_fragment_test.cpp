@@ -4,7 +4,6 @@
 #include "support.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/operators.hpp>
 #include <tenon/sync.hpp>
 
 #include <atomic>

@@ -3,7 +3,7 @@
 // overflow ends a run. The policy under test is wrapped in one that writes down each slot's scale.
 #include "support.hpp"
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/testing/components.hpp>
 

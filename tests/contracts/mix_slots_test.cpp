@@ -3,7 +3,6 @@
 // are compared with a second computation that knows nothing of the core.
 #include "support.hpp"
 
-#include <tenon/operators.hpp>
 #include <tenon/sync.hpp>
 
 #include <mutex>

@@ -2,7 +2,7 @@
 // rehearsal can compare numbers of any parameter without a strategy of its own.
 #pragma once
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 

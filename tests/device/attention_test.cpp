@@ -2,6 +2,8 @@
 // softmax.
 #include "device_test.hpp"
 
+#include <tenon/ops/attention.hpp>
+
 #include <cmath>
 #include <limits>
 

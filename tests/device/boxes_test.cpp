@@ -3,7 +3,7 @@
 #include "device_test.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/operators_boxes.hpp>
+#include <tenon/ops/copy.hpp>
 
 #include <limits>
 

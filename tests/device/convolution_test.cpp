@@ -1,7 +1,8 @@
 // Convolutions from images against sums over coordinates in double, where the device has them.
 #include "device_test.hpp"
 
-#include <tenon/operators_convolution.hpp>
+#include <tenon/ops/convolution.hpp>
+#include <tenon/ops/dense.hpp>
 
 #include <cmath>
 

@@ -2,10 +2,17 @@
 #include "device_test.hpp"
 
 #include <tenon/executor.hpp>
-#include <tenon/operators_lines.hpp>
-#include <tenon/operators_parts.hpp>
-#include <tenon/operators_quant.hpp>
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/attention.hpp>
+#include <tenon/ops/convolution.hpp>
+#include <tenon/ops/dense.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/interaction.hpp>
+#include <tenon/ops/norm.hpp>
+#include <tenon/ops/quant.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/rows.hpp>
+#include <tenon/ops/spectral.hpp>
+#include <tenon/ops/update.hpp>
 
 #include <cstdint>
 

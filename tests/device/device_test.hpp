@@ -5,7 +5,6 @@
 
 #include "count_allocations.hpp"
 
-#include <tenon/operators_extra.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/tensors.hpp>

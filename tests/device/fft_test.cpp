@@ -4,7 +4,7 @@
 
 #include "reference/recorded.hpp"
 
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/spectral.hpp>
 
 namespace tenon::testing {
 namespace {

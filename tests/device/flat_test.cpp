@@ -1,6 +1,11 @@
 // Elementwise maps, embedding, reductions and updates against loops in double.
 #include "device_test.hpp"
 
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/rows.hpp>
+#include <tenon/ops/update.hpp>
+
 #include <cmath>
 #include <limits>
 

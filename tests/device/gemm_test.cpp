@@ -2,6 +2,8 @@
 // are no multiple of anything; the same bits for one and two threads; no allocation in run().
 #include "device_test.hpp"
 
+#include <tenon/ops/norm.hpp>
+
 #include <cmath>
 #include <new>
 #include <tuple>

@@ -2,7 +2,7 @@
 // that follows for a sum in double, and the adjoint.
 #include "device_test.hpp"
 
-#include <tenon/operators_lines.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <limits>
 

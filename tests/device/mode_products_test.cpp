@@ -2,7 +2,7 @@
 // kernels.
 #include "device_test.hpp"
 
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/spectral.hpp>
 
 namespace tenon::testing {
 namespace {

@@ -4,7 +4,7 @@
 #include "reference/recorded.hpp"
 
 #include <tenon/kernels/reference/mor.hpp>
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <nlohmann/json.hpp>
 

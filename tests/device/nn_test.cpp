@@ -1,6 +1,8 @@
 // Layer normalisation, pointwise maps, dropout and softmax cross-entropy against formulas in double.
 #include "device_test.hpp"
 
+#include <tenon/ops/norm.hpp>
+
 #include <cmath>
 
 namespace tenon::testing {

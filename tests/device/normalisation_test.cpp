@@ -1,6 +1,8 @@
 // RMS and batch normalisation against formulas in double.
 #include "device_test.hpp"
 
+#include <tenon/ops/norm.hpp>
+
 #include <cmath>
 
 namespace tenon::testing {

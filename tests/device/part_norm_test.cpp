@@ -1,7 +1,7 @@
 // Normalisations whose elements lie in two parts against the operators that see all of them at once.
 #include "device_test.hpp"
 
-#include <tenon/operators_parts.hpp>
+#include <tenon/ops/norm.hpp>
 
 #include <tuple>
 

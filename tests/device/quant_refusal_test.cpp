@@ -1,7 +1,7 @@
 // Combinations that have no quantizer, and the reason given, word for word.
 #include "device_test.hpp"
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 namespace tenon::testing {
 namespace {

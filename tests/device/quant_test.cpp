@@ -3,7 +3,7 @@
 // formats' own is tested beside the kernels.
 #include "device_test.hpp"
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <bit>
 #include <limits>

@@ -2,7 +2,7 @@
 // where nothing is summed, a bound where something is, and no tensor that travels.
 #include "device_test.hpp"
 
-#include <tenon/operators_formula.hpp>
+#include <tenon/ops/formula.hpp>
 #include <tenon/optimizer.hpp>
 
 #include <cmath>

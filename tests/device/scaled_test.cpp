@@ -2,7 +2,8 @@
 // results differ by the order of sums in f32 at most. Memory, scratch and refusals through the contract.
 #include "device_test.hpp"
 
-#include <tenon/operators_scaled.hpp>
+#include <tenon/ops/dense.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <cmath>
 #include <limits>

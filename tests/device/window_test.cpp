@@ -1,6 +1,8 @@
 // Sliding windows against loops over coordinates: copies, their adjoint, pools, in 1 to 3 dimensions.
 #include "device_test.hpp"
 
+#include <tenon/ops/convolution.hpp>
+
 #include <array>
 #include <functional>
 

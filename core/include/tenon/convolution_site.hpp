@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tenon/layer.hpp>
-#include <tenon/operators_convolution.hpp>
+#include <tenon/ops/convolution.hpp>
 
 TENON_ABI_BEGIN
 

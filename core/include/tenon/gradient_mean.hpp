@@ -3,8 +3,7 @@
 // all-reduce), keeps no state.
 #pragma once
 
-#include <tenon/operators.hpp>
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/sync.hpp>
 
 #include <vector>

@@ -4,7 +4,7 @@
 
 #include <tenon/layer.hpp>
 #include <tenon/linear_map.hpp>
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 
 #include <memory>
 

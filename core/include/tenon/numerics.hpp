@@ -2,7 +2,7 @@
 // that an observer asked for; in all others SiteCall::numerics is null and nothing is measured.
 #pragma once
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <cstdint>
 #include <string_view>

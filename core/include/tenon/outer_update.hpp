@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tenon/error.hpp>
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/update.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
 #include <tenon/sync.hpp>

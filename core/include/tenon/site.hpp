@@ -4,7 +4,7 @@
 #pragma once
 
 #include <tenon/device.hpp>
-#include <tenon/operators.hpp>
+#include <tenon/ops/dense.hpp>
 #include <tenon/random.hpp>
 
 #include <cstdint>

@@ -4,7 +4,8 @@
 #pragma once
 
 #include <tenon/numerics.hpp>
-#include <tenon/operators.hpp>
+#include <tenon/ops/dense.hpp>
+#include <tenon/ops/quant.hpp>
 #include <tenon/site.hpp>
 
 #include <algorithm>

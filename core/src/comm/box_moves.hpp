@@ -6,7 +6,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/fixed_order.hpp>
-#include <tenon/operators_boxes.hpp>
+#include <tenon/ops/copy.hpp>
 
 #include <cstddef>
 #include <cstring>

@@ -3,6 +3,7 @@
 
 #include "graph/operand_report.hpp"
 
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/site_products.hpp>
 
 namespace tenon::graph {

@@ -11,6 +11,8 @@
 #include <tenon/host.hpp>
 #include <tenon/memory_watch.hpp>
 #include <tenon/observer.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <fmt/format.h>
 

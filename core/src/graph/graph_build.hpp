@@ -6,7 +6,8 @@
 #include "graph/parameter_layout.hpp"
 
 #include <tenon/executor.hpp>
-#include <tenon/operators_convolution.hpp>
+#include <tenon/ops/convolution.hpp>
+#include <tenon/ops/dense.hpp>
 
 #include <map>
 #include <memory>

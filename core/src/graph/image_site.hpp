@@ -1,7 +1,7 @@
 // The linear site of a policy that keeps, where the device computes the convolution from images.
 #pragma once
 
-#include <tenon/operators_convolution.hpp>
+#include <tenon/ops/convolution.hpp>
 #include <tenon/site.hpp>
 
 #include <memory>

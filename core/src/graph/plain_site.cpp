@@ -5,6 +5,7 @@
 #include "graph/operand_report.hpp"
 #include "graph/turned_site.hpp"
 
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/site_products.hpp>
 
 #include <limits>

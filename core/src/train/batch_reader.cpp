@@ -4,7 +4,8 @@
 
 #include "graph/named_allocation.hpp"
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
 #include <tenon/tensor_values.hpp>
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include "train/device_communicators.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 
 #include <fmt/format.h>
 

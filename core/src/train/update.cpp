@@ -8,6 +8,7 @@
 #include "train/grid.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/ops/reduce.hpp>
 #include <tenon/tensor_values.hpp>
 
 #include <fmt/format.h>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <tenon/executor.hpp>
+#include <tenon/ops/reduce.hpp>
 #include <tenon/optimizer.hpp>
 
 #include <memory>

@@ -3,6 +3,7 @@
 #include "train/worker.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <fmt/format.h>
 

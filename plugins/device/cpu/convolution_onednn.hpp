@@ -4,7 +4,7 @@
 
 #include "common.hpp"
 
-#include <tenon/operators_convolution.hpp>
+#include <tenon/ops/convolution.hpp>
 
 #include <memory>
 #include <string_view>

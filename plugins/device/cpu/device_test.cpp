@@ -3,6 +3,13 @@
 #include "device/device_test.hpp"
 #include "convolution_onednn.hpp"
 
+#include <tenon/ops/attention.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/norm.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/rows.hpp>
+#include <tenon/ops/update.hpp>
+
 namespace tenon::testing {
 namespace {
 

@@ -1,7 +1,7 @@
 // Which modes a transform keeps, and how often each counts.
 #pragma once
 
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/spectral.hpp>
 
 namespace tenon::cpu {
 

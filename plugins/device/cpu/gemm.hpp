@@ -5,7 +5,7 @@
 
 #include "common.hpp"
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/dense.hpp>
 
 #include <functional>
 #include <memory>

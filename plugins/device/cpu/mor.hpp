@@ -1,10 +1,10 @@
-// Mixture of representations on this device (contract: MorKernel of operators_quant.hpp). Results equal
+// Mixture of representations on this device (contract: MorKernel of <tenon/ops/quant.hpp>). Results equal
 // kernels/reference/mor.hpp bit for bit, whatever the number of threads.
 #pragma once
 
 #include "common.hpp"
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <memory>
 

@@ -3,7 +3,7 @@
 
 #include "common.hpp"
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/dense.hpp>
 
 namespace tenon::cpu {
 

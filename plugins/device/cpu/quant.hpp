@@ -5,7 +5,7 @@
 
 #include "common.hpp"
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <memory>
 

@@ -4,7 +4,7 @@
 #include "families.hpp"
 
 #include <tenon/kernels/cuda/boxes.hpp>
-#include <tenon/operators_boxes.hpp>
+#include <tenon/ops/copy.hpp>
 
 namespace tenon::cuda {
 namespace {

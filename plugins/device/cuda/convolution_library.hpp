@@ -4,7 +4,7 @@
 
 #include "queue.hpp"
 
-#include <tenon/operators_convolution.hpp>
+#include <tenon/ops/convolution.hpp>
 
 #include <memory>
 #include <string>

@@ -5,7 +5,7 @@
 #include "window_checks.hpp"
 
 #include <tenon/kernels/cuda/window.hpp>
-#include <tenon/operators_convolution.hpp>
+#include <tenon/ops/convolution.hpp>
 
 namespace tenon::cuda {
 

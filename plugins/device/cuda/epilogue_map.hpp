@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tenon/kernels/cuda/maps.hpp>
-#include <tenon/operators.hpp>
+#include <tenon/ops/dense.hpp>
 
 namespace tenon::cuda {
 

@@ -5,7 +5,7 @@
 #include "queue.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 
 #include <dlfcn.h>
 #include <fmt/format.h>

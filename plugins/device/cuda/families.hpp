@@ -4,16 +4,20 @@
 
 #include "queue.hpp"
 
-#include <tenon/operators_boxes.hpp>
-#include <tenon/operators_convolution.hpp>
-#include <tenon/operators_extra.hpp>
-#include <tenon/operators_formula.hpp>
-#include <tenon/operators_lines.hpp>
-#include <tenon/operators_parts.hpp>
-#include <tenon/operators_quant.hpp>
-#include <tenon/operators_scaled.hpp>
-#include <tenon/operators_signs.hpp>
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/attention.hpp>
+#include <tenon/ops/convolution.hpp>
+#include <tenon/ops/copy.hpp>
+#include <tenon/ops/dense.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/formula.hpp>
+#include <tenon/ops/interaction.hpp>
+#include <tenon/ops/norm.hpp>
+#include <tenon/ops/quant.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/rows.hpp>
+#include <tenon/ops/signs.hpp>
+#include <tenon/ops/spectral.hpp>
+#include <tenon/ops/update.hpp>
 
 #include <memory>
 #include <string>

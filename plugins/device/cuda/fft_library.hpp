@@ -4,7 +4,7 @@
 
 #include "queue.hpp"
 
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/spectral.hpp>
 
 #include <memory>
 #include <string>

@@ -2,7 +2,7 @@
 // the host in double.
 #pragma once
 
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/spectral.hpp>
 
 #include <vector>
 

@@ -4,7 +4,7 @@
 
 #include "queue.hpp"
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/dense.hpp>
 
 #include <functional>
 #include <memory>

@@ -2,7 +2,7 @@
 #include "probe_bench.hpp"
 #include "probes.hpp"
 
-#include <tenon/operators_scaled.hpp>
+#include <tenon/ops/quant.hpp>
 
 namespace tenon::cuda {
 namespace {

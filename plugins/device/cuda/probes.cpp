@@ -2,8 +2,11 @@
 
 #include "probe_bench.hpp"
 
-#include <tenon/operators_convolution.hpp>
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/convolution.hpp>
+#include <tenon/ops/dense.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/spectral.hpp>
 
 #include <cmath>
 #include <utility>

@@ -4,7 +4,7 @@
 
 #include "queue.hpp"
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <cstdint>
 #include <memory>

@@ -6,7 +6,7 @@
 #include "queue.hpp"
 
 #include <tenon/kernels/cuda/scaled.hpp>
-#include <tenon/operators_scaled.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <cstdint>
 #include <memory>

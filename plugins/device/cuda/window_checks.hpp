@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tenon/kernels/window.hpp>
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/convolution.hpp>
 
 namespace tenon::cuda {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <tenon/gradient_sum.hpp>
-#include <tenon/operators_boxes.hpp>
+#include <tenon/ops/copy.hpp>
 #include <tenon/plugin.hpp>
 
 #include <string>

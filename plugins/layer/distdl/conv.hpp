@@ -7,6 +7,8 @@
 #include "gradient_windows.hpp"
 #include "passes.hpp"
 
+#include <tenon/ops/reduce.hpp>
+
 #include <vector>
 
 namespace tenon::distdl {

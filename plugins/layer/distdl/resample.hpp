@@ -4,7 +4,7 @@
 #pragma once
 
 #include <tenon/index_map.hpp>
-#include <tenon/operators_lines.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <cstdint>
 

@@ -5,7 +5,8 @@
 
 #include "halo.hpp"
 
-#include <tenon/operators_lines.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
 
 namespace tenon::distdl {
 

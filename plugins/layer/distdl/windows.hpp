@@ -6,7 +6,8 @@
 
 #include "halo.hpp"
 
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/convolution.hpp>
+#include <tenon/ops/copy.hpp>
 
 namespace tenon::distdl {
 

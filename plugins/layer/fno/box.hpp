@@ -4,7 +4,8 @@
 
 #include "common.hpp"
 
-#include <tenon/operators_boxes.hpp>
+#include <tenon/ops/copy.hpp>
+#include <tenon/ops/elementwise.hpp>
 
 namespace tenon::fno {
 

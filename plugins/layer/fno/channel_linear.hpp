@@ -7,7 +7,8 @@
 #include "common.hpp"
 
 #include <tenon/gradient_sum.hpp>
-#include <tenon/operators_parts.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/norm.hpp>
 
 namespace tenon::fno {
 

@@ -5,7 +5,6 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/layer.hpp>
-#include <tenon/operators.hpp>
 #include <tenon/plugin.hpp>
 
 #include <cstdint>

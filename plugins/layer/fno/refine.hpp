@@ -6,7 +6,8 @@
 
 #include "common.hpp"
 
-#include <tenon/operators_lines.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <array>
 #include <memory>

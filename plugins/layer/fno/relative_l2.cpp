@@ -3,6 +3,9 @@
 // quotient of each sample is the host's.
 #include "relative_l2.hpp"
 
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
+
 #include <algorithm>
 #include <cmath>
 

@@ -7,6 +7,8 @@
 #include "common.hpp"
 
 #include <tenon/linear_map.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <memory>
 #include <vector>

@@ -5,7 +5,7 @@
 #include "stages.hpp"
 
 #include <tenon/linear_map.hpp>
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/spectral.hpp>
 
 #include <memory>
 #include <vector>

@@ -4,6 +4,8 @@
 
 #include "common.hpp"
 
+#include <tenon/ops/attention.hpp>
+
 #include <memory>
 
 namespace tenon::nn {

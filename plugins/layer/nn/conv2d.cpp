@@ -3,6 +3,8 @@
 // it.
 #include "conv2d.hpp"
 
+#include <tenon/ops/reduce.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -7,6 +7,7 @@
 #include "window.hpp"
 
 #include <tenon/convolution_site.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <vector>
 

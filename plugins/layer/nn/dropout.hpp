@@ -5,6 +5,8 @@
 
 #include "common.hpp"
 
+#include <tenon/ops/norm.hpp>
+
 namespace tenon::nn {
 
 class Dropout final : public Layer {

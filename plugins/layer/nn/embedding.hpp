@@ -5,6 +5,8 @@
 
 #include "parts.hpp"
 
+#include <tenon/ops/rows.hpp>
+
 namespace tenon::nn {
 
 class Embedding final : public Layer {

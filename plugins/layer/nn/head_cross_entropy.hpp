@@ -7,6 +7,7 @@
 #include "loss_sum.hpp"
 
 #include <tenon/gradient_sum.hpp>
+#include <tenon/ops/norm.hpp>
 
 namespace tenon::nn {
 

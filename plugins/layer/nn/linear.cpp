@@ -3,6 +3,8 @@
 // are terms of sums over ranks, and the bias is added behind the sum, as one rank adds it behind its own.
 #include "linear.hpp"
 
+#include <tenon/ops/reduce.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -6,6 +6,8 @@
 
 #include "parts.hpp"
 
+#include <tenon/ops/reduce.hpp>
+
 #include <memory>
 
 namespace tenon::nn {

@@ -5,6 +5,7 @@
 #include "common.hpp"
 
 #include <tenon/linear_map.hpp>
+#include <tenon/ops/reduce.hpp>
 
 #include <memory>
 #include <string_view>

@@ -5,6 +5,8 @@
 
 #include "loss_sum.hpp"
 
+#include <tenon/ops/reduce.hpp>
+
 namespace tenon::nn {
 
 class Mse final : public Layer, public LossLayer {

@@ -7,7 +7,7 @@
 #include "common.hpp"
 
 #include <tenon/linear_map.hpp>
-#include <tenon/operators_parts.hpp>
+#include <tenon/ops/norm.hpp>
 
 #include <memory>
 #include <string_view>

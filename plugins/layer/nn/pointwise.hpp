@@ -3,6 +3,8 @@
 
 #include "common.hpp"
 
+#include <tenon/ops/norm.hpp>
+
 namespace tenon::nn {
 
 class Pointwise : public Layer {

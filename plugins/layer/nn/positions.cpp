@@ -1,6 +1,8 @@
 // Layer `positions`: the used rows act as one long bias per sample, so their gradient is a sum over samples.
 #include "positions.hpp"
 
+#include <tenon/ops/reduce.hpp>
+
 #include <fmt/format.h>
 
 namespace tenon::nn {

@@ -4,6 +4,8 @@
 
 #include "parts.hpp"
 
+#include <tenon/ops/reduce.hpp>
+
 namespace tenon::nn {
 
 class Positions final : public Layer {

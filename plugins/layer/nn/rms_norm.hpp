@@ -5,7 +5,8 @@
 #include "norm_parts.hpp"
 #include "parts.hpp"
 
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/norm.hpp>
 
 #include <optional>
 

@@ -5,6 +5,8 @@
 
 #include "loss_sum.hpp"
 
+#include <tenon/ops/norm.hpp>
+
 namespace tenon::nn {
 
 class SoftmaxCrossEntropy final : public Layer, public LossLayer {

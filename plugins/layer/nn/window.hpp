@@ -4,7 +4,7 @@
 
 #include "common.hpp"
 
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/convolution.hpp>
 
 namespace tenon::nn {
 

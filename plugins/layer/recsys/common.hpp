@@ -4,7 +4,7 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/layer.hpp>
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/plugin.hpp>
 
 #include <cstdint>

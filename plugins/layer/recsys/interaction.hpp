@@ -5,7 +5,7 @@
 
 #include "common.hpp"
 
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/interaction.hpp>
 
 namespace tenon::recsys {
 

@@ -5,7 +5,7 @@
 #include <tenon/error.hpp>
 #include <tenon/host_stage.hpp>
 #include <tenon/kernels/adagrad.hpp>
-#include <tenon/operators_formula.hpp>
+#include <tenon/ops/formula.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/row_update.hpp>
 

@@ -8,7 +8,7 @@
 // with the same n for every row.
 #pragma once
 
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/update.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 

@@ -6,7 +6,6 @@
 
 #include <tenon/error.hpp>
 #include <tenon/host_stage.hpp>
-#include <tenon/operators_formula.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/transport.hpp>
 

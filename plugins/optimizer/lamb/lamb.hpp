@@ -6,7 +6,7 @@
 // Norms are of whole tensors: a tensor that is cut over the model grid is summed over it.
 #pragma once
 
-#include <tenon/operators_formula.hpp>
+#include <tenon/ops/formula.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/kernels/reference/update.hpp>
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/update.hpp>
 #include <tenon/row_update.hpp>
 
 #include <string>

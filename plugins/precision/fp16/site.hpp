@@ -4,7 +4,8 @@
 #pragma once
 
 #include <tenon/host_stage.hpp>
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/quant.hpp>
 #include <tenon/site_products.hpp>
 
 #include <limits>

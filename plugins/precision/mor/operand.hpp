@@ -4,7 +4,8 @@
 
 #include "settings.hpp"
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <memory>
 #include <string>

@@ -1,7 +1,7 @@
 // What the options of `mor` say, as numbers.
 #pragma once
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 #include <tenon/options.hpp>
 
 #include <string>

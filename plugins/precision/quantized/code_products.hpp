@@ -6,7 +6,7 @@
 #include "operand.hpp"
 #include "product.hpp"
 
-#include <tenon/operators_scaled.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <memory>
 #include <string>

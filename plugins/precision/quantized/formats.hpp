@@ -3,7 +3,7 @@
 // values in fprop and dgrad.
 #pragma once
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <span>
 #include <string_view>

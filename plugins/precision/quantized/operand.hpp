@@ -6,7 +6,7 @@
 #include "memory.hpp"
 #include "plan.hpp"
 
-#include <tenon/operators_scaled.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <memory>
 #include <vector>

@@ -2,6 +2,8 @@
 #include "product.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/norm.hpp>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // them.
 #include "testing.hpp"
 
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/quant.hpp>
 
 #include <gtest/gtest.h>
 

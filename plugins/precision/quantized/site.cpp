@@ -3,6 +3,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/numerics.hpp>
+#include <tenon/ops/elementwise.hpp>
 
 #include <algorithm>
 

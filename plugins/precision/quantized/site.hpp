@@ -7,6 +7,7 @@
 #include "operand.hpp"
 #include "product.hpp"
 
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/site.hpp>
 
 #include <limits>

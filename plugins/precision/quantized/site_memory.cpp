@@ -2,6 +2,7 @@
 #include "site.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/ops/elementwise.hpp>
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 // range of f16 where the gradients do not; every hop rounds once more (docs/reductions.md).
 #pragma once
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/sync.hpp>
 

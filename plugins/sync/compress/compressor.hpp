@@ -2,7 +2,7 @@
 // compression lost to the next mean of the same elements, and forget that when an update is refused.
 #pragma once
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/options.hpp>
 #include <tenon/sync_extra.hpp>
 

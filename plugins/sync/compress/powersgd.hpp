@@ -5,6 +5,7 @@
 
 #include "compressor.hpp"
 
+#include <tenon/ops/dense.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/random.hpp>
 

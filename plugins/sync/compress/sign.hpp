@@ -4,7 +4,7 @@
 
 #include "compressor.hpp"
 
-#include <tenon/operators_signs.hpp>
+#include <tenon/ops/signs.hpp>
 #include <tenon/plugin.hpp>
 
 namespace tenon::sync_compress {

@@ -1,6 +1,9 @@
 // Reductions of drift.hpp. Nothing here touches a weight.
 #include "drift.hpp"
 
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/reduce.hpp>
+
 #include <algorithm>
 #include <cmath>
 

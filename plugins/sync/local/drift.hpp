@@ -4,7 +4,6 @@
 // statistics.
 #pragma once
 
-#include <tenon/operators.hpp>
 #include <tenon/options.hpp>
 #include <tenon/sync.hpp>
 

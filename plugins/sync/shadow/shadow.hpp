@@ -7,7 +7,7 @@
 
 #include "merge.hpp"
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/options.hpp>
 #include <tenon/sync.hpp>
 

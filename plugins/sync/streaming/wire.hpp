@@ -5,8 +5,8 @@
 
 #include "fragments.hpp"
 
-#include <tenon/operators.hpp>
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/quant.hpp>
 #include <tenon/sync.hpp>
 
 #include <memory>

@@ -8,7 +8,7 @@
 // exchange, S = bytes of weights.
 #pragma once
 
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sync.hpp>
 

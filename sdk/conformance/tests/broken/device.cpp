@@ -1,7 +1,10 @@
 // Devices around a good one (option inner) that break one promise each.
 #include <tenon/device.hpp>
-#include <tenon/operators_extra.hpp>
-#include <tenon/operators_quant.hpp>
+#include <tenon/ops/dense.hpp>
+#include <tenon/ops/elementwise.hpp>
+#include <tenon/ops/quant.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/update.hpp>
 #include <tenon/plugin.hpp>
 
 #include <chrono>

@@ -1,5 +1,5 @@
 // Strategies that break one promise each, around a data-parallel one that keeps them.
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sync.hpp>
 

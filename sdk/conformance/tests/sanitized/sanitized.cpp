@@ -1,7 +1,7 @@
 // Built once with the thread and once with the address sanitizer, for a core without either: optimizers that
 // are wrong in ways that no result shows, one that is right, and a right strategy that uses communicators,
 // buffers and a background loop.
-#include <tenon/operators.hpp>
+#include <tenon/ops/elementwise.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sync.hpp>

@@ -1,6 +1,6 @@
 // Operator family of a device for signs: a vector as one bit per element with one scale for all, and the mean
 // of several such vectors. Strategies send them in place of gradients (Karimireddy et al. 2019, arXiv
-// 1901.09847). Conventions are those of <tenon/operators.hpp>.
+// 1901.09847). Conventions are those of <tenon/ops/dense.hpp>.
 #pragma once
 
 #include <tenon/device.hpp>

@@ -1,7 +1,7 @@
 // Operator family of a device for boxes of tensors: what is cut out of a tensor, put into one or added to
 // one. Packing and unpacking messages, pads and crops are made of it. A device whose memory is the host's
 // needs none, as code for all devices copies lines there itself. Conventions are those of
-// <tenon/operators.hpp>.
+// <tenon/ops/dense.hpp>.
 #pragma once
 
 #include <tenon/device.hpp>

@@ -1,6 +1,6 @@
 // Operator families of a device for spectral layers: Fourier transforms along one dimension of which a few
 // modes are kept, and products of complex matrices, one per mode. Complex numbers lie as pairs of reals
-// (c64, c128). Conventions are those of <tenon/operators.hpp>.
+// (c64, c128). Conventions are those of <tenon/ops/dense.hpp>.
 #pragma once
 
 #include <tenon/device.hpp>

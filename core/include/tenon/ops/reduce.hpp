@@ -1,6 +1,6 @@
-// Operator family of a device for sums of lines along one dimension of a tensor, each weighted as a table
-// says: interpolations, and what else a sparse matrix does along a dimension. Conventions are those of
-// <tenon/operators.hpp>.
+// Operator families of a device for sums: reductions of tensors, and sums of lines along one dimension of a
+// tensor, each weighted as a table says (interpolations, and what else a sparse matrix does along a
+// dimension). Conventions are those of <tenon/ops/dense.hpp>.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -10,6 +10,21 @@
 #include <vector>
 
 TENON_ABI_BEGIN
+
+/// Reductions in a fixed tree that does not depend on the number of threads.
+class ReduceOps {
+ public:
+  static constexpr const char* kId = "tenon.device.reduce/1";
+  virtual ~ReduceOps();
+  virtual double sum(TensorView x) = 0;
+  virtual double sum_of_squares(TensorView x) = 0;
+  virtual double absolute_max(TensorView x) = 0;
+  /// Index of the first element that is not finite, -1 if all are.
+  virtual std::int64_t first_non_finite(TensorView x) = 0;
+  /// out[columns] (+)= sum over rows of x[rows, columns]. scratch: sum_rows_scratch().
+  virtual void sum_rows(TensorView x, TensorView out, bool accumulate, TensorView scratch) = 0;
+  virtual std::size_t sum_rows_scratch(std::int64_t rows, std::int64_t columns, DType dtype) const = 0;
+};
 
 /// A line of x, and its weight in a sum.
 struct LineTerm {
