@@ -5,8 +5,9 @@
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/rows.hpp>
-#include <tenon/ops/signs.hpp>
-#include <tenon/ops/update.hpp>
+#include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/signs.hpp>
+#include <tenon/sdk/ops/update.hpp>
 
 namespace tenon::bench::gpu {
 namespace {
@@ -33,7 +34,7 @@ std::function<Call(Device&)> mixture(std::int64_t n, MorMode mode) {
     MorSpec spec;
     spec.rows = spec.columns = n;
     spec.mode = mode;
-    const std::shared_ptr<MorKernel> kernel = device.family<QuantOps>().mor(spec);
+    const std::shared_ptr<MorKernel> kernel = device.family<MorOps>().prepare(spec);
     const auto x = filled(device, {n, n}, DType::kBF16), values = filled(device, {n, n}, DType::kBF16),
                choices = filled(device, {kernel->blocks()}, DType::kU8),
                scratch = filled(device, {static_cast<std::int64_t>(kernel->scratch_bytes())}, DType::kU8);

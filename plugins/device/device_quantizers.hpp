@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tenon/ops/quant.hpp>
+#include <tenon/sdk/ops/mor.hpp>
 #include <tenon/tensor.hpp>
 
 #include <fmt/format.h>

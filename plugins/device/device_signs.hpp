@@ -4,7 +4,7 @@
 #include "device_arguments.hpp"
 
 #include <tenon/kernels/signs.hpp>
-#include <tenon/ops/signs.hpp>
+#include <tenon/sdk/ops/signs.hpp>
 
 #include <string>
 

@@ -45,14 +45,11 @@
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/formula.hpp>
-#include <tenon/ops/interaction.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/rows.hpp>
-#include <tenon/ops/signs.hpp>
 #include <tenon/ops/spectral.hpp>
-#include <tenon/ops/update.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
 #include <tenon/outer_update.hpp>
@@ -68,6 +65,10 @@
 #include <tenon/row_service.hpp>
 #include <tenon/row_update.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/sdk/ops/interaction.hpp>
+#include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/signs.hpp>
+#include <tenon/sdk/ops/update.hpp>
 #include <tenon/simulation.hpp>
 #include <tenon/simulator.hpp>
 #include <tenon/site.hpp>
@@ -345,10 +346,6 @@ TYPE(FormulaStep)
 TYPE(Formula)
 TYPE(FormulaOps)
 
-// <tenon/ops/interaction.hpp>
-TYPE(Interaction)
-TYPE(InteractionOps)
-
 // <tenon/ops/norm.hpp>
 TYPE(NeuralOps)
 TYPE(BatchNormSpec)
@@ -366,12 +363,6 @@ TYPE(QuantizeDraws)
 TYPE(QuantizeOutput)
 TYPE(QuantizeStats)
 TYPE(QuantizeKernel)
-TYPE(MorStrategy)
-TYPE(MorMode)
-TYPE(MorChoice)
-TYPE(MorSpec)
-TYPE(MorDecision)
-TYPE(MorKernel)
 TYPE(ProductScales)
 TYPE(QuantOps)
 TYPE(ScaledOperand)
@@ -390,10 +381,6 @@ TYPE(LineSums)
 // <tenon/ops/rows.hpp>
 TYPE(EmbeddingOps)
 
-// <tenon/ops/signs.hpp>
-TYPE(SignPlace)
-TYPE(SignOps)
-
 // <tenon/ops/spectral.hpp>
 TYPE(FftMap)
 TYPE(FftSpec)
@@ -402,11 +389,6 @@ TYPE(Fft)
 TYPE(ModeProductSpec)
 TYPE(ModeProduct)
 TYPE(ModeProducts)
-
-// <tenon/ops/update.hpp>
-TYPE(AdamWStep)
-TYPE(SgdStep)
-TYPE(UpdateOps)
 
 // <tenon/optimizer.hpp>
 TYPE(StateSlot)
@@ -517,6 +499,27 @@ TYPE(RankTime)
 TYPE(Distribution)
 TYPE(RunResult)
 TYPE(Runtime)
+
+// <tenon/sdk/ops/interaction.hpp>
+TYPE(Interaction)
+TYPE(InteractionOps)
+
+// <tenon/sdk/ops/mor.hpp>
+TYPE(MorStrategy)
+TYPE(MorMode)
+TYPE(MorChoice)
+TYPE(MorSpec)
+TYPE(MorDecision)
+TYPE(MorKernel)
+
+// <tenon/sdk/ops/signs.hpp>
+TYPE(SignPlace)
+TYPE(SignOps)
+
+// <tenon/sdk/ops/update.hpp>
+TYPE(AdamWStep)
+TYPE(SgdStep)
+TYPE(UpdateOps)
 
 // <tenon/simulation.hpp>
 TYPE(FailedTask)

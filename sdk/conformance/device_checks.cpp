@@ -5,7 +5,7 @@
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/update.hpp>
+#include <tenon/sdk/ops/update.hpp>
 #include <tenon/testing/tensors.hpp>
 
 #include <fmt/format.h>

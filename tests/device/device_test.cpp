@@ -6,13 +6,14 @@
 #include <tenon/ops/convolution.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
-#include <tenon/ops/interaction.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/rows.hpp>
 #include <tenon/ops/spectral.hpp>
-#include <tenon/ops/update.hpp>
+#include <tenon/sdk/ops/interaction.hpp>
+#include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/update.hpp>
 
 #include <cstdint>
 
@@ -35,7 +36,7 @@ TEST(DeviceItself, OffersItsFamiliesAndNoOthers) {
   for (const char* id :
        {Blas::kId, NeuralOps::kId, Attention::kId, EmbeddingOps::kId, Elementwise::kId, ReduceOps::kId,
         UpdateOps::kId, WindowOps::kId, NormalisationOps::kId, PartNormOps::kId, InteractionOps::kId,
-        LineSums::kId, QuantOps::kId, Fft::kId, ModeProducts::kId}) {
+        LineSums::kId, QuantOps::kId, MorOps::kId, Fft::kId, ModeProducts::kId}) {
     EXPECT_NE(bench.device->query(id), nullptr) << id;
   }
   for (const char* id : {"tenon.device.blas/2", ""}) EXPECT_EQ(bench.device->query(id), nullptr) << id;

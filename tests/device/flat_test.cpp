@@ -4,7 +4,7 @@
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/rows.hpp>
-#include <tenon/ops/update.hpp>
+#include <tenon/sdk/ops/update.hpp>
 
 #include <cmath>
 #include <limits>

@@ -1,7 +1,7 @@
 // Interactions of vectors against loops over coordinates: order of the pairs, gradients, and refusals.
 #include "device_test.hpp"
 
-#include <tenon/ops/interaction.hpp>
+#include <tenon/sdk/ops/interaction.hpp>
 
 namespace tenon::testing {
 namespace {

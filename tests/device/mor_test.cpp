@@ -4,7 +4,7 @@
 #include "reference/recorded.hpp"
 
 #include <tenon/kernels/reference/mor.hpp>
-#include <tenon/ops/quant.hpp>
+#include <tenon/sdk/ops/mor.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -24,7 +24,7 @@ struct Mor {
 
 template <class S>
 Mor run(Device& device, const MorSpec& spec, const std::vector<S>& x) {
-  const auto kernel = device.family<QuantOps>().mor(spec);
+  const auto kernel = device.family<MorOps>().prepare(spec);
   const Shape shape{spec.rows, spec.columns};
   Owned input(device, shape, spec.input), choices(device, {kernel->blocks()}, DType::kU8);
   const Owned values(device, shape, DType::kBF16),
@@ -217,7 +217,7 @@ TEST(MorKernel, AllocatesNothing) {
   TestedDevice bench;
   set_parallel_threads(1);
   Device& device = *bench.device;
-  const auto kernel = device.family<QuantOps>().mor({.rows = 300, .columns = 200});
+  const auto kernel = device.family<MorOps>().prepare({.rows = 300, .columns = 200});
   const Shape shape{300, 200};
   Owned x(device, shape, DType::kBF16);
   const Owned values(device, shape, DType::kBF16),
@@ -228,10 +228,10 @@ TEST(MorKernel, AllocatesNothing) {
 
 TEST(MorKernel, RefusesWhatIsNotDefined) {
   TestedDevice bench;
-  auto& quant = bench.device->family<QuantOps>();
+  auto& mor = bench.device->family<MorOps>();
   const auto refusal = [&](const MorSpec& spec) -> std::string {
     try {
-      quant.mor(spec);
+      mor.prepare(spec);
     } catch (const Error& error) {
       EXPECT_EQ(error.kind(), ErrorKind::kConfig);
       return error.what();

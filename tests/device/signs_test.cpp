@@ -3,7 +3,7 @@
 #include "device_test.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/ops/signs.hpp>
+#include <tenon/sdk/ops/signs.hpp>
 
 #include <cmath>
 #include <limits>

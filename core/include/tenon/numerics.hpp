@@ -23,7 +23,7 @@ struct OperandNumerics {
   QuantizeStats stats;
   TensorView input;    ///< the operand before rounding (host memory)
   TensorView scales;   ///< decode scales of the blocks as the format stores them, or empty
-  TensorView choices;  ///< MorChoice per block, or empty
+  TensorView choices;  ///< u8 per block, as its policy numbers them, or empty
   std::int64_t block_rows = 0, block_columns = 0;
 };
 

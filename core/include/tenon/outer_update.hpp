@@ -3,9 +3,9 @@
 #pragma once
 
 #include <tenon/error.hpp>
-#include <tenon/ops/update.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
+#include <tenon/sdk/ops/update.hpp>
 #include <tenon/sync.hpp>
 
 #include <string>

@@ -15,14 +15,11 @@
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/formula.hpp>
-#include <tenon/ops/interaction.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/rows.hpp>
-#include <tenon/ops/signs.hpp>
 #include <tenon/ops/spectral.hpp>
-#include <tenon/ops/update.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/quantizer.hpp>
 #include <tenon/row_service.hpp>
@@ -89,7 +86,6 @@ Attention::~Attention() = default;
 EmbeddingOps::~EmbeddingOps() = default;
 Elementwise::~Elementwise() = default;
 ReduceOps::~ReduceOps() = default;
-UpdateOps::~UpdateOps() = default;
 WindowOps::~WindowOps() = default;
 NormalisationOps::~NormalisationOps() = default;
 PartNormOps::~PartNormOps() = default;
@@ -99,14 +95,11 @@ Convolution::~Convolution() = default;
 Convolutions::~Convolutions() = default;
 LineSum::~LineSum() = default;
 LineSums::~LineSums() = default;
-InteractionOps::~InteractionOps() = default;
-SignOps::~SignOps() = default;
 FftKernel::~FftKernel() = default;
 Fft::~Fft() = default;
 ModeProduct::~ModeProduct() = default;
 ModeProducts::~ModeProducts() = default;
 QuantizeKernel::~QuantizeKernel() = default;
-MorKernel::~MorKernel() = default;
 QuantOps::~QuantOps() = default;
 ScaledProduct::~ScaledProduct() = default;
 ScaledProducts::~ScaledProducts() = default;

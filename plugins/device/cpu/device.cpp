@@ -98,6 +98,7 @@ void CpuDevice::open(const DeviceSpec& spec) {
   line_sums_ = make_line_sums();
   signs_ = make_sign_ops();
   quant_ = make_quant_ops(kernels_);
+  mor_ = make_mor_ops(kernels_);
   fft_ = make_fft(kernels_);
   mode_products_ = make_mode_products(kernels_);
 }
@@ -145,6 +146,7 @@ void* CpuDevice::query(std::string_view interface_id) {
                                                        {LineSums::kId, line_sums_.get()},
                                                        {SignOps::kId, signs_.get()},
                                                        {QuantOps::kId, quant_.get()},
+                                                       {MorOps::kId, mor_.get()},
                                                        {Fft::kId, fft_.get()},
                                                        {ModeProducts::kId, mode_products_.get()}};
   if (interface_id == DeviceAvailability::kId) return static_cast<DeviceAvailability*>(this);

@@ -51,6 +51,7 @@ class CpuDevice final : public Device, public DeviceAvailability {
   std::unique_ptr<LineSums> line_sums_;
   std::unique_ptr<SignOps> signs_;
   std::unique_ptr<QuantOps> quant_;
+  std::unique_ptr<MorOps> mor_;
   std::unique_ptr<Fft> fft_;
   std::unique_ptr<ModeProducts> mode_products_;
 };

@@ -8,7 +8,7 @@
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/rows.hpp>
-#include <tenon/ops/update.hpp>
+#include <tenon/sdk/ops/update.hpp>
 
 namespace tenon::testing {
 namespace {

@@ -7,14 +7,15 @@
 #include <tenon/ops/convolution.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
-#include <tenon/ops/interaction.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/rows.hpp>
-#include <tenon/ops/signs.hpp>
 #include <tenon/ops/spectral.hpp>
-#include <tenon/ops/update.hpp>
+#include <tenon/sdk/ops/interaction.hpp>
+#include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/signs.hpp>
+#include <tenon/sdk/ops/update.hpp>
 
 #include <memory>
 
@@ -35,6 +36,7 @@ std::unique_ptr<InteractionOps> make_interaction_ops(const Kernels& kernels);
 std::unique_ptr<LineSums> make_line_sums();
 std::unique_ptr<SignOps> make_sign_ops();
 std::unique_ptr<QuantOps> make_quant_ops(const Kernels& kernels);
+std::unique_ptr<MorOps> make_mor_ops(const Kernels& kernels);
 std::unique_ptr<Fft> make_fft(const Kernels& kernels);
 std::unique_ptr<ModeProducts> make_mode_products(const Kernels& kernels);
 

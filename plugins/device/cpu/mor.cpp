@@ -1,9 +1,10 @@
-// Two passes over strips of rows: the first finds each block's span, the second rounds and measures (the
-// kernels' business). Both run over columns of a strip, with sums and scales per column, so that every
-// partition is the same code. What a strip finds lies in scratch until one thread joins it in a fixed order.
-#include "mor.hpp"
-
+// Mixtures of representations (family MorOps). Results equal kernels/reference/mor.hpp bit for bit, whatever
+// the number of threads. Two passes over strips of rows: the first finds each block's span, the second rounds
+// and measures (the kernels' business). Both run over columns of a strip, with sums and scales per column, so
+// that every partition is the same code. What a strip finds lies in scratch until one thread joins it in a
+// fixed order.
 #include "device_quantizers.hpp"
+#include "families.hpp"
 
 #include <fmt/format.h>
 #include <tenon/kernels/mor.hpp>
@@ -322,13 +323,24 @@ class CpuMorKernel final : public MorKernel {
   std::int64_t block_rows_, block_columns_, down_, across_, strips_per_block_, strips_ = 0;
 };
 
+class CpuMorOps final : public MorOps {
+ public:
+  explicit CpuMorOps(const Kernels& kernels) : kernels_(kernels) {}
+  std::unique_ptr<MorKernel> prepare(const MorSpec& spec) override {
+    const std::string reason = device_quantizers::mor_refusal(spec);
+    if (!reason.empty()) fail_config("device cpu: " + reason);
+    if (spec.input == DType::kBF16) return std::make_unique<CpuMorKernel<Bf16>>(kernels_, spec);
+    return std::make_unique<CpuMorKernel<float>>(kernels_, spec);
+  }
+
+ private:
+  Kernels kernels_;
+};
+
 }  // namespace
 
-std::unique_ptr<MorKernel> make_mor(const Kernels& kernels, const MorSpec& spec) {
-  const std::string reason = device_quantizers::mor_refusal(spec);
-  if (!reason.empty()) fail_config("device cpu: " + reason);
-  if (spec.input == DType::kBF16) return std::make_unique<CpuMorKernel<Bf16>>(kernels, spec);
-  return std::make_unique<CpuMorKernel<float>>(kernels, spec);
+std::unique_ptr<MorOps> make_mor_ops(const Kernels& kernels) {
+  return std::make_unique<CpuMorOps>(kernels);
 }
 
 }  // namespace tenon::cpu

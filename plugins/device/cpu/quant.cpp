@@ -2,7 +2,6 @@
 #include "quant.hpp"
 
 #include "families.hpp"
-#include "mor.hpp"
 
 #include <fmt/format.h>
 #include <tenon/kernels/half.hpp>
@@ -20,8 +19,6 @@ class CpuQuantOps final : public QuantOps {
   std::unique_ptr<QuantizeKernel> quantizer(const QuantizeSpec& spec) override {
     return make_quantizer(kernels_, spec);
   }
-
-  std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return make_mor(kernels_, spec); }
 
   void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
                      bool accumulate) override {

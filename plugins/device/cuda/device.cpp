@@ -62,6 +62,7 @@ void CudaDevice::open(const DeviceSpec& spec) {
   mode_products_ = make_mode_products(*queue_);
   sign_ops_ = make_sign_ops(*queue_);
   quant_ops_ = make_quant_ops(*queue_);
+  mor_ops_ = make_mor_ops(*queue_);
   scaled_products_ = make_scaled_products(*queue_);
   fft_ = make_fft(*queue_);
 }
@@ -117,6 +118,7 @@ void* CudaDevice::query(std::string_view interface_id) {
                                                        {ModeProducts::kId, mode_products_.get()},
                                                        {SignOps::kId, sign_ops_.get()},
                                                        {QuantOps::kId, quant_ops_.get()},
+                                                       {MorOps::kId, mor_ops_.get()},
                                                        {ScaledProducts::kId, scaled_products_.get()},
                                                        {Fft::kId, fft_.get()}};
   for (const auto& [id, family] : offers) {

@@ -101,6 +101,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<ModeProducts> mode_products_;
   std::unique_ptr<SignOps> sign_ops_;
   std::unique_ptr<QuantOps> quant_ops_;
+  std::unique_ptr<MorOps> mor_ops_;
   std::unique_ptr<ScaledProducts> scaled_products_;
   std::unique_ptr<Fft> fft_;
 };

@@ -10,14 +10,15 @@
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/formula.hpp>
-#include <tenon/ops/interaction.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/rows.hpp>
-#include <tenon/ops/signs.hpp>
 #include <tenon/ops/spectral.hpp>
-#include <tenon/ops/update.hpp>
+#include <tenon/sdk/ops/interaction.hpp>
+#include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/signs.hpp>
+#include <tenon/sdk/ops/update.hpp>
 
 #include <memory>
 #include <string>
@@ -45,6 +46,7 @@ std::unique_ptr<BoxOps> make_box_ops(Queue& queue);
 std::unique_ptr<LineSums> make_line_sums(Queue& queue);
 std::unique_ptr<SignOps> make_sign_ops(Queue& queue);
 std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
+std::unique_ptr<MorOps> make_mor_ops(Queue& queue);
 std::unique_ptr<ScaledProducts> make_scaled_products(Queue& queue);
 std::unique_ptr<Fft> make_fft(Queue& queue);
 /// What computes long transforms; "" while none was prepared.

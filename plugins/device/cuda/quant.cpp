@@ -19,8 +19,6 @@ class CudaQuantOps final : public QuantOps {
     return make_quantizer(queue_, spec);
   }
 
-  std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return make_mor(queue_, spec); }
-
   void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
                      bool accumulate) override {
     const Matrix size = as_matrix(p);

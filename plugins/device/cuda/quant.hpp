@@ -5,6 +5,7 @@
 #include "queue.hpp"
 
 #include <tenon/ops/quant.hpp>
+#include <tenon/sdk/ops/mor.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -12,7 +13,6 @@
 namespace tenon::cuda {
 
 std::unique_ptr<QuantizeKernel> make_quantizer(Queue& queue, const QuantizeSpec& spec);
-std::unique_ptr<MorKernel> make_mor(Queue& queue, const MorSpec& spec);
 
 /// Throw Error(kConfig) with the reason for a combination that is not defined, in the words of the other
 /// devices.

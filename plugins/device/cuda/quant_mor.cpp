@@ -1,6 +1,7 @@
-// One prepared mixture of representations (contract: MorKernel): the device finds out and rounds, and the
+// Mixtures of representations (family MorOps): the device finds out and rounds, and the
 // host decides about the tensor with the totals that it reads back.
 #include "arguments.hpp"
+#include "families.hpp"
 #include "quant.hpp"
 
 #include <tenon/kernels/cuda/mor_start.hpp>
@@ -87,12 +88,23 @@ class CudaMorKernel final : public MorKernel {
   bodies::MorMatrix<S> matrix_;  ///< without pointers
 };
 
+class CudaMorOps final : public MorOps {
+ public:
+  explicit CudaMorOps(Queue& queue) : queue_(queue) {}
+  std::unique_ptr<MorKernel> prepare(const MorSpec& spec) override {
+    check_mor_spec(spec);
+    if (spec.input == DType::kBF16) return std::make_unique<CudaMorKernel<Bf16>>(queue_, spec);
+    return std::make_unique<CudaMorKernel<float>>(queue_, spec);
+  }
+
+ private:
+  Queue& queue_;
+};
+
 }  // namespace
 
-std::unique_ptr<MorKernel> make_mor(Queue& queue, const MorSpec& spec) {
-  check_mor_spec(spec);
-  if (spec.input == DType::kBF16) return std::make_unique<CudaMorKernel<Bf16>>(queue, spec);
-  return std::make_unique<CudaMorKernel<float>>(queue, spec);
+std::unique_ptr<MorOps> make_mor_ops(Queue& queue) {
+  return std::make_unique<CudaMorOps>(queue);
 }
 
 }  // namespace tenon::cuda

@@ -5,7 +5,7 @@
 
 #include "common.hpp"
 
-#include <tenon/ops/interaction.hpp>
+#include <tenon/sdk/ops/interaction.hpp>
 
 namespace tenon::recsys {
 

@@ -2,7 +2,7 @@
 #include "dlrm.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/ops/interaction.hpp>
+#include <tenon/sdk/ops/interaction.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -8,9 +8,9 @@
 // with the same n for every row.
 #pragma once
 
-#include <tenon/ops/update.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/ops/update.hpp>
 
 #include <vector>
 

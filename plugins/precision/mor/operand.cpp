@@ -27,9 +27,14 @@ std::string reason_of(const Settings& settings, const Verdict& verdict) {
   return text;
 }
 
-Operand::Operand(QuantOps& quant, Elementwise& elementwise, const Settings& settings, bool runs_down,
-                 bool square)
-    : quant_(quant), elementwise_(elementwise), settings_(settings), runs_down_(runs_down), square_(square) {
+Operand::Operand(MorOps& mor, QuantOps& quant, Elementwise& elementwise, const Settings& settings,
+                 bool runs_down, bool square)
+    : mor_(mor),
+      quant_(quant),
+      elementwise_(elementwise),
+      settings_(settings),
+      runs_down_(runs_down),
+      square_(square) {
   const Partition& partition = settings.partition;
   spec_.block_rows = runs_down ? partition.along : partition.across;
   spec_.block_columns = runs_down ? partition.across : partition.along;
@@ -42,7 +47,7 @@ Operand::Operand(QuantOps& quant, Elementwise& elementwise, const Settings& sett
 void Operand::prepare(std::int64_t rows, std::int64_t columns, DType input) {
   spec_.rows = rows, spec_.columns = columns;
   spec_.input = input;
-  Prepared made{rows, quant_.mor(spec_), nullptr};
+  Prepared made{rows, mor_.prepare(spec_), nullptr};
   blocks_ = std::max(blocks_, made.mor->blocks());
   scratch_ = std::max(scratch_, made.mor->scratch_bytes());
   if (settings_.fp4) {

@@ -1,11 +1,12 @@
 // One operand of one product: the format that it can bear, decided anew in every call, and what it becomes:
-// BF16 numbers. Works through the device family `tenon.device.quant/1` alone.
+// BF16 numbers. Works through the device families `tenon.device.mor/1` and `tenon.device.quant/1`.
 #pragma once
 
 #include "settings.hpp"
 
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/quant.hpp>
+#include <tenon/sdk/ops/mor.hpp>
 
 #include <memory>
 #include <string>
@@ -33,7 +34,8 @@ std::string reason_of(const Settings& settings, const Verdict& verdict);
 class Operand {
  public:
   /// runs_down: the product sums over the operand's rows. square: NVFP4 blocks of 16x16 (weights).
-  Operand(QuantOps& quant, Elementwise& elementwise, const Settings& settings, bool runs_down, bool square);
+  Operand(MorOps& mor, QuantOps& quant, Elementwise& elementwise, const Settings& settings, bool runs_down,
+          bool square);
 
   /// Once per number of rows that calls have.
   void prepare(std::int64_t rows, std::int64_t columns, DType input);
@@ -56,6 +58,7 @@ class Operand {
   };
   Prepared& find(std::int64_t rows);
 
+  MorOps& mor_;
   QuantOps& quant_;
   Elementwise& elementwise_;
   const Settings& settings_;

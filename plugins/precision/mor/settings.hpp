@@ -1,8 +1,8 @@
 // What the options of `mor` say, as numbers.
 #pragma once
 
-#include <tenon/ops/quant.hpp>
 #include <tenon/options.hpp>
+#include <tenon/sdk/ops/mor.hpp>
 
 #include <string>
 #include <string_view>

@@ -28,6 +28,7 @@ MorSite::MorSite(const SiteInfo& info, SiteHost& host, const Settings& settings,
       decisions_(host),
       products_(info, host.device().family<Blas>(), DType::kBF16),
       shares_(settings.partition.across == settings.partition.along) {
+  MorOps& mor = host.device().family<MorOps>();
   QuantOps& quant = host.device().family<QuantOps>();
   Elementwise& elementwise = host.device().family<Elementwise>();
   operands_.reserve(kUses);
@@ -35,7 +36,7 @@ MorSite::MorSite(const SiteInfo& info, SiteHost& host, const Settings& settings,
     const Use use = static_cast<Use>(u);
     const bool weight = use == Use::kFpropW || use == Use::kDgradW;
     const bool down = use == Use::kDgradW || use == Use::kWgradDy || use == Use::kWgradX;
-    Operand& made = operands_.emplace_back(quant, elementwise, settings, down, weight);
+    Operand& made = operands_.emplace_back(mor, quant, elementwise, settings, down, weight);
     if (weight) {
       made.prepare(n_, k_, info.parameter);
       continue;

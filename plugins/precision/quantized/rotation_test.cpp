@@ -53,7 +53,6 @@ class WatchedOps final : public QuantOps {
   std::unique_ptr<QuantizeKernel> quantizer(const QuantizeSpec& spec) override {
     return std::make_unique<WatchedKernel>(inner_.quantizer(spec), spec, calls_);
   }
-  std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return inner_.mor(spec); }
   void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
                      bool accumulate) override {
     inner_.scale_product(p, a, b, c, accumulate);

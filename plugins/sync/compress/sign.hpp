@@ -4,8 +4,8 @@
 
 #include "compressor.hpp"
 
-#include <tenon/ops/signs.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/ops/signs.hpp>
 
 namespace tenon::sync_compress {
 

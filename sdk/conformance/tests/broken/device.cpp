@@ -4,8 +4,8 @@
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/update.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/ops/update.hpp>
 
 #include <chrono>
 #include <cstring>
@@ -181,7 +181,6 @@ class DrawsAlike final : public Around, public QuantOps {
   std::unique_ptr<QuantizeKernel> quantizer(const QuantizeSpec& spec) override {
     return std::make_unique<Alike>(good<QuantOps>().quantizer(spec));
   }
-  std::unique_ptr<MorKernel> mor(const MorSpec& spec) override { return good<QuantOps>().mor(spec); }
   void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
                      bool accumulate) override {
     good<QuantOps>().scale_product(p, a, b, c, accumulate);

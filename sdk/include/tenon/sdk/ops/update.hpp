@@ -1,4 +1,5 @@
-// Operator family of a device for the updates of AdamW and SGD. Conventions are those of
+// Operator family of a device for the updates of AdamW and SGD. Optional: a device offers it to the
+// plugins that ask for it. Conventions are those of
 // <tenon/ops/dense.hpp>.
 #pragma once
 

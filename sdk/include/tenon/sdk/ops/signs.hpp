@@ -1,6 +1,7 @@
 // Operator family of a device for signs: a vector as one bit per element with one scale for all, and the mean
 // of several such vectors. Strategies send them in place of gradients (Karimireddy et al. 2019, arXiv
-// 1901.09847). Conventions are those of <tenon/ops/dense.hpp>.
+// 1901.09847). Optional: a device offers it to the strategies that ask for it. Conventions are those of
+// <tenon/ops/dense.hpp>.
 #pragma once
 
 #include <tenon/device.hpp>

@@ -1,4 +1,5 @@
-// Operator family of a device for the interactions of recommendation models. Conventions are those of
+// Operator family of a device for the interactions of recommendation models. Optional: a device
+// offers it to the layers that ask for it. Conventions are those of
 // <tenon/ops/dense.hpp>.
 #pragma once
 

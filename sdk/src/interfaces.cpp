@@ -1,0 +1,16 @@
+// Homes of the abstract classes of <tenon/sdk/...>: their virtual tables and type information live in
+// libtenon_core, so that every plugin shares one copy.
+#include <tenon/sdk/ops/interaction.hpp>
+#include <tenon/sdk/ops/mor.hpp>
+#include <tenon/sdk/ops/signs.hpp>
+#include <tenon/sdk/ops/update.hpp>
+
+TENON_ABI_BEGIN
+
+UpdateOps::~UpdateOps() = default;
+InteractionOps::~InteractionOps() = default;
+SignOps::~SignOps() = default;
+MorKernel::~MorKernel() = default;
+MorOps::~MorOps() = default;
+
+TENON_ABI_END
