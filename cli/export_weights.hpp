@@ -6,7 +6,7 @@
 #include "train/evaluated_weights.hpp"
 
 #include <tenon/checkpoint.hpp>
-#include <tenon/model_export.hpp>
+#include <tenon/sdk/model_export.hpp>
 
 #include <optional>
 #include <string>

@@ -7,7 +7,7 @@
 #include "observe/json_writer.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/language.hpp>
+#include <tenon/sdk/language.hpp>
 
 #include <fmt/format.h>
 

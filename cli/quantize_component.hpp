@@ -6,8 +6,8 @@
 
 #include <tenon/device.hpp>
 #include <tenon/precision.hpp>
-#include <tenon/quantizer.hpp>
 #include <tenon/registry.hpp>
+#include <tenon/sdk/quantizer.hpp>
 
 #include <memory>
 #include <string>

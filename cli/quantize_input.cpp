@@ -5,7 +5,7 @@
 #include "config/suggest.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/npy.hpp>
+#include <tenon/sdk/npy.hpp>
 #include <tenon/tensor_values.hpp>
 
 #include <fmt/format.h>

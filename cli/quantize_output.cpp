@@ -4,7 +4,7 @@
 #include "observe/json_writer.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/npy.hpp>
+#include <tenon/sdk/npy.hpp>
 
 #include <fmt/format.h>
 

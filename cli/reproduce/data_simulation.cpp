@@ -7,7 +7,7 @@
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <fmt/format.h>
 

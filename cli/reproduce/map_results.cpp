@@ -7,7 +7,7 @@
 #include "reproduce/results.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <fmt/format.h>
 

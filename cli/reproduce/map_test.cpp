@@ -8,7 +8,7 @@
 #include "reproduce/render.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

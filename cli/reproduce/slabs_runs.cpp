@@ -2,8 +2,8 @@
 #include "reproduce/slabs_runs.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/npy.hpp>
 #include <tenon/random.hpp>
+#include <tenon/sdk/npy.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

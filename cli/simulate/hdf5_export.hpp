@@ -2,7 +2,7 @@
 // knows HDF5.
 #pragma once
 
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <string>
 

@@ -6,7 +6,7 @@
 #include "simulate/place.hpp"
 #include "simulate/plan.hpp"
 
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <chrono>
 #include <optional>

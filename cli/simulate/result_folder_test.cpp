@@ -5,7 +5,7 @@
 #include "simulate/sample_writer.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/npy.hpp>
+#include <tenon/sdk/npy.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

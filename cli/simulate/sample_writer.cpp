@@ -1,6 +1,6 @@
 #include "simulate/sample_writer.hpp"
 
-#include <tenon/npy.hpp>
+#include <tenon/sdk/npy.hpp>
 
 namespace tenon::simulate {
 

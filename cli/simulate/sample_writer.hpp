@@ -1,7 +1,7 @@
 // One sample on its way to the disk: its arrays in memory, written under a temporary name, then renamed.
 #pragma once
 
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <span>
 #include <string>

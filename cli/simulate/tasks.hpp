@@ -3,7 +3,7 @@
 
 #include "simulate/place.hpp"
 
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <cstdint>
 #include <deque>

@@ -8,8 +8,8 @@
 #include "stored_run.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/npy.hpp>
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/npy.hpp>
+#include <tenon/sdk/simulation.hpp>
 #include <tenon/tensor_values.hpp>
 
 #include <fmt/format.h>

@@ -6,11 +6,9 @@
 // A type that a public header gains is added here; the gate says so when one is missing.
 
 #include <tenon/neck.h>
-#include <tenon/block_exchange.hpp>
 #include <tenon/checkpoint.hpp>
 #include <tenon/clock.hpp>
 #include <tenon/clock_wait.hpp>
-#include <tenon/communicator_arguments.hpp>
 #include <tenon/communicator_decorator.hpp>
 #include <tenon/config.hpp>
 #include <tenon/control.hpp>
@@ -22,21 +20,13 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/files.hpp>
-#include <tenon/gradient_mean.hpp>
-#include <tenon/gradient_sum.hpp>
 #include <tenon/host.hpp>
 #include <tenon/host_stage.hpp>
-#include <tenon/index_map.hpp>
-#include <tenon/indexed_dataset.hpp>
-#include <tenon/language.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/layout.hpp>
-#include <tenon/linear_map.hpp>
 #include <tenon/memory_watch.hpp>
 #include <tenon/model.hpp>
-#include <tenon/model_export.hpp>
 #include <tenon/model_grid.hpp>
-#include <tenon/npy.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/ops/attention.hpp>
@@ -52,34 +42,44 @@
 #include <tenon/ops/spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
-#include <tenon/outer_update.hpp>
 #include <tenon/parameter.hpp>
-#include <tenon/permutation.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
-#include <tenon/quantizer.hpp>
 #include <tenon/random.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
 #include <tenon/ring_transport.hpp>
 #include <tenon/row_service.hpp>
-#include <tenon/row_update.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/sdk/block_exchange.hpp>
+#include <tenon/sdk/communicator_arguments.hpp>
+#include <tenon/sdk/gradient_mean.hpp>
+#include <tenon/sdk/gradient_sum.hpp>
+#include <tenon/sdk/index_map.hpp>
+#include <tenon/sdk/indexed_dataset.hpp>
+#include <tenon/sdk/language.hpp>
+#include <tenon/sdk/linear_map.hpp>
+#include <tenon/sdk/model_export.hpp>
+#include <tenon/sdk/npy.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/ops/update.hpp>
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/outer_update.hpp>
+#include <tenon/sdk/permutation.hpp>
+#include <tenon/sdk/quantizer.hpp>
+#include <tenon/sdk/row_update.hpp>
+#include <tenon/sdk/simulation.hpp>
+#include <tenon/sdk/site_selection.hpp>
+#include <tenon/sdk/traffic.hpp>
 #include <tenon/simulator.hpp>
 #include <tenon/site.hpp>
 #include <tenon/site_products.hpp>
-#include <tenon/site_selection.hpp>
 #include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/sync_extra.hpp>
 #include <tenon/sync_server.hpp>
 #include <tenon/tensor.hpp>
-#include <tenon/traffic.hpp>
 #include <tenon/transport.hpp>
 
 // One line per type: what differs is then named by its function.
@@ -102,14 +102,6 @@ C_TYPE(tenon_plugin_v1_t)
 // The flags of options and of capabilities have no name of their own.
 extern "C" void tenon_abi_option_flags(decltype(TENON_OPTION_REQUIRED)*) {}
 extern "C" void tenon_abi_capabilities(decltype(TENON_CAP_HOST)*) {}
-
-// <tenon/block_exchange.hpp>
-TYPE(Block)
-TYPE(ExchangeSpec)
-TYPE(Direction)
-TYPE(Deposit)
-TYPE(Flight)
-TYPE(BlockExchange)
 
 // <tenon/checkpoint.hpp>
 TYPE(SaveItem)
@@ -136,9 +128,6 @@ TYPE(Clock)
 // <tenon/clock_wait.hpp>
 TYPE(WaitDeadline)
 TYPE(ClockEvent)
-
-// <tenon/communicator_arguments.hpp>
-TYPE(CommunicatorArguments)
 
 // <tenon/communicator_decorator.hpp>
 TYPE(CommunicatorDecorator)
@@ -213,12 +202,6 @@ TYPE(ReadableFile)
 TYPE(DirectoryEntry)
 TYPE(FileSystem)
 
-// <tenon/gradient_mean.hpp>
-TYPE(GradientMean)
-
-// <tenon/gradient_sum.hpp>
-TYPE(GradientSum)
-
 // <tenon/host.hpp>
 TYPE(LogLevel)
 TYPE(Actor)
@@ -226,22 +209,6 @@ TYPE(Host)
 
 // <tenon/host_stage.hpp>
 TYPE(HostStage)
-
-// <tenon/index_map.hpp>
-TYPE(IndexMap)
-TYPE(Sliding)
-TYPE(Interpolation)
-TYPE(DimWindow)
-
-// <tenon/indexed_dataset.hpp>
-TYPE(SampleOrder)
-TYPE(IndexedContent)
-TYPE(IndexedDataset)
-
-// <tenon/language.hpp>
-TYPE(TextCodec)
-TYPE(LanguageGraph)
-TYPE(LanguageModel)
 
 // <tenon/layer.hpp>
 TYPE(ValueSpec)
@@ -267,11 +234,6 @@ TYPE(ElementRange)
 TYPE(Box)
 TYPE(Layout)
 
-// <tenon/linear_map.hpp>
-TYPE(LinearMap)
-TYPE(MoveSpec)
-TYPE(Primitive)
-
 // <tenon/memory_watch.hpp>
 TYPE(MemoryWatch)
 
@@ -284,18 +246,8 @@ TYPE(GraphSpec)
 TYPE(Model)
 TYPE(OptionValue)
 
-// <tenon/model_export.hpp>
-TYPE(ExportedWeight)
-TYPE(ExportedFile)
-TYPE(ExportPlan)
-TYPE(ModelExport)
-
 // <tenon/model_grid.hpp>
 TYPE(ModelGrid)
-
-// <tenon/npy.hpp>
-TYPE(NpyHeader)
-TYPE(NpyFile)
 
 // <tenon/numerics.hpp>
 TYPE(OperandNumerics)
@@ -412,10 +364,6 @@ using option::detail::OptionPointers;
 }
 INSTANCE(OptionPointers, 1)
 
-// <tenon/outer_update.hpp>
-TYPE(OuterRule)
-TYPE(OuterUpdate)
-
 // <tenon/parameter.hpp>
 TYPE(RowTable)
 TYPE(Role)
@@ -424,9 +372,6 @@ TYPE(ParameterSpec)
 TYPE(ParameterInfo)
 TYPE(ParameterSet)
 TYPE(RowGradient)
-
-// <tenon/permutation.hpp>
-TYPE(Permutation)
 
 // <tenon/plugin.hpp>
 TYPE(ComponentInfo)
@@ -439,12 +384,6 @@ TYPE(BackwardStats)
 TYPE(Precision)
 TYPE(LossScaler)
 TYPE(PrecisionMetrics)
-
-// <tenon/quantizer.hpp>
-TYPE(QuantizeRequest)
-TYPE(QuantizeShape)
-TYPE(QuantizeReport)
-TYPE(Quantizer)
 
 // <tenon/random.hpp>
 TYPE(RandomKey)
@@ -489,9 +428,6 @@ TYPE(RowAnswerer)
 TYPE(RowAsk)
 TYPE(RowService)
 
-// <tenon/row_update.hpp>
-TYPE(RowBlock)
-
 // <tenon/runtime.hpp>
 TYPE(ProcessPlace)
 TYPE(TrainRequest)
@@ -499,6 +435,54 @@ TYPE(RankTime)
 TYPE(Distribution)
 TYPE(RunResult)
 TYPE(Runtime)
+
+// <tenon/sdk/block_exchange.hpp>
+TYPE(Block)
+TYPE(ExchangeSpec)
+TYPE(Direction)
+TYPE(Deposit)
+TYPE(Flight)
+TYPE(BlockExchange)
+
+// <tenon/sdk/communicator_arguments.hpp>
+TYPE(CommunicatorArguments)
+
+// <tenon/sdk/gradient_mean.hpp>
+TYPE(GradientMean)
+
+// <tenon/sdk/gradient_sum.hpp>
+TYPE(GradientSum)
+
+// <tenon/sdk/index_map.hpp>
+TYPE(IndexMap)
+TYPE(Sliding)
+TYPE(Interpolation)
+TYPE(DimWindow)
+
+// <tenon/sdk/indexed_dataset.hpp>
+TYPE(SampleOrder)
+TYPE(IndexedContent)
+TYPE(IndexedDataset)
+
+// <tenon/sdk/language.hpp>
+TYPE(TextCodec)
+TYPE(LanguageGraph)
+TYPE(LanguageModel)
+
+// <tenon/sdk/linear_map.hpp>
+TYPE(LinearMap)
+TYPE(MoveSpec)
+TYPE(Primitive)
+
+// <tenon/sdk/model_export.hpp>
+TYPE(ExportedWeight)
+TYPE(ExportedFile)
+TYPE(ExportPlan)
+TYPE(ModelExport)
+
+// <tenon/sdk/npy.hpp>
+TYPE(NpyHeader)
+TYPE(NpyFile)
 
 // <tenon/sdk/ops/interaction.hpp>
 TYPE(Interaction)
@@ -521,9 +505,32 @@ TYPE(AdamWStep)
 TYPE(SgdStep)
 TYPE(UpdateOps)
 
-// <tenon/simulation.hpp>
+// <tenon/sdk/outer_update.hpp>
+TYPE(OuterRule)
+TYPE(OuterUpdate)
+
+// <tenon/sdk/permutation.hpp>
+TYPE(Permutation)
+
+// <tenon/sdk/quantizer.hpp>
+TYPE(QuantizeRequest)
+TYPE(QuantizeShape)
+TYPE(QuantizeReport)
+TYPE(Quantizer)
+
+// <tenon/sdk/row_update.hpp>
+TYPE(RowBlock)
+
+// <tenon/sdk/simulation.hpp>
 TYPE(FailedTask)
 TYPE(SimulationManifest)
+
+// <tenon/sdk/site_selection.hpp>
+TYPE(SiteSelection)
+
+// <tenon/sdk/traffic.hpp>
+TYPE(Traffic)
+TYPE(LinkTime)
 
 // <tenon/simulator.hpp>
 TYPE(SimulatedField)
@@ -543,9 +550,6 @@ TYPE(LinearSite)
 // <tenon/site_products.hpp>
 TYPE(SiteProduct)
 TYPE(SiteProducts)
-
-// <tenon/site_selection.hpp>
-TYPE(SiteSelection)
 
 // <tenon/state.hpp>
 TYPE(StateVisitor)
@@ -577,10 +581,6 @@ TYPE(DType)
 TYPE(Shape)
 TYPE(MemorySpace)
 TYPE(TensorView)
-
-// <tenon/traffic.hpp>
-TYPE(Traffic)
-TYPE(LinkTime)
 
 // <tenon/transport.hpp>
 TYPE(ReduceOp)

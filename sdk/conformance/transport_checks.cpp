@@ -4,8 +4,8 @@
 #include "transport_checks.hpp"
 #include "transport_rig.hpp"
 
-#include <tenon/fixed_order.hpp>
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/fixed_order.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 #include <fmt/format.h>
 

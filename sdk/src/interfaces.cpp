@@ -1,9 +1,12 @@
 // Homes of the abstract classes of <tenon/sdk/...>: their virtual tables and type information live in
 // libtenon_core, so that every plugin shares one copy.
+#include <tenon/sdk/language.hpp>
+#include <tenon/sdk/model_export.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/ops/update.hpp>
+#include <tenon/sdk/quantizer.hpp>
 
 TENON_ABI_BEGIN
 
@@ -12,5 +15,10 @@ InteractionOps::~InteractionOps() = default;
 SignOps::~SignOps() = default;
 MorKernel::~MorKernel() = default;
 MorOps::~MorOps() = default;
+
+TextCodec::~TextCodec() = default;
+LanguageModel::~LanguageModel() = default;
+ModelExport::~ModelExport() = default;
+Quantizer::~Quantizer() = default;
 
 TENON_ABI_END

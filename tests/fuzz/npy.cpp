@@ -2,7 +2,7 @@
 #include "input.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/npy.hpp>
+#include <tenon/sdk/npy.hpp>
 
 #include <vector>
 

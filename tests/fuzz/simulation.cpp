@@ -3,7 +3,7 @@
 #include "input.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <optional>
 

@@ -4,7 +4,7 @@
 #include <tenon/error.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
-#include <tenon/quantizer.hpp>
+#include <tenon/sdk/quantizer.hpp>
 
 #include <algorithm>
 #include <cmath>

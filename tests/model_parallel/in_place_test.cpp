@@ -3,7 +3,7 @@
 #include "thread_ranks.hpp"
 #include "trials.hpp"
 
-#include <tenon/block_exchange.hpp>
+#include <tenon/sdk/block_exchange.hpp>
 
 #include <gmock/gmock.h>
 

@@ -3,7 +3,7 @@
 
 #include "cases.hpp"
 
-#include <tenon/linear_map.hpp>
+#include <tenon/sdk/linear_map.hpp>
 
 #include <optional>
 

@@ -6,7 +6,7 @@
 #include "reproduce/slabs.hpp"
 
 #include <tenon/files.hpp>
-#include <tenon/npy.hpp>
+#include <tenon/sdk/npy.hpp>
 
 #include <fmt/format.h>
 

@@ -3,7 +3,7 @@
 
 #include "parts.hpp"
 
-#include <tenon/index_map.hpp>
+#include <tenon/sdk/index_map.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/grid_ranks.hpp>
 #include <tenon/testing/layer_harness.hpp>

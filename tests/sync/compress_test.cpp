@@ -2,7 +2,7 @@
 // leaves behind.
 #include "world.hpp"
 
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 namespace tenon::sync_test {
 namespace {

@@ -3,7 +3,7 @@
 #include "world.hpp"
 
 #include <tenon/random.hpp>
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 namespace tenon::sync_test {
 namespace {

@@ -1,5 +1,6 @@
 // One rank's view of the model grid of its replica: where it stands and whom it can reach. Layers get it from
-// InferContext::grid(); exchanges between layouts are planned on it (block_exchange.hpp, linear_map.hpp).
+// InferContext::grid(); exchanges between layouts are planned on it (sdk/block_exchange.hpp,
+// sdk/linear_map.hpp).
 #pragma once
 
 #include <tenon/layout.hpp>

@@ -1,6 +1,7 @@
 // For authors of transports whose ranks are processes: all collectives and messages of the contract, in the
-// fixed order of docs/reductions.md and with the counts of <tenon/traffic.hpp>, over a port that only moves
-// frames between processes. Progress is made on a thread of its own, so that transfers overlap with compute.
+// fixed order of docs/reductions.md and with the counts of <tenon/sdk/traffic.hpp>, over a port that only
+// moves frames between processes. Progress is made on a thread of its own, so that transfers overlap with
+// compute.
 #pragma once
 
 #include <tenon/transport.hpp>

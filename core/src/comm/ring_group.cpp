@@ -5,7 +5,7 @@
 
 #include <tenon/clock.hpp>
 #include <tenon/error.hpp>
-#include <tenon/fixed_order.hpp>
+#include <tenon/sdk/fixed_order.hpp>
 
 #include <fmt/format.h>
 

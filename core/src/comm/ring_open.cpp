@@ -3,7 +3,7 @@
 #include "comm/splitmix.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,7 +1,8 @@
-// The messages of every collective (ring_operation.hpp). They are those of <tenon/traffic.hpp>, one by one.
+// The messages of every collective (ring_operation.hpp). They are those of <tenon/sdk/traffic.hpp>, one by
+// one.
 #include "comm/ring_operation.hpp"
 
-#include <tenon/fixed_order.hpp>
+#include <tenon/sdk/fixed_order.hpp>
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 #include "comm/testing/fake_port.hpp"
 #include "comm/testing/process_world.hpp"
 
-#include <tenon/fixed_order.hpp>
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/fixed_order.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 #include <random>
 

@@ -1,7 +1,7 @@
 // A member's end of a ring group as a Communicator, and the facade that transports hold (ring_transport.hpp).
-#include <tenon/communicator_arguments.hpp>
-#include <tenon/fixed_order.hpp>
 #include <tenon/ring_transport.hpp>
+#include <tenon/sdk/communicator_arguments.hpp>
+#include <tenon/sdk/fixed_order.hpp>
 
 #include "comm/ring_engine.hpp"
 

@@ -5,9 +5,7 @@
 #include <tenon/device_facts.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
-#include <tenon/language.hpp>
 #include <tenon/memory_watch.hpp>
-#include <tenon/model_export.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/convolution.hpp>
@@ -21,8 +19,8 @@
 #include <tenon/ops/rows.hpp>
 #include <tenon/ops/spectral.hpp>
 #include <tenon/optimizer.hpp>
-#include <tenon/quantizer.hpp>
 #include <tenon/row_service.hpp>
+#include <tenon/simulator.hpp>
 
 TENON_ABI_BEGIN
 
@@ -60,9 +58,6 @@ void refuse_graph(std::size_t nodes) {
                   nodes, graph::memory_text(kBytesOfNode * static_cast<std::int64_t>(nodes)),
                   graph::memory_text(usable_memory_bytes())));
 }
-ModelExport::~ModelExport() = default;
-LanguageModel::~LanguageModel() = default;
-TextCodec::~TextCodec() = default;
 LayerOwner::~LayerOwner() = default;
 LayerFactory::~LayerFactory() = default;
 StateVisitor::~StateVisitor() = default;
@@ -103,7 +98,6 @@ QuantizeKernel::~QuantizeKernel() = default;
 QuantOps::~QuantOps() = default;
 ScaledProduct::~ScaledProduct() = default;
 ScaledProducts::~ScaledProducts() = default;
-Quantizer::~Quantizer() = default;
 NumericsSink::~NumericsSink() = default;
 NumericsObserver::~NumericsObserver() = default;
 
@@ -135,6 +129,18 @@ void* Device::require(std::string_view interface_id) {
                 "' that the model needs; choose another [device] type (see: tenon inspect)");
   }
   return family;
+}
+
+TaskWatch::~TaskWatch() = default;
+Simulator::~Simulator() = default;
+SimulatorBase::~SimulatorBase() = default;
+
+std::span<const SimulatedField> SimulatorBase::shared() const {
+  return {};
+}
+void SimulatorBase::share(std::uint64_t, std::span<const TensorView>) {}
+void* SimulatorBase::query(std::string_view) {
+  return nullptr;
 }
 
 TENON_ABI_END

@@ -4,7 +4,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
-#include <tenon/permutation.hpp>
+#include <tenon/sdk/permutation.hpp>
 
 #include <fmt/format.h>
 

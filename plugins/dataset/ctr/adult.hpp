@@ -5,8 +5,8 @@
 
 #include "adult_file.hpp"
 
-#include <tenon/indexed_dataset.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/indexed_dataset.hpp>
 
 #include <string>
 #include <vector>

@@ -5,8 +5,8 @@
 
 #include "planted.hpp"
 
-#include <tenon/indexed_dataset.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/indexed_dataset.hpp>
 
 #include <memory>
 

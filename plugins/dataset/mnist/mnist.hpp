@@ -5,8 +5,8 @@
 
 #include "idx.hpp"
 
-#include <tenon/indexed_dataset.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/indexed_dataset.hpp>
 
 #include <array>
 #include <optional>

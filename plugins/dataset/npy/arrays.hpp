@@ -6,8 +6,8 @@
 #include "array_file.hpp"
 
 #include <tenon/files.hpp>
-#include <tenon/indexed_dataset.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/indexed_dataset.hpp>
 
 #include <memory>
 #include <string>

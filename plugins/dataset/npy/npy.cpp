@@ -2,7 +2,7 @@
 #include "npy.hpp"
 
 #include <tenon/config.hpp>
-#include <tenon/npy.hpp>
+#include <tenon/sdk/npy.hpp>
 
 #include <algorithm>
 #include <array>

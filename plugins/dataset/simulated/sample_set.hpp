@@ -2,7 +2,7 @@
 // under a name so that every rank, every resumed run and every arm of a study takes the same.
 #pragma once
 
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <string>
 

@@ -3,9 +3,9 @@
 // operating system's page cache is the only copy.
 #pragma once
 
-#include <tenon/indexed_dataset.hpp>
 #include <tenon/plugin.hpp>
-#include <tenon/simulation.hpp>
+#include <tenon/sdk/indexed_dataset.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <string>
 #include <string_view>

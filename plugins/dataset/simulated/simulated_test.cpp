@@ -5,7 +5,7 @@
 #include "observe/testing/allocation_count.hpp"
 #include "sample_set.hpp"
 
-#include <tenon/npy.hpp>
+#include <tenon/sdk/npy.hpp>
 #include <tenon/testing/batches.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/folders.hpp>

@@ -1,7 +1,7 @@
 // Text as bytes ("tenon.dataset.text/1"): the id of a token is its byte.
 #pragma once
 
-#include <tenon/language.hpp>
+#include <tenon/sdk/language.hpp>
 
 namespace tenon::text {
 

@@ -1,9 +1,9 @@
 // What layers of this plugin share: refusals, and tensors in workspaces.
 #pragma once
 
-#include <tenon/gradient_sum.hpp>
 #include <tenon/ops/copy.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/gradient_sum.hpp>
 
 #include <string>
 

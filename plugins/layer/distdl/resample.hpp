@@ -3,8 +3,8 @@
 // depend on which part of it a rank makes.
 #pragma once
 
-#include <tenon/index_map.hpp>
 #include <tenon/ops/reduce.hpp>
+#include <tenon/sdk/index_map.hpp>
 
 #include <cstdint>
 

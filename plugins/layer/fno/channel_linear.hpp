@@ -6,9 +6,9 @@
 
 #include "common.hpp"
 
-#include <tenon/gradient_sum.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/norm.hpp>
+#include <tenon/sdk/gradient_sum.hpp>
 
 namespace tenon::fno {
 

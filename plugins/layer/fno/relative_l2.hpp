@@ -6,9 +6,9 @@
 
 #include "common.hpp"
 
-#include <tenon/linear_map.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>
+#include <tenon/sdk/linear_map.hpp>
 
 #include <memory>
 #include <vector>

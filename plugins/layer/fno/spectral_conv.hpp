@@ -6,7 +6,7 @@
 
 #include "spectrum.hpp"
 
-#include <tenon/gradient_sum.hpp>
+#include <tenon/sdk/gradient_sum.hpp>
 
 namespace tenon::fno {
 

@@ -4,8 +4,8 @@
 
 #include "stages.hpp"
 
-#include <tenon/linear_map.hpp>
 #include <tenon/ops/spectral.hpp>
+#include <tenon/sdk/linear_map.hpp>
 
 #include <memory>
 #include <vector>

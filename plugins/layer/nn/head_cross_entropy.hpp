@@ -6,8 +6,8 @@
 
 #include "loss_sum.hpp"
 
-#include <tenon/gradient_sum.hpp>
 #include <tenon/ops/norm.hpp>
+#include <tenon/sdk/gradient_sum.hpp>
 
 namespace tenon::nn {
 

@@ -4,8 +4,8 @@
 
 #include "common.hpp"
 
-#include <tenon/linear_map.hpp>
 #include <tenon/ops/reduce.hpp>
+#include <tenon/sdk/linear_map.hpp>
 
 #include <memory>
 #include <string_view>

@@ -6,8 +6,8 @@
 
 #include "common.hpp"
 
-#include <tenon/linear_map.hpp>
 #include <tenon/ops/norm.hpp>
+#include <tenon/sdk/linear_map.hpp>
 
 #include <memory>
 #include <string_view>

@@ -4,7 +4,7 @@
 
 #include "common.hpp"
 
-#include <tenon/gradient_sum.hpp>
+#include <tenon/sdk/gradient_sum.hpp>
 
 #include <vector>
 

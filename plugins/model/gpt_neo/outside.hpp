@@ -3,8 +3,8 @@
 // the graph that the model builds, so they cannot say anything else than what is trained.
 #pragma once
 
-#include <tenon/language.hpp>
-#include <tenon/model_export.hpp>
+#include <tenon/sdk/language.hpp>
+#include <tenon/sdk/model_export.hpp>
 
 namespace tenon::gpt_neo {
 

@@ -2,8 +2,8 @@
 // told.
 #include "reference/recorded.hpp"
 
-#include <tenon/language.hpp>
-#include <tenon/model_export.hpp>
+#include <tenon/sdk/language.hpp>
+#include <tenon/sdk/model_export.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
 

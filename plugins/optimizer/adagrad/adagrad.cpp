@@ -7,7 +7,7 @@
 #include <tenon/kernels/adagrad.hpp>
 #include <tenon/ops/formula.hpp>
 #include <tenon/parallel.hpp>
-#include <tenon/row_update.hpp>
+#include <tenon/sdk/row_update.hpp>
 
 #include <string>
 

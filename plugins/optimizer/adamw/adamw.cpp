@@ -3,7 +3,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/kernels/reference/update.hpp>
-#include <tenon/row_update.hpp>
+#include <tenon/sdk/row_update.hpp>
 
 namespace tenon::adamw {
 namespace {

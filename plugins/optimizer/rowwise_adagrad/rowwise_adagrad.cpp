@@ -6,7 +6,7 @@
 #include <tenon/host_stage.hpp>
 #include <tenon/ops/formula.hpp>
 #include <tenon/parallel.hpp>
-#include <tenon/row_update.hpp>
+#include <tenon/sdk/row_update.hpp>
 
 #include <string>
 

@@ -3,8 +3,8 @@
 
 #include <tenon/error.hpp>
 #include <tenon/kernels/reference/update.hpp>
-#include <tenon/row_update.hpp>
 #include <tenon/sdk/ops/update.hpp>
+#include <tenon/sdk/row_update.hpp>
 
 #include <string>
 

@@ -4,7 +4,7 @@
 
 #include <tenon/numerics.hpp>
 #include <tenon/precision.hpp>
-#include <tenon/quantizer.hpp>
+#include <tenon/sdk/quantizer.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/tensors.hpp>
 

@@ -8,7 +8,7 @@
 
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
-#include <tenon/site_selection.hpp>
+#include <tenon/sdk/site_selection.hpp>
 
 namespace tenon::mor {
 

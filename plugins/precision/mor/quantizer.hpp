@@ -4,7 +4,7 @@
 
 #include "settings.hpp"
 
-#include <tenon/quantizer.hpp>
+#include <tenon/sdk/quantizer.hpp>
 
 namespace tenon::mor {
 

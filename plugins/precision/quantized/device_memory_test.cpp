@@ -4,7 +4,7 @@
 #include "testing.hpp"
 
 #include <tenon/numerics.hpp>
-#include <tenon/quantizer.hpp>
+#include <tenon/sdk/quantizer.hpp>
 
 #include <gtest/gtest.h>
 

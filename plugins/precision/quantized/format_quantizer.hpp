@@ -4,7 +4,7 @@
 
 #include "recipe.hpp"
 
-#include <tenon/quantizer.hpp>
+#include <tenon/sdk/quantizer.hpp>
 
 #include <memory>
 #include <span>

@@ -2,7 +2,7 @@
 #include "testing.hpp"
 
 #include <tenon/kernels/formats.hpp>
-#include <tenon/quantizer.hpp>
+#include <tenon/sdk/quantizer.hpp>
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 
 #include <tenon/options.hpp>
 #include <tenon/precision.hpp>
-#include <tenon/quantizer.hpp>
-#include <tenon/site_selection.hpp>
+#include <tenon/sdk/quantizer.hpp>
+#include <tenon/sdk/site_selection.hpp>
 
 #include <functional>
 #include <memory>

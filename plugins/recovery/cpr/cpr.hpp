@@ -11,7 +11,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
-#include <tenon/recovery_options.hpp>
+#include <tenon/sdk/recovery_options.hpp>
 
 #include <memory>
 #include <optional>

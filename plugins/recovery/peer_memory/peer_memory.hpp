@@ -10,7 +10,7 @@
 #include <tenon/host.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
-#include <tenon/recovery_options.hpp>
+#include <tenon/sdk/recovery_options.hpp>
 
 #include <optional>
 

@@ -6,8 +6,8 @@
 #include "narrow_mean.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/gradient_mean.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/gradient_mean.hpp>
 #include <tenon/sync_extra.hpp>
 
 #include <algorithm>

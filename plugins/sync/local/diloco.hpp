@@ -5,8 +5,8 @@
 
 #include "rounds.hpp"
 
-#include <tenon/outer_update.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/outer_update.hpp>
 #include <tenon/sync_extra.hpp>
 
 namespace tenon::sync_local {

@@ -5,8 +5,8 @@
 
 #include "drift.hpp"
 
-#include <tenon/gradient_mean.hpp>
 #include <tenon/options.hpp>
+#include <tenon/sdk/gradient_mean.hpp>
 #include <tenon/sync.hpp>
 
 #include <memory>

@@ -6,8 +6,8 @@
 #include "center_server.hpp"
 #include "shadow.hpp"
 
-#include <tenon/fixed_order.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/fixed_order.hpp>
 
 #include <deque>
 #include <optional>

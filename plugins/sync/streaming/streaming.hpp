@@ -6,8 +6,8 @@
 #include "fragments.hpp"
 #include "wire.hpp"
 
-#include <tenon/outer_update.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/outer_update.hpp>
 #include <tenon/sync.hpp>
 
 #include <string_view>

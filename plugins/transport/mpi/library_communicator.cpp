@@ -1,7 +1,7 @@
 // Which operations the library does (library_communicator.hpp).
 #include "library_communicator.hpp"
 
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 #include <algorithm>
 #include <chrono>

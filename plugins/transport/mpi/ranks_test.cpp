@@ -5,8 +5,8 @@
 
 #include <tenon/clocks.hpp>
 #include <tenon/error.hpp>
-#include <tenon/fixed_order.hpp>
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/fixed_order.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // Calls of communicator.hpp.
 #include "communicator.hpp"
 
-#include <tenon/fixed_order.hpp>
+#include <tenon/sdk/fixed_order.hpp>
 
 #include <exception>
 

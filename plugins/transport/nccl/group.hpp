@@ -6,7 +6,7 @@
 #include "operation.hpp"
 #include "session.hpp"
 
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/traffic.hpp>
 #include <tenon/transport.hpp>
 
 #include <array>

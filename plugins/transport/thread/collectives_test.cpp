@@ -2,7 +2,7 @@
 // bits whatever the threads do.
 #include "test_world.hpp"
 
-#include <tenon/fixed_order.hpp>
+#include <tenon/sdk/fixed_order.hpp>
 
 #include <gtest/gtest.h>
 

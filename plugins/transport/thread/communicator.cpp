@@ -1,7 +1,7 @@
 // Calls of communicator.hpp, each with the checks that one member can make.
 #include "communicator.hpp"
 
-#include <tenon/fixed_order.hpp>
+#include <tenon/sdk/fixed_order.hpp>
 
 #include <cstddef>
 #include <exception>

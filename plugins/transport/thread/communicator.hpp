@@ -4,7 +4,7 @@
 
 #include "group.hpp"
 
-#include <tenon/communicator_arguments.hpp>
+#include <tenon/sdk/communicator_arguments.hpp>
 #include <tenon/transport.hpp>
 
 #include <memory>

@@ -1,7 +1,7 @@
 // Units, closed forms and checks of one collective (operation.hpp).
 #include "operation.hpp"
 
-#include <tenon/fixed_order.hpp>
+#include <tenon/sdk/fixed_order.hpp>
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 #pragma once
 
 #include <tenon/clock_wait.hpp>
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 #include <tenon/transport.hpp>
 

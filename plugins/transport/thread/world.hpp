@@ -1,7 +1,7 @@
 // What all groups of one transport share: the world, the links of its ranks, the totals of what left them.
 #pragma once
 
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 #include <tenon/clock.hpp>
 #include <tenon/transport.hpp>

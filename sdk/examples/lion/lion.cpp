@@ -2,7 +2,7 @@
 #include "lion.hpp"
 
 #include <tenon/parallel.hpp>
-#include <tenon/row_update.hpp>
+#include <tenon/sdk/row_update.hpp>
 
 #include <string>
 

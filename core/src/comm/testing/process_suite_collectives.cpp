@@ -2,8 +2,8 @@
 // from nothing to several parts, counts of the closed forms, several in flight.
 #include "comm/testing/process_world.hpp"
 
-#include <tenon/fixed_order.hpp>
-#include <tenon/traffic.hpp>
+#include <tenon/sdk/fixed_order.hpp>
+#include <tenon/sdk/traffic.hpp>
 
 #include <cstring>
 #include <mutex>

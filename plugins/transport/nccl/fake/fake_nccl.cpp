@@ -4,7 +4,7 @@
 #include "nccl_api.hpp"
 #include "segment.hpp"
 
-#include <tenon/fixed_order.hpp>
+#include <tenon/sdk/fixed_order.hpp>
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,0 +1,87 @@
+// The shapes of maps that primitives are made of: one exchange of blocks, or several in a row.
+#pragma once
+
+#include "moves/box_moves.hpp"
+
+#include <tenon/sdk/linear_map.hpp>
+
+#include <vector>
+
+namespace tenon::comm {
+
+class MapBase : public LinearMap {
+ public:
+  Shape local_domain() const override { return domain_; }
+  Shape local_range() const override { return range_; }
+  Flight start_forward(TensorView x, TensorView y, bool accumulate) override {
+    return start(Direction::kForward, x, y, accumulate);
+  }
+  Flight start_adjoint(TensorView y, TensorView x, bool accumulate) override {
+    return start(Direction::kTranspose, y, x, accumulate);
+  }
+
+ protected:
+  MapBase(const Shape& domain, const Shape& range) : domain_(domain), range_(range) {}
+  MapBase(const ModelGrid& grid, const MoveSpec& spec)
+      : MapBase(part_of(spec.from, grid.place()).extents, part_of(spec.to, grid.place()).extents) {}
+  virtual Flight start(Direction direction, TensorView in, TensorView out, bool accumulate) = 0;
+
+  Shape domain_, range_;
+};
+
+class BlockMap final : public MapBase {
+ public:
+  BlockMap(ModelGrid& grid, const MoveSpec& spec, std::vector<Block> blocks);
+  /// With a range other than this rank's part of spec.to.
+  BlockMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<Block> blocks);
+  void finish(Flight flight) override { exchange_.finish(flight); }
+  std::int64_t bytes_sent(Direction direction) const override { return exchange_.bytes_sent(direction); }
+
+ protected:
+  Flight start(Direction direction, TensorView in, TensorView out, bool accumulate) override {
+    return exchange_.start(direction, in, out, accumulate ? Deposit::kAdd : Deposit::kAssign);
+  }
+
+ private:
+  BlockExchange exchange_;
+};
+
+/// Exchanges one after another: each but the first reads what the one before it wrote. The adjoint goes back
+/// the same way.
+class ChainMap final : public MapBase {
+ public:
+  /// The first step reads this rank's part of spec.from and the last writes `range`, under the shapes of the
+  /// steps, which have as many elements.
+  ChainMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<ExchangeSpec> steps);
+  void finish(Flight flight) override;
+  std::int64_t bytes_sent(Direction direction) const override;
+
+ protected:
+  Flight start(Direction direction, TensorView in, TensorView out, bool accumulate) override;
+
+ private:
+  struct Slot {
+    std::vector<Room> between;  ///< behind each step but the last
+    TensorView out;
+    Flight flight;
+    Direction direction = Direction::kForward;
+    bool busy = false, accumulate = false;
+  };
+
+  /// Steps and tensors are counted in the order of the run, which the adjoint turns round.
+  BlockExchange& step(Direction direction, std::size_t nth) const;
+  TensorView written(Slot& slot, std::size_t nth) const;
+  Deposit deposit(const Slot& slot, std::size_t nth) const;
+
+  BoxMoves moves_;
+  std::vector<std::unique_ptr<BlockExchange>> steps_;
+  std::vector<Slot> slots_;
+};
+
+/// Through a piece of the tensor per member, so that no rank sends more than twice the tensor. With a root
+/// its tensor is spread over the members, else the members' tensors are summed; then every member gets all
+/// pieces. `members`: grid indices, ascending. `root`: one of them, or -1.
+std::unique_ptr<LinearMap> make_through_pieces(ModelGrid& grid, const MoveSpec& spec,
+                                               const std::vector<int>& members, int root);
+
+}  // namespace tenon::comm

@@ -1,0 +1,248 @@
+// The named moves: what layouts each is for, and how it is carried out.
+#include "moves/nested_windows.hpp"
+#include "moves/redistribution.hpp"
+#include "moves/window_map.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+TENON_ABI_BEGIN
+
+namespace {
+
+using Grid = std::span<const int>;
+using comm::copied_axes;
+using comm::ranks_along;
+
+/// The map whose forward is another one's adjoint.
+class Reversed final : public LinearMap {
+ public:
+  explicit Reversed(std::unique_ptr<LinearMap> inner) : inner_(std::move(inner)) {}
+  Shape local_domain() const override { return inner_->local_range(); }
+  Shape local_range() const override { return inner_->local_domain(); }
+  Flight start_forward(TensorView x, TensorView y, bool accumulate) override {
+    return inner_->start_adjoint(x, y, accumulate);
+  }
+  Flight start_adjoint(TensorView y, TensorView x, bool accumulate) override {
+    return inner_->start_forward(y, x, accumulate);
+  }
+  void finish(Flight flight) override { inner_->finish(flight); }
+  std::int64_t bytes_sent(Direction direction) const override {
+    return inner_->bytes_sent(direction == Direction::kForward ? Direction::kTranspose : Direction::kForward);
+  }
+
+ private:
+  std::unique_ptr<LinearMap> inner_;
+};
+
+bool overlaps(const std::vector<int>& a, const std::vector<int>& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&](int axis) { return std::find(b.begin(), b.end(), axis) != b.end(); });
+}
+
+std::vector<int> without(std::vector<int> axes, const std::vector<int>& others) {
+  std::erase_if(axes, [&](int axis) { return overlaps({axis}, others); });
+  return axes;
+}
+
+std::vector<Box> parts(const Layout& layout, Grid grid) {
+  int ranks = 1;
+  for (const int extent : grid) ranks *= extent;
+  std::vector<Box> all;
+  for (int r = 0; r < ranks; ++r) all.push_back(part_of(layout, {grid, grid_coordinates(r, grid)}));
+  return all;
+}
+
+std::string one_owner(const Layout& layout, Grid grid, const char* side) {
+  const std::vector<Box> all = parts(layout, grid);
+  const auto holders =
+      std::count_if(all.begin(), all.end(), [](const Box& box) { return box.elements() > 0; });
+  return holders <= 1 && layout.partial.empty() ? ""
+                                                : fmt::format("one rank alone must hold the tensor {}", side);
+}
+
+std::string owned_once(const Layout& layout, Grid grid, const char* side) {
+  if (!layout.partial.empty()) return fmt::format("the tensor must not be a sum {}", side);
+  return copied_axes(layout, grid).empty() ? "" : fmt::format("every element must have one owner {}", side);
+}
+
+std::string first_of(std::initializer_list<std::string> problems) {
+  for (const std::string& problem : problems)
+    if (!problem.empty()) return problem;
+  return "";
+}
+
+std::string refuse_send_receive(const MoveSpec& spec, Grid grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  return first_of({one_owner(from, grid, "before"), one_owner(to, grid, "behind")});
+}
+std::string refuse_scatter(const MoveSpec& spec, Grid grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  return first_of({one_owner(from, grid, "before"), owned_once(to, grid, "behind")});
+}
+std::string refuse_gather(const MoveSpec& spec, Grid grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  return first_of({owned_once(from, grid, "before"), one_owner(to, grid, "behind")});
+}
+std::string refuse_all_to_all(const MoveSpec& spec, Grid grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  return first_of({owned_once(from, grid, "before"), owned_once(to, grid, "behind")});
+}
+std::string refuse_repartition(const MoveSpec& spec, Grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  return from.partial.empty() && to.partial.empty() ? "" : "a repartition makes no sums";
+}
+std::string refuse_all_gather(const MoveSpec& spec, Grid grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  if (!from.partial.empty()) return "an all-gather makes no sums";
+  return without(copied_axes(from, grid), copied_axes(to, grid)).empty() ? "" : "copies become parts";
+}
+std::string refuse_reduce_scatter(const MoveSpec& spec, Grid grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  if (from.partial.empty()) return "the tensor is no sum before";
+  return overlaps(from.partial, copied_axes(to, grid)) ? "copies behind; that is an all-reduce" : "";
+}
+std::string refuse_all_reduce(const MoveSpec& spec, Grid grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  if (from.partial.empty()) return "the tensor is no sum before";
+  for (const int axis : from.partial) {
+    if (grid[static_cast<std::size_t>(axis)] > 1 && !overlaps({axis}, copied_axes(to, grid)))
+      return fmt::format("every rank along axis {} must hold the sum behind", axis);
+  }
+  return parts(from, grid) == parts(to, grid) && to.partial.empty() ? "" : "a part moves to another place";
+}
+
+/// The rank of `members` that alone holds what `part` is; -1 if there is none.
+int owner_of(const std::vector<Box>& all, const std::vector<int>& members, const Box& part) {
+  int owner = -1;
+  for (const int member : members) {
+    const Box& box = all[static_cast<std::size_t>(member)];
+    if (box.elements() == 0) continue;
+    if (owner >= 0 || !(box == part)) return -1;
+    owner = member;
+  }
+  return part.elements() == 0 ? members.front() : owner;
+}
+
+/// Between `one`, where along each of the axes `spread` one rank holds what in `many` all hold.
+std::string refuse_roots(const Layout& one, const Layout& many, const std::vector<int>& spread, Grid grid) {
+  const std::vector<Box> owned = parts(one, grid), held = parts(many, grid);
+  for (std::size_t r = 0; r < held.size(); ++r) {
+    if (owner_of(owned, ranks_along(static_cast<int>(r), spread, grid), held[r]) < 0)
+      return fmt::format("no rank alone holds what rank {} of the model grid shares", r);
+  }
+  return "";
+}
+
+std::string refuse_broadcast(const MoveSpec& spec, Grid grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  if (!from.partial.empty() || !to.partial.empty()) return "a broadcast makes no sums";
+  return refuse_roots(from, to, without(copied_axes(to, grid), copied_axes(from, grid)), grid);
+}
+std::string refuse_sum_reduce(const MoveSpec& spec, Grid grid) {
+  const Layout &from = spec.from, &to = spec.to;
+  if (from.partial.empty()) return "the tensor is no sum before";
+  if (!to.partial.empty()) return "the tensor is a sum behind";
+  return refuse_roots(to, from, from.partial, grid);
+}
+
+std::unique_ptr<LinearMap> make_blocks(ModelGrid& grid, const MoveSpec& spec) {
+  return std::make_unique<comm::BlockMap>(grid, spec, comm::redistribution_blocks(grid, spec.from, spec.to));
+}
+std::unique_ptr<LinearMap> make_all_reduce(ModelGrid& grid, const MoveSpec& spec) {
+  return comm::make_through_pieces(grid, spec, ranks_along(grid.index(), spec.from.partial, grid.extents()),
+                                   -1);
+}
+std::unique_ptr<LinearMap> spread(ModelGrid& grid, const MoveSpec& spec, const std::vector<int>& axes) {
+  const std::vector<int> members = ranks_along(grid.index(), axes, grid.extents());
+  const int root = owner_of(parts(spec.from, grid.extents()), members, part_of(spec.to, grid.place()));
+  return comm::make_through_pieces(grid, spec, members, root);
+}
+std::unique_ptr<LinearMap> make_broadcast(ModelGrid& grid, const MoveSpec& spec) {
+  return spread(grid, spec,
+                without(copied_axes(spec.to, grid.extents()), copied_axes(spec.from, grid.extents())));
+}
+std::unique_ptr<LinearMap> make_sum_reduce(ModelGrid& grid, const MoveSpec& spec) {
+  MoveSpec back = spec;
+  std::swap(back.from, back.to);
+  back.to.partial.clear();  // what is a sum on the way there is copies on the way back
+  return std::make_unique<Reversed>(spread(grid, back, spec.from.partial));
+}
+
+constexpr std::string_view kWindows = "halo_exchange", kNestedWindows = "halo_exchange_nested";
+constexpr Primitive kPrimitives[] = {
+    {"send_receive", "from the one rank that holds a tensor to another", "send_receive", refuse_send_receive,
+     make_blocks},
+    {"scatter", "from the one rank that holds a tensor to its parts", "gather", refuse_scatter, make_blocks},
+    {"gather", "from the parts of a tensor to one rank", "scatter", refuse_gather, make_blocks},
+    {"broadcast", "from one rank to copies on all", "sum_reduce", refuse_broadcast, make_broadcast},
+    {"sum_reduce", "the sum of what ranks hold, on one of them", "broadcast", refuse_sum_reduce,
+     make_sum_reduce},
+    {"all_reduce", "the sum of what ranks hold, on all of them", "all_reduce", refuse_all_reduce,
+     make_all_reduce},
+    {"all_gather", "from the parts of a tensor to copies of it", "reduce_scatter", refuse_all_gather,
+     make_blocks},
+    {"reduce_scatter", "the sum of what ranks hold, in parts", "all_gather", refuse_reduce_scatter,
+     make_blocks},
+    {"all_to_all", "from parts along one dimension to parts along another", "all_to_all", refuse_all_to_all,
+     make_blocks},
+    {"repartition", "between any two layouts that are no sums", "repartition", refuse_repartition,
+     make_blocks},
+    {kWindows, "from parts to the windows that outputs in parts read", kWindows,
+     [](const MoveSpec& spec, Grid) { return comm::refuse_windows(spec); }, comm::make_windows},
+    {kNestedWindows, "the same between neighbours, dimension by dimension", kNestedWindows,
+     comm::refuse_nested_windows, comm::make_nested_windows},
+};
+
+void agree(ModelGrid& grid, const MoveSpec& spec, const std::string& what, std::string_view kind,
+           std::string (*refusal)(const MoveSpec&, Grid)) {
+  std::string problem;
+  try {
+    check_layout(spec.from, grid.extents(), "before");
+    check_layout(spec.to, grid.extents(), "behind");
+    if (kind != kWindows && kind != kNestedWindows) problem = comm::redistribution_refusal(spec);
+    if (problem.empty() && refusal != nullptr) problem = refusal(spec, grid.extents());
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  if (!problem.empty())
+    problem += fmt::format("; from {} to {}", layout_text(spec.from), layout_text(spec.to));
+  std::string text = fmt::format("{} of {} from {} to {}, {} at a time", kind, dtype_name(spec.dtype),
+                                 layout_text(spec.from), layout_text(spec.to), spec.flights);
+  for (const auto& window : spec.windows) text += window == nullptr ? ", -" : ", " + window->text();
+  grid.agree(what, text, problem);
+}
+
+}  // namespace
+
+std::span<const Primitive> primitives() {
+  return kPrimitives;
+}
+
+const Primitive& primitive(std::string_view name) {
+  std::string names;
+  for (const Primitive& one : kPrimitives) {
+    if (one.name == name) return one;
+    names += (names.empty() ? "" : ", ") + std::string(one.name);
+  }
+  fail_config(fmt::format("there is no primitive '{}'; there are {}", name, names));
+}
+
+std::unique_ptr<LinearMap> make_map(ModelGrid& grid, std::string_view name, const MoveSpec& spec,
+                                    const std::string& what) {
+  const Primitive& kind = primitive(name);
+  agree(grid, spec, what, kind.name, kind.refusal);
+  return kind.make(grid, spec);
+}
+
+std::unique_ptr<LinearMap> redistribution(ModelGrid& grid, const MoveSpec& spec, const std::string& what) {
+  agree(grid, spec, what, "redistribution", nullptr);
+  if (!spec.from.partial.empty() && refuse_all_reduce(spec, grid.extents()).empty())
+    return make_all_reduce(grid, spec);
+  return make_blocks(grid, spec);
+}
+
+TENON_ABI_END
