@@ -4,6 +4,7 @@
 
 #include "step_bench.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/ops/dense.hpp>
 
 #include <chrono>

@@ -495,6 +495,7 @@ TYPE(MorChoice)
 TYPE(MorSpec)
 TYPE(MorDecision)
 TYPE(MorKernel)
+TYPE(MorOps)
 
 // <tenon/sdk/ops/signs.hpp>
 TYPE(SignPlace)

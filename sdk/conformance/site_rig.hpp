@@ -6,6 +6,7 @@
 #include "subject.hpp"
 
 #include <tenon/precision.hpp>
+#include <tenon/random.hpp>
 
 #include <deque>
 #include <map>

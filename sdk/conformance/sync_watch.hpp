@@ -3,8 +3,10 @@
 // does. What it saw is read after the run.
 #pragma once
 
+#include <tenon/host.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
+#include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 
 #include <chrono>

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <tenon/layer.hpp>
+#include <tenon/model_grid.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/transport.hpp>
 
 #include <algorithm>
 

@@ -2,9 +2,12 @@
 // rehearsal can compare numbers of any parameter without a strategy of its own.
 #pragma once
 
+#include <tenon/device.hpp>
+#include <tenon/host.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/state.hpp>
 
 #include <map>
 #include <mutex>

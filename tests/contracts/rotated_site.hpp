@@ -2,6 +2,7 @@
 // signed 4-bit codes with one scale, and the weight gradient computed block by block.
 #pragma once
 
+#include <tenon/device.hpp>
 #include <tenon/site.hpp>
 
 #include <gtest/gtest.h>

@@ -3,6 +3,7 @@
 
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/state.hpp>
 
 #include <gtest/gtest.h>
 

@@ -8,6 +8,7 @@
 #include <tenon/config.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
+#include <tenon/model_grid.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/random.hpp>

@@ -5,6 +5,7 @@
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/sdk/quantizer.hpp>
+#include <tenon/state.hpp>
 
 #include <algorithm>
 #include <cmath>

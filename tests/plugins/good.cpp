@@ -2,6 +2,8 @@
 // shutdown.
 #include "toy.hpp"
 
+#include <tenon/host.hpp>
+
 #include <cstdlib>
 #include <memory>
 #include <string>

@@ -7,6 +7,7 @@
 #include "plugin/abi_tag.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/host.hpp>
 #include <tenon/registry.hpp>
 
 #include <gtest/gtest.h>

@@ -4,8 +4,10 @@
 #include "world.hpp"
 
 #include <tenon/dataset.hpp>
+#include <tenon/host.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/optimizer.hpp>
+#include <tenon/state.hpp>
 
 #include <chrono>
 #include <map>

@@ -8,8 +8,10 @@
 #include <tenon/config.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
+#include <tenon/random.hpp>
 #include <tenon/runtime.hpp>
 #include <tenon/site.hpp>
+#include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/tensor_values.hpp>
 

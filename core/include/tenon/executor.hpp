@@ -2,9 +2,13 @@
 // ParameterSet. The trainer, layer tests and the conformance kit use it; strategies do not.
 #pragma once
 
+#include <tenon/device.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
+#include <tenon/model_grid.hpp>
 #include <tenon/precision.hpp>
+#include <tenon/state.hpp>
+#include <tenon/transport.hpp>
 
 #include <functional>
 #include <memory>

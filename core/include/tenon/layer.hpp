@@ -2,7 +2,6 @@
 // device's operator families and declares its products as linear sites, so precision is never its business.
 #pragma once
 
-#include <tenon/model_grid.hpp>
 #include <tenon/parameter.hpp>
 #include <tenon/site.hpp>
 
@@ -10,7 +9,10 @@
 
 TENON_ABI_BEGIN
 
+class Communicator;
+class Device;
 class Host;
+class ModelGrid;
 
 /// Shape and dtype of a value between layers. Local to the rank; a leading extent may vary at run time up to
 /// this one. Of an input the layout is always stated. A layer that states none for an output makes whole

@@ -1,14 +1,14 @@
 // Contracts `optimizer/1` (the update rule) and `schedule/1` (learning rate as a function of the slot).
 #pragma once
 
-#include <tenon/device.hpp>
 #include <tenon/options.hpp>
 #include <tenon/parameter.hpp>
-#include <tenon/state.hpp>
 
 TENON_ABI_BEGIN
 
 class Communicator;
+class Device;
+class StateVisitor;
 
 /// A named state tensor of the same shape as the weights, owned by the core, zero at first. Checkpoints,
 /// syncs and recovery see it as a ParameterSet of that name ("optimizer.<name>").

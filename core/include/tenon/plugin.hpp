@@ -15,7 +15,6 @@
 
 #include <tenon/neck.h>
 #include <tenon/error.hpp>
-#include <tenon/host.hpp>
 #include <tenon/options.hpp>
 
 #include <cstddef>
@@ -23,6 +22,8 @@
 #include <span>
 
 TENON_ABI_BEGIN
+
+class Host;  // a component that takes one includes <tenon/host.hpp>
 
 /// Identity of one component, a constant of its class named kInfo.
 struct ComponentInfo {

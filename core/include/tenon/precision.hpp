@@ -3,11 +3,12 @@
 #pragma once
 
 #include <tenon/site.hpp>
-#include <tenon/state.hpp>
 
 #include <functional>
 
 TENON_ABI_BEGIN
+
+class StateVisitor;
 
 /// What is known after the last backward of a slot, before clipping. Agreed over sync.gradient_group().
 struct BackwardStats {

@@ -3,9 +3,7 @@
 // each of the three products (fprop, dgrad, wgrad) does with its operands and what is kept of x for wgrad.
 #pragma once
 
-#include <tenon/device.hpp>
 #include <tenon/ops/dense.hpp>
-#include <tenon/random.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +12,9 @@
 TENON_ABI_BEGIN
 
 class Communicator;
+class Device;
 class NumericsSink;
+struct RandomKey;
 
 /// One site as a policy sees it. Extents are this rank's; `origin_*` place the weight's shard in the global
 /// tensor.

@@ -3,17 +3,16 @@
 // over model axes are the layers' own adjoints.
 #pragma once
 
-#include <tenon/control.hpp>
 #include <tenon/device.hpp>
-#include <tenon/host.hpp>
 #include <tenon/parameter.hpp>
-#include <tenon/random.hpp>
-#include <tenon/state.hpp>
 #include <tenon/transport.hpp>
 
 #include <memory>
 
 TENON_ABI_BEGIN
+
+class Host;
+class StateVisitor;
 
 /// t counts slots: MIX, SKIP and refused updates advance it, never the optimizer's own count.
 struct Slot {

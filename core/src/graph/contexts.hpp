@@ -5,6 +5,8 @@
 #include "graph/graph_build.hpp"
 #include "graph/row_gradients.hpp"
 
+#include <tenon/random.hpp>
+
 #include <vector>
 
 namespace tenon::graph {

@@ -8,6 +8,7 @@
 #include <tenon/executor.hpp>
 #include <tenon/ops/convolution.hpp>
 #include <tenon/ops/dense.hpp>
+#include <tenon/random.hpp>
 
 #include <map>
 #include <memory>

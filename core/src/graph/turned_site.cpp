@@ -1,6 +1,7 @@
 // Planes to rows, the product, rows to planes.
 #include "graph/turned_site.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/ops/convolution.hpp>
 #include <tenon/site_products.hpp>
 

@@ -2,8 +2,8 @@
 
 #include "plugin/elf_section.hpp"
 
-#include <tenon/detail/abi_text.hpp>
 #include <tenon/error.hpp>
+#include <tenon/plugin.hpp>
 
 #include <fmt/format.h>
 

@@ -5,6 +5,7 @@
 #include "criteo_cache.hpp"
 #include "vocabulary.hpp"
 
+#include <tenon/host.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/indexed_dataset.hpp>
 

@@ -3,6 +3,7 @@
 // operating system's page cache is the only copy.
 #pragma once
 
+#include <tenon/host.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/indexed_dataset.hpp>
 #include <tenon/sdk/simulation.hpp>

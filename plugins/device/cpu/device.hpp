@@ -5,6 +5,7 @@
 
 #include "families.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/device_facts.hpp>
 #include <tenon/plugin.hpp>
 

@@ -1,6 +1,7 @@
 // What layers of this plugin share: refusals, and tensors in workspaces.
 #pragma once
 
+#include <tenon/device.hpp>
 #include <tenon/ops/copy.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/gradient_sum.hpp>

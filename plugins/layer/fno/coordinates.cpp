@@ -1,6 +1,8 @@
 // Layer `coordinates`: x's channels, then the grid, the same for every sample.
 #include "coordinates.hpp"
 
+#include <tenon/model_grid.hpp>
+
 namespace tenon::fno {
 
 void Coordinates::infer(InferContext& context) {

@@ -2,6 +2,8 @@
 // is drawn for in runs, whose elements follow one another in the whole value, too; on one rank there is one.
 #include "dropout.hpp"
 
+#include <tenon/model_grid.hpp>
+
 #include <algorithm>
 
 namespace tenon::nn {

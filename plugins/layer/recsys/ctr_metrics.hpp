@@ -5,6 +5,8 @@
 
 #include "common.hpp"
 
+#include <tenon/transport.hpp>
+
 namespace tenon::recsys {
 
 class CtrMetrics final : public Layer, public MetricLayer {

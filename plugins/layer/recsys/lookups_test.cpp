@@ -6,6 +6,7 @@
 
 #include <tenon/clocks.hpp>
 #include <tenon/error.hpp>
+#include <tenon/random.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/rows.hpp>
 

@@ -11,6 +11,7 @@
 
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/state.hpp>
 
 #include <memory>
 #include <string>

@@ -2,6 +2,7 @@
 // singular values towards 1, on products of the device. Serves muon.hpp; knows nothing of weights.
 #pragma once
 
+#include <tenon/device.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>

@@ -1,6 +1,7 @@
 // Optimizer `sgd`: options to one fused update of the device. The formula stands in the header.
 #include "sgd.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/kernels/reference/update.hpp>
 #include <tenon/sdk/ops/update.hpp>

@@ -6,6 +6,7 @@
 
 #include "scaler.hpp"
 
+#include <tenon/host.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
 

@@ -9,6 +9,7 @@
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/sdk/site_selection.hpp>
+#include <tenon/state.hpp>
 
 namespace tenon::mor {
 

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <tenon/host.hpp>
 #include <tenon/tensor_values.hpp>
 
 #include <string>

@@ -8,6 +8,7 @@
 #include <tenon/ops/dense.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/random.hpp>
+#include <tenon/state.hpp>
 
 #include <memory>
 

@@ -7,6 +7,7 @@
 
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/outer_update.hpp>
+#include <tenon/state.hpp>
 #include <tenon/sync_extra.hpp>
 
 namespace tenon::sync_local {

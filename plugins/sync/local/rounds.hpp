@@ -7,6 +7,7 @@
 
 #include <tenon/options.hpp>
 #include <tenon/sdk/gradient_mean.hpp>
+#include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 
 #include <memory>

@@ -8,6 +8,7 @@
 
 #include "shadow.hpp"
 
+#include <tenon/host.hpp>
 #include <tenon/plugin.hpp>
 
 #include <vector>

@@ -8,6 +8,7 @@
 
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/fixed_order.hpp>
+#include <tenon/state.hpp>
 
 #include <deque>
 #include <optional>

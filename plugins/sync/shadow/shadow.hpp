@@ -7,8 +7,10 @@
 
 #include "merge.hpp"
 
+#include <tenon/host.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/options.hpp>
+#include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 
 #include <atomic>

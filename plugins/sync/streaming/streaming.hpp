@@ -8,6 +8,7 @@
 
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/outer_update.hpp>
+#include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 
 #include <string_view>

@@ -6,6 +6,7 @@
 
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
+#include <tenon/state.hpp>
 
 namespace int8_block {
 

@@ -3,6 +3,7 @@
 
 #include "quantizer.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
 
 #include <algorithm>

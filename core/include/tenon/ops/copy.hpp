@@ -4,8 +4,8 @@
 // <tenon/ops/dense.hpp>.
 #pragma once
 
-#include <tenon/device.hpp>
 #include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 
 TENON_ABI_BEGIN
 

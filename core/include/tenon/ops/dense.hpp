@@ -4,7 +4,7 @@
 // statistics and parameter gradients are f32 (f64 with f64 activations); arithmetic is in f32 (f64 for f64).
 #pragma once
 
-#include <tenon/device.hpp>
+#include <tenon/tensor.hpp>
 
 #include <memory>
 

@@ -3,7 +3,7 @@
 // dimension). Conventions are those of <tenon/ops/dense.hpp>.
 #pragma once
 
-#include <tenon/device.hpp>
+#include <tenon/tensor.hpp>
 
 #include <initializer_list>
 #include <memory>

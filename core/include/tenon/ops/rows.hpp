@@ -1,7 +1,7 @@
 // Operator family of a device for rows of tables: embeddings. Conventions are those of <tenon/ops/dense.hpp>.
 #pragma once
 
-#include <tenon/device.hpp>
+#include <tenon/tensor.hpp>
 
 TENON_ABI_BEGIN
 

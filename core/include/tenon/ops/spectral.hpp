@@ -3,7 +3,7 @@
 // (c64, c128). Conventions are those of <tenon/ops/dense.hpp>.
 #pragma once
 
-#include <tenon/device.hpp>
+#include <tenon/tensor.hpp>
 
 #include <memory>
 

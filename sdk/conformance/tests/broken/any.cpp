@@ -1,6 +1,7 @@
 // Components that break what holds for any kind, one way each. Schedules, because they are the smallest.
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/state.hpp>
 
 #include <chrono>
 #include <cstdlib>

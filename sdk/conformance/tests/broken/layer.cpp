@@ -3,6 +3,7 @@
 #include "layer_losses.hpp"
 
 #include <tenon/plugin.hpp>
+#include <tenon/random.hpp>
 
 #include <cmath>
 #include <string>

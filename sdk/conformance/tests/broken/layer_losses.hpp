@@ -6,6 +6,7 @@
 #include <tenon/layer.hpp>
 #include <tenon/options.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/transport.hpp>
 
 #include <string>
 

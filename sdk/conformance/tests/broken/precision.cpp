@@ -1,6 +1,7 @@
 // Precision policies that break one promise each, around products of float32 operands in plain loops.
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
+#include <tenon/state.hpp>
 
 #include <algorithm>
 #include <cmath>

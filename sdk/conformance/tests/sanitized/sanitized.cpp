@@ -1,9 +1,11 @@
 // Built once with the thread and once with the address sanitizer, for a core without either: optimizers that
 // are wrong in ways that no result shows, one that is right, and a right strategy that uses communicators,
 // buffers and a background loop.
+#include <tenon/host.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 
 #include <atomic>

@@ -2,7 +2,7 @@
 // policies that ask for it. Conventions are those of <tenon/ops/dense.hpp>.
 #pragma once
 
-#include <tenon/device.hpp>
+#include <tenon/tensor.hpp>
 
 #include <memory>
 

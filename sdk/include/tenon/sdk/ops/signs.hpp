@@ -4,7 +4,7 @@
 // <tenon/ops/dense.hpp>.
 #pragma once
 
-#include <tenon/device.hpp>
+#include <tenon/tensor.hpp>
 
 TENON_ABI_BEGIN
 
