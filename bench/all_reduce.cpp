@@ -5,7 +5,7 @@
 
 #include <tenon/clocks.hpp>
 #include <tenon/error.hpp>
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 #include <tenon/testing/rendezvous.hpp>
 
 #include <fmt/format.h>

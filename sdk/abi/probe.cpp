@@ -48,7 +48,6 @@
 #include <tenon/random.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/registry.hpp>
-#include <tenon/ring_transport.hpp>
 #include <tenon/row_service.hpp>
 #include <tenon/runtime.hpp>
 #include <tenon/sdk/block_exchange.hpp>
@@ -416,12 +415,6 @@ TYPE(ComponentHandle)
 INSTANCE(Component, tenon::Optimizer)
 TYPE(PluginStatus)
 TYPE(Registry)
-
-// <tenon/ring_transport.hpp>
-TYPE(FrameKind)
-TYPE(FrameHeader)
-TYPE(FramePort)
-TYPE(RingTransport)
 
 // <tenon/row_service.hpp>
 TYPE(RowAnswerer)

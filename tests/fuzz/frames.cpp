@@ -2,9 +2,9 @@
 // written back to the same bytes; so is what a member says of an operation.
 #include "input.hpp"
 
-#include "comm/ring_operation.hpp"
+#include "operation.hpp"
 
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 
 #include <algorithm>
 

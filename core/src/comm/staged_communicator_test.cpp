@@ -2,12 +2,12 @@
 // messages are those of host tensors, they leave at the start and arrive with the wait.
 #include "comm/staged_communicator.hpp"
 
-#include "comm/testing/fake_port.hpp"
+#include "fake_port.hpp"
 #include "observe/testing/allocation_count.hpp"
 
 #include <tenon/clocks.hpp>
 #include <tenon/error.hpp>
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -5,7 +5,7 @@
 #include "library_sums.hpp"
 #include "session.hpp"
 
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 
 #include <array>
 #include <condition_variable>

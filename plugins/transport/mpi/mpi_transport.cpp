@@ -4,6 +4,7 @@
 #include "mpi_port.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/ring/check_world.hpp>
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // The transport `mpi` (contract transport/1): one rank is one process that mpirun or srun started.
-// Collectives, counts and errors are those of <tenon/ring_transport.hpp>, over MPI's point-to-point messages;
+// Collectives, counts and errors are those of <tenon/ring/transport.hpp>, over MPI's point-to-point messages;
 // MPI's own reductions promise no order.
 #pragma once
 
@@ -7,7 +7,7 @@
 #include "session.hpp"
 
 #include <tenon/plugin.hpp>
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 #include <tenon/transport.hpp>
 
 #include <memory>

@@ -4,7 +4,7 @@
 #include "communicator.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/check_world.hpp>
 
 namespace tenon::nccl_transport {
 

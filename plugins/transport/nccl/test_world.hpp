@@ -5,7 +5,7 @@
 #include "fake/fake_nccl.hpp"
 #include "nccl_transport.hpp"
 
-#include "comm/testing/process_world.hpp"
+#include "process_world.hpp"
 
 #include <tenon/device_transport.hpp>
 #include <tenon/testing/rendezvous.hpp>

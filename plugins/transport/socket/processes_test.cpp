@@ -3,6 +3,7 @@
 
 #include <tenon/clocks.hpp>
 #include <tenon/error.hpp>
+#include <tenon/ring/check_world.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

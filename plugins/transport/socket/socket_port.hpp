@@ -4,7 +4,7 @@
 
 #include "mesh.hpp"
 
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 
 #include <poll.h>
 

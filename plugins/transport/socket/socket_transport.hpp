@@ -1,11 +1,11 @@
 // The transport `socket` (contract transport/1): one rank is one process, every two of them share a TCP
-// connection. Collectives, counts and errors are those of <tenon/ring_transport.hpp>.
+// connection. Collectives, counts and errors are those of <tenon/ring/transport.hpp>.
 #pragma once
 
 #include "mesh.hpp"
 
 #include <tenon/plugin.hpp>
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 #include <tenon/transport.hpp>
 
 #include <memory>

@@ -5,7 +5,7 @@
 #include "socket_port.hpp"
 
 #include <tenon/clocks.hpp>
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 #include <tenon/testing/rendezvous.hpp>
 
 #include <functional>

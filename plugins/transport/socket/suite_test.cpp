@@ -1,7 +1,8 @@
-// The suite of transports of processes (core/src/comm/testing) over real connections, all in one process.
+// The suite of transports of processes (plugins/transport/ring/testing) over real connections, all in one
+// process.
 #include "socket_world.hpp"
 
-#include "comm/testing/process_world.hpp"
+#include "process_world.hpp"
 
 #include <sys/socket.h>
 

@@ -1,7 +1,7 @@
-// Life and failure of a group, and the dispatch of its requests and frames (ring_group.hpp).
-#include "comm/ring_group.hpp"
+// Life and failure of a group, and the dispatch of its requests and frames (group.hpp).
+#include "group.hpp"
 
-#include "comm/ring_engine.hpp"
+#include "engine.hpp"
 
 #include <tenon/clock.hpp>
 #include <tenon/error.hpp>

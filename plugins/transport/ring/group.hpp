@@ -3,9 +3,9 @@
 // engine's thread, callers wait on a condition variable of their group.
 #pragma once
 
-#include "comm/ring_operation.hpp"
+#include "operation.hpp"
 
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 
 #include <condition_variable>
 #include <memory>

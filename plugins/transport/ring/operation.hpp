@@ -1,6 +1,6 @@
 // One collective in flight as a member of a ring sees it: what all must agree on, and the messages that this
 // member sends and receives, each with the range of memory that it carries and the message that it waits for.
-// No locking, no waiting and no frames here: see ring_group.hpp.
+// No locking, no waiting and no frames here: see group.hpp.
 #pragma once
 
 #include <tenon/transport.hpp>

@@ -1,11 +1,11 @@
-// The thread that serves the port, and the frames that it hands to groups (ring_engine.hpp).
-#include "comm/ring_engine.hpp"
-
-#include "process/signals.hpp"
+// The thread that serves the port, and the frames that it hands to groups (engine.hpp).
+#include "engine.hpp"
 
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
+
+#include <signal.h>
 
 #include <algorithm>
 #include <exception>
@@ -21,6 +21,24 @@ constexpr double kIdleSeconds = 1;
 // What remains to be sent at the end is little: the last frames, which nobody waits for any more.
 constexpr double kFarewellSeconds = 5;
 constexpr std::size_t kFirstControls = 256;
+
+/// While it lives, threads that this one starts take no signals: those of the program are for its own. A
+/// fault is handled where it happens.
+class WithoutSignals {
+ public:
+  WithoutSignals() {
+    sigset_t set;
+    ::sigfillset(&set);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP}) ::sigdelset(&set, fault);
+    ::pthread_sigmask(SIG_SETMASK, &set, &before_);
+  }
+  ~WithoutSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  WithoutSignals(const WithoutSignals&) = delete;
+  WithoutSignals& operator=(const WithoutSignals&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 }  // namespace
 
@@ -40,7 +58,7 @@ RingEngine::RingEngine(std::unique_ptr<FramePort> port, const WorldSpec& world, 
     control_[static_cast<std::size_t>(peer)].resize(kFrameControlBytes);
     staging_[static_cast<std::size_t>(peer)].resize(kFrameDataBytes);
   }
-  const process::WithoutSignals none;
+  const WithoutSignals none;
   thread_ = std::thread([this] { run(); });
 }
 

@@ -1,6 +1,5 @@
-// The messages of every collective (ring_operation.hpp). They are those of <tenon/sdk/traffic.hpp>, one by
-// one.
-#include "comm/ring_operation.hpp"
+// The messages of every collective (operation.hpp). They are those of <tenon/sdk/traffic.hpp>, one by one.
+#include "operation.hpp"
 
 #include <tenon/sdk/fixed_order.hpp>
 

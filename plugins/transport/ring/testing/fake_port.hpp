@@ -2,7 +2,7 @@
 // portions, from a random peer first, yet in order from each; payloads are read late and arrive in pieces.
 #pragma once
 
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 
 #include <condition_variable>
 #include <deque>

@@ -1,5 +1,5 @@
-// Headers of frames as bytes (ring_transport.hpp). The reader takes any bytes.
-#include <tenon/ring_transport.hpp>
+// Headers of frames as bytes (transport.hpp). The reader takes any bytes.
+#include <tenon/ring/transport.hpp>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
-// Collectives of a group: numbering, agreement, parts on their way, waiting (ring_group.hpp).
-#include "comm/ring_group.hpp"
+// Collectives of a group: numbering, agreement, parts on their way, waiting (group.hpp).
+#include "group.hpp"
 
-#include "comm/ring_engine.hpp"
+#include "engine.hpp"
 
 #include <tenon/error.hpp>
 

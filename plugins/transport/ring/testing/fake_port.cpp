@@ -1,4 +1,4 @@
-#include "comm/testing/fake_port.hpp"
+#include "fake_port.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -112,8 +112,4 @@ class RingTransport {
   const std::shared_ptr<RingEngine> engine_;
 };
 
-/// Refuses, with Error(kConfig) in the words of `name`, worlds that a transport of processes cannot serve: a
-/// simulated clock, a link model, no deadline, and ranks or a rank that the rendezvous does not know.
-void check_process_world(const WorldSpec& world, std::string_view name);
-
 TENON_ABI_END

@@ -1,6 +1,5 @@
-// Opening, epochs and names of the groups of one process (ring_engine.hpp).
-#include "comm/ring_engine.hpp"
-#include "comm/splitmix.hpp"
+// Opening, epochs and names of the groups of one process (engine.hpp).
+#include "engine.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/sdk/traffic.hpp>
@@ -23,6 +22,14 @@ bool shares_a_rank(const Group& group, std::span<const int> ranks, int* which) {
     return true;
   }
   return false;
+}
+
+// One step of SplitMix64 (Steele, Lea, Flood 2014): every bit of a word reaches every bit of the result.
+constexpr std::uint64_t mixed(std::uint64_t x) noexcept {
+  x += 0x9e3779b97f4a7c15U;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
+  return x ^ (x >> 31);
 }
 
 std::string old_epoch_text(std::string_view name, std::uint32_t epoch, int rank, std::uint32_t newest) {

@@ -1,6 +1,6 @@
 // How operations of a transport of processes end when something is wrong: lateness, cancellation,
 // disagreement, members that closed, died or live in another epoch.
-#include "comm/testing/process_world.hpp"
+#include "process_world.hpp"
 
 #include <atomic>
 #include <chrono>

@@ -1,6 +1,6 @@
 // Every collective of a transport of processes: bits of reduce_in_order for all types and operations, sizes
 // from nothing to several parts, counts of the closed forms, several in flight.
-#include "comm/testing/process_world.hpp"
+#include "process_world.hpp"
 
 #include <tenon/sdk/fixed_order.hpp>
 #include <tenon/sdk/traffic.hpp>

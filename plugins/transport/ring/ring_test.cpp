@@ -1,8 +1,8 @@
-// What stands on a port, over ports in memory: the suite of transports of processes (comm/testing), headers
+// What stands on a port, over ports in memory: the suite of transports of processes (testing/), headers
 // of frames, plans of operations against the closed forms.
-#include "comm/ring_operation.hpp"
-#include "comm/testing/fake_port.hpp"
-#include "comm/testing/process_world.hpp"
+#include "fake_port.hpp"
+#include "operation.hpp"
+#include "process_world.hpp"
 
 #include <tenon/sdk/fixed_order.hpp>
 #include <tenon/sdk/traffic.hpp>

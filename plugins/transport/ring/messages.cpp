@@ -1,8 +1,8 @@
-// Point-to-point transfers of a group (ring_group.hpp). A receive sends a grant ahead; a send leaves when it
+// Point-to-point transfers of a group (group.hpp). A receive sends a grant ahead; a send leaves when it
 // met the grant with its tag, first started first. Nothing is buffered, on either side.
-#include "comm/ring_group.hpp"
+#include "group.hpp"
 
-#include "comm/ring_engine.hpp"
+#include "engine.hpp"
 
 #include <tenon/error.hpp>
 

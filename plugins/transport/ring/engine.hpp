@@ -2,9 +2,9 @@
 // who is gone, totals. The thread holds the mutex while it handles frames and lets go of it while it waits.
 #pragma once
 
-#include "comm/ring_group.hpp"
+#include "group.hpp"
 
-#include <tenon/ring_transport.hpp>
+#include <tenon/ring/transport.hpp>
 
 #include <map>
 #include <memory>
