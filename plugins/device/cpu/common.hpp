@@ -3,7 +3,7 @@
 // depend on the team.
 #pragma once
 
-#include "device_arguments.hpp"
+#include "device_common/arguments.hpp"
 
 #include <tenon/kernels/table.hpp>
 #include <tenon/parallel.hpp>

@@ -1,6 +1,6 @@
 // Convolutions from images (family Convolutions): oneDNN's, for f32 where its loops beat windows and
 // products.
-#include "device_convolutions.hpp"
+#include "device_common/convolutions.hpp"
 #include "families.hpp"
 #ifndef TENON_PORTABLE_THREADS
 #include "convolution_onednn.hpp"

@@ -1,6 +1,6 @@
 // Weighted sums of lines (family LineSums): one pass over the result, a few terms at a time. Lines are shared
 // among threads, each made whole by one of them.
-#include "device_lines.hpp"
+#include "device_common/lines.hpp"
 #include "families.hpp"
 
 #include <fmt/format.h>

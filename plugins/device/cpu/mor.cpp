@@ -3,7 +3,7 @@
 // and measures (the kernels' business). Both run over columns of a strip, with sums and scales per column, so
 // that every partition is the same code. What a strip finds lies in scratch until one thread joins it in a
 // fixed order.
-#include "device_quantizers.hpp"
+#include "device_common/quantizers.hpp"
 #include "families.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // Refusals of quantizers in this device's name, and how matrices are cut.
 #include "quant.hpp"
 
-#include "device_quantizers.hpp"
+#include "device_common/quantizers.hpp"
 
 #include <numeric>
 

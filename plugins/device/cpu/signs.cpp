@@ -1,5 +1,5 @@
 // Signs with a scale (family SignOps). Threads share blocks of whole bytes.
-#include "device_signs.hpp"
+#include "device_common/signs.hpp"
 #include "families.hpp"
 
 namespace tenon::cpu {

@@ -2,7 +2,7 @@
 // the other devices, and what is said when memory runs out.
 #pragma once
 
-#include "device_arguments.hpp"
+#include "device_common/arguments.hpp"
 #include "queue.hpp"
 
 #include <string>

@@ -2,7 +2,7 @@
 // kernel behind it.
 #include "channels.hpp"
 #include "convolution_library.hpp"
-#include "device_convolutions.hpp"
+#include "device_common/convolutions.hpp"
 #include "epilogue_map.hpp"
 #include "families.hpp"
 

@@ -1,6 +1,6 @@
 // Weighted sums of lines (family LineSums): both tables, forward and adjoint, lie in the device's memory.
 #include "arguments.hpp"
-#include "device_lines.hpp"
+#include "device_common/lines.hpp"
 #include "device_numbers.hpp"
 #include "families.hpp"
 

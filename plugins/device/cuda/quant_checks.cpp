@@ -2,7 +2,7 @@
 #include "quant.hpp"
 
 #include "arguments.hpp"
-#include "device_quantizers.hpp"
+#include "device_common/quantizers.hpp"
 
 #include <fmt/format.h>
 

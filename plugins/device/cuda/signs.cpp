@@ -1,7 +1,7 @@
 // Signs with a scale (family SignOps). The scale lies in its row before bits and losses are made of it, and
 // nothing of it comes to the host.
 #include "arguments.hpp"
-#include "device_signs.hpp"
+#include "device_common/signs.hpp"
 #include "families.hpp"
 
 #include <tenon/kernels/cuda/signs.hpp>

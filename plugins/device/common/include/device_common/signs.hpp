@@ -1,7 +1,7 @@
-// Arguments of signs (family SignOps) as pointers, behind the checks that all devices of this folder make.
+// Arguments of signs (family SignOps) as pointers, behind the checks that all devices of this tree make.
 #pragma once
 
-#include "device_arguments.hpp"
+#include "device_common/arguments.hpp"
 
 #include <tenon/kernels/signs.hpp>
 #include <tenon/sdk/ops/signs.hpp>

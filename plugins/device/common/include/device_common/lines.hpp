@@ -1,4 +1,4 @@
-// Tables of sums of lines (family LineSums) as the devices of this folder prepare them: checked, with weights
+// Tables of sums of lines (family LineSums) as the devices of this tree prepare them: checked, with weights
 // of the arithmetic type, and turned round for the adjoint. How a device begins its messages is its own.
 // Without fmt, which nvcc does not take.
 #pragma once

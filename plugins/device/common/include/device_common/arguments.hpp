@@ -1,4 +1,4 @@
-// What the devices of this folder share about their arguments: dispatch on the storage type, and checks of
+// What the devices of this tree share about their arguments: dispatch on the storage type, and checks of
 // views. Each says in its own words what it refuses, and which memory it reaches: it defines the three
 // functions that are declared here. Without fmt, which nvcc does not take.
 #pragma once

@@ -1,4 +1,4 @@
-// What the devices of this folder ask of a convolution that a library is to compute from images.
+// What the devices of this tree ask of a convolution that a library is to compute from images.
 #pragma once
 
 #include <tenon/ops/convolution.hpp>
