@@ -26,6 +26,10 @@ bool reaches(MemorySpace) {
   return true;
 }
 
+const char* device_name() {
+  return "cpu";
+}
+
 }  // namespace tenon::device_arguments
 
 namespace tenon::cpu {

@@ -1,8 +1,7 @@
 // Interactions of vectors (family InteractionOps). Samples are shared among threads; each is computed by one
 // of them, so no sharing changes a bit.
+#include "device_common/interactions.hpp"
 #include "families.hpp"
-
-#include <fmt/format.h>
 
 #include <cstring>
 
@@ -11,29 +10,18 @@ namespace {
 
 using kernels::Arith;
 
-struct Sizes {
-  std::int64_t batch = 0, first = 0, count = 0, width = 0;  ///< z0 [batch, first], z [batch, count, width]
+using device_arguments::InteractionSizes;
+using device_arguments::is_dot;
 
-  std::int64_t columns(Interaction kind) const { return interaction_columns(kind, first, count, width); }
-  /// Samples per block of a loop that takes `each` steps for one.
-  static std::int64_t block(std::int64_t each) {
-    return std::max<std::int64_t>(1, kFlatBlock / std::max<std::int64_t>(1, each));
-  }
-  std::int64_t dot_block() const { return block((count + 1) * (count + 1) * width / 8); }
-  std::int64_t copy_block() const { return block(first + count * width); }
-};
-
-Sizes sizes_of(Interaction kind, const TensorView& z0, const TensorView& z, const char* where) {
-  const bool ranks = z0.shape.rank() == 2 && z.shape.rank() == 3;
-  if (ranks && z0.shape[0] == z.shape[0] && (z0.shape[1] == z.shape[2] || kind == Interaction::kConcatenate))
-    return {z.shape[0], z0.shape[1], z.shape[1], z.shape[2]};
-  fail_run(
-      fmt::format("device cpu: {}: expected z0 [batch, width] and z [batch, count, width], found {} and {}",
-                  where, z0.shape.text(), z.shape.text()));
+/// Samples per block of a loop that takes `each` steps for one.
+std::int64_t sample_block(std::int64_t each) {
+  return std::max<std::int64_t>(1, kFlatBlock / std::max<std::int64_t>(1, each));
 }
-
-bool is_dot(Interaction kind) {
-  return kind == Interaction::kDot || kind == Interaction::kDotItself;
+std::int64_t dot_block(const InteractionSizes& sizes) {
+  return sample_block((sizes.count + 1) * (sizes.count + 1) * sizes.width / 8);
+}
+std::int64_t copy_block(const InteractionSizes& sizes) {
+  return sample_block(sizes.first + sizes.count * sizes.width);
 }
 
 class CpuInteractionOps final : public InteractionOps {
@@ -44,19 +32,19 @@ class CpuInteractionOps final : public InteractionOps {
     constexpr const char* kWhere = "interact";
     with_storage(z0.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Sizes sizes = sizes_of(kind, z0, z, kWhere);
+      const InteractionSizes sizes = device_arguments::interaction_sizes(kind, z0, z, kWhere);
       const S* first = checked<S>(z0, z0.elements(), kWhere, "z0");
       const S* rest = checked<S>(z, z.elements(), kWhere, "z");
       S* out = checked<S>(y, sizes.batch * sizes.columns(kind), kWhere, "y");
       if (is_dot(kind)) {
-        auto args = dot_args(kind, sizes, first, rest);
+        auto args = device_arguments::dot_args(kind, sizes, first, rest);
         args.y = out;
-        parallel_for(sizes.batch, sizes.dot_block(), [&](std::int64_t begin, std::int64_t end) {
+        parallel_for(sizes.batch, dot_block(sizes), [&](std::int64_t begin, std::int64_t end) {
           kernels_.ops<S>().interaction.forward(args, begin, end);
         });
         return;
       }
-      parallel_for(sizes.batch, sizes.copy_block(), [&](std::int64_t begin, std::int64_t end) {
+      parallel_for(sizes.batch, copy_block(sizes), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           const S* vectors = rest + i * sizes.count * sizes.width;
           S* row = out + i * sizes.columns(kind);
@@ -76,24 +64,24 @@ class CpuInteractionOps final : public InteractionOps {
     constexpr const char* kWhere = "interact_backward";
     with_storage(z0.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Sizes sizes = sizes_of(kind, z0, z, kWhere);
+      const InteractionSizes sizes = device_arguments::interaction_sizes(kind, z0, z, kWhere);
       const S* above = checked<S>(dy, sizes.batch * sizes.columns(kind), kWhere, "dy");
       S* first = checked_or_null<S>(dz0, z0.elements(), kWhere, "dz0");
       S* rest = checked_or_null<S>(dz, z.elements(), kWhere, "dz");
       if (is_dot(kind)) {
-        auto args = dot_args(kind, sizes, checked<S>(z0, z0.elements(), kWhere, "z0"),
-                             checked<S>(z, z.elements(), kWhere, "z"));
+        auto args = device_arguments::dot_args(kind, sizes, checked<S>(z0, z0.elements(), kWhere, "z0"),
+                                               checked<S>(z, z.elements(), kWhere, "z"));
         args.dy = above;
         args.dz0 = first;
         args.dz = rest;
         args.accumulate_z0 = accumulate_z0;
         args.accumulate_z = accumulate_z;
-        parallel_for(sizes.batch, sizes.dot_block(), [&](std::int64_t begin, std::int64_t end) {
+        parallel_for(sizes.batch, dot_block(sizes), [&](std::int64_t begin, std::int64_t end) {
           kernels_.ops<S>().interaction.backward(args, begin, end);
         });
         return;
       }
-      parallel_for(sizes.batch, sizes.copy_block(), [&](std::int64_t begin, std::int64_t end) {
+      parallel_for(sizes.batch, copy_block(sizes), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t i = begin; i < end; ++i) {
           const S* row = above + i * sizes.columns(kind);
           if (first != nullptr) put(row, first + i * sizes.first, sizes.first, accumulate_z0);
@@ -111,18 +99,6 @@ class CpuInteractionOps final : public InteractionOps {
   }
 
  private:
-  template <class S>
-  static kernels::InteractionArgs<S> dot_args(Interaction kind, const Sizes& sizes, const S* z0, const S* z) {
-    kernels::InteractionArgs<S> args;
-    args.vectors = sizes.count + 1;
-    args.width = sizes.width;
-    args.columns = sizes.columns(kind);
-    args.itself = kind == Interaction::kDotItself;
-    args.z0 = z0;
-    args.z = z;
-    return args;
-  }
-
   /// to (+)= from
   template <class S>
   void put(const S* from, S* to, std::int64_t n, bool accumulate) const {
@@ -134,11 +110,11 @@ class CpuInteractionOps final : public InteractionOps {
 
   /// y = z0 + sum of the vectors, in the arithmetic type, rounded once.
   template <class S>
-  void add_vectors(const Sizes& sizes, const S* z0, const S* vectors, S* y) const {
+  void add_vectors(const InteractionSizes& sizes, const S* z0, const S* vectors, S* y) const {
     const auto& ops = kernels_.ops<S>();
     if (sizes.width > kStackElements) {
-      fail_run(fmt::format("device cpu: interact: sums take vectors of at most {} elements, found {}",
-                           kStackElements, sizes.width));
+      device_arguments::refuse("interact", "sums take vectors of at most " + std::to_string(kStackElements) +
+                                               " elements, found " + std::to_string(sizes.width));
     }
     Arith<S> sums[kStackElements];
     ops.reduce.column_sums(vectors, sums, sizes.count, sizes.width, 0, sizes.width, false);

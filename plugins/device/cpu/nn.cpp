@@ -1,12 +1,13 @@
 // Normalisation, pointwise maps, dropout and softmax cross-entropy (family NeuralOps). Rows or elements are
 // shared among threads; sums over rows belong to blocks of columns, each walked in row order.
 #include "convert.hpp"
+#include "device_common/dropout.hpp"
+#include "device_common/norms.hpp"
 #include "families.hpp"
 #include "pointwise.hpp"
 
 #include <tenon/kernels/bf16.hpp>
 #include <tenon/kernels/reference/scalar.hpp>
-#include <tenon/random.hpp>
 
 #include <limits>
 
@@ -19,13 +20,6 @@ using kernels::Bf16;
 /// Rows of logits that one call of a kernel takes; their running state lies on the stack.
 constexpr std::int64_t kLossRows = 16;
 
-/// The kernels count elements within one key: the step goes into a key of its own, drawn where no element's
-/// index lies.
-std::uint64_t step_key(RandomKey key, std::uint64_t step) {
-  const auto words = random_words(key, step, std::numeric_limits<std::uint64_t>::max());
-  return words[0] | (std::uint64_t{words[1]} << 32);
-}
-
 class CpuNeuralOps final : public NeuralOps {
  public:
   explicit CpuNeuralOps(const Kernels& kernels) : kernels_(kernels) {}
@@ -35,19 +29,8 @@ class CpuNeuralOps final : public NeuralOps {
     constexpr const char* kWhere = "layer_norm";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [rows, columns] = as_matrix(x);
-      kernels::LayerNormForwardArgs<S> args;
-      args.rows = rows;
-      args.cols = columns;
-      args.eps = static_cast<A>(eps);
-      args.x = checked<S>(x, rows * columns, kWhere, "x");
-      args.gain = checked_or_null<A>(gain, columns, kWhere, "gain");
-      args.bias = checked_or_null<A>(bias, columns, kWhere, "bias");
-      args.y = checked<S>(y, rows * columns, kWhere, "y");
-      args.mean = checked_or_null<A>(mean, rows, kWhere, "mean");
-      args.rstd = checked_or_null<A>(rstd, rows, kWhere, "rstd");
-      parallel_for(rows, row_block(columns), [&](std::int64_t begin, std::int64_t end) {
+      const auto args = device_arguments::row_norm<S>(x, gain, bias, eps, y, mean, rstd, kWhere);
+      parallel_for(args.rows, row_block(args.cols), [&](std::int64_t begin, std::int64_t end) {
         kernels_.ops<S>().norm.layer_norm_forward(args, begin, end);
       });
     });
@@ -59,30 +42,17 @@ class CpuNeuralOps final : public NeuralOps {
     constexpr const char* kWhere = "layer_norm_backward";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [rows, columns] = as_matrix(x);
-      kernels::LayerNormBackwardArgs<S> args;
-      args.rows = rows;
-      args.cols = columns;
-      args.x = checked<S>(x, rows * columns, kWhere, "x");
-      args.dy = checked<S>(dy, rows * columns, kWhere, "dy");
-      args.gain = checked_or_null<A>(gain, columns, kWhere, "gain");
-      args.mean = checked<A>(mean, rows, kWhere, "mean");
-      args.rstd = checked<A>(rstd, rows, kWhere, "rstd");
-      args.dx = checked_or_null<S>(dx, rows * columns, kWhere, "dx");
-      args.accumulate_dx = accumulate;
-      args.dgain = checked_or_null<A>(dgain, columns, kWhere, "dgain");
-      args.dbias = checked_or_null<A>(dbias, columns, kWhere, "dbias");
-      args.accumulate_params = accumulate_parameters;
+      const auto args = device_arguments::row_norm_backward<S>(
+          {x, gain, &mean, rstd, dy, dx, accumulate, dgain, dbias, accumulate_parameters}, kWhere);
       const auto& ops = kernels_.ops<S>().norm;
       // Parameters first: dx may be dy's own memory.
       if (args.dgain != nullptr || args.dbias != nullptr) {
-        parallel_for(columns, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
+        parallel_for(args.cols, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
           ops.layer_norm_backward_params(args, begin, end);
         });
       }
       if (args.dx != nullptr) {
-        parallel_for(rows, row_block(columns), [&](std::int64_t begin, std::int64_t end) {
+        parallel_for(args.rows, row_block(args.cols), [&](std::int64_t begin, std::int64_t end) {
           ops.layer_norm_backward_input(args, begin, end);
         });
       }
@@ -132,9 +102,8 @@ class CpuNeuralOps final : public NeuralOps {
 
   void dropout(TensorView x, TensorView y, double p, RandomKey key, std::uint64_t step, std::uint64_t first,
                bool accumulate) override {
-    if (!(p >= 0 && p < 1))
-      fail_config("device cpu: dropout: p is " + std::to_string(p) + ", expected 0 <= p < 1");
-    const std::uint64_t stream = step_key(key, step);
+    device_arguments::check_dropout(p);
+    const std::uint64_t stream = device_arguments::step_key(key, step);
     const std::uint32_t threshold = kernels::dropout_threshold(p);
     with_storage(x.dtype, "dropout", [&](auto tag) {
       using S = typename decltype(tag)::type;

@@ -1,26 +1,12 @@
 // RMS and batch normalisation (family NormalisationOps). Rows, columns or channels are shared among threads,
 // each summed whole by one of them.
+#include "device_common/norms.hpp"
 #include "families.hpp"
-
-#include <fmt/format.h>
 
 namespace tenon::cpu {
 namespace {
 
 using kernels::Arith;
-
-/// Batch, channels and places of x [batch, channels, ...].
-struct Channels {
-  std::int64_t batch = 0, channels = 0, places = 0;
-};
-
-Channels channels_of(const TensorView& x, const char* where) {
-  if (x.shape.rank() < 2)
-    fail_run(
-        fmt::format("device cpu: {}: x must be [batch, channels, ...], found {}", where, x.shape.text()));
-  const std::int64_t both = x.shape[0] * x.shape[1];
-  return {x.shape[0], x.shape[1], both == 0 ? 0 : x.elements() / both};
-}
 
 class CpuNormalisationOps final : public NormalisationOps {
  public:
@@ -30,17 +16,8 @@ class CpuNormalisationOps final : public NormalisationOps {
     constexpr const char* kWhere = "rms_norm";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [rows, columns] = as_matrix(x);
-      kernels::LayerNormForwardArgs<S> args;
-      args.rows = rows;
-      args.cols = columns;
-      args.eps = static_cast<A>(eps);
-      args.x = checked<S>(x, rows * columns, kWhere, "x");
-      args.gain = checked_or_null<A>(gain, columns, kWhere, "gain");
-      args.y = checked<S>(y, rows * columns, kWhere, "y");
-      args.rstd = checked_or_null<A>(rstd, rows, kWhere, "rstd");
-      parallel_for(rows, row_block(columns), [&](std::int64_t begin, std::int64_t end) {
+      const auto args = device_arguments::row_norm<S>(x, gain, {}, eps, y, {}, rstd, kWhere);
+      parallel_for(args.rows, row_block(args.cols), [&](std::int64_t begin, std::int64_t end) {
         kernels_.ops<S>().norm.rms_norm_forward(args, begin, end);
       });
     });
@@ -51,28 +28,18 @@ class CpuNormalisationOps final : public NormalisationOps {
     constexpr const char* kWhere = "rms_norm_backward";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [rows, columns] = as_matrix(x);
-      kernels::LayerNormBackwardArgs<S> args;
-      args.rows = rows;
-      args.cols = columns;
-      args.x = checked<S>(x, rows * columns, kWhere, "x");
-      args.dy = checked<S>(dy, rows * columns, kWhere, "dy");
-      args.gain = checked_or_null<A>(gain, columns, kWhere, "gain");
-      args.rstd = checked<A>(rstd, rows, kWhere, "rstd");
-      args.dx = checked_or_null<S>(dx, rows * columns, kWhere, "dx");
-      args.accumulate_dx = accumulate;
-      args.dgain = checked_or_null<A>(dgain, columns, kWhere, "dgain");
-      args.accumulate_params = accumulate_parameters;
+      const TensorView none;
+      const auto args = device_arguments::row_norm_backward<S>(
+          {x, gain, nullptr, rstd, dy, dx, accumulate, dgain, none, accumulate_parameters}, kWhere);
       const auto& ops = kernels_.ops<S>().norm;
       // Parameters first: dx may be dy's own memory.
       if (args.dgain != nullptr) {
-        parallel_for(columns, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
+        parallel_for(args.cols, kColumnBlock, [&](std::int64_t begin, std::int64_t end) {
           ops.rms_norm_backward_params(args, begin, end);
         });
       }
       if (args.dx == nullptr) return;
-      parallel_for(rows, row_block(columns), [&](std::int64_t begin, std::int64_t end) {
+      parallel_for(args.rows, row_block(args.cols), [&](std::int64_t begin, std::int64_t end) {
         ops.rms_norm_backward_input(args, begin, end);
       });
     });
@@ -114,7 +81,7 @@ class CpuNormalisationOps final : public NormalisationOps {
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
       using A = Arith<S>;
-      const auto [batch, channels, places] = channels_of(x, kWhere);
+      const auto [batch, channels, places] = device_arguments::channels_as_sets(x, kWhere);
       kernels::BatchNormBackwardArgs<S> args;
       args.batch = batch;
       args.channels = channels;
@@ -139,7 +106,7 @@ class CpuNormalisationOps final : public NormalisationOps {
                                                        const TensorView& gain, const TensorView& bias,
                                                        const TensorView& y, const char* where) {
     using A = Arith<S>;
-    const auto [batch, channels, places] = channels_of(x, where);
+    const auto [batch, channels, places] = device_arguments::channels_as_sets(x, where);
     kernels::BatchNormForwardArgs<S> args;
     args.batch = batch;
     args.channels = channels;

@@ -1,11 +1,10 @@
 // Normalisations over elements of several ranks (family PartNormOps). Sets are shared among threads, each
 // summed whole by one of them, in eight sums by the place within `inner`, which are added by halves.
 #include "arith.hpp"
+#include "device_common/norms.hpp"
 #include "families.hpp"
 
 #include <tenon/kernels/reduce.hpp>
-
-#include <fmt/format.h>
 
 #include <cmath>
 
@@ -16,16 +15,7 @@ using kernels::Arith;
 
 constexpr std::int64_t kSumLanes = 8;
 
-/// Extents of x [outer, sets, inner].
-struct Sets {
-  std::int64_t outer = 0, sets = 0, inner = 0;
-};
-
-Sets sets_of(const TensorView& x, const char* where) {
-  if (x.shape.rank() != 3)
-    fail_run(fmt::format("device cpu: {}: x must be [outer, sets, inner], found {}", where, x.shape.text()));
-  return {x.shape[0], x.shape[1], x.shape[2]};
-}
+using Sets = device_arguments::NormSets;
 
 /// fn(i, j) for every element i of a set and its place j within inner.
 template <class Fn>
@@ -60,19 +50,10 @@ void for_sets(const Sets& of, Fn fn) {
 
 /// The arguments that a normalisation reads, as pointers; null for what is empty.
 template <class S>
-struct PartNormArgs {
-  PartNormArgs(const PartNormSpec& spec, const TensorView& x_view, const TensorView& gain_view,
-               const TensorView& bias_view, const TensorView& mean_view, const TensorView& rstd_view,
-               const char* where)
-      : of(sets_of(x_view, where)), per_set(spec.gain_per_set) {
-    using A = Arith<S>;
-    const std::int64_t gains = per_set ? of.sets : of.inner;
-    x = checked<S>(x_view, x_view.elements(), where, "x");
-    gain = checked_or_null<A>(gain_view, gains, where, "gain");
-    bias = checked_or_null<A>(bias_view, gains, where, "bias");
-    mean = checked_or_null<A>(mean_view, of.sets, where, "mean");
-    rstd = checked<A>(rstd_view, of.sets, where, "rstd");
-  }
+struct PartNormArgs : device_arguments::PartNormInputs<S> {
+  using Inputs = device_arguments::PartNormInputs<S>;
+  using Inputs::gain, Inputs::mean, Inputs::per_set;
+  using Inputs::Inputs;
 
   Arith<S> mean_of(std::int64_t set) const { return mean == nullptr ? 0 : mean[set]; }
   /// The vector at a place; the compiler takes the choice out of loops.
@@ -81,11 +62,6 @@ struct PartNormArgs {
   }
   /// Of elements that have gains of their own; otherwise 1.
   Arith<S> own_gain(std::int64_t j) const { return gain == nullptr || per_set ? 1 : gain[j]; }
-
-  Sets of;
-  bool per_set;
-  const S* x;
-  const Arith<S>*gain, *bias, *mean, *rstd;
 };
 
 class CpuPartNormOps final : public PartNormOps {
@@ -94,7 +70,7 @@ class CpuPartNormOps final : public PartNormOps {
     constexpr const char* kWhere = "part norm sums";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Sets of = sets_of(x, kWhere);
+      const Sets of = device_arguments::norm_sets(x, kWhere);
       const S* in = checked<S>(x, x.elements(), kWhere, "x");
       auto* out = checked<double>(sums, of.sets, kWhere, "sums");
       for_sets(of, [&](std::int64_t set) {
@@ -108,7 +84,7 @@ class CpuPartNormOps final : public PartNormOps {
     constexpr const char* kWhere = "part norm squares";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Sets of = sets_of(x, kWhere);
+      const Sets of = device_arguments::norm_sets(x, kWhere);
       const S* in = checked<S>(x, x.elements(), kWhere, "x");
       const auto* totals = checked_or_null<double>(sums, of.sets, kWhere, "sums");
       auto* out = checked<double>(squares, of.sets, kWhere, "squares");

@@ -16,7 +16,7 @@ class CpuSignOps final : public SignOps {
   void encode(TensorView x, TensorView row, SignPlace place, TensorView lost, TensorView scratch) override {
     with_arithmetic(x.dtype, device_signs::kEncode, [&](auto tag) {
       using A = typename decltype(tag)::type;
-      const device_signs::Encoding<A> a("cpu", x, row, place, lost, scratch);
+      const device_signs::Encoding<A> a(x, row, place, lost, scratch);
       parallel_for(a.n, kSignBlock, [&](std::int64_t begin, std::int64_t end) {
         a.sums[begin / kSignBlock] = kernels::sign_block_sum(a.x + begin, end - begin);
       });
@@ -34,7 +34,7 @@ class CpuSignOps final : public SignOps {
   void decode(TensorView rows, SignPlace place, TensorView mean) override {
     with_arithmetic(mean.dtype, device_signs::kDecode, [&](auto tag) {
       using A = typename decltype(tag)::type;
-      const device_signs::Decoding<A> a("cpu", rows, place, mean);
+      const device_signs::Decoding<A> a(rows, place, mean);
       parallel_for(a.n, kSignBlock, [&](std::int64_t begin, std::int64_t end) {
         const std::int64_t whole = begin + (end - begin) / 8 * 8;
         for (std::int64_t i = begin; i < whole; i += 8) a.rows.mean(i / 8, a.mean + i);

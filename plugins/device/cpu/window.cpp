@@ -2,42 +2,13 @@
 // channels are shared among threads; each element is one chain of its own, so no sharing changes a bit. The
 // sum over a channel is in f64 over its samples, each of whose points are added 16 side by side.
 #include "arith.hpp"
+#include "device_common/windows.hpp"
 #include "families.hpp"
-
-#include <fmt/format.h>
 
 namespace tenon::cpu {
 namespace {
 
-/// Planes of a tensor [batch, channels, extent...].
-struct Planes {
-  std::int64_t batch = 0, channels = 0, elements = 0;
-  std::int64_t count() const { return batch * channels; }
-};
-
-Planes planes_of(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
-  if (view.shape.rank() < 2 || view.elements() != view.shape[0] * view.shape[1] * elements) {
-    fail_run(fmt::format("device cpu: {}: {} must be [batch, channels, {} elements], found {}", where, name,
-                         elements, view.shape.text()));
-  }
-  return {view.shape[0], view.shape[1], elements};
-}
-
-kernels::Window window_of(const WindowSpec& spec) {
-  if (spec.spatial < 1 || spec.spatial > 3)
-    fail_config(fmt::format("device cpu: windows have 1 to 3 dimensions, found {}", spec.spatial));
-  kernels::Window window;
-  for (int i = 0; i < spec.spatial; ++i) {
-    const int d = 3 - spec.spatial + i;
-    window.in[d] = spec.extent[i];
-    window.out[d] = spec.places(i);
-    window.kernel[d] = spec.kernel[i];
-    window.stride[d] = spec.stride[i];
-    window.dilation[d] = spec.dilation[i];
-    window.pad[d] = spec.pad_low[i];
-  }
-  return window;
-}
+using device_arguments::WindowPlanes;
 
 /// Of one plane of [batch, channels, ...].
 std::int64_t points_of(const TensorView& x) {
@@ -48,34 +19,6 @@ std::int64_t points_of(const TensorView& x) {
 /// Items per block of a loop whose items cost `each` steps.
 std::int64_t item_block(std::int64_t each) {
   return std::max<std::int64_t>(1, kFlatBlock / std::max<std::int64_t>(1, each));
-}
-
-/// The channels that columns cover.
-template <class S>
-struct Covered {
-  Planes planes;
-  std::int64_t channels = 0, width = 0;
-  S* first = nullptr;  ///< plane of the first channel of the first sample
-  S* columns = nullptr;
-};
-
-template <class S>
-Covered<S> covered(const WindowSpec& spec, const TensorView& x, std::int64_t first_channel,
-                   const TensorView& columns, const char* where) {
-  Covered<S> result;
-  result.planes = planes_of(x, spec.elements(), where, "x");
-  result.width = as_matrix(columns).columns;
-  result.channels = result.width / std::max<std::int64_t>(1, spec.offsets());
-  if (result.channels * spec.offsets() != result.width || first_channel < 0 ||
-      first_channel + result.channels > result.planes.channels) {
-    fail_run(
-        fmt::format("device cpu: {}: columns of width {} from channel {} on do not fit {} channels of {} "
-                    "offsets each",
-                    where, result.width, first_channel, result.planes.channels, spec.offsets()));
-  }
-  result.columns = checked<S>(columns, result.planes.batch * spec.places() * result.width, where, "columns");
-  result.first = checked<S>(x, x.elements(), where, "x") + first_channel * spec.elements();
-  return result;
 }
 
 template <class S>
@@ -98,13 +41,13 @@ class CpuWindowOps final : public WindowOps {
   void unfold(const WindowSpec& spec, TensorView x, std::int64_t first_channel, TensorView columns) override {
     with_storage(x.dtype, "unfold", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Covered<S> part = covered<S>(spec, x, first_channel, columns, "unfold");
+      const auto part = device_arguments::window_columns<S>(spec, x, first_channel, columns, "unfold");
       kernels::UnfoldArgs<S> args;
-      args.window = window_of(spec);
-      args.batch = part.planes.batch;
+      args.window = part.window;
+      args.batch = part.batch;
       args.channels = part.channels;
-      args.sample_stride = part.planes.channels * part.planes.elements;
-      args.x = part.first;
+      args.sample_stride = part.sample_stride;
+      args.x = part.x;
       args.columns = part.columns;
       parallel_for(
           args.batch * args.window.out[0] * args.window.out[1], item_block(args.window.out[2] * part.width),
@@ -116,14 +59,14 @@ class CpuWindowOps final : public WindowOps {
             bool accumulate) override {
     with_storage(x.dtype, "fold", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Covered<S> part = covered<S>(spec, x, first_channel, columns, "fold");
+      const auto part = device_arguments::window_columns<S>(spec, x, first_channel, columns, "fold");
       kernels::FoldArgs<S> args;
-      args.window = window_of(spec);
-      args.batch = part.planes.batch;
+      args.window = part.window;
+      args.batch = part.batch;
       args.channels = part.channels;
-      args.sample_stride = part.planes.channels * part.planes.elements;
+      args.sample_stride = part.sample_stride;
       args.columns = part.columns;
-      args.x = part.first;
+      args.x = part.x;
       args.accumulate = accumulate;
       parallel_for(
           args.batch * args.channels, item_block(spec.places() * spec.offsets()),
@@ -132,8 +75,8 @@ class CpuWindowOps final : public WindowOps {
   }
 
   void max_pool(const WindowSpec& spec, TensorView x, TensorView y, TensorView index) override {
-    pool(spec, x, y, "max_pool", [&](auto& args, auto& ops, const Planes& planes) {
-      args.index = checked<std::int32_t>(index, planes.count() * spec.places(), "max_pool", "index");
+    pool(spec, x, y, "max_pool", [&](auto& args, auto& ops, std::int64_t planes) {
+      args.index = checked<std::int32_t>(index, planes * spec.places(), "max_pool", "index");
       return ops.max_pool_forward;
     });
   }
@@ -141,15 +84,14 @@ class CpuWindowOps final : public WindowOps {
   void max_pool_backward(const WindowSpec& spec, TensorView index, TensorView dy, TensorView dx,
                          bool accumulate) override {
     pool_backward(
-        spec, dy, dx, accumulate, "max_pool_backward", [&](auto& args, auto& ops, const Planes& planes) {
-          args.index =
-              checked<std::int32_t>(index, planes.count() * spec.places(), "max_pool_backward", "index");
+        spec, dy, dx, accumulate, "max_pool_backward", [&](auto& args, auto& ops, std::int64_t planes) {
+          args.index = checked<std::int32_t>(index, planes * spec.places(), "max_pool_backward", "index");
           return ops.max_pool_backward;
         });
   }
 
   void average_pool(const WindowSpec& spec, TensorView x, bool count_padding, TensorView y) override {
-    pool(spec, x, y, "average_pool", [&](auto& args, auto& ops, const Planes&) {
+    pool(spec, x, y, "average_pool", [&](auto& args, auto& ops, std::int64_t) {
       args.count_padding = count_padding;
       return ops.average_pool_forward;
     });
@@ -158,7 +100,7 @@ class CpuWindowOps final : public WindowOps {
   void average_pool_backward(const WindowSpec& spec, TensorView dy, bool count_padding, TensorView dx,
                              bool accumulate) override {
     pool_backward(spec, dy, dx, accumulate, "average_pool_backward",
-                  [&](auto& args, auto& ops, const Planes&) {
+                  [&](auto& args, auto& ops, std::int64_t) {
                     args.count_padding = count_padding;
                     return ops.average_pool_backward;
                   });
@@ -168,7 +110,7 @@ class CpuWindowOps final : public WindowOps {
     constexpr const char* kWhere = "fill_channels";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Planes planes = planes_of(x, points_of(x), kWhere, "x");
+      const WindowPlanes planes = device_arguments::window_planes(x, points_of(x), kWhere, "x");
       const auto* from = checked<kernels::Arith<S>>(values, planes.channels, kWhere, "values");
       auto* to = checked<S>(x, x.elements(), kWhere, "x");
       parallel_for(planes.count(), item_block(planes.elements), [&](std::int64_t begin, std::int64_t end) {
@@ -184,7 +126,7 @@ class CpuWindowOps final : public WindowOps {
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
       using A = kernels::Arith<S>;
-      const Planes planes = planes_of(x, points_of(x), kWhere, "x");
+      const WindowPlanes planes = device_arguments::window_planes(x, points_of(x), kWhere, "x");
       const auto* from = checked<S>(x, x.elements(), kWhere, "x");
       auto* to = checked<A>(sums, planes.channels, kWhere, "sums");
       parallel_for(planes.channels, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -206,11 +148,8 @@ class CpuWindowOps final : public WindowOps {
             Choose choose) {
     with_storage(x.dtype, where, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Planes planes = planes_of(x, spec.elements(), where, "x");
-      kernels::PoolArgs<S> args;
-      args.x = checked<S>(x, x.elements(), where, "x");
-      args.y = checked<S>(y, planes.count() * spec.places(), where, "y");
-      run(spec, args, planes, choose);
+      auto pooling = device_arguments::pooling<S>(spec, x, y, where);
+      run(spec, pooling, choose);
     });
   }
 
@@ -219,21 +158,16 @@ class CpuWindowOps final : public WindowOps {
                      const char* where, Choose choose) {
     with_storage(dx.dtype, where, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const Planes planes = planes_of(dx, spec.elements(), where, "dx");
-      kernels::PoolArgs<S> args;
-      args.dy = checked<S>(dy, planes.count() * spec.places(), where, "dy");
-      args.dx = checked<S>(dx, dx.elements(), where, "dx");
-      args.accumulate = accumulate;
-      run(spec, args, planes, choose);
+      auto pooling = device_arguments::pooling_backward<S>(spec, dy, dx, accumulate, where);
+      run(spec, pooling, choose);
     });
   }
 
   template <class S, class Choose>
-  void run(const WindowSpec& spec, kernels::PoolArgs<S>& args, const Planes& planes, Choose choose) {
-    args.window = window_of(spec);
-    const auto kernel = choose(args, kernels_.ops<S>().window, planes);
-    parallel_for(planes.count(), item_block(spec.places() * spec.offsets()),
-                 [&](std::int64_t begin, std::int64_t end) { kernel(args, begin, end); });
+  void run(const WindowSpec& spec, device_arguments::Pooling<S>& pooling, Choose choose) {
+    const auto kernel = choose(pooling.args, kernels_.ops<S>().window, pooling.planes);
+    parallel_for(pooling.planes, item_block(spec.places() * spec.offsets()),
+                 [&](std::int64_t begin, std::int64_t end) { kernel(pooling.args, begin, end); });
   }
 
   Kernels kernels_;

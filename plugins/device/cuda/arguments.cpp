@@ -22,6 +22,10 @@ bool reaches(MemorySpace space) {
   return space == MemorySpace::kCuda;
 }
 
+const char* device_name() {
+  return kDeviceName;
+}
+
 }  // namespace tenon::device_arguments
 
 namespace tenon::cuda {

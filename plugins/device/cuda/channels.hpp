@@ -2,6 +2,7 @@
 #pragma once
 
 #include "arguments.hpp"
+#include "device_common/norms.hpp"
 #include "sets.hpp"
 #include "temporary.hpp"
 
@@ -11,12 +12,8 @@ namespace tenon::cuda {
 
 /// x [batch, channels, ...] as sets.
 inline kernels::cuda::Sets channels_of(const TensorView& x, const char* where) {
-  if (x.shape.rank() < 2) {
-    fail_run(std::string("device ") + kDeviceName + ": " + where +
-             ": x must be [batch, channels, ...], found " + x.shape.text());
-  }
-  const std::int64_t both = x.shape[0] * x.shape[1];
-  return {x.shape[0], x.shape[1], both == 0 ? 0 : x.elements() / both};
+  const auto [outer, sets, inner] = device_arguments::channels_as_sets(x, where);
+  return {outer, sets, inner};
 }
 
 /// parameters (+)= sums, of `count` sets.

@@ -5,19 +5,9 @@
 
 namespace tenon::cuda {
 
-template <class T>
-inline constexpr DType kComplexOf = std::is_same_v<T, double> ? DType::kC128 : DType::kC64;
+using device_arguments::checked_complex;
 
-/// The reals of so many complex elements in this device's memory.
-template <class T>
-T* checked_complex(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
-  if (view.dtype != kComplexOf<T> || view.elements() != elements || (view.data == nullptr && elements > 0) ||
-      (elements > 0 && view.space != MemorySpace::kCuda))
-    refuse_view(view, kComplexOf<T>, elements, where, name);
-  return view.as<T>();
-}
-
-/// The same of a view of `reals` reals, in pairs or one by one.
+/// checked_complex of a view of `reals` reals, in pairs or one by one.
 template <class T>
 T* checked_reals(const TensorView& view, std::int64_t reals, const char* where, const char* name) {
   if constexpr (std::is_same_v<T, Arith<T>>) {

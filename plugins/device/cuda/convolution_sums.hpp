@@ -2,7 +2,7 @@
 // library where there is none, and in its tests.
 #pragma once
 
-#include "window_checks.hpp"
+#include "device_common/windows.hpp"
 
 #include <tenon/kernels/cuda/window.hpp>
 #include <tenon/ops/convolution.hpp>
@@ -31,7 +31,7 @@ struct ConvolutionShape {
 };
 
 inline ConvolutionShape shape_of(const ConvolutionSpec& spec) {
-  return {spec.batch, spec.channels, spec.features, window_of(spec.window)};
+  return {spec.batch, spec.channels, spec.features, device_arguments::window_of(spec.window)};
 }
 
 /// Element of y: over channels and offsets.

@@ -1,35 +1,17 @@
 // Interactions of vectors (family InteractionOps).
 #include "arguments.hpp"
+#include "device_common/interactions.hpp"
 #include "families.hpp"
 
 #include <tenon/kernels/cuda/interaction.hpp>
-
-#include <string>
 
 namespace tenon::cuda {
 namespace {
 
 namespace bodies = kernels::cuda;
 
-/// z0 [batch, first], z [batch, count, width]
-struct InteractionSizes {
-  std::int64_t batch = 0, first = 0, count = 0, width = 0;
-  std::int64_t columns(Interaction kind) const { return interaction_columns(kind, first, count, width); }
-};
-
-InteractionSizes interaction_sizes(Interaction kind, const TensorView& z0, const TensorView& z,
-                                   const char* where) {
-  const bool ranks = z0.shape.rank() == 2 && z.shape.rank() == 3;
-  if (ranks && z0.shape[0] == z.shape[0] && (z0.shape[1] == z.shape[2] || kind == Interaction::kConcatenate))
-    return {z.shape[0], z0.shape[1], z.shape[1], z.shape[2]};
-  fail_run("device " + std::string(kDeviceName) + ": " + where +
-           ": expected z0 [batch, width] and z [batch, count, width], found " + z0.shape.text() + " and " +
-           z.shape.text());
-}
-
-bool is_dot(Interaction kind) {
-  return kind == Interaction::kDot || kind == Interaction::kDotItself;
-}
+using device_arguments::InteractionSizes;
+using device_arguments::is_dot;
 
 class CudaInteractionOps final : public InteractionOps {
  public:
@@ -39,13 +21,13 @@ class CudaInteractionOps final : public InteractionOps {
     constexpr const char* kWhere = "interact";
     with_storage(z0.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const InteractionSizes sizes = interaction_sizes(kind, z0, z, kWhere);
+      const InteractionSizes sizes = device_arguments::interaction_sizes(kind, z0, z, kWhere);
       const S* first = checked<S>(z0, z0.elements(), kWhere, "z0");
       const S* rest = checked<S>(z, z.elements(), kWhere, "z");
       S* out = checked<S>(y, sizes.batch * sizes.columns(kind), kWhere, "y");
       if (y.elements() == 0) return;
       if (is_dot(kind)) {
-        auto args = dot_args(kind, sizes, first, rest);
+        auto args = device_arguments::dot_args(kind, sizes, first, rest);
         args.y = out;
         const bodies::InteractionForward<S> body{args, sizes.batch};
         queue_.launch(kWhere, body.grid(), body);
@@ -65,14 +47,14 @@ class CudaInteractionOps final : public InteractionOps {
     constexpr const char* kWhere = "interact_backward";
     with_storage(z0.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const InteractionSizes sizes = interaction_sizes(kind, z0, z, kWhere);
+      const InteractionSizes sizes = device_arguments::interaction_sizes(kind, z0, z, kWhere);
       const std::int64_t columns = sizes.columns(kind);
       const S* above = checked<S>(dy, sizes.batch * columns, kWhere, "dy");
       S* first = checked_or_null<S>(dz0, z0.elements(), kWhere, "dz0");
       S* rest = checked_or_null<S>(dz, z.elements(), kWhere, "dz");
       if (is_dot(kind)) {
-        auto args = dot_args(kind, sizes, checked<S>(z0, z0.elements(), kWhere, "z0"),
-                             checked<S>(z, z.elements(), kWhere, "z"));
+        auto args = device_arguments::dot_args(kind, sizes, checked<S>(z0, z0.elements(), kWhere, "z0"),
+                                               checked<S>(z, z.elements(), kWhere, "z"));
         args.dy = above;
         args.dz0 = first;
         args.dz = rest;
@@ -94,19 +76,6 @@ class CudaInteractionOps final : public InteractionOps {
   }
 
  private:
-  template <class S>
-  static kernels::InteractionArgs<S> dot_args(Interaction kind, const InteractionSizes& sizes, const S* z0,
-                                              const S* z) {
-    kernels::InteractionArgs<S> args;
-    args.vectors = sizes.count + 1;
-    args.width = sizes.width;
-    args.columns = sizes.columns(kind);
-    args.itself = kind == Interaction::kDotItself;
-    args.z0 = z0;
-    args.z = z;
-    return args;
-  }
-
   template <class S>
   void spread(const bodies::SpreadRows<S>& body) {
     if (body.items() > 0) queue_.launch("interact_backward", grid_for(body.items()), body);

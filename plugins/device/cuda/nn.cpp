@@ -1,31 +1,22 @@
 // Normalisation, pointwise maps, dropout and softmax cross-entropy (family NeuralOps).
 #include "arguments.hpp"
-#include "column_sums.hpp"
+#include "device_common/dropout.hpp"
 #include "epilogue_map.hpp"
 #include "families.hpp"
 #include "indices.hpp"
+#include "row_norms.hpp"
 
 #include <tenon/kernels/cuda/dropout.hpp>
-#include <tenon/kernels/cuda/norm.hpp>
 #include <tenon/kernels/cuda/pointwise.hpp>
 #include <tenon/kernels/cuda/softmax.hpp>
 #include <tenon/kernels/elementwise.hpp>
-#include <tenon/random.hpp>
 
 #include <limits>
-#include <string>
 
 namespace tenon::cuda {
 namespace {
 
 namespace bodies = kernels::cuda;
-
-/// Kernels count elements within one key: the step goes into a key of its own, drawn where no element's index
-/// lies. The same on every device.
-std::uint64_t step_key(RandomKey key, std::uint64_t step) {
-  const auto words = random_words(key, step, std::numeric_limits<std::uint64_t>::max());
-  return words[0] | (std::uint64_t{words[1]} << 32);
-}
 
 class CudaNeuralOps final : public NeuralOps {
  public:
@@ -36,19 +27,8 @@ class CudaNeuralOps final : public NeuralOps {
     constexpr const char* kWhere = "layer_norm";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [rows, columns] = as_matrix(x);
-      const bodies::NormaliseRows<S> body{.rows = rows,
-                                          .columns = columns,
-                                          .centred = true,
-                                          .eps = static_cast<A>(eps),
-                                          .x = checked<S>(x, rows * columns, kWhere, "x"),
-                                          .gain = checked_or_null<A>(gain, columns, kWhere, "gain"),
-                                          .bias = checked_or_null<A>(bias, columns, kWhere, "bias"),
-                                          .y = checked<S>(y, rows * columns, kWhere, "y"),
-                                          .mean = checked_or_null<A>(mean, rows, kWhere, "mean"),
-                                          .rstd = checked_or_null<A>(rstd, rows, kWhere, "rstd")};
-      if (rows > 0) queue_.launch(kWhere, bodies::grid_for_rows(rows, columns, body.kShared), body);
+      normalise_rows(queue_, device_arguments::row_norm<S>(x, gain, bias, eps, y, mean, rstd, kWhere), true,
+                     kWhere);
     });
   }
 
@@ -58,28 +38,9 @@ class CudaNeuralOps final : public NeuralOps {
     constexpr const char* kWhere = "layer_norm_backward";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [rows, columns] = as_matrix(x);
-      const bodies::NormaliseRowsBackward<S> body{.rows = rows,
-                                                  .columns = columns,
-                                                  .x = checked<S>(x, rows * columns, kWhere, "x"),
-                                                  .dy = checked<S>(dy, rows * columns, kWhere, "dy"),
-                                                  .gain = checked_or_null<A>(gain, columns, kWhere, "gain"),
-                                                  .mean = checked<A>(mean, rows, kWhere, "mean"),
-                                                  .rstd = checked<A>(rstd, rows, kWhere, "rstd"),
-                                                  .dx = checked_or_null<S>(dx, rows * columns, kWhere, "dx"),
-                                                  .accumulate = accumulate};
-      const bodies::ColumnOutputs<A, 2> parameters{{checked_or_null<A>(dgain, columns, kWhere, "dgain"),
-                                                    checked_or_null<A>(dbias, columns, kWhere, "dbias")},
-                                                   accumulate_parameters};
-      // Parameters first: dx may be dy's own memory.
-      if (parameters.out[0] != nullptr || parameters.out[1] != nullptr) {
-        sum_columns<A, 2>(queue_, kWhere, rows, columns,
-                          bodies::NormParameterTerms<S>{columns, body.x, body.dy, body.mean, body.rstd},
-                          parameters);
-      }
-      if (body.dx != nullptr && rows > 0)
-        queue_.launch(kWhere, bodies::grid_for_rows(rows, columns, body.kShared), body);
+      const device_arguments::RowNormGradient of{x,  gain,       &mean, rstd,  dy,
+                                                 dx, accumulate, dgain, dbias, accumulate_parameters};
+      normalise_rows_backward(queue_, device_arguments::row_norm_backward<S>(of, kWhere), kWhere);
     });
   }
 
@@ -111,17 +72,14 @@ class CudaNeuralOps final : public NeuralOps {
 
   void dropout(TensorView x, TensorView y, double p, RandomKey key, std::uint64_t step, std::uint64_t first,
                bool accumulate) override {
-    if (!(p >= 0 && p < 1)) {
-      fail_config(std::string("device ") + kDeviceName + ": dropout: p is " + std::to_string(p) +
-                  ", expected 0 <= p < 1");
-    }
+    device_arguments::check_dropout(p);
     with_storage(x.dtype, "dropout", [&](auto tag) {
       using S = typename decltype(tag)::type;
       const std::int64_t n = x.elements();
       const bodies::Dropout<S> body{checked<S>(x, n, "dropout", "x"),
                                     checked<S>(y, n, "dropout", "y"),
                                     n,
-                                    step_key(key, step),
+                                    device_arguments::step_key(key, step),
                                     first,
                                     kernels::dropout_threshold(p),
                                     static_cast<Arith<S>>(1.0 / (1.0 - p)),

@@ -2,8 +2,7 @@
 // elements are here.
 #include "channels.hpp"
 #include "families.hpp"
-
-#include <tenon/kernels/cuda/norm.hpp>
+#include "row_norms.hpp"
 
 namespace tenon::cuda {
 namespace {
@@ -18,19 +17,8 @@ class CudaNormalisationOps final : public NormalisationOps {
     constexpr const char* kWhere = "rms_norm";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [rows, columns] = as_matrix(x);
-      const bodies::NormaliseRows<S> body{.rows = rows,
-                                          .columns = columns,
-                                          .centred = false,
-                                          .eps = static_cast<A>(eps),
-                                          .x = checked<S>(x, rows * columns, kWhere, "x"),
-                                          .gain = checked_or_null<A>(gain, columns, kWhere, "gain"),
-                                          .bias = nullptr,
-                                          .y = checked<S>(y, rows * columns, kWhere, "y"),
-                                          .mean = nullptr,
-                                          .rstd = checked_or_null<A>(rstd, rows, kWhere, "rstd")};
-      if (rows > 0) queue_.launch(kWhere, bodies::grid_for_rows(rows, columns, body.kShared), body);
+      normalise_rows(queue_, device_arguments::row_norm<S>(x, gain, {}, eps, y, {}, rstd, kWhere), false,
+                     kWhere);
     });
   }
 
@@ -39,26 +27,10 @@ class CudaNormalisationOps final : public NormalisationOps {
     constexpr const char* kWhere = "rms_norm_backward";
     with_storage(x.dtype, kWhere, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      using A = Arith<S>;
-      const auto [rows, columns] = as_matrix(x);
-      const bodies::NormaliseRowsBackward<S> body{.rows = rows,
-                                                  .columns = columns,
-                                                  .x = checked<S>(x, rows * columns, kWhere, "x"),
-                                                  .dy = checked<S>(dy, rows * columns, kWhere, "dy"),
-                                                  .gain = checked_or_null<A>(gain, columns, kWhere, "gain"),
-                                                  .mean = nullptr,
-                                                  .rstd = checked<A>(rstd, rows, kWhere, "rstd"),
-                                                  .dx = checked_or_null<S>(dx, rows * columns, kWhere, "dx"),
-                                                  .accumulate = accumulate};
-      A* const out = checked_or_null<A>(dgain, columns, kWhere, "dgain");
-      // Parameters first: dx may be dy's own memory.
-      if (out != nullptr) {
-        sum_columns<A, 2>(queue_, kWhere, rows, columns,
-                          bodies::NormParameterTerms<S>{columns, body.x, body.dy, nullptr, body.rstd},
-                          {{out, nullptr}, accumulate_parameters});
-      }
-      if (body.dx != nullptr && rows > 0)
-        queue_.launch(kWhere, bodies::grid_for_rows(rows, columns, body.kShared), body);
+      const TensorView none;
+      const device_arguments::RowNormGradient of{x,  gain,       nullptr, rstd, dy,
+                                                 dx, accumulate, dgain,   none, accumulate_parameters};
+      normalise_rows_backward(queue_, device_arguments::row_norm_backward<S>(of, kWhere), kWhere);
     });
   }
 

@@ -1,5 +1,6 @@
 // Normalisations over elements of several ranks (family PartNormOps).
 #include "arguments.hpp"
+#include "device_common/norms.hpp"
 #include "families.hpp"
 #include "sets.hpp"
 
@@ -9,27 +10,16 @@ namespace {
 namespace bodies = kernels::cuda;
 
 bodies::Sets sets_of(const TensorView& x, const char* where) {
-  if (x.shape.rank() != 3) {
-    fail_run(std::string("device ") + kDeviceName + ": " + where +
-             ": x must be [outer, sets, inner], found " + x.shape.text());
-  }
-  return {x.shape[0], x.shape[1], x.shape[2]};
+  const auto [outer, sets, inner] = device_arguments::norm_sets(x, where);
+  return {outer, sets, inner};
 }
 
 template <class S>
 bodies::PartNorm<S> norm_of(const PartNormSpec& spec, const TensorView& x, const TensorView& gain,
                             const TensorView& bias, const TensorView& mean, const TensorView& rstd,
                             const char* where) {
-  using A = Arith<S>;
-  const bodies::Sets of = sets_of(x, where);
-  const std::int64_t gains = spec.gain_per_set ? of.sets : of.inner;
-  return {of,
-          spec.gain_per_set,
-          checked<S>(x, of.elements(), where, "x"),
-          checked_or_null<A>(gain, gains, where, "gain"),
-          checked_or_null<A>(bias, gains, where, "bias"),
-          checked_or_null<A>(mean, of.sets, where, "mean"),
-          checked<A>(rstd, of.sets, where, "rstd")};
+  const device_arguments::PartNormInputs<S> in(spec, x, gain, bias, mean, rstd, where);
+  return {{in.of.outer, in.of.sets, in.of.inner}, in.per_set, in.x, in.gain, in.bias, in.mean, in.rstd};
 }
 
 class CudaPartNormOps final : public PartNormOps {

@@ -1,7 +1,7 @@
 // Signs with a scale (family SignOps). The scale lies in its row before bits and losses are made of it, and
 // nothing of it comes to the host.
-#include "arguments.hpp"
 #include "device_common/signs.hpp"
+#include "arguments.hpp"
 #include "families.hpp"
 
 #include <tenon/kernels/cuda/signs.hpp>
@@ -22,7 +22,7 @@ class CudaSignOps final : public SignOps {
   void encode(TensorView x, TensorView row, SignPlace place, TensorView lost, TensorView scratch) override {
     with_arithmetic(x.dtype, device_signs::kEncode, [&](auto tag) {
       using A = typename decltype(tag)::type;
-      const device_signs::Encoding<A> a(kDeviceName, x, row, place, lost, scratch);
+      const device_signs::Encoding<A> a(x, row, place, lost, scratch);
       if (a.n > 0) {
         const bodies::SignBlockSums<A> sums{a.x, a.n, a.sums};
         queue_.launch(device_signs::kEncode, sums.grid(), sums);
@@ -38,7 +38,7 @@ class CudaSignOps final : public SignOps {
   void decode(TensorView rows, SignPlace place, TensorView mean) override {
     with_arithmetic(mean.dtype, device_signs::kDecode, [&](auto tag) {
       using A = typename decltype(tag)::type;
-      const device_signs::Decoding<A> a(kDeviceName, rows, place, mean);
+      const device_signs::Decoding<A> a(rows, place, mean);
       if (a.n == 0) return;
       const bodies::DecodeSigns<A> body{a.rows, a.mean, a.n};
       queue_.launch(device_signs::kDecode, body.grid(), body);

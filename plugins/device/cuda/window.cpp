@@ -1,8 +1,7 @@
 // Sliding windows (family WindowOps): data movement of convolutions, pooling, and biases.
-#include "window_checks.hpp"
-
 #include "arguments.hpp"
 #include "channels.hpp"
+#include "device_common/windows.hpp"
 #include "families.hpp"
 
 #include <tenon/kernels/cuda/channels.hpp>
@@ -20,11 +19,10 @@ class CudaWindowOps final : public WindowOps {
   void unfold(const WindowSpec& spec, TensorView x, std::int64_t first_channel, TensorView columns) override {
     with_storage(x.dtype, "unfold", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const auto part = moved<S>(spec, x, first_channel, columns, "unfold");
-      const std::int64_t width = part.channels * spec.offsets();
+      const auto part = device_arguments::window_columns<S>(spec, x, first_channel, columns, "unfold");
       start("unfold", bodies::Unfold<S>{
                           {part.window, part.batch, part.channels, part.sample_stride, part.x, part.columns},
-                          bodies::WindowTile::for_columns(width)});
+                          bodies::WindowTile::for_columns(part.width)});
     });
   }
 
@@ -32,7 +30,7 @@ class CudaWindowOps final : public WindowOps {
             bool accumulate) override {
     with_storage(x.dtype, "fold", [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const auto part = moved<S>(spec, x, first_channel, columns, "fold");
+      const auto part = device_arguments::window_columns<S>(spec, x, first_channel, columns, "fold");
       start("fold", bodies::Fold<S>{{part.window, part.batch, part.channels, part.sample_stride, part.columns,
                                      part.x, accumulate},
                                     bodies::WindowTile::for_columns(part.channels)});
@@ -100,29 +98,6 @@ class CudaWindowOps final : public WindowOps {
   }
 
  private:
-  /// The channels that columns hold.
-  template <class S>
-  struct Moved {
-    kernels::Window window;
-    std::int64_t batch, channels, sample_stride;
-    S* x;  ///< plane of the first of these channels in the first sample
-    S* columns;
-  };
-
-  template <class S>
-  static Moved<S> moved(const WindowSpec& spec, const TensorView& x, std::int64_t first_channel,
-                        const TensorView& columns, const char* where) {
-    const WindowPlanes planes = window_planes(x, spec.elements(), where, "x");
-    const std::int64_t channels = covered_channels(spec, planes, first_channel, columns, where),
-                       width = channels * spec.offsets();
-    return {window_of(spec),
-            planes.batch,
-            channels,
-            planes.channels * spec.elements(),
-            checked<S>(x, x.elements(), where, "x") + first_channel * spec.elements(),
-            checked<S>(columns, planes.batch * spec.places() * width, where, "columns")};
-  }
-
   template <class Body>
   void start(const char* where, const Body& body) {
     const Grid grid = body.grid();
@@ -134,12 +109,8 @@ class CudaWindowOps final : public WindowOps {
   void pool(const WindowSpec& spec, const TensorView& x, const TensorView& y, const char* where, Make make) {
     with_storage(x.dtype, where, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const WindowPlanes planes = window_planes(x, spec.elements(), where, "x");
-      kernels::PoolArgs<S> args;
-      args.window = window_of(spec);
-      args.x = checked<S>(x, x.elements(), where, "x");
-      args.y = checked<S>(y, planes.count() * spec.places(), where, "y");
-      run(where, make(args, planes.count()));
+      auto [args, planes] = device_arguments::pooling<S>(spec, x, y, where);
+      run(where, make(args, planes));
     });
   }
 
@@ -148,13 +119,8 @@ class CudaWindowOps final : public WindowOps {
                      const char* where, Make make) {
     with_storage(dx.dtype, where, [&](auto tag) {
       using S = typename decltype(tag)::type;
-      const WindowPlanes planes = window_planes(dx, spec.elements(), where, "dx");
-      kernels::PoolArgs<S> args;
-      args.window = window_of(spec);
-      args.dy = checked<S>(dy, planes.count() * spec.places(), where, "dy");
-      args.dx = checked<S>(dx, dx.elements(), where, "dx");
-      args.accumulate = accumulate;
-      run(where, make(args, planes.count()));
+      auto [args, planes] = device_arguments::pooling_backward<S>(spec, dy, dx, accumulate, where);
+      run(where, make(args, planes));
     });
   }
 

@@ -1,5 +1,5 @@
 // What the devices of this tree share about their arguments: dispatch on the storage type, and checks of
-// views. Each says in its own words what it refuses, and which memory it reaches: it defines the three
+// views. Each says in its own words what it refuses, and which memory it reaches: it defines the four
 // functions that are declared here. Without fmt, which nvcc does not take.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <tenon/tensor.hpp>
 
 #include <cstdint>
+#include <string>
 #include <type_traits>
 
 namespace tenon::device_arguments {
@@ -17,6 +18,16 @@ namespace tenon::device_arguments {
 [[noreturn]] void refuse_view(const TensorView& view, DType dtype, std::int64_t elements, const char* where,
                               const char* name);
 bool reaches(MemorySpace space);
+const char* device_name();
+
+/// "device NAME: WHERE: WHAT", as an error of the run.
+[[noreturn]] inline void refuse(const char* where, const std::string& what) {
+  fail_run(std::string("device ") + device_name() + ": " + where + ": " + what);
+}
+/// "device NAME: WHAT", of what is asked for before anything runs.
+[[noreturn]] inline void refuse_config(const std::string& what) {
+  fail_config(std::string("device ") + device_name() + ": " + what);
+}
 
 template <class S>
 inline constexpr DType kDTypeOf = std::is_same_v<S, float>           ? DType::kF32
@@ -68,6 +79,19 @@ S* checked(const TensorView& view, std::int64_t elements, const char* where, con
 template <class S>
 S* checked_or_null(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
   return view.data == nullptr ? nullptr : checked<S>(view, elements, where, name);
+}
+
+template <class T>
+inline constexpr DType kComplexOf = std::is_same_v<T, double> ? DType::kC128 : DType::kC64;
+
+/// The reals of so many complex elements in this device's memory.
+template <class T>
+T* checked_complex(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
+  if (view.dtype != kComplexOf<T> || view.elements() != elements ||
+      (elements > 0 && (view.data == nullptr || !reaches(view.space)))) {
+    refuse_view(view, kComplexOf<T>, elements, where, name);
+  }
+  return view.as<T>();
 }
 
 /// Extent of the last dimension and the product of the others.

@@ -13,21 +13,15 @@ namespace tenon::device_signs {
 inline constexpr const char* kEncode = "encode signs";
 inline constexpr const char* kDecode = "decode signs";
 
-/// `device` begins what is said.
-[[noreturn]] inline void refuse(const char* device, const char* where, const std::string& what) {
-  fail_run(std::string("device ") + device + ": " + where + ": " + what);
-}
-
-inline void check_place(const char* device, const char* where, const SignPlace& place, std::int64_t elements,
-                        std::int64_t row) {
+inline void check_place(const char* where, const SignPlace& place, std::int64_t elements, std::int64_t row) {
   const std::int64_t scale_end = place.scale + 4, bits_end = place.bits + kernels::sign_bytes(elements);
   if (place.scale >= 0 && place.bits >= 0 && scale_end <= row && bits_end <= row &&
       (scale_end <= place.bits || bits_end <= place.scale))
     return;
-  refuse(device, where,
-         "a row of " + std::to_string(row) + " bytes does not hold a scale at byte " +
-             std::to_string(place.scale) + " and, apart from it, " + std::to_string(elements) +
-             " bits at byte " + std::to_string(place.bits));
+  device_arguments::refuse(where, "a row of " + std::to_string(row) +
+                                      " bytes does not hold a scale at byte " + std::to_string(place.scale) +
+                                      " and, apart from it, " + std::to_string(elements) + " bits at byte " +
+                                      std::to_string(place.bits));
 }
 
 inline std::size_t encode_scratch(std::int64_t elements) {
@@ -36,21 +30,21 @@ inline std::size_t encode_scratch(std::int64_t elements) {
 
 template <class A>
 struct Encoding {
-  Encoding(const char* device, const TensorView& x_view, const TensorView& row, const SignPlace& place,
+  Encoding(const TensorView& x_view, const TensorView& row, const SignPlace& place,
            const TensorView& lost_view, const TensorView& scratch)
       : n(x_view.elements()) {
     using device_arguments::checked;
     x = checked<A>(x_view, n, kEncode, "x");
     auto* const bytes = checked<std::uint8_t>(row, row.elements(), kEncode, "row");
-    check_place(device, kEncode, place, n, row.elements());
+    check_place(kEncode, place, n, row.elements());
     scale = bytes + place.scale, bits = bytes + place.bits;
     lost = device_arguments::checked_or_null<A>(lost_view, n, kEncode, "lost");
     const std::size_t needed = encode_scratch(n), given = static_cast<std::size_t>(scratch.bytes());
     if (needed > 0 &&
         (scratch.data == nullptr || given < needed || !device_arguments::reaches(scratch.space))) {
-      refuse(device, kEncode,
-             "scratch is " + std::to_string(scratch.data == nullptr ? 0 : given) + " bytes, expected " +
-                 std::to_string(needed) + " bytes of the device's memory, as encode_scratch says");
+      device_arguments::refuse(kEncode, "scratch is " + std::to_string(scratch.data == nullptr ? 0 : given) +
+                                            " bytes, expected " + std::to_string(needed) +
+                                            " bytes of the device's memory, as encode_scratch says");
     }
     sums = static_cast<double*>(scratch.data);
   }
@@ -64,17 +58,16 @@ struct Encoding {
 
 template <class A>
 struct Decoding {
-  Decoding(const char* device, const TensorView& rows_view, const SignPlace& place,
-           const TensorView& mean_view)
+  Decoding(const TensorView& rows_view, const SignPlace& place, const TensorView& mean_view)
       : n(mean_view.elements()) {
     using device_arguments::checked;
     mean = checked<A>(mean_view, n, kDecode, "mean");
     const auto* const bytes = checked<std::uint8_t>(rows_view, rows_view.elements(), kDecode, "rows");
     if (rows_view.shape.rank() != 2 || rows_view.shape[0] < 1) {
-      refuse(device, kDecode,
-             "rows must be [members, bytes] of at least one member, found " + rows_view.shape.text());
+      device_arguments::refuse(
+          kDecode, "rows must be [members, bytes] of at least one member, found " + rows_view.shape.text());
     }
-    check_place(device, kDecode, place, n, rows_view.shape[1]);
+    check_place(kDecode, place, n, rows_view.shape[1]);
     rows = {bytes + place.scale, bytes + place.bits, rows_view.shape[0], rows_view.shape[1]};
   }
 

@@ -1,0 +1,67 @@
+// Arguments of causal attention (family Attention): the check of a spec, and the tensors of a call as
+// pointers. Without fmt, which nvcc does not take.
+#pragma once
+
+#include "device_common/arguments.hpp"
+
+#include <tenon/kernels/attention.hpp>
+#include <tenon/operators.hpp>
+
+#include <string>
+
+namespace tenon::device_arguments {
+
+inline void check_attention(const AttentionSpec& spec) {
+  if (spec.batch < 0 || spec.time < 0 || spec.heads <= 0 || spec.head_width <= 0 || spec.window < 0) {
+    refuse_config("attention needs heads and head_width of at least 1 and window of at least 0, found " +
+                  std::to_string(spec.heads) + ", " + std::to_string(spec.head_width) + " and " +
+                  std::to_string(spec.window));
+  }
+}
+
+/// Of a checked spec, for rows of one after another.
+template <class S>
+class AttentionShape {
+ public:
+  explicit AttentionShape(const AttentionSpec& spec) {
+    args_.batch = spec.batch;
+    args_.time = spec.time;
+    args_.heads = spec.heads;
+    args_.d_head = spec.head_width;
+    args_.window = spec.window;
+    args_.scale = static_cast<kernels::Arith<S>>(spec.logit_scale);
+    args_.qkv_row_stride = args_.out_row_stride = args_.dqkv_row_stride = spec.heads * spec.head_width;
+  }
+
+  /// Without pointers.
+  const kernels::AttentionArgs<S>& args() const { return args_; }
+  std::int64_t elements() const { return args_.batch * args_.time * args_.qkv_row_stride; }
+  std::int64_t queries() const { return args_.batch * args_.heads * args_.time; }
+
+  kernels::AttentionArgs<S> forward(const TensorView& q, const TensorView& k, const TensorView& v,
+                                    const TensorView& key_mask, const TensorView& y, const TensorView& lse,
+                                    const char* where) const {
+    auto args = args_;
+    args.q = checked<S>(q, elements(), where, "q");
+    args.k = checked<S>(k, elements(), where, "k");
+    args.v = checked<S>(v, elements(), where, "v");
+    args.key_mask = checked_or_null<std::uint8_t>(key_mask, args.batch * args.time, where, "key_mask");
+    args.out = checked<S>(y, elements(), where, "y");
+    args.lse = checked<kernels::Arith<S>>(lse, queries(), where, "lse");
+    return args;
+  }
+
+  /// Completes those of forward().
+  void backward(kernels::AttentionArgs<S>& args, const TensorView& dy, const TensorView& dq,
+                const TensorView& dk, const TensorView& dv, const char* where) const {
+    args.dout = checked<S>(dy, elements(), where, "dy");
+    args.dq = checked<S>(dq, elements(), where, "dq");
+    args.dk = checked<S>(dk, elements(), where, "dk");
+    args.dv = checked<S>(dv, elements(), where, "dv");
+  }
+
+ private:
+  kernels::AttentionArgs<S> args_;
+};
+
+}  // namespace tenon::device_arguments

@@ -1,0 +1,100 @@
+// Arguments of normalisations (families NeuralOps, NormalisationOps and PartNormOps) as pointers behind their
+// checks; null for what the caller leaves out. Without fmt, which nvcc does not take.
+#pragma once
+
+#include "device_common/arguments.hpp"
+
+#include <tenon/kernels/norm.hpp>
+#include <tenon/operators_parts.hpp>
+
+namespace tenon::device_arguments {
+
+/// Of rows of x, with a mean (layer norm) or without (RMS norm: pass no bias and no mean).
+template <class S>
+kernels::LayerNormForwardArgs<S> row_norm(const TensorView& x, const TensorView& gain, const TensorView& bias,
+                                          double eps, const TensorView& y, const TensorView& mean,
+                                          const TensorView& rstd, const char* where) {
+  using A = kernels::Arith<S>;
+  const auto [rows, columns] = as_matrix(x);
+  kernels::LayerNormForwardArgs<S> args;
+  args.rows = rows;
+  args.cols = columns;
+  args.eps = static_cast<A>(eps);
+  args.x = checked<S>(x, rows * columns, where, "x");
+  args.gain = checked_or_null<A>(gain, columns, where, "gain");
+  args.bias = checked_or_null<A>(bias, columns, where, "bias");
+  args.y = checked<S>(y, rows * columns, where, "y");
+  args.mean = checked_or_null<A>(mean, rows, where, "mean");
+  args.rstd = checked_or_null<A>(rstd, rows, where, "rstd");
+  return args;
+}
+
+/// The tensors of its backward. Without a mean (RMS norm) `mean` is null, and there is no dbias.
+struct RowNormGradient {
+  const TensorView &x, &gain;
+  const TensorView* mean;
+  const TensorView &rstd, &dy, &dx;
+  bool accumulate;
+  const TensorView &dgain, &dbias;
+  bool accumulate_parameters;
+};
+template <class S>
+kernels::LayerNormBackwardArgs<S> row_norm_backward(const RowNormGradient& of, const char* where) {
+  using A = kernels::Arith<S>;
+  const auto [rows, columns] = as_matrix(of.x);
+  kernels::LayerNormBackwardArgs<S> args;
+  args.rows = rows;
+  args.cols = columns;
+  args.x = checked<S>(of.x, rows * columns, where, "x");
+  args.dy = checked<S>(of.dy, rows * columns, where, "dy");
+  args.gain = checked_or_null<A>(of.gain, columns, where, "gain");
+  if (of.mean != nullptr) args.mean = checked<A>(*of.mean, rows, where, "mean");
+  args.rstd = checked<A>(of.rstd, rows, where, "rstd");
+  args.dx = checked_or_null<S>(of.dx, rows * columns, where, "dx");
+  args.accumulate_dx = of.accumulate;
+  args.dgain = checked_or_null<A>(of.dgain, columns, where, "dgain");
+  args.dbias = checked_or_null<A>(of.dbias, columns, where, "dbias");
+  args.accumulate_params = of.accumulate_parameters;
+  return args;
+}
+
+/// Extents of x [outer, sets, inner].
+struct NormSets {
+  std::int64_t outer = 0, sets = 0, inner = 0;
+};
+
+/// Channels of x [batch, channels, ...] as sets.
+inline NormSets channels_as_sets(const TensorView& x, const char* where) {
+  if (x.shape.rank() < 2) refuse(where, "x must be [batch, channels, ...], found " + x.shape.text());
+  const std::int64_t both = x.shape[0] * x.shape[1];
+  return {x.shape[0], x.shape[1], both == 0 ? 0 : x.elements() / both};
+}
+
+inline NormSets norm_sets(const TensorView& x, const char* where) {
+  if (x.shape.rank() != 3) refuse(where, "x must be [outer, sets, inner], found " + x.shape.text());
+  return {x.shape[0], x.shape[1], x.shape[2]};
+}
+
+/// What a normalisation of parts reads.
+template <class S>
+struct PartNormInputs {
+  PartNormInputs(const PartNormSpec& spec, const TensorView& x_view, const TensorView& gain_view,
+                 const TensorView& bias_view, const TensorView& mean_view, const TensorView& rstd_view,
+                 const char* where)
+      : of(norm_sets(x_view, where)), per_set(spec.gain_per_set) {
+    using A = kernels::Arith<S>;
+    const std::int64_t gains = per_set ? of.sets : of.inner;
+    x = checked<S>(x_view, x_view.elements(), where, "x");
+    gain = checked_or_null<A>(gain_view, gains, where, "gain");
+    bias = checked_or_null<A>(bias_view, gains, where, "bias");
+    mean = checked_or_null<A>(mean_view, of.sets, where, "mean");
+    rstd = checked<A>(rstd_view, of.sets, where, "rstd");
+  }
+
+  NormSets of;
+  bool per_set;  ///< gain and bias are [sets], else [inner]
+  const S* x;
+  const kernels::Arith<S>*gain, *bias, *mean, *rstd;
+};
+
+}  // namespace tenon::device_arguments
