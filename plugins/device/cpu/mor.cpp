@@ -327,8 +327,7 @@ class CpuMorOps final : public MorOps {
  public:
   explicit CpuMorOps(const Kernels& kernels) : kernels_(kernels) {}
   std::unique_ptr<MorKernel> prepare(const MorSpec& spec) override {
-    const std::string reason = device_quantizers::mor_refusal(spec);
-    if (!reason.empty()) fail_config("device cpu: " + reason);
+    device_quantizers::check_mor(spec);
     if (spec.input == DType::kBF16) return std::make_unique<CpuMorKernel<Bf16>>(kernels_, spec);
     return std::make_unique<CpuMorKernel<float>>(kernels_, spec);
   }

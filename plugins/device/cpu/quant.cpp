@@ -3,7 +3,6 @@
 
 #include "families.hpp"
 
-#include <fmt/format.h>
 #include <tenon/kernels/half.hpp>
 
 #include <atomic>
@@ -23,10 +22,10 @@ class CpuQuantOps final : public QuantOps {
   void scale_product(TensorView p, const ProductScales& a, const ProductScales& b, TensorView c,
                      bool accumulate) override {
     const Matrix size = as_matrix(p);
-    const float* in = checked<float>(p, size.rows * size.columns, kScaleProduct, "p");
-    float* out = checked<float>(c, size.rows * size.columns, kScaleProduct, "c");
-    const float* of_rows = checked_scales(a, size.rows, "a");
-    const float* of_columns = checked_scales(b, size.columns, "b");
+    const float* in = checked<float>(p, size.rows * size.columns, device_arguments::kScaleProduct, "p");
+    float* out = checked<float>(c, size.rows * size.columns, device_arguments::kScaleProduct, "c");
+    const float* of_rows = device_arguments::checked_scales(a, size.rows, "a");
+    const float* of_columns = device_arguments::checked_scales(b, size.columns, "b");
     parallel_for(size.rows, row_block(size.columns), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) {
         const float row = of_rows == nullptr ? 1.0f : of_rows[i / a.lines * a.step];
@@ -68,8 +67,6 @@ class CpuQuantOps final : public QuantOps {
   }
 
  private:
-  static constexpr const char* kScaleProduct = "scale_product";
-
   static void scale_each(const float* from, float row, const float* columns, std::int64_t n, float* to,
                          bool accumulate) {
     if (accumulate)
@@ -82,19 +79,6 @@ class CpuQuantOps final : public QuantOps {
       for (std::int64_t j = 0; j < n; ++j) to[j] += scale * from[j];
     else
       for (std::int64_t j = 0; j < n; ++j) to[j] = scale * from[j];
-  }
-
-  /// Where line 0's scale is, or null without scales.
-  static const float* checked_scales(const ProductScales& side, std::int64_t extent, const char* name) {
-    if (side.scales.empty()) return nullptr;
-    if (side.lines < 1 || side.first < 0 || side.step < 0)
-      fail_run(fmt::format("device cpu: scale_product: scales of {}: {} lines from {} in steps of {}", name,
-                           side.lines, side.first, side.step));
-    const std::int64_t last = side.first + (blocks_of(extent, side.lines) - 1) * side.step;
-    if (extent > 0 && last >= side.scales.elements())
-      fail_run(fmt::format("device cpu: scale_product: scales of {} are {}, and element {} is asked for",
-                           name, side.scales.elements(), last));
-    return checked<float>(side.scales, side.scales.elements(), kScaleProduct, name) + side.first;
   }
 
   Kernels kernels_;

@@ -4,26 +4,16 @@
 #pragma once
 
 #include "common.hpp"
-
-#include <tenon/ops/quant.hpp>
+#include "device_common/quantized.hpp"
 
 #include <memory>
 
 namespace tenon::cpu {
 
-/// Throws Error(kConfig) with the reason for a combination that is not defined.
-void check_quantize_spec(const QuantizeSpec& spec);
-
 std::unique_ptr<QuantizeKernel> make_quantizer(const Kernels& kernels, const QuantizeSpec& spec);
 
-/// Blocks run down the columns: so do groups of draws, rotation and lines.
-inline bool runs_down(const QuantizeSpec& spec) {
-  return spec.scale != BlockScale::kTensor && spec.block_rows > spec.block_columns;
-}
-
-inline std::int64_t blocks_of(std::int64_t extent, std::int64_t block) {
-  return (extent + block - 1) / block;
-}
+using device_arguments::blocks_of;
+using device_arguments::runs_down;
 
 /// Bands of a matrix: every one begins where a block and a group of draws does.
 struct Bands {

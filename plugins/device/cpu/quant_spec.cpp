@@ -1,15 +1,9 @@
-// Refusals of quantizers in this device's name, and how matrices are cut.
+// How matrices are cut for parallel loops of quantizers.
 #include "quant.hpp"
-
-#include "device_common/quantizers.hpp"
 
 #include <numeric>
 
 namespace tenon::cpu {
-void check_quantize_spec(const QuantizeSpec& spec) {
-  const std::string reason = device_quantizers::quantizer_refusal(spec);
-  if (!reason.empty()) fail_config("device cpu: quantizer: " + reason);
-}
 
 Bands::Bands(const QuantizeSpec& spec) {
   constexpr std::int64_t kGroup = 16;

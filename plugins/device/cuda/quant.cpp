@@ -47,7 +47,7 @@ class CudaQuantOps final : public QuantOps {
   }
 
  private:
-  static constexpr const char* kScaleProduct = "scale_product";
+  static constexpr const char* kScaleProduct = device_arguments::kScaleProduct;
   static constexpr const char* kRoundToHalf = "round_to_f16";
 
   Queue& queue_;

@@ -5,7 +5,7 @@
 #include "device_common/arguments.hpp"
 
 #include <tenon/kernels/attention.hpp>
-#include <tenon/operators.hpp>
+#include <tenon/ops/attention.hpp>
 
 #include <string>
 

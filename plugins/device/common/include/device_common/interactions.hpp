@@ -5,7 +5,7 @@
 #include "device_common/arguments.hpp"
 
 #include <tenon/kernels/interaction.hpp>
-#include <tenon/operators_extra.hpp>
+#include <tenon/sdk/ops/interaction.hpp>
 
 namespace tenon::device_arguments {
 

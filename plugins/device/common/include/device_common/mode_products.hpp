@@ -5,7 +5,7 @@
 #include "device_common/arguments.hpp"
 
 #include <tenon/kernels/mode_product.hpp>
-#include <tenon/operators_spectral.hpp>
+#include <tenon/ops/spectral.hpp>
 
 #include <string>
 

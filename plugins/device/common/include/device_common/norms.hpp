@@ -5,7 +5,7 @@
 #include "device_common/arguments.hpp"
 
 #include <tenon/kernels/norm.hpp>
-#include <tenon/operators_parts.hpp>
+#include <tenon/ops/norm.hpp>
 
 namespace tenon::device_arguments {
 

@@ -1,6 +1,8 @@
 // Which combinations of format, scale, block and rounding the quantizers and mixtures of the devices of this
-// folder offer: the reason why one is not defined, or "". How a device begins its messages is its own.
+// tree offer: the reason why one is not defined, or "".
 #pragma once
+
+#include "device_common/arguments.hpp"
 
 #include <tenon/ops/quant.hpp>
 #include <tenon/sdk/ops/mor.hpp>
@@ -103,6 +105,15 @@ inline std::string mor_refusal(const MorSpec& spec) {
   if (!(spec.threshold >= 0))
     return fmt::format("the threshold of a mean relative error is at least 0, found {}", spec.threshold);
   return "";
+}
+
+/// Throw Error(kConfig) with the reason.
+inline void check_quantizer(const QuantizeSpec& spec) {
+  if (const std::string reason = quantizer_refusal(spec); !reason.empty())
+    device_arguments::refuse_config("quantizer: " + reason);
+}
+inline void check_mor(const MorSpec& spec) {
+  if (const std::string reason = mor_refusal(spec); !reason.empty()) device_arguments::refuse_config(reason);
 }
 
 }  // namespace tenon::device_quantizers

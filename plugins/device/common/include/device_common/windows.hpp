@@ -5,7 +5,7 @@
 #include "device_common/arguments.hpp"
 
 #include <tenon/kernels/window.hpp>
-#include <tenon/operators_extra.hpp>
+#include <tenon/ops/convolution.hpp>
 
 #include <algorithm>
 #include <string>
