@@ -78,10 +78,7 @@ class CpuEmbeddingOps final : public EmbeddingOps {
 void check_indices(const std::int32_t* indices, std::int64_t count, std::int32_t lowest, std::int64_t bound,
                    const char* where, const char* name) {
   const std::int64_t at = kernels::first_bad_index(indices, count, lowest, bound);
-  if (at < 0) return;
-  fail_run(std::string("device cpu: ") + where + ": " + name + "[" + std::to_string(at) + "] is " +
-           std::to_string(indices[at]) + ", expected less than " + std::to_string(bound) +
-           (lowest == 0 ? " and not negative" : ""));
+  if (at >= 0) device_arguments::refuse_index(where, name, at, indices[at], lowest, bound);
 }
 
 std::unique_ptr<EmbeddingOps> make_embedding_ops(const Kernels& kernels) {

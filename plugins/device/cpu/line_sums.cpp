@@ -3,8 +3,6 @@
 #include "device_common/lines.hpp"
 #include "families.hpp"
 
-#include <fmt/format.h>
-
 namespace tenon::cpu {
 namespace {
 
@@ -119,7 +117,7 @@ class CpuLineSum final : public LineSum {
  private:
   static void run(const Table<T>& table, const TensorView& from, const char* from_name, const TensorView& to,
                   const char* to_name, std::int64_t outer, std::int64_t inner) {
-    constexpr const char* kWhere = "sum of lines";
+    constexpr const char* kWhere = device_lines::kLineSum;
     const T* in = checked<T>(from, outer * table.columns * inner, kWhere, from_name);
     T* out = checked<T>(to, outer * table.rows * inner, kWhere, to_name);
     if (!to.empty()) sum_lines(table, in, out, outer, inner);
@@ -131,9 +129,8 @@ class CpuLineSum final : public LineSum {
 class CpuLineSums final : public LineSums {
  public:
   std::unique_ptr<LineSum> prepare(const LineSumSpec& spec) override {
-    const std::string reason = device_lines::refusal(spec);
-    if (!reason.empty()) fail_config(fmt::format("device cpu: sum of lines: {}", reason));
-    return with_arithmetic(spec.dtype, "sum of lines", [&](auto tag) -> std::unique_ptr<LineSum> {
+    device_lines::check(spec);
+    return with_arithmetic(spec.dtype, device_lines::kLineSum, [&](auto tag) -> std::unique_ptr<LineSum> {
       return std::make_unique<CpuLineSum<typename decltype(tag)::type>>(spec);
     });
   }

@@ -1,8 +1,6 @@
 #include "indices.hpp"
 
-#include <tenon/error.hpp>
-
-#include <string>
+#include "device_common/arguments.hpp"
 
 namespace tenon::cuda {
 
@@ -11,10 +9,7 @@ void check_indices(Queue& queue, const std::int32_t* indices, std::int64_t count
   const std::int64_t at =
       join_integers(queue, where, count, count, kernels::cuda::OutOfRange{indices, lowest, bound, count},
                     kernels::cuda::Smaller{});
-  if (at == count) return;
-  fail_run(std::string("device ") + kDeviceName + ": " + where + ": " + name + "[" + std::to_string(at) +
-           "] is " + std::to_string(queue.read(indices + at)) + ", expected less than " +
-           std::to_string(bound) + (lowest == 0 ? " and not negative" : ""));
+  if (at != count) device_arguments::refuse_index(where, name, at, queue.read(indices + at), lowest, bound);
 }
 
 }  // namespace tenon::cuda

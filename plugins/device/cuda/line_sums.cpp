@@ -11,7 +11,7 @@
 namespace tenon::cuda {
 namespace {
 
-constexpr const char* kLineSum = "sum of lines";
+using device_lines::kLineSum;
 
 template <class T>
 class DeviceTable {
@@ -70,8 +70,7 @@ class CudaLineSums final : public LineSums {
   explicit CudaLineSums(Queue& queue) : queue_(queue) {}
 
   std::unique_ptr<LineSum> prepare(const LineSumSpec& spec) override {
-    const std::string reason = device_lines::refusal(spec);
-    if (!reason.empty()) fail_config(std::string("device ") + kDeviceName + ": " + kLineSum + ": " + reason);
+    device_lines::check(spec);
     return with_arithmetic(spec.dtype, kLineSum, [&](auto tag) -> std::unique_ptr<LineSum> {
       using T = typename decltype(tag)::type;
       return std::make_unique<CudaLineSum<T>>(queue_, device_lines::table_of<T>(spec));

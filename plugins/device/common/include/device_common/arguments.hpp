@@ -29,6 +29,14 @@ const char* device_name();
   fail_config(std::string("device ") + device_name() + ": " + what);
 }
 
+/// Of an index outside [lowest, bound), which a device found at place `at` of an argument.
+[[noreturn]] inline void refuse_index(const char* where, const char* name, std::int64_t at,
+                                      std::int32_t index, std::int32_t lowest, std::int64_t bound) {
+  refuse(where, std::string(name) + "[" + std::to_string(at) + "] is " + std::to_string(index) +
+                    ", expected less than " + std::to_string(bound) +
+                    (lowest == 0 ? " and not negative" : ""));
+}
+
 template <class S>
 inline constexpr DType kDTypeOf = std::is_same_v<S, float>           ? DType::kF32
                                   : std::is_same_v<S, double>        ? DType::kF64

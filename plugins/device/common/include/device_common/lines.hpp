@@ -1,7 +1,9 @@
 // Tables of sums of lines (family LineSums) as the devices of this tree prepare them: checked, with weights
-// of the arithmetic type, and turned round for the adjoint. How a device begins its messages is its own.
+// of the arithmetic type, and turned round for the adjoint.
 // Without fmt, which nvcc does not take.
 #pragma once
+
+#include "device_common/arguments.hpp"
 
 #include <tenon/ops/reduce.hpp>
 
@@ -45,6 +47,14 @@ inline std::string refusal(const LineSumSpec& spec) {
       return "term " + std::to_string(e) + " names column " + std::to_string(spec.terms[e].column) + " of " +
              std::to_string(spec.columns);
   return "";
+}
+
+inline constexpr const char* kLineSum = "sum of lines";
+
+/// Throws Error(kConfig) with the reason.
+inline void check(const LineSumSpec& spec) {
+  if (const std::string reason = refusal(spec); !reason.empty())
+    device_arguments::refuse_config(std::string(kLineSum) + ": " + reason);
 }
 
 /// Of a matrix without a refusal.
