@@ -63,16 +63,17 @@ std::vector<Finding> look_at(Registry& registry) {
 
 void print_device(const plugin::DeviceFindings& device) {
   for (const auto& [name, value] : device.facts) std::cout << fmt::format("           {}: {}\n", name, value);
-  std::string held;
+  std::vector<std::string_view> held;
   for (const plugin::Probed& probe : device.probes) {
     if (probe.holds) {
-      held += (held.empty() ? "" : "; ") + probe.claim;
+      held.push_back(probe.claim);
     } else {
       std::cout << fmt::format("           FAILED: {}: {}\n", probe.claim, probe.text);
     }
   }
   if (!held.empty())
-    std::cout << fmt::format("           tried, and equal to the host's numbers: {}\n", held);
+    std::cout << fmt::format("           tried, and equal to the host's numbers: {}\n",
+                             fmt::join(held, "; "));
 }
 
 void print_text(const std::vector<Finding>& findings, const std::string& places) {

@@ -29,14 +29,12 @@ constexpr std::pair<const char*, std::string AbiTag::*> kAbiFields[] = {
     {"language", &AbiTag::language}};
 
 std::string offers_text(const AbiTag& tag, const char* between) {
-  std::string text;
+  std::vector<std::string> offers;
   for (const plugin::Offer& offer : tag.offers) {
-    text += (text.empty() ? "" : between) + plugin::component_name(offer.kind, offer.id);
-    std::string aliases;
-    for (const std::string& alias : offer.aliases) aliases += (aliases.empty() ? "" : ", ") + alias;
-    if (!aliases.empty()) text += fmt::format(" (also called {})", aliases);
+    std::string& text = offers.emplace_back(plugin::component_name(offer.kind, offer.id));
+    if (!offer.aliases.empty()) text += fmt::format(" (also called {})", fmt::join(offer.aliases, ", "));
   }
-  return text;
+  return fmt::format("{}", fmt::join(offers, between));
 }
 
 std::string print_json(const FileFacts& facts) {

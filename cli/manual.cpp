@@ -67,9 +67,10 @@ std::string names_of(const Command& command) {
 }
 
 std::string bash() {
-  std::string names, cases;
+  std::vector<std::string_view> names;
+  std::string cases;
   for (const Command* command : commands()) {
-    names += (names.empty() ? "" : " ") + std::string(command->name);
+    names.push_back(command->name);
     cases += fmt::format("    {}) words=\"{}\" ;;\n", command->name, names_of(*command));
   }
   return "# Completion of tenon for bash.\n"
@@ -77,7 +78,7 @@ std::string bash() {
          "  local word=${COMP_WORDS[COMP_CWORD]} words=\"\"\n"
          "  if [ \"$COMP_CWORD\" -eq 1 ]; then\n"
          "    COMPREPLY=($(compgen -W \"" +
-         names +
+         fmt::format("{}", fmt::join(names, " ")) +
          " --help --version\" -- \"$word\"))\n"
          "    return\n"
          "  fi\n"

@@ -26,9 +26,7 @@ bool usable(DType dtype) {
 }
 
 std::string shape_text(std::span<const std::int64_t> shape) {
-  std::string text;
-  for (const std::int64_t extent : shape) text += fmt::format("{}{}", text.empty() ? "" : ", ", extent);
-  return "[" + text + "]";
+  return fmt::format("[{}]", fmt::join(shape, ", "));
 }
 
 /// Why a tensor of a .safetensors file cannot be quantized; "" if it can.

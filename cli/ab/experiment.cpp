@@ -97,11 +97,8 @@ void validate(const Experiment& e) {
         "margin applies to final values; it cannot be used with decide_by = \"time_to_target\"");
   }
   if (problems.empty()) return;
-  std::string message;
-  for (const std::string& p : problems) {
-    message += fmt::format("{}{}: {}", message.empty() ? "" : "\n", e.path.empty() ? e.name : e.path, p);
-  }
-  fail_config(message);
+  for (std::string& p : problems) p = fmt::format("{}: {}", e.path.empty() ? e.name : e.path, p);
+  fail_config(fmt::format("{}", fmt::join(problems, "\n")));
 }
 
 Experiment against_itself(const Experiment& experiment) {

@@ -36,25 +36,24 @@ std::map<std::string, std::set<std::string>> manifest_values(const Study& study)
 }
 
 std::string joined(const std::set<std::string>& values) {
-  std::string out;
-  for (const std::string& v : values) out += (out.empty() ? "" : " | ") + v;
-  return out;
+  return fmt::format("{}", fmt::join(values, " | "));
 }
 
 std::string manifest_table(const Study& study) {
   const auto values = manifest_values(study);
   std::vector<TableRow> rows;
-  std::string differing;
+  std::vector<std::string_view> differing;
   for (const auto& [key, seen] : values) {
     rows.push_back(
         {{fmt::format("<code>{}</code>", escape_html(key)), escape_html(joined(seen))}, seen.size() > 1});
-    if (seen.size() > 1) differing += (differing.empty() ? "" : ", ") + key;
+    if (seen.size() > 1) differing.push_back(key);
   }
   if (rows.empty()) return "";
   std::string out =
       differing.empty()
           ? paragraph("The manifests of all runs agree on program, machine, libraries and data.")
-          : paragraph("The manifests of the runs do not agree on: " + differing + ".");
+          : paragraph(
+                fmt::format("The manifests of the runs do not agree on: {}.", fmt::join(differing, ", ")));
   static constexpr const char* kShort[] = {
       "program.version", "program.git", "program.compiler", "cpu.model", "kernels", "threads", "ranks"};
   std::vector<TableRow> brief;

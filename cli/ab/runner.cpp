@@ -160,9 +160,9 @@ class Schedule {
     if (finished) {
       line += ": " + news;
     } else {
-      std::string names;
-      for (const Running& r : running_) names += (names.empty() ? "" : ", ") + describe(r.job);
-      if (!names.empty()) line += ", running " + names;
+      std::vector<std::string> names;
+      for (const Running& r : running_) names.push_back(describe(r.job));
+      if (!names.empty()) line += fmt::format(", running {}", fmt::join(names, ", "));
       if (result_.completed > 0 && !result_.interrupted) {
         const double left = seconds_ / static_cast<double>(result_.completed) *
                             static_cast<double>(total_ - done) / options_.jobs;

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <set>
 
@@ -183,12 +184,9 @@ std::string reasons(const std::vector<NumericsLine>& lines) {
   }
   std::vector<ab::TableRow> rows;
   for (const auto& [key, count] : counts) {
-    std::string names;
-    std::size_t shown = 0;
-    for (const std::string& layer : count.second) {
-      if (++shown > 8) break;
-      names += (names.empty() ? "" : ", ") + layer;
-    }
+    const auto shown =
+        std::next(count.second.begin(), static_cast<int>(std::min<std::size_t>(count.second.size(), 8)));
+    std::string names = fmt::format("{}", fmt::join(count.second.begin(), shown, ", "));
     if (count.second.size() > 8) names += fmt::format(" and {} more", count.second.size() - 8);
     rows.push_back(
         {{fmt::format("<code>{}</code>", ab::escape_html(std::get<0>(key))),

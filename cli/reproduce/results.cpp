@@ -156,15 +156,16 @@ std::string parameters_of(const ResolvedRun& arm) {
 std::string described(const Value& root, const char* table) {
   const Value* found = root.find(table);
   if (found == nullptr || !found->is_table()) return "";
-  std::string type, rest;
+  std::string type;
+  std::vector<std::string> rest;
   for (const Member& member : found->table()) {
     if (member.key == "type") {
       type = member.value.text();
     } else if (member.value.origin.text() != "default") {
-      rest += fmt::format("{}{} = {}", rest.empty() ? "" : ", ", member.key, member.value.inline_toml());
+      rest.push_back(fmt::format("{} = {}", member.key, member.value.inline_toml()));
     }
   }
-  return rest.empty() ? type : fmt::format("{} ({})", type, rest);
+  return rest.empty() ? type : fmt::format("{} ({})", type, fmt::join(rest, ", "));
 }
 
 void add_distinct(std::vector<std::string>& list, std::string text) {

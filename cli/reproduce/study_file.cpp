@@ -144,17 +144,16 @@ class Checks {
   void say(const std::string& key, const std::string& problem) {
     const Value* value = config_.find(key);
     const std::string place = value == nullptr ? "" : value->origin.text();
-    problems_ += fmt::format("{}{}: {}: {}", problems_.empty() ? "" : "\n",
-                             place.empty() ? study_.path : place, key, problem);
+    problems_.push_back(fmt::format("{}: {}: {}", place.empty() ? study_.path : place, key, problem));
   }
   void finish() const {
-    if (!problems_.empty()) fail_config(problems_);
+    if (!problems_.empty()) fail_config(fmt::format("{}", fmt::join(problems_, "\n")));
   }
 
  private:
   const StudyFile& study_;
   const Config& config_;
-  std::string problems_;
+  std::vector<std::string> problems_;
 };
 
 void check(const StudyFile& study, const Config& config) {

@@ -52,12 +52,12 @@ std::string paper_number(const StudyFile& study, double value) {
 }
 
 std::string paper_text(const StudyFile& study, const std::string& arm) {
-  std::string out;
+  std::vector<std::string> values;
   for (const PaperValue& value : study.paper_values) {
     if (value.arm != arm) continue;
-    out += fmt::format("{}{} [{}]", out.empty() ? "" : "; ", paper_number(study, value.value), value.what);
+    values.push_back(fmt::format("{} [{}]", paper_number(study, value.value), value.what));
   }
-  return out.empty() ? "–" : out;
+  return values.empty() ? "–" : fmt::format("{}", fmt::join(values, "; "));
 }
 
 /// "train/mor/share/x" -> "mor/share/x".
@@ -140,15 +140,14 @@ std::string consumed_table(const StudyResult& r) {
   std::string out = head(names);
   for (std::size_t a = 0; a < r.arms.size(); ++a) {
     const ArmResult& arm = r.arms[a];
-    std::string operands;
-    for (const auto& [format, n] : arm.operands)
-      operands += fmt::format("{}{} {}", operands.empty() ? "" : ", ", format, count(n));
+    std::vector<std::string> operands;
+    for (const auto& [format, n] : arm.operands) operands.push_back(fmt::format("{} {}", format, count(n)));
     const double parameters = arm.parameters.empty() ? 0 : std::stod(arm.parameters);
     std::vector<std::string> cells{r.study.arms[a].arm.name, count(parameters), count(arm.updates),
                                    count(arm.samples), count(arm.tokens)};
     if (refused) cells.push_back(count(arm.refused));
     if (sent) cells.push_back(count(arm.bytes));
-    cells.push_back(operands.empty() ? "none" : operands);
+    cells.push_back(operands.empty() ? "none" : fmt::format("{}", fmt::join(operands, ", ")));
     out += row(cells);
   }
   if (sent)
@@ -204,15 +203,14 @@ std::string arms_list(const StudyFile& study) {
     const std::string& name = arm.of.empty() ? arm.arm.name : arm.of;
     if (name == last) continue;  // another point of it
     last = name;
-    std::string sets;
+    std::vector<std::string> sets;
     for (const std::string& file : arm.arm.extends)
-      sets +=
-          fmt::format("{}`{}`", sets.empty() ? "" : ", ", std::filesystem::path(file).filename().string());
+      sets.push_back(fmt::format("`{}`", std::filesystem::path(file).filename().string()));
     // What a point adds is in the tables.
     for (std::size_t i = 0; i + arm.added < arm.arm.set.size(); ++i)
-      sets += (sets.empty() ? "`" : ", `") + arm.arm.set[i] + "`";
-    out += fmt::format("- **{}**: {}{}{}\n", name, arm.title, sets.empty() ? "" : ": " + sets,
-                       arm.note.empty() ? "" : ". " + arm.note);
+      sets.push_back("`" + arm.arm.set[i] + "`");
+    out += fmt::format("- **{}**: {}{}{}{}\n", name, arm.title, sets.empty() ? "" : ": ",
+                       fmt::join(sets, ", "), arm.note.empty() ? "" : ". " + arm.note);
   }
   return out;
 }
@@ -237,9 +235,7 @@ std::string provenance_list(const StudyResult& r) {
   line("model", p.model);
   line("data", p.data);
   line("simulated by", p.simulation);
-  std::string seeds;
-  for (const std::int64_t seed : r.size.seeds) seeds += fmt::format("{}{}", seeds.empty() ? "" : ", ", seed);
-  line("seeds", seeds);
+  line("seeds", fmt::format("{}", fmt::join(r.size.seeds, ", ")));
   line("wall time", duration_text(p.wall_s) + wall);
   line("simulated columns", joined(p.simulated, "none"));
   return out;

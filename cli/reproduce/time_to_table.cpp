@@ -24,12 +24,11 @@ bool is_baseline(const StudyResult& r, std::size_t arm) {
 
 /// The numbers alone; what they are of stands below the tables.
 std::string paper_of(const StudyResult& r, std::size_t arm) {
-  std::string out;
+  std::vector<std::string> values;
   for (const PaperValue& value : r.study.paper_values) {
-    if (value.arm == r.study.arms[arm].arm.name)
-      out += (out.empty() ? "" : "; ") + ab::fixed_signed(value.value, 1);
+    if (value.arm == r.study.arms[arm].arm.name) values.push_back(ab::fixed_signed(value.value, 1));
   }
-  return out.empty() ? "–" : out;
+  return values.empty() ? "–" : fmt::format("{}", fmt::join(values, "; "));
 }
 
 std::string seconds_name(const StudyResult& r) {
@@ -123,11 +122,10 @@ std::string thresholds_text(const StudyResult& r) {
   std::string out;
   for (std::size_t a = 0; a < r.arms.size(); ++a) {
     if (!is_baseline(r, a)) continue;
-    std::string values;
+    std::vector<std::string> values;
     for (const auto& threshold : r.time_to->arms[a].thresholds)
-      values +=
-          (values.empty() ? "" : ", ") + (threshold ? ab::fixed(*threshold, 4) : std::string("missing"));
-    out += fmt::format("- {}: {}\n", r.study.arms[a].arm.name, values);
+      values.push_back(threshold ? ab::fixed(*threshold, 4) : "missing");
+    out += fmt::format("- {}: {}\n", r.study.arms[a].arm.name, fmt::join(values, ", "));
   }
   return out;
 }

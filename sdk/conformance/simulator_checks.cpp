@@ -66,11 +66,11 @@ class Arrays {
 };
 
 std::string described(std::span<const SimulatedField> fields) {
-  std::string text;
+  std::vector<std::string> texts;
   for (const SimulatedField& field : fields)
-    text += fmt::format("{}{} {} {} {}", text.empty() ? "" : ", ", field.target ? "target" : "input",
-                        field.name, dtype_name(field.dtype), field.shape.text());
-  return text;
+    texts.push_back(fmt::format("{} {} {} {}", field.target ? "target" : "input", field.name,
+                                dtype_name(field.dtype), field.shape.text()));
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 /// What a sample is, or the words of the simulator's own error.

@@ -16,14 +16,14 @@ TENON_ABI_BEGIN
 namespace {
 
 std::string fields_text(std::span<const DataField> fields, std::int64_t batch) {
-  std::string text;
+  std::vector<std::string> texts;
   for (const DataField& field : fields) {
     std::vector<std::int64_t> extents{batch};
     for (const std::int64_t extent : field.shape.extents()) extents.push_back(extent);
-    text += fmt::format("{}{} {} {}", text.empty() ? "" : ", ", field.name, dtype_name(field.dtype),
-                        Shape(std::span<const std::int64_t>(extents)).text());
+    texts.push_back(fmt::format("{} {} {}", field.name, dtype_name(field.dtype),
+                                Shape(std::span<const std::int64_t>(extents)).text()));
   }
-  return text;
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 template <typename T>
@@ -153,12 +153,11 @@ void IndexedDataset::check_request(const BatchRequest& request, std::span<const 
            fields[i].space == MemorySpace::kHost && fields[i].data != nullptr;
   }
   if (fits) return;
-  std::string found;
-  for (const TensorView& view : fields) {
-    found += fmt::format("{}{} {}", found.empty() ? "" : ", ", dtype_name(view.dtype), view.shape.text());
-  }
+  std::vector<std::string> found;
+  for (const TensorView& view : fields)
+    found.push_back(fmt::format("{} {}", dtype_name(view.dtype), view.shape.text()));
   fail_run(fmt::format("{}: expected {} in host memory, found {}", owner_, fields_text(info_.fields, batch_),
-                       found.empty() ? "no fields" : found));
+                       found.empty() ? "no fields" : fmt::format("{}", fmt::join(found, ", "))));
 }
 
 void IndexedDataset::read(const BatchRequest& request, std::span<const TensorView> fields) {

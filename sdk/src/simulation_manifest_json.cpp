@@ -188,11 +188,9 @@ void append_list(std::string& text, const char* key, const List& list, Text&& el
 }
 
 std::string field_text(const SimulatedField& field) {
-  std::string shape;
-  for (const std::int64_t extent : field.shape.extents())
-    shape += (shape.empty() ? "" : ", ") + std::to_string(extent);
   return fmt::format(R"({{"name": {}, "role": "{}", "dtype": "{}", "shape": [{}]}})", json_text(field.name),
-                     field.target ? "target" : "input", dtype_name(field.dtype), shape);
+                     field.target ? "target" : "input", dtype_name(field.dtype),
+                     fmt::join(field.shape.extents(), ", "));
 }
 
 }  // namespace

@@ -42,19 +42,13 @@ bool is_safe_name(std::string_view name) {
   return true;
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string out;
-  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
-  return out;
-}
-
 // `shared`: other keys of the table belong to a component and are not judged here.
 Resolution CoreReader::resolve(const Value& table, const std::string& path, bool shared) {
   const bool is_list = path == "fault" || path == "transport.straggler" || path == "emulate.failure";
   OptionRequest request{.table = table,
                         .owner = is_list ? "[[" + path + "]]" : "[" + path + "]",
                         .specs = option_list(core_specs(path)),
-                        .hint = "known: " + joined(core_keys(path))};
+                        .hint = fmt::format("known: {}", fmt::join(core_keys(path), ", "))};
   if (shared && table.is_table()) {
     for (const Member& member : table.table()) request.other_keys.push_back(member.key);
   }

@@ -48,8 +48,5 @@ class CoreReader {
   std::vector<std::string>& warnings_;
 };
 
-/// "a, b, c".
-std::string joined(const std::vector<std::string>& words);
-
 }  // namespace config
 TENON_ABI_END

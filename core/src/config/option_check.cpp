@@ -73,10 +73,8 @@ std::vector<std::string> choices_of(const tenon_option_v1& spec) {
 }
 
 std::string joined_choices(const tenon_option_v1& spec) {
-  std::string out;
-  for (const std::string& choice : choices_of(spec))
-    out += fmt::format("{}'{}'", out.empty() ? "" : ", ", choice);
-  return out;
+  const std::vector<std::string> choices = choices_of(spec);
+  return choices.empty() ? "" : fmt::format("'{}'", fmt::join(choices, "', '"));
 }
 
 bool has_type(const Value& value, std::uint32_t scalar) {

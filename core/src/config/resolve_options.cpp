@@ -266,9 +266,7 @@ Resolution resolve_options(const OptionRequest& request) {
 
 void throw_problems(const std::vector<std::string>& problems) {
   if (problems.empty()) return;
-  std::string text;
-  for (const std::string& problem : problems) text += (text.empty() ? "" : "\n") + problem;
-  fail_config(text);
+  fail_config(fmt::format("{}", fmt::join(problems, "\n")));
 }
 
 TENON_ABI_END

@@ -62,7 +62,7 @@ class RunChecker {
     for (const Member& member : config_.root().table()) {
       if (std::find(known.begin(), known.end(), member.key) != known.end()) continue;
       problem(member.origin, fmt::format("a run has no table '{}'{} (known: {})", printable(member.key),
-                                         suggestion(member.key, known), joined(known)));
+                                         suggestion(member.key, known), fmt::join(known, ", ")));
     }
   }
 

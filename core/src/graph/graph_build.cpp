@@ -244,11 +244,11 @@ class Builder {
     for (std::size_t i = 0; i < build_->values.size(); ++i) {
       if (build_->values[i].name == name) return static_cast<int>(i);
     }
-    std::string known;
-    for (const GraphValue& value : build_->values) known += (known.empty() ? "" : ", ") + value.name;
+    std::vector<std::string_view> known;
+    for (const GraphValue& value : build_->values) known.push_back(value.name);
     fail_config(fmt::format(
         "model node '{}' reads '{}', which no earlier node and no data field offers; known here: {}", reader,
-        name, known));
+        name, fmt::join(known, ", ")));
   }
 
   void find_loss() {

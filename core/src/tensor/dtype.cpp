@@ -2,7 +2,10 @@
 #include <tenon/error.hpp>
 #include <tenon/tensor.hpp>
 
+#include <fmt/format.h>
+
 #include <limits>
+#include <vector>
 
 TENON_ABI_BEGIN
 
@@ -70,12 +73,12 @@ std::string_view dtype_name(DType dtype) noexcept {
 }
 
 DType dtype_from_name(std::string_view name) {
-  std::string known;
+  std::vector<std::string_view> known;
   for (const DTypeFacts& entry : kFacts) {
     if (entry.name == name) return entry.dtype;
-    known.append(known.empty() ? "" : ", ").append(entry.name);
+    known.push_back(entry.name);
   }
-  fail_config("unknown element type '" + std::string(name) + "'; expected one of " + known);
+  fail_config(fmt::format("unknown element type '{}'; expected one of {}", name, fmt::join(known, ", ")));
 }
 
 bool dtype_is_real(DType dtype) noexcept {

@@ -3,6 +3,8 @@
 #include <tenon/error.hpp>
 #include <tenon/tensor.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <limits>
 
@@ -26,12 +28,7 @@ bool count_elements(std::span<const std::int64_t> extents, std::int64_t& count) 
 }
 
 std::string extents_text(std::span<const std::int64_t> extents) {
-  std::string text = "[";
-  for (const std::int64_t extent : extents) {
-    if (text.size() > 1) text += ", ";
-    text += std::to_string(extent);
-  }
-  return text + "]";
+  return fmt::format("[{}]", fmt::join(extents, ", "));
 }
 
 }  // namespace

@@ -56,20 +56,21 @@ DeviceChoice choose_device(const Config& config, Registry& registry) {
     if (candidate.preference == 0 || candidate.usable == 0) continue;
     if (best == nullptr || candidate.preference > best->preference) best = &candidate;
   }
-  std::string others;
+  std::vector<std::string> others;
   for (const Candidate& candidate : all) {
     if (&candidate == best) continue;
     const std::string& why = candidate.reason;
-    others += fmt::format("{}'{}': {}", others.empty() ? "" : "; ", candidate.type,
-                          why.empty() ? "less preferred" : why);
+    others.push_back(fmt::format("'{}': {}", candidate.type, why.empty() ? "less preferred" : why));
   }
   if (best == nullptr)
-    fail_config(fmt::format("device.type = \"auto\": no device can be used here. {}", others));
+    fail_config(
+        fmt::format("device.type = \"auto\": no device can be used here. {}", fmt::join(others, "; ")));
   Value root = config.root();
   Value* const device = root.find("device");
   device->set("type", Value(best->type), type->origin);
-  return {config.with_root(std::move(root)), fmt::format("device.type = \"auto\" took '{}'{}{}", best->type,
-                                                         others.empty() ? "" : "; not ", others)};
+  return {config.with_root(std::move(root)),
+          fmt::format("device.type = \"auto\" took '{}'{}{}", best->type, others.empty() ? "" : "; not ",
+                      fmt::join(others, "; "))};
 }
 
 }  // namespace tenon::train

@@ -26,11 +26,12 @@ std::vector<std::string> TextHub::exchange(int rank, const std::string& text) {
   const WaitDeadline deadline(deadline_s_);
   while (round_ == round && !cancelled_) {
     if (changed_.wait(lock, clock_, deadline, "all ranks at a save") != ClockEvent::Outcome::kLate) continue;
-    std::string late;
+    std::vector<std::size_t> late;
     for (std::size_t r = 0; r < present_.size(); ++r) {
-      if (!present_[r]) late += fmt::format("{}{}", late.empty() ? "" : ", ", r);
+      if (!present_[r]) late.push_back(r);
     }
-    throw DeadlineError(fmt::format("rank(s) {} did not join a save within {} s", late, deadline_s_));
+    throw DeadlineError(
+        fmt::format("rank(s) {} did not join a save within {} s", fmt::join(late, ", "), deadline_s_));
   }
   if (cancelled_) throw CancelledError(reason_);
   return result_;

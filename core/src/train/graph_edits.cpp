@@ -98,9 +98,10 @@ void override_options(GraphSpec& graph, const Value& overrides, NodePlaces& plac
       set_options(node, table, {"match", "type"}, places);
     }
     if (matched > 0) continue;
-    std::string names;
-    for (const NodeSpec& node : graph.nodes) names += (names.empty() ? "" : ", ") + node.name;
-    fail_at(table, fmt::format("no node of the model matches '{}'; nodes are: {}", pattern, names));
+    std::vector<std::string_view> names;
+    for (const NodeSpec& node : graph.nodes) names.push_back(node.name);
+    fail_at(table,
+            fmt::format("no node of the model matches '{}'; nodes are: {}", pattern, fmt::join(names, ", ")));
   }
 }
 

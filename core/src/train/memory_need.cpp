@@ -55,17 +55,17 @@ void require_memory(std::span<const ParameterInfo> parameters, Optimizer& optimi
   for (const ParameterInfo& info : parameters)
     terms.emplace_back(parameter_bytes(info, optimizer, replicas), info.spec.name);
   std::sort(terms.rbegin(), terms.rend());
-  std::string largest;
+  std::vector<std::string> largest;
   for (std::size_t i = 0; i < std::min<std::size_t>(3, terms.size()); ++i) {
-    largest += fmt::format("{}'{}' {:.2f} GiB", i == 0 ? "" : ", ", terms[i].second,
-                           static_cast<double>(terms[i].first) / kGiB);
+    largest.push_back(
+        fmt::format("'{}' {:.2f} GiB", terms[i].second, static_cast<double>(terms[i].first) / kGiB));
   }
   fail_config(fmt::format(
       "the model needs {:.2f} GiB for weights, gradients and optimizer state in this process, and the "
       "machine "
       "has {:.2f} GiB; the largest: {}. Make the model smaller (for tables: a row cap), choose an optimizer "
       "with less state, or keep one copy of the tables over the replicas",
-      static_cast<double>(needed) / kGiB, static_cast<double>(available) / kGiB, largest));
+      static_cast<double>(needed) / kGiB, static_cast<double>(available) / kGiB, fmt::join(largest, ", ")));
 }
 
 }  // namespace tenon::train

@@ -29,19 +29,18 @@ std::int64_t FaultCounts::total() const {
 }
 
 std::string FaultCounts::text() const {
-  std::string text;
+  std::vector<std::string> texts;
   for (std::size_t kind = 0; kind < kRowFaults; ++kind) {
     if (counts[kind] == 0) continue;
-    std::string places;
+    std::vector<std::int64_t> places;
     for (const std::int64_t line : lines[kind]) {
-      if (line > 0) places += fmt::format("{}{}", places.empty() ? "" : ", ", line);
+      if (line > 0) places.push_back(line);
     }
     const bool more = counts[kind] > static_cast<std::int64_t>(kShown);
-    text += fmt::format("{}{} {} (line{} {}{})", text.empty() ? "" : ", ", counts[kind],
-                        fault_name(static_cast<RowFault>(kind)), counts[kind] > 1 ? "s" : "", places,
-                        more ? ", ..." : "");
+    texts.push_back(fmt::format("{} {} (line{} {}{})", counts[kind], fault_name(static_cast<RowFault>(kind)),
+                                counts[kind] > 1 ? "s" : "", fmt::join(places, ", "), more ? ", ..." : ""));
   }
-  return text;
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 void CriteoReader::Close::operator()(gzFile_s* file) const {

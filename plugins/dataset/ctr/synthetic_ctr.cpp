@@ -42,15 +42,13 @@ PlantedShape shape_from(const Options& options) {
 
 /// Everything that the samples depend on, so that a resumed run notices other data.
 std::string recipe(const PlantedShape& shape, std::uint64_t seed) {
-  std::string rows;
-  for (const std::int64_t count : shape.rows) rows += fmt::format("{}{}", rows.empty() ? "" : " ", count);
   return fmt::format(
       "planted click-through model: data_seed {}, dense {}, bag {}, pairs {}, exponent {}, bias {}, "
       "strengths {} {} "
       "{}, "
       "rows {}",
       seed, shape.dense, shape.bag, shape.pairs, shape.exponent, shape.bias, shape.strength_dense,
-      shape.strength_rows, shape.strength_pairs, rows);
+      shape.strength_rows, shape.strength_pairs, fmt::join(shape.rows, " "));
 }
 
 }  // namespace

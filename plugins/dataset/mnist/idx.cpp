@@ -97,9 +97,7 @@ std::uint32_t big_endian(const std::uint8_t* bytes) {
 }
 
 std::string extents_text(const std::vector<std::int64_t>& extents) {
-  std::string text;
-  for (const std::int64_t extent : extents) text += fmt::format("{}{}", text.empty() ? "" : " x ", extent);
-  return text;
+  return fmt::format("{}", fmt::join(extents, " x "));
 }
 
 std::vector<std::int64_t> read_header(Input& input, int dimensions, const char* what) {

@@ -106,9 +106,9 @@ Arrays::Arrays(std::string owner, const char* example, const Options& options)
 void Arrays::check_same_names() const {
   if (val_inputs_.empty() && val_targets_.empty()) return;
   const auto names = [](const std::vector<Pair>& list) {
-    std::string text;
-    for (const Pair& pair : list) text += (text.empty() ? "" : ", ") + pair.name;
-    return text.empty() ? std::string("none") : text;
+    std::vector<std::string_view> all;
+    for (const Pair& pair : list) all.push_back(pair.name);
+    return all.empty() ? "none" : fmt::format("{}", fmt::join(all, ", "));
   };
   for (const auto& [option, list, val] :
        {std::tuple("inputs", &inputs_, &val_inputs_), {"targets", &targets_, &val_targets_}}) {
@@ -242,16 +242,18 @@ IndexedContent Arrays::load() {
 
 void Arrays::check_standardised() const {
   for (const std::string& name : standardised_) {
-    std::string real;
+    std::vector<std::string_view> real;
     bool found = false;
     for (const Array& array : arrays_) {
       if (is_whole(array.dtype)) continue;
       found = found || array.name == name;
-      real += (real.empty() ? "" : ", ") + array.name;
+      real.push_back(array.name);
     }
     if (!found)
-      fail_config(fmt::format("{}: standardise: expected real fields ({}), found '{}'", owner_,
-                              real.empty() ? "there are none; types makes them so" : real, name));
+      fail_config(fmt::format(
+          "{}: standardise: expected real fields ({}), found '{}'", owner_,
+          real.empty() ? "there are none; types makes them so" : fmt::format("{}", fmt::join(real, ", ")),
+          name));
   }
 }
 

@@ -107,13 +107,13 @@ void EmbeddingBag::report_placement(InferContext& context, int replicas) const {
   const auto row_bytes = static_cast<double>(dtype_bytes(real_, shape_.width));
   for (std::size_t r = 0; r < static_cast<std::size_t>(replicas); ++r) {
     double rows = 0, lookups = 0;
-    std::string held;
+    std::vector<std::size_t> held;
     for (std::size_t t = 0; t < offsets_.size(); ++t) {
       const std::int64_t here = offsets_[t][r + 1] - offsets_[t][r];
       if (here == 0) continue;
       rows += static_cast<double>(here);
       lookups += static_cast<double>(here) / static_cast<double>(rows_[t]);
-      held += fmt::format("{}{}", held.empty() ? "" : " ", t);
+      held.push_back(t);
     }
     context.host().log(
         LogLevel::kInfo,
@@ -121,7 +121,7 @@ void EmbeddingBag::report_placement(InferContext& context, int replicas) const {
             "layer '{}', placement {}: replica {} holds {:.0f} rows, {:.1f} MiB, of {}; about {:.1f} % of "
             "all lookups if rows of a table were read alike",
             context.name(), by_rows_ ? "rows" : "tables", r, rows, rows * row_bytes / (1024.0 * 1024.0),
-            held.empty() ? "no table" : "tables " + held,
+            held.empty() ? "no table" : fmt::format("tables {}", fmt::join(held, " ")),
             100 * lookups / static_cast<double>(offsets_.size())));
   }
 }

@@ -14,18 +14,17 @@ namespace {
 constexpr int kMaxDims = 4;
 
 const DataField& find_field(const DataInfo& data, std::string_view name, const char* option) {
-  std::string known;
+  std::vector<std::string> known;
   for (const DataField& field : data.fields) {
     const int dims = field.shape.rank() - 1;
     if (field.name == name && dtype_is_real(field.dtype) && dims >= 1 && dims <= kMaxDims) return field;
-    known += fmt::format("{}{} ({} {})", known.empty() ? "" : ", ", field.name, dtype_name(field.dtype),
-                         field.shape.text());
+    known.push_back(fmt::format("{} ({} {})", field.name, dtype_name(field.dtype), field.shape.text()));
   }
   fail_config(
       fmt::format("model fno: option '{}' must name a data field that is real [channels, points...] with "
                   "1 to {} dimensions of points, found '{}'; the data offers: {}; name another, or change "
                   "types and shapes of [data]",
-                  option, kMaxDims, name, known));
+                  option, kMaxDims, name, fmt::join(known, ", ")));
 }
 
 /// Appends nodes of which each reads the one before.

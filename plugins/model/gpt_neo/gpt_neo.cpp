@@ -13,19 +13,19 @@ namespace {
 
 /// What a model asks of the data, or an error that lists what is there.
 const DataField& token_field(const DataInfo& data, std::string_view name) {
-  std::string known;
+  std::vector<std::string_view> known;
   for (const DataField& field : data.fields) {
     if (field.name == name) {
       if (field.dtype == DType::kI32 && field.shape.rank() == 1) return field;
       fail_config(fmt::format("model gpt_neo: data field '{}' must be i32 [time], found {} {}", name,
                               dtype_name(field.dtype), field.shape.text()));
     }
-    known += (known.empty() ? "" : ", ") + field.name;
+    known.push_back(field.name);
   }
   fail_config(
       fmt::format("model gpt_neo needs a data field '{}', the data offers: {}; choose a [data] type for "
                   "language models such as 'text'",
-                  name, known));
+                  name, fmt::join(known, ", ")));
 }
 
 std::int64_t attribute(const DataInfo& data, std::string_view name) {

@@ -31,11 +31,10 @@ void* Outside::query(std::string_view interface_id) {
 }
 
 std::string Outside::config_json(const GraphSpec& graph) const {
-  std::string kinds;
+  std::vector<const char*> kinds;
   for (const NodeSpec& n : graph.nodes) {
     if (n.type != "attention") continue;
-    kinds += kinds.empty() ? "" : ", ";
-    kinds += value<std::int64_t>(n, "window") == 0 ? "\"global\"" : "\"local\"";
+    kinds.push_back(value<std::int64_t>(n, "window") == 0 ? "\"global\"" : "\"local\"");
   }
   // Readers that check types want 0.0 where a real is meant.
   const auto real = [](double number) {
@@ -52,7 +51,7 @@ std::string Outside::config_json(const GraphSpec& graph) const {
   member("hidden_size", options_.integer("width"));
   member("num_layers", options_.integer("layers"));
   member("num_heads", options_.integer("heads"));
-  member("attention_types", fmt::format("[[[{}], 1]]", kinds));
+  member("attention_types", fmt::format("[[[{}], 1]]", fmt::join(kinds, ", ")));
   member("window_size", options_.integer("window"));
   member("intermediate_size", value<std::int64_t>(node(graph, "transformer.h.0.mlp.c_fc"), "features"));
   member("activation_function", options_.text("activation") == "gelu_tanh" ? "\"gelu_new\"" : "\"gelu\"");

@@ -18,7 +18,7 @@ bool is_target(const DataField& field) {
 /// The field that `option` names, or the only one that fits.
 const DataField& find_field(const Options& options, const char* option, const DataInfo& data,
                             bool (*fits)(const DataField&), const char* wanted) {
-  std::string known;
+  std::vector<std::string> known;
   const DataField* found = nullptr;
   int count = 0;
   for (const DataField& field : data.fields) {
@@ -27,19 +27,18 @@ const DataField& find_field(const Options& options, const char* option, const Da
       found = &field;
       ++count;
     }
-    known += fmt::format("{}{} ({} {})", known.empty() ? "" : ", ", field.name, dtype_name(field.dtype),
-                         field.shape.text());
+    known.push_back(fmt::format("{} ({} {})", field.name, dtype_name(field.dtype), field.shape.text()));
   }
   if (count == 1 && fits(*found)) return *found;
   if (options.has(option)) {
     fail_config(fmt::format(
         "model mlp: option '{}' must name a data field that is {}, found '{}'; the data offers: {}", option,
-        wanted, options.text(option), known));
+        wanted, options.text(option), fmt::join(known, ", ")));
   }
   fail_config(
       fmt::format("model mlp needs one data field that is {}, found {}; the data offers: {}; name one with "
                   "the option '{}'",
-                  wanted, count, known, option));
+                  wanted, count, fmt::join(known, ", "), option));
 }
 
 std::int64_t known_classes(const DataInfo& data) {

@@ -10,15 +10,15 @@ namespace {
 
 const DataField& field(const DataInfo& data, std::string_view name, std::string_view model,
                        std::string_view option) {
-  std::string known;
+  std::vector<std::string_view> known;
   for (const DataField& candidate : data.fields) {
     if (candidate.name == name) return candidate;
-    known += (known.empty() ? "" : ", ") + candidate.name;
+    known.push_back(candidate.name);
   }
   fail_config(
       fmt::format("model {} needs a data field '{}', the data offers: {}; set model option '{}' to one of "
                   "them, or choose a [data] type of images",
-                  model, name, known, option));
+                  model, name, fmt::join(known, ", "), option));
 }
 
 }  // namespace

@@ -48,12 +48,12 @@ std::string decision_of(const Settings& settings, const kernels::MorResult& resu
   if (kept) return "bf16";
   if (settings.mode == MorMode::kTensor) return "e4m3";
   constexpr const char* kNames[] = {"bf16", "e4m3", "e5m2", "e2m3"};
-  std::string text;
+  std::vector<std::string> shares;
   for (int choice = 0; choice < 4; ++choice) {
     if (result.blocks[choice] == 0) continue;
-    text += fmt::format("{}{}: {}", text.empty() ? "" : ", ", kNames[choice], result.blocks[choice]);
+    shares.push_back(fmt::format("{}: {}", kNames[choice], result.blocks[choice]));
   }
-  return text;
+  return fmt::format("{}", fmt::join(shares, ", "));
 }
 
 }  // namespace

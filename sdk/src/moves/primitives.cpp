@@ -223,12 +223,12 @@ std::span<const Primitive> primitives() {
 }
 
 const Primitive& primitive(std::string_view name) {
-  std::string names;
+  std::vector<std::string_view> names;
   for (const Primitive& one : kPrimitives) {
     if (one.name == name) return one;
-    names += (names.empty() ? "" : ", ") + std::string(one.name);
+    names.push_back(one.name);
   }
-  fail_config(fmt::format("there is no primitive '{}'; there are {}", name, names));
+  fail_config(fmt::format("there is no primitive '{}'; there are {}", name, fmt::join(names, ", ")));
 }
 
 std::unique_ptr<LinearMap> make_map(ModelGrid& grid, std::string_view name, const MoveSpec& spec,
