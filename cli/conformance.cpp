@@ -3,6 +3,7 @@
 #include "command_line.hpp"
 #include "conformance_report.hpp"
 
+#include "base/elapsed.hpp"
 #include "plugin/child_process.hpp"
 #include "plugin/elf_section.hpp"
 #include "plugin/probe.hpp"
@@ -165,7 +166,7 @@ class Runner {
         .time_limit = std::chrono::milliseconds(1000 * check.seconds)};
     const plugin::ChildResult child = plugin::run_child(request);
     judge(check, child, request.time_limit);
-    check.took_s = std::chrono::duration<double>(Clock::now() - begin).count();
+    check.took_s = base::seconds_since(begin);
   }
 
  private:

@@ -1,6 +1,7 @@
 // Starting, watching and outliving rank processes (launched_run.hpp).
 #include "launched_run.hpp"
 
+#include "base/elapsed.hpp"
 #include "comm/control_endpoint.hpp"
 
 #include <tenon/error.hpp>
@@ -108,7 +109,7 @@ void LaunchedRun::watch() {
         server_->fail(bad, 1, how);
       }
     }
-    if (std::chrono::duration<double>(passed).count() > share_.kill_after) processes_->kill_all();
+    if (base::seconds(passed) > share_.kill_after) processes_->kill_all();
   }
 }
 
@@ -124,7 +125,7 @@ void LaunchedRun::outlive() {
   }
   if (silent.empty()) return living.empty() ? server_->give_up() : begin_generation(dead, living);
   // Nobody may come back later to a run that has gone on without it.
-  if (std::chrono::duration<double>(Steady::now() - *bad_since_).count() <= share_.kill_after) return;
+  if (base::seconds_since(*bad_since_) <= share_.kill_after) return;
   for (const int rank : silent) processes_->kill(rank);
 }
 

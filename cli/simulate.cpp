@@ -9,6 +9,7 @@
 #include "simulate/sample_writer.hpp"
 #include "stored_run.hpp"
 
+#include "base/elapsed.hpp"
 #include "observe/json_writer.hpp"
 #include "process/signals.hpp"
 
@@ -97,7 +98,7 @@ class ProgressPrinter {
                                             .finished = done,
                                             .failed = failed,
                                             .settled_here = done + failed - settled_before_,
-                                            .seconds = std::chrono::duration<double>(now - begun_).count()}),
+                                            .seconds = base::seconds(now - begun_)}),
                    finished || !terminal_);
   }
 
@@ -220,7 +221,7 @@ int run_simulate(const std::vector<std::string>& arguments) {
   simulate::NodeEnd others;
   if (owner) {
     others = owner->wait(between);
-    result.wall_s = std::chrono::duration<double>(Steady::now() - begun).count();
+    result.wall_s = base::seconds_since(begun);
     result.busy_s += others.busy_s, result.lost_workers += others.lost_workers;
     if (result.cut_short.empty()) result.cut_short = others.cut_short;
   }

@@ -3,6 +3,7 @@
 
 #include "ab/child_process.hpp"
 #include "ab/study.hpp"
+#include "base/elapsed.hpp"
 #include "config/run_schema.hpp"
 #include "process/signals.hpp"
 
@@ -26,7 +27,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-using Seconds = std::chrono::duration<double>;
 
 constexpr std::chrono::milliseconds kPoll{20};
 constexpr std::size_t kTailLines = 20;
@@ -107,7 +107,8 @@ class Schedule {
   void handle_signal(int signal) {
     if (signal == 0) return;
     for (Running& r : running_) r.child.send(signal);
-    kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(Seconds(options_.stop_grace_s));
+    kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                  std::chrono::duration<double>(options_.stop_grace_s));
     result_.interrupted = true;
     waiting_.clear();
   }
@@ -115,7 +116,7 @@ class Schedule {
   void enforce_deadlines() {
     const auto now = Clock::now();
     for (Running& r : running_) {
-      const double late = Seconds(now - r.started).count() - options_.run_deadline_s;
+      const double late = base::seconds(now - r.started) - options_.run_deadline_s;
       if (late > 0 && !r.overdue) {
         r.overdue = true;
         r.child.send(SIGTERM);
@@ -131,7 +132,7 @@ class Schedule {
         ++r;
         continue;
       }
-      const double seconds = Seconds(Clock::now() - r->started).count();
+      const double seconds = base::seconds_since(r->started);
       finish(*r, *state, seconds);
       r = running_.erase(r);
     }

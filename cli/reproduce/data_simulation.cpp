@@ -2,6 +2,7 @@
 // needs to know.
 #include "reproduce/data_simulation.hpp"
 
+#include "base/elapsed.hpp"
 #include "reproduce/render.hpp"
 
 #include <tenon/config.hpp>
@@ -81,8 +82,8 @@ std::string simulate_data(const StudyFile& study, const Size& size, const std::s
   options.jobs = 1;
   const auto begun = std::chrono::steady_clock::now();
   const ab::RunnerResult result = ab::run_planned(experiment, {job_of(study, size, folder, runner)}, options);
-  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begun;
-  const double seconds = seconds_before(clock) + (was_complete ? 0 : took.count());
+  const double took = base::seconds_since(begun);
+  const double seconds = seconds_before(clock) + (was_complete ? 0 : took);
   write_text_atomically(*files, clock, fmt::format("{}\n", seconds));
 
   if (!result.failed.empty() && !result.interrupted) {

@@ -1,6 +1,7 @@
 // The protocol of launched.hpp over files.
 #include "simulate/launched.hpp"
 
+#include "base/elapsed.hpp"
 #include "simulate/sample_writer.hpp"
 
 #include <tenon/error.hpp>
@@ -18,10 +19,6 @@ using Steady = std::chrono::steady_clock;
 constexpr std::chrono::seconds kBetweenLooks{2};
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 30;
 constexpr std::chrono::milliseconds kPoll{100};
-
-double since(Steady::time_point begin) {
-  return std::chrono::duration<double>(Steady::now() - begin).count();
-}
 
 std::string nodes_folder(const std::string& folder) {
   return folder + "/nodes";
@@ -83,7 +80,7 @@ bool Pulse::beats() {
 
 double Pulse::silent_s() {
   beats();
-  return since(changed_);
+  return base::seconds_since(changed_);
 }
 
 std::string node_manifest_path(const std::string& folder, std::int64_t index) {
@@ -185,7 +182,7 @@ void OwnerSeen::wait(const SimulationManifest& wanted) {
     if (beats && !text.starts_with(opened_for(wanted)))
       fail_config(fmt::format(
           "process 0 opened '{}' for another simulation; start all with one configuration", folder_));
-    if (since(begun) > patience_s_) {
+    if (base::seconds_since(begun) > patience_s_) {
       fail_run(fmt::format(
           "process 0 has not opened '{}' for this one within {} s; do all processes see one folder, is "
           "it in use, and what did process 0 say?",

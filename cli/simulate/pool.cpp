@@ -1,6 +1,8 @@
 // One thread, which polls: every wait is bounded, and no worker waits for another.
 #include "simulate/pool.hpp"
 
+#include "base/elapsed.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/random.hpp>
 
@@ -16,10 +18,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kSlice{100};
 constexpr int kMostFailedStarts = 3;
-
-double seconds(std::chrono::steady_clock::duration time) {
-  return std::chrono::duration<double>(time).count();
-}
 
 /// A worker says itself that its time is over; one that does not come to it is killed after this.
 double patience(double task_timeout_s) {
@@ -42,7 +40,7 @@ PoolResult Pool::run(const std::function<bool()>& between) {
   try {
     while (!tasks_.settled()) {
       if (!between()) result_.cut_short = "stopped";
-      if (settings_.timeout_s > 0 && seconds(Clock::now() - begun) > settings_.timeout_s) {
+      if (settings_.timeout_s > 0 && base::seconds_since(begun) > settings_.timeout_s) {
         result_.cut_short = "timeout_s is over";
         break;
       }
@@ -60,7 +58,7 @@ PoolResult Pool::run(const std::function<bool()>& between) {
   }
   slots_.clear();  // a task that still runs is lost, and its sample is none
   folder_.save(true);
-  result_.wall_s = seconds(Clock::now() - begun);
+  result_.wall_s = base::seconds_since(begun);
   return result_;
 }
 
@@ -156,13 +154,13 @@ void Pool::take_answer(Slot& slot, const Answer& answer) {
 }
 
 void Pool::rest(Slot& slot) {
-  result_.busy_s += seconds(Clock::now() - slot.begun);
+  result_.busy_s += base::seconds_since(slot.begun);
   slot.busy = false;
 }
 
 void Pool::enforce_limit(Slot& slot) {
   if (!slot.busy && slot.ready) return;
-  const double took = seconds(Clock::now() - slot.begun);
+  const double took = base::seconds_since(slot.begun);
   if (took <= patience(settings_.task_timeout_s)) return;
   slot.process->end();
   if (slot.busy) {

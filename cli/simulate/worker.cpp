@@ -2,6 +2,7 @@
 // program that started it recorded there.
 #include "simulate/worker.hpp"
 
+#include "base/elapsed.hpp"
 #include "simulate/messages.hpp"
 #include "simulate/plan.hpp"
 #include "simulate/sample_writer.hpp"
@@ -61,7 +62,7 @@ class Watch final : public TaskWatch {
 
   void step(std::int64_t done, std::int64_t total) override {
     const Clock::time_point now = Clock::now();
-    if (std::chrono::duration<double>(now - begun_).count() > limit_s_)
+    if (base::seconds(now - begun_) > limit_s_)
       throw DeadlineError(
           fmt::format("not done within task_timeout_s = {} s: at step {} of {}", limit_s_, done, total));
     if (now - said_ < std::chrono::milliseconds(500)) return;

@@ -1,5 +1,7 @@
 #include "sync_watch.hpp"
 
+#include "base/elapsed.hpp"
+
 #include <tenon/testing/tensors.hpp>
 
 #include <fmt/format.h>
@@ -99,7 +101,7 @@ template <typename Call>
 void WatchedSync::timed(Call&& call) {
   const auto begin = std::chrono::steady_clock::now();
   const auto end = [&](const std::string& error) {
-    const double took = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    const double took = base::seconds_since(begin);
     seen_.longest_call_s = std::max(seen_.longest_call_s, took);
     const std::lock_guard lock(sync_log().mutex);
     ReplicaSeen& logged = sync_log().replicas[replica().replica()];

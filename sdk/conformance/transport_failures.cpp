@@ -4,6 +4,8 @@
 #include "transport_checks.hpp"
 #include "transport_rig.hpp"
 
+#include "base/elapsed.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -18,10 +20,6 @@ namespace tenon::conformance {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 void sleep_s(double seconds) {
   std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
@@ -70,7 +68,7 @@ void expect_deadline(TransportRig& rig, const Operation& operation) {
     try {
       operation.call(communicator, data);
     } catch (const DeadlineError&) {
-      waited[static_cast<std::size_t>(rank)] = since(begin);
+      waited[static_cast<std::size_t>(rank)] = base::seconds_since(begin);
       deadline[static_cast<std::size_t>(rank)] = 1;
       throw;
     }
@@ -136,7 +134,8 @@ void cancels_all(Subject& subject) {
     ends("a later barrier", [&] { communicator.barrier(); });
   });
   if (!complaints.empty()) fail(complaints.front());
-  if (since(begin) > 5) fail(fmt::format("cancel ended the waits only after {:.1f} s", since(begin)));
+  if (base::seconds_since(begin) > 5)
+    fail(fmt::format("cancel ended the waits only after {:.1f} s", base::seconds_since(begin)));
 }
 
 void cancels_a_process(Subject& subject) {
@@ -149,7 +148,7 @@ void cancels_a_process(Subject& subject) {
   const auto begin = Clock::now();
   // The failure is known to somebody who has no communicator.
   std::thread control([&] {
-    while (waiting < kRanks && since(begin) < 5) sleep_s(0.001);
+    while (waiting < kRanks && base::seconds_since(begin) < 5) sleep_s(0.001);
     sleep_s(0.05);
     for (int rank = 0; rank < kRanks; ++rank) rig.transport(rank).cancel(reason);
   });
@@ -175,7 +174,8 @@ void cancels_a_process(Subject& subject) {
   for (const std::string& error : errors) {
     if (!error.empty()) fail("a transport that is cancelled: " + error);
   }
-  if (since(begin) > 5) fail(fmt::format("cancel ended the waits only after {:.1f} s", since(begin)));
+  if (base::seconds_since(begin) > 5)
+    fail(fmt::format("cancel ended the waits only after {:.1f} s", base::seconds_since(begin)));
 }
 
 void waits_as_a_group_asks(Subject& subject) {
@@ -199,7 +199,7 @@ void waits_as_a_group_asks(Subject& subject) {
     try {
       pair->receive(view_of(data), 1, 2);
     } catch (const DeadlineError&) {
-      const double waited = since(begin) - 2.5 * kDeadline;
+      const double waited = base::seconds_since(begin) - 2.5 * kDeadline;
       if (waited > 0.9 * kPatient) return;
       fail(fmt::format("a group asked for messages to be waited for {} s; the wait ended after {:.2f} s",
                        kPatient, waited));

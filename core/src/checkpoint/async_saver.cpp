@@ -1,6 +1,8 @@
 // Background saves. The training thread copies into one private buffer and goes on; the saver's thread writes
 // from that buffer. Buffer, names and row lists are reused, so a steady run allocates nothing here on the
 // training thread.
+#include "base/elapsed.hpp"
+
 #include <tenon/checkpoint.hpp>
 
 #include <chrono>
@@ -190,7 +192,7 @@ void AsyncSaver::submit(const SaveRequest& request) {
     state_->request.items = {};
     state_->request.meta = {};
   }
-  state_->copy_s = std::chrono::duration<double>(State::SteadyClock::now() - start).count();
+  state_->copy_s = base::seconds_since(start);
   {
     const std::lock_guard lock(state_->mutex);
     state_->busy = true;

@@ -2,6 +2,7 @@
 // its final name, so whatever fails before leaves the older ones as they were.
 #include <tenon/checkpoint.hpp>
 
+#include "base/elapsed.hpp"
 #include "checkpoint/generation.hpp"
 
 #include <fmt/format.h>
@@ -15,12 +16,6 @@ TENON_ABI_BEGIN
 using namespace checkpoint;
 
 namespace {
-
-using SteadyClock = std::chrono::steady_clock;
-
-double seconds_since(SteadyClock::time_point start) {
-  return std::chrono::duration<double>(SteadyClock::now() - start).count();
-}
 
 // The coordinator's verdict for the others: one letter, then the reason.
 std::string verdict_text(const SaveResult& result) {
@@ -160,9 +155,9 @@ SaveResult CheckpointStore::commit(std::int64_t step, std::span<const std::strin
 
 SaveResult CheckpointStore::save(const SaveRequest& request, int rank, int world_size,
                                  SaveExchange& exchange) {
-  const auto start = SteadyClock::now();
+  const auto start = base::Steady::now();
   const std::string report = write_part(request, rank, world_size);
-  const double write_s = seconds_since(start);
+  const double write_s = base::seconds_since(start);
   SaveResult result = conclude(request.step, report, rank, exchange);
   result.write_s = write_s;
   return result;
@@ -170,7 +165,7 @@ SaveResult CheckpointStore::save(const SaveRequest& request, int rank, int world
 
 SaveResult CheckpointStore::conclude(std::int64_t step, const std::string& report, int rank,
                                      SaveExchange& exchange) {
-  const auto start = SteadyClock::now();
+  const auto start = base::Steady::now();
   SaveResult result;
   bool decided = false;
   try {
@@ -195,7 +190,7 @@ SaveResult CheckpointStore::conclude(std::int64_t step, const std::string& repor
     }
   }
   result.step = step;
-  result.commit_s = seconds_since(start);
+  result.commit_s = base::seconds_since(start);
   return result;
 }
 

@@ -1,4 +1,6 @@
 // The wall clock: steady time since its construction, and the bookkeeping of who is who.
+#include "base/elapsed.hpp"
+
 #include <tenon/clocks.hpp>
 
 #include <tenon/error.hpp>
@@ -18,9 +20,7 @@ class WallClock final : public Clock {
  public:
   bool simulated() const override { return false; }
 
-  double now() const override {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
-  }
+  double now() const override { return base::seconds_since(begin_); }
 
   void advance(double) override {}
 

@@ -1,6 +1,7 @@
 // Copies of a rank's state (held_state.hpp).
 #include "train/held_state.hpp"
 
+#include "base/elapsed.hpp"
 #include "comm/control_wire.hpp"
 #include "graph/row_table.hpp"
 #include "train/row_protocol.hpp"
@@ -120,7 +121,7 @@ HeldState hold_state(const RankState& state, const SlotMark* mark) {
     });
   }
   held.slot = state.members().counters->slot;
-  held.since_s = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  held.since_s = base::steady_seconds();
   return held;
 }
 

@@ -3,6 +3,8 @@
 // memory that does not depend on the number of slots: neighbouring slots share a cell in long runs.
 #pragma once
 
+#include "base/elapsed.hpp"
+
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -31,7 +33,7 @@ class OverheadLedger {
   Entry current() const { return current_; }
   void enter(Entry entry) {
     const Clock::time_point now = Clock::now();
-    seconds_[static_cast<int>(current_)] += std::chrono::duration<double>(now - since_).count();
+    seconds_[static_cast<int>(current_)] += base::seconds(now - since_);
     since_ = now;
     current_ = entry;
   }

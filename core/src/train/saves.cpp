@@ -1,5 +1,7 @@
 #include "train/saves.hpp"
 
+#include "base/elapsed.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -134,9 +136,6 @@ std::vector<std::int64_t> Saves::unfinished() const {
 
 void Saves::save(const SaveMoment& moment, bool last) {
   const auto begin = std::chrono::steady_clock::now();
-  const auto since = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  };
   const PartScope part(&account_, TimePart::kSave);
   const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
   const SpanScope span(&spans_, "save", "copy");
@@ -158,17 +157,17 @@ void Saves::save(const SaveMoment& moment, bool last) {
         LogLevel::kWarning,
         fmt::format("checkpoint of slot {} skipped: the previous one is still being written", moment.slot));
   }
-  event.stall_s = since();
+  event.stall_s = base::seconds_since(begin);
   handed_over_.push_back(event);
   // In an emulated job a save takes no time on this machine's disk, so that none is ever skipped.
   if (waits) {
     exchange_.any(false);  // every rank has handed its copy over: waiting cannot hold one back
     saver_->wait(kLastSaveSeconds);
-    handed_over_.back().stall_s = since();
+    handed_over_.back().stall_s = base::seconds_since(begin);
   }
   take_results();
   last_save_s_ = rank_.world.clock->now() - began_s;
-  rank_.lines.stood_still(since());
+  rank_.lines.stood_still(base::seconds_since(begin));
 }
 
 /// All ranks know how every earlier save ended, and so the same base.

@@ -1,5 +1,6 @@
 #include "train/survivor.hpp"
 
+#include "base/elapsed.hpp"
 #include "comm/control_wire.hpp"
 #include "graph/row_table.hpp"
 #include "train/row_protocol.hpp"
@@ -18,10 +19,6 @@ namespace tenon::train {
 namespace {
 
 constexpr std::string_view kRecovery = "recovery/";
-
-double steady_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// The components of a survivor, for a replacement rank. Without the tensors of the recovery policy, which
 /// describe the survivor's own rows.
@@ -109,7 +106,7 @@ void Survivor::hold() {
 void Survivor::meet() {
   const auto& held = rank_.world.survival.held;
   const std::string mine =
-      held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, steady_s() - held->since_s) : "";
+      held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, base::steady_seconds() - held->since_s) : "";
   std::vector<Brought> brought;
   for (const std::string& text : rank_.world.links.end_hub->exchange(rank_.index, mine))
     brought.push_back(read_brought(text));
@@ -146,7 +143,7 @@ void Survivor::meet() {
 /// In place of reading a checkpoint.
 void Survivor::rejoin() {
   rank_.world.phase.enter("rejoin");
-  const double began_s = steady_s();
+  const double began_s = base::steady_seconds();
   const Survivors& met = *rank_.world.start.survivors;
   if (met.kept) return go_back_to_kept(began_s);
   auto& held = rank_.world.survival.held;
@@ -181,7 +178,7 @@ void Survivor::log_state() {
 void Survivor::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated) {
   record.index = rank_.world.place.generation;
   record.dead = rank_.world.start.survivors->dead;
-  record.restore_s = steady_s() - began_s;
+  record.restore_s = base::steady_seconds() - began_s;
   record.seconds = rank_.world.start.survivors->waited_s + record.restore_s;
   record.account = from_.recovery.account();
   if (rank_.index != 0) return;

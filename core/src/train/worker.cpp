@@ -2,6 +2,8 @@
 // docs/step.md.
 #include "train/worker.hpp"
 
+#include "base/elapsed.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/ops/reduce.hpp>
 
@@ -258,7 +260,7 @@ SlotResult Worker::run(std::int64_t t, std::int64_t position, double rate_scale,
   parts.sync->after_step(slot,
                          {plan.kind, result.applied, result.loss_sum / std::max(1.0, result.loss_count)});
   if (plan.kind == SlotKind::kMix) cost_.mix_ends();
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  result.seconds = base::seconds_since(begin);
   return result;
 }
 

@@ -3,6 +3,7 @@
 #include "train/world.hpp"
 
 #include <tenon/clocks.hpp>
+#include "base/elapsed.hpp"
 #include "graph/memory_budget.hpp"
 #include "observe/plugin_lock.hpp"
 #include "observe/process_facts.hpp"
@@ -79,10 +80,6 @@ std::vector<double> link_speeds(const config::CoreSettings& settings) {
       speeds[static_cast<std::size_t>(rank)] *= straggler.factor;
   }
   return speeds;
-}
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
 /// "line 3: 'a' against 'b'", the first that differs.
@@ -501,7 +498,7 @@ void World::finish_locked() {
     record.result.status = stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
   }
   record.result.rank = std::max(0, place.rank);
-  if (record.result.wall_s == 0) record.result.wall_s = seconds_since(begun_);
+  if (record.result.wall_s == 0) record.result.wall_s = base::seconds_since(begun_);
   // The record of a run is that of rank 0.
   if (place.rank <= 0) write_results();
 }
