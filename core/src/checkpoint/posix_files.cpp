@@ -1,5 +1,7 @@
 // FileSystem on POSIX calls. Interrupted calls are repeated, short writes continued, and every error carries
 // the operation, the path and the system's text.
+#include "base/file_descriptor.hpp"
+
 #include <tenon/files.hpp>
 
 #include <dirent.h>
@@ -36,21 +38,6 @@ int open_descriptor(const std::string& what, const std::string& path, int flags)
   return descriptor;
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int value() const { return value_; }
-  int release() { return std::exchange(value_, -1); }
-
- private:
-  int value_;
-};
-
 class PosixWritableFile final : public WritableFile {
  public:
   PosixWritableFile(std::string path, int descriptor) : path_(std::move(path)), file_(descriptor) {}
@@ -58,7 +45,7 @@ class PosixWritableFile final : public WritableFile {
   void append(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
       const std::size_t piece = std::min(bytes.size(), kPiece);
-      const ssize_t written = retry([&] { return ::write(file_.value(), bytes.data(), piece); });
+      const ssize_t written = retry([&] { return ::write(file_.get(), bytes.data(), piece); });
       if (written < 0) fail_file("write " + std::to_string(bytes.size()) + " bytes to", path_, errno);
       bytes = bytes.subspan(static_cast<std::size_t>(written));
       waiting_ += static_cast<std::size_t>(written);
@@ -67,7 +54,7 @@ class PosixWritableFile final : public WritableFile {
   }
 
   void sync() override {
-    if (retry([&] { return ::fdatasync(file_.value()); }) != 0) fail_file("sync", path_, errno);
+    if (retry([&] { return ::fdatasync(file_.get()); }) != 0) fail_file("sync", path_, errno);
   }
 
   void close() override {
@@ -85,13 +72,13 @@ class PosixWritableFile final : public WritableFile {
   // hint: what fails here, sync() reports.
   void start_writing() {
 #if defined(SYNC_FILE_RANGE_WRITE)
-    static_cast<void>(::sync_file_range(file_.value(), 0, 0, SYNC_FILE_RANGE_WRITE));
+    static_cast<void>(::sync_file_range(file_.get(), 0, 0, SYNC_FILE_RANGE_WRITE));
 #endif
     waiting_ = 0;
   }
 
   std::string path_;
-  Descriptor file_;
+  base::FileDescriptor file_;
   std::size_t waiting_ = 0;  // bytes that only the page cache has been told of
 };
 
@@ -99,7 +86,7 @@ class PosixReadableFile final : public ReadableFile {
  public:
   PosixReadableFile(std::string path, int descriptor) : path_(std::move(path)), file_(descriptor) {
     struct stat status {};
-    if (::fstat(file_.value(), &status) != 0) fail_file("read the size of", path_, errno);
+    if (::fstat(file_.get(), &status) != 0) fail_file("read the size of", path_, errno);
     if (S_ISDIR(status.st_mode)) fail_file("read", path_, EISDIR);
     size_ = status.st_size;
   }
@@ -108,7 +95,7 @@ class PosixReadableFile final : public ReadableFile {
 
   void read(std::int64_t offset, std::span<std::byte> out) const override {
     while (!out.empty()) {
-      const ssize_t got = retry([&] { return ::pread(file_.value(), out.data(), out.size(), offset); });
+      const ssize_t got = retry([&] { return ::pread(file_.get(), out.data(), out.size(), offset); });
       if (got < 0) fail_file("read", path_, errno);
       if (got == 0) {
         throw FileError(EIO, path_ + " ends at byte " + std::to_string(offset) + "; " +
@@ -121,7 +108,7 @@ class PosixReadableFile final : public ReadableFile {
 
  private:
   std::string path_;
-  Descriptor file_;
+  base::FileDescriptor file_;
   std::int64_t size_ = 0;
 };
 
@@ -158,8 +145,8 @@ class PosixFiles final : public FileSystem {
   }
 
   void sync_directory(const std::string& path) override {
-    const Descriptor folder(open_descriptor("open folder", path, O_RDONLY | O_DIRECTORY));
-    if (retry([&] { return ::fsync(folder.value()); }) != 0) fail_file("sync folder", path, errno);
+    const base::FileDescriptor folder(open_descriptor("open folder", path, O_RDONLY | O_DIRECTORY));
+    if (retry([&] { return ::fsync(folder.get()); }) != 0) fail_file("sync folder", path, errno);
   }
 
   void make_directories(const std::string& path) override {

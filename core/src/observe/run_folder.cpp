@@ -164,29 +164,26 @@ AttemptLock::AttemptLock(const std::string& folder, std::string_view advice)
   while (!take(folder, advice)) {
   }
   const std::string pid = fmt::format("{}\n", ::getpid());
-  if (::ftruncate(descriptor_, 0) != 0 ||
-      ::pwrite(descriptor_, pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+  if (::ftruncate(file_.get(), 0) != 0 ||
+      ::pwrite(file_.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
     const int code = errno;
     ::unlink(path_.c_str());
-    ::close(descriptor_);
     throw FileError(code, fmt::format("cannot write {}: {}", path_, std::generic_category().message(code)));
   }
 }
 
 bool AttemptLock::take(const std::string& folder, std::string_view advice) {
   const auto fail = [&](const char* what, int code) {
-    if (descriptor_ >= 0) ::close(descriptor_);
     throw FileError(code,
                     fmt::format("cannot {} {}: {}", what, path_, std::generic_category().message(code)));
   };
-  descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (descriptor_ < 0) fail("create", errno);
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+  file_.reset(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file_) fail("create", errno);
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) fail("lock", errno);
     char text[24] = {};
     int pid = 0;
-    if (::pread(descriptor_, text, sizeof text - 1, 0) > 0) std::from_chars(text, text + sizeof text, pid);
-    ::close(descriptor_);
+    if (::pread(file_.get(), text, sizeof text - 1, 0) > 0) std::from_chars(text, text + sizeof text, pid);
     fail_run(fmt::format("{} is writing to '{}'; wait for it, or {}",
                          pid > 0 ? fmt::format("process {}", pid) : "another process", folder, advice));
   }
@@ -194,18 +191,16 @@ bool AttemptLock::take(const std::string& folder, std::string_view advice) {
   // name.
   struct stat held {
   }, named{};
-  if (::fstat(descriptor_, &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
+  if (::fstat(file_.get(), &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
       held.st_dev == named.st_dev) {
     return true;
   }
-  ::close(descriptor_);
   return false;
 }
 
 // Removed while it is still locked, so that nobody takes a file that is about to go.
 AttemptLock::~AttemptLock() {
   ::unlink(path_.c_str());
-  ::close(descriptor_);
 }
 
 }  // namespace tenon

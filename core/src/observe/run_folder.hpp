@@ -2,6 +2,8 @@
 // ever writes into an attempt that exists. What the files inside hold is the business of their own writers.
 #pragma once
 
+#include "base/file_descriptor.hpp"
+
 #include <tenon/files.hpp>
 
 #include <string>
@@ -46,7 +48,7 @@ class AttemptLock {
   bool take(const std::string& folder, std::string_view advice);
 
   std::string path_;
-  int descriptor_ = -1;
+  base::FileDescriptor file_;
 };
 
 }  // namespace tenon

@@ -1,5 +1,6 @@
 #include "plugin/child_process.hpp"
 
+#include "base/file_descriptor.hpp"
 #include "process/spawn.hpp"
 
 #include <tenon/error.hpp>
@@ -24,47 +25,12 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kLongestAnswer = 4 << 20;
 constexpr std::size_t kLastWords = 400;
 
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  ~Fd() { close(); }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  int get() const { return fd_; }
-  void reset(int fd) {
-    close();
-    fd_ = fd;
-  }
-  void close() {
-    if (fd_ >= 0) ::close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
-
-struct Pipe {
-  Pipe() {
-    int ends[2];
-    if (::pipe2(ends, O_CLOEXEC) != 0) fail_run(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-    read_end.reset(ends[0]);
-    write_end.reset(ends[1]);
-    ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  }
-  Fd read_end, write_end;
-};
-
 // Takes what is there; closes the end when the other side did, or when the plugin floods us.
-void drain(Fd& from, std::string& into) {
-  std::array<char, 4096> block;
-  while (from.get() >= 0) {
-    const ssize_t got = ::read(from.get(), block.data(), block.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return;
-    if (got <= 0 || into.size() + static_cast<std::size_t>(got) > kLongestAnswer) return from.close();
-    into.append(block.data(), static_cast<std::size_t>(got));
-  }
+void take(base::FileDescriptor& from, std::string& into) {
+  base::drain(from, [&](std::string_view bytes) {
+    if (into.size() + bytes.size() > kLongestAnswer) return from.reset();
+    into.append(bytes);
+  });
 }
 
 class Child {
@@ -80,8 +46,8 @@ class Child {
     // A group of its own, so that what the plugin starts is ended with it.
     const int status =
         process::spawn({request.program.string(), request.arguments, request.environment}, files, pid_);
-    words_.write_end.close();
-    answer_.write_end.close();
+    words_.write_end.reset();
+    answer_.write_end.reset();
     if (status != 0)
       fail_run(fmt::format("cannot start '{}': {}", request.program.string(), std::strerror(status)));
   }
@@ -97,12 +63,12 @@ class Child {
       pollfd ends[] = {{answer_.read_end.get(), POLLIN, 0}, {words_.read_end.get(), POLLIN, 0}};
       // A short slice: the child may end while something it started keeps the pipes open.
       ::poll(ends, 2, 2);
-      drain(answer_.read_end, answer);
-      drain(words_.read_end, words);
+      take(answer_.read_end, answer);
+      take(words_.read_end, words);
       if (::waitpid(pid_, &status, WNOHANG) == pid_) {
         pid_ = -1;
-        drain(answer_.read_end, answer);
-        drain(words_.read_end, words);
+        take(answer_.read_end, answer);
+        take(words_.read_end, words);
         return true;
       }
       if (Clock::now() >= deadline) {
@@ -123,7 +89,7 @@ class Child {
     pid_ = -1;
   }
 
-  Pipe answer_, words_;
+  base::Pipe answer_, words_;
   pid_t pid_ = -1;
 };
 

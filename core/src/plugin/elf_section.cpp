@@ -74,19 +74,15 @@ bool MemorySource::read(std::uint64_t offset, std::span<std::byte> out) const {
 
 FileSource::FileSource(const std::filesystem::path& file) {
   // Without O_NONBLOCK, opening a FIFO would wait for a writer that never comes.
-  fd_ = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  file_.reset(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat facts {};
-  if (fd_ < 0 || ::fstat(fd_, &facts) != 0) {
+  if (!file_ || ::fstat(file_.get(), &facts) != 0) {
     problem_ = std::string("the file cannot be read: ") + std::strerror(errno);
   } else if (!S_ISREG(facts.st_mode)) {
     problem_ = "it is not a regular file";
   } else {
     size_ = static_cast<std::uint64_t>(facts.st_size);
   }
-}
-
-FileSource::~FileSource() {
-  if (fd_ >= 0) ::close(fd_);
 }
 
 bool FileSource::read(std::uint64_t offset, std::span<std::byte> out) const {
@@ -110,7 +106,7 @@ bool FileSource::read(std::uint64_t offset, std::span<std::byte> out) const {
 
 bool FileSource::read_file(std::uint64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t got = ::pread(fd_, out.data(), out.size(), static_cast<off_t>(offset));
+    const ssize_t got = ::pread(file_.get(), out.data(), out.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     offset += static_cast<std::uint64_t>(got);

@@ -3,6 +3,8 @@
 // size has a limit.
 #pragma once
 
+#include "base/file_descriptor.hpp"
+
 #include <elf.h>
 
 #include <cstddef>
@@ -39,9 +41,6 @@ class MemorySource final : public ByteSource {
 class FileSource final : public ByteSource {
  public:
   explicit FileSource(const std::filesystem::path& file);
-  ~FileSource() override;
-  FileSource(const FileSource&) = delete;
-  FileSource& operator=(const FileSource&) = delete;
 
   const std::string& problem() const { return problem_; }
   std::uint64_t size() const override { return size_; }
@@ -50,7 +49,7 @@ class FileSource final : public ByteSource {
  private:
   bool read_file(std::uint64_t offset, std::span<std::byte> out) const;
 
-  int fd_ = -1;
+  base::FileDescriptor file_;
   std::uint64_t size_ = 0;
   mutable std::vector<std::byte> window_;
   mutable std::uint64_t window_begin_ = 0;

@@ -2,6 +2,7 @@
 // the signals: of a library that changed its mask, or of a program that had threads before.
 #include "process/signals.hpp"
 
+#include "base/file_descriptor.hpp"
 #include "process/standard_streams.hpp"
 
 #include <tenon/error.hpp>
@@ -52,11 +53,8 @@ void send_on(int signal) {
 
 /// What the terminal's driver does with Ctrl-C: it goes to the group in the foreground.
 bool in_foreground() {
-  const int terminal = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
-  if (terminal < 0) return false;
-  const pid_t group = ::tcgetpgrp(terminal);
-  ::close(terminal);
-  return group == ::getpgrp();
+  const base::FileDescriptor terminal(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
+  return terminal && ::tcgetpgrp(terminal.get()) == ::getpgrp();
 }
 
 }  // namespace

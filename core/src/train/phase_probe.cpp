@@ -14,7 +14,7 @@ PhaseProbe::PhaseProbe() {
   const char* rank = std::getenv("TENON_RANK");
   if (const char* log = std::getenv("TENON_PHASE_LOG")) {
     const std::string path = rank == nullptr ? log : std::string(log) + "." + rank;
-    file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+    file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   }
   if (const char* at = std::getenv("TENON_KILL_AT")) {
     std::string_view text = at;
@@ -33,15 +33,11 @@ PhaseProbe::PhaseProbe() {
   }
 }
 
-PhaseProbe::~PhaseProbe() {
-  if (file_ >= 0) ::close(file_);
-}
-
 void PhaseProbe::enter(std::string_view phase) {
   if (!active()) return;
-  if (file_ >= 0) {
+  if (file_) {
     const std::string line = std::string(phase) + "\n";
-    [[maybe_unused]] const auto written = ::write(file_, line.data(), line.size());
+    [[maybe_unused]] const auto written = ::write(file_.get(), line.data(), line.size());
   }
   if (phase == kill_phase_ && --kill_count_ == 0) ::kill(::getpid(), SIGKILL);
 }

@@ -4,6 +4,8 @@
 // took its place. Unset, it does nothing.
 #pragma once
 
+#include "base/file_descriptor.hpp"
+
 #include <atomic>
 #include <string>
 #include <string_view>
@@ -13,16 +15,13 @@ namespace tenon::train {
 class PhaseProbe {
  public:
   PhaseProbe();
-  ~PhaseProbe();
-  PhaseProbe(const PhaseProbe&) = delete;
-  PhaseProbe& operator=(const PhaseProbe&) = delete;
   /// "compute", "evaluate", "copy", "write", "sync", "manifest", "verify", "rename", "gc"; "hold" and
   /// "rejoin" where other ranks died; from any thread.
   void enter(std::string_view phase);
-  bool active() const { return file_ >= 0 || !kill_phase_.empty(); }
+  bool active() const { return file_ || !kill_phase_.empty(); }
 
  private:
-  int file_ = -1;
+  base::FileDescriptor file_;
   std::string kill_phase_;
   std::atomic<long> kill_count_{0};
 };
