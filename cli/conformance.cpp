@@ -3,8 +3,8 @@
 #include "command_line.hpp"
 #include "conformance_report.hpp"
 
+#include "base/child_process.hpp"
 #include "base/elapsed.hpp"
-#include "plugin/child_process.hpp"
 #include "plugin/elf_section.hpp"
 #include "plugin/probe.hpp"
 
@@ -66,10 +66,9 @@ ConformancePlan make_plan(const fs::path& file, const std::string& cases) {
                     "-DTENON_BUILD_CONFORMANCE=ON, which the preset 'package' does",
                     kit.string()));
   }
-  const plugin::ChildResult child = plugin::run_child({.program = kit,
-                                                       .arguments = {"plan", file.string(), cases},
-                                                       .environment = {},
-                                                       .time_limit = std::chrono::seconds(10)});
+  const base::ChildResult child =
+      base::run_child({.program = kit, .arguments = {"plan", file.string(), cases}, .environment = {}},
+                      std::chrono::seconds(10));
   if (child.answer.starts_with("error ")) rethrow(child.answer);
   ConformancePlan plan;
   std::string_view rest = child.answer;
@@ -94,8 +93,8 @@ ConformancePlan make_plan(const fs::path& file, const std::string& cases) {
     }
   }
   if (plan.checks.empty()) {
-    fail_run(fmt::format("tenon_conformance {}.{}", plugin::how_it_ended(child, std::chrono::seconds(10)),
-                         plugin::last_words(child.words)));
+    fail_run(fmt::format("tenon_conformance {}.{}", base::how_it_ended(child, std::chrono::seconds(10)),
+                         base::last_words(child.words)));
   }
   return plan;
 }
@@ -158,14 +157,14 @@ class Runner {
   void run(ConformanceCheck& check) const {
     const auto begin = Clock::now();
     const Scratch scratch;
-    plugin::ChildRequest request{
+    const std::chrono::milliseconds limit(1000 * check.seconds);
+    const base::ChildRequest request{
         .program = plugin::helper_program("tenon_conformance"),
         .arguments = {"run", file_.string(), cases_, check.name, check.component,
                       std::to_string(check.number), seed_, scratch.path().string(), device_},
-        .environment = environment(check),
-        .time_limit = std::chrono::milliseconds(1000 * check.seconds)};
-    const plugin::ChildResult child = plugin::run_child(request);
-    judge(check, child, request.time_limit);
+        .environment = environment(check)};
+    const base::ChildResult child = base::run_child(request, limit);
+    judge(check, child, limit);
     check.took_s = base::seconds_since(begin);
   }
 
@@ -185,7 +184,7 @@ class Runner {
     return settings;
   }
 
-  static void judge(ConformanceCheck& check, const plugin::ChildResult& child,
+  static void judge(ConformanceCheck& check, const base::ChildResult& child,
                     std::chrono::milliseconds limit) {
     const std::string& answer = child.answer;
     if (child.ended && child.status == 0 && answer == "pass") {
@@ -201,8 +200,8 @@ class Runner {
       if (!child.ended || child.status != 0 || check.text.empty()) {
         const std::string report = sanitizer_report(child.words);
         check.text +=
-            fmt::format("{}it {}.{}", check.text.empty() ? "" : "; then ", plugin::how_it_ended(child, limit),
-                        report.empty() ? plugin::last_words(child.words) : report);
+            fmt::format("{}it {}.{}", check.text.empty() ? "" : "; then ", base::how_it_ended(child, limit),
+                        report.empty() ? base::last_words(child.words) : report);
       }
     }
   }

@@ -3,10 +3,10 @@
 #include "command_line.hpp"
 #include "launched_run.hpp"
 
+#include "base/child_process.hpp"
+#include "base/signals.hpp"
 #include "comm/control_endpoint.hpp"
 #include "comm/control_server.hpp"
-#include "process/signals.hpp"
-#include "process/spawn.hpp"
 
 #include <tenon/control.hpp>
 #include <tenon/error.hpp>
@@ -84,7 +84,7 @@ int become(const std::vector<std::string>& arguments) {
   std::vector<char*> words;
   for (std::string& word : line) words.push_back(word.data());
   words.push_back(nullptr);
-  process::restore_signals_for_exec();
+  base::restore_signals_for_exec();
   ::execvp(words[0], words.data());
   fail_run(fmt::format("{} cannot be started; install Open MPI or MPICH (openmpi-bin or mpich on Debian)",
                        line[0]));
@@ -94,7 +94,7 @@ int become(const std::vector<std::string>& arguments) {
 /// mpirun kills its ranks a second after SIGINT or SIGTERM, whatever they are writing. It passes SIGUSR1 on,
 /// and the ranks stop by themselves.
 int run_mpirun(const std::string& vendor, int ranks, const std::vector<std::string>& train) {
-  process::SpawnRequest request;
+  base::ChildRequest request;
   request.program = this_program();
   const std::string program = mpirun_of(vendor);
   request.arguments = {"launch", kBecome, std::to_string(::getpid()), program, "-n", std::to_string(ranks)};
@@ -107,19 +107,18 @@ int run_mpirun(const std::string& vendor, int ranks, const std::vector<std::stri
   request.arguments.push_back(this_program());
   request.arguments.insert(request.arguments.end(), train.begin(), train.end());
   std::atomic<bool> asked{false}, insisted{false};
-  const process::StopListener signals([&](const std::string&, bool) { asked = true; },
-                                      [&] { insisted = true; });
-  process::ChildFiles files;
+  const base::StopListener signals([&](const std::string&, bool) { asked = true; }, [&] { insisted = true; });
+  base::ChildFiles files;
   files.open(STDIN_FILENO, "/dev/null", O_RDONLY);
-  pid_t mpirun = -1;
-  if (const int error = process::spawn(request, files, mpirun); error != 0)
-    fail_run(fmt::format("cannot start '{}': {}", request.program, std::strerror(error)));
-  int status = 0;
-  while (::waitpid(mpirun, &status, WNOHANG) == 0) {
-    if (asked.exchange(false)) ::kill(mpirun, open_mpi ? SIGUSR1 : SIGINT);
-    if (insisted.exchange(false)) ::kill(mpirun, SIGTERM);
+  base::ChildProcess mpirun;
+  if (const int error = mpirun.start(request, files); error != 0)
+    fail_run(fmt::format("cannot start '{}': {}", request.program.string(), std::strerror(error)));
+  while (!mpirun.ended()) {
+    if (asked.exchange(false)) mpirun.signal(open_mpi ? SIGUSR1 : SIGINT);
+    if (insisted.exchange(false)) mpirun.signal(SIGTERM);
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
+  const int status = mpirun.status();
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
@@ -200,7 +199,7 @@ int run_launch(const std::vector<std::string>& arguments) {
   }
 
   LaunchListeners listeners;
-  std::optional<process::StopListener> signals;
+  std::optional<base::StopListener> signals;
   signals.emplace(
       [&](const std::string& name, bool) {
         listeners.interrupted = true;

@@ -3,11 +3,11 @@
 #include "command_line.hpp"
 #include "thread_waits.hpp"
 
+#include "base/signals.hpp"
+#include "base/standard_streams.hpp"
 #include "observe/build_info.hpp"
 #include "plugin/fatal_signal.hpp"
 #include "plugin/hang_watch.hpp"
-#include "process/signals.hpp"
-#include "process/standard_streams.hpp"
 
 #include <tenon/error.hpp>
 
@@ -73,12 +73,12 @@ int guarded_run(const std::vector<std::string>& words) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tenon::process::prepare();
+  tenon::base::prepare();
   tenon::cli::shorten_thread_waits(argv);
   try {
     // Lives until the process is gone: signals that come while it ends belong to the request that was obeyed.
-    [[maybe_unused]] static const auto* const signals = new tenon::process::Signals(true);
-    tenon::process::StandardOutput output;
+    [[maybe_unused]] static const auto* const signals = new tenon::base::Signals(true);
+    tenon::base::StandardOutput output;
     tenon::plugin::install_fatal_signal_handler();
     tenon::plugin::install_exit_handler();
     tenon::plugin::end_process_when_plugins_hang();

@@ -1,8 +1,6 @@
 // Starting, watching and ending rank processes (rank_processes.hpp).
 #include "rank_processes.hpp"
 
-#include "process/spawn.hpp"
-
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
@@ -14,9 +12,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
 #include <cstring>
+#include <utility>
 
 namespace tenon::cli {
 namespace {
@@ -41,67 +38,49 @@ RankProcesses::Child RankProcesses::start(const RankProcess& process,
                                           const std::vector<std::string>& arguments, bool keeps_words) const {
   Child child;
   child.rank = process.rank;
-  int words[2] = {-1, -1};
+  base::FileDescriptor far_end;
+  base::ChildFiles files;
   if (keeps_words) {
-    if (::pipe2(words, O_CLOEXEC) != 0) fail_run(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
-    ::fcntl(words[0], F_SETFL, O_NONBLOCK);
-  }
-  process::ChildFiles files;
-  if (keeps_words) {
+    base::Pipe words;
     files.open(STDIN_FILENO, "/dev/null", O_RDONLY);
     files.open(STDOUT_FILENO, "/dev/null", O_WRONLY);
-    files.copy(words[1], STDERR_FILENO);
-    child.words_fd = words[0];
+    files.copy(words.write_end.get(), STDERR_FILENO);
+    child.words_end = std::move(words.read_end);
+    far_end = std::move(words.write_end);
   }
   // In the launcher's group, with which it is in the foreground of a terminal, or is not.
-  const int status = process::spawn({program_, arguments, process.environment, false}, files, child.pid);
-  if (words[1] >= 0) ::close(words[1]);
-  if (status != 0) {
-    if (words[0] >= 0) ::close(words[0]);
+  const int status = child.process.start({program_, arguments, process.environment, false}, files);
+  if (status != 0)
     fail_run(fmt::format("cannot start '{}' for rank {}: {}", program_, process.rank, std::strerror(status)));
-  }
   return child;
 }
 
 RankProcesses::~RankProcesses() {
   kill_all();
-  for (const Child& child : children_) {
-    if (child.words_fd >= 0) ::close(child.words_fd);
-  }
 }
 
 void RankProcesses::drain(Child& child) {
-  std::array<char, 4096> block;
-  while (child.words_fd >= 0) {
-    const ssize_t got = ::read(child.words_fd, block.data(), block.size());
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && errno == EAGAIN) return;
-    if (got <= 0) {
-      ::close(child.words_fd);
-      child.words_fd = -1;
-      return;
-    }
-    child.words.append(block.data(), static_cast<std::size_t>(got));
+  base::drain(child.words_end, [&](std::string_view bytes) {
+    child.words += bytes;
     if (child.words.size() > kKeptWords) child.words.erase(0, child.words.size() - kKeptWords);
-  }
+  });
 }
 
 bool RankProcesses::poll(std::chrono::milliseconds limit) {
   std::vector<pollfd> ends;
   for (const Child& child : children_) {
-    if (child.words_fd >= 0) ends.push_back({child.words_fd, POLLIN, 0});
+    if (child.words_end) ends.push_back({child.words_end.get(), POLLIN, 0});
   }
   ::poll(ends.data(), ends.size(), static_cast<int>(limit.count()));
   const std::lock_guard lock(mutex_);
   bool all = true;
   for (Child& child : children_) {
     drain(child);
-    if (!child.ended && ::waitpid(child.pid, &child.status, WNOHANG) == child.pid) {
-      child.ended = true;
+    if (!child.ended() && child.process.ended()) {
       drain(child);
-      if (child.status != 0 && first_bad_ < 0) first_bad_ = child.rank;
+      if (child.process.status() != 0 && first_bad_ < 0) first_bad_ = child.rank;
     }
-    all &= child.ended;
+    all &= child.ended();
   }
   return all;
 }
@@ -112,10 +91,8 @@ void RankProcesses::kill_all() {
 }
 
 void RankProcesses::end(Child& child) {
-  if (child.ended) return;
-  ::kill(child.pid, SIGKILL);
-  while (::waitpid(child.pid, &child.status, 0) < 0 && errno == EINTR) continue;
-  child.ended = true;
+  if (child.ended()) return;
+  child.process.kill();
   drain(child);
 }
 
@@ -130,26 +107,25 @@ void RankProcesses::start_again(const RankProcess& process, const std::vector<st
   const std::lock_guard lock(mutex_);
   for (Child& child : children_) {
     if (child.rank != process.rank) continue;
-    if (!child.ended) fail_run(fmt::format("rank {} cannot be started again: it runs", process.rank));
-    if (child.words_fd >= 0) ::close(child.words_fd);
+    if (!child.ended()) fail_run(fmt::format("rank {} cannot be started again: it runs", process.rank));
     child = start(process, arguments, child.rank != children_.front().rank);
   }
   first_bad_ = -1;
   for (const Child& child : children_) {
-    if (child.ended && child.status != 0) first_bad_ = child.rank;
+    if (child.ended() && child.process.status() != 0) first_bad_ = child.rank;
   }
 }
 
 bool RankProcesses::ended(int rank) const {
   const std::lock_guard lock(mutex_);
   const Child* child = find(rank);
-  return child != nullptr && child->ended;
+  return child != nullptr && child->ended();
 }
 
 void RankProcesses::signal_all(int signal) const {
   const std::lock_guard lock(mutex_);
   for (const Child& child : children_) {
-    if (!child.ended) ::kill(child.pid, signal);
+    child.process.signal(signal);
   }
 }
 
@@ -162,8 +138,8 @@ const RankProcesses::Child* RankProcesses::find(int rank) const {
 std::string RankProcesses::how_it_ended(int rank) const {
   const std::lock_guard lock(mutex_);
   const Child* child = find(rank);
-  if (child == nullptr || !child->ended) return "";
-  return "its process " + process::how_it_ended(child->status);
+  if (child == nullptr || !child->ended()) return "";
+  return "its process " + base::how_it_ended(child->process.status());
 }
 
 int RankProcesses::first_bad_rank() const {
@@ -174,7 +150,9 @@ int RankProcesses::first_bad_rank() const {
 bool RankProcesses::spoke_for_itself(int rank) const {
   const std::lock_guard lock(mutex_);
   const Child* child = find(rank);
-  return child != nullptr && child->ended && WIFEXITED(child->status) && WEXITSTATUS(child->status) != 0;
+  if (child == nullptr || !child->ended()) return false;
+  const int status = child->process.status();
+  return WIFEXITED(status) && WEXITSTATUS(status) != 0;
 }
 
 std::string RankProcesses::last_words(int rank) const {
@@ -186,8 +164,10 @@ std::string RankProcesses::last_words(int rank) const {
 int RankProcesses::exit_status() const {
   const std::lock_guard lock(mutex_);
   int worst = 0;
-  for (const Child& child : children_)
-    worst = std::max(worst, WIFEXITED(child.status) ? WEXITSTATUS(child.status) : 1);
+  for (const Child& child : children_) {
+    const int status = child.process.status();
+    worst = std::max(worst, WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
   return worst;
 }
 

@@ -1,7 +1,8 @@
 // The rank processes that `tenon launch` starts: output kept apart, ends noticed, nothing left behind.
 #pragma once
 
-#include <sys/types.h>
+#include "base/child_process.hpp"
+#include "base/file_descriptor.hpp"
 
 #include <chrono>
 #include <mutex>
@@ -53,11 +54,11 @@ class RankProcesses {
  private:
   struct Child {
     int rank = 0;
-    pid_t pid = -1;
-    int words_fd = -1;  // -1: not kept, or closed
-    bool ended = false;
-    int status = 0;
+    base::ChildProcess process;
+    base::FileDescriptor words_end;  // none: not kept, or closed
     std::string words;
+
+    bool ended() const { return !process.running(); }
   };
   Child start(const RankProcess& process, const std::vector<std::string>& arguments, bool keeps_words) const;
   static void end(Child& child);

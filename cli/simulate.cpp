@@ -10,8 +10,8 @@
 #include "stored_run.hpp"
 
 #include "base/elapsed.hpp"
+#include "base/signals.hpp"
 #include "observe/json_writer.hpp"
-#include "process/signals.hpp"
 
 #include <tenon/error.hpp>
 
@@ -189,7 +189,7 @@ int run_simulate(const std::vector<std::string>& arguments) {
   Description description(runtime.registry(), plan);
   const auto files = make_posix_files();
   std::atomic<bool> stop{false};
-  const process::StopListener signals(
+  const base::StopListener signals(
       [&](const std::string& signal, bool typed) {
         stop = true;
         if (typed)

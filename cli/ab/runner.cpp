@@ -1,24 +1,30 @@
 // The schedule of a study's runs; see runner.hpp.
 #include "ab/runner.hpp"
 
-#include "ab/child_process.hpp"
 #include "ab/study.hpp"
+#include "base/child_process.hpp"
 #include "base/elapsed.hpp"
+#include "base/signals.hpp"
 #include "config/run_schema.hpp"
-#include "process/signals.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
 
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cmath>
 #include <csignal>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <list>
 #include <thread>
 
@@ -53,9 +59,41 @@ Value with_absolute_plugin_paths(const Config& config) {
   return root;
 }
 
+/// A child with no input and its output in `log`, which is emptied first. Error(kRun) if it cannot be
+/// started.
+base::ChildProcess started(const std::vector<std::string>& command, const std::string& log) {
+  base::ChildFiles files;
+  files.open(STDIN_FILENO, "/dev/null", O_RDONLY);
+  files.open(STDOUT_FILENO, log, O_WRONLY | O_CREAT | O_TRUNC);
+  files.copy(STDOUT_FILENO, STDERR_FILENO);
+  base::ChildProcess child;
+  if (const int error = child.start({command[0], {command.begin() + 1, command.end()}, {}}, files);
+      error != 0) {
+    fail_run(
+        fmt::format("cannot start '{}' with its output in {}: {}", command[0], log, std::strerror(error)));
+  }
+  return child;
+}
+
+/// The last `lines` lines of a file, at most 8 KiB; "" if it cannot be read.
+std::string tail_of(const std::string& path, std::size_t lines) {
+  constexpr std::streamoff kMost = 8192;
+  std::ifstream in(path, std::ios::binary | std::ios::ate);
+  if (!in) return "";
+  const std::streamoff size = in.tellg();
+  in.seekg(std::max<std::streamoff>(0, size - kMost));
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  while (!text.empty() && (text.back() == '\n' || text.back() == '\r')) text.pop_back();
+  std::size_t begin = text.size();
+  for (std::size_t seen = 0; begin > 0; --begin) {
+    if (text[begin - 1] == '\n' && ++seen == lines) break;
+  }
+  return text.substr(begin);
+}
+
 struct Running {
   Job job;
-  ChildProcess child;
+  base::ChildProcess child;
   Clock::time_point started;
   bool overdue = false;
 };
@@ -68,7 +106,7 @@ class Schedule {
   RunnerResult run() {
     std::atomic<int> asked{0};
     std::atomic<bool> insisted{false};
-    const process::StopListener listener(
+    const base::StopListener listener(
         [&](const std::string& signal, bool) { asked = signal == "SIGINT" ? SIGINT : SIGTERM; },
         [&] { insisted = true; });
     std::reverse(waiting_.begin(), waiting_.end());  // taken from the back
@@ -96,7 +134,7 @@ class Schedule {
       waiting_.pop_back();
       try {
         fs::create_directories(job.parent);
-        ChildProcess child(job.command, job.log);
+        base::ChildProcess child = started(job.command, job.log);
         running_.push_back({std::move(job), std::move(child), Clock::now()});
       } catch (const std::exception& error) {
         result_.failed.push_back({std::move(job), 1, error.what(), ""});
@@ -106,7 +144,7 @@ class Schedule {
 
   void handle_signal(int signal) {
     if (signal == 0) return;
-    for (Running& r : running_) r.child.send(signal);
+    for (Running& r : running_) r.child.signal_group(signal);
     kill_at_ = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                   std::chrono::duration<double>(options_.stop_grace_s));
     result_.interrupted = true;
@@ -119,39 +157,42 @@ class Schedule {
       const double late = base::seconds(now - r.started) - options_.run_deadline_s;
       if (late > 0 && !r.overdue) {
         r.overdue = true;
-        r.child.send(SIGTERM);
+        r.child.signal_group(SIGTERM);
       }
-      if (late > options_.stop_grace_s || (result_.interrupted && now > kill_at_)) r.child.send(SIGKILL);
+      if (late > options_.stop_grace_s || (result_.interrupted && now > kill_at_))
+        r.child.signal_group(SIGKILL);
     }
   }
 
   void collect() {
     for (auto r = running_.begin(); r != running_.end();) {
-      const std::optional<ExitState> state = r->child.poll();
-      if (!state) {
+      if (!r->child.ended()) {
         ++r;
         continue;
       }
       const double seconds = base::seconds_since(r->started);
-      finish(*r, *state, seconds);
+      finish(*r, seconds);
       r = running_.erase(r);
     }
   }
 
-  void finish(Running& r, ExitState state, double seconds) {
+  void finish(Running& r, double seconds) {
     const std::string who = describe(r.job);
-    if (state.status == 0 && !r.overdue) {
+    const int status = r.child.status();
+    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    if (status == 0 && !r.overdue) {
       ++result_.completed;
       seconds_ += seconds;
       report(true, fmt::format("{} done in {}", who, duration(seconds)));
       return;
     }
     std::string reason =
-        r.overdue      ? fmt::format("stopped after its deadline of {}", duration(options_.run_deadline_s))
-        : state.signal ? fmt::format("ended by signal {}", state.signal)
-                       : fmt::format("exit status {}", state.status);
+        r.overdue     ? fmt::format("stopped after its deadline of {}", duration(options_.run_deadline_s))
+        : signal != 0 ? fmt::format("ended by signal {}", signal)
+                      : fmt::format("exit status {}", WEXITSTATUS(status));
     report(true, fmt::format("{} FAILED: {}", who, reason));
-    result_.failed.push_back({r.job, state.status, std::move(reason), tail_of(r.job.log, kTailLines)});
+    const int exit_status = signal != 0 ? 128 + signal : WEXITSTATUS(status);
+    result_.failed.push_back({r.job, exit_status, std::move(reason), tail_of(r.job.log, kTailLines)});
   }
 
   void report(bool finished, const std::string& news) {

@@ -3,6 +3,9 @@
 
 #include "simulate/messages.hpp"
 
+#include "base/child_process.hpp"
+#include "base/file_descriptor.hpp"
+
 #include <sys/types.h>
 
 #include <string>
@@ -14,14 +17,10 @@ class WorkerProcess {
  public:
   /// Error(kRun) when it cannot be started.
   WorkerProcess(const std::string& program, const std::vector<std::string>& arguments);
-  /// Kills it if it still runs.
-  ~WorkerProcess();
-  WorkerProcess(const WorkerProcess&) = delete;
-  WorkerProcess& operator=(const WorkerProcess&) = delete;
 
-  pid_t pid() const { return pid_; }
-  int answers() const { return socket_; }
-  int words() const { return words_fd_; }
+  pid_t pid() const { return child_.id(); }
+  int answers() const { return socket_.get(); }
+  int words() const { return words_.get(); }
   /// False when nobody is there to read it.
   bool send(const Order& order);
   /// Takes what has arrived. True: `answer` is the next one. Error(kRun) when what it says cannot be
@@ -30,15 +29,14 @@ class WorkerProcess {
   /// Whether it has ended; then how_it_ended() says how, with its last words.
   bool ended();
   std::string how_it_ended() const;
-  /// Kills it, with all that it started.
-  void end();
+  /// Kills it, with all that it started; so does the destructor.
+  void end() { child_.kill(); }
 
  private:
   void drain();
 
-  pid_t pid_ = -1;
-  int socket_ = -1, words_fd_ = -1;
-  int status_ = 0;
+  base::FileDescriptor socket_, words_;
+  base::ChildProcess child_;
   Lines lines_;
   std::string last_words_;
 };

@@ -7,11 +7,11 @@
 #include "subject.hpp"
 #include "world_parts.hpp"
 
+#include "base/child_process.hpp"
+#include "base/signals.hpp"
 #include "plugin/abi_tag.hpp"
-#include "plugin/child_process.hpp"
 #include "plugin/descriptor.hpp"
 #include "plugin/fatal_signal.hpp"
-#include "process/signals.hpp"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ namespace {
 
 void send(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t sent = ::write(plugin::kAnswerFd, text.data(), text.size());
+    const ssize_t sent = ::write(base::kAnswerFd, text.data(), text.size());
     if (sent <= 0) return;  // nobody listens any more
     text.remove_prefix(static_cast<std::size_t>(sent));
   }
@@ -131,10 +131,10 @@ int train(char** words) {
 
 int main(int argc, char** argv) {
   using namespace tenon;
-  process::prepare();
-  const process::Signals signals;
+  base::prepare();
+  const base::Signals signals;
   const std::string_view mode = argc > 1 ? argv[1] : "";
-  if (::fcntl(plugin::kAnswerFd, F_GETFD) < 0 || mode.empty()) {
+  if (::fcntl(base::kAnswerFd, F_GETFD) < 0 || mode.empty()) {
     std::fputs("tenon_conformance is started by 'tenon conformance', not by hand.\n", stderr);
     return 2;
   }

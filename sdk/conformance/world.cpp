@@ -3,7 +3,7 @@
 #include "subject.hpp"
 #include "world_parts.hpp"
 
-#include "plugin/child_process.hpp"
+#include "base/child_process.hpp"
 #include "plugin/probe.hpp"
 
 #include <fmt/format.h>
@@ -225,12 +225,12 @@ RunResult Subject::train(const RunRequest& request) {
   if (request.kill_after > 0) {
     const std::filesystem::path text = scratch() / "killed.toml";
     std::ofstream(text) << to_toml(config.root(), false);
-    const plugin::ChildResult child =
-        plugin::run_child({.program = plugin::helper_program("tenon_conformance"),
-                           .arguments = {"train", spec_.file.string(), text.string(), folder.string(),
-                                         request.resume ? "resume" : "new"},
-                           .environment = {},
-                           .time_limit = std::chrono::seconds(20)});
+    const base::ChildResult child =
+        base::run_child({.program = plugin::helper_program("tenon_conformance"),
+                         .arguments = {"train", spec_.file.string(), text.string(), folder.string(),
+                                       request.resume ? "resume" : "new"},
+                         .environment = {}},
+                        std::chrono::seconds(20));
     RunResult result;
     const bool killed = child.ended && WIFSIGNALED(child.status) && WTERMSIG(child.status) == SIGKILL;
     result.status = killed ? "killed" : "not killed";

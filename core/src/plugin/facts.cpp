@@ -1,7 +1,7 @@
 // Lines of words between tabs: "device NAME OFF", then "fact NAME VALUE" and "probe CLAIM 0|1 TEXT" of it.
 #include "plugin/facts.hpp"
 
-#include "plugin/child_process.hpp"
+#include "base/child_process.hpp"
 #include "plugin/probe.hpp"
 
 #include <tenon/device.hpp>
@@ -82,10 +82,10 @@ void answer_device_facts(const std::string& file, void (*send)(std::string_view)
 
 PluginFindings ask_devices(const std::filesystem::path& file) {
   PluginFindings findings;
-  const ChildResult child = run_child({.program = helper_program("tenon_probe"),
-                                       .arguments = {"--devices", file.string()},
-                                       .environment = {},
-                                       .time_limit = kTimeLimit});
+  const base::ChildResult child = base::run_child({.program = helper_program("tenon_probe"),
+                                                   .arguments = {"--devices", file.string()},
+                                                   .environment = {}},
+                                                  kTimeLimit);
   std::string_view rest = child.answer;
   bool ended = false;
   while (!rest.empty()) {
@@ -102,7 +102,7 @@ PluginFindings ask_devices(const std::filesystem::path& file) {
   }
   if (!ended) {
     findings.failure = fmt::format("its devices were asked in a child process, which {}.{}",
-                                   how_it_ended(child, kTimeLimit), last_words(child.words));
+                                   base::how_it_ended(child, kTimeLimit), base::last_words(child.words));
   }
   return findings;
 }

@@ -1,6 +1,6 @@
 #include "plugin/hang_watch.hpp"
 
-#include "process/signals.hpp"
+#include "base/signals.hpp"
 
 #include <tenon/error.hpp>
 
@@ -32,7 +32,7 @@ struct Call {
 class Watcher {
  public:
   Watcher() {
-    const process::WithoutSignals none;
+    const base::WithoutSignals none;
     std::thread([this] { watch(); }).detach();
   }
   void add(const Call& call) {

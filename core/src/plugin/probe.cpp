@@ -1,7 +1,7 @@
 #include "plugin/probe.hpp"
 
+#include "base/child_process.hpp"
 #include "plugin/abi_tag.hpp"
-#include "plugin/child_process.hpp"
 #include "plugin/search.hpp"
 
 #include <tenon/error.hpp>
@@ -40,11 +40,11 @@ ProbeResult probe_plugin(const ProbeRequest& request) {
   const std::filesystem::path file = std::filesystem::canonical(request.file, failure);
   if (failure) return {false, {}, cannot_load(request.file, failure.message() + ".")};
 
-  const ChildResult child =
-      run_child({.program = request.program.empty() ? helper_program("tenon_probe") : request.program,
-                 .arguments = {file.string()},
-                 .environment = {},
-                 .time_limit = request.time_limit});
+  const base::ChildResult child =
+      base::run_child({.program = request.program.empty() ? helper_program("tenon_probe") : request.program,
+                       .arguments = {file.string()},
+                       .environment = {}},
+                      request.time_limit);
 
   std::string_view rest = child.answer;
   std::string stage = "starting the probe";
@@ -64,7 +64,8 @@ ProbeResult probe_plugin(const ProbeRequest& request) {
   return {false,
           {},
           cannot_load(file, fmt::format("{} {}. It ran in a child process only.{}", stage,
-                                        how_it_ended(child, request.time_limit), last_words(child.words)))};
+                                        base::how_it_ended(child, request.time_limit),
+                                        base::last_words(child.words)))};
 }
 
 }  // namespace tenon::plugin

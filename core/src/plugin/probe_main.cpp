@@ -1,11 +1,11 @@
 // tenon_probe FILE: loads one plugin and writes what it is to descriptor 3. Started by probe.cpp.
 // tenon_probe --devices FILE: what its devices say of this machine. Started by facts.cpp.
 // Lines: "stage WORD" before each step that may be the last, then the description, or "error TEXT".
-#include "plugin/child_process.hpp"
+#include "base/child_process.hpp"
+#include "base/signals.hpp"
 #include "plugin/description.hpp"
 #include "plugin/facts.hpp"
 #include "plugin/loader.hpp"
-#include "process/signals.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -20,7 +20,7 @@ namespace {
 
 void send(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t sent = ::write(tenon::plugin::kAnswerFd, text.data(), text.size());
+    const ssize_t sent = ::write(tenon::base::kAnswerFd, text.data(), text.size());
     if (sent <= 0) return;  // nobody listens any more
     text.remove_prefix(static_cast<std::size_t>(sent));
   }
@@ -41,9 +41,9 @@ void probe(const char* file) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  tenon::process::prepare();
+  tenon::base::prepare();
   const bool devices = argc == 3 && std::string_view(argv[1]) == "--devices";
-  if ((argc != 2 && !devices) || ::fcntl(tenon::plugin::kAnswerFd, F_GETFD) < 0) {
+  if ((argc != 2 && !devices) || ::fcntl(tenon::base::kAnswerFd, F_GETFD) < 0) {
     std::fputs("tenon_probe is started by 'tenon inspect FILE' and 'tenon doctor', not by hand.\n", stderr);
     return 2;
   }

@@ -2,7 +2,7 @@
 // another one. Tells on the terminal what follows from it.
 #pragma once
 
-#include "process/signals.hpp"
+#include "base/signals.hpp"
 
 #include <tenon/runtime.hpp>
 
@@ -55,7 +55,7 @@ class StopRequest {
   bool speaks_ = true;  // for the run
   int saves_ = 0;
   const bool terminal_, quiet_;
-  std::optional<process::StopListener> listener_;  // last: ends first
+  std::optional<base::StopListener> listener_;  // last: ends first
 };
 
 }  // namespace tenon::train

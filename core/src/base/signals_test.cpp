@@ -1,7 +1,7 @@
 // Who takes the signals of a process, in children of this test where the default would end it.
-#include "process/signals.hpp"
-#include "process/spawn.hpp"
-#include "process/standard_streams.hpp"
+#include "base/signals.hpp"
+#include "base/child_process.hpp"
+#include "base/standard_streams.hpp"
 
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@
 #include <string>
 #include <thread>
 
-namespace tenon::process {
+namespace tenon::base {
 namespace {
 
 using std::chrono::milliseconds;
@@ -148,16 +148,15 @@ TEST(Spawn, AChildFindsTheSignalsOfAShell) {
   ChildFiles files;
   files.open(0, "/dev/null", O_RDONLY);
   files.copy(words[1], 1);
-  pid_t child = -1;
+  ChildProcess child;
   // No shell, which would set its own.
-  ASSERT_EQ(spawn({"cat", {"/proc/self/status", "/proc/self/environ"}, {"WORD=given"}}, files, child), 0);
+  ASSERT_EQ(child.start({"cat", {"/proc/self/status", "/proc/self/environ"}, {"WORD=given"}}, files), 0);
   ::close(words[1]);
   std::string text;
   for (char c; ::read(words[0], &c, 1) == 1;) text += c;
   ::close(words[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_EQ(how_it_ended(status), "ended with exit status 0");
+  ASSERT_TRUE(within(5, [&] { return child.ended(); }));
+  EXPECT_EQ(how_it_ended(child.status()), "ended with exit status 0");
   const auto mask = [&](const char* name) {
     return std::strtoull(text.c_str() + text.find(name) + 7, nullptr, 16);
   };
@@ -190,4 +189,4 @@ TEST(StandardStreamsDeathTest, AreThere) {
 }
 
 }  // namespace
-}  // namespace tenon::process
+}  // namespace tenon::base

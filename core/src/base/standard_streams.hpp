@@ -5,7 +5,7 @@
 #include <streambuf>
 #include <string>
 
-namespace tenon::process {
+namespace tenon::base {
 
 /// Opens /dev/null where 0, 1 or 2 is closed: the next file would get the number, and what belongs on a
 /// terminal would be written into it. Before anything is opened.
@@ -32,4 +32,4 @@ class StandardOutput final : private std::streambuf {
   int error_ = 0;
 };
 
-}  // namespace tenon::process
+}  // namespace tenon::base

@@ -8,7 +8,7 @@
 #include <memory>
 #include <string>
 
-namespace tenon::process {
+namespace tenon::base {
 
 struct SignalOwner;
 
@@ -67,4 +67,4 @@ class WithoutSignals {
   sigset_t before_;
 };
 
-}  // namespace tenon::process
+}  // namespace tenon::base

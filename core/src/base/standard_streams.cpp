@@ -1,4 +1,4 @@
-#include "process/standard_streams.hpp"
+#include "base/standard_streams.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <cstring>
 #include <iostream>
 
-namespace tenon::process {
+namespace tenon::base {
 
 void open_standard_streams() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
@@ -61,4 +61,4 @@ bool StandardOutput::write_out() {
   return error_ == 0;
 }
 
-}  // namespace tenon::process
+}  // namespace tenon::base

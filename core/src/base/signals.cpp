@@ -1,9 +1,10 @@
 // A thread waits with sigwaitinfo. A handler only sends on to it what comes to a thread that does not block
 // the signals: of a library that changed its mask, or of a program that had threads before.
-#include "process/signals.hpp"
+#include "base/signals.hpp"
 
+#include "base/elapsed.hpp"
 #include "base/file_descriptor.hpp"
-#include "process/standard_streams.hpp"
+#include "base/standard_streams.hpp"
 
 #include <tenon/error.hpp>
 
@@ -25,10 +26,9 @@
 #include <utility>
 #include <vector>
 
-namespace tenon::process {
+namespace tenon::base {
 namespace {
 
-using Steady = std::chrono::steady_clock;
 constexpr std::chrono::seconds kInsistsAfter{1};
 constexpr std::size_t kStackBytes = 256 << 10;
 constexpr std::array kStops{SIGINT, SIGTERM, SIGUSR1};
@@ -217,4 +217,4 @@ WithoutSignals::~WithoutSignals() {
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
-}  // namespace tenon::process
+}  // namespace tenon::base
