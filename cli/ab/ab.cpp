@@ -1,12 +1,15 @@
 // The course of a study; see ab.hpp.
 #include "ab/ab.hpp"
 
+#include "base/read_file.hpp"
+
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 namespace tenon::ab {
@@ -81,11 +84,9 @@ bool is_study_folder(const std::string& folder) {
 
 StudyOutcome report_study(const std::string& folder) {
   const fs::path path = fs::path(folder) / kRecord;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) fail_config(fmt::format("{} holds no study: {} cannot be read", folder, path.string()));
-  std::ostringstream text;
-  text << in.rdbuf();
-  const StudyRecord record = parse_study_record(text.str(), path.string());
+  const std::optional<std::string> text = base::read_file(path);
+  if (!text) fail_config(fmt::format("{} holds no study: {} cannot be read", folder, path.string()));
+  const StudyRecord record = parse_study_record(*text, path.string());
   return report_on(load_study(record.experiment, folder, record.jobs, record.self_check));
 }
 

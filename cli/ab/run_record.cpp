@@ -2,6 +2,7 @@
 // because JSON has no NaN and a diverged loss must survive.
 #include "ab/run_record.hpp"
 
+#include "base/read_file.hpp"
 #include "observe/run_folder.hpp"
 
 #include <tenon/config.hpp>
@@ -14,9 +15,8 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 #include <limits>
-#include <sstream>
+#include <optional>
 
 namespace tenon::ab {
 namespace {
@@ -26,16 +26,14 @@ using nlohmann::json;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-std::string read_file(const fs::path& path, const std::string& folder, const char* what) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
+std::string text_of_run(const fs::path& path, const std::string& folder, const char* what) {
+  std::optional<std::string> text = base::read_file(path);
+  if (!text) {
     fail_run(fmt::format("{}: cannot read {} ({}); the run did not get far enough to write it, see {}",
                          folder, path.filename().string(), what,
                          (fs::path(folder) / "log.rank0.txt").string()));
   }
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+  return std::move(*text);
 }
 
 json parse_json(const std::string& text, const std::string& where) {
@@ -168,7 +166,7 @@ void keep_latest(Series& series) {
 // TOML, or JSON if it opens like an object.
 std::map<std::string, std::string> flatten_file(const fs::path& path, const std::string& folder,
                                                 const char* what) {
-  const std::string text = read_file(path, folder, what);
+  const std::string text = text_of_run(path, folder, what);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first != std::string::npos && text[first] == '{') return flatten_json(text, path.string());
   return flatten(Config::parse(text, path.string(), {}).root());
@@ -353,10 +351,10 @@ RunRecord read_run(const std::string& folder, RunState state) {
   std::from_chars(name.data(), name.data() + name.size(), run.attempt);
   const bool unfinished = state == RunState::kAny && !fs::exists(root / "summary.json");
   if (!unfinished) {
-    parse_summary(read_file(root / "summary.json", folder, "end of the run"),
+    parse_summary(text_of_run(root / "summary.json", folder, "end of the run"),
                   (root / "summary.json").string(), run);
   }
-  parse_metrics(read_file(root / "metrics.jsonl", folder, "curves"), (root / "metrics.jsonl").string(), run);
+  parse_metrics(text_of_run(root / "metrics.jsonl", folder, "curves"), (root / "metrics.jsonl").string(), run);
   if (unfinished) sums_of_metrics(run);
   run.manifest = flatten_file(root / "manifest.json", folder, "provenance");
   run.config = flatten_file(root / "config.resolved.toml", folder, "configuration");

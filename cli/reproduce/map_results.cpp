@@ -2,6 +2,7 @@
 #include "reproduce/map_results.hpp"
 
 #include "ab/run_record.hpp"
+#include "base/read_file.hpp"
 #include "observe/process_facts.hpp"
 #include "reproduce/map_runs.hpp"
 #include "reproduce/results.hpp"
@@ -16,7 +17,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <sstream>
+#include <optional>
 #include <stdexcept>
 
 namespace tenon::reproduce {
@@ -134,11 +135,9 @@ void add_provenance(Provenance& out, const std::string& folder) {
 
 MapRecord read_map_record(const std::string& folder) {
   const std::string log = (fs::path(folder) / "output.log").string();
-  std::ifstream in(log, std::ios::binary);
-  if (!in) return no_record("not run yet");
-  std::ostringstream text;
-  text << in.rdbuf();
-  const std::string json = json_behind_words(text.str());
+  const std::optional<std::string> text = base::read_file(log);
+  if (!text) return no_record("not run yet");
+  const std::string json = json_behind_words(*text);
   if (json.empty()) return no_record("it did not come to its end");
   try {
     MapRecord record = parsed(json, log);

@@ -3,6 +3,7 @@
 
 #include "ab/run_record.hpp"
 #include "ab/study.hpp"
+#include "base/read_file.hpp"
 #include "observe/build_info.hpp"
 #include "observe/process_facts.hpp"
 #include "reproduce/map_results.hpp"
@@ -15,20 +16,11 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 namespace tenon::reproduce {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string content_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 std::vector<std::string> simulation_sets(const ab::Arm& arm, const Size& size, const MapRun& run) {
   std::vector<std::string> sets = arm.set;
@@ -51,7 +43,7 @@ std::string made_by() {
 
 /// The text behind the first line.
 std::string asked_for(const fs::path& attempt) {
-  const std::string text = content_of(attempt / "wanted.toml");
+  const std::string text = base::read_file(attempt / "wanted.toml").value_or("");
   return text.substr(std::min(text.find('\n') + 1, text.size()));
 }
 

@@ -2,6 +2,7 @@
 #include "reproduce/reproduce.hpp"
 
 #include "ab/format.hpp"
+#include "base/read_file.hpp"
 #include "reproduce/comparisons_render.hpp"
 #include "reproduce/data_simulation.hpp"
 #include "reproduce/map_render.hpp"
@@ -20,8 +21,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <optional>
 
 namespace tenon::reproduce {
 namespace {
@@ -33,15 +33,11 @@ constexpr const char* kMark = "study.txt";
 /// One folder holds one study at one size: a table of quick runs must never take the place of a real one.
 void claim(const fs::path& folder, const StudyFile& study, const Size& size) {
   const std::string mine = fmt::format("study {} at size {}\n", study.name, size.name);
-  std::ifstream in(folder / kMark);
-  if (in) {
-    std::ostringstream text;
-    text << in.rdbuf();
-    if (text.str() == mine) return;
-    std::string other = text.str();
-    while (other.ends_with('\n')) other.pop_back();
+  if (std::optional<std::string> other = base::read_file(folder / kMark)) {
+    if (*other == mine) return;
+    while (other->ends_with('\n')) other->pop_back();
     fail_config(fmt::format("tenon reproduce: {} holds {}, not {}; choose another folder with --out",
-                            folder.string(), other, mine.substr(0, mine.size() - 1)));
+                            folder.string(), *other, mine.substr(0, mine.size() - 1)));
   }
   const auto files = make_posix_files();
   write_text_atomically(*files, (folder / kMark).string(), mine);

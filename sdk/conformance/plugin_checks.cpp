@@ -2,6 +2,7 @@
 // is asked to.
 #include "subject.hpp"
 
+#include "base/read_file.hpp"
 #include "plugin/loader.hpp"
 
 #include <dlfcn.h>
@@ -10,7 +11,7 @@
 #include <link.h>
 
 #include <cstring>
-#include <fstream>
+#include <string>
 
 namespace tenon::conformance {
 namespace {
@@ -23,8 +24,7 @@ void loads(Subject& subject) {
 
 /// Dynamic symbols that are defined and visible, from the section table of the file.
 std::vector<std::string> exported(const std::filesystem::path& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::vector<char> bytes{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+  const std::string bytes = base::read_file(file).value_or("");
   std::vector<std::string> names;
   Elf64_Ehdr header;
   std::memcpy(&header, bytes.data(), sizeof header);

@@ -1,6 +1,8 @@
 // /proc, the clock and the environment.
 #include "observe/process_facts.hpp"
 
+#include "base/read_file.hpp"
+
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/resource.h>
@@ -12,8 +14,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <ctime>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <string_view>
 
@@ -24,8 +24,7 @@ constexpr std::array<std::string_view, 7> kPrefixes{"OMP_",    "GOMP_",  "KMP_",
                                                     "ONEDNN_", "TENON_", "OPENBLAS_"};
 
 std::string file_text(const std::string& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  return base::read_file(path).value_or("");
 }
 
 }  // namespace
