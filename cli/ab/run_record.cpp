@@ -354,7 +354,8 @@ RunRecord read_run(const std::string& folder, RunState state) {
     parse_summary(text_of_run(root / "summary.json", folder, "end of the run"),
                   (root / "summary.json").string(), run);
   }
-  parse_metrics(text_of_run(root / "metrics.jsonl", folder, "curves"), (root / "metrics.jsonl").string(), run);
+  parse_metrics(text_of_run(root / "metrics.jsonl", folder, "curves"), (root / "metrics.jsonl").string(),
+                run);
   if (unfinished) sums_of_metrics(run);
   run.manifest = flatten_file(root / "manifest.json", folder, "provenance");
   run.config = flatten_file(root / "config.resolved.toml", folder, "configuration");

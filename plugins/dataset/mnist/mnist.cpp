@@ -12,14 +12,23 @@ namespace {
 
 std::array<float, 256> scaled_bytes(const Options& options) {
   std::array<float, 256> values{};
-  const std::string_view scale = options.text("scale");
+  const Mnist::Scale scale = options.choice("scale", Mnist::kScales);
   const auto mean = static_cast<float>(options.real("mean")), std = static_cast<float>(options.real("std"));
   for (int byte = 0; byte < 256; ++byte) {
     const auto raw = static_cast<float>(byte);
     const float unit = raw / 255.0f;
-    values[static_cast<std::size_t>(byte)] = scale == "raw"    ? raw
-                                             : scale == "unit" ? unit
-                                                               : (unit - mean) / std;
+    float& value = values[static_cast<std::size_t>(byte)];
+    switch (scale) {
+      case Mnist::Scale::kRaw:
+        value = raw;
+        break;
+      case Mnist::Scale::kUnit:
+        value = unit;
+        break;
+      case Mnist::Scale::kStandard:
+        value = (unit - mean) / std;
+        break;
+    }
   }
   return values;
 }

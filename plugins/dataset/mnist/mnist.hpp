@@ -16,7 +16,9 @@ namespace tenon::mnist {
 
 class Mnist final : public IndexedDataset {
  public:
-  static constexpr const char* kScales[] = {"unit", "standard", "raw", nullptr};
+  enum class Scale : std::uint8_t { kUnit, kStandard, kRaw };
+  static constexpr auto kScales =
+      option::choice<Scale>({{"unit", Scale::kUnit}, {"standard", Scale::kStandard}, {"raw", Scale::kRaw}});
   static constexpr OptionSpec kOptions[] = {
       option::path("images", "\"data/mnist/t10k-images-idx3-ubyte.gz\"")
           .doc_text("IDX file of images, plain or gzip"),

@@ -50,8 +50,7 @@ EmbeddingBag::EmbeddingBag(const Options& options)
     : options_(options),
       rows_(options.integers("rows")),
       mean_(options.text("mode") == "mean"),
-      by_rows_(options.text("placement") == "rows"),
-      by_tables_(options.text("placement") == "tables") {}
+      placement_(options.choice("placement", kPlacements)) {}
 
 void EmbeddingBag::read_shape(InferContext& context) {
   if (context.inputs() != 1)
@@ -79,7 +78,7 @@ void EmbeddingBag::read_shape(InferContext& context) {
 
 void EmbeddingBag::declare_tables(InferContext& context, Communicator* replicas) {
   const int parts = replicas == nullptr ? 1 : replicas->size();
-  const bool cut = parts > 1 && (by_rows_ || by_tables_);
+  const bool cut = parts > 1 && placement_ != Placement::kReplicated;
   const std::vector<int> owners = balance(rows_, parts);
   tables_.clear();
   offsets_.clear();
@@ -93,8 +92,8 @@ void EmbeddingBag::declare_tables(InferContext& context, Communicator* replicas)
     spec.init_scale = options_.has("init_scale") ? options_.real("init_scale")
                                                  : 1.0 / std::sqrt(static_cast<double>(rows_[t]));
     if (cut) {
-      offsets_.push_back(by_rows_ ? even_offsets(rows_[t], parts)
-                                  : whole_offsets(rows_[t], owners[t], parts));
+      offsets_.push_back(placement_ == Placement::kRows ? even_offsets(rows_[t], parts)
+                                                        : whole_offsets(rows_[t], owners[t], parts));
       spec.sharding = {{0, {kReplicaAxis}, offsets_.back()}};
     }
     tables_.push_back(context.parameter(spec));
@@ -120,7 +119,7 @@ void EmbeddingBag::report_placement(InferContext& context, int replicas) const {
         fmt::format(
             "layer '{}', placement {}: replica {} holds {:.0f} rows, {:.1f} MiB, of {}; about {:.1f} % of "
             "all lookups if rows of a table were read alike",
-            context.name(), by_rows_ ? "rows" : "tables", r, rows, rows * row_bytes / (1024.0 * 1024.0),
+            context.name(), kPlacements.name(placement_), r, rows, rows * row_bytes / (1024.0 * 1024.0),
             held.empty() ? "no table" : fmt::format("tables {}", fmt::join(held, " ")),
             100 * lookups / static_cast<double>(offsets_.size())));
   }
@@ -154,7 +153,7 @@ void EmbeddingBag::infer(InferContext& context) {
   if (activations != real_ && !(activations == DType::kBF16 && real_ == DType::kF32))
     refuse(context, fmt::format("activations must be {} or bf16, found {}", dtype_name(real_),
                                 dtype_name(activations)));
-  Communicator* replicas = by_rows_ || by_tables_ ? context.replicas() : nullptr;
+  Communicator* replicas = placement_ != Placement::kReplicated ? context.replicas() : nullptr;
   declare_tables(context, replicas);
   if (!offsets_.empty()) {
     if (real_ == DType::kF64) {

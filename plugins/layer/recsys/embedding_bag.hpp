@@ -21,7 +21,9 @@ namespace tenon::recsys {
 class EmbeddingBag final : public Layer {
  public:
   static constexpr const char* kModes[] = {"sum", "mean", nullptr};
-  static constexpr const char* kPlacements[] = {"replicated", "rows", "tables", nullptr};
+  enum class Placement : std::uint8_t { kReplicated, kRows, kTables };
+  static constexpr auto kPlacements = option::choice<Placement>(
+      {{"replicated", Placement::kReplicated}, {"rows", Placement::kRows}, {"tables", Placement::kTables}});
   static constexpr OptionSpec kOptions[] = {
       option::integers("rows", nullptr).mandatory().between(1, 2147483647).doc_text("rows of each table"),
       option::integer("width", nullptr)
@@ -70,7 +72,8 @@ class EmbeddingBag final : public Layer {
 
   const Options& options_;
   std::span<const std::int64_t> rows_;
-  bool mean_, by_rows_, by_tables_;
+  bool mean_;
+  Placement placement_;
   std::string name_;
   BagShape shape_;
   DType real_ = DType::kF32;

@@ -79,9 +79,9 @@ class Blocks {
     const auto hidden =
         static_cast<std::int64_t>(std::llround(options_.real("mlp_ratio") * static_cast<double>(width)));
     const std::string wide = linear(name + ".mlp.c_fc", layer_norm(name + ".ln_2", stream_), hidden, true);
+    const bool tanh = options_.choice("activation", GptNeo::kActivations) == GptNeo::Activation::kGeluTanh;
     const std::string active =
-        add(name + ".mlp.act", "gelu", {wide},
-            {{"approximate", std::string(options_.text("activation") == "gelu_tanh" ? "tanh" : "none")}});
+        add(name + ".mlp.act", "gelu", {wide}, {{"approximate", std::string(tanh ? "tanh" : "none")}});
     join(name + ".mlp_residual",
          dropout(name + ".mlp.dropout", linear(name + ".mlp.c_proj", active, width, true)));
   }

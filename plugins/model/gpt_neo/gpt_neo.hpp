@@ -16,7 +16,9 @@ namespace tenon::gpt_neo {
 
 class GptNeo final : public Model {
  public:
-  static constexpr const char* kActivations[] = {"gelu_tanh", "gelu_exact", nullptr};
+  enum class Activation : std::uint8_t { kGeluTanh, kGeluExact };
+  static constexpr auto kActivations = option::choice<Activation>(
+      {{"gelu_tanh", Activation::kGeluTanh}, {"gelu_exact", Activation::kGeluExact}});
   static constexpr const char* kAttentions[] = {"global", "local", nullptr};
   static constexpr OptionSpec kOptions[] = {
       option::integer("layers", nullptr).mandatory().between(1, 10000).doc_text("transformer blocks"),

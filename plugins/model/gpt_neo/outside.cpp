@@ -54,7 +54,9 @@ std::string Outside::config_json(const GraphSpec& graph) const {
   member("attention_types", fmt::format("[[[{}], 1]]", fmt::join(kinds, ", ")));
   member("window_size", options_.integer("window"));
   member("intermediate_size", value<std::int64_t>(node(graph, "transformer.h.0.mlp.c_fc"), "features"));
-  member("activation_function", options_.text("activation") == "gelu_tanh" ? "\"gelu_new\"" : "\"gelu\"");
+  member("activation_function",
+         options_.choice("activation", GptNeo::kActivations) == GptNeo::Activation::kGeluTanh ? "\"gelu_new\""
+                                                                                              : "\"gelu\"");
   member("embed_dropout", dropout);
   member("resid_dropout", dropout);
   member("attention_dropout", real(0));

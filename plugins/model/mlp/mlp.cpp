@@ -48,12 +48,12 @@ std::int64_t known_classes(const DataInfo& data) {
   return 0;
 }
 
-NodeSpec activation(std::string name, std::string input, std::string_view kind) {
-  if (kind == "relu") return {std::move(name), "relu", {std::move(input)}, {}};
+NodeSpec activation(std::string name, std::string input, Mlp::Activation kind) {
+  if (kind == Mlp::Activation::kRelu) return {std::move(name), "relu", {std::move(input)}, {}};
   return {std::move(name),
           "gelu",
           {std::move(input)},
-          {{"approximate", std::string(kind == "gelu_tanh" ? "tanh" : "none")}}};
+          {{"approximate", std::string(kind == Mlp::Activation::kGeluTanh ? "tanh" : "none")}}};
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ GraphSpec Mlp::build(const DataInfo& data) {
     const std::string name = fmt::format("layers.{}", number++);
     graph.nodes.push_back({name, "linear", {value}, {{"features", width}}});
     value = name + ".act";
-    graph.nodes.push_back(activation(value, name, options_.text("activation")));
+    graph.nodes.push_back(activation(value, name, options_.choice("activation", kActivations)));
     if (options_.real("dropout") == 0) continue;
     graph.nodes.push_back({name + ".drop", "dropout", {value}, {{"p", options_.real("dropout")}}});
     value = name + ".drop";

@@ -9,7 +9,10 @@ namespace tenon::mlp {
 
 class Mlp final : public Model {
  public:
-  static constexpr const char* kActivations[] = {"relu", "gelu_tanh", "gelu_exact", nullptr};
+  enum class Activation : std::uint8_t { kRelu, kGeluTanh, kGeluExact };
+  static constexpr auto kActivations = option::choice<Activation>({{"relu", Activation::kRelu},
+                                                                   {"gelu_tanh", Activation::kGeluTanh},
+                                                                   {"gelu_exact", Activation::kGeluExact}});
   static constexpr OptionSpec kOptions[] = {
       option::integers("hidden", "[128]")
           .between(1, 2147483647)

@@ -24,8 +24,7 @@ GraphSpec LeNet5::build(const DataInfo& data) {
                {"kernel", std::vector<std::int64_t>{5}},
                {"padding", std::vector<std::int64_t>{padding}}});
     activate();
-    chain.add(name + ".pool", options_.text("pool") == "max" ? "max_pool2d" : "average_pool2d",
-              {{"kernel", std::vector<std::int64_t>{2}}});
+    chain.add(name + ".pool", options_.choice("pool", kPools), {{"kernel", std::vector<std::int64_t>{2}}});
   };
   convolve("conv1", 6, size == 28 ? 2 : 0);
   convolve("conv2", 16, 0);

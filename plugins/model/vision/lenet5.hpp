@@ -9,7 +9,9 @@ namespace tenon::vision {
 class LeNet5 final : public Model {
  public:
   static constexpr const char* kActivations[] = {"relu", "gelu", "silu", "squared_relu", nullptr};
-  static constexpr const char* kPools[] = {"max", "average", nullptr};
+  /// With the layer that each stands for.
+  static constexpr auto kPools =
+      option::choice<const char*>({{"max", "max_pool2d"}, {"average", "average_pool2d"}});
   static constexpr OptionSpec kOptions[] = {
       option::text("activation", "\"relu\"").one_of(kActivations).doc_text("after each layer but the last"),
       option::text("pool", "\"max\"").one_of(kPools).doc_text("of 2 x 2 after each convolution"),

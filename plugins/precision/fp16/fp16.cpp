@@ -10,16 +10,21 @@ namespace {
 
 ScalerSettings settings_of(const Options& options) {
   ScalerSettings settings;
-  const std::string_view mode = options.text("loss_scale");
   settings.patience = options.integer("patience");
   settings.min_scale = options.real("min_scale");
-  if (mode != "dynamic") {
-    settings.kind = mode == "static" ? ScalerKind::kStatic : ScalerKind::kNone;
-    settings.init = mode == "static" ? options.real("scale") : 1.0;
-    return settings;
+  switch (options.choice("loss_scale", Fp16::kLossScales)) {
+    case Fp16::LossScale::kStatic:
+      settings.kind = ScalerKind::kStatic;
+      settings.init = options.real("scale");
+      return settings;
+    case Fp16::LossScale::kNone:
+      settings.kind = ScalerKind::kNone;
+      settings.init = 1.0;
+      return settings;
+    case Fp16::LossScale::kDynamic:
+      settings.kind = options.choice("scaler", Fp16::kScalers);
   }
-  const bool megatron = options.text("scaler") == "megatron";
-  settings.kind = megatron ? ScalerKind::kMegatron : ScalerKind::kPytorch;
+  const bool megatron = settings.kind == ScalerKind::kMegatron;
   settings.init = options.has("init") ? options.real("init") : megatron ? 0x1p32 : 65536.0;
   settings.interval = options.has("interval") ? options.integer("interval") : megatron ? 1000 : 2000;
   settings.growth = options.real("growth");
@@ -39,7 +44,7 @@ ScalerSettings settings_of(const Options& options) {
 Fp16::Fp16(const Options& options, Host& host)
     : host_(host),
       gradients_(options.text("gradients") == "fp16"),
-      scales_(options.text("loss_scale") != "none"),
+      scales_(options.choice("loss_scale", kLossScales) != LossScale::kNone),
       scaler_(settings_of(options)) {}
 
 std::unique_ptr<LinearSite> Fp16::bind(const SiteInfo& site, SiteHost& host) {

@@ -15,8 +15,11 @@ namespace tenon::fp16 {
 class Fp16 final : public Precision, public LossScaler {
  public:
   static constexpr const char* kGradients[] = {"fp16", "fp32", nullptr};
-  static constexpr const char* kLossScales[] = {"dynamic", "static", "none", nullptr};
-  static constexpr const char* kScalers[] = {"pytorch", "megatron", nullptr};
+  enum class LossScale : std::uint8_t { kDynamic, kStatic, kNone };
+  static constexpr auto kLossScales = option::choice<LossScale>(
+      {{"dynamic", LossScale::kDynamic}, {"static", LossScale::kStatic}, {"none", LossScale::kNone}});
+  static constexpr auto kScalers =
+      option::choice<ScalerKind>({{"pytorch", ScalerKind::kPytorch}, {"megatron", ScalerKind::kMegatron}});
   static constexpr OptionSpec kOptions[] = {
       option::text("gradients", "'fp16'")
           .one_of(kGradients)

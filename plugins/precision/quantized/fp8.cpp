@@ -10,27 +10,30 @@ constexpr std::string_view kFp8Formats[] = {"fp8_e4m3", "fp8_e5m2", "fp8_block"}
 
 Recipe tensor_fp8_recipe(const Options& options) {
   Recipe recipe;
-  const std::string_view kind = options.text("recipe"), gradients = options.text("gradients");
-  if (kind == "block") {
-    if (gradients == "e5m2")
+  const Fp8::Scaling kind = options.choice("recipe", Fp8::kRecipes);
+  const Fp8::Gradients gradients = options.choice("gradients", Fp8::kGradients);
+  const bool blocks = kind == Fp8::Scaling::kBlock;
+  if (blocks) {
+    if (gradients == Fp8::Gradients::kE5m2)
       fail_config(
           "recipe = \"block\" has no gradients in e5m2: with a scale per 128 elements "
           "E4M3's range suffices; take gradients = \"e4m3\", or recipe = \"current\"");
     recipe.formats = formats_of("fp8_block", "fp8_block_2d", "fp8_block");
   } else {
-    recipe.formats = formats_of("fp8_e4m3", "fp8_e4m3", gradients == "e4m3" ? "fp8_e4m3" : "fp8_e5m2");
+    recipe.formats =
+        formats_of("fp8_e4m3", "fp8_e4m3", gradients == Fp8::Gradients::kE4m3 ? "fp8_e4m3" : "fp8_e5m2");
   }
   recipe.float_scales = options.text("scales") == "fp32";
-  if (recipe.float_scales && kind != "block")
-    fail_config("scales = \"fp32\" is about blocks, but recipe = \"" + std::string(kind) +
+  if (recipe.float_scales && !blocks)
+    fail_config("scales = \"fp32\" is about blocks, but recipe = \"" + std::string(Fp8::kRecipes.name(kind)) +
                 "\" has one f32 scale per tensor; take recipe = \"block\", or leave scales out");
-  recipe.delayed = kind == "delayed";
+  recipe.delayed = kind == Fp8::Scaling::kDelayed;
   recipe.history = options.integer("history");
   recipe.margin = static_cast<int>(options.integer("margin"));
   recipe.latest = options.text("amax") == "latest";
   if (!recipe.delayed && (recipe.margin != 0 || recipe.latest))
-    fail_config("margin and amax belong to recipe = \"delayed\"; found recipe = \"" + std::string(kind) +
-                "\", which looks at the tensor at hand");
+    fail_config("margin and amax belong to recipe = \"delayed\"; found recipe = \"" +
+                std::string(Fp8::kRecipes.name(kind)) + "\", which looks at the tensor at hand");
   return recipe;
 }
 

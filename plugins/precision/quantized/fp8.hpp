@@ -11,8 +11,12 @@ namespace tenon::quantized {
 
 class Fp8 final : public QuantizedPrecision {
  public:
-  static constexpr const char* kRecipes[] = {"current", "delayed", "block", nullptr};
-  static constexpr const char* kGradients[] = {"auto", "e4m3", "e5m2", nullptr};
+  enum class Scaling : std::uint8_t { kCurrent, kDelayed, kBlock };
+  static constexpr auto kRecipes = option::choice<Scaling>(
+      {{"current", Scaling::kCurrent}, {"delayed", Scaling::kDelayed}, {"block", Scaling::kBlock}});
+  enum class Gradients : std::uint8_t { kAuto, kE4m3, kE5m2 };
+  static constexpr auto kGradients = option::choice<Gradients>(
+      {{"auto", Gradients::kAuto}, {"e4m3", Gradients::kE4m3}, {"e5m2", Gradients::kE5m2}});
   static constexpr const char* kScales[] = {"pow2", "fp32", nullptr};
   static constexpr const char* kAmax[] = {"max", "latest", nullptr};
   static constexpr auto kOptions =

@@ -18,8 +18,7 @@ Recipe fp4_recipe(const Options& options) {
 
 Recipe fp8_recipe(const Options& options) {
   Recipe recipe;
-  const bool wide = options.text("gradients") == "e5m2";
-  recipe.formats = formats_of("mxfp8_e4m3", "mxfp8_e4m3", wide ? "mxfp8_e5m2" : "mxfp8_e4m3");
+  recipe.formats = formats_of("mxfp8_e4m3", "mxfp8_e4m3", options.choice("gradients", Mxfp8::kGradients));
   recipe.power = options.choice("scale", kPowerRules);
   return recipe;
 }

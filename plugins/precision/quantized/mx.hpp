@@ -35,7 +35,9 @@ class Mxfp4 final : public QuantizedPrecision {
 
 class Mxfp8 final : public QuantizedPrecision {
  public:
-  static constexpr const char* kGradients[] = {"e4m3", "e5m2", nullptr};
+  /// With the operand format that each stands for.
+  static constexpr auto kGradients =
+      option::choice<const char*>({{"e4m3", "mxfp8_e4m3"}, {"e5m2", "mxfp8_e5m2"}});
   static constexpr auto kOptions =
       with(kCommonOptions, std::array{
                                kScaleRule,

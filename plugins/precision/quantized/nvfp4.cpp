@@ -8,7 +8,7 @@ constexpr std::string_view kNvfp4Formats[] = {"nvfp4"};
 
 Recipe nvfp4_recipe(const Options& options) {
   Recipe recipe;
-  recipe.formats = formats_of("nvfp4", options.text("weights") == "2d" ? "nvfp4_2d" : "nvfp4", "nvfp4");
+  recipe.formats = formats_of("nvfp4", options.choice("weights", Nvfp4::kWeights), "nvfp4");
   recipe.rotate = options.choice("rotate", Nvfp4::kRotations);
   recipe.stochastic = options.text("stochastic") == "gradients";
   recipe.random_bits = random_bits(options);

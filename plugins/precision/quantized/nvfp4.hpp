@@ -12,7 +12,8 @@ namespace tenon::quantized {
 
 class Nvfp4 final : public QuantizedPrecision {
  public:
-  static constexpr const char* kWeights[] = {"2d", "1d", nullptr};
+  /// With the operand format that each stands for.
+  static constexpr auto kWeights = option::choice<const char*>({{"2d", "nvfp4_2d"}, {"1d", "nvfp4"}});
   static constexpr auto kRotations = option::choice<Rotate>(
       {{"wgrad", Rotate::kWgrad}, {"none", Rotate::kNone}, {"x", Rotate::kX}, {"dy", Rotate::kDy}});
   static constexpr auto kOptions = with(
