@@ -1,8 +1,8 @@
 // tenon check: resolve and validate a configuration, build the run, print its memory plan; no training.
 #include "command_line.hpp"
 
+#include "base/json_writer.hpp"
 #include "config/run_schema.hpp"
-#include "observe/json_writer.hpp"
 #include "report/runs.hpp"
 #include "stored_run.hpp"
 

@@ -1,6 +1,6 @@
 #include "conformance_report.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <fmt/format.h>
 

@@ -3,8 +3,8 @@
 // is one.
 #include "command_line.hpp"
 
+#include "base/json_writer.hpp"
 #include "observe/build_info.hpp"
-#include "observe/json_writer.hpp"
 #include "observe/process_facts.hpp"
 #include "plugin/facts.hpp"
 #include "plugin/probe.hpp"

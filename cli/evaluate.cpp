@@ -3,7 +3,7 @@
 #include "command_line.hpp"
 #include "evaluation.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/sdk/npy.hpp>

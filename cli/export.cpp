@@ -3,7 +3,7 @@
 #include "export_weights.hpp"
 #include "stored_run.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/model.hpp>

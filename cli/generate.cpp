@@ -4,7 +4,7 @@
 #include "generate_sampler.hpp"
 #include "trained_graph.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/sdk/language.hpp>

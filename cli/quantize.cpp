@@ -6,7 +6,7 @@
 #include "quantize_input.hpp"
 #include "quantize_output.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <tenon/error.hpp>
 

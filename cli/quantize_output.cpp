@@ -1,7 +1,7 @@
 // Files of one quantized matrix.
 #include "quantize_output.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/sdk/npy.hpp>

@@ -10,8 +10,8 @@
 #include "stored_run.hpp"
 
 #include "base/elapsed.hpp"
+#include "base/json_writer.hpp"
 #include "base/signals.hpp"
-#include "observe/json_writer.hpp"
 
 #include <tenon/error.hpp>
 

@@ -1,5 +1,5 @@
 // The files of all ranks as one view, and what is printed of it.
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 #include "table_record.hpp"
 
 #include <tenon/error.hpp>

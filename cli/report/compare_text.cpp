@@ -2,7 +2,7 @@
 #include "report/compare.hpp"
 
 #include "ab/format.hpp"
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // The facts of the pages as JSON, in the order of the pages.
 #include "report/pages.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 namespace tenon::report {
 namespace {

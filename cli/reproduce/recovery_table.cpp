@@ -1,6 +1,6 @@
 // Tables, JSON and terminal lines of recovery_render.hpp.
 #include "ab/format.hpp"
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 #include "reproduce/markdown.hpp"
 #include "reproduce/recovery_render.hpp"
 

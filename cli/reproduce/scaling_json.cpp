@@ -1,7 +1,7 @@
 // The member "scaling" of table.json; see scaling_render.hpp.
 #include "reproduce/scaling_render.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 #include "reproduce/scaling.hpp"
 
 namespace tenon::reproduce {

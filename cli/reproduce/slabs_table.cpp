@@ -2,7 +2,7 @@
 #include "reproduce/slabs_render.hpp"
 
 #include "ab/format.hpp"
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 #include "reproduce/markdown.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
 // table.json and the list of studies as JSON; see render.hpp.
 #include "reproduce/render.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 #include "reproduce/comparisons_render.hpp"
 #include "reproduce/map_render.hpp"
 #include "reproduce/recovery_render.hpp"

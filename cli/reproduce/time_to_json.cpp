@@ -1,5 +1,5 @@
 // The member "time_to" of table.json; see time_to_render.hpp.
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 #include "reproduce/time_to_render.hpp"
 
 namespace tenon::reproduce {

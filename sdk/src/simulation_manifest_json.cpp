@@ -1,6 +1,6 @@
 // Text of a simulation's manifest. Reading trusts nothing and skips nothing: a key that this program does not
 // know may change the meaning of those that it does.
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <tenon/sdk/simulation.hpp>
 

@@ -1,7 +1,7 @@
 // Filling in and writing manifest.json; read_manifest is in run_files.cpp.
 #include "observe/manifest.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 #include "observe/process_facts.hpp"
 
 namespace tenon {

@@ -1,7 +1,7 @@
 // Writing and trimming metrics.jsonl. Parsing a line is in run_files.cpp, beside the other JSON readers.
 #include "observe/metrics.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // Text of plugins.lock.
 #include "observe/plugin_lock.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <algorithm>
 #include <string_view>

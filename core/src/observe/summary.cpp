@@ -1,7 +1,7 @@
 // Writing summary.json; read_summary is in run_files.cpp.
 #include "observe/summary.hpp"
 
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // JSON text of json_writer.hpp.
-#include "observe/json_writer.hpp"
+#include "base/json_writer.hpp"
 
 #include <charconv>
 #include <cmath>

@@ -1,5 +1,6 @@
 // Writes JSON text front to back: keys in the order given, doubles in their shortest form that reads back
-// equal. It serves every JSON file of a run folder. It keeps no tree, and the caller balances begin and end.
+// equal. It serves every JSON file of a run folder and all --json output. It keeps no tree, and the caller
+// balances begin and end.
 #pragma once
 
 #include <cstdint>
