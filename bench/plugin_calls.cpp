@@ -2,7 +2,7 @@
 // the program ends with 1 when one is missed.
 #include "step_bench.hpp"
 
-#include "train/parts.hpp"
+#include "loop/parts.hpp"
 
 #include <tenon/clocks.hpp>
 #include <tenon/registry.hpp>

@@ -1,7 +1,7 @@
 // tenon compare: the first input in which two runs differ, their metrics side by side, and their weights.
 #include "command_line.hpp"
 
-#include "observe/run_folder.hpp"
+#include "record/run_folder.hpp"
 #include "report/compare.hpp"
 
 #include <tenon/error.hpp>

@@ -4,8 +4,8 @@
 #include "command_line.hpp"
 
 #include "base/json_writer.hpp"
-#include "observe/build_info.hpp"
-#include "observe/process_facts.hpp"
+#include "record/build_info.hpp"
+#include "base/process_facts.hpp"
 #include "plugin/facts.hpp"
 #include "plugin/probe.hpp"
 

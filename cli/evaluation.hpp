@@ -2,7 +2,7 @@
 // Serves evaluate and reproduce.
 #pragma once
 
-#include "train/evaluation.hpp"
+#include "loop/evaluation.hpp"
 #include "trained_graph.hpp"
 
 #include <map>

@@ -7,7 +7,7 @@
 #include "table_record.hpp"
 
 #include "config/suggest.hpp"
-#include "observe/run_folder.hpp"
+#include "record/run_folder.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>

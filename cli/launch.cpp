@@ -5,8 +5,8 @@
 
 #include "base/child_process.hpp"
 #include "base/signals.hpp"
-#include "comm/control_endpoint.hpp"
-#include "comm/control_server.hpp"
+#include "control/control_endpoint.hpp"
+#include "control/control_server.hpp"
 
 #include <tenon/control.hpp>
 #include <tenon/error.hpp>

@@ -2,7 +2,7 @@
 #include "launched_run.hpp"
 
 #include "base/elapsed.hpp"
-#include "comm/control_endpoint.hpp"
+#include "control/control_endpoint.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/transport.hpp>

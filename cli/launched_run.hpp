@@ -5,7 +5,7 @@
 
 #include "rank_processes.hpp"
 
-#include "comm/control_server.hpp"
+#include "control/control_server.hpp"
 
 #include <atomic>
 #include <chrono>

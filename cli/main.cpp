@@ -5,7 +5,7 @@
 
 #include "base/signals.hpp"
 #include "base/standard_streams.hpp"
-#include "observe/build_info.hpp"
+#include "record/build_info.hpp"
 #include "plugin/fatal_signal.hpp"
 #include "plugin/hang_watch.hpp"
 

@@ -2,7 +2,7 @@
 // tables, so that they cannot say anything else than --help does.
 #include "command_line.hpp"
 
-#include "observe/build_info.hpp"
+#include "record/build_info.hpp"
 
 #include <tenon/error.hpp>
 

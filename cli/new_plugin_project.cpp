@@ -2,7 +2,7 @@
 #include "new_plugin_project.hpp"
 
 #include "config/data_path.hpp"
-#include "observe/build_info.hpp"
+#include "record/build_info.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>

@@ -2,7 +2,7 @@
 #include "quantize_component.hpp"
 
 #include "config/suggest.hpp"
-#include "observe/process_facts.hpp"
+#include "base/process_facts.hpp"
 
 #include <tenon/error.hpp>
 

@@ -1,7 +1,7 @@
 // Pieces of a file are converted as they come, so that a file is in memory once, as f32.
 #include "quantize_input.hpp"
 
-#include "checkpoint/safetensors.hpp"
+#include "store/safetensors.hpp"
 #include "config/suggest.hpp"
 
 #include <tenon/error.hpp>

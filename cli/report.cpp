@@ -2,7 +2,7 @@
 #include "command_line.hpp"
 
 #include "ab/ab.hpp"
-#include "observe/run_folder.hpp"
+#include "record/run_folder.hpp"
 #include "report/pages.hpp"
 
 #include <tenon/error.hpp>

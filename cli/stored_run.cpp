@@ -2,8 +2,8 @@
 #include "stored_run.hpp"
 
 #include "command_line.hpp"
-#include "observe/run_folder.hpp"
-#include "train/state_io.hpp"
+#include "record/run_folder.hpp"
+#include "run/state_io.hpp"
 
 #include <tenon/error.hpp>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "config/run_schema.hpp"
-#include "train/evaluated_weights.hpp"
+#include "run/evaluated_weights.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/executor.hpp>

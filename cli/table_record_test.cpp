@@ -1,7 +1,7 @@
 // What `tenon inspect RUN --tables` prints, whole, and files that are not what they should be.
 #include "table_record.hpp"
 
-#include "checkpoint/testing/memory_files.hpp"
+#include "store/testing/memory_files.hpp"
 
 #include <tenon/error.hpp>
 

@@ -2,9 +2,9 @@
 #include "trained_graph.hpp"
 
 #include "graph/row_table.hpp"
-#include "train/graph_edits.hpp"
-#include "train/parts.hpp"
-#include "train/state_io.hpp"
+#include "loop/graph_edits.hpp"
+#include "loop/parts.hpp"
+#include "run/state_io.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/tensor_values.hpp>

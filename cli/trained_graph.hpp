@@ -4,7 +4,7 @@
 #pragma once
 
 #include "stored_run.hpp"
-#include "train/batch_reader.hpp"
+#include "loop/batch_reader.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/model_grid.hpp>

@@ -97,6 +97,13 @@ function(tenon_core_area name)
   tenon_quick_to_build(tenon_core_${name} ${how})
 endfunction()
 
+# tenon_service_area(NAME ...)
+# One folder of services/. It may include the core's insides, and no area of the core may include it.
+function(tenon_service_area name)
+  tenon_core_area(${name} ${ARGN})
+  target_include_directories(tenon_core_${name} PUBLIC ${PROJECT_SOURCE_DIR}/services)
+endfunction()
+
 # Suites are compiled far more often than they are waited for, and most call what others have optimised.
 set(test_options ${tenon_light_options} $<$<CONFIG:Release>:-O0>)
 

@@ -3,7 +3,7 @@
 #include "ab/run_record.hpp"
 
 #include "base/read_file.hpp"
-#include "observe/run_folder.hpp"
+#include "record/run_folder.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>

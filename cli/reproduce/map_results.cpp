@@ -3,7 +3,7 @@
 
 #include "ab/run_record.hpp"
 #include "base/read_file.hpp"
-#include "observe/process_facts.hpp"
+#include "base/process_facts.hpp"
 #include "reproduce/map_runs.hpp"
 #include "reproduce/results.hpp"
 

@@ -4,8 +4,8 @@
 #include "ab/run_record.hpp"
 #include "ab/study.hpp"
 #include "base/read_file.hpp"
-#include "observe/build_info.hpp"
-#include "observe/process_facts.hpp"
+#include "record/build_info.hpp"
+#include "base/process_facts.hpp"
 #include "reproduce/map_results.hpp"
 
 #include <tenon/config.hpp>

@@ -2,7 +2,7 @@
 // refused if it holds another one. What is finished stays finished whatever happens.
 #pragma once
 
-#include "observe/run_folder.hpp"
+#include "record/run_folder.hpp"
 #include "simulate/place.hpp"
 #include "simulate/plan.hpp"
 

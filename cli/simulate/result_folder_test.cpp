@@ -1,7 +1,7 @@
 // The folder of results: taken up, refused, locked, and never without what was finished.
 #include "simulate/result_folder.hpp"
 
-#include "checkpoint/testing/faulty_files.hpp"
+#include "store/testing/faulty_files.hpp"
 #include "simulate/sample_writer.hpp"
 
 #include <tenon/error.hpp>

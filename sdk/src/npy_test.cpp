@@ -1,5 +1,5 @@
 // Files of NumPy, the format byte by byte, and the whole text of every refusal.
-#include "checkpoint/testing/npy_bytes.hpp"
+#include "store/testing/npy_bytes.hpp"
 #include "reference/recorded.hpp"
 
 #include <tenon/sdk/npy.hpp>

@@ -1,6 +1,6 @@
 // Row updates: every named row once and no other, whatever the width, the number of threads or of callers.
 #include "graph/row_table.hpp"
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>

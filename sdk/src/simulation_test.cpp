@@ -1,5 +1,5 @@
 // The folder of a simulation: its manifest in text and back, what is refused and in which words, and digests.
-#include "checkpoint/testing/memory_files.hpp"
+#include "store/testing/memory_files.hpp"
 
 #include <tenon/sdk/npy.hpp>
 #include <tenon/sdk/simulation.hpp>

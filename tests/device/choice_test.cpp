@@ -2,7 +2,7 @@
 // and of one whose claims do not hold.
 #include "run_program.hpp"
 
-#include "train/device_choice.hpp"
+#include "run/device_choice.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/device_facts.hpp>

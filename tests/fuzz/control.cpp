@@ -2,7 +2,7 @@
 // the same bytes.
 #include "input.hpp"
 
-#include "comm/control_wire.hpp"
+#include "control/control_wire.hpp"
 
 #include <tenon/error.hpp>
 

@@ -1,7 +1,7 @@
 // Target: MANIFEST.json of a checkpoint and the reports of ranks. The input is a manifest without its last
 // lines, which are added with the right CRC: else nothing would pass beyond it. What is taken reads as the
 // same when it is written again.
-#include "checkpoint/manifest.hpp"
+#include "store/manifest.hpp"
 #include "input.hpp"
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // tenon export on whole runs: names, layout, conversion, choice of the checkpoint, and what it refuses.
 #include "run_program.hpp"
 
-#include "checkpoint/safetensors.hpp"
+#include "store/safetensors.hpp"
 
 #include <tenon/testing/tensors.hpp>
 

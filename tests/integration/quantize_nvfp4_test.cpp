@@ -2,8 +2,8 @@
 // operations (tests/reference/nvfp4_quantize.py, fp8_block_quantize.py): files are compared bit for bit.
 #include "run_program.hpp"
 
-#include "checkpoint/safetensors.hpp"
-#include "checkpoint/testing/npy_bytes.hpp"
+#include "store/safetensors.hpp"
+#include "store/testing/npy_bytes.hpp"
 
 namespace tenon::integration {
 namespace {

@@ -2,7 +2,7 @@
 // of every type, and every refusal.
 #include "run_program.hpp"
 
-#include "checkpoint/testing/npy_bytes.hpp"
+#include "store/testing/npy_bytes.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,7 +1,7 @@
 // The recorded reference numbers as vectors of double, for the tests of every folder. See README.md here.
 #pragma once
 
-#include "checkpoint/safetensors.hpp"
+#include "store/safetensors.hpp"
 #include "test_paths.hpp"
 
 #include <tenon/testing/tensors.hpp>

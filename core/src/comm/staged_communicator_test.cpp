@@ -3,7 +3,7 @@
 #include "comm/staged_communicator.hpp"
 
 #include "fake_port.hpp"
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <tenon/clocks.hpp>
 #include <tenon/error.hpp>

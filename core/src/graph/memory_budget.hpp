@@ -3,7 +3,7 @@
 // there at once.
 #pragma once
 
-#include "observe/process_facts.hpp"
+#include "base/process_facts.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>

@@ -2,7 +2,7 @@
 #include "graph/parameter_layout.hpp"
 #include "graph/row_gradients.hpp"
 #include "graph/row_table.hpp"
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>

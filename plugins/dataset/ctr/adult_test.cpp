@@ -2,7 +2,7 @@
 // from.
 #include "adult.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 #include "reference/recorded.hpp"
 
 #include <tenon/testing/batches.hpp>

@@ -3,7 +3,7 @@
 #include "criteo_cache.hpp"
 #include "testing/criteo_text.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/testing/folders.hpp>

@@ -2,7 +2,7 @@
 #include "criteo.hpp"
 #include "testing/criteo_text.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 #include "reference/recorded.hpp"
 
 #include <tenon/testing/batches.hpp>

@@ -2,7 +2,7 @@
 // accesses, and how far the best linear model stays below the true logit.
 #include "synthetic_ctr.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 #include "reference/recorded.hpp"
 
 #include <tenon/testing/batches.hpp>

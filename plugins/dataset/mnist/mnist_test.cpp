@@ -1,7 +1,7 @@
 // The shipped images against PyTorch, the split and the order, and what is refused.
 #include "test_support.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 #include "reference/recorded.hpp"
 #include "test_paths.hpp"
 

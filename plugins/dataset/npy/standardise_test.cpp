@@ -1,7 +1,7 @@
 // Standardised fields: statistics of what is trained on and of nothing else, by the textbook's two passes.
 #include "npy.hpp"
 
-#include "checkpoint/testing/npy_bytes.hpp"
+#include "store/testing/npy_bytes.hpp"
 
 #include <tenon/testing/batches.hpp>
 #include <tenon/testing/folders.hpp>

@@ -2,7 +2,7 @@
 // set.
 #include "simulated.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 #include "sample_set.hpp"
 
 #include <tenon/sdk/npy.hpp>

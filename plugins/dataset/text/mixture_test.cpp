@@ -4,7 +4,7 @@
 #include "mixture.hpp"
 #include "test_support.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <gmock/gmock.h>
 

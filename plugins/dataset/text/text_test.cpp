@@ -2,7 +2,7 @@
 #include "test_paths.hpp"
 #include "test_support.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <gmock/gmock.h>
 

@@ -2,7 +2,7 @@
 #include "csv.hpp"
 #include "table.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/testing/components.hpp>

@@ -1,7 +1,7 @@
 // Norms, ratios and dead units of tensors whose answers are known by hand, and when the observer looks.
 #include "health.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/testing/components.hpp>

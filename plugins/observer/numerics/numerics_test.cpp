@@ -3,7 +3,7 @@
 #include "numerics.hpp"
 #include "line.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/folders.hpp>

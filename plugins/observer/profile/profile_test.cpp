@@ -3,8 +3,8 @@
 
 #include "report.hpp"
 
-#include "checkpoint/testing/memory_files.hpp"
-#include "observe/testing/allocation_count.hpp"
+#include "store/testing/memory_files.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // The text of both forms, and when it appears, on a clock that the test moves.
 #include "progress.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

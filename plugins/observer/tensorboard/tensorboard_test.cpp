@@ -2,7 +2,7 @@
 // what the observer writes. tests/peers reads such files with TensorBoard itself.
 #include "tensorboard.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 #include "ddp.hpp"
 #include "none.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

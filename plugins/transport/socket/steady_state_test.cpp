@@ -2,7 +2,7 @@
 // watched by the conformance kit.
 #include "socket_world.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <gtest/gtest.h>
 

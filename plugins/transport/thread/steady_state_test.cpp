@@ -1,7 +1,7 @@
 // After a first round, operations allocate nothing.
 #include "test_world.hpp"
 
-#include "observe/testing/allocation_count.hpp"
+#include "base/testing/allocation_count.hpp"
 
 #include <gtest/gtest.h>
 

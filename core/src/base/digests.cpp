@@ -1,0 +1,113 @@
+// xxh3-128 and SHA-256 through libxxhash and OpenSSL.
+#include "base/digests.hpp"
+
+#include <tenon/files.hpp>
+
+#include <openssl/evp.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <new>
+
+namespace tenon {
+
+namespace {
+
+std::string hex_of(std::span<const unsigned char> bytes) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string text;
+  text.reserve(2 * bytes.size());
+  for (const unsigned char byte : bytes) {
+    text.push_back(kDigits[byte >> 4]);
+    text.push_back(kDigits[byte & 0xf]);
+  }
+  return text;
+}
+
+class Sha256 {
+ public:
+  Sha256() : context_(EVP_MD_CTX_new(), &EVP_MD_CTX_free) {
+    if (!context_) throw std::bad_alloc();
+    check(EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr));
+  }
+  void update(std::span<const std::byte> bytes) {
+    check(EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size()));
+  }
+  std::string hex() {
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    unsigned int size = 0;
+    check(EVP_DigestFinal_ex(context_.get(), digest, &size));
+    return hex_of({digest, size});
+  }
+
+ private:
+  static void check(int status) {
+    if (status != 1) fail_run("OpenSSL cannot compute SHA-256; the library may be restricted by policy");
+  }
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+};
+
+}  // namespace
+
+struct Xxh3Stream::State {
+  XXH3_state_t* xxh = XXH3_createState();
+  ~State() { XXH3_freeState(xxh); }
+};
+
+Xxh3Stream::Xxh3Stream() : state_(std::make_unique<State>()) {
+  if (state_->xxh == nullptr) throw std::bad_alloc();
+  reset();
+}
+Xxh3Stream::~Xxh3Stream() = default;
+
+void Xxh3Stream::reset() {
+  XXH3_128bits_reset(state_->xxh);
+}
+
+void Xxh3Stream::update(std::span<const std::byte> bytes) {
+  if (!bytes.empty()) XXH3_128bits_update(state_->xxh, bytes.data(), bytes.size());
+}
+
+void Xxh3Stream::update_u64(std::uint64_t value) {
+  std::byte bytes[8];
+  for (int i = 0; i < 8; ++i) bytes[i] = static_cast<std::byte>(value >> (8 * i));
+  update(bytes);
+}
+
+std::string Xxh3Stream::hex() const {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits_digest(state_->xxh));
+  return hex_of(canonical.digest);
+}
+
+}  // namespace tenon
+
+TENON_ABI_BEGIN
+
+std::string xxh3_128_of(std::span<const std::byte> bytes) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, XXH3_128bits(bytes.data(), bytes.size()));
+  return hex_of(canonical.digest);
+}
+
+std::string sha256_of(std::span<const std::byte> bytes) {
+  Sha256 hash;
+  hash.update(bytes);
+  return hash.hex();
+}
+
+std::string sha256_of_file(FileSystem& files, const std::string& path) {
+  const std::unique_ptr<ReadableFile> file = files.open(path);
+  std::vector<std::byte> block(1 << 20);
+  Sha256 hash;
+  for (std::int64_t offset = 0; offset < file->size();) {
+    const auto size = std::min<std::int64_t>(static_cast<std::int64_t>(block.size()), file->size() - offset);
+    const std::span<std::byte> part(block.data(), static_cast<std::size_t>(size));
+    file->read(offset, part);
+    hash.update(part);
+    offset += size;
+  }
+  return hash.hex();
+}
+
+TENON_ABI_END

@@ -1,0 +1,121 @@
+// Sums stay in double and are divided once, so the result depends on the order of batches only through
+// rounding.
+#include "loop/evaluation.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tenon::train {
+
+namespace {
+
+constexpr std::int64_t kSpeakAgainMs = 400;
+
+/// What nodes report, as values of the evaluation.
+class Report final : public MetricReport {
+ public:
+  Report(std::vector<EvaluationValue>& values, const ValidationPass::Undefined& undefined)
+      : values_(values), undefined_(undefined) {}
+  void value(std::string_view metric, double value) override {
+    values_.push_back({std::string(metric), value});
+  }
+  void undefined(std::string_view metric, std::string_view reason) override { undefined_(metric, reason); }
+
+ private:
+  std::vector<EvaluationValue>& values_;
+  const ValidationPass::Undefined& undefined_;
+};
+
+}  // namespace
+
+ValidationPass::ValidationPass(BatchReader& reader, Executor& executor, const DataInfo& data,
+                               std::int64_t batch, std::int64_t max_batches)
+    : reader_(reader),
+      executor_(executor),
+      batch_(batch),
+      samples_(data.val_samples),
+      batches_((samples_ + batch - 1) / batch) {
+  if (max_batches > 0) batches_ = std::min(batches_, max_batches);
+}
+
+bool BreakAgreement::breaks() {
+  if (others_ == nullptr) return wanted_();
+  if (--left_ > 0) return false;
+  const auto now = std::chrono::steady_clock::now();
+  const auto mine = std::chrono::duration_cast<std::chrono::milliseconds>(now - spoke_).count();
+  std::int64_t longest = 0;
+  bool some = false;
+  for (const std::string& text : others_->exchange(rank_, fmt::format("{} {}", wanted_() ? 1 : 0, mine))) {
+    some |= text[0] == '1';
+    longest = std::max<std::int64_t>(longest, std::stoll(text.substr(2)));
+  }
+  if (longest < kSpeakAgainMs / 2) every_ *= 2;
+  if (longest > kSpeakAgainMs) every_ = std::max<std::int64_t>(1, every_ / 2);
+  left_ = every_;
+  spoke_ = std::chrono::steady_clock::now();
+  return some;
+}
+
+void ValidationPass::begin() {
+  sums_.assign(executor_.losses().size() * 2, 0);
+  executor_.begin_metrics();
+}
+
+void ValidationPass::forward(ParameterSet& weights, std::int64_t b, std::int64_t slot) {
+  const bool padding = b >= batches_;
+  reader_.read({Split::kVal, padding ? 0 : first_sample(b), padding ? 0 : samples(b)});
+  RunSpec run;
+  run.slot = slot;
+  run.first_sample = first_sample(b);
+  run.training = false;
+  executor_.forward(weights, run);
+  for (std::size_t i = 0; i < executor_.losses().size(); ++i) {
+    sums_[2 * i] += executor_.losses()[i].sum;
+    sums_[2 * i + 1] += executor_.losses()[i].count;
+  }
+}
+
+std::vector<EvaluationValue> ValidationPass::end(Communicator* replicas, const Undefined& undefined) {
+  if (replicas != nullptr) {
+    TensorView view;
+    view.data = sums_.data();
+    view.dtype = DType::kF64;
+    view.shape = Shape{static_cast<std::int64_t>(sums_.size())};
+    replicas->all_reduce(view, ReduceOp::kSum);
+  }
+  std::vector<EvaluationValue> values;
+  for (std::size_t i = 0; i < executor_.losses().size(); ++i) {
+    if (sums_[2 * i + 1] > 0)
+      values.push_back({executor_.losses()[i].metric, sums_[2 * i] / sums_[2 * i + 1]});
+  }
+  Report report(values, undefined);
+  executor_.finish_metrics(replicas, report);
+  return values;
+}
+
+Evaluator::Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches,
+                     bool together)
+    : replica_(replica),
+      reader_(parts, executor),
+      pass_(reader_, executor, parts.dataset->info(), parts.dataset->batch(), max_batches),
+      together_(together) {}
+
+std::optional<std::vector<EvaluationValue>> Evaluator::run(ParameterSet& weights, std::int64_t slot,
+                                                           const std::function<bool()>& breaks) {
+  pass_.begin();
+  const std::int64_t replicas = replica_.replicas(), rounds = (pass_.batches() + replicas - 1) / replicas;
+  for (std::int64_t round = 0; round < rounds; ++round) {
+    if (round > 0 && breaks()) return std::nullopt;
+    const std::int64_t b = round * replicas + replica_.replica();
+    if (b < pass_.batches() || together_) pass_.forward(weights, b, slot);
+  }
+  return pass_.end(
+      replica_.group(Purpose::kStatistics), [this](std::string_view metric, std::string_view reason) {
+        if (!explained_.emplace(metric).second) return;
+        replica_.host().log(LogLevel::kWarning,
+                            fmt::format("val/{} is undefined and not written: {}", metric, reason));
+      });
+}
+
+}  // namespace tenon::train

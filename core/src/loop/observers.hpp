@@ -1,0 +1,62 @@
+// The observers of one rank behind one door: who is called for what, and what happens to one that throws.
+// Calls come from one thread at a time.
+#pragma once
+
+#include "loop/parts.hpp"
+#include "loop/spans.hpp"
+
+#include <tenon/numerics.hpp>
+
+#include <functional>
+#include <span>
+#include <vector>
+
+namespace tenon::train {
+
+class Observers {
+ public:
+  /// `parts` and the others outlive this.
+  Observers(std::vector<Part<Observer>>& parts, RankHost& host, SpanRecorder& spans);
+
+  bool wants_tensors() const;
+  bool wants_numerics() const;
+  void start(const RunInfo& info);
+  TensorRequest tensors(std::int64_t slot);
+  /// Whether anybody wants to hear about operands of this slot.
+  bool numerics(std::int64_t slot);
+  void operand(const OperandNumerics& operand);
+  void output(const ObservedOutput& output);
+  void parameters(std::span<const ObservedParameter> parameters);
+  /// The model's row tables; nobody is called when there are none.
+  void tables(std::span<const ParameterInfo> tables);
+  /// Rows of one table that an applied slot read.
+  void accesses(const RowGradient& rows);
+  void metric(const Metric& metric);
+  /// Spans since the last slot, then the slot.
+  void slot(const SlotRecord& record);
+  void finish(std::string_view status, std::string_view message);
+
+ private:
+  struct Entry {
+    Part<Observer>* part = nullptr;
+    bool spans = false;
+    TensorObserver* tensors = nullptr;
+    NumericsObserver* numerics = nullptr;
+    RowObserver* rows = nullptr;
+    TensorRequest request;
+    bool hears_operands = false;  ///< of the slot that runs
+    bool dropped = false;
+  };
+  template <typename Call>
+  void call(Entry& entry, Call&& body);
+  template <typename Call>
+  void call_all(Call&& body);
+  void drop(Entry& entry, const char* reason);
+  void deliver_spans();
+
+  RankHost& host_;
+  SpanRecorder& spans_;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,97 @@
+// The components of one rank, made from the validated configuration and owned here. Each rank has its own.
+#pragma once
+
+#include "config/run_schema.hpp"
+#include "plugin/guard.hpp"
+#include "loop/rank_host.hpp"
+
+#include <tenon/dataset.hpp>
+#include <tenon/device.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/model.hpp>
+#include <tenon/observer.hpp>
+#include <tenon/optimizer.hpp>
+#include <tenon/precision.hpp>
+#include <tenon/recovery.hpp>
+#include <tenon/registry.hpp>
+#include <tenon/sync.hpp>
+
+#include <memory>
+#include <vector>
+
+namespace tenon::train {
+
+/// Ends the inner components of a component, outermost first. They live in its options, which stay for the
+/// whole run.
+struct InnerEnd {
+  void operator()(ResolvedOptions* options) const noexcept;
+};
+
+/// A component of a rank, or the core's own answer when the configuration has no such table: train in f32 at
+/// a constant rate, let no replica talk, save nothing. Calls through `->` carry the guard's names.
+template <typename Interface>
+class Part {
+ public:
+  /// `options`: of the component, null for the core's own answer.
+  Part(ResolvedOptions* options, Component<Interface> component, std::unique_ptr<Interface> fallback,
+       const RankHost& host)
+      : inner_(options), component_(std::move(component)), fallback_(std::move(fallback)), host_(&host) {}
+  Interface* get() const noexcept { return component_ ? component_.get() : fallback_.get(); }
+  Interface& operator*() const noexcept { return *get(); }
+  GuardedCall<Interface> operator->() const noexcept {
+    const ComponentRef& ref = component_.handle().ref();
+    return {get(), {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
+  }
+  /// The same names around another interface of this component.
+  template <typename Other>
+  GuardedCall<Other> guarded(Other& other) const noexcept {
+    const ComponentRef& ref = component_.handle().ref();
+    return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
+  }
+  /// What the component offers beside its own interface; null where it does not.
+  template <typename Other>
+  Other* offered() const {
+    return static_cast<Other*>((*this)->query(Other::kId));
+  }
+  /// Ends the component early, and those within it.
+  void reset() noexcept {
+    component_ = {};
+    fallback_.reset();
+    inner_.reset();
+  }
+  std::string_view id() const noexcept { return component_ ? component_.id() : "(none)"; }
+  /// The core's own answers touch nothing that others write: they tolerate concurrent writers.
+  bool declares(std::uint64_t capability) const noexcept {
+    if (!component_) return capability == TENON_CAP_HOGWILD;
+    return (component_.handle().ref().component->capabilities & capability) != 0;
+  }
+
+ private:
+  std::unique_ptr<ResolvedOptions, InnerEnd> inner_;  ///< first: what is within a component ends after it
+  Component<Interface> component_;
+  std::unique_ptr<Interface> fallback_;
+  const RankHost* host_;
+};
+
+struct Parts {
+  /// Makes every component but the transport, each with options of its own. Ranks other than 0 keep the
+  /// observers that ask for every rank.
+  Parts(const config::CheckedRun& run, Registry& registry, RankHost& host);
+
+  /// As they were checked; first: components read their options as long as they live.
+  std::vector<config::CheckedComponent> checked;
+  Part<Device> device;
+  Part<Dataset> dataset;
+  Part<Model> model;
+  Part<Precision> precision;
+  Part<Optimizer> optimizer;
+  Part<Schedule> schedule;
+  Part<Sync> sync;
+  Part<Recovery> recovery;
+  std::vector<Part<Observer>> observers;
+};
+
+/// Training in the parameters' own f32: what a run without a [precision] table does.
+std::unique_ptr<Precision> make_plain_precision();
+
+}  // namespace tenon::train

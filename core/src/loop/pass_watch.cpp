@@ -1,0 +1,108 @@
+// Looks every twentieth of the limit. Time counts by looks, so a process that was stopped for hours (SIGSTOP,
+// a suspended machine) has not been late.
+#include "loop/pass_watch.hpp"
+
+#include <fmt/format.h>
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+namespace tenon::train {
+namespace {
+
+constexpr double kLooks = 20, kShortestSeconds = 0.002, kLongestSeconds = 0.5;
+/// A late pass that ends within so many seconds leaves the end of the run to its ranks.
+constexpr double kLostAfterSeconds = 1;
+constexpr std::array<const char*, 4> kPasses = {"forward", "backward", "an evaluation's forward",
+                                                "the update"};
+
+}  // namespace
+
+PassWatch::PassWatch(double seconds, std::function<void(const LatePass&)> late,
+                     std::function<void(const LatePass&)> lost)
+    : limit_s_(seconds),
+      every_s_(std::clamp(seconds / kLooks, kShortestSeconds, kLongestSeconds)),
+      late_(std::move(late)),
+      lost_(std::move(lost)) {}
+
+PassWatch::~PassWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    ending_ = true;
+    changed_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void PassWatch::add(WatchedRank& rank) {
+  const std::lock_guard lock(mutex_);
+  ranks_.push_back(&rank);
+  if (thread_.joinable()) return;
+  // Signals belong to the threads that wait for them.
+  sigset_t all, before;
+  ::sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { watch(); });
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+void PassWatch::remove(WatchedRank& rank) {
+  const std::lock_guard lock(mutex_);
+  std::erase(ranks_, &rank);
+}
+
+bool PassWatch::expects_one() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [&](const WatchedRank* rank) { return rank->seconds_ + patience() >= limit_s_; });
+}
+
+void PassWatch::watch() {
+  const std::chrono::duration<double> every(every_s_);
+  std::unique_lock lock(mutex_);
+  std::chrono::steady_clock::time_point before = std::chrono::steady_clock::now();
+  while (!changed_.wait_for(lock, every, [this] { return ending_; })) {
+    const std::chrono::steady_clock::time_point now = std::chrono::steady_clock::now();
+    look(std::min(std::chrono::duration<double>(now - before).count(), 2 * every_s_));
+    before = now;
+  }
+}
+
+/// Under the lock: what the answers are told of does not go away meanwhile.
+void PassWatch::look(double seconds) {
+  for (WatchedRank* rank : ranks_) {
+    LatePass pass;
+    rank->seconds_ = 0;
+    rank->places_.look(seconds, [&](const std::string& what, graph::PassKind kind, double passed) {
+      rank->seconds_ = passed;
+      if (passed < limit_s_) return;
+      pass.host = &rank->host_;
+      pass.over_s = passed - limit_s_;
+      pass.text = fmt::format(
+          "rank {} in slot {}, during {} of {}: the kernel did not return within {:g} s ([run] deadline); "
+          "kernels: {}. Nothing can stop it from outside, so the run ends. Choose other kernels with "
+          "device.kernels; if this layer needs so long, raise run.deadline",
+          rank->host_.rank(), rank->host_.slot(), kPasses[static_cast<std::size_t>(kind)], what, limit_s_,
+          rank->kernels_);
+    });
+    if (pass.host == nullptr) {
+      rank->told_ = false;
+    } else if (!rank->told_) {
+      rank->told_ = true;
+      late_(pass);
+    } else if (rank->seconds_ >= limit_s_ + kLostAfterSeconds) {
+      lost_(pass);
+    }
+  }
+}
+
+void WatchedRank::set_kernels(std::string kernels) {
+  const std::lock_guard lock(watch_.mutex_);
+  kernels_ = std::move(kernels);
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,89 @@
+// Host of one rank: log, clock, background actors, and the services that plugins may ask for.
+#pragma once
+
+#include "graph/pass_place.hpp"
+#include "loop/rank_log.hpp"
+#include "loop/graph_edits.hpp"
+#include "loop/pause_gate.hpp"
+
+#include <tenon/clock.hpp>
+#include <tenon/control.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/host.hpp>
+#include <tenon/observer.hpp>
+
+#include <atomic>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace tenon::train {
+
+struct HostSpec {
+  int rank = 0;
+  int world_size = 1;
+  int replica = 0;
+  double deadline_s = 60;
+  Clock* clock = nullptr;
+  ControlPlane* control = nullptr;
+  /// Null before a run folder exists: warnings and errors then go to standard error, and all into the log
+  /// once there is one.
+  RankLog* log = nullptr;
+};
+
+class RankHost final : public Host {
+ public:
+  RankHost(const HostSpec& spec, PauseGate& gate) : spec_(spec), gate_(gate) {}
+
+  void log(LogLevel level, std::string_view message) override;
+  int rank() const override { return spec_.rank; }
+  int world_size() const override { return spec_.world_size; }
+  double now() const override { return spec_.clock->now(); }
+  std::unique_ptr<Actor> spawn(std::string_view name, std::function<void(Actor&)> loop) override;
+  double deadline() const override { return spec_.deadline_s; }
+  void* query(std::string_view interface_id) override {
+    if (interface_id == LayerFactory::kId) return layers_;
+    if (interface_id == NodePlaces::kId) return &node_places_;
+    if (interface_id == SpanSink::kId) return spans_;
+    if (interface_id == MetricSink::kId) return metrics_;
+    if (interface_id == graph::PassPlaces::kId) return passes_;
+    return nullptr;
+  }
+
+  void set_slot(std::int64_t slot) { slot_.store(slot, std::memory_order_relaxed); }
+  std::int64_t slot() const { return slot_.load(std::memory_order_relaxed); }
+  const HostSpec& spec() const { return spec_; }
+  /// From here on messages go to a file; the earlier ones are written first.
+  void set_log(RankLog* log);
+  /// What components may time their work with, and observers write numbers to.
+  void set_sinks(SpanSink* spans, MetricSink* metrics) {
+    spans_ = spans;
+    metrics_ = metrics;
+  }
+  /// Where the edits of the graph are written whose layers this host makes.
+  NodePlaces& node_places() { return node_places_; }
+  /// What layers with graphs of their own make them with.
+  void set_layers(LayerFactory* layers) { layers_ = layers; }
+  /// Where executors say what they compute.
+  void set_passes(graph::PassPlaces* passes) { passes_ = passes; }
+
+ private:
+  struct EarlyMessage {
+    LogLevel level;
+    std::string component, text;
+  };
+
+  HostSpec spec_;
+  std::mutex early_mutex_;
+  std::vector<EarlyMessage> early_;
+  LayerFactory* layers_ = nullptr;
+  NodePlaces node_places_;
+  SpanSink* spans_ = nullptr;
+  MetricSink* metrics_ = nullptr;
+  graph::PassPlaces* passes_ = nullptr;
+  PauseGate& gate_;
+  std::atomic<std::int64_t> slot_{-1};
+  std::atomic<int> actors_{0};
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,123 @@
+// Layers of a graph's nodes by type name, through the registry.
+#include "plugin/guard.hpp"
+#include "loop/graph_edits.hpp"
+
+#include <tenon/config.hpp>
+#include <tenon/error.hpp>
+#include <tenon/executor.hpp>
+#include <tenon/host.hpp>
+#include <tenon/registry.hpp>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <type_traits>
+
+namespace tenon {
+namespace {
+
+Value to_value(const OptionValue& option) {
+  return std::visit(
+      [](const auto& held) -> Value {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, bool> || std::is_same_v<Held, std::int64_t> ||
+                      std::is_same_v<Held, double> || std::is_same_v<Held, std::string>) {
+          return Value(held);
+        } else {
+          Value::Array list;
+          for (const auto& element : held) list.emplace_back(element);
+          return Value(std::move(list));
+        }
+      },
+      option);
+}
+
+/// A node's layer, called under the guard: what it logs, throws or crashes with carries its names.
+class RegistryLayer final : public LayerOwner, public Layer {
+ public:
+  RegistryLayer(std::unique_ptr<ResolvedOptions> options, Component<Layer> component, const std::string& node,
+                int rank)
+      : options_(std::move(options)), component_(std::move(component)), rank_(rank) {
+    const std::string place = fmt::format("{}, node '{}'", component_.handle().ref().name, node);
+    names_ = {place, place + ", forward", place + ", backward"};
+  }
+  Layer& layer() override { return *this; }
+
+  // A configuration that does not fit is the user's to mend: the layer's own words name the node.
+  void infer(InferContext& context) override {
+    const GuardContext place{component_.plugin(), names_[0], rank_, -1};
+    const PluginCallScope scope(place);
+    try {
+      component_->infer(context);
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::kConfig) rethrow_named(place);
+      // Of an option that the model wrote, the node is the place, and that the layer's words have already.
+      const std::string written = options_->place_of(error.what());
+      if (written.empty() || written.starts_with("model node")) throw;
+      fail_config(fmt::format("{}: {}", written, error.what()));
+    } catch (...) {
+      rethrow_named(place);
+    }
+  }
+  void forward(ForwardContext& context) override {
+    guard({component_.plugin(), names_[1], rank_, context.step()}, [&] { component_->forward(context); });
+  }
+  void backward(BackwardContext& context) override {
+    guard({component_.plugin(), names_[2], rank_, context.step()}, [&] { component_->backward(context); });
+  }
+  void* query(std::string_view interface_id) override { return component_->query(interface_id); }
+
+ private:
+  std::unique_ptr<ResolvedOptions> options_;
+  Component<Layer> component_;
+  std::array<std::string, 3> names_;
+  int rank_;
+};
+
+class RegistryLayers final : public LayerFactory {
+ public:
+  RegistryLayers(Registry& registry, Host& host) : registry_(registry), host_(host) {}
+
+  std::unique_ptr<LayerOwner> create(const NodeSpec& node) override {
+    const auto* places = static_cast<const train::NodePlaces*>(host_.query(train::NodePlaces::kId));
+    // What the model wrote has no line of a file; what an edit wrote has.
+    const auto origin_of = [&](const std::string& option) {
+      const std::string written = places == nullptr ? "" : places->text(node.name, option);
+      return Origin{fmt::format("{}model node '{}'", written, node.name), 0, 0};
+    };
+    Value table;
+    table.origin = origin_of("");
+    for (const NamedOption& option : node.options) {
+      Value value = to_value(option.value);
+      const Origin origin = origin_of(option.name);
+      value.origin = origin;
+      table.set(option.name, std::move(value), origin);
+    }
+    ComponentSchema schema;
+    try {
+      schema = registry_.describe(Layer::kKind, node.type);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("{}: {}", table.origin.text(), error.what()));
+    }
+    Resolution resolution = resolve_options(component_request(table, std::move(schema), &registry_));
+    registry_.create_inner(*resolution.options, host_);
+    Component<Layer> layer = registry_.create<Layer>(node.type, *resolution.options, host_);
+    return std::make_unique<RegistryLayer>(std::move(resolution.options), std::move(layer), node.name,
+                                           host_.rank());
+  }
+
+ private:
+  Registry& registry_;
+  Host& host_;
+};
+
+}  // namespace
+}  // namespace tenon
+
+TENON_ABI_BEGIN
+
+std::unique_ptr<LayerFactory> make_registry_layers(Registry& registry, Host& host) {
+  return std::make_unique<RegistryLayers>(registry, host);
+}
+
+TENON_ABI_END

@@ -1,0 +1,99 @@
+// A change of parts reads the clock once, so no moment is lost between two parts.
+#include "loop/time_account.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <sstream>
+
+namespace tenon::train {
+
+void TimeAccount::start() {
+  running_ = true;
+  part_ = TimePart::kOther;
+  seconds_.fill(0);
+  since_ = began_ = clock_.now();
+}
+
+TimePart TimeAccount::enter(TimePart part) {
+  const double now = clock_.now();
+  seconds_[static_cast<std::size_t>(part_)] += now - since_;
+  since_ = now;
+  return std::exchange(part_, part);
+}
+
+void TimeAccount::was_late(double seconds) {
+  seconds_[static_cast<std::size_t>(TimePart::kExposed)] -= seconds;
+  seconds_[static_cast<std::size_t>(TimePart::kLate)] += seconds;
+}
+
+RankTime TimeAccount::read() {
+  enter(part_);
+  RankTime time;
+  time.compute_s = seconds(TimePart::kCompute);
+  time.exposed_s = seconds(TimePart::kExposed);
+  time.late_s = seconds(TimePart::kLate);
+  time.data_s = seconds(TimePart::kData);
+  time.evaluate_s = seconds(TimePart::kEvaluate);
+  time.save_s = seconds(TimePart::kSave);
+  time.other_s = seconds(TimePart::kOther);
+  time.total_s = since_ - began_;
+  return time;
+}
+
+double hidden_share(const std::vector<RankTime>& ranks) {
+  double exposed = 0, overlapped = 0;
+  for (const RankTime& time : ranks) {
+    exposed += time.exposed_s;
+    overlapped += time.overlapped_s;
+  }
+  return exposed + overlapped > 0 ? overlapped / (exposed + overlapped)
+                                  : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string slow_rank_text(const std::vector<RankTime>& ranks) {
+  if (ranks.size() < 2) return "";
+  const auto earlier = [](const RankTime& a, const RankTime& b) { return a.late_s < b.late_s; };
+  const auto slowest = std::min_element(ranks.begin(), ranks.end(), earlier);
+  std::vector<RankTime> others(ranks.begin(), slowest);
+  others.insert(others.end(), std::next(slowest), ranks.end());
+  const auto middle = others.begin() + static_cast<std::ptrdiff_t>(others.size() / 2);
+  std::nth_element(others.begin(), middle, others.end(), earlier);
+  const double waited_s = middle->late_s - slowest->late_s;
+  if (waited_s <= std::max(1.0, 0.1 * slowest->total_s)) return "";
+  return fmt::format(
+      "rank {} is slow: the others waited {:.1f} s for it, of {:.1f} s in all; it spent {:.1f} s with "
+      "computing, {:.1f} s with data and {:.1f} s beside both (summary.json has all ranks)",
+      slowest - ranks.begin(), waited_s, slowest->total_s, slowest->compute_s, slowest->data_s,
+      slowest->other_s);
+}
+
+std::string rank_time_text(const RankTime& time) {
+  std::string text = fmt::format("{:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g} {:.17g}",
+                                 time.compute_s, time.exposed_s, time.late_s, time.data_s, time.evaluate_s,
+                                 time.save_s, time.other_s, time.total_s, time.overlapped_s);
+  for (const auto& [name, counts] : time.purposes) {
+    fmt::format_to(std::back_inserter(text), " {} {} {} {} {:.17g} {:.17g} {:.17g}", name, counts.bytes_sent,
+                   counts.messages_sent, counts.operations, counts.blocked_seconds, counts.late_seconds,
+                   counts.transfer_seconds);
+  }
+  return text;
+}
+
+RankTime read_rank_time(const std::string& text) {
+  std::istringstream in(text);
+  RankTime time;
+  in >> time.compute_s >> time.exposed_s >> time.late_s >> time.data_s >> time.evaluate_s >> time.save_s >>
+      time.other_s >> time.total_s >> time.overlapped_s;
+  std::string name;
+  while (in >> name) {
+    LinkCounts& counts = time.purposes[name];
+    in >> counts.bytes_sent >> counts.messages_sent >> counts.operations >> counts.blocked_seconds >>
+        counts.late_seconds >> counts.transfer_seconds;
+  }
+  return time;
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,54 @@
+// What a process keeps when the run that it is part of is interrupted by the death of other ranks, and goes
+// on without starting again.
+#pragma once
+
+#include "control/control_wire.hpp"
+#include "failover/held_state.hpp"
+#include "failover/overhead_ledger.hpp"
+#include "failover/stop_request.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::train {
+
+/// Outlives the worlds of its process.
+struct Survival {
+  explicit Survival(const TrainRequest& request) : stop(request) {}
+
+  StopRequest stop;               ///< listens before anything is built or joined
+  OverheadLedger ledger;          ///< of rank 0
+  std::string plugins;            ///< loaded when the process began; by now there are more
+  std::optional<HeldState> held;  ///< of this process's rank
+  std::map<std::string, std::shared_ptr<void>> kept;  ///< by the recovery policy, by name
+  std::optional<Continuation> next;  ///< the newest world ended in an interruption, and the run goes on there
+
+  /// State of slots that a roll-back has undone must not come back.
+  void forget() {
+    held.reset();
+    kept.clear();
+  }
+};
+
+/// What ranks found when they met again.
+struct Survivors {
+  std::int64_t slot = 0;             ///< that the first has done, and no rank more
+  int first = 0;                     ///< the lowest of them
+  std::vector<int> dead;             ///< ranks without state: they began a moment ago, in place of others
+  std::vector<int> behind;           ///< had not applied the slot before; others have
+  double waited_s = 0;               ///< the longest that one of them has stood still
+  bool boundary_done = true;         ///< what was due at the slot's boundary
+  std::optional<std::int64_t> kept;  ///< slot to which the policy brings all back from memory
+
+  std::int64_t goes_on_from() const { return kept.value_or(slot); }
+};
+
+inline bool is_among(const std::vector<int>& ranks, int rank) {
+  return std::find(ranks.begin(), ranks.end(), rank) != ranks.end();
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,324 @@
+#include "failover/survivor.hpp"
+
+#include "base/elapsed.hpp"
+#include "control/control_wire.hpp"
+#include "graph/row_table.hpp"
+#include "loop/row_protocol.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <sstream>
+
+namespace tenon::train {
+namespace {
+
+constexpr std::string_view kRecovery = "recovery/";
+
+/// The components of a survivor, for a replacement rank. Without the tensors of the recovery policy, which
+/// describe the survivor's own rows.
+struct NewcomerSource final : StateSource {
+  HeldComponents given;
+  const std::string* scalar(const std::string& name) override { return given.scalar(name); }
+  void tensor(const std::string& name, TensorView out) override {
+    if (!name.starts_with(kRecovery)) given.tensor(name, out);
+  }
+};
+
+/// What a rank tells the others when it rejoins.
+struct Brought {
+  std::int64_t slot = -1;  ///< -1: it has no state
+  bool boundary_done = false;
+  double waited_s = 0;
+};
+
+Brought read_brought(const std::string& text) {
+  Brought brought;
+  if (text.empty()) return brought;
+  std::istringstream words(text);
+  int done = 0;
+  std::string waited;
+  words >> brought.slot >> done >> waited;
+  brought.boundary_done = done == 1;
+  brought.waited_s = std::strtod(waited.c_str(), nullptr);
+  return brought;
+}
+
+/// Scalars, and the names and sizes of the tensors that will follow them.
+std::string described(const HeldComponents& held) {
+  std::vector<std::string> texts{std::to_string(held.scalars.size())};
+  for (const auto& [name, value] : held.scalars) texts.insert(texts.end(), {name, value});
+  for (const auto& [name, bytes] : held.tensors) {
+    if (!name.starts_with(kRecovery)) texts.insert(texts.end(), {name, std::to_string(bytes.size())});
+  }
+  return join_texts(texts);
+}
+
+HeldComponents read_described(const std::string& text) {
+  const std::vector<std::string> texts = split_texts(text);
+  HeldComponents held;
+  const std::size_t scalars = std::stoul(texts.at(0));
+  for (std::size_t i = 1; i + 1 < texts.size(); i += 2) {
+    if ((i - 1) / 2 < scalars) {
+      held.scalars[texts[i]] = texts[i + 1];
+    } else {
+      held.tensors[texts[i]].resize(std::stoul(texts[i + 1]));
+    }
+  }
+  return held;
+}
+
+}  // namespace
+
+Survivor::Survivor(const RankContext& rank, const Sources& sources)
+    : rank_(rank), from_(sources), marks_slots_(rank.world.place.survives && sources.unrecoverable.empty()) {}
+
+void Survivor::begin() {
+  has_state_ = true;
+  rank_.world.survival.held.reset();
+}
+
+void Survivor::before_slot(std::int64_t slot) {
+  if (marks_slots_) mark_slot(rank_.state, slot, mark_);
+}
+
+void Survivor::hold() {
+  rank_.world.phase.enter("hold");
+  if (OverheadLedger* mine = rank_.ledger()) mine->enter(OverheadLedger::Entry::kRestart);
+  if (!has_state_) return;  // what the process held before is as good as when it was given back
+  if (OverheadLedger* mine = rank_.ledger()) mine->back_to(rank_.counters.slot);
+  from_.saves.take_results();
+  const bool interrupted_slot = mark_.slot == rank_.counters.slot;
+  rank_.lines.note();
+  HeldState held = hold_state(rank_.state, interrupted_slot ? &mark_ : nullptr);
+  held.boundary_done = from_.progress.boundary_done == held.slot;
+  held.unfinished_saves = from_.saves.unfinished();
+  rank_.host.log(LogLevel::kInfo,
+                 fmt::format("interrupted; keeps its state of slot {}: {}", held.slot, hash_of(held)));
+  rank_.world.survival.held = std::move(held);
+}
+
+void Survivor::meet() {
+  const auto& held = rank_.world.survival.held;
+  const std::string mine =
+      held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, base::steady_seconds() - held->since_s) : "";
+  std::vector<Brought> brought;
+  for (const std::string& text : rank_.world.links.end_hub->exchange(rank_.index, mine))
+    brought.push_back(read_brought(text));
+  Survivors met;
+  met.slot = -1;
+  for (const Brought& rank : brought) met.slot = std::max(met.slot, rank.slot);
+  for (std::size_t r = 0; r < brought.size(); ++r) {
+    const int rank = static_cast<int>(r);
+    if (brought[r].slot < 0) {
+      met.dead.push_back(rank);
+    } else if (brought[r].slot < met.slot) {
+      met.behind.push_back(rank);
+    }
+    met.boundary_done = met.boundary_done && (brought[r].slot < 0 || brought[r].boundary_done);
+    met.waited_s = std::max(met.waited_s, brought[r].waited_s);
+  }
+  if (const std::int64_t slot = rank_.parts.recovery->rejoin(); slot >= 0) met.kept = slot;
+  from_.faults.happened_through(met.slot < 0 ? rank_.world.settings.run.steps : met.slot);
+  std::string why = from_.unrecoverable;
+  if (!met.behind.empty() && loses_rows()) why = "its ranks were not at one slot";
+  if (met.slot < 0) why = "no rank has kept its state";
+  if (met.kept) why.clear();
+  if (why.empty()) {
+    const auto first = std::find_if(brought.begin(), brought.end(),
+                                    [&](const Brought& rank) { return rank.slot == met.slot; });
+    met.first = static_cast<int>(first - brought.begin());
+    rank_.world.start.survivors = met;
+    return;
+  }
+  rank_.world.survival.forget();
+  rank_.world.record.notes.push_back(fmt::format("all ranks go back to a checkpoint: {}", why));
+}
+
+/// In place of reading a checkpoint.
+void Survivor::rejoin() {
+  rank_.world.phase.enter("rejoin");
+  const double began_s = base::steady_seconds();
+  const Survivors& met = *rank_.world.start.survivors;
+  if (met.kept) return go_back_to_kept(began_s);
+  auto& held = rank_.world.survival.held;
+  if (held) {
+    give_back(rank_.state, *held);
+    rank_.lines.take();
+    from_.saves.report(held->unfinished_saves);
+  }
+  from_.saves.set_newest(rank_.world.start.restored_slot);
+  share_state(met);
+  from_.phases.begin();
+  rank_.counters.wall_s = rank_.world.start.restored_wall_s;
+  from_.progress.begin_at(rank_.counters.slot);
+  from_.progress.boundary_again = !met.boundary_done;
+  if (met.dead.empty()) return log_state();
+  FailedEvent record;
+  record.slot = rank_.counters.slot;
+  record.samples = record.from_samples = rank_.counters.samples;
+  record.from_slot = rank_.counters.slot;
+  record.dead = met.dead;  // a roll-back looks at it
+  const std::int64_t repeated = answer_deaths(met, record);
+  if (!from_.recovery.rolls_back()) log_state();
+  log_deaths(record, began_s, repeated);
+}
+
+/// The hash of the state in the log shows that a survivor has kept it.
+void Survivor::log_state() {
+  rank_.host.log(LogLevel::kInfo, fmt::format("goes on from slot {}: {}", rank_.counters.slot,
+                                              hash_of(hold_state(rank_.state, nullptr))));
+}
+
+void Survivor::log_deaths(FailedEvent& record, double began_s, std::int64_t repeated) {
+  record.index = rank_.world.place.generation;
+  record.dead = rank_.world.start.survivors->dead;
+  record.restore_s = base::steady_seconds() - began_s;
+  record.seconds = rank_.world.start.survivors->waited_s + record.restore_s;
+  record.account = from_.recovery.account();
+  if (rank_.index != 0) return;
+  rank_.host.log(LogLevel::kWarning,
+                 fmt::format("{} died and {} replaced in slot {}; {}", ranks_text(record.dead),
+                             record.dead.size() == 1 ? "was" : "were", record.slot, record.action));
+  if (rank_.world.record.recovery_log) rank_.world.record.recovery_log->failed(record, repeated);
+  if (!from_.recovery.rolls_back())
+    rank_.lines.add(rank_.counters.slot, Split::kTrain, "failures",
+                    static_cast<double>(rank_.world.place.generation));
+}
+
+/// In place of reading a checkpoint.
+void Survivor::go_back_to_kept(double began_s) {
+  const Survivors& met = *rank_.world.start.survivors;
+  FailedEvent record;
+  record.action = action_name(FailureAction::kRollBack);
+  rank_.parts.recovery->bring_back(*met.kept);
+  from_.saves.set_newest(rank_.world.start.restored_slot <= *met.kept ? rank_.world.start.restored_slot : -1);
+  rank_.counters.wall_s = rank_.world.start.restored_wall_s;
+  from_.progress.begin_at(rank_.counters.slot);
+  from_.phases.begin(true);
+  record.slot = std::max(met.slot, rank_.counters.slot);
+  record.from_slot = rank_.counters.slot;
+  record.from_samples = rank_.counters.samples;
+  if (OverheadLedger* mine = rank_.ledger()) mine->back_to(rank_.counters.slot);
+  // All ranks are at one slot and take equally many samples in each.
+  const std::int64_t repeated = record.slot - rank_.counters.slot;
+  record.samples = rank_.counters.samples + repeated * rank_.world.settings.run.accumulate *
+                                                rank_.parts.dataset->batch() * rank_.weights.replicas();
+  log_deaths(record, began_s, repeated);
+}
+
+// Strategies rely on replicas being equal, so that is made true for all: an interruption may have come
+// between two messages that make buffers equal.
+void Survivor::share_state(const Survivors& met) {
+  Communicator* group = rank_.weights.group(Purpose::kRecovery);
+  if (group == nullptr) return;
+  ParameterSet& live = rank_.weights.live();
+  const auto share = [&](const ParameterSet& set) {
+    for (int arena = 0; arena < set.arenas(); ++arena) {
+      if (!set.arena(arena).empty()) group->broadcast(set.arena(arena), met.first);
+    }
+  };
+  share(live);
+  const bool up_to_date = rank_.world.survival.held && !is_among(met.behind, rank_.index);
+  if (rank_.world.settings.buffers == config::BufferPolicy::kLocal && up_to_date)
+    give_back_buffers(rank_.state, *rank_.world.survival.held);
+  for (const auto& set : from_.updater.state()) share(*set);
+  for (const StateEntry& entry : rank_.state.entries()) {
+    if (entry.table == nullptr || is_lost_with_its_rank(entry.parameter)) continue;
+    graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      entry.table->read(ids, rows);
+      group->broadcast(rows, met.first);
+      entry.table->write(ids, rows);
+    });
+  }
+  share_components(met, *group);
+  live.touch(-1);
+}
+
+void Survivor::share_components(const Survivors& met, Communicator& group) {
+  if (met.dead.empty() && met.behind.empty()) return;
+  const bool gives = rank_.index == met.first;
+  const bool takes = is_among(met.dead, rank_.index) || is_among(met.behind, rank_.index);
+  NewcomerSource source;
+  const HeldComponents& mine =
+      rank_.world.survival.held ? rank_.world.survival.held->components : source.given;
+  const auto texts = rank_.world.links.end_hub->exchange(rank_.index, gives ? described(mine) : "");
+  source.given = read_described(texts[static_cast<std::size_t>(met.first)]);
+  for (auto& [name, bytes] : source.given.tensors) {
+    if (gives) bytes = mine.tensors.at(name);
+    if (!bytes.empty()) group.broadcast(bytes_view(bytes.data(), bytes.size()), met.first);
+  }
+  if (!takes) return;
+  StateRestorer restorer(source);
+  rank_.state.visit(restorer);
+  if (!is_among(met.dead, rank_.index)) return;
+  rank_.state.visit_lines(restorer);
+  // The sums are the giver's; those of the dead rank are lost.
+  LineCounts& lines = rank_.counters.lines;
+  lines.loss_sum = lines.loss_count = 0;
+  rank_.lines.take();
+}
+
+bool Survivor::is_lost_with_its_rank(int parameter) const {
+  return is_cut(rank_.weights.live().parameters()[static_cast<std::size_t>(parameter)].spec, kReplicaAxis);
+}
+
+bool Survivor::loses_rows(const ParameterSet& live) {
+  const auto parameters = live.parameters();
+  return std::any_of(parameters.begin(), parameters.end(), [&](const ParameterInfo& info) {
+    return live.table(info.index) != nullptr && is_cut(info.spec, kReplicaAxis);
+  });
+}
+
+/// Asks the policy, on all ranks, and does what it says. Returns the slots that will be computed again.
+std::int64_t Survivor::answer_deaths(const Survivors& met, FailedEvent& record) {
+  FailureEvent event;
+  event.slot = rank_.counters.slot;
+  event.samples = rank_.counters.samples;
+  event.dead = event.shards = met.dead;
+  const FailureDecision decision = rank_.parts.recovery->on_failure(event);
+  record.action = action_name(decision.action);
+  for (const std::string& other : rank_.world.links.end_hub->exchange(rank_.index, record.action)) {
+    if (other == record.action) continue;
+    fail_plugin(
+        fmt::format("recovery '{}' decides '{}' on one rank and '{}' on another; on_failure must follow "
+                    "from what all ranks know",
+                    rank_.parts.recovery.id(), record.action, other));
+  }
+  switch (decision.action) {
+    case FailureAction::kContinuePartial:
+      restore_dead(decision, met, record);
+      return 0;
+    case FailureAction::kRollBack:
+      return rank_.counters.slot - from_.recovery.roll_back(decision, rank_.counters.slot, record);
+    default:
+      fail_run(
+          fmt::format("{} died in slot {}, and recovery policy '{}' answers with '{}'; choose one that goes "
+                      "on, e.g. [recovery] type = \"full\", \"replica\" or \"cpr\"",
+                      ranks_text(met.dead), rank_.counters.slot, rank_.parts.recovery.id(), record.action));
+  }
+}
+
+/// Replacement ranks read their rows from a checkpoint; survivors keep theirs.
+void Survivor::restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record) {
+  if (!loses_rows()) return;
+  const RestoredRows restored = from_.recovery.restore_lost(
+      decision, met.dead, is_among(met.dead, rank_.index),
+      [this](int parameter, std::int64_t) { return is_lost_with_its_rank(parameter); }, record);
+  const std::vector<std::string> sums =
+      rank_.world.links.end_hub->exchange(rank_.index, fmt::format("{} {}", restored.rows, restored.bytes));
+  for (const std::string& text : sums) {
+    std::istringstream words(text);
+    std::int64_t rows = 0, bytes = 0;
+    words >> rows >> bytes;
+    record.rows += rows;
+    record.bytes_read += bytes;
+  }
+}
+
+}  // namespace tenon::train

@@ -1,0 +1,70 @@
+// A rank that outlives the death of others: it keeps its state in memory, meets the ranks that came in their
+// place, and goes on from the slot that was interrupted, or from where the recovery policy can bring all back
+// from what it keeps in memory.
+#pragma once
+
+#include "record/recovery_log.hpp"
+#include "loop/faults.hpp"
+#include "failover/held_state.hpp"
+#include "run/rank_context.hpp"
+#include "failover/recovery_actions.hpp"
+#include "failover/recovery_phases.hpp"
+#include "record/saves.hpp"
+#include "loop/service.hpp"
+#include "loop/slot_queue.hpp"
+#include "failover/survival.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace tenon::train {
+
+class Survivor final : public Service {
+ public:
+  /// What it uses beside the context.
+  struct Sources {
+    Updater& updater;
+    Faults& faults;
+    Saves& saves;
+    RecoveryActions& recovery;
+    RecoveryPhases& phases;
+    Progress& progress;
+    std::string unrecoverable;  ///< why the run cannot go on from what ranks hold, by its shape; "" if it can
+  };
+  Survivor(const RankContext& rank, const Sources& sources);
+
+  /// After an interruption that the run outlives: puts a copy of the state into the process's Survival.
+  void hold();
+  /// Before the folder is opened again: whether the run goes on from what ranks hold. Collective.
+  void meet();
+  /// In place of reading a checkpoint. Collective.
+  void rejoin();
+
+  /// From here on the rank has the state of its first slot.
+  void begin();
+
+  void before_slot(std::int64_t slot) override;
+
+  /// A row table that is sharded over the replicas, each of which holds rows that no other has.
+  static bool loses_rows(const ParameterSet& live);
+
+ private:
+  void share_state(const Survivors& met);
+  void share_components(const Survivors& met, Communicator& group);
+  bool is_lost_with_its_rank(int parameter) const;
+  bool loses_rows() const { return loses_rows(rank_.weights.live()); }
+  std::int64_t answer_deaths(const Survivors& met, FailedEvent& record);
+  void restore_dead(const FailureDecision& decision, const Survivors& met, FailedEvent& record);
+  void go_back_to_kept(double began_s);
+  void log_state();
+  void log_deaths(FailedEvent& record, double began_s, std::int64_t repeated);
+
+  RankContext rank_;
+  Sources from_;
+  bool has_state_ = false;    ///< that of the first slot or later
+  bool marks_slots_ = false;  ///< deaths of other ranks may interrupt them
+  SlotMark mark_;
+};
+
+}  // namespace tenon::train

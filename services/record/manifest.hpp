@@ -1,0 +1,57 @@
+// manifest.json: what it takes to understand, repeat or compare a run. Free of host names and of any
+// environment beyond the variables that change numbers or speed. Written when a run starts and again when it
+// ends.
+#pragma once
+
+#include <tenon/dataset.hpp>
+#include <tenon/files.hpp>
+
+#include "record/build_info.hpp"
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon {
+
+using NamedTexts = std::vector<std::pair<std::string, std::string>>;
+
+/// From one start of the program to its end; an attempt that was resumed has several.
+struct ManifestSegment {
+  std::string command_line;
+  std::int64_t first_step = 0;  ///< slots already done at the start
+  std::string start;            ///< UTC, utc_now()
+  std::string end;              ///< "" while running or after a kill
+  std::string exit_reason;      ///< "completed", "interrupted: SIGTERM", "failed: ..."; "" as above
+};
+
+struct Manifest {
+  BuildInfo build;
+  std::string cpu_model, cpu_features;  ///< features as the device names them
+  int cpu_cores = 0;                    ///< usable by the process
+  std::string device_choice;            ///< why this device; "" where the configuration names it
+  std::string kernels;                  ///< kernel set in use; resume and paired runs take it from here
+  int ranks = 1;
+  int threads = 1;  ///< per rank
+  std::uint64_t seed = 0, seed_init = 0, seed_order = 0, seed_rounding = 0;
+  std::string rng = "philox4x32-10";
+  std::string config_sha256;  ///< of config.resolved.toml
+  std::vector<DataSource> data;
+  /// What the simulated clock counts with where that was measured, in seconds; empty otherwise.
+  std::vector<std::pair<std::string, double>> calibration;
+  NamedTexts libraries;  ///< {"oneDNN", "2.6.3"}
+  NamedTexts environment;
+  std::string parent_run;                 ///< folder of the run that this one started from, "" when none
+  std::vector<ManifestSegment> segments;  ///< oldest first, at least one
+};
+
+/// A manifest with build, processor and environment filled in and one segment that starts now.
+Manifest begin_manifest(std::string command_line, std::int64_t first_step);
+
+/// Writes `folder`/manifest.json atomically.
+void write_manifest(FileSystem& files, const std::string& folder, const Manifest& manifest);
+/// Throws Error(kRun) when the file is not a manifest, FileError when it cannot be read.
+Manifest read_manifest(FileSystem& files, const std::string& folder);
+
+}  // namespace tenon

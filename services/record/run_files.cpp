@@ -1,0 +1,231 @@
+// The readers of a run folder's JSON files (recovery.jsonl reads its own lines). Bytes from
+// disk are treated as foreign: every type and range is checked before use.
+#include "record/manifest.hpp"
+#include "record/metrics.hpp"
+#include "record/summary.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include <limits>
+#include <optional>
+
+namespace tenon {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::int64_t kLargestRecord = std::int64_t{16} << 20;
+
+std::optional<std::int64_t> integer_of(const Json& value) {
+  if (value.is_number_unsigned()) {
+    const auto number = value.get<std::uint64_t>();
+    if (number > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max())) return std::nullopt;
+    return static_cast<std::int64_t>(number);
+  }
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  return std::nullopt;
+}
+
+std::optional<std::uint64_t> unsigned_of(const Json& value) {
+  return value.is_number_unsigned() ? std::optional(value.get<std::uint64_t>()) : std::nullopt;
+}
+
+std::optional<double> real_of(const Json& value) {
+  if (value.is_null()) return std::numeric_limits<double>::quiet_NaN();
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+/// Typed members of one object of one file; what is missing or of another type is an error that names file
+/// and key.
+class Members {
+ public:
+  Members(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
+    if (!object_.is_object()) fail_run(where_ + ": expected an object, found " + object_.type_name());
+  }
+
+  const Json& at(const char* key) const {
+    const auto found = object_.find(key);
+    if (found == object_.end()) fail_run(where_ + ": '" + key + "' is missing");
+    return *found;
+  }
+  Members object(const char* key) const { return {at(key), where_ + ": " + key}; }
+  bool has(const char* key) const { return object_.contains(key); }
+
+  void get(const char* key, std::string& out) const {
+    if (!at(key).is_string()) wrong(key, "a string");
+    out = at(key).get<std::string>();
+  }
+  void get(const char* key, bool& out) const {
+    if (!at(key).is_boolean()) wrong(key, "true or false");
+    out = at(key).get<bool>();
+  }
+  void get(const char* key, std::int64_t& out) const {
+    out = checked(key, integer_of(at(key)), "a 64-bit integer");
+  }
+  void get(const char* key, std::uint64_t& out) const {
+    out = checked(key, unsigned_of(at(key)), "a non-negative 64-bit integer");
+  }
+  void get(const char* key, double& out) const { out = checked(key, real_of(at(key)), "a number or null"); }
+  void get(const char* key, int& out) const {
+    const std::int64_t number = checked(key, integer_of(at(key)), "an integer");
+    if (number != static_cast<int>(number)) wrong(key, "a 32-bit integer");
+    out = static_cast<int>(number);
+  }
+  const Json& array(const char* key) const {
+    if (!at(key).is_array()) wrong(key, "an array");
+    return at(key);
+  }
+  /// use(name, value of this object) for each member, in the order of the names.
+  template <typename Use>
+  void for_each(Use use) const {
+    for (auto member = object_.begin(); member != object_.end(); ++member) use(member.key());
+  }
+
+ private:
+  [[noreturn]] void wrong(const char* key, const char* expected) const {
+    fail_run(where_ + ": '" + key + "': expected " + expected + ", found " + at(key).type_name());
+  }
+  template <typename Number>
+  Number checked(const char* key, std::optional<Number> number, const char* expected) const {
+    if (!number) wrong(key, expected);
+    return *number;
+  }
+
+  const Json& object_;
+  std::string where_;
+};
+
+Json read_object(FileSystem& files, const std::string& path) {
+  Json json = Json::parse(read_text(files, path, kLargestRecord), nullptr, false);
+  if (json.is_discarded()) fail_run(path + ": not valid JSON");
+  return json;
+}
+
+NamedTexts named_texts(const Members& members) {
+  NamedTexts texts;
+  members.for_each(
+      [&](const std::string& name) { members.get(name.c_str(), texts.emplace_back(name, "").second); });
+  return texts;
+}
+
+template <typename Number>
+void numbers_of(const Members& members, std::map<std::string, Number>& numbers) {
+  members.for_each([&](const std::string& name) { members.get(name.c_str(), numbers[name]); });
+}
+
+}  // namespace
+
+bool parse_metric_line(std::string_view text, MetricLine& line) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr, false);
+  if (!json.is_object()) return false;
+  const auto find = [&](const char* key) -> const Json& {
+    static const Json absent = Json::value_t::discarded;
+    const auto found = json.find(key);
+    return found == json.end() ? absent : *found;
+  };
+  const auto step = integer_of(find("step")), samples = integer_of(find("samples")),
+             tokens = integer_of(find("tokens"));
+  const auto value = real_of(find("value")), wall_s = real_of(find("wall_s"));
+  const auto bytes_sent = unsigned_of(find("bytes_sent"));
+  const Json& split = find("split");
+  const Json& name = find("name");
+  if (!step || !samples || !tokens || !value || !wall_s || !bytes_sent || !split.is_string() ||
+      !name.is_string()) {
+    return false;
+  }
+  line = {.step = *step,
+          .split = split.get<std::string>(),
+          .name = name.get<std::string>(),
+          .value = *value,
+          .wall_s = *wall_s,
+          .samples = *samples,
+          .tokens = *tokens,
+          .bytes_sent = *bytes_sent};
+  return true;
+}
+
+Manifest read_manifest(FileSystem& files, const std::string& folder) {
+  const std::string path = folder + "/manifest.json";
+  const Json json = read_object(files, path);
+  const Members top(json, path);
+  Manifest manifest;
+  const Members program = top.object("program");
+  program.get("version", manifest.build.version);
+  program.get("git", manifest.build.git);
+  program.get("git_dirty", manifest.build.git_dirty);
+  program.get("compiler", manifest.build.compiler);
+  program.get("compiler_flags", manifest.build.flags);
+  program.get("build_type", manifest.build.build_type);
+  const Members cpu = top.object("cpu");
+  cpu.get("model", manifest.cpu_model);
+  cpu.get("features", manifest.cpu_features);
+  cpu.get("cores", manifest.cpu_cores);
+  top.get("kernels", manifest.kernels);
+  top.get("ranks", manifest.ranks);
+  top.get("threads", manifest.threads);
+  const Members seeds = top.object("seeds");
+  seeds.get("seed", manifest.seed);
+  seeds.get("seed_init", manifest.seed_init);
+  seeds.get("seed_order", manifest.seed_order);
+  seeds.get("seed_rounding", manifest.seed_rounding);
+  top.get("rng", manifest.rng);
+  top.get("config_sha256", manifest.config_sha256);
+  for (const Json& item : top.array("data")) {
+    const Members source(item, path + ": data");
+    DataSource& data = manifest.data.emplace_back();
+    source.get("path", data.path);
+    source.get("sha256", data.sha256);
+  }
+  if (top.has("calibration")) {
+    std::map<std::string, double> seconds;
+    numbers_of(top.object("calibration"), seconds);
+    manifest.calibration.assign(seconds.begin(), seconds.end());
+  }
+  manifest.libraries = named_texts(top.object("libraries"));
+  manifest.environment = named_texts(top.object("environment"));
+  top.get("parent_run", manifest.parent_run);
+  for (const Json& item : top.array("segments")) {
+    const Members members(item, path + ": segments");
+    ManifestSegment& segment = manifest.segments.emplace_back();
+    members.get("command_line", segment.command_line);
+    members.get("first_step", segment.first_step);
+    members.get("start", segment.start);
+    members.get("end", segment.end);
+    members.get("exit_reason", segment.exit_reason);
+  }
+  if (manifest.segments.empty())
+    fail_run(path + ": 'segments' is empty; at least the first start belongs there");
+  return manifest;
+}
+
+RunResult read_summary(FileSystem& files, const std::string& folder) {
+  const std::string path = folder + "/summary.json";
+  const Json json = read_object(files, path);
+  const Members top(json, path);
+  RunResult result;
+  result.folder = folder;
+  top.get("status", result.status);
+  if (result.status != "completed" && result.status != "interrupted" && result.status != "failed") {
+    fail_run(path + ": 'status': expected completed, interrupted or failed, found '" + result.status + "'");
+  }
+  result.exit_status = result.status == "failed" ? 1 : 0;
+  top.get("steps", result.steps);
+  top.get("samples", result.samples);
+  top.get("tokens", result.tokens);
+  top.get("wall_s", result.wall_s);
+  top.get("bytes_sent", result.bytes_sent);
+  numbers_of(top.object("metrics"), result.metrics);
+  top.get("weights_hash", result.weights_hash);
+  top.get("state_hash", result.state_hash);
+  top.get("peak_rss_mb", result.peak_rss_mb);
+  top.get("peak_anonymous_mb", result.peak_anonymous_mb);
+  top.get("stall_s", result.stall_s);
+  top.get("hidden_comm_share", result.hidden_comm_share);
+  numbers_of(top.object("quantized_operands"), result.quantized_operands);
+  if (top.has("bytes_by_purpose")) numbers_of(top.object("bytes_by_purpose"), result.bytes_by_purpose);
+  if (top.has("nondeterminism")) top.get("nondeterminism", result.nondeterminism);
+  if (top.has("error")) top.get("error", result.error);
+  return result;
+}
+
+}  // namespace tenon

@@ -1,0 +1,61 @@
+#include "record/run_record.hpp"
+
+#include "base/process_facts.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace tenon::train {
+namespace {
+
+constexpr double kMetricsIntervalSeconds = 1.0;
+
+}  // namespace
+
+void RunRecord::open_store(int keep, std::function<void(const char*)> hook) {
+  StoreOptions options;
+  options.keep = std::max(2, keep);
+  options.hook = std::move(hook);
+  store = std::make_unique<CheckpointStore>(files_, folder.path + "/checkpoints", options);
+}
+
+void RunRecord::open_metrics() {
+  metrics = std::make_unique<MetricsWriter>(files_, folder.path + "/metrics.jsonl", kMetricsIntervalSeconds);
+}
+
+// Lines of slots that will be computed again go, as at a resume.
+void RunRecord::go_back(std::int64_t slot) {
+  metrics.reset();
+  drop_metrics_after(files_, folder.path + "/metrics.jsonl", slot);
+  open_metrics();
+}
+
+void RunRecord::begin_manifest(Manifest begun) {
+  manifest = std::move(begun);
+  manifest.segments.insert(manifest.segments.begin(), earlier_segments.begin(), earlier_segments.end());
+  write_manifest(files_, folder.path, manifest);
+}
+
+void RunRecord::end_segment(const std::string& reason) {
+  if (manifest.segments.empty()) return;
+  manifest.segments.back().end = utc_now();
+  manifest.segments.back().exit_reason = reason;
+  write_manifest(files_, folder.path, manifest);
+}
+
+std::string RunRecord::newest_checkpoint_text() const {
+  std::vector<std::int64_t> whole;
+  try {
+    if (store != nullptr) whole = store->generations();
+  } catch (const Error&) {
+    // What is being reported matters more than that the folder cannot be read.
+  }
+  return whole.empty() ? "; there is no checkpoint yet"
+                       : fmt::format("; the newest checkpoint is that of slot {}", whole.back());
+}
+
+}  // namespace tenon::train

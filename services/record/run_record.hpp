@@ -1,0 +1,56 @@
+// What a run leaves on disk beside its logs: folder, checkpoints, metrics, manifest, the record of its
+// failures; and what the folder knows of earlier segments.
+#pragma once
+
+#include "record/manifest.hpp"
+#include "record/metrics.hpp"
+#include "record/recovery_log.hpp"
+#include "record/run_folder.hpp"
+#include "loop/compute_cost.hpp"
+
+#include <tenon/checkpoint.hpp>
+#include <tenon/files.hpp>
+#include <tenon/runtime.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace tenon::train {
+
+class RunRecord {
+ public:
+  explicit RunRecord(FileSystem& files) : files_(files) {}
+
+  /// `hook` is called with the name of each phase of a save.
+  void open_store(int keep, std::function<void(const char*)> hook);
+  void open_metrics();
+  /// Slots after this one will be computed again: their lines go.
+  void go_back(std::int64_t slot);
+  /// Rank 0: the manifest of this segment, with those of earlier ones before it.
+  void begin_manifest(Manifest begun);
+  void end_segment(const std::string& reason);
+  /// "; the newest checkpoint is that of slot 40"
+  std::string newest_checkpoint_text() const;
+
+  std::unique_ptr<CheckpointStore> store;
+  RunFolder folder;
+  std::unique_ptr<AttemptLock> lock;
+  std::unique_ptr<MetricsWriter> metrics;
+  Manifest manifest;
+  std::vector<ManifestSegment> earlier_segments;
+  std::string device_choice;                   ///< why this device, where the configuration left it open
+  std::string recorded_kernels;                ///< of the attempt that is continued, "" otherwise
+  std::optional<PieceSeconds> recorded_costs;  ///< that it had measured
+  std::vector<std::string> notes;              ///< what a person should know about the start
+  std::unique_ptr<RecoveryLog> recovery_log;   ///< rank 0
+  RunResult result;                            ///< written by rank 0
+
+ private:
+  FileSystem& files_;
+};
+
+}  // namespace tenon::train

@@ -1,0 +1,89 @@
+// What a run keeps and asks when its planned slots are many: the peak of a schedule, and the account of wall
+// time.
+#include "failover/overhead_ledger.hpp"
+#include "loop/peak_rate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <thread>
+
+namespace tenon::train {
+namespace {
+
+/// Rises to slot `top`, then falls over `fall` slots.
+class Tent final : public Schedule {
+ public:
+  Tent(std::int64_t top, double fall) : top_(top), fall_(fall) {}
+  double rate(const SchedulePoint& at) const override {
+    ++asked;
+    const auto slot = static_cast<double>(at.slot), top = static_cast<double>(top_);
+    return at.base_lr * (at.slot <= top_ ? (slot + 1) / (top + 1) : std::exp(-(slot - top) / fall_));
+  }
+  mutable std::int64_t asked = 0;
+
+ private:
+  std::int64_t top_;
+  double fall_;
+};
+
+TEST(PeakRate, IsExactForOnePeakWhereverItIsAndAsksFewSlots) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t steps :
+       {std::int64_t{1}, std::int64_t{1000}, std::int64_t{1} << 20, (std::int64_t{1} << 20) + 77,
+        std::int64_t{1000000000}, std::int64_t{1} << 53, kMost}) {
+    for (const double at : {0.0, 1e-9, 0.3, 0.77777, 0.9999999, 1.0}) {
+      const double place = at * static_cast<double>(steps);
+      const std::int64_t top =
+          place < static_cast<double>(steps) ? static_cast<std::int64_t>(place) : steps - 1;
+      const Tent tent(top, std::max(1.0, static_cast<double>(steps) / 10));
+      EXPECT_EQ(peak_rate(tent, steps, 0.25), 0.25) << steps << " slots, peak at " << top;
+      EXPECT_LT(tent.asked, 2000000);
+    }
+  }
+}
+
+void work(double seconds) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+  while (std::chrono::steady_clock::now() < end) continue;
+}
+
+using Entry = OverheadLedger::Entry;
+
+TEST(OverheadLedger, GivesBackTheWorkOfSlotsThatAreLost) {
+  OverheadLedger ledger;
+  ledger.enter(Entry::kWork);
+  for (std::int64_t slot = 1; slot <= 4; ++slot) {
+    work(0.002);
+    ledger.slots_done(slot);
+  }
+  const double all = ledger.seconds(Entry::kWork);
+  ledger.back_to(1);
+  EXPECT_GE(ledger.seconds(Entry::kWork), 0.002);
+  EXPECT_GE(ledger.seconds(Entry::kRepeat), 0.006);
+  EXPECT_NEAR(ledger.seconds(Entry::kWork) + ledger.seconds(Entry::kRepeat), all, 0.001);
+  ledger.back_to(0);
+  EXPECT_NEAR(ledger.seconds(Entry::kWork), 0, 1e-9);
+}
+
+TEST(OverheadLedger, HasRoomForAnyNumberOfSlots) {
+  OverheadLedger ledger;
+  ledger.enter(Entry::kWork);
+  constexpr std::int64_t kFirst = 5000000000, kSlots = 20000;
+  for (std::int64_t slot = 0; slot < kSlots; ++slot) {
+    work(1e-6);
+    ledger.slots_done(kFirst + slot + 1);
+  }
+  const double all = ledger.seconds(Entry::kWork);
+  // Slots share cells here: each has an equal share of its cell.
+  ledger.back_to(kFirst + kSlots / 4);
+  EXPECT_GT(ledger.seconds(Entry::kWork), 0);
+  EXPECT_GT(ledger.seconds(Entry::kRepeat), 0.5 * all) << "three quarters were lost";
+  EXPECT_NEAR(ledger.seconds(Entry::kWork) + ledger.seconds(Entry::kRepeat), all, 0.001);
+  ledger.back_to(0);
+  EXPECT_NEAR(ledger.seconds(Entry::kWork), 0, 1e-9);
+}
+
+}  // namespace
+}  // namespace tenon::train

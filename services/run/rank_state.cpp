@@ -1,0 +1,463 @@
+// Enumeration of a rank's state, and its three uses.
+#include "run/rank_state.hpp"
+
+#include "graph/row_table.hpp"
+#include "record/data_record.hpp"
+#include "run/evaluated_weights.hpp"
+#include "loop/grid.hpp"
+#include "run/state_io.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/executor.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <numeric>
+
+namespace tenon::train {
+namespace {
+
+std::vector<std::int64_t> owned_rows(const RowTable& table) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(table.owned_last() - table.owned_first()));
+  std::iota(ids.begin(), ids.end(), table.owned_first());
+  return ids;
+}
+
+/// Rows of a table as one host tensor in `memory`.
+TensorView stage(const RowTable& table, std::span<const std::int64_t> ids, std::vector<std::byte>& memory) {
+  TensorView view;
+  view.dtype = table.dtype();
+  view.shape = Shape{static_cast<std::int64_t>(ids.size()), table.width()};
+  memory.resize(static_cast<std::size_t>(view.bytes()));
+  view.data = memory.data();
+  if (!ids.empty()) table.read(ids, view);
+  return view;
+}
+TensorView stage(const RowTable& table, std::vector<std::byte>& memory) {
+  return stage(table, owned_rows(table), memory);
+}
+
+/// A tensor of the device in host memory.
+TensorView to_host(const TensorView& view, Device& device, std::vector<std::byte>& memory) {
+  if (view.space == MemorySpace::kHost) return view;
+  TensorView host = view;
+  host.space = MemorySpace::kHost;
+  memory.resize(static_cast<std::size_t>(view.bytes()));
+  host.data = memory.data();
+  device.copy(view, host);
+  return host;
+}
+
+class ReaderSource final : public StateSource {
+ public:
+  ReaderSource(CheckpointReader& reader, Device& device) : reader_(reader), device_(device) {}
+
+  const std::string* scalar(const std::string& name) override { return reader_.meta(name); }
+  void tensor(const std::string& name, TensorView out) override {
+    read(name, Shape(std::vector<std::int64_t>(static_cast<std::size_t>(out.shape.rank()), 0)), out);
+  }
+
+  void read(const std::string& name, const Shape& offset, TensorView out) {
+    const TensorSpec* stored = reader_.find(name);
+    if (stored == nullptr) {
+      fail_run(
+          fmt::format("checkpoint step-{}: tensor '{}' is missing; it was saved by a run with another model, "
+                      "optimizer or sync strategy",
+                      reader_.step(), name));
+    }
+    if (out.space == MemorySpace::kHost) {
+      reader_.read_slice(name, offset, out);
+      return;
+    }
+    TensorView host = to_host(out, device_, memory_);
+    reader_.read_slice(name, offset, host);
+    device_.copy(host, out);
+  }
+
+ private:
+  CheckpointReader& reader_;
+  Device& device_;
+  std::vector<std::byte> memory_;
+};
+
+/// Reads "rank<r>/..." and, when the run that saved had fewer ranks, "rank0/..." instead.
+class RankSource final : public StateSource {
+ public:
+  RankSource(ReaderSource& source, int rank, std::string position)
+      : source_(source), mine_(fmt::format("rank{}/", rank)), position_(std::move(position)) {}
+  const std::string* scalar(const std::string& name) override {
+    if (name == kPosition) return &position_;
+    const std::string* own = source_.scalar(mine_ + name);
+    return own != nullptr ? own : source_.scalar("rank0/" + name);
+  }
+  void tensor(const std::string& name, TensorView out) override { source_.tensor(mine_ + name, out); }
+
+ private:
+  static constexpr std::string_view kPosition = "core/position";
+  ReaderSource& source_;
+  std::string mine_, position_;
+};
+
+}  // namespace
+
+std::int64_t StateEntry::bytes() const {
+  if (table == nullptr) return view.bytes();
+  return dtype_bytes(table->dtype(), (table->owned_last() - table->owned_first()) * table->width());
+}
+
+void LineCounts::state(StateVisitor& visitor) {
+  visitor.real("loss_sum", loss_sum);
+  visitor.real("loss_count", loss_count);
+  visitor.integer("skipped_updates", skipped_updates);
+  visitor.integer("planned_slots", planned_slots);
+  visitor.integer("planned_samples", planned_samples);
+  visitor.integer("trained_samples", trained_samples);
+  visitor.integer("evaluated", evaluated);
+  visitor.integer("bytes_sent", bytes_sent);
+  visitor.text("recorded", recorded);
+}
+
+void Counters::state(StateVisitor& visitor) {
+  visitor.integer("slot", slot);
+  visitor.integer("updates", updates);
+  visitor.integer("position", position);
+  visitor.integer("samples", samples);
+  visitor.integer("tokens", tokens);
+  visitor.integer("divergences", roll_backs);
+  visitor.integer("diverged_to", rolled_back_to);
+}
+
+void RankState::add_set(std::vector<StateEntry>& out, const ParameterSet& set, const std::string& prefix,
+                        bool written) const {
+  for (const ParameterInfo& info : set.parameters()) {
+    StateEntry entry;
+    entry.name = prefix + "/" + info.spec.name;
+    entry.view = set.tensor(info.index);
+    entry.parameter = info.index;
+    entry.global_shape = info.spec.shape;
+    entry.offset = info.offset;
+    entry.written = written && info.local.elements() > 0 && is_first_holder(info.spec, m_.coordinates);
+    if (!entry.view.empty()) out.push_back(std::move(entry));
+  }
+}
+
+// A table that is cut over the replicas exists once, whatever the strategy: each owner writes its rows.
+void RankState::add_table(std::vector<StateEntry>& out, RowTable* table, int parameter,
+                          const std::string& name, std::int64_t width) const {
+  const ParameterInfo& info = m_.weights->live().parameters()[static_cast<std::size_t>(parameter)];
+  const bool once = m_.shared || is_cut(info.spec, kReplicaAxis);
+  StateEntry entry;
+  entry.name =
+      fmt::format("{}{}/{}", once ? "" : fmt::format("replica{}/", m_.replica), name, info.spec.name);
+  entry.table = table;
+  entry.parameter = parameter;
+  entry.global_shape = Shape{info.spec.shape[0], width};
+  entry.offset = Shape{info.offset[0], 0};
+  entry.written = info.local.elements() > 0 && is_first_holder(info.spec, m_.coordinates) &&
+                  (is_cut(info.spec, kReplicaAxis) || !m_.shared || m_.replica == 0);
+  out.push_back(std::move(entry));
+}
+
+std::vector<StateEntry> RankState::entries() const {
+  std::vector<StateEntry> out;
+  const std::string own = fmt::format("replica{}/", m_.replica);
+  const std::string shared = m_.shared ? "" : own;
+  const bool written = !m_.shared || m_.replica == 0;
+  ParameterSet& live = m_.weights->live();
+  add_set(out, live, shared + "model", written);
+  for (const ParameterInfo& info : live.parameters()) {
+    if (RowTable* table = live.table(info.index)) add_table(out, table, info.index, "model", table->width());
+  }
+  for (const auto& set : m_.updater->state()) add_set(out, *set, shared + std::string(set->name()), written);
+  for (const Updater::TableState& state : m_.updater->table_state()) {
+    add_table(out, state.table.get(), state.parameter, state.name, state.table->width());
+  }
+  for (const auto& set : m_.weights->created_sets())
+    add_set(out, *set, own + "sync." + std::string(set->name()), true);
+  return out;
+}
+
+std::string RankState::evaluated_prefix() const {
+  const std::string own = fmt::format("replica{}/", m_.replica);
+  const ParameterSet* const evaluated = &m_.parts->sync->evaluation_parameters();
+  if (evaluated == &m_.weights->live()) return (m_.shared ? "" : own) + "model/";
+  for (const auto& set : m_.weights->created_sets())
+    if (evaluated == set.get()) return own + "sync." + std::string(set->name()) + "/";
+  return "";
+}
+
+void RankState::visit(StateVisitor& visitor) const {
+  visit_step(visitor);
+  visit_recovery(visitor);
+}
+
+void RankState::visit_recovery(StateVisitor& visitor) const {
+  visitor.enter("recovery");
+  m_.parts->recovery->state(visitor);
+  visitor.leave();
+}
+
+void RankState::visit_lines(StateVisitor& visitor) const {
+  visitor.enter("lines");
+  m_.counters->lines.state(visitor);
+  visitor.leave();
+}
+
+void RankState::visit_step(StateVisitor& visitor) const {
+  visitor.enter("core");
+  m_.counters->state(visitor);
+  visitor.leave();
+  const auto component = [&](const char* name, auto& part) {
+    visitor.enter(name);
+    part->state(visitor);
+    visitor.leave();
+  };
+  component("precision", m_.parts->precision);
+  component("optimizer", m_.parts->optimizer);
+  component("sync", m_.parts->sync);
+  for (std::size_t i = 0; i < m_.executors.size(); ++i) {
+    visitor.enter(fmt::format("sites{}", i));
+    m_.executors[i]->state(visitor);
+    visitor.leave();
+  }
+}
+
+std::string RankState::digests() const {
+  StateHasher hasher;
+  std::vector<std::byte> memory;
+  for (const StateEntry& entry : entries()) {
+    if (!entry.written) continue;
+    const std::string name = entry.name + "@" + entry.offset.text();
+    if (entry.table == nullptr) {
+      hasher.add(name, to_host(entry.view, *m_.parts->device, memory));
+      continue;
+    }
+    const RowTable& table = *entry.table;
+    hasher.begin(name, table.dtype(), Shape{table.owned_last() - table.owned_first(), table.width()});
+    graph::for_each_chunk(table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      table.read(ids, rows);
+      hasher.feed(rows.raw());
+    });
+    hasher.end();
+  }
+  StateCollector collector;
+  visit(collector);
+  const std::string prefix = fmt::format("rank{}/", m_.rank);
+  for (auto& [name, text] : collector.scalars) {
+    TensorView view;
+    view.data = text.data();
+    view.dtype = DType::kU8;
+    view.shape = Shape{static_cast<std::int64_t>(text.size())};
+    hasher.add(prefix + name, view);
+  }
+  for (const auto& [name, tensor] : collector.tensors) {
+    hasher.add(prefix + name, to_host(tensor, *m_.parts->device, memory));
+  }
+  return hasher.digests();
+}
+
+void RankState::check(const CheckpointReader& reader, bool alone) const {
+  std::vector<TensorSpec> mine;
+  for (const StateEntry& entry : entries()) {
+    mine.push_back(
+        {entry.name, entry.table != nullptr ? entry.table->dtype() : entry.view.dtype, entry.global_shape});
+  }
+  // What other ranks keep, and what components keep, is theirs to judge.
+  const std::string own = fmt::format("replica{}/", m_.replica);
+  const auto known = static_cast<std::ptrdiff_t>(mine.size());
+  for (const TensorSpec& stored : reader.tensors()) {
+    const bool elsewhere = !alone || stored.name.starts_with("rank") ||
+                           (stored.name.starts_with("replica") && !stored.name.starts_with(own));
+    if (elsewhere && std::none_of(mine.begin(), mine.begin() + known,
+                                  [&](const TensorSpec& spec) { return spec.name == stored.name; })) {
+      mine.push_back(stored);
+    }
+  }
+  const int replicas = m_.weights->replicas();
+  const auto weights_of_replicas = [&](std::string_view prefix) {
+    const auto is_one = [&](const TensorSpec& spec) {
+      return spec.name.starts_with(prefix) && spec.name.find("/model/") != std::string::npos;
+    };
+    return std::any_of(reader.tensors().begin(), reader.tensors().end(), is_one);
+  };
+  const bool each = weights_of_replicas("replica");
+  const auto refuse_ranks = [&](const std::string& why) {
+    const auto kept = [](bool by_each) {
+      return by_each ? "keep weights and state of each replica" : "share one set of weights and state";
+    };
+    fail_config(fmt::format(
+        "the checkpoint was saved by {} rank(s), which {}, and this run has {} replica(s), which {} ({}); "
+        "--resume needs the parallel.ranks and the sync strategy that saved it. Nothing was changed: "
+        "continue with "
+        "the old configuration, or start a new attempt without --resume",
+        reader.world_size(), kept(each), replicas, kept(!m_.shared), why));
+  };
+  if (alone && each && !m_.shared && !weights_of_replicas(fmt::format("replica{}/", replicas - 1)))
+    refuse_ranks(fmt::format("it has no weights of replica {}", replicas - 1));
+  try {
+    reader.check_model(mine);
+  } catch (const Error& error) {
+    if (each == m_.shared) refuse_ranks(error.what());
+    fail_config(
+        fmt::format("{}; --resume needs the model, optimizer and sync strategy that saved it. Nothing was "
+                    "changed: continue "
+                    "with the old configuration, or start a new attempt without --resume",
+                    error.what()));
+  }
+}
+
+void RankState::restore(CheckpointReader& reader, const RunShape& shape) const {
+  ReaderSource source(reader, *m_.parts->device);
+  for (const StateEntry& entry : entries()) {
+    if (entry.table == nullptr) {
+      source.read(entry.name, entry.offset, entry.view);
+      continue;
+    }
+    graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      source.read(entry.name, Shape{ids.front(), 0}, rows);
+      entry.table->write(ids, rows);
+    });
+  }
+  RankSource scalars(source, m_.rank, std::to_string(saved_position(reader, m_.replica, shape)));
+  StateRestorer restorer(scalars);
+  visit(restorer);
+  // Earlier versions saved none, and evaluated before they saved.
+  m_.counters->lines.evaluated = reader.step();
+  StateRestorer lines(scalars, Missing::kStays);
+  visit_lines(lines);
+  m_.weights->live().touch(-1);
+  for (const auto& set : m_.weights->created_sets()) set->touch(-1);
+}
+
+void RankState::reset_optimizer() const {
+  std::vector<std::byte> zeros;
+  for (const auto& set : m_.updater->state()) {
+    for (int arena = 0; arena < set->arenas(); ++arena) {
+      const TensorView view = set->arena(arena);
+      if (view.empty()) continue;
+      zeros.assign(static_cast<std::size_t>(view.bytes()), std::byte{0});
+      TensorView host = view;
+      host.space = MemorySpace::kHost;
+      host.data = zeros.data();
+      m_.parts->device->copy(host, view);
+    }
+  }
+  for (const Updater::TableState& state : m_.updater->table_state()) {
+    graph::for_each_chunk(*state.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      std::fill(rows.raw().begin(), rows.raw().end(), std::byte{0});
+      state.table->write(ids, rows);
+    });
+  }
+}
+
+RestoredRows RankState::restore_rows(CheckpointReader* reader, const IsLost& is_lost,
+                                     std::uint64_t seed_init) const {
+  RestoredRows restored;
+  std::vector<std::int64_t> lost;
+  const auto weights = m_.weights->live().parameters();
+  for (const StateEntry& entry : entries()) {
+    if (entry.table == nullptr) continue;
+    const ParameterInfo& info = weights[static_cast<std::size_t>(entry.parameter)];
+    const bool is_weight = m_.weights->live().table(entry.parameter) == entry.table;
+    graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
+      if (reader != nullptr) {
+        reader->read_slice(entry.name, Shape{ids.front(), 0}, rows);
+      } else if (is_weight) {
+        initial_rows(info, seed_init, ids, rows);
+      } else {
+        std::fill(rows.raw().begin(), rows.raw().end(), std::byte{0});
+      }
+      // Lost rows move to the front of the chunk.
+      lost.clear();
+      const auto row_bytes = static_cast<std::size_t>(dtype_bytes(rows.dtype, entry.table->width()));
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (!is_lost(entry.parameter, ids[i])) continue;
+        if (lost.size() != i)
+          std::memcpy(rows.raw().data() + lost.size() * row_bytes, rows.raw().data() + i * row_bytes,
+                      row_bytes);
+        lost.push_back(ids[i]);
+      }
+      if (lost.empty()) return;
+      entry.table->write(lost, rows.rows(0, static_cast<std::int64_t>(lost.size())));
+      if (is_weight) restored.rows += static_cast<std::int64_t>(lost.size());
+      restored.bytes += static_cast<std::int64_t>(lost.size() * row_bytes);
+    });
+    m_.weights->live().touch(entry.parameter);
+  }
+  return restored;
+}
+
+void SaveBuffers::release_tables() {
+  items_.clear();
+  staged_.clear();
+}
+
+void SaveBuffers::collect(const RankState& state, const RunShape& shape, const SavePlan& plan,
+                          const Encode& encode) {
+  items_.clear();
+  meta_.clear();
+  const std::vector<StateEntry> entries = state.entries();
+  staged_.resize(entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const StateEntry& entry = entries[i];
+    if (!entry.written) continue;
+    SaveItem item;
+    item.name = entry.name;
+    item.global_shape = entry.global_shape;
+    item.offset = entry.offset;
+    if (entry.table == nullptr) {
+      if (!plan.everything && !plan.dense) continue;
+      item.data = entry.view;
+    } else if (plan.everything) {
+      item.data = stage(*entry.table, staged_[i]);
+    } else {
+      const auto selection =
+          std::find_if(plan.tables.begin(), plan.tables.end(),
+                       [&](const RowSelection& rows) { return rows.parameter == entry.parameter; });
+      if (selection == plan.tables.end()) continue;  // the base has it
+      if (selection->all) {
+        item.data = stage(*entry.table, staged_[i]);
+      } else {
+        item.data = stage(*entry.table, selection->ids, staged_[i]);
+        item.rows = selection->ids;
+        item.offset[0] = 0;
+      }
+    }
+    const bool weights =
+        entry.table != nullptr && entry.table == state.members().weights->live().table(entry.parameter);
+    if (weights && plan.encoding != "plain" && item.data.dtype == DType::kF32) {
+      std::vector<std::byte> encoded;
+      encode(item.data, encoded);
+      staged_[i] = std::move(encoded);
+      item.encoding = plan.encoding;
+      item.payload = staged_[i];
+      item.data.data = nullptr;
+    }
+    items_.push_back(std::move(item));
+  }
+  StateCollector collector;
+  state.visit(collector);
+  state.visit_lines(collector);
+  const std::string prefix = fmt::format("rank{}/", state.members().rank);
+  for (auto& [name, text] : collector.scalars) meta_.push_back({prefix + name, std::move(text)});
+  if (!state.members().shared || state.members().replica == 0)
+    meta_.push_back({evaluated_key(state.members().replica), state.evaluated_prefix()});
+  if (state.members().rank == 0) {
+    record_data(state.members().parts->dataset->info().sources, meta_);
+    record_shape(shape, meta_);
+  }
+  if (!plan.everything && !plan.dense) return;
+  for (const auto& [name, tensor] : collector.tensors) {
+    SaveItem item;
+    item.name = prefix + name;
+    item.data = tensor;
+    item.global_shape = tensor.shape;
+    item.offset = Shape(std::vector<std::int64_t>(static_cast<std::size_t>(tensor.shape.rank()), 0));
+    items_.push_back(std::move(item));
+  }
+}
+
+}  // namespace tenon::train

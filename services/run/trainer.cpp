@@ -1,0 +1,386 @@
+// Building what a rank trains with: components, mesh, executors, weights equal on all replicas, workers,
+// state. What it knows of itself for `tenon check`.
+#include "run/trainer.hpp"
+
+#include "graph/memory_budget.hpp"
+#include "record/data_record.hpp"
+#include "loop/device_communicators.hpp"
+#include "loop/graph_edits.hpp"
+#include "loop/grid.hpp"
+#include "run/memory_need.hpp"
+#include "loop/peak_rate.hpp"
+#include "failover/survivor.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/parallel.hpp>
+#include <tenon/sync_extra.hpp>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+namespace tenon::train {
+namespace {
+
+HostSpec host_spec(World& world, int rank, int replica) {
+  HostSpec spec;
+  spec.rank = rank;
+  spec.world_size = static_cast<int>(world.settings.parallel.world());
+  spec.replica = replica;
+  spec.deadline_s = world.settings.run.deadline;
+  spec.clock = world.clock.get();
+  spec.control = world.links.control.get();
+  return spec;
+}
+
+FaultSpec fault_spec(World& world, int rank) {
+  static const std::vector<config::FaultSettings> kNone;  // of an attempt that is continued
+  FaultSpec spec;
+  const bool continued = world.request.resume && world.place.generation == 0;
+  spec.faults = continued ? &kNone : &world.settings.faults;
+  spec.first_slot = world.start.faults_from;
+  spec.rank = rank;
+  spec.clock = world.clock.get();
+  spec.control = world.links.control.get();
+  spec.deadline_s = world.settings.run.deadline;
+  spec.own_process = world.links.transport && world.links.transport->local_ranks().size() == 1 &&
+                     world.settings.parallel.world() > 1;
+  return spec;
+}
+
+std::int64_t arena_bytes(const ParameterSet& set) {
+  std::int64_t sum = 0;
+  for (int arena = 0; arena < set.arenas(); ++arena) sum += set.arena(arena).bytes();
+  return sum;
+}
+
+double megabytes(std::int64_t bytes) {
+  return static_cast<double>(bytes) / (1024.0 * 1024.0);
+}
+
+}  // namespace
+
+Trainer::Trainer(World& world, int rank)
+    : world_(world),
+      rank_(rank),
+      replica_(rank / static_cast<int>(world.settings.parallel.ranks_per_replica())),
+      grid_index_(rank % static_cast<int>(world.settings.parallel.ranks_per_replica())),
+      with_(host_spec(world, rank, replica_), fault_spec(world, rank), *world.pass_watch),
+      lines_(world, rank, counters_, with_.account, with_.distributions) {
+  try {
+    open_parts();
+    mesh_ = std::make_unique<Mesh>(world_, rank_, *parts_->device, with_.layer_watch);
+    std::vector<std::unique_ptr<Executor>> executors = make_executors();
+    make_weights(executors.front()->parameters());
+    make_workers(std::move(executors));
+    make_state();
+  } catch (...) {
+    rethrow_noted_call();  // while the options live, whose places an error may name
+  }
+}
+
+// Those who ask layers of the executors end before these.
+Trainer::~Trainer() {
+  if (requests_ != nullptr) requests_->close();
+}
+
+// The components, and what their choices rule out together.
+void Trainer::open_parts() {
+  const config::CoreSettings& settings = world_.settings;
+  const int threads = world_.threads_per_rank();
+  set_parallel_threads(threads);
+  with_.host.set_sinks(&with_.spans, &lines_);
+  with_.host.set_passes(&with_.watched.places());
+  parts_ = std::make_unique<Parts>(world_.checked, world_.registry, with_.host);
+  observers_ = std::make_unique<Observers>(parts_->observers, with_.host, with_.spans);
+  parts_->device->open({rank_, threads, settings.device.kernels});
+  with_.watched.set_kernels(fmt::format("{}, {} thread(s)", parts_->device->kernel_choice(), threads));
+  if (DeviceTransport* reaches = world_.links.transport ? device_transport(*world_.links.transport) : nullptr)
+    reaches->attach(rank_, *parts_->device);
+  if (settings.parallel.workers > 1 && parts_->device->space() != MemorySpace::kHost) {
+    fail_config(fmt::format(
+        "parallel.workers: the workers of a replica update its weights in host memory at the same time, and "
+        "device '{}' has memory of its own; set [device] type = \"cpu\", or leave parallel.workers out",
+        parts_->device.id()));
+  }
+  parts_->dataset->open(settings.run.seed_order);
+  const DataInfo& data = parts_->dataset->info();
+  if (parts_->dataset->batch() > data.train_samples) {
+    fail_config(fmt::format("data: a batch of {} samples is larger than the training split, which has {}",
+                            parts_->dataset->batch(), data.train_samples));
+  }
+  if (settings.parallel.workers > 1 &&
+      (!parts_->sync.declares(TENON_CAP_HOGWILD) || !parts_->optimizer.declares(TENON_CAP_HOGWILD))) {
+    fail_config(
+        fmt::format("parallel.workers = {} needs a sync strategy and an optimizer that tolerate concurrent "
+                    "writers; '{}' and '{}' do not both declare 'hogwild'",
+                    settings.parallel.workers, parts_->sync.id(), parts_->optimizer.id()));
+  }
+}
+
+std::vector<std::unique_ptr<Executor>> Trainer::make_executors() {
+  layers_ = make_registry_layers(world_.registry, with_.host);
+  with_.host.set_layers(layers_.get());
+  // Statements of their own: an error of the edits is not the model's, nor the data set's.
+  const DataInfo& data = parts_->dataset->info();
+  const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, world_.checked.model_edits,
+                                     &with_.host.node_places());
+  std::vector<std::unique_ptr<Executor>> executors;
+  requests_ = RowTraffic::make(world_, with_.host, replica_);
+  for (std::int64_t w = 0; w < world_.settings.parallel.workers; ++w) {
+    executors.push_back(make_executor(graph, static_cast<std::size_t>(w)));
+    if (w == 0) require_room_for_workers(*executors.front());
+  }
+  return executors;
+}
+
+void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
+  const config::CoreSettings& settings = world_.settings;
+  ReplicaSpec spec;
+  spec.replica = replica_;
+  spec.replicas = static_cast<int>(settings.parallel.ranks);
+  spec.grid_index = grid_index_;
+  spec.servers = static_cast<int>(settings.parallel.servers);
+  spec.first_server = static_cast<int>(settings.parallel.trainers());
+  const auto grid_size = static_cast<int>(settings.parallel.ranks_per_replica());
+  for (int r = 0; r < spec.replicas; ++r) spec.peers.push_back(r * grid_size + grid_index_);
+  spec.epoch = world_.start.epoch;
+  spec.seed = settings.run.seed;
+  spec.buffers = settings.buffers;
+  if (const auto* sizes = parts_->sync.offered<BucketSizes>())
+    spec.buckets = {sizes->first_bucket_bytes(), sizes->bucket_bytes()};
+  spec.device = parts_->device.get();
+  spec.host = &with_.host;
+  spec.gate = &with_.gate;
+  spec.transport = world_.links.transport ? world_.links.transport.get() : nullptr;
+  spec.watch = with_.watch;
+  spec.distributions = &with_.distributions;
+  require_memory(parameters, *parts_->optimizer, world_.replicas_here(), usable_memory_bytes());
+  weights_ = std::make_unique<RankReplica>(spec, parameters);
+  lines_.bind({parts_.get(), weights_.get(), observers_.get(), shares_weights(), slot_samples()});
+  rows_ = std::make_unique<RowExchange>(*weights_, shares_weights(), requests_ != nullptr);
+  if (rows_->active() && settings.parallel.workers > 1) {
+    fail_config(
+        "parallel.workers: several workers and several replicas cannot share row tables in this version: "
+        "rows travel between replicas in step. Set parallel.workers = 1, or parallel.ranks = 1, or, with "
+        "replicas "
+        "that update alone, parallel.rows = \"request\"");
+  }
+  world_.agree(*world_.links.end_hub, rank_, "parameters and data", layout_text(),
+               fmt::format("{} ({})", parts_->device->kernel_choice(), parts_->device->features()));
+  start_weights();
+  updater_ = std::make_unique<Updater>(*parts_->optimizer, weights_->live(), *parts_->device);
+  updater_->bind({mesh_->coordinates(), mesh_->all()});
+  if (requests_ != nullptr) requests_->open(*weights_, *updater_, *parts_, rows_->cut(), shares_weights());
+}
+
+void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
+  const config::CoreSettings& settings = world_.settings;
+  // What only one rank holds must be of the same slot everywhere; replicas that are behind copy the others.
+  const bool votes =
+      parts_->recovery->needs_commit() || (world_.place.survives && Survivor::loses_rows(weights_->live()));
+  const WorkerShared shared{settings,
+                            *world_.clock,
+                            *world_.links.control,
+                            with_,
+                            *parts_,
+                            *observers_,
+                            *weights_,
+                            *updater_,
+                            *rows_,
+                            {mesh_->coordinates(), mesh_->all()},
+                            static_cast<int>(settings.parallel.workers),
+                            votes,
+                            parts_->recovery->answers_non_finite()};
+  for (std::size_t w = 0; w < executors.size(); ++w) {
+    RowClient* requests = requests_ != nullptr ? &requests_->client(w) : nullptr;
+    workers_.push_back(
+        std::make_unique<Worker>(shared, std::move(executors[w]), static_cast<int>(w), requests));
+  }
+  evaluator_ = std::make_unique<Evaluator>(*parts_, *weights_, workers_[0]->executor(),
+                                           settings.run.eval_batches, rows_->cut());
+  sync_end_.parts = parts_.get();
+  std::vector<ParameterSet*> optimizer_state;
+  for (const auto& set : updater_->state()) optimizer_state.push_back(set.get());
+  weights_->set_update(
+      [this] {
+        return peak_rate(*parts_->schedule, world_.settings.run.steps, parts_->optimizer->base_lr());
+      },
+      std::move(optimizer_state));
+  parts_->sync->start(*weights_);
+}
+
+void Trainer::make_state() {
+  RankState::Members members;
+  members.rank = rank_;
+  members.replica = replica_;
+  members.coordinates = mesh_->coordinates();
+  members.shared = shares_weights();
+  members.weights = weights_.get();
+  members.updater = updater_.get();
+  for (const auto& worker : workers_) members.executors.push_back(&worker->executor());
+  members.parts = parts_.get();
+  members.counters = &counters_;
+  state_ = std::make_unique<RankState>(members);
+}
+
+bool Trainer::shares_weights() const {
+  return parts_->sync->gradient_group() == GradientGroup::kAllReplicas;
+}
+
+/// Each worker has activations and gradients of its own.
+void Trainer::require_room_for_workers(const Executor& first) const {
+  const std::int64_t workers = world_.settings.parallel.workers;
+  const std::int64_t needed = graph::saturating_product(first.allocated_bytes(), workers);
+  const graph::MemoryBudget budget(*parts_->device);
+  if (workers == 1 || budget.allows(needed)) return;
+  fail_config(fmt::format("parallel.workers = {}: their activations take {}, {}; lower it", workers,
+                          graph::memory_text(needed), budget.text()));
+}
+
+std::unique_ptr<Executor> Trainer::make_executor(const GraphSpec& graph, std::size_t worker) {
+  ExecutorSpec spec;
+  spec.layers = layers_.get();
+  spec.device = parts_->device.get();
+  spec.host = requests_ != nullptr ? &requests_->host(worker) : &with_.host;
+  spec.precision = parts_->precision.get();
+  spec.grid = &mesh_->grid();
+  spec.replicas = mesh_->replicas();
+  spec.replica = replica_;
+  spec.seed = world_.settings.run.seed;
+  spec.seed_rounding = world_.settings.run.seed_rounding;
+  spec.batch = parts_->dataset->batch();
+  spec.steps = world_.settings.run.steps;
+  // A statement of its own: what happens while the graph is built is not the data set's doing.
+  const DataInfo& data = parts_->dataset->info();
+  return std::make_unique<Executor>(spec, graph, data);
+}
+
+/// What must be equal on all processes before the first byte of a tensor travels.
+std::string Trainer::layout_text() const {
+  std::string text;
+  for (const DataSource& source : parts_->dataset->info().sources)
+    text += fmt::format("data sha256 {}\n", source.sha256);
+  for (const ParameterInfo& info : weights_->live().parameters()) {
+    text += fmt::format("parameter {} {} {}", info.spec.name, dtype_name(info.spec.dtype),
+                        info.spec.shape.text());
+    for (const DimSharding& cut : info.spec.sharding)
+      text += fmt::format(" cut over {} at {}", fmt::join(cut.axes, "x"), fmt::join(cut.offsets, ","));
+    text += "\n";
+  }
+  return text;
+}
+
+// Equal seeds make equal weights, but a strategy may rely on equality, so it is made true by a broadcast.
+void Trainer::start_weights() {
+  ParameterSet& live = weights_->live();
+  initialise(live, world_.settings.run.seed_init, *parts_->device);
+  Communicator* group = weights_->group(Purpose::kState);
+  if (group == nullptr) return;
+  for (int arena = 0; arena < live.arenas(); ++arena) {
+    if (!live.arena(arena).empty()) group->broadcast(live.arena(arena), 0);
+  }
+}
+
+RunShape Trainer::shape() const {
+  return {world_.settings.run.steps, parts_->dataset->batch(), weights_->replicas()};
+}
+
+std::int64_t Trainer::slot_samples() const {
+  return world_.settings.run.accumulate * parts_->dataset->batch() * weights_->replicas();
+}
+
+void Trainer::check(const CheckpointReader& reader) const {
+  state_->check(reader, world_.settings.parallel.ranks_per_replica() == 1);
+  // A statement of its own: an error of the comparison is not the data set's.
+  const std::vector<DataSource> sources = parts_->dataset->info().sources;
+  const std::string& folder = world_.record.store->folder();
+  check_data(reader, sources, folder);
+  const RunShape now = shape();
+  check_position(reader, now, folder);
+  const double base_lr = parts_->optimizer->base_lr();
+  const auto rate = [&](std::int64_t slot, std::int64_t steps) {
+    return parts_->schedule->rate({slot, steps, base_lr});
+  };
+  const std::string replanned = check_rates(reader, now, rate, folder, world_.request.extend);
+  if (!replanned.empty()) world_.record.notes.push_back(replanned);
+}
+
+std::vector<ParameterInfo> Trainer::row_tables() const {
+  std::vector<ParameterInfo> tables;
+  for (const ParameterInfo& info : weights_->live().parameters()) {
+    if (info.spec.role == Role::kRowTable) tables.push_back(info);
+  }
+  return tables;
+}
+
+void Trainer::add_table_facts(std::vector<std::string>& lines) const {
+  const std::vector<ParameterInfo> tables = row_tables();
+  if (tables.empty()) return;
+  std::int64_t rows = 0;
+  for (const ParameterInfo& info : tables) rows += info.spec.shape[0];
+  lines.push_back(fmt::format("row tables: {} with {} rows; {:.1f} MiB with their state on this rank",
+                              tables.size(), rows, megabytes(updater_->table_bytes())));
+  for (int replica = 0; rows_->cut() && replica < weights_->replicas(); ++replica) {
+    std::int64_t held = 0, bytes = 0, some = 0;
+    for (const ParameterInfo& info : tables) {
+      GridPlace place = mesh_->grid().place();
+      place.replica = replica;
+      const Shape local = local_part(info.spec, place).extents;
+      held += local[0];
+      bytes += dtype_bytes(info.spec.dtype, local.elements());
+      some += local[0] > 0 ? 1 : 0;
+    }
+    lines.push_back(fmt::format("  replica {}: {} rows of {} tables, {:.1f} MiB of weights", replica, held,
+                                some, megabytes(bytes)));
+  }
+}
+
+std::int64_t Trainer::planned_bytes() const {
+  std::int64_t sum =
+      arena_bytes(weights_->live()) + arena_bytes(weights_->gradients()) + updater_->table_bytes();
+  for (const auto& set : updater_->state()) sum += arena_bytes(*set);
+  for (const auto& set : weights_->created_sets()) sum += arena_bytes(*set);
+  for (const auto& worker : workers_) sum += worker->executor().allocated_bytes();
+  if (parts_->recovery->keep() > 0) {
+    for (const StateEntry& entry : state_->entries()) {
+      if (!entry.written) continue;
+      // The copy that is written, and while it is made the rows of all tables beside.
+      sum += entry.table == nullptr ? entry.bytes() : 2 * entry.bytes();
+    }
+  }
+  return sum;
+}
+
+std::vector<std::string> Trainer::facts() const {
+  std::vector<std::string> lines;
+  std::int64_t trained = 0, frozen = 0, buffers = 0;
+  for (const ParameterInfo& info : weights_->live().parameters()) {
+    const std::int64_t elements = info.spec.shape.elements();
+    (info.spec.role == Role::kBuffer ? buffers : info.spec.trainable ? trained : frozen) += elements;
+  }
+  lines.push_back(fmt::format("parameters: {} trained, {} frozen, {} in buffers", trained, frozen, buffers));
+  std::int64_t state = 0;
+  for (const auto& set : updater_->state()) state += arena_bytes(*set);
+  lines.push_back(
+      fmt::format("memory of a rank: weights {:.1f} MiB, gradients {:.1f} MiB, optimizer state {:.1f} MiB",
+                  megabytes(arena_bytes(weights_->live())), megabytes(arena_bytes(weights_->gradients())),
+                  megabytes(state)));
+  add_table_facts(lines);
+  for (const PlanLine& line : workers_[0]->executor().memory_plan()) {
+    lines.push_back(
+        fmt::format("  {}: {:.1f} MiB", line.what, megabytes(static_cast<std::int64_t>(line.bytes))));
+  }
+  lines.push_back(fmt::format("gradient buckets: {}", weights_->buckets().size()));
+  const std::vector<std::string> kept = workers_[0]->executor().kept_sites();
+  const auto sites = static_cast<std::size_t>(workers_[0]->executor().linear_sites());
+  // Names where a choice was made; all of them say nothing.
+  lines.push_back(fmt::format("linear sites in the activations' format: {} of {}{}{}", kept.size(), sites,
+                              kept.empty() || kept.size() == sites ? "" : ", ",
+                              kept.size() == sites ? "" : fmt::format("{}", fmt::join(kept, ", "))));
+  lines.push_back(fmt::format("kernels: {}", parts_->device->kernel_choice()));
+  return lines;
+}
+
+}  // namespace tenon::train

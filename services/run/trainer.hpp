@@ -1,0 +1,103 @@
+// What one rank trains with, built once from the validated configuration: components, mesh, executors,
+// weights and optimizer state, workers. It knows nothing of slots.
+#pragma once
+
+#include "loop/evaluation.hpp"
+#include "loop/instruments.hpp"
+#include "run/mesh.hpp"
+#include "record/metric_lines.hpp"
+#include "loop/observers.hpp"
+#include "run/rank_state.hpp"
+#include "run/row_traffic.hpp"
+#include "record/saved_shape.hpp"
+#include "loop/worker.hpp"
+#include "run/world.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::train {
+
+/// The replica outlives the strategy, whose actors may use it until they are joined.
+struct SyncEnd {
+  Parts* parts = nullptr;
+  SyncEnd() = default;
+  SyncEnd(const SyncEnd&) = delete;
+  SyncEnd& operator=(const SyncEnd&) = delete;
+  ~SyncEnd() {
+    if (parts != nullptr) parts->sync.reset();
+  }
+};
+
+class Trainer {
+ public:
+  /// Collective over all ranks; leaves nothing on disk.
+  Trainer(World& world, int rank);
+  ~Trainer();
+
+  int replica() const { return replica_; }
+  Instruments& instruments() { return with_; }
+  Counters& counters() { return counters_; }
+  MetricLines& lines() { return lines_; }
+  Parts& parts() const { return *parts_; }
+  Observers& observers() const { return *observers_; }
+  Mesh& mesh() const { return *mesh_; }
+  RankReplica& weights() const { return *weights_; }
+  RowExchange& rows() const { return *rows_; }
+  Updater& updater() const { return *updater_; }
+  /// Null where rows travel in step.
+  RowTraffic* requests() const { return requests_.get(); }
+  std::span<const std::unique_ptr<Worker>> workers() const { return workers_; }
+  Evaluator& evaluator() const { return *evaluator_; }
+  RankState& state() const { return *state_; }
+
+  /// The weights that the run stands for: those of val/*, `weights_hash`, and what other commands read.
+  ParameterSet& evaluated() const { return parts_->sync->evaluation_parameters(); }
+  /// Replicas hold equal weights and optimizer state.
+  bool shares_weights() const;
+  RunShape shape() const;
+  /// Samples of all replicas in a slot of which each takes its part.
+  std::int64_t slot_samples() const;
+  std::vector<ParameterInfo> row_tables() const;
+  /// Throws Error(kConfig) when `reader` holds the state of another model.
+  void check(const CheckpointReader& reader) const;
+  /// Facts for `tenon check`: parameters, memory, kept sites.
+  std::vector<std::string> facts() const;
+  /// Bytes that this rank holds while it trains: parameter sets, optimizer state, its workers' executors, and
+  /// the copy from which checkpoints are written.
+  std::int64_t planned_bytes() const;
+
+ private:
+  void open_parts();
+  std::vector<std::unique_ptr<Executor>> make_executors();
+  std::unique_ptr<Executor> make_executor(const GraphSpec& graph, std::size_t worker);
+  void require_room_for_workers(const Executor& first) const;
+  void make_weights(const std::vector<ParameterInfo>& parameters);
+  std::string layout_text() const;
+  void start_weights();
+  void make_workers(std::vector<std::unique_ptr<Executor>> executors);
+  void make_state();
+  void add_table_facts(std::vector<std::string>& lines) const;
+
+  World& world_;
+  int rank_, replica_, grid_index_;
+  Instruments with_;
+  Counters counters_;
+  MetricLines lines_;
+  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<Observers> observers_;
+  std::unique_ptr<LayerFactory> layers_;
+  std::unique_ptr<Mesh> mesh_;
+  std::unique_ptr<RankReplica> weights_;
+  std::unique_ptr<RowExchange> rows_;
+  std::unique_ptr<Updater> updater_;
+  std::unique_ptr<RowTraffic> requests_;
+  std::vector<std::unique_ptr<Worker>> workers_;
+  std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<RankState> state_;
+  SyncEnd sync_end_;  ///< last: ends first
+};
+
+}  // namespace tenon::train

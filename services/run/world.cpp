@@ -1,0 +1,612 @@
+// The life of a run: validate, open the folder, start the ranks as threads, join them, write down how it
+// ended.
+#include "run/world.hpp"
+
+#include <tenon/clocks.hpp>
+#include "base/elapsed.hpp"
+#include "graph/memory_budget.hpp"
+#include "record/plugin_lock.hpp"
+#include "base/process_facts.hpp"
+#include "record/summary.hpp"
+#include "run/rank.hpp"
+#include "run/server_rank.hpp"
+#include "loop/time_account.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <optional>
+#include <sstream>
+#include <system_error>
+#include <thread>
+
+namespace tenon::train {
+namespace {
+
+/// The control plane says at once why a rank was cut off, unless it is gone itself.
+constexpr std::chrono::seconds kWhyKnownWithin{10};
+/// Whoever started the ranks ends those that do not answer before it says where the others go on.
+constexpr double kGoOnSeconds = 600;
+/// What a loop holds beside the plan: stacks, logs, generated kernels, buffers of files. Measured on small
+/// runs.
+constexpr double kLoopMegabytes = 1.5;
+
+/// Ranks that nobody started are threads of this process.
+void require_room_for_ranks(std::int64_t ranks) {
+  const auto needed = graph::saturating_product(ranks, static_cast<std::int64_t>(kLoopMegabytes * (1 << 20)));
+  const std::int64_t usable = usable_memory_bytes();
+  if (usable <= 0 || needed <= usable) return;
+  fail_config(fmt::format(
+      "[parallel]: {} ranks (ranks x grid, and servers) as threads of this process take at least {}, "
+      "and this process may use {} of this machine; lower parallel.ranks, grid or servers, or start the "
+      "ranks as processes on more machines (tenon launch)",
+      ranks, graph::memory_text(needed), graph::memory_text(usable)));
+}
+
+/// A broken plugin stops only the runs that need it; the others say that they went on without.
+void note_left_out(const Registry& registry, std::vector<std::string>& notes) {
+  for (const PluginStatus& plugin : registry.plugins()) {
+    if (plugin.state == PluginStatus::State::kFailed)
+      notes.push_back("a plugin was left out: " + plugin.reason);
+  }
+}
+
+std::optional<PieceSeconds> calibrated_costs(const Manifest& manifest) {
+  if (manifest.calibration.empty()) return std::nullopt;
+  const auto seconds = [&](std::string_view name) {
+    for (const auto& [key, value] : manifest.calibration) {
+      if (key == name) return value;
+    }
+    return 0.0;
+  };
+  return PieceSeconds{seconds("forward_seconds"), seconds("backward_seconds"), seconds("optimizer_seconds"),
+                      seconds("mix_seconds")};
+}
+
+/// Shares of their bandwidth that slow links have, by rank.
+std::vector<double> link_speeds(const config::CoreSettings& settings) {
+  std::vector<double> speeds(static_cast<std::size_t>(settings.parallel.world()), 1.0);
+  for (const config::StragglerSettings& straggler : settings.transport.stragglers) {
+    if (straggler.kind != config::StragglerSettings::Kind::kLink) continue;
+    for (const std::int64_t rank : straggler.ranks)
+      speeds[static_cast<std::size_t>(rank)] *= straggler.factor;
+  }
+  return speeds;
+}
+
+/// "line 3: 'a' against 'b'", the first that differs.
+std::string first_difference(std::string_view theirs, std::string_view ours) {
+  for (int line = 1;; ++line) {
+    const auto cut = [](std::string_view& text) {
+      const auto end = text.find('\n');
+      const std::string_view first = text.substr(0, end);
+      text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+      return first;
+    };
+    const std::string_view a = cut(theirs), b = cut(ours);
+    if (a != b) return fmt::format("line {}: '{}' against '{}'", line, a, b);
+    if (theirs.empty() && ours.empty()) return "only in their ends of lines";
+  }
+}
+
+}  // namespace
+
+World::World(const Config& run_config, Registry& plugin_registry, const TrainRequest& train_request,
+             Survival& of_process)
+    : config(run_config),
+      registry(plugin_registry),
+      request(train_request),
+      survival(of_process),
+      place(train_request.place),
+      checked(config::check_run(config, registry, {})),
+      settings(checked.core),
+      files(make_posix_files()),
+      clock(settings.transport.simulated_clock ? make_simulated_clock(settings.run.deadline)
+                                               : make_wall_clock()),
+      saver_clock(make_wall_clock()),
+      links(settings, place, *clock, *saver_clock),
+      record(*files) {
+  const auto ranks = static_cast<int>(settings.parallel.world());
+  const config::CostSettings& costs = settings.transport.costs;
+  if (settings.transport.simulated_clock && !costs.compute_seconds && !costs.calibrate) {
+    fail_config(
+        "transport.clock: the simulated clock needs compute_seconds, the cost of one micro-batch, or "
+        "calibrate = "
+        "true");
+  }
+  if (ranks > 1) {
+    config::CheckedComponent* chosen = checked.component("transport");
+    if (chosen == nullptr)
+      fail_config("a run of several ranks needs a [transport] table, e.g. type = \"thread\"");
+    links.transport_host = std::make_unique<RankHost>(
+        HostSpec{-1, ranks, 0, settings.run.deadline, clock.get(), nullptr, nullptr}, links.transport_gate);
+    registry.create_inner(*chosen->options, *links.transport_host);
+    links.transport = registry.create<Transport>(chosen->type, *chosen->options, *links.transport_host);
+  }
+  links.find_place();
+  if (threads_only()) require_room_for_ranks(settings.parallel.world());
+  links.open_control();
+  watch_passes();
+  if (!links.transport) return;
+  WorldSpec spec;
+  spec.ranks = ranks;
+  spec.deadline_s = settings.run.deadline;
+  spec.seed = settings.run.seed;
+  spec.clock = clock.get();
+  if (settings.transport.link) {
+    const config::LinkSettings& link = *settings.transport.link;
+    spec.link.bandwidth_bits_per_s = std::isfinite(link.bandwidth) ? link.bandwidth * 8 : 0;
+    spec.link.latency_s = link.latency;
+    spec.link.jitter_s = link.jitter;
+  }
+  spec.link_speed = link_speeds(settings);
+  connect(spec);
+}
+
+World::~World() {
+  survival.stop.attach({});
+}
+
+std::vector<LockedPlugin> World::loaded_plugins() const {
+  std::vector<LockedPlugin> locked;
+  for (const PluginStatus& plugin : registry.plugins()) {
+    if (plugin.state != PluginStatus::State::kLoaded) continue;
+    const bool built_in = plugin.file == "built in";
+    locked.push_back({plugin.id, plugin.version, built_in ? "" : plugin.file, plugin.sha256, plugin.abi});
+  }
+  return locked;
+}
+
+int World::ranks_here() const {
+  return threads_only() ? static_cast<int>(settings.parallel.trainers()) : std::max(1, place.local_ranks);
+}
+
+int World::threads_per_rank() const {
+  if (settings.device.threads > 0) return static_cast<int>(settings.device.threads);
+  return std::max(1, usable_cores() / ranks_here());
+}
+
+/// Threads that were asked for. Ranks that outnumber the cores are somebody's experiment.
+void World::note_crowding() {
+  const auto asked = static_cast<int>(settings.device.threads);
+  const int cores = usable_cores();
+  if (asked < 2 || asked * ranks_here() <= cores) return;
+  record.notes.push_back(
+      fmt::format("device.threads = {} for each of {} rank(s) on this machine, where this process may use {} "
+                  "core(s): threads will "
+                  "wait for each other; device.threads = 0 shares the cores",
+                  asked, ranks_here(), cores));
+}
+
+int World::replicas_here() const {
+  const auto grid = static_cast<int>(settings.parallel.ranks_per_replica());
+  return std::clamp((ranks_here() + grid - 1) / grid, 1, static_cast<int>(settings.parallel.ranks));
+}
+
+void World::ask_to_stop(StopReason reason, const std::string& why) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stop_ == reason || stop_ == StopReason::kSignal) return;
+    stop_ = reason;
+    stop_why_ = why;
+  }
+  try {
+    if (reason != StopReason::kSignal) {
+      links.control->request(kControlStop, why);
+    } else if (links.control_client != nullptr) {
+      links.control_client->ask(kControlStop | kControlInterrupt, why);
+    } else {
+      links.control->request(kControlStop | kControlInterrupt, why);
+    }
+  } catch (const Error&) {
+    // A run that has failed ends anyway; whoever takes signals has nobody to tell.
+    if (reason != StopReason::kSignal) throw;
+  }
+}
+
+void World::note_interrupt() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_ = StopReason::kSignal;
+  }
+  survival.stop.heard();
+}
+
+StopReason World::stop_reason() const {
+  const std::lock_guard lock(mutex_);
+  return stop_;
+}
+
+void World::open(int keep, bool mixed, const std::function<void(const CheckpointReader&)>& check) {
+  const std::string base =
+      request.run_dir.empty() ? "runs/" + settings.run.name.value_or("run") : request.run_dir;
+  try {
+    open_folder(base, keep, mixed, check);
+  } catch (const FileError& error) {
+    fail_run(
+        fmt::format("the run's folder '{}' cannot be used: {}. Nothing was trained; make room, or choose "
+                    "another folder with "
+                    "--run-dir",
+                    base, error.what()));
+  }
+}
+
+void World::open_folder(const std::string& base, int keep, bool mixed,
+                        const std::function<void(const CheckpointReader&)>& check) {
+  record.folder = request.resume ? open_newest_attempt(*files, base) : create_run_folder(*files, base);
+  record.lock = std::make_unique<AttemptLock>(record.folder.path);
+  record.result.folder = record.folder.path;
+
+  record.open_store(keep, [this](const char* name) { phase.enter(name); });
+  if (request.resume) find_checkpoint(mixed, check);
+  write_text_atomically(*files, record.folder.path + "/config.resolved.toml",
+                        to_toml(checked.resolved.root(), true));
+  write_plugin_lock(*files, record.folder.path, loaded_plugins());
+  note_left_out(registry, record.notes);
+  note_crowding();
+  record.open_metrics();
+  if (checked.component("recovery") != nullptr || settings.emulate) {
+    std::optional<ClusterCosts> costs;
+    double hours_per_slot = 0;
+    if (settings.emulate) {
+      costs = settings.emulate->costs;
+      hours_per_slot = settings.emulate->hours / static_cast<double>(settings.run.steps);
+    }
+    record.recovery_log = std::make_unique<RecoveryLog>(*files, record.folder.path, costs, hours_per_slot);
+  }
+}
+
+void World::find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check) {
+  const RestorePoint point = record.store->recover(!mixed);
+  for (const RejectedGeneration& bad : point.rejected) {
+    record.notes.push_back(fmt::format("checkpoint of slot {} is damaged and was put aside as {}: {}",
+                                       bad.step, bad.path, bad.reason));
+  }
+  start.restored_slot = point.step;
+  if (start.restored_slot >= 0) {
+    const CheckpointReader reader = record.store->open(start.restored_slot);
+    check(reader);
+    // What was saved later than this is of another continuation.
+    start.timeline = reader.timeline() + (record.store->generations().back() > start.restored_slot ? 1 : 0);
+  }
+  if (start.restored_slot < 0)
+    record.notes.push_back("no usable checkpoint: the attempt starts again from slot 0");
+  drop_metrics_after(
+      *files, record.folder.path + "/metrics.jsonl",
+      start.survivors ? start.survivors->goes_on_from() : std::max<std::int64_t>(start.restored_slot, 0));
+  // A run that died between its last checkpoint and its summary has nothing left to measure.
+  if (files->exists(record.folder.path + "/metrics.jsonl")) {
+    for (const MetricLine& line : read_metrics(*files, record.folder.path + "/metrics.jsonl")) {
+      record.result.metrics[fmt::format("{}/{}", line.split, line.name)] = line.value;
+      start.restored_wall_s = std::max(start.restored_wall_s, line.wall_s);
+      if (line.split == split_name(Split::kVal))
+        start.evaluated_slot = std::max(start.evaluated_slot, line.step);
+    }
+  }
+  try {
+    Manifest earlier = read_manifest(*files, record.folder.path);
+    record.earlier_segments = std::move(earlier.segments);
+    record.recorded_kernels = std::move(earlier.kernels);
+    record.recorded_costs = calibrated_costs(earlier);
+  } catch (const Error& error) {
+    record.notes.push_back(
+        fmt::format("the earlier manifest cannot be read and is begun anew: {}", error.what()));
+  }
+}
+
+bool World::owes_evaluation() const {
+  const config::RunSettings& run = settings.run;
+  const bool due =
+      start.restored_slot >= run.steps || (run.eval_every > 0 && start.restored_slot % run.eval_every == 0);
+  return request.resume && !start.survivors && start.restored_slot > 0 &&
+         start.evaluated_slot < start.restored_slot && due;
+}
+
+void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
+  const auto ranks = static_cast<int>(settings.parallel.world());
+  const int first = threads_only() ? 0 : place.rank;
+  const int end = threads_only() ? ranks : place.rank + 1;
+  std::vector<int> participants;
+  for (int rank = first; rank < end; ++rank) {
+    const int replica = rank / static_cast<int>(settings.parallel.ranks_per_replica());
+    participants.push_back(clock->announce(replica, rank - ranks, fmt::format("rank {}", rank)));
+  }
+  std::vector<std::thread> threads;
+  for (int rank = first; rank < end; ++rank) {
+    const int id = participants[static_cast<std::size_t>(rank - first)];
+    try {
+      threads.emplace_back([this, rank, &body, id] { run_rank(rank, id, body); });
+    } catch (const std::system_error& error) {
+      // Those that run already wait for this one: they are called back.
+      links.control->fail(
+          rank, static_cast<int>(ErrorKind::kRun),
+          fmt::format("the system gives this process no thread for rank {} of {}: {}; raise its limits "
+                      "(ulimit -u, ulimit -v), or lower parallel.ranks",
+                      rank, ranks, error.what()));
+      for (int other = rank; other < end; ++other) {
+        clock->enter(participants[static_cast<std::size_t>(other - first)]);
+        clock->leave();
+      }
+      break;
+    }
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+void World::run_rank(int rank, int participant, const std::function<bool(int rank, Rank& self)>& body) {
+  bool entered = false;
+  ++running_;
+  try {
+    clock->enter(participant);
+    entered = true;
+    if (rank >= settings.parallel.trainers()) {
+      run_server(*this, rank);
+    } else {
+      run_trainer(rank, body);
+    }
+  } catch (...) {
+    cut_off_ = true;
+    report_failure(rank);  // unless it was
+  }
+  if (entered) clock->leave();
+  --running_;
+}
+
+// A rank that goes back to a checkpoint is built anew: that is how a run is resumed, too, so what a component
+// keeps outside of its state is gone here as it would be there.
+void World::run_trainer(int rank, const std::function<bool(int rank, Rank& self)>& body) {
+  for (bool again = true; again;) {
+    {
+      Rank self(*this, rank);
+      try {
+        again = body(rank, self);
+      } catch (...) {
+        // Before this rank ends: its actors may wait for others, who have to hear of it.
+        cut_off_ = true;
+        report_failure(rank);
+        if (outlives()) self.survivor().hold();
+        throw;
+      }
+    }
+    // Communicators of the new epoch end those of the old one, so nobody opens one before all are gone.
+    if (again) links.end_hub->exchange(rank, "left");
+  }
+}
+
+void World::report_failure(int rank) {
+  try {
+    rethrow_noted_call();
+  } catch (const CancelledError&) {
+    // The first failure is reported by the control plane.
+  } catch (const DeadlineError& error) {
+    await_late_pass();
+    if (links.control_client == nullptr) return links.control->fail(rank, error.exit_status(), error.what());
+    links.control_client->miss(rank, error.what());
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::kDeviceLost)
+      return links.control->fail(rank, error.exit_status(), error.what());
+    device_lost_ = true;
+    links.control->fail(rank, error.exit_status(),
+                        std::string(error.what()) + record.newest_checkpoint_text());
+  } catch (const std::bad_alloc&) {
+    links.control->fail(rank, 1, "out of memory; use a smaller model, batch or context");
+  } catch (const std::exception& error) {
+    links.control->fail(rank, 1, error.what());
+  }
+}
+
+int World::failure_status() const {
+  return device_lost_ ? static_cast<int>(ErrorKind::kDeviceLost)
+                      : std::max(1, links.control->failure_status());
+}
+
+bool World::outlives() const {
+  if (!place.survives || links.control_client == nullptr || device_lost_) return false;
+  // Who is cut off by another rank may learn of it before the control plane says why.
+  const auto until = std::chrono::steady_clock::now() + kWhyKnownWithin;
+  while (cut_off_ && !links.control->failed() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return links.control_client->interrupted();
+}
+
+bool World::goes_on() {
+  survival.next = links.control_client->hold(kGoOnSeconds);
+  if (!survival.next) return false;
+  if (record.metrics != nullptr) record.metrics->flush();
+  record.end_segment("interrupted: " + links.control->failure());
+  return true;
+}
+
+void World::throw_failure() const {
+  if (!links.control->failed()) return;
+  std::string text = links.control->failure();
+  const auto kind = static_cast<ErrorKind>(failure_status());
+  // The ranks of one process read one configuration: which of them found the error first says nothing.
+  if (kind == ErrorKind::kConfig && threads_only() && settings.parallel.world() > 1)
+    text.erase(0, text.find(": ") + 2);
+  throw Error(kind, text);
+}
+
+std::vector<std::string> World::build_only() {
+  std::vector<std::string> facts;
+  const double before = anonymous_rss_mb();
+  std::atomic<std::int64_t> planned = 0;
+  run_ranks([&](int rank, Rank& self) {
+    planned += self.trainer().planned_bytes();
+    if (rank == 0) facts = self.trainer().facts();
+    links.end_hub->exchange(rank, "built");
+    return false;
+  });
+  throw_failure();
+  const double megabytes = static_cast<double>(planned) / (1024.0 * 1024.0);
+  facts.push_back(
+      fmt::format("predicted peak of the process: {:.1f} MiB beside file-backed pages, {:.1f} of it planned "
+                  "for {} rank(s)",
+                  megabytes + before + kLoopMegabytes, megabytes, settings.parallel.world()));
+  return facts;
+}
+
+RunResult World::run() {
+  survival.stop.attach([this](const std::string& name) { ask_to_stop(StopReason::kSignal, name); });
+  if (links.control_client != nullptr) links.control_client->on_interrupt([this] { survival.stop.heard(); });
+  run_ranks([this](int rank, Rank& self) {
+    if (rank == std::max(0, place.rank)) survival.stop.set_keeps(self.keep() > 0, place.rank);
+    // All ranks could be built: only now does the run appear on disk.
+    links.end_hub->exchange(rank, "built");
+    if (start.epoch == 0) {
+      if (place.generation > 0 && request.resume) self.survivor().meet();
+      if (rank == 0) {
+        open(self.keep(), request.resume && self.continues_mixed(),
+             [&](const CheckpointReader& reader) { self.trainer().check(reader); });
+        if (owes_evaluation())
+          links.control->request(kControlEvaluate, "of the slot at which the attempt was cut short");
+      }
+      share_opening(rank, self.keep());
+    } else {
+      if (rank == 0) record.go_back(std::max<std::int64_t>(start.restored_slot, 0));
+      links.end_hub->exchange(rank, "open");
+    }
+    return self.run();
+  });
+  survival.stop.attach({});
+  if (outlives() && goes_on()) return record.result;
+  // Before the attempt was open nothing was written into it.
+  if (place.rank <= 0 ? record.metrics == nullptr : record.store == nullptr) throw_failure();
+  finish();
+  return record.result;
+}
+
+void World::finish() {
+  const std::lock_guard lock(end_mutex_);
+  finish_locked();
+}
+
+void World::finish_locked() {
+  if (links.control->failed()) {
+    record.result.status = "failed";
+    record.result.error = links.control->failure();
+    record.result.exit_status = failure_status();
+  } else {
+    record.result.status = stop_reason() == StopReason::kSignal ? "interrupted" : "completed";
+  }
+  record.result.rank = std::max(0, place.rank);
+  if (record.result.wall_s == 0) record.result.wall_s = base::seconds_since(begun_);
+  // The record of a run is that of rank 0.
+  if (place.rank <= 0) write_results();
+}
+
+void World::write_results() {
+  record.result.peak_rss_mb = peak_rss_mb();
+  record.result.peak_anonymous_mb = peak_anonymous_rss_mb();
+  record.result.bytes_sent = links.bytes_sent();
+  record.result.hidden_comm_share = hidden_share(record.result.communication);
+  if (links.transport) {
+    for (int p = 0; p < kPurposes; ++p) {
+      const auto purpose = static_cast<Purpose>(p);
+      const LinkCounts counts = links.transport->counts(0, purpose);
+      if (counts.bytes_sent > 0)
+        record.result.bytes_by_purpose[std::string(purpose_name(purpose))] = counts.bytes_sent;
+      record.result.stall_s += counts.blocked_seconds;
+      std::uint64_t served = 0;
+      for (auto rank = settings.parallel.trainers(); rank < settings.parallel.world(); ++rank)
+        served += links.transport->counts(static_cast<int>(rank), purpose).bytes_sent;
+      if (served > 0)
+        record.result.bytes_by_purpose["servers." + std::string(purpose_name(purpose))] = served;
+    }
+  }
+  record.result.bytes_by_purpose["control"] += links.control->bytes();
+  try {
+    record.metrics->flush();
+    write_summary(*files, record.result);
+    record.end_segment(record.result.error.empty() ? record.result.status
+                                                   : record.result.status + ": " + record.result.error);
+  } catch (const std::exception& failure) {
+    // Training is over and the caller still gets what came of it, with what the disk already refused before.
+    record.result.error = fmt::format("{}{}the end of the run could not be recorded: {}", record.result.error,
+                                      record.result.error.empty() ? "" : "; ", failure.what());
+    record.result.exit_status = std::max(1, record.result.exit_status);
+  }
+}
+
+void World::connect(const WorldSpec& spec) {
+  if (threads_only()) return links.connect(spec);
+  try {
+    std::string& plugins = survival.plugins;
+    if (plugins.empty()) {
+      for (const LockedPlugin& plugin : loaded_plugins())
+        plugins += fmt::format("plugin {} {} sha256 {}\n", plugin.id, plugin.version, plugin.sha256);
+    }
+    agree(*links.world_hub, place.rank, "configuration", to_toml(checked.resolved.root(), false));
+    agree(*links.world_hub, place.rank, "list of plugins", plugins);
+    links.connect(spec);
+  } catch (...) {
+    cut_off_ = true;
+    report_failure(place.rank);
+    if (outlives()) goes_on();
+    throw_failure();
+    throw;
+  }
+}
+
+void World::agree(TextExchange& among, int rank, std::string_view what, const std::string& text,
+                  const std::string& device) {
+  if (threads_only()) return;
+  std::vector<std::string> devices, texts;  // the first line, and the rest
+  for (const std::string& both : among.exchange(rank, fmt::format("{}\n{}", device, text))) {
+    devices.push_back(both.substr(0, both.find('\n')));
+    texts.push_back(both.substr(devices.back().size() + 1));
+  }
+  const auto differing = [](const std::vector<std::string>& all) {
+    return std::find_if(all.begin(), all.end(), [&](const auto& one) { return one != all[0]; }) - all.begin();
+  };
+  const auto other = static_cast<std::size_t>(differing(texts)),
+             odd = static_cast<std::size_t>(differing(devices));
+  if (other < texts.size()) {
+    fail_config(fmt::format("rank {} and rank 0 differ in their {}, {}; all processes of a run need the same",
+                            other, what, first_difference(texts[other], texts[0])));
+  }
+  if (rank != 0 || odd == devices.size()) return;
+  record.notes.push_back(fmt::format(
+      "the ranks have different devices: rank 0 has {}, rank {} has {}; last bits of results depend on which "
+      "rank has which, and the slowest sets the pace",
+      devices[0], odd, devices[odd]));
+}
+
+// The folder and the place to continue from are rank 0's findings; the others see the same files.
+void World::share_opening(int rank, int keep) {
+  const std::vector<std::string> all = links.end_hub->exchange(
+      rank,
+      rank == 0
+          ? fmt::format("{}\n{}\n{:a}\n{}\n{}\n", std::filesystem::absolute(record.folder.path).string(),
+                        start.restored_slot, start.restored_wall_s, record.recorded_kernels, start.timeline)
+          : "open");
+  if (threads_only() || rank == 0) return;
+  std::istringstream opened(all[0]);
+  std::string slot, wall, line;
+  std::getline(opened, record.folder.path);
+  std::getline(opened, slot);
+  std::getline(opened, wall);
+  std::getline(opened, record.recorded_kernels);
+  std::getline(opened, line);
+  start.restored_slot = std::stoll(slot);
+  start.timeline = std::stoll(line);
+  start.restored_wall_s = std::strtod(wall.c_str(), nullptr);
+  if (!files->exists(record.folder.path)) {
+    fail_run(
+        fmt::format("rank {} on {} cannot see the run's folder {}, which rank 0 opened; all processes of a "
+                    "run need one file system, e.g. --run-dir on a shared disk",
+                    rank, host_name(), record.folder.path));
+  }
+  record.result.folder = record.folder.path;
+  record.open_store(keep, [this](const char* name) { phase.enter(name); });
+}
+
+}  // namespace tenon::train
