@@ -3,7 +3,7 @@
 #include "socket_port.hpp"
 #include "step_bench.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 #include <tenon/ring/transport.hpp>
 #include <tenon/testing/rendezvous.hpp>

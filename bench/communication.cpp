@@ -6,7 +6,7 @@
 #include "gpt_shape.hpp"
 #include "product_scaling.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/plugin.hpp>
 
 #include <cstring>

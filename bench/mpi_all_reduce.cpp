@@ -3,7 +3,7 @@
 //   mpirun.openmpi -n 2 build/release/bench/mpi_all_reduce_openmpi
 #include "mpi_transport.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 
 #include <algorithm>
 #include <chrono>

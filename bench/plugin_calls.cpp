@@ -4,7 +4,7 @@
 
 #include "loop/parts.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/registry.hpp>
 
 #include <fcntl.h>

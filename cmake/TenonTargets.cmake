@@ -101,7 +101,7 @@ endfunction()
 # One folder of services/. It may include the core's insides, and no area of the core may include it.
 function(tenon_service_area name)
   tenon_core_area(${name} ${ARGN})
-  target_include_directories(tenon_core_${name} PUBLIC ${PROJECT_SOURCE_DIR}/services)
+  target_include_directories(tenon_core_${name} PUBLIC ${PROJECT_SOURCE_DIR}/services ${PROJECT_SOURCE_DIR}/services/include)
 endfunction()
 
 # Suites are compiled far more often than they are waited for, and most call what others have optimised.

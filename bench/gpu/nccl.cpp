@@ -3,8 +3,8 @@
 // in the device's memory, and a call counts from its start until the device is through.
 #include "nccl_own.hpp"
 
-#include <tenon/clocks.hpp>
-#include <tenon/device_facts.hpp>
+#include <tenon/clock.hpp>
+#include <tenon/device.hpp>
 #include <tenon/testing/rendezvous.hpp>
 
 #include <sys/wait.h>

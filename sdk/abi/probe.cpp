@@ -8,13 +8,11 @@
 #include <tenon/neck.h>
 #include <tenon/checkpoint.hpp>
 #include <tenon/clock.hpp>
-#include <tenon/clock_wait.hpp>
-#include <tenon/communicator_decorator.hpp>
+#include <tenon/transport.hpp>
 #include <tenon/config.hpp>
 #include <tenon/control.hpp>
 #include <tenon/dataset.hpp>
 #include <tenon/device.hpp>
-#include <tenon/device_facts.hpp>
 #include <tenon/device_transport.hpp>
 #include <tenon/emulation.hpp>
 #include <tenon/error.hpp>
@@ -24,7 +22,6 @@
 #include <tenon/host_stage.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/layout.hpp>
-#include <tenon/memory_watch.hpp>
 #include <tenon/model.hpp>
 #include <tenon/model_grid.hpp>
 #include <tenon/numerics.hpp>
@@ -77,9 +74,7 @@
 #include <tenon/state.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/sync_extra.hpp>
-#include <tenon/sync_server.hpp>
 #include <tenon/tensor.hpp>
-#include <tenon/transport.hpp>
 
 // One line per type: what differs is then named by its function.
 #define C_TYPE(type) \

@@ -4,7 +4,7 @@
 #include "plugin/descriptor.hpp"
 #include "plugin/search.hpp"
 
-#include <tenon/device_facts.hpp>
+#include <tenon/device.hpp>
 
 #include <fmt/format.h>
 

@@ -4,7 +4,7 @@
 
 #include "subject.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/transport.hpp>
 
 #include <functional>

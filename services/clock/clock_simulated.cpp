@@ -1,7 +1,7 @@
 // The simulated clock: a baton goes to the runnable participant with the smallest (time, replica, actor), and
 // only its holder runs. What participants do between two calls of the clock is therefore one serial,
 // repeatable history.
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 
 #include <tenon/error.hpp>
 

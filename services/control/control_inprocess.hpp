@@ -5,7 +5,7 @@
 #include "control/control_state.hpp"
 #include "control/failure_callbacks.hpp"
 
-#include <tenon/clock_wait.hpp>
+#include <tenon/clock.hpp>
 
 #include <tenon/control.hpp>
 

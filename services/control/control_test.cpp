@@ -1,5 +1,5 @@
 // Control plane: the state machine alone, then the in-process plane under threads and both clocks.
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include "control/control_inprocess.hpp"
 #include "control/control_state.hpp"
 

@@ -4,9 +4,8 @@
 #include "loop/pause_gate.hpp"
 #include "loop/rank_host.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/device.hpp>
-#include <tenon/device_facts.hpp>
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>

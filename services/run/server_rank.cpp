@@ -10,7 +10,7 @@
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/sync.hpp>
-#include <tenon/sync_server.hpp>
+#include <tenon/sync_extra.hpp>
 
 #include <fmt/format.h>
 

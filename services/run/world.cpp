@@ -2,7 +2,7 @@
 // ended.
 #include "run/world.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include "base/elapsed.hpp"
 #include "graph/memory_budget.hpp"
 #include "record/plugin_lock.hpp"

@@ -5,7 +5,6 @@
 #include "run/device_choice.hpp"
 
 #include <tenon/device.hpp>
-#include <tenon/device_facts.hpp>
 #include <tenon/error.hpp>
 #include <tenon/plugin.hpp>
 

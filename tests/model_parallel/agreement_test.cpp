@@ -2,7 +2,7 @@
 // that fails or is late inside a move does not let the others wait for ever.
 #include "moves.hpp"
 
-#include <tenon/communicator_decorator.hpp>
+#include <tenon/transport.hpp>
 #include <tenon/testing/grid_ranks.hpp>
 
 #include <gmock/gmock.h>

@@ -2,7 +2,7 @@
 // weights. Seen in what lies in memory when a rank first waits for bytes.
 #include "window_cases.hpp"
 
-#include <tenon/communicator_decorator.hpp>
+#include <tenon/transport.hpp>
 
 #include <functional>
 

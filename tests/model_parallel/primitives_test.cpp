@@ -5,7 +5,7 @@
 #include "movement.hpp"
 #include "thread_ranks.hpp"
 
-#include <tenon/communicator_decorator.hpp>
+#include <tenon/transport.hpp>
 
 #include <gmock/gmock.h>
 

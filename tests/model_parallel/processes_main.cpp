@@ -5,7 +5,7 @@
 #include "flights.hpp"
 #include "movement.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/testing/grid_ranks.hpp>
 
 #include <cstdio>

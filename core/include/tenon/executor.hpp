@@ -8,11 +8,13 @@
 #include <tenon/model_grid.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/state.hpp>
+#include <tenon/tensor.hpp>
 #include <tenon/transport.hpp>
 
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 TENON_ABI_BEGIN
@@ -162,5 +164,17 @@ void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device);
 /// The same values for some rows of one row table: `ids` follow each other, `rows` is host memory for them.
 void initial_rows(const ParameterInfo& table, std::uint64_t seed_init, std::span<const std::int64_t> ids,
                   TensorView rows);
+
+/// Offered through Device::query(MemoryWatch::kId) before graphs are built. Without it a pass costs nothing
+/// more.
+class MemoryWatch {
+ public:
+  static constexpr const char* kId = "tenon.device.memory_watch/1";
+  virtual ~MemoryWatch();
+  /// Before the pass of the node in which the lifetime of a planned value, gradient, workspace or scratch
+  /// begins, on the thread that runs the pass: what `memory` (bytes) holds is nobody's, and may be
+  /// overwritten here. Data fields are not told. `what` is valid during the call.
+  virtual void begins(TensorView memory, std::string_view what) = 0;
+};
 
 TENON_ABI_END

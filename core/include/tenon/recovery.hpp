@@ -14,7 +14,6 @@
 TENON_ABI_BEGIN
 
 class Communicator;  // <tenon/transport.hpp>
-struct SaveResult;   // <tenon/checkpoint.hpp>
 
 /// Parts of the row tables that are lost together. Hashed: row r of table p belongs to a domain by a fixed
 /// hash, so that all domains see about as many accesses. Otherwise domain s is what rank s holds.
@@ -75,6 +74,25 @@ struct SavePlan {
   std::string encoding = "plain";  ///< of the rows; "plain" or one of the policy's RowCodec
   std::int64_t base_slot = -1;     ///< of an increment: a slot, or kNewestBase
   bool background = true;  ///< copy, then write while training goes on; false = training waits for the medium
+};
+
+/// How a save ended.
+enum class SaveStatus : std::uint8_t {
+  kCommitted,  ///< durable and verified
+  kSkipped,    ///< an earlier save was still being written
+  kAborted,    ///< failed somewhere; nothing of it is left, the older generations are untouched
+};
+
+struct SaveResult {
+  SaveStatus status = SaveStatus::kAborted;
+  std::int64_t step = 0;
+  /// Why it was aborted; with kCommitted, what went wrong afterwards (removal of old ones).
+  std::string error = {};
+  std::int64_t bytes = 0;      ///< written by this rank
+  std::int64_t all_bytes = 0;  ///< by all ranks together
+  double copy_s = 0;           ///< stall of the training thread
+  double write_s = 0;          ///< file of this rank, until it is on the medium
+  double commit_s = 0;         ///< gather, manifest, verification, rename, removal of old generations
 };
 
 enum class FailureAction : std::uint8_t { kContinuePartial, kRollBack, kAbort };

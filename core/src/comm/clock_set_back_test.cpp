@@ -1,6 +1,6 @@
 // The wall clock of a run when the machine's clock is set back: this program replaces the system's call, so
 // that the real time loses an hour at every look, and the run's clock must not notice.
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 
 #include <gtest/gtest.h>
 

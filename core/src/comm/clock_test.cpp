@@ -1,7 +1,6 @@
 // Clocks: the order in which the simulated clock lets participants run, its waits, and how it ends when
 // nobody can go on.
-#include <tenon/clock_wait.hpp>
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 
 #include <tenon/error.hpp>
 

@@ -1,5 +1,5 @@
 // Waiting under either clock (clock_wait.hpp).
-#include <tenon/clock_wait.hpp>
+#include <tenon/clock.hpp>
 
 #include <tenon/error.hpp>
 

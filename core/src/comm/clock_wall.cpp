@@ -1,7 +1,7 @@
 // The wall clock: steady time since its construction, and the bookkeeping of who is who.
 #include "base/elapsed.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 
 #include <tenon/error.hpp>
 

@@ -2,7 +2,7 @@
 // on as they are: the inner communicator refuses them in its own words.
 #include "comm/staged_communicator.hpp"
 
-#include <tenon/communicator_decorator.hpp>
+#include <tenon/transport.hpp>
 
 #include <algorithm>
 #include <cstddef>

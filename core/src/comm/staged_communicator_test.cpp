@@ -5,7 +5,7 @@
 #include "fake_port.hpp"
 #include "base/testing/allocation_count.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 #include <tenon/ring/transport.hpp>
 

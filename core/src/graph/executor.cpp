@@ -9,7 +9,6 @@
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/host.hpp>
-#include <tenon/memory_watch.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>

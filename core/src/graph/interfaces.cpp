@@ -2,10 +2,9 @@
 #include "graph/memory_budget.hpp"
 #include "graph/reals.hpp"
 
-#include <tenon/device_facts.hpp>
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
-#include <tenon/memory_watch.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/convolution.hpp>

@@ -2,9 +2,8 @@
 // over the control plane.
 #pragma once
 
-#include <tenon/clock_wait.hpp>
-
 #include <tenon/clock.hpp>
+
 
 #include <memory>
 #include <mutex>

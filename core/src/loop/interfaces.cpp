@@ -4,7 +4,6 @@
 #include <tenon/recovery.hpp>
 #include <tenon/sync.hpp>
 #include <tenon/sync_extra.hpp>
-#include <tenon/sync_server.hpp>
 
 TENON_ABI_BEGIN
 

@@ -2,9 +2,8 @@
 // alone. Saving, evaluation and membership changes happen only there.
 #pragma once
 
-#include <tenon/clock_wait.hpp>
-
 #include <tenon/clock.hpp>
+
 
 #include <mutex>
 #include <string_view>

@@ -2,7 +2,7 @@
 // never parks.
 #include "loop/pause_gate.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Operations in flight are few, so a flat list finds them; it keeps its memory.
 #include "loop/traced_communicator.hpp"
 
-#include <tenon/communicator_decorator.hpp>
+#include <tenon/transport.hpp>
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,6 @@
 #include "plugin/probe.hpp"
 
 #include <tenon/device.hpp>
-#include <tenon/device_facts.hpp>
 #include <tenon/error.hpp>
 #include <tenon/testing/components.hpp>
 

@@ -6,7 +6,6 @@
 #include "families.hpp"
 
 #include <tenon/device.hpp>
-#include <tenon/device_facts.hpp>
 #include <tenon/plugin.hpp>
 
 #include <string>

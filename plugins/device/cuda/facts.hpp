@@ -3,7 +3,6 @@
 #pragma once
 
 #include <tenon/device.hpp>
-#include <tenon/device_facts.hpp>
 
 #include <string>
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <tenon/device.hpp>
-#include <tenon/device_facts.hpp>
 #include <tenon/error.hpp>
 #include <tenon/kernels/bf16.hpp>
 

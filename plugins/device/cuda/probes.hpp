@@ -4,7 +4,6 @@
 #pragma once
 
 #include <tenon/device.hpp>
-#include <tenon/device_facts.hpp>
 
 namespace tenon::cuda {
 

@@ -3,7 +3,7 @@
 #include "reference/recorded.hpp"
 #include "testing.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include "placement.hpp"
 #include "pooled_answers.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 #include <tenon/random.hpp>
 #include <tenon/testing/components.hpp>

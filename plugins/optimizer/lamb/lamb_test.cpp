@@ -2,7 +2,7 @@
 // and its refusals.
 #include "reference/recorded_updates.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/transport.hpp>
 

@@ -3,7 +3,7 @@
 #include "testing.hpp"
 #include "worst.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/transport.hpp>
 
 #include <gtest/gtest.h>

@@ -5,7 +5,6 @@
 
 #include "save_clock.hpp"
 
-#include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>

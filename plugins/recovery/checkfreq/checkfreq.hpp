@@ -4,7 +4,6 @@
 
 #include "frequency.hpp"
 
-#include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>

@@ -6,7 +6,6 @@
 #include "increments.hpp"
 #include "row_quantiser.hpp"
 
-#include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>

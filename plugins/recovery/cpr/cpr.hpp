@@ -8,7 +8,6 @@
 #include "lost_samples.hpp"
 #include "tracker.hpp"
 
-#include <tenon/checkpoint.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>
 #include <tenon/sdk/recovery_options.hpp>

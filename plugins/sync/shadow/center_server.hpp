@@ -5,7 +5,7 @@
 
 #include "center_protocol.hpp"
 
-#include <tenon/sync_server.hpp>
+#include <tenon/sync_extra.hpp>
 
 #include <cstddef>
 #include <mutex>

@@ -3,7 +3,7 @@
 
 #include "library_sums.hpp"
 
-#include <tenon/communicator_decorator.hpp>
+#include <tenon/transport.hpp>
 
 #include <array>
 #include <memory>

@@ -3,7 +3,7 @@
 // then. `alone`: what is said without a launcher. `library`: sums of the library.
 #include "mpi_transport.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 #include <tenon/sdk/fixed_order.hpp>
 #include <tenon/sdk/traffic.hpp>

@@ -3,7 +3,7 @@
 #include "socket_transport.hpp"
 #include "socket_world.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 
 #include <gmock/gmock.h>

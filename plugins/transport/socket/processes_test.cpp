@@ -1,7 +1,7 @@
 // Real processes: bits and orderly ends, and what is left when one of them is killed.
 #include "socket_world.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 #include <tenon/ring/check_world.hpp>
 

@@ -4,7 +4,7 @@
 #include "mesh.hpp"
 #include "socket_port.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/ring/transport.hpp>
 #include <tenon/testing/rendezvous.hpp>
 

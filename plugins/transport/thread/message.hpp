@@ -1,7 +1,7 @@
 // One end of a point-to-point transfer, a send or a receive, from its start to the end of its wait.
 #pragma once
 
-#include <tenon/clock_wait.hpp>
+#include <tenon/clock.hpp>
 
 #include <tenon/tensor.hpp>
 

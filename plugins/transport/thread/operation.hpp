@@ -3,7 +3,7 @@
 // unit when. No locking and no waiting here: see group.hpp.
 #pragma once
 
-#include <tenon/clock_wait.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/sdk/traffic.hpp>
 
 #include <tenon/transport.hpp>

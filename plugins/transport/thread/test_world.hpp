@@ -3,7 +3,7 @@
 
 #include "thread_transport.hpp"
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 
 #include <tenon/error.hpp>
 

@@ -3,7 +3,7 @@
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/tensors.hpp>
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/sync.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // Links the installed tenon::ring: a header of a frame is read as it was written, and a transport is made of
 // a port.
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/ring/check_world.hpp>
 #include <tenon/ring/transport.hpp>
 

@@ -3,7 +3,7 @@
 // program for each kind of transport, which says how to make such a world.
 #pragma once
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/transport.hpp>
 
 #include <tenon/error.hpp>

@@ -2,7 +2,7 @@
 // finds where the environment says (TENON_PLUGIN_PATH).
 #pragma once
 
-#include <tenon/clocks.hpp>
+#include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 #include <tenon/model_grid.hpp>
 #include <tenon/testing/components.hpp>

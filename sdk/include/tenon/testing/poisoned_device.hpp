@@ -3,7 +3,7 @@
 #pragma once
 
 #include <tenon/device.hpp>
-#include <tenon/memory_watch.hpp>
+#include <tenon/executor.hpp>
 
 #include <algorithm>
 #include <cstddef>

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <tenon/files.hpp>
+#include <tenon/recovery.hpp>
 #include <tenon/tensor.hpp>
 
 #include <functional>
@@ -48,24 +49,6 @@ struct SaveRequest {
   std::int64_t expected_bytes = 0;  ///< of all ranks together, for the check of free space; 0 = this rank's
   std::span<const SaveItem> items = {};
   std::span<const MetaBlock> meta = {};
-};
-
-enum class SaveStatus : std::uint8_t {
-  kCommitted,  ///< durable and verified
-  kSkipped,    ///< an earlier save was still being written
-  kAborted,    ///< failed somewhere; nothing of it is left, the older generations are untouched
-};
-
-struct SaveResult {
-  SaveStatus status = SaveStatus::kAborted;
-  std::int64_t step = 0;
-  /// Why it was aborted; with kCommitted, what went wrong afterwards (removal of old ones).
-  std::string error = {};
-  std::int64_t bytes = 0;      ///< written by this rank
-  std::int64_t all_bytes = 0;  ///< by all ranks together
-  double copy_s = 0;           ///< stall of the training thread
-  double write_s = 0;          ///< file of this rank, until it is on the medium
-  double commit_s = 0;         ///< gather, manifest, verification, rename, removal of old generations
 };
 
 /// How the ranks of one save talk. Calls block until all ranks have come, up to the run's deadline, then
