@@ -2,6 +2,8 @@
 // sums gradients of weights that all ranks hold, relative_l2 sums the loss, the core the norm of gradients.
 #include "reproduce/slabs.hpp"
 
+#include "base/at.hpp"
+
 #include <tenon/layout.hpp>
 
 #include <algorithm>
@@ -30,7 +32,7 @@ struct Shares {
   std::vector<std::int64_t> at_points, at_modes;  ///< offsets
 
   Shares(const SlabOperator& op, std::int64_t ranks)
-      : points(op.points[static_cast<std::size_t>(op.cut)]),
+      : points(base::at(op.points, op.cut)),
         modes(op.kept(op.other())),
         at_points(balanced_offsets(points, static_cast<int>(ranks))),
         at_modes(balanced_offsets(modes, static_cast<int>(ranks))) {}
@@ -70,12 +72,12 @@ void add_sum(std::vector<Exchange>& list, const char* what, std::int64_t count, 
 }  // namespace
 
 std::int64_t SlabOperator::kept(int dim) const {
-  const std::int64_t k = modes[static_cast<std::size_t>(dim)];
+  const std::int64_t k = base::at(modes, dim);
   return dim + 1 == static_cast<int>(points.size()) ? k : 2 * k;
 }
 
 std::int64_t SlabOperator::useful_ranks() const {
-  return std::min(points[static_cast<std::size_t>(cut)], kept(other()));
+  return std::min(base::at(points, cut), kept(other()));
 }
 
 std::int64_t move_elements(const SlabOperator& op, std::int64_t ranks) {

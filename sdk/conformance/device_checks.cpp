@@ -2,6 +2,8 @@
 // layers use, against plain loops in double. Families that are absent are passed over.
 #include "device_rig.hpp"
 
+#include "base/at.hpp"
+
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>
@@ -88,11 +90,11 @@ void multiply(DeviceRig& rig, Blas& blas, const GemmSpec& spec) {
   Values expected;
   for (std::int64_t i = 0; i < spec.m; ++i) {
     for (std::int64_t j = 0; j < spec.n; ++j) {
-      double sum = spec.accumulate ? before[static_cast<std::size_t>(i * spec.n + j)] : 0;
-      if (spec.bias) sum += added[static_cast<std::size_t>(j)];
+      double sum = spec.accumulate ? base::at(before, i * spec.n + j) : 0;
+      if (spec.bias) sum += base::at(added, j);
       for (std::int64_t l = 0; l < spec.k; ++l) {
-        sum += x[static_cast<std::size_t>(spec.transpose_a ? l * spec.m + i : i * spec.k + l)] *
-               y[static_cast<std::size_t>(spec.transpose_b ? j * spec.k + l : l * spec.n + j)];
+        sum += base::at(x, spec.transpose_a ? l * spec.m + i : i * spec.k + l) *
+               base::at(y, spec.transpose_b ? j * spec.k + l : l * spec.n + j);
       }
       expected.push_back(sum);
     }

@@ -1,5 +1,7 @@
 #include "site_rig.hpp"
 
+#include "base/at.hpp"
+
 #include <tenon/testing/tensors.hpp>
 
 #include <fmt/format.h>
@@ -160,9 +162,9 @@ std::vector<double> SiteRig::exact_fprop() const {
   std::vector<double> result;
   for (std::int64_t i = 0; i < shape_.m; ++i) {
     for (std::int64_t j = 0; j < shape_.n; ++j) {
-      double sum = c.empty() ? 0 : c[static_cast<std::size_t>(j)];
+      double sum = c.empty() ? 0 : base::at(c, j);
       for (std::int64_t l = 0; l < shape_.k; ++l)
-        sum += a[static_cast<std::size_t>(i * shape_.k + l)] * b[static_cast<std::size_t>(j * shape_.k + l)];
+        sum += base::at(a, i * shape_.k + l) * base::at(b, j * shape_.k + l);
       result.push_back(sum);
     }
   }
@@ -175,8 +177,7 @@ std::vector<double> SiteRig::exact_dgrad() const {
   for (std::int64_t i = 0; i < shape_.m; ++i) {
     for (std::int64_t j = 0; j < shape_.n; ++j) {
       for (std::int64_t l = 0; l < shape_.k; ++l)
-        result[static_cast<std::size_t>(i * shape_.k + l)] +=
-            a[static_cast<std::size_t>(i * shape_.n + j)] * b[static_cast<std::size_t>(j * shape_.k + l)];
+        base::at(result, i * shape_.k + l) += base::at(a, i * shape_.n + j) * base::at(b, j * shape_.k + l);
     }
   }
   return result;
@@ -188,8 +189,7 @@ std::vector<double> SiteRig::exact_wgrad() const {
   for (std::int64_t i = 0; i < shape_.m; ++i) {
     for (std::int64_t j = 0; j < shape_.n; ++j) {
       for (std::int64_t l = 0; l < shape_.k; ++l)
-        result[static_cast<std::size_t>(j * shape_.k + l)] +=
-            a[static_cast<std::size_t>(i * shape_.n + j)] * b[static_cast<std::size_t>(i * shape_.k + l)];
+        base::at(result, j * shape_.k + l) += base::at(a, i * shape_.n + j) * base::at(b, i * shape_.k + l);
     }
   }
   return result;

@@ -4,6 +4,8 @@
 #include "transport_checks.hpp"
 #include "transport_rig.hpp"
 
+#include "base/at.hpp"
+
 #include <tenon/sdk/fixed_order.hpp>
 #include <tenon/sdk/traffic.hpp>
 
@@ -21,8 +23,8 @@ constexpr std::size_t kLengths[] = {0, 1, 7, 64, 1001, 70003};
 /// Expected at element `i`: the sum that ends at `owner`, each hop rounded to f32.
 float in_order(const std::vector<std::vector<float>>& parts, int owner, std::size_t i) {
   const int members = static_cast<int>(parts.size());
-  float sum = parts[static_cast<std::size_t>(ring_source(owner, 0, members))][i];
-  for (int k = 1; k < members; ++k) sum += parts[static_cast<std::size_t>(ring_source(owner, k, members))][i];
+  float sum = base::at(parts, ring_source(owner, 0, members))[i];
+  for (int k = 1; k < members; ++k) sum += base::at(parts, ring_source(owner, k, members))[i];
   return sum;
 }
 
@@ -103,7 +105,7 @@ void sums_in_fixed_order(Subject& subject) {
       const auto parts = parts_of(subject, ranks, count * static_cast<std::size_t>(ranks));
       TransportRig rig(subject, ranks);
       rig.run_well("a reduction", [&](int rank, Communicator& communicator) {
-        std::vector<float> all = parts[static_cast<std::size_t>(rank)], scattered = all, reduced = all;
+        std::vector<float> all = base::at(parts, rank), scattered = all, reduced = all;
         const int root = ranks - 1;
         wait_a_little(subject.seed(), rank, count);
         communicator.all_reduce(view_of(all), ReduceOp::kSum);
@@ -123,8 +125,7 @@ void sums_in_fixed_order(Subject& subject) {
             wrong("reduce_scatter", rank, ranks, all.size(), i, scattered[i], in_order(parts, rank, i));
         }
         for (std::size_t i = 0; i < reduced.size(); ++i) {
-          const float expected =
-              rank == root ? in_order(parts, root, i) : parts[static_cast<std::size_t>(rank)][i];
+          const float expected = rank == root ? in_order(parts, root, i) : base::at(parts, rank)[i];
           if (reduced[i] != expected) wrong("reduce", rank, ranks, reduced.size(), i, reduced[i], expected);
         }
       });
@@ -309,11 +310,11 @@ void counts_what_it_sends(Subject& subject) {
       expect("reduce", reduce_traffic(bytes, rank, 0, ranks));
       communicator.barrier();
       expect("barrier", barrier_traffic(ranks));
-      ends[static_cast<std::size_t>(rank)] = communicator.counts();
+      base::at(ends, rank) = communicator.counts();
     });
     for (int rank = 0; rank < ranks; ++rank) {
       const LinkCounts total = rig.transport(rank).counts(rank, Purpose::kGradient);
-      const LinkCounts& end = ends[static_cast<std::size_t>(rank)];
+      const LinkCounts& end = base::at(ends, rank);
       if (total.bytes_sent != end.bytes_sent || total.operations != end.operations) {
         fail(fmt::format(
             "counts({}, gradient) of the transport is {} bytes in {} operations after its communicator "

@@ -3,6 +3,8 @@
 #include "allocation_watch.hpp"
 #include "sync_watch.hpp"
 
+#include "base/at.hpp"
+
 #include <tenon/dataset.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
@@ -165,10 +167,9 @@ class Absorb final : public Layer, public LossLayer {
         if (!(s[b] - s[b] == 0)) continue;
         const double pull = seed_ * (s[b] - 1);
         const std::size_t row = means.size() == s.size() ? b : 0;
-        dw[static_cast<std::size_t>(i)] += pull * means[row];
+        base::at(dw, i) += pull * means[row];
         for (std::size_t j = 0; j < static_cast<std::size_t>(size) && !dx.empty(); ++j)
-          dx[row * static_cast<std::size_t>(size) + j] +=
-              pull * w[static_cast<std::size_t>(i)] / static_cast<double>(size);
+          dx[row * static_cast<std::size_t>(size) + j] += pull * base::at(w, i) / static_cast<double>(size);
       }
       if (!dx.empty()) testing::write(*device_, sink.view, dx);
     }
@@ -195,7 +196,7 @@ class Absorb final : public Layer, public LossLayer {
     for (int i = 0; i < values_; ++i) {
       const std::vector<double> means = sample_means(context.input(i));
       for (std::size_t b = 0; b < s.size(); ++b)
-        s[b] += w[static_cast<std::size_t>(i)] * means[means.size() == s.size() ? b : 0];
+        s[b] += base::at(w, i) * means[means.size() == s.size() ? b : 0];
     }
     return s;
   }

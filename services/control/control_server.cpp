@@ -1,6 +1,7 @@
 // The server of the control plane (control_server.hpp). Everything but a few atomics belongs to its thread.
 #include "control/control_server.hpp"
 
+#include "base/at.hpp"
 #include "control/control_conversation.hpp"
 #include "control/control_session.hpp"
 
@@ -51,7 +52,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
         holds(static_cast<std::size_t>(spec.ranks), false) {
     for (int lane = 0; lane < kControlLanes; ++lane) {
       lanes.emplace_back(io, static_cast<ControlLane>(lane), [this](int rank, const ControlRecord& answer) {
-        send(sessions[static_cast<std::size_t>(rank)], answer);
+        send(base::at(sessions, rank), answer);
       });
     }
     try {
@@ -142,7 +143,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     if (how.empty())
       how = "its process is gone: its connection to the control plane closed without a goodbye";
     --dying;
-    const std::int64_t slot = begun[static_cast<std::size_t>(rank)];
+    const std::int64_t slot = base::at(begun, rank);
     const std::string text =
         slot < 0 ? how + ", before its first slot" : fmt::format("{}, in slot {}", how, slot);
     if (spec.outlives_deaths) return interrupt(rank, text);
@@ -163,7 +164,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     try {
       switch (record.type) {
         case ControlType::kBeginSlot:
-          begun[static_cast<std::size_t>(rank)] = record.value;
+          base::at(begun, rank) = record.value;
           slot_begun = true;
           return answer(ControlType::kAnswer, state.begin_slot(rank, record.value));
         case ControlType::kRequest:
@@ -226,7 +227,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
       return refuse_all(
           fmt::format("it is '{}', but another rank is '{}'; use one build everywhere", program, version));
     }
-    ControlSessionPtr& seat = sessions[static_cast<std::size_t>(hello.rank)];
+    ControlSessionPtr& seat = base::at(sessions, hello.rank);
     if (seat && seat->is_open()) return refuse(fmt::format("there is a rank {} already", hello.rank));
     seat = session.shared_from_this();
     session.rank = hello.rank;
@@ -287,7 +288,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     std::erase_if(voters, [&](const Voter& voter) {
       if (voter.slot != slot) return false;
       if (verdict != Verdict::kAbandoned) state.collect(voter.rank, slot);
-      send(sessions[static_cast<std::size_t>(voter.rank)],
+      send(base::at(sessions, voter.rank),
            {verdict == Verdict::kAbandoned ? ControlType::kLate : ControlType::kAnswer, 0, voter.rank,
             voter.id, verdict == Verdict::kYes ? 1 : 0, why});
       return true;
@@ -354,7 +355,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
 
   void set_held(int rank, bool is) {
     const std::lock_guard lock(mutex);
-    holds[static_cast<std::size_t>(rank)] = is;
+    base::at(holds, rank) = is;
   }
 
   void go_on(const Continuation& next) {

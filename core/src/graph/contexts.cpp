@@ -1,6 +1,8 @@
 // Run-time side of the layer contract: handles become views, sites get their memory and weights.
 #include "graph/contexts.hpp"
 
+#include "base/at.hpp"
+
 #include <tenon/convolution_site.hpp>
 #include <tenon/error.hpp>
 
@@ -60,11 +62,11 @@ void NodeBackward::fprop(SiteRef ref, TensorView x, TensorView bias, TensorView 
 }
 
 TensorView NodeBackward::output_gradient(int index) {
-  return value(node().outputs[static_cast<std::size_t>(index)]).gradient;
+  return value(base::at(node().outputs, index)).gradient;
 }
 
 GradientSink NodeBackward::input_gradient(int index) {
-  const NodeInput& in = node().inputs[static_cast<std::size_t>(index)];
+  const NodeInput& in = base::at(node().inputs, index);
   if (!in.gradient) return {};
   return {value(in.value).gradient, in.accumulate};
 }
@@ -73,7 +75,7 @@ GradientSink NodeBackward::gradient(ParameterRef ref) {
   const int parameter = number(ref);
   const TensorView view = pass_.gradients->tensor(parameter);
   if (view.empty()) return {};
-  unsigned char& written = (*pass_.written)[static_cast<std::size_t>(parameter)];
+  unsigned char& written = base::at(*pass_.written, parameter);
   const bool accumulate = written != 0;
   written = 1;
   return {view, accumulate};

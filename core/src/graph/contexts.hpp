@@ -2,6 +2,7 @@
 // turn, so that a step allocates nothing.
 #pragma once
 
+#include "base/at.hpp"
 #include "graph/graph_build.hpp"
 #include "graph/row_gradients.hpp"
 
@@ -46,15 +47,11 @@ class NodeContext : public Base, public SiteFacts {
   std::int64_t step() const override { return pass_.run.slot; }
   int micro() const override { return pass_.run.micro; }
   bool training() const override { return pass_.run.training; }
-  TensorView input(int index) override {
-    return value(node().inputs[static_cast<std::size_t>(index)].value).data;
-  }
-  TensorView output(int index) override {
-    return value(node().outputs[static_cast<std::size_t>(index)]).data;
-  }
+  TensorView input(int index) override { return value(base::at(node().inputs, index).value).data; }
+  TensorView output(int index) override { return value(base::at(node().outputs, index)).data; }
   TensorView parameter(ParameterRef ref) override { return pass_.weights->tensor(number(ref)); }
   RowTable* table(ParameterRef ref) override { return pass_.weights->table(number(ref)); }
-  TensorView saved(SavedRef ref) override { return node().saved[static_cast<std::size_t>(ref.index)].view; }
+  TensorView saved(SavedRef ref) override { return base::at(node().saved, ref.index).view; }
   RandomKey random(std::string_view purpose) override;
   std::uint64_t draw_step() const override { return static_cast<std::uint64_t>(pass_.run.slot); }
   std::uint64_t first_element(std::int64_t elements_per_sample) const override {
@@ -63,9 +60,9 @@ class NodeContext : public Base, public SiteFacts {
 
  protected:
   Node& node() const { return *pass_.node; }
-  GraphValue& value(int index) const { return pass_.build->values[static_cast<std::size_t>(index)]; }
-  int number(ParameterRef ref) const { return node().parameters[static_cast<std::size_t>(ref.index)]; }
-  Site& site(SiteRef ref) const { return *node().sites[static_cast<std::size_t>(ref.index)]; }
+  GraphValue& value(int index) const { return base::at(pass_.build->values, index); }
+  int number(ParameterRef ref) const { return base::at(node().parameters, ref.index); }
+  Site& site(SiteRef ref) const { return *base::at(node().sites, ref.index); }
   SiteCall call(const Site& site, std::int64_t first_row, const TensorView& scratch) const;
   TensorView weight(const Site& site) const {
     return rows_of_site(site, pass_.weights->tensor(site.parameter));
@@ -84,9 +81,7 @@ class NodeContext : public Base, public SiteFacts {
 class NodeForward final : public NodeContext<ForwardContext> {
  public:
   using NodeContext::NodeContext;
-  TensorView workspace(WorkspaceRef ref) override {
-    return node().workspaces[static_cast<std::size_t>(ref.index)].forward;
-  }
+  TensorView workspace(WorkspaceRef ref) override { return base::at(node().workspaces, ref.index).forward; }
   void fprop(SiteRef ref, TensorView x, TensorView bias, TensorView y, std::int64_t first_row) override;
   TensorView staged(ParameterRef buffer) override { return pass_.staged->tensor(number(buffer)); }
 };
@@ -94,9 +89,7 @@ class NodeForward final : public NodeContext<ForwardContext> {
 class NodeBackward final : public NodeContext<BackwardContext> {
  public:
   using NodeContext::NodeContext;
-  TensorView workspace(WorkspaceRef ref) override {
-    return node().workspaces[static_cast<std::size_t>(ref.index)].backward;
-  }
+  TensorView workspace(WorkspaceRef ref) override { return base::at(node().workspaces, ref.index).backward; }
   TensorView output_gradient(int index) override;
   GradientSink input_gradient(int index) override;
   GradientSink gradient(ParameterRef ref) override;

@@ -2,11 +2,13 @@
 // between product and map, which is never stored.
 #include "graph/epilogues.hpp"
 
+#include "base/at.hpp"
+
 namespace tenon::graph {
 namespace {
 
 GraphValue& value_at(Build& build, int index) {
-  return build.values[static_cast<std::size_t>(index)];
+  return base::at(build.values, index);
 }
 
 /// Position of a value among the outputs of its producer.
@@ -36,9 +38,9 @@ bool can_fold(Build& build, const Node& map) {
   if (between.producer < 0 || between.readers.size() != 1) return false;
   if (!(between.spec.shape == result.spec.shape) || between.spec.dtype != result.spec.dtype) return false;
   if (map.runs_backward && map.keeps_input[0]) return false;
-  const Node& producer = build.nodes[static_cast<std::size_t>(between.producer)];
+  const Node& producer = base::at(build.nodes, between.producer);
   const int output = output_of(producer, index);
-  if (producer.runs_backward && producer.keeps_output[static_cast<std::size_t>(output)]) return false;
+  if (producer.runs_backward && base::at(producer.keeps_output, output)) return false;
   return is_product(producer, output);
 }
 
@@ -48,7 +50,7 @@ void fold_epilogues(Build& build) {
   for (Node& map : build.nodes) {
     if (!can_fold(build, map)) continue;
     GraphValue& between = value_at(build, map.inputs[0].value);
-    Node& producer = build.nodes[static_cast<std::size_t>(between.producer)];
+    Node& producer = base::at(build.nodes, between.producer);
     const int output = output_of(producer, map.inputs[0].value);
     for (auto& site : producer.sites) {
       if (site->declared.output == output) site->declared.epilogue = map.offered;

@@ -1,5 +1,6 @@
 // Running a built graph. Forward walks the nodes, backward walks them in reverse and reports each parameter
 // whose last user has added its gradient.
+#include "base/at.hpp"
 #include "graph/contexts.hpp"
 #include "graph/graph_build.hpp"
 #include "graph/pass_place.hpp"
@@ -31,11 +32,11 @@ std::vector<NodeCost> node_costs(const graph::Build& build) {
   std::vector<NodeCost> costs;
   for (const graph::Node& node : build.nodes) {
     std::int64_t bytes = 0;
-    const auto value = [&](int index) { return build.values[static_cast<std::size_t>(index)].data.bytes(); };
+    const auto value = [&](int index) { return base::at(build.values, index).data.bytes(); };
     for (const graph::NodeInput& input : node.inputs) bytes += value(input.value);
     for (const int output : node.outputs) bytes += value(output);
     for (const int p : node.parameters) {
-      const ParameterInfo& info = build.parameters[static_cast<std::size_t>(p)];
+      const ParameterInfo& info = base::at(build.parameters, p);
       if (info.spec.role != Role::kRowTable) bytes += dtype_bytes(info.spec.dtype, info.local.elements());
     }
     costs.push_back({node.spec.name + " backward", static_cast<double>(bytes)});
@@ -62,7 +63,7 @@ struct Executor::Impl {
       staged = make_parameter_set("staged", build->parameters, *spec.device, SetContents::kBuffers);
       pass.staged = staged.get();
     }
-    for (int i = 0; i < build->fields; ++i) inputs.push_back(build->values[static_cast<std::size_t>(i)].data);
+    for (int i = 0; i < build->fields; ++i) inputs.push_back(base::at(build->values, i).data);
     memory_watch = static_cast<MemoryWatch*>(spec.device->query(MemoryWatch::kId));
     spans = static_cast<SpanSink*>(spec.host->query(SpanSink::kId));
     if (spans != nullptr) costs = node_costs(*build);
@@ -89,7 +90,7 @@ struct Executor::Impl {
       host.data = pair;
       host.dtype = DType::kF64;
       host.shape = Shape{2};
-      spec.device->copy(build->values[static_cast<std::size_t>(node.outputs.at(0))].data, host);
+      spec.device->copy(base::at(build->values, node.outputs.at(0)).data, host);
       losses[next].sum = pair[0];
       losses[next].count = pair[1];
       ++next;
@@ -137,7 +138,7 @@ struct Executor::Impl {
 
   void show_outputs(const graph::Node& node) const {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      const graph::GraphValue& value = build->values[static_cast<std::size_t>(node.outputs[i])];
+      const graph::GraphValue& value = base::at(build->values, node.outputs[i]);
       if (value.stored_as >= 0) continue;  // it exists behind the folded map only
       probe(node.spec.name, node.spec.type, static_cast<int>(i), value.data);
     }
@@ -156,12 +157,12 @@ struct Executor::Impl {
       if (std::find(begin, begin + static_cast<std::ptrdiff_t>(i), p) !=
           begin + static_cast<std::ptrdiff_t>(i))
         continue;
-      if (--waiting[static_cast<std::size_t>(p)] > 0) continue;
+      if (--base::at(waiting, p) > 0) continue;
       const TensorView gradient = pass.gradients->tensor(p);
       if (gradient.empty()) continue;
-      if (written[static_cast<std::size_t>(p)] == 0) {
+      if (base::at(written, p) == 0) {
         spec.device->family<Elementwise>().fill(gradient, 0);
-        written[static_cast<std::size_t>(p)] = 1;
+        base::at(written, p) = 1;
       }
       if (ready) ready(p);
     }
@@ -262,9 +263,8 @@ void Executor::backward(ParameterSet& weights, ParameterSet& gradients, double s
     std::fill(impl.written.begin(), impl.written.end(), static_cast<unsigned char>(0));
     impl.rows.clear();
   }
-  for (const ParameterInfo& info : build.parameters)
-    impl.waiting[static_cast<std::size_t>(info.index)] = info.users;
-  build.nodes[static_cast<std::size_t>(build.loss_node)].loss->set_seed(seed);
+  for (const ParameterInfo& info : build.parameters) base::at(impl.waiting, info.index) = info.users;
+  base::at(build.nodes, build.loss_node).loss->set_seed(seed);
   for (std::size_t i = build.nodes.size(); i-- > 0;) {
     graph::Node& node = build.nodes[i];
     if (!node.runs_backward) continue;
@@ -291,7 +291,7 @@ void Executor::scale_gradients(ParameterSet& gradients, double factor) {
 
 TensorView Executor::input_gradient(std::string_view field) {
   for (int i = 0; i < impl_->build->fields; ++i) {
-    const graph::GraphValue& value = impl_->build->values[static_cast<std::size_t>(i)];
+    const graph::GraphValue& value = base::at(impl_->build->values, i);
     if (value.name == field) return value.gradient;
   }
   return {};
@@ -373,14 +373,13 @@ std::string Executor::find_non_finite(ParameterSet& weights, const RunSpec& run)
       if (tensor.empty() || !dtype_is_real(tensor.dtype)) continue;
       const std::int64_t at = reduce.first_non_finite(tensor);
       if (at >= 0)
-        return fmt::format("parameter '{}', element {}",
-                           weights.parameters()[static_cast<std::size_t>(p)].spec.name, at);
+        return fmt::format("parameter '{}', element {}", base::at(weights.parameters(), p).spec.name, at);
     }
     impl.pass.node = &node;
     if (node.talks) return "";  // the other replicas do not run along, so nothing behind it can be repeated
     if (node.folded_into < 0) node.layer->forward(impl.forward_context);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-      const TensorView out = impl.build->values[static_cast<std::size_t>(node.outputs[i])].data;
+      const TensorView out = base::at(impl.build->values, node.outputs[i]).data;
       if (out.empty() || !dtype_is_real(out.dtype)) continue;
       const std::int64_t at = reduce.first_non_finite(out);
       if (at >= 0) return fmt::format("{} output {}, element {}", node.spec.name, i, at);

@@ -2,6 +2,7 @@
 // memory.
 #include "graph/graph_build.hpp"
 
+#include "base/at.hpp"
 #include "graph/epilogues.hpp"
 #include "graph/image_site.hpp"
 #include "graph/infer_context.hpp"
@@ -141,7 +142,7 @@ class Builder {
     node.spec = node_spec;
     for (const std::string& name : node_spec.inputs) {
       const int value = find_value(name, node_spec.name);
-      build_->values[static_cast<std::size_t>(value)].readers.push_back(index);
+      base::at(build_->values, value).readers.push_back(index);
       node.inputs.push_back({value, false, false});
     }
     node.keeps_input.assign(node.inputs.size(), false);
@@ -210,7 +211,7 @@ class Builder {
     }
   }
 
-  GraphValue& value(int index) { return build_->values[static_cast<std::size_t>(index)]; }
+  GraphValue& value(int index) { return base::at(build_->values, index); }
 
   /// Outputs that the layer says nothing about are whole, which they can only be where its inputs are.
   void settle_layouts(const Node& node) {
@@ -257,8 +258,7 @@ class Builder {
       if (build_->loss_node >= 0) {
         fail_config(fmt::format(
             "the model has two trained losses, '{}' and '{}'; give one of them another metric name",
-            build_->nodes[static_cast<std::size_t>(build_->loss_node)].spec.name,
-            build_->nodes[i].spec.name));
+            base::at(build_->nodes, build_->loss_node).spec.name, build_->nodes[i].spec.name));
       }
       build_->loss_node = static_cast<int>(i);
     }
@@ -269,28 +269,27 @@ class Builder {
 
   bool has_trainable(const Node& node) const {
     return std::any_of(node.parameters.begin(), node.parameters.end(), [&](int p) {
-      const ParameterSpec& spec = build_->declared[static_cast<std::size_t>(p)].spec;
+      const ParameterSpec& spec = base::at(build_->declared, p).spec;
       return spec.trainable && spec.role != Role::kBuffer;
     });
   }
 
   void find_gradients() {
     for (int i = 0; i < build_->fields; ++i) {
-      GraphValue& value = build_->values[static_cast<std::size_t>(i)];
+      GraphValue& value = base::at(build_->values, i);
       value.needs_gradient = spec_.input_gradients && is_floating(value.spec.dtype);
     }
     for (Node& node : build_->nodes) {
       bool needs = has_trainable(node);
       for (const NodeInput& input : node.inputs) needs |= value_of(input).needs_gradient;
-      for (int output : node.outputs) build_->values[static_cast<std::size_t>(output)].needs_gradient = needs;
+      for (int output : node.outputs) base::at(build_->values, output).needs_gradient = needs;
     }
     if (!spec_.training) return;
     for (std::size_t i = build_->nodes.size(); i-- > 0;) {
       Node& node = build_->nodes[i];
       bool reaches = static_cast<int>(i) == build_->loss_node;
       bool needs = has_trainable(node);
-      for (int output : node.outputs)
-        reaches |= build_->values[static_cast<std::size_t>(output)].has_gradient;
+      for (int output : node.outputs) reaches |= base::at(build_->values, output).has_gradient;
       for (const NodeInput& input : node.inputs) needs |= value_of(input).needs_gradient;
       node.runs_backward = reaches && needs;
       if (!node.runs_backward) continue;
@@ -315,7 +314,7 @@ class Builder {
     for (Node& node : build_->nodes) {
       for (std::size_t i = 0; i < node.sites.size(); ++i) {
         Site& site = *node.sites[i];
-        const ParameterSpec& weight = build_->declared[static_cast<std::size_t>(site.parameter)].spec;
+        const ParameterSpec& weight = base::at(build_->declared, site.parameter).spec;
         SiteInfo info;
         info.layer = site.layer;
         info.module = site.module;
@@ -344,8 +343,7 @@ class Builder {
           site.product = make_turned_site(info, site, std::move(site.product));
         site.memory = site.product->memory();
         const bool reads = node.runs_backward && site.product->reads_input();
-        if (site.declared.input >= 0 && reads)
-          node.keeps_input[static_cast<std::size_t>(site.declared.input)] = true;
+        if (site.declared.input >= 0 && reads) base::at(node.keeps_input, site.declared.input) = true;
       }
       layer += node.sites.empty() ? 0 : 1;
     }
@@ -358,7 +356,7 @@ class Builder {
       std::sort(distinct.begin(), distinct.end());
       distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
       if (!node.runs_backward) continue;
-      for (int p : distinct) ++waiting[static_cast<std::size_t>(p)];
+      for (int p : distinct) ++base::at(waiting, p);
     }
     for (std::size_t p = 0; p < waiting.size(); ++p) {
       build_->declared[p].users = waiting[p];
@@ -372,8 +370,8 @@ class Builder {
       for (int p : node.parameters) {
         if (std::find(seen.begin(), seen.end(), p) != seen.end()) continue;
         seen.push_back(p);
-        if (--waiting[static_cast<std::size_t>(p)] == 0) {
-          build_->declared[static_cast<std::size_t>(p)].finish_order = finished++;
+        if (--base::at(waiting, p) == 0) {
+          base::at(build_->declared, p).finish_order = finished++;
         }
       }
     }
@@ -385,21 +383,19 @@ class Builder {
   }
 
   int laid_out(int declared) const {
-    const std::string& name = build_->declared[static_cast<std::size_t>(declared)].spec.name;
+    const std::string& name = base::at(build_->declared, declared).spec.name;
     for (const ParameterInfo& info : build_->parameters) {
       if (info.spec.name == name) return info.index;
     }
     return -1;
   }
 
-  GraphValue& value_of(const NodeInput& input) {
-    return build_->values[static_cast<std::size_t>(input.value)];
-  }
+  GraphValue& value_of(const NodeInput& input) { return base::at(build_->values, input.value); }
 
   /// Node whose forward writes the value; -1 for data.
   int written_at(const GraphValue& value) const {
     if (value.producer < 0) return -1;
-    const int folded = build_->nodes[static_cast<std::size_t>(value.producer)].folded_into;
+    const int folded = base::at(build_->nodes, value.producer).folded_into;
     return folded >= 0 ? folded : value.producer;
   }
 
@@ -469,9 +465,9 @@ void Builder::plan_values(Planner& planner) {
   for (GraphValue& value : build_->values) {
     const bool data = value.producer < 0;
     int last = data || spec_.keep_values ? end : value.producer;
-    if (!data && build_->nodes[static_cast<std::size_t>(value.producer)].loss != nullptr) last = end;
+    if (!data && base::at(build_->nodes, value.producer).loss != nullptr) last = end;
     for (int reader : value.readers) {
-      const Node& node = build_->nodes[static_cast<std::size_t>(reader)];
+      const Node& node = base::at(build_->nodes, reader);
       last = std::max(last, reader);
       for (std::size_t i = 0; i < node.inputs.size(); ++i) {
         const bool this_value = &value_of(node.inputs[i]) == &value;
@@ -480,9 +476,9 @@ void Builder::plan_values(Planner& planner) {
       }
     }
     if (!data) {
-      const Node& node = build_->nodes[static_cast<std::size_t>(value.producer)];
+      const Node& node = base::at(build_->nodes, value.producer);
       for (std::size_t i = 0; i < node.outputs.size(); ++i) {
-        const bool this_value = &build_->values[static_cast<std::size_t>(node.outputs[i])] == &value;
+        const bool this_value = &base::at(build_->values, node.outputs[i]) == &value;
         if (this_value && node.runs_backward && node.keeps_output[i]) {
           last = std::max(last, backward_time(value.producer));
         }
@@ -492,8 +488,7 @@ void Builder::plan_values(Planner& planner) {
     if (value.has_gradient) {
       int first = end;
       for (int reader : value.readers) {
-        if (build_->nodes[static_cast<std::size_t>(reader)].runs_backward)
-          first = std::min(first, backward_time(reader));
+        if (base::at(build_->nodes, reader).runs_backward) first = std::min(first, backward_time(reader));
       }
       planner.add_value(value.gradient, value.spec, first, data ? end : backward_time(value.producer),
                         value.name + " (gradient)");
@@ -503,7 +498,7 @@ void Builder::plan_values(Planner& planner) {
 
 void Builder::plan_nodes(Planner& planner) {
   for (int i = 0; i < static_cast<int>(build_->nodes.size()); ++i) {
-    Node& node = build_->nodes[static_cast<std::size_t>(i)];
+    Node& node = base::at(build_->nodes, i);
     const int back = backward_time(i);
     const std::string& name = node.spec.name;
     for (SavedMemory& saved : node.saved) {
@@ -538,7 +533,7 @@ void Builder::plan_memory() {
   plan_nodes(planner);
   planner.finish(*spec_.device, budget_);
   for (GraphValue& value : build_->values) {
-    if (value.stored_as >= 0) value.data = build_->values[static_cast<std::size_t>(value.stored_as)].data;
+    if (value.stored_as >= 0) value.data = base::at(build_->values, value.stored_as).data;
   }
 
   std::size_t copies = 0;

@@ -2,6 +2,8 @@
 // agree.
 #include "graph/infer_context.hpp"
 
+#include "base/at.hpp"
+
 #include <tenon/convolution_site.hpp>
 #include <tenon/error.hpp>
 
@@ -15,7 +17,7 @@ ValueSpec LayerInference::input(int index) const {
     fail_config(fmt::format("model node '{}' ({}) needs an input number {}, but only {} are connected",
                             self.spec.name, self.spec.type, index, self.inputs.size()));
   }
-  return build_.values[static_cast<std::size_t>(self.inputs[static_cast<std::size_t>(index)].value)].spec;
+  return base::at(build_.values, base::at(self.inputs, index).value).spec;
 }
 
 void LayerInference::output(const ValueSpec& spec) {
@@ -76,7 +78,7 @@ SiteRef LayerInference::linear_site(const SiteSpec& spec) {
   site->module = std::string(spec.module);
   site->declared.module = site->module;
   site->parameter = self.parameters.at(static_cast<std::size_t>(spec.weight.index));
-  const ParameterSpec& weight = build_.declared[static_cast<std::size_t>(site->parameter)].spec;
+  const ParameterSpec& weight = base::at(build_.declared, site->parameter).spec;
   const Shape local = local_part(weight, place_of(spec_)).extents;
   const std::int64_t needed = (spec.first_weight_row + spec.n) * spec.k;
   if (spec.k == 0 ? local.elements() != 0 : local.elements() % spec.k != 0 || local.elements() < needed) {

@@ -1,6 +1,8 @@
 // Several sums at a time, because one chain of additions would wait for itself.
 #include "graph/operand_report.hpp"
 
+#include "base/at.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/host_stage.hpp>
 #include <tenon/site_products.hpp>
@@ -43,8 +45,7 @@ void add_floats(Sums& sums, const TensorView& view, std::int64_t first, std::int
   } else {
     const std::uint16_t* from = view.as<const std::uint16_t>() + first;
     for (std::int64_t i = 0; i < count; ++i)
-      bits[static_cast<std::size_t>(i)] =
-          static_cast<std::int32_t>(static_cast<std::uint32_t>(from[i]) << 16);
+      base::at(bits, i) = static_cast<std::int32_t>(static_cast<std::uint32_t>(from[i]) << 16);
   }
   std::int32_t most = 0;  // magnitudes are ordered as their bits are, and a NaN lies above infinity
   for (const std::int32_t value : bits) most = std::max(most, value & 0x7FFFFFFF);
@@ -64,12 +65,12 @@ void add(Sums& sums, const double* x, const double* y, std::int64_t count) {
     const double magnitude = std::abs(x[i]), error = std::abs(x[i] - y[i]);
     sums.nan = sums.nan || std::isnan(magnitude);
     sums.amax = magnitude > sums.amax ? magnitude : sums.amax;
-    sums.signal[static_cast<std::size_t>(i % 8)] += x[i] * x[i];
-    sums.noise[static_cast<std::size_t>(i % 4)] += error * error;
+    base::at(sums.signal, i % 8) += x[i] * x[i];
+    base::at(sums.noise, i % 4) += error * error;
     if (x[i] == 0) continue;
     ++sums.non_zero;
     sums.vanished += y[i] == 0 ? 1 : 0;
-    sums.relative[static_cast<std::size_t>(i % 4)] += error / magnitude;
+    base::at(sums.relative, i % 4) += error / magnitude;
   }
 }
 

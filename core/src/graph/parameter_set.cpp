@@ -1,4 +1,5 @@
 // ParameterSet in device memory, one block per arena, and the declared initial values.
+#include "base/at.hpp"
 #include "graph/named_allocation.hpp"
 #include "graph/parameter_layout.hpp"
 #include "graph/row_table.hpp"
@@ -62,12 +63,12 @@ class DeviceParameterSet final : public ParameterSet {
   std::string_view name() const override { return name_; }
   std::span<const ParameterInfo> parameters() const override { return parameters_; }
   int arenas() const override { return static_cast<int>(arenas_.size()); }
-  TensorView arena(int index) const override { return arenas_[static_cast<std::size_t>(index)]; }
+  TensorView arena(int index) const override { return base::at(arenas_, index); }
 
   TensorView tensor(int parameter) const override {
-    const ParameterInfo& info = parameters_[static_cast<std::size_t>(parameter)];
+    const ParameterInfo& info = base::at(parameters_, parameter);
     if (info.arena < 0) return {};
-    TensorView view = arenas_[static_cast<std::size_t>(info.arena)];
+    TensorView view = base::at(arenas_, info.arena);
     if (view.data == nullptr) return {};
     view.data = static_cast<std::byte*>(view.data) + dtype_bytes(info.spec.dtype, info.begin);
     view.shape = info.local;
@@ -76,20 +77,20 @@ class DeviceParameterSet final : public ParameterSet {
 
   RowTable* table(int parameter) const override {
     if (tables_of_ != nullptr) return tables_of_->table(parameter);
-    return tables_[static_cast<std::size_t>(parameter)].get();
+    return base::at(tables_, parameter).get();
   }
 
   // Relaxed: a version is read by the thread that ran after the writer, or under Hogwild by anyone, where an
   // old copy of a weight is as good as the weight itself.
   std::uint64_t version(int parameter) const override {
-    return versions_[static_cast<std::size_t>(parameter)].load(std::memory_order_relaxed) +
+    return base::at(versions_, parameter).load(std::memory_order_relaxed) +
            all_.load(std::memory_order_relaxed);
   }
   void touch(int parameter) override {
     if (parameter < 0) {
       all_.fetch_add(1, std::memory_order_relaxed);
     } else {
-      versions_[static_cast<std::size_t>(parameter)].fetch_add(1, std::memory_order_relaxed);
+      base::at(versions_, parameter).fetch_add(1, std::memory_order_relaxed);
     }
   }
 
