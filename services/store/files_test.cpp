@@ -2,8 +2,8 @@
 // forgets what was not synced; digests match published vectors.
 #include <tenon/files.hpp>
 
-#include "store/crc32c.hpp"
 #include "base/digests.hpp"
+#include "store/crc32c.hpp"
 #include "store/testing/faulty_files.hpp"
 #include "store/testing/memory_files.hpp"
 

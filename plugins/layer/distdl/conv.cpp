@@ -1,5 +1,7 @@
-// Layer `conv`: what it declares, and forward: the exchange, then per group and chunk of samples unfold,
-// product, and its rows back to planes.
+// Layer `conv`. Forward: the exchange, then per group and chunk of samples unfold, product, and its rows back
+// to planes. Backward: weights and bias get the terms of this rank's outputs. The gradient of x is found
+// element by element from all outputs that read it, which sharded space brings from other ranks; or, in
+// scatter form, gradients of windows are added to the elements that they read, on whatever rank.
 #include "conv.hpp"
 
 #include "filters.hpp"
@@ -7,9 +9,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <vector>
 
 namespace tenon::distdl {
-
 void Conv::infer(InferContext& context) {
   const ValueSpec x = expect_one_activation(context);
   windows_.infer(context, options_, x);
@@ -175,6 +177,181 @@ void Conv::add_bias(ForwardContext& context) {
     elementwise_->add_bias(rows, bias, rows);
     ops_->fold(point_, rows, 0, y.rows(begin, end), false);
   }
+}
+
+namespace {
+
+/// A window of one element, which turns planes of so many into rows and back.
+WindowSpec one_of(std::int64_t elements) {
+  WindowSpec point;
+  point.spatial = 1, point.extent[0] = elements;
+  return point;
+}
+
+/// fn(region, its rows) for all regions, whose rows follow each other.
+template <typename Fn>
+void for_regions(const std::vector<WindowRegion>& regions, std::int64_t samples, TensorView rows, Fn&& fn) {
+  std::int64_t begin = 0;
+  for (const WindowRegion& region : regions) {
+    const std::int64_t end = begin + samples * region.window.places();
+    fn(region, rows.rows(begin, end));
+    begin = end;
+  }
+}
+
+}  // namespace
+
+TensorView Conv::box(RunContext& context, std::int64_t samples, std::int64_t channels,
+                     const std::int64_t* extents) const {
+  std::vector<std::int64_t> shape{samples, channels};
+  shape.insert(shape.end(), extents, extents + windows_.spatial());
+  return tensor(context.workspace(box_), dtype_, Shape(std::span<const std::int64_t>(shape)));
+}
+
+TensorView Conv::outputs_box(RunContext& context, std::int64_t samples, std::int64_t features,
+                             const WindowRegion& region) const {
+  std::int64_t places[3] = {1, 1, 1};
+  for (int d = 0; d < windows_.spatial(); ++d) places[d] = region.window.places(d);
+  return box(context, samples, features, places);
+}
+
+void Conv::rows_of_windows(RunContext& context, const std::vector<WindowRegion>& regions, TensorView planes,
+                           const FilterGroup& group, TensorView rows) {
+  const std::int64_t samples = planes.shape[0];
+  for_regions(regions, samples, rows, [&](const WindowRegion& region, TensorView part) {
+    if (region.whole) {
+      ops_->unfold(region.window, planes, group.first_channel, part);
+      return;
+    }
+    const TensorView read = box(context, samples, plan_.channels, region.window.extent);
+    take_box(boxes_, planes, group.first_channel, region.read_from, read);
+    ops_->unfold(region.window, read, 0, part);
+  });
+}
+
+void Conv::rows_of_outputs(RunContext& context, const WindowPass& pass, TensorView planes,
+                           const FilterGroup& group, TensorView rows) {
+  const std::int64_t samples = planes.shape[0];
+  for_regions(pass.regions, samples, rows, [&](const WindowRegion& region, TensorView part) {
+    const WindowSpec point = one_of(region.window.places());
+    if (region.whole) {
+      ops_->unfold(point, planes, group.first_feature, part);
+      return;
+    }
+    const TensorView made = outputs_box(context, samples, group.features, region);
+    take_box(boxes_, planes, group.first_feature, region.made_from, made);
+    ops_->unfold(point, made, 0, part);
+  });
+}
+
+void Conv::outputs_of_rows(RunContext& context, const WindowPass& pass, TensorView rows,
+                           const FilterGroup& group, TensorView planes) {
+  const std::int64_t samples = planes.shape[0];
+  for_regions(pass.regions, samples, rows, [&](const WindowRegion& region, TensorView part) {
+    const WindowSpec point = one_of(region.window.places());
+    if (region.whole) {
+      ops_->fold(point, part, group.first_feature, planes, false);
+      return;
+    }
+    const TensorView made = outputs_box(context, samples, group.features, region);
+    ops_->fold(point, part, 0, made, false);
+    put_box(boxes_, made, planes, group.first_feature, region.made_from);
+  });
+}
+
+void Conv::backward(BackwardContext& context) {
+  const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
+  const GradientSink dbias = has_bias_ ? context.gradient(bias_) : GradientSink{};
+  const TensorView dy = context.output_gradient(0);
+  const bool needs_dx = dx.view.shape.rank() > 0;
+  const GradientSink own = needs_dx ? own_terms(context, dx) : GradientSink{};
+  const bool gathers = needs_dx && gather_ != nullptr;
+  // Others' gradients travel while the weight's are computed.
+  const TensorView gathered =
+      gathers ? tensor(context.workspace(gathered_), dtype_, gather_->shape()) : TensorView{};
+  const Flight flight = gathers ? gather_->start(dy, gathered) : Flight{};
+  weight_sum_.clear(*elementwise_, dw);
+  bias_sum_.clear(*elementwise_, dbias);
+  for (const Pass& pass : passes_) {
+    for (std::int64_t begin = 0; begin < windows_.samples() && !idle_; begin += chunk_) {
+      const std::int64_t end = std::min(begin + chunk_, windows_.samples());
+      for (std::size_t g = 0; g < pass.sites.size(); ++g) {
+        const FilterGroup& group = plan_.groups[g];
+        const TensorView given = products(context, (end - begin) * pass.windows.places, group);
+        rows_of_outputs(context, pass.windows, dy.rows(begin, end), group, given);
+        add_parameter_gradients(context, pass, g, given, begin, dw, dbias);
+        if (needs_dx && !gathers)
+          add_input_gradient(context, scatters_ ? windows_.local() : windows_.global(), pass.sites[g], group,
+                             given, begin, own);
+      }
+    }
+  }
+  if (gathers) {
+    gather_->finish(flight);
+    add_gathered_gradients(context, gathered, own);
+  }
+  if (!dw.view.empty()) weight_sum_.close(dw);
+  if (!dbias.view.empty()) bias_sum_.close(dbias);
+  if (needs_dx) settle(context, own, dx);
+}
+
+void Conv::add_parameter_gradients(BackwardContext& context, const Pass& pass, std::size_t g,
+                                   TensorView given, std::int64_t begin, const GradientSink& dw,
+                                   const GradientSink& dbias) {
+  const FilterGroup& group = plan_.groups[g];
+  const std::int64_t places = pass.windows.places, end = begin + given.shape[0] / places;
+  if (!dbias.view.empty()) {
+    reduce_->sum_rows(given, dbias.view.rows(group.first_feature, group.first_feature + group.features), true,
+                      context.workspace(bias_scratch_));
+  }
+  if (dw.view.empty()) return;
+  const TensorView read = columns(context, given.shape[0]);
+  rows_of_windows(context, pass.windows.regions, context.saved(window_).rows(begin, end), group, read);
+  context.wgrad(pass.sites[g], read, given, true, begin * places);
+}
+
+GradientSink Conv::own_terms(BackwardContext& context, const GradientSink& dx) const {
+  GradientSink own = dx;
+  if (scatters_) {
+    own = {tensor(context.workspace(gradient_), dtype_, windows_.window_shape()), false};
+  } else if (dx_sum_ != nullptr) {
+    own = {tensor(context.workspace(terms_), dtype_, x_), false};
+  }
+  if (!covers_ && !own.accumulate) elementwise_->fill(own.view, 0);
+  return own;
+}
+
+void Conv::add_input_gradient(BackwardContext& context, const WindowSpec& window, SiteRef site,
+                              const FilterGroup& group, TensorView rows, std::int64_t begin,
+                              const GradientSink& to) {
+  if (k_ == 0) return;
+  const TensorView terms = columns(context, rows.shape[0]);
+  const std::int64_t places = window.places(), end = begin + rows.shape[0] / places;
+  context.dgrad(site, rows, terms, false, begin * places);
+  ops_->fold(window, terms, group.first_channel, to.view.rows(begin, end), to.accumulate);
+}
+
+void Conv::add_gathered_gradients(BackwardContext& context, TensorView gathered, const GradientSink& to) {
+  const std::int64_t places = gather_->places();
+  for (std::int64_t begin = 0; begin < windows_.samples() && places > 0; begin += chunk_) {
+    const std::int64_t end = std::min(begin + chunk_, windows_.samples());
+    for (std::size_t g = 0; g < gathered_sites_.size(); ++g) {
+      const FilterGroup& group = plan_.groups[g];
+      if (group.features == 0) continue;
+      const TensorView given = products(context, (end - begin) * places, group);
+      ops_->unfold(gather_->rows(), gathered.rows(begin, end), group.first_feature, given);
+      add_input_gradient(context, gather_->fold(), gathered_sites_[g], group, given, begin, to);
+    }
+  }
+}
+
+void Conv::settle(BackwardContext& context, const GradientSink& own, const GradientSink& dx) {
+  GradientSink terms = own;
+  if (scatters_) {
+    terms = dx_sum_ == nullptr ? dx : GradientSink{tensor(context.workspace(terms_), dtype_, x_), false};
+    windows_.give_back(own.view, terms);
+  }
+  if (dx_sum_ != nullptr) dx_sum_->forward(terms.view, dx.view, dx.accumulate);
 }
 
 }  // namespace tenon::distdl
