@@ -82,8 +82,7 @@ function(tenon_core_area name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "LIGHT;OWN" "" "SOURCES;LIBRARIES")
   add_library(tenon_core_${name} OBJECT ${arg_SOURCES})
   target_include_directories(tenon_core_${name} PUBLIC
-    ${PROJECT_SOURCE_DIR}/core/include ${PROJECT_BINARY_DIR}/core/include ${PROJECT_SOURCE_DIR}/core/src
-    ${PROJECT_SOURCE_DIR}/sdk/include ${PROJECT_SOURCE_DIR}/sdk/src)
+    ${PROJECT_SOURCE_DIR}/core/include ${PROJECT_SOURCE_DIR}/core/src)
   target_link_libraries(tenon_core_${name} PRIVATE tenon_rules ${arg_LIBRARIES})
   if(name IN_LIST TENON_UNSANITIZED)
     target_compile_options(tenon_core_${name} PRIVATE -fno-sanitize=all)

@@ -6,7 +6,8 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/testing/components.hpp>
+#include <tenon/host.hpp>
+#include <tenon/registry.hpp>
 
 #include <fmt/format.h>
 
@@ -51,12 +52,31 @@ class Lines final : public FactReport {
   void (*send_)(std::string_view);
 };
 
+/// A device is asked outside of a run: there is one rank, no clock, and nothing runs in the background.
+class NoRun final : public Host {
+ public:
+  void log(LogLevel, std::string_view) override {}
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  double now() const override { return 0; }
+  std::unique_ptr<Actor> spawn(std::string_view, std::function<void(Actor&)>) override {
+    fail_plugin("no background loop runs while a device is asked for facts");
+  }
+  double deadline() const override { return 10; }
+  void* query(std::string_view) override { return nullptr; }
+};
+
 void answer(Registry& registry, const std::string& id, void (*send)(std::string_view)) {
-  testing::QuietHost host;
+  NoRun host;
   std::string off;
-  testing::Made<Device> device;
+  Resolution options;  // outlives the device
+  Component<Device> device;
   try {
-    device = testing::make<Device>(registry, host, id, "");
+    const Config config = Config::parse("", "tenon doctor", {});
+    options =
+        resolve_options(component_request(config.root(), registry.describe(Device::kKind, id), &registry));
+    registry.create_inner(*options.options, host);
+    device = registry.create<Device>(id, *options.options, host);
     const auto* answers = static_cast<DeviceAvailability*>(device->query(DeviceAvailability::kId));
     if (answers != nullptr && answers->usable() == 0) off = answers->reason();
     if (off.empty()) device->open({.local_rank = 0, .threads = 1, .kernels = "auto"});
@@ -64,7 +84,7 @@ void answer(Registry& registry, const std::string& id, void (*send)(std::string_
     off = error.what();
   }
   send(fmt::format("device\tdevice.{}\t{}\n", id, plain(off)));
-  if (!device.component) return;
+  if (!device) return;
   auto* facts = static_cast<ComponentFacts*>(device->query(ComponentFacts::kId));
   Lines lines(send);
   if (facts != nullptr) facts->report(lines);
