@@ -8,7 +8,6 @@
 #include <tenon/neck.h>
 #include <tenon/checkpoint.hpp>
 #include <tenon/clock.hpp>
-#include <tenon/transport.hpp>
 #include <tenon/config.hpp>
 #include <tenon/control.hpp>
 #include <tenon/dataset.hpp>
@@ -75,6 +74,7 @@
 #include <tenon/sync.hpp>
 #include <tenon/sync_extra.hpp>
 #include <tenon/tensor.hpp>
+#include <tenon/transport.hpp>
 
 // One line per type: what differs is then named by its function.
 #define C_TYPE(type) \
