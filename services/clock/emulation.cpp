@@ -1,7 +1,7 @@
 // Draws of the emulated cluster's failures, and the hash that divides rows.
 #include <tenon/emulation.hpp>
 
-#include "comm/splitmix.hpp"
+#include "clock/splitmix.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/random.hpp>
