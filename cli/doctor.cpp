@@ -4,10 +4,10 @@
 #include "command_line.hpp"
 
 #include "base/json_writer.hpp"
-#include "record/build_info.hpp"
 #include "base/process_facts.hpp"
 #include "plugin/facts.hpp"
 #include "plugin/probe.hpp"
+#include "record/build_info.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>

@@ -2,8 +2,8 @@
 // export`.
 #pragma once
 
-#include "store/safetensors.hpp"
 #include "run/evaluated_weights.hpp"
+#include "store/safetensors.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/sdk/model_export.hpp>

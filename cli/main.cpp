@@ -5,9 +5,9 @@
 
 #include "base/signals.hpp"
 #include "base/standard_streams.hpp"
-#include "record/build_info.hpp"
 #include "plugin/fatal_signal.hpp"
 #include "plugin/hang_watch.hpp"
+#include "record/build_info.hpp"
 
 #include <tenon/error.hpp>
 

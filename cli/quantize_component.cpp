@@ -1,8 +1,8 @@
 // Every precision component is made and asked, because formats are no part of what a plugin's tag says.
 #include "quantize_component.hpp"
 
-#include "config/suggest.hpp"
 #include "base/process_facts.hpp"
+#include "config/suggest.hpp"
 
 #include <tenon/error.hpp>
 

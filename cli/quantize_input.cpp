@@ -1,8 +1,8 @@
 // Pieces of a file are converted as they come, so that a file is in memory once, as f32.
 #include "quantize_input.hpp"
 
-#include "store/safetensors.hpp"
 #include "config/suggest.hpp"
+#include "store/safetensors.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/sdk/npy.hpp>

@@ -3,8 +3,8 @@
 // evaluate.
 #pragma once
 
-#include "stored_run.hpp"
 #include "loop/batch_reader.hpp"
+#include "stored_run.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/model_grid.hpp>

@@ -2,8 +2,8 @@
 #include "reproduce/map_results.hpp"
 
 #include "ab/run_record.hpp"
-#include "base/read_file.hpp"
 #include "base/process_facts.hpp"
+#include "base/read_file.hpp"
 #include "reproduce/map_runs.hpp"
 #include "reproduce/results.hpp"
 

@@ -3,9 +3,9 @@
 
 #include "ab/run_record.hpp"
 #include "ab/study.hpp"
+#include "base/process_facts.hpp"
 #include "base/read_file.hpp"
 #include "record/build_info.hpp"
-#include "base/process_facts.hpp"
 #include "reproduce/map_results.hpp"
 
 #include <tenon/config.hpp>

@@ -1,8 +1,8 @@
 // The folder of results: taken up, refused, locked, and never without what was finished.
 #include "simulate/result_folder.hpp"
 
-#include "store/testing/faulty_files.hpp"
 #include "simulate/sample_writer.hpp"
+#include "store/testing/faulty_files.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/sdk/npy.hpp>

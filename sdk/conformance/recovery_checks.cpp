@@ -207,7 +207,8 @@ void plans_boundaries_alike(Subject& subject) {
     if (plans[0].acts != plans[1].acts || plans[0].rolls_back != plans[1].rolls_back ||
         plans[0].from_slot != plans[1].from_slot || scales[0] != scales[1]) {
       fail(fmt::format(
-          "before slot {} rank 0 plans [acts = {}, rolls_back = {}, from_slot = {}, rate_scale = {}] and rank 1 "
+          "before slot {} rank 0 plans [acts = {}, rolls_back = {}, from_slot = {}, rate_scale = {}] and "
+          "rank 1 "
           "[{}, {}, {}, {}]: what plan_boundary and before_slot say must follow from what all ranks know",
           slot, plans[0].acts, plans[0].rolls_back, plans[0].from_slot, scales[0], plans[1].acts,
           plans[1].rolls_back, plans[1].from_slot, scales[1]));

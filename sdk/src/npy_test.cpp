@@ -1,6 +1,6 @@
 // Files of NumPy, the format byte by byte, and the whole text of every refusal.
-#include "store/testing/npy_bytes.hpp"
 #include "reference/recorded.hpp"
+#include "store/testing/npy_bytes.hpp"
 
 #include <tenon/sdk/npy.hpp>
 #include <tenon/testing/folders.hpp>

@@ -1,6 +1,6 @@
 // Row updates: every named row once and no other, whatever the width, the number of threads or of callers.
-#include "graph/row_table.hpp"
 #include "base/testing/allocation_count.hpp"
+#include "graph/row_table.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>

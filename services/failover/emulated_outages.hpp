@@ -1,9 +1,9 @@
 // Failures of an emulated cluster ([emulate]), answered at slot boundaries as the recovery policy decides.
 #pragma once
 
-#include "run/rank_context.hpp"
 #include "failover/recovery_actions.hpp"
 #include "loop/service.hpp"
+#include "run/rank_context.hpp"
 
 #include <cstdint>
 #include <span>

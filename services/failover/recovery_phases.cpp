@@ -1,7 +1,7 @@
 #include "failover/recovery_phases.hpp"
 
-#include "graph/memory_budget.hpp"
 #include "failover/held_state.hpp"
+#include "graph/memory_budget.hpp"
 
 #include <fmt/format.h>
 

@@ -2,13 +2,13 @@
 // hears of slots, acts at boundaries, and takes all ranks back to a checkpoint where it plans that.
 #pragma once
 
-#include "run/rank_context.hpp"
 #include "failover/recovery_actions.hpp"
 #include "loop/service.hpp"
 #include "loop/slot_queue.hpp"
 #include "loop/spans.hpp"
 #include "loop/time_account.hpp"
 #include "loop/traced_communicator.hpp"
+#include "run/rank_context.hpp"
 
 #include <tenon/recovery.hpp>
 

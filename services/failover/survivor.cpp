@@ -105,8 +105,9 @@ void Survivor::hold() {
 
 void Survivor::meet() {
   const auto& held = rank_.world.survival.held;
-  const std::string mine =
-      held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done, base::steady_seconds() - held->since_s) : "";
+  const std::string mine = held ? fmt::format("{} {:d} {:a}", held->slot, held->boundary_done,
+                                              base::steady_seconds() - held->since_s)
+                                : "";
   std::vector<Brought> brought;
   for (const std::string& text : rank_.world.links.end_hub->exchange(rank_.index, mine))
     brought.push_back(read_brought(text));

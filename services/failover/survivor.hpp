@@ -3,16 +3,16 @@
 // from what it keeps in memory.
 #pragma once
 
-#include "record/recovery_log.hpp"
-#include "loop/faults.hpp"
 #include "failover/held_state.hpp"
-#include "run/rank_context.hpp"
 #include "failover/recovery_actions.hpp"
 #include "failover/recovery_phases.hpp"
-#include "record/saves.hpp"
+#include "failover/survival.hpp"
+#include "loop/faults.hpp"
 #include "loop/service.hpp"
 #include "loop/slot_queue.hpp"
-#include "failover/survival.hpp"
+#include "record/recovery_log.hpp"
+#include "record/saves.hpp"
+#include "run/rank_context.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -5,12 +5,12 @@
 #include "loop/distributions.hpp"
 #include "loop/observers.hpp"
 #include "loop/parts.hpp"
-#include "run/rank_state.hpp"
 #include "loop/replica.hpp"
 #include "loop/row_server.hpp"
 #include "loop/service.hpp"
 #include "loop/time_account.hpp"
 #include "loop/worker.hpp"
+#include "run/rank_state.hpp"
 #include "run/world.hpp"
 
 #include <tenon/observer.hpp>

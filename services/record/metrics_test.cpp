@@ -1,8 +1,8 @@
 // metrics.jsonl: exact text, round trips, torn ends, trimming, no allocation while training.
 #include "record/metrics.hpp"
 
-#include "store/testing/memory_files.hpp"
 #include "base/testing/allocation_count.hpp"
+#include "store/testing/memory_files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // Manifest, summary and plugin lock: round trips, exact keys, refusal of damaged files.
+#include "base/process_facts.hpp"
 #include "record/manifest.hpp"
 #include "record/plugin_lock.hpp"
-#include "base/process_facts.hpp"
 #include "record/summary.hpp"
 
 #include "store/testing/memory_files.hpp"

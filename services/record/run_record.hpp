@@ -2,11 +2,11 @@
 // failures; and what the folder knows of earlier segments.
 #pragma once
 
+#include "loop/compute_cost.hpp"
 #include "record/manifest.hpp"
 #include "record/metrics.hpp"
 #include "record/recovery_log.hpp"
 #include "record/run_folder.hpp"
-#include "loop/compute_cost.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/files.hpp>

@@ -2,13 +2,13 @@
 // policy, the metrics and the log once it is known how they ended.
 #pragma once
 
-#include "record/recovery_log.hpp"
 #include "loop/exchange.hpp"
-#include "run/rank_context.hpp"
-#include "record/saved_shape.hpp"
 #include "loop/service.hpp"
 #include "loop/spans.hpp"
 #include "loop/time_account.hpp"
+#include "record/recovery_log.hpp"
+#include "record/saved_shape.hpp"
+#include "run/rank_context.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/recovery.hpp>

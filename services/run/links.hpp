@@ -2,14 +2,14 @@
 // finds its place by what started it, or by a transport with a launcher of its own.
 #pragma once
 
+#include "config/run_schema.hpp"
 #include "control/control_client.hpp"
 #include "control/control_inprocess.hpp"
 #include "control/control_server.hpp"
-#include "config/run_schema.hpp"
-#include "plugin/guard.hpp"
 #include "loop/exchange.hpp"
 #include "loop/pause_gate.hpp"
 #include "loop/rank_host.hpp"
+#include "plugin/guard.hpp"
 
 #include <tenon/clock.hpp>
 #include <tenon/registry.hpp>

@@ -2,10 +2,10 @@
 // save, stop).
 #pragma once
 
-#include "run/rank_services.hpp"
 #include "loop/slot_queue.hpp"
-#include "run/trainer.hpp"
 #include "loop/worker.hpp"
+#include "run/rank_services.hpp"
+#include "run/trainer.hpp"
 #include "run/world.hpp"
 
 #include <memory>

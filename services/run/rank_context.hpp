@@ -2,11 +2,11 @@
 #pragma once
 
 #include "clock/emulated_failures.hpp"
-#include "record/metric_lines.hpp"
 #include "loop/parts.hpp"
 #include "loop/rank_host.hpp"
-#include "run/rank_state.hpp"
 #include "loop/replica.hpp"
+#include "record/metric_lines.hpp"
+#include "run/rank_state.hpp"
 #include "run/world.hpp"
 
 #include <cstdint>

@@ -5,10 +5,10 @@
 #include "failover/emulated_outages.hpp"
 #include "failover/recovery_actions.hpp"
 #include "failover/recovery_phases.hpp"
-#include "run/repetition.hpp"
-#include "record/saves.hpp"
-#include "loop/slot_queue.hpp"
 #include "failover/survivor.hpp"
+#include "loop/slot_queue.hpp"
+#include "record/saves.hpp"
+#include "run/repetition.hpp"
 #include "run/trainer.hpp"
 
 #include <memory>

@@ -2,9 +2,9 @@
 #include "run/rank_state.hpp"
 
 #include "graph/row_table.hpp"
+#include "loop/grid.hpp"
 #include "record/data_record.hpp"
 #include "run/evaluated_weights.hpp"
-#include "loop/grid.hpp"
 #include "run/state_io.hpp"
 
 #include <tenon/error.hpp>

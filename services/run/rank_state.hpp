@@ -6,8 +6,8 @@
 
 #include "loop/parts.hpp"
 #include "loop/replica.hpp"
-#include "record/saved_shape.hpp"
 #include "loop/update.hpp"
+#include "record/saved_shape.hpp"
 
 #include <tenon/checkpoint.hpp>
 

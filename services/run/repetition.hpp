@@ -2,10 +2,10 @@
 // that is computed twice.
 #pragma once
 
-#include "run/rank_context.hpp"
 #include "loop/service.hpp"
 #include "loop/slot_queue.hpp"
 #include "loop/worker.hpp"
+#include "run/rank_context.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -3,8 +3,8 @@
 
 #include "loop/replica.hpp"
 
-#include "plugin/guard.hpp"
 #include "loop/parts.hpp"
+#include "plugin/guard.hpp"
 #include "run/world.hpp"
 
 #include <tenon/error.hpp>

@@ -2,14 +2,14 @@
 // state. What it knows of itself for `tenon check`.
 #include "run/trainer.hpp"
 
+#include "failover/survivor.hpp"
 #include "graph/memory_budget.hpp"
-#include "record/data_record.hpp"
 #include "loop/device_communicators.hpp"
 #include "loop/graph_edits.hpp"
 #include "loop/grid.hpp"
-#include "run/memory_need.hpp"
 #include "loop/peak_rate.hpp"
-#include "failover/survivor.hpp"
+#include "record/data_record.hpp"
+#include "run/memory_need.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>

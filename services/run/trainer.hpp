@@ -4,13 +4,13 @@
 
 #include "loop/evaluation.hpp"
 #include "loop/instruments.hpp"
-#include "run/mesh.hpp"
-#include "record/metric_lines.hpp"
 #include "loop/observers.hpp"
+#include "loop/worker.hpp"
+#include "record/metric_lines.hpp"
+#include "record/saved_shape.hpp"
+#include "run/mesh.hpp"
 #include "run/rank_state.hpp"
 #include "run/row_traffic.hpp"
-#include "record/saved_shape.hpp"
-#include "loop/worker.hpp"
 #include "run/world.hpp"
 
 #include <cstdint>

@@ -2,10 +2,10 @@
 // the whole.
 #include "run/weights_hash.hpp"
 
-#include "store/box.hpp"
 #include "comm/block_runs.hpp"
 #include "graph/row_table.hpp"
 #include "loop/grid.hpp"
+#include "store/box.hpp"
 
 #include <tenon/checkpoint.hpp>
 

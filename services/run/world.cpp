@@ -4,13 +4,13 @@
 
 #include <tenon/clock.hpp>
 #include "base/elapsed.hpp"
-#include "graph/memory_budget.hpp"
-#include "record/plugin_lock.hpp"
 #include "base/process_facts.hpp"
+#include "graph/memory_budget.hpp"
+#include "loop/time_account.hpp"
+#include "record/plugin_lock.hpp"
 #include "record/summary.hpp"
 #include "run/rank.hpp"
 #include "run/server_rank.hpp"
-#include "loop/time_account.hpp"
 
 #include <tenon/error.hpp>
 

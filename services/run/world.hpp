@@ -3,14 +3,14 @@
 #pragma once
 
 #include "config/run_schema.hpp"
-#include "record/plugin_lock.hpp"
-#include "plugin/guard.hpp"
-#include "run/links.hpp"
-#include "loop/pass_watch.hpp"
-#include "run/phase_probe.hpp"
-#include "record/run_record.hpp"
-#include "run/start_point.hpp"
 #include "failover/survival.hpp"
+#include "loop/pass_watch.hpp"
+#include "plugin/guard.hpp"
+#include "record/plugin_lock.hpp"
+#include "record/run_record.hpp"
+#include "run/links.hpp"
+#include "run/phase_probe.hpp"
+#include "run/start_point.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/files.hpp>

@@ -2,8 +2,8 @@
 // that fails or is late inside a move does not let the others wait for ever.
 #include "moves.hpp"
 
-#include <tenon/transport.hpp>
 #include <tenon/testing/grid_ranks.hpp>
+#include <tenon/transport.hpp>
 
 #include <gmock/gmock.h>
 

@@ -2,9 +2,9 @@
 // <tenon/control.hpp>: their virtual tables and type information live in the core, so that every plugin
 // shares one copy.
 #include <tenon/clock.hpp>
-#include <tenon/transport.hpp>
 #include <tenon/control.hpp>
 #include <tenon/device_transport.hpp>
+#include <tenon/transport.hpp>
 
 #include <array>
 

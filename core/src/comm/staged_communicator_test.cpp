@@ -2,8 +2,8 @@
 // messages are those of host tensors, they leave at the start and arrive with the wait.
 #include "comm/staged_communicator.hpp"
 
-#include "fake_port.hpp"
 #include "base/testing/allocation_count.hpp"
+#include "fake_port.hpp"
 
 #include <tenon/clock.hpp>
 #include <tenon/error.hpp>

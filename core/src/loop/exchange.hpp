@@ -4,7 +4,6 @@
 
 #include <tenon/clock.hpp>
 
-
 #include <memory>
 #include <mutex>
 #include <string>

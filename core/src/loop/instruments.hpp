@@ -2,12 +2,12 @@
 // watch on its passes, its faults.
 #pragma once
 
-#include "loop/rank_log.hpp"
 #include "loop/distributions.hpp"
 #include "loop/faults.hpp"
 #include "loop/pass_watch.hpp"
 #include "loop/pause_gate.hpp"
 #include "loop/rank_host.hpp"
+#include "loop/rank_log.hpp"
 #include "loop/spans.hpp"
 #include "loop/time_account.hpp"
 #include "loop/traced_communicator.hpp"

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "config/run_schema.hpp"
-#include "plugin/guard.hpp"
 #include "loop/rank_host.hpp"
+#include "plugin/guard.hpp"
 
 #include <tenon/dataset.hpp>
 #include <tenon/device.hpp>

@@ -4,7 +4,6 @@
 
 #include <tenon/clock.hpp>
 
-
 #include <mutex>
 #include <string_view>
 #include <thread>

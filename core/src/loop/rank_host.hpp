@@ -2,9 +2,9 @@
 #pragma once
 
 #include "graph/pass_place.hpp"
-#include "loop/rank_log.hpp"
 #include "loop/graph_edits.hpp"
 #include "loop/pause_gate.hpp"
+#include "loop/rank_log.hpp"
 
 #include <tenon/clock.hpp>
 #include <tenon/control.hpp>

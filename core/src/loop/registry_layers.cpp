@@ -1,6 +1,6 @@
 // Layers of a graph's nodes by type name, through the registry.
-#include "plugin/guard.hpp"
 #include "loop/graph_edits.hpp"
+#include "plugin/guard.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>

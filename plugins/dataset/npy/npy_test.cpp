@@ -1,8 +1,8 @@
 // Fields, types and shapes, split and order, and what is refused.
 #include "npy.hpp"
 
-#include "store/testing/npy_bytes.hpp"
 #include "base/testing/allocation_count.hpp"
+#include "store/testing/npy_bytes.hpp"
 
 #include <tenon/testing/batches.hpp>
 #include <tenon/testing/folders.hpp>

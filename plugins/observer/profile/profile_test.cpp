@@ -3,8 +3,8 @@
 
 #include "report.hpp"
 
-#include "store/testing/memory_files.hpp"
 #include "base/testing/allocation_count.hpp"
+#include "store/testing/memory_files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -2,8 +2,8 @@
 // observer's life.
 #include "tables.hpp"
 
-#include "store/testing/memory_files.hpp"
 #include "base/testing/allocation_count.hpp"
+#include "store/testing/memory_files.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>

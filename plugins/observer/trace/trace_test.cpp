@@ -1,8 +1,8 @@
 // Lanes by the viewers' nesting rule, the text of events, the window of slots, and files without an end.
 #include "trace.hpp"
 
-#include "store/testing/memory_files.hpp"
 #include "base/testing/allocation_count.hpp"
+#include "store/testing/memory_files.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -158,4 +158,5 @@ class RemembersTheSave final : public Every {
 
 TENON_PLUGIN(PluginInfo{.id = "broken.recovery", .version = "1.0.0", .summary = "wrong policies"},
              ByItsOwnClock, ByWhatItHears, KeepsOne, SavesAndKeepsNothing, NamesNoBase, IgnoresItsTimer,
-             RollsBackToNothing, RollsBackToTheFailure, GoesBackAlone, GoesBackToNothing, ForgetsItsCount, RemembersTheSave)
+             RollsBackToNothing, RollsBackToTheFailure, GoesBackAlone, GoesBackToNothing, ForgetsItsCount,
+             RemembersTheSave)

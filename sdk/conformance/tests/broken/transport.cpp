@@ -1,7 +1,7 @@
 // Transports around a good one (option inner) that break one promise each.
-#include <tenon/transport.hpp>
 #include <tenon/error.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/transport.hpp>
 
 #include <algorithm>
 #include <chrono>
