@@ -14,7 +14,7 @@ RecoveryPhases::RecoveryPhases(const RankContext& rank, const Sources& sources)
   const config::CoreSettings& settings = rank_.world.settings;
   context_.rank = rank_.index;
   context_.ranks = static_cast<int>(settings.parallel.trainers());
-  context_.workers = from_.workers;
+  context_.workers = static_cast<int>(settings.parallel.workers);
   context_.servers = static_cast<int>(settings.parallel.servers);
   context_.steps = settings.run.steps;
   context_.samples = graph::saturating_product(

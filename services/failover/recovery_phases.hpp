@@ -31,7 +31,6 @@ class RecoveryPhases final : public Service, private RecoveryHost {
     const Progress& progress;
     CommunicatorWatch watch;
     Communicator* grid = nullptr;  ///< null when the model grid has one rank
-    int workers = 1;
   };
   /// Tells the policy which run it is in.
   RecoveryPhases(const RankContext& rank, const Sources& sources);

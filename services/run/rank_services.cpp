@@ -42,7 +42,7 @@ RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& p
   actions_ = std::make_unique<RecoveryActions>(context);
   phases_ = std::make_unique<RecoveryPhases>(
       context, RecoveryPhases::Sources{*actions_, with.account, with.spans, progress, with.watch,
-                                       trainer.mesh().all(), static_cast<int>(trainer.workers().size())});
+                                       trainer.mesh().all()});
   saves_ = std::make_unique<Saves>(context, with.account, with.spans, trainer.shape());
   survivor_ = std::make_unique<Survivor>(
       context, Survivor::Sources{trainer.updater(), with.faults, *saves_, *actions_, *phases_, progress,

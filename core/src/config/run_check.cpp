@@ -251,7 +251,7 @@ class RunChecker {
 
 }  // namespace
 
-CheckedComponent* CheckedRun::component(std::string_view table) {
+CheckedComponent* find_component(std::span<CheckedComponent> components, std::string_view table) {
   for (CheckedComponent& item : components) {
     if (item.table == table) return &item;
   }

@@ -176,6 +176,9 @@ struct CheckedComponent {
   CheckedComponent copy() const { return {table, kind, type, type_origin, options->unmade()}; }
 };
 
+/// The component of a table; null when the configuration has no such table.
+CheckedComponent* find_component(std::span<CheckedComponent> components, std::string_view table);
+
 struct CheckedRun {
   CoreSettings core;
   std::vector<CheckedComponent> components;  ///< in the order of component_sections()
@@ -183,8 +186,7 @@ struct CheckedRun {
   Config resolved;                           ///< defaults filled in
   std::vector<std::string> warnings;
 
-  /// Null when the configuration has no such table.
-  CheckedComponent* component(std::string_view table);
+  CheckedComponent* component(std::string_view table) { return find_component(components, table); }
 };
 
 /// Validates a whole run. Throws Error(kConfig) with one line per problem. `extra_tables` are legal and

@@ -5,8 +5,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace tenon::train {
 namespace {
 
@@ -25,16 +23,9 @@ Checked copy_of(const config::CheckedRun& run) {
   return copies;
 }
 
-/// Null when the configuration has no such table.
-config::CheckedComponent* in(Checked& checked, std::string_view table) {
-  const auto found = std::find_if(checked.begin(), checked.end(),
-                                  [&](const config::CheckedComponent& c) { return c.table == table; });
-  return found == checked.end() ? nullptr : &*found;
-}
-
 template <typename Interface>
 Part<Interface> required(Checked& checked, Registry& registry, RankHost& host, std::string_view table) {
-  config::CheckedComponent* found = in(checked, table);
+  config::CheckedComponent* found = config::find_component(checked, table);
   if (found == nullptr) fail_config(fmt::format("the configuration has no [{}] table with a `type`", table));
   return make<Interface>(*found, registry, host);
 }
@@ -62,7 +53,7 @@ class NoRecovery final : public RecoveryBase {};
 
 template <typename Interface, typename Fallback>
 Part<Interface> part(Checked& checked, Registry& registry, RankHost& host, std::string_view table) {
-  config::CheckedComponent* found = in(checked, table);
+  config::CheckedComponent* found = config::find_component(checked, table);
   if (found != nullptr) return make<Interface>(*found, registry, host);
   return {nullptr, Component<Interface>(), std::make_unique<Fallback>(), host};
 }
