@@ -63,7 +63,7 @@ struct SiteCall {
 class OperandCounter {
  public:
   virtual ~OperandCounter();
-  /// format: "bf16", "nvfp4", ...; operands: tensors, not elements.
+  /// format: "bf16", "e4m3", ...; operands: tensors, not elements.
   virtual void count(std::string_view format, std::int64_t operands) = 0;
 };
 

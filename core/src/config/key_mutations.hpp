@@ -26,7 +26,7 @@ struct MutationReport {
 };
 
 /// Renames keys in `config` and runs check_run on the result. Keys of a [[model.override]] beyond `match` are
-/// not touched: only the built graph knows them. `proven` holds "optimizer.adamw lr" of earlier calls, which
+/// not touched: only the built graph knows them. `proven` holds "optimizer.NAME lr" of earlier calls, which
 /// are skipped and added to: what a key may be taken for depends on its owner alone, so a set shared over
 /// many configurations keeps the work to one round per option. `every`: of the renamings of a key, one in so
 /// many.

@@ -26,7 +26,7 @@ class RankLog {
   RankLog& operator=(const RankLog&) = delete;
 
   bool enabled(LogLevel level) const;
-  /// component: "sync.ddp", "core"; step: slot now running, -1 outside of slots. Further lines of a message
+  /// component: "sync.NAME", "core"; step: slot now running, -1 outside of slots. Further lines of a message
   /// are indented.
   void write(LogLevel level, std::string_view component, std::int64_t step, std::string_view message);
   void flush();

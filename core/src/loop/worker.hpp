@@ -107,7 +107,7 @@ class Worker {
   ParameterSet* gradients_;
   ComputeCost cost_;
   std::string_view phase_ = "the start of a slot";
-  const std::string optimizer_;                    ///< "optimizer.adamw"
+  const std::string optimizer_;                    ///< "optimizer.NAME"
   graph::KnownPlace place_;                        ///< of its update; the executor has one of its own
   std::int64_t elements_ = 0, elements_done_ = 0;  ///< of gradients, and those that backward has passed
   std::vector<int> open_;                          ///< parameters missing per bucket

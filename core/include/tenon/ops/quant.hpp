@@ -20,7 +20,7 @@ enum class ElementFormat : std::uint8_t { kE2M1 = 0, kE2M3 = 1, kE3M2 = 2, kE4M3
 /// Which scales a matrix has.
 enum class BlockScale : std::uint8_t {
   kTensor = 0,    ///< one f32 for the matrix (FP8 per tensor)
-  kTwoLevel = 1,  ///< E4M3 per block and one f32 for the matrix (NVFP4)
+  kTwoLevel = 1,  ///< E4M3 per block and one f32 for the matrix
   kPower = 2,     ///< a power of two per block: E8M0 (MX)
   kFloat = 3,     ///< f32 per block (block FP8)
 };
@@ -132,7 +132,7 @@ struct ScaledOperand {
 };
 
 struct ScaledProductSpec {
-  /// Of one product; the dtypes of a and b are not read, C is f32 or bf16.
+  /// One product; the dtypes of a and b are not read, C is f32 or bf16.
   GemmSpec product;
   ScaledOperand a, b;
 };
