@@ -53,7 +53,7 @@ class Device {
   void* require(std::string_view interface_id);
 };
 
-/// Of a device that need not be open.
+/// Whether a device can be used. The device need not be open.
 class DeviceAvailability {
  public:
   static constexpr const char* kId = "tenon.device.availability/1";

@@ -22,7 +22,7 @@ struct FailureDomains {
   bool hashed = false;
 };
 
-/// Of a hashed division. `table` is the parameter's index.
+/// The domain of a row where the division is hashed. `table` is the parameter's index.
 int shard_of_row(const FailureDomains& domains, int table, std::int64_t row) noexcept;
 
 /// What the machines of a job cost and how often they fail, in seconds of the job.

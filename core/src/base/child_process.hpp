@@ -50,7 +50,7 @@ class ChildProcess {
   bool running() const { return running_; }
   /// Whether it has ended; does not wait.
   bool ended();
-  /// Of waitpid, once it has ended; exit status 1 if somebody else has taken it.
+  /// The status that waitpid gave once it has ended; exit status 1 if another caller has reaped it.
   int status() const { return status_; }
   /// To the process, or to the whole group of its own; nothing once it has ended.
   void signal(int signal) const;

@@ -14,7 +14,7 @@ TENON_ABI_BEGIN
 struct WindowSpec {
   int spatial = 2;
   std::int64_t extent[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1};
-  /// Zeros in front of the elements and behind them; so many elements less where negative.
+  /// Zero padding before and after; negative values crop.
   std::int64_t pad_low[3] = {0, 0, 0}, pad_high[3] = {0, 0, 0};
 
   /// Places along one dimension; 0 where the window is larger than the padded extent.

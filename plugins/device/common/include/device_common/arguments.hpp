@@ -29,7 +29,7 @@ const char* device_name();
   fail_config(std::string("device ") + device_name() + ": " + what);
 }
 
-/// Of an index outside [lowest, bound), which a device found at place `at` of an argument.
+/// Refuses an index outside [lowest, bound), found at position `at` of an argument.
 [[noreturn]] inline void refuse_index(const char* where, const char* name, std::int64_t at,
                                       std::int32_t index, std::int32_t lowest, std::int64_t bound) {
   refuse(where, std::string(name) + "[" + std::to_string(at) + "] is " + std::to_string(index) +

@@ -19,7 +19,7 @@ inline void check_attention(const AttentionSpec& spec) {
   }
 }
 
-/// Of a checked spec, for rows of one after another.
+/// The kernels' arguments for a checked spec whose rows are contiguous.
 template <class S>
 class AttentionShape {
  public:

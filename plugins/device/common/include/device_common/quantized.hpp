@@ -80,7 +80,7 @@ class QuantizerShape : public QuantizeKernel {
     return runs_down(spec_) ? spec_.columns : spec_.rows;
   }
 
-  /// Of the whole matrix, without pointers.
+  /// Arguments for the whole matrix; pointers are not set.
   Args arguments() const {
     Args args;
     args.rows = spec_.rows;
@@ -102,7 +102,8 @@ class QuantizerShape : public QuantizeKernel {
     return args;
   }
 
-  /// Of a call that rounds x: all but scales. They lie in `scales`, which may be the head of the scratch.
+  /// Arguments for a call that rounds x; args.scales is not set. `scales` is where they are, which may be the
+  /// head of the scratch.
   Args quantizing(const TensorView& x, const QuantizeDraws& draws, const QuantizeOutput& out,
                   const TensorView& scratch, bool measured, void*& scales) const {
     Args args = arguments();
