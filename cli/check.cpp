@@ -6,7 +6,6 @@
 #include "report/runs.hpp"
 #include "stored_run.hpp"
 
-#include <tenon/device_transport.hpp>
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
 #include <tenon/transport.hpp>

@@ -9,7 +9,7 @@
 #include "plugin/probe.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/pattern.hpp>
+#include <tenon/options.hpp>
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 #include "stored_run.hpp"
 
 #include <tenon/executor.hpp>
-#include <tenon/model_grid.hpp>
+#include <tenon/transport.hpp>
 
 #include <functional>
 #include <memory>

@@ -2,9 +2,9 @@
 #include "../quantize_cases.hpp"
 #include "families.hpp"
 
+#include <tenon/ops/copy.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/rows.hpp>
 #include <tenon/sdk/ops/mor.hpp>
 #include <tenon/sdk/ops/signs.hpp>
 #include <tenon/sdk/ops/update.hpp>

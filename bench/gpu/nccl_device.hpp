@@ -5,7 +5,7 @@
 
 #include "rows.hpp"
 
-#include <tenon/device_transport.hpp>
+#include <tenon/device.hpp>
 
 #include <cstdlib>
 

@@ -1,6 +1,7 @@
 // Reading recovery.jsonl, drawing schedules, differences of arms.
 #include "reproduce/recovery_results.hpp"
 
+#include "clock/emulated_failures.hpp"
 #include "reproduce/results.hpp"
 
 #include <tenon/error.hpp>
@@ -62,10 +63,10 @@ double setting(const ab::RunRecord& record, const std::string& key) {
 }
 
 /// The law of an arm's failures as its runs were configured; empty where none are drawn.
-std::optional<FailureLaw> law_of(const ab::RunRecord& record) {
+std::optional<config::FailureLaw> law_of(const ab::RunRecord& record) {
   const auto kind = record.config.find("emulate.law");
   if (kind == record.config.end() || kind->second.find("none") != std::string::npos) return std::nullopt;
-  FailureLaw law;
+  config::FailureLaw law;
   law.hours = setting(record, "emulate.hours");
   law.mean_hours = setting(record, "emulate.mtbf_hours");
   if (kind->second.find("gamma") != std::string::npos) law.shape = setting(record, "emulate.shape");
@@ -104,7 +105,7 @@ Rhythm rhythm_of(const std::vector<RecoveryRun>& runs, const ab::RunRecord& reco
 
 /// Mean portion by equation: exact for a Poisson process, divided by the chance of a failure where a schedule
 /// without one is drawn again.
-std::optional<double> law_pls(const FailureLaw& law, double interval) {
+std::optional<double> law_pls(const config::FailureLaw& law, double interval) {
   if (law.shape != 1 || law.at_least > 1) return std::nullopt;
   const double whole = std::floor(law.hours / interval), rest = law.hours - whole * interval;
   const double mean =
@@ -112,12 +113,13 @@ std::optional<double> law_pls(const FailureLaw& law, double interval) {
   return law.at_least == 0 ? mean : mean / (1 - std::exp(-law.hours / law.mean_hours));
 }
 
-ScheduleDraws draw(FailureLaw law, const Rhythm& mine, const Rhythm& full, std::int64_t draws, double alpha) {
+ScheduleDraws draw(config::FailureLaw law, const Rhythm& mine, const Rhythm& full, std::int64_t draws,
+                   double alpha) {
   std::vector<double> overheads, ratios, portions;
   double all_full = 0, all_mine = 0, failures = 0;
   for (std::int64_t i = 0; i < draws; ++i) {
     law.seed = static_cast<std::uint64_t>(i) + 1;
-    const std::vector<EmulatedFailure> schedule = draw_failures(law);
+    const std::vector<config::EmulatedFailure> schedule = train::draw_failures(law);
     const auto cost = [&](const Rhythm& rhythm) {
       return charge_schedule(schedule, rhythm.saves, rhythm.partial, rhythm.save, rhythm.load, rhythm.restart)
           .total();
@@ -230,12 +232,12 @@ RecoveryDifference difference(const StudyResult& result, const RecoveryPair& pai
 
 }  // namespace
 
-ChargedHours charge_schedule(const std::vector<EmulatedFailure>& failures,
+ChargedHours charge_schedule(const std::vector<config::EmulatedFailure>& failures,
                              const std::vector<ChargedSave>& saves, bool partial, double save_hours,
                              double load_hours, double restart_hours) {
   ChargedHours charged;
   for (const ChargedSave& save : saves) charged.save += save_hours * save.share;
-  for (const EmulatedFailure& failure : failures) {
+  for (const config::EmulatedFailure& failure : failures) {
     charged.load += load_hours;
     charged.restart += restart_hours;
     if (partial) continue;
@@ -262,9 +264,10 @@ StraightLine straight_line(const std::vector<double>& x, const std::vector<doubl
   return {slope, mean_y - slope * mean_x, yy == 0 ? 0 : xy / std::sqrt(xx * yy)};
 }
 
-double schedule_pls(const std::vector<EmulatedFailure>& failures, double interval, double hours, int shards) {
+double schedule_pls(const std::vector<config::EmulatedFailure>& failures, double interval, double hours,
+                    int shards) {
   double lost = 0;
-  for (const EmulatedFailure& failure : failures) {
+  for (const config::EmulatedFailure& failure : failures) {
     const double saved = std::floor(failure.hour / interval) * interval;
     lost += static_cast<double>(failure.shards.size()) * (failure.hour - saved);
   }
@@ -340,7 +343,7 @@ void read_recovery_results(StudyResult& result) {
     if (arm.runs.empty()) continue;
     summarise(arm, against, result.study.alpha);
     const ab::RunRecord* record = first_record(result.arms[a]);
-    const std::optional<FailureLaw> law = law_of(*record);
+    const std::optional<config::FailureLaw> law = law_of(*record);
     // An arm that saves nothing and never fails has no overhead to divide by.
     if (!law || arm.charged.total() == 0 || full_record == nullptr) continue;
     arm.drawn = draw(*law, rhythm_of(arm.runs, *record), rhythm_of(against.runs, *full_record), study.draws,

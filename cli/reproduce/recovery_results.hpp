@@ -3,8 +3,8 @@
 #pragma once
 
 #include "ab/statistics.hpp"
+#include "config/run_schema.hpp"
 
-#include <tenon/emulation.hpp>
 #include <tenon/recovery.hpp>
 
 #include <cstdint>
@@ -95,11 +95,12 @@ struct RecoveryResult {
 };
 
 /// What one schedule costs an arm that saves so; the clock rules of recovery.jsonl.
-ChargedHours charge_schedule(const std::vector<EmulatedFailure>& failures,
+ChargedHours charge_schedule(const std::vector<config::EmulatedFailure>& failures,
                              const std::vector<ChargedSave>& saves, bool partial, double save_hours,
                              double load_hours, double restart_hours);
 /// Portion of lost samples of a schedule under partial recovery, saves counted at multiples of `interval`.
-double schedule_pls(const std::vector<EmulatedFailure>& failures, double interval, double hours, int shards);
+double schedule_pls(const std::vector<config::EmulatedFailure>& failures, double interval, double hours,
+                    int shards);
 
 /// Slope, intercept and Pearson's correlation of y over x; zeros where x does not vary.
 struct StraightLine {

@@ -107,7 +107,7 @@ TEST(RecoveryRuns, SumWhatWasCharged) {
 
 TEST(Schedules, CostWhatTheClockRulesSay) {
   const std::vector<ChargedSave> saves = {{10, 1}, {20, 0.5}, {30, 0.5}};
-  const std::vector<EmulatedFailure> failures = {{5, {0}}, {20, {1, 2}}, {29, {0}}};
+  const std::vector<config::EmulatedFailure> failures = {{5, {0}}, {20, {1, 2}}, {29, {0}}};
   const ChargedHours partial = charge_schedule(failures, saves, true, 0.1, 0.02, 0.03);
   EXPECT_DOUBLE_EQ(partial.save, 0.2);
   EXPECT_DOUBLE_EQ(partial.load, 0.06);

@@ -4,7 +4,7 @@
 
 #include "base/at.hpp"
 
-#include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 
 #include <algorithm>
 

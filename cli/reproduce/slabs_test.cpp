@@ -5,7 +5,7 @@
 #include "ab/synthetic_runs.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

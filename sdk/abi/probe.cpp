@@ -12,17 +12,12 @@
 #include <tenon/control.hpp>
 #include <tenon/dataset.hpp>
 #include <tenon/device.hpp>
-#include <tenon/device_transport.hpp>
-#include <tenon/emulation.hpp>
 #include <tenon/error.hpp>
 #include <tenon/executor.hpp>
 #include <tenon/files.hpp>
 #include <tenon/host.hpp>
-#include <tenon/host_stage.hpp>
 #include <tenon/layer.hpp>
-#include <tenon/layout.hpp>
 #include <tenon/model.hpp>
-#include <tenon/model_grid.hpp>
 #include <tenon/numerics.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/ops/attention.hpp>
@@ -34,7 +29,6 @@
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/rows.hpp>
 #include <tenon/ops/spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/options.hpp>
@@ -118,13 +112,8 @@ TYPE(PartDecoder)
 
 // <tenon/clock.hpp>
 TYPE(Clock)
-
-// <tenon/clock_wait.hpp>
 TYPE(WaitDeadline)
 TYPE(ClockEvent)
-
-// <tenon/communicator_decorator.hpp>
-TYPE(CommunicatorDecorator)
 
 // <tenon/config.hpp>
 TYPE(Origin)
@@ -156,20 +145,12 @@ TYPE(Dataset)
 // <tenon/device.hpp>
 TYPE(DeviceSpec)
 TYPE(Device)
-
-// <tenon/device_facts.hpp>
 TYPE(DeviceAvailability)
 TYPE(FactReport)
 TYPE(ComponentFacts)
-
-// <tenon/device_transport.hpp>
-TYPE(DeviceTransport)
 TYPE(DeviceStreams)
 TYPE(DeviceEvents)
-
-// <tenon/emulation.hpp>
-TYPE(FailureLaw)
-TYPE(EmulatedFailure)
+TYPE(HostStage)
 
 // <tenon/error.hpp>
 TYPE(ErrorKind)
@@ -188,6 +169,7 @@ TYPE(Executor)
 TYPE(SetContents)
 TYPE(ParameterReady)
 TYPE(OutputProbe)
+TYPE(MemoryWatch)
 
 // <tenon/files.hpp>
 TYPE(FileError)
@@ -200,9 +182,6 @@ TYPE(FileSystem)
 TYPE(LogLevel)
 TYPE(Actor)
 TYPE(Host)
-
-// <tenon/host_stage.hpp>
-TYPE(HostStage)
 
 // <tenon/layer.hpp>
 TYPE(ValueSpec)
@@ -221,16 +200,6 @@ TYPE(LossLayer)
 TYPE(MetricReport)
 TYPE(MetricLayer)
 
-// <tenon/layout.hpp>
-TYPE(DimSharding)
-TYPE(GridPlace)
-TYPE(ElementRange)
-TYPE(Box)
-TYPE(Layout)
-
-// <tenon/memory_watch.hpp>
-TYPE(MemoryWatch)
-
 // <tenon/model.hpp>
 TYPE(NamedOption)
 TYPE(NodeSpec)
@@ -239,9 +208,6 @@ TYPE(NodeList)
 TYPE(GraphSpec)
 TYPE(Model)
 TYPE(OptionValue)
-
-// <tenon/model_grid.hpp>
-TYPE(ModelGrid)
 
 // <tenon/numerics.hpp>
 TYPE(OperandNumerics)
@@ -276,6 +242,7 @@ TYPE(Convolutions)
 
 // <tenon/ops/copy.hpp>
 TYPE(BoxOps)
+TYPE(EmbeddingOps)
 
 // <tenon/ops/dense.hpp>
 TYPE(Epilogue)
@@ -323,9 +290,6 @@ TYPE(LineTerm)
 TYPE(LineSumSpec)
 TYPE(LineSum)
 TYPE(LineSums)
-
-// <tenon/ops/rows.hpp>
-TYPE(EmbeddingOps)
 
 // <tenon/ops/spectral.hpp>
 TYPE(FftMap)
@@ -528,6 +492,10 @@ TYPE(TaskWatch)
 TYPE(Simulator)
 TYPE(SimulatorBase)
 
+// <tenon/site_products.hpp>
+TYPE(SiteProduct)
+TYPE(SiteProducts)
+
 // <tenon/site.hpp>
 TYPE(SiteInfo)
 TYPE(SiteMemory)
@@ -536,12 +504,16 @@ TYPE(OperandCounter)
 TYPE(SiteHost)
 TYPE(LinearSite)
 
-// <tenon/site_products.hpp>
-TYPE(SiteProduct)
-TYPE(SiteProducts)
-
 // <tenon/state.hpp>
 TYPE(StateVisitor)
+
+// <tenon/sync_extra.hpp>
+TYPE(BucketSizes)
+TYPE(MeanPart)
+TYPE(MeanReducer)
+TYPE(MeanUser)
+TYPE(ServerNode)
+TYPE(SyncServer)
 
 // <tenon/sync.hpp>
 TYPE(Slot)
@@ -555,21 +527,16 @@ TYPE(Sync)
 TYPE(SyncBase)
 TYPE(SyncDecorator)
 
-// <tenon/sync_extra.hpp>
-TYPE(BucketSizes)
-TYPE(MeanPart)
-TYPE(MeanReducer)
-TYPE(MeanUser)
-
-// <tenon/sync_server.hpp>
-TYPE(ServerNode)
-TYPE(SyncServer)
-
 // <tenon/tensor.hpp>
 TYPE(DType)
 TYPE(Shape)
 TYPE(MemorySpace)
 TYPE(TensorView)
+TYPE(DimSharding)
+TYPE(GridPlace)
+TYPE(ElementRange)
+TYPE(Box)
+TYPE(Layout)
 
 // <tenon/transport.hpp>
 TYPE(ReduceOp)
@@ -583,3 +550,6 @@ TYPE(Rendezvous)
 TYPE(NotRepeatable)
 TYPE(WorldSpec)
 TYPE(Transport)
+TYPE(CommunicatorDecorator)
+TYPE(ModelGrid)
+TYPE(DeviceTransport)

@@ -1,6 +1,6 @@
 #include "case_file.hpp"
 
-#include <tenon/pattern.hpp>
+#include <tenon/options.hpp>
 
 #include <fmt/format.h>
 

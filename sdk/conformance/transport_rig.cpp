@@ -1,9 +1,9 @@
 #include "transport_rig.hpp"
 
-#include <tenon/device_transport.hpp>
 #include <tenon/error.hpp>
 #include <tenon/random.hpp>
 #include <tenon/testing/rendezvous.hpp>
+#include <tenon/transport.hpp>
 
 #include <fmt/format.h>
 

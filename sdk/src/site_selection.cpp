@@ -1,7 +1,7 @@
 #include <tenon/sdk/site_selection.hpp>
 
 #include <tenon/error.hpp>
-#include <tenon/pattern.hpp>
+#include <tenon/options.hpp>
 
 namespace tenon {
 

@@ -12,6 +12,10 @@
 
 namespace tenon::train {
 
+/// One draw, ascending in time. Victims are dealt from a shuffled deck of all domains, so that none is taken
+/// twice before each was taken once. Throws Error(kConfig) when `at_least` is beyond what the law gives.
+std::vector<config::EmulatedFailure> draw_failures(const config::FailureLaw& law);
+
 class EmulatedFailures {
  public:
   /// `parameters`: of the model; row tables are counted. Scripted and drawn failures together, by hour.
@@ -26,7 +30,7 @@ class EmulatedFailures {
   std::size_t next() const { return next_; }
   /// The failure that is due at this boundary, or null. An end of the run is no boundary at which one
   /// happens.
-  const EmulatedFailure* due(std::int64_t slot) const;
+  const config::EmulatedFailure* due(std::int64_t slot) const;
   void happened() { ++next_; }
 
   void accessed(int table, std::span<const std::int64_t> ids, std::span<const std::uint32_t> counts);
@@ -42,11 +46,11 @@ class EmulatedFailures {
     std::int64_t first = 0;                 ///< of the rows that this rank holds
     std::vector<std::uint64_t> since_save;  ///< by row
   };
-  std::int64_t slot_of(const EmulatedFailure& failure) const;
+  std::int64_t slot_of(const config::EmulatedFailure& failure) const;
 
   const config::EmulateSettings& settings_;
   std::int64_t steps_;
-  std::vector<EmulatedFailure> failures_;
+  std::vector<config::EmulatedFailure> failures_;
   std::size_t next_ = 0;
   std::vector<Table> tables_;            ///< by parameter; empty for dense ones
   std::vector<std::uint64_t> accesses_;  ///< by domain

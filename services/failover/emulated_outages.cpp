@@ -18,13 +18,13 @@ void EmulatedOutages::plan(Boundary& due) {
 void EmulatedOutages::at_boundary(Boundary& due) {
   if (!due_) return;
   while (!recovery_.rolls_back()) {
-    const EmulatedFailure* failure = failures_.due(due.slot);
+    const config::EmulatedFailure* failure = failures_.due(due.slot);
     if (failure == nullptr) return;
     answer(*failure, due.slot);
   }
 }
 
-void EmulatedOutages::answer(const EmulatedFailure& failure, std::int64_t slot) {
+void EmulatedOutages::answer(const config::EmulatedFailure& failure, std::int64_t slot) {
   const double began_s = rank_.world.clock->now();
   const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kRestart);
   FailedEvent record;

@@ -22,7 +22,7 @@ class EmulatedOutages final : public Service {
   void at_boundary(Boundary& due) override;
 
  private:
-  void answer(const EmulatedFailure& failure, std::int64_t slot);
+  void answer(const config::EmulatedFailure& failure, std::int64_t slot);
   void restore(const FailureDecision& decision, std::span<const int> shards, FailedEvent& record) const;
 
   RankContext rank_;

@@ -6,7 +6,6 @@
 #include "run/world.hpp"
 
 #include <tenon/device.hpp>
-#include <tenon/model_grid.hpp>
 #include <tenon/transport.hpp>
 
 #include <memory>

@@ -2,7 +2,7 @@
 // storage that is read by byte ranges. Knows no files and no manifests.
 #pragma once
 
-#include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 
 #include <functional>
 

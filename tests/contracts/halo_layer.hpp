@@ -2,7 +2,6 @@
 #pragma once
 
 #include <tenon/layer.hpp>
-#include <tenon/model_grid.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/transport.hpp>
 

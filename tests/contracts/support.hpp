@@ -8,11 +8,11 @@
 #include <tenon/config.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
-#include <tenon/model_grid.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/random.hpp>
 #include <tenon/runtime.hpp>
+#include <tenon/transport.hpp>
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 // Elementwise maps, embedding, reductions and updates against loops in double.
 #include "device_test.hpp"
 
+#include <tenon/ops/copy.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/rows.hpp>
 #include <tenon/sdk/ops/update.hpp>
 
 #include <cmath>

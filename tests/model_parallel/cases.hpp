@@ -2,8 +2,8 @@
 // sum is exact and movement can be compared bit for bit.
 #pragma once
 
-#include <tenon/layout.hpp>
-#include <tenon/model_grid.hpp>
+#include <tenon/tensor.hpp>
+#include <tenon/transport.hpp>
 
 #include <gtest/gtest.h>
 

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 TENON_ABI_BEGIN
 
@@ -83,6 +84,77 @@ class ComponentFacts {
   static constexpr const char* kId = "tenon.facts/1";
   virtual ~ComponentFacts();
   virtual void report(FactReport& report) = 0;
+};
+
+/// Of a device whose operators run in the order of a stream, by query(kId). Handles are those of the device's
+/// own library (cudaStream_t); null is a handle like others. From any thread.
+class DeviceStreams {
+ public:
+  static constexpr const char* kId = "tenon.device.stream/1";
+  virtual ~DeviceStreams();
+  /// Calls of other libraries by this thread concern this device from here on.
+  virtual void make_current() = 0;
+  /// Equal for two ranks, of any machines, exactly where they share one device: its UUID and place on the
+  /// bus.
+  virtual std::string identity() = 0;
+  /// In which the device's operators run.
+  virtual void* stream() = 0;
+  /// One more, beside it.
+  virtual void* make_stream() = 0;
+  virtual void release_stream(void* stream) noexcept = 0;
+};
+
+/// Moments in streams (cudaEvent_t), by query(kId) of a device that has DeviceStreams. From any thread.
+class DeviceEvents {
+ public:
+  static constexpr const char* kId = "tenon.device.event/1";
+  virtual ~DeviceEvents();
+  virtual void* make_event() = 0;
+  virtual void release_event(void* event) noexcept = 0;
+  /// The event is when everything that `stream` was given so far has run.
+  virtual void record(void* event, void* stream) = 0;
+  /// What `stream` is given from here on waits for the event.
+  virtual void wait(void* event, void* stream) = 0;
+  /// Whether it has come. Throws Error(kRun) when the device is lost.
+  virtual bool reached(void* event) = 0;
+};
+
+// Tensors of a device for code that runs on the host: the tensor itself where the device's memory is the
+// host's, and otherwise a copy. What such code does is the same on every device; beyond the host it costs two
+// transfers, so it is for what is small, rare, or has no operator.
+
+/// Memory for one tensor at a time, kept for the next: a steady step asks the heap for nothing. Of one
+/// thread.
+class HostStage {
+ public:
+  /// The elements of `view`; valid until the next call of read() or room().
+  TensorView read(Device& device, const TensorView& view) {
+    const TensorView here = room(view);
+    if (here.data != view.data && view.elements() > 0) {
+      device.copy(view, here);
+      device.synchronize();
+    }
+    return here;
+  }
+  /// As many elements, of any value.
+  TensorView room(const TensorView& view) {
+    if (view.space == MemorySpace::kHost) return view;
+    const auto bytes = static_cast<std::size_t>(view.bytes());
+    if (memory_.size() * sizeof(Line) < bytes) memory_.resize((bytes + sizeof(Line) - 1) / sizeof(Line));
+    return {memory_.data(), view.shape, view.dtype, MemorySpace::kHost};
+  }
+  /// What read() or room() gave for `view`, as it is now, back to the device.
+  void write(Device& device, const TensorView& view) {
+    if (view.space == MemorySpace::kHost || view.elements() == 0) return;
+    device.copy({memory_.data(), view.shape, view.dtype, MemorySpace::kHost}, view);
+    device.synchronize();
+  }
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<Line> memory_;
 };
 
 TENON_ABI_END

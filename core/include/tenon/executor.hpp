@@ -5,7 +5,6 @@
 #include <tenon/device.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/model.hpp>
-#include <tenon/model_grid.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/state.hpp>
 #include <tenon/tensor.hpp>

@@ -3,7 +3,7 @@
 // replica group, so that buckets, syncs, hashes and saves are slices. Row tables are reached by rows only.
 #pragma once
 
-#include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 
 #include <cstdint>
 #include <span>

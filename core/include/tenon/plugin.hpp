@@ -17,9 +17,15 @@
 #include <tenon/error.hpp>
 #include <tenon/options.hpp>
 
+#include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <exception>
 #include <span>
+#include <string_view>
+#include <type_traits>
 
 TENON_ABI_BEGIN
 
@@ -69,7 +75,294 @@ struct PluginInfo {
 
 TENON_ABI_END
 
-#include <tenon/detail/plugin_glue.hpp>
+// Component classes become the C tables of <tenon/neck.h> at compile time. Authors never name anything of
+// this part. No exception leaves a function of the tables: it becomes a code and a text in tenon_error.
+#define TENON_STRINGIZE_(x) #x
+#define TENON_STRINGIZE(x) TENON_STRINGIZE_(x)
+
+// The text of section .tenon_abi, built at compile time: what must match between plugin and program, what is
+// only reported, and what the plugin offers. Reading it back: core/src/plugin/abi_tag.hpp. Call these
+// functions only to initialise constexpr objects: called at run time, a plugin's inline function may be
+// replaced by the program's copy, and would then describe the program.
+TENON_ABI_BEGIN
+namespace detail {
+
+// Must match.
+#if defined(__x86_64__)
+#define TENON_ABI_ARCH "x86_64"
+#elif defined(__aarch64__)
+#define TENON_ABI_ARCH "aarch64"
+#elif defined(__riscv) && __riscv_xlen == 64
+#define TENON_ABI_ARCH "riscv64"
+#else
+#error "tenon: no name for this architecture yet; add it to tenon/plugin.hpp"
+#endif
+
+#if defined(__GLIBCXX__)
+#define TENON_ABI_STDLIB "libstdc++"
+#if _GLIBCXX_USE_CXX11_ABI
+#define TENON_ABI_STRING "cxx11"
+#else
+#define TENON_ABI_STRING "old"
+#endif
+#elif defined(_LIBCPP_VERSION)
+#define TENON_ABI_STDLIB "libc++-" TENON_STRINGIZE(_LIBCPP_ABI_VERSION)
+#define TENON_ABI_STRING "libc++"
+#else
+#error "tenon: unknown C++ standard library"
+#endif
+
+#ifdef _GLIBCXX_DEBUG
+#define TENON_ABI_DEBUG "on"
+#else
+#define TENON_ABI_DEBUG "off"
+#endif
+#ifdef __cpp_rtti
+#define TENON_ABI_RTTI "on"
+#else
+#define TENON_ABI_RTTI "off"
+#endif
+#ifdef __cpp_exceptions
+#define TENON_ABI_EXCEPTIONS "on"
+#else
+#define TENON_ABI_EXCEPTIONS "off"
+#endif
+
+// Reported only.
+#if defined(__clang__)
+#define TENON_ABI_COMPILER                                                                            \
+  "clang-" TENON_STRINGIZE(__clang_major__) "." TENON_STRINGIZE(__clang_minor__) "." TENON_STRINGIZE( \
+      __clang_patchlevel__)
+#elif defined(__GNUC__)
+#define TENON_ABI_COMPILER                                                                  \
+  "gcc-" TENON_STRINGIZE(__GNUC__) "." TENON_STRINGIZE(__GNUC_MINOR__) "." TENON_STRINGIZE( \
+      __GNUC_PATCHLEVEL__)
+#else
+#define TENON_ABI_COMPILER "unknown"
+#endif
+#if __cplusplus > 202002L
+#define TENON_ABI_LANGUAGE "c++23"
+#else
+#define TENON_ABI_LANGUAGE "c++20"
+#endif
+
+constexpr std::string_view abi_epoch_text() {
+  constexpr std::string_view text = TENON_STRINGIZE(TENON_ABI_EPOCH);  // "0u"
+  return text.substr(0, text.size() - 1);
+}
+
+/// Counts when `out` is null, writes otherwise; one pass of each gives an array of exact size.
+class AbiWriter {
+ public:
+  constexpr explicit AbiWriter(char* out) : out_(out) {}
+  constexpr void put(std::string_view text) {
+    for (char c : text) {
+      if (out_ != nullptr) out_[size_] = c;
+      ++size_;
+    }
+  }
+  template <typename... Words>
+  constexpr void line(std::string_view key, Words... words) {
+    put(key);
+    ((put(" "), put(words)), ...);
+    put("\n");
+  }
+  constexpr std::size_t size() const { return size_; }
+
+ private:
+  char* out_;
+  std::size_t size_ = 0;
+};
+
+constexpr void write_abi_platform(AbiWriter& out) {
+  out.line("tenon-abi", "1");
+  out.line("epoch", abi_epoch_text());
+  out.line("arch", TENON_ABI_ARCH);
+  out.line("stdlib", TENON_ABI_STDLIB);
+  out.line("string-abi", TENON_ABI_STRING);
+  out.line("debug-containers", TENON_ABI_DEBUG);
+  out.line("rtti", TENON_ABI_RTTI);
+  out.line("exceptions", TENON_ABI_EXCEPTIONS);
+  out.line("compiler", TENON_ABI_COMPILER);
+  out.line("sdk-version", TENON_SDK_VERSION);
+  out.line("language", TENON_ABI_LANGUAGE);
+}
+
+/// The text that `write(AbiWriter&)` produces, ended by a NUL so that the same bytes serve as a C string.
+/// `Write` has no state.
+template <typename Write>
+constexpr auto abi_text(Write) {
+  constexpr std::size_t size = [] {
+    AbiWriter counter(nullptr);
+    Write{}(counter);
+    return counter.size();
+  }();
+  std::array<char, size + 1> text{};
+  AbiWriter writer(text.data());
+  Write{}(writer);
+  return text;
+}
+
+}  // namespace detail
+TENON_ABI_END
+
+TENON_ABI_BEGIN
+namespace detail {
+
+inline void write_error(tenon_error* err, ErrorKind kind, std::string_view text) noexcept {
+  if (err == nullptr || err->struct_size <= offsetof(tenon_error, message)) return;
+  const std::size_t room = err->struct_size - offsetof(tenon_error, message) - 1;
+  const std::size_t length = text.size() < room ? text.size() : room;
+  err->code = static_cast<std::int32_t>(kind);
+  std::memcpy(err->message, text.data(), length);
+  err->message[length] = '\0';
+}
+
+/// Runs `body`; on any exception fills `err` and returns `failed`.
+template <typename Body, typename Result>
+Result shielded(tenon_error* err, Result failed, Body body) noexcept {
+  try {
+    return body();
+  } catch (const Error& error) {
+    write_error(err, error.kind(), error.what());
+  } catch (const std::exception& error) {
+    write_error(err, ErrorKind::kPlugin, error.what());
+  } catch (...) {
+    write_error(err, ErrorKind::kPlugin, "threw an object that is not a std::exception");
+  }
+  return failed;
+}
+
+constexpr bool is_component_id(std::string_view id) {
+  if (id.empty() || id[0] < 'a' || id[0] > 'z') return false;
+  for (char c : id) {
+    if (!((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_')) return false;
+  }
+  return true;
+}
+
+template <typename Interface>
+concept HasQuery = requires(Interface& object, std::string_view id) {
+  { object.query(id) } -> std::same_as<void*>;
+};
+
+/// The table of one component class.
+template <typename T>
+struct ComponentGlue {
+  using Interface = typename T::Interface;
+
+  static_assert(std::is_base_of_v<Interface, T>, "a component derives from the interface of its kind");
+  static_assert(!std::is_abstract_v<T>, "a component overrides every function of its interface");
+  static_assert(std::has_virtual_destructor_v<Interface>, "an interface has a virtual destructor");
+  static_assert(is_component_id(T::kInfo.id),
+                "kInfo.id: a lower-case letter, then lower case, digits and '_'");
+  static_assert(T::kInfo.summary[0] != '\0', "kInfo.summary is mandatory");
+  static_assert(
+      std::is_constructible_v<T, const Options&, Host&> || std::is_constructible_v<T, const Options&>,
+      "a component has a constructor (const tenon::Options&, tenon::Host&) or (const tenon::Options&)");
+
+  static void* create(const void* options, const tenon_host_v1* host, tenon_error* err) noexcept {
+    return shielded(err, static_cast<void*>(nullptr), [&]() -> void* {
+      const auto& typed = *static_cast<const Options*>(options);
+      if constexpr (std::is_constructible_v<T, const Options&, Host&>) {
+        return static_cast<Interface*>(new T(typed, *static_cast<Host*>(host->cxx_host)));
+      } else {
+        return static_cast<Interface*>(new T(typed));
+      }
+    });
+  }
+
+  static void destroy(void* component) noexcept { delete static_cast<Interface*>(component); }
+
+  static void* query(void* component, const char* interface_id) noexcept {
+    if constexpr (HasQuery<Interface>) {
+      return shielded(nullptr, static_cast<void*>(nullptr), [&] {
+        return static_cast<Interface*>(component)->query(std::string_view(interface_id));
+      });
+    } else {
+      return nullptr;
+    }
+  }
+
+  static constexpr auto kOptionList = [] {
+    std::array<const tenon_option_v1*, T::kInfo.options.size() + 1> list{};
+    for (std::size_t i = 0; i < T::kInfo.options.size(); ++i) list[i] = &T::kInfo.options[i];
+    return list;
+  }();
+
+  static constexpr tenon_component_v1 kTable{sizeof(tenon_component_v1),
+                                             static_cast<std::uint32_t>(T::kInfo.maturity),
+                                             Interface::kKind,
+                                             T::kInfo.id,
+                                             T::kInfo.aliases,
+                                             T::kInfo.summary,
+                                             kOptionList.data(),
+                                             T::kInfo.capabilities,
+                                             T::kInfo.requirements,
+                                             &create,
+                                             &destroy,
+                                             &query};
+
+  static constexpr void write_abi(AbiWriter& out) {
+    out.line("component", Interface::kKind, T::kInfo.id);
+    if (T::kInfo.aliases == nullptr) return;
+    for (const char* const* alias = T::kInfo.aliases; *alias != nullptr; ++alias) {
+      out.line("alias", Interface::kKind, *alias, T::kInfo.id);
+    }
+  }
+};
+
+template <typename... Components>
+inline constexpr std::array<const tenon_component_v1*, sizeof...(Components) + 1> kComponentList{
+    &ComponentGlue<Components>::kTable..., nullptr};
+
+/// The descriptor and the text of one plugin.
+template <PluginInfo Info, typename... Components>
+struct PluginGlue {
+  static_assert(sizeof...(Components) > 0, "TENON_PLUGIN(info, Component...) names at least one component");
+  static_assert(Info.id.text[0] != '\0' && Info.version.text[0] != '\0' && Info.summary.text[0] != '\0' &&
+                    Info.vendor.text[0] != '\0' && Info.licence.text[0] != '\0',
+                "PluginInfo: id, version, summary, vendor and licence are mandatory");
+
+  static constexpr void write_abi(AbiWriter& out) {
+    write_abi_platform(out);
+    out.line("plugin", Info.id.c_str(), Info.version.c_str());
+    (ComponentGlue<Components>::write_abi(out), ...);
+    out.line("end");
+  }
+
+  static constexpr auto abi_text() {
+    return detail::abi_text([](AbiWriter& out) { write_abi(out); });
+  }
+
+  /// An author's init may throw although the neck forbids it.
+  static int init(const tenon_host_v1* host, tenon_error* err) noexcept {
+    return shielded(err, 1, [&] { return Info.hooks->init(host, err); });
+  }
+
+  static constexpr tenon_plugin_v1_t descriptor(const char* abi_tag) {
+    tenon_plugin_v1_t plugin{};
+    plugin.magic = TENON_NECK_MAGIC;
+    plugin.struct_size = sizeof plugin;
+    plugin.abi_epoch = TENON_ABI_EPOCH;
+    plugin.abi_tag = abi_tag;
+    plugin.id = Info.id.c_str();
+    plugin.version = Info.version.c_str();
+    plugin.summary = Info.summary.c_str();
+    plugin.vendor = Info.vendor.c_str();
+    plugin.licence = Info.licence.c_str();
+    plugin.url = Info.url.c_str();
+    if constexpr (Info.hooks != nullptr) {
+      plugin.init = Info.hooks->init == nullptr ? nullptr : &init;
+      plugin.shutdown = Info.hooks->shutdown;
+    }
+    plugin.components = kComponentList<Components...>.data();
+    return plugin;
+  }
+};
+
+}  // namespace detail
+TENON_ABI_END
 
 // Linked into a program instead of loaded, a plugin needs a symbol of its own and no section.
 #ifdef TENON_PLUGIN_STATIC_NAME

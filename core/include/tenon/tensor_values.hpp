@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 TENON_ABI_BEGIN
 
@@ -79,6 +80,32 @@ inline void write_reals(std::span<const double> values, const TensorView& view) 
     std::transform(values.begin(), values.end(), view.as<float>(),
                    [](double value) { return static_cast<float>(value); });
   }
+}
+
+// Buffers whose size differs from step to step: growing so that a steady step soon asks the heap for nothing,
+// and as flat tensors for a communicator.
+
+/// All of `values` as one tensor in host memory, valid until they are resized.
+template <typename T>
+TensorView flat_view(std::vector<T>& values, DType dtype) {
+  TensorView view;
+  view.data = values.data();
+  view.dtype = dtype;
+  view.shape = Shape{static_cast<std::int64_t>(values.size())};
+  return view;
+}
+
+/// Room for `count` elements, and if there is none yet for twice as many, or for `least` if that is more.
+template <typename T>
+void make_room(std::vector<T>& values, std::size_t count, std::size_t least) {
+  if (values.capacity() < count) values.reserve(std::max(2 * count, least));
+}
+
+/// resize() with that room.
+template <typename T>
+void resize_with_room(std::vector<T>& values, std::size_t count, std::size_t least) {
+  make_room(values, count, least);
+  values.resize(count);
 }
 
 TENON_ABI_END

@@ -16,6 +16,7 @@
 TENON_ABI_BEGIN
 
 class Clock;
+class Device;
 
 enum class ReduceOp : std::uint8_t { kSum, kMax, kMin };
 
@@ -195,6 +196,60 @@ class CommunicatorDecorator : public Communicator {
 
  protected:
   std::unique_ptr<Communicator> inner_;
+};
+
+/// One rank's view of the model grid of its replica: where it stands and whom it can reach. Layers get it
+/// from InferContext::grid(); exchanges between layouts are planned on it (sdk/block_exchange.hpp,
+/// sdk/linear_map.hpp). Communicators belong to the caller and outlive the grid. One thread at a time.
+class ModelGrid {
+ public:
+  /// One rank alone.
+  ModelGrid() = default;
+  /// `index`: of this rank, row-major in `extents`. `all`: every rank of the grid in that order, null for
+  /// one. `axes`: per axis the ranks along it, null where it has one.
+  ModelGrid(std::vector<int> extents, int index, Communicator* all, std::vector<Communicator*> axes,
+            int replica = 0);
+
+  int size() const noexcept { return size_; }
+  int index() const noexcept { return index_; }
+  int axes() const noexcept { return static_cast<int>(extents_.size()); }
+  int extent(int axis) const { return extents_.at(static_cast<std::size_t>(axis)); }
+  int coordinate(int axis) const { return coordinates_.at(static_cast<std::size_t>(axis)); }
+  std::span<const int> extents() const noexcept { return extents_; }
+  GridPlace place() const noexcept { return {extents_, coordinates_, replica_}; }
+
+  Communicator* all() const noexcept { return all_; }
+  Communicator* axis(int axis) const { return axis_.at(static_cast<std::size_t>(axis)); }
+
+  /// A number for the messages of one plan. All ranks make their plans in the same order, so it is the same
+  /// on all.
+  int next_tag() noexcept { return next_tag_++; }
+
+  /// Collective. `problem`: why this rank cannot go on, or empty. Unless no rank has one and all give the
+  /// same `text`, throws the same Error(kConfig) on all, which begins with `what` and names the first such
+  /// rank.
+  void agree(const std::string& what, const std::string& text, const std::string& problem = "");
+
+ private:
+  std::vector<int> extents_, coordinates_;
+  int size_ = 1, index_ = 0, replica_ = 0, next_tag_ = 0;
+  Communicator* all_ = nullptr;
+  std::vector<Communicator*> axis_;
+};
+
+/// Of a transport whose communicators take views in a device's memory, by query(kId): it is told of each
+/// rank's device. With any other transport the core moves such tensors through host memory.
+class DeviceTransport {
+ public:
+  static constexpr const char* kId = "tenon.transport.device/1";
+  virtual ~DeviceTransport();
+  /// What this machine lacks for it, in words that end a run; "" = nothing. Before connect as well.
+  virtual std::string missing() = 0;
+  /// By the thread of `world_rank`, once its device is open and before it opens a communicator; again when
+  /// the rank is built again, after its communicators are closed. Collective over all ranks of the run. The
+  /// device outlives the rank's communicators and may be gone afterwards; the rendezvous of connect is still
+  /// there. Throws Error(kConfig) for a device that the transport cannot serve.
+  virtual void attach(int world_rank, Device& device) = 0;
 };
 
 TENON_ABI_END

@@ -1,7 +1,7 @@
 // The elements of a block in two tensors at once, as runs that are contiguous in both.
 #pragma once
 
-#include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 
 #include <algorithm>
 #include <array>

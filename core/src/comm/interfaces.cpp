@@ -1,9 +1,9 @@
-// Homes of the abstract classes of <tenon/transport.hpp>, <tenon/device_transport.hpp>, <tenon/clock.hpp> and
+// Homes of the abstract classes of <tenon/transport.hpp>, <tenon/clock.hpp> and
 // <tenon/control.hpp>: their virtual tables and type information live in the core, so that every plugin
 // shares one copy.
 #include <tenon/clock.hpp>
 #include <tenon/control.hpp>
-#include <tenon/device_transport.hpp>
+#include <tenon/device.hpp>
 #include <tenon/transport.hpp>
 
 #include <array>

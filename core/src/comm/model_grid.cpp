@@ -1,6 +1,6 @@
 // The grid, and what its ranks agree about before a message of a plan travels.
 #include <tenon/error.hpp>
-#include <tenon/model_grid.hpp>
+#include <tenon/transport.hpp>
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include <tenon/pattern.hpp>
+#include <tenon/options.hpp>
 
 #include <gtest/gtest.h>
 

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <tenon/config.hpp>
-#include <tenon/emulation.hpp>
 #include <tenon/recovery.hpp>
 
 #include <cstdint>
@@ -104,6 +103,23 @@ struct FaultSettings {
   Phase phase = Phase::kSlot;
   double seconds = 0;                ///< how long hang, slow or link lasts; 0 = for good
   std::optional<std::int64_t> peer;  ///< the other end of a broken link; absent: all of them
+};
+
+/// When domains of an emulated cluster fail: a renewal process whose times between failures have this law.
+struct FailureLaw {
+  double hours = 0;       ///< length of the job
+  double mean_hours = 0;  ///< between failures; 0 = none
+  double shape = 1;       ///< of the gamma law; 1 = exponential
+  int shards = 1;
+  int lost = 1;      ///< domains that each failure takes
+  int at_least = 0;  ///< draws with fewer failures are drawn again
+  std::uint64_t seed = 1;
+};
+
+struct EmulatedFailure {
+  double hour = 0;  ///< of productive time
+  std::vector<int> shards;
+  bool operator==(const EmulatedFailure& other) const = default;
 };
 
 /// [emulate]: the run stands for a job of so many hours on a cluster.

@@ -3,8 +3,8 @@
 
 #include "base/at.hpp"
 
-#include <tenon/convolution_site.hpp>
 #include <tenon/error.hpp>
+#include <tenon/layer.hpp>
 
 #include <fmt/format.h>
 

@@ -4,8 +4,8 @@
 
 #include "base/at.hpp"
 
-#include <tenon/convolution_site.hpp>
 #include <tenon/error.hpp>
+#include <tenon/layer.hpp>
 
 #include <fmt/format.h>
 

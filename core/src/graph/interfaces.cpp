@@ -15,7 +15,6 @@
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/rows.hpp>
 #include <tenon/ops/spectral.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/row_service.hpp>

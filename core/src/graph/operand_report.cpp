@@ -3,8 +3,8 @@
 
 #include "base/at.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/host_stage.hpp>
 #include <tenon/site_products.hpp>
 #include <tenon/tensor_values.hpp>
 

@@ -3,8 +3,8 @@
 #include "graph/row_gradients.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/growing_buffers.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/tensor_values.hpp>
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,6 @@
 #include "comm/staged_communicator.hpp"
 
 #include <tenon/device.hpp>
-#include <tenon/device_transport.hpp>
 #include <tenon/transport.hpp>
 
 #include <memory>

@@ -2,7 +2,7 @@
 #include "loop/graph_edits.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/pattern.hpp>
+#include <tenon/options.hpp>
 
 #include <fmt/format.h>
 

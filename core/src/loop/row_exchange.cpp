@@ -3,8 +3,8 @@
 #include "loop/row_exchange.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/growing_buffers.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/tensor_values.hpp>
 
 #include <fmt/format.h>
 

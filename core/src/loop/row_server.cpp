@@ -5,8 +5,8 @@
 #include "plugin/guard.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/growing_buffers.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/tensor_values.hpp>
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // The text of section .tenon_abi as data: what a plugin was built with and what it offers, known without
-// running it. The other direction is <tenon/detail/plugin_glue.hpp>.
+// running it. The other direction is <tenon/plugin.hpp>.
 #pragma once
 
 #include <filesystem>

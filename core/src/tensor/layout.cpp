@@ -1,6 +1,6 @@
 // Checks of layouts and the arithmetic of parts.
 #include <tenon/error.hpp>
-#include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -4,10 +4,10 @@
 #include "convolution_onednn.hpp"
 
 #include <tenon/ops/attention.hpp>
+#include <tenon/ops/copy.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/rows.hpp>
 #include <tenon/sdk/ops/update.hpp>
 
 namespace tenon::testing {

@@ -5,12 +5,12 @@
 
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/convolution.hpp>
+#include <tenon/ops/copy.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/rows.hpp>
 #include <tenon/ops/spectral.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>

@@ -13,7 +13,6 @@
 #include <tenon/ops/norm.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/rows.hpp>
 #include <tenon/ops/spectral.hpp>
 #include <tenon/sdk/ops/interaction.hpp>
 #include <tenon/sdk/ops/mor.hpp>

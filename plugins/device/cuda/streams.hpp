@@ -1,11 +1,11 @@
 // What a transport that reaches this device's memory is lent: streams and events of the device
-// (tenon/device_transport.hpp). Two implementations, as of queues: streams_cuda.cpp, and
+// (tenon/device.hpp). Two implementations, as of queues: streams_cuda.cpp, and
 // streams_emulated.cpp, where everything has run before a call returns.
 #pragma once
 
 #include "queue.hpp"
 
-#include <tenon/device_transport.hpp>
+#include <tenon/device.hpp>
 
 #include <memory>
 

@@ -1,7 +1,7 @@
 // Layer `coordinates`: x's channels, then the grid, the same for every sample.
 #include "coordinates.hpp"
 
-#include <tenon/model_grid.hpp>
+#include <tenon/transport.hpp>
 
 namespace tenon::fno {
 

@@ -6,7 +6,7 @@
 
 #include "window.hpp"
 
-#include <tenon/convolution_site.hpp>
+#include <tenon/layer.hpp>
 #include <tenon/ops/reduce.hpp>
 
 #include <vector>

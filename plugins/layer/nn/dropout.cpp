@@ -2,7 +2,7 @@
 // is drawn for in runs, whose elements follow one another in the whole value, too; on one rank there is one.
 #include "dropout.hpp"
 
-#include <tenon/model_grid.hpp>
+#include <tenon/transport.hpp>
 
 #include <algorithm>
 

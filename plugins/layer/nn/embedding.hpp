@@ -5,7 +5,7 @@
 
 #include "parts.hpp"
 
-#include <tenon/ops/rows.hpp>
+#include <tenon/ops/copy.hpp>
 
 namespace tenon::nn {
 

@@ -7,7 +7,7 @@
 #include "pooled_answers.hpp"
 #include "pooling.hpp"
 
-#include <tenon/host_stage.hpp>
+#include <tenon/device.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/plugin.hpp>
 

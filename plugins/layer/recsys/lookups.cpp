@@ -2,8 +2,8 @@
 // what one needs: what others ask for differs from batch to batch.
 #include "lookups.hpp"
 
-#include <tenon/growing_buffers.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/tensor_values.hpp>
 
 #include <algorithm>
 

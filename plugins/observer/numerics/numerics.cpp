@@ -3,7 +3,7 @@
 
 #include "line.hpp"
 
-#include <tenon/pattern.hpp>
+#include <tenon/options.hpp>
 
 #include <algorithm>
 

@@ -2,8 +2,8 @@
 // itself. The mathematics stands in the header.
 #include "adagrad.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/host_stage.hpp>
 #include <tenon/kernels/adagrad.hpp>
 #include <tenon/ops/formula.hpp>
 #include <tenon/parallel.hpp>

@@ -4,8 +4,9 @@
 // number of threads.
 #include "lamb.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/host_stage.hpp>
+#include <tenon/ops/formula.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/transport.hpp>
 

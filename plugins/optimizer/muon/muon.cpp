@@ -2,7 +2,7 @@
 #include "muon.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/pattern.hpp>
+#include <tenon/options.hpp>
 
 #include <algorithm>
 #include <cmath>

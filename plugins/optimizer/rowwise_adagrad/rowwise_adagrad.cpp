@@ -2,8 +2,8 @@
 // itself by a formula there. The mathematics stands in the header.
 #include "rowwise_adagrad.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/host_stage.hpp>
 #include <tenon/ops/formula.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/sdk/row_update.hpp>

@@ -3,7 +3,7 @@
 // version.
 #pragma once
 
-#include <tenon/host_stage.hpp>
+#include <tenon/device.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/quant.hpp>
 #include <tenon/site_products.hpp>

@@ -4,7 +4,7 @@
 
 #include "operand.hpp"
 
-#include <tenon/host_stage.hpp>
+#include <tenon/device.hpp>
 #include <tenon/site.hpp>
 
 #include <array>

@@ -1,8 +1,8 @@
 // One matrix through the plain reference of the kernels.
 #include "quantizer.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/host_stage.hpp>
 #include <tenon/kernels/reference/mor.hpp>
 
 #include <fmt/format.h>

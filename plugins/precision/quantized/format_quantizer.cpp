@@ -1,8 +1,8 @@
 // Requests of format_quantizer.hpp through the device's quantizers; codes are taken apart and decoded here.
 #include "format_quantizer.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
-#include <tenon/host_stage.hpp>
 #include <tenon/kernels/formats.hpp>
 
 #include <algorithm>

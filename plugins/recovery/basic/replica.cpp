@@ -1,7 +1,7 @@
 // Recovery `replica`: who can be replaced without loss.
 #include "replica.hpp"
 
-#include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 
 #include <algorithm>
 

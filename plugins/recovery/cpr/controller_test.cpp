@@ -1,8 +1,8 @@
 // Intervals, the choice between the two ways, and the law of lost samples.
 #include "controller.hpp"
+#include "clock/emulated_failures.hpp"
 #include "lost_samples.hpp"
 
-#include <tenon/emulation.hpp>
 #include <tenon/recovery.hpp>
 
 #include <gtest/gtest.h>
@@ -95,13 +95,13 @@ struct Mean {
 };
 
 /// Of one run's portion over so many schedules: saves at multiples of `interval` hours.
-Mean portion_of_schedules(FailureLaw law, double interval, int draws) {
+Mean portion_of_schedules(config::FailureLaw law, double interval, int draws) {
   double sum = 0, squares = 0;
   constexpr std::int64_t kSamples = 5'600'000;
   for (int draw = 0; draw < draws; ++draw) {
     law.seed = static_cast<std::uint64_t>(draw);
     LostSamples account(law.shards, kSamples);
-    for (const EmulatedFailure& failure : draw_failures(law)) {
+    for (const config::EmulatedFailure& failure : train::draw_failures(law)) {
       const auto at = [&](double hour) { return static_cast<std::int64_t>(hour / law.hours * kSamples); };
       const double saved = std::floor(failure.hour / interval) * interval;
       for (const int shard : failure.shards) account.lost(shard, at(saved), at(failure.hour));
@@ -115,7 +115,7 @@ Mean portion_of_schedules(FailureLaw law, double interval, int draws) {
 
 TEST(LostSamples, P6_MeanOverSchedulesFollowsTheLaw) {
   constexpr int kDraws = 4000;
-  FailureLaw law;
+  config::FailureLaw law;
   law.hours = 56;
   law.mean_hours = 28;
   law.shards = 8;

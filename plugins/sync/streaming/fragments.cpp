@@ -3,7 +3,7 @@
 #include "fragments.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/pattern.hpp>
+#include <tenon/options.hpp>
 
 #include <fmt/format.h>
 

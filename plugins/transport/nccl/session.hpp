@@ -6,7 +6,6 @@
 #include "library.hpp"
 
 #include <tenon/device.hpp>
-#include <tenon/device_transport.hpp>
 #include <tenon/transport.hpp>
 
 #include <array>

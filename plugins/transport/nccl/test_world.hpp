@@ -7,8 +7,9 @@
 
 #include "process_world.hpp"
 
-#include <tenon/device_transport.hpp>
+#include <tenon/device.hpp>
 #include <tenon/testing/rendezvous.hpp>
+#include <tenon/transport.hpp>
 
 #include <atomic>
 #include <cstdlib>

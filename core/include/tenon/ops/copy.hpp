@@ -1,16 +1,15 @@
-// Operator family of a device for boxes of tensors: what is cut out of a tensor, put into one or added to
-// one. Packing and unpacking messages, pads and crops are made of it. A device whose memory is the host's
-// needs none, as code for all devices copies lines there itself. Conventions are those of
-// <tenon/ops/dense.hpp>.
+// Operator families of a device for what moves parts of tensors: boxes, and rows of tables. Conventions are
+// those of <tenon/ops/dense.hpp>.
 #pragma once
 
-#include <tenon/layout.hpp>
 #include <tenon/tensor.hpp>
 
 TENON_ABI_BEGIN
 
-/// Tensors are row-major; boxes lie within them, have as many dimensions, and the two of a call have equal
-/// extents. What a call writes must not be what it reads. A box without elements is nothing to do.
+/// What is taken out of a tensor, put into one or added to one. Packing and unpacking messages, pads and
+/// crops are made of it. A device whose memory is the host's needs none, as code for all devices copies lines
+/// there itself. Tensors are row-major; boxes lie within them, have as many dimensions, and the two of a call
+/// have equal extents. What a call writes must not be what it reads. A box without elements is nothing to do.
 class BoxOps {
  public:
   static constexpr const char* kId = "tenon.device.boxes/1";
@@ -23,6 +22,17 @@ class BoxOps {
   virtual void add(TensorView from, const Box& source, TensorView to, const Box& target) = 0;
   /// `value` in every element of a box; f32, f64 and bf16, and 0 in any dtype of whole bytes.
   virtual void fill(TensorView x, const Box& box, double value) = 0;
+};
+
+/// Gather and scatter of rows. ids: i32 [n]; table, gradient: [rows, width] f32 (f64); out: [n, width].
+class EmbeddingOps {
+ public:
+  static constexpr const char* kId = "tenon.device.embedding/1";
+  virtual ~EmbeddingOps();
+  virtual void gather(TensorView table, TensorView ids, TensorView out, bool accumulate) = 0;
+  /// gradient[ids[i]] += dy[i], duplicates in ascending i. scratch: scatter_scratch().
+  virtual void scatter_add(TensorView dy, TensorView ids, TensorView gradient, TensorView scratch) = 0;
+  virtual std::size_t scatter_scratch(std::int64_t ids, std::int64_t rows) const = 0;
 };
 
 TENON_ABI_END

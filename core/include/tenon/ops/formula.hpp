@@ -1,16 +1,18 @@
 // Operator family of a device for rules that no other family has: a formula over the elements of flat
 // tensors, which a rule writes down once and the device evaluates in one pass, with sums in f64 beside it. A
-// device without the family leaves such rules to loops on the host (<tenon/host_stage.hpp>).
+// device without the family leaves such rules to loops on the host (update_on_host).
 #pragma once
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/optimizer.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 TENON_ABI_BEGIN
 
@@ -143,6 +145,26 @@ class FormulaOps {
 inline FormulaOps* formulas_of(Device& device) {
   if (device.space() == MemorySpace::kHost) return nullptr;
   return static_cast<FormulaOps*>(device.query(FormulaOps::kId));
+}
+
+inline constexpr std::size_t kMostHostStates = 4;
+
+/// For optimizers whose rule no device offers: calls body(const ParameterSlice&) with the slice in host
+/// memory, and gives weights and state back. The gradients are not written back.
+template <typename Body>
+void update_on_host(Device& device, const ParameterSlice& slice, Body&& body) {
+  if (slice.weights.space == MemorySpace::kHost) return std::forward<Body>(body)(slice);
+  static thread_local std::array<HostStage, 2 + kMostHostStates> stages;
+  if (slice.state.size() > kMostHostStates) fail_run("an update on the host has too many states");
+  std::array<TensorView, kMostHostStates> state;
+  for (std::size_t i = 0; i < slice.state.size(); ++i) state[i] = stages[2 + i].read(device, slice.state[i]);
+  ParameterSlice here = slice;
+  here.weights = stages[0].read(device, slice.weights);
+  here.gradients = stages[1].read(device, slice.gradients);
+  here.state = std::span<const TensorView>(state).first(slice.state.size());
+  std::forward<Body>(body)(std::as_const(here));
+  stages[0].write(device, slice.weights);
+  for (std::size_t i = 0; i < slice.state.size(); ++i) stages[2 + i].write(device, slice.state[i]);
 }
 
 TENON_ABI_END

@@ -3,7 +3,7 @@
 // halo exchanges are lists of blocks (linear_map.hpp, window_plan.hpp); this carries them out.
 #pragma once
 
-#include <tenon/model_grid.hpp>
+#include <tenon/transport.hpp>
 
 #include <cstddef>
 #include <memory>

@@ -3,7 +3,7 @@
 // bits. It moves no bytes between ranks.
 #pragma once
 
-#include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 #include <tenon/transport.hpp>
 
 #include <cstdint>

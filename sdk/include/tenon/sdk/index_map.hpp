@@ -3,7 +3,7 @@
 // strides and dilations are the map's business alone.
 #pragma once
 
-#include <tenon/layout.hpp>
+#include <tenon/tensor.hpp>
 
 #include <memory>
 

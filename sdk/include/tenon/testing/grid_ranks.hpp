@@ -4,8 +4,8 @@
 
 #include <tenon/clock.hpp>
 #include <tenon/error.hpp>
-#include <tenon/model_grid.hpp>
 #include <tenon/testing/components.hpp>
+#include <tenon/transport.hpp>
 
 #include <functional>
 #include <memory>
