@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::attention_test {
 namespace {
 
 using testing::random_values;
@@ -235,4 +235,4 @@ TYPED_TEST(CudaAttentionTest, TileProductsAreChains) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::attention_test

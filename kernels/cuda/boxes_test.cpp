@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::boxes_test {
 namespace {
 
 using testing::same_bits;
@@ -169,4 +169,4 @@ TEST(CudaBoxPair, DimensionsThatLieTogetherAreOne) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::boxes_test

@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::embedding_test {
 namespace {
 
 using namespace kernels::testing;
@@ -117,4 +117,4 @@ TYPED_TEST(CudaEmbedding, GathersRows) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::embedding_test

@@ -4,7 +4,7 @@
 
 #include <tenon/kernels/cuda/fft_lines.hpp>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::fft_lines_test {
 namespace {
 
 using testing::random_values;
@@ -119,4 +119,4 @@ TYPED_TEST(CudaFftLinesTest, ModesLieWhereTheSpectrumHasThem) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::fft_lines_test

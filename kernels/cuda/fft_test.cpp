@@ -6,7 +6,7 @@
 
 #include <complex>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::fft_test {
 namespace {
 
 using testing::random_values;
@@ -203,4 +203,4 @@ TYPED_TEST(CudaFftTest, ImaginaryPartsOfOwnConjugatesAreNeitherReadNorWritten) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::fft_test

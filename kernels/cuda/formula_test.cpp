@@ -5,7 +5,7 @@
 #include <tenon/kernels/adagrad.hpp>
 #include <tenon/kernels/cuda/formula.hpp>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::formula_test {
 namespace {
 
 using testing::random_values;
@@ -141,4 +141,4 @@ TEST(CudaFormulaGrid, DependsOnTheElementsAlone) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::formula_test

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::gemm_test {
 namespace {
 
 using testing::random_values;
@@ -179,4 +179,4 @@ TEST(CudaMaps, AreTheFormulasAndKeepNaNs) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::gemm_test

@@ -5,7 +5,7 @@
 #include <tenon/kernels/reference/interaction.hpp>
 #include <tenon/kernels/reference/reduce.hpp>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::interaction_test {
 namespace {
 
 using testing::random_values;
@@ -132,4 +132,4 @@ TYPED_TEST(CudaInteractionTest, SumsAndRowsAreThoseOfTheReference) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::interaction_test

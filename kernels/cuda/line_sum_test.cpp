@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::line_sum_test {
 namespace {
 
 constexpr LaunchOrder kOrders[] = {LaunchOrder::kAscending, LaunchOrder::kDescending};
@@ -63,4 +63,4 @@ TYPED_TEST(CudaLineSum, IsOneChainPerElement) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::line_sum_test

@@ -5,7 +5,7 @@
 #include <tenon/kernels/cuda/mode_product.hpp>
 #include <tenon/kernels/reference/mode_product.hpp>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::mode_product_test {
 namespace {
 
 using testing::random_values;
@@ -68,4 +68,4 @@ TYPED_TEST(CudaModeProductTest, GivesTheBitsOfTheReference) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::mode_product_test

@@ -5,7 +5,7 @@
 
 #include "../src/testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::mor_test {
 namespace {
 
 using cuda::LaunchOrder;
@@ -144,4 +144,4 @@ TEST(CudaMor, NothingHasNothing) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::mor_test

@@ -11,7 +11,7 @@
 #include <tenon/kernels/reference/norm.hpp>
 #include <tenon/kernels/reference/softmax.hpp>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::nn_test {
 namespace {
 
 using namespace kernels::testing;
@@ -218,4 +218,4 @@ TYPED_TEST(CudaNeural, DropoutKeepsTheSameElements) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::nn_test

@@ -5,7 +5,7 @@
 
 #include "../src/quantizing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::quantize_test {
 namespace {
 
 using namespace testing;
@@ -324,4 +324,4 @@ TEST(CudaQuantizeTiles, ServeTheBlocksOfEveryFormat) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::quantize_test

@@ -6,7 +6,7 @@
 #include <tenon/kernels/cuda/reduce.hpp>
 #include <tenon/kernels/reference/reduce.hpp>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::reduce_test {
 namespace {
 
 using namespace kernels::testing;
@@ -135,4 +135,4 @@ TYPED_TEST(CudaReduce, SetsAreSummedInSlabs) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::reduce_test

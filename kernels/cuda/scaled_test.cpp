@@ -7,7 +7,7 @@
 
 #include <vector>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::scaled_test {
 namespace {
 
 constexpr LaunchOrder kOrders[] = {LaunchOrder::kAscending, LaunchOrder::kDescending};
@@ -103,4 +103,4 @@ TEST(CudaScaledTest, LaysOutEveryCodeAndScale) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::scaled_test

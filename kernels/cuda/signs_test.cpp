@@ -6,7 +6,7 @@
 
 #include <limits>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::signs_test {
 namespace {
 
 using testing::same_bits;
@@ -122,4 +122,4 @@ TYPED_TEST(CudaSigns, MeansAreTheHosts) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::signs_test

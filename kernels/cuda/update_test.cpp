@@ -5,7 +5,7 @@
 #include <tenon/kernels/cuda/update.hpp>
 #include <tenon/kernels/reference/update.hpp>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::update_test {
 namespace {
 
 using testing::random_values;
@@ -81,4 +81,4 @@ TYPED_TEST(CudaUpdateTest, SgdGivesTheBitsOfTheReference) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::update_test

@@ -7,7 +7,7 @@
 
 #include <limits>
 
-namespace tenon::kernels::cuda {
+namespace tenon::kernels::cuda::window_test {
 namespace {
 
 using testing::random_values;
@@ -150,4 +150,4 @@ TYPED_TEST(CudaWindowTest, PoolsGiveTheBitsOfTheReference) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::cuda
+}  // namespace tenon::kernels::cuda::window_test

@@ -4,7 +4,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::attention_test {
 namespace {
 
 using namespace testing;
@@ -199,4 +199,4 @@ TEST(Attention, LargeLogitsDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::attention_test

@@ -2,7 +2,7 @@
 // bit, any split of the channels.
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::batch_norm_test {
 namespace {
 
 using namespace testing;
@@ -117,4 +117,4 @@ TEST(BatchNorm, ALargeMeanCostsNoVariance) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::batch_norm_test

@@ -1,7 +1,7 @@
 // The choice of a kernel set by features and by name.
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::dispatch_test {
 namespace {
 
 using Names = std::vector<std::string_view>;
@@ -50,4 +50,4 @@ TEST(CpuFeatures, AgreeWithTheCompiler) {
 #endif
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::dispatch_test

@@ -8,7 +8,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::elementwise_test {
 namespace {
 
 using namespace testing;
@@ -305,4 +305,4 @@ TEST(Bf16, VectorConversionGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::elementwise_test

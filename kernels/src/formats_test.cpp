@@ -4,7 +4,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::formats_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -177,4 +177,4 @@ TEST(E2m1Packing, P05_ElementZeroInTheLowHalfAndOddLengthsRefused) {
 static_assert(encode(4.5f, Element::kE2M1) == 6 && decode(0x7e, Element::kE4M3) == 448.0f);
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::formats_test

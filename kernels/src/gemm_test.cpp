@@ -4,7 +4,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::gemm_test {
 namespace {
 
 using namespace testing;
@@ -149,4 +149,4 @@ TYPED_TEST(GemmTest, AnySplitOfRowsOrColumnsGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::gemm_test

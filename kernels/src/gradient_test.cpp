@@ -5,7 +5,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::gradient_test {
 namespace {
 
 using namespace testing;
@@ -161,4 +161,4 @@ TEST(Gradient, Attention) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::gradient_test

@@ -5,7 +5,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::hadamard_test {
 namespace {
 
 using Vector = std::array<float, 16>;
@@ -106,4 +106,4 @@ TEST(Hadamard, P19_SpreadsOutliersAndCollapsesItsOwnSigns) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::hadamard_test

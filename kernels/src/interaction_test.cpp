@@ -2,7 +2,7 @@
 // samples. That the reference is right, the tests of the device show against plain loops over coordinates.
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::interaction_test {
 namespace {
 
 using namespace testing;
@@ -128,4 +128,4 @@ TYPED_TEST(InteractionTest, WritesTheGradientsThatAreAskedForAlone) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::interaction_test

@@ -4,7 +4,7 @@
 
 #include <complex>
 
-namespace tenon::kernels {
+namespace tenon::kernels::mode_product_test {
 namespace {
 
 using namespace testing;
@@ -166,4 +166,4 @@ TEST(ModeProductTest, AModeDoesNotSeeTheOthers) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::mode_product_test

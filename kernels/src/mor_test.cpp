@@ -7,7 +7,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::mor_test {
 namespace {
 
 float mantissa_of(float x) {
@@ -193,4 +193,4 @@ TEST(Mor, P40_AHeavyTailFallsBackInOneScaleAndNotInBlocks) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::mor_test

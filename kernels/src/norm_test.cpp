@@ -2,7 +2,7 @@
 // work.
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::norm_test {
 namespace {
 
 using namespace testing;
@@ -196,4 +196,4 @@ TEST(Norm, ALargeMeanCostsNoVariance) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::norm_test

@@ -5,7 +5,7 @@
 
 #include "quantizing.hpp"
 
-namespace tenon::kernels::testing {
+namespace tenon::kernels::testing::quantize_error_test {
 namespace {
 
 constexpr std::int64_t kSide = 2048;
@@ -91,4 +91,4 @@ TEST(ErrorFloor, P12_SignalToNoise) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::testing
+}  // namespace tenon::kernels::testing::quantize_error_test

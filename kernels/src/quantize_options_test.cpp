@@ -4,7 +4,7 @@
 
 #include "quantizing.hpp"
 
-namespace tenon::kernels::testing {
+namespace tenon::kernels::testing::quantize_options_test {
 namespace {
 
 constexpr std::int64_t kRows = 48, kColumns = 80;
@@ -136,4 +136,4 @@ TEST(StochasticFormats, DrawAlongColumnsWithoutBlocks) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::testing
+}  // namespace tenon::kernels::testing::quantize_options_test

@@ -3,7 +3,7 @@
 // searched near ties.
 #include "quantizing.hpp"
 
-namespace tenon::kernels::testing {
+namespace tenon::kernels::testing::quantize_order_test {
 namespace {
 
 /// Nearest of table[0 ... ], whose index is the code; ties to the even code; saturating.
@@ -226,4 +226,4 @@ TEST(MxScale, P44_RoundingUpNeverSaturatesAndTheFloorDoes) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::testing
+}  // namespace tenon::kernels::testing::quantize_order_test

@@ -2,7 +2,7 @@
 // formats, blocks, roundings, ragged ends, strides, origins, and data that reach every branch of rounding.
 #include "quantizing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::quantize_parity_test {
 namespace {
 
 using namespace testing;
@@ -265,4 +265,4 @@ TYPED_TEST(QuantizeParity, EverySetDecodesAllCodesUnderAllScales) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::quantize_parity_test

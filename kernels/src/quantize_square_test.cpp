@@ -1,7 +1,7 @@
 // Square blocks (weights) and shards: what transposition and cutting do to codes and scales.
 #include "quantizing.hpp"
 
-namespace tenon::kernels::testing {
+namespace tenon::kernels::testing::quantize_square_test {
 namespace {
 
 constexpr std::int64_t kRows = 128, kColumns = 160;
@@ -119,4 +119,4 @@ TEST(Shards, P32_QuantizingAndGatheringCommute) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::testing
+}  // namespace tenon::kernels::testing::quantize_square_test

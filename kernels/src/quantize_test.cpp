@@ -5,7 +5,7 @@
 
 #include "quantizing.hpp"
 
-namespace tenon::kernels::testing {
+namespace tenon::kernels::testing::quantize_test {
 namespace {
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -296,4 +296,4 @@ TEST(Quantizers, ReportTheLargestMagnitude) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::testing
+}  // namespace tenon::kernels::testing::quantize_test

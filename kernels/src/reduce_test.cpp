@@ -4,7 +4,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::reduce_test {
 namespace {
 
 using namespace testing;
@@ -127,4 +127,4 @@ TEST(Embedding, ReportsTheFirstBadIndex) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::reduce_test

@@ -4,7 +4,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::softmax_test {
 namespace {
 
 using namespace testing;
@@ -154,4 +154,4 @@ TEST(CrossEntropy, ExtremeRows) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::softmax_test

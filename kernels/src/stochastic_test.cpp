@@ -3,7 +3,7 @@
 
 #include "quantizing.hpp"
 
-namespace tenon::kernels::testing {
+namespace tenon::kernels::testing::stochastic_test {
 namespace {
 
 constexpr Element kElements[] = {Element::kE2M1, Element::kE2M3, Element::kE3M2, Element::kE4M3,
@@ -215,4 +215,4 @@ TEST(StochasticRounding, P25_StreamsAcrossAndDownAreUncorrelated) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels::testing
+}  // namespace tenon::kernels::testing::stochastic_test

@@ -3,7 +3,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::swizzle_test {
 namespace {
 
 struct Size {
@@ -45,4 +45,4 @@ TEST(ScaleSwizzle, P27_ComesBackAndPadsWithZeros) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::swizzle_test

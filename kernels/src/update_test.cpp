@@ -2,7 +2,7 @@
 // definitions.
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::update_test {
 namespace {
 
 using namespace testing;
@@ -100,4 +100,4 @@ TEST(Sgd, ConstantGradientHasAClosedForm) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::update_test

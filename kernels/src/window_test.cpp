@@ -4,7 +4,7 @@
 
 #include "testing.hpp"
 
-namespace tenon::kernels {
+namespace tenon::kernels::window_test {
 namespace {
 
 using namespace testing;
@@ -85,4 +85,4 @@ TYPED_TEST(WindowTest, EverySetGivesTheBitsOfTheReference) {
 }
 
 }  // namespace
-}  // namespace tenon::kernels
+}  // namespace tenon::kernels::window_test

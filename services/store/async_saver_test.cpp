@@ -39,7 +39,7 @@ __attribute__((noinline)) void operator delete(void* memory, std::size_t) noexce
 constexpr bool kCountsAllocations = false;
 #endif
 
-namespace tenon {
+namespace tenon::async_saver_test {
 namespace {
 
 using testing::FaultyFiles;
@@ -291,4 +291,4 @@ TEST_F(Async, TheHookSeesTheCopyAndAThrowAborts) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::async_saver_test

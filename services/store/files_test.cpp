@@ -15,7 +15,7 @@
 #include <functional>
 #include <random>
 
-namespace tenon {
+namespace tenon::files_test {
 namespace {
 
 using testing::FaultPlan;
@@ -253,4 +253,4 @@ TEST(Digests, Sha256AndXxh3) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::files_test

@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <random>
 
-namespace tenon {
+namespace tenon::safetensors_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -294,4 +294,4 @@ TEST_F(Reference, DamagedFilesNeverCrash) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::safetensors_test

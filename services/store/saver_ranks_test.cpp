@@ -15,7 +15,7 @@
 #include <mutex>
 #include <thread>
 
-namespace tenon {
+namespace tenon::saver_ranks_test {
 namespace {
 
 using testing::FaultPlan;
@@ -234,4 +234,4 @@ TEST_F(SaverRanks, ALostRankEndsInADeadlineNotInAGeneration) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::saver_ranks_test

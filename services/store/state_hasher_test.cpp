@@ -8,7 +8,7 @@
 
 #include <functional>
 
-namespace tenon {
+namespace tenon::state_hasher_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -110,4 +110,4 @@ TEST(StateHasher, RefusesMisuse) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::state_hasher_test

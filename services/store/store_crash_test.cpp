@@ -13,7 +13,7 @@
 #include <csignal>
 #include <cstdlib>
 
-namespace tenon {
+namespace tenon::store_crash_test {
 namespace {
 
 using testing::FaultyFiles;
@@ -244,4 +244,4 @@ TEST(StoreKilled, P14_InEveryPhaseOnTheRealFileSystem) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::store_crash_test

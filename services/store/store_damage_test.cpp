@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <random>
 
-namespace tenon {
+namespace tenon::store_damage_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -314,4 +314,4 @@ TEST_F(Damage, ReportsOfAnyContentGiveErrorsNeverCrashes) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::store_damage_test

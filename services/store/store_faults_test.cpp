@@ -10,7 +10,7 @@
 
 #include <cerrno>
 
-namespace tenon {
+namespace tenon::store_faults_test {
 namespace {
 
 using testing::FaultPlan;
@@ -155,4 +155,4 @@ TEST(StoreFaults, F4_AFullDiskAtEveryByteLeavesTheOlderGeneration) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::store_faults_test

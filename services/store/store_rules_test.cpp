@@ -9,7 +9,7 @@
 #include <functional>
 #include <stdexcept>
 
-namespace tenon {
+namespace tenon::store_rules_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -244,4 +244,4 @@ TEST_F(StoreRules, PhasesComeInOrderAndAThrowingHookAborts) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::store_rules_test

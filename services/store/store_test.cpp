@@ -12,7 +12,7 @@
 #include <numeric>
 #include <stdexcept>
 
-namespace tenon {
+namespace tenon::store_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -341,4 +341,4 @@ TEST(StoreOnDisk, RoundTripOnTheRealFileSystem) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::store_test

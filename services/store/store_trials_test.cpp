@@ -18,7 +18,7 @@
 #include <cstdlib>
 #include <random>
 
-namespace tenon {
+namespace tenon::store_trials_test {
 namespace {
 
 using testing::FaultPlan;
@@ -183,4 +183,4 @@ TEST(StoreTrials, LoseOneIntervalAtMost) {
 }
 
 }  // namespace
-}  // namespace tenon
+}  // namespace tenon::store_trials_test

@@ -11,7 +11,7 @@
 
 #include <cmath>
 
-namespace rehearsal {
+namespace rehearsal::best_validation_test {
 namespace {
 
 using namespace tenon;
@@ -115,4 +115,4 @@ TEST_P(BestValidation, AResumeIsTheRun) {
 INSTANTIATE_TEST_SUITE_P(Ranks, BestValidation, ::testing::Values(1, 2));
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::best_validation_test

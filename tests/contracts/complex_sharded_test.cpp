@@ -8,7 +8,7 @@
 #include <cmath>
 #include <complex>
 
-namespace rehearsal {
+namespace rehearsal::complex_sharded_test {
 namespace {
 
 using namespace tenon;
@@ -85,4 +85,4 @@ TEST(ComplexSharded, TrainsToTheSameBitsOnOneAndTwoModelRanks) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::complex_sharded_test

@@ -9,7 +9,7 @@
 
 #include <algorithm>
 
-namespace rehearsal {
+namespace rehearsal::device_family_test {
 namespace {
 
 using namespace tenon;
@@ -104,4 +104,4 @@ TEST(DeviceFamily, ThatADeviceLacksIsNamedWhenTheGraphIsBuilt) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::device_family_test

@@ -8,7 +8,7 @@
 #include <array>
 #include <cmath>
 
-namespace rehearsal {
+namespace rehearsal::error_feedback_test {
 namespace {
 
 using namespace tenon;
@@ -115,4 +115,4 @@ TEST(ErrorFeedback, FollowsTheHandComputation) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::error_feedback_test

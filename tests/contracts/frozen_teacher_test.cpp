@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-namespace rehearsal {
+namespace rehearsal::frozen_teacher_test {
 namespace {
 
 using namespace tenon;
@@ -101,4 +101,4 @@ TEST(FrozenTeacher, GivesTargetsAndStaysAsItWas) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::frozen_teacher_test

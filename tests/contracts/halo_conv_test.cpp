@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace rehearsal {
+namespace rehearsal::halo_conv_test {
 namespace {
 
 using namespace tenon;
@@ -91,4 +91,4 @@ TEST(HaloConv, HasItsExactAdjointAndTheNumbersOfOneRank) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::halo_conv_test

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <cmath>
 
-namespace rehearsal {
+namespace rehearsal::hogwild_test {
 namespace {
 
 using namespace tenon;
@@ -106,4 +106,4 @@ TEST(Hogwild, LearnsWithThreadsAndTheWallClock) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::hogwild_test

@@ -6,7 +6,7 @@
 
 #include <mutex>
 
-namespace rehearsal {
+namespace rehearsal::inner_end_test {
 namespace {
 
 using namespace tenon;
@@ -99,4 +99,4 @@ TEST(InnerComponents, EndBehindTheirAskerAndBeforeTheReplica) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::inner_end_test

@@ -9,7 +9,7 @@
 #include <atomic>
 #include <optional>
 
-namespace rehearsal {
+namespace rehearsal::late_fragment_test {
 namespace {
 
 using namespace tenon;
@@ -110,4 +110,4 @@ TEST(LateFragment, SurvivesACrashWhileOnItsWay) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::late_fragment_test

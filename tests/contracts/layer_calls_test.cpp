@@ -5,10 +5,12 @@
 
 #include <tenon/host.hpp>
 
+#include <gmock/gmock.h>
+
 #include <fstream>
 #include <sstream>
 
-namespace rehearsal {
+namespace rehearsal::layer_calls_test {
 namespace {
 
 using namespace tenon;
@@ -112,4 +114,4 @@ TEST(Workers, NeedNoSyncTable) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::layer_calls_test

@@ -12,7 +12,7 @@
 #include <fstream>
 #include <mutex>
 
-namespace rehearsal {
+namespace rehearsal::loss_scale_test {
 namespace {
 
 using namespace tenon;
@@ -249,4 +249,4 @@ TEST(LossScale, AtTheFloorTheRunEndsWithAdvice) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::loss_scale_test

@@ -8,7 +8,7 @@
 #include <tenon/executor.hpp>
 #include <tenon/testing/components.hpp>
 
-namespace rehearsal {
+namespace rehearsal::lost_owner_test {
 namespace {
 
 using namespace tenon;
@@ -111,4 +111,4 @@ TEST(LostOwner, GetsItsRowsBackAndNobodyElseNotices) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::lost_owner_test

@@ -15,7 +15,7 @@
 #include <set>
 #include <sstream>
 
-namespace rehearsal {
+namespace rehearsal::lost_shards_test {
 namespace {
 
 using namespace tenon;
@@ -350,4 +350,4 @@ TEST(LostShardsRefused, WhenThereAreMoreThanRows) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::lost_shards_test

@@ -7,7 +7,7 @@
 
 #include <mutex>
 
-namespace rehearsal {
+namespace rehearsal::mix_slots_test {
 namespace {
 
 using namespace tenon;
@@ -110,4 +110,4 @@ TEST(MixSlots, FollowAnIndependentComputation) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::mix_slots_test

@@ -14,7 +14,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace rehearsal {
+namespace rehearsal::observer_test {
 namespace {
 
 using namespace tenon;
@@ -233,4 +233,4 @@ TEST_F(Observers, WatchingChangesNoBit) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::observer_test

@@ -8,7 +8,7 @@
 #include <chrono>
 #include <map>
 
-namespace rehearsal {
+namespace rehearsal::phases_test {
 namespace {
 
 using namespace tenon;
@@ -59,4 +59,4 @@ TEST(Phases, AreMetricsOfTheRun) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::phases_test

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <filesystem>
 
-namespace rehearsal {
+namespace rehearsal::quantised_rows_test {
 namespace {
 
 using namespace tenon;
@@ -86,4 +86,4 @@ TEST(QuantisedRows, ARollBackReadsDecodedRows) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::quantised_rows_test

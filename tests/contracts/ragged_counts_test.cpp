@@ -2,7 +2,7 @@
 // replicas. The gradient that the optimizer sees is that of each replica's mean over all it counted.
 #include "support.hpp"
 
-namespace rehearsal {
+namespace rehearsal::ragged_counts_test {
 namespace {
 
 using namespace tenon;
@@ -106,4 +106,4 @@ TEST(RaggedCounts, ReplicasWeighByWhatTheyCountedIfAsked) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::ragged_counts_test

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-namespace rehearsal {
+namespace rehearsal::repeated_slot_test {
 namespace {
 
 using namespace tenon;
@@ -97,4 +97,4 @@ TEST(RepeatedSlot, LeavesNoTraceWhereTheBitsAreEqual) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::repeated_slot_test

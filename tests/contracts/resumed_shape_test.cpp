@@ -11,7 +11,7 @@
 
 #include <mutex>
 
-namespace rehearsal {
+namespace rehearsal::resumed_shape_test {
 namespace {
 
 using namespace tenon;
@@ -211,4 +211,4 @@ TEST(ResumedShapes, CheckpointsThatCountMicroBatchesGoOnInTheirOwnShape) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::resumed_shape_test

@@ -7,7 +7,7 @@
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
 
-namespace rehearsal {
+namespace rehearsal::rotated_codes_test {
 namespace {
 
 using namespace tenon;
@@ -85,4 +85,4 @@ TEST(RotatedCodes, CountTheirOperandsInARun) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::rotated_codes_test

@@ -9,7 +9,7 @@
 #include <tenon/checkpoint.hpp>
 #include <tenon/error.hpp>
 
-namespace rehearsal {
+namespace rehearsal::row_increments_test {
 namespace {
 
 using namespace tenon;
@@ -17,7 +17,7 @@ using namespace tenon;
 TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "rehearsal.rows", .version = "1.0.0", .summary = "rows"}, Lookup,
                     RowAdagrad, Partial)
 
-class RowIncrements : public testing::TestWithParam<const char*> {};
+class RowIncrements : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(RowIncrements, ResumeToTheBitsOfAWholeRun) {
   const Folder folder;
@@ -48,8 +48,8 @@ TEST_P(RowIncrements, ResumeToTheBitsOfAWholeRun) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Rules, RowIncrements,
-                         testing::Values("row_adagrad", "sgd", "adagrad", "adamw", "rowwise_adagrad"),
+                         ::testing::Values("row_adagrad", "sgd", "adagrad", "adamw", "rowwise_adagrad"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::row_increments_test

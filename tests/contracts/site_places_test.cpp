@@ -5,7 +5,7 @@
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
 
-namespace rehearsal {
+namespace rehearsal::site_places_test {
 namespace {
 
 using namespace tenon;
@@ -41,4 +41,4 @@ TEST(SitePlaces, CountBlocksByTheNumbersInTheirNames) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::site_places_test

@@ -11,7 +11,7 @@
 #include <limits>
 #include <map>
 
-namespace rehearsal {
+namespace rehearsal::spikes_test {
 namespace {
 
 using namespace tenon;
@@ -204,4 +204,4 @@ TEST(Spikes, RefuseAnInnerPolicyThatSavesNothing) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::spikes_test

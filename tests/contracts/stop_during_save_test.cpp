@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-namespace rehearsal {
+namespace rehearsal::stop_during_save_test {
 namespace {
 
 using namespace tenon;
@@ -58,4 +58,4 @@ TEST(StopDuringSave, IsTakenAtTheAgreedSlotByAllRanks) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::stop_during_save_test

@@ -7,7 +7,7 @@
 
 #include <map>
 
-namespace rehearsal {
+namespace rehearsal::table_accesses_test {
 namespace {
 
 using namespace tenon;
@@ -89,4 +89,4 @@ TEST(TableAccesses, OfTheWholeRunAreInTheFileOfTheObserverTables) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::table_accesses_test

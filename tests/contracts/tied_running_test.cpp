@@ -7,7 +7,7 @@
 
 #include <set>
 
-namespace rehearsal {
+namespace rehearsal::tied_running_test {
 namespace {
 
 using namespace tenon;
@@ -116,4 +116,4 @@ TEST(TiedRunning, SharesOneParameterAndPublishesAppliedStatisticsOnly) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::tied_running_test

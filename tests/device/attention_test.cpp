@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tenon::testing {
+namespace tenon::testing::attention_test {
 namespace {
 
 double& at(std::vector<double>& values, std::int64_t i) {
@@ -154,4 +154,4 @@ TEST_P(AttentionFamily, RefusesWhatItCannotDo) {
 INSTANTIATE_TEST_SUITE_P(Device, AttentionFamily, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::attention_test

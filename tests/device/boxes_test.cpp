@@ -7,7 +7,7 @@
 
 #include <limits>
 
-namespace tenon::testing {
+namespace tenon::testing::boxes_test {
 namespace {
 
 class Boxes : public OnEveryChoice {
@@ -136,4 +136,4 @@ TEST_P(Boxes, ThatDoNotFitAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Device, Boxes, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::boxes_test

@@ -3,7 +3,7 @@
 #include "device_test.hpp"
 #include "run_program.hpp"
 
-namespace tenon::testing {
+namespace tenon::testing::commands_test {
 namespace {
 
 using integration::Ended;
@@ -50,4 +50,4 @@ TEST_F(Commands, MeasureTheSameOnTheProcessor) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::commands_test

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace tenon::testing {
+namespace tenon::testing::convolution_test {
 namespace {
 
 struct ConvolutionCase {
@@ -263,4 +263,4 @@ TEST_P(DeviceConvolutions, ScratchThatIsTooSmallIsRefused) {
 INSTANTIATE_TEST_SUITE_P(Device, DeviceConvolutions, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::convolution_test

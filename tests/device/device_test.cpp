@@ -17,7 +17,7 @@
 
 #include <cstdint>
 
-namespace tenon::testing {
+namespace tenon::testing::device_test {
 namespace {
 
 using ::testing::AllOf;
@@ -95,4 +95,4 @@ TEST(DeviceItself, CopiesEqualViewsOnly) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::device_test

@@ -6,7 +6,7 @@
 
 #include <tenon/ops/spectral.hpp>
 
-namespace tenon::testing {
+namespace tenon::testing::fft_test {
 namespace {
 
 constexpr FftMap kMaps[] = {FftMap::kForward, FftMap::kInverse, FftMap::kForwardAdjoint,
@@ -305,4 +305,4 @@ TEST_F(Transforms, RefuseViewsThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::fft_test

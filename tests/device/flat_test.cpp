@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tenon::testing {
+namespace tenon::testing::flat_test {
 namespace {
 
 constexpr DType kF32 = DType::kF32, kF64 = DType::kF64, kBF16 = DType::kBF16;
@@ -368,4 +368,4 @@ TEST_P(FlatFamilies, UpdateWeights) {
 INSTANTIATE_TEST_SUITE_P(Device, FlatFamilies, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::flat_test

@@ -8,7 +8,7 @@
 #include <new>
 #include <tuple>
 
-namespace tenon::testing {
+namespace tenon::testing::gemm_test {
 namespace {
 
 double map(Epilogue epilogue, double x) {
@@ -338,4 +338,4 @@ INSTANTIATE_TEST_SUITE_P(Device, LargeGemms,
 INSTANTIATE_TEST_SUITE_P(Device, Gemms, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::gemm_test

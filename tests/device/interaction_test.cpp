@@ -3,7 +3,7 @@
 
 #include <tenon/sdk/ops/interaction.hpp>
 
-namespace tenon::testing {
+namespace tenon::testing::interaction_test {
 namespace {
 
 constexpr DType kActivations[] = {DType::kF32, DType::kF64, DType::kBF16};
@@ -144,4 +144,4 @@ TEST_P(Interactions, RefuseShapesThatDoNotFit) {
 INSTANTIATE_TEST_SUITE_P(Device, Interactions, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::interaction_test

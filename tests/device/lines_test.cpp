@@ -6,7 +6,7 @@
 
 #include <limits>
 
-namespace tenon::testing {
+namespace tenon::testing::lines_test {
 namespace {
 
 using ::testing::AllOf;
@@ -235,4 +235,4 @@ TEST_P(Lines, OfTensorsThatDoNotFitAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Device, Lines, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::lines_test

@@ -4,7 +4,7 @@
 
 #include <tenon/ops/spectral.hpp>
 
-namespace tenon::testing {
+namespace tenon::testing::mode_products_test {
 namespace {
 
 class Products : public OnEveryChoice {
@@ -79,4 +79,4 @@ TEST_P(Products, RefuseWhatDoesNotFit) {
 INSTANTIATE_TEST_SUITE_P(Device, Products, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::mode_products_test

@@ -11,7 +11,7 @@
 #include <cmath>
 #include <fstream>
 
-namespace tenon::testing {
+namespace tenon::testing::mor_test {
 namespace {
 
 using kernels::Bf16;
@@ -257,4 +257,4 @@ TEST(MorKernel, RefusesWhatIsNotDefined) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::mor_test

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace tenon::testing {
+namespace tenon::testing::nn_test {
 namespace {
 
 constexpr DType kF32 = DType::kF32, kF64 = DType::kF64, kBF16 = DType::kBF16;
@@ -283,4 +283,4 @@ TEST_P(NeuralFamily, NotDependOnThreads) {
 INSTANTIATE_TEST_SUITE_P(Device, NeuralFamily, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::nn_test

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-namespace tenon::testing {
+namespace tenon::testing::normalisation_test {
 namespace {
 
 constexpr DType kActivations[] = {DType::kF32, DType::kF64, DType::kBF16};
@@ -182,4 +182,4 @@ TEST_P(Normalisation, DoesNotDependOnThreads) {
 INSTANTIATE_TEST_SUITE_P(Device, Normalisation, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::normalisation_test

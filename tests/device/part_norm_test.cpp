@@ -5,7 +5,7 @@
 
 #include <tuple>
 
-namespace tenon::testing {
+namespace tenon::testing::part_norm_test {
 namespace {
 
 constexpr DType kDTypes[] = {DType::kF32, DType::kF64, DType::kBF16};
@@ -244,4 +244,4 @@ TEST_P(PartNorm, NamesAViewThatDoesNotFit) {
 INSTANTIATE_TEST_SUITE_P(Device, PartNorm, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::part_norm_test

@@ -3,7 +3,7 @@
 
 #include <tenon/ops/quant.hpp>
 
-namespace tenon::testing {
+namespace tenon::testing::quant_refusal_test {
 namespace {
 
 struct Refusal {
@@ -141,4 +141,4 @@ TEST(Quantizers, RefuseViewsOfOtherSizes) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::quant_refusal_test

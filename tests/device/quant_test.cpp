@@ -8,7 +8,7 @@
 #include <bit>
 #include <limits>
 
-namespace tenon::testing {
+namespace tenon::testing::quant_test {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
@@ -399,4 +399,4 @@ TEST_P(Quantizers, RoundToBinary16) {
 INSTANTIATE_TEST_SUITE_P(Device, Quantizers, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::quant_test

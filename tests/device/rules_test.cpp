@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-namespace tenon::testing {
+namespace tenon::testing::rules_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -198,4 +198,4 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Rules);
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Formulas);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::rules_test

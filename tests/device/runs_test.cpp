@@ -15,7 +15,7 @@
 #include <filesystem>
 #include <thread>
 
-namespace tenon::testing {
+namespace tenon::testing::runs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -224,4 +224,4 @@ INSTANTIATE_TEST_SUITE_P(Device, Refusals,
 GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(Refusals);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::runs_test

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tenon::testing {
+namespace tenon::testing::scaled_test {
 namespace {
 
 struct Format {
@@ -145,4 +145,4 @@ TEST_F(ScaledProductsOfTheDevice, RefuseWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::scaled_test

@@ -8,7 +8,7 @@
 #include <cmath>
 #include <limits>
 
-namespace tenon::testing {
+namespace tenon::testing::signs_test {
 namespace {
 
 constexpr DType kReals[] = {DType::kF32, DType::kF64};
@@ -203,4 +203,4 @@ TEST_P(Signs, RefuseWhatDoesNotFit) {
 INSTANTIATE_TEST_SUITE_P(Device, Signs, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::signs_test

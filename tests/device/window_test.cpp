@@ -6,7 +6,7 @@
 #include <array>
 #include <functional>
 
-namespace tenon::testing {
+namespace tenon::testing::window_test {
 namespace {
 
 constexpr DType kActivations[] = {DType::kF32, DType::kF64, DType::kBF16};
@@ -272,4 +272,4 @@ TEST_P(Windows, RefuseViewsThatDoNotFit) {
 INSTANTIATE_TEST_SUITE_P(Device, Windows, ::testing::ValuesIn(offered_choices()), choice_name);
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::window_test

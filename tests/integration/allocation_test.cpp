@@ -87,7 +87,7 @@ int posix_memalign(void** out, std::size_t alignment, std::size_t size) {
 }
 }
 
-namespace tenon::integration {
+namespace tenon::integration::allocation_test {
 namespace {
 
 /// Opens and closes the windows: slots [30, 50) are the first, [50, 70) the second.
@@ -156,7 +156,7 @@ World two_ranks(const char* name, std::vector<std::string> sets) {
   return {name, std::move(sets), 2};
 }
 
-class SteadyStep : public testing::TestWithParam<World> {};
+class SteadyStep : public ::testing::TestWithParam<World> {};
 
 TEST_P(SteadyStep, AllocatesNothing) {
   const Scratch scratch;
@@ -206,7 +206,7 @@ TEST_P(SteadyStep, AllocatesNothing) {
 
 INSTANTIATE_TEST_SUITE_P(
     Worlds, SteadyStep,
-    testing::Values(
+    ::testing::Values(
         World{"fp32", {"precision.type=fp32"}}, World{"bf16", {"precision.type=bf16"}},
         World{"micro_batches", {"run.accumulate=2"}}, World{"our_kernels", {"device.kernels=portable"}},
         World{"adagrad", {"optimizer.type=adagrad"}},
@@ -243,4 +243,4 @@ TEST(Counting, SeesAnAllocation) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::allocation_test

@@ -1,7 +1,7 @@
 // What the program answers to input that it cannot use: the whole text, the exit status, and nothing written.
 #include "run_program.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::bad_input_test {
 namespace {
 
 struct Refusal {
@@ -48,7 +48,7 @@ std::string npy(const std::string& dictionary) {
 constexpr const char* kText = "type = \"text\"\npath = \"text.txt\"\ncontext = 16";
 constexpr const char* kMnist = "type = \"mnist\"\nimages = \"images.idx\"\nlabels = \"labels.idx\"";
 
-class BadInput : public testing::TestWithParam<Refusal> {};
+class BadInput : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(BadInput, IsRefusedInWholeWordsAndWritesNothing) {
   const Refusal& refusal = GetParam();
@@ -317,14 +317,14 @@ const Refusal kUsage[] = {
      "optimizer.adamw)"},
 };
 
-std::string name_of(const testing::TestParamInfo<Refusal>& info) {
+std::string name_of(const ::testing::TestParamInfo<Refusal>& info) {
   return info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Configuration, BadInput, testing::ValuesIn(kConfiguration), name_of);
-INSTANTIATE_TEST_SUITE_P(Data, BadInput, testing::ValuesIn(kData), name_of);
-INSTANTIATE_TEST_SUITE_P(Plugins, BadInput, testing::ValuesIn(kPlugins), name_of);
-INSTANTIATE_TEST_SUITE_P(Usage, BadInput, testing::ValuesIn(kUsage), name_of);
+INSTANTIATE_TEST_SUITE_P(Configuration, BadInput, ::testing::ValuesIn(kConfiguration), name_of);
+INSTANTIATE_TEST_SUITE_P(Data, BadInput, ::testing::ValuesIn(kData), name_of);
+INSTANTIATE_TEST_SUITE_P(Plugins, BadInput, ::testing::ValuesIn(kPlugins), name_of);
+INSTANTIATE_TEST_SUITE_P(Usage, BadInput, ::testing::ValuesIn(kUsage), name_of);
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::bad_input_test

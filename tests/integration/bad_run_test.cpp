@@ -6,7 +6,7 @@
 #include <regex>
 #include <sstream>
 
-namespace tenon::integration {
+namespace tenon::integration::bad_run_test {
 namespace {
 
 /// Weights of the configuration of Scratch after its last slot.
@@ -47,12 +47,12 @@ TEST(Threads, MoreThanCoresAreToldOfWithBothNumbers) {
   const Ended crowded = scratch.train({"--set", "device.threads=512", "--set", "run.steps=1"});
   ASSERT_EQ(crowded.status, 0) << crowded.err;
   EXPECT_THAT(scratch.log(),
-              testing::ContainsRegex("device.threads = 512 for each of 1 rank\\(s\\) on this machine, "
-                                     "where this process may use [0-9]+ core\\(s\\)"));
+              ::testing::ContainsRegex("device.threads = 512 for each of 1 rank\\(s\\) on this machine, "
+                                       "where this process may use [0-9]+ core\\(s\\)"));
   EXPECT_EQ(crowded.err.find("device.threads"), std::string::npos) << "with --quiet";
   const Scratch fits;
   ASSERT_EQ(fits.train({"--set", "device.threads=1", "--set", "run.steps=1"}).status, 0);
-  EXPECT_THAT(fits.log(), testing::Not(testing::HasSubstr("device.threads = ")));
+  EXPECT_THAT(fits.log(), ::testing::Not(::testing::HasSubstr("device.threads = ")));
 }
 
 TEST(RunFolders, ASecondRunGetsItsOwnAttempt) {
@@ -77,7 +77,7 @@ void PrintTo(const Damage& damage, std::ostream* out) {
   *out << damage.name;
 }
 
-class DamagedCheckpoint : public testing::TestWithParam<Damage> {};
+class DamagedCheckpoint : public ::testing::TestWithParam<Damage> {};
 
 TEST_P(DamagedCheckpoint, P15_F6_IsPassedOverForAnOlderOneAndTheLogSaysSo) {
   const Scratch scratch;
@@ -108,7 +108,7 @@ const Damage kDamages[] = {
     {"part_missing", [](const fs::path& file) { fs::remove(file); }, "rank0.safetensors",
      "cannot open runs/tiny/1/checkpoints/step-6/rank0.safetensors: No such file or directory"},
 };
-INSTANTIATE_TEST_SUITE_P(All, DamagedCheckpoint, testing::ValuesIn(kDamages),
+INSTANTIATE_TEST_SUITE_P(All, DamagedCheckpoint, ::testing::ValuesIn(kDamages),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(DamagedCheckpoints, F6_AllOfThemMakeTheRunStartAgain) {
@@ -119,7 +119,7 @@ TEST(DamagedCheckpoints, F6_AllOfThemMakeTheRunStartAgain) {
   const Ended resumed = scratch.train({"--resume"});
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_THAT(notes(scratch),
-              testing::EndsWith("no usable checkpoint: the attempt starts again from slot 0\n"));
+              ::testing::EndsWith("no usable checkpoint: the attempt starts again from slot 0\n"));
   EXPECT_EQ(scratch.summary("weights_hash"), undisturbed_weights());
 }
 
@@ -150,10 +150,11 @@ TEST(OtherModel, IsNotWhatAnotherNumberOfRanksIsCalled) {
     const Ended ended = scratch.train({"--resume", "--set", "parallel.ranks=2", "--set",
                                        "transport.type=thread", "--set", std::string("sync.type=") + sync});
     EXPECT_EQ(ended.status, 2);
-    EXPECT_THAT(ended.err, testing::StartsWith("tenon: --set parallel.ranks=2: the checkpoint was saved by 1 "
-                                               "rank(s), which keep weights and state of "
-                                               "each replica, and this run has 2 replica(s), which " +
-                                               std::string(now) + " ("));
+    EXPECT_THAT(ended.err,
+                ::testing::StartsWith("tenon: --set parallel.ranks=2: the checkpoint was saved by 1 "
+                                      "rank(s), which keep weights and state of "
+                                      "each replica, and this run has 2 replica(s), which " +
+                                      std::string(now) + " ("));
   }
 }
 
@@ -176,9 +177,9 @@ TEST(OtherModel, WithFewerLayersIsNoPartOfTheOldOne) {
   ASSERT_EQ(scratch.train({"--set", "model.layers=2"}).status, 0);
   const Ended ended = scratch.train({"--resume"});
   EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(ended.err,
-              testing::StartsWith("tenon: runs/tiny/1/checkpoints/step-6 is of another model: it has tensor "
-                                  "'replica0/model/transformer.h.1."));
+  EXPECT_THAT(ended.err, ::testing::StartsWith(
+                             "tenon: runs/tiny/1/checkpoints/step-6 is of another model: it has tensor "
+                             "'replica0/model/transformer.h.1."));
 }
 
 // A schedule that ends with the run is another one when the run is made longer.
@@ -208,9 +209,9 @@ TEST(OtherLength, ThatChangesRatesIsRefusedWithBothOfThemUnlessItIsWanted) {
   const Ended extended = train({"--resume", "--extend", "--set", "run.steps=12"});
   EXPECT_EQ(extended.status, 0) << extended.err;
   EXPECT_THAT(scratch.log(),
-              testing::HasSubstr("run.steps is 12 in place of 6 (--extend): the learning rate was "
-                                 "0.00146447 in slot 5, planned for 6 slots, and is 0.00654508 in "
-                                 "slot 6, planned for 12"));
+              ::testing::HasSubstr("run.steps is 12 in place of 6 (--extend): the learning rate was "
+                                   "0.00146447 in slot 5, planned for 6 slots, and is 0.00654508 in "
+                                   "slot 6, planned for 12"));
   EXPECT_EQ(train({"--resume", "--set", "run.steps=12"}).status, 0) << "the new plan is the run's now";
 }
 
@@ -225,7 +226,7 @@ TEST(OtherLength, RatesThatMeetWhereItGoesOnAreShownWhereTheyDiffer) {
   std::vector<std::string> longer = line;
   longer.insert(longer.end(), {"--resume", "--set", "run.steps=9"});
   EXPECT_THAT(scratch.train(longer).err,
-              testing::HasSubstr(
+              ::testing::HasSubstr(
                   "runs/tiny/1/checkpoints/step-3 was saved by a run of run.steps = 6, and this one has 9. "
                   "Its schedule depends on that: the learning rate of slot 3 is 0.5 planned for 6 "
                   "slots, and 0.666667 planned for 9. "));
@@ -270,8 +271,8 @@ TEST(FullDisk, F4_LetsTrainingGoOnAndFailsAtTheEnd) {
   EXPECT_EQ(scratch.summary("train/checkpoint_failed"), "1");
   const std::string metrics = read_file(scratch / "runs/tiny/1/metrics.jsonl");
   for (const char* step : {"2", "4", "6"}) {
-    EXPECT_THAT(metrics, testing::HasSubstr(std::string("{\"step\": ") + step +
-                                            ", \"split\": \"train\", \"name\": \"checkpoint_failed\""));
+    EXPECT_THAT(metrics, ::testing::HasSubstr(std::string("{\"step\": ") + step +
+                                              ", \"split\": \"train\", \"name\": \"checkpoint_failed\""));
   }
   EXPECT_TRUE(tree(scratch / "runs/tiny/1/checkpoints").empty()) << "half a checkpoint was left";
 }
@@ -331,12 +332,12 @@ TEST(NotANumber, InTheDataNamesTheFieldTheSampleAndTheElement) {
     const Ended ended = scratch.run(words);
     EXPECT_EQ(ended.status, 1);
     EXPECT_THAT(ended.err,
-                testing::AllOf(testing::HasSubstr(std::string(" at step 0 because the data is: field 'x' "
-                                                              "has ") +
-                                                  c.found +
-                                                  " in sample 1 of the batch (number 3 in the order of "
-                                                  "samples), element 2. Mend the data"),
-                               testing::Not(testing::HasSubstr("optimizer.lr"))));
+                ::testing::AllOf(::testing::HasSubstr(std::string(" at step 0 because the data is: field 'x' "
+                                                                  "has ") +
+                                                      c.found +
+                                                      " in sample 1 of the batch (number 3 in the order of "
+                                                      "samples), element 2. Mend the data"),
+                                 ::testing::Not(::testing::HasSubstr("optimizer.lr"))));
   }
 }
 
@@ -350,4 +351,4 @@ TEST(NotANumber, IsSkippedAndCountedWhenToldSo) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::bad_run_test

@@ -5,7 +5,7 @@
 
 #include <zlib.h>
 
-namespace tenon::integration {
+namespace tenon::integration::click_logs_test {
 namespace {
 
 class ClickLogs : public ::testing::Test {
@@ -55,14 +55,14 @@ TEST_F(ClickLogs, ResumeGoesOnButNotUnderAnotherPreprocessing) {
   const Ended refused = train("plain.txt", {"--resume", "--set", "data.normalisation=torchrec"});
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.err,
-              testing::HasSubstr("was trained on other data: 'preprocessing: normalisation = dlrm, "));
-  EXPECT_THAT(refused.err, testing::HasSubstr("'preprocessing: normalisation = torchrec, "));
+              ::testing::HasSubstr("was trained on other data: 'preprocessing: normalisation = dlrm, "));
+  EXPECT_THAT(refused.err, ::testing::HasSubstr("'preprocessing: normalisation = torchrec, "));
   const Ended resumed = train("plain.txt", {"--resume"});
   ASSERT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_EQ(scratch_.summary("weights_hash"), hash);
   const std::string manifest = read_file(scratch_ / "runs/tiny/latest/manifest.json");
   EXPECT_THAT(manifest,
-              testing::HasSubstr("preprocessing: normalisation = dlrm, categorical = hash, rows = 200 "));
+              ::testing::HasSubstr("preprocessing: normalisation = dlrm, categorical = hash, rows = 200 "));
 }
 
 TEST_F(ClickLogs, MalformedLinesAreSaidAndRefusedAboveTheShare) {
@@ -74,14 +74,14 @@ TEST_F(ClickLogs, MalformedLinesAreSaidAndRefusedAboveTheShare) {
       "fields "
       "than 40 (line 701)";
   EXPECT_THAT(scratch_.plain(refused.err),
-              testing::HasSubstr(
+              ::testing::HasSubstr(
                   found + ". That is more than max_bad_share = 0.001 allows; mend the file, or raise it"));
   EXPECT_FALSE(fs::exists(scratch_ / "runs")) << "nothing was begun";
   const Ended taken = train("broken.txt", {"--set", "data.max_bad_share=0.01"});
   ASSERT_EQ(taken.status, 0) << taken.err;
   EXPECT_EQ(scratch_.plain(taken.err), "dataset.criteo: " + found + ". They are left out\n");
-  EXPECT_THAT(scratch_.plain(scratch_.log()), testing::HasSubstr(found + ". They are left out\n"));
+  EXPECT_THAT(scratch_.plain(scratch_.log()), ::testing::HasSubstr(found + ". They are left out\n"));
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::click_logs_test

@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <regex>
 
-namespace tenon::integration {
+namespace tenon::integration::conformance_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::string sgd() {
   return std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins/tenon_optimizer_sgd.so";
@@ -96,7 +96,7 @@ void PrintTo(const Refusal& refusal, std::ostream* out) {
   *out << refusal.name;
 }
 
-class ConformanceRefusal : public testing::TestWithParam<Refusal> {};
+class ConformanceRefusal : public ::testing::TestWithParam<Refusal> {};
 
 TEST_P(ConformanceRefusal, IsSaidWhole) {
   const Scratch scratch;
@@ -168,8 +168,8 @@ const Refusal kRefusals[] = {
      "tenon: {dir}/cases.toml:1:1: a suppression needs a reason\n"},
 };
 
-INSTANTIATE_TEST_SUITE_P(All, ConformanceRefusal, testing::ValuesIn(kRefusals),
+INSTANTIATE_TEST_SUITE_P(All, ConformanceRefusal, ::testing::ValuesIn(kRefusals),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::conformance_test

@@ -2,7 +2,7 @@
 #include "run_program.hpp"
 #include "testing/criteo_text.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::data_test {
 namespace {
 
 struct Set {
@@ -15,7 +15,7 @@ void PrintTo(const Set& set, std::ostream* out) {
   *out << set.name;
 }
 
-class DataSets : public testing::TestWithParam<Set> {
+class DataSets : public ::testing::TestWithParam<Set> {
  protected:
   /// The run of Scratch with this data and model.
   static std::string run_file() {
@@ -96,8 +96,8 @@ const Set kSets[] = {
     {"synthetic_ctr",
      "type = \"synthetic_ctr\"\ntables = 3\nrows = [40]\nbag = 3\nsamples = 50\nval_samples = 10", kDlrm},
 };
-INSTANTIATE_TEST_SUITE_P(All, DataSets, testing::ValuesIn(kSets),
+INSTANTIATE_TEST_SUITE_P(All, DataSets, ::testing::ValuesIn(kSets),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::data_test

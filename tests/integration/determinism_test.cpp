@@ -7,7 +7,7 @@
 #include <chrono>
 #include <thread>
 
-namespace tenon::integration {
+namespace tenon::integration::determinism_test {
 namespace {
 
 struct Hashes {
@@ -61,7 +61,7 @@ void PrintTo(const World& world, std::ostream* out) {
   *out << world.name;
 }
 
-class EqualRuns : public testing::TestWithParam<World> {};
+class EqualRuns : public ::testing::TestWithParam<World> {};
 
 TEST_P(EqualRuns, EndInEqualBitsAndAnotherSeedDoesNot) {
   const Hashes first = train(GetParam().sets);
@@ -72,10 +72,10 @@ TEST_P(EqualRuns, EndInEqualBitsAndAnotherSeedDoesNot) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Worlds, EqualRuns,
-                         testing::Values(World{"fp32_1_rank", {"precision.type=fp32"}},
-                                         World{"bf16_1_rank", {"precision.type=bf16"}},
-                                         World{"fp32_2_ranks", both(kTwoRanks, {"precision.type=fp32"})},
-                                         World{"bf16_2_ranks", both(kTwoRanks, {"precision.type=bf16"})}),
+                         ::testing::Values(World{"fp32_1_rank", {"precision.type=fp32"}},
+                                           World{"bf16_1_rank", {"precision.type=bf16"}},
+                                           World{"fp32_2_ranks", both(kTwoRanks, {"precision.type=fp32"})},
+                                           World{"bf16_2_ranks", both(kTwoRanks, {"precision.type=bf16"})}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // The matrix products of a library may be cut up by threads; those of our kernels are not.
@@ -143,7 +143,7 @@ void PrintTo(const Interruption& interruption, std::ostream* out) {
   *out << interruption.name;
 }
 
-class Interrupted : public testing::TestWithParam<Interruption> {};
+class Interrupted : public ::testing::TestWithParam<Interruption> {};
 
 TEST_P(Interrupted, RunEndsInOrderAndResumesToTheSameBits) {
   const Sets sets =
@@ -177,10 +177,10 @@ TEST_P(Interrupted, RunEndsInOrderAndResumesToTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Signals, Interrupted,
-                         testing::Values(Interruption{"SIGINT", SIGINT, {}},
-                                         Interruption{"SIGTERM", SIGTERM, {}},
-                                         Interruption{"SIGINT_2_ranks", SIGINT, kTwoRanks}),
+                         ::testing::Values(Interruption{"SIGINT", SIGINT, {}},
+                                           Interruption{"SIGTERM", SIGTERM, {}},
+                                           Interruption{"SIGINT_2_ranks", SIGINT, kTwoRanks}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::determinism_test

@@ -2,12 +2,12 @@
 // one is the death of its rank, which others outlive; the rest is a failure of the run like any other.
 #include "launched_ranks.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::device_loss_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 
 constexpr int kLost = 4;  // exit status
@@ -51,7 +51,7 @@ std::string losing(int ranks, int index) {
 }
 
 /// The run of one rank with nothing lost.
-class DeviceLoss : public testing::Test {
+class DeviceLoss : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     kept() = new Scratch;
@@ -154,4 +154,4 @@ TEST_F(DeviceLoss, NoMemoryNamesTheTensorAndKeepsTheCheckpoint) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::device_loss_test

@@ -2,10 +2,10 @@
 // ranks that are threads. NCCL is the library that the tests of its plugin bring, between real processes.
 #include "launched_ranks.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::device_transports_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 std::string run_file(const std::string& device, const std::string& more = "") {
@@ -89,4 +89,4 @@ TEST(DeviceTransports, OthersOutliveADeathOverNccl) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::device_transports_test

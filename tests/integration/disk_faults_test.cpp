@@ -6,10 +6,10 @@
 #include <numeric>
 #include <regex>
 
-namespace tenon::integration {
+namespace tenon::integration::disk_faults_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 using Environment = std::map<std::string, std::string>;
 
@@ -42,7 +42,7 @@ void PrintTo(const Fault& fault, std::ostream* out) {
   *out << fault.name;
 }
 
-class DiskFaults : public testing::TestWithParam<Fault> {};
+class DiskFaults : public ::testing::TestWithParam<Fault> {};
 
 // Saves of slots 4 and 6 fail, that of slot 2 stands.
 TEST_P(DiskFaults, LetTrainingGoOnAndTheOlderGenerationLoads) {
@@ -64,7 +64,7 @@ TEST_P(DiskFaults, LetTrainingGoOnAndTheOlderGenerationLoads) {
   const Ended resumed = scratch.train({"--resume"});
   EXPECT_EQ(resumed.status, 0) << resumed.err;
   EXPECT_THAT(read_file(scratch / "runs/tiny/latest/recovery.jsonl"),
-              testing::ContainsRegex("\"event\": ?\"resume\", ?\"slot\": ?2,"));
+              ::testing::ContainsRegex("\"event\": ?\"resume\", ?\"slot\": ?2,"));
   EXPECT_EQ(scratch.summary("weights_hash"), whole.summary("weights_hash"));
   EXPECT_EQ(scratch.summary("state_hash"), whole.summary("state_hash"));
 }
@@ -78,7 +78,7 @@ constexpr Fault kFaults[] = {
     {"F5_error_in_a_write", "write", EIO, "Input/output error"},
     {"F5_error_in_a_sync", "sync", EIO, "Input/output error"},
 };
-INSTANTIATE_TEST_SUITE_P(All, DiskFaults, testing::ValuesIn(kFaults),
+INSTANTIATE_TEST_SUITE_P(All, DiskFaults, ::testing::ValuesIn(kFaults),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(FullDisk, F4_AtTheEndTooStillTellsWhatCameOfTheRun) {
@@ -122,9 +122,9 @@ TEST(SlowDisk, F5_ADiskAHundredTimesSlowerSkipsSavesAndChangesNoBit) {
   // What was written while training went on is of one slot.
   fs::remove_all(scratch / "runs/tiny/latest/checkpoints/step-6");
   ASSERT_EQ(scratch.train({"--resume"}).status, 0);
-  EXPECT_THAT(scratch.log(), testing::Not(HasSubstr("damaged")));
+  EXPECT_THAT(scratch.log(), ::testing::Not(HasSubstr("damaged")));
   EXPECT_THAT(read_file(scratch / "runs/tiny/latest/recovery.jsonl"),
-              testing::ContainsRegex("\"event\": ?\"resume\", ?\"slot\": ?[24],"));
+              ::testing::ContainsRegex("\"event\": ?\"resume\", ?\"slot\": ?[24],"));
   EXPECT_EQ(scratch.summary("weights_hash"), whole.summary("weights_hash"));
 }
 
@@ -171,4 +171,4 @@ TEST(Stall, OfASaveInTheBackgroundIsNotItsWriting) {
 #endif
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::disk_faults_test

@@ -4,7 +4,7 @@
 
 #include <regex>
 
-namespace tenon::integration {
+namespace tenon::integration::evaluate_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -105,4 +105,4 @@ TEST_F(Evaluate, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::evaluate_test

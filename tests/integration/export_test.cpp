@@ -5,7 +5,7 @@
 
 #include <tenon/testing/tensors.hpp>
 
-namespace tenon::integration {
+namespace tenon::integration::export_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -176,4 +176,4 @@ TEST(Export, RefusesWhatItCannotDo) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::export_test

@@ -1,7 +1,7 @@
 // tenon generate on whole runs: what it prints, that a seed decides it, and what it refuses.
 #include "run_program.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::generate_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -114,4 +114,4 @@ TEST(GenerateFromOtherModels, SaysThatItIsNoLanguageModel) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::generate_test

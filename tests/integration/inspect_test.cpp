@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-namespace tenon::integration {
+namespace tenon::integration::inspect_test {
 namespace {
 
 double child_seconds() {
@@ -27,7 +27,7 @@ TEST(Inspect, OfAllPluginsTakesLessThanATenthOfASecond) {
     times.push_back(child_seconds() - begin);  // of the processor: other work on the machine is not ours
     ASSERT_EQ(ended.status, 0) << ended.err;
     for (const char* component : {"adamw", "gpt_neo", "ddp", "cosine", "head_cross_entropy"})
-      ASSERT_THAT(ended.out, testing::HasSubstr(component));
+      ASSERT_THAT(ended.out, ::testing::HasSubstr(component));
   }
   std::sort(times.begin(), times.end());
   EXPECT_LT(times[2], 0.1);
@@ -39,7 +39,7 @@ TEST(Inspect, OfOneComponentNamesEveryOption) {
   const Ended ended = scratch.run({"inspect", "optimizer.adamw"});
   EXPECT_EQ(ended.status, 0) << ended.err;
   for (const char* option : {"lr", "betas", "eps", "weight_decay"})
-    EXPECT_THAT(ended.out, testing::HasSubstr(option));
+    EXPECT_THAT(ended.out, ::testing::HasSubstr(option));
 }
 
 // What the preset quickstart says of plugins that it leaves out, held against the plugins themselves.
@@ -59,8 +59,8 @@ TEST(Inspect, PluginsThatQuickstartLeavesOutOfferWhatThePresetSays) {
     std::istringstream components((*found)[2].str());
     for (std::string component; std::getline(components, component, ',');) {
       const std::string id = component.substr(component.find('.') + 1);
-      EXPECT_THAT(ended.out, testing::AnyOf(testing::HasSubstr("components  " + component),
-                                            testing::HasSubstr("(also called " + id + ")")))
+      EXPECT_THAT(ended.out, ::testing::AnyOf(::testing::HasSubstr("components  " + component),
+                                              ::testing::HasSubstr("(also called " + id + ")")))
           << component;
     }
   }
@@ -168,4 +168,4 @@ TEST(Inspect, AndReadmeListTheSameComponents) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::inspect_test

@@ -22,7 +22,7 @@
 #include <sstream>
 #include <string_view>
 
-namespace tenon::integration {
+namespace tenon::integration::key_mutations_test {
 namespace {
 
 const fs::path kConfigs = fs::path(TENON_SOURCE_DIR) / "configs";
@@ -206,4 +206,4 @@ TEST(KeyMutations, AreRefusedInEveryShippedConfiguration) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::key_mutations_test

@@ -2,11 +2,11 @@
 // one that is only slow does not.
 #include "launched_ranks.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::late_kernel_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 constexpr double kDeadline = 2, kLaunchedDeadline = 10;  // processes take their time to find each other
 
@@ -40,7 +40,7 @@ struct Place {
   bool launched;
 };
 
-class LateKernel : public testing::TestWithParam<Place> {};
+class LateKernel : public ::testing::TestWithParam<Place> {};
 
 TEST_P(LateKernel, EndsTheRunAndIsNamed) {
   const auto& [name, pass, named, ranks, launched] = GetParam();
@@ -70,12 +70,12 @@ TEST_P(LateKernel, EndsTheRunAndIsNamed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, LateKernel,
-                         testing::Values(Place{"forward", "forward", "during forward of", 1, false},
-                                         Place{"backward", "backward", "during backward of", 1, false},
-                                         Place{"evaluation", "evaluation",
-                                               "during an evaluation's forward of", 1, false},
-                                         Place{"threads", "backward", "during backward of", 2, false},
-                                         Place{"processes", "backward", "during backward of", 2, true}),
+                         ::testing::Values(Place{"forward", "forward", "during forward of", 1, false},
+                                           Place{"backward", "backward", "during backward of", 1, false},
+                                           Place{"evaluation", "evaluation",
+                                                 "during an evaluation's forward of", 1, false},
+                                           Place{"threads", "backward", "during backward of", 2, false},
+                                           Place{"processes", "backward", "during backward of", 2, true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(LateKernels, OneThatIsOnlySlowIsWaitedFor) {
@@ -87,4 +87,4 @@ TEST(LateKernels, OneThatIsOnlySlowIsWaitedFor) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::late_kernel_test

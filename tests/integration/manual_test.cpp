@@ -3,7 +3,7 @@
 
 #include <regex>
 
-namespace tenon::integration {
+namespace tenon::integration::manual_test {
 namespace {
 
 std::string output(const std::vector<std::string>& arguments) {
@@ -31,12 +31,12 @@ TEST(Manual, HasAPageForEveryCommandWithEveryOption) {
   const std::vector<std::string> names = command_names();
   ASSERT_GE(names.size(), 8u);
   for (const std::string& name : names) {
-    EXPECT_THAT(overview, testing::HasSubstr("tenon\\-" + name + " (1)"));
+    EXPECT_THAT(overview, ::testing::HasSubstr("tenon\\-" + name + " (1)"));
     const std::string page = read_file(scratch / ("share/man/man1/tenon-" + name + ".1"));
-    EXPECT_THAT(page, testing::StartsWith(".TH TENON\\-"));
+    EXPECT_THAT(page, ::testing::StartsWith(".TH TENON\\-"));
     EXPECT_EQ(page, output({"manual", name}));
     for (const std::string& option : matches(output({name, "--help"}), "\n  --([a-z-]+)")) {
-      EXPECT_THAT(page, testing::HasSubstr("\\fB\\-\\-" + replaced(option, "-", "\\-") + "\\fR")) << name;
+      EXPECT_THAT(page, ::testing::HasSubstr("\\fB\\-\\-" + replaced(option, "-", "\\-") + "\\fR")) << name;
     }
   }
   for (const char* file : {"bash-completion/completions/tenon", "zsh/vendor-completions/_tenon",
@@ -69,4 +69,4 @@ TEST(Completion, AnUnknownShellIsRefused) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::manual_test

@@ -3,7 +3,7 @@
 // test counts.
 #include "run_program.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::memory_test {
 namespace {
 
 struct Case {
@@ -27,7 +27,7 @@ double number_after(const std::string& text, const std::string& label) {
   return std::stod(text.substr(at + label.size()));
 }
 
-class Memory : public testing::TestWithParam<Case> {};
+class Memory : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Memory, IsWhatCheckPredictsAndWhatSizesExplain) {
   const Scratch scratch;
@@ -62,14 +62,14 @@ TEST_P(Memory, IsWhatCheckPredictsAndWhatSizesExplain) {
 
 INSTANTIATE_TEST_SUITE_P(
     Runs, Memory,
-    testing::Values(Case{"fp32", {}, 4 + 4 + 8}, Case{"sgd", {"optimizer={type=\"sgd\",lr=0.1}"}, 4 + 4},
-                    Case{"bf16", {"precision={type=\"bf16\"}"}, 4 + 4 + 8 + 2},
-                    Case{"saving", {"recovery={type=\"full\",every=2}"}, 4 + 4 + 8 + 12},
-                    Case{"two_ranks",
-                         {"parallel={ranks=2}", "transport={type=\"thread\"}", "sync={type=\"ddp\"}"},
-                         4 + 4 + 8,
-                         2}),
-    [](const testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
+    ::testing::Values(Case{"fp32", {}, 4 + 4 + 8}, Case{"sgd", {"optimizer={type=\"sgd\",lr=0.1}"}, 4 + 4},
+                      Case{"bf16", {"precision={type=\"bf16\"}"}, 4 + 4 + 8 + 2},
+                      Case{"saving", {"recovery={type=\"full\",every=2}"}, 4 + 4 + 8 + 12},
+                      Case{"two_ranks",
+                           {"parallel={ranks=2}", "transport={type=\"thread\"}", "sync={type=\"ddp\"}"},
+                           4 + 4 + 8,
+                           2}),
+    [](const ::testing::TestParamInfo<Case>& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::memory_test

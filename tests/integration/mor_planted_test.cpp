@@ -8,14 +8,14 @@
 #include <tenon/config.hpp>
 #include <tenon/runtime.hpp>
 
-namespace tenon::integration {
+namespace tenon::integration::mor_planted_test {
 namespace {
 
 /// The share of each operand's tensors that went to E4M3: "h.1.mlp.c_proj/fprop.x" -> 0.75.
 std::map<std::string, double> shares(const std::string& precision) {
   const Scratch scratch;
   Runtime runtime;
-  runtime.discover({std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins", TENON_FIXTURES});
+  runtime.discover({std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins", TENON_PLANTED});
   TrainRequest request;
   request.run_dir = (scratch / "run").string();
   request.quiet = true;
@@ -78,4 +78,4 @@ TEST(MorPlanted, P40_AHeavyTailedLayerFallsBackUnderOneScaleAndNotInBlocks) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::mor_planted_test

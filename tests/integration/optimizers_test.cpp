@@ -2,7 +2,7 @@
 // the same rule on two ranks.
 #include "run_program.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::optimizers_test {
 namespace {
 
 struct Rule {
@@ -14,7 +14,7 @@ void PrintTo(const Rule& rule, std::ostream* out) {
   *out << rule.name;
 }
 
-class Rules : public testing::TestWithParam<Rule> {
+class Rules : public ::testing::TestWithParam<Rule> {
  protected:
   Ended train(const Scratch& scratch, std::vector<std::string> sets, bool resume = false) const {
     sets.insert(sets.begin(), GetParam().sets.begin(), GetParam().sets.end());
@@ -55,21 +55,21 @@ TEST_P(Rules, WorkOnTwoRanks) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Rules,
-                         testing::Values(Rule{"adagrad", {"optimizer.type=adagrad", "optimizer.lr=0.05"}},
-                                         Rule{"rowwise_adagrad",
-                                              {"optimizer.type=rowwise_adagrad", "optimizer.lr=0.05"}},
-                                         Rule{"lamb", {"optimizer.type=lamb", "optimizer.lr=0.02"}},
-                                         Rule{"muon",
-                                              {"optimizer.type=muon", "optimizer.lr=0.02",
-                                               "optimizer.inner.type=adamw", "optimizer.inner.lr=0.01"}}),
+                         ::testing::Values(Rule{"adagrad", {"optimizer.type=adagrad", "optimizer.lr=0.05"}},
+                                           Rule{"rowwise_adagrad",
+                                                {"optimizer.type=rowwise_adagrad", "optimizer.lr=0.05"}},
+                                           Rule{"lamb", {"optimizer.type=lamb", "optimizer.lr=0.02"}},
+                                           Rule{"muon",
+                                                {"optimizer.type=muon", "optimizer.lr=0.02",
+                                                 "optimizer.inner.type=adamw", "optimizer.inner.lr=0.01"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Muon, NeedsTheRuleInside) {
   const Scratch scratch;
   const Ended ended = scratch.train({"--set", "optimizer.type=muon"});
   EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(ended.err, testing::HasSubstr("inner"));
+  EXPECT_THAT(ended.err, ::testing::HasSubstr("inner"));
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::optimizers_test

@@ -7,11 +7,11 @@
 #include <cstdlib>
 #include <thread>
 
-namespace tenon::integration {
+namespace tenon::integration::processes_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Words = std::vector<std::string>;
 
 /// Two replicas, 40 slots, an interval of four; a rank waits at most `deadline` seconds for another.
@@ -54,7 +54,7 @@ TEST(Processes, TrainToTheBitsOfThreadsOverSockets) {
   expect_hashes_of_threads("socket");
 }
 
-class Mpi : public testing::TestWithParam<const char*> {};
+class Mpi : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Mpi, TrainsToTheBitsOfThreads) {
   const std::string program = std::string("mpirun.") + GetParam();
@@ -66,7 +66,7 @@ TEST_P(Mpi, TrainsToTheBitsOfThreads) {
   expect_hashes_of_threads(GetParam());
 }
 
-INSTANTIATE_TEST_SUITE_P(Vendors, Mpi, testing::Values("openmpi", "mpich"),
+INSTANTIATE_TEST_SUITE_P(Vendors, Mpi, ::testing::Values("openmpi", "mpich"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(Processes, AKilledRankIsNamedAndTheRunGoesOnToTheSameBits) {
@@ -132,7 +132,7 @@ TEST(Processes, AreStartedAgainSoOftenAndNoMore) {
   write_file(scratch / "run.toml", replaced(two_replicas(kStrategies[0]), "heads = 2", "heads = 3"));
   const Ended refused = scratch.run(launched({"--restarts", "2"}));
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, testing::Not(HasSubstr("start again")));
+  EXPECT_THAT(refused.err, ::testing::Not(HasSubstr("start again")));
 }
 
 // Two trainers of two workers and a server; trainers ask each other for rows (docs/decisions/0021).
@@ -292,4 +292,4 @@ TEST(Processes, AreRefusedWhereTheyAreTooManyOrStrangers) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::processes_test

@@ -5,7 +5,7 @@
 #include "store/safetensors.hpp"
 #include "store/testing/npy_bytes.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::quantize_nvfp4_test {
 namespace {
 
 class RecordedMatrices {
@@ -86,4 +86,4 @@ INSTANTIATE_TEST_SUITE_P(Matrices, Fp8BlockReference,
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::quantize_nvfp4_test

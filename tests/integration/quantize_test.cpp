@@ -8,7 +8,7 @@
 
 #include <cstring>
 
-namespace tenon::integration {
+namespace tenon::integration::quantize_test {
 namespace {
 
 using nlohmann::json;
@@ -57,7 +57,7 @@ class QuantizeCommand : public ::testing::Test {
     for (const auto& [option, value] : {std::pair{"--format", "sevenths"}, {"--out", "out"}}) {
       if (std::find(more.begin(), more.end(), option) == more.end()) more.insert(more.end(), {option, value});
     }
-    return scratch_.run(std::move(more), {{"TENON_PLUGIN_PATH", TENON_FIXTURES}});
+    return scratch_.run(std::move(more), {{"TENON_PLUGIN_PATH", TENON_QUANTIZERS}});
   }
   void write(const std::string& name, const std::string& bytes) const { write_file(scratch_ / name, bytes); }
   std::string read(const std::string& name) const { return read_file(scratch_ / name); }
@@ -239,4 +239,4 @@ TEST_F(QuantizeCommand, BadFilesAreRefusedAndLeaveNothing) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::quantize_test

@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <random>
 
-namespace tenon::integration {
+namespace tenon::integration::real_runs_test {
 namespace {
 
 constexpr int kRuns = 40;
@@ -88,4 +88,4 @@ TEST(RealRuns, EqualArmsAreRejectedAsRarelyAsTheLevelSays) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::real_runs_test

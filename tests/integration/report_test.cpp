@@ -4,12 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-namespace tenon::integration {
+namespace tenon::integration::report_test {
 namespace {
 
 using nlohmann::json;
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 TEST(Report, WritesPagesOfOneRunAndOfMany) {
   const Scratch scratch;
@@ -94,4 +94,4 @@ TEST(Json, OfCheckAndDoctorIsWhole) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::report_test

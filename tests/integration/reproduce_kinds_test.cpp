@@ -4,12 +4,12 @@
 
 #include <nlohmann/json.hpp>
 
-namespace tenon::integration {
+namespace tenon::integration::reproduce_kinds_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
-class ReproduceKinds : public testing::Test {
+class ReproduceKinds : public ::testing::Test {
  protected:
   Ended reproduce(const std::string& study, const std::string& text) const {
     write_file(scratch_ / (study + ".toml"), text);
@@ -168,4 +168,4 @@ TEST_F(ReproduceKinds, ASimulationThatCannotRunIsRefusedBeforeAnyRun) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::reproduce_kinds_test

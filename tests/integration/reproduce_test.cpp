@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
-namespace tenon::integration {
+namespace tenon::integration::reproduce_test {
 namespace {
 
 constexpr const char* kStudy = R"(title = "Tiny"
@@ -37,7 +37,7 @@ name = "bf16"
 set = ["precision.type=bf16"]
 )";
 
-class Reproduce : public testing::Test {
+class Reproduce : public ::testing::Test {
  protected:
   void SetUp() override { write_file(scratch_ / "tiny.toml", kStudy); }
   Ended reproduce(const std::string& out, std::vector<std::string> more = {}) const {
@@ -63,22 +63,23 @@ class Reproduce : public testing::Test {
 TEST_F(Reproduce, WritesTableAndFigureAndKeepsWhatIsDone) {
   const Ended first = reproduce("a");
   ASSERT_EQ(first.status, 0) << first.err;
-  EXPECT_THAT(first.err, testing::HasSubstr("reproduce: 0 runs kept, 0 to continue, 4 to start\n"));
-  EXPECT_THAT(first.err, testing::HasSubstr("reproduce 4/4 runs: "));
-  EXPECT_THAT(first.out, testing::HasSubstr("gap: per cent of the baseline's val/loss; negative = worse\n"));
+  EXPECT_THAT(first.err, ::testing::HasSubstr("reproduce: 0 runs kept, 0 to continue, 4 to start\n"));
+  EXPECT_THAT(first.err, ::testing::HasSubstr("reproduce 4/4 runs: "));
+  EXPECT_THAT(first.out,
+              ::testing::HasSubstr("gap: per cent of the baseline's val/loss; negative = worse\n"));
   const auto json = table("a");
   EXPECT_TRUE(json["complete"].get<bool>());
   EXPECT_EQ(json["arms"][1]["gap_percent"]["pairs"], 2);
   EXPECT_EQ(json["arms"][0]["updates"], 6);
   EXPECT_GT(json["arms"][0]["parameters"], 1000);
   EXPECT_THAT(read_file(scratch_ / "a/table.md"),
-              testing::HasSubstr("- command: `tenon reproduce tiny.toml --out a`"));
+              ::testing::HasSubstr("- command: `tenon reproduce tiny.toml --out a`"));
   EXPECT_TRUE(read_file(scratch_ / "a/figure.svg").starts_with("<svg"));
 
   const auto runs = tree(scratch_ / "a/runs");
   const Ended again = reproduce("a");
   ASSERT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, testing::HasSubstr("reproduce: 4 runs kept, 0 to continue, 0 to start\n"));
+  EXPECT_THAT(again.err, ::testing::HasSubstr("reproduce: 4 runs kept, 0 to continue, 0 to start\n"));
   EXPECT_EQ(changes(scratch_ / "a/runs", runs), std::vector<std::string>());
 
   // Another configuration is another run, beside the old one.
@@ -86,9 +87,10 @@ TEST_F(Reproduce, WritesTableAndFigureAndKeepsWhatIsDone) {
              replaced(kStudy, "precision.type=bf16\"", "precision.type=bf16\", \"run.clip=0.5\""));
   const Ended changed = reproduce("a");
   ASSERT_EQ(changed.status, 0) << changed.err;
-  EXPECT_THAT(changed.err, testing::HasSubstr("reproduce: bf16 seed 1 starts again: attempt 1 is of another "
-                                              "configuration: run.clip is now 0.5, was 0.0\n"));
-  EXPECT_THAT(changed.err, testing::HasSubstr("reproduce: 2 runs kept, 0 to continue, 2 to start\n"));
+  EXPECT_THAT(changed.err,
+              ::testing::HasSubstr("reproduce: bf16 seed 1 starts again: attempt 1 is of another "
+                                   "configuration: run.clip is now 0.5, was 0.0\n"));
+  EXPECT_THAT(changed.err, ::testing::HasSubstr("reproduce: 2 runs kept, 0 to continue, 2 to start\n"));
   EXPECT_TRUE(fs::exists(scratch_ / "a/runs/bf16/1/1/summary.json"));
 }
 
@@ -101,7 +103,7 @@ TEST_F(Reproduce, AnInterruptedStudyEndsInTheSameBits) {
   const Ended interrupted = child.wait();
   EXPECT_EQ(interrupted.status, 1) << interrupted.err;
   EXPECT_THAT(interrupted.out,
-              testing::HasSubstr("interrupted: the same command continues where it stopped\n"));
+              ::testing::HasSubstr("interrupted: the same command continues where it stopped\n"));
   EXPECT_FALSE(table("pieces")["complete"].get<bool>());
 
   const Ended rest = reproduce("pieces");
@@ -115,7 +117,7 @@ TEST_F(Reproduce, AnInterruptedStudyEndsInTheSameBits) {
   fs::remove_all(attempt / "checkpoints/step-6");
   const Ended after_kill = reproduce("pieces");
   ASSERT_EQ(after_kill.status, 0) << after_kill.err;
-  EXPECT_THAT(after_kill.err, testing::HasSubstr("reproduce: 3 runs kept, 1 to continue, 0 to start\n"));
+  EXPECT_THAT(after_kill.err, ::testing::HasSubstr("reproduce: 3 runs kept, 1 to continue, 0 to start\n"));
   EXPECT_EQ(hashes("pieces"), hashes("straight"));
   EXPECT_FALSE(fs::exists(scratch_ / "pieces/runs/bf16/2/2"));
 }
@@ -130,19 +132,19 @@ TEST_F(Reproduce, AFailureIsTheTablesAndNamesNoFolderOfTheMachine) {
   const Ended ended = reproduce("d", {"--quick"});
   EXPECT_EQ(ended.status, 1) << "an arm failed that may not";
   const std::string text = read_file(scratch_ / "d/table.md");
-  EXPECT_THAT(text, testing::HasSubstr("- wanted, seed 1: failed: plugin tenon.precision_fp16"));
+  EXPECT_THAT(text, ::testing::HasSubstr("- wanted, seed 1: failed: plugin tenon.precision_fp16"));
   EXPECT_THAT(text,
-              testing::HasSubstr("- unwanted seed 1: exit status 1, log in runs/unwanted/1/output.log"));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr("log in runs/wanted")));
-  EXPECT_THAT(text, testing::Not(testing::HasSubstr(scratch_.folder().string())));
+              ::testing::HasSubstr("- unwanted seed 1: exit status 1, log in runs/unwanted/1/output.log"));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr("log in runs/wanted")));
+  EXPECT_THAT(text, ::testing::Not(::testing::HasSubstr(scratch_.folder().string())));
 }
 
 TEST_F(Reproduce, WhatCannotRunIsRefusedBeforeAnyRun) {
   const Ended cuda = reproduce("c", {"--cuda"});
   EXPECT_EQ(cuda.status, 2);
   EXPECT_THAT(cuda.err,
-              testing::HasSubstr("tiny at size cuda cannot run here, and nothing was started. Arm 'fp32': "
-                                 "--set device.type=cuda: there is no device.cuda"));
+              ::testing::HasSubstr("tiny at size cuda cannot run here, and nothing was started. Arm 'fp32': "
+                                   "--set device.type=cuda: there is no device.cuda"));
   EXPECT_FALSE(fs::exists(scratch_ / "c/runs"));
   const struct {
     std::vector<std::string> arguments;
@@ -189,8 +191,8 @@ TEST_F(Reproduce, SimulatesItsDataBeforeTheRunsAndMeasuresThemElsewhere) {
   ASSERT_EQ(first.status, 0) << first.err << first.out;
   const auto json = table("flow");
   EXPECT_THAT(json["provenance"]["simulation"].get<std::string>(),
-              testing::StartsWith("buckley_leverett (seed 1), 8 of 8 samples, 0 failed, in "));
-  EXPECT_THAT(read_file(scratch_ / "flow/table.md"), testing::HasSubstr("path = \"flow/simulation\""));
+              ::testing::StartsWith("buckley_leverett (seed 1), 8 of 8 samples, 0 failed, in "));
+  EXPECT_THAT(read_file(scratch_ / "flow/table.md"), ::testing::HasSubstr("path = \"flow/simulation\""));
   ASSERT_EQ(json["evaluations"][0]["runs"].size(), 1u);
   EXPECT_GT(json["evaluations"][0]["runs"][0]["value"], 0);
   EXPECT_NE(json["evaluations"][0]["runs"][0]["value"], json["arms"][0]["value"]["mean"]);
@@ -200,22 +202,22 @@ TEST_F(Reproduce, SimulatesItsDataBeforeTheRunsAndMeasuresThemElsewhere) {
   const auto before = tree(scratch_ / "flow/simulation");
   const Ended again = reproduce("flow", {"--quick"});
   ASSERT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, testing::HasSubstr("reproduce: 2 runs kept, 0 to continue, 0 to start\n"));
+  EXPECT_THAT(again.err, ::testing::HasSubstr("reproduce: 2 runs kept, 0 to continue, 0 to start\n"));
   EXPECT_EQ(changes(scratch_ / "flow/simulation", before), std::vector<std::string>());
 
   write_file(scratch_ / "tiny.toml", replaced(study, "cells=20", "cells=30"));
   const Ended other = reproduce("flow", {"--quick"});
   EXPECT_EQ(other.status, 1);
   EXPECT_THAT(other.err,
-              testing::HasSubstr("the data of tiny at size quick could not be simulated: exit status "));
-  EXPECT_THAT(other.err, testing::HasSubstr("cells"));
+              ::testing::HasSubstr("the data of tiny at size quick could not be simulated: exit status "));
+  EXPECT_THAT(other.err, ::testing::HasSubstr("cells"));
 }
 
 TEST_F(Reproduce, ListsTheShippedStudies) {
   const Ended text = scratch_.run({"reproduce"});
   ASSERT_EQ(text.status, 0) << text.err;
   EXPECT_THAT(text.out,
-              testing::HasSubstr("nvfp4-ablation\n  NVFP4 training: what each technique is worth\n"));
+              ::testing::HasSubstr("nvfp4-ablation\n  NVFP4 training: what each technique is worth\n"));
   const Ended json = scratch_.run({"reproduce", "--json"});
   ASSERT_EQ(json.status, 0) << json.err;
   const auto parsed = nlohmann::json::parse(json.out);
@@ -224,4 +226,4 @@ TEST_F(Reproduce, ListsTheShippedStudies) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::reproduce_test

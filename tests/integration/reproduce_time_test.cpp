@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace tenon::integration {
+namespace tenon::integration::reproduce_time_test {
 namespace {
 
 constexpr const char* kRun = R"([run]
@@ -55,7 +55,7 @@ const std::vector<std::string> kTiming = {"data.batch=1", "data.context=1",
                                           "optimizer={type=\"sgd\", lr=1e-3}", "run.eval_every=0",
                                           "run.eval_batches=1"};
 
-class TimingRuns : public testing::Test {
+class TimingRuns : public ::testing::Test {
  protected:
   void SetUp() override { write_file(scratch_ / "time.toml", kRun); }
   ab::RunRecord train(const std::string& name, const std::string& sync, std::vector<std::string> sets) const {
@@ -172,7 +172,7 @@ set = ["sync={type=\"palsgd\", interval=6, warmup=0, p=0.3, eta=1}"]
 )");
   const Ended first = scratch_.run({"reproduce", "links.toml", "--out", "s"});
   ASSERT_EQ(first.status, 0) << first.err << first.out;
-  EXPECT_THAT(first.err, testing::HasSubstr("reproduce: 0 runs kept, 0 to continue, 7 to start\n"));
+  EXPECT_THAT(first.err, ::testing::HasSubstr("reproduce: 0 runs kept, 0 to continue, 7 to start\n"));
   const auto json = nlohmann::json::parse(read_file(scratch_ / "s/table.json"));
   EXPECT_TRUE(json["complete"].get<bool>());
   EXPECT_EQ(json["time_to"]["arms"][0]["links"][0]["threshold"]["seconds"]["runs"], 2);
@@ -182,10 +182,10 @@ set = ["sync={type=\"palsgd\", interval=6, warmup=0, p=0.3, eta=1}"]
   fs::remove_all(scratch_ / "s/timing/slow/runs/palsgd/2");
   const Ended again = scratch_.run({"reproduce", "links.toml", "--out", "s"});
   ASSERT_EQ(again.status, 0) << again.err;
-  EXPECT_THAT(again.err, testing::HasSubstr("reproduce: 6 runs kept, 0 to continue, 1 to start\n"));
+  EXPECT_THAT(again.err, ::testing::HasSubstr("reproduce: 6 runs kept, 0 to continue, 1 to start\n"));
   EXPECT_EQ(nlohmann::json::parse(read_file(scratch_ / "s/table.json"))["time_to"], json["time_to"])
       << "time is a model: a repetition takes the same";
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::reproduce_time_test

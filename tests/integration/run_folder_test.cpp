@@ -8,7 +8,7 @@
 #include <tenon/files.hpp>
 #include <thread>
 
-namespace tenon::integration {
+namespace tenon::integration::run_folder_test {
 namespace {
 
 std::string sha256(const fs::path& path) {
@@ -184,4 +184,4 @@ TEST(SetBackClock, F12_LeavesTheTimesOfARunAscending) {
 #endif
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::run_folder_test

@@ -7,7 +7,7 @@
 #include <sstream>
 #include <thread>
 
-namespace tenon::integration {
+namespace tenon::integration::simulate_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -29,7 +29,7 @@ class Simulate : public ::testing::Test {
     return all;
   }
   Command command(const std::string& folder, const std::vector<std::string>& sets = {}) const {
-    return {words(folder, sets), scratch_.folder(), {{"TENON_PLUGIN_PATH", TENON_FIXTURES}}};
+    return {words(folder, sets), scratch_.folder(), {{"TENON_PLUGIN_PATH", TENON_SIMULATORS}}};
   }
   Ended simulate(const std::string& folder, const std::vector<std::string>& sets = {}) const {
     return Child(command(folder, sets)).wait();
@@ -373,4 +373,4 @@ every = 4
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::simulate_test

@@ -15,7 +15,7 @@
 #include <cstring>
 #include <iostream>
 
-namespace tenon::integration {
+namespace tenon::integration::sizes_test {
 namespace {
 
 constexpr std::int64_t kHuge = 900000000000000000;
@@ -233,4 +233,4 @@ TEST(NodeLists, StopGrowingBeforeTheyTakeTheMemory) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::sizes_test

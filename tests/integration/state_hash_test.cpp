@@ -8,7 +8,7 @@
 #include <tenon/config.hpp>
 #include <tenon/runtime.hpp>
 
-namespace tenon::integration {
+namespace tenon::integration::state_hash_test {
 namespace {
 
 /// A generation in memory.
@@ -58,7 +58,7 @@ struct Saved {
 
 constexpr std::int64_t kSteps = 6;
 
-class StateHash : public testing::Test {
+class StateHash : public ::testing::Test {
  protected:
   StateHash() : config_(Config::parse(text(), "run.toml", Sets{})) {
     runtime_.discover({std::string(TENON_BINARY_DIR) + "/lib/tenon/plugins"});
@@ -132,4 +132,4 @@ TEST_F(StateHash, SeesEveryTensorAndEveryNumber) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::state_hash_test

@@ -8,12 +8,12 @@
 #include <functional>
 #include <thread>
 
-namespace tenon::integration {
+namespace tenon::integration::stop_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
-using testing::Not;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using Words = std::vector<std::string>;
 using std::chrono::milliseconds;
 
@@ -119,7 +119,7 @@ TEST(Stop, OfRankProcessesIsOneCheckpoint) {
   }
 }
 
-class StopUnderMpi : public testing::TestWithParam<const char*> {};
+class StopUnderMpi : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(StopUnderMpi, IsOneCheckpoint) {
   const std::string program = std::string("mpirun.") + GetParam();
@@ -140,7 +140,7 @@ TEST_P(StopUnderMpi, IsOneCheckpoint) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Vendors, StopUnderMpi, testing::Values("openmpi", "mpich"),
+INSTANTIATE_TEST_SUITE_P(Vendors, StopUnderMpi, ::testing::Values("openmpi", "mpich"),
                          [](const auto& instance) { return std::string(instance.param); });
 
 TEST(Stop, AskedForTwiceIsAskedForOnce) {
@@ -308,4 +308,4 @@ TEST(Streams, AWriteThatFailsIsAnErrorWithItsName) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::stop_test

@@ -12,11 +12,11 @@
 #include <sstream>
 #include <thread>
 
-namespace tenon::integration {
+namespace tenon::integration::survivors_test {
 namespace {
 
-using testing::AllOf;
-using testing::HasSubstr;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 
@@ -78,7 +78,7 @@ std::pair<std::string, std::string> undisturbed(const std::string& toml, int ran
   return hashes_of(scratch);
 }
 
-class Survivors : public testing::Test {
+class Survivors : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { whole() = undisturbed(replicas(kReplica)); }
   static std::pair<std::string, std::string>& whole() {
@@ -130,7 +130,7 @@ TEST_F(Survivors, F1_AnEvaluationThatADeathInterruptedIsMadeAgain) {
     const Json parsed = Json::parse(line);
     if (parsed["split"] == "val") evaluated.insert(parsed["step"].get<int>());
   }
-  EXPECT_THAT(evaluated, testing::ElementsAre(10, 20, 30, 40));
+  EXPECT_THAT(evaluated, ::testing::ElementsAre(10, 20, 30, 40));
 }
 
 TEST_F(Survivors, P23_F1_ASecondDeathDuringRecoveryIsOutlivedToo) {
@@ -331,4 +331,4 @@ TEST_F(Survivors, P3_P23_RowsAndWeightsOfWhoLivesAreThoseBeforeTheDeath) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::survivors_test

@@ -10,7 +10,7 @@
 #include <regex>
 #include <thread>
 
-namespace tenon::integration {
+namespace tenon::integration::tables_test {
 namespace {
 
 using Sets = std::vector<std::string>;
@@ -369,4 +369,4 @@ TEST(Refusals, SayWhatDoesNotGoTogether) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::tables_test

@@ -2,10 +2,10 @@
 // slots, and at the same ones every time.
 #include "run_program.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::timed_save_test {
 namespace {
 
-using testing::ElementsAre;
+using ::testing::ElementsAre;
 
 /// Slots of the checkpoints that are there, ascending. keep is large, so these are all that were saved.
 std::vector<int> saved_slots(const Scratch& scratch) {
@@ -39,7 +39,7 @@ TEST(SavesByTheClock, ComeAtTheSameSlots) {
   EXPECT_THAT(run("every_seconds = 5", 1), ElementsAre(6, 11, 16, 20));
   const auto two = run("every_seconds = 5", 2);
   EXPECT_EQ(run("every_seconds = 5", 2), two);
-  EXPECT_EQ(two.size(), 4u) << testing::PrintToString(two);
+  EXPECT_EQ(two.size(), 4u) << ::testing::PrintToString(two);
 }
 
 // Young: sqrt(2 * 0.5 s * 25 s) = 5 s.
@@ -52,7 +52,7 @@ TEST(SavesByTheClock, ExcludeSavesBySlots) {
   const Scratch scratch;
   const Ended ended = scratch.train({"--set", "recovery.mtbf_seconds=60"});
   EXPECT_EQ(ended.status, 2);
-  EXPECT_THAT(ended.err, testing::HasSubstr("found 'every' and 'mtbf_seconds', which exclude each other"));
+  EXPECT_THAT(ended.err, ::testing::HasSubstr("found 'every' and 'mtbf_seconds', which exclude each other"));
 }
 
 // A disk that takes no more: the policy hears of it and asks again after half a second, that is in every slot
@@ -69,4 +69,4 @@ TEST(SavesByTheClock, F4_AreTriedAgainWhenTheyFail) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::timed_save_test

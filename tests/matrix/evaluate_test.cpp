@@ -9,7 +9,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace tenon::integration {
+namespace tenon::integration::evaluate_test {
 namespace {
 
 using Numbers = std::map<std::string, double>;
@@ -48,7 +48,7 @@ void expect_one_answer(const Scratch& scratch, const std::string& run, double to
   EXPECT_EQ(text_of(exported.out, "weights_hash"), text_of(summary, "weights_hash"));
 }
 
-class EvaluateSync : public testing::TestWithParam<Strategy> {};
+class EvaluateSync : public ::testing::TestWithParam<Strategy> {};
 
 TEST_P(EvaluateSync, AtAMeetingAndBetween) {
   const Strategy& strategy = GetParam();
@@ -68,8 +68,8 @@ TEST_P(EvaluateSync, AtAMeetingAndBetween) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Strategies, EvaluateSync, testing::ValuesIn(kStrategies),
-                         [](const testing::TestParamInfo<Strategy>& info) {
+INSTANTIATE_TEST_SUITE_P(Strategies, EvaluateSync, ::testing::ValuesIn(kStrategies),
+                         [](const ::testing::TestParamInfo<Strategy>& info) {
                            return std::string(info.param.name);
                          });
 
@@ -112,7 +112,7 @@ std::vector<Cell> cells() {
   return chosen;
 }
 
-class EvaluateShipped : public testing::TestWithParam<Cell> {};
+class EvaluateShipped : public ::testing::TestWithParam<Cell> {};
 
 TEST_P(EvaluateShipped, GivesTheValuesOfTheRun) {
   const Cell& cell = GetParam();
@@ -136,8 +136,8 @@ TEST_P(EvaluateShipped, GivesTheValuesOfTheRun) {
   expect_one_answer(scratch, "r", rounds_shards ? 1e-3 : 2e-6);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, EvaluateShipped, testing::ValuesIn(cells()),
-                         [](const testing::TestParamInfo<Cell>& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(Cells, EvaluateShipped, ::testing::ValuesIn(cells()),
+                         [](const ::testing::TestParamInfo<Cell>& info) { return info.param.name(); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::evaluate_test

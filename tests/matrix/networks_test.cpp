@@ -11,7 +11,7 @@
 #include <functional>
 #include <ostream>
 
-namespace tenon::testing {
+namespace tenon::testing::networks_test {
 namespace {
 
 using Integer = std::int64_t;
@@ -266,4 +266,4 @@ INSTANTIATE_TEST_SUITE_P(Networks, OddNetwork, ::testing::ValuesIn(networks()),
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::networks_test

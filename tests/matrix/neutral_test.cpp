@@ -11,7 +11,7 @@
 #include <random>
 #include <set>
 
-namespace tenon::integration {
+namespace tenon::integration::neutral_test {
 namespace {
 
 struct Choice {
@@ -186,7 +186,7 @@ std::vector<std::string> lines_of(const std::string& folder, bool actors) {
   return found;
 }
 
-class Neutral : public testing::TestWithParam<Cell> {
+class Neutral : public ::testing::TestWithParam<Cell> {
  protected:
   Neutral() {
     const Cell& cell = GetParam();
@@ -261,14 +261,14 @@ TEST_P(Neutral, WhateverIsEvaluatedSavedOrWatchedTheRunIsTheSame) {
       EXPECT_EQ(lines_of(whole.folder, actors), lines);
     } else {
       // By the clock there may be none.
-      EXPECT_THAT(watched.policy.name, testing::AnyOf("none", "checkfreq", "cpr"));
+      EXPECT_THAT(watched.policy.name, ::testing::AnyOf("none", "checkfreq", "cpr"));
     }
     fs::remove_all(fs::path(whole.folder).parent_path());
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, Neutral, testing::ValuesIn(cells()),
-                         [](const testing::TestParamInfo<Cell>& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(Cells, Neutral, ::testing::ValuesIn(cells()),
+                         [](const ::testing::TestParamInfo<Cell>& info) { return info.param.name(); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::neutral_test

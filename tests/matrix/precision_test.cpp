@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace tenon::integration {
+namespace tenon::integration::precision_test {
 namespace {
 
 constexpr const char* kModelNames[] = {"gpt_neo", "lenet5"};
@@ -66,7 +66,7 @@ std::vector<Cell> cells() {
   return chosen;
 }
 
-class PrecisionMatrix : public testing::TestWithParam<Cell> {
+class PrecisionMatrix : public ::testing::TestWithParam<Cell> {
  protected:
   RunResult train(const std::string& folder, const std::string& precision, std::int64_t slots, bool saves,
                   bool resume = false) {
@@ -122,8 +122,8 @@ TEST_P(PrecisionMatrix, TrainsCountsAndResumesToEqualBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, PrecisionMatrix, testing::ValuesIn(cells()),
-                         [](const testing::TestParamInfo<Cell>& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(Cells, PrecisionMatrix, ::testing::ValuesIn(cells()),
+                         [](const ::testing::TestParamInfo<Cell>& info) { return info.param.name(); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::precision_test

@@ -6,7 +6,7 @@
 
 #include <map>
 
-namespace tenon::integration {
+namespace tenon::integration::repetition_test {
 namespace {
 
 using Sets = std::vector<std::string>;
@@ -60,7 +60,7 @@ std::vector<Case> cases() {
   return found;
 }
 
-class Repetition : public testing::TestWithParam<Case> {};
+class Repetition : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Repetition, EndsWithTheSameBits) {
   const Scratch scratch;
@@ -89,8 +89,8 @@ TEST_P(Repetition, EndsWithTheSameBits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Bases, Repetition, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Bases, Repetition, ::testing::ValuesIn(cases()),
                          [](const auto& tested) { return tested.param.name; });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::repetition_test

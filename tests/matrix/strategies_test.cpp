@@ -6,7 +6,7 @@
 #include <cmath>
 #include <regex>
 
-namespace tenon::integration {
+namespace tenon::integration::strategies_test {
 namespace {
 
 struct Cell {
@@ -38,7 +38,7 @@ Choices choices(const Cell& cell) {
           kSlots};
 }
 
-class Matrix : public testing::TestWithParam<Cell> {
+class Matrix : public ::testing::TestWithParam<Cell> {
  protected:
   RunResult train(const std::string& folder) {
     return runs_.train(folder, GetParam().model, choices(GetParam()));
@@ -94,9 +94,9 @@ TEST_P(Matrix, LearnsCountsSavesAndRepeats) {
       saved.push_back(entry.path().filename().string());
   }
   if (cell.recovery == "full") {
-    EXPECT_THAT(saved, testing::UnorderedElementsAre("step-10", "step-12"));
+    EXPECT_THAT(saved, ::testing::UnorderedElementsAre("step-10", "step-12"));
   } else {
-    EXPECT_THAT(saved, testing::IsEmpty());
+    EXPECT_THAT(saved, ::testing::IsEmpty());
   }
 
   const RunResult second = train("second");
@@ -106,8 +106,8 @@ TEST_P(Matrix, LearnsCountsSavesAndRepeats) {
   EXPECT_EQ(second.quantized_operands, first.quantized_operands);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, Matrix, testing::ValuesIn(cells()),
-                         [](const testing::TestParamInfo<Cell>& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(Cells, Matrix, ::testing::ValuesIn(cells()),
+                         [](const ::testing::TestParamInfo<Cell>& info) { return info.param.name(); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::strategies_test

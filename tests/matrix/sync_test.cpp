@@ -8,7 +8,7 @@
 #include <cmath>
 #include <cstdlib>
 
-namespace tenon::integration {
+namespace tenon::integration::sync_test {
 namespace {
 
 constexpr const char* kPrecisions[] = {"fp32", "bf16", "fp16", "fp8", "nvfp4", "mor"};
@@ -51,7 +51,7 @@ std::vector<Cell> cells() {
   return chosen;
 }
 
-class SyncMatrix : public testing::TestWithParam<Cell> {
+class SyncMatrix : public ::testing::TestWithParam<Cell> {
  protected:
   RunResult train(const std::string& folder, std::int64_t slots, bool resume = false) {
     const Cell& cell = GetParam();
@@ -97,8 +97,8 @@ TEST_P(SyncMatrix, LearnsRepeatsAndResumes) {
   EXPECT_EQ(resumed.state_hash, whole.state_hash);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cells, SyncMatrix, testing::ValuesIn(cells()),
-                         [](const testing::TestParamInfo<Cell>& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(Cells, SyncMatrix, ::testing::ValuesIn(cells()),
+                         [](const ::testing::TestParamInfo<Cell>& info) { return info.param.name(); });
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::sync_test

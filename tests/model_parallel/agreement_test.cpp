@@ -11,7 +11,7 @@
 #include <chrono>
 #include <thread>
 
-namespace model_parallel {
+namespace model_parallel::agreement_test {
 namespace {
 
 using tenon::testing::GridRanks;
@@ -246,4 +246,4 @@ TEST(Agreement, CallsWithAnotherShapeAreRefusedOnTheSpot) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::agreement_test

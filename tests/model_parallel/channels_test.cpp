@@ -4,7 +4,7 @@
 
 #include <gmock/gmock.h>
 
-namespace model_parallel {
+namespace model_parallel::channels_test {
 namespace {
 
 using tenon::testing::GridRanks;
@@ -186,4 +186,4 @@ TEST_P(Misfits, P14_AreTheSameErrorOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::channels_test

@@ -3,7 +3,7 @@
 // another.
 #include "grid_runs.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::fno_run_test {
 namespace {
 
 const std::vector<std::string> kShort{"run.steps=6", "precision.type=\"fp64\""};
@@ -55,4 +55,4 @@ TEST(FnoRun, P10_ACheckpointOfFourRanksGoesOnOnOneTwoAndThree) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::fno_run_test

@@ -7,7 +7,7 @@
 
 #include <mutex>
 
-namespace model_parallel {
+namespace model_parallel::fno_test {
 namespace {
 
 using tenon::testing::GridRanks;
@@ -27,7 +27,7 @@ struct SpectralCase {
 };
 
 /// Of [batch, channels, extents...]; the last dimension stays whole unless `last`.
-Cut random_cut(const Shape& x, const std::vector<int>& grid, bool last, Draw& draw) {
+Cut random_spectral_cut(const Shape& x, const std::vector<int>& grid, bool last, Draw& draw) {
   Cut cut;
   for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
     const std::int64_t dim = draw.integer(1, x.rank() - (last ? 1 : 2));
@@ -51,7 +51,7 @@ SpectralCase random_case(const std::vector<int>& grid, Draw& draw) {
   c.x = Shape(std::span<const std::int64_t>(extents));
   c.features = draw.integer(1, 3);
   c.form = draw.integer(0, 2) == 0 ? "slab" : "pencil";
-  c.cut = random_cut(c.x, grid, c.form == "pencil", draw);
+  c.cut = random_spectral_cut(c.x, grid, c.form == "pencil", draw);
   return c;
 }
 
@@ -138,7 +138,7 @@ TEST_P(Fourier, P13_TheWholeOperatorHasTheLossAndGradientsOfOneRank) {
   const Results expected = Graph(alone, nullptr, nodes({}, false), {}, fields).results("loss");
   for (int i = 0; i < 4; ++i) {
     const std::vector<int> grid = draw.grid(GetParam());
-    const Cut cut = random_cut(x, grid, true, draw);
+    const Cut cut = random_spectral_cut(x, grid, true, draw);
     GridRanks world(grid);
     const auto errors = world.run([&](ModelGrid& at) {
       Bench bench("cpu", "reference", 1);
@@ -150,4 +150,4 @@ TEST_P(Fourier, P13_TheWholeOperatorHasTheLossAndGradientsOfOneRank) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::fno_test

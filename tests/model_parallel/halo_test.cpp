@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace model_parallel {
+namespace model_parallel::halo_test {
 namespace {
 
 using tenon::DimWindow;
@@ -183,4 +183,4 @@ TEST_P(Halo2000, P6_WindowsHoldTheTensorAndZerosAndBytesAreTheFormulas) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::halo_test

@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-namespace model_parallel {
+namespace model_parallel::in_place_test {
 namespace {
 
 using tenon::Block;
@@ -169,4 +169,4 @@ TEST(InPlaceBlocks, AreRefusedWhereOneIsPutOntoAnother) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::in_place_test

@@ -2,7 +2,7 @@
 // ranks, with uneven and empty parts of any dimension, against one rank.
 #include "resampling.hpp"
 
-namespace model_parallel {
+namespace model_parallel::interpolation_test {
 namespace {
 
 LayerInParts random_interpolation(const std::vector<int>& grid, Draw& draw) {
@@ -34,4 +34,4 @@ TEST_P(Interpolations, P4_WithTheFastestKernelsToo) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::interpolation_test

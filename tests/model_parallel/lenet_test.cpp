@@ -3,7 +3,7 @@
 // parts. P10: its checkpoints go on on other grids.
 #include "grid_runs.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::lenet_test {
 namespace {
 
 TEST(LeNet, P16_LossesInDoublePrecisionAreThoseOfOneRankFor50Steps) {
@@ -44,4 +44,4 @@ TEST(LeNet, P10_ACheckpointOfFourRanksGoesOnOnOneTwoAndThree) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::lenet_test

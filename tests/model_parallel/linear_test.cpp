@@ -8,7 +8,7 @@
 #include <atomic>
 #include <set>
 
-namespace model_parallel {
+namespace model_parallel::linear_test {
 namespace {
 
 using tenon::testing::GridRanks;
@@ -308,4 +308,4 @@ TEST_P(LinearRefusals, P14_SameErrorOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::linear_test

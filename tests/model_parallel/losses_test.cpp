@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-namespace model_parallel {
+namespace model_parallel::losses_test {
 namespace {
 
 using tenon::DType;
@@ -194,4 +194,4 @@ TEST(Losses, P14_LayoutsThatDoNotFitAreRefusedOnAllRanksAlike) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::losses_test

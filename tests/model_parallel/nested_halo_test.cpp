@@ -5,7 +5,7 @@
 
 #include <numeric>
 
-namespace model_parallel {
+namespace model_parallel::nested_halo_test {
 namespace {
 
 using tenon::Direction;
@@ -147,4 +147,4 @@ TEST(NestedHalo, P6_PoolOfLeNet) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::nested_halo_test

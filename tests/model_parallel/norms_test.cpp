@@ -9,7 +9,7 @@
 #include <cmath>
 #include <mutex>
 
-namespace model_parallel {
+namespace model_parallel::norms_test {
 namespace {
 
 using tenon::testing::GridRanks;
@@ -263,4 +263,4 @@ TEST(NormParts, P14_RefusalsAreTheSameOnAllRanksAndNameWholeShapes) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::norms_test

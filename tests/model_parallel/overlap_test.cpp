@@ -6,7 +6,7 @@
 
 #include <functional>
 
-namespace model_parallel {
+namespace model_parallel::overlap_test {
 namespace {
 
 using tenon::testing::GridRanks;
@@ -92,4 +92,4 @@ TEST(Overlap, GradientsOfWeightsAreAddedUpWhileThoseOfOutputsTravel) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::overlap_test

@@ -4,7 +4,7 @@
 
 #include <tenon/testing/grid_ranks.hpp>
 
-namespace model_parallel {
+namespace model_parallel::pointwise_test {
 namespace {
 
 using tenon::DType;
@@ -200,4 +200,4 @@ TEST(Sums, P14_AreRefusedByMapsAndLosses) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::pointwise_test

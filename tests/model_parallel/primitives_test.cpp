@@ -14,7 +14,7 @@
 #include <mutex>
 #include <thread>
 
-namespace model_parallel {
+namespace model_parallel::primitives_test {
 namespace {
 
 using tenon::testing::GridRanks;
@@ -224,4 +224,4 @@ TEST(PrimitiveList, NamesAreUniqueAndAdjointsAreOnTheList) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::primitives_test

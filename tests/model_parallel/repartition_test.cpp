@@ -3,7 +3,7 @@
 #include "movement.hpp"
 #include "thread_ranks.hpp"
 
-namespace model_parallel {
+namespace model_parallel::repartition_test {
 namespace {
 
 using tenon::testing::GridRanks;
@@ -150,4 +150,4 @@ TEST(Repartition, P1_ComplexAndPackedElementsMoveToo) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::repartition_test

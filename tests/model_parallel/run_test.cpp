@@ -2,7 +2,7 @@
 // rank, and a layer that computes on whole values says that it gets parts.
 #include "run_program.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::run_test {
 namespace {
 
 using testing::AllOf;
@@ -86,4 +86,4 @@ TEST(ModelGridRun, OptionsThatDoNotFitTheGridAreRefusedOnAllRanksAlike) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::run_test

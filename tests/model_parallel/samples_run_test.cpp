@@ -2,7 +2,7 @@
 // down to the loss, by TOML alone, has the losses, the dropout and the evaluation of one rank.
 #include "grid_runs.hpp"
 
-namespace tenon::integration {
+namespace tenon::integration::samples_run_test {
 namespace {
 
 /// LeNet-5 as it was published: what follows the second pool are convolutions, too. `conv` and `pool` are
@@ -75,4 +75,4 @@ TEST(Samples, P13_ReplicasOfAGridTrainLikeReplicasOfOneRank) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::samples_run_test

@@ -10,7 +10,7 @@
 
 #include <fmt/format.h>
 
-namespace tenon::integration {
+namespace tenon::integration::slab_bytes_test {
 namespace {
 
 constexpr std::int64_t kLayers = 4;  // the model's default, as projection = 128
@@ -119,4 +119,4 @@ TEST(SlabBytes, P11_VolumesOfSlabsAreCountedAsTheClosedFormsSay) {
 }
 
 }  // namespace
-}  // namespace tenon::integration
+}  // namespace tenon::integration::slab_bytes_test

@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-namespace model_parallel {
+namespace model_parallel::transposed_test {
 namespace {
 
 LayerInParts random_transposed(const std::vector<int>& grid, Draw& draw) {
@@ -71,4 +71,4 @@ TEST(TransposedInParts, P14_RefuseCutChannelsWithTheSameWordsOnAllRanks) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::transposed_test

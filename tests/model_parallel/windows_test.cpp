@@ -3,7 +3,7 @@
 // rank against the sequential layers.
 #include "window_cases.hpp"
 
-namespace model_parallel {
+namespace model_parallel::windows_test {
 namespace {
 
 using tenon::testing::GridRanks;
@@ -71,4 +71,4 @@ TEST(Windows, OnOneRankAreTheSequentialLayersOfImages) {
 }
 
 }  // namespace
-}  // namespace model_parallel
+}  // namespace model_parallel::windows_test

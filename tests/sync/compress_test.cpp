@@ -4,7 +4,7 @@
 
 #include <tenon/sdk/traffic.hpp>
 
-namespace tenon::sync_test {
+namespace tenon::sync_test::compress_test {
 namespace {
 
 constexpr const char* kAdamW = "type = \"adamw\"\nlr = 3e-3\n";
@@ -358,16 +358,16 @@ TEST(Compress, RefusesWhatCannotHold) {
   for (const char* inner : {"{type = 'local_sgd'}", "{type = 'none'}", "{type = 'easgd'}",
                             "{type = 'sign', inner = {type = 'ddp'}}"}) {
     EXPECT_THAT(message(around("type = 'powersgd'", inner)),
-                testing::HasSubstr("exchanges no means of gradients or of ways back to an anchor"))
+                ::testing::HasSubstr("exchanges no means of gradients or of ways back to an anchor"))
         << inner;
   }
   EXPECT_THAT(message(around("type = 'sign'", "{type = 'ddp', communication = 'bf16'}")),
-              testing::HasSubstr("leave out communication, or the compression"));
+              ::testing::HasSubstr("leave out communication, or the compression"));
   EXPECT_THAT(message(around("type = 'sign'",
                              "{type = 'diloco', outer = 'sgd', outer_lr = 1.0, outer_momentum = 0.0}")),
-              testing::HasSubstr("weights cannot travel compressed"));
-  EXPECT_THAT(message("{type = 'sign'}"), testing::HasSubstr("inner"));
+              ::testing::HasSubstr("weights cannot travel compressed"));
+  EXPECT_THAT(message("{type = 'sign'}"), ::testing::HasSubstr("inner"));
 }
 
 }  // namespace
-}  // namespace tenon::sync_test
+}  // namespace tenon::sync_test::compress_test

@@ -5,7 +5,7 @@
 #include <tenon/random.hpp>
 #include <tenon/sdk/traffic.hpp>
 
-namespace tenon::sync_test {
+namespace tenon::sync_test::ddp_test {
 namespace {
 
 constexpr const char* kAdamW = "type = \"adamw\"\nlr = 3e-3\n";
@@ -144,4 +144,4 @@ TEST(DdpSync, T22_AParameterThatNoLossReachesIsNotUpdated) {
 }
 
 }  // namespace
-}  // namespace tenon::sync_test
+}  // namespace tenon::sync_test::ddp_test

@@ -1,7 +1,7 @@
 // local_sgd, post_local_sgd, diloco and palsgd: identities between strategies, and what each promises.
 #include "world.hpp"
 
-namespace tenon::sync_test {
+namespace tenon::sync_test::local_test {
 namespace {
 
 constexpr const char* kSgd = "type = \"sgd\"\nlr = 0.05\n";
@@ -125,7 +125,7 @@ TEST(LocalSync, T7_AMixingSlotMovesEveryWeightItsShareOfTheWay) {
   watch.replicas.clear();
   EXPECT_THAT(
       refusal("{type = 'palsgd', interval = 8, warmup = 0, p = 0.4, eta = 16.0}"),
-      testing::HasSubstr("0.05 * 16 / 0.4 = 2 times their way to the anchor, and from 2 on that diverges"));
+      ::testing::HasSubstr("0.05 * 16 / 0.4 = 2 times their way to the anchor, and from 2 on that diverges"));
   EXPECT_TRUE(watch.replicas.empty()) << "no slot has run";
   EXPECT_EQ(refusal("{type = 'palsgd', interval = 8, warmup = 0, p = 0.4, eta = 15.9}"), "");
   EXPECT_EQ(refusal("{type = 'palsgd', interval = 8, warmup = 0, p = 0.0, eta = 16.0}"), "");
@@ -473,14 +473,14 @@ TEST(LocalSync, RefusesWhatCannotHold) {
       return std::string(error.what());
     }
   };
-  EXPECT_THAT(message("{type = 'local_sgd', interval = 0}"), testing::HasSubstr("interval"));
-  EXPECT_THAT(message("{type = 'palsgd', p = 1.0}"), testing::HasSubstr("p"));
-  EXPECT_THAT(message("{type = 'post_local_sgd'}"), testing::HasSubstr("warmup"));
+  EXPECT_THAT(message("{type = 'local_sgd', interval = 0}"), ::testing::HasSubstr("interval"));
+  EXPECT_THAT(message("{type = 'palsgd', p = 1.0}"), ::testing::HasSubstr("p"));
+  EXPECT_THAT(message("{type = 'post_local_sgd'}"), ::testing::HasSubstr("warmup"));
   EXPECT_THAT(message("{type = 'easgd', elastic = 0.5}"),
-              testing::HasSubstr("exchanges diverge from (K + 1) * elastic = 2 on, and this is 2"));
+              ::testing::HasSubstr("exchanges diverge from (K + 1) * elastic = 2 on, and this is 2"));
   EXPECT_THAT(message("{type = 'diloco', outer_betas = [0.9]}"),
-              testing::HasSubstr("expected two, e.g. [0.9, 0.95]"));
+              ::testing::HasSubstr("expected two, e.g. [0.9, 0.95]"));
 }
 
 }  // namespace
-}  // namespace tenon::sync_test
+}  // namespace tenon::sync_test::local_test

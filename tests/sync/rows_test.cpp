@@ -4,10 +4,10 @@
 
 #include <set>
 
-namespace tenon::sync_test {
+namespace tenon::sync_test::rows_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 constexpr const char* kSimulated =
     "transport.clock={type=\"simulated\", compute_seconds=0.01, optimizer_seconds=0.001}";
@@ -186,4 +186,4 @@ TEST(Rows, OnRequestRefuseWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace tenon::sync_test
+}  // namespace tenon::sync_test::rows_test

@@ -2,10 +2,10 @@
 // sample once and reach every row's owner; a trainer that dies or hangs ends the run under its name.
 #include "rows_world.hpp"
 
-namespace tenon::sync_test {
+namespace tenon::sync_test::rows_threads_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 const char* const kStrategies[] = {
     "{type = 'shadow_easgd'}",
@@ -60,7 +60,7 @@ TEST(RowsThreads, AHangIsNamedWithinTheDeadline) {
                     {"parallel.workers=1", "run.deadline=2", "fault=[{rank=1, step=9, kind=\"hang\"}]"});
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(refusal_of_clicks("{type = 'none'}", world),
-              testing::AllOf(HasSubstr("rank 1 did not join"), HasSubstr("rows.still")));
+              ::testing::AllOf(HasSubstr("rank 1 did not join"), HasSubstr("rows.still")));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
@@ -99,4 +99,4 @@ TEST(RowsThreads, EndWhenTheirTimeIsSpent) {
 }
 
 }  // namespace
-}  // namespace tenon::sync_test
+}  // namespace tenon::sync_test::rows_threads_test

@@ -2,7 +2,7 @@
 // keeps, what it costs, how it ends.
 #include "boundaries.hpp"
 
-namespace tenon::sync_test {
+namespace tenon::sync_test::shadow_background_test {
 namespace {
 
 constexpr const char* kNoTraining = "type = \"sgd\"\nlr = 0.0\n";
@@ -229,4 +229,4 @@ TEST(ShadowBackground, T17_AResumedRunGoesOnFromWhatWasSaved) {
 }
 
 }  // namespace
-}  // namespace tenon::sync_test
+}  // namespace tenon::sync_test::shadow_background_test

@@ -4,7 +4,7 @@
 
 #include <tenon/sync.hpp>
 
-namespace rehearsal {
+namespace rehearsal::shadow_progress_test {
 namespace {
 
 using namespace tenon;
@@ -110,4 +110,4 @@ TEST(ShadowProgress, IsKeptByDifferencesAndLostByHalfInLerps) {
 }
 
 }  // namespace
-}  // namespace rehearsal
+}  // namespace rehearsal::shadow_progress_test

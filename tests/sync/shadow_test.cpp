@@ -2,7 +2,7 @@
 // what an exchange keeps, and what equals what.
 #include "world.hpp"
 
-namespace tenon::sync_test {
+namespace tenon::sync_test::shadow_test {
 namespace {
 
 const std::vector<std::string> kTwoServers = {"parallel.servers=2", "run.eval_every=1"};
@@ -244,4 +244,4 @@ TEST(ShadowSync, T20_MergesMoveEveryTensorOnceAndLeaveBuffersToTheirPolicy) {
 }
 
 }  // namespace
-}  // namespace tenon::sync_test
+}  // namespace tenon::sync_test::shadow_test

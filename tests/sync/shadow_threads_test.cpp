@@ -4,10 +4,10 @@
 
 #include <tenon/dataset.hpp>
 
-namespace tenon::sync_test {
+namespace tenon::sync_test::shadow_threads_test {
 namespace {
 
-using testing::HasSubstr;
+using ::testing::HasSubstr;
 
 std::mutex counted_mutex;
 std::map<std::int64_t, int> counted;  ///< by first sample of a batch for training
@@ -194,4 +194,4 @@ TEST(ShadowThreads, TrainBesideTablesThatTrainersShare) {
 }
 
 }  // namespace
-}  // namespace tenon::sync_test
+}  // namespace tenon::sync_test::shadow_threads_test

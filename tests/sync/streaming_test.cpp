@@ -1,7 +1,7 @@
 // streaming_diloco: what it has in common with diloco, when which fragment moves, and what travels.
 #include "world.hpp"
 
-namespace tenon::sync_test {
+namespace tenon::sync_test::streaming_test {
 namespace {
 
 constexpr const char* kAdamW = "type = \"adamw\"\nlr = 3e-3\n";
@@ -337,19 +337,19 @@ TEST(Streaming, RefusesWhatCannotHold) {
       return std::string(error.what());
     }
   };
-  EXPECT_THAT(message("interval = 0"), testing::HasSubstr("interval"));
-  EXPECT_THAT(message("fragments = 0"), testing::HasSubstr("fragments"));
+  EXPECT_THAT(message("interval = 0"), ::testing::HasSubstr("interval"));
+  EXPECT_THAT(message("fragments = 0"), ::testing::HasSubstr("fragments"));
   EXPECT_THAT(message("fragments = 5"),
-              testing::HasSubstr("5 fragments, but the model has 4 trained tensors"));
+              ::testing::HasSubstr("5 fragments, but the model has 4 trained tensors"));
   EXPECT_THAT(message("interval = 2, fragments = 3, delay = 0"),
-              testing::HasSubstr("3 fragments in an interval of 2 slots"));
+              ::testing::HasSubstr("3 fragments in an interval of 2 slots"));
   EXPECT_THAT(
       message("interval = 8, fragments = 4, delay = 2"),
-      testing::HasSubstr("the next fragment leaves 2 slots behind one that would still be on its way"));
-  EXPECT_THAT(message("patterns = ['head*']"), testing::HasSubstr("belongs to no fragment"));
+      ::testing::HasSubstr("the next fragment leaves 2 slots behind one that would still be on its way"));
+  EXPECT_THAT(message("patterns = ['head*']"), ::testing::HasSubstr("belongs to no fragment"));
   EXPECT_THAT(message("patterns = ['*', 'head*']"),
-              testing::HasSubstr("no trained parameter is left for 'head*'"));
+              ::testing::HasSubstr("no trained parameter is left for 'head*'"));
 }
 
 }  // namespace
-}  // namespace tenon::sync_test
+}  // namespace tenon::sync_test::streaming_test

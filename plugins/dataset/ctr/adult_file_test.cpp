@@ -5,7 +5,7 @@
 
 #include "reference/recorded.hpp"
 
-namespace tenon::ctr {
+namespace tenon::ctr::adult_file_test {
 namespace {
 
 using testing::error_of;
@@ -87,4 +87,4 @@ TEST(AdultFile, RefusalsAreWholeMessages) {
 }
 
 }  // namespace
-}  // namespace tenon::ctr
+}  // namespace tenon::ctr::adult_file_test

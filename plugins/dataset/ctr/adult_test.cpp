@@ -12,7 +12,7 @@
 
 #include <map>
 
-namespace tenon::ctr {
+namespace tenon::ctr::adult_test {
 namespace {
 
 using testing::Batch;
@@ -181,4 +181,4 @@ TEST_F(AdultFiles, TooFewRowsAreRefused) {
 }
 
 }  // namespace
-}  // namespace tenon::ctr
+}  // namespace tenon::ctr::adult_test

@@ -18,7 +18,7 @@
 #include <filesystem>
 #include <thread>
 
-namespace tenon::ctr {
+namespace tenon::ctr::criteo_cache_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -159,4 +159,4 @@ TEST_F(CriteoCacheTest, ReadingAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace tenon::ctr
+}  // namespace tenon::ctr::criteo_cache_test

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <optional>
 
-namespace tenon::ctr {
+namespace tenon::ctr::criteo_reader_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -263,4 +263,4 @@ TEST_F(CriteoReaderTest, WhatCannotBeOpenedIsAWholeMessage) {
 }
 
 }  // namespace
-}  // namespace tenon::ctr
+}  // namespace tenon::ctr::criteo_reader_test

@@ -14,7 +14,7 @@
 
 #include <filesystem>
 
-namespace tenon::ctr {
+namespace tenon::ctr::criteo_test {
 namespace {
 
 using testing::Batch;
@@ -234,4 +234,4 @@ TEST_F(CriteoTest, ReadingAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace tenon::ctr
+}  // namespace tenon::ctr::criteo_test

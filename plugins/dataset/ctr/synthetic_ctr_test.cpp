@@ -14,7 +14,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace tenon::ctr {
+namespace tenon::ctr::synthetic_ctr_test {
 namespace {
 
 using testing::Batch;
@@ -296,4 +296,4 @@ TEST(SyntheticCtr, ReadingAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace tenon::ctr
+}  // namespace tenon::ctr::synthetic_ctr_test

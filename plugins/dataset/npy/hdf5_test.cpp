@@ -13,7 +13,7 @@
 #include <numeric>
 #include <thread>
 
-namespace tenon::npy {
+namespace tenon::npy::hdf5_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -191,4 +191,4 @@ TEST_F(Hdf5Test, RefusalsAreWholeMessages) {
 }
 
 }  // namespace
-}  // namespace tenon::npy
+}  // namespace tenon::npy::hdf5_test

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <numeric>
 
-namespace tenon::npy {
+namespace tenon::npy::npy_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -216,4 +216,4 @@ TEST_F(NpyTest, ReadingAllocatesNothing) {
 }
 
 }  // namespace
-}  // namespace tenon::npy
+}  // namespace tenon::npy::npy_test

@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-namespace tenon::npy {
+namespace tenon::npy::standardise_test {
 namespace {
 
 using testing::Batch;
@@ -128,4 +128,4 @@ TEST_F(StandardiseTest, RefusesWhatHasNoDeviation) {
 }
 
 }  // namespace
-}  // namespace tenon::npy
+}  // namespace tenon::npy::standardise_test

@@ -12,7 +12,7 @@
 
 #include <cmath>
 
-namespace tenon::testing {
+namespace tenon::testing::dlrm_test {
 namespace {
 
 /// Ids of one place, or of `bag` places where that is given.
@@ -230,4 +230,4 @@ TEST(DlrmModel, LearnsPairsThatALogisticRegressionCannot) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::dlrm_test

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-namespace tenon::testing {
+namespace tenon::testing::graph_test {
 namespace {
 
 DataInfo clicks(std::int64_t dense, const Shape& ids, const std::vector<std::int64_t>& rows,
@@ -145,4 +145,4 @@ TEST_F(ClickModels, RefuseWhatCannotWork) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::graph_test

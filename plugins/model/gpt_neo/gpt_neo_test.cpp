@@ -12,7 +12,7 @@
 
 #include <set>
 
-namespace tenon::testing {
+namespace tenon::testing::gpt_neo_test {
 namespace {
 
 constexpr std::int64_t kVocabulary = 61, kWidth = 16, kContext = 12, kBatch = 3, kSteps = 10;
@@ -339,4 +339,4 @@ TEST(GptNeoModel, RefusesWhatCannotWork) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::gpt_neo_test

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace tenon::testing {
+namespace tenon::testing::outside_test {
 namespace {
 
 constexpr std::int64_t kVocabulary = 61, kContext = 12, kBatch = 3;
@@ -98,4 +98,4 @@ TEST(GptNeoOutside, FoldsTheScaleOfLogitsIntoQueries) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::outside_test

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-namespace tenon::testing {
+namespace tenon::testing::fp16_test {
 namespace {
 
 constexpr std::int64_t kM = 19, kN = 24, kK = 40;
@@ -213,4 +213,4 @@ TEST(Fp16, BeginsAtThePublishedScales) {
 }
 
 }  // namespace
-}  // namespace tenon::testing
+}  // namespace tenon::testing::fp16_test

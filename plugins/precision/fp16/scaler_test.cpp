@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace tenon::fp16 {
+namespace tenon::fp16::scaler_test {
 namespace {
 
 struct Table {
@@ -29,7 +29,7 @@ ScalerSettings small(ScalerKind kind, double init, std::int64_t hysteresis = 1) 
   return settings;
 }
 
-class LossScaler : public testing::TestWithParam<Table> {};
+class LossScaler : public ::testing::TestWithParam<Table> {};
 
 TEST_P(LossScaler, P42_FollowsTheHandTable) {
   const Table& table = GetParam();
@@ -60,7 +60,7 @@ const Table kTables[] = {
     {"StaticStays", small(ScalerKind::kStatic, 8), "xoooxx", {8, 8, 8, 8, 8, 8}},
     {"NoneIsOne", small(ScalerKind::kNone, 1), "xoooxx", {1, 1, 1, 1, 1, 1}},
 };
-INSTANTIATE_TEST_SUITE_P(Tables, LossScaler, testing::ValuesIn(kTables),
+INSTANTIATE_TEST_SUITE_P(Tables, LossScaler, ::testing::ValuesIn(kTables),
                          [](const auto& info) { return std::string(info.param.name); });
 
 std::string error_of(Scaler& scaler, int overflows) {
@@ -115,4 +115,4 @@ TEST(LossScalerFloor, GrowthEndsBeforeFloat32Does) {
 }
 
 }  // namespace
-}  // namespace tenon::fp16
+}  // namespace tenon::fp16::scaler_test

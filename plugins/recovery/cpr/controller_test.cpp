@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-namespace tenon::recovery_cpr {
+namespace tenon::recovery_cpr::controller_test {
 namespace {
 
 constexpr double kHour = 3600, kMinute = 60;
@@ -140,4 +140,4 @@ TEST(LostSamples, P6_MeanOverSchedulesFollowsTheLaw) {
 }
 
 }  // namespace
-}  // namespace tenon::recovery_cpr
+}  // namespace tenon::recovery_cpr::controller_test

@@ -11,7 +11,7 @@
 
 #include <map>
 
-namespace tenon::recovery_cpr {
+namespace tenon::recovery_cpr::cpr_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -203,4 +203,4 @@ TEST(Cpr, SaysWhatItNeeds) {
 }
 
 }  // namespace
-}  // namespace tenon::recovery_cpr
+}  // namespace tenon::recovery_cpr::cpr_test

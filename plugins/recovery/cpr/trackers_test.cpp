@@ -15,7 +15,7 @@
 #include <random>
 #include <set>
 
-namespace tenon::recovery_cpr {
+namespace tenon::recovery_cpr::trackers_test {
 namespace {
 
 using Ids = std::vector<std::int64_t>;
@@ -250,4 +250,4 @@ TEST(Trackers, P12_MemoryIsWhatTheSheetSays) {
 }
 
 }  // namespace
-}  // namespace tenon::recovery_cpr
+}  // namespace tenon::recovery_cpr::trackers_test
