@@ -13,7 +13,7 @@
 namespace tenon::train {
 
 /// One draw, ascending in time. Victims are dealt from a shuffled deck of all domains, so that none is taken
-/// twice before each was taken once. Throws Error(kConfig) when `at_least` is beyond what the law gives.
+/// twice before each was taken once. Throws Error(kConfig) when `at_least` is more than the law yields.
 std::vector<config::EmulatedFailure> draw_failures(const config::FailureLaw& law);
 
 class EmulatedFailures {

@@ -136,7 +136,7 @@ struct ControlClient::Impl {
     try {
       send(record);
     } catch (const Error&) {
-      // The reader learns why, and says so to everybody.
+      // The reading thread learns why, and ends all waits.
     }
     lock.lock();
     const Steady::time_point until = after(spec.deadline_s + kGraceSeconds);

@@ -28,14 +28,14 @@ struct ControlClientSpec {
 /// first failure, which a lost connection to the server is too.
 class ControlClient final : public ControlPlane {
  public:
-  /// Tries until the deadline, since the server may start later. Throws DeadlineError when nobody answers,
+  /// Tries until the deadline, since the server may start later. Throws DeadlineError when no server answers,
   /// Error(kConfig) when the server refuses.
   explicit ControlClient(const ControlClientSpec& spec);
   ~ControlClient() override;
 
   /// As InprocessControl::on_failure; runs on the connection's thread.
   int on_failure(std::function<void(const std::string&)> callback);
-  /// For tests: what the server sees when the process is killed.
+  /// For tests: closes the connection as the death of the process does.
   void close_abruptly();
   /// Called when a signal at some rank, or at `tenon launch`, asks the run to stop. Runs on the connection's
   /// thread. An earlier request is learnt at the first slot.
@@ -49,7 +49,7 @@ class ControlClient final : public ControlPlane {
   /// ends.
   bool interrupted() const;
   /// After that: says that this rank has stopped and keeps what it has. Returns where to go on; nothing when
-  /// the run has failed meanwhile, or nobody said within `seconds`.
+  /// the run has failed meanwhile, or when no answer came within `seconds`.
   std::optional<Continuation> hold(double seconds);
   /// A wait of this rank ended at its deadline: a failure, or an interruption where the run outlives deaths.
   void miss(int rank, std::string_view message);

@@ -19,8 +19,8 @@ class ControlConversation {
   using Send = std::function<void(int rank, const ControlRecord& answer)>;
   ControlConversation(boost::asio::io_context& io, ControlLane lane, Send send);
 
-  /// The text of `rank`, one of the first `members`. The round ends with the last text, or `deadline_s`
-  /// after the first, with the names of those who are late. Throws Error(kRun) for who has no part in it.
+  /// The text of `rank`, one of the first `members`. The round ends with the last text, or `deadline_s` after
+  /// the first, with the names of the late ranks. Throws Error(kRun) for a rank that is not a member.
   void take(int rank, ControlRecord record, int members, double deadline_s);
 
  private:

@@ -1,4 +1,4 @@
-// Where the control plane is, and the word by which processes of one run know each other.
+// Address of the control plane, and the token by which processes of one run recognise each other.
 #pragma once
 
 #include <tenon/abi.hpp>
@@ -13,7 +13,7 @@ struct ControlEndpoint {
   std::uint16_t port = 0;
 };
 
-/// Of "HOST:PORT". Throws Error(kConfig) for anything else.
+/// Parses "HOST:PORT". Throws Error(kConfig) for anything else.
 ControlEndpoint control_endpoint(const std::string& text);
 /// 16 random hexadecimal digits.
 std::string random_control_token();

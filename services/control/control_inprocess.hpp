@@ -1,4 +1,4 @@
-// The control plane of ranks that are threads of one process: the state machine of control_state.hpp behind a
+// The control plane of ranks that are threads of one process: the state machine of control_state.hpp under a
 // lock, and waiting on the run's clock. Its bytes are those that the same conversation would cost on a wire.
 #pragma once
 

@@ -29,7 +29,6 @@ namespace {
 
 constexpr milliseconds kEndKnownWithin{1000};
 constexpr milliseconds kEndAskedEvery{20};
-/// How long ranks may still be busy with their last files when a run ended well.
 constexpr milliseconds kLeaveAfterFailureWithin{2000};
 constexpr milliseconds kDeathKnownWithin{150};
 constexpr int kLooksForADeath = 10;
@@ -159,7 +158,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
       session.send({type, record.lane, rank, record.id, value, std::move(text)});
     };
     if (record.type == ControlType::kHeld) return set_held(rank, true);
-    // What a rank says before it has heard of the interruption; a vote must not end a round behind it.
+    // The rank sent it before it heard of the interruption; a vote must not end a round after it.
     if (!reason.empty() && record.type != ControlType::kBye) return;
     try {
       switch (record.type) {
@@ -217,7 +216,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     if (version.empty()) {
       version = program;
       trainers = given_trainers;
-      // Who runs the server need not have read the configuration.
+      // The process that runs the server need not have read the configuration.
       const double deadline =
           end == std::string::npos ? 0 : std::strtod(hello.text.c_str() + end + 1, nullptr);
       if (deadline > 0) spec.deadline_s = deadline;
@@ -236,7 +235,7 @@ struct ControlServer::Impl final : private ControlSession::Events {
     if (!reason.empty()) session.send(interruption_record());
   }
 
-  /// Those in the middle of something long, such as an evaluation, hear of an end that they are asked for.
+  /// Tells all ranks of a requested end, also those in the middle of something long, such as an evaluation.
   std::int64_t request(std::uint32_t actions) {
     const std::int64_t slot = state.request(actions);
     if ((actions & kControlInterrupt) != 0) {
@@ -310,14 +309,14 @@ struct ControlServer::Impl final : private ControlSession::Events {
     return {ControlType::kFailure, 0, -1, 0, state.failure_status(), state.failure()};
   }
 
-  // Who misses a dead rank may say so before the death itself is known here, which says more.
+  // A rank may report that it misses a dead one before the death itself is known here, which says more.
   void fail_soon(int rank, int exit_status, const std::string& message, int looks) {
     const auto timer = std::make_shared<asio::steady_timer>(io);
     timer->expires_after(kDeathKnownWithin);
     timer->async_wait([=, this, kept = timer](boost::system::error_code error) {
       if (error) return;
       if (dying > 0 && looks > 0) return fail_soon(rank, exit_status, message, looks - 1);
-      if (!reason.empty()) return;  // what it could not do is the death's doing
+      if (!reason.empty()) return;  // the death caused what it could not do
       fail(rank, exit_status, message);
     });
   }

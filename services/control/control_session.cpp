@@ -13,7 +13,7 @@ using asio::ip::tcp;
 
 namespace {
 
-/// Strangers get no memory.
+/// Longest text before a peer has named its rank, so that strangers get little memory.
 constexpr std::uint32_t kHelloTextBytes = 4096;
 
 }  // namespace
@@ -76,7 +76,7 @@ void ControlSession::write() {
   const std::array<asio::const_buffer, 2> parts{asio::buffer(next.header), asio::buffer(next.text)};
   asio::async_write(socket_, parts,
                     [this, self = shared_from_this()](boost::system::error_code error, std::size_t) {
-                      if (error) return;  // the read side tells
+                      if (error) return;  // the reading side reports it
                       out_.pop_front();
                       if (!out_.empty()) write();
                     });

@@ -1,5 +1,5 @@
 // One connection of the server of the control plane: reads records, writes records in order, and closes when
-// somebody who connected does not say who it is.
+// a peer does not name its rank.
 #pragma once
 
 #include "control/control_wire.hpp"
@@ -16,14 +16,14 @@ TENON_ABI_BEGIN
 
 class ControlSession : public std::enable_shared_from_this<ControlSession> {
  public:
-  /// What comes of a connection, all on the thread of its context.
+  /// Events of a connection, all on the thread of its context.
   class Events {
    public:
     virtual ~Events() = default;
     virtual void on_record(ControlSession& session, ControlRecord record) = 0;
     /// It closed, or broke.
     virtual void on_lost(ControlSession& session) = 0;
-    /// It sent what no record is.
+    /// It sent bytes that are no record.
     virtual void on_bad(ControlSession& session, const std::string& why) = 0;
   };
 

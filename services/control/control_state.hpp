@@ -1,6 +1,5 @@
-// What the control plane knows, as a state machine without threads, clocks or sockets: agreed actions,
-// votes and the first failure. In-process and networked control planes drive it under their own
-// lock.
+// The control plane as a state machine without threads, clocks or sockets: agreed actions, votes and the
+// first failure. In-process and networked control planes drive it under their own lock.
 #pragma once
 
 #include <tenon/control.hpp>

@@ -387,13 +387,13 @@ TEST(TcpControl, P22_ADeathInterruptsAndWhoIsLeftOutCannotComeBack) {
   EXPECT_EQ(told->token, "run");
   EXPECT_TRUE(told->resume);
 
-  // What was left out hears nothing but that it is over, and knows no word that would let it in.
+  // The excluded rank hears only that the run is over, and has no token that would admit it.
   EXPECT_FALSE(zombie->hold(5));
   EXPECT_THAT(zombie->failure(), HasSubstr("is gone"));
   EXPECT_THAT(error_of([&] { next.join(2, "the old word"); }), HasSubstr("another run (the token differs)"));
 }
 
-/// A rank that does not listen: what it says behind an interruption must count for nothing.
+/// A rank that does not listen: messages that it sends after an interruption must have no effect.
 struct Deaf {
   explicit Deaf(const Plane& plane, int rank) : socket(io) {
     socket.connect({asio::ip::address_v4::loopback(), plane.server->port()});

@@ -216,7 +216,7 @@ TEST(InprocessControl, VotesMeetAtTheLatestVirtualTime) {
       clock->advance(1.5 * (rank + 1));
       control->commit(rank, 0, true);
       times[r] = clock->now();
-      if (rank != 1) control->commit(rank, 1, true);  // rank 1 leaves: nobody can go on
+      if (rank != 1) control->commit(rank, 1, true);  // rank 1 leaves: no rank can go on
     });
     clock->leave();
   });

@@ -13,21 +13,21 @@
 TENON_ABI_BEGIN
 
 enum class ControlType : std::uint8_t {
-  kHello = 1,  ///< rank: who; value: ranks of its world + 2^32 trainers; text: token, version, deadline, one
-               ///< a line
-  kWelcome,    ///< answer
-  kRefused,    ///< answer; text: why
-  kBeginSlot,  ///< value: slot
-  kRequest,    ///< value: actions; text: reason
-  kVote,       ///< value: slot; lane: 1 = yes
-  kExchange,   ///< lane: which conversation; text
-  kFail,       ///< value: exit status; text: message; lane: 1 = a wait ended at its deadline
-  kBye,        ///< the rank leaves in good order
-  kAnswer,     ///< value: actions, slot or verdict; text: texts of an exchange
-  kError,      ///< answer; value: exit status; text: message
-  kLate,       ///< answer; text: who is late
-  kFailure,    ///< to all; value: exit status; text: the run's first failure
-  kInterrupted,  ///< to all; text: who died, or was late. Ranks keep their state and say so
+  kHello = 1,    ///< rank: the sender; value: ranks of its world + 2^32 trainers; text: token, version,
+                 ///< deadline, one a line
+  kWelcome,      ///< answer
+  kRefused,      ///< answer; text: why
+  kBeginSlot,    ///< value: slot
+  kRequest,      ///< value: actions; text: reason
+  kVote,         ///< value: slot; lane: 1 = yes
+  kExchange,     ///< lane: which conversation; text
+  kFail,         ///< value: exit status; text: message; lane: 1 = a wait ended at its deadline
+  kBye,          ///< the rank leaves in good order
+  kAnswer,       ///< value: actions, slot or verdict; text: texts of an exchange
+  kError,        ///< answer; value: exit status; text: message
+  kLate,         ///< answer; text: the late ranks
+  kFailure,      ///< to all; value: exit status; text: the run's first failure
+  kInterrupted,  ///< to all; text: the rank that died or was late. Ranks keep their state and say so
   kHeld,         ///< the rank has stopped and keeps its state
   kGoOn,         ///< to ranks that have; value: generation; text: control, token, "resume" or "", one a line
   kAsked,        ///< to all: a signal asked for an end, at a slot that they learn when they begin it
@@ -47,7 +47,7 @@ struct ControlRecord {
   std::string text;
 };
 
-/// Where a run goes on after some of its ranks have died: another server, which the dead do not know.
+/// Where a run goes on after some of its ranks have died: another server, which the dead ranks do not know.
 struct Continuation {
   int generation = 0;   ///< counts from 1
   std::string control;  ///< "host:port"

@@ -1,5 +1,5 @@
-// Who is told of a run's first failure, e.g. to cancel communicators. Each callback runs once, and at once
-// when it is added too late.
+// Callbacks of a run's first failure, e.g. to cancel communicators. Each runs once, and at once when it is
+// added after the failure.
 #pragma once
 
 #include <tenon/abi.hpp>
@@ -18,7 +18,7 @@ class FailureCallbacks {
  public:
   using Callback = std::function<void(const std::string& failure)>;
 
-  /// `failure` gives the failure's text, "" while there is none. Returns an id for forget().
+  /// `failure` returns the failure's text, "" while there is none. Returns an id for forget().
   template <typename Failure>
   int add(Callback callback, Failure&& failure) {
     const std::lock_guard lock(mutex_);

@@ -12,7 +12,7 @@
 
 namespace tenon::train {
 
-/// What components keep, by the names of RankState::visit and visit_lines.
+/// State of components, by the names of RankState::visit and visit_lines.
 struct HeldComponents final : StateSource {
   std::map<std::string, std::string> scalars;
   std::map<std::string, std::vector<std::byte>> tensors;
@@ -21,7 +21,7 @@ struct HeldComponents final : StateSource {
   void tensor(const std::string& name, TensorView out) override;
 };
 
-/// What the forward and backward passes of a slot change, as it was before them: a slot that was not ended is
+/// State that the forward and backward passes of a slot change, as it was before them: an unfinished slot is
 /// run again from here. Weights and optimizer state change at its end alone.
 struct SlotMark {
   std::int64_t slot = -1;
@@ -38,19 +38,19 @@ struct HeldState {
   double since_s = 0;                                     ///< on the steady clock: when the rank stopped
 };
 
-/// What the recovery policy alone keeps, and back.
+/// State of the recovery policy alone, and back.
 HeldComponents held_recovery(const RankState& state);
 void give_back_recovery(const RankState& state, HeldComponents held);
 void mark_slot(const RankState& state, std::int64_t slot, SlotMark& mark);
 /// `mark`: of a slot that was begun and not ended, else null.
 HeldState hold_state(const RankState& state, const SlotMark* mark);
 void give_back(const RankState& state, HeldState& held);
-/// Of the model's buffers alone, which replicas may each have their own.
+/// Gives back the model's buffers alone, of which each replica may have its own.
 void give_back_buffers(const RankState& state, HeldState& held);
-/// For another rank, and back. unpack throws Error(kRun) on what pack did not make.
+/// Encodes the state for another rank, and back. unpack throws Error(kRun) on bytes that pack did not make.
 std::string pack(const HeldState& held);
 HeldState unpack(const std::string& packed);
-/// xxh3-128 of the entries, for logs: who goes on must have what it had.
+/// xxh3-128 of the entries, for logs: a rank that goes on must have what it had.
 std::string hash_of(const HeldState& held);
 
 }  // namespace tenon::train

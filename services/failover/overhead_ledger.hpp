@@ -1,4 +1,4 @@
-// Where the wall time of a process went: work that stayed, and what saves and failures cost. Every moment
+// Account of the wall time of a process: work that stayed, and the costs of saves and failures. Every moment
 // belongs to exactly one entry, so the sum is the time that has passed. Kept by rank 0's training thread, in
 // memory that does not depend on the number of slots: neighbouring slots share a cell in long runs.
 #pragma once

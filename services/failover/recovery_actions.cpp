@@ -68,7 +68,7 @@ std::map<std::string, double> RecoveryActions::account() const {
   return values;
 }
 
-/// Rank 0's finding, at all ranks. -1: there is no such checkpoint.
+/// Returns rank 0's finding on all ranks; -1: there is no such checkpoint.
 std::int64_t RecoveryActions::agreed_checkpoint(const FailureDecision& decision, bool consistent_only) const {
   std::string found;
   if (rank_.index == 0) {
@@ -135,8 +135,8 @@ std::int64_t RecoveryActions::roll_back(const FailureDecision& decision, std::in
   return record.from_slot;
 }
 
-// No failure, only the question: what the policy noted of it is taken back, or a run that is continued would
-// not be the one that was left alone.
+// Asks the policy without a failure. What the policy noted of it is taken back, or a run that is continued
+// would differ from an uninterrupted one.
 bool RecoveryActions::continues_mixed() const {
   HeldComponents before = held_recovery(rank_.state);
   FailureEvent everything;

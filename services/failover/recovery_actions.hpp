@@ -1,5 +1,5 @@
-// What a rank does as its recovery policy decides: it restores lost rows from a checkpoint, or goes back to
-// one.
+// Carries out the decisions of a rank's recovery policy: restores lost rows from a checkpoint, or goes back
+// to one.
 #pragma once
 
 #include "record/recovery_log.hpp"
@@ -23,11 +23,11 @@ class RecoveryActions {
  public:
   explicit RecoveryActions(const RankContext& rank) : rank_(rank) {}
 
-  /// Those of the emulated cluster, else the ranks.
+  /// Returns the domains of the emulated cluster, else the ranks.
   FailureDomains domains() const;
   /// Whether the policy, had everything failed, would go on from rows of several moments.
   bool continues_mixed() const;
-  /// What the policy counts of itself.
+  /// Counts that the policy keeps of itself.
   std::map<std::string, double> account() const;
   /// Decoders of the policy, if it has encodings of its own.
   void add_decoders(CheckpointReader& reader) const;

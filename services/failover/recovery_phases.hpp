@@ -1,5 +1,5 @@
 // The recovery policy in the phases of a run, and what the core does for it there (RecoveryHost): the policy
-// hears of slots, acts at boundaries, and takes all ranks back to a checkpoint where it plans that.
+// is told of slots, acts at boundaries, and takes all ranks back to a checkpoint where it plans that.
 #pragma once
 
 #include "failover/recovery_actions.hpp"
@@ -23,7 +23,7 @@ namespace tenon::train {
 
 class RecoveryPhases final : public Service, private RecoveryHost {
  public:
-  /// What it uses beside the context.
+  /// Objects that it uses beside the context.
   struct Sources {
     RecoveryActions& actions;
     TimeAccount& account;
@@ -38,7 +38,7 @@ class RecoveryPhases final : public Service, private RecoveryHost {
   void after_slot(std::int64_t slot, const SlotResult& result) override;
   void plan(Boundary& due) override;
   void at_boundary(Boundary& due) override;
-  /// After every restoration. What the newest roll-back of the policy changed is no part of its checkpoint.
+  /// After every restoration. The changes of the policy's newest roll-back are no part of its checkpoint.
   /// Collective.
   void begin(bool from_memory = false);
 

@@ -1,5 +1,5 @@
-// The wish of a person or a scheduler that a run stops: from the signals of this process, or heard from
-// another one. Tells on the terminal what follows from it.
+// The request of a person or a scheduler to stop a run, from the signals of this process or of another one.
+// Reports its consequences on the terminal.
 #pragma once
 
 #include "base/signals.hpp"
@@ -21,14 +21,14 @@ class StopRequest {
   /// The world that passes a signal of this process on to all ranks, by `pass_on`, which must not wait; also
   /// one that came before. Null: none.
   void attach(std::function<void(const std::string& signal)> pass_on);
-  /// Heard from another process.
+  /// Another process received the request.
   void heard();
   /// Some signal asked, here or elsewhere.
   bool asked() const;
 
   /// Whether the recovery policy keeps checkpoints, once that is known. rank: the process's, -1 of threads.
   void set_keeps(bool keeps, int rank);
-  /// While a checkpoint is being written at the stop, nobody ends this process at once.
+  /// While a checkpoint is being written at the stop, a repeated signal does not end this process at once.
   class Saving {
    public:
     explicit Saving(StopRequest& of) : of_(of) { of_.count_saves(1); }

@@ -1,5 +1,5 @@
-// What a process keeps when the run that it is part of is interrupted by the death of other ranks, and goes
-// on without starting again.
+// State that a process keeps when the death of other ranks interrupts its run, which then goes on without
+// starting again.
 #pragma once
 
 #include "control/control_wire.hpp"
@@ -34,7 +34,7 @@ struct Survival {
   }
 };
 
-/// What ranks found when they met again.
+/// State of the ranks as they found it when they joined again.
 struct Survivors {
   std::int64_t slot = 0;             ///< that the first has done, and no rank more
   int first = 0;                     ///< the lowest of them

@@ -30,7 +30,7 @@ struct NewcomerSource final : StateSource {
   }
 };
 
-/// What a rank tells the others when it rejoins.
+/// Message of a rank to the others when it rejoins.
 struct Brought {
   std::int64_t slot = -1;  ///< -1: it has no state
   bool boundary_done = false;

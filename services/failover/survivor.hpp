@@ -1,6 +1,6 @@
-// A rank that outlives the death of others: it keeps its state in memory, meets the ranks that came in their
-// place, and goes on from the slot that was interrupted, or from where the recovery policy can bring all back
-// from what it keeps in memory.
+// A rank that outlives the death of others: it keeps its state in memory, joins the ranks that replace them,
+// and goes on from the slot that was interrupted, or from where the recovery policy can bring all back from
+// what it keeps in memory.
 #pragma once
 
 #include "failover/held_state.hpp"
@@ -22,7 +22,7 @@ namespace tenon::train {
 
 class Survivor final : public Service {
  public:
-  /// What it uses beside the context.
+  /// Objects that it uses beside the context.
   struct Sources {
     Updater& updater;
     Faults& faults;
@@ -36,9 +36,10 @@ class Survivor final : public Service {
 
   /// After an interruption that the run outlives: puts a copy of the state into the process's Survival.
   void hold();
-  /// Before the folder is opened again: whether the run goes on from what ranks hold. Collective.
+  /// Before the folder is opened again: finds out whether the run goes on from the state that ranks hold.
+  /// Collective.
   void meet();
-  /// In place of reading a checkpoint. Collective.
+  /// Restores the state in place of reading a checkpoint. Collective.
   void rejoin();
 
   /// From here on the rank has the state of its first slot.

@@ -1,4 +1,4 @@
-// Which build of the program this is; the values come from CMake at configure time.
+// Identity of this build of the program; the values come from CMake at configure time.
 #pragma once
 
 #include <string>

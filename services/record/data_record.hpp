@@ -1,5 +1,5 @@
-// Which data a checkpoint was trained on: a meta entry "data/<i>" per file with its SHA-256 and path,
-// compared before a run continues. The state's hash does not cover it: equal data may lie elsewhere.
+// Record of the data that a checkpoint was trained on: a meta entry "data/<i>" per file with its SHA-256 and
+// path, compared before a run continues. The state's hash does not cover it: equal data may be elsewhere.
 #pragma once
 
 #include <tenon/checkpoint.hpp>

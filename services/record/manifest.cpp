@@ -68,7 +68,7 @@ void write_manifest(FileSystem& files, const std::string& folder, const Manifest
   }
   write_texts(json, "libraries", manifest.libraries);
   write_texts(json, "environment", manifest.environment);
-  // The short answers stand at the top level; `segments` has the whole story of a resumed attempt.
+  // The short answers are at the top level; `segments` has the whole history of a resumed attempt.
   const ManifestSegment none;
   const ManifestSegment& first = manifest.segments.empty() ? none : manifest.segments.front();
   const ManifestSegment& last = manifest.segments.empty() ? none : manifest.segments.back();

@@ -38,7 +38,7 @@ struct Manifest {
   std::string rng = "philox4x32-10";
   std::string config_sha256;  ///< of config.resolved.toml
   std::vector<DataSource> data;
-  /// What the simulated clock counts with where that was measured, in seconds; empty otherwise.
+  /// Costs of the simulated clock where they were measured, in seconds; empty otherwise.
   std::vector<std::pair<std::string, double>> calibration;
   NamedTexts libraries;  ///< {"oneDNN", "2.6.3"}
   NamedTexts environment;

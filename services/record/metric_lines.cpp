@@ -57,7 +57,7 @@ void MetricLines::after_slot(std::int64_t slot, const SlotResult& result) {
 
 /// Seconds of rank 0 since the last line; the other ranks' are in summary.json.
 void MetricLines::times(std::int64_t done) {
-  // Of several workers, the first one's thread is accounted for.
+  // With several workers, the first one's thread is accounted for.
   if (rank_ != 0 || !world_.links.transport || !account_.mine()) return;
   const RankTime now = account_.read();
   add(done, Split::kTrain, "compute_s", now.compute_s - logged_time_.compute_s);
@@ -132,8 +132,8 @@ void MetricLines::note() {
   counters_.lines.recorded = distributions_.window();
 }
 
-// What was sent until here was sent at the beginning of the run, too. Bytes of slots that a roll-back undid
-// were sent, as their seconds have passed.
+// Bytes sent until here are not counted again: the beginning of the run sent them, too. Bytes of slots that a
+// roll-back undid count, as their seconds do.
 void MetricLines::take() {
   distributions_.set_window(counters_.lines.recorded);
   if (rank_ == 0 && epoch_ == 0)

@@ -27,7 +27,7 @@ class MetricLines final : public MetricSink, public Service {
     Parts* parts = nullptr;
     RankReplica* weights = nullptr;
     Observers* observers = nullptr;
-    bool shared = false;            ///< replicas hold equal weights, and talk in every slot anyway
+    bool shared = false;            ///< replicas hold equal weights, and communicate in every slot anyway
     std::int64_t slot_samples = 0;  ///< of all replicas in a slot of which each takes its part
   };
 

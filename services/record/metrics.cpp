@@ -48,7 +48,7 @@ MetricsWriter::MetricsWriter(FileSystem& files, const std::string& path, double 
 MetricsWriter::~MetricsWriter() {
   try {
     flush();
-  } catch (const std::exception&) {  // whoever needs the error calls flush() or sync()
+  } catch (const std::exception&) {  // a caller that needs the error calls flush() or sync()
   }
 }
 
@@ -78,7 +78,7 @@ void MetricsWriter::tick() {
 void MetricsWriter::flush() {
   written_ = std::chrono::steady_clock::now();
   if (buffer_.empty()) return;
-  // Cleared first: after an error nobody knows how much was written, and a second try would tear the file.
+  // Cleared first: after an error it is unknown how much was written, and a second try would tear the file.
   struct Clear {
     std::string& text;
     ~Clear() { text.clear(); }

@@ -1,6 +1,7 @@
 // recovery.jsonl: what was saved, lost and restored, one JSON object per line, written by rank 0 as it
-// happens. It is never cut: a run that rolls back repeats its slots, and this file says so. With an emulated
-// cluster each event carries its price in hours of the job; totals are sums of these, never formulas.
+// happens. It is never truncated: a run that rolls back repeats its slots, and this file says so. With an
+// emulated cluster each event carries its price in hours of the job; totals are sums of these, never
+// formulas.
 #pragma once
 
 #include <tenon/checkpoint.hpp>
@@ -23,9 +24,9 @@ struct SavedEvent {
   std::int64_t slot = 0, samples = 0;
   bool complete = true, consistent = true;
   bool encoded = false;          ///< rows are not stored as they are
-  std::int64_t plain_bytes = 0;  ///< of everything, as it lies in memory, all ranks together
+  std::int64_t plain_bytes = 0;  ///< of everything, as in memory, all ranks together
   std::int64_t base_slot = -1;
-  bool free = false;   ///< before the first slot or behind the last: nothing is charged
+  bool free = false;   ///< before the first slot or after the last: nothing is charged
   double stall_s = 0;  ///< of the training thread
 };
 
@@ -39,7 +40,7 @@ struct FailedEvent {
   std::int64_t rows = 0, bytes_read = 0;         ///< of tables, restored alone
   double seconds = 0;                            ///< that the run stood still for it
   std::vector<int> dead;                         ///< ranks whose processes died
-  double restore_s = 0;                          ///< of these seconds, once all ranks had met again
+  double restore_s = 0;                          ///< of these seconds, once all ranks had joined again
   double lost_access_share = 0;           ///< accesses of lost rows since each was saved, of all so far
   std::map<std::string, double> account;  ///< the policy's
 };

@@ -45,7 +45,7 @@ std::string without_final_slashes(std::string path) {
   return path;
 }
 
-/// Whoever links last looks again, so `latest` never stays behind a younger attempt.
+/// The process that links last looks again, so `latest` never stays at an older attempt.
 void link_latest(FileSystem& files, const std::string& base) {
   for (int linked = 0, newest = newest_attempt(files, base); linked != newest;
        newest = newest_attempt(files, base)) {
@@ -187,8 +187,8 @@ bool AttemptLock::take(const std::string& folder, std::string_view advice) {
     fail_run(fmt::format("{} is writing to '{}'; wait for it, or {}",
                          pid > 0 ? fmt::format("process {}", pid) : "another process", folder, advice));
   }
-  // Whoever held it may have removed the file between our open and our lock: then we hold a file without a
-  // name.
+  // The process that held it may have removed the file between our open and our lock: then we hold a file
+  // without a name.
   struct stat held {
   }, named{};
   if (::fstat(file_.get(), &held) == 0 && ::stat(path_.c_str(), &named) == 0 && held.st_ino == named.st_ino &&
@@ -198,7 +198,7 @@ bool AttemptLock::take(const std::string& folder, std::string_view advice) {
   return false;
 }
 
-// Removed while it is still locked, so that nobody takes a file that is about to go.
+// Removed while it is still locked, so that no process takes a file that is about to go.
 AttemptLock::~AttemptLock() {
   ::unlink(path_.c_str());
 }

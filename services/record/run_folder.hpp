@@ -28,7 +28,7 @@ int newest_attempt(FileSystem& files, const std::string& run);
 RunFolder create_run_folder(FileSystem& files, const std::string& base);
 
 /// The attempt that `run` names: an attempt itself (or a link to one), or the newest below it. Throws
-/// Error(kConfig) that says what was looked for, and which runs lie beside it, when there is none.
+/// Error(kConfig) that says what was looked for, and which runs are beside it, when there is none.
 RunFolder open_newest_attempt(FileSystem& files, const std::string& run);
 
 /// Keeps other processes of this machine from continuing the same attempt: a lock on its file `.lock`, which

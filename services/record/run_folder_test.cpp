@@ -231,7 +231,7 @@ TEST_F(RunFolderTest, ALockHasOneHolderAtATime) {
         try {
           const AttemptLock lock(folder.path);
           ++taken;
-          if (::mkdir(mark.c_str(), 0755) != 0) status = 2;  // somebody else is inside
+          if (::mkdir(mark.c_str(), 0755) != 0) status = 2;  // another process is inside
           ::rmdir(mark.c_str());
         } catch (const Error&) {
         }

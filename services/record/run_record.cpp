@@ -52,7 +52,7 @@ std::string RunRecord::newest_checkpoint_text() const {
   try {
     if (store != nullptr) whole = store->generations();
   } catch (const Error&) {
-    // What is being reported matters more than that the folder cannot be read.
+    // The failure being reported matters more than an unreadable folder.
   }
   return whole.empty() ? "; there is no checkpoint yet"
                        : fmt::format("; the newest checkpoint is that of slot {}", whole.back());

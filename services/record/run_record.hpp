@@ -1,4 +1,4 @@
-// What a run leaves on disk beside its logs: folder, checkpoints, metrics, manifest, the record of its
+// Records of a run on disk beside its logs: folder, checkpoints, metrics, manifest, the record of its
 // failures; and what the folder knows of earlier segments.
 #pragma once
 

@@ -28,7 +28,7 @@ std::optional<std::int64_t> number(const CheckpointReader& reader, const std::st
   return error == std::errc() && end == text->data() + text->size() ? std::optional(value) : std::nullopt;
 }
 
-/// Of a rank; of rank 0 where the run that saved had fewer.
+/// Returns a number of a rank, or of rank 0 where the run that saved had fewer ranks.
 std::optional<std::int64_t> core_number(const CheckpointReader& reader, int rank, std::string_view name) {
   const auto own = number(reader, fmt::format("rank{}/core/{}", rank, name));
   return own ? own : number(reader, fmt::format("rank0/core/{}", name));
@@ -38,7 +38,7 @@ std::string place_of(const CheckpointReader& reader, const std::string& folder) 
   return fmt::format("{}/step-{}", folder, reader.step());
 }
 
-/// Of versions that counted micro-batches of a size that they did not write down.
+/// Checks checkpoints of versions that counted micro-batches without recording their size.
 void check_counted_batches(const CheckpointReader& reader, const RunShape& now, const std::string& folder) {
   const std::int64_t micros = core_number(reader, 0, "cursor").value_or(0);
   const std::int64_t read = core_number(reader, 0, "samples").value_or(0);
@@ -76,7 +76,7 @@ void check_position(const CheckpointReader& reader, const RunShape& now, const s
   const std::int64_t batch = number(reader, "run/batch").value_or(0);
   const std::int64_t replicas = number(reader, "run/replicas").value_or(0);
   if (batch == now.batch && replicas == now.replicas) return;
-  // Replicas that sat slots out are behind the others, and their samples are not next to each other.
+  // Replicas that sat slots out lag, and their samples are not adjacent.
   std::int64_t first = saved_position(reader, 0, now), last = first, sum = 0;
   for (std::int64_t replica = 0; replica < replicas; ++replica) {
     const std::int64_t position = saved_position(reader, replica, now);

@@ -1,5 +1,5 @@
 // The shape of the run that saved a checkpoint: its planned length, and how it dealt samples. A run of
-// another shape goes on from it where that is exact, or is refused with what is at stake, before anything is
+// another shape goes on from it where that is exact, or is refused with the reason, before anything is
 // written.
 #pragma once
 

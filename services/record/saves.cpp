@@ -90,7 +90,7 @@ void Saves::ask(Boundary& due) {
 void Saves::plan(Boundary& due) {
   plan_ = {};
   stops_ = due.stop;
-  // At slot 0 there is nothing to lose, but increments need something to lie on.
+  // At slot 0 there is nothing to lose, but increments need a base.
   if (!can_save_ && (rank_.parts.recovery->keep() == 0 || due.slot > 0)) return;
   due.moment.requested = (due.asked & kControlSave) != 0;
   plan_ = rank_.parts.recovery->plan_save(due.moment);
@@ -113,7 +113,7 @@ void Saves::keep_all(Boundary& due) {
 void Saves::at_boundary(Boundary& due) {
   if (!due.keep_nothing) save_planned(due);
   if (!due.fails) return;
-  // What answers the failure reads checkpoints.
+  // The answer to the failure reads checkpoints.
   const double began_s = rank_.world.clock->now();
   const LedgerScope entry(rank_.ledger(), OverheadLedger::Entry::kSave);
   await();

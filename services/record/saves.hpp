@@ -53,7 +53,7 @@ class Saves final : public Service {
   void take_results();
   /// Collective: nothing is in flight any more, and its end is known.
   void await();
-  /// After an interruption: tells the policy how saves ended that were under way then.
+  /// After an interruption: tells the policy how the saves ended that were under way.
   void report(std::span<const std::int64_t> slots);
 
   /// The newest committed checkpoint is that of `slot`; -1: there is none.
@@ -63,13 +63,13 @@ class Saves final : public Service {
   std::vector<std::int64_t> unfinished() const;
 
  private:
-  /// What the ranks together would write, as it lies in memory.
+  /// Bytes that the ranks together would write, as in memory.
   std::int64_t bytes_of_all_ranks() const;
   void force(Boundary& due);
   void save_planned(Boundary& due);
   void keep_all(Boundary& due);
-  /// `last`: all ranks stop at this boundary. A wish to stop is no measure: ranks hear of it at different
-  /// times.
+  /// `last`: all ranks stop at this boundary. A request to stop does not decide it: ranks learn of it at
+  /// different times.
   void save(const SaveMoment& moment, bool last);
   void hand_over(SavePlan plan, const SaveMoment& moment, SavedEvent& event);
   void log(const SaveResult& result);

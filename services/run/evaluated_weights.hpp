@@ -1,6 +1,6 @@
-// Which tensors of a checkpoint are the weights that its run stands for: those that its strategy evaluates,
-// which are what `weights_hash` is of. Each save records the prefix of their names per replica, because only
-// the strategy knows it: replicas may train on other weights (an anchor, a centre).
+// Finds the tensors of a checkpoint that are the weights of its run: those that its strategy evaluates and
+// that `weights_hash` covers. Each save records the prefix of their names per replica, because only the
+// strategy knows it: replicas may train on other weights (an anchor, a centre).
 #pragma once
 
 #include <tenon/checkpoint.hpp>
@@ -21,7 +21,7 @@ class StoredWeights {
       : reader_(&reader), prefix_(std::move(prefix)), own_(std::move(own)) {}
 
   /// Name of the tensor with the values of `parameter`, whether it is there or not. Row tables exist once, so
-  /// they lie with the trained weights whichever set is evaluated.
+  /// they are with the trained weights whichever set is evaluated.
   std::string tensor(std::string_view parameter) const;
   /// Names of all parameters that the checkpoint holds, ascending.
   std::vector<std::string> parameters() const;
@@ -33,7 +33,7 @@ class StoredWeights {
   std::string prefix_, own_;
 };
 
-/// By replica, at least one; `reader` outlives them. What cannot be known is said in `doubt`: checkpoints of
+/// By replica, at least one; `reader` outlives them. `doubt` says what cannot be known: checkpoints of
 /// versions that did not record it, of strategies that keep sets of their own. Throws Error(kRun) without
 /// weights.
 std::vector<StoredWeights> stored_weights(const CheckpointReader& reader, std::string& doubt);

@@ -1,5 +1,4 @@
-// Which tensors of a checkpoint stand for its run, on checkpoints written by hand, older versions' among
-// them.
+// The weights of a run in checkpoints that are written by hand, also those of older versions.
 #include "run/evaluated_weights.hpp"
 
 #include "store/testing/memory_files.hpp"
@@ -46,7 +45,7 @@ TEST(EvaluatedWeights, AreWhereTheStrategySaid) {
     const char* name;
     std::vector<std::string> tensors;
     std::vector<MetaBlock> meta;
-    std::vector<std::string> a;  ///< where parameter "a" of each replica lies
+    std::vector<std::string> a;  ///< tensor of parameter "a" of each replica
     bool own;
     const char* doubt;
   } cases[] = {

@@ -15,7 +15,7 @@
 namespace tenon::train {
 namespace {
 
-/// The rank's text exchange, for transports that must meet before they can send.
+/// The rank's text exchange, for transports that must exchange addresses before they can send.
 class TextRendezvous final : public Rendezvous {
  public:
   TextRendezvous(TextExchange& texts, int rank, int ranks) : texts_(texts), rank_(rank), ranks_(ranks) {}
@@ -66,7 +66,7 @@ std::unique_ptr<ControlServer> Links::make_control_server() {
   return std::make_unique<ControlServer>(std::move(spec));
 }
 
-// A transport with a launcher of its own knows who we are, and carries the first address.
+// A transport with a launcher of its own knows the rank of this process, and carries the first address.
 void Links::find_place() {
   auto* launched = transport ? static_cast<Rendezvous*>(transport->query(Rendezvous::kId))
                              : static_cast<Rendezvous*>(nullptr);

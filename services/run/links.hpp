@@ -1,5 +1,5 @@
-// What the ranks of a run talk through: the transport, the control plane, and exchanges of texts. A process
-// finds its place by what started it, or by a transport with a launcher of its own.
+// Links between the ranks of a run: the transport, the control plane, and exchanges of texts. A process gets
+// its place from its launcher, or from a transport with a launcher of its own.
 #pragma once
 
 #include "config/run_schema.hpp"
@@ -40,7 +40,7 @@ class Links {
   void open_control();
   /// Collective over the processes of the run.
   void connect(WorldSpec spec);
-  /// Of rank 0, over all purposes of the data transport.
+  /// Bytes of rank 0, over all purposes of the data transport.
   std::uint64_t bytes_sent() const;
 
   PauseGate transport_gate;  ///< of the transport's host, which belongs to no replica

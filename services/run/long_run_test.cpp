@@ -1,5 +1,4 @@
-// What a run keeps and asks when its planned slots are many: the peak of a schedule, and the account of wall
-// time.
+// Bounds of a run with many planned slots: the peak of a schedule, and the account of wall time.
 #include "failover/overhead_ledger.hpp"
 #include "loop/peak_rate.hpp"
 

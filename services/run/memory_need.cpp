@@ -1,4 +1,5 @@
-// Sums over declared shapes. A table that is cut over the replicas counts once, all else once per replica.
+// Sums over declared shapes. A table that is sharded over the replicas counts once, all else once per
+// replica.
 #include "run/memory_need.hpp"
 
 #include "graph/memory_budget.hpp"

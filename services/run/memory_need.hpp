@@ -1,5 +1,5 @@
-// What a model takes in this process before anything of it is allocated, so that a table larger than the
-// machine is refused with a sentence instead of killed by the system.
+// Memory of a model in this process, computed before it is allocated, so that a table larger than the machine
+// is refused with a message and the system does not kill the process.
 #pragma once
 
 #include <tenon/optimizer.hpp>

@@ -122,7 +122,7 @@ Manifest Rank::describe() const {
 
 bool Rank::run() {
   open_folder();
-  if (services_->actions().rolls_back()) return true;  // so answered the policy to the death of other ranks
+  if (services_->actions().rolls_back()) return true;  // the policy's answer to the death of other ranks
   services_->survivor().begin();
   for (Service* service : services_->all()) service->start();
   RunInfo info;
@@ -272,7 +272,7 @@ SlotQueue::Ticket Rank::take(std::int64_t slot) {
   return ticket;
 }
 
-/// Of bytes and seconds, as rank 0 counts them.
+/// Whether the bytes or seconds, as rank 0 counts them, have reached their budget.
 bool Rank::budget_spent() const {
   const config::RunSettings& run = world_.settings.run;
   return (run.max_bytes && lines_.bytes_sent() >= static_cast<std::uint64_t>(*run.max_bytes)) ||
@@ -370,7 +370,7 @@ void Rank::finish_slot(const SlotQueue::Ticket& ticket, const SlotResult& result
   counters_.lines.loss_count += result.loss_count;
   for (const RowGradient& rows : result.rows) report(rows);
   report_accesses();
-  // Replicas that update alone meet elsewhere, and their strategy calls this there. From here on an
+  // Replicas that update alone synchronise elsewhere, and their strategy calls this there. From here on an
   // interruption finds a slot that is done.
   if (result.applied && trainer_.state().members().shared) trainer_.weights().sync_buffers();
   for (Service* service : services_->all()) service->after_slot(ticket.slot, result);

@@ -1,4 +1,4 @@
-// What the services of a rank share.
+// Objects that the services of a rank share.
 #pragma once
 
 #include "clock/emulated_failures.hpp"

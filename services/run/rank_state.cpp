@@ -144,7 +144,7 @@ void RankState::add_set(std::vector<StateEntry>& out, const ParameterSet& set, c
   }
 }
 
-// A table that is cut over the replicas exists once, whatever the strategy: each owner writes its rows.
+// A table that is sharded over the replicas exists once, whatever the strategy: each owner writes its rows.
 void RankState::add_table(std::vector<StateEntry>& out, RowTable* table, int parameter,
                           const std::string& name, std::int64_t width) const {
   const ParameterInfo& info = m_.weights->live().parameters()[static_cast<std::size_t>(parameter)];
@@ -265,7 +265,7 @@ void RankState::check(const CheckpointReader& reader, bool alone) const {
     mine.push_back(
         {entry.name, entry.table != nullptr ? entry.table->dtype() : entry.view.dtype, entry.global_shape});
   }
-  // What other ranks keep, and what components keep, is theirs to judge.
+  // Other ranks check their own state, and components theirs.
   const std::string own = fmt::format("replica{}/", m_.replica);
   const auto known = static_cast<std::ptrdiff_t>(mine.size());
   for (const TensorSpec& stored : reader.tensors()) {

@@ -17,12 +17,13 @@
 
 namespace tenon::train {
 
-/// What lines of metrics show beside Counters. It is saved with them, so that the lines after a resume are
-/// those of a run left alone, but it is no part of the state's hash: it depends on when lines are due.
+/// Counts that lines of metrics show beside Counters. They are saved with them, so that the lines after a
+/// resume are those of an uninterrupted run, but are no part of the state's hash: they depend on when lines
+/// are due.
 struct LineCounts {
   double loss_sum = 0, loss_count = 0;  ///< since the last line of train/loss
   std::int64_t skipped_updates = 0;
-  /// Of rank 0: slots whose plans were looked at, the samples of all replicas in them, and of those the ones
+  /// On rank 0: slots whose plans were looked at, the samples of all replicas in them, and of those the ones
   /// in slots with gradients.
   std::int64_t planned_slots = 0, planned_samples = 0, trained_samples = 0;
   std::int64_t evaluated = -1;  ///< slot before which the newest evaluation was
@@ -81,12 +82,12 @@ class RankState {
   void visit(StateVisitor& visitor) const;
   /// The counters' `lines`, prefixed likewise. They have changed only where a slot has ended.
   void visit_lines(StateVisitor& visitor) const;
-  /// Of what visit() shows, what a slot may change before its update: all but the recovery policy's.
+  /// The part of visit() that a slot may change before its update: all but the recovery policy's.
   void visit_step(StateVisitor& visitor) const;
   void visit_recovery(StateVisitor& visitor) const;
   const Members& members() const { return m_; }
-  /// What the names of the weights begin with that this run stands for: those that its strategy evaluates. ""
-  /// when they are in none of the sets that checkpoints hold.
+  /// Prefix of the names of the weights that the strategy of this run evaluates. "" when they are in none of
+  /// the sets that checkpoints hold.
   std::string evaluated_prefix() const;
 
   /// xxh3-128 digests of everything, for StateHasher::merge on rank 0.
@@ -113,7 +114,7 @@ class RankState {
   Members m_;
 };
 
-/// What one save needs, alive until the copy is made. Reused, so that a save allocates little.
+/// Buffers of one save, alive until the copy is made. Reused, so that a save allocates little.
 class SaveBuffers {
  public:
   /// Encodes rows [n, width] of f32 in host memory: appends to `out`.

@@ -47,7 +47,7 @@ std::string Repetition::nondeterminism() const {
 
 std::string Repetition::why_not() const {
   if (std::string declared = nondeterminism(); !declared.empty()) return declared;
-  // What follows would count twice what others count once: messages, choices of formats.
+  // In the cases below, a repetition would count messages or choices of formats twice that others count once.
   if (shape_.meshed) return "not checked: a slot of a model grid cannot be repeated by itself";
   if (shape_.exchanges || shape_.on_request)
     return "not checked: a slot whose rows other replicas hold cannot be repeated by itself";
@@ -84,7 +84,7 @@ void Repetition::record() const {
     }
   }
   for (const std::string& found : rank_.world.links.end_hub->exchange(rank_.index, mine)) {
-    // What differed says more than what was not looked at.
+    // A difference says more than a part that was not checked.
     if (mine.empty() ||
         (mine.starts_with("not checked") && !found.empty() && !found.starts_with("not checked")))
       mine = found;

@@ -1,5 +1,5 @@
-// Whether a run would have the same bits again: what its parts say of themselves, and what one slot shows
-// that is computed twice.
+// Finds out whether a run would have the same bits again, from what its parts declare and from one slot that
+// is computed twice.
 #pragma once
 
 #include "loop/service.hpp"
@@ -15,7 +15,7 @@ namespace tenon::train {
 
 class Repetition final : public Service {
  public:
-  /// What of the rank it looks at.
+  /// Properties of the rank on which it depends.
   struct Shape {
     bool on_request = false;  ///< rows of tables travel as they are asked for
     bool exchanges = false;   ///< replicas exchange rows in every slot

@@ -17,7 +17,7 @@
 namespace tenon::train {
 namespace {
 
-/// Longest silence of a trainer: evaluations, saves and slots of any length lie within it.
+/// Longest silence of a trainer: longer than evaluations, saves and slots of any length.
 constexpr double kTrainerSilenceSeconds = 24.0 * 3600;
 
 class Node final : public ServerNode {
@@ -51,7 +51,7 @@ void run_server(World& world, int rank) {
   HostSpec spec;
   spec.rank = rank;
   spec.world_size = static_cast<int>(world.settings.parallel.world());
-  // Behind all replicas in the order of ties.
+  // After all replicas in the order of ties.
   spec.replica = static_cast<int>(world.settings.parallel.ranks + rank - world.settings.parallel.trainers());
   spec.deadline_s = world.settings.run.deadline;
   spec.clock = world.clock.get();

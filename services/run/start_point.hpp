@@ -1,4 +1,4 @@
-// Where the ranks of a process begin, and begin again after a roll-back.
+// The point at which the ranks of a process begin, and begin again after a roll-back.
 #pragma once
 
 #include "failover/survival.hpp"
@@ -12,7 +12,7 @@
 namespace tenon::train {
 
 struct StartPoint {
-  /// Where all ranks go on after they have been built again.
+  /// The point at which all ranks go on after they have been built again.
   struct RollBack {
     std::uint32_t epoch = 0;
     std::int64_t slot = -1;        ///< checkpoint; -1 = from the start
@@ -22,7 +22,7 @@ struct StartPoint {
     std::size_t next_failure = 0;
     bool asked = false;  ///< by the recovery policy, without a failure
   };
-  /// By every rank of this process, with equal arguments.
+  /// Called by every rank of this process, with equal arguments.
   void roll_back(const RollBack& target) {
     const std::lock_guard lock(mutex);
     if (epoch == target.epoch) return;  // another rank of this process was first

@@ -32,7 +32,7 @@ class StateCollector final : public StateVisitor {
   std::vector<std::string> prefix_;
 };
 
-/// Where saved tensors come from.
+/// Source of saved scalars and tensors.
 class StateSource {
  public:
   virtual ~StateSource();
@@ -42,7 +42,7 @@ class StateSource {
   virtual void tensor(const std::string& name, TensorView out) = 0;
 };
 
-/// What a missing scalar means: an error that names it, or that the value stays as it is.
+/// Treatment of a missing scalar: an error that names it, or the value stays as it is.
 enum class Missing : std::uint8_t { kError, kStays };
 
 /// Walks components in load mode.

@@ -1,5 +1,5 @@
 // Building what a rank trains with: components, mesh, executors, weights equal on all replicas, workers,
-// state. What it knows of itself for `tenon check`.
+// state. Also its facts for `tenon check`.
 #include "run/trainer.hpp"
 
 #include "failover/survivor.hpp"
@@ -80,12 +80,12 @@ Trainer::Trainer(World& world, int rank)
   }
 }
 
-// Those who ask layers of the executors end before these.
+// Objects that call layers of the executors end before the executors.
 Trainer::~Trainer() {
   if (requests_ != nullptr) requests_->close();
 }
 
-// The components, and what their choices rule out together.
+// Opens the components, and refuses combinations that do not work together.
 void Trainer::open_parts() {
   const config::CoreSettings& settings = world_.settings;
   const int threads = world_.threads_per_rank();
@@ -122,7 +122,8 @@ void Trainer::open_parts() {
 std::vector<std::unique_ptr<Executor>> Trainer::make_executors() {
   layers_ = make_registry_layers(world_.registry, with_.host);
   with_.host.set_layers(layers_.get());
-  // Statements of their own: an error of the edits is not the model's, nor the data set's.
+  // Separate statements, so that an error of the edits is attributed neither to the model nor to the data
+  // set.
   const DataInfo& data = parts_->dataset->info();
   const GraphSpec graph = edit_graph([&] { return parts_->model->build(data); }, world_.checked.model_edits,
                                      &with_.host.node_places());
@@ -177,7 +178,7 @@ void Trainer::make_weights(const std::vector<ParameterInfo>& parameters) {
 
 void Trainer::make_workers(std::vector<std::unique_ptr<Executor>> executors) {
   const config::CoreSettings& settings = world_.settings;
-  // What only one rank holds must be of the same slot everywhere; replicas that are behind copy the others.
+  // State that only one rank holds must be of the same slot everywhere; replicas that lag copy the others.
   const bool votes =
       parts_->recovery->needs_commit() || (world_.place.survives && Survivor::loses_rows(weights_->live()));
   const WorkerShared shared{settings,
@@ -252,12 +253,12 @@ std::unique_ptr<Executor> Trainer::make_executor(const GraphSpec& graph, std::si
   spec.seed_rounding = world_.settings.run.seed_rounding;
   spec.batch = parts_->dataset->batch();
   spec.steps = world_.settings.run.steps;
-  // A statement of its own: what happens while the graph is built is not the data set's doing.
+  // A separate statement, so that an error of building the graph is not attributed to the data set.
   const DataInfo& data = parts_->dataset->info();
   return std::make_unique<Executor>(spec, graph, data);
 }
 
-/// What must be equal on all processes before the first byte of a tensor travels.
+/// Returns what must be equal on all processes before the first byte of a tensor is sent.
 std::string Trainer::layout_text() const {
   std::string text;
   for (const DataSource& source : parts_->dataset->info().sources)
@@ -293,7 +294,7 @@ std::int64_t Trainer::slot_samples() const {
 
 void Trainer::check(const CheckpointReader& reader) const {
   state_->check(reader, world_.settings.parallel.ranks_per_replica() == 1);
-  // A statement of its own: an error of the comparison is not the data set's.
+  // A separate statement, so that an error of the comparison is not attributed to the data set.
   const std::vector<DataSource> sources = parts_->dataset->info().sources;
   const std::string& folder = world_.record.store->folder();
   check_data(reader, sources, folder);

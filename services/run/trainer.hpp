@@ -1,5 +1,5 @@
-// What one rank trains with, built once from the validated configuration: components, mesh, executors,
-// weights and optimizer state, workers. It knows nothing of slots.
+// Objects with which one rank trains, built once from the validated configuration: components, mesh,
+// executors, weights and optimizer state, workers. It knows nothing of slots.
 #pragma once
 
 #include "loop/evaluation.hpp"

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kRowsPerMessage = 1 << 15;
 
-/// This rank's part in host memory; `memory` backs it where the set's own memory cannot be read.
+/// This rank's shard in host memory; `memory` backs it where the set's own memory cannot be read.
 TensorView host_part(const ParameterSet& set, const ParameterInfo& info, Device& device,
                      std::vector<std::byte>& memory) {
   TensorView host;
@@ -48,7 +48,7 @@ void place(const TensorView& part, const Shape& offset, const TensorView& whole)
       whole.raw());
 }
 
-/// Feeds the owned rows, then, if the table is cut over the replicas, the rows of each in turn: they own
+/// Feeds the owned rows, then, if the table is sharded over the replicas, the rows of each in turn: they own
 /// ascending ranges.
 void hash_table(const RowTable& table, const ParameterInfo& info, Communicator* replicas,
                 StateHasher& hasher) {

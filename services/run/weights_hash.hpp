@@ -18,8 +18,8 @@ struct SetLayout {
   int replica = 0;
 };
 
-/// Digests for StateHasher::merge of replica 0's set, on the first rank of its grid; "" on the others, of
-/// whom other replicas only send the rows of tables that are cut over them. Collective over both groups.
+/// Digests for StateHasher::merge of replica 0's set, on the first rank of its grid; "" on the others. Other
+/// replicas only send the rows of tables that are sharded over them. Collective over both groups.
 std::string logical_digests(const ParameterSet& set, Device& device, const SetLayout& layout);
 
 }  // namespace tenon::train

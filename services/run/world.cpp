@@ -33,13 +33,13 @@ namespace {
 
 /// The control plane says at once why a rank was cut off, unless it is gone itself.
 constexpr std::chrono::seconds kWhyKnownWithin{10};
-/// Whoever started the ranks ends those that do not answer before it says where the others go on.
+/// The launcher ends ranks that do not answer before it says where the others go on.
 constexpr double kGoOnSeconds = 600;
-/// What a loop holds beside the plan: stacks, logs, generated kernels, buffers of files. Measured on small
+/// Memory of a loop beside the plan: stacks, logs, generated kernels, buffers of files. Measured on small
 /// runs.
 constexpr double kLoopMegabytes = 1.5;
 
-/// Ranks that nobody started are threads of this process.
+/// Ranks without a launcher are threads of this process.
 void require_room_for_ranks(std::int64_t ranks) {
   const auto needed = graph::saturating_product(ranks, static_cast<std::int64_t>(kLoopMegabytes * (1 << 20)));
   const std::int64_t usable = usable_memory_bytes();
@@ -174,7 +174,7 @@ int World::threads_per_rank() const {
   return std::max(1, usable_cores() / ranks_here());
 }
 
-/// Threads that were asked for. Ranks that outnumber the cores are somebody's experiment.
+/// Threads that were asked for. Ranks that outnumber the cores are taken to be intended.
 void World::note_crowding() {
   const auto asked = static_cast<int>(settings.device.threads);
   const int cores = usable_cores();
@@ -207,7 +207,7 @@ void World::ask_to_stop(StopReason reason, const std::string& why) {
       links.control->request(kControlStop | kControlInterrupt, why);
     }
   } catch (const Error&) {
-    // A run that has failed ends anyway; whoever takes signals has nobody to tell.
+    // A run that has failed ends anyway; the thread that takes signals has no caller to tell.
     if (reason != StopReason::kSignal) throw;
   }
 }
@@ -274,7 +274,7 @@ void World::find_checkpoint(bool mixed, const std::function<void(const Checkpoin
   if (start.restored_slot >= 0) {
     const CheckpointReader reader = record.store->open(start.restored_slot);
     check(reader);
-    // What was saved later than this is of another continuation.
+    // Later saves are of another continuation.
     start.timeline = reader.timeline() + (record.store->generations().back() > start.restored_slot ? 1 : 0);
   }
   if (start.restored_slot < 0)
@@ -325,7 +325,7 @@ void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
     try {
       threads.emplace_back([this, rank, &body, id] { run_rank(rank, id, body); });
     } catch (const std::system_error& error) {
-      // Those that run already wait for this one: they are called back.
+      // Ranks that run already wait for this one: this ends their waits.
       links.control->fail(
           rank, static_cast<int>(ErrorKind::kRun),
           fmt::format("the system gives this process no thread for rank {} of {}: {}; raise its limits "
@@ -354,7 +354,7 @@ void World::run_rank(int rank, int participant, const std::function<bool(int ran
     }
   } catch (...) {
     cut_off_ = true;
-    report_failure(rank);  // unless it was
+    report_failure(rank);  // unless it was reported
   }
   if (entered) clock->leave();
   --running_;
@@ -369,14 +369,14 @@ void World::run_trainer(int rank, const std::function<bool(int rank, Rank& self)
       try {
         again = body(rank, self);
       } catch (...) {
-        // Before this rank ends: its actors may wait for others, who have to hear of it.
+        // Before this rank ends: its actors may wait for other ranks, which have to hear of it.
         cut_off_ = true;
         report_failure(rank);
         if (outlives()) self.survivor().hold();
         throw;
       }
     }
-    // Communicators of the new epoch end those of the old one, so nobody opens one before all are gone.
+    // Communicators of the new epoch end those of the old one, so no rank opens one before all are gone.
     if (again) links.end_hub->exchange(rank, "left");
   }
 }
@@ -410,7 +410,7 @@ int World::failure_status() const {
 
 bool World::outlives() const {
   if (!place.survives || links.control_client == nullptr || device_lost_) return false;
-  // Who is cut off by another rank may learn of it before the control plane says why.
+  // A rank that another one cut off may learn of it before the control plane says why.
   const auto until = std::chrono::steady_clock::now() + kWhyKnownWithin;
   while (cut_off_ && !links.control->failed() && std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -529,7 +529,7 @@ void World::write_results() {
     record.end_segment(record.result.error.empty() ? record.result.status
                                                    : record.result.status + ": " + record.result.error);
   } catch (const std::exception& failure) {
-    // Training is over and the caller still gets what came of it, with what the disk already refused before.
+    // Training is over and the caller still gets its result, with earlier errors of the disk.
     record.result.error = fmt::format("{}{}the end of the run could not be recorded: {}", record.result.error,
                                       record.result.error.empty() ? "" : "; ", failure.what());
     record.result.exit_status = std::max(1, record.result.exit_status);

@@ -1,5 +1,5 @@
-// What the ranks of one process share (all ranks of a run, or one): clock, control plane, transport, run
-// folder and the record of the run.
+// Objects that the ranks of one process share (all ranks of a run, or one): clock, control plane, transport,
+// run folder and the record of the run.
 #pragma once
 
 #include "config/run_schema.hpp"
@@ -89,14 +89,14 @@ struct World {
   void run_ranks(const std::function<bool(int rank, Rank& self)>& body);
   void run_rank(int rank, int participant, const std::function<bool(int rank, Rank& self)>& body);
   void run_trainer(int rank, const std::function<bool(int rank, Rank& self)>& body);
-  /// Of the exception that is being handled.
+  /// Reports the exception that is being handled to the control plane.
   void report_failure(int rank);
   void throw_failure() const;
   int failure_status() const;  ///< of this process
   void note_crowding();
-  /// Whether ranks are to keep their state: another has died. A rank that was cut off waits to hear why.
+  /// Whether ranks are to keep their state: another has died. A rank that was cut off waits for the reason.
   bool outlives() const;
-  /// Once they do: waits to hear where. False if the run has failed meanwhile.
+  /// Once they do: waits for the place to go on. False if the run has failed meanwhile.
   bool goes_on();
   /// The attempt was cut short at a slot whose evaluation was due, and lacks it. Rank 0.
   bool owes_evaluation() const;
@@ -118,9 +118,10 @@ struct World {
 
   const std::chrono::steady_clock::time_point begun_ = std::chrono::steady_clock::now();
   std::atomic<int> running_{0};       ///< ranks of this process that have not ended
-  std::mutex end_mutex_;              ///< held by who writes down how the run ended
+  std::mutex end_mutex_;              ///< held while the end of the run is written down
   std::atomic<bool> cut_off_{false};  ///< some call of a rank of this process has thrown
-  /// A rank of this process cannot use its device any more: the process is to end, whoever lives on.
+  /// A rank of this process cannot use its device any more: the process is to end, even if other ranks live
+  /// on.
   std::atomic<bool> device_lost_{false};
   mutable std::mutex mutex_;
   StopReason stop_ = StopReason::kNone;

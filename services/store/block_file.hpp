@@ -1,5 +1,5 @@
 // Files with a CRC-32C per MiB: one wrapper computes them while a file is written, another checks every block
-// that it reads. The list itself stands in the manifest.
+// that it reads. The list itself is in the manifest.
 #pragma once
 
 #include <tenon/files.hpp>
@@ -8,7 +8,7 @@ namespace tenon::checkpoint {
 
 inline constexpr std::int64_t kBlockBytes = std::int64_t{1} << 20;
 
-/// What a manifest knows about a file. crcs has one value per started block.
+/// Record of a file in a manifest. crcs has one value per started block.
 struct FileRecord {
   std::string name;
   std::int64_t bytes = 0;
@@ -33,8 +33,8 @@ class DigestingFile final : public WritableFile {
 };
 
 /// Reads through the check: a wrong size or block throws Error(kRun) that names file, block and both values.
-/// Keeps one block, so small reads in order cost one pass; a block that is wanted whole is checked where it
-/// is wanted, and a damaged one may stand there behind the error. One thread at a time.
+/// Keeps one block, so small reads in order cost one pass; a block that is wanted whole is checked in the
+/// caller's buffer, which may hold a damaged one after the error. One thread at a time.
 class CheckedFile final : public ReadableFile {
  public:
   CheckedFile(std::unique_ptr<ReadableFile> inner, FileRecord record, std::string path);

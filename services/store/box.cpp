@@ -1,4 +1,4 @@
-// Strided copy of what boxes share.
+// Strided copy of the elements that boxes share.
 #include "store/box.hpp"
 
 #include <tenon/error.hpp>

@@ -1,5 +1,5 @@
-// Boxes of tensors: where a part of a tensor lies, what two parts share, and copying the shared elements from
-// storage that is read by byte ranges. Knows no files and no manifests.
+// Boxes of tensors: the place of a part of a tensor, the elements that two parts share, and copying the
+// shared elements from storage that is read by byte ranges. Knows no files and no manifests.
 #pragma once
 
 #include <tenon/tensor.hpp>
@@ -11,7 +11,7 @@ namespace tenon {
 /// Number of elements that both boxes hold.
 std::int64_t shared_elements(const Box& a, const Box& b) noexcept;
 
-/// True if the box lies within a tensor of this shape (and has its rank).
+/// True if the box is within a tensor of this shape (and has its rank).
 bool box_fits(const Box& box, const Shape& tensor) noexcept;
 
 /// Reads bytes [offset, offset + out.size()) of a part.

@@ -1,4 +1,4 @@
-// The two implementations behind crc32c() of <tenon/files.hpp>, apart so that a test can compare them.
+// The two implementations of crc32c() of <tenon/files.hpp>, apart so that a test can compare them.
 #pragma once
 
 #include <cstddef>

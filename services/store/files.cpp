@@ -1,4 +1,4 @@
-// What every FileSystem shares: errors, whole-file text, atomic replacement, removal of trees.
+// Code that every FileSystem shares: errors, whole-file text, atomic replacement, removal of trees.
 #include <tenon/files.hpp>
 
 #include "store/links.hpp"
@@ -53,7 +53,8 @@ void remove_folder(FileSystem& files, const std::string& path) {
 }  // namespace
 
 void remove_tree(FileSystem& files, const std::string& path) {
-  // What the name is comes from its folder: listing a link would list, and then empty, the folder behind it.
+  // The kind of the name comes from its folder: listing a link would list, and then empty, the folder that it
+  // points to.
   const std::size_t end = path.find_last_not_of('/');
   if (end == std::string::npos) fail_run("refusing to remove the root folder");
   const std::string bare = path.substr(0, end + 1);

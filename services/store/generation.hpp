@@ -1,6 +1,5 @@
-// One generation on disk: the names of its folders, and reading parts of tensors out of its files.
-// Chains of increments are the reader's business (reader.cpp), choosing a generation the store's
-// (recover.cpp).
+// One generation on disk: the names of its folders, and reading parts of tensors out of its files. The reader
+// follows chains of increments (reader.cpp); the store chooses a generation (store.cpp).
 #pragma once
 
 #include <tenon/checkpoint.hpp>
@@ -10,7 +9,7 @@
 
 namespace tenon::checkpoint {
 
-/// What a name in the checkpoint folder stands for.
+/// Kind of a name in the checkpoint folder.
 enum class FolderKind {
   kComplete,  ///< step-<n>
   kWriting,   ///< step-<n>.tmp: a save in progress, or what a crash left of it

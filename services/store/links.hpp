@@ -1,4 +1,4 @@
-// Folders that may lie elsewhere: runs, attempts and generations are moved to other disks and linked back.
+// Folders that may be elsewhere: runs, attempts and generations are moved to other disks and linked back.
 #pragma once
 
 #include <tenon/files.hpp>

@@ -191,7 +191,7 @@ class Field {
   std::string path_;
 };
 
-// A file of a generation lies in its folder: a name with a slash or a leading dot could point elsewhere.
+// A file of a generation is in its folder: a name with a slash or a leading dot could point elsewhere.
 bool plain_file_name(const std::string& name) {
   return !name.empty() && name.front() != '.' && std::ranges::all_of(name, [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||

@@ -1,6 +1,6 @@
 // safetensors files: a length, a JSON header, then tensors back to back. Writes what the reference writer
 // would write (order, padding, escapes); reads any file that the format allows, and refuses everything else
-// by name. Single tensors and byte ranges are read without the rest of the file. Holds no opinion on
+// by name. Single tensors and byte ranges are read without the rest of the file. It knows nothing of
 // checkpoints.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace tenon {
 /// Readers of the format refuse a longer header, so writers must not make one.
 inline constexpr std::int64_t kMaxSafetensorsHeader = 100'000'000;
 
-/// One tensor as it stands in a file.
+/// One tensor as it is in a file.
 struct SafetensorsEntry {
   std::string name;
   std::string file_dtype;           ///< "F32", "BF16", ...: the format's name

@@ -1,4 +1,4 @@
-// Text of a safetensors header, apart from files: what stands in the JSON and whether it is a valid tiling.
+// Text of a safetensors header, apart from files: the content of the JSON and whether it is a valid tiling.
 #pragma once
 
 #include "store/safetensors.hpp"

@@ -60,7 +60,7 @@ std::string file_of(std::string json, std::size_t data_bytes) {
   return file + json + std::string(data_bytes, 'x');
 }
 
-// What the reference writer (Python package safetensors) makes of the tensors below.
+// Header of the reference writer (Python package safetensors) for the tensors below.
 const char kReferenceHeader[] =
     R"({"__metadata__":{"format":"tenon"},"a\"\né":{"dtype":"I64","shape":[2],"data_offsets":[0,16]},)"
     R"("b":{"dtype":"F64","shape":[1],"data_offsets":[16,24]},"e":{"dtype":"F32","shape":[0,3],"data_offsets":[24,24]},)"
@@ -279,7 +279,7 @@ TEST_F(Reference, DamagedFilesNeverCrash) {
       }
       if (damaged.empty()) damaged = "x";
     }
-    // Half of the rounds keep the length prefix right, so that damage reaches the parser behind it.
+    // Half of the rounds keep the length prefix right, so that damage reaches the parser after it.
     if (round % 2 == 0 && damaged.size() > 8) {
       const std::size_t brace = damaged.rfind('}');
       if (brace != std::string::npos && brace >= 8) {

@@ -1,5 +1,5 @@
 // Saves by several ranks, each a thread with a saver of its own: they skip, commit and abort together,
-// whoever of them fails and where.
+// whichever of them fails, and wherever.
 #include <tenon/checkpoint.hpp>
 
 #include "store/testing/faulty_files.hpp"
@@ -171,7 +171,7 @@ TEST_F(SaverRanks, P17_ACopyThatFailsOnOneRankAbortsEverywhere) {
   }
 }
 
-// Every rank writes through files of its own that lie in one folder, as processes do, and one operation of
+// Every rank writes through files of its own that are in one folder, as processes do, and one operation of
 // one rank fails. A generation stands, for every rank, exactly if all of them were told so.
 TEST_F(SaverRanks, P17_AWriteThatFailsOnOneRankLeavesNoGenerationToAny) {
   constexpr int kRanks = 3;

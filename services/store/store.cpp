@@ -20,7 +20,7 @@ using namespace checkpoint;
 
 namespace {
 
-// The coordinator's verdict for the others: one letter, then the reason.
+// The coordinator's verdict for the other ranks: one letter, then the reason.
 std::string verdict_text(const SaveResult& result) {
   return fmt::format("{}{} {}", result.status == SaveStatus::kCommitted ? "c" : "a", result.all_bytes,
                      result.error);
@@ -98,7 +98,7 @@ void CheckpointStore::publish(std::int64_t step) {
   try {
     if (replaces) remove_tree(files_, replaced);
   } catch (const FileError&) {
-    // Both stand under their own names; recover() removes the replaced one.
+    // Both exist under their own names; recover() removes the replaced one.
   }
 }
 
@@ -145,7 +145,7 @@ SaveResult CheckpointStore::commit(std::int64_t step, std::span<const std::strin
     abort(step);
     return result;
   }
-  // The generation stands; trouble from here on is reported and does not undo it.
+  // The generation is valid; errors from here on are reported and do not undo it.
   try {
     phase("gc");
     collect_garbage();
@@ -199,7 +199,7 @@ SaveResult CheckpointStore::conclude(std::int64_t step, const std::string& repor
 
 namespace {
 
-// What the choice between generations depends on.
+// Facts on which the choice between generations depends.
 struct Candidate {
   std::int64_t step = 0;
   std::int64_t timeline = 0;
@@ -273,7 +273,7 @@ std::string move_aside(FileSystem& files, const std::string& folder, std::int64_
   }
 }
 
-// What a crash left of saves and removals.
+// Removes what a crash left of saves and removals.
 void remove_leftovers(FileSystem& files, const std::string& folder) {
   bool changed = false;
   for (const DirectoryEntry& entry : files.list(folder)) {
@@ -290,7 +290,7 @@ void remove_leftovers(FileSystem& files, const std::string& folder) {
     }
   }
   if (changed) files.sync_directory(folder);
-  // Whoever made the folder may have died before its name was durable.
+  // The process that made the folder may have died before its name was durable.
   files.sync_directory(parent_path(folder));
 }
 
@@ -367,7 +367,7 @@ std::vector<std::int64_t> CheckpointStore::collect_garbage() {
     try {
       candidates.push_back(candidate_of(files_, folder_, step));
     } catch (const Error& error) {
-      // Which bases an unreadable one needs is not known, so nothing may go.
+      // The bases of an unreadable one are unknown, so nothing may go.
       if (!says_what_it_is(error)) throw;
       // Not a complete generation: it neither counts nor is it removed; recover() judges it.
     }
@@ -400,7 +400,7 @@ std::vector<std::int64_t> CheckpointStore::collect_garbage() {
   for (const Candidate& candidate : candidates) {
     if (needed.contains(candidate.step) || independent < options_.keep) continue;
     const std::string gone = folder_ + "/" + folder_name(FolderKind::kRemoving, candidate.step);
-    // What it replaced may still stand, and recover() would take it for the generation of this step.
+    // The one that it replaced may still exist, and recover() would take it for the generation of this step.
     remove_tree(files_, folder_ + "/" + folder_name(FolderKind::kReplaced, candidate.step));
     // The new name first: a removal cut short must not look like a damaged generation.
     remove_tree(files_, gone);

@@ -30,8 +30,8 @@ using testing::scenarios;
 using testing::TinyModel;
 using Survival = MemoryFiles::Survival;
 
-// What is left of the files once the process died at operation k of the scenario's save: nothing that was not
-// synced (0), all of it (1), or some (2 and more).
+// Unsynced data that survives the death of the process at operation k of the scenario's save: nothing (0),
+// all of it (1), or some (2 and more).
 constexpr std::uint64_t kSurvivals = 6;
 
 SaveStatus crash_at(std::size_t k, std::uint64_t survival, const Scenario& scenario, MemoryFiles& memory) {
@@ -75,7 +75,7 @@ TEST(StoreCrash, P14_AtEveryOperationOfASaveTheOldOrTheNewGenerationStands) {
   }
 }
 
-// How many generations are there; each of them is checked to the last byte.
+// Returns the number of generations; each of them is checked to the last byte.
 std::size_t verified(CheckpointStore& store) {
   for (const std::int64_t step : store.generations()) store.verify(step);
   return store.generations().size();
@@ -206,7 +206,7 @@ TEST(StoreKilled, P14_AtEveryOperationOnTheRealFileSystem) {
         EXPECT_EQ(point.step, step);
       }
       newest = point.step;
-      store.collect_garbage();  // else every kill behind the commit leaves the next save more to remove
+      store.collect_garbage();  // else every kill after the commit leaves the next save more to remove
       CheckpointReader reader = store.open(newest);
       TinyModel model(newest);
       ASSERT_TRUE(model.equals(reader)) << "operation " << k;

@@ -242,7 +242,7 @@ TEST_F(Damage, P15_IncrementsFallWithTheirBase) {
   EXPECT_EQ(point.rejected[1].step, 2);
 }
 
-// Structure behind a correct CRC: what a faulty writer, or a malicious one, could produce.
+// Bad structure with a correct CRC: what a faulty writer, or a malicious one, could produce.
 TEST_F(Damage, ManifestsOfAnyContentGiveErrorsNeverCrashes) {
   const std::string original = files_.content(paths_[0]);
   std::uint32_t crc = 0;

@@ -45,7 +45,7 @@ bool survives(const Scenario& scenario, const FaultPlan& plan) {
   for (const std::int64_t step : store.generations()) EXPECT_NO_THROW(store.verify(step)) << step;
   EXPECT_EQ(scenario.save(store).status, SaveStatus::kCommitted);
   EXPECT_EQ(recover_one_of(store, scenario), Found::kNewer);
-  // What failed before does not keep it from being durable.
+  // Earlier failures do not keep it from being durable.
   memory.crash(MemoryFiles::Survival::kSyncedOnly, 0);
   CheckpointStore after(memory, kFolder, {});
   EXPECT_EQ(recover_one_of(after, scenario), Found::kNewer);

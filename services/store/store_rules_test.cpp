@@ -1,4 +1,4 @@
-// What the checkpoint store refuses, what it keeps, and which generation it prefers.
+// Rules of the checkpoint store: what it refuses, what it keeps, and which generation it prefers.
 #include <tenon/checkpoint.hpp>
 
 #include "store/testing/store_fixture.hpp"

@@ -47,7 +47,7 @@ class Trial {
     const int saves = 3 + below(6);
     for (int i = 0; i < saves && !::testing::Test::HasFailure(); ++i) save(counts);
     recover();
-    // What garbage collection kept is whole as well.
+    // Generations that garbage collection kept are whole as well.
     for (const std::int64_t step : store_->generations()) expect_content(step);
   }
 
@@ -56,7 +56,7 @@ class Trial {
   CheckpointStore make_store() { return {files_, kFolder, {.keep = keep_}}; }
 
   FaultPlan plan_of(Fault fault) {
-    // Of a save like the ones before, or behind its end: then nothing happens.
+    // An operation of a save like the ones before, or one after its end: then nothing happens.
     const std::int64_t operation = below(operations_ + 3);
     switch (fault) {
       case kFullDisk:

@@ -1,7 +1,7 @@
 // The checkpoint store: generations `step-<n>/` that are complete or absent, whatever fails while they are
 // written. A generation holds one safetensors file per rank that had something to write, and MANIFEST.json,
-// which knows the global shape of every tensor, where its parts lie, a CRC-32C per MiB of every file, and its
-// own. The store decides nothing: what to save and when is the recovery policy's business.
+// which knows the global shape of every tensor, where its parts are, a CRC-32C per MiB of every file, and its
+// own. The store decides nothing: the recovery policy decides what to save and when.
 #pragma once
 
 #include <tenon/files.hpp>
@@ -51,9 +51,9 @@ struct SaveRequest {
   std::span<const MetaBlock> meta = {};
 };
 
-/// How the ranks of one save talk. Calls block until all ranks have come, up to the run's deadline, then
-/// throw. gather and broadcast come from the saving thread, any from the training thread: give them separate
-/// communicators.
+/// Communication between the ranks of one save. Calls block until all ranks have joined, up to the run's
+/// deadline, then throw. gather and broadcast come from the saving thread, any from the training thread: give
+/// them separate communicators.
 class SaveExchange {
  public:
   virtual ~SaveExchange();
@@ -88,7 +88,7 @@ struct StoreOptions {
 struct RejectedGeneration {
   std::int64_t step = 0;
   std::string reason;  ///< names the file and the block
-  std::string path;    ///< where it lies now (step-<n>.bad)
+  std::string path;    ///< where it is now (step-<n>.bad)
 };
 
 struct RestorePoint {
@@ -168,7 +168,7 @@ class CheckpointStore {
   SaveResult save(const SaveRequest& request, int rank, int world_size, SaveExchange& exchange);
 
   /// Stage 1 of a save, on every rank: writes this rank's file into `step-<n>.tmp/` and syncs it. Returns the
-  /// report for the coordinator; an error stands in it and is not thrown.
+  /// report for the coordinator; an error is in it and is not thrown.
   std::string write_part(const SaveRequest& request, int rank, int world_size);
   /// Takes part in the collective of save() with a failure, so that no rank waits for this one and none
   /// commits.
@@ -180,7 +180,7 @@ class CheckpointStore {
   /// Removes what a save of `step` may have left. Never throws.
   void abort(std::int64_t step) noexcept;
 
-  /// Rank 0, while nobody saves: removes left-overs, then finds the newest generation whose every byte
+  /// Rank 0, while no rank saves: removes left-overs, then finds the newest generation whose every byte
   /// matches its manifest. Those that do not are renamed to `step-<n>.bad` and reported. `consistent_only`
   /// passes over priority saves.
   RestorePoint recover(bool consistent_only);
@@ -209,7 +209,7 @@ class CheckpointStore {
 /// Made and used by the training thread of one rank.
 class AsyncSaver {
  public:
-  /// Copies a part that does not lie in host memory.
+  /// Copies a part that is not in host memory.
   using Copier = std::function<void(const TensorView& from, std::span<std::byte> to)>;
 
   /// store and exchange outlive the saver.
@@ -230,7 +230,7 @@ class AsyncSaver {
   bool busy() const;
   /// Waits until nothing is in flight. Throws DeadlineError, which names rank and step, after `seconds`.
   void wait(double seconds);
-  /// What has ended since the last call, oldest first, skipped saves included.
+  /// Results of saves that have ended since the last call, oldest first, skipped saves included.
   std::vector<SaveResult> take_results();
 
  private:

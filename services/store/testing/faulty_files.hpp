@@ -48,7 +48,7 @@ class FaultyFiles final : public FileSystem {
  private:
   class Writer;
   class Reader;
-  // Counts one operation and throws if the plan says so; `torn` tells a write that half of it should land.
+  // Counts one operation and throws if the plan says so; `torn` tells a write to write only half.
   void step(const char* what, const std::string& path, bool* torn);
   [[noreturn]] void fail(const std::string& what) const;  // under the lock
   [[noreturn]] void fail_torn(const std::string& path) const;

@@ -13,7 +13,7 @@ namespace tenon::testing {
 
 class MemoryFiles final : public FileSystem {
  public:
-  /// What survives crash(): nothing unsynced, everything (a killed process), or a random prefix of the
+  /// Data that survives crash(): nothing unsynced, everything (a killed process), or a random prefix of the
   /// unsynced name operations of each folder and of the unsynced bytes of each file.
   enum class Survival { kSyncedOnly, kEverything, kRandom };
 

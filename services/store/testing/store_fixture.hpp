@@ -108,7 +108,7 @@ inline std::vector<std::string> folder_names(FileSystem& files, const std::strin
 
 inline constexpr char kFolder[] = "/run/checkpoints";
 
-/// What the Error thrown by `action` says.
+/// Returns the message of the Error that `action` throws.
 template <typename F>
 std::string message_of(F&& action) {
   try {

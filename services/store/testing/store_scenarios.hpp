@@ -1,5 +1,5 @@
 // Saves that tests of the store interrupt: a history, one more save, and what loading may find when that save
-// did not come to its end.
+// did not end.
 #pragma once
 
 #include <tenon/checkpoint.hpp>
@@ -33,7 +33,7 @@ struct Scenario {
   std::function<SaveResult(CheckpointStore&)> save;
   std::optional<Outcome> older;  ///< what loading falls back on
   Outcome newer;
-  std::size_t generations;  ///< that stand at any moment
+  std::size_t generations;  ///< that exist at any moment
 };
 
 /// Saves `model`, which need not be that of `step`.
@@ -93,7 +93,7 @@ inline std::vector<Scenario> scenarios() {
   return all;
 }
 
-/// What the save does when nothing fails, one entry per operation of the file layer.
+/// Operations of the save when nothing fails, one entry per operation of the file layer.
 inline std::vector<std::string> operations_of(const Scenario& scenario) {
   MemoryFiles memory;
   FaultyFiles files(memory);
