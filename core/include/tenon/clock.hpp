@@ -25,7 +25,8 @@ class Clock {
   /// Declares `seconds` of work done by the calling thread. Simulated: advances its time and lets earlier
   /// ones run.
   virtual void advance(double seconds) = 0;
-  /// Announces a participant before its thread starts, so that nobody overtakes it. Returns its id.
+  /// Announces a participant before its thread starts, so that no other participant overtakes it. Returns its
+  /// id.
   virtual int announce(int replica, int actor, std::string_view name) = 0;
   /// The calling thread becomes participant `id`; simulated: returns when it may run.
   virtual void enter(int id) = 0;
@@ -48,7 +49,8 @@ std::unique_ptr<Clock> make_wall_clock();
 /// wake is ever lost; therefore a parked caller looks at its condition again whenever `park` returns.
 /// `deadline_wall_s`: the longest real time that one participant may run without calling the clock. When it
 /// passes, or when all participants are parked, the clock stops: every waiting participant gets a
-/// DeadlineError that says who waits for what, and so does every later call that would wait.
+/// DeadlineError that lists the participants and what each waits for, and so does every later call that would
+/// wait.
 std::unique_ptr<Clock> make_simulated_clock(double deadline_wall_s);
 
 /// A limit in real time, counted from its construction. The simulated clock ignores it and bounds waits
@@ -77,7 +79,7 @@ class ClockEvent {
   /// clock has stopped.
   Outcome wait_until(std::unique_lock<std::mutex>& lock, Clock& clock, double at);
 
-  /// Wakes all who wait, under the same lock. Simulated: their time becomes at least `at`.
+  /// Wakes all waiting threads. Call it under the same lock. Simulated: their time becomes at least `at`.
   void notify(Clock& clock, double at);
 
  private:

@@ -1,7 +1,7 @@
 // Configuration: TOML values that know where they come from, files layered over one another, and the check of
 // a table against option specs. It serves DESIGN 5; it knows no section and no plugin by name.
 //
-// How a command uses it for a file of its own kind, e.g. an experiment:
+// A command uses it as follows for a file of its own kind, e.g. an experiment:
 //
 //   Config file = Config::load("experiments/rounding.toml", sets);
 //   OptionRequest request{.table = file.root(), .owner = "experiment", .specs = option_list(kSpecs),
@@ -9,7 +9,8 @@
 //   Resolution top = resolve_options(request);  // throws one Error(kConfig) with every problem
 //   std::string metric(top.options->text("metric"));
 //
-// and for an arm, whose own files lie over the base: Config::load(base, the arm's set, the arm's extends).
+// and for an arm, whose own files are layered over the base: Config::load(base, the arm's set, the arm's
+// extends).
 #pragma once
 
 #include <tenon/error.hpp>
@@ -26,7 +27,7 @@
 
 TENON_ABI_BEGIN
 
-/// Where a value was written. Lines and columns count from 1; 0 = not from a file.
+/// Place where a value was written. Lines and columns count from 1; 0 = not from a file.
 struct Origin {
   std::string file;  ///< path as reached from the working directory, "--set a.b=c", or "default"
   int line = 0;
@@ -47,7 +48,7 @@ class Value {
   using Array = std::vector<Value>;
   using Table = std::vector<Member>;  ///< in order of first writing; keys are unique
 
-  /// An earlier layer's word on the same key.
+  /// An earlier layer's value of the same key.
   struct Earlier {
     Origin origin;
     std::string text;       ///< the value as TOML on one line
@@ -108,7 +109,7 @@ struct Member {
 };
 
 /// A layered configuration. Layers, lowest first: what `extends` names (left to right, depth first, each file
-/// once, relative to the file that says it), the file itself, further files, all `--set` together. Tables
+/// once, relative to the file that names it), the file itself, further files, all `--set` together. Tables
 /// merge, scalars replace, lists replace unless the key is written "+key". A layer that changes the `type` of
 /// a table drops the keys that earlier layers wrote for the old type; keys of the core ([sync] buffers) stay
 /// (docs/decisions/0002-layers-and-type-changes.md).
@@ -122,13 +123,13 @@ class Config {
   };
 
   Config() = default;
-  /// `sets` as on the command line: "a.b=c", the value in TOML or else a bare string. `over`: files laid over
-  /// the first one, each with its own extends. Throws Error(kConfig): unreadable, syntax, missing or cyclic
-  /// extends (with the chain), dates, bad --set.
+  /// `sets` as on the command line: "a.b=c", the value in TOML or else a bare string. `over`: files layered
+  /// over the first one, each with its own extends. Throws Error(kConfig): unreadable, syntax, missing or
+  /// cyclic extends (with the chain), dates, bad --set.
   static Config load(const std::string& path, const std::vector<std::string>& sets);
   static Config load(const std::string& path, const std::vector<std::string>& sets,
                      const std::vector<std::string>& over);
-  /// `name` stands in for the path in origins and as base of relative extends.
+  /// `name` replaces the path in origins and as the base of relative extends.
   static Config parse(std::string_view text, const std::string& name, const std::vector<std::string>& sets);
 
   const Value& root() const { return root_; }
@@ -141,8 +142,8 @@ class Config {
   /// Looks up "precision.type" or "observe[0].type"; null when absent. Throws Error(kConfig) on a malformed
   /// key.
   const Value* find(std::string_view dotted) const;
-  /// What set a key, and what that overrode, one line per layer, latest first; for a table every leaf under
-  /// it. An absent key says so, with a suggestion or with the change of type that removed it.
+  /// Returns what set a key, and what that overrode, one line per layer, latest first; for a table every leaf
+  /// under it. For an absent key it says so, with a suggestion or with the change of type that removed it.
   std::string explain(std::string_view dotted) const;
 
  private:
@@ -155,7 +156,7 @@ class Config {
 
 /// The value that `text` writes in TOML, e.g. "[0.9, 0.999]"; throws Error(kConfig) with `origin`.
 Value parse_value(std::string_view text, const Origin& origin);
-/// A dotted key for messages and lookups; parts that are no bare keys are quoted.
+/// Returns a dotted key for messages and lookups; parts that are not bare keys are quoted.
 std::string join_key(std::string_view parent, std::string_view key);
 /// Canonical TOML, with the origin of each value as trailing comment if asked; parses back to an equal value.
 std::string to_toml(const Value& root, bool with_origins);
@@ -180,7 +181,7 @@ using OptionList = std::vector<const tenon_option_v1*>;
 OptionList option_list(std::span<const OptionSpec> specs);
 OptionList option_list(const tenon_option_v1* const* null_terminated);
 
-/// What the check needs to know about a component named in a table.
+/// Id and options of a component named in a table.
 struct ComponentSchema {
   std::string id;  ///< as errors name it and `tenon inspect` takes it: "KIND.ID"
   OptionList options;
@@ -234,12 +235,12 @@ class ResolvedOptions final : public Options {
   std::unique_ptr<ResolvedOptions> unmade() const;
 
   const std::string& owner() const { return owner_; }
-  /// Where the table is written.
+  /// Sets where the table is written.
   void set_origin(const Origin& table) { origin_ = table; }
-  /// Where a declared option is written.
+  /// Sets where a declared option is written.
   void set_origin(std::string_view name, const Origin& origin);
-  /// For errors that a component finds after the check: where the option is written that `message` names,
-  /// else where the table is; as Origin::text, "" when neither is known.
+  /// For errors that a component finds after the check. Returns where the option that `message` names is
+  /// written, else where the table is; as Origin::text, "" when neither is known.
   std::string place_of(std::string_view message) const;
   /// Declares an option that has no value.
   void declare(std::string_view name, tenon_option_type type);
@@ -265,7 +266,7 @@ struct OptionRequest {
   std::string owner;  ///< "KIND.ID", or the section: "[run]"
   OptionList specs;
   std::vector<std::string> other_keys =
-      {};                 ///< legal here, but somebody else's: "type", core keys of the table
+      {};                 ///< legal here, but read elsewhere: "type", core keys of the table
   std::string hint = {};  ///< ends the message on an unknown key: "see: tenon inspect KIND.ID"
   const ComponentCatalog* catalog = nullptr;  ///< needed only where a spec is a component
 };
@@ -280,8 +281,7 @@ struct Resolution {
 /// the nearest one), wrong type, out of range, not a choice, missing, old and new name together. A default
 /// that does not satisfy its own spec is Error(kPlugin).
 Resolution resolve_options(const OptionRequest& request);
-/// The same for a caller that goes on: problems are added to the list, and the result is usable only if none
-/// were.
+/// The same without an error: adds problems to the list, and the result is usable only if none were added.
 Resolution resolve_options(const OptionRequest& request, std::vector<std::string>& problems);
 /// Request for the table of a component: owner, specs and hint from its schema, "type" among the other keys.
 OptionRequest component_request(const Value& table, ComponentSchema schema, const ComponentCatalog* catalog);

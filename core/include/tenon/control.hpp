@@ -28,7 +28,8 @@ class ControlPlane {
   virtual ~ControlPlane();
   /// Rank `rank` is about to begin slot `slot`. Returns the actions that all ranks agreed to take before it.
   virtual std::uint32_t begin_slot(int rank, std::int64_t slot) = 0;
-  /// Turns a wish of one rank (signal, timer, budget) into the lowest slot that nobody has begun; returns it.
+  /// Schedules a request of one rank (signal, timer, budget) for the lowest slot that no rank has begun;
+  /// returns that slot.
   virtual std::int64_t request(std::uint32_t actions, std::string_view reason) = 0;
   /// Votes on slot `slot`; returns true only if every rank voted yes. Waits up to the deadline.
   virtual bool commit(int rank, std::int64_t slot, bool yes) = 0;

@@ -41,7 +41,7 @@ struct DataInfo {
   std::vector<DataSource> sources;
   std::int64_t train_samples = 0;  ///< per epoch
   std::int64_t val_samples = 0;
-  std::int64_t tokens_per_sample = 1;  ///< what `tokens` counts; 1 where the word means nothing
+  std::int64_t tokens_per_sample = 1;  ///< what `tokens` counts; 1 for data without tokens
 };
 
 /// Samples [first, first + count) of the global order of a split. The core derives `first` from the slot,

@@ -1,5 +1,5 @@
 // Memory and operators of one kind of processor. A device offers its operators as small families, each asked
-// for by id through query(); a family that is absent makes the layers that need it be refused at check.
+// for by id through query(); layers that need an absent family are refused at check.
 #pragma once
 
 #include <tenon/abi.hpp>
@@ -14,7 +14,7 @@
 
 TENON_ABI_BEGIN
 
-/// What the core tells a device before anything else.
+/// Settings that open() passes to a device.
 struct DeviceSpec {
   int local_rank = 0;
   int threads = 1;           ///< of this rank
@@ -61,24 +61,24 @@ class DeviceAvailability {
   virtual ~DeviceAvailability();
   /// Among devices that can be used "auto" takes the highest; 0: only a configuration that names it does.
   virtual int preference() const = 0;
-  /// How many ranks of this machine can have one each; 0 = it cannot be used now.
+  /// Returns how many ranks of this machine can have a device each; 0 = it cannot be used now.
   virtual int usable() const = 0;
-  /// Why it cannot be used, and what to do; "" where it can. Valid as long as the object.
+  /// Returns why it cannot be used, and what to do; "" where it can. Valid as long as the object.
   virtual std::string_view reason() const = 0;
 };
 
-/// Where facts go. Texts are read before a call returns.
+/// Receives facts. Texts are read before a call returns.
 class FactReport {
  public:
   virtual ~FactReport();
   /// "driver", "CUDA 13.0".
   virtual void fact(std::string_view name, std::string_view value) = 0;
-  /// Something that the component claims, and what came of trying it: computed, and compared with numbers of
-  /// the host. `text`: how it was compared, or what went wrong.
+  /// Reports whether a claim of the component holds, from a computation compared with numbers of the host.
+  /// `text`: how it was compared, or what went wrong.
   virtual void probe(std::string_view claim, bool holds, std::string_view text) = 0;
 };
 
-/// Of any component; a device is asked once it is open, or, where it cannot be used, without that.
+/// Offered by any component. A device is asked once it is open, or unopened where it cannot be used.
 class ComponentFacts {
  public:
   static constexpr const char* kId = "tenon.facts/1";
@@ -86,48 +86,48 @@ class ComponentFacts {
   virtual void report(FactReport& report) = 0;
 };
 
-/// Of a device whose operators run in the order of a stream, by query(kId). Handles are those of the device's
-/// own library (cudaStream_t); null is a handle like others. From any thread.
+/// Offered through query(kId) by a device whose operators run in stream order. Handles are those of the
+/// device's own library (cudaStream_t); null is a valid handle. Any thread.
 class DeviceStreams {
  public:
   static constexpr const char* kId = "tenon.device.stream/1";
   virtual ~DeviceStreams();
-  /// Calls of other libraries by this thread concern this device from here on.
+  /// Makes this the device of later calls of other libraries by this thread.
   virtual void make_current() = 0;
-  /// Equal for two ranks, of any machines, exactly where they share one device: its UUID and place on the
-  /// bus.
+  /// Returns the UUID and the place on the bus: equal for two ranks, of any machines, exactly if they share
+  /// one device.
   virtual std::string identity() = 0;
-  /// In which the device's operators run.
+  /// Returns the stream in which the device's operators run.
   virtual void* stream() = 0;
-  /// One more, beside it.
+  /// Makes another stream.
   virtual void* make_stream() = 0;
   virtual void release_stream(void* stream) noexcept = 0;
 };
 
-/// Moments in streams (cudaEvent_t), by query(kId) of a device that has DeviceStreams. From any thread.
+/// Events in streams (cudaEvent_t), offered through query(kId) by a device that has DeviceStreams. Any
+/// thread.
 class DeviceEvents {
  public:
   static constexpr const char* kId = "tenon.device.event/1";
   virtual ~DeviceEvents();
   virtual void* make_event() = 0;
   virtual void release_event(void* event) noexcept = 0;
-  /// The event is when everything that `stream` was given so far has run.
+  /// The event completes when all work submitted to `stream` so far has run.
   virtual void record(void* event, void* stream) = 0;
-  /// What `stream` is given from here on waits for the event.
+  /// Work submitted to `stream` from here on waits for the event.
   virtual void wait(void* event, void* stream) = 0;
-  /// Whether it has come. Throws Error(kRun) when the device is lost.
+  /// Whether the event has completed. Throws Error(kDeviceLost) when the device is lost.
   virtual bool reached(void* event) = 0;
 };
 
 // Tensors of a device for code that runs on the host: the tensor itself where the device's memory is the
-// host's, and otherwise a copy. What such code does is the same on every device; beyond the host it costs two
-// transfers, so it is for what is small, rare, or has no operator.
+// host's, and otherwise a copy. Such code does the same on every device, but costs two transfers where there
+// is a copy: use it for what is small, rare, or has no operator.
 
-/// Memory for one tensor at a time, kept for the next: a steady step asks the heap for nothing. Of one
-/// thread.
+/// Memory for one tensor at a time, kept for the next: a steady step allocates nothing. One thread.
 class HostStage {
  public:
-  /// The elements of `view`; valid until the next call of read() or room().
+  /// Returns the elements of `view`; valid until the next call of read() or room().
   TensorView read(Device& device, const TensorView& view) {
     const TensorView here = room(view);
     if (here.data != view.data && view.elements() > 0) {
@@ -136,14 +136,14 @@ class HostStage {
     }
     return here;
   }
-  /// As many elements, of any value.
+  /// Returns room for as many elements, with unspecified values.
   TensorView room(const TensorView& view) {
     if (view.space == MemorySpace::kHost) return view;
     const auto bytes = static_cast<std::size_t>(view.bytes());
     if (memory_.size() * sizeof(Line) < bytes) memory_.resize((bytes + sizeof(Line) - 1) / sizeof(Line));
     return {memory_.data(), view.shape, view.dtype, MemorySpace::kHost};
   }
-  /// What read() or room() gave for `view`, as it is now, back to the device.
+  /// Copies the current content of what read() or room() returned for `view` to the device.
   void write(Device& device, const TensorView& view) {
     if (view.space == MemorySpace::kHost || view.elements() == 0) return;
     device.copy({memory_.data(), view.shape, view.dtype, MemorySpace::kHost}, view);

@@ -9,13 +9,13 @@
 
 TENON_ABI_BEGIN
 
-/// What failed; the value is the exit status of `tenon`.
+/// Kind of failure; the value is the exit status of `tenon`.
 enum class ErrorKind : int {
   kRun = 1,     ///< training itself: NaN loss, lost rank, disk
   kConfig = 2,  ///< usage or configuration
   kPlugin = 3,  ///< a plugin cannot be loaded or misbehaves
-  /// A device is gone for good: behind an error of the hardware or of a kernel no call of this process can
-  /// use it again. Its rank counts as dead, and whoever started it (`tenon launch --restarts`) treats it so.
+  /// A device is lost for good: after an error of the hardware or of a kernel, no call of this process can
+  /// use it again. Its rank counts as dead, also for the launcher (`tenon launch --restarts`).
   kDeviceLost = 4,
 };
 
@@ -31,7 +31,7 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-/// A call waited until its deadline. The message names who was late.
+/// A call waited until its deadline. The message names the late party.
 class DeadlineError : public Error {
  public:
   explicit DeadlineError(const std::string& message);

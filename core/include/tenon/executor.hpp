@@ -43,7 +43,7 @@ class LayerFactory {
 /// Layers by type name from `registry`, with `host` as theirs. Both outlive the factory.
 std::unique_ptr<LayerFactory> make_registry_layers(Registry& registry, Host& host);
 
-/// What a graph is built with. References outlive the executor.
+/// Arguments from which a graph is built. References outlive the executor.
 struct ExecutorSpec {
   LayerFactory* layers = nullptr;
   Device* device = nullptr;
@@ -51,7 +51,7 @@ struct ExecutorSpec {
   Precision* precision = nullptr;
   ModelGrid* grid = nullptr;  ///< null: one rank
   Communicator* replicas =
-      nullptr;  ///< for lookups in tables that are cut over the replicas; null: one replica
+      nullptr;  ///< for lookups in tables that are sharded over the replicas; null: one replica
   int replica = 0;
   std::uint64_t seed = 1;  ///< of dropout and the like
   std::uint64_t seed_rounding = 1;
@@ -79,7 +79,7 @@ struct LossValue {
 /// Called in backward-finish order when the last user of a parameter has added its gradient.
 using ParameterReady = std::function<void(int parameter)>;
 
-/// Shown each output of each node right after it was computed, while its memory still holds it.
+/// Called with each output of each node right after it was computed, while its memory still holds it.
 using OutputProbe =
     std::function<void(std::string_view node, std::string_view type, int output, const TensorView& value)>;
 
@@ -101,12 +101,12 @@ class Executor {
   /// Buffers to fill before forward, one per data field.
   std::span<const TensorView> inputs();
   void forward(ParameterSet& weights, const RunSpec& run);
-  /// From the next forward on; an empty function ends it.
+  /// Calls `probe` from the next forward on; an empty function ends it.
   void probe_outputs(OutputProbe probe);
-  /// Who hears what sites do to their operands, from the next pass on; null ends it.
+  /// Reports the operands of sites to `sink` from the next pass on; null ends it.
   void probe_operands(NumericsSink* sink);
   std::span<const LossValue> losses() const;
-  /// Around the forwards of an evaluation: what MetricLayers measure over all of them.
+  /// Called around the forwards of an evaluation, over all of which MetricLayers measure.
   void begin_metrics();
   void finish_metrics(Communicator* replicas, MetricReport& report);
   /// Adds to `gradients` (writes where `first` says that this is the slot's first micro-batch).
@@ -128,18 +128,19 @@ class Executor {
   void state(StateVisitor& visitor);
   std::vector<PlanLine> memory_plan() const;
   std::int64_t activation_bytes() const;
-  /// What this executor holds on its device: activation_bytes() and the sites' converted copies and state.
+  /// Bytes that this executor holds on its device: activation_bytes() and the sites' converted copies and
+  /// state.
   std::int64_t allocated_bytes() const;
   /// Operands that went through each number format since construction: "bf16" -> 1200.
   std::vector<std::pair<std::string, std::int64_t>> quantized_operands() const;
   /// Sites that the policy kept: "h.0.attn.q (linear)".
   std::vector<std::string> kept_sites() const;
-  std::int64_t linear_sites() const;  ///< those and all others
+  std::int64_t linear_sites() const;  ///< kept or not
   /// Pointwise nodes that do not run because the site before them applies their map. keep_values forbids it.
   std::vector<std::string> folded_nodes() const;
   /// Repeats the forward and names the first output or parameter that holds a non-finite element, e.g.
-  /// "h.2.attn output 0, element 117"; "" if all are finite, or if the search met a node that other replicas
-  /// would have to run along.
+  /// "h.2.attn output 0, element 117"; "" if all are finite, or if the search reached a node that all
+  /// replicas must run together.
   std::string find_non_finite(ParameterSet& weights, const RunSpec& run);
 
  private:
@@ -147,7 +148,7 @@ class Executor {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What a set holds: everything, everything but row tables, only what gradients are for, or only buffers.
+/// Contents of a set: everything, everything but row tables, only trained arenas, or only buffers.
 enum class SetContents : std::uint8_t { kEverything, kDense, kGradients, kBuffers };
 
 /// Allocates a ParameterSet with the layout of `parameters` on `device`, zero everywhere.
@@ -170,9 +171,9 @@ class MemoryWatch {
  public:
   static constexpr const char* kId = "tenon.device.memory_watch/1";
   virtual ~MemoryWatch();
-  /// Before the pass of the node in which the lifetime of a planned value, gradient, workspace or scratch
-  /// begins, on the thread that runs the pass: what `memory` (bytes) holds is nobody's, and may be
-  /// overwritten here. Data fields are not told. `what` is valid during the call.
+  /// Called before the pass of the node in which the lifetime of a planned value, gradient, workspace or
+  /// scratch begins, on the thread that runs the pass. The bytes of `memory` are unused and may be
+  /// overwritten here. Not called for data fields. `what` is valid during the call.
   virtual void begins(TensorView memory, std::string_view what) = 0;
 };
 

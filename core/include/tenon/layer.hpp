@@ -16,9 +16,9 @@ class Host;
 class ModelGrid;
 
 /// Shape and dtype of a value between layers. Local to the rank; a leading extent may vary at run time up to
-/// this one. Of an input the layout is always stated. A layer that states none for an output makes whole
-/// values and gets whole inputs alone: the core refuses it parts of a value. The gradient of a value has its
-/// layout, but that of a partial sum is whole over the axes of the sum.
+/// this one. An input always states its layout. A layer that states none for an output makes whole values and
+/// gets only whole inputs: the core refuses it sharded ones. The gradient of a value has its layout, but that
+/// of a partial sum is replicated over the axes of the sum.
 struct ValueSpec {
   Shape shape;
   DType dtype = DType::kF32;
@@ -49,7 +49,7 @@ struct SiteSpec {
   bool bias = false;
   Epilogue epilogue = Epilogue::kNone;
   std::int64_t chunk = 0;  ///< rows that one call passes at most; 0 = all m
-  /// Layer output whose elements are those of the product, wherever they lie: a pointwise layer behind it may
+  /// Layer output whose elements are those of the product, in any order: a pointwise layer that reads it may
   /// be folded into the site. -1 = none.
   int output = -1;
   /// Every call passes the rows of one sample as values [batch, channels, points...] have them: x and dx are
@@ -70,7 +70,7 @@ class InferContext {
   virtual Device& device() = 0;
   virtual Host& host() = 0;
   virtual ModelGrid& grid() = 0;
-  /// Replicas at this place of the grid, for lookups in tables that are cut over them; null when there is
+  /// Replicas at this place of the grid, for lookups in tables that are sharded over them; null when there is
   /// one.
   virtual Communicator* replicas() = 0;
   virtual int replica() const = 0;
@@ -89,10 +89,10 @@ class InferContext {
   /// The layer is y = map(x), elementwise: the executor may fold it into the producing site and skip forward.
   virtual void offer_epilogue(Epilogue map) = 0;
 };
-/// This rank's part of a value of activations in `layout`.
+/// Returns this rank's shard of activations in `layout`.
 ValueSpec placed(InferContext& context, const Layout& layout);
 
-/// What forward and backward share.
+/// Common base of the forward and backward contexts.
 class RunContext {
  public:
   virtual ~RunContext();
@@ -125,7 +125,7 @@ class ForwardContext : public RunContext {
 
 /// A gradient to write (accumulate = false) or to add to.
 struct GradientSink {
-  TensorView view;  ///< empty: nobody needs it
+  TensorView view;  ///< empty: not needed
   bool accumulate = false;
 };
 
@@ -173,16 +173,16 @@ class LossLayer {
   virtual std::string_view metric() const = 0;
 };
 
-/// Where a MetricLayer says what it found.
+/// Receives the results of a MetricLayer.
 class MetricReport {
  public:
   virtual ~MetricReport();
   virtual void value(std::string_view metric, double value) = 0;
-  /// Nothing is written down for `metric`; the reason is logged, once per run.
+  /// Leaves `metric` without a value; the reason is logged, once per run.
   virtual void undefined(std::string_view metric, std::string_view reason) = 0;
 };
 
-/// Offered by nodes that measure over a whole evaluation what no sum over batches can tell, an AUC
+/// Offered by nodes with a metric over a whole evaluation that is no sum over batches, e.g. an AUC
 /// ("tenon.layer.metric/1"). They collect in forwards that are not training, and need no outputs. A batch
 /// without one counted target may come at any time.
 class MetricLayer {
@@ -191,16 +191,16 @@ class MetricLayer {
   virtual ~MetricLayer();
   /// An evaluation begins: forgets everything collected.
   virtual void begin() = 0;
-  /// Its end. Joins what the replicas collected over `replicas` (null: there is one) and reports the same
-  /// values on all of them.
+  /// The evaluation ends: joins what the replicas collected over `replicas` (null: there is one) and reports
+  /// the same values on all of them.
   virtual void finish(Communicator* replicas, MetricReport& report) = 0;
 };
 
 // A linear site whose rows are windows of images. Where its products are computed from images, no windows are
 // made; where a policy or the device wants rows, the layer makes them.
 
-/// Declares a site as linear_site() does; `images` says of what its m rows are the windows. Bias, map and
-/// dtype are the site's: those of `images` are not looked at.
+/// Declares a site as linear_site() does; its m rows are the windows of `images`. Bias, map and dtype are the
+/// site's: those of `images` are ignored.
 SiteRef convolution_site(InferContext& context, const SiteSpec& site, const ConvolutionSpec& images);
 
 /// Whether the products of such a site take images. Then each of fprop, dgrad and wgrad is called once, with

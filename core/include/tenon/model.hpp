@@ -34,8 +34,8 @@ struct NodeSpec {
 /// Throws Error(kConfig): a graph of so many nodes is a mistake in a number.
 [[noreturn]] void refuse_graph(std::size_t nodes);
 
-/// Memory of a list of nodes, which stops growing before it takes the machine's: a blueprint writes node
-/// after node, as many as a number in the configuration says.
+/// Allocator of a list of nodes, which refuses to grow before it exhausts the machine: a number in the
+/// configuration may set how many nodes a blueprint writes.
 template <typename T>
 struct NodeAllocator {
   using value_type = T;

@@ -1,5 +1,5 @@
-// What number formats do to operands, for those who watch. A site reports each operand of a product in slots
-// that an observer asked for; in all others SiteCall::numerics is null and nothing is measured.
+// Reports on how number formats change operands. A site reports each operand of a product in slots that an
+// observer asked for; in all others SiteCall::numerics is null and nothing is measured.
 #pragma once
 
 #include <tenon/ops/quant.hpp>
@@ -38,9 +38,9 @@ class NumericsObserver {
  public:
   static constexpr const char* kId = "tenon.observer.numerics/1";
   virtual ~NumericsObserver();
-  /// Asked once per slot, before it runs. A slot that nobody asks for costs nothing.
+  /// Asked once per slot, before it runs. A slot that no observer asks for costs nothing.
   virtual bool numerics(std::int64_t slot) = 0;
-  /// In the order of products; micro-batch 0 only.
+  /// Called in the order of products; micro-batch 0 only.
   virtual void on_operand(const OperandNumerics& operand) = 0;
 };
 

@@ -1,7 +1,7 @@
-// Contract `observer/1`: what is written down. Observers see copies or views to read and never change
-// training. They run on rank 0, or on every rank where they ask for it, each rank with an object of its own;
-// calls to one object never overlap. What an observer throws ends that observer, not the run: it is reported
-// once in log and standard error and called no more.
+// Contract `observer/1`: records of a run. Observers see copies or views to read and never change training.
+// They run on rank 0, or on every rank where they ask for it, each rank with an object of its own; calls to
+// one object never overlap. An exception ends its observer, not the run: it is reported once in log and
+// standard error, and the observer is not called again.
 #pragma once
 
 #include <tenon/dataset.hpp>
@@ -56,13 +56,13 @@ struct Span {
   std::string_view track;
   std::string_view name;
   double begin_s = 0, end_s = 0;
-  /// Work done meanwhile, 0 where nobody counts: operations of products, and bytes of the tensors that were
-  /// read or written, each counted once.
+  /// Work done meanwhile, 0 where it is not counted: operations of products, and bytes of the tensors that
+  /// were read or written, each counted once.
   double flops = 0, bytes = 0;
 };
 
-/// What an observer answers query() with, not null, if it wants on_span. While no observer does, nobody reads
-/// a clock for spans. They come in batches at the end of a slot, in the order of their begins within a batch.
+/// An observer that wants on_span returns non-null from query() of this id. While no observer does, no clock
+/// is read for spans. They come in batches at the end of a slot, ordered by begin within a batch.
 inline constexpr std::string_view kSpanObserverId = "tenon.observer.spans/1";
 
 /// Service of the host, for components that time their own work: host.query(SpanSink::kId), null outside
@@ -101,13 +101,13 @@ class Observer {
   virtual void* query(std::string_view interface_id) = 0;
 };
 
-/// Which tensors an observer wants to see of a slot.
+/// Tensors of a slot that an observer wants to see.
 struct TensorRequest {
   bool parameters = false;
   bool outputs = false;
 };
 
-/// A trainable dense parameter around an update: this rank's part, host memory, valid during the call.
+/// A trainable dense parameter around an update: this rank's shard, host memory, valid during the call.
 struct ObservedParameter {
   const ParameterInfo* info = nullptr;
   TensorView before, after;   ///< weights
@@ -128,25 +128,26 @@ class TensorObserver {
  public:
   static constexpr const char* kId = "tenon.observer.tensors/1";
   virtual ~TensorObserver();
-  /// Asked once per slot, before it runs. A slot that nobody asks for costs nothing.
+  /// Asked once per slot, before it runs. A slot that no observer asks for costs nothing.
   virtual TensorRequest tensors(std::int64_t slot) = 0;
-  /// In the first forward of the slot, in the order of nodes.
+  /// Called in the first forward of the slot, in the order of nodes.
   virtual void on_output(const ObservedOutput& output) = 0;
-  /// After the update, before replicas meet; not called when the update was refused.
+  /// Called after the update and before replicas synchronise, unless the update was refused.
   virtual void on_parameters(std::span<const ObservedParameter> parameters) = 0;
 };
 
-/// Offered through Observer::query(RowObserver::kId) by observers of row tables. Each rank's object hears of
-/// the rows that its rank owns.
+/// Offered through Observer::query(RowObserver::kId) by observers of row tables. Each rank's object is told
+/// of the rows that its rank owns.
 class RowObserver {
  public:
   static constexpr const char* kId = "tenon.observer.rows/1";
   virtual ~RowObserver();
-  /// After on_start, before the first slot: the tables and this rank's part of each (local, offset). The span
-  /// is valid during the call. Not called when the model has no tables.
+  /// After on_start, before the first slot: the tables and this rank's shard of each (local, offset). The
+  /// span is valid during the call. Not called when the model has no tables.
   virtual void on_tables(std::span<const ParameterInfo> tables) = 0;
-  /// Applied slots only: unique ascending rows of a table and how often the slot's batch read each. Rows on
-  /// request ([parallel] rows): one call per update, a batch of any replica, of those since the last slot.
+  /// Applied slots only: unique ascending rows of a table and how often the slot's batch read each. With rows
+  /// on request ([parallel] rows) there is one call per update since the last slot, each for a batch of any
+  /// replica.
   virtual void on_accesses(int parameter, std::span<const std::int64_t> ids,
                            std::span<const std::uint32_t> counts) = 0;
 };

@@ -64,14 +64,15 @@ class OptimizerBase : public Optimizer {
   double lr_;
 };
 
-/// The same memory as a flat tensor, complex numbers as pairs of reals: what an elementwise rule is given.
+/// Returns the same memory as the flat tensor that an elementwise rule gets: complex numbers as pairs of
+/// reals.
 TensorView flat_reals(TensorView view);
 
-/// What a rule that looks at whole tensors may need to know before its first step. Valid for the run.
+/// Facts for a rule that looks at whole tensors, before its first step. Valid for the run.
 struct OptimizerSetup {
   std::span<const ParameterInfo> parameters;  ///< by ParameterSlice::parameter
-  /// One per parameter, 1 on exactly one of the ranks that hold the same part: a sum over the grid takes it
-  /// from there.
+  /// One per parameter, 1 on exactly one of the ranks that hold the same shard: a sum over the grid counts it
+  /// there.
   std::span<const std::uint8_t> first_holder;
   Communicator* grid = nullptr;  ///< all ranks of the replica's model grid; null when it has one rank
   Device* device = nullptr;

@@ -31,7 +31,7 @@ class Options {
   virtual std::span<const double> reals(std::string_view name) const = 0;
   virtual std::span<const std::string_view> texts(std::string_view name) const = 0;
   /// The inner component of a component(kind) option, made by the core and owned by it; it outlives the
-  /// asker. Null when the option is optional and absent. Prefer the typed form below.
+  /// caller. Null when the option is optional and absent. Prefer the typed form below.
   virtual void* component_pointer(std::string_view name, std::string_view kind) const = 0;
   /// The names that the user gave to the tables of a sections option, in the order of the files; empty when
   /// there are none.
@@ -39,7 +39,7 @@ class Options {
   /// One of these tables; an option of it has a value when the user set it, or when it has a default.
   virtual const Options& section(std::string_view name, std::string_view section) const = 0;
 
-  /// What the name that a text option has stands for: see option::choice.
+  /// Returns the value that the name of a text option stands for: see option::choice.
   template <typename Choices>
   auto choice(std::string_view name, const Choices& choices) const {
     return choices.of(text(name));
@@ -51,7 +51,7 @@ class Options {
   }
 };
 
-/// The names that a text option may have, and what each stands for; made by option::choice.
+/// The names that a text option may have, with their values; made by option::choice.
 template <typename Value, std::size_t Count>
 struct Choices {
   std::array<const char*, Count + 1> names;  ///< null-terminated
@@ -173,7 +173,7 @@ constexpr OptionSpec reals(const char* name, const char* default_toml) {
 constexpr OptionSpec texts(const char* name, const char* default_toml) {
   return {TENON_OPTION_TEXT_LIST, name, default_toml};
 }
-/// Names for one_of, with what they stand for:
+/// Names for one_of, with their values:
 ///   static constexpr auto kForms = option::choice<Form>({{"pencil", Form::kPencil}, {"slab", Form::kSlab}});
 ///   option::text("form", "\"pencil\"").one_of(kForms)      ...      options.choice("form", kForms)
 template <typename Value, std::size_t Count>
@@ -213,7 +213,8 @@ constexpr OptionSpec sections(const char* name) {
 /// Whether `pattern`, as configurations and command lines write it ("h.*.mlp.*"), describes all of `name`: *
 /// stands for any characters, also none, and ? for one character.
 constexpr bool matches_pattern(std::string_view pattern, std::string_view name) noexcept {
-  // Position behind the last star, and where the name stood when it was met: try one character more there.
+  // Position after the last star, and the position in the name when the star was reached: retry there with
+  // one character more.
   std::size_t p = 0, n = 0, star = std::string_view::npos, from = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

@@ -1,6 +1,6 @@
-// Parameters: how a layer declares them and how strategies see them. The core owns the memory.
-// Weights and gradients lie in the order in which backward finishes, 64-byte aligned, one arena per dtype and
-// replica group, so that buckets, syncs, hashes and saves are slices. Row tables are reached by rows only.
+// Parameters: how a layer declares them and how strategies see them. The core owns the memory. Weights and
+// gradients are in backward-finish order, 64-byte aligned, one arena per dtype and replica group, so that
+// buckets, syncs, hashes and saves are slices. Row tables are reached by rows only.
 #pragma once
 
 #include <tenon/tensor.hpp>
@@ -30,13 +30,13 @@ enum class Initializer : std::uint8_t {
   kUniformFromZero,  ///< in [0, init_scale)
 };
 
-/// Declaration of a parameter. Shapes are global; placement says which part this rank holds.
+/// Declaration of a parameter. Shapes are global; placement says which shard this rank holds.
 struct ParameterSpec {
   std::string name;  ///< conventional name; two declarations of one name are one tied parameter
   DType dtype = DType::kF32;
-  Shape shape;                        ///< global
-  std::vector<DimSharding> sharding;  ///< empty = replicated over the model grid; only row tables can be cut
-                                      ///< over the replicas
+  Shape shape;  ///< global
+  /// Empty = replicated over the model grid; only row tables can be sharded over the replicas.
+  std::vector<DimSharding> sharding;
   Role role = Role::kParameter;
   bool trainable = true;
   bool decay = true;  ///< weight decay applies
@@ -44,21 +44,21 @@ struct ParameterSpec {
   double init_scale = 0.02;  ///< std of normal, half-width or end of uniform, or the constant
 };
 
-/// Whether the parameter is cut along `axis` (kReplicaAxis: over the replicas).
+/// Whether the parameter is sharded along `axis` (kReplicaAxis: over the replicas).
 bool is_cut(const ParameterSpec& spec, int axis) noexcept;
-/// What the rank at `place` holds. Throws Error(kConfig) that names the parameter where its layout does not
-/// fit the grid.
+/// Returns the shard of the rank at `place`. Throws Error(kConfig) that names the parameter if its layout
+/// does not fit the grid.
 Box local_part(const ParameterSpec& spec, const GridPlace& place);
 
-/// Where a dense parameter lies: elements [begin, begin + elements) of arena `arena` (same in every
+/// Location of a dense parameter: elements [begin, begin + elements) of arena `arena` (same in every
 /// ParameterSet).
 struct ParameterInfo {
   ParameterSpec spec;
   int index = 0;   ///< position in backward-finish order over all parameters
   int arena = -1;  ///< -1 for row tables
   std::int64_t begin = 0;
-  Shape local;    ///< this rank's part
-  Shape offset;   ///< first global index of that part per dimension
+  Shape local;    ///< this rank's shard
+  Shape offset;   ///< first global index of that shard per dimension
   int users = 1;  ///< layers that add to its gradient (tied weights: more than one)
 };
 
@@ -72,7 +72,7 @@ class ParameterSet {
   virtual int arenas() const = 0;
   /// A whole arena as a flat tensor, padding included (padding is zero and stays zero).
   virtual TensorView arena(int index) const = 0;
-  /// This rank's part of one dense parameter or buffer.
+  /// This rank's shard of one dense parameter or buffer.
   virtual TensorView tensor(int parameter) const = 0;
   /// Null unless the parameter is a row table.
   virtual RowTable* table(int parameter) const = 0;

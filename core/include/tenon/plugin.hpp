@@ -1,4 +1,4 @@
-// What an author includes to make a plugin: a description per component and one macro.
+// The header of plugin authors: a description per component and one macro.
 //
 //   class Lion final : public tenon::Optimizer {
 //    public:
@@ -55,7 +55,7 @@ struct StaticText {
   constexpr const char* c_str() const { return text; }
 };
 
-/// What a plugin does beside offering components: a constant of namespace scope, named as .hooks = &kHooks.
+/// Functions of a plugin beside its components: a constant of namespace scope, named as .hooks = &kHooks.
 /// (Function pointers themselves cannot be part of a template argument with g++ 12.)
 struct PluginHooks {
   int (*init)(const tenon_host_v1*, tenon_error*) = nullptr;  ///< once per runtime; may throw

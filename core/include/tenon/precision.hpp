@@ -10,7 +10,7 @@ TENON_ABI_BEGIN
 
 class StateVisitor;
 
-/// What is known after the last backward of a slot, before clipping. Agreed over sync.gradient_group().
+/// Statistics after the last backward of a slot, before clipping. Agreed over sync.gradient_group().
 struct BackwardStats {
   std::int64_t slot = 0;
   bool found_non_finite = false;
@@ -43,9 +43,9 @@ class LossScaler {
  public:
   static constexpr const char* kId = "tenon.precision.loss_scaler/1";
   virtual ~LossScaler();
-  /// True: gradients that are not finite are the policy's to answer, with another scale or by ending the run
-  /// (after_backward may throw Error(kRun) that says what to change), and run.on_nan leaves them to it. Of a
-  /// policy without this interface the core expects the same if its scale is not 1.
+  /// True: the policy answers gradients that are not finite, with another scale or by ending the run
+  /// (after_backward may throw Error(kRun) that says what to change), and run.on_nan does not apply to them.
+  /// The core assumes true for a policy without this interface whose scale is not 1.
   virtual bool answers_overflow() const = 0;
 };
 

@@ -16,7 +16,7 @@ TENON_ABI_BEGIN
 class Communicator;  // <tenon/transport.hpp>
 
 /// Parts of the row tables that are lost together. Hashed: row r of table p belongs to a domain by a fixed
-/// hash, so that all domains see about as many accesses. Otherwise domain s is what rank s holds.
+/// hash, so that all domains see about as many accesses. Otherwise domain s is the rows of rank s.
 struct FailureDomains {
   int shards = 1;
   bool hashed = false;
@@ -25,7 +25,7 @@ struct FailureDomains {
 /// The domain of a row where the division is hashed. `table` is the parameter's index.
 int shard_of_row(const FailureDomains& domains, int table, std::int64_t row) noexcept;
 
-/// What the machines of a job cost and how often they fail, in seconds of the job.
+/// Costs of saves and failures of a job, and the time between failures, in seconds of the job.
 struct ClusterCosts {
   double save_s = 0;     ///< a complete save; others by their bytes
   double load_s = 0;     ///< reading back after a failure
@@ -63,20 +63,20 @@ struct RowSelection {
   std::vector<std::int64_t> ids;  ///< ascending, this rank's
 };
 
-/// What to write. An increment names its base; `tables` and `dense` are read only when !everything. Rows go
-/// with their optimizer state.
+/// Content of a save. An increment names its base; `tables` and `dense` are read only when !everything. Rows
+/// include their optimizer state.
 struct SavePlan {
   bool save = false;
   bool everything = true;
   bool dense = true;       ///< arenas, and what components keep in tensors
-  bool consistent = true;  ///< everything that reading it gives back is of one moment
+  bool consistent = true;  ///< everything that is read back is of one moment
   std::vector<RowSelection> tables;
   std::string encoding = "plain";  ///< of the rows; "plain" or one of the policy's RowCodec
   std::int64_t base_slot = -1;     ///< of an increment: a slot, or kNewestBase
   bool background = true;  ///< copy, then write while training goes on; false = training waits for the medium
 };
 
-/// How a save ended.
+/// Outcome of a save.
 enum class SaveStatus : std::uint8_t {
   kCommitted,  ///< durable and verified
   kSkipped,    ///< an earlier save was still being written
@@ -111,7 +111,7 @@ struct RestoredShard {
   std::int64_t samples_now = 0;
 };
 
-/// What a policy may know of the run before its first slot.
+/// Facts about the run before its first slot.
 struct RecoveryContext {
   int rank = 0;
   int ranks = 1;             ///< that train
@@ -129,8 +129,8 @@ struct RecoveryContext {
   ClusterCosts costs;
 };
 
-/// What the core does for a policy. Outlives it. Functions called collective are called by all ranks that
-/// train, in the same order; their waits have the run's deadline.
+/// Services of the core for a policy. Outlives the policy. Functions called collective are called by all
+/// ranks that train, in the same order; their waits have the run's deadline.
 class RecoveryHost {
  public:
   virtual ~RecoveryHost();
@@ -139,24 +139,24 @@ class RecoveryHost {
   virtual void sum(std::span<double> values) = 0;
   /// The texts of all ranks, by rank. Collective.
   virtual std::vector<std::string> gather(const std::string& text) = 0;
-  /// Between all ranks; null where one trains. Collective.
+  /// Opens a communicator of all ranks; null where one trains. Collective.
   virtual std::unique_ptr<Communicator> open(std::string_view name) = 0;
-  /// All that this rank needs to go on from this boundary, as bytes. In at_boundary and start.
+  /// Returns all that this rank needs to go on from this boundary, as bytes. Only in at_boundary and start.
   virtual std::string capture() = 0;
-  /// Back to what capture() gave. In bring_back.
+  /// Restores what capture() returned. Only in bring_back.
   virtual void restore(const std::string& captured) = 0;
-  /// Memory of this process that outlives the death of other ranks, and with it the policy: whatever it puts
-  /// there under `name`. It is emptied when the run goes back to a checkpoint.
+  /// The policy's own memory under `name`, in this process. It outlives the policy when other ranks die, and
+  /// is emptied when the run goes back to a checkpoint.
   virtual std::shared_ptr<void>& kept(std::string_view name) = 0;
-  /// Optimizer state begins at zero, as at the first slot. In start.
+  /// Sets optimizer state to zero, as at the first slot. Only in start.
   virtual void reset_optimizer() = 0;
-  /// Each replica passes over so many micro-batches. In start.
+  /// Makes each replica skip so many micro-batches. Only in start.
   virtual void skip_batches(std::int64_t batches) = 0;
-  /// Writes the metric train/<name> of the slots done. Rank 0's counts.
+  /// Writes the metric train/<name> of the slots done. Only rank 0's value counts.
   virtual void report(std::string_view name, double value) = 0;
 };
 
-/// Where the slots begin: at the first one, after a resume, and whenever the run has gone back.
+/// Beginning of the slots: at the first one, after a resume, and whenever the run has gone back.
 struct RecoveryStart {
   std::int64_t slot = 0;
   std::int64_t roll_backs = 0;       ///< that the policy asked for, in the whole run (BoundaryPlan)
@@ -171,7 +171,7 @@ struct SlotStart {
   double rate_scale = 1;  ///< of the learning rate
 };
 
-/// What came of a slot. The gradient norm is the same on all ranks where updates are shared.
+/// Outcome of a slot. The gradient norm is the same on all ranks where updates are shared.
 struct SlotOutcome {
   std::int64_t slot = 0;
   bool gradient = false;                ///< the slot computed one
@@ -180,7 +180,7 @@ struct SlotOutcome {
   double gradient_norm = 0;             ///< global, before clipping; likewise
 };
 
-/// What a policy does before a slot, besides saving.
+/// Actions of a policy before a slot, besides saving.
 struct BoundaryPlan {
   bool acts = false;             ///< at_boundary is called there
   bool rolls_back = false;       ///< all ranks go back to a consistent checkpoint
@@ -197,7 +197,7 @@ class Recovery {
   virtual void bind(RecoveryHost& host) = 0;
   /// The state is that of `start.slot`. Collective.
   virtual void start(const RecoveryStart& start) = 0;
-  /// A worker is about to train this slot. Pure in slot.slot and in what start() said.
+  /// A worker is about to train this slot. Pure in slot.slot and in the argument of start().
   virtual void before_slot(SlotStart& slot) = 0;
   /// On all ranks in the order of slots; of several workers in the order in which slots end.
   virtual void after_slot(const SlotOutcome& outcome) = 0;
@@ -207,35 +207,35 @@ class Recovery {
   /// Asked before every slot but the first of a segment, unless the run ends there. Must be the same on all
   /// ranks.
   virtual BoundaryPlan plan_boundary(const SaveMoment& moment) = 0;
-  /// Where plan_boundary said so: workers wait, no transfer is under way, saves of this boundary are handed
-  /// over. Collective.
+  /// Called where plan_boundary asked for it: workers wait, no transfer is under way, saves of this boundary
+  /// are handed over. Collective.
   virtual void at_boundary(const SaveMoment& moment) = 0;
-  /// True: a slot whose loss or gradient norm is not finite is refused, and the run goes on. The policy hears
-  /// of it in after_slot.
+  /// True: a slot whose loss or gradient norm is not finite is refused, and the run goes on. The policy is
+  /// told in after_slot.
   virtual bool answers_non_finite() const = 0;
-  /// Ranks died, others outlived them, and all meet again, those in place of the dead with empty memory:
-  /// returns the slot to which the policy can bring all ranks from what they keep in memory, -1 if to none.
-  /// The same on all ranks. Collective.
+  /// Called when the ranks that outlived a death and the replacements of the dead, whose memory is empty,
+  /// have joined. Returns the slot to which the policy can bring all ranks from what they keep in memory, -1
+  /// if none; the same on all ranks. Collective.
   virtual std::int64_t rejoin() = 0;
-  /// Does so: calls RecoveryHost::restore on every rank. Collective.
+  /// Brings all ranks to `slot`: calls RecoveryHost::restore on every rank. Collective.
   virtual void bring_back(std::int64_t slot) = 0;
-  /// Row accesses of applied slots only: unique rows and how often each was read. Rows on request ([parallel]
-  /// rows): one call per update, a batch of any replica, of those since the last slot.
+  /// Row accesses of applied slots only: unique rows and how often each was read. With rows on request
+  /// ([parallel] rows) there is one call per update since the last slot, each for a batch of any replica.
   virtual void on_accesses(int table, std::span<const std::int64_t> ids,
                            std::span<const std::uint32_t> counts) = 0;
   /// Whether the clock asks for a save. Clocks of ranks differ, so rank 0 alone is asked, at each of its slot
-  /// boundaries. A yes goes to the control plane, and at the slot that it chooses, the same for all ranks,
+  /// boundaries. A yes is sent to the control plane, and at the slot that it chooses, the same for all ranks,
   /// plan_save is called everywhere with `requested` set.
   virtual bool save_due(const SaveMoment& moment) = 0;
   virtual SavePlan plan_save(const SaveMoment& moment) = 0;
-  /// How a save ended: committed, skipped because the one before was still being written, or aborted. Called
-  /// on the training thread, once per save. Ranks hear of the same save at different slots, so plan_save must
-  /// not depend on it; save_due may.
+  /// Reports the end of a save: committed, skipped because the one before was still being written, or
+  /// aborted. Called on the training thread, once per save. Ranks learn of the same save at different slots,
+  /// so plan_save must not depend on it; save_due may.
   virtual void on_save(const SaveResult& result) = 0;
   virtual FailureDecision on_failure(const FailureEvent& failure) = 0;
   virtual void on_restored(const RestoredShard& shard) = 0;
-  /// What the policy counts, such as its share of lost samples: written beside each failure and at the end of
-  /// the run. Calls `sink` with each name, valid during that call, and value.
+  /// Reports counts of the policy, such as its share of lost samples, which are written beside each failure
+  /// and at the end of the run. Calls `sink` with each name, valid during that call, and value.
   virtual void account(const std::function<void(std::string_view, double)>& sink) = 0;
   /// Complete generations to keep, at least 2; 0 = nothing is ever saved.
   virtual int keep() const = 0;
@@ -273,7 +273,7 @@ class RecoveryBase : public Recovery {
   void* query(std::string_view interface_id) override;
 };
 
-/// Base of policies that add something to another one: everything goes to `inner`, which outlives this.
+/// Base of policies that add something to another one: all calls go to `inner`, which outlives this.
 class RecoveryDecorator : public Recovery {
  public:
   /// Throws Error(kConfig) where inner is null.
@@ -311,8 +311,8 @@ class RecoveryDecorator : public Recovery {
 };
 
 /// A policy that chooses rows ("tenon.recovery.selector/1"). plan_save says that a save is due; select says
-/// what is in it, on every rank, once all saves before it have ended everywhere and on_save told of them:
-/// rows that were chosen are then saved or aborted, never skipped. Also called for saves that the core
+/// what is in it, on every rank, once all saves before it have ended everywhere and on_save has reported
+/// them: rows that were chosen are then saved or aborted, never skipped. Also called for saves that the core
 /// forces, whose plan it leaves as it is.
 class SaveSelector {
  public:
@@ -331,7 +331,8 @@ class RowCodec {
   virtual std::span<const std::string_view> encodings() const = 0;
   /// rows: [n, width] f32 in host memory. Appends to `out`.
   virtual void encode(std::string_view encoding, TensorView rows, std::vector<std::byte>& out) = 0;
-  /// Fills `rows` ([n, width] f32) from what encode made of as many; throws Error(kRun) if it is not that.
+  /// Fills `rows` ([n, width] f32) from the output of encode for as many rows; throws Error(kRun) on other
+  /// bytes.
   virtual void decode(std::string_view encoding, std::span<const std::byte> stored, TensorView rows) = 0;
 };
 

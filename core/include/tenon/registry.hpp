@@ -41,7 +41,7 @@ class ComponentHandle {
   ~ComponentHandle() { reset(); }
 
   void reset() noexcept;
-  /// Gives the object away; the taker calls ref().component->destroy.
+  /// Releases the object; the caller then calls ref().component->destroy.
   void* release() noexcept { return std::exchange(object_, nullptr); }
   explicit operator bool() const noexcept { return object_ != nullptr; }
   void* object() const noexcept { return object_; }
@@ -73,7 +73,7 @@ class Component {
   ComponentHandle handle_;
 };
 
-/// What is known of a plugin, loaded or not.
+/// Facts about a plugin, loaded or not.
 struct PluginStatus {
   enum class State : std::uint8_t {
     kOffered,  ///< its tag was read and fits; nothing of it ran
@@ -112,7 +112,7 @@ class Registry final : public ComponentCatalog {
   void discover(const std::vector<std::string>& configured);
   /// Only in `paths`.
   void discover_only(const std::vector<std::string>& paths);
-  /// After this nothing is added or loaded; find() and create() serve what is loaded.
+  /// Stops additions and loading; find() and create() serve what is loaded.
   void freeze();
 
   /// The component that `type` names: "lion", an alias, "acme/lion" or "acme.lion/lion". Loads its plugin if

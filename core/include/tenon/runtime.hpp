@@ -39,8 +39,7 @@ struct TrainRequest {
   ProcessPlace place;
 };
 
-/// Where the training thread of one rank spent its time, in seconds of the run's clock; the first seven add
-/// up to total_s.
+/// Time of the training thread of one rank, in seconds of the run's clock; the first seven add up to total_s.
 struct RankTime {
   double compute_s = 0;   ///< forward, backward, update, and what the strategy computes
   double exposed_s = 0;   ///< waiting for bytes
@@ -51,7 +50,7 @@ struct RankTime {
   double other_s = 0;     ///< logs, observers, the loop itself
   double total_s = 0;
   double overlapped_s = 0;  ///< transfers beside other work, those of background actors included
-  std::map<std::string, LinkCounts> purposes;  ///< what left the rank, all its threads together
+  std::map<std::string, LinkCounts> purposes;  ///< traffic that left the rank, of all its threads
 };
 
 /// Numbers recorded under one name by all ranks (Replica::record).
@@ -63,7 +62,7 @@ struct Distribution {
   std::uint64_t not_positive = 0;
 };
 
-/// What summary.json holds.
+/// Content of summary.json.
 struct RunResult {
   std::string status;  ///< completed | interrupted | failed
   std::string error;   ///< first failure, "" when none

@@ -1,6 +1,6 @@
 // Contract `simulator/1`: makes the samples of a simulation, one per task. A task is a pure function of
 // (options, shared arrays, seed, index): done again, by another process or in another order, it gives the
-// same bytes. What runs tasks, stores samples and repeats what was lost is `tenon simulate`.
+// same bytes. `tenon simulate` runs tasks, stores samples and repeats lost tasks.
 #pragma once
 
 #include <tenon/tensor.hpp>
@@ -20,13 +20,13 @@ struct SimulatedField {
   bool target = false;  ///< what a model learns to predict; else what it is given
 };
 
-/// Which sample. Draws come from <tenon/random.hpp>: random_key(seed, purpose), step = index.
+/// Identifies a sample. Draws come from <tenon/random.hpp>: random_key(seed, purpose), step = index.
 struct SimulationTask {
   std::uint64_t seed = 1;
   std::int64_t index = 0;
 };
 
-/// How a task is stopped, and how far it is.
+/// Stops a task and receives its progress.
 class TaskWatch {
  public:
   virtual ~TaskWatch();
@@ -41,7 +41,7 @@ class Simulator {
   using Interface = Simulator;
   static constexpr const char* kKind = "simulator/1";
   virtual ~Simulator();
-  /// What a task makes, at least one field; the same for equal options, and before and after any call.
+  /// Fields that a task makes, at least one; the same for equal options, and before and after any call.
   virtual std::span<const SimulatedField> fields() const = 0;
   /// Arrays that all tasks read, computed once per simulation; may be empty.
   virtual std::span<const SimulatedField> shared() const = 0;

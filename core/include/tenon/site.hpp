@@ -33,7 +33,7 @@ struct SiteInfo {
   std::int64_t chunk = 0;  ///< rows of one call at most: chunks of this many, then what is left of m
   std::int64_t origin_n = 0, origin_k = 0;
   bool bias = false;
-  Epilogue epilogue = Epilogue::kNone;  ///< fprop applies it to y, behind the bias
+  Epilogue epilogue = Epilogue::kNone;  ///< fprop applies it to y, after the bias
   DType activation = DType::kF32;       ///< of x, y, dy, dx
   DType parameter = DType::kF32;        ///< of w and dw
   Communicator* amax_group = nullptr;   ///< ranks over which amax is agreed; null = this rank alone
@@ -47,7 +47,7 @@ struct SiteMemory {
   std::size_t scratch = 0;     ///< within one call
 };
 
-/// What the executor passes to each call. Views have exactly the sizes of SiteMemory.
+/// Arguments that the executor passes to each call. Views have exactly the sizes of SiteMemory.
 struct SiteCall {
   std::int64_t step = 0;  ///< slot number
   int micro = 0;
@@ -55,7 +55,7 @@ struct SiteCall {
   std::int64_t first_row = 0;   ///< of x within the site's m rows (chunked layers call several times)
   std::int64_t origin_row = 0;  ///< of this call's row 0 among the rows of all samples of the run
   std::uint64_t weight_version = 0;
-  NumericsSink* numerics = nullptr;  ///< who wants to hear about this call's operands; usually nobody
+  NumericsSink* numerics = nullptr;  ///< receives this call's operands; usually null
   TensorView kept, persistent, scratch;
 };
 
@@ -67,7 +67,7 @@ class OperandCounter {
   virtual void count(std::string_view format, std::int64_t operands) = 0;
 };
 
-/// What a policy may ask for while it builds a site. Valid for the life of the executor.
+/// Services for a policy while it builds a site. Valid for the life of the executor.
 class SiteHost {
  public:
   virtual ~SiteHost();

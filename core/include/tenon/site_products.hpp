@@ -1,6 +1,6 @@
-// For authors of precisions: the three products of a linear site, prepared for every number of rows that the
-// site's chunks have, with operands of one dtype; and what rounding did to an operand. What an operand holds
-// is the policy's business.
+// For authors of precision policies: the three products of a linear site, prepared for every number of rows
+// that the site's chunks have, with operands of one dtype; and measurement of rounding. The policy decides
+// what an operand holds.
 #pragma once
 
 #include <tenon/numerics.hpp>
@@ -51,7 +51,7 @@ class SiteProducts {
 
   /// Rows of one call at most.
   std::int64_t rows() const { return rows_; }
-  /// Of run(), a multiple of a cache line.
+  /// Scratch of run(), a multiple of a cache line.
   std::size_t scratch_bytes() const { return line_up(scratch_); }
 
   /// a, b as in SiteProduct. `scratch` has at least scratch_bytes().
@@ -69,7 +69,7 @@ class SiteProducts {
     std::unique_ptr<Gemm> gemm;
   };
 
-  /// Prepares what it does not know; after construction a steady step finds everything.
+  /// Prepares a product that is missing; after construction a steady step finds all.
   Gemm& find(SiteProduct product, std::int64_t rows, DType result, bool accumulate) {
     for (Entry& entry : entries_) {
       if (entry.product == product && entry.rows == rows && entry.result == result &&
@@ -107,7 +107,7 @@ class SiteProducts {
   std::size_t scratch_ = 0;
 };
 
-/// What a report says of where its operand stands; formats, statistics and views are the policy's to fill in.
+/// Returns a report that states the place of its operand; the policy fills in formats, statistics and views.
 inline OperandNumerics operand_place(const SiteCall& call, std::string_view layer, int site,
                                      std::string_view gemm, std::string_view operand) {
   OperandNumerics place;
@@ -121,7 +121,7 @@ inline OperandNumerics operand_place(const SiteCall& call, std::string_view laye
   return place;
 }
 
-/// Compares an operand with what became of it, element by element, in host memory: amax, signal, noise,
+/// Compares an operand with its rounded form, element by element, in host memory: amax, signal, noise,
 /// relative error and underflow; the rest is left at 0. A slow pass.
 QuantizeStats measure_rounding(TensorView input, TensorView rounded);
 

@@ -29,18 +29,19 @@ struct SlotPlan {
   bool consumes_data = true;  ///< whether a MIX or SKIP slot moves the data cursor
 };
 
-/// How the slot ended. Only a GRAD slot can be applied.
+/// Outcome of a slot. Only a GRAD slot can be applied.
 struct StepOutcome {
   SlotKind kind = SlotKind::kGrad;
   bool applied = false;
   double loss = 0;
 };
 
-/// Whose gradients an update is made of: all replicas agree on non-finite values, norm and refusal, or each
-/// alone.
+/// Group whose gradients make up an update, and which agrees on non-finite values, norm and refusal: each
+/// replica alone, or all replicas.
 enum class GradientGroup : std::uint8_t { kReplica, kAllReplicas };
 
-/// A slice of the gradient arena that is complete once backward has passed it. Same cut on all replicas.
+/// A slice of the gradient arena that is complete once backward has passed it. All replicas have the same
+/// buckets.
 struct Bucket {
   int index = 0;
   int arena = 0;
@@ -57,28 +58,27 @@ class Replica {
   virtual std::uint64_t seed() const = 0;
   virtual Device& device() = 0;
   virtual Host& host() = 0;
-  /// Over the replicas that hold the same shards; null when there is one replica.
+  /// Returns the communicator of the replicas that hold the same shards; null when there is one replica.
   virtual Communicator* group(Purpose purpose) = 0;
-  /// A communicator of one's own over that group, e.g. for a background actor. All replicas must open it.
+  /// Opens another communicator over that group, e.g. for a background actor. All replicas must open it.
   virtual std::unique_ptr<Communicator> open(std::string_view name, Purpose purpose) = 0;
-  /// [parallel] servers: ranks that hold what a strategy keeps centrally (<tenon/sync_server.hpp>).
+  /// [parallel] servers: ranks that hold the central state of a strategy (<tenon/sync_extra.hpp>).
   virtual int servers() const = 0;
-  /// A communicator of two members, this rank and server `server`, in this order; the server opens the same
-  /// name and purpose. Throws Error(kConfig) when there is no such server.
+  /// Opens a communicator of two members, this rank and server `server`, in this order; the server opens the
+  /// same name and purpose. Throws Error(kConfig) when there is no such server.
   virtual std::unique_ptr<Communicator> open_to_server(int server, std::string_view name,
                                                        Purpose purpose) = 0;
   virtual ParameterSet& live() = 0;
   virtual ParameterSet& gradients() = 0;
   /// Factor from the gradients that on_gradients_ready sees to those of the slot's mean loss (1 / loss
-  /// scale). What a strategy keeps of gradients beyond a slot (error feedback) it keeps in units of the mean
-  /// loss.
+  /// scale). State from gradients that a strategy keeps beyond a slot (error feedback) is in units of the
+  /// mean loss.
   virtual double gradient_scale() const = 0;
   /// Targets that this replica's gradients of the slot are a mean over; known when on_gradients_ready is
   /// called.
   virtual double gradient_count() const = 0;
-  /// Largest rate that the schedule gives in the run's slots, before lr_scale. Known before start. In a run
-  /// of more than 2^20 slots not every one is asked: exact for rates that rise to one peak and then fall or
-  /// stay.
+  /// Largest rate of the schedule in the run's slots, before lr_scale. Known before start. In a run of more
+  /// than 2^20 slots not every one is asked: exact for rates that rise to one peak and then fall or stay.
   virtual double peak_rate() const = 0;
   /// State of the dense optimizer, owned by the core: one set per slot of the rule, with the trained arenas
   /// of live alone; row tables excluded. Every rank has the same ones in the same order. A writer calls
@@ -91,7 +91,7 @@ class Replica {
   /// to = from, all arenas; raises versions of `to`.
   virtual void copy(const ParameterSet& from, ParameterSet& to) = 0;
   /// Applies [sync] buffers (average, broadcast, local) to the buffers of `live`. Collective over the
-  /// replicas: a strategy whose replicas update alone calls it where they meet. With
+  /// replicas: a strategy whose replicas update alone calls it in its synchronisation rounds. With
   /// GradientGroup::kAllReplicas the core calls it in every applied slot.
   virtual void sync_buffers() = 0;
   virtual std::span<const Bucket> buckets() const = 0;
@@ -99,10 +99,10 @@ class Replica {
   virtual void pause() = 0;
   virtual void resume() = 0;
   virtual std::int64_t slot() const = 0;  ///< now running; readable from actors
-  /// A number of the strategy's own, e.g. the slots between two meetings of one replica. The core keeps
-  /// count, mean, extremes and a histogram in powers of two of each name, over all ranks, in summary.json
-  /// ("distributions"), and rank 0's mean since the last line in metrics.jsonl. Any thread; never sends a
-  /// byte.
+  /// Records a number of the strategy, e.g. the slots between two synchronisation rounds of one replica. The
+  /// core keeps count, mean, extremes and a histogram in powers of two of each name, over all ranks, in
+  /// summary.json ("distributions"), and rank 0's mean since the last line in metrics.jsonl. Any thread;
+  /// never sends a byte.
   virtual void record(std::string_view name, double value) = 0;
 };
 
@@ -119,9 +119,9 @@ class Sync {
   virtual GradientGroup gradient_group() const = 0;
   /// During the last backward, in bucket order.
   virtual void on_gradients_ready(const Bucket& bucket) = 0;
-  /// On return gradients are what the optimizer shall see (a mean over replicas, or this replica's own).
+  /// On return the gradients are those for the optimizer (a mean over replicas, or this replica's own).
   virtual void finish_gradients() = 0;
-  /// In every slot.
+  /// Called in every slot.
   virtual void after_step(const Slot& slot, const StepOutcome& outcome) = 0;
   /// Finishes transfers in flight without applying them; actors are parked. Before saving and evaluation.
   virtual void quiesce() = 0;
@@ -153,7 +153,7 @@ class SyncBase : public Sync {
   Replica* replica_ = nullptr;
 };
 
-/// Base of a strategy around another one (option::component("inner", "sync/1")): everything goes to the inner
+/// Base of a strategy around another one (option::component("inner", "sync/1")): all calls go to the inner
 /// one, so a decorator that overrides a function calls SyncDecorator's version to reach it. State of the
 /// inner one is "inner".
 class SyncDecorator : public SyncBase {

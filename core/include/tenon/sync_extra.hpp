@@ -1,5 +1,5 @@
-// Small interfaces of strategies beside `sync/1`, reached through Sync::query: where gradients are cut into
-// buckets, and who takes the mean over the replicas of gradients and of ways back to an anchor.
+// Small interfaces of strategies beside `sync/1`, reached through Sync::query: bucket sizes, means over the
+// replicas of gradients and of pseudo-gradients (differences from an anchor), and server ranks.
 #pragma once
 
 #include <tenon/host.hpp>
@@ -11,13 +11,13 @@
 
 TENON_ABI_BEGIN
 
-/// A strategy that says how large buckets are ("tenon.sync.buckets/1"). Asked before `start`, when the
-/// gradients are cut; without it the first closes at 1 MiB and the others at 25 MiB.
+/// A strategy that sets the size of buckets ("tenon.sync.buckets/1"). Asked before `start`, when the
+/// gradients are split; without it the first closes at 1 MiB and the others at 25 MiB.
 class BucketSizes {
  public:
   static constexpr const char* kId = "tenon.sync.buckets/1";
   virtual ~BucketSizes();
-  /// A bucket is closed behind the parameter with which it reaches this many bytes; 0 = one parameter each.
+  /// A bucket ends after the parameter with which it reaches this many bytes; 0 = one parameter each.
   virtual std::int64_t first_bucket_bytes() const = 0;
   virtual std::int64_t bucket_bytes() const = 0;
 };
@@ -31,17 +31,17 @@ struct MeanPart {
 };
 
 /// For strategies whose replicas update their weights alone: throws Error(kConfig), with the names of
-/// strategy and table, if a row table is copied to every replica, since nothing would bring the copies
-/// together again.
+/// strategy and table, if a row table is copied to every replica, since nothing would make the copies equal
+/// again.
 void refuse_copied_tables(Replica& replica, std::string_view strategy);
 
-/// Takes means over the replicas in another way than an all-reduce of the data, e.g. compressed. What it
-/// keeps between two means of a part (error feedback) it keeps in units of the mean loss.
+/// Computes means over the replicas in another way than an all-reduce of the data, e.g. compressed. State
+/// that it keeps between two means of a part (error feedback) is in units of the mean loss.
 class MeanReducer {
  public:
   virtual ~MeanReducer();
-  /// Names all parts that will ever come, and how their bytes are counted; no memory is taken after it.
-  /// Called once, in Sync::start.
+  /// Names all parts, and how their bytes are counted; no memory is allocated later. Called once, in
+  /// Sync::start.
   virtual void prepare(Replica& replica, Purpose purpose, std::span<const MeanPart> parts) = 0;
   /// Begins with a part; does not wait. scale: factor from its data to units of the mean loss
   /// (Replica::gradient_scale() for gradients, 1 for differences of weights). All replicas in the same order.
@@ -50,13 +50,13 @@ class MeanReducer {
   virtual void finish() = 0;
 };
 
-/// A strategy whose replicas exchange means of gradients, or of differences of weights, and let another take
-/// them ("tenon.sync.means/1"). What is no such thing (weights, statistics) it keeps to itself.
+/// A strategy whose replicas exchange means of gradients, or of differences of weights, and let a reducer
+/// compute them ("tenon.sync.means/1"). Means of other data (weights, statistics) it computes itself.
 class MeanUser {
  public:
   static constexpr const char* kId = "tenon.sync.means/1";
   virtual ~MeanUser();
-  /// Before `start`; the reducer outlives the strategy's use of it.
+  /// Called before `start`; the reducer outlives the strategy's use of it.
   virtual void take_means_by(MeanReducer& reducer) = 0;
 };
 
@@ -66,15 +66,15 @@ class ServerNode {
   virtual ~ServerNode();
   virtual int server() const = 0;   ///< 0 ... servers() - 1
   virtual int servers() const = 0;  ///< of the run
-  /// World ranks 0 ... trainers() - 1 hold a part of a replica each: rank t holds part t % parts() of replica
-  /// t / parts().
+  /// World ranks 0 ... trainers() - 1 hold one part of a replica each: rank t holds part t % parts() of
+  /// replica t / parts().
   virtual int trainers() const = 0;
   virtual int parts() const = 0;
-  /// Of this rank: actors run beside serve(), one per trainer where several are served at once.
+  /// Host of this rank: actors run beside serve(), one per trainer where several are served at once.
   virtual Host& host() = 0;
-  /// This server's end of what trainer `trainer` opened by Replica::open_to_server under the same name and
-  /// purpose; members: trainer, server. A wait for a message of a trainer that is silent ends after a day, or
-  /// when the run fails.
+  /// Opens this server's end of the communicator that trainer `trainer` opens by Replica::open_to_server
+  /// under the same name and purpose; members: trainer, server. A wait for a message of a trainer that is
+  /// silent ends after a day, or when the run fails.
   virtual std::unique_ptr<Communicator> open(int trainer, std::string_view name, Purpose purpose) = 0;
 };
 
@@ -84,10 +84,10 @@ class SyncServer {
  public:
   static constexpr const char* kId = "tenon.sync.server/1";
   virtual ~SyncServer();
-  /// Why this strategy, as it is configured, places nothing on servers; "" if it does.
+  /// Returns why this strategy, as configured, places nothing on servers; "" if it does.
   virtual std::string_view declines() const = 0;
-  /// Serves until every trainer has said that it will ask no more; how, is between the two parts of the
-  /// strategy. Trainers come here while they are built (Sync::start), also in a run that is only checked.
+  /// Serves until every trainer has said that it sends no more requests, in the strategy's own protocol.
+  /// Trainers connect while they are built (Sync::start), also in a run that is only checked.
   virtual void serve(ServerNode& node) = 0;
 };
 

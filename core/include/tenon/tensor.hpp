@@ -77,10 +77,11 @@ class Shape {
   int rank_ = 0;
 };
 
-/// Where memory lies.
+/// Location of memory.
 enum class MemorySpace : std::uint8_t { kHost = 0, kCuda = 1 };
 
-/// A row-major, contiguous window on somebody else's memory. `data` may be null only when elements() is 0.
+/// A row-major, contiguous window on memory that it does not own. `data` may be null only when elements() is
+/// 0.
 struct TensorView {
   void* data = nullptr;
   Shape shape;
@@ -109,18 +110,18 @@ struct TensorView {
   TensorView rows(std::int64_t begin, std::int64_t end) const;
 };
 
-// Where a global tensor lies on a model grid. A grid is a row-major block of ranks; along each of its axes a
-// tensor is sharded (every rank holds a part of one dimension), replicated (every rank holds the same), or a
-// partial sum (the tensor is the sum of what the ranks hold). Parts may be uneven or empty, and an empty part
-// is how a rank has nothing to do with a tensor.
+// Layout of a global tensor on a model grid. A grid is a row-major block of ranks; along each of its axes a
+// tensor is sharded (every rank holds a shard of one dimension), replicated (every rank holds the same), or a
+// partial sum (the tensor is the sum of what the ranks hold). Shards may be uneven or empty; a rank that
+// holds nothing of a tensor has an empty shard.
 
-/// The axis along which the replicas lie. A row table cut along it exists once in the run: each replica owns
-/// some rows, reads the others' through messages, and the core brings every row's gradients to its owner.
-/// Nothing else can be cut along it.
+/// The axis of the replicas. A row table sharded along it exists once in the run: each replica owns some
+/// rows, reads the others' through messages, and the core sends every row's gradients to its owner. Nothing
+/// else can be sharded along it.
 inline constexpr int kReplicaAxis = -1;
 
-/// How one dimension of a global tensor is cut over axes of the model grid, together and row-major, or over
-/// the replicas. offsets has parts + 1 entries that rise from 0 to the extent, one part per rank of those
+/// Sharding of one dimension of a global tensor over axes of the model grid, together and row-major, or over
+/// the replicas. offsets has parts + 1 entries that rise from 0 to the extent, one shard per rank of those
 /// axes.
 struct DimSharding {
   int dim = 0;
@@ -128,7 +129,7 @@ struct DimSharding {
   std::vector<std::int64_t> offsets;
 };
 
-/// Where a rank stands.
+/// Place of a rank.
 struct GridPlace {
   std::span<const int> extents = {};      ///< ranks along each axis of the model grid; empty: no grid
   std::span<const int> coordinates = {};  ///< one per axis
@@ -152,10 +153,10 @@ struct Box {
   bool operator==(const Box& other) const noexcept = default;
 };
 
-/// What both boxes hold; extents of 0 where they share nothing.
+/// Returns the elements in both boxes; extents of 0 where they share nothing.
 Box intersection(const Box& a, const Box& b) noexcept;
 
-/// Of a value or a parameter. A layout whose shape has no dimensions says nothing.
+/// Layout of a value or a parameter. One whose shape has no dimensions states nothing.
 struct Layout {
   Shape shape;                             ///< global
   std::vector<DimSharding> sharding = {};  ///< at most one per dimension, an axis in at most one
@@ -172,14 +173,14 @@ std::vector<std::int64_t> balanced_offsets(std::int64_t extent, int parts);
 /// Everything at part `owner`.
 std::vector<std::int64_t> owned_offsets(std::int64_t extent, int parts, int owner);
 
-/// How dimension `dim` is cut; null where it is whole.
+/// Returns the sharding of dimension `dim`; null where it is whole.
 const DimSharding* cut_of(const Layout& layout, int dim) noexcept;
 
 /// Throws Error(kConfig), beginning with `what`, unless axes exist, are used once, and offset tables fit.
 void check_layout(const Layout& layout, std::span<const int> grid, std::string_view what);
-/// What a rank holds. The layout has been checked.
+/// Returns the shard of a rank. The layout has been checked.
 Box part_of(const Layout& layout, const GridPlace& place);
-/// The axes along which ranks hold other parts.
+/// Returns the axes along which ranks hold different shards.
 std::vector<int> cut_axes(const Layout& layout);
 /// "[10, 28, 28], dimension 1 cut over axes 2, 3 at 0, 14, 28, a sum over axis 1"
 std::string layout_text(const Layout& layout);

@@ -82,8 +82,8 @@ inline void write_reals(std::span<const double> values, const TensorView& view) 
   }
 }
 
-// Buffers whose size differs from step to step: growing so that a steady step soon asks the heap for nothing,
-// and as flat tensors for a communicator.
+// Buffers whose size differs from step to step: they grow so that a steady step soon allocates nothing, and
+// become flat tensors for a communicator.
 
 /// All of `values` as one tensor in host memory, valid until they are resized.
 template <typename T>
@@ -95,7 +95,7 @@ TensorView flat_view(std::vector<T>& values, DType dtype) {
   return view;
 }
 
-/// Room for `count` elements, and if there is none yet for twice as many, or for `least` if that is more.
+/// Reserves room for `count` elements; if it must grow, for twice as many, or for `least` if that is more.
 template <typename T>
 void make_room(std::vector<T>& values, std::size_t count, std::size_t least) {
   if (values.capacity() < count) values.reserve(std::max(2 * count, least));

@@ -42,14 +42,15 @@ struct LinkCounts {
   std::uint64_t messages_sent = 0;
   std::uint64_t operations = 0;
   double blocked_seconds = 0;  ///< on the run's clock, spent waiting
-  /// Of those, waiting for the last member to join (a straggler, a barrier); the rest waited for bytes.
+  /// Part of blocked_seconds that waited for the last member to join (a straggler, a barrier); the rest
+  /// waited for bytes.
   double late_seconds = 0;
-  /// That transfers took, from the last join on, whether or not anybody waited meanwhile: at least
-  /// blocked_seconds - late_seconds of one thread. What exceeds that was hidden behind other work.
+  /// Duration of transfers, from the last join on, whether or not a thread waited meanwhile: at least
+  /// blocked_seconds - late_seconds of one thread. The excess was hidden by other work.
   double transfer_seconds = 0;
 };
 
-/// A started operation. Plain handle of the communicator that gave it; wait for it exactly once.
+/// A started operation. Plain handle of the communicator that returned it; wait for it exactly once.
 struct Request {
   std::uint64_t id = 0;
 };
@@ -111,20 +112,20 @@ struct LinkSpec {
   double jitter_s = 0;
 };
 
-/// Where processes of one run meet before any communicator exists. The core gives one to a transport whose
-/// ranks are processes; a transport with a launcher of its own (MPI) offers one instead, by query(kId),
-/// before connect.
+/// Text exchange of the processes of one run before any communicator exists. The core passes one to a
+/// transport whose ranks are processes; a transport with a launcher of its own (MPI) offers one instead, by
+/// query(kId), before connect.
 class Rendezvous {
  public:
   static constexpr const char* kId = "tenon.transport.rendezvous/1";
   virtual ~Rendezvous();
   virtual int rank() const = 0;  ///< the one world rank of this process
   virtual int ranks() const = 0;
-  /// The texts of all ranks, in rank order. Collective; throws DeadlineError that names who is late.
+  /// The texts of all ranks, in rank order. Collective; throws DeadlineError that names the late ranks.
   virtual std::vector<std::string> exchange(const std::string& text) = 0;
 };
 
-/// Of a transport whose sums may differ from run to run, by query(kId): then the run says so.
+/// Offered through query(kId) by a transport whose sums may differ from run to run; the run then says so.
 class NotRepeatable {
  public:
   static constexpr const char* kId = "tenon.transport.not_repeatable/1";
@@ -132,7 +133,7 @@ class NotRepeatable {
   virtual std::string reason() const = 0;  ///< "sums follow the order of ..."
 };
 
-/// What the world looks like to a transport.
+/// The world as a transport sees it.
 struct WorldSpec {
   int ranks = 1;
   double deadline_s = 60;
@@ -162,7 +163,7 @@ class Transport {
   virtual void* query(std::string_view interface_id) = 0;
 };
 
-/// Base of a communicator around another one: everything goes to the inner one.
+/// Base of a communicator around another one: all calls go to the inner one.
 class CommunicatorDecorator : public Communicator {
  public:
   explicit CommunicatorDecorator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
@@ -198,7 +199,7 @@ class CommunicatorDecorator : public Communicator {
   std::unique_ptr<Communicator> inner_;
 };
 
-/// One rank's view of the model grid of its replica: where it stands and whom it can reach. Layers get it
+/// One rank's view of the model grid of its replica: its place and the ranks that it can reach. Layers get it
 /// from InferContext::grid(); exchanges between layouts are planned on it (sdk/block_exchange.hpp,
 /// sdk/linear_map.hpp). Communicators belong to the caller and outlive the grid. One thread at a time.
 class ModelGrid {
@@ -225,9 +226,8 @@ class ModelGrid {
   /// on all.
   int next_tag() noexcept { return next_tag_++; }
 
-  /// Collective. `problem`: why this rank cannot go on, or empty. Unless no rank has one and all give the
-  /// same `text`, throws the same Error(kConfig) on all, which begins with `what` and names the first such
-  /// rank.
+  /// Collective. `problem`: why this rank cannot go on, or empty. If a rank has one, or if `text` differs,
+  /// throws the same Error(kConfig) on all, which begins with `what` and names the first such rank.
   void agree(const std::string& what, const std::string& text, const std::string& problem = "");
 
  private:
@@ -237,18 +237,19 @@ class ModelGrid {
   std::vector<Communicator*> axis_;
 };
 
-/// Of a transport whose communicators take views in a device's memory, by query(kId): it is told of each
-/// rank's device. With any other transport the core moves such tensors through host memory.
+/// Offered through query(kId) by a transport whose communicators take views in a device's memory; it gets
+/// each rank's device. With any other transport the core moves such tensors through host memory.
 class DeviceTransport {
  public:
   static constexpr const char* kId = "tenon.transport.device/1";
   virtual ~DeviceTransport();
-  /// What this machine lacks for it, in words that end a run; "" = nothing. Before connect as well.
+  /// Returns what this machine lacks for it, as the text of an error; "" = nothing. May be called before
+  /// connect.
   virtual std::string missing() = 0;
-  /// By the thread of `world_rank`, once its device is open and before it opens a communicator; again when
-  /// the rank is built again, after its communicators are closed. Collective over all ranks of the run. The
-  /// device outlives the rank's communicators and may be gone afterwards; the rendezvous of connect is still
-  /// there. Throws Error(kConfig) for a device that the transport cannot serve.
+  /// Called by the thread of `world_rank`, once its device is open and before it opens a communicator; again
+  /// when the rank is built again, after its communicators are closed. Collective over all ranks of the run.
+  /// The device outlives the rank's communicators and may be gone afterwards; the rendezvous of connect is
+  /// still there. Throws Error(kConfig) for a device that the transport cannot serve.
   virtual void attach(int world_rank, Device& device) = 0;
 };
 

@@ -26,7 +26,7 @@ namespace {
 constexpr std::size_t kLongestAnswer = 4 << 20;
 constexpr std::size_t kLastWords = 400;
 
-/// Those that this program takes, blocks or ignores, or was started without.
+/// Signals that this program takes, blocks or ignores, or was started without.
 sigset_t usual_signals() {
   sigset_t set;
   ::sigemptyset(&set);
@@ -159,7 +159,7 @@ ChildResult run_child(const ChildRequest& request, std::chrono::milliseconds tim
   Pipe answer, words;
   ChildFiles files;
   files.open(STDIN_FILENO, "/dev/null", O_RDONLY);
-  // The words go first: descriptor 3 may be the write end of either pipe, and must not be overwritten before
+  // The words are first: descriptor 3 may be the write end of either pipe, and must not be overwritten before
   // use.
   files.copy(words.write_end.get(), STDOUT_FILENO);
   files.copy(words.write_end.get(), STDERR_FILENO);

@@ -1,6 +1,6 @@
-// How every child process of this tree is started, watched and ended: spawned, never forked, since threads
-// may exist, and with the signals as a shell gives them, whatever this process does about its own. And the
-// words for a child's end.
+// Starts, watches and ends every child process of this tree. Children are spawned, never forked, since
+// threads may exist. They get their signals as from a shell, whatever this process does about its own. Also
+// texts for a child's end.
 #pragma once
 
 #include <spawn.h>
@@ -20,7 +20,7 @@ struct ChildRequest {
   bool own_group = true;  ///< so that a signal of the terminal reaches it only through this process
 };
 
-/// What becomes of the descriptors of a child, in order; the others go on as they are, or are closed on exec.
+/// Changes to the descriptors of a child, in order; the others are inherited as they are, or closed on exec.
 class ChildFiles {
  public:
   ChildFiles();
@@ -50,14 +50,14 @@ class ChildProcess {
   bool running() const { return running_; }
   /// Whether it has ended; does not wait.
   bool ended();
-  /// The status that waitpid gave once it has ended; exit status 1 if another caller has reaped it.
+  /// The status that waitpid returned once it has ended; exit status 1 if another caller has reaped it.
   int status() const { return status_; }
   /// To the process, or to the whole group of its own; nothing once it has ended.
   void signal(int signal) const;
   void signal_group(int signal) const;
   /// Kills it and its own group, and waits for its end.
   void kill();
-  /// Kills what it started and left behind in its own group.
+  /// Kills what remains in its own group of the processes that it started.
   void kill_remains() const;
   pid_t id() const { return id_; }
 
@@ -81,7 +81,7 @@ struct ChildResult {
 /// started.
 ChildResult run_child(const ChildRequest& request, std::chrono::milliseconds time_limit);
 
-/// Before this process becomes another program: what a child would find.
+/// Call before this process executes another program: restores the signals that a child would get.
 void restore_signals_for_exec();
 
 /// "was killed by signal 9 (Killed)", "ended with exit status 3", of a status of waitpid. The C library has
@@ -89,7 +89,7 @@ void restore_signals_for_exec();
 std::string how_it_ended(int status);
 /// "ended the process with signal 11 (Segmentation fault)", "did not end within 10 s, it was killed", ...
 std::string how_it_ended(const ChildResult& result, std::chrono::milliseconds time_limit);
-/// " Its last words: TEXT" on one line, cut; "" when there were none.
+/// " Its last words: TEXT" on one line, shortened; "" when there were none.
 std::string last_words(const std::string& words);
 
 }  // namespace tenon::base

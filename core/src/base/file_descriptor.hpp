@@ -56,7 +56,7 @@ struct Pipe {
   FileDescriptor read_end, write_end;
 };
 
-/// `use(bytes)` takes what is there, as string views, of a descriptor that does not wait; closed at its end
+/// Passes available bytes of a non-blocking descriptor to `use(bytes)` as string views; closes it at its end
 /// and after errors. `use` may close it, too.
 template <class Use>
 void drain(FileDescriptor& from, Use&& use) {

@@ -110,7 +110,7 @@ std::vector<std::string> control_group_folders(const std::string& text, const st
     else if (controllers.find("," + controller + ",") != std::string::npos)
       upwards(first, root + "/" + controller, line.substr(path + 1));
   }
-  // What is mounted there is a group of this process in any case.
+  // The root of each mount is a group of this process in any case.
   if (second.empty()) second.push_back(root);
   if (first.empty()) first.push_back(root + "/" + controller);
   second.insert(second.end(), first.begin(), first.end());

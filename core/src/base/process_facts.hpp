@@ -30,13 +30,13 @@ std::string utc_now();
 /// secret and no name of a machine or person gets into a manifest.
 std::vector<std::pair<std::string, std::string>> relevant_environment();
 
-/// The parsing behind peak_rss_mb and cpu_model, for tests: value after "key<blanks>:" on its own line, or
+/// Parser of peak_rss_mb and cpu_model, for tests: returns the value after "key<blanks>:" on its own line, or
 /// "".
 std::string proc_field(const std::string& text, const std::string& key);
 /// The folders of the control groups of a process, from its own to the root: those of version 2, then those
 /// of version 1 that have `controller`. `text` is /proc/self/cgroup.
 std::vector<std::string> control_group_folders(const std::string& text, const std::string& controller);
-/// The parsing behind usable_cores: "150000 100000" is 2; 0 where the text sets no limit.
+/// Parser of usable_cores: "150000 100000" is 2; 0 where the text sets no limit.
 int quota_cores(const std::string& cpu_max);
 
 }  // namespace tenon

@@ -51,7 +51,7 @@ void send_on(int signal) {
   errno = code;
 }
 
-/// What the terminal's driver does with Ctrl-C: it goes to the group in the foreground.
+/// The terminal's driver sends Ctrl-C to the group in the foreground.
 bool in_foreground() {
   const base::FileDescriptor terminal(::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC));
   return terminal && ::tcgetpgrp(terminal.get()) == ::getpgrp();
@@ -96,7 +96,7 @@ struct SignalOwner {
       ::pthread_sigmask(SIG_SETMASK, &mask_before, nullptr);
   }
 
-  /// With little memory: what it calls is short.
+  /// The stack is small, which is enough for its short calls.
   void start() {
     pthread_attr_t attributes;
     ::pthread_attr_init(&attributes);
@@ -137,7 +137,7 @@ struct SignalOwner {
         entry->insisted();
       }
     }
-    // Whoever was asked has obeyed by now; what comes later belongs to the same request, unless it is typed.
+    // The listeners have obeyed by now; a later signal belongs to the same request, unless it is typed.
     if (entries.empty() && (!obeyed || typed)) end_by(signal);
     obeyed = obeyed || !entries.empty();
   }
@@ -169,7 +169,7 @@ struct SignalOwner {
   std::atomic<bool> ending{false};
   pthread_t thread{};
 
-  /// Signals are the process's; so is who takes them.
+  /// Signals belong to the process; so does their owner.
   static std::shared_ptr<SignalOwner> of_process(bool with_user) {
     static std::mutex making;
     static std::weak_ptr<SignalOwner> only;

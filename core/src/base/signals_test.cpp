@@ -1,4 +1,4 @@
-// Who takes the signals of a process, in children of this test where the default would end it.
+// Delivery of the signals of a process, in children of this test where the default would end it.
 #include "base/signals.hpp"
 #include "base/child_process.hpp"
 #include "base/standard_streams.hpp"

@@ -1,4 +1,5 @@
-// Descriptors 0, 1 and 2 of a program: there, whatever started it, and standard output with its errors.
+// Descriptors 0, 1 and 2 of a program, which are open whatever started it, and standard output with its
+// errors.
 #pragma once
 
 #include <array>
@@ -7,8 +8,8 @@
 
 namespace tenon::base {
 
-/// Opens /dev/null where 0, 1 or 2 is closed: the next file would get the number, and what belongs on a
-/// terminal would be written into it. Before anything is opened.
+/// Opens /dev/null where 0, 1 or 2 is closed: the next file would get the number, and output for a terminal
+/// would be written into it. Call it before anything is opened.
 void open_standard_streams();
 
 /// While it lives, std::cout writes to descriptor 1 and keeps the first error.
@@ -19,7 +20,7 @@ class StandardOutput final : private std::streambuf {
   StandardOutput(const StandardOutput&) = delete;
   StandardOutput& operator=(const StandardOutput&) = delete;
 
-  /// Writes what is kept back. "" if everything was written, also by way of C's stdout.
+  /// Writes buffered output. "" if everything was written, also by way of C's stdout.
   std::string failure();
 
  private:

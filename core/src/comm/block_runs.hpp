@@ -54,7 +54,7 @@ void for_each_run(const Window& a, const Window& b, Fn&& fn) {
   }
 }
 
-/// First element of the box if its elements lie together, else -1.
+/// First element of the box if its elements are contiguous, else -1.
 inline std::int64_t contiguous_at(const Window& window) {
   std::int64_t first = -1;
   bool once = true;

@@ -1,5 +1,5 @@
-// Clocks: the order in which the simulated clock lets participants run, its waits, and how it ends when
-// nobody can go on.
+// Clocks: the order in which the simulated clock lets participants run, its waits, and how it ends when no
+// participant can go on.
 #include <tenon/clock.hpp>
 
 #include <tenon/error.hpp>

@@ -1,4 +1,4 @@
-// Waiting under either clock (clock_wait.hpp).
+// Waiting under either clock (<tenon/clock.hpp>).
 #include <tenon/clock.hpp>
 
 #include <tenon/error.hpp>

@@ -1,4 +1,4 @@
-// The wall clock: steady time since its construction, and the bookkeeping of who is who.
+// The wall clock: steady time since its construction, and the ids of participants.
 #include "base/elapsed.hpp"
 
 #include <tenon/clock.hpp>

@@ -1,5 +1,5 @@
-// Which parts of a tensor an operation reads and writes (staged_communicator.hpp). Wrong arguments are handed
-// on as they are: the inner communicator refuses them in its own words.
+// Copies the parts of a tensor that an operation reads and writes (staged_communicator.hpp). Wrong arguments
+// are passed on as they are: the inner communicator refuses them in its own words.
 #include "comm/staged_communicator.hpp"
 
 #include <tenon/transport.hpp>
@@ -22,7 +22,7 @@ class StagedCommunicator final : public CommunicatorDecorator {
     open_.reserve(64);
     buffers_.reserve(64);
   }
-  // Operations that nobody waited for may still use the buffers.
+  // Operations without a wait may still use the buffers.
   ~StagedCommunicator() override { inner_.reset(); }
 
   Request start_send(TensorView data, int to, int tag) override {
@@ -137,7 +137,7 @@ class StagedCommunicator final : public CommunicatorDecorator {
     return best;
   }
 
-  /// Of an all_to_all there are two.
+  /// An all_to_all has two open entries.
   void end(Request request, bool well) {
     for (std::size_t i = 0; i < open_.size();) {
       if (open_[i].id != request.id) {

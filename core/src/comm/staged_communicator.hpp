@@ -9,9 +9,10 @@
 
 namespace tenon::comm {
 
-/// What an operation reads leaves the device when it starts, so its tensor may be overwritten as early as one
-/// in the host's memory; what it writes reaches the device within wait(). Buffers grow until the largest
-/// operations have been seen and are kept then: a steady step allocates nothing. The device outlives it.
+/// Data that an operation reads leaves the device when it starts, so its tensor may be overwritten as early
+/// as one in the host's memory. Data that it writes reaches the device within wait(). Buffers grow until the
+/// largest operations have been seen and are kept then: a steady step allocates nothing. The device outlives
+/// it.
 std::unique_ptr<Communicator> staged(std::unique_ptr<Communicator> inner, Device& device);
 
 }  // namespace tenon::comm

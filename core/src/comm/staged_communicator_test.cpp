@@ -21,7 +21,7 @@
 namespace tenon::comm {
 namespace {
 
-/// Memory in which every byte is changed, so that whoever takes it for the host's reads nonsense.
+/// Memory in which every byte is changed, so that code that takes it for the host's reads nonsense.
 class ChangedDevice final : public Device {
  public:
   void open(const DeviceSpec&) override {}

@@ -23,7 +23,7 @@ std::optional<double> optional_real(const Options& options, std::string_view nam
 std::int64_t ParallelSettings::ranks_per_replica() const {
   std::int64_t product = 1;
   for (const int extent : grid) {
-    // Each extent is at most 2^20; a product beyond 2^40 is refused by whoever starts the ranks, not by
+    // Each extent is at most 2^20; a product beyond 2^40 is refused by the code that starts the ranks, not by
     // overflow.
     product = std::min<std::int64_t>(product * extent, std::int64_t{1} << 40);
   }

@@ -1,4 +1,4 @@
-// Where data files are found: absolute, under the working directory, under the installed or the source tree.
+// Search for data files: absolute, under the working directory, under the installed or the source tree.
 #include "config/data_path.hpp"
 
 #include <tenon/config.hpp>

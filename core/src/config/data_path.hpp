@@ -1,4 +1,4 @@
-// Where what Tenon brings along lies: configurations, data, templates.
+// Finds the files that Tenon ships: configurations, data, templates.
 #pragma once
 
 #include <tenon/abi.hpp>
@@ -13,7 +13,7 @@ struct ShippedFolder {
   bool is_source_tree = false;
 };
 
-/// From the place of the core's library alone, so that an installation can be moved as a whole.
+/// Found from the place of the core's library alone, so that an installation can be moved as a whole.
 ShippedFolder shipped_folder();
 
 }  // namespace config

@@ -1,5 +1,5 @@
-// Layers of a configuration: which files apply in which order, and what merging two of them means.
-// The rules are in docs/decisions/0002-layers-and-type-changes.md.
+// Layers of a configuration: the order in which files apply, and how two of them merge. The rules are in
+// docs/decisions/0002-layers-and-type-changes.md.
 #pragma once
 
 #include <tenon/config.hpp>

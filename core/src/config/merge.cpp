@@ -1,4 +1,4 @@
-// What a layer does to the one below it: tables merge, scalars replace, lists replace or are appended to, and
+// Merges a layer over the one below it: tables merge, scalars replace, lists replace or are appended to, and
 // a new `type` clears what was written for the old one.
 #include "config/key_path.hpp"
 #include "config/layers.hpp"

@@ -16,7 +16,7 @@ constexpr bool is_list(std::uint32_t type) {
   return type >= TENON_OPTION_INT_LIST && type <= TENON_OPTION_TEXT_LIST;
 }
 
-// What each element of a list has to be; other types stand for themselves.
+// Returns the type of a list's elements; other types are returned as they are.
 constexpr std::uint32_t element_type(std::uint32_t type) {
   switch (type) {
     case TENON_OPTION_INT_LIST:

@@ -97,7 +97,7 @@ class Resolver {
                           config::expectation(spec), *spec.doc != '\0' ? ", " : "", spec.doc));
       return;
     }
-    // After a problem nobody reads the result, and reading TOML is the slow part.
+    // After a problem the result is not read, and reading TOML is the slow part.
     if (spec.default_toml == nullptr || type >= TENON_OPTION_COMPONENT || !problems_.empty()) {
       result_.options->declare(spec.name, type);
       return;

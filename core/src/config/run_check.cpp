@@ -74,8 +74,8 @@ class RunChecker {
     return empty;
   }
 
-  // Edits name layers, whose options the graph checks when it is built: only there is the type behind an
-  // override known. Here: the core's keys, and for layer and insert the layer's own options.
+  // Edits name layers, whose options the graph checks when it is built: only there is the type of an
+  // overridden node known. Here: the core's keys, and for layer and insert the layer's own options.
   Value check_model_edits(const Value& value) {
     Value resolved;
     for (const std::string& name : core_keys("model")) {

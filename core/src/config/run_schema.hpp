@@ -48,8 +48,8 @@ struct ParallelSettings {
   std::vector<int> grid;     ///< model grid of a replica; empty = one rank
   std::int64_t workers = 1;  ///< per replica
   std::int64_t servers = 0;
-  /// Rows of tables that are cut over the replicas: read and updated when a replica asks for them, not by all
-  /// replicas in the same slots.
+  /// Rows of tables that are sharded over the replicas: read and updated when a replica asks for them, not by
+  /// all replicas in the same slots.
   bool rows_on_request = false;
 
   std::int64_t ranks_per_replica() const;  ///< product of grid
@@ -65,7 +65,7 @@ struct LinkSettings {
   double jitter = 0;                                           ///< seconds
 };
 
-/// [transport.clock]: what computing costs under the simulated clock, in seconds.
+/// [transport.clock]: costs of computing under the simulated clock, in seconds.
 struct CostSettings {
   std::optional<double> compute_seconds;  ///< forward and backward of one micro-batch; absent: calibrated
   double backward_share = 2.0 / 3;
@@ -87,7 +87,7 @@ struct StragglerSettings {
 
 /// [transport], keys of the core.
 struct TransportSettings {
-  std::optional<LinkSettings> link;  ///< absent: the link is what it is
+  std::optional<LinkSettings> link;  ///< absent: the link is not limited
   bool simulated_clock = false;
   CostSettings costs;
   std::vector<StragglerSettings> stragglers;

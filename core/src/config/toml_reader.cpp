@@ -48,8 +48,8 @@ Origin origin_of(const toml::source_region& region, const std::string& name) {
   return {name, static_cast<int>(region.begin.line), static_cast<int>(region.begin.column)};
 }
 
-// Skips a string that opens at text[at]; returns the index behind it. Broken strings end at the line or at
-// the text's end: toml++ stops there with its own message, so what follows no longer matters.
+// Skips a string that opens at text[at]; returns the index after it. Broken strings end at the line or at the
+// text's end: toml++ stops there with its own message, so what follows no longer matters.
 std::size_t skip_string(std::string_view text, std::size_t at) {
   const char quote = text[at];
   const std::string triple(3, quote);

@@ -1,4 +1,4 @@
-// Reads TOML text into a Value. The only door to toml++.
+// Reads TOML text into a Value. The only user of toml++.
 #pragma once
 
 #include <tenon/config.hpp>

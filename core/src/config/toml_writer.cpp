@@ -30,7 +30,7 @@ class Writer {
  public:
   explicit Writer(bool with_origins) : with_origins_(with_origins) {}
 
-  // Plain values come first: behind a [header] they would belong to the sub-table.
+  // Plain values come first: after a [header] they would belong to the sub-table.
   void write_table(const Value& value, const std::string& path) {
     for (const Member& member : value.table()) {
       if (member.value.is_table() || is_table_list(member.value)) continue;

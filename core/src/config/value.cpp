@@ -1,4 +1,4 @@
-// Value and Origin: data with its place of birth. No reading and no writing of files here.
+// Value and Origin: data with its origin. No reading and no writing of files here.
 #include <tenon/config.hpp>
 
 #include "config/key_path.hpp"

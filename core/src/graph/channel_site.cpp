@@ -86,7 +86,7 @@ class ChannelSite final : public LinearSite {
   Elementwise& elementwise_;
   std::size_t scratch_ = 0;
   std::unique_ptr<Gemm> fprop_, bias_, dgrad_[2], wgrad_[2];
-  const void* ones_ = nullptr;  ///< where they lie
+  const void* ones_ = nullptr;  ///< their memory
 };
 
 }  // namespace

@@ -11,8 +11,8 @@
 namespace tenon::graph {
 namespace {
 
-/// Of each of the three products of a site: one multiplication and one addition per element of y and step of
-/// k.
+/// Operations of each of the three products of a site: one multiplication and one addition per element of y
+/// and step of k.
 double product_flops(const Site& site, const TensorView& y) {
   return 2.0 * static_cast<double>(y.elements()) * static_cast<double>(site.declared.k);
 }

@@ -1,5 +1,5 @@
-// What a layer sees while it runs. One forward and one backward context per executor, pointed at each node in
-// turn, so that a step allocates nothing.
+// Contexts that layers get while they run: one forward and one backward context per executor, pointed at each
+// node in turn, so that a step allocates nothing.
 #pragma once
 
 #include "base/at.hpp"
@@ -20,7 +20,7 @@ struct Pass {
   ParameterSet* gradients = nullptr;
   RowGradients* rows = nullptr;
   RunSpec run;
-  NumericsSink* numerics = nullptr;  ///< who hears what sites do to their operands
+  NumericsSink* numerics = nullptr;  ///< receives reports on the operands of sites
   double flops = 0;                  ///< of the sites' products since the executor was made
   std::uint64_t seed = 1;            ///< of the executor's draws
   ParameterSet* staged = nullptr;    ///< buffers of the slot that runs; null without buffers
@@ -28,7 +28,7 @@ struct Pass {
       nullptr;  ///< per parameter: its gradient holds this slot's sum so far
 };
 
-/// What contexts say of their node's sites, beside their base.
+/// Facts about a node's sites that contexts offer beside their base.
 class SiteFacts {
  public:
   virtual bool takes_images(SiteRef site) const = 0;

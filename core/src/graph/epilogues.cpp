@@ -1,5 +1,5 @@
-// A map is folded where nobody can tell: the product has no other reader, and no backward reads the value
-// between product and map, which is never stored.
+// A map is folded where this has no visible effect: the product has no other reader, and no backward reads
+// the value between product and map, which is never stored.
 #include "graph/epilogues.hpp"
 
 #include "base/at.hpp"

@@ -5,8 +5,8 @@
 
 namespace tenon::graph {
 
-/// Marks the nodes whose offered map the producing sites can apply, and gives those sites the map. To be
-/// called when it is known who runs backward, and before sites are bound.
+/// Marks the nodes whose offered map the producing sites can apply, and gives those sites the map. Call it
+/// when the nodes that run backward are known, and before sites are bound.
 void fold_epilogues(Build& build);
 
 }  // namespace tenon::graph

@@ -22,7 +22,7 @@ TENON_ABI_BEGIN
 
 namespace {
 
-/// What a span says of a node.
+/// Facts about a node for its spans.
 struct NodeCost {
   std::string backward;  ///< name of its backward span
   double bytes = 0;      ///< inputs, outputs and parameters
@@ -78,7 +78,7 @@ struct Executor::Impl {
     return pass.run.training ? graph::PassKind::kForward : graph::PassKind::kEvaluation;
   }
 
-  /// Where a device computes on its own, this is where its forward is waited for.
+  /// Waits for the forward where the device computes asynchronously.
   void read_losses() {
     std::size_t next = 0;
     for (std::size_t i = 0; i < build->nodes.size(); ++i) {
@@ -97,14 +97,14 @@ struct Executor::Impl {
     }
   }
 
-  /// Forward and backward are named by the layer's owner.
+  /// Errors of forward and backward get their names from the layer's owner.
   [[noreturn]] void rethrow_at_metric() const {
     const NodeSpec& node = pass.node->spec;
     const std::string place = fmt::format("layer.{}, node '{}', metric", node.type, node.name);
     rethrow_named({"", place, spec.host->rank(), pass.run.slot});
   }
 
-  /// Runs one pass of a node, as a span if somebody wants spans.
+  /// Runs one pass of a node, as a span if an observer wants spans.
   template <typename Call>
   void timed(std::size_t node, bool backward, Call&& call) {
     const graph::PassScope scope(place, names[node], backward ? graph::PassKind::kBackward : forward_kind());
@@ -139,7 +139,7 @@ struct Executor::Impl {
   void show_outputs(const graph::Node& node) const {
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const graph::GraphValue& value = base::at(build->values, node.outputs[i]);
-      if (value.stored_as >= 0) continue;  // it exists behind the folded map only
+      if (value.stored_as >= 0) continue;  // it exists only after the folded map
       probe(node.spec.name, node.spec.type, static_cast<int>(i), value.data);
     }
   }
@@ -376,7 +376,7 @@ std::string Executor::find_non_finite(ParameterSet& weights, const RunSpec& run)
         return fmt::format("parameter '{}', element {}", base::at(weights.parameters(), p).spec.name, at);
     }
     impl.pass.node = &node;
-    if (node.talks) return "";  // the other replicas do not run along, so nothing behind it can be repeated
+    if (node.talks) return "";  // the other replicas do not run along, so no later node can be repeated
     if (node.folded_into < 0) node.layer->forward(impl.forward_context);
     for (std::size_t i = 0; i < node.outputs.size(); ++i) {
       const TensorView out = base::at(impl.build->values, node.outputs[i]).data;

@@ -179,7 +179,8 @@ class Builder {
     return fmt::format("model node '{}' ({}{})", node.name, node.type, numbers);
   }
 
-  /// What a node declared from parameter `first` on, and each buffer of its own.
+  /// Refuses a node if the parameters so far, its own from `first` on included, or one of its buffers exceed
+  /// the budget.
   void require_memory(const Node& node, std::size_t first) {
     const auto refuse = [&](const std::string& what, std::int64_t bytes) {
       fail_config(fmt::format("{}: {} {}, {}; make the model or the batch smaller", described(node.spec),

@@ -17,7 +17,7 @@
 
 namespace tenon::graph {
 
-/// Where the rank of an executor stands.
+/// Returns the place of an executor's rank.
 inline GridPlace place_of(const ExecutorSpec& spec) {
   GridPlace place = spec.grid == nullptr ? GridPlace{} : spec.grid->place();
   place.replica = spec.replica;
@@ -55,7 +55,7 @@ class Site final : public SiteHost {
   std::string layer, module;
   std::unique_ptr<LinearSite> product;
   bool kept = false;                        ///< the policy answered keep
-  std::unique_ptr<ConvolutionSpec> images;  ///< what the rows are windows of, where the layer said so
+  std::unique_ptr<ConvolutionSpec> images;  ///< images whose windows the rows are, where the layer said so
   bool takes_images = false;                ///< and is read as such
   SiteMemory memory;
   TensorView kept_memory, persistent, forward_scratch, backward_scratch;

@@ -1,4 +1,4 @@
-// What a layer sees in infer(): it declares, this records. Declarations are checked where they are made.
+// Records the declarations of a layer in infer(), and checks each when it is made.
 #pragma once
 
 #include "graph/graph_build.hpp"

@@ -1,4 +1,4 @@
-// The comparison behind numerics records, for policies outside the core (site_products.hpp).
+// The comparison of numerics records, for policies outside the core (site_products.hpp).
 #include "graph/operand_report.hpp"
 
 #include <tenon/error.hpp>

@@ -1,6 +1,5 @@
-// The memory that a graph may take, compared with what it asks for while it is built: a number that is far
-// too large is refused with a sentence before anything is allocated. Sums are lower bounds: what is surely
-// there at once.
+// Compares the memory that a graph may take with its demand while it is built: a number that is far too large
+// is refused with a message before anything is allocated. Sums are lower bounds of what is allocated at once.
 #pragma once
 
 #include "base/process_facts.hpp"
@@ -42,14 +41,14 @@ class MemoryBudget {
         bytes_(own_memory_ ? kLargestDevice : usable_memory_bytes()) {}
 
   bool allows(std::int64_t bytes) const { return bytes_ <= 0 || bytes <= bytes_; }
-  /// "and this machine has 23.5 GiB"
+  /// "and this process may use 23.5 GiB of this machine"
   std::string text() const {
     return own_memory_ ? std::string("and no device has as much")
                        : fmt::format("and this process may use {} of this machine", memory_text(bytes_));
   }
 
  private:
-  /// A device with memory of its own refuses by itself what it does not have.
+  /// A device with memory of its own refuses larger allocations by itself.
   static constexpr std::int64_t kLargestDevice = std::int64_t{1} << 40;
 
   bool own_memory_;

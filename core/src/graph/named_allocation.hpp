@@ -1,4 +1,5 @@
-// Memory of a device for something that has a name: where there is none left, the error says for what.
+// Allocates memory of a device for something that has a name; where there is none left, the error has the
+// name.
 #pragma once
 
 #include <tenon/device.hpp>

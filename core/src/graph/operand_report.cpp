@@ -47,7 +47,7 @@ void add_floats(Sums& sums, const TensorView& view, std::int64_t first, std::int
     for (std::int64_t i = 0; i < count; ++i)
       base::at(bits, i) = static_cast<std::int32_t>(static_cast<std::uint32_t>(from[i]) << 16);
   }
-  std::int32_t most = 0;  // magnitudes are ordered as their bits are, and a NaN lies above infinity
+  std::int32_t most = 0;  // magnitudes are ordered as their bits are, and a NaN is above infinity
   for (const std::int32_t value : bits) most = std::max(most, value & 0x7FFFFFFF);
   for (std::size_t i = 0; i < bits.size(); i += sums.signal.size()) {
     for (std::size_t lane = 0; lane < sums.signal.size(); ++lane) {

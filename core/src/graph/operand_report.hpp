@@ -1,5 +1,4 @@
-// What a site in the activations' own type asks of the operands of its products, and says about them when
-// somebody asked.
+// Checks the operands of a site in the activations' own type, and reports them to an observer that asked.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -11,8 +10,8 @@
 
 namespace tenon::graph {
 
-/// Largest magnitude and squares of `input`, and what became of it in `rounded` (the same elements; the same
-/// memory when nothing was rounded). Host memory; sums are in f64 in the order of elements.
+/// Returns the largest magnitude and squares of `input`, and its errors in `rounded` (the same elements; the
+/// same memory when nothing was rounded). Host memory; sums are in f64 in the order of elements.
 QuantizeStats rounding_stats(const TensorView& input, const TensorView& rounded);
 
 struct OperandNames {
@@ -20,11 +19,11 @@ struct OperandNames {
   int site;
   std::string_view gemm, operand;
 };
-/// Tells `call.numerics`; what lies on the device comes to the host for it.
+/// Reports to `call.numerics`; operands on the device are copied to the host for it.
 void report_plain_operand(Device& device, const SiteCall& call, const OperandNames& names,
                           const TensorView& input, const TensorView& rounded);
 
-/// Of the two operands of each product of one site.
+/// Checks and reports the two operands of each product of one site.
 class PlainOperands {
  public:
   struct Operand {
@@ -37,7 +36,7 @@ class PlainOperands {
 
   /// Throws Error(kPlugin) if one is not in the activations' type.
   void check(const TensorView& a, const TensorView& b) const;
-  /// To who wants to hear it; `product` is "fprop", "dgrad" or "wgrad".
+  /// Reports to `call.numerics` unless it is null; `product` is "fprop", "dgrad" or "wgrad".
   void report(const SiteCall& call, std::string_view product, const Operand& a, const Operand& b) const;
 
  private:

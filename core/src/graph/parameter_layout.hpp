@@ -1,4 +1,4 @@
-// Where parameters lie: order of backward-finish, arenas, and the part that a rank of the model grid holds.
+// Layout of parameters: backward-finish order, arenas, and the shard of a rank of the model grid.
 #pragma once
 
 #include <tenon/parameter.hpp>
@@ -15,7 +15,7 @@ struct Declared {
   int finish_order = 0;  ///< position in backward-finish order; never finished ones come last
 };
 
-/// What the parameters of an arena are; only trained ones have gradients.
+/// Kind of the parameters of an arena; only trained ones have gradients.
 enum class ArenaUse : std::uint8_t { kTrained, kFrozen, kBuffer };
 ArenaUse arena_use(const ParameterSpec& spec);
 

@@ -80,8 +80,8 @@ class DeviceParameterSet final : public ParameterSet {
     return base::at(tables_, parameter).get();
   }
 
-  // Relaxed: a version is read by the thread that ran after the writer, or under Hogwild by anyone, where an
-  // old copy of a weight is as good as the weight itself.
+  // Relaxed: a version is read by the thread that ran after the writer, or under Hogwild by any thread, where
+  // an old copy of a weight is as good as the weight itself.
   std::uint64_t version(int parameter) const override {
     return base::at(versions_, parameter).load(std::memory_order_relaxed) +
            all_.load(std::memory_order_relaxed);
@@ -131,7 +131,7 @@ double initial_value(const ParameterSpec& spec, RandomKey key, std::uint64_t ele
   return 0;
 }
 
-/// Fills this rank's part; a complex number is two reals with an index of their own.
+/// Fills this rank's shard; a complex number is two reals with an index of their own.
 template <typename Real>
 void fill(const ParameterInfo& info, RandomKey key, Real* out) {
   const ParameterSpec& spec = info.spec;

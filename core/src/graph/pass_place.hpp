@@ -1,5 +1,5 @@
-// Which node is being computed, in which pass: written by the thread that computes with two relaxed stores a
-// node, read by a thread that watches for kernels which do not return (train/pass_watch.hpp).
+// The node that is being computed, and its pass: written by the computing thread with two relaxed stores a
+// node, read by a thread that watches for kernels that do not return (loop/pass_watch.hpp).
 #pragma once
 
 #include <algorithm>
@@ -106,7 +106,7 @@ class PassPlaces {
   std::uint64_t seen_waits_ = 0;
 };
 
-/// A place among those of its rank, for the life of the object; nobody's where `places` is null.
+/// A place among those of its rank, for the life of the object; unregistered where `places` is null.
 class KnownPlace : public PassPlace {
  public:
   explicit KnownPlace(void* places) : places_(static_cast<PassPlaces*>(places)) {

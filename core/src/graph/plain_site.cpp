@@ -88,7 +88,7 @@ class PlainSite final : public LinearSite {
 }  // namespace
 
 std::unique_ptr<LinearSite> make_plain_site(const SiteInfo& info, SiteHost& host, bool channels_first) {
-  // A bias that is added to what lies there already is exact where nothing is narrower than it.
+  // A bias that is stored first, with the product added to it, is exact where no dtype is narrower than it.
   if (channels_first && info.activation == info.parameter) return make_channel_site(info, host);
   auto rows = std::make_unique<PlainSite>(info, host);
   if (channels_first) return make_turned_site(info, host, std::move(rows));

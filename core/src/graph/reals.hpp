@@ -1,4 +1,4 @@
-// Complex numbers as pairs of reals: what updates, norms and scales do not tell apart.
+// Complex numbers as pairs of reals: updates, norms and scales treat both alike.
 #pragma once
 
 #include <tenon/tensor.hpp>

@@ -1,6 +1,6 @@
-// Rows that live in tiers: a small write-back cache in front of a table, as memory tiers will have it.
-// Whoever reads rows through RowTable, saves and hashes among them, gets the newest values, also those that
-// only the cache has.
+// Rows that live in tiers: a small write-back cache in front of a table, as memory tiers will have it. Every
+// read of rows through RowTable, also for saves and hashes, returns the newest values, also those that only
+// the cache has.
 #include "graph/row_table.hpp"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kTableRows = 1000, kRowWidth = 5, kLines = 32;
 
-/// Holds the rows used last; a row that was written reaches the table behind when its line is needed.
+/// Holds the rows used last; a written row reaches the underlying table when its line is needed.
 class WriteBackCache final : public RowTable {
  public:
   explicit WriteBackCache(RowTable& behind) : behind_(behind) {}

@@ -69,7 +69,7 @@ class TurnedSite final : public LinearSite {
     return result;
   }
 
-  /// Rows of x or dx lie behind the scratch of the site, those of y or dy behind them.
+  /// Rows of x or dx follow the scratch of the site, and those of y or dy follow them.
   TensorView x_rows(const SiteCall& call) const { return rows(call, 0, k_); }
   TensorView y_rows(const SiteCall& call) const { return rows(call, bytes(k_), n_); }
   TensorView rows(const SiteCall& call, std::size_t offset, std::int64_t columns) const {

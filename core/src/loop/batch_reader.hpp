@@ -1,6 +1,6 @@
-// Batches from a data set into an executor's inputs. The data set writes what it declares, in host memory;
-// the graph wants the type of its activations, in the device's. Where both agree nothing is copied. Allocates
-// at construction only.
+// Reads batches from a data set into an executor's inputs. The data set writes its declared types in host
+// memory; the graph needs the type of its activations in the device's memory. Where both agree nothing is
+// copied. Allocates at construction only.
 #pragma once
 
 #include "loop/parts.hpp"

@@ -146,7 +146,7 @@ void ComputeCost::update() {
   lap(kUpdate);
 }
 
-// The pull comes before a meeting that the same slot may hold.
+// The pull comes before a synchronisation round that the same slot may hold.
 void ComputeCost::mix_begins() {
   if (known_) take(declared(kMix));
   begin_piece();

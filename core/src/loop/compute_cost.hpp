@@ -1,5 +1,5 @@
-// What computing costs a rank: the costs that the simulated clock is told, and stragglers, who lag under
-// either clock. Every delay is a function of (seed, rank, slot) alone.
+// Compute costs of a rank: those that the simulated clock is told, and stragglers, which lag under either
+// clock. Every delay is a function of (seed, rank, slot) alone.
 #pragma once
 
 #include "config/run_schema.hpp"

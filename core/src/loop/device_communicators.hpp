@@ -1,4 +1,4 @@
-// Communicators of a rank whose tensors lie in its device's memory: as the transport opened them where it
+// Communicators of a rank whose tensors are in its device's memory: as the transport opened them where it
 // reaches that memory, staged through the host's where it does not.
 #pragma once
 

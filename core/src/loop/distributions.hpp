@@ -1,4 +1,4 @@
-// What strategies record by name (Replica::record): distributions of numbers whose every value nobody keeps.
+// Distributions of the numbers that strategies record by name (Replica::record); single values are not kept.
 // Any thread records; one reads.
 #pragma once
 
@@ -17,7 +17,7 @@ class Distributions {
   void record(std::string_view name, double value);
   /// Calls back with each name's mean since the last call; names without new values are left out.
   void means(const std::function<void(std::string_view name, double mean)>& line);
-  /// What means() would call back with next, as exact text, and back: a checkpoint keeps it.
+  /// State of the next call of means(), as exact text, and back: a checkpoint keeps it.
   std::string window() const;
   void set_window(const std::string& text);
   std::map<std::string, Distribution> all() const;

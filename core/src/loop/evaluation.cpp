@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kSpeakAgainMs = 400;
 
-/// What nodes report, as values of the evaluation.
+/// Adds the reports of nodes to the values of the evaluation.
 class Report final : public MetricReport {
  public:
   Report(std::vector<EvaluationValue>& values, const ValidationPass::Undefined& undefined)

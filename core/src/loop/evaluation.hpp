@@ -1,6 +1,6 @@
 // Evaluation of the validation split: batches dealt to the replicas in turn, sums of losses joined in rank
-// order. Strategies whose replicas differ between syncs are evaluated as the mean over replicas of what each
-// calls the model.
+// order. Strategies whose replicas differ between syncs are evaluated as the mean over replicas, each with
+// the model that it evaluates.
 #pragma once
 
 #include "loop/batch_reader.hpp"
@@ -24,7 +24,7 @@ struct EvaluationValue {
 };
 
 /// Whether an evaluation goes on, as all ranks agree between its batches: none may wait in a sum for one that
-/// has left. They speak about it a few times a second.
+/// has left. They exchange this a few times a second.
 class BreakAgreement {
  public:
   /// others: null where this rank is alone.
@@ -41,7 +41,7 @@ class BreakAgreement {
   std::chrono::steady_clock::time_point spoke_ = std::chrono::steady_clock::now();
 };
 
-/// One pass over validation batches in any order: what training and commands on stored runs measure with.
+/// One pass over validation batches in any order, for training and for commands on stored runs.
 class ValidationPass {
  public:
   using Undefined = std::function<void(std::string_view metric, std::string_view reason)>;
@@ -69,9 +69,8 @@ class ValidationPass {
 
 class Evaluator {
  public:
-  /// max_batches: over all replicas, 0 = the whole split.
-  /// `together`: every forward takes all replicas (tables cut over them), so those that have no batch left
-  /// run along on padding.
+  /// max_batches: over all replicas, 0 = the whole split. `together`: every forward needs all replicas
+  /// (tables sharded over them), so those that have no batch left run on padding.
   Evaluator(Parts& parts, RankReplica& replica, Executor& executor, std::int64_t max_batches, bool together);
   /// Collective over the replica group; call it while workers and actors are parked. Nothing when `breaks`
   /// said so between two rounds, in which each replica takes a batch.

@@ -11,11 +11,11 @@
 
 namespace tenon::train {
 
-/// Collective over all ranks: everybody brings a text and gets all of them.
+/// Collective over all ranks: each brings a text and gets all of them.
 class TextExchange {
  public:
   virtual ~TextExchange();
-  /// Returns the texts of all ranks in rank order. Throws DeadlineError that names who is late,
+  /// Returns the texts of all ranks in rank order. Throws DeadlineError that names the late ranks,
   /// CancelledError after the run's first failure.
   virtual std::vector<std::string> exchange(int rank, const std::string& text) = 0;
   virtual void cancel(const std::string& reason) = 0;

@@ -19,7 +19,7 @@ namespace {
 using Fault = config::FaultSettings;
 
 constexpr auto kHangNap = std::chrono::milliseconds(2);
-/// A hanging rank that nobody misses gives up after so many deadlines.
+/// A hanging rank that no other rank misses gives up after so many deadlines.
 constexpr double kHangDeadlines = 3;
 
 std::string_view phase_name(Fault::Phase phase) {
@@ -38,8 +38,8 @@ std::string_view phase_name(Fault::Phase phase) {
   return "before a slot";
 }
 
-/// THE ONE PLACE where a rank dies. Alone in its process it goes as a power cut would take it; beside other
-/// ranks it can only leave, and says who it was.
+/// THE ONE PLACE where a rank dies. Alone in its process it is killed, as by a power cut; beside other ranks
+/// it can only fail, with a text that names it.
 [[noreturn]] void die(bool own_process, const std::string& text) {
   if (own_process) std::raise(SIGKILL);
   fail_run(text);
@@ -127,8 +127,8 @@ void Faults::carry_out(const Fault& fault, std::string_view where) {
   }
 }
 
-// In virtual time the rank comes too late for everybody and finds that out itself; in real time it sleeps
-// until the run is cancelled.
+// In virtual time the rank is too late for all others and finds that out itself; in real time it sleeps until
+// the run is cancelled.
 void Faults::hang(const std::string& text) {
   Clock& clock = *spec_.clock;
   if (clock.simulated()) {

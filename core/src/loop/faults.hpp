@@ -1,5 +1,5 @@
 // Failures by schedule ([[fault]]): a rank that dies, hangs, is slow or loses its link in a given slot, so
-// that what a run does then can be tried. A resumed attempt injects nothing: it is what comes after.
+// that the reaction of a run can be tested. A resumed attempt injects nothing: it comes after the fault.
 #pragma once
 
 #include "config/run_schema.hpp"
@@ -31,12 +31,11 @@ class Faults {
  public:
   explicit Faults(const FaultSpec& spec);
 
-  /// Those of slots up to `slot` have happened, in a process that died.
+  /// Marks faults of slots up to `slot` as happened, in a process that died.
   void happened_through(std::int64_t slot);
-  /// The rank is about to run slot t: arms what is due from here on, and carries out what comes before a
-  /// slot.
+  /// The rank is about to run slot t: arms faults due from here on, and carries out those before a slot.
   void begin_slot(std::int64_t t);
-  /// The rank is in such a phase now. Throws what the fault makes of it.
+  /// The rank enters this phase. Throws the error of a fault that is due.
   void at(config::FaultSettings::Phase phase);
   /// Before each operation of a communicator with these members (world ranks).
   void before_operation(std::span<const int> members, std::string_view operation);

@@ -110,7 +110,7 @@ void insert_nodes(GraphSpec& graph, const Value& inserts, NodePlaces& places) {
     const std::string& after = text_of(table, "after");
     const auto found = std::find_if(graph.nodes.begin(), graph.nodes.end(),
                                     [&](const NodeSpec& node) { return node.name == after; });
-    // A data field has no node: what is inserted behind it comes first.
+    // A data field has no node: a node inserted after it comes first.
     const bool field = found == graph.nodes.end() &&
                        std::any_of(graph.nodes.begin(), graph.nodes.end(), [&](const NodeSpec& node) {
                          return std::find(node.inputs.begin(), node.inputs.end(), after) != node.inputs.end();

@@ -1,6 +1,5 @@
 // Edits of a model's graph in TOML: [[model.layer]] writes it out, [[model.override]] changes options of the
-// nodes that a pattern matches, [[model.insert]] adds a node behind another, or
-// behind a data field.
+// nodes that a pattern matches, [[model.insert]] adds a node after another, or after a data field.
 #pragma once
 
 #include <tenon/config.hpp>
@@ -13,7 +12,7 @@
 
 namespace tenon::train {
 
-/// Where edits of a graph are written: for errors that are found when its layers are made.
+/// Source positions of a graph's edits: for errors that are found when its layers are made.
 class NodePlaces {
  public:
   static constexpr const char* kId = "tenon.node_places/1";  ///< of the host that layers are made with

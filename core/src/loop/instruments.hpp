@@ -1,5 +1,4 @@
-// What a rank is measured, logged and disturbed with: its host, its log, its time account, its spans, the
-// watch on its passes, its faults.
+// Instruments of a rank: its host, its log, its time account, its spans, the watch on its passes, its faults.
 #pragma once
 
 #include "loop/distributions.hpp"
@@ -20,7 +19,7 @@ namespace tenon::train {
 struct Instruments {
   Instruments(const HostSpec& spec, const FaultSpec& disturbed, PassWatch& passes);
 
-  /// Once the run has a folder.
+  /// Call it once the run has a folder.
   void open_log(const std::string& folder);
 
   std::unique_ptr<RankLog> log;

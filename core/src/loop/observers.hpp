@@ -1,5 +1,5 @@
-// The observers of one rank behind one door: who is called for what, and what happens to one that throws.
-// Calls come from one thread at a time.
+// The observers of one rank: calls those that a record concerns, and ends one that throws. Calls come from
+// one thread at a time.
 #pragma once
 
 #include "loop/parts.hpp"
@@ -22,12 +22,12 @@ class Observers {
   bool wants_numerics() const;
   void start(const RunInfo& info);
   TensorRequest tensors(std::int64_t slot);
-  /// Whether anybody wants to hear about operands of this slot.
+  /// Whether an observer wants the operands of this slot.
   bool numerics(std::int64_t slot);
   void operand(const OperandNumerics& operand);
   void output(const ObservedOutput& output);
   void parameters(std::span<const ObservedParameter> parameters);
-  /// The model's row tables; nobody is called when there are none.
+  /// The model's row tables; no observer is called when there are none.
   void tables(std::span<const ParameterInfo> tables);
   /// Rows of one table that an applied slot read.
   void accesses(const RowGradient& rows);

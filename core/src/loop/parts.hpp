@@ -48,7 +48,7 @@ class Part {
     const ComponentRef& ref = component_.handle().ref();
     return {&other, {ref.plugin, ref.name, host_->rank(), host_->slot(), inner_.get()}};
   }
-  /// What the component offers beside its own interface; null where it does not.
+  /// Returns another interface of the component; null where it offers none.
   template <typename Other>
   Other* offered() const {
     return static_cast<Other*>((*this)->query(Other::kId));

@@ -72,7 +72,7 @@ void PassWatch::watch() {
   }
 }
 
-/// Under the lock: what the answers are told of does not go away meanwhile.
+/// Called under the lock, so that the rank of a reported pass stays.
 void PassWatch::look(double seconds) {
   for (WatchedRank* rank : ranks_) {
     LatePass pass;

@@ -35,7 +35,7 @@ class PassWatch {
 
   /// Whether some pass is so late that `late` may be called within patience().
   bool expects_one() const;
-  /// How much later than its time a pass may be named.
+  /// Longest delay, in seconds, between the limit of a pass and its report.
   double patience() const { return 4 * every_s_; }
 
  private:

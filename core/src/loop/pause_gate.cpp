@@ -1,5 +1,5 @@
 // One thread holds the pause at a time. It is itself often inside (an actor that pauses the workers), so the
-// gate knows who is inside by thread.
+// gate knows the threads inside.
 #include "loop/pause_gate.hpp"
 
 #include <tenon/error.hpp>

@@ -1,5 +1,5 @@
-// The pause of a replica: workers and actors park at their next slot boundary, and whoever asked goes on
-// alone. Saving, evaluation and membership changes happen only there.
+// The pause of a replica: workers and actors park at their next slot boundary, and the thread that asked goes
+// on alone. Saving, evaluation and membership changes happen only there.
 #pragma once
 
 #include <tenon/clock.hpp>
@@ -18,10 +18,10 @@ class PauseGate {
   /// A thread that can change weights or state begins / ends: an actor its loop, a worker its slot.
   void enter();
   void leave() noexcept;
-  /// Slot boundary of such a thread: waits here while somebody else holds the pause.
+  /// Slot boundary of such a thread: waits here while another thread holds the pause.
   void boundary();
   /// Returns when every other thread inside is parked or gone. Nests in the thread that holds the pause;
-  /// another one that asks is parked like everybody else until its turn comes. Throws DeadlineError.
+  /// another thread that asks is parked until its turn comes. Throws DeadlineError.
   void pause();
   /// By the thread that paused.
   void resume();

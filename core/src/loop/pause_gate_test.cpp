@@ -1,5 +1,5 @@
-// Who parks and who goes on: an actor that pauses from inside, two that ask at once, nesting, and one that
-// never parks.
+// Parking at the gate: an actor that pauses from inside, two that ask at once, nesting, and one that never
+// parks.
 #include "loop/pause_gate.hpp"
 
 #include <tenon/clock.hpp>
@@ -58,7 +58,7 @@ TEST(PauseGate, NamesTheDeadlineWhenSomebodyNeverParks) {
   EXPECT_THROW(gate.pause(), DeadlineError);
   done = true;
   stubborn.join();
-  gate.pause();  // the failed one left nothing behind
+  gate.pause();  // the failed one had no effect
   gate.resume();
 }
 

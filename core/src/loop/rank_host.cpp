@@ -69,7 +69,7 @@ class ThreadActor final : public Actor {
     while (!ended_) {
       if (ended_event_.wait(lock, clock, deadline, "the end of actor '" + name_ + "'") ==
           ClockEvent::Outcome::kLate) {
-        // The thread cannot be abandoned: it refers to this rank. Say who hangs and keep waiting for it.
+        // The thread cannot be abandoned: it refers to this rank. Name the actor and keep waiting for it.
         host_.log(LogLevel::kError,
                   fmt::format("actor '{}' does not end within {} s of being asked", name_, host_.deadline()));
         break;
@@ -91,7 +91,7 @@ class ThreadActor final : public Actor {
       inside = true;
       guard({"", name_, host_.rank(), host_.slot()}, [&] { loop_(*this); });
     } catch (const CancelledError&) {
-      // Somebody else failed first and is reported.
+      // Another rank or thread failed first and is reported.
     } catch (const Error& error) {
       failure_ = std::current_exception();
       host_.spec().control->fail(host_.rank(), error.exit_status(), error.what());

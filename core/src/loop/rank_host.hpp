@@ -55,16 +55,16 @@ class RankHost final : public Host {
   const HostSpec& spec() const { return spec_; }
   /// From here on messages go to a file; the earlier ones are written first.
   void set_log(RankLog* log);
-  /// What components may time their work with, and observers write numbers to.
+  /// Sets the sinks of components that time their work and of observers that write numbers.
   void set_sinks(SpanSink* spans, MetricSink* metrics) {
     spans_ = spans;
     metrics_ = metrics;
   }
-  /// Where the edits of the graph are written whose layers this host makes.
+  /// Source positions of the edits of the graph whose layers this host makes.
   NodePlaces& node_places() { return node_places_; }
-  /// What layers with graphs of their own make them with.
+  /// Sets the factory for layers that have graphs of their own.
   void set_layers(LayerFactory* layers) { layers_ = layers; }
-  /// Where executors say what they compute.
+  /// Sets where executors state what they compute.
   void set_passes(graph::PassPlaces* passes) { passes_ = passes; }
 
  private:

@@ -1,4 +1,4 @@
-// log.rank<r>.txt: what a rank and its plugins had to say, one line each with time, level, rank, step and
+// log.rank<r>.txt: messages of a rank and its plugins, one line each with time, level, rank, step and
 // component.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace tenon {
 
-/// What `TENON_LOG` asks for: debug, info, warning, error; info when unset or empty. Throws Error(kConfig) on
-/// anything else.
+/// Returns the level in `TENON_LOG`: debug, info, warning, error; info when unset or empty. Throws
+/// Error(kConfig) on anything else.
 LogLevel log_level_from_environment();
 
 /// Thread-safe: actors and workers of the rank share it. It appends, so a resumed run continues the file.

@@ -43,7 +43,7 @@ class RegistryLayer final : public LayerOwner, public Layer {
   }
   Layer& layer() override { return *this; }
 
-  // A configuration that does not fit is the user's to mend: the layer's own words name the node.
+  // A configuration that does not fit is the user's to correct: the layer's own message names the node.
   void infer(InferContext& context) override {
     const GuardContext place{component_.plugin(), names_[0], rank_, -1};
     const PluginCallScope scope(place);
@@ -51,7 +51,7 @@ class RegistryLayer final : public LayerOwner, public Layer {
       component_->infer(context);
     } catch (const Error& error) {
       if (error.kind() != ErrorKind::kConfig) rethrow_named(place);
-      // Of an option that the model wrote, the node is the place, and that the layer's words have already.
+      // For an option that the model wrote, the place is the node, which the layer's message names already.
       const std::string written = options_->place_of(error.what());
       if (written.empty() || written.starts_with("model node")) throw;
       fail_config(fmt::format("{}: {}", written, error.what()));
@@ -80,7 +80,7 @@ class RegistryLayers final : public LayerFactory {
 
   std::unique_ptr<LayerOwner> create(const NodeSpec& node) override {
     const auto* places = static_cast<const train::NodePlaces*>(host_.query(train::NodePlaces::kId));
-    // What the model wrote has no line of a file; what an edit wrote has.
+    // A node of the model has no line of a file; one of an edit has.
     const auto origin_of = [&](const std::string& option) {
       const std::string written = places == nullptr ? "" : places->text(node.name, option);
       return Origin{fmt::format("{}model node '{}'", written, node.name), 0, 0};

@@ -1,6 +1,6 @@
-// The first slot's gradients, computed twice: what reads memory that it did not write, or depends on how
-// threads meet, seldom gives the same bits again. The first computation leaves nothing behind: the second
-// overwrites its gradients, and what sites keep is put back.
+// Computes the first slot's gradients twice: code that reads memory that it did not write, or depends on the
+// timing of threads, seldom gives the same bits again. The first computation has no effect: the second
+// overwrites its gradients, and the state of sites is put back.
 #pragma once
 
 #include <tenon/device.hpp>

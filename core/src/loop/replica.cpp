@@ -102,7 +102,7 @@ void RankReplica::sync_buffers() {
     const TensorView buffer = live_->tensor(info.index);
     if (info.spec.role != Role::kBuffer || buffer.empty()) continue;
     Communicator& statistics = *group(Purpose::kStatistics);
-    // Counters and the like have no mean: replica 0's are everybody's.
+    // Counters and the like have no mean: all replicas take those of replica 0.
     if (spec_.buffers == config::BufferPolicy::kBroadcast || !dtype_is_real(buffer.dtype)) {
       statistics.broadcast(buffer, 0);
     } else {

@@ -18,7 +18,7 @@
 
 namespace tenon::train {
 
-/// Cuts each gradient arena into buckets of whole parameters: the first closes at 1 MiB, so that
+/// Splits each gradient arena into buckets of whole parameters: the first closes at 1 MiB, so that
 /// communication starts early, the others at 25 MiB (Li et al., PyTorch Distributed, 2020, section 3.2.3),
 /// unless the strategy says otherwise.
 struct BucketPlan {
@@ -81,7 +81,8 @@ class RankReplica final : public Replica {
 
   void set_gradient_scale(double scale) { gradient_scale_ = scale; }
   void set_gradient_count(double count) { gradient_count_ = count; }
-  /// What a strategy may ask for in start. `peak_rate` is called when it does, since it asks for many rates.
+  /// Sets what a strategy may ask for in start. `peak_rate` is called only then, since it asks for many
+  /// rates.
   void set_update(std::function<double()> peak_rate, std::vector<ParameterSet*> optimizer_state) {
     peak_rate_ = std::move(peak_rate);
     optimizer_state_ = std::move(optimizer_state);

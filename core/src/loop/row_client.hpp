@@ -1,6 +1,5 @@
-// A worker's lookups and gradients on their way to the owners of rows ([parallel] rows = "request"): one
-// request per owner and forward, one message of gradients per owner and slot. Rows of the own replica take no
-// message.
+// Sends a worker's lookups and gradients to the owners of rows ([parallel] rows = "request"): one request per
+// owner and forward, one message of gradients per owner and slot. Rows of the own replica take no message.
 #pragma once
 
 #include "loop/row_server.hpp"

@@ -1,6 +1,7 @@
-// Row gradients on their way to whoever updates the rows. Layers produce them where the samples are, for any
-// row; a table that is cut over the replicas takes them at each row's owner, a replicated one on every
-// replica. Sums run over the replicas in ascending order, so all placements of a table give the same bits.
+// Sends row gradients to the replicas that update the rows. Layers produce them where the samples are, for
+// any row; a table that is sharded over the replicas is updated at each row's owner, a replicated one on
+// every replica. Sums run over the replicas in ascending order, so all placements of a table give the same
+// bits.
 #pragma once
 
 #include "loop/replica.hpp"

@@ -1,5 +1,5 @@
-// What askers and owners of rows say to each other (row_client.hpp, row_server.hpp). A pair is one worker of
-// a replica and one other replica: two communicators of these two ranks, so that lookups and gradients are
+// Messages between askers and owners of rows (row_client.hpp, row_server.hpp). A pair is one worker of a
+// replica and one other replica: two communicators of these two ranks, so that lookups and gradients are
 // counted apart. A header on the first names what follows.
 #pragma once
 
@@ -30,7 +30,7 @@ struct RowHeader {
   std::int32_t node = 0;          ///< of a lookup
   std::int64_t bytes = 0;         ///< of what follows
   std::int64_t answer_bytes = 0;  ///< of what comes back
-  /// Of an update: the UpdateContext of the asker's slot.
+  /// UpdateContext of the asker's slot, for an update.
   double lr = 0, gradient_scale = 1;
   std::int64_t count = 0;
 };

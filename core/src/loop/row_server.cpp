@@ -15,7 +15,7 @@
 namespace tenon::train {
 namespace {
 
-/// Longest silence of an asker: evaluations, saves and slots of any length lie within it.
+/// Longest silence of an asker: longer than evaluations, saves and slots of any length.
 constexpr double kAskerSilenceSeconds = 24.0 * 3600;
 /// Room for a request's bytes from the beginning.
 constexpr std::size_t kLeastBytes = 4096;

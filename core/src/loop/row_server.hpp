@@ -31,7 +31,7 @@ struct RowServerSpec {
 
 class RowServer {
  public:
-  /// A table that is cut over the replicas; in gradients on their way, tables come in this order.
+  /// A table that is sharded over the replicas; messages of gradients have tables in this order.
   struct Table {
     int parameter = 0;
     std::string name;
@@ -49,19 +49,19 @@ class RowServer {
 
   /// While executors are built: equal nodes of several workers get one number, and the first answers.
   int offer(std::string_view node, std::span<const std::string> tables, const RowAnswerer& answerer);
-  /// Once weights exist. Throws Error(kConfig) for a cut table that no node answers for.
+  /// Once weights exist. Throws Error(kConfig) for a sharded table that no node answers for.
   void open(ParameterSet& live, Updater& updater);
-  /// Where actors log from now on.
+  /// Sets where actors log from now on.
   void set_log(RankLog* log) { host_.set_log(log); }
   /// Serves from here on. The other replicas open their ends (RowClient::open) at the same time.
   void start();
-  /// Returns when every asker has said goodbye. Rethrows what ended an actor.
+  /// Returns when every asker has said goodbye. Rethrows an error that ended an actor.
   void stop();
-  /// After stop(): the seconds of the actors' waits, for requests and for their bytes, which hold nobody up.
-  /// By the purpose that the transport counts them under.
+  /// After stop(): the seconds that the actors waited for requests and for their bytes, which delays no
+  /// worker. By the purpose that the transport counts them under.
   LinkCounts waits(Purpose purpose) const;
 
-  /// What a node asks of this replica's rows. Any thread.
+  /// Answers the request of a node for this replica's rows. Any thread.
   void answer(int node, std::span<const std::byte> request, std::span<std::byte> answer) const;
   /// Applies the optimizer to rows that this replica owns, unique and ascending. Any thread.
   void update(const UpdateContext& context, std::size_t table, const RowGradient& rows);
@@ -87,7 +87,7 @@ class RowServer {
     std::vector<std::int64_t> ids;
     std::vector<std::uint32_t> counts;
   };
-  /// What one actor works with.
+  /// State of one actor.
   struct Session {
     int asker = 0, worker = 0;  ///< replica, and worker of it
     std::vector<std::byte> request, reply, gradients;

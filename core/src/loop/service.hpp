@@ -1,5 +1,5 @@
-// What takes part in a rank's run at fixed moments beside the slots themselves: saving, metrics, answers to
-// failures. The rank calls its services in one order, the same on all ranks, so that they may communicate.
+// Services act in a rank's run at fixed moments beside the slots: saving, metrics, answers to failures. The
+// rank calls its services in one order, the same on all ranks, so that they may communicate.
 #pragma once
 
 #include "loop/worker.hpp"
@@ -10,7 +10,7 @@
 
 namespace tenon::train {
 
-/// What is due between two slots. All ranks find the same.
+/// Actions due between two slots, the same on all ranks.
 struct Boundary {
   std::int64_t slot = 0;     ///< the next one
   bool first_time = true;    ///< false where an earlier segment of the run has done what is due here
@@ -19,7 +19,7 @@ struct Boundary {
   bool interrupted = false;  ///< by a signal, which is also a stop
   bool evaluate = false;
   bool keep_nothing = false;  ///< training went wrong before this boundary
-  bool fails = false;         ///< a failure is met here
+  bool fails = false;         ///< a failure occurs here
   bool acts = false;          ///< some service has something to do: workers wait, transfers end
   SaveMoment moment;
 

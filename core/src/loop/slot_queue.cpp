@@ -35,7 +35,7 @@ std::optional<SlotQueue::Ticket> SlotQueue::claim(Owner& owner) {
   return ticket;
 }
 
-// The lock is open while the owner acts: other workers may need it to see that they must wait.
+// The lock is not held while the owner acts: other workers may need it to see that they must wait.
 void SlotQueue::pass_boundary(std::unique_lock<std::mutex>& lock, Owner& owner) {
   const std::int64_t slot = progress_.next_slot;
   Boundary due = owner.due(slot);

@@ -13,8 +13,8 @@
 
 namespace tenon::train {
 
-/// Where a rank is in its run: read and set back by what answers failures. With several workers under the
-/// queue's lock.
+/// Progress of a rank in its run: read and set back by the code that answers failures. With several workers
+/// under the queue's lock.
 struct Progress {
   std::int64_t next_slot = 0;
   std::int64_t first_slot = 0;      ///< of this segment
@@ -31,12 +31,12 @@ class SlotQueue {
     std::int64_t position = 0;  ///< of its first sample
     double rate_scale = 1;      ///< of the learning rate
   };
-  /// Whose slots these are.
+  /// The rank that owns the slots.
   class Owner {
    public:
     virtual ~Owner() = default;
     virtual Boundary due(std::int64_t slot) = 0;
-    /// One worker at a time, while the others stand still. The lock is open.
+    /// Called by one worker at a time, while the others are idle. The lock is not held.
     virtual void act(Boundary& due) = 0;
     /// No slot comes after this boundary.
     virtual bool ends(const Boundary& due) const = 0;

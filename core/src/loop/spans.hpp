@@ -1,5 +1,5 @@
-// Where a rank's spans wait for the end of the slot: any thread of the rank adds, its training thread takes
-// them out and shows them to the observers. While nobody wants spans, adding costs one relaxed load and no
+// Keeps a rank's spans until the end of the slot: any thread of the rank adds, its training thread takes them
+// out and shows them to the observers. While no observer wants spans, adding costs one relaxed load and no
 // clock.
 #pragma once
 
@@ -35,7 +35,7 @@ class SpanRecorder final : public SpanSink {
   std::deque<std::string> texts_;
 };
 
-/// Times a scope. A null recorder is one that nobody reads.
+/// Times a scope. A null recorder records nothing.
 class SpanScope {
  public:
   SpanScope(SpanRecorder* recorder, std::string_view track, std::string_view name)

@@ -1,4 +1,4 @@
-// The copy of the weights before an update is made only in slots that somebody asked for.
+// The copy of the weights before an update is made only in slots that an observer asked for.
 #include "loop/tensor_watch.hpp"
 
 namespace tenon::train {

@@ -13,7 +13,7 @@ namespace tenon::train {
 
 class TensorWatch final : NumericsSink {
  public:
-  /// All outlive this. Null observers: nobody looks.
+  /// All outlive this. Null observers: shows nothing.
   TensorWatch(Observers* observers, RankReplica& replica, Executor& executor);
 
   void begin_slot(std::int64_t slot);

@@ -1,5 +1,5 @@
-// Where the training thread of a rank spends its time: one part at a time, so that the parts add up to the
-// whole. Other threads of the rank (actors, further workers) go through the same code and change nothing.
+// Account of the time of a rank's training thread: one part at a time, so that the parts add up to the whole.
+// Other threads of the rank (actors, further workers) go through the same code and change nothing.
 #pragma once
 
 #include <tenon/clock.hpp>
@@ -63,8 +63,7 @@ class PartScope {
 double hidden_share(const std::vector<RankTime>& ranks);
 
 /// Names the rank for which the others waited more than a tenth of the run, and more than a second: "" where
-/// there is none. Whoever is slow waits for nobody, so its own wait is compared with the median of the
-/// others'.
+/// there is none. A slow rank does not wait, so its own wait is compared with the median of the others'.
 std::string slow_rank_text(const std::vector<RankTime>& ranks);
 
 /// As one line of text between ranks, and back.

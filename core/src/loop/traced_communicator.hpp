@@ -1,6 +1,6 @@
-// A communicator that watches what goes through it; the transport below does all the work. It counts its
-// thread's waits in the rank's time account, apart for late ranks and for bytes; shows them as spans, and the
-// time that a started transfer leaves its thread free on the track "overlap"; and lets faults happen.
+// A communicator that watches its traffic; the transport below does all the work. It counts its thread's
+// waits in the rank's time account, apart for late ranks and for bytes; shows them as spans, and the time
+// that a started transfer leaves its thread free on the track "overlap"; and lets faults happen.
 #pragma once
 
 #include "graph/pass_place.hpp"

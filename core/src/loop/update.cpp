@@ -1,4 +1,4 @@
-// Slices are cut once. An elementwise rule gets runs of neighbouring parameters with the same decay, padding
+// Slices are made once. An elementwise rule gets runs of neighbouring parameters with the same decay, padding
 // included (it is zero and its gradient is zero); any other rule gets one parameter at a time in its own
 // shape.
 #include "loop/update.hpp"
@@ -105,7 +105,7 @@ std::int64_t Updater::table_bytes() const {
   return sum;
 }
 
-// Gradients of rows lie on the host, where a device with memory of its own has no operators.
+// Gradients of rows are on the host, where a device with memory of its own has no operators.
 double Updater::squares_of(const TensorView& rows) {
   if (rows.space == device_.space()) return reduce_.sum_of_squares(rows);
   double sum = 0;

@@ -24,13 +24,13 @@ class Updater {
   void bind(const GridSpec& grid);
 
   /// Global norm of the gradients: shards summed over their axes, replicated parameters counted once; rows of
-  /// tables that are cut over the replicas summed over `replicas`, unless that is null. NaN or infinite
+  /// tables that are sharded over the replicas summed over `replicas`, unless that is null. NaN or infinite
   /// exactly if some gradient is.
   double gradient_norm(const ParameterSet& gradients, std::span<const RowGradient> rows, const GridSpec& grid,
                        Communicator* replicas);
   /// One update of all trainable parameters; context.count is that of this update.
   void apply(const UpdateContext& context, const ParameterSet& gradients, std::span<const RowGradient> rows);
-  /// Of rows of one table alone.
+  /// Updates rows of one table alone.
   void apply_rows(const UpdateContext& context, const RowGradient& rows);
 
   /// State tensors in the order of slots(): "optimizer.<slot>".

@@ -81,7 +81,7 @@ std::int64_t Worker::micro_stride() const {
   return shared_.parts.dataset->batch() * shared_.replica.replicas();
 }
 
-/// The first micro-batch once more, before it counts. Nobody hears of its gradients.
+/// The first micro-batch once more, before it counts. Its gradients are not reported.
 void Worker::compute_ahead(double loss_scale) {
   const SpanScope span(&shared_.with.spans, kCompute, "repeat");
   phase_ = "the repetition of a slot";
@@ -141,8 +141,8 @@ void Worker::accumulate(std::int64_t t, std::int64_t position, double loss_scale
     const LossValue& loss = trained_loss(*executor_);
     result.loss_sum += loss.sum;
     result.loss_count += loss.count;
-    // A seed needs the slot's count before its last micro-batches are read: the first one's stands in for
-    // all, and what was added so far is corrected before anybody sees it.
+    // A seed needs the slot's count before its last micro-batches are read: the first one's is used for all,
+    // and the sum so far is corrected before it is read.
     if (a == 0) counted = std::max(1.0, loss.count) * static_cast<double>(micros);
     const bool last = a + 1 == micros;
     if (last) {
@@ -221,8 +221,8 @@ bool Worker::update(const Slot& slot, const SlotPlan& plan, double loss_scale, S
   return true;
 }
 
-// A policy that scales the loss answers overflow itself, also when its scale has come down to 1; nobody else
-// does.
+// A policy that scales the loss answers overflow itself, also when its scale has come down to 1; no other
+// policy does.
 bool Worker::answers_overflow(double loss_scale) const {
   if (scaler_ != nullptr) return shared_.parts.precision.guarded(*scaler_)->answers_overflow();
   return loss_scale != 1.0;

@@ -22,7 +22,7 @@
 
 namespace tenon::train {
 
-/// What a slot did, for logs and budgets.
+/// Result of a slot, for logs and budgets.
 struct SlotResult {
   SlotKind kind = SlotKind::kGrad;
   bool applied = false;
@@ -41,7 +41,7 @@ struct RepeatedSlot {
   std::string differs;  ///< the first parameter whose gradient had other bits, "" if none
 };
 
-/// What the workers of a rank share. All of it outlives them.
+/// Objects that the workers of a rank share. All of them outlive the workers.
 struct WorkerShared {
   const config::CoreSettings& settings;
   Clock& clock;
@@ -73,12 +73,12 @@ class Worker {
   /// Computes the first gradients of the next slot twice and compares them: bits stay what they are, and the
   /// slot takes up to twice as long.
   void repeat_next() { repeat_.emplace(*executor_, *gradients_, *shared_.parts.device); }
-  /// What that showed; nothing before.
+  /// Result of that; nothing before.
   const std::optional<RepeatedSlot>& repeated() const { return repeated_; }
   /// Operands that each number format got, without those of the repetition.
   std::vector<std::pair<std::string, std::int64_t>> operands() const;
   ComputeCost& cost() { return cost_; }
-  /// What the slot does now, for messages: "backward".
+  /// Current phase of the slot, for messages: "backward".
   std::string_view phase() const { return phase_; }
 
  private:
@@ -93,9 +93,9 @@ class Worker {
   bool answers_overflow(double loss_scale) const;
   void require_equal_plans(const Slot& slot, const SlotPlan& plan);
   [[noreturn]] void fail_non_finite(std::int64_t t, const char* what, double value);
-  /// Where the data of this slot is not finite; "" where all of it is.
+  /// Returns where the data of this slot is not finite; "" where all of it is.
   std::string non_finite_data();
-  /// Another replica, whose batch it was, says more: give it the time to.
+  /// Gives the replica whose batch it was time to report first, since its message says more.
   void let_others_report() const;
 
   WorkerShared shared_;

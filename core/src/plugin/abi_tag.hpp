@@ -37,7 +37,7 @@ struct TagResult {
 TagResult parse_abi_tag(std::string_view bytes);
 /// Reads and parses the section of a file. Throws Error(kPlugin); no code of the file runs.
 AbiTag read_abi_tag(const std::filesystem::path& file);
-/// What this program was built with.
+/// The tag of this program.
 const AbiTag& host_abi_tag();
 /// Why a plugin with `tag` cannot run in a program with `host`: both sides, first difference, fix, effect. ""
 /// = it can.

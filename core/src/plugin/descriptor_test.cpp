@@ -142,7 +142,7 @@ TEST(Descriptor, Problems) {
 TEST(OptionDefault, Forms) {
   struct Case {
     OptionSpec spec;
-    const char* problem;  // behind "the default X "
+    const char* problem;  // after "the default X "
   };
   const Case cases[] = {
       {option::boolean("a", "true"), ""},

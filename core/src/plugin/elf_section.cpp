@@ -92,7 +92,7 @@ bool FileSource::read(std::uint64_t offset, std::span<std::byte> out) const {
   };
   if (!in_window()) {
     if (out.size() > kWindow / 2) return read_file(offset, out);
-    // Around the offset: names lie before the headers that point at them.
+    // Around the offset: names are before the headers that point at them.
     window_begin_ = offset - std::min(offset, kWindow / 2);
     window_.resize(static_cast<std::size_t>(std::min(kWindow, size_ - std::min(size_, window_begin_))));
     if (!read_file(window_begin_, window_) || !in_window()) {

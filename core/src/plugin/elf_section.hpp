@@ -37,7 +37,7 @@ class MemorySource final : public ByteSource {
 };
 
 /// Opens a regular file; problem() tells why it could not. Reads it a window at a time: the records of a
-/// section table lie beside each other. For one thread.
+/// section table are adjacent. For one thread.
 class FileSource final : public ByteSource {
  public:
   explicit FileSource(const std::filesystem::path& file);

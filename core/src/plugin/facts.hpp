@@ -1,4 +1,4 @@
-// What the devices of a plugin say of this machine (device_facts.hpp), asked in a child process like
+// Facts that the devices of a plugin report of this machine (ComponentFacts), asked in a child process as in
 // probe.hpp: a driver that crashes or hangs is a finding.
 #pragma once
 

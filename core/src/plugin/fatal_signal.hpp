@@ -1,6 +1,6 @@
-// What a crash, or an exit from within a plugin, leaves behind: one line on standard error that names the
-// signal and the plugin. There is no recovery from a signal, the default action follows; an exit ends with
-// the status of plugin errors.
+// Reports a crash, or an exit from within a plugin, in one line on standard error that names the signal and
+// the plugin. There is no recovery from a signal: the default action follows. An exit ends with the status of
+// plugin errors.
 #pragma once
 
 namespace tenon::plugin {

@@ -29,13 +29,13 @@ struct GuardContext {
 /// "plugin acme.lion (optimizer.lion, rank 2, step 14)"
 std::string guard_place(const GuardContext& context);
 
-/// What an error of the configuration says: where the option that it names is written, the place, and
+/// Returns the text of a configuration error: where the option that it names is written, the place, and
 /// `message`. Before the loop it has no rank, because all ranks read the same configuration.
 std::string config_text(const GuardContext& context, std::string_view message);
 
 /// Inside a catch block: rethrows the current exception as tenon::Error with the place in front. Errors of
 /// kind kConfig and kRun keep their kind, everything else is kPlugin; DeadlineError keeps its type, and
-/// CancelledError passes unchanged because it reports somebody else's failure.
+/// CancelledError passes unchanged because it reports another failure.
 [[noreturn]] void rethrow_named(const GuardContext& context);
 
 /// Initial-exec: a signal handler must not trigger the lazy allocation of a thread's storage, and a guarded

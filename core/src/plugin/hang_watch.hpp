@@ -1,6 +1,6 @@
-// What ends a program whose plugin does not come back from init or create. Code of a plugin cannot be stopped
-// from outside, so the process ends, with the plugin's name and the status of plugin errors. Passes of layers
-// have a watch of their own (train/pass_watch.hpp).
+// Ends a program whose plugin does not return from init or create. Code of a plugin cannot be stopped from
+// outside, so the process ends, with the plugin's name and the status of plugin errors. Passes of layers have
+// a watch of their own (loop/pass_watch.hpp).
 #pragma once
 
 #include "plugin/guard.hpp"
@@ -21,7 +21,7 @@ class HangWatch {
   HangWatch& operator=(const HangWatch&) = delete;
 
  private:
-  const GuardContext* watched_ = nullptr;  ///< null: nobody watches
+  const GuardContext* watched_ = nullptr;  ///< null: not watched
 };
 
 }  // namespace tenon::plugin

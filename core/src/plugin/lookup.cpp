@@ -62,7 +62,7 @@ std::vector<Choice> matches(const std::vector<PluginStatus>& plugins, const Want
                           fmt::join(ways, " or ")));
 }
 
-// Under another owner the id may exist; else the nearest id is worth a word.
+// Under another owner the id may exist; else it suggests the nearest id.
 std::string hint(const std::vector<PluginStatus>& plugins, const Wanted& wanted,
                  const std::vector<std::string>& ids) {
   if (!wanted.owner.empty()) {

@@ -1,4 +1,4 @@
-// Which plugin serves a `type`? A pure function of what the plugins offer; loading is the registry's part.
+// Chooses the plugin that serves a `type`. A pure function of what the plugins offer; the registry loads it.
 #pragma once
 
 #include "plugin/search.hpp"

@@ -1,5 +1,5 @@
-// Is the default of an option spec a value that the spec itself would accept? Checked when a plugin is
-// loaded, on syntax alone: the few TOML forms that a default may take are read here, so that loading needs no
+// Checks that the default of an option spec is a value that the spec itself would accept. This is done when a
+// plugin is loaded, on syntax alone: the few TOML forms of defaults are read here, so that loading needs no
 // TOML library.
 #pragma once
 

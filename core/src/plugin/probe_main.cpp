@@ -21,7 +21,7 @@ namespace {
 void send(std::string_view text) {
   while (!text.empty()) {
     const ssize_t sent = ::write(tenon::base::kAnswerFd, text.data(), text.size());
-    if (sent <= 0) return;  // nobody listens any more
+    if (sent <= 0) return;  // no reader is left
     text.remove_prefix(static_cast<std::size_t>(sent));
   }
 }
@@ -47,13 +47,13 @@ int main(int argc, char** argv) {
     std::fputs("tenon_probe is started by 'tenon inspect FILE' and 'tenon doctor', not by hand.\n", stderr);
     return 2;
   }
-  const rlimit no_core{0, 0};  // a plugin that crashes here is news, not a file to keep
+  const rlimit no_core{0, 0};  // a plugin that crashes here is reported, without a core file
   ::setrlimit(RLIMIT_CORE, &no_core);
   try {
     devices ? tenon::plugin::answer_device_facts(argv[2], send) : probe(argv[1]);
   } catch (const std::exception& error) {
     send(std::string("error\n") + error.what());
   }
-  // Static destructors of the plugin are not what was asked about.
+  // Static destructors of the plugin are not probed.
   ::_exit(0);
 }

@@ -32,7 +32,7 @@ struct Registry::Impl {
     const tenon_plugin_v1_t* descriptor = nullptr;
     std::string id, version, file;
     std::deque<std::string> names;  // of its components, in order; ComponentRef looks at them
-    bool running = true;            // false after shutdown; the entry stays for those who look at it
+    bool running = true;            // false after shutdown; the entry stays for later lookups
   };
 
   void discover(std::vector<plugin::SearchPlace> found);

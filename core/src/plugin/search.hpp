@@ -1,4 +1,4 @@
-// Where plugins are looked for. Never the working directory: a run must not depend on where it was started.
+// Search places of plugins. Never the working directory: a run must not depend on where it was started.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,13 @@
 
 namespace tenon::plugin {
 
-/// A component whose plugin the build beside which it would lie left out.
+/// A component whose plugin the build left out of its folder.
 struct LeftOut {
   std::string component;  ///< "device.cuda_emulated"
   std::string plugin;     ///< the target of the build: "tenon_device_cuda_emulated"
 };
 
-/// One place and what was found there.
+/// One place and its findings.
 struct SearchPlace {
   std::string origin;                        ///< "[plugins] paths", "TENON_PLUGIN_PATH", "install folder"
   std::filesystem::path path;                ///< a file or a folder; empty = this origin names none

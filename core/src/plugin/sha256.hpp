@@ -1,4 +1,4 @@
-// SHA-256 of a file, for plugins.lock: A/B runs prove with it what differed.
+// SHA-256 of a file, for plugins.lock: A/B runs use it to prove the difference.
 #pragma once
 
 #include <filesystem>

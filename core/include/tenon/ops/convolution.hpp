@@ -9,8 +9,8 @@
 
 TENON_ABI_BEGIN
 
-/// A window that slides over the last 1 to 3 dimensions of x [batch, channels, extent...]. Entries behind
-/// `spatial` are not looked at. Places and offsets within the window are counted row-major.
+/// A window that slides over the last 1 to 3 dimensions of x [batch, channels, extent...]. Entries beyond
+/// `spatial` are ignored. Places and offsets within the window are counted row-major.
 struct WindowSpec {
   int spatial = 2;
   std::int64_t extent[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, dilation[3] = {1, 1, 1};

@@ -1,15 +1,15 @@
-// Operator families of a device for what moves parts of tensors: boxes, and rows of tables. Conventions are
-// those of <tenon/ops/dense.hpp>.
+// Operator families of a device that move parts of tensors: boxes, and rows of tables. Conventions are those
+// of <tenon/ops/dense.hpp>.
 #pragma once
 
 #include <tenon/tensor.hpp>
 
 TENON_ABI_BEGIN
 
-/// What is taken out of a tensor, put into one or added to one. Packing and unpacking messages, pads and
-/// crops are made of it. A device whose memory is the host's needs none, as code for all devices copies lines
-/// there itself. Tensors are row-major; boxes lie within them, have as many dimensions, and the two of a call
-/// have equal extents. What a call writes must not be what it reads. A box without elements is nothing to do.
+/// Copies, adds or fills boxes of tensors. Packing and unpacking of messages, pads and crops are made of it.
+/// A device whose memory is the host's does not need it: code for all devices copies lines there itself.
+/// Tensors are row-major; boxes are within them and have as many dimensions, and the two of a call have equal
+/// extents. A call must not write memory that it reads. It does nothing for a box without elements.
 class BoxOps {
  public:
   static constexpr const char* kId = "tenon.device.boxes/1";
@@ -18,7 +18,7 @@ class BoxOps {
   /// stay as they are.
   virtual void copy(TensorView from, const Box& source, TensorView to, const Box& target) = 0;
   /// Box `target` of `to` += box `source` of `from`, each sum rounded once; f32, f64, bf16 and complex
-  /// numbers. The adjoint of a copy, since a copy's target is nobody else's.
+  /// numbers. The adjoint of a copy, since no other copy writes the same target.
   virtual void add(TensorView from, const Box& source, TensorView to, const Box& target) = 0;
   /// `value` in every element of a box; f32, f64 and bf16, and 0 in any dtype of whole bytes.
   virtual void fill(TensorView x, const Box& box, double value) = 0;

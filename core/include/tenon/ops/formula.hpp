@@ -31,7 +31,7 @@ enum class FormulaOp : std::uint8_t {
   kSum,     ///< sum `to` grows by a * b, both widened to f64 before
 };
 
-/// Operands a, b and c are numbers of values; kLoad and kStore say what else a field is.
+/// Operands a, b and c are numbers of values, except where kLoad and kStore say otherwise.
 struct FormulaStep {
   FormulaOp op = FormulaOp::kLoad;
   std::uint8_t to = 0, a = 0, b = 0, c = 0;
@@ -48,7 +48,7 @@ class Formula {
   static constexpr std::size_t kMostSteps = 64, kMostConstants = 16, kMostValues = 32, kMostSums = 4;
   static constexpr int kMostTensors = 8;
 
-  /// Of one formula; valid as long as it is, and while it is not moved.
+  /// A value of one formula; valid as long as the formula exists and is not moved.
   class Value {
    public:
     friend Value operator+(Value a, Value b) { return made(FormulaOp::kAdd, a, b, a); }
@@ -86,7 +86,7 @@ class Formula {
     constants_[constant_count_] = number;
     return {this, static_cast<std::uint8_t>(constant_count_++)};
   }
-  /// Number `which` of the sums, from 0: of a * b over all elements.
+  /// Adds a * b, over all elements, to sum number `which`, from 0.
   void sum(std::size_t which, Value a, Value b) {
     if (which >= kMostSums) too_much("sums", kMostSums);
     if (which >= sum_count_) sum_count_ = which + 1;
@@ -141,7 +141,7 @@ class FormulaOps {
                         std::span<double> sums) = 0;
 };
 
-/// The family where a rule should take it: on a device whose memory the host does not reach; else null.
+/// The family where a rule should use it: on a device whose memory the host does not reach; else null.
 inline FormulaOps* formulas_of(Device& device) {
   if (device.space() == MemorySpace::kHost) return nullptr;
   return static_cast<FormulaOps*>(device.query(FormulaOps::kId));
@@ -150,7 +150,7 @@ inline FormulaOps* formulas_of(Device& device) {
 inline constexpr std::size_t kMostHostStates = 4;
 
 /// For optimizers whose rule no device offers: calls body(const ParameterSlice&) with the slice in host
-/// memory, and gives weights and state back. The gradients are not written back.
+/// memory, and writes weights and state back. The gradients are not written back.
 template <typename Body>
 void update_on_host(Device& device, const ParameterSlice& slice, Body&& body) {
   if (slice.weights.space == MemorySpace::kHost) return std::forward<Body>(body)(slice);

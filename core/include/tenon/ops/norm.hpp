@@ -1,5 +1,5 @@
-// Operator families of a device for what layers do between products: normalisations, pointwise maps, dropout
-// and softmax cross-entropy. Conventions are those of <tenon/ops/dense.hpp>.
+// Operator families of a device for layers between products: normalisations, pointwise maps, dropout and
+// softmax cross-entropy. Conventions are those of <tenon/ops/dense.hpp>.
 #pragma once
 
 #include <tenon/ops/dense.hpp>
@@ -36,7 +36,7 @@ class NeuralOps {
                                               TensorView lse, double scale, TensorView dlogits) = 0;
 };
 
-/// What a batch normalisation is given besides its tensors. x is [batch, channels, ...].
+/// Settings of a batch normalisation. x is [batch, channels, ...].
 struct BatchNormSpec {
   double eps = 1e-5;
   double momentum = 0.1;  ///< weight of the new value in the running ones
@@ -65,8 +65,8 @@ class NormalisationOps {
                                    TensorView dbias, bool accumulate_parameters) = 0;
 };
 
-/// Normalisations over elements that lie on several ranks of a model grid: sums over the elements of one
-/// rank, and what follows from their totals over all ranks. Who adds them up is the layer.
+/// Normalisations over elements that are sharded over ranks of a model grid: sums over the elements of one
+/// rank, and results from their totals over all ranks. The layer adds them up.
 ///
 /// Elements that are normalised together are a set, of which every rank holds some: x [outer, sets, inner].
 /// Sets are channels in batch normalisation (samples, channels, points) and rows in layer and RMS

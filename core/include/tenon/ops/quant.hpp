@@ -14,10 +14,10 @@
 
 TENON_ABI_BEGIN
 
-/// What one code is. Values reach files: do not renumber.
+/// Format of one code. Values reach files: do not renumber.
 enum class ElementFormat : std::uint8_t { kE2M1 = 0, kE2M3 = 1, kE3M2 = 2, kE4M3 = 3, kE5M2 = 4 };
 
-/// Which scales a matrix has.
+/// Kind of scales that a matrix has.
 enum class BlockScale : std::uint8_t {
   kTensor = 0,    ///< one f32 for the matrix (FP8 per tensor)
   kTwoLevel = 1,  ///< E4M3 per block and one f32 for the matrix
@@ -25,7 +25,7 @@ enum class BlockScale : std::uint8_t {
   kFloat = 3,     ///< f32 per block (block FP8)
 };
 
-/// How a power of two follows from the block's largest magnitude.
+/// Rule that derives a power of two from the block's largest magnitude.
 enum class PowerRule : std::uint8_t { kFloor = 0, kCeil = 1, kEven = 2, kRoundUp = 3 };
 
 enum class RoundingMode : std::uint8_t { kNearestEven = 0, kStochastic = 1 };
@@ -47,7 +47,7 @@ struct QuantizeSpec {
                             ///< of one for the matrix
 };
 
-/// Where the draws of stochastic rounding come from: functions of (key, step, micro, global index) alone.
+/// Origin of the draws of stochastic rounding: functions of (key, step, micro, global index) alone.
 struct QuantizeDraws {
   RandomKey key;
   std::uint64_t step = 0;
@@ -55,7 +55,7 @@ struct QuantizeDraws {
   std::int64_t origin_row = 0, origin_column = 0;  ///< of this matrix in the global one
 };
 
-/// What a quantizer writes; empty views are not written.
+/// Output of a quantizer; empty views are not written.
 struct QuantizeOutput {
   /// bf16 [padded_rows, columns] (rotate along rows pads): element x block scale, or, for kTensor and kFloat,
   /// the element alone.
@@ -124,7 +124,7 @@ class QuantOps {
   virtual HalfCount round_to_f16(TensorView x, TensorView y) = 0;
 };
 
-/// How an operand was quantized, as in QuantizeSpec, and the extents of its blocks as it is stored.
+/// Format of a quantized operand, as in QuantizeSpec, and the extents of its blocks as stored.
 struct ScaledOperand {
   ElementFormat element = ElementFormat::kE2M1;
   BlockScale scale = BlockScale::kTwoLevel;
@@ -137,8 +137,8 @@ struct ScaledProductSpec {
   ScaledOperand a, b;
 };
 
-/// What QuantizeKernel::run() wrote: its `codes` and its `scales`, which kTensor does not have. A matrix that
-/// was rotated has the rows that it was padded to.
+/// The `codes` that QuantizeKernel::run() wrote and its `scales`, which kTensor does not have. A rotated
+/// matrix includes the rows of its padding.
 struct ScaledMatrix {
   TensorView codes, scales;
 };
@@ -157,7 +157,8 @@ class ScaledProducts {
  public:
   static constexpr const char* kId = "tenon.device.scaled/1";
   virtual ~ScaledProducts();
-  /// "" if prepare() gives this product; else why not, in the library's own words where one was asked.
+  /// Returns "" if prepare() returns this product; else the reason, in the library's own words where one was
+  /// asked.
   virtual std::string refusal(const ScaledProductSpec& spec) = 0;
   /// Throws Error(kConfig) with the reason where refusal() has one.
   virtual std::unique_ptr<ScaledProduct> prepare(const ScaledProductSpec& spec) = 0;

@@ -32,7 +32,7 @@ struct LineTerm {
   double weight = 1;
 };
 
-/// The sparse matrix S [rows, columns], made row after row; lies in host memory and may go once it is
+/// The sparse matrix S [rows, columns], made row after row; it is in host memory and may be freed once it is
 /// prepared.
 struct LineSumSpec {
   DType dtype = DType::kF32;  ///< of x, y and the arithmetic; or f64
@@ -45,7 +45,7 @@ struct LineSumSpec {
     terms.insert(terms.end(), row);
     offsets.push_back(static_cast<std::int64_t>(terms.size()));
   }
-  /// As the arithmetic has it: for weights that are computed from each other.
+  /// Rounds to the dtype: for weights that are computed from each other.
   double rounded(double number) const { return dtype == DType::kF32 ? static_cast<float>(number) : number; }
 };
 

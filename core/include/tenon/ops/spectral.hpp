@@ -1,6 +1,6 @@
 // Operator families of a device for spectral layers: Fourier transforms along one dimension of which a few
-// modes are kept, and products of complex matrices, one per mode. Complex numbers lie as pairs of reals
-// (c64, c128). Conventions are those of <tenon/ops/dense.hpp>.
+// modes are kept, and products of complex matrices, one per mode. Complex numbers are pairs of reals (c64,
+// c128). Conventions are those of <tenon/ops/dense.hpp>.
 #pragma once
 
 #include <tenon/tensor.hpp>
@@ -23,10 +23,10 @@ constexpr bool reads_points(FftMap map) {
 }
 
 /// A transform along the middle dimension of points [outer, length, inner] and modes [outer, low + high,
-/// inner]. Kept are k = 0 ... low - 1, then k = length - high ... length - 1.
-/// Real points have conjugate modes, of which the lower half is kept: low <= length / 2 + 1, high = 0.
-/// Libraries disagree on what the imaginary parts of z_0 and, for an even length, z_(length / 2) would mean:
-/// here they count as zero, and are written as zero.
+/// inner]. Kept are k = 0 ... low - 1, then k = length - high ... length - 1. Real points have conjugate
+/// modes, of which the lower half is kept: low <= length / 2 + 1, high = 0. Libraries disagree on the
+/// imaginary parts of z_0 and, for an even length, z_(length / 2): here they count as zero, and are written
+/// as zero.
 struct FftSpec {
   std::int64_t outer = 1, length = 1, inner = 1;
   std::int64_t low = 1, high = 0;
@@ -36,7 +36,7 @@ struct FftSpec {
 };
 
 /// A prepared transform; run() allocates nothing. A line's bits depend on its own elements, the length, the
-/// kept modes and the map alone: not on outer, inner, where memory lies or the number of threads.
+/// kept modes and the map alone: not on outer, inner, the place in memory or the number of threads.
 class FftKernel {
  public:
   virtual ~FftKernel();
