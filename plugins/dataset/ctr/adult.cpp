@@ -19,7 +19,7 @@ double transformed(std::size_t place, std::int32_t number) {
   return place == kAdultGain || place == kAdultLoss ? std::log1p(x) : x;
 }
 
-/// The distinct quantiles k / buckets of `numbers`, k from 1, that some number lies below.
+/// Returns the distinct quantiles k / buckets of `numbers`, k from 1, that are above at least one number.
 std::vector<std::int32_t> quantiles(std::vector<std::int32_t> numbers, std::int64_t buckets) {
   std::sort(numbers.begin(), numbers.end());
   std::vector<std::int32_t> bounds;
@@ -55,7 +55,7 @@ void Adult::learn(std::span<const AdultRow> train) {
       const double away = transformed(place, row.numbers[place]) - mean_[place];
       squares += away * away;
     }
-    // Equal numbers everywhere say nothing; dividing by one keeps them at zero.
+    // A constant column carries no information; dividing by 1 keeps it at zero.
     deviation_[place] = squares > 0 ? std::sqrt(squares / count) : 1;
     bounds_[place] = quantiles(std::move(numbers), buckets_);
   }
@@ -116,7 +116,7 @@ IndexedContent Adult::load() {
   const std::unique_ptr<FileSystem> files = make_posix_files();
   content.sources.push_back({path_, sha256_of_file(*files, path_)});
   if (test_) content.sources.push_back({test_path_, sha256_of_file(*files, test_path_)});
-  // Statistics and buckets are those of the rows trained on, so a run cannot go on with others.
+  // Statistics and buckets come from the train rows, so a run cannot resume with others.
   const std::string recipe =
       test_ ? fmt::format("preprocessing: evaluate = test, buckets = {}", buckets_)
             : fmt::format("preprocessing: evaluate = held_out, val_fraction = {}, buckets = {}",

@@ -1,6 +1,6 @@
 // Data set `adult` (contract dataset/1): UCI Adult, income above 50,000 or not, as click-through data.
 // Fields: dense f32 [6], ids i32 [8] or more with buckets, labels i32 []. Means, deviations and buckets come
-// from the rows that are trained on, never from those that are validated on.
+// come from the train rows, never from the validation rows.
 #pragma once
 
 #include "adult_file.hpp"
@@ -43,7 +43,7 @@ class Adult final : public IndexedDataset {
   explicit Adult(const Options& options);
 
  private:
-  /// Samples as they are copied.
+  /// Encoded samples, ready to be copied.
   struct Part {
     std::vector<float> dense;
     std::vector<std::int32_t> ids, labels;
@@ -60,7 +60,7 @@ class Adult final : public IndexedDataset {
   double val_fraction_;
   std::int64_t buckets_;
   double mean_[kAdultNumbers] = {}, deviation_[kAdultNumbers] = {};
-  std::vector<std::int32_t> bounds_[kAdultNumbers];  ///< first number of each bucket but the lowest
+  std::vector<std::int32_t> bounds_[kAdultNumbers];  ///< first number of each bucket except the lowest
   std::size_t tables_ = kAdultCategories;
   Part train_, val_;
 };

@@ -74,7 +74,7 @@ constexpr std::string_view kCountry[] = {"United-States",
 constexpr Values kValues[kAdultCategories] = {kWorkclass,    kEducation, kMarital, kOccupation,
                                               kRelationship, kRace,      kSex,     kCountry};
 
-/// What stands in a field of a line: the number, or category, of this place.
+/// Content of one field of a line: the number or category at this index.
 struct Field {
   std::string_view name;
   bool is_number;

@@ -18,21 +18,21 @@ constexpr std::size_t kAdultGain = 3, kAdultLoss = 4;  ///< places of capital_ga
 
 struct AdultRow {
   std::array<std::int32_t, kAdultNumbers> numbers{};
-  std::array<std::int32_t, kAdultCategories> ids{};  ///< 0 = missing, then the place in adult.names from 1
+  std::array<std::int32_t, kAdultCategories> ids{};  ///< 0 = missing, then the index in adult.names from 1
   std::int32_t label = 0;                            ///< 1: more than 50,000
 
   friend bool operator==(const AdultRow&, const AdultRow&) = default;
 };
 
-/// The values of category `table`, without `?`.
+/// Returns the values of category `table`, without `?`.
 std::span<const std::string_view> adult_values(std::size_t table);
 
-/// All rows of the text of a file. Lines that begin with '|' and empty lines are no rows; a label may end in
-/// a full stop. Throws Error(kConfig) that names the line, counting from 1, and `path` at the first line that
-/// is no row.
+/// Parses all rows of the text of a file. Skips empty lines and lines that begin with '|'; a label may end in
+/// a full stop. Throws Error(kConfig) with `path` and the line, counting from 1, at the first line that is
+/// not a row.
 std::vector<AdultRow> parse_adult(std::string_view text, const std::string& path);
 
-/// The same of a file of at most 256 MiB.
+/// The same for a file of at most 256 MiB.
 std::vector<AdultRow> read_adult(const std::string& path);
 
 }  // namespace tenon::ctr

@@ -1,4 +1,4 @@
-// Rows of UCI Adult, and the whole text of every refusal.
+// Rows of UCI Adult, and the full text of every error.
 #include "adult_file.hpp"
 
 #include <tenon/testing/folders.hpp>
@@ -22,7 +22,7 @@ std::string changed(const std::string& from, const std::string& to) {
 }
 
 TEST(AdultFile, ReadsARowByHand) {
-  // Places in adult.names: State-gov 6, Bachelors 1, Never-married 3, Adm-clerical 9, Not-in-family 4, White
+  // Indices in adult.names: State-gov 6, Bachelors 1, Never-married 3, Adm-clerical 9, Not-in-family 4, White
   // 1, Male 2, United-States 1.
   const AdultRow expected{{39, 77516, 13, 2174, 0, 40}, {6, 1, 3, 9, 4, 1, 2, 1}, 0};
   EXPECT_EQ(parse_adult(kRow, "x"), std::vector<AdultRow>{expected});

@@ -1,5 +1,5 @@
-// Adult through the contract: numbers and ids against NumPy, the split, and that no held-out row is learnt
-// from.
+// Adult through the contract: numbers and ids against NumPy, the split, and that no statistic uses a held-out
+// row.
 #include "adult.hpp"
 
 #include "base/testing/allocation_count.hpp"
@@ -76,7 +76,7 @@ TEST(Adult, NumbersIdsAndBucketsAreThoseOfNumPy) {
       const std::vector<float> dense = batch.values<float>("dense", i);
       const std::vector<double> expected = reference.row(name + "dense", i);
       for (std::size_t k = 0; k < 6; ++k) {
-        // One rounding to f32, and the order of the sums of the mean.
+        // Tolerance: one rounding to f32 and the summation order of the mean.
         EXPECT_NEAR(dense[k], expected[k], 1e-7 * std::max(1.0, std::abs(expected[k])))
             << name << i << ' ' << k;
       }
@@ -92,7 +92,7 @@ TEST(Adult, NumbersIdsAndBucketsAreThoseOfNumPy) {
 }
 
 TEST(Adult, HeldOutRowsAreTheSameForEverySeedAndNeverTrainedOn) {
-  // fnlwgt and age together tell nearly all rows apart; the whole row as bytes stands for a row here.
+  // fnlwgt and age together identify nearly all rows; the bytes of the whole row are the key here.
   const auto rows = [](const Made& made, Split split, std::int64_t count) {
     std::vector<std::vector<float>> found;
     Batch batch(*made.data);
@@ -117,7 +117,7 @@ TEST(Adult, HeldOutRowsAreTheSameForEverySeedAndNeverTrainedOn) {
   std::sort(first.begin(), first.end());
   std::sort(second.begin(), second.end());
   EXPECT_EQ(first, second);
-  // Statistics are of the train rows: their mean is 0 and their deviation 1, those of all rows are not.
+  // Statistics come from the train rows: their mean is 0 and their deviation 1, unlike those of all rows.
   double sum = 0, squares = 0, all = 0;
   for (const auto& row : first) {
     sum += row[0];

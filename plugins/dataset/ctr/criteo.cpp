@@ -1,6 +1,6 @@
-// Days and halves as in DLRM's own script: a single file is cut in file order into equal days, the first ones
-// a row longer where it does not come out even; of the last day the first half (the longer one) is the test
-// set and the second the validation set; all earlier days are trained on.
+// Days and halves as in DLRM's own script: a single file is split in file order into equal days, the first
+// ones a row longer where the division leaves a remainder. The first half of the last day (the longer one) is
+// the test set, the second half the validation set; all earlier days are the training set.
 #include "criteo.hpp"
 
 #include <tenon/config.hpp>
@@ -101,7 +101,7 @@ void Criteo::split() {
 }
 
 void Criteo::learn_vocabularies() {
-  // Two ids are taken: missing and not seen.
+  // Two ids are reserved: missing and unseen.
   for (const std::int64_t rows : rows_) vocabularies_.emplace_back(std::max<std::int64_t>(rows - 2, 0));
   std::vector<CriteoRow> buffer(kRowsAtOnce);
   for (const Piece& piece : train_) {
@@ -122,8 +122,8 @@ void Criteo::learn_vocabularies() {
   }
 }
 
-/// Everything besides the files that decides what a sample is: it stands among the sources of the manifest,
-/// and a run cannot go on under another choice.
+/// Returns every setting besides the files that determines a sample. It is among the sources of the manifest,
+/// so a run cannot resume with another choice.
 std::string Criteo::recipe() const {
   return fmt::format(
       "preprocessing: normalisation = {}, categorical = {}, rows = {}, days = {}, evaluate = {}",
@@ -158,7 +158,7 @@ std::int32_t Criteo::id_of(std::size_t table, const CriteoRow& row) const {
   if (!row.has(table) || rows == 1) return 0;
   const std::uint32_t value = row.categories[table];
   if (!vocabulary_) return static_cast<std::int32_t>(1 + value % (rows - 1));
-  return static_cast<std::int32_t>(vocabularies_[table].find(value) + 2);  // a value not seen has -1
+  return static_cast<std::int32_t>(vocabularies_[table].find(value) + 2);  // -1 for an unseen value
 }
 
 void Criteo::copy(bool from_val_files, std::int64_t index, std::int64_t row,

@@ -1,6 +1,6 @@
-// The file: the rows, then a page with the identity of the source (size and time of change), its SHA-256 and
-// what was counted, closed by a CRC. It is written under another name and renamed when it is durable, so what
-// has the right name is whole.
+// Layout: the rows, then a page with the identity of the source (size and time of change), its SHA-256, the
+// counts, and a CRC. The file is written under another name and renamed once it is durable, so a file with
+// the right name is complete.
 #include "criteo_cache.hpp"
 
 #include <tenon/error.hpp>
@@ -45,7 +45,7 @@ std::span<const std::byte> checked_part(const Footer& footer) {
   return std::as_bytes(std::span(&footer, 1)).first(offsetof(Footer, crc));
 }
 
-/// The right to pack, for as long as it lives. The system takes it back from a process that dies.
+/// Lock that is held while packing. The system releases it when the process dies.
 class PackingLock {
  public:
   PackingLock(const std::string& path, const std::string& growing, double deadline) {
@@ -104,10 +104,10 @@ CriteoCache::CriteoCache(const std::string& source, const std::string& folder, d
   if (open(identity)) return;
   try {
     files_->make_directories(place);
-    // Digesting the source and syncing do not make the file grow; 10 MB/s is slow for either.
+    // Hashing the source and syncing do not make the file grow; 10 MB/s is slow for either.
     const double patience = deadline + static_cast<double>(identity.size) / 1e7;
     const PackingLock lock(path_ + ".lock", path_ + ".tmp", patience);
-    if (open(identity)) return;  // somebody else was faster
+    if (open(identity)) return;  // another process or thread was faster
     try {
       pack(source, identity);
     } catch (...) {
@@ -144,7 +144,7 @@ bool CriteoCache::open(const Identity& source) {
     sha256_.assign(footer.sha256, sizeof footer.sha256);
     return true;
   } catch (const FileError&) {
-    return false;  // unreadable is as good as absent: it is made again
+    return false;  // an unreadable file counts as absent and is rebuilt
   }
 }
 

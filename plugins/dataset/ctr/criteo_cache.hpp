@@ -1,6 +1,6 @@
-// A Criteo TSV file as packed rows of 160 bytes in a file of their own, made in one pass when it is not there
-// or its source has changed: rows of gzip files cannot be reached one by one, and a row is parsed once
-// instead of in every epoch. Reading keeps nothing in memory.
+// A Criteo TSV file as packed rows of 160 bytes in a file of its own, built in one pass when it is absent or
+// its source has changed. Rows of gzip files have no random access, and each row is parsed once instead of in
+// every epoch. Reading keeps nothing in memory.
 #pragma once
 
 #include "criteo_reader.hpp"
@@ -15,19 +15,19 @@ namespace tenon::ctr {
 
 class CriteoCache {
  public:
-  /// Opens the packed rows of `source` in `folder`, made if absent; with `folder` empty that is "tenon-cache"
-  /// beside the source. One process or thread packs, others wait for it, and give up when it has written
-  /// nothing for `deadline` seconds and the time of reading the source at 10 MB/s. Throws Error(kConfig), or
-  /// Error(kRun) when waiting was in vain.
+  /// Opens the packed rows of `source` in `folder` and builds them if absent; an empty `folder` means
+  /// "tenon-cache" beside the source. One process or thread packs and the others wait. They give up when the
+  /// packer has written nothing for `deadline` seconds plus the time to read the source at 10 MB/s. Throws
+  /// Error(kConfig), or Error(kRun) when the wait times out.
   CriteoCache(const std::string& source, const std::string& folder, double deadline);
 
   std::int64_t rows() const { return rows_; }
   const FaultCounts& faults() const { return faults_; }
-  /// Of all numbers of the file, a missing one being 0.
+  /// Minimum over all numbers of the file; a missing number counts as 0.
   std::int32_t smallest() const { return smallest_; }
   const std::string& sha256() const { return sha256_; }  ///< of the source when it was packed
   const std::string& path() const { return path_; }
-  /// Thread-safe, allocates nothing.
+  /// Thread-safe; does not allocate.
   void read(std::int64_t row, std::span<CriteoRow> out) const;
 
  private:

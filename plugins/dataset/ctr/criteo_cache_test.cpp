@@ -1,5 +1,5 @@
-// Packed rows: made once, made again when the source changes or the file is damaged, by one of many at a
-// time.
+// Packed rows are built once, rebuilt when the source changes or the file is damaged, by one of many callers
+// at a time.
 #include "criteo_cache.hpp"
 #include "testing/criteo_text.hpp"
 

@@ -1,4 +1,4 @@
-// One buffer; zlib reads plain files straight into it. A line beyond its limit is dropped piece by piece.
+// Uses one buffer; zlib reads plain files straight into it. An overlong line is dropped piece by piece.
 #include "criteo_reader.hpp"
 
 #include <tenon/error.hpp>
@@ -82,7 +82,7 @@ void CriteoReader::fill() {
   at_end_ = cut_ || got <= 0;
 }
 
-/// Where the line that begins at begin_ ends, on a newline; null after the last one.
+/// Returns the end of the line that begins at begin_, on a newline; null after the last line.
 const char* CriteoReader::line_end() {
   for (std::size_t looked = 0;;) {
     char* const from = buffer_.data() + begin_ + looked;
@@ -99,8 +99,8 @@ const char* CriteoReader::line_end() {
     fill();
   }
   if (cut_) {
-    // What stands in front of the cut may be part of a row, or a row whose last field is part of one.
-    if (skipping_) ++lines_;  // a line of its own, counted as too long
+    // The bytes before the break may be part of a row, or a row whose last field is truncated.
+    if (skipping_) ++lines_;  // a separate line, already counted as too long
     faults_.add(RowFault::kCut, ++lines_);
     begin_ = end_;
     cut_ = skipping_ = false;

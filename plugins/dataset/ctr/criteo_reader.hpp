@@ -1,6 +1,6 @@
-// Rows of a Criteo TSV file, plain or gzip, as a stream: memory does not grow with the file. Lines that are
-// no rows are left out and counted by cause, the first of each with their line numbers. A byte order mark
-// before the first row and empty lines after the last one, as editors and exports leave them, are neither
+// Streams the rows of a Criteo TSV file, plain or gzip; memory does not grow with the file. Malformed lines
+// are skipped and counted by cause, and the line numbers of the first of each are kept. A byte order mark
+// before the first row and empty lines after the last one, as editors and exports write them, are neither
 // rows nor faults.
 #pragma once
 
@@ -17,7 +17,7 @@ struct gzFile_s;
 
 namespace tenon::ctr {
 
-/// What was left out of a file.
+/// Counts of the skipped lines of a file.
 struct FaultCounts {
   static constexpr std::size_t kShown = 3;
   std::array<std::int64_t, kRowFaults> counts{};
@@ -33,18 +33,18 @@ struct FaultCounts {
 class CriteoReader {
  public:
   static constexpr std::size_t kBuffer = 1 << 20;
-  /// Throws Error(kConfig) when the file cannot be opened. `buffer` bytes are read at once, more than a line
-  /// has.
+  /// Throws Error(kConfig) when the file cannot be opened. Reads `buffer` bytes at once, which must be more
+  /// than a line has.
   explicit CriteoReader(const std::string& path, std::size_t buffer = kBuffer);
   ~CriteoReader();
   CriteoReader(const CriteoReader&) = delete;
   CriteoReader& operator=(const CriteoReader&) = delete;
 
-  /// The next rows, as many as `out` holds or the file has left; 0 = the end. Throws Error(kConfig) when the
-  /// system cannot read on.
+  /// Reads the next rows, as many as `out` holds or the file has left, and returns their number; 0 = the end.
+  /// Throws Error(kConfig) on a read error.
   std::size_t read(std::span<CriteoRow> out);
   const FaultCounts& faults() const { return faults_; }
-  /// Lines up to here that are rows or faults.
+  /// Number of lines so far that are rows or faults.
   std::int64_t lines() const { return lines_ - empty_; }
 
  private:
@@ -57,10 +57,10 @@ class CriteoReader {
 
   std::string path_;
   std::unique_ptr<gzFile_s, Close> file_;
-  std::vector<char> buffer_;         ///< one byte longer than what is read into it
-  std::size_t begin_ = 0, end_ = 0;  ///< what is read and not yet looked at
+  std::vector<char> buffer_;         ///< one byte longer than the largest read
+  std::size_t begin_ = 0, end_ = 0;  ///< range of bytes read but not yet parsed
   std::int64_t lines_ = 0;
-  std::int64_t empty_ = 0;  ///< lines in a row without a byte, up to the one that was read last
+  std::int64_t empty_ = 0;  ///< consecutive empty lines up to the last one read
   bool at_end_ = false, cut_ = false, skipping_ = false;
   FaultCounts faults_;
 };

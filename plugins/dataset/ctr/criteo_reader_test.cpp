@@ -1,4 +1,4 @@
-// Lines against a second, slow reading of them, every kind of malformed line, and streams plain and gzip.
+// Lines against a second, slow parser, every kind of malformed line, and plain and gzip streams.
 #include "criteo_reader.hpp"
 #include "slow_row.hpp"
 #include "testing/criteo_text.hpp"
@@ -53,7 +53,7 @@ TEST(CriteoRow, AgreesWithASlowReadingOfLinesGoodAndBroken) {
   for (std::uint64_t i = 0; i < 20000; ++i) {
     std::string line = criteo_line(1, i);
     line.pop_back();
-    // None to three bytes replaced, left out or put in.
+    // Replace, remove or insert zero to three bytes.
     for (std::uint64_t m = 0; m < random_below(key, 0, i, 4); ++m) {
       const auto words = random_words(key, 1 + m, i);
       const std::size_t place = words[0] % line.size();
@@ -161,7 +161,7 @@ class CriteoReaderTest : public testing::FolderTest {
 };
 
 TEST_F(CriteoReaderTest, PlainAndGzipGiveTheRowsOfTheLines) {
-  // Several buffers of the reader.
+  // The text spans several buffers of the reader.
   std::string text;
   std::vector<CriteoRow> expected;
   for (std::uint64_t i = 0; i < 12000; ++i) {
@@ -188,7 +188,7 @@ TEST_F(CriteoReaderTest, AByteOrderMarkAndEmptyLastLinesAreNoRows) {
     EXPECT_EQ(result.rows.size(), 2u);
     EXPECT_EQ(result.faults.total(), 0) << result.faults.text();
   }
-  // Between rows they are damage.
+  // Between rows they are faults.
   const Result torn = read_all(write("torn", rows + "\n\n" + rows + mark + good_line() + "\n"));
   EXPECT_EQ(torn.rows.size(), 4u);
   EXPECT_EQ(

@@ -1,4 +1,4 @@
-// The fast path only says yes or no; why a line is no row is found out by a second, slower look at it.
+// The fast path only accepts or rejects a line; a second, slower pass finds the cause of a rejection.
 #include "criteo_row.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ RowFault diagnose_hex(std::string_view field) {
   return std::all_of(field.begin(), field.end(), is_hex) ? RowFault::kHexRange : RowFault::kHex;
 }
 
-/// At most ten digits, so 64 bits hold whatever they say. Ends behind the tab.
+/// A number has at most ten digits, so it fits 64 bits. Leaves `p` after the tab.
 bool parse_number(const char*& p, std::int32_t& number) {
   if (*p == '\t') {
     number = kMissingNumber;
@@ -108,7 +108,7 @@ RowFault diagnose_criteo_row(std::string_view line) noexcept {
     const bool is_number = place <= kCriteoNumbers;
     if (place == 0 && field != "0" && field != "1") return RowFault::kLabel;
     if (place == 0 || field.empty()) continue;
-    // The field alone, in a row of empty ones, says whether it is at fault.
+    // The field alone, in an otherwise empty row, shows whether it is at fault.
     std::array<char, kLongestLine + kCriteoFields + 2> alone;
     CriteoRow row;
     char* end = alone.data();
@@ -121,7 +121,7 @@ RowFault diagnose_criteo_row(std::string_view line) noexcept {
     if (!parse_criteo_row(alone.data(), end, row))
       return is_number ? diagnose_number(field) : diagnose_hex(field);
   }
-  return RowFault::kFieldCount;  // not reached: the fast path refuses nothing else
+  return RowFault::kFieldCount;  // unreachable: the fast path rejects nothing else
 }
 
 }  // namespace tenon::ctr

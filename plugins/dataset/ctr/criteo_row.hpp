@@ -1,5 +1,5 @@
 // One row of Criteo's TSV: label, 13 whole numbers, 26 hexadecimal categories, tab-separated, empty =
-// missing. A line is a row in full or not at all; there is no partial reading that could shift columns.
+// missing. A line is either a complete row or rejected; a partial parse could shift columns.
 #pragma once
 
 #include <array>
@@ -13,10 +13,10 @@ namespace tenon::ctr {
 constexpr std::size_t kCriteoNumbers = 13, kCriteoCategories = 26;
 constexpr std::size_t kCriteoFields = 1 + kCriteoNumbers + kCriteoCategories;
 constexpr std::int32_t kMissingNumber = std::numeric_limits<std::int32_t>::min();
-/// Bytes of a line, beyond any real row (at most 391).
+/// Limit on the bytes of a line, above any real row (at most 391).
 constexpr std::size_t kLongestLine = 4096;
 
-/// As it is kept on disk: 40 words, nothing normalised, so that it serves every choice of options.
+/// Row as stored on disk: 40 words, nothing normalised, so that it serves every choice of options.
 struct CriteoRow {
   std::uint32_t flags = 0;                             ///< bit 31: the label; bit i: category i is there
   std::array<std::int32_t, kCriteoNumbers> numbers{};  ///< or kMissingNumber
@@ -28,7 +28,7 @@ struct CriteoRow {
 };
 static_assert(sizeof(CriteoRow) == 160);
 
-/// Why a line is no row; the first that applies, in this order.
+/// Reason why a line is not a row; the first that applies, in this order.
 enum class RowFault : std::uint8_t {
   kTooLong,         ///< longer than kLongestLine
   kNul,             ///< holds a NUL byte
@@ -40,14 +40,14 @@ enum class RowFault : std::uint8_t {
   kNumberRange,     ///< beyond -2147483647 ... 2147483647
   kHex,             ///< not hexadecimal
   kHexRange,        ///< more than 8 digits
-  kCut,             ///< the gzip stream ends or is damaged here; everything behind is lost
+  kCut,             ///< the gzip stream ends or is damaged here; everything after it is lost
 };
 constexpr std::size_t kRowFaults = 11;
 std::string_view fault_name(RowFault fault);
 
 /// Reads the row between `begin` and `end`; false leaves `row` undefined. *end must be a newline.
 bool parse_criteo_row(const char* begin, const char* end, CriteoRow& row) noexcept;
-/// For a line (without its newline) that parse_criteo_row refused.
+/// Returns the fault of a line (without its newline) that parse_criteo_row rejected.
 RowFault diagnose_criteo_row(std::string_view line) noexcept;
 
 }  // namespace tenon::ctr

@@ -1,4 +1,4 @@
-// Criteo through the contract: numbers and ids against NumPy, days and halves, what is left out and refused.
+// Criteo through the contract: numbers and ids against NumPy, days and halves, skipped lines and errors.
 #include "criteo.hpp"
 #include "testing/criteo_text.hpp"
 

@@ -21,13 +21,13 @@ namespace tenon::ctr {
 struct PlantedShape {
   std::vector<std::int64_t> rows;  ///< of each table
   std::int64_t dense = 13;
-  std::int64_t bag = 1;    ///< places for ids per table: 1 = always one id, L = none to L of them
+  std::int64_t bag = 1;    ///< ids per table: 1 = always one id, L = 0 to L of them
   std::int64_t pairs = 4;  ///< at most half of the tables
   double exponent = 1.5;   ///< the k-th most frequent row of a table is drawn about as k^-exponent
   double bias = -1, strength_dense = 0.5, strength_rows = 1.1, strength_pairs = 0.8;
 };
 
-/// What the model knows of one row, or of the sum over a bag.
+/// Effect and latent vector of one row, or their sums over a bag.
 struct RowTraits {
   double effect = 0;
   std::array<double, 2> latent{};
@@ -56,14 +56,14 @@ class PlantedModel {
   /// Fills sample `index` of the stream of `key`, random_key(seed, "ctr.train") for instance. Pure; allocates
   /// nothing.
   void sample(RandomKey key, std::uint64_t index, PlantedSample& out) const;
-  /// The true logit of any inputs.
+  /// Returns the true logit of any inputs.
   double logit(std::span<const float> dense, std::span<const std::int32_t> ids) const;
   RowTraits traits(std::int64_t table, std::int64_t row) const;
-  /// Row of a table for a uniform number in [0, 1).
+  /// Returns the row of a table for a uniform number in [0, 1).
   std::int64_t row_of(std::int64_t table, double uniform) const;
 
  private:
-  /// Ranks by frequency are sent to rows by rank -> (rank multiplier + offset) mod rows.
+  /// Maps frequency ranks to rows: (rank multiplier + offset) mod rows.
   struct Table {
     std::int64_t rows = 1;
     double reach = 0;  ///< (rows + 1)^(1 - exponent) - 1, or log(rows + 1) for exponent 1

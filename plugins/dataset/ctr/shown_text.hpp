@@ -1,4 +1,4 @@
-// Bytes of a data file as they stand in a message: short, on one line, printable.
+// Bytes of a data file as shown in a message: short, on one line, printable.
 #pragma once
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 
 namespace tenon::ctr {
 
-/// In quotes; at most 40 bytes, what is not printable ASCII as \xNN.
+/// Returns at most 40 bytes in quotes; bytes outside printable ASCII become \xNN.
 inline std::string shown_text(std::string_view bytes) {
   constexpr std::size_t kMost = 40;
   std::string text = "'";

@@ -1,4 +1,4 @@
-// Criteo's rows read slowly, by strtoll over split fields: what the fast reader is held against.
+// Slow parser of Criteo's rows, by strtoll over split fields: the reference for the fast reader.
 #pragma once
 
 #include "criteo_row.hpp"
@@ -10,7 +10,7 @@
 
 namespace tenon::ctr {
 
-/// The row that a line without its newline is; nothing for no row.
+/// Parses a line without its newline; empty if the line is not a row.
 inline std::optional<CriteoRow> slow_row(const std::string& line) {
   std::vector<std::string> fields(1);
   for (const char c : line) {

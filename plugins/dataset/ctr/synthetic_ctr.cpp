@@ -1,4 +1,4 @@
-// Samples for training and for validation come from two streams of the same model.
+// Training and validation samples come from two streams of the same model.
 #include "synthetic_ctr.hpp"
 
 #include <tenon/error.hpp>
@@ -40,7 +40,7 @@ PlantedShape shape_from(const Options& options) {
           .strength_pairs = options.real("strength_pairs")};
 }
 
-/// Everything that the samples depend on, so that a resumed run notices other data.
+/// Returns every setting that determines the samples, so that a resumed run detects other data.
 std::string recipe(const PlantedShape& shape, std::uint64_t seed) {
   return fmt::format(
       "planted click-through model: data_seed {}, dense {}, bag {}, pairs {}, exponent {}, bias {}, "

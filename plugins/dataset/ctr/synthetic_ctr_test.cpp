@@ -1,5 +1,5 @@
-// The planted data through the contract: samples against a second implementation in NumPy, the law of the
-// accesses, and how far the best linear model stays below the true logit.
+// The planted data through the contract: samples against a second implementation in NumPy, the distribution
+// of accesses, and the gap between the best linear model and the true logit.
 #include "synthetic_ctr.hpp"
 
 #include "base/testing/allocation_count.hpp"
@@ -73,7 +73,8 @@ TEST(SyntheticCtr, SamplesAreThoseOfASecondImplementationInNumPy) {
         const std::string prefix = std::string(name) + "." + stream;
         const std::vector<double> expected = reference.row(prefix + "dense", i);
         for (std::size_t k = 0; k < dense.size(); ++k) {
-          // Both are f64 values rounded to f32; their last f64 bits may part on either side of a boundary.
+          // Both are f64 values rounded to f32; their last f64 bits may fall on either side of a rounding
+          // boundary.
           EXPECT_NEAR(dense[k], expected[k], 1.2e-7 * std::max(1.0, std::abs(expected[k]))) << where;
         }
         EXPECT_EQ(std::vector<double>(ids.begin(), ids.end()), reference.row(prefix + "ids", i)) << where;
@@ -124,7 +125,7 @@ TEST(SyntheticCtr, AccessesFollowThePowerLaw) {
                            : (std::pow(to, 1 - exponent) - std::pow(from, 1 - exponent));
     };
     for (int k = 1; k <= 64; ++k) {
-      // The draws are a grid, so counts are off by less than two.
+      // The draws are a uniform grid, so counts are off by less than two.
       EXPECT_NEAR(counts[static_cast<std::size_t>(k - 1)], kDraws * mass(k, k + 1) / mass(1, 65), 2)
           << exponent << ' ' << k;
     }
@@ -213,8 +214,8 @@ TEST(SyntheticCtr, TheBestLinearModelStaysBelowTheCeiling) {
   // Standard error of an AUC of 0.8 of 60,000 samples: 0.002.
   EXPECT_NEAR(ceiling, 0.808, 0.01);
   // The closest function, in squares of the logit, that is a sum of functions of one input each: tables are
-  // drawn apart, so <v, w> becomes <v, E w> + <E v, w> - <E v, E w>. A logistic regression can be that and
-  // nothing better, but for the small difference between squares and log-likelihood.
+  // drawn independently, so <v, w> becomes <v, E w> + <E v, w> - <E v, E w>. A logistic regression can reach
+  // that and nothing better, except for the small difference between squares and log-likelihood.
   const double scale = model.shape().strength_pairs / std::sqrt(2.0 * 4);
   std::vector<std::array<double, 2>> means(26);
   for (const auto& ids : val.ids) {
@@ -230,7 +231,7 @@ TEST(SyntheticCtr, TheBestLinearModelStaysBelowTheCeiling) {
       const RowTraits a = model.traits(static_cast<std::int64_t>(t), val.ids[s][t]),
                       b = model.traits(static_cast<std::int64_t>(t + 1), val.ids[s][t + 1]);
       for (std::size_t i = 0; i < 2; ++i) {
-        // What is left of the product without its linear part.
+        // Subtract the product without its linear part.
         linear[s] -= scale * (a.latent[i] - means[t][i]) * (b.latent[i] - means[t + 1][i]);
       }
     }
@@ -239,7 +240,7 @@ TEST(SyntheticCtr, TheBestLinearModelStaysBelowTheCeiling) {
   EXPECT_GE(ceiling - projected, 0.03) << ceiling << ' ' << projected;
   EXPECT_GE(projected, 0.70) << "the linear part is to be worth learning";
 
-  // And a logistic regression that is fitted: Adagrad over 300,000 samples, one weight per row.
+  // A fitted logistic regression as well: Adagrad over 300,000 samples, one weight per row.
   const Columns train = columns(model, "ctr.train", 300000);
   std::vector<double> weights(26 * 1000 + 13 + 1), squares(weights.size(), 1e-8);
   const auto places = [](const Columns& all, std::size_t s, auto visit) {

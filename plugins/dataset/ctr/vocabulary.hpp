@@ -1,5 +1,5 @@
-// 32-bit values numbered in the order in which they are first seen, up to a limit: open addressing, 16
-// to 32 bytes per value. Looking up is thread-safe once nothing is added.
+// Numbers 32-bit values in order of first appearance, up to a limit. Open addressing, 16 to 32 bytes per
+// value. Lookup is thread-safe once no more values are added.
 #pragma once
 
 #include <bit>
@@ -12,16 +12,15 @@ class Vocabulary {
  public:
   explicit Vocabulary(std::int64_t limit) : limit_(limit), slots_(16) {}
 
-  /// Number of values.
   std::int64_t size() const { return size_; }
-  /// Numbers `value` unless it has a number or the limit is reached.
+  /// Numbers `value` unless it already has a number or the limit is reached.
   void add(std::uint32_t value) {
     if (size_ == limit_) return;
     if (2 * size_ == static_cast<std::int64_t>(slots_.size())) grow();
     Slot& slot = slots_[place(slots_, value)];
     if (slot.number_plus_one == 0) slot = {value, static_cast<std::uint32_t>(++size_)};
   }
-  /// From 0; -1 for a value without a number.
+  /// Returns the number of a value, from 0; -1 for a value without a number.
   std::int64_t find(std::uint32_t value) const {
     return std::int64_t{slots_[place(slots_, value)].number_plus_one} - 1;
   }
@@ -31,7 +30,8 @@ class Vocabulary {
     std::uint32_t value = 0, number_plus_one = 0;
   };
 
-  /// The slot of a value, or the empty one where it belongs. The size is a power of two, half of it empty.
+  /// Returns the slot of a value, or the empty slot where it belongs. The table size is a power of two, half
+  /// of it empty.
   static std::size_t place(const std::vector<Slot>& slots, std::uint32_t value) {
     // Fibonacci hashing: the top bits of value times 2^64 / golden ratio.
     const std::size_t mask = slots.size() - 1;

@@ -1,5 +1,5 @@
-// Reading through zlib's gz interface, which takes plain files too. Memory grows with what the file holds and
-// never with what its header claims.
+// Reads through zlib's gz interface, which also accepts plain files. Memory grows with the content of the
+// file, never with the size that its header claims.
 #include "idx.hpp"
 
 #include <tenon/error.hpp>
@@ -35,7 +35,7 @@ const char* usual_content(std::uint32_t magic) {
   }
 }
 
-/// zlib's own words without its name for the file, "<fd:4>: ".
+/// Returns zlib's message without its name for the file, "<fd:4>: ".
 std::string reason(std::string_view text) {
   const std::size_t end = text.find(">: ");
   return std::string(end == std::string_view::npos ? text : text.substr(end + 3));
@@ -64,7 +64,7 @@ class Input {
     fail_config(fmt::format("data file '{}': {}", path_, text));
   }
 
-  /// Bytes that were there, at most `size`.
+  /// Reads at most `size` bytes and returns how many there were.
   std::int64_t read(std::uint8_t* out, std::int64_t size) {
     std::int64_t done = 0;
     while (done < size) {

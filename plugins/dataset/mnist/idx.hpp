@@ -15,7 +15,7 @@ struct IdxArray {
 };
 
 /// Reads a whole file that must have `dimensions` extents. `what` names its content in messages: "images".
-/// Throws Error(kConfig) with file, expected and found.
+/// Throws Error(kConfig) with the file and the expected and actual values.
 IdxArray read_idx(const std::string& path, int dimensions, const char* what);
 
 }  // namespace tenon::mnist

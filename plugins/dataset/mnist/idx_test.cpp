@@ -1,4 +1,4 @@
-// IDX files byte by byte, and the whole text of every refusal.
+// IDX files byte by byte, and the full text of every error.
 #include "test_support.hpp"
 
 #include <random>

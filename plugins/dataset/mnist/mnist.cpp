@@ -1,4 +1,4 @@
-// Scaling follows torchvision digit by digit: ToTensor divides by 255 in f32, Normalize subtracts and divides
+// Scaling matches torchvision digit by digit: ToTensor divides by 255 in f32, Normalize subtracts and divides
 // in f32.
 #include "mnist.hpp"
 

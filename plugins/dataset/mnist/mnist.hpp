@@ -1,6 +1,6 @@
 // Data set `mnist` (contract dataset/1): grey images with a class each, from pairs of IDX files. Fields:
-// image f32 [1, height, width] and label i32 []. It keeps the bytes in memory and makes real numbers as it
-// copies.
+// image f32 [1, height, width] and label i32 []. Keeps the bytes in memory and converts them to real numbers
+// while copying.
 #pragma once
 
 #include "idx.hpp"
@@ -66,7 +66,7 @@ class Mnist final : public IndexedDataset {
 
   std::string images_path_, labels_path_, val_images_path_, val_labels_path_, image_field_, label_field_;
   std::int64_t classes_;
-  std::array<float, 256> values_;  ///< of a byte, scaled
+  std::array<float, 256> values_;  ///< scaled value of each byte
   Set main_;
   std::optional<Set> val_;
   std::int64_t pixels_ = 0;  ///< of an image

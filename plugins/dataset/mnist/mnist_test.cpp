@@ -1,4 +1,4 @@
-// The shipped images against PyTorch, the split and the order, and what is refused.
+// The shipped images against PyTorch, the split and the order, and errors.
 #include "test_support.hpp"
 
 #include "base/testing/allocation_count.hpp"
@@ -34,7 +34,7 @@ class MnistTest : public FileTest {
     made->open(seed);
     return made;
   }
-  /// Which images of a counting set samples first ... are; the label and every pixel are checked.
+  /// Returns the images of a counting set in samples first ...; checks the label and every pixel.
   static std::vector<int> images(const Made& made, Split split, std::int64_t first, std::int64_t count) {
     std::vector<int> found;
     Batch batch(*made.data);
@@ -136,7 +136,7 @@ TEST_F(MnistTest, EachImageIsTrainedOnOncePerEpochOrHeldOut) {
       for (int i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i) << split;
     }
     EXPECT_EQ(orders.size(), 3u) << "each epoch has its order";
-    // Another seed, the same validation images.
+    // Another seed holds out the same validation images.
     EXPECT_EQ(images(open(toml, 99), Split::kVal, 0, 15), held_out);
     EXPECT_NE(images(open(toml, 99), Split::kTrain, 0, 85), images(made, Split::kTrain, 0, 85));
     const bool is_tail = std::is_sorted(held_out.begin(), held_out.end()) && held_out[0] == 85;
@@ -154,7 +154,7 @@ TEST_F(MnistTest, SequentialIsTheOrderOfTheFile) {
       const std::vector<int> order = images(made, Split::kTrain, 0, trained);
       EXPECT_TRUE(std::is_sorted(order.begin(), order.end())) << split << " " << share;
       EXPECT_EQ(images(made, Split::kTrain, trained, trained), order) << "every epoch";
-      // With the held-out ones they are all samples.
+      // Together with the held-out images they are all samples.
       std::vector<int> all = images(made, Split::kVal, 0, held);
       all.insert(all.end(), order.begin(), order.end());
       std::sort(all.begin(), all.end());
@@ -170,7 +170,7 @@ TEST_F(MnistTest, OrderDependsOnSeedAndPlaceAlone) {
     const Made made = open(toml + "8");
     EXPECT_EQ(images(made, Split::kTrain, 0, 256), all);
     EXPECT_EQ(images(made, Split::kTrain, 133, 50), std::vector<int>(all.begin() + 133, all.begin() + 183));
-    // Ranks take batches in turn; together they see the one order, however many they are.
+    // Ranks read batches in turn; together they see the one order at any number of ranks.
     for (const int world : {1, 2, 4, 8}) {
       std::vector<int> seen;
       for (std::int64_t step = 0; step < 32 / world; ++step) {

@@ -1,4 +1,4 @@
-// IDX files in a folder of their own and a data set made from TOML, for the tests of this folder.
+// IDX files in a temporary folder and a data set made from TOML, for the tests of this folder.
 #pragma once
 
 #include "mnist.hpp"
@@ -26,7 +26,7 @@ class FileTest : public testing::FolderTest {
   }
 };
 
-/// The bytes of an IDX file of unsigned bytes.
+/// Returns an IDX file of unsigned bytes.
 inline std::string idx(const std::vector<std::uint32_t>& extents, const std::string& elements) {
   std::string bytes{'\0', '\0', '\x08', static_cast<char>(extents.size())};
   for (const std::uint32_t extent : extents) {

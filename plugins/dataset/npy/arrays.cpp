@@ -1,5 +1,5 @@
-// Fields from "name=file" lists. Whole numbers that are narrowed, and targets with classes, are checked once,
-// when the files are opened.
+// Fields from "name=file" lists. Integers that are narrowed, and targets with classes, are checked once, when
+// the files are opened.
 #include "arrays.hpp"
 
 #include "standardise.hpp"
@@ -23,7 +23,7 @@ bool is_whole(DType dtype) {
   return dtype != DType::kF32 && dtype != DType::kF64;
 }
 
-/// The values that a whole-numbered field can hold.
+/// Returns the range of values of an integer field.
 std::pair<std::int64_t, std::int64_t> range_of(DType dtype) {
   switch (dtype) {
     case DType::kI32:
@@ -176,7 +176,7 @@ void Arrays::check_values(const Array& array) const {
   const auto [low, high] =
       has_classes ? std::pair<std::int64_t, std::int64_t>(-1, classes_ - 1) : range_of(array.dtype);
   const auto [stored_low, stored_high] = range_of(stored);
-  // A bool may hold any byte on disk.
+  // A bool may be any byte on disk.
   if (is_whole(array.dtype) && stored != DType::kBool && low <= stored_low && stored_high <= high) return;
   if (!is_whole(array.dtype) && stored != DType::kBool) return;
   const std::int64_t elements = array.file->elements_per_sample(), samples = array.file->samples();

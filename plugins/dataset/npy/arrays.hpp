@@ -1,6 +1,5 @@
-// What data sets of arrays in files share: one field per array, whose first extent counts samples; types,
-// shapes and classes that are asked for; values that are standardised. Samples are read as they are asked
-// for.
+// Base of the data sets of arrays in files: one field per array, whose first extent counts samples; requested
+// types, shapes and classes; standardised values. Samples are read on request.
 #pragma once
 
 #include "array_file.hpp"
@@ -50,7 +49,7 @@ class Arrays : public IndexedDataset {
   struct Array {
     std::string name;
     std::unique_ptr<ArrayFile> file;
-    DType dtype;  ///< as the field has it
+    DType dtype;  ///< of the field
     Shape shape;
     bool target;
     double offset = 0, scale = 1;  ///< of `standardise`: a value v of the field stands for offset + scale v

@@ -1,5 +1,5 @@
-// HDF5 behind its C interface. What the library says of its own accord is kept silent; its first reason
-// becomes part of our message.
+// HDF5 through its C interface. The library's own error output is silenced; its first reason becomes part of
+// our message.
 #include "hdf5.hpp"
 
 #include <tenon/config.hpp>
@@ -16,13 +16,13 @@
 namespace tenon::npy {
 namespace {
 
-/// Not every build of the library may be entered by two threads.
+/// Not every build of the library is thread-safe.
 std::recursive_mutex& library() {
   static std::recursive_mutex mutex;
   return mutex;
 }
 
-/// A handle that is closed.
+/// Owns a handle and closes it.
 template <herr_t (*Close)(hid_t)>
 class Handle {
  public:
@@ -48,7 +48,7 @@ using Dataset = Handle<H5Dclose>;
 using Space = Handle<H5Sclose>;
 using Type = Handle<H5Tclose>;
 
-/// What the library said first, innermost; it knows best.
+/// Returns the library's first, innermost error text, which is the most specific.
 std::string reason() {
   std::string text;
   H5Ewalk2(
@@ -62,7 +62,7 @@ std::string reason() {
   return text.empty() ? "the library gives no reason" : text;
 }
 
-/// Of this thread: where it protects itself the library asks each of them.
+/// Silences error output for this thread; a thread-safe build keeps this setting per thread.
 void keep_silent() {
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
@@ -76,7 +76,7 @@ std::int64_t size_of(const std::string& path) {
   fail_config(fmt::format("data file '{}': {}", path, what));
 }
 
-/// The narrowest dtype that holds all elements of a stored type.
+/// Returns the narrowest dtype that holds all elements of a stored type.
 DType dtype_of(const std::string& path, hid_t type) {
   const H5T_class_t kind = H5Tget_class(type);
   const std::size_t bytes = H5Tget_size(type);
@@ -142,7 +142,7 @@ class Hdf5Array final : public ArrayFile {
     begin[0] = static_cast<hsize_t>(first), extents[0] = static_cast<hsize_t>(count);
     const std::lock_guard lock(library());
     keep_silent();
-    // The library gives zeros for what is behind the end.
+    // The library returns zeros beyond the end of the file.
     if (size_of(file_) < size_) fail_run(fmt::format("data file '{}' has shrunk while it was read", path_));
     const Space where(H5Dget_space(data_.get())),
         block(H5Screate_simple(shape_.rank(), extents.data(), nullptr));

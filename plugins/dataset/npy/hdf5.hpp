@@ -1,5 +1,5 @@
-// Data set `hdf5` (contract dataset/1): datasets in HDF5 files as inputs and targets, contiguous or in
-// chunks, compressed or not. The library converts types and byte orders, and takes one caller at a time.
+// Data set `hdf5` (contract dataset/1): datasets in HDF5 files as inputs and targets, contiguous or chunked,
+// compressed or not. The library converts types and byte orders, and serves one caller at a time.
 #pragma once
 
 #include "arrays.hpp"

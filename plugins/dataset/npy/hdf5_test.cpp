@@ -1,5 +1,4 @@
-// Files as other programs write them: contiguous, in chunks, compressed, of either byte order; and what is
-// refused.
+// Files as other programs write them: contiguous, chunked, compressed, of either byte order; and errors.
 #include "hdf5.hpp"
 
 #include <tenon/error.hpp>
@@ -23,7 +22,7 @@ using testing::Batch;
 using testing::error_of;
 using Made = testing::MadeData<Hdf5>;
 
-/// One file, written by the library itself.
+/// Writes one file with the library.
 class Writer {
  public:
   explicit Writer(const std::string& path)

@@ -1,4 +1,4 @@
-// Where type and file agree a sample is one read into its place; else it passes a small buffer on the stack.
+// If type and file agree, a sample is one read into place; otherwise it passes through a small stack buffer.
 #include "npy.hpp"
 
 #include <tenon/config.hpp>

@@ -1,4 +1,4 @@
-// Fields, types and shapes, split and order, and what is refused.
+// Fields, types and shapes, split and order, and errors.
 #include "npy.hpp"
 
 #include "base/testing/allocation_count.hpp"

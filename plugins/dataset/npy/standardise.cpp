@@ -1,4 +1,4 @@
-// Statistics in float64 whatever the values are.
+// Statistics in float64 for every type of value.
 #include "standardise.hpp"
 
 #include <cstring>
@@ -6,7 +6,7 @@
 namespace tenon::npy {
 namespace {
 
-/// Calls visit(value) for each; what it returns takes the value's place where `values` can be written.
+/// Calls visit(value) for each value; if `values` is writable, the result replaces the value.
 template <typename T, typename Byte, typename Visit>
 void each(std::span<Byte> values, Visit visit) {
   for (std::size_t at = 0; at < values.size(); at += sizeof(T)) {

@@ -1,5 +1,5 @@
-// Mean and standard deviation of real numbers, and their removal. Values that are no numbers are missing
-// ones: they are left out and stay what they are.
+// Mean and standard deviation of real numbers, and their removal. NaN values count as missing: they are left
+// out and stay as they are.
 #pragma once
 
 #include <tenon/tensor.hpp>
@@ -10,15 +10,15 @@
 
 namespace tenon::npy {
 
-/// Mean and squared distance from it, one value after the other (Welford 1962): in float64 a far mean costs
-/// nothing.
+/// Mean and sum of squared distances from it, updated value by value (Welford 1962); in float64 a large mean
+/// costs no accuracy.
 class Moments {
  public:
   /// dtype: f32 or f64.
   void add(DType dtype, std::span<const std::byte> values);
   std::int64_t count() const { return count_; }
   double mean() const { return mean_; }
-  /// Of the values as they are: the mean of squares is over their number. 0 for none.
+  /// Returns the population deviation: the squares are divided by the number of values. 0 for none.
   double deviation() const { return count_ == 0 ? 0 : std::sqrt(squares_ / static_cast<double>(count_)); }
 
  private:

@@ -1,4 +1,4 @@
-// Standardised fields: statistics of what is trained on and of nothing else, by the textbook's two passes.
+// Standardised fields: statistics of the training values alone, by the textbook's two passes.
 #include "npy.hpp"
 
 #include "store/testing/npy_bytes.hpp"
@@ -34,7 +34,7 @@ class StandardiseTest : public testing::FolderTest {
            "inputs = ['x=" + write(prefix + "x.npy", npy("<f4", "(" + std::to_string(count) + ", 2)", x)) +
            "']\n";
   }
-  /// All values of a split, as fields have them.
+  /// Returns all values of a split, as fields hold them.
   static std::vector<double> values(const Made& made, Split split) {
     const DataInfo& info = made->info();
     const std::int64_t count = split == Split::kTrain ? info.train_samples : info.val_samples;

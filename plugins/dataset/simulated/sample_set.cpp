@@ -30,8 +30,8 @@ void check_name(const std::string& set) {
         "data.simulated: set is '{}'; expected letters, digits, '-', '_' and '.', at most 64", set));
 }
 
-/// Appears whole and only if there is none yet: a link to a finished file, which fails where the name is
-/// taken.
+/// Creates the file complete, and only if it does not exist: a link to a finished file fails when the name
+/// exists.
 void record(FileSystem& files, const std::string& path, const std::string& text) {
   const std::string own = fmt::format("{}.{}", path, ::gettid());  // ranks may be threads
   files.make_directories(parent_path(path));

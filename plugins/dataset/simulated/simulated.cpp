@@ -1,5 +1,5 @@
-// The part of a sample is a function of its index alone, so that a set which grows moves no sample from one
-// to another.
+// The split of a sample is a function of its index alone, so a set that grows moves no sample to another
+// split.
 #include "simulated.hpp"
 
 #include "sample_set.hpp"
@@ -30,7 +30,7 @@ std::vector<std::string> texts_of(const Options& options, std::string_view name)
   return {texts.begin(), texts.end()};
 }
 
-/// A descriptor that is closed; no heap, unlike the file layer.
+/// Owns a file descriptor; allocates no heap memory, unlike the file layer.
 class Descriptor {
  public:
   explicit Descriptor(const char* path) : fd_(::open(path, O_RDONLY | O_CLOEXEC)) {}
@@ -51,8 +51,8 @@ class Descriptor {
                   path, reason));
 }
 
-/// The last `bytes` bytes of the file: an array behind its header, whose text was checked when the set was
-/// opened.
+/// Reads the last `bytes` bytes of the file: an array after its header, whose text was checked when the set
+/// was opened.
 void read_end(const char* path, std::int64_t bytes, std::byte* out) {
   const Descriptor file(path);
   struct stat facts {};

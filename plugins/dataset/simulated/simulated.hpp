@@ -1,5 +1,5 @@
 // Data set `simulated` (contract dataset/1): the samples in the folder of a simulation, one file per sample
-// and field. Failed samples are holes, left out and said. A file is opened when its sample is read; the
+// and field. Failed samples are left out and reported. A file is opened when its sample is read; the
 // operating system's page cache is the only copy.
 #pragma once
 
@@ -45,7 +45,7 @@ class Simulated final : public IndexedDataset {
   Simulated(const Options& options, Host& host);
 
  private:
-  /// A field of the data set and where it lies.
+  /// A field of the data set and its file.
   struct Source {
     std::string name;
     SimulatedField field;

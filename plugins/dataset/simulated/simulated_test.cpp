@@ -1,5 +1,4 @@
-// Sets of samples: of finished and of growing simulations, with holes, in parts that do not depend on the
-// set.
+// Sets of samples from finished and growing simulations, with holes, in splits that do not depend on the set.
 #include "simulated.hpp"
 
 #include "base/testing/allocation_count.hpp"
@@ -56,7 +55,7 @@ class SimulatedTest : public testing::FolderTest {
     made->open(1);
     return made;
   }
-  /// Numbers of the samples of a split, in the order of one epoch.
+  /// Returns the numbers of the samples of a split, in the order of one epoch.
   std::vector<int> samples(const Made& made, Split split) {
     std::vector<int> found;
     Batch batch(*made.data);
@@ -112,7 +111,7 @@ TEST_F(SimulatedTest, PartsDependOnTheIndexAlone) {
   const std::set<int> test = set_of(open(std::string(kParts) + "evaluate_on = 'test'\n"), Split::kVal);
   EXPECT_EQ(train.size() + val.size() + test.size(), 60u);
   for (const int index : test) EXPECT_EQ(train.count(index) + val.count(index), 0u) << index;
-  // A set that grows, with holes, moves nobody.
+  // A set that grows, with holes, moves no sample to another split.
   simulate(90, {}, {1, 2, 30});
   const std::set<int> later = set_of(open(kParts), Split::kTrain),
                       later_val = set_of(open(kParts), Split::kVal);
@@ -128,7 +127,7 @@ TEST_F(SimulatedTest, AGrowingSimulationNeedsANamedSet) {
   const std::set<int> first = set_of(open("set = 'run'\nval_fraction = 0\n"), Split::kTrain);
   EXPECT_EQ(first.size(), 17u);
   const std::string hash = open("set = 'run'\n")->info().sources[0].sha256;
-  simulate(20, {}, {});  // goes on
+  simulate(20, {}, {});  // the simulation continues
   EXPECT_EQ(set_of(open("set = 'run'\nval_fraction = 0\n"), Split::kTrain), first);
   EXPECT_EQ(open("set = 'run'\n")->info().sources[0].sha256, hash);
   EXPECT_EQ(set_of(open("set = 'later'\nval_fraction = 0\n"), Split::kTrain).size(), 20u);
@@ -147,7 +146,7 @@ TEST_F(SimulatedTest, OfSeveralProcessesOneRecordsTheSet) {
   }
   for (std::thread& thread : threads) thread.join();
   for (const std::string& text : texts) EXPECT_EQ(text, texts[0]);
-  // The name is taken: what is there wins.
+  // The set exists already: the recorded one wins.
   const SimulationManifest before = sample_set(*files_, path(), "race");
   simulate(20, {}, {});
   EXPECT_EQ(sample_set(*files_, path(), "race").finished, before.finished);

@@ -1,6 +1,6 @@
-// Sample g lies in the phase p with the last first_p <= g and is its draw g - first_p: source k with c draws
-// of k before it in the phase, so sample drawn_p[k] + c of that source. Counts restart with each phase,
-// positions within the sources do not.
+// Sample g is in the phase p with the last first_p <= g and is its draw g - first_p. That draw selects source
+// k, which has c earlier draws in the phase, so the sample is number drawn_p[k] + c of that source. Counts
+// restart with each phase, positions within the sources do not.
 #include "mixture.hpp"
 
 #include <tenon/config.hpp>
@@ -87,7 +87,7 @@ void Mixture::open(std::uint64_t seed_order) {
   for (const Named& named : named_) {
     SourceSpec spec = common_;
     spec.path = resolve_data_path(named.path);
-    // By name: another source, or another size of one, leaves this order as it is.
+    // Keyed by name: changing another source, or the size of one, leaves this order unchanged.
     sources_.emplace_back(spec, random_key(seed_order, "order:" + named.name));
     const Source& source = sources_.back();
     if (source.format() != sources_.front().format()) {

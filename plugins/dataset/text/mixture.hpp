@@ -1,4 +1,4 @@
-// Data set `mixture` (contract dataset/1): windows of several text sources, each with its share of the
+// Data set `mixture` (contract dataset/1): windows of several text sources, each with a fixed share of the
 // samples at every moment and its own order through its own epochs. Fields as in `text`.
 #pragma once
 

@@ -1,5 +1,5 @@
-// The mixture through the contract: shares, phases, orders of the sources, validation, and what is refused.
-// Names begin with the property that they test: S1 one stream at any world size, S2 shares, S3 epochs, S4
+// The mixture through the contract: shares, phases, orders of the sources, validation, and errors. Names
+// begin with the property that they test: S1 one stream at any world size, S2 shares, S3 epochs, S4
 // independence of the sources, S5 errors in place of silent renormalisation.
 #include "mixture.hpp"
 #include "test_support.hpp"
@@ -38,20 +38,20 @@ class MixtureTest : public FileTest {
     return made;
   }
 
-  /// A source whose token at position i is base + i, so that a token tells source and position.
+  /// A source whose token at position i is base + i, so that a token identifies source and position.
   std::string source(const std::string& name, std::uint16_t base, std::uint16_t count) const {
     std::vector<std::uint16_t> tokens;
     for (std::uint16_t i = 0; i < count; ++i) tokens.push_back(static_cast<std::uint16_t>(base + i));
     return "'" + name + "=" + write(name + ".bin", bytes_of(tokens)) + "'";
   }
-  /// Three sources of 12, 25 and 50 windows of 4 to train on.
+  /// Three sources of 12, 25 and 50 training windows of 4 tokens.
   std::string three(const std::string& weights, const std::string& more = "") const {
     return "sources = [" + source("a", 0, 49) + ", " + source("b", 1000, 101) + ", " +
            source("c", 2000, 201) + "]\nweights = " + weights +
            "\ncontext = 4\nvocabulary = 65536\nval_fraction = 0.0\n" + more;
   }
 
-  /// First token of each train window; the window is checked to be consecutive.
+  /// Returns the first token of each train window; checks that the window is consecutive.
   static std::vector<int> begins(const Made& made, std::int64_t first, std::int64_t count) {
     std::vector<int> found;
     const auto batch = static_cast<std::size_t>(made->batch());
@@ -96,7 +96,7 @@ TEST_F(MixtureTest, S1OneStreamAtAnyWorldSizeAndAfterAnyKill) {
       }
       EXPECT_EQ(seen, all) << order << ", world of " << world;
     }
-    // A fresh object that begins anywhere, as after a kill.
+    // A fresh object that begins at any sample, as after a kill.
     for (const std::int64_t first : {0, 1, 99, 100, 101, 200}) {
       EXPECT_EQ(begins(open(toml + "batch = 1"), first, 50),
                 std::vector<int>(all.begin() + first, all.begin() + first + 50));
@@ -148,7 +148,7 @@ TEST_F(MixtureTest, S4TheSizeOfOneSourceChangesNoOtherOrder) {
   const std::vector<int> after = begins(large, 0, 200);
   EXPECT_EQ(of_source(after, 1), of_source(before, 1));
   EXPECT_NE(of_source(after, 0), of_source(before, 0));
-  // The same files under exchanged names: orders belong to names.
+  // The same files under swapped names: orders follow names.
   const Made renamed =
       open("sources = [" + source("c", 0, 49) + ", " + source("b", 1000, 101) + "]\n" + weights);
   EXPECT_EQ(of_source(begins(renamed, 0, 200), 1), of_source(before, 1));

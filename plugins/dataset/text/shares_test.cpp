@@ -1,4 +1,4 @@
-// The rule that keeps shares exact at every moment, and the parsing of weights without rounding.
+// The rule that keeps shares exact at every moment, and exact parsing of weights.
 #include "shares.hpp"
 #include "test_support.hpp"
 
@@ -14,8 +14,8 @@ Shares parsed(std::vector<std::string> texts) {
   return parse_shares(texts, "weights");
 }
 
-/// The largest |c_k S - s a_k| over all sources and draws, in units of 1/S draw; counts are checked on the
-/// way.
+/// Returns the largest |c_k S - s a_k| over all sources and draws, in units of 1/S draw, and checks the
+/// counts.
 std::int64_t largest_deviation(const Shares& shares, std::int64_t draws) {
   const ShareSchedule schedule(shares);
   std::vector<std::int64_t> counts(shares.parts.size(), 0);

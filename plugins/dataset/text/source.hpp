@@ -1,6 +1,6 @@
-// One text or token file as windows of `context` tokens: which part is trained on, in which order, and what
-// is held out. With C = context and a part of T tokens, a train window that begins at b reads tokens b ..
-// b+C-1 and predicts b+1 .. b+C.
+// One text or token file as windows of `context` tokens: the training part, its order, and the held-out part.
+// With C = context and a part of T tokens, a train window that begins at b reads tokens b .. b+C-1 and
+// predicts b+1 .. b+C.
 #pragma once
 
 #include "token_file.hpp"
@@ -15,18 +15,18 @@
 
 namespace tenon::text {
 
-/// Which train window stands at which place of the order. Pure in (key, epoch, index).
+/// Order of the train windows. Pure in (key, epoch, index).
 enum class Order {
   kRandom,      ///< window begins drawn anew for every sample, with replacement
   kShuffled,    ///< every non-overlapping window once per epoch, in another order each time
-  kSequential,  ///< non-overlapping windows as they lie in the file
+  kSequential,  ///< non-overlapping windows in file order
 };
 
 struct SourceSpec {
   std::string path, val_path;  ///< val_path empty: a tail of `path` is held out
   std::string format;
   std::int64_t context = 1;
-  std::int64_t at_least = 1;    ///< windows to train on that the batch needs
+  std::int64_t at_least = 1;    ///< training windows that the batch needs
   std::int64_t vocabulary = 0;  ///< 0 = by format
   double val_fraction = 0;
   Order order = Order::kRandom;
@@ -51,7 +51,7 @@ class Source {
   void read_val(std::int64_t window, std::int32_t* tokens, std::int32_t* targets) const;
 
  private:
-  /// A run of tokens of one file.
+  /// A contiguous range of tokens of one file.
   struct Part {
     bool of_val_file = false;
     std::int64_t begin = 0;

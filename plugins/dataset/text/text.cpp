@@ -1,4 +1,4 @@
-// One source is the whole data set.
+// The data set is a single source.
 #include "text.hpp"
 
 namespace tenon::text {

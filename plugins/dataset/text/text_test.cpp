@@ -1,4 +1,4 @@
-// Windows: what is predicted, in which order, and what is refused.
+// Windows: predictions, order, and errors.
 #include "test_paths.hpp"
 #include "test_support.hpp"
 

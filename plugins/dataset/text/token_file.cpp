@@ -29,7 +29,7 @@ struct Layout {
 };
 constexpr std::array<Layout, 2> kLayouts{{{20240520, 1, 2}, {20240801, 7, 4}}};  // GPT-2, Llama 3
 
-/// Other files of the same project, which people hand over by mistake.
+/// Other files of the same project, which are easily passed by mistake.
 const char* other_file(std::int32_t magic) {
   switch (magic) {
     case 20240522:

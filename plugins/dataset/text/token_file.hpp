@@ -14,9 +14,9 @@ namespace tenon::text {
 
 class TokenFile {
  public:
-  /// format: auto, bytes, nanogpt, llmc. `auto` takes a .bin file for llm.c if it starts with a magic number
-  /// of llm.c, else for nanoGPT; any other file is bytes. Throws Error(kConfig) with what was expected and
-  /// what was found.
+  /// format: auto, bytes, nanogpt, llmc. `auto` reads a .bin file as llm.c if it starts with a magic number
+  /// of llm.c, otherwise as nanoGPT; any other file is bytes. Throws Error(kConfig) with the expected and
+  /// actual values.
   TokenFile(const std::string& path, std::string_view format);
   ~TokenFile();
   TokenFile(TokenFile&& other) noexcept;
@@ -26,7 +26,7 @@ class TokenFile {
   std::string_view format() const { return format_; }
   std::int64_t size() const { return count_; }
   bool plain_bytes() const { return width_ == 1; }
-  /// Of the tokenizer that usually writes this format: 256, 50257 (GPT-2) or 128256 (Llama 3).
+  /// Vocabulary of the usual tokenizer of this format: 256, 50257 (GPT-2) or 128256 (Llama 3).
   std::int64_t usual_vocabulary() const { return width_ == 1 ? 256 : width_ == 2 ? 50257 : 128256; }
 
   /// 0 <= position < size().
@@ -38,7 +38,7 @@ class TokenFile {
   }
   /// out[i] = token(first + i).
   void copy(std::int64_t first, std::int64_t count, std::int32_t* out) const noexcept;
-  /// Throws Error(kConfig) that names the first token outside of [0, vocabulary).
+  /// Throws Error(kConfig) that names the first token outside [0, vocabulary).
   void check_tokens(std::int64_t vocabulary) const;
 
  private:

@@ -1,4 +1,4 @@
-// The three formats, and the text of every refusal.
+// The three formats, and the text of every error.
 #include "test_support.hpp"
 
 #include <gmock/gmock.h>

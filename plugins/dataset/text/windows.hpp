@@ -1,4 +1,4 @@
-// What the data sets of this folder share: fields tokens and targets, both i32 [context], the checks of a
+// Base of the data sets of this folder: fields tokens and targets, both i32 [context], the checks of a
 // request, and padding. Contract dataset/1.
 #pragma once
 
@@ -15,7 +15,7 @@ class WindowDataset : public Dataset {
   std::int64_t batch() const final { return batch_; }
   const DataInfo& info() const final { return info_; }
   void read(const BatchRequest& request, std::span<const TensorView> fields) final;
-  /// Text for plain text; files of tokens do not say what their ids mean.
+  /// Returns the text interface for plain text only; token files do not define their ids.
   void* query(std::string_view interface_id) override {
     return interface_id == TextCodec::kId && plain_bytes() ? static_cast<TextCodec*>(&codec_) : nullptr;
   }
@@ -23,14 +23,14 @@ class WindowDataset : public Dataset {
  protected:
   /// `owner` names the component in messages: "data.text".
   WindowDataset(std::string owner, std::int64_t context, std::int64_t batch);
-  /// Sample counts and vocabulary are the derived class's to add.
+  /// The derived class sets sample counts and vocabulary.
   DataInfo& mutable_info() { return info_; }
   std::int64_t context() const { return context_; }
 
  private:
   /// Fills one window; called concurrently, allocates nothing.
   virtual void copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const = 0;
-  /// Whether a token is a byte; false before open().
+  /// Returns whether a token is a byte; false before open().
   virtual bool plain_bytes() const = 0;
 
   std::string owner_;

@@ -1,6 +1,6 @@
-// Lines in Criteo's format, made from numbers that are functions of (seed, line): for tests and benchmarks.
-// The label depends on the row, so a model can learn; values and missing fields are about as frequent as in
-// the real logs. It is not their distribution.
+// Lines in Criteo's format, made from numbers that are functions of (seed, line), for tests and benchmarks.
+// The label depends on the row, so a model can learn. Values and missing fields are about as frequent as in
+// the real logs, but the distribution differs.
 #pragma once
 
 #include <tenon/random.hpp>
@@ -21,7 +21,7 @@ inline std::string criteo_line(std::uint64_t seed, std::uint64_t index) {
     fields += '\t';
     const double u = random_uniform(key, 1 + i, index);
     if (u < 0.15) continue;
-    // Heavy tail from 0, and now and then a negative number.
+    // Heavy tail from 0, and an occasional negative number.
     const auto number = static_cast<std::int64_t>(std::pow(1 - u, -1.5)) - (u < 0.17 ? 3 : 1);
     if (i < 4) logit += 0.3 * (std::log(static_cast<double>(number) + 3) - 1);
     fields += std::to_string(number);

@@ -1,4 +1,4 @@
-// make_criteo ROWS [SEED] > FILE: a file in Criteo's format, for trying things out without the real logs.
+// make_criteo ROWS [SEED] > FILE writes a file in Criteo's format, for trials without the real logs.
 #include "criteo_text.hpp"
 
 #include <cstdio>
