@@ -1,4 +1,4 @@
-// When the observer of csv.hpp writes.
+// Event handlers of csv.hpp.
 #include "csv.hpp"
 
 #include "table.hpp"

@@ -1,5 +1,5 @@
 // Observer `csv` (contract observer/1): metrics.csv in the run folder, one row per metric (a long table), for
-// spreadsheets and data frames. A resumed run drops the rows beyond its checkpoint first.
+// spreadsheets and data frames. A resumed run first drops the rows beyond its checkpoint.
 #pragma once
 
 #include <tenon/files.hpp>

@@ -1,4 +1,4 @@
-// Quoting by RFC 4180, numbers that read back, and what a resumed run keeps.
+// Quoting by RFC 4180, numbers that round-trip, and the rows that a resumed run keeps.
 #include "csv.hpp"
 #include "table.hpp"
 
@@ -61,7 +61,7 @@ TEST(Table, KeepsRowsUpToTheStep) {
     bool whole;
   } const cases[] = {
       {"1,a\n2,b\n3,c\n", 2, "1,a\n2,b\n", true},
-      {"1,a\n2,b\n3,c", 9, "1,a\n2,b\n", false},           // torn
+      {"1,a\n2,b\n3,c", 9, "1,a\n2,b\n", false},           // truncated
       {"1,\"x\n9,y\"\n2,b\n", 1, "1,\"x\n9,y\"\n", true},  // a line break within a field
       {"1,a\n2,\"open\n3,c\n", 9, "1,a\n", false},
       {"1,a\nnonsense\n2,b\n", 9, "1,a\n", false},

@@ -15,7 +15,7 @@ void append_chars(std::string& out, T value) {
   out.append(digits.data(), end);
 }
 
-/// Length of the first record with its line end; 0 when the text ends before.
+/// Returns the length of the first record with its line end; 0 when the text ends earlier.
 std::size_t record_length(std::string_view text) {
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {

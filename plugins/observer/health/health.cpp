@@ -1,4 +1,4 @@
-// Sums are in double; names are made once, so that a steady look allocates nothing.
+// Sums are in double; metric names are built once, so that later observations allocate nothing.
 #include "health.hpp"
 
 #include <tenon/tensor_values.hpp>
@@ -9,9 +9,9 @@
 namespace tenon::health {
 namespace {
 
-/// Both tensors have the same type and shape.
+/// Requires the same type and shape of both tensors.
 double squared_distance(const TensorView& a, const TensorView& b) {
-  // Row by row would need a second walk; blocks keep one without a copy of the tensor.
+  // Works in blocks: one pass, without a copy of the tensor.
   constexpr std::int64_t kBlock = 256;
   double values[2 * kBlock], sum = 0;
   const std::int64_t bytes = dtype_bytes(a.dtype, 1);
@@ -36,7 +36,7 @@ double sum_of_squares(const TensorView& view) {
   return sum;
 }
 
-/// Position and stride of the units: channels of images [n, c, h, w], else the last dimension.
+/// Number and stride of the units: channels of images [n, c, h, w], otherwise the last dimension.
 struct Units {
   std::int64_t count, inner;
 };
@@ -104,7 +104,7 @@ void Health::on_output(const ObservedOutput& output) {
   alive_.assign(static_cast<std::size_t>(units.count), 0);
   std::int64_t at = 0;
   for_each_real(output.value, [&](double value) {
-    // A value that is not a number is no silence.
+    // NaN counts as alive.
     if (!(std::abs(value) <= dead_below_))
       alive_[static_cast<std::size_t>(at / units.inner % units.count)] = 1;
     ++at;
@@ -119,7 +119,7 @@ void Health::on_slot(const SlotRecord& record) {
   for (const LayerSums& layer : layers_) {
     if (!looked_) break;
     sink_->add(step, Split::kTrain, layer.gradient_norm, std::sqrt(layer.gradient));
-    // Weights of zero (fresh biases) have no ratio.
+    // Zero weights (fresh biases) have no ratio.
     if (layer.weight > 0)
       sink_->add(step, Split::kTrain, layer.update_ratio, std::sqrt(layer.update / layer.weight));
   }

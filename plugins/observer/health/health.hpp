@@ -1,6 +1,6 @@
-// Observer `health` (contract observer/1): how each layer learns, as metrics of their own. Per layer
-// (parameters with one name up to the last dot): the norm of its gradient and |dw| / |w| of the update; per
-// node of an activation: the share of units that were silent for the whole batch.
+// Observer `health` (contract observer/1): health metrics of each layer. Per layer (parameters with one name
+// up to the last dot): the norm of its gradient and |dw| / |w| of the update; per node of an activation: the
+// share of units that were silent for the whole batch.
 #pragma once
 
 #include <tenon/host.hpp>
@@ -43,7 +43,7 @@ class Health final : public Observer, public TensorObserver {
 
  private:
   struct LayerSums {
-    std::string layer, gradient_norm, update_ratio;  ///< name, and names of its metrics
+    std::string layer, gradient_norm, update_ratio;  ///< name of the layer and of its metrics
     double gradient = 0, update = 0, weight = 0;     ///< sums of squares
   };
   struct NodeUnits {
@@ -57,9 +57,9 @@ class Health final : public Observer, public TensorObserver {
   std::vector<std::string> activations_;
   double dead_below_;
   MetricSink* sink_;
-  bool looked_ = false;  ///< parameters of the slot that runs were seen
+  bool looked_ = false;  ///< the parameters of the current slot were seen
   std::vector<LayerSums> layers_;
-  std::vector<std::size_t> layer_of_;  ///< by position of the parameter
+  std::vector<std::size_t> layer_of_;  ///< by index of the parameter
   std::vector<NodeUnits> nodes_;
   std::vector<unsigned char> alive_;
 };

@@ -1,4 +1,4 @@
-// Norms, ratios and dead units of tensors whose answers are known by hand, and when the observer looks.
+// Norms, ratios and dead units of tensors with answers known by hand, and the slots that are observed.
 #include "health.hpp"
 
 #include "base/testing/allocation_count.hpp"
@@ -20,7 +20,7 @@ struct Line {
   double value;
 };
 
-/// A host that takes metrics.
+/// A host that collects metrics.
 class SinkHost final : public Host, public MetricSink {
  public:
   void log(LogLevel, std::string_view) override {}
@@ -81,7 +81,7 @@ TEST_F(HealthTest, NormsAndRatiosPerLayer) {
   const TensorRequest request = tensors(health).tensors(4);
   EXPECT_TRUE(request.parameters);
   EXPECT_TRUE(request.outputs);
-  // Layer h.0.q: |g| = 2 * 5 / 2, |dw| = 0.5, |w| = 10; bias of zeros shares the layer.
+  // Layer h.0.q: |g| = 2 * 5 / 2, |dw| = 0.5, |w| = 10; a zero bias shares the layer.
   Parameter weight("h.0.q.weight", {6, 8}, {6.3F, 8.4F}, {6, 8});
   Parameter bias("h.0.q.bias", {0}, {0}, {0});
   Parameter fresh("h.1.q.bias", {0}, {1}, {4});
@@ -98,7 +98,7 @@ TEST_F(HealthTest, NormsAndRatiosPerLayer) {
 
 TEST_F(HealthTest, LongTensorsAreSummedWhole) {
   auto health = make("every = 1");
-  const std::size_t n = 1000;  // more than a block of the walk
+  const std::size_t n = 1000;  // more than one block of the loop
   Parameter long_one("w", std::vector<float>(n, 2), std::vector<float>(n, 3), std::vector<float>(n, 1));
   tensors(health).tensors(0);
   const ObservedParameter view = long_one.view(1);
@@ -111,7 +111,7 @@ TEST_F(HealthTest, LongTensorsAreSummedWhole) {
 TEST_F(HealthTest, DeadUnitsAreSilentForTheWholeBatch) {
   auto health = make("every = 1");
   tensors(health).tensors(0);
-  // [3, 4]: unit 1 is silent, unit 2 nearly, unit 3 speaks once.
+  // [3, 4]: unit 1 is silent, unit 2 nearly, unit 3 is active once.
   float flat[12] = {1, 0, 1e-7F, 0, 1, 0, -1e-7F, 0, 1, 0, 0, 2};
   tensors(health).on_output({"act", "relu", 0, {flat, Shape{3, 4}}});
   // [2, 2, 1, 2]: channel 1 is silent.

@@ -1,4 +1,4 @@
-// Numbers are the shortest texts that read back to the same double; those that JSON cannot write are null.
+// Numbers are the shortest texts that read back to the same double; numbers without a JSON form become null.
 #include "line.hpp"
 
 #include <tenon/files.hpp>
@@ -62,7 +62,7 @@ void block_amax(std::string& out, const OperandNumerics& operand) {
     double& block =
         amax[static_cast<std::size_t>(at / matrix.columns / height * across + at % matrix.columns / width)];
     const double magnitude = std::abs(value);
-    if (!(magnitude <= block)) block = magnitude;  // a NaN stays
+    if (!(magnitude <= block)) block = magnitude;  // keeps a NaN
     ++at;
   });
   integer(out, "blocks_down", down);

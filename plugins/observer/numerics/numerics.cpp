@@ -1,4 +1,4 @@
-// Lines of a slot reach the file in one piece at its end, so that a run that dies leaves whole lines.
+// The lines of a slot are written to the file at once at its end, so that a run that dies leaves whole lines.
 #include "numerics.hpp"
 
 #include "line.hpp"
@@ -54,7 +54,7 @@ void Numerics::on_operand(const OperandNumerics& operand) {
 
 void Numerics::flush() {
   if (file_ == nullptr || buffer_.empty()) return;
-  // Cleared first: after an error nobody knows how much was written, and a second try would tear the file.
+  // Cleared first: after an error the number of bytes written is unknown, and a retry would corrupt the file.
   struct Clear {
     std::string& text;
     ~Clear() { text.clear(); }

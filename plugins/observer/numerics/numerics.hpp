@@ -1,6 +1,6 @@
-// Observer `numerics` (contracts observer/1 and tenon.observer.numerics/1): what the policy's number formats
-// do to each operand of each product, as lines of numerics.jsonl in the run folder. It looks at some slots
-// only; the others cost nothing.
+// Observer `numerics` (contracts observer/1 and tenon.observer.numerics/1): the effect of the policy's number
+// formats on each operand of each product, as lines of numerics.jsonl in the run folder. It observes some
+// slots only; the others cost nothing.
 #pragma once
 
 #include <tenon/files.hpp>

@@ -1,5 +1,5 @@
-// Lines by hand, what a resumed run keeps, which slots and layers are looked at, and how to tell operands
-// apart.
+// Lines by hand, the lines that a resumed run keeps, the selection of slots and layers, and the
+// identification of operands.
 #include "numerics.hpp"
 #include "line.hpp"
 

@@ -1,4 +1,4 @@
-// Spans wait for the end of their slot, because only then is it known whether the slot counts.
+// Spans are held until the end of their slot, because only then is it known whether the slot counts.
 #include "account.hpp"
 
 #include <algorithm>

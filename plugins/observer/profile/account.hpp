@@ -1,4 +1,4 @@
-// Seconds per layer and per phase, summed from spans. It knows the core's tracks and nothing of files.
+// Seconds per layer and per phase, summed from spans. It depends on the core's tracks, not on files.
 #pragma once
 
 #include <tenon/observer.hpp>
@@ -18,14 +18,14 @@ struct LayerTime {
   double seconds() const { return forward_s + backward_s; }
 };
 
-/// Where slots spent their time. The phases and `outside_s` add up to `slots_s`.
+/// Time of the slots by phase. The phases and `outside_s` add up to `slots_s`.
 struct PhaseTimes {
   double forward_s = 0, backward_s = 0;  ///< inside layers
   double optimizer_s = 0, data_s = 0;
   double communication_s = 0;  ///< waiting for bytes
   double late_s = 0;           ///< waiting for the last rank to join
   double declared_s = 0;       ///< compute time of a simulated clock
-  double outside_s = 0;        ///< in none of them: the loop itself
+  double outside_s = 0;        ///< in none of them: the training loop itself
   double slots_s = 0;
   double evaluate_s = 0, save_s = 0;  ///< between slots
 };
@@ -34,12 +34,12 @@ class Account {
  public:
   void add(const Span& span);
   void end_slot(double seconds);
-  /// Forgets what was added since the last end_slot.
+  /// Discards the spans added since the last end_slot.
   void drop_slot();
 
   std::int64_t slots() const { return slots_; }
   PhaseTimes phases() const;
-  /// In the order of the first forward.
+  /// In the order of the first forward pass.
   const std::vector<LayerTime>& layers() const { return layers_; }
 
  private:

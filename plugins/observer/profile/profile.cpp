@@ -1,4 +1,4 @@
-// The account's life within a run.
+// Life cycle of the account within a run.
 #include "profile.hpp"
 
 #include "report.hpp"

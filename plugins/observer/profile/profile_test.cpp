@@ -1,4 +1,4 @@
-// Sums over slots, what is left outside, the two reports, and the observer's life.
+// Sums over slots, the time outside them, the two reports, and the observer's life cycle.
 #include "profile.hpp"
 
 #include "report.hpp"

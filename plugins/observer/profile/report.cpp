@@ -1,4 +1,4 @@
-// Columns are fixed, so that two profiles can be laid side by side.
+// Columns are fixed, so that two profiles can be compared side by side.
 #include "report.hpp"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ std::array<Row, 8> rows_of(const PhaseTimes& p) {
            {"outside of these", p.outside_s}}};
 }
 
-/// Rate in 1e9 per second, "-" where nothing was counted.
+/// Returns a rate in 1e9 per second; "-" if nothing was counted.
 std::string rate(double amount, double seconds) {
   return amount > 0 && seconds > 0 ? format("%.1f", amount / seconds / 1e9) : "-";
 }

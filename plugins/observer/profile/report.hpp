@@ -7,9 +7,9 @@
 
 namespace tenon::profile {
 
-/// Phases, then the `rows` most expensive layers. "" of an account without slots.
+/// Returns the phases, then the `rows` most expensive layers; "" for an account without slots.
 std::string table(const Account& account, std::size_t rows);
-/// Everything, in seconds per slot; see README.md for the keys.
+/// Returns everything, in seconds per slot; see README.md for the keys.
 std::string json(const Account& account);
 
 }  // namespace tenon::profile

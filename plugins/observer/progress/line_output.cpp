@@ -1,4 +1,4 @@
-// Standard error as a LineOutput. Straight to the descriptor, so that a line is one write and never
+// Standard error as a LineOutput. Writes straight to the descriptor, so that a line is one write and never
 // interleaves.
 #include "line_output.hpp"
 

@@ -1,4 +1,4 @@
-// Where progress goes: standard error, or a test's memory.
+// Destination of progress lines: standard error, or a test's memory.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@ namespace tenon::progress {
 class LineOutput {
  public:
   virtual ~LineOutput() = default;
-  /// Writes all of it at once; failures are ignored, because a closed terminal must not end a run.
+  /// Writes all of it at once and ignores failures, because a closed terminal must not end a run.
   virtual void write(std::string_view text) = 0;
-  /// Columns of the terminal, 80 if it does not tell.
+  /// Returns the columns of the terminal, 80 if unknown.
   virtual int width() const = 0;
 };
 

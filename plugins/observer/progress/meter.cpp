@@ -1,4 +1,4 @@
-// Exponential means of rates; old looks fade with a time constant of five seconds.
+// Exponential means of rates; old samples decay with a time constant of five seconds.
 #include "meter.hpp"
 
 #include <cmath>

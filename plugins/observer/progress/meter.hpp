@@ -1,5 +1,5 @@
-// Speed and remaining time from what passed between two looks. Real time, even where the run's clock is
-// simulated: it answers how long a person has to wait.
+// Speed and remaining time from the progress between two samples. Uses real time even if the run's clock is
+// simulated, since it tells how long a person has to wait.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,13 @@ namespace tenon::progress {
 
 class Meter {
  public:
-  /// Where counting begins; the first look gives rates from here on.
+  /// Starts counting; the first sample yields rates from here on.
   void start(double now, std::int64_t slots, std::int64_t units);
-  /// Totals at `now` in seconds. Looks closer together than 50 ms are left for the next one.
+  /// Adds a sample: totals at `now` in seconds. Skips a sample less than 50 ms after the last one; the next
+  /// one covers it.
   void look(double now, std::int64_t slots, std::int64_t units);
   bool started() const { return started_; }
-  double units_per_second() const { return units_rate_; }  ///< NaN before the first look
+  double units_per_second() const { return units_rate_; }  ///< NaN before the first sample
   double seconds_for(std::int64_t slots) const { return static_cast<double>(slots) / slots_rate_; }
 
  private:

@@ -1,4 +1,4 @@
-// When the observer of progress.hpp speaks.
+// Event handlers of progress.hpp.
 #include "progress.hpp"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void Progress::on_start(const RunInfo& info) {
   meter_ = {};
   evaluated_ = false;
   started_at_ = shown_at_ = now_();
-  // A resumed run has samples behind it that this observer did not see.
+  // A resumed run has processed samples that this observer did not see.
   if (info.first_slot == 0) meter_.start(started_at_, 0, 0);
 }
 
@@ -59,7 +59,7 @@ void Progress::on_slot(const SlotRecord& record) {
 
 void Progress::on_metric(const Metric& metric) {
   if (quiet_ || metric.split != Split::kVal) return;
-  // The loss keeps the first place, whichever comes first.
+  // The loss stays first, whichever metric arrives first.
   const bool loss = metric.name == "loss";
   auto* begin = snapshot_.validation.data();
   auto* end = begin + snapshot_.validations;
@@ -80,7 +80,7 @@ void Progress::on_metric(const Metric& metric) {
   evaluated_ = true;
 }
 
-/// Several metrics of one evaluation make one line, so it waits for whatever comes next.
+/// Several metrics of one evaluation share a line, so it is shown at the next event.
 void Progress::show_evaluation() {
   if (evaluated_ && !terminal_) show(now_());
   evaluated_ = false;
@@ -95,7 +95,7 @@ void Progress::show(double now) {
     output_->write(plain_line(buffer_, snapshot_));
     return;
   }
-  // One write for a redraw: carriage return, line, erase what a longer line left.
+  // A redraw is one write: carriage return, line, erasure of the rest of a longer line.
   std::array<char, kLineCapacity + 8> redraw;
   const std::string_view line = bar_line(buffer_, snapshot_, output_->width());
   redraw[0] = '\r';

@@ -1,6 +1,6 @@
-// Observer `progress` (contract observer/1): where the run is, on standard error. On a terminal one line is
-// redrawn at most ten times a second; elsewhere a plain line comes every few seconds and after each
-// evaluation. A quiet run shows nothing.
+// Observer `progress` (contract observer/1): the progress of the run, on standard error. On a terminal one
+// line is redrawn at most ten times a second; elsewhere a plain line is written every few seconds and after
+// each evaluation. A quiet run shows nothing.
 #pragma once
 
 #include "line_output.hpp"
@@ -29,7 +29,7 @@ class Progress final : public Observer {
       .summary = "progress line with loss, rate and remaining time on standard error",
       .options = kOptions,
       .capabilities = TENON_CAP_DETERMINISTIC};
-  /// Seconds of a clock that only moves forward.
+  /// Seconds of a monotonic clock.
   using Now = std::function<double()>;
 
   explicit Progress(const Options& options);
@@ -51,7 +51,7 @@ class Progress final : public Observer {
   std::unique_ptr<LineOutput> output_;
   Now now_;
   bool quiet_ = true, terminal_ = false;
-  bool evaluated_ = false;  // validation arrived and no plain line has shown it
+  bool evaluated_ = false;  // validation arrived that no plain line has shown yet
   double started_at_ = 0, shown_at_ = 0;
   Meter meter_;
   std::string run_;

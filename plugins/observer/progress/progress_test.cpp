@@ -1,4 +1,4 @@
-// The text of both forms, and when it appears, on a clock that the test moves.
+// The text of both forms, and when it appears, on a clock that the test controls.
 #include "progress.hpp"
 
 #include "base/testing/allocation_count.hpp"

@@ -10,7 +10,7 @@
 namespace tenon::progress {
 namespace {
 
-/// Appends to a buffer and forgets what does not fit.
+/// Appends to a buffer and drops the excess.
 class Text {
  public:
   explicit Text(LineBuffer& buffer, std::size_t limit)
@@ -23,7 +23,7 @@ class Text {
         fmt::format_to_n(begin_ + size_, room, format, std::forward<Arguments>(arguments)...);
     size_ += std::min(written.size, room);
   }
-  /// Ends a line even if it was cut.
+  /// Ends a line even if it was truncated.
   std::string_view line() {
     size_ = std::min(size_, limit_ - 1);
     begin_[size_++] = '\n';

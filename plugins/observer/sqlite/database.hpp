@@ -1,5 +1,5 @@
-// SQLite as far as the index needs it: a connection that waits for other writers up to a deadline, statements
-// with bound values, and transactions that end. Library errors keep the library's own text.
+// The subset of SQLite that the index needs: a connection that waits for other writers up to a deadline,
+// statements with bound values, and scoped transactions. Library errors keep the library's own text.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +21,10 @@ struct EndStatement {
 
 class Database {
  public:
-  /// Opens or makes the file. Throws Error(kRun) that names path and reason.
+  /// Opens or creates the file. Throws Error(kRun) with the path and the reason.
   Database(const std::string& path, double busy_deadline_s);
   void execute(const std::string& sql);
-  /// False when another writer holds the database beyond the deadline.
+  /// Returns false when another writer holds the database beyond the deadline.
   bool begin();
   void commit() { execute("COMMIT"); }
   void roll_back() noexcept;
@@ -44,7 +44,7 @@ class Statement {
   Statement& bind(int position, std::int64_t value);
   /// NaN is stored as NULL, SQLite's own choice.
   Statement& bind(int position, double value);
-  /// Runs a statement that gives no rows, and makes it ready for the next.
+  /// Runs a statement that returns no rows, and resets it for the next run.
   void run();
 
  private:

@@ -1,4 +1,4 @@
-// Tables and writes of run_index.hpp. Values wait in memory; each write is one short transaction.
+// Tables and writes of run_index.hpp. Values are buffered in memory; each write is one short transaction.
 #include "run_index.hpp"
 
 #include <tenon/error.hpp>
@@ -51,7 +51,7 @@ void RunIndex::on_start(const RunInfo& info) {
   step_ = info.first_slot;
   const std::filesystem::path folder = std::filesystem::absolute(info.folder).lexically_normal();
   folder_ = folder.string();
-  // runs/<name>/<attempt>: the index lies in runs/.
+  // The run folder is runs/<name>/<attempt>; the index is in runs/.
   if (file_.empty()) file_ = (folder.parent_path().parent_path() / "index.sqlite").string();
   database_ = std::make_unique<Database>(file_, busy_s_);
   if (!database_->begin()) database_->fail("other writers held it for longer than busy_s");
@@ -82,7 +82,7 @@ void RunIndex::on_slot(const SlotRecord& record) {
   step_ = record.slot + 1;
   samples_ = record.samples;
   tokens_ = record.tokens;
-  // A busy database is tried again next time; nothing is lost meanwhile.
+  // If the database is busy, the next call retries; nothing is lost meanwhile.
   if (now_() - stored_at_ >= every_s_) store("running", "");
 }
 

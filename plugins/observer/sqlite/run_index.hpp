@@ -1,5 +1,5 @@
 // Observer `sqlite` (contract observer/1): one row per run and one per metric in a database that many runs
-// share. It is an index for questions across runs; metrics.jsonl remains the truth.
+// share. It is an index for queries across runs; metrics.jsonl remains authoritative.
 #pragma once
 
 #include "database.hpp"
@@ -29,7 +29,7 @@ class RunIndex final : public Observer {
                                        .summary = "index of runs and their metrics in one SQLite database",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_DETERMINISTIC};
-  /// Seconds of a clock that only moves forward.
+  /// Seconds of a monotonic clock.
   using Now = std::function<double()>;
 
   explicit RunIndex(const Options& options);
@@ -48,9 +48,9 @@ class RunIndex final : public Observer {
     std::string split, name;
     std::int64_t step = 0;
     double last = 0, least = 0, most = 0;
-    bool fresh = false;  ///< the database does not have it yet
+    bool fresh = false;  ///< not in the database yet
   };
-  /// False when other writers did not let go in time.
+  /// Returns false when other writers held the database beyond the deadline.
   bool store(std::string_view status, std::string_view message);
 
   std::string file_;

@@ -1,4 +1,4 @@
-// Rows of a run, many writers at once, a database that somebody holds, and files that are none.
+// Rows of a run, many concurrent writers, a locked database, and files that are not databases.
 #include "run_index.hpp"
 
 #include <tenon/error.hpp>
@@ -40,7 +40,7 @@ class RunIndexTest : public ::testing::Test {
     return {"", 0, busy_s, [this] { return now_; }};
   }
   std::string file() const { return (folder_ / "index.sqlite").string(); }
-  /// Rows of a query, columns joined by '|'.
+  /// Returns the rows of a query, columns joined by '|'.
   std::vector<std::string> rows(const std::string& sql) const {
     Database database(file(), 5);
     std::vector<std::string> lines;
@@ -138,7 +138,7 @@ TEST_F(RunIndexTest, AHeldDatabaseDelaysButLosesNothing) {
   Database other(file(), 1);
   ASSERT_TRUE(other.begin());
   index.on_metric(metric(1, 3.0));
-  index.on_slot(slot(0));  // waits 50 ms, then goes on
+  index.on_slot(slot(0));  // waits 50 ms, then continues
   try {
     index.on_finish("completed", "");
     ADD_FAILURE() << "the end must be written";

@@ -1,4 +1,4 @@
-// JSON front to back; a table's hottest rows stand on one line.
+// Writes the JSON front to back; a table's hottest rows share one line.
 #include "report.hpp"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// The accesses of a rank's tables as JSON: tables.rank<r>.json of a run folder. Its keys stand in README.md.
+// The accesses to a rank's tables as JSON: tables.rank<r>.json of a run folder. README.md lists the keys.
 #pragma once
 
 #include "row_counts.hpp"
@@ -9,7 +9,7 @@
 
 namespace tenon::tables {
 
-/// A table and the part of it that this rank owns.
+/// A table and the shard of it that this rank owns.
 struct TableRecord {
   std::string name, dtype;
   std::int64_t rows = 0, width = 0;  ///< of the whole table
@@ -20,9 +20,9 @@ struct TableRecord {
 
 struct RankRecord {
   int rank = 0, ranks = 1;
-  std::int64_t first_slot = 0;  ///< where counting began: later than 0 in a resumed run
+  std::int64_t first_slot = 0;  ///< first counted slot: later than 0 in a resumed run
   std::int64_t slots = 0;       ///< applied slots since then
-  std::int64_t named_rows = 0;  ///< at most so many hottest rows per table
+  std::int64_t named_rows = 0;  ///< limit on the hottest rows per table
   std::vector<TableRecord> tables = {};
 };
 

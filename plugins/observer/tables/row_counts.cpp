@@ -13,7 +13,7 @@
 namespace tenon::tables {
 namespace {
 
-/// Share of the `most` largest; reorders `counts`.
+/// Returns the share of the `most` largest; reorders `counts`.
 double share_of_largest(std::vector<std::uint32_t>& counts, std::int64_t most) {
   const auto all = std::accumulate(counts.begin(), counts.end(), std::uint64_t{0});
   if (all == 0) return 0;
@@ -48,7 +48,7 @@ std::vector<HotRow> RowCounts::hottest(std::size_t most) const {
     return a.accesses != b.accesses ? a.accesses > b.accesses : a.row < b.row;
   };
   for (std::size_t i = 0; i < counts_.size() && most > 0; ++i) {
-    // Rows come in ascending order, so one with the count of the last place does not belong before it.
+    // Rows are visited in ascending order, so a row that ties with the last place does not go before it.
     if (counts_[i] == 0 || (rows.size() == most && counts_[i] <= rows.back().accesses)) continue;
     const HotRow row{first_ + static_cast<std::int64_t>(i), counts_[i]};
     if (rows.size() == most) rows.pop_back();

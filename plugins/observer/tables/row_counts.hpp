@@ -1,4 +1,4 @@
-// How often each row of a range was read: four bytes a row, and what can be said of them.
+// Read counts of each row of a range, four bytes a row, and statistics of them.
 #pragma once
 
 #include <cstddef>
@@ -27,15 +27,15 @@ class RowCounts {
   /// Rows [first, last).
   RowCounts(std::int64_t first, std::int64_t last);
 
-  /// A row's count stays at 2^32 - 1 once it is there; the number of all accesses goes on. Rows outside are
-  /// Error(kRun). No allocation.
+  /// A row's count saturates at 2^32 - 1; the total number of accesses keeps counting. Throws Error(kRun) for
+  /// a row outside the range. Does not allocate.
   void add(std::span<const std::int64_t> ids, std::span<const std::uint32_t> counts);
 
   std::int64_t first() const { return first_; }
   std::int64_t last() const { return first_ + rows(); }
   std::int64_t rows() const { return static_cast<std::int64_t>(counts_.size()); }
   std::int64_t touched() const { return touched_; }
-  /// With the `most` hottest rows. Takes a copy of the counts above zero for a while.
+  /// Returns the statistics with the `most` hottest rows. Temporarily copies the counts above zero.
   AccessFacts facts(std::size_t most) const;
 
  private:

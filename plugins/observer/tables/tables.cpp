@@ -1,4 +1,4 @@
-// When the observer of tables.hpp counts and writes.
+// Event handlers of tables.hpp.
 #include "tables.hpp"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
-// Observer `tables` (contract observer/1): which rows of the model's tables were read, how often, and which
-// rank holds them. Every rank writes tables.rank<r>.json of its own rows; `tenon inspect RUN --tables` shows
-// them. Applied slots of this start of the run count.
+// Observer `tables` (contract observer/1): access counts of the rows of the model's tables, and the rank that
+// holds each row. Every rank writes tables.rank<r>.json for its own rows; `tenon inspect RUN --tables` shows
+// them. Only applied slots since this start of the run count.
 #pragma once
 
 #include "report.hpp"

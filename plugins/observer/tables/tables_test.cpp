@@ -1,5 +1,5 @@
-// Counts and their facts against a brute-force oracle, the whole file, ranks that hold parts, and the
-// observer's life.
+// Counts and statistics against a brute-force oracle, the whole file, ranks that hold shards, and the
+// observer's life cycle.
 #include "tables.hpp"
 
 #include "base/testing/allocation_count.hpp"

@@ -1,4 +1,4 @@
-// Messages of event_file.hpp. Their buffers are reused, so a steady run allocates nothing here.
+// Messages of event_file.hpp. Their buffers are reused, so a steady run does not allocate here.
 #include "event_file.hpp"
 
 #include <cstdio>
@@ -48,7 +48,7 @@ EventFile::EventFile(std::unique_ptr<WritableFile> file, double wall_time) : fil
 EventFile::~EventFile() {
   try {
     flush();
-  } catch (const std::exception&) {  // whoever needs the error calls flush()
+  } catch (const std::exception&) {  // a caller that needs the error calls flush()
   }
 }
 

@@ -19,14 +19,14 @@ std::string event_file_name(std::int64_t unix_seconds, std::string_view host, in
 
 class EventFile {
  public:
-  /// Begins the file with the record of its version.
+  /// Writes the version record.
   EventFile(std::unique_ptr<WritableFile> file, double wall_time);
   ~EventFile();
 
   void scalar(double wall_time, std::int64_t step, std::string_view tag, double value);
-  /// Nothing when no value is finite.
+  /// Writes nothing when no value is finite.
   void histogram(double wall_time, std::int64_t step, std::string_view tag, const Histogram& histogram);
-  /// Readers forget events of this step and later ones from earlier files of the folder.
+  /// Tells readers to drop events of this step and later ones from earlier files of the folder.
   void restart(double wall_time, std::int64_t step);
   void flush();
   std::size_t buffered() const { return buffer_.size(); }

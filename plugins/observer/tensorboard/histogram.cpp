@@ -47,7 +47,7 @@ void Histogram::add(double value) {
   squares_ += value * value;
 }
 
-// One empty bucket in front says where the first one begins.
+// One empty bucket before the first used one marks where that one begins.
 std::span<const double> Histogram::limits() const {
   if (count_ == 0) return {};
   const std::size_t first = first_ == 0 ? 0 : first_ - 1;

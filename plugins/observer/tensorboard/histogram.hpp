@@ -1,5 +1,6 @@
-// A histogram as TensorBoard stores it: bucket i counts values up to limit i, limits grow by 10 % from 1e-12
-// to 1e20 on both sides of zero (those of TensorFlow's summaries, so that curves of both can be compared).
+// A histogram in TensorBoard's form: bucket i counts values up to limit i; limits grow by 10 % from 1e-12 to
+// 1e20 on both sides of zero. They equal those of TensorFlow's summaries, so that curves of both are
+// comparable.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ class Histogram {
  public:
   Histogram();
   void clear();
-  /// Values that are not finite are counted apart: a bucket for them would stretch the axis.
+  /// Non-finite values are counted separately: a bucket for them would stretch the axis.
   void add(double value);
 
   double min() const { return min_; }
@@ -21,7 +22,7 @@ class Histogram {
   double sum() const { return sum_; }
   double sum_of_squares() const { return squares_; }
   std::int64_t not_finite() const { return not_finite_; }
-  /// Limits and counts without the empty ends; valid until the next change.
+  /// Return limits and counts without the empty ends; valid until the next change.
   std::span<const double> limits() const;
   std::span<const double> counts() const;
 

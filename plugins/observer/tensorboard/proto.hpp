@@ -1,6 +1,5 @@
-// The part of Protocol Buffers' wire format that event files need, written by hand: varints, 64-bit and
-// 32-bit numbers, and length-delimited fields. Fields whose value is the default are written too where a
-// reader would not know otherwise.
+// The subset of Protocol Buffers' wire format that event files need: varints, 64-bit and 32-bit numbers, and
+// length-delimited fields. A field with the default value is written too if a reader could not infer it.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace tenon::tensorboard {
 
-/// Appends fields to a message that keeps its memory from use to use.
+/// Appends fields to a message whose memory is reused.
 class ProtoMessage {
  public:
   void clear() { bytes_.clear(); }

@@ -1,4 +1,4 @@
-// When the observer of tensorboard.hpp writes.
+// Event handlers of tensorboard.hpp.
 #include "tensorboard.hpp"
 
 #include <tenon/tensor_values.hpp>
@@ -43,7 +43,7 @@ void TensorBoard::on_start(const RunInfo& info) {
         event_file_name(static_cast<std::int64_t>(now), host_name(), static_cast<int>(::getpid()), counter++);
   } while (files_->exists(path));
   file_ = std::make_unique<EventFile>(files_->create(path), now);
-  // Steps count slots done, so the checkpoint's own step is still true.
+  // A step is the number of completed slots, so events of the checkpoint's own step remain valid.
   if (info.first_slot > 0) file_->restart(now, info.first_slot + 1);
   file_->flush();
   flushed_at_ = now;

@@ -1,6 +1,6 @@
-// Observer `tensorboard` (contract observer/1): every metric as a scalar, and on demand histograms of weights
-// and gradients, in an event file of the run folder. A resumed run begins a file that makes readers forget
-// what the interrupted one wrote beyond its checkpoint.
+// Observer `tensorboard` (contract observer/1): every metric as a scalar, and optional histograms of weights
+// and gradients, in an event file of the run folder. A resumed run begins a file that makes readers drop the
+// events that the interrupted run wrote beyond its checkpoint.
 #pragma once
 
 #include "event_file.hpp"

@@ -1,5 +1,5 @@
-// Bytes of records against vectors computed apart (TensorBoard's record and message formats), histograms, and
-// what the observer writes. tests/peers reads such files with TensorBoard itself.
+// Bytes of records against independently computed vectors (TensorBoard's record and message formats),
+// histograms, and the observer's output. tests/peers reads such files with TensorBoard itself.
 #include "tensorboard.hpp"
 
 #include "base/testing/allocation_count.hpp"
@@ -101,7 +101,7 @@ TEST(Histogram, CountsUpToEachLimit) {
   double total = 0;
   for (std::size_t i = 0; i < histogram.counts().size(); ++i) {
     total += histogram.counts()[i];
-    // Limits rise, and each value lies above the limit before its own.
+    // Limits increase, and each value is above the limit before its own.
     if (i > 0) {
       EXPECT_LT(histogram.limits()[i - 1], histogram.limits()[i]);
     }
@@ -225,7 +225,7 @@ TEST_F(TensorBoardTest, HistogramsOnlyWhereAsked) {
   board.on_finish("completed", "");
   const std::string text = content(files()[0]);
   EXPECT_THAT(text, AllOf(HasSubstr("weights/h.0.w"), HasSubstr("gradients/h.0.w")));
-  // min = max = 1.0 of the gradients, in units of the mean loss
+  // min = max = 1.0 of the gradients, in units of the mean loss.
   EXPECT_THAT(hex(text), HasSubstr("09000000000000f03f11000000000000f03f190000000000000840"));
 }
 

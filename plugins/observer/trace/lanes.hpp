@@ -1,6 +1,6 @@
-// Lanes of a timeline. A viewer demands that slices of one lane nest; spans of one track that overlap (two
-// transfers on their way) therefore go to lanes of their own. Within a lane slices follow one another: begins
-// rise, and none begins before the one before it ended.
+// Lanes of a timeline. A viewer requires that slices of one lane nest, so spans of one track that overlap
+// (two concurrent transfers) use separate lanes. Within a lane slices are consecutive: begins increase, and
+// no slice begins before the previous one ended.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +14,11 @@ class Lanes {
  public:
   struct Place {
     int lane;
-    bool opened;  ///< seen for the first time: name it
+    bool opened;  ///< first use: the caller writes its name
   };
-  /// Which spans overlap is a matter of luck, so a lane may be new in a slot that may not ask for memory.
+  /// Overlap depends on timing, so a lane may be new in a slot that must not allocate.
   Lanes() { lanes_.reserve(kUsual); }
-  /// Times in units of the file, already rounded, so that rounding cannot make neighbours overlap.
+  /// Expects times in units of the file, already rounded, so that rounding cannot make neighbours overlap.
   Place place(std::string_view track, std::int64_t begin, std::int64_t end);
   /// "overlap", "overlap 2", ...
   const std::string& name(int lane) const { return lanes_[static_cast<std::size_t>(lane)].name; }
@@ -28,7 +28,7 @@ class Lanes {
     std::string track, name;
     std::int64_t free_at;
   };
-  static constexpr std::size_t kUsual = 64;  ///< more than a run of many transfers has
+  static constexpr std::size_t kUsual = 64;  ///< more than a run with many transfers uses
   std::vector<Lane> lanes_;
 };
 

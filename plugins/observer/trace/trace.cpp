@@ -58,7 +58,7 @@ Trace::Trace(std::int64_t first, std::int64_t slots, std::unique_ptr<FileSystem>
 void Trace::on_start(const RunInfo& info) {
   rank_ = info.rank;
   slot_ = info.first_slot;
-  // The clock of a resumed run begins again at zero: a file of its own keeps both timelines.
+  // The clock of a resumed run restarts at zero; a separate file keeps both timelines.
   std::string name = "trace.rank" + std::to_string(rank_);
   if (info.first_slot > 0) name += ".slot" + std::to_string(info.first_slot);
   file_ = files_->create(info.folder + "/" + name + ".json");
@@ -121,7 +121,7 @@ void* Trace::query(std::string_view interface_id) {
   return interface_id == kSpanObserverId ? this : nullptr;
 }
 
-/// Room for one more event; a comma ends the one before.
+/// Starts one more event, after the opening bracket or a comma.
 void Trace::event() {
   buffer_ += empty_ ? "[\n" : ",\n";
   empty_ = false;

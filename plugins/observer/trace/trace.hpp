@@ -1,6 +1,6 @@
 // Observer `trace` (contract observer/1): trace.rank<r>.json in Chrome's trace format, one file per rank, one
 // lane per track. The file is an array that viewers also read without its end, so a killed run leaves a
-// usable one.
+// usable file.
 #pragma once
 
 #include "lanes.hpp"
@@ -47,7 +47,7 @@ class Trace final : public Observer {
   std::unique_ptr<FileSystem> files_;
   std::unique_ptr<WritableFile> file_;
   int rank_ = 0;
-  std::int64_t slot_ = 0;  ///< that the next spans belong to
+  std::int64_t slot_ = 0;  ///< slot of the next spans
   bool empty_ = true;
   Lanes lanes_;
   std::string buffer_;

@@ -1,5 +1,5 @@
-// A run of two ranks that average gradients: what its timelines contain, and the rules by which viewers read
-// them. On one lane slices nest (here: follow one another), and timestamps rise.
+// A run of two ranks that average gradients: the contents of its timelines, and the rules by which viewers
+// read them. Slices of one lane nest (here: are consecutive), and timestamps increase.
 #include <tenon/config.hpp>
 #include <tenon/runtime.hpp>
 
@@ -77,7 +77,7 @@ class TraceRun : public ::testing::Test {
     return runtime.train(Config::parse(toml, "run.toml", sets), request);
   }
 
-  /// Slices by lane; checks every rule of the format on the way.
+  /// Returns slices by lane, and checks every rule of the format.
   static std::map<int, std::vector<Slice>> read(const std::string& folder, int rank) {
     std::ifstream file(folder + "/trace.rank" + std::to_string(rank) + ".json");
     const json events = json::parse(file);
@@ -127,7 +127,7 @@ TEST_F(TraceRun, TwoRanksFollowTheNestingRules) {
     EXPECT_GE(count(lanes, "overlap"), 12) << "a bucket is on its way while backward goes on";
     EXPECT_EQ(count(lanes, "evaluate"), 3);
     EXPECT_GE(count(lanes, "save"), 2);
-    // Overlap is beside compute, not in its lane.
+    // Overlap spans are beside the compute lane, not in it.
     for (const auto& [lane, slices] : lanes) {
       for (const Slice& slice : slices) EXPECT_EQ(slice.track, slices.front().track);
     }

@@ -99,7 +99,7 @@ TEST_F(TraceTest, AnEndIsNotNeeded) {
   Trace trace(0, 0, make_posix_files());
   trace.on_start(info_);
   for (int i = 0; i < 2000; ++i) trace.on_span({"compute", "forward", 0.001 * i, 0.001 * i + 0.0005});
-  // What a killed process leaves: whole blocks. Viewers close the array; so does this.
+  // A killed process leaves whole blocks. Viewers close the array; so does this test.
   const std::string text = content("trace.rank1.json");
   ASSERT_GT(text.size(), 60000u);
   EXPECT_EQ(text.back(), '}');
