@@ -1,5 +1,5 @@
-// Optimizer `adagrad`: a loop over host memory, or the same as a formula of a device that keeps its memory to
-// itself. The mathematics stands in the header.
+// Optimizer `adagrad`: a loop over host memory, or the same formula on a device whose memory the host cannot
+// access. The header has the mathematics.
 #include "adagrad.hpp"
 
 #include <tenon/device.hpp>

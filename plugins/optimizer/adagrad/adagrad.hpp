@@ -1,7 +1,7 @@
 // Optimizer `adagrad` (Duchi, Hazan and Singer, JMLR 2011), as torch.optim.Adagrad has it:
 //   g <- g + decay w          s <- s + g^2, before the first update s = initial_accumulator
 //   w <- w - lr / (1 + (n - 1) lr_decay) g / (sqrt(s) + eps)          n = updates so far, this one included
-// Of a row table the rows that a batch read take part, as with torch's sparse gradients.
+// In a row table only the rows that a batch read are updated, as with torch's sparse gradients.
 #pragma once
 
 #include <tenon/kernels/adagrad.hpp>
@@ -37,7 +37,7 @@ class Adagrad final : public OptimizerBase, public RowOptimizer, public Optimize
   std::span<const RowStateSlot> row_slots() const override;
   void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                  const RowGradient& gradient) override;
-  /// Refuses weight decay of row tables.
+  /// Throws for weight decay of row tables.
   void bind(const OptimizerSetup& setup) override;
 
  private:

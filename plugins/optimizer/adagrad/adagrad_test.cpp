@@ -1,4 +1,4 @@
-// The update rule against trajectories that PyTorch recorded, its properties, and its refusals.
+// The update rule against trajectories that PyTorch recorded, its properties, and its errors.
 #include "reference/recorded_row_updates.hpp"
 #include "reference/recorded_updates.hpp"
 
@@ -27,7 +27,8 @@ TEST(Adagrad, ZeroGradientsMoveNothing) {
   EXPECT_EQ(harness.weights(), start);
 }
 
-// Without eps and accumulator the sum scales with the square of the gradients, so steps do not change.
+// Without eps and initial accumulator the sum scales with the square of the gradients, so steps do not
+// change.
 TEST(Adagrad, StepsDoNotDependOnTheScaleOfGradients) {
   Bench bench("cpu", "auto", 1);
   const std::vector<double> start = {2.0, -1.0, 0.5}, gradient = {0.3, -0.7, 11.0};

@@ -1,4 +1,4 @@
-// Optimizer `adamw`: options to one fused update of the device. The formula stands in the header.
+// Optimizer `adamw`: maps options to one fused update of the device. The header has the formula.
 #include "adamw.hpp"
 
 #include <tenon/device.hpp>
@@ -71,7 +71,7 @@ void AdamW::step_rows(const UpdateContext& context, RowTable& weights, std::span
                       const RowGradient& gradient) {
   const auto index = static_cast<std::size_t>(gradient.parameter);
   const AdamWStep step = settings(context, index >= undecayed_.size() || !undecayed_[index]);
-  if (context.device->space() != MemorySpace::kHost) {  // rows of tables lie on the host
+  if (context.device->space() != MemorySpace::kHost) {  // rows of tables are in host memory
     return for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
       block.weights.dtype == DType::kF32 ? update<float>(step, block) : update<double>(step, block);
     });

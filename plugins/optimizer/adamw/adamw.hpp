@@ -4,8 +4,8 @@
 //   m <- beta1 m + (1 - beta1) g          v <- beta2 v + (1 - beta2) g^2
 //   w <- w - lr / (1 - beta1^n) m / (sqrt(v / (1 - beta2^n)) + eps)          n = updates so far, this one
 //   included
-// Lazy on row tables, as torch.optim.SparseAdam: weights, moments and decay of the rows that a batch read,
-// with the same n for every row.
+// Lazy on row tables, as torch.optim.SparseAdam: updates weights, moments and decay only of the rows that a
+// batch read, with the same n for every row.
 #pragma once
 
 #include <tenon/optimizer.hpp>
@@ -41,7 +41,7 @@ class AdamW final : public OptimizerBase, public RowOptimizer, public OptimizerB
   std::span<const RowStateSlot> row_slots() const override;
   void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                  const RowGradient& gradient) override;
-  /// Takes note of the parameters that are not decayed.
+  /// Records the parameters that are not decayed.
   void bind(const OptimizerSetup& setup) override;
 
  private:

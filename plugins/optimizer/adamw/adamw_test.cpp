@@ -1,4 +1,4 @@
-// The update rule against trajectories that PyTorch recorded, and its refusals.
+// The update rule against trajectories that PyTorch recorded, and its errors.
 #include "reference/recorded_row_updates.hpp"
 #include "reference/recorded_updates.hpp"
 

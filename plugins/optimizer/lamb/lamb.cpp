@@ -1,7 +1,7 @@
 // Optimizer `lamb`: two passes per tensor, the first for the moments and both norms, the second for the
-// weights: loops over host memory, or formulas of a device that keeps its memory to itself. Norms are summed
-// in f64; on the host by blocks of fixed size and then in their order, so that they do not depend on the
-// number of threads.
+// weights. The passes are loops over host memory, or formulas on a device whose memory the host cannot
+// access. Norms are summed in f64; on the host in blocks of fixed size that are then added in order, so that
+// they do not depend on the number of threads.
 #include "lamb.hpp"
 
 #include <tenon/device.hpp>
@@ -20,7 +20,7 @@ namespace {
 constexpr StateSlot kSlots[] = {{"exp_avg"}, {"exp_avg_sq"}};
 constexpr std::int64_t kBlock = 4096;
 
-/// Both sums of all blocks, [weights, directions].
+/// Size of both sums of all blocks, [weights, directions].
 std::size_t partial_size(std::int64_t elements) {
   return static_cast<std::size_t>(2 * ((elements + kBlock - 1) / kBlock));
 }
@@ -77,7 +77,7 @@ void Lamb::bind(const OptimizerSetup& setup) {
 void Lamb::join(int parameter, double squares[2]) const {
   if (setup_.grid == nullptr || parameter < 0) return;
   const auto index = static_cast<std::size_t>(parameter);
-  if (setup_.parameters[index].spec.sharding.empty()) return;  // every rank holds all of it
+  if (setup_.parameters[index].spec.sharding.empty()) return;  // every rank holds the whole tensor
   if (setup_.first_holder[index] == 0) squares[0] = squares[1] = 0;
   setup_.grid->all_reduce({squares, {2}, DType::kF64, MemorySpace::kHost}, ReduceOp::kSum);
 }

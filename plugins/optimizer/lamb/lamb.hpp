@@ -3,7 +3,7 @@
 //   m <- beta1 m + (1 - beta1) g          v <- beta2 v + (1 - beta2) g^2
 //   r = m / (1 - beta1^n) / (sqrt(v / (1 - beta2^n)) + eps) + decay w
 //   w <- w - lr phi(|w|) / |r| r          phi(z) = z within norm_range; the ratio is 1 where |w| or |r| is 0
-// Norms are of whole tensors: a tensor that is cut over the model grid is summed over it.
+// Norms cover whole tensors: the squares of a sharded tensor are summed over the model grid.
 #pragma once
 
 #include <tenon/ops/formula.hpp>
@@ -53,13 +53,13 @@ class Lamb final : public OptimizerBase, public OptimizerBinding {
     double clamp(double value) const;
   };
   static Range range(const Options& options, const char* name);
-  /// On the device: its own order of sums.
+  /// Runs on the device, with its own summation order.
   void update(FormulaOps& formulas, const UpdateContext& context, const ParameterSlice& slice);
-  /// The rate times the trust ratio, from this rank's squares.
+  /// Returns the rate times the trust ratio, from this rank's squares.
   double scaled_rate(const UpdateContext& context, const ParameterSlice& slice, double squares[2]) const;
   template <typename T>
   void update(const UpdateContext& context, const ParameterSlice& slice);
-  /// Adds the parts of a tensor that is cut over the grid.
+  /// Sums the squares of a sharded tensor over the grid.
   void join(int parameter, double squares[2]) const;
 
   double beta1_, beta2_, eps_, decay_;

@@ -1,5 +1,5 @@
-// The update rule against trajectories computed with NumPy, its invariances, tensors cut over a model grid,
-// and its refusals.
+// The update rule against trajectories computed with NumPy, its invariances, tensors sharded over a model
+// grid, and its errors.
 #include "reference/recorded_updates.hpp"
 
 #include <tenon/clock.hpp>
@@ -104,8 +104,8 @@ TEST(Lamb, HasTheSameBitsWithAnyNumberOfThreads) {
   EXPECT_EQ(ends[2], ends[0]);
 }
 
-// Two ranks hold rows 0-3 and 4-5 of a matrix; a third case holds all of it on both. Each must step as one
-// rank with the whole would.
+// Two ranks hold rows 0-3 and 4-5 of a matrix; in a third case both hold all of it. Each must step as one
+// rank with the whole matrix would.
 TEST(Lamb, NormsAreOfWholeTensors) {
   const auto start = normals(60, "w"), gradient = normals(60, "g");
   Bench bench("cpu", "auto", 1);

@@ -1,4 +1,4 @@
-// Optimizer `muon`: which tensor goes where, momentum, and the step. The formulas stand in the header.
+// Optimizer `muon`: assignment of tensors to rules, momentum, and the step. The header has the formulas.
 #include "muon.hpp"
 
 #include <tenon/error.hpp>

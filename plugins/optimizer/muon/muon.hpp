@@ -1,5 +1,4 @@
-// Optimizer `muon` (Jordan et al. 2024), as torch.optim.Muon has it, with the products in the parameters' own
-// format:
+// Optimizer `muon` (Jordan et al. 2024), as torch.optim.Muon, with the products in the parameters' own dtype:
 //   b <- b + (1 - momentum) (g - b)          u = nesterov ? g + momentum (b - g) : b
 //   X = u / max(|u|_F, eps), then `iterations` times  A = X X^T,  X <- a X + (b A + c A^2) X
 //   w <- w (1 - lr decay) - lr s X          s = sqrt(max(1, rows / columns)), or 0.2 sqrt(max(rows, columns))
@@ -51,7 +50,8 @@ class Muon final : public OptimizerBase, public OptimizerBinding, public RowOpti
       .capabilities = TENON_CAP_DETERMINISTIC};
 
   explicit Muon(const Options& options);
-  /// Those of the inner rule; the first one holds the momentum of the matrices.
+  /// Returns the slots of the inner rule, or one if it has none; the first holds the momentum of the
+  /// matrices.
   std::span<const StateSlot> slots() const override;
   bool elementwise() const override { return false; }
   void bind(const OptimizerSetup& setup) override;
@@ -59,7 +59,7 @@ class Muon final : public OptimizerBase, public OptimizerBinding, public RowOpti
   void state(StateVisitor& visitor) override;
   void* query(std::string_view interface_id) override;
 
-  /// Row tables are the inner rule's, at its own rate.
+  /// Row tables use the inner rule, at its own rate.
   std::span<const RowStateSlot> row_slots() const override;
   void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                  const RowGradient& gradient) override;
@@ -74,10 +74,10 @@ class Muon final : public OptimizerBase, public OptimizerBinding, public RowOpti
   std::vector<std::string> inner_match_;
   NewtonSchulz newton_schulz_;
   Optimizer* inner_;
-  RowOptimizer* inner_rows_;                        ///< null where the inner rule has no row-sparse form
+  RowOptimizer* inner_rows_;                        ///< null if the inner rule has no row-sparse form
   std::vector<TensorView> inner_state_;             ///< flat views of a slice's state
   std::unique_ptr<Orthogonalizer> orthogonalizer_;  ///< made by bind()
-  std::vector<const OrthogonalPlan*> plans_;        ///< by parameter, null for the inner rule
+  std::vector<const OrthogonalPlan*> plans_;        ///< by parameter, null for parameters of the inner rule
 };
 
 }  // namespace tenon::muon

@@ -1,5 +1,5 @@
-// The update rule against trajectories that PyTorch recorded, orthogonality of its updates, which tensor goes
-// to which rule, and its refusals.
+// The update rule against trajectories that PyTorch recorded, orthogonality of its updates, the assignment of
+// tensors to rules, and its errors.
 #include "reference/recorded_row_updates.hpp"
 #include "reference/recorded_updates.hpp"
 
@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kAdamInside = "[inner]\ntype = \"adamw\"\nlr = 1e-3\nweight_decay = 0\n";
 constexpr const char* kSgdInside = "[inner]\ntype = \"sgd\"\nlr = 0.1\n";
 
-/// Singular values by Jacobi rotations of the columns: a second way to the answer, without products.
+/// Singular values by Jacobi rotations of the columns: an independent method without products.
 std::vector<double> singular_values(std::vector<double> a, std::int64_t rows, std::int64_t columns) {
   const auto at = [&](std::int64_t r, std::int64_t c) -> double& {
     return a[static_cast<std::size_t>(r * columns + c)];
@@ -44,7 +44,7 @@ std::vector<double> singular_values(std::vector<double> a, std::int64_t rows, st
   return values;
 }
 
-/// What one step takes from a matrix of zeros, at rate 1 and without decay: the orthogonal direction.
+/// Returns the decrease of a zero matrix in one step at rate 1 without decay: the orthogonal direction.
 std::vector<double> direction(Bench& bench, const std::string& options, const std::vector<double>& gradient,
                               const Shape& shape, double gradient_scale) {
   const auto optimizer = bench.make_component<Optimizer>("muon", options + kSgdInside);
@@ -69,7 +69,8 @@ TEST(Muon, FollowsPyTorch) {
   }
 }
 
-/// Singular values from largest to smallest; the matrix is turned so that it has no fewer rows than columns.
+/// Returns the singular values from largest to smallest; transposes the matrix if it has fewer rows than
+/// columns.
 std::vector<double> sorted_singular_values(const std::vector<double>& a, const Shape& shape) {
   std::vector<double> tall = a;
   if (shape[1] > shape[0]) {
@@ -84,8 +85,8 @@ std::vector<double> sorted_singular_values(const std::vector<double>& a, const S
 }
 
 // Each singular value of the direction, divided by the Frobenius norm, goes through the polynomial five
-// times. From 0.01 to 1 that gives 0.682 to 1.134 (Jordan et al. 2024 speak of 0.7 to 1.2); smaller ones are
-// on their way there, so the square matrix has one that is not.
+// times. Values from 0.01 to 1 become 0.682 to 1.134 (Jordan et al. 2024 state 0.7 to 1.2); smaller ones have
+// not converged yet, so the square matrix has one outside that range.
 TEST(Muon, UpdatesAreNearlyOrthogonal) {
   Bench bench("cpu", "auto", 1);
   for (const Shape& shape : {Shape{8, 20}, Shape{20, 8}, Shape{12, 12}}) {
@@ -149,7 +150,7 @@ TEST(Muon, GivesTheInnerRuleWhatIsNoHiddenMatrix) {
     OptimizerHarness ours(*bench.device, *muon, DType::kF64, start, c.name, c.shape);
     OptimizerHarness theirs(*bench.device, *adamw, DType::kF64, start);
     for (std::int64_t count = 1; count <= 3; ++count) {
-      ours.step(gradient, 0.25, count, 0.5, true);  // half of lr, as a schedule would have it
+      ours.step(gradient, 0.25, count, 0.5, true);  // half of lr, as a schedule would set it
       theirs.step(gradient, 0.0005, count, 0.5, true);
     }
     EXPECT_EQ(ours.weights() == theirs.weights(), c.inner) << c.name;

@@ -1,5 +1,5 @@
-// The Gram matrix is taken over the longer side, so it is as small as it can be: X X^T of a wide matrix,
-// X^T X of a tall one.
+// The Gram matrix contracts the longer side, so it is as small as possible: X X^T of a wide matrix, X^T X of
+// a tall one.
 #include "orthogonal.hpp"
 
 #include <algorithm>

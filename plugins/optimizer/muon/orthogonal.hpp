@@ -1,5 +1,6 @@
-// The nearest semi-orthogonal matrix, roughly: Newton-Schulz iterations of an odd polynomial that drives all
-// singular values towards 1, on products of the device. Serves muon.hpp; knows nothing of weights.
+// Approximates the nearest semi-orthogonal matrix by Newton-Schulz iterations of an odd polynomial that
+// drives all singular values towards 1, with products of the device. Used by muon.hpp; independent of
+// weights.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -33,15 +34,15 @@ class Orthogonalizer {
   Orthogonalizer(const Orthogonalizer&) = delete;
   Orthogonalizer& operator=(const Orthogonalizer&) = delete;
 
-  /// Equal shapes share a plan. Call reserve() once all are known.
+  /// Returns the plan of a shape; equal shapes share one. Call reserve() once all are known.
   const OrthogonalPlan* plan(std::int64_t rows, std::int64_t columns, DType dtype);
   /// Allocates scratch for the largest plan.
   void reserve();
 
-  /// Room for a direction of this shape; orthogonal() overwrites it.
+  /// Returns scratch for a direction of this shape; orthogonal() overwrites it.
   TensorView input(const OrthogonalPlan& plan) const;
-  /// Direction in input(plan), divided by max(norm, eps), through the iterations. The result lies in scratch
-  /// until the next call.
+  /// Divides the direction in input(plan) by max(norm, eps) and runs the iterations. The result is in
+  /// scratch, valid until the next call.
   TensorView orthogonal(const OrthogonalPlan& plan, const NewtonSchulz& rule, double eps);
 
  private:

@@ -1,5 +1,5 @@
-// Optimizer `rowwise_adagrad`: loops over host memory; dense weights of a device that keeps its memory to
-// itself by a formula there. The mathematics stands in the header.
+// Optimizer `rowwise_adagrad`: loops over host memory; a formula for dense weights on a device whose memory
+// the host cannot access. The header has the mathematics.
 #include "rowwise_adagrad.hpp"
 
 #include <tenon/device.hpp>

@@ -1,7 +1,7 @@
-// Optimizer `rowwise_adagrad` (Naumov et al., arXiv 1906.00091), for models whose bytes lie in tables. Of a
-// table each row that a batch read, with g the sum of its gradients and d the width:
+// Optimizer `rowwise_adagrad` (Naumov et al., arXiv 1906.00091), for models whose memory is mostly tables.
+// For each row of a table that a batch read, with g the sum of its gradients and d the width:
 //   m <- m + (g_1^2 + ... + g_d^2) / d          w <- w - lr g / (sqrt(m) + eps)
-// before the first gradient m = initial_accumulator. Dense parameters follow Adagrad, one m per element.
+// Before the first gradient m = initial_accumulator. Dense parameters follow Adagrad, one m per element.
 #pragma once
 
 #include <tenon/kernels/adagrad.hpp>

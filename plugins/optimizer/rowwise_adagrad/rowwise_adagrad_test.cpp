@@ -1,5 +1,5 @@
-// Tables against a trajectory written from the formula, dense parameters against PyTorch's Adagrad,
-// properties and refusals.
+// Tables against a trajectory computed from the formula, dense parameters against PyTorch's Adagrad,
+// properties and errors.
 #include "reference/recorded_row_updates.hpp"
 #include "reference/recorded_updates.hpp"
 
@@ -34,7 +34,7 @@ TEST(RowwiseAdagradRows, OfWidthOneMoveAsADenseTensor) {
   EXPECT_LT(relative_error(rows.weights(), dense.weights()), 1e-15);
 }
 
-// Widths on both sides of the eight partial sums; one number a row is all the state.
+// Widths below and above the eight partial sums; the only state is one number per row.
 TEST(RowwiseAdagradRows, KeepTheMeanOfSquaresForEveryWidth) {
   Bench bench("cpu", "auto", 2);
   for (const std::int64_t width : {1, 2, 7, 8, 9, 16, 63, 128}) {

@@ -1,4 +1,4 @@
-// Optimizer `sgd`: options to one fused update of the device. The formula stands in the header.
+// Optimizer `sgd`: maps options to one fused update of the device. The header has the formula.
 #include "sgd.hpp"
 
 #include <tenon/device.hpp>
@@ -58,8 +58,8 @@ void* Sgd::query(std::string_view interface_id) {
   return interface_id == OptimizerBinding::kId ? static_cast<OptimizerBinding*>(this) : nullptr;
 }
 
-// PyTorch's buffer of a sparse gradient gathers every row that was ever read and moves all of them in every
-// step; a buffer that rests with unread rows would be another rule under the same name.
+// PyTorch's buffer of a sparse gradient accumulates every row that was ever read and moves all of them in
+// every step. A buffer that leaves unread rows alone would be another rule under the same name.
 void Sgd::bind(const OptimizerSetup& setup) {
   refuse_decayed_tables("sgd", decay_, setup.parameters);
   if (momentum_ == 0) return;
@@ -74,7 +74,7 @@ void Sgd::bind(const OptimizerSetup& setup) {
 
 void Sgd::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                     const RowGradient& gradient) {
-  if (context.device->space() != MemorySpace::kHost) {  // rows of tables lie on the host
+  if (context.device->space() != MemorySpace::kHost) {  // rows of tables are in host memory
     return for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {
       block.weights.dtype == DType::kF32 ? update<float>(context, block) : update<double>(context, block);
     });

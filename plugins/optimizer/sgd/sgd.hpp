@@ -30,7 +30,7 @@ class Sgd final : public OptimizerBase, public RowOptimizer, public OptimizerBin
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
 
   explicit Sgd(const Options& options);
-  /// A buffer only with momentum.
+  /// Returns a buffer only with momentum.
   std::span<const StateSlot> slots() const override;
   void step(const UpdateContext& context, const ParameterSlice& slice) override;
   void* query(std::string_view interface_id) override;
@@ -38,7 +38,7 @@ class Sgd final : public OptimizerBase, public RowOptimizer, public OptimizerBin
   std::span<const RowStateSlot> row_slots() const override { return {}; }
   void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                  const RowGradient& gradient) override;
-  /// Refuses momentum and weight decay of row tables.
+  /// Throws for momentum or weight decay of row tables.
   void bind(const OptimizerSetup& setup) override;
 
  private:
