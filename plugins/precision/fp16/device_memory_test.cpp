@@ -1,5 +1,5 @@
-// Sites of `fp16` on a device with memory of its own, which the host cannot touch: the operands of the CPU,
-// and reports about host memory.
+// Sites of `fp16` on a device whose memory the host cannot access: the same operands as on the CPU, and
+// reports in host memory.
 #include "device/device_test.hpp"
 
 #include <tenon/numerics.hpp>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kM = 19, kN = 24, kK = 40;
 
-/// One site on one device, with all that it reads and writes there.
+/// One site on one device, with all tensors that it reads and writes there.
 class SiteOnDevice final : public SiteHost, public OperandCounter, public NumericsSink {
  public:
   explicit SiteOnDevice(const std::string& type)
@@ -80,7 +80,7 @@ class SiteOnDevice final : public SiteHost, public OperandCounter, public Numeri
 TEST(Fp16DeviceMemory, SitesRoundAsOnTheCpu) {
   SiteOnDevice cpu("cpu"), device(tested_device());
   const auto expected = cpu.step(), found = device.step();
-  // Operands are equal; sums in f32 are taken in another order, and results rounded to 11 bits.
+  // Operands are equal; sums in f32 run in another order, and results are rounded to 11 bits.
   for (std::size_t r = 0; r < found.size(); ++r) {
     ASSERT_EQ(found[r].size(), expected[r].size());
     for (std::size_t i = 0; i < found[r].size(); ++i) EXPECT_NEAR(found[r][i], expected[r][i], 0x1p-5);

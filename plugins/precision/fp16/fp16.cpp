@@ -1,4 +1,4 @@
-// Options to settings, and the verdict over an update.
+// Conversion of options to settings, and the decision about an update.
 #include "fp16.hpp"
 
 #include "site.hpp"

@@ -1,7 +1,7 @@
 // Precision `fp16`: mixed precision training with loss scaling (arXiv 1710.03740). Master weights, the
-// results of layers that are no products, and the sums inside products are f32; operands and results of
-// linear sites are rounded to binary16. The loss scale is static, or dynamic by one of two published rules;
-// an update with an overflow is refused, which the core agrees on over the ranks that share it.
+// results of layers other than products, and the sums inside products are f32; operands and results of linear
+// sites are rounded to binary16. The loss scale is static, or dynamic by one of two published rules. An
+// update with an overflow is refused; the core agrees on this over the ranks that share the update.
 #pragma once
 
 #include "scaler.hpp"

@@ -1,4 +1,4 @@
-// Sites of `fp16` against an oracle in double: which operands and results are binary16, what stays f32.
+// Sites of `fp16` against an oracle in double: the operands and results in binary16, and those that stay f32.
 #include <tenon/numerics.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/testing/components.hpp>
@@ -18,7 +18,8 @@ namespace {
 
 constexpr std::int64_t kM = 19, kN = 24, kK = 40;
 
-/// binary16 from its definition: 11 significant bits, quanta of 2^-24 below 2^-14, infinity from 65520.
+/// Rounds to binary16 by its definition: 11 significant bits, quanta of 2^-24 below 2^-14, infinity from
+/// 65520.
 double half(double x) {
   if (x == 0 || !std::isfinite(x)) return x;
   int exponent = 0;
@@ -45,7 +46,7 @@ struct Sink final : NumericsSink {
   std::vector<double> underflow;
 };
 
-/// A site with the memory that it asked for.
+/// A site with the memory that it requested.
 struct Bound final : SiteHost {
   explicit Bound(const char* options)
       : bench("cpu", "reference", 1), precision(bench.make_component<Precision>("fp16", options)) {
@@ -87,8 +88,8 @@ struct Matrix {
   std::vector<float> values;
 };
 
-/// Every element of `found` is binary16 and within half a unit of the exact sum of rounded operands, after
-/// the f32 sum's own error: inner terms of 2^-24 each.
+/// Checks that every element of `found` is binary16 and within half a unit of the exact sum of rounded
+/// operands, plus the f32 sum's own error of 2^-24 for each of the `inner` terms.
 template <typename Term>
 void expect_rounded_sums(const Matrix& found, std::int64_t inner, Term term) {
   for (std::int64_t i = 0; i < found.rows; ++i) {
@@ -135,7 +136,7 @@ TEST(Fp16Site, AddsInFloat32) {
 
 TEST(Fp16Site, LeavesGradientsAloneWhereTold) {
   Bound bound("gradients = 'fp32'");
-  // Below the smallest subnormal of binary16: with gradients rounded all of this would be zero.
+  // Below the smallest subnormal of binary16: rounded gradients would all be zero.
   Matrix x(kM, kK, "x"), w(kN, kK, "w"), dy(kM, kN, "dy", 1e-10), dx(kM, kK, "dx"), dw(kN, kK, "dw");
   bound.site->dgrad(bound.call, dy.view(), w.view(), dx.view(), false);
   bound.site->wgrad(bound.call, x.view(), dy.view(), dw.view(), false);

@@ -1,5 +1,5 @@
-// The rules of scaler.hpp. S is a double, but takes only values that are float32 numbers when its factors are
-// powers of two, as both published defaults are.
+// The rules of scaler.hpp. S is a double, but has only float32 values when its factors are powers of two, as
+// both published defaults are.
 #include "scaler.hpp"
 
 #include <tenon/error.hpp>
@@ -11,7 +11,7 @@
 namespace tenon::fp16 {
 namespace {
 
-/// Growth ends here: a float32 loss times more than this would overflow by itself.
+/// Limit of growth: a float32 loss times a larger scale would itself overflow.
 constexpr double kLargest = 0x1p96;
 
 }  // namespace
@@ -62,7 +62,7 @@ void Scaler::give_up() const {
                   helpless_, scale_));
 }
 
-// One layout for all kinds, so that a checkpoint does not depend on which is chosen.
+// One layout for all kinds, so that a checkpoint does not depend on the chosen kind.
 void Scaler::state(StateVisitor& visitor) {
   visitor.real("scale", scale_);
   visitor.integer("tracker", tracker_);

@@ -4,7 +4,7 @@
 //            else: tracker += 1; at `interval`: S *= growth, tracker = 0
 //   megatron (DynamicGradScaler): overflow: tracker = 0, hysteresis -= 1; if that is 0 or less: S *= backoff
 //            else: tracker += 1; at `interval`: tracker = 0, hysteresis = H, S *= growth
-// Both are held at min_scale or above. It knows nothing of gradients or of ranks.
+// S never falls below min_scale. The scaler is independent of gradients and ranks.
 #pragma once
 
 #include <tenon/state.hpp>
@@ -20,10 +20,10 @@ struct ScalerSettings {
   ScalerKind kind = ScalerKind::kPytorch;
   double init = 65536;
   double growth = 2, backoff = 0.5;
-  std::int64_t interval = 2000;  ///< good slots in a row before S grows
+  std::int64_t interval = 2000;  ///< consecutive good slots before S grows
   std::int64_t hysteresis = 1;   ///< megatron: overflows before S shrinks
   double min_scale = 1;
-  std::int64_t patience = 20;  ///< overflows in a row that nothing more can be done about; 0 = no end
+  std::int64_t patience = 20;  ///< limit on consecutive overflows at a scale that cannot shrink; 0 = no limit
 };
 
 class Scaler {
@@ -31,7 +31,8 @@ class Scaler {
   explicit Scaler(const ScalerSettings& settings);
 
   double scale() const { return scale_; }
-  /// One slot. Throws Error(kRun) with advice when overflow goes on although the scale cannot shrink further.
+  /// Processes one slot. Throws Error(kRun) with advice when overflow persists although the scale cannot
+  /// shrink further.
   void update(bool overflow);
   void state(StateVisitor& visitor);
 
@@ -44,7 +45,7 @@ class Scaler {
   double scale_;
   std::int64_t tracker_ = 0;
   std::int64_t hysteresis_;
-  std::int64_t helpless_ = 0;  ///< overflows in a row at a scale that cannot shrink
+  std::int64_t helpless_ = 0;  ///< consecutive overflows at a scale that cannot shrink
 };
 
 }  // namespace tenon::fp16

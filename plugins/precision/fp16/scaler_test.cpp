@@ -1,4 +1,4 @@
-// The loss scale's state machine against tables worked out by hand from the two published rules.
+// The loss scale's state machine against tables computed by hand from the two published rules.
 #include "scaler.hpp"
 
 #include <tenon/error.hpp>
@@ -18,7 +18,7 @@ struct Table {
   std::vector<double> expected;  ///< the scale after each slot
 };
 
-/// Growth interval 3 in all: what stands here for 2000 and 1000.
+/// Uses growth interval 3 in place of 2000 and 1000.
 ScalerSettings small(ScalerKind kind, double init, std::int64_t hysteresis = 1) {
   ScalerSettings settings;
   settings.kind = kind;
@@ -45,12 +45,12 @@ TEST_P(LossScaler, P42_FollowsTheHandTable) {
 const Table kTables[] = {
     // {inf, ok x interval, inf, inf}
     {"A_TheSequenceOfTheSheet", small(ScalerKind::kPytorch, 64), "xoooxx", {32, 32, 32, 64, 32, 16}},
-    // An overflow throws away what was counted; growth does so, too.
+    // An overflow resets the count; so does growth.
     {"A_CountsAnew", small(ScalerKind::kPytorch, 64), "ooxooooo", {64, 64, 32, 32, 32, 64, 64, 64}},
     {"A_StopsAtTheFloor", small(ScalerKind::kPytorch, 4), "xxxxooo", {2, 1, 1, 1, 1, 1, 2}},
-    // Hysteresis 2: the first overflow only counts; after growth there are two again.
+    // Hysteresis 2: the first overflow only counts; growth restores both.
     {"B_TheSequenceOfTheSheet", small(ScalerKind::kMegatron, 64, 2), "xoooxx", {64, 64, 64, 128, 128, 64}},
-    // Spent hysteresis comes back with growth alone: later overflows shrink at once, also after good slots.
+    // Only growth restores spent hysteresis: later overflows shrink at once, also after good slots.
     {"B_StaysSpentUntilGrowth",
      small(ScalerKind::kMegatron, 64, 2),
      "xxoxooox",

@@ -24,7 +24,7 @@ HalfSite::HalfSite(const SiteInfo& info, SiteHost& host, bool gradients)
       operands_(host.operands()),
       products_(info, host.device().family<Blas>(), DType::kF32) {
   const std::int64_t rows = products_.rows();
-  // fprop: x; dgrad: dy, dx; wgrad: x, dy, dw. Without rounded gradients x alone.
+  // fprop: x; dgrad: dy, dx; wgrad: x, dy, dw. Without rounded gradients only x.
   first_ = floats(rows * k_);
   second_ = gradients ? floats(rows * n_) : 0;
   result_ = gradients ? floats(std::max(rows * k_, n_ * k_)) : 0;

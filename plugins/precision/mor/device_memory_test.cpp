@@ -1,5 +1,5 @@
-// Sites and the quantizer of `mor` on a device with memory of its own, which the host cannot touch: the
-// decisions of the CPU, counted in the device's memory, and reports about host memory.
+// Sites and the quantizer of `mor` on a device whose memory the host cannot access: the same decisions as on
+// the CPU, counted in the device's memory, and reports in host memory.
 #include "device/device_test.hpp"
 
 #include <tenon/numerics.hpp>
@@ -20,7 +20,7 @@ constexpr std::int64_t kM = 40, kN = 48, kK = 64;
 
 using Values = std::vector<double>;
 
-/// One site of one policy on one device, with all that it reads and writes there.
+/// One site of one policy on one device, with all tensors that it reads and writes there.
 class SiteOnDevice final : public SiteHost, public OperandCounter, public NumericsSink {
  public:
   SiteOnDevice(const std::string& type, const char* options)
@@ -117,7 +117,7 @@ TEST(MorDeviceMemory, SitesDecideAsOnTheCpuAndCountInTheirOwnMemory) {
     EXPECT_EQ(device.metrics(), cpu.metrics()) << options;
     for (const auto& [name, state] : cpu.states)
       EXPECT_EQ(read(*device.bench.device, device.states.at(name)), read(*cpu.bench.device, state)) << name;
-    // Operands are equal; sums of 64 products in f32 are taken in another order, and results rounded to bf16.
+    // Operands are equal; sums of 64 products in f32 run in another order, and results are rounded to bf16.
     for (const auto result : {&SiteOnDevice::y, &SiteOnDevice::dx, &SiteOnDevice::dw}) {
       const Values found = read(*device.bench.device, device.*result),
                    expected = read(*cpu.bench.device, cpu.*result);

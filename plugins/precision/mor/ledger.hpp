@@ -1,5 +1,5 @@
-// How often each operand of a site took which format, in tensors that the core saves and restores; and the
-// shares that follow.
+// Counts of the formats chosen for each operand of a site, in tensors that the core saves and restores; and
+// the shares computed from them.
 #pragma once
 
 #include "operand.hpp"
@@ -21,31 +21,31 @@ inline constexpr int kUses = 6;
 inline constexpr const char* kGemms[kUses] = {"fprop", "fprop", "dgrad", "dgrad", "wgrad", "wgrad"};
 inline constexpr const char* kOperands[kUses] = {"x", "w", "dy", "w", "dy", "x"};
 
-/// Of one site, in the device's memory; training calls only.
+/// Counts of one site, in the device's memory; training calls only.
 class Decisions {
  public:
   explicit Decisions(SiteHost& host);
   void add(Use use, const Verdict& verdict);
-  /// Tensors (elements in block modes) of a use by choice.
+  /// Returns the tensors (elements in block modes) of a use by choice.
   std::array<std::int64_t, kChoices> units(Use use) const;
-  /// Mean relative error of E4M3 over the calls; 0 before the first.
+  /// Returns the mean relative error of E4M3 over the calls; 0 before the first.
   double mean_error(Use use) const;
 
  private:
   Device& device_;
   TensorView units_;                    ///< i64 [kUses, kChoices]
   TensorView errors_;                   ///< f64 [kUses, 2]: sum over calls, calls
-  HostStage units_here_, errors_here_;  ///< of add()
+  HostStage units_here_, errors_here_;  ///< used by add()
 };
 
 /// All sites of a policy, under the names of their layers.
 class Ledger {
  public:
-  /// `decisions` leaves with remove().
+  /// remove() removes `decisions` again.
   void add(std::string name, const Decisions* decisions);
   void remove(const Decisions* decisions);
-  /// mor/LAYER/GEMM.OPERAND: share in 8 bits or fewer; mor/LAYER/GEMM.OPERAND/error: mean error; mor/share,
-  /// mor/share/x, .../w, .../dy: of all of them.
+  /// Reports mor/LAYER/GEMM.OPERAND: share in 8 bits or fewer; mor/LAYER/GEMM.OPERAND/error: mean error;
+  /// mor/share, mor/share/x, .../w, .../dy: over all sites.
   void metrics(const std::function<void(std::string_view, double)>& sink) const;
 
  private:

@@ -1,4 +1,4 @@
-// Which sites are taken.
+// Selection of the sites that `mor` handles.
 #include "mor.hpp"
 
 #include "site.hpp"

@@ -1,6 +1,6 @@
 // Precision `mor`: mixture of representations (arXiv 2512.22804). Every operand of a product is tried in
-// E4M3, and kept in BF16 where that costs too much: decided per tensor by its mean relative error, or per
-// block. Activations are bf16, master weights f32; the products are the device's BF16 products.
+// E4M3, and kept in BF16 if the error is too large: decided per tensor by its mean relative error, or per
+// block. Activations are bf16, master weights f32; products are the device's BF16 products.
 #pragma once
 
 #include "ledger.hpp"
@@ -66,7 +66,7 @@ class Mor final : public Precision, public PrecisionMetrics {
   std::unique_ptr<LinearSite> bind(const SiteInfo& site, SiteHost& host) override;
   double loss_scale() const override { return 1.0; }
   bool after_backward(const BackwardStats& stats) override { return !stats.found_non_finite; }
-  void state(StateVisitor&) override {}  // all of it is the sites'
+  void state(StateVisitor&) override {}  // the sites hold all state
   void* query(std::string_view interface_id) override;
 
   void metrics(const std::function<void(std::string_view, double)>& sink) override { ledger_.metrics(sink); }

@@ -1,4 +1,4 @@
-// Sites of `mor`: what the products multiply, what falls back and why, what is counted, and the quantizer.
+// Sites of `mor`: operands of the products, fallbacks and their reasons, counts, and the quantizer.
 #include "ledger.hpp"
 
 #include <tenon/kernels/reference/mor.hpp>
@@ -60,7 +60,7 @@ struct Matrix {
   std::vector<Bf16> values;
 };
 
-/// A site with the memory that it asked for, under a policy, or the plain BF16 product.
+/// A site with the memory that it requested, under a policy, or the plain BF16 product.
 struct Bound final : SiteHost {
   explicit Bound(const std::string& options, SiteInfo info = {})
       : bench("cpu", "reference", 1), precision(bench.make_component<Precision>("mor", options)) {
@@ -116,7 +116,7 @@ struct Case {
   }
 };
 
-/// What the reference makes of a matrix in blocks of rows x columns (0 = all).
+/// Returns the reference's result for a matrix in blocks of rows x columns (0 = all).
 std::vector<float> decided(const std::vector<Bf16>& x, std::int64_t rows, std::int64_t block_rows,
                            std::int64_t block_columns) {
   kernels::MorArgs args;
@@ -137,7 +137,7 @@ std::vector<Bf16> narrowed(const std::vector<float>& values) {
   return result;
 }
 
-/// Within the rounding of an f32 sum of `inner` terms and of a result in BF16.
+/// Checks for equality within the rounding of an f32 sum of `inner` terms and of a result in BF16.
 template <typename Term>
 void expect_products(const std::vector<float>& found, std::int64_t rows, std::int64_t inner, double unit,
                      Term term) {
@@ -212,8 +212,8 @@ TEST(MorSite, P40_APlantedHeavyTailFallsBackInOneScaleAndNotInBlocks) {
     Sink sink;
     bound.call.numerics = &sink;
     Case c;
-    // Two halves whose sizes lie 2^22 apart: one scale for both loses the smaller one, a scale per block does
-    // not.
+    // Two halves whose magnitudes differ by 2^22: one scale for both loses the smaller one, a scale per block
+    // does not.
     for (std::size_t i = c.x.values.size() / 2; i < c.x.values.size(); ++i)
       c.x.values[i] = kernels::to_bf16(kernels::to_float(c.x.values[i]) * 0x1p-22F);
     c.run(bound);
@@ -233,7 +233,7 @@ TEST(MorSite, ReportsBlocksAndTheirSides) {
   Sink sink;
   bound.call.numerics = &sink;
   Case c;
-  // One block of fprop's x that nothing bears, one that only E5M2 does.
+  // One block of fprop's x that no format can represent, one that only E5M2 can.
   c.x.values[0] = kernels::to_bf16(0x1p40F), c.x.values[1] = kernels::to_bf16(0x1p-40F);
   c.x.values[40] = kernels::to_bf16(0x1p10F), c.x.values[41] = kernels::to_bf16(0x1p-10F);
   c.run(bound);
@@ -286,7 +286,7 @@ TEST(MorSite, KeepsWhatItIsTold) {
   SiteInfo third;
   third.block_index = 2;
   third.block_count = 4;
-  third.layer_count = 2;  // it is not the last, which speaks for all
+  third.layer_count = 2;  // not the last site, whose result would cover all
   EXPECT_FALSE(keeps("", third));
   EXPECT_FALSE(keeps("keep_first = 2\nkeep_last = 1", third));
   EXPECT_TRUE(keeps("keep_first = 3", third));
@@ -364,7 +364,7 @@ TEST(MorQuantizer, ShowsCodesScalesAndTheDecision) {
             kernels::decode(codes[i], kernels::Element::kE4M3) * scales[i / 52 / 16 * 4 + i % 52 / 16];
         error += std::fabs(static_cast<double>(value) - static_cast<double>(from[i])) /
                  std::fabs(static_cast<double>(from[i]));
-        // A quotient by the encode scale, and a product with its reciprocal.
+        // Either a quotient by the encode scale, or a product with its reciprocal.
         if (report.decision == "e4m3") {
           ASSERT_NEAR(value, dequantized[i], std::fabs(value) * 0x1p-22F);
         } else {

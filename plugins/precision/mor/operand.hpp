@@ -1,5 +1,5 @@
-// One operand of one product: the format that it can bear, decided anew in every call, and what it becomes:
-// BF16 numbers. Works through the device families `tenon.device.mor/1` and `tenon.device.quant/1`.
+// One operand of one product: the format that it tolerates, decided anew in every call, and its values in
+// BF16. Works through the device families `tenon.device.mor/1` and `tenon.device.quant/1`.
 #pragma once
 
 #include "settings.hpp"
@@ -14,7 +14,7 @@
 
 namespace tenon::mor {
 
-/// Index of a choice in counts: those of MorChoice, and NVFP4 behind them.
+/// Index of a choice in counts: those of MorChoice, then NVFP4.
 inline constexpr int kChoices = 5;
 inline constexpr int kNvfp4 = 4;
 inline constexpr const char* kChoiceNames[kChoices] = {"bf16", "e4m3", "e5m2", "e2m3", "nvfp4"};
@@ -22,13 +22,13 @@ inline constexpr const char* kFormatNames[kChoices] = {"mor:bf16", "mor:e4m3", "
                                                        "mor:nvfp4"};
 
 struct Verdict {
-  int choice = 0;                     ///< of the whole; in block modes the one that most elements have
+  int choice = 0;  ///< of the whole operand; in block modes the most frequent one by elements
   std::int64_t units[kChoices] = {};  ///< tensors (1), or elements in block modes
   MorDecision decision;
   double fp4_error = 0;
 };
 
-/// "error 0.0512 > 0.045", for a person.
+/// Returns a readable reason, "error 0.0512 > 0.045".
 std::string reason_of(const Settings& settings, const Verdict& verdict);
 
 class Operand {
@@ -37,7 +37,7 @@ class Operand {
   Operand(MorOps& mor, QuantOps& quant, Elementwise& elementwise, const Settings& settings, bool runs_down,
           bool square);
 
-  /// Once per number of rows that calls have.
+  /// Called once per number of rows that calls may have.
   void prepare(std::int64_t rows, std::int64_t columns, DType input);
 
   std::int64_t blocks() const { return blocks_; }  ///< of the largest prepared matrix
@@ -47,7 +47,7 @@ class Operand {
 
   /// values: bf16, the shape of x; choices: u8 [blocks of x].
   Verdict run(TensorView x, TensorView values, TensorView choices, TensorView scratch);
-  /// Blocks of a matrix of as many rows.
+  /// Returns the blocks of a matrix with `rows` rows.
   std::int64_t blocks_of(std::int64_t rows) { return find(rows).mor->blocks(); }
 
  private:

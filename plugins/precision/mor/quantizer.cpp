@@ -1,4 +1,4 @@
-// One matrix through the plain reference of the kernels.
+// Quantizes one matrix with the plain reference of the kernels.
 #include "quantizer.hpp"
 
 #include <tenon/device.hpp>
@@ -86,7 +86,7 @@ QuantizeReport MorQuantizer::run(const QuantizeRequest& request, Device& device,
   args.block_rows = plan.block_rows, args.block_columns = plan.block_columns;
   args.strategy = static_cast<kernels::MorStrategy>(plan.strategy);
   args.mode = static_cast<kernels::MorMode>(settings_.mode);
-  args.threshold = std::numeric_limits<double>::infinity();  // the attempt, whatever is decided
+  args.threshold = std::numeric_limits<double>::infinity();  // always accepts the attempt
   args.e2m3 = settings_.e2m3;
   auto* decoded = dequantized_here.room(dequantized).as<float>();
   const kernels::MorResult result =

@@ -1,5 +1,5 @@
 // Interface `tenon.quantizer/1`, format `mor`: one matrix on the host, element by element, with codes and
-// scales of the attempt in E4M3.
+// scales of the E4M3 attempt.
 #pragma once
 
 #include "settings.hpp"

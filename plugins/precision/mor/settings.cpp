@@ -1,4 +1,4 @@
-// Options to settings, and names to patterns.
+// Conversion of options to settings, and of names to patterns.
 #include "settings.hpp"
 
 #include <tenon/error.hpp>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kLargestExtent = 1 << 20;
 
-/// A positive number that fills `text`, or 0.
+/// Returns the positive number that is the whole of `text`, or 0.
 std::int64_t extent_of(std::string_view text) {
   std::int64_t value = 0;
   const char* const end = text.data() + text.size();

@@ -1,4 +1,4 @@
-// What the options of `mor` say, as numbers.
+// Options of `mor` as numbers.
 #pragma once
 
 #include <tenon/options.hpp>
@@ -17,13 +17,13 @@ inline constexpr auto kStrategies = option::choice<MorStrategy>({{"gam", MorStra
                                                                  {"e8", MorStrategy::kE8},
                                                                  {"current", MorStrategy::kCurrent}});
 
-/// Extents of a block of an operand: across the dimension that a product sums over, and along it. 0 = all of
-/// it.
+/// Extents of an operand's block: across the dimension that a product sums over, and along it. 0 = all of it.
 struct Partition {
   std::int64_t across = 128, along = 128;
 };
 
-/// "128x128" (any extents), "row" = 1 x all, "column" = all x 1, "tensor" = all x all. Throws Error(kConfig).
+/// Parses "128x128" (any extents), "row" = 1 x all, "column" = all x 1, "tensor" = all x all. Throws
+/// Error(kConfig).
 Partition partition_of(std::string_view text);
 
 struct Settings {
@@ -36,7 +36,7 @@ struct Settings {
   double fp4_threshold = 0;
 };
 
-/// Throws Error(kConfig) for combinations that are not defined.
+/// Throws Error(kConfig) for undefined combinations.
 Settings settings_of(const Options& options);
 
 }  // namespace tenon::mor

@@ -1,4 +1,4 @@
-// What options mean, and what is refused.
+// Meaning of the options, and errors.
 #include "settings.hpp"
 
 #include <tenon/error.hpp>

@@ -104,7 +104,7 @@ TensorView MorSite::decided(const SiteCall& call, Use use, TensorView x, std::si
   return values;
 }
 
-/// Made again when the weight was written to, or when another one (an average, a teacher) is passed.
+/// Rebuilds the copy when the weight was written to, or when another one (an average, a teacher) is passed.
 TensorView MorSite::weight(const SiteCall& call, Use use, TensorView w) {
   Copy& copy = copies_[use == Use::kDgradW && !shares_ ? 1 : 0];
   Operand& own = operand(shares_ ? Use::kFpropW : use);

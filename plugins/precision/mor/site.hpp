@@ -1,7 +1,7 @@
-// One linear site under `mor`: every operand of its three products becomes what its decision says, as BF16
-// numbers, and the device's BF16 product runs on them. x is kept by the executor and decided about again for
-// wgrad; a weight's copies are made once per version. Blocks lie relative to the dimension that a product
-// sums over, so copies of the weight for fprop and dgrad are one only where blocks are as long as wide.
+// One linear site under `mor`: every operand of its three products is rounded as decided, to BF16 numbers,
+// and the device's BF16 product runs on them. The executor keeps x, which is decided again for wgrad; a
+// weight is copied once per version. Blocks are relative to the dimension that a product sums over, so fprop
+// and dgrad share a copy of the weight only if blocks are as long as wide.
 #pragma once
 
 #include "ledger.hpp"
@@ -27,7 +27,7 @@ class MorSite final : public LinearSite {
   void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override;
 
  private:
-  /// A weight as a product reads it, in the site's persistent memory.
+  /// A weight as read by a product, in the site's persistent memory.
   struct Copy {
     std::size_t values = 0, choices = 0;  ///< offsets
     std::uint64_t version = std::numeric_limits<std::uint64_t>::max();
@@ -51,12 +51,12 @@ class MorSite final : public LinearSite {
   Decisions decisions_;
   SiteProducts products_;
   std::vector<Operand> operands_;  ///< by Use
-  bool shares_;                    ///< one copy of the weight for fprop and dgrad
+  bool shares_;                    ///< fprop and dgrad share one copy of the weight
   Copy copies_[2];
   std::size_t persistent_ = 0;
   // Scratch: the product's, the decision's, then values and choices of up to two operands.
   std::size_t decide_at_ = 0, first_at_ = 0, second_at_ = 0, choices_at_ = 0, scratch_ = 0;
-  HostStage input_here_, values_here_, choices_here_;  ///< for reports, which are about host memory
+  HostStage input_here_, values_here_, choices_here_;  ///< for reports, which use host memory
 };
 
 }  // namespace tenon::mor

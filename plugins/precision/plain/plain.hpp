@@ -1,6 +1,6 @@
 // Precisions without quantized operands: `fp32`, `fp64` (tests and exact studies) and `bf16` (activations and
-// their gradients in bfloat16; weights, their gradients and statistics in float32). They keep every site, so
-// the core's plain product runs, which converts a weight once per version. No loss scale: bfloat16 has the
+// their gradients in bfloat16; weights, their gradients and statistics in float32). They leave every site to
+// the core's plain product, which converts a weight once per version. No loss scale: bfloat16 has the
 // exponents of float32.
 #pragma once
 
@@ -16,7 +16,7 @@ class Plain : public Precision {
   DType parameters() const final { return parameters_; }
   std::unique_ptr<LinearSite> bind(const SiteInfo&, SiteHost&) final { return nullptr; }
   double loss_scale() const final { return 1.0; }
-  /// Refuses an update that would spread NaN or infinity; whether the run ends is the core's decision.
+  /// Refuses an update that would spread NaN or infinity; the core decides whether the run ends.
   bool after_backward(const BackwardStats& stats) final { return !stats.found_non_finite; }
   void state(StateVisitor&) final {}
   void* query(std::string_view) final { return nullptr; }

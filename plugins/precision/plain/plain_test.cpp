@@ -1,4 +1,4 @@
-// What the plain precisions promise: dtypes, kept sites, and refusal of updates that are not finite.
+// Properties of the plain precisions: dtypes, sites left to the core, and refusal of non-finite updates.
 #include <tenon/precision.hpp>
 #include <tenon/testing/components.hpp>
 

@@ -41,7 +41,7 @@ float AmaxHistory::scale_amax(float amax, std::int64_t slot, bool training) {
   } else {
     for (std::int64_t i = 0; i < length_; ++i) known = i == current ? known : std::max(known, entries[i]);
   }
-  // Outside training the current entry is complete, too, but a scale must not depend on who asks when.
+  // Outside training the current entry is complete too, but a scale must not depend on the order of calls.
   const bool finite = std::isfinite(amax);
   if (training) {
     if (finite) entries[current] = std::max(entries[current], amax);

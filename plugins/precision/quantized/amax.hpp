@@ -1,5 +1,5 @@
-// The largest magnitude that a tensor scale is made of: agreed over the ranks that share a tensor, and under
-// delayed scaling taken from earlier slots.
+// The largest magnitude, from which a tensor scale is computed: agreed over the ranks that share a tensor
+// and, under delayed scaling, taken from earlier slots.
 #pragma once
 
 #include "plan.hpp"
@@ -9,18 +9,18 @@
 
 namespace tenon::quantized {
 
-/// Maximum over the group's ranks; NaN for all of them if it is not finite on one. A null group: this rank
-/// alone.
+/// Returns the maximum over the group's ranks; NaN on all ranks if it is not finite on one. A null group
+/// means this rank alone.
 float agreed(float amax, Communicator* group);
 
-/// History of one tensor of a site in state that the core saves, in the device's memory. One entry per slot:
-/// the maximum over its micro-batches and chunks, so the scale is the same in all calls of a slot and after a
-/// resume.
+/// History of one tensor of a site, in device memory, as state that the core saves. It has one entry per
+/// slot: the maximum over the slot's micro-batches and chunks, so that the scale is the same in all calls of
+/// a slot and after a resume.
 class AmaxHistory {
  public:
   AmaxHistory(SiteHost& host, std::string_view tensor, const SitePlan& plan);
 
-  /// Records `amax` if it is finite and `training`, and returns what the scale is to be made of: `amax`
+  /// Records `amax` if it is finite and `training`. Returns the magnitude to compute the scale from: `amax`
   /// itself as long as nothing was recorded before this slot; NaN if `amax` is not finite.
   float scale_amax(float amax, std::int64_t slot, bool training);
 
@@ -31,7 +31,7 @@ class AmaxHistory {
   bool latest_;
   TensorView amax_;      ///< f32 [length + 1]; the entry of the current slot is not used for it
   TensorView position_;  ///< i64 [2]: the current slot + 1, its entry
-  /// Read in each call: a resume or a roll-back may have changed the state in between.
+  /// Read in each call, because a resume or a roll-back may have changed the state.
   HostStage amax_here_, position_here_;
 };
 

@@ -1,5 +1,5 @@
-// Option `products`: sites that multiply codes give what those that multiply values give, within the bound of
-// two orders of the same sums; what cannot multiply codes says why, or multiplies values.
+// Option `products`: sites that multiply codes agree with those that multiply values, within the bound of two
+// orders of the same sums; sites that cannot multiply codes report the reason, or multiply values.
 #include "device/device_test.hpp"
 #include "testing.hpp"
 
@@ -24,9 +24,9 @@ double norm(const Values& values) {
   return std::sqrt(sum);
 }
 
-/// Distances of two orders of a sum of k products in f32 are at most 2 (k + 3) 2^-24 of the sum of magnitudes
+/// Two orders of a sum of k products in f32 differ by at most 2 (k + 3) 2^-24 of the sum of magnitudes
 /// (decision 0033), whose Frobenius norm is at most that of both operands, multiplied; rounding to a format
-/// makes an operand at most twice as long. A result in bf16 may then fall to the neighbour: 2^-8 of itself.
+/// makes an operand at most twice as long. A result in bf16 may then round to its neighbour: 2^-8 of itself.
 double bound(const Values& result, double a, double b, std::int64_t k, bool bf16) {
   return 2 * static_cast<double>(k + 3) * 0x1p-24 * 4 * a * b + (bf16 ? 0x1p-8 * norm(result) : 0);
 }
@@ -90,7 +90,7 @@ TEST_F(CodeProductsTest, GiveWhatProductsOfValuesGive) {
       for (std::size_t i = 0; i < own.size(); ++i)
         EXPECT_LE(testing::distance(own[i], of_values[i]) * norm(of_values[i]), bounds[i])
             << "slot " << slot << " result " << i;
-      // Added to what is there.
+      // Accumulated results.
       const Values added = found.wgrad(true), there = expected.wgrad(true);
       EXPECT_LE(testing::distance(added, there) * norm(there), 2 * bounds[2]);
     }
@@ -110,7 +110,7 @@ TEST_F(CodeProductsTest, AnOperandThatIsNotFiniteShows) {
 }
 
 TEST_F(CodeProductsTest, AutoMultipliesValuesWhereCodesCannotBe) {
-  // More rows than a block: within one of them f32 scales belong to whole lines, which units take.
+  // More rows than a block: within one block f32 scales apply to whole lines, which units support.
   const Recipe recipes[] = {{"mxfp4", ""}, {"fp8", "recipe = 'block'\nscales = 'fp32'"}};
   for (const Recipe& recipe : recipes) {
     const auto values = make(recipe, "values"), either = make(recipe, "auto");
@@ -120,7 +120,7 @@ TEST_F(CodeProductsTest, AutoMultipliesValuesWhereCodesCannotBe) {
     EXPECT_EQ(native_part(*either), 0);
     EXPECT_EQ(found.step(0), expected.step(0)) << recipe.component;
   }
-  // One product of a site alone.
+  // Only one product of a site.
   const Recipe mixed{"nvfp4", "stochastic = 'none'\nsite = {'*' = {wgrad_x = 'mxfp4'}}"};
   const auto values = make(mixed, "values"), either = make(mixed, "auto");
   const SiteInfo info = site_info(kM, kN, kK);

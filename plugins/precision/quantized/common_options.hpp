@@ -1,4 +1,4 @@
-// Options that all components of this plugin share, and how a component puts its own behind them.
+// Options that all components of this plugin share, and a way to append a component's own options.
 #pragma once
 
 #include "formats.hpp"
@@ -26,7 +26,7 @@ constexpr OptionSpec format_option(const char* name, const char* text) {
   return option::text(name, nullptr).one_of(kFormatNames).doc_text(text);
 }
 
-/// Of [precision.site."pattern"].
+/// Options of [precision.site."pattern"].
 inline constexpr OptionSpec kSiteOptions[] = {
     format_option("fprop_x", "format of x in y = x w^T"),
     format_option("fprop_w", "format of w in y = x w^T"),

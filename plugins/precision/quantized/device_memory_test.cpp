@@ -1,5 +1,5 @@
-// Sites and quantizers on a device with memory of its own, which the host cannot touch: the bits of the CPU,
-// states in the device's memory, and reports about host memory.
+// Sites and quantizers on a device whose memory the host cannot access: the same bits as on the CPU, states
+// in the device's memory, and reports in host memory.
 #include "device/device_test.hpp"
 #include "testing.hpp"
 
@@ -64,7 +64,7 @@ TEST_F(DeviceMemoryTest, QuantizersGiveTheBitsOfTheCpu) {
   }
 }
 
-/// Keeps what reports say, and reads the tensors that they show.
+/// Stores the content of reports, and reads the tensors that they show.
 class Sink final : public NumericsSink {
  public:
   void add(const OperandNumerics& operand) override {
@@ -94,7 +94,7 @@ TEST_F(DeviceMemoryTest, SitesRoundAsOnTheCpuAndRememberInTheirOwnMemory) {
     Rig expected(*cpu.device, *of_cpu, info), found(*device.device, *of_device, info);
     Sink expected_sink, found_sink;
     for (std::int64_t slot = 0; slot < 3; ++slot) {
-      // What is larger in one slot shows in the scales of the next.
+      // A larger value in one slot changes the scales of the next.
       for (Rig* rig : {&expected, &found}) {
         Values x = tenon::testing::normals(rig->x.elements(), "x");
         for (double& value : x) value *= slot == 1 ? 4 : 1;
@@ -103,8 +103,7 @@ TEST_F(DeviceMemoryTest, SitesRoundAsOnTheCpuAndRememberInTheirOwnMemory) {
       expected.call.numerics = slot == 2 ? &expected_sink : nullptr;
       found.call.numerics = slot == 2 ? &found_sink : nullptr;
       const auto of_host = expected.step(slot), own = found.step(slot);
-      // Operands are equal; sums of 80 products in f32 are taken in another order, and results rounded to
-      // bf16.
+      // Operands are equal; sums of 80 products in f32 run in another order, and results are rounded to bf16.
       for (std::size_t i = 0; i < own.size(); ++i)
         EXPECT_LT(distance(own[i], of_host[i]), 0x1p-8) << component << " " << options << " result " << i;
     }

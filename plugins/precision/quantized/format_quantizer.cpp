@@ -1,4 +1,4 @@
-// Requests of format_quantizer.hpp through the device's quantizers; codes are taken apart and decoded here.
+// Passes requests of format_quantizer.hpp to the device's quantizers; codes are unpacked and decoded here.
 #include "format_quantizer.hpp"
 
 #include <tenon/device.hpp>
@@ -145,7 +145,7 @@ class FormatQuantizer final : public Quantizer {
     return down ? (spec.rows + kPad - 1) / kPad * kPad : spec.rows;
   }
 
-  /// One code per byte.
+  /// Unpacks to one code per byte.
   static void unpack(const QuantizeSpec& spec, TensorView stored, TensorView codes) {
     const auto* const from = stored.as<std::uint8_t>();
     auto* const to = codes.as<std::uint8_t>();

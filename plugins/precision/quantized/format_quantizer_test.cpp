@@ -1,4 +1,4 @@
-// tenon.quantizer/1 of the components: shapes, codes one per byte, what they decode to, refusals.
+// tenon.quantizer/1 of the components: shapes, codes one per byte, decoded values, errors.
 #include "testing.hpp"
 
 #include <tenon/kernels/formats.hpp>
@@ -85,7 +85,7 @@ TEST_F(FormatQuantizerTest, DecodesWhatItEncodes) {
       noise += std::pow(result.x[i] - result.dequantized[i], 2);
       signal += std::pow(result.x[i], 2);
     }
-    // x was rounded to f32 on its way in.
+    // x was rounded to f32 on input.
     EXPECT_NEAR(10 * std::log10(signal / noise), result.report.sqnr_db, 1e-3) << c.format;
   }
 }

@@ -1,6 +1,6 @@
-// The operand formats of this plugin by the names that configurations, counts and records use. A block lies
-// along the dimension that the product sums over; a square one also across it, so that a weight has the same
-// values in fprop and dgrad.
+// The operand formats of this plugin by the names that configurations, counts and records use. A block
+// extends along the dimension that the product sums over; a square one also across it, so that a weight has
+// the same values in fprop and dgrad.
 #pragma once
 
 #include <tenon/ops/quant.hpp>

@@ -1,4 +1,4 @@
-// Options of fp8 as a recipe.
+// Maps the options of fp8 to a recipe.
 #include "fp8.hpp"
 
 #include <tenon/error.hpp>

@@ -1,4 +1,4 @@
-// Component `fp8`: E4M3 and E5M2 with one scale per tensor (of the tensor at hand, or of earlier slots), or
+// Component `fp8`: E4M3 and E5M2 with one scale per tensor (of the present tensor, or of earlier slots), or
 // E4M3 with a scale per 1x128 elements of activations and gradients and per 128x128 of weights.
 #pragma once
 

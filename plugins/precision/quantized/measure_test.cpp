@@ -1,4 +1,4 @@
-// What sites measure and remember: histories of delayed scales, amax agreed over ranks, the worst weights.
+// Measurements and state of sites: histories of delayed scales, amax agreed over ranks, the worst weights.
 #include "amax.hpp"
 #include "testing.hpp"
 #include "worst.hpp"

@@ -1,5 +1,5 @@
-// Cuts a block of memory into parts that begin on cache lines. Without memory it only adds up, so the same
-// function says how much a call needs and hands it out.
+// Divides a block of memory into sections that begin on cache lines. Without memory it only adds up sizes, so
+// the same function computes how much a call needs and hands it out.
 #pragma once
 
 #include <tenon/tensor.hpp>

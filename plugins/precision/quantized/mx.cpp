@@ -1,4 +1,4 @@
-// Options of mxfp4 and mxfp8 as recipes.
+// Maps the options of mxfp4 and mxfp8 to recipes.
 #include "mx.hpp"
 
 namespace tenon::quantized {

@@ -1,5 +1,5 @@
 // Components `mxfp4` and `mxfp8` (OCP Microscaling 1.0): blocks of 32 along each product's contracted
-// dimension with a power of two as scale. mxfp8 follows arXiv 2506.08027: E4M3 for all operands and scales
+// dimension with a power of two as scale. mxfp8 follows arXiv 2506.08027: E4M3 for all operands, scales
 // rounded up.
 #pragma once
 
@@ -35,7 +35,7 @@ class Mxfp4 final : public QuantizedPrecision {
 
 class Mxfp8 final : public QuantizedPrecision {
  public:
-  /// With the operand format that each stands for.
+  /// Each choice with its operand format.
   static constexpr auto kGradients =
       option::choice<const char*>({{"e4m3", "mxfp8_e4m3"}, {"e5m2", "mxfp8_e5m2"}});
   static constexpr auto kOptions =

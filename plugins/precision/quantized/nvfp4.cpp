@@ -1,4 +1,4 @@
-// Options of nvfp4 as a recipe.
+// Maps the options of nvfp4 to a recipe.
 #include "nvfp4.hpp"
 
 namespace tenon::quantized {

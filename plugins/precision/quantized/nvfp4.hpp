@@ -1,6 +1,6 @@
 // Component `nvfp4` (arXiv 2509.25149): E2M1 with an E4M3 scale per 16 elements and one f32 per tensor.
 // Weights in 16x16 blocks, gradients rounded stochastically, wgrad's operands rotated; each of these can be
-// left out.
+// disabled.
 #pragma once
 
 #include "common_options.hpp"
@@ -12,7 +12,7 @@ namespace tenon::quantized {
 
 class Nvfp4 final : public QuantizedPrecision {
  public:
-  /// With the operand format that each stands for.
+  /// Each choice with its operand format.
   static constexpr auto kWeights = option::choice<const char*>({{"2d", "nvfp4_2d"}, {"1d", "nvfp4"}});
   static constexpr auto kRotations = option::choice<Rotate>(
       {{"wgrad", Rotate::kWgrad}, {"none", Rotate::kNone}, {"x", Rotate::kX}, {"dy", Rotate::kDy}});

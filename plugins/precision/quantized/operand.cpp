@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kRotation = 16;
 
-/// A stream of its own for each use: dy is rounded twice, and the two errors must not be alike.
+/// Returns a separate stream for each use: dy is rounded twice, and the two errors must be independent.
 RandomKey stream(RandomKey site, Use use) {
   const std::uint64_t seed = site.words[0] | std::uint64_t{site.words[1]} << 32;
   return random_key(seed, std::string(gemm_of(use)) + "." + std::string(operand_of(use)));

@@ -1,4 +1,4 @@
-// Names of uses and what follows from plans.
+// Names of uses and properties of plans.
 #include "plan.hpp"
 
 #include <algorithm>
@@ -47,7 +47,7 @@ int SitePlan::quantized_products() const {
 std::int64_t switch_slot(double at, std::int64_t steps) {
   if (steps <= 0) return std::numeric_limits<std::int64_t>::max();
   const double slot = std::ceil(at * static_cast<double>(steps));
-  // From 2^53 slots on, the product may round up to more than there are.
+  // From 2^53 slots on, rounding may raise the product above the number of slots.
   return slot < static_cast<double>(steps) ? static_cast<std::int64_t>(slot) : steps;
 }
 

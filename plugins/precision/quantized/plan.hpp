@@ -1,4 +1,4 @@
-// What a site does to each of the six operands of its three products.
+// Treatment of each of the six operands of a site's three products.
 //   fprop y = x w^T sums over k, dgrad dx = dy w over n, wgrad dw = dy^T x over m.
 #pragma once
 
@@ -23,7 +23,7 @@ std::string_view gemm_of(Use use);     ///< "fprop", "dgrad", "wgrad"
 std::string_view operand_of(Use use);  ///< "x", "w", "dy"
 /// "fprop_x": the key of a site section.
 std::string_view key_of(Use use);
-/// True where the product sums over the rows of the matrix as it is stored.
+/// Returns whether the product sums over the rows of the matrix as stored.
 constexpr bool along_rows(Use use) {
   return use == Use::kDgradW || use == Use::kWgradDy || use == Use::kWgradX;
 }
@@ -39,23 +39,24 @@ struct OperandPlan {
   bool delayed = false;       ///< fp8 per tensor: the scale comes from the amax of earlier slots
 
   bool quantized() const { return format->quantized; }
-  /// Products of values without block scale, one per block of the contracted dimension.
+  /// Returns whether values lack the block scale and run in one product per block of the contracted
+  /// dimension.
   bool by_block() const { return quantized() && float_scales && format->block == 128; }
   bool operator==(const OperandPlan&) const = default;
 };
 
-/// Two uses of a tensor, along different dimensions, that give the same values.
+/// Returns whether two uses of a tensor, along different dimensions, have the same values.
 bool same_values(const OperandPlan& a, const OperandPlan& b);
 
-/// From which slot on which products run in bf16.
+/// Products that run in bf16 from the switch slot on.
 enum class Switch : std::uint8_t { kNone, kForward, kAll };
 
-/// What products multiply: values that codes stand for, or codes, where the device can or in any case.
+/// Operands of the products: decoded values, codes (always), or codes where the device can.
 enum class Multiplied : std::uint8_t { kValues, kNative, kAuto };
 
 struct SitePlan {
   std::array<OperandPlan, kUses> operands;
-  std::string reason = "recipe";  ///< for those who watch
+  std::string reason = "recipe";  ///< for reports
   Switch late = Switch::kNone;
   std::int64_t switch_slot = std::numeric_limits<std::int64_t>::max();
   bool may_keep = false;  ///< the policy may turn the whole site to bf16 during the run
@@ -74,10 +75,11 @@ struct SitePlan {
   }
 };
 
-/// First slot that runs in bf16 when the last (1 - at) of a run do: ceil(at * steps); never for steps = 0.
+/// Returns the first slot in bf16 when the last (1 - at) of a run use it: ceil(at * steps); never for steps =
+/// 0.
 std::int64_t switch_slot(double at, std::int64_t steps);
 
-/// The device's description of a use of a matrix [rows, columns]. Its plan is quantized.
+/// Returns the device's description of a use of a matrix [rows, columns]. Its plan must be quantized.
 QuantizeSpec spec_of(const OperandPlan& plan, Use use, std::int64_t rows, std::int64_t columns, DType input);
 
 }  // namespace tenon::quantized

@@ -1,4 +1,4 @@
-// Sites from options; the work is in site.cpp.
+// Creates sites from options; site.cpp does the work.
 #include "policy.hpp"
 
 #include "common_options.hpp"

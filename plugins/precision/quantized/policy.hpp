@@ -1,5 +1,5 @@
 // Contract precision/1 for all components of this plugin: bf16 activations, f32 master weights, sites by a
-// recipe, with what the configuration says about single ones.
+// recipe, with the configuration's overrides for single sites.
 #pragma once
 
 #include "recipe.hpp"
@@ -26,7 +26,7 @@ class QuantizedPrecision : public Precision, public PrecisionMetrics {
   bool after_backward(const BackwardStats& stats) final;
   void state(StateVisitor& visitor) final { worst_.state(visitor); }
   void* query(std::string_view interface_id) final;
-  /// Which part of the quantized products runs on codes; offered where such are asked for.
+  /// Reports the share of the quantized products that run on codes, if codes are requested.
   void metrics(const std::function<void(std::string_view, double)>& sink) final;
 
  protected:
@@ -35,7 +35,7 @@ class QuantizedPrecision : public Precision, public PrecisionMetrics {
                      std::span<const std::string_view> formats);
 
  private:
-  /// Formats of a `site` section in place of the recipe's; null where it says nothing.
+  /// Formats of a `site` section that override the recipe's; null where unset.
   struct Section {
     std::size_t pattern = 0;
     FormatSet formats{};

@@ -53,7 +53,7 @@ Gemm& Products::make(Product product, std::int64_t rows, std::int64_t block, DTy
       return *p.gemm;
   }
   GemmSpec wanted = spec(product, rows, result, accumulate, scaled);
-  if (block != 0) {  // bias and map come behind the sum over blocks
+  if (block != 0) {  // bias and map follow the sum over blocks
     wanted.k = block;
     wanted.bias = false;
     wanted.epilogue = Epilogue::kNone;
@@ -121,7 +121,7 @@ void Products::run(Product product, const Side& a, const Side& b, TensorView c, 
       .run(a.values, b.values, c, bias, scaled ? a.scale * b.scale : 1.0f, scratch);
 }
 
-/// Columns [begin, end) of a matrix, row by row: products take whole matrices.
+/// Copies columns [begin, end) of a matrix, row by row: products read whole matrices.
 TensorView Products::columns(TensorView matrix, std::int64_t begin, std::int64_t end, TensorView memory) {
   const std::int64_t rows = matrix.shape[0], width = matrix.elements() / rows, count = end - begin;
   if (count == width) return matrix;

@@ -1,6 +1,6 @@
-// One of the three products of a site on bf16 values, f32 accumulation, tensor scales as alpha. Operands with
-// f32 block scales are multiplied block by block of the contracted dimension and summed in f32; bias and map
-// are applied once, at the end.
+// One of the three products of a site on bf16 values, with f32 accumulation and tensor scales as alpha.
+// Operands with f32 block scales are multiplied block by block of the contracted dimension and summed in f32;
+// bias and map are applied once, at the end.
 #pragma once
 
 #include "memory.hpp"
@@ -23,16 +23,16 @@ class Products {
  public:
   Products(const SiteInfo& info, Device& device);
 
-  /// Makes what a product over `rows` rows (of x and dy) needs. scaled: some operand is quantized.
+  /// Prepares a product over `rows` rows (of x and dy). scaled: some operand is quantized.
   void prepare(Product product, std::int64_t rows, DType result, bool accumulate, bool scaled);
   /// The same for the sum over blocks.
   void prepare_blocks(Product product, std::int64_t rows);
 
-  /// As the device is asked for it.
+  /// Returns the request to the device.
   GemmSpec spec(Product product, std::int64_t rows, DType result, bool accumulate, bool scaled) const;
   [[noreturn]] void fail_unprepared(std::int64_t rows, DType result) const;
 
-  std::size_t scratch_bytes() const;  ///< of any of them; known when all are prepared
+  std::size_t scratch_bytes() const;  ///< maximum over the products; known when all are prepared
   void run(Product product, const Side& a, const Side& b, TensorView c, TensorView bias, bool accumulate,
            bool scaled, TensorView scratch);
   void run_blocks(Product product, const Side& a, const Side& b, TensorView c, TensorView bias,
@@ -48,7 +48,7 @@ class Products {
   };
   struct Extents {
     std::int64_t m, n, k;
-    bool a_down, b_down;  ///< the contracted dimension is that of the stored rows
+    bool a_down, b_down;  ///< the contracted dimension is the stored rows
   };
   struct BlockMemory {
     TensorView gemm, a, b, part, sum;

@@ -1,4 +1,4 @@
-// What products multiply: the numbers that the device's quantizers leave, in f32, times two scales.
+// Operands of products: the numbers from the device's quantizers, in f32, times two scales.
 #include "plan.hpp"
 #include "testing.hpp"
 
@@ -25,9 +25,9 @@ class ProductTest : public ::testing::Test {
   struct Decoded {
     Values values;   ///< code x block scale
     float scale;     ///< of the matrix
-    Values largest;  ///< with two-level scales: the largest magnitude of each element's block, scale left out
+    Values largest;  ///< with two-level scales: the largest magnitude of each element's block, unscaled
   };
-  /// What the device makes of a matrix.
+  /// Returns the device's quantization of a matrix.
   Decoded quantized(const std::string& format, Use use, TensorView x, bool rotate = false,
                     std::uint64_t step = 0, RandomKey key = {}, bool stochastic = false) {
     OperandPlan plan;
@@ -61,7 +61,7 @@ class ProductTest : public ::testing::Test {
 };
 
 TEST_F(ProductTest, P15_FpropAndDgradReadTheSameWeight) {
-  // An identity in bf16 on the other side: the products are the weight.
+  // The other operand is an identity in bf16, so the products are the weight.
   const char* identity_sides = "[site.\"*\"]\nfprop_x = \"bf16\"\ndgrad_dy = \"bf16\"";
   const auto both = [&](const char* type, const std::string& options) {
     const auto precision = make(type, options + identity_sides);
@@ -106,8 +106,8 @@ TEST_F(ProductTest, P26_TheMeanOfStochasticWgradIsThatOfTheRotatedGradient) {
     Rig rig(*bench.device, *precision, site_info(kM, kN, kK));
     const auto [x, x_scale, unused] = quantized("nvfp4", Use::kWgradX, rig.x, true);
     const auto rounded = quantized("nvfp4", Use::kWgradDy, rig.dy, true);
-    // The rotated gradient by the definition: rows of 16 times diag(s) H, rounded to bf16. What exceeds
-    // the largest number of its block, which the rounding of the block's scale allows, is that number.
+    // The rotated gradient by the definition: rows of 16 times diag(s) H, rounded to bf16. A value above the
+    // largest number of its block, which the rounding of the block's scale allows, becomes that number.
     const Values dy = rig.get(rig.dy);
     Values turned(dy.size());
     for (std::int64_t column = 0; column < kN; ++column) {
@@ -199,7 +199,7 @@ TEST_F(ProductTest, P28_AlphaOfTheScalesAgreesWithTheAmaxForm) {
 }
 
 TEST_F(ProductTest, AFloatScalePerBlockGivesTheSameProductAsItsDecodedOperands) {
-  // m, n and k that end inside a block, chunks, a bias and a map: they are applied once.
+  // m, n and k that end inside a block, chunks, and a bias and a map, each applied once.
   SiteInfo info = site_info(200, 150, 300);
   info.chunk = 136;
   info.bias = true;

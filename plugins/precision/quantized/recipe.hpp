@@ -1,4 +1,4 @@
-// From the options of a component to the plan of a site: six formats, and what goes with them.
+// Maps the options of a component to the plan of a site: six formats and their settings.
 #pragma once
 
 #include "plan.hpp"
@@ -9,8 +9,8 @@
 
 namespace tenon::quantized {
 
-/// Which operands of wgrad go through the randomised Hadamard transform. On one side alone it does not
-/// cancel: a control that must go wrong.
+/// Operands of wgrad that go through the randomised Hadamard transform. With one operand alone it does not
+/// cancel: a control that must fail.
 enum class Rotate : std::uint8_t { kNone, kWgrad, kX, kDy };
 
 using FormatSet = std::array<const Format*, kUses>;
@@ -31,16 +31,15 @@ struct Recipe {
   double switch_at = 0.82;
 };
 
-/// Option `random_bits`; throws Error(kConfig) for other numbers than 8 and 24.
+/// Returns option `random_bits`; throws Error(kConfig) for numbers other than 8 and 24.
 int random_bits(const Options& options);
 
 /// The same format for each pair of uses: x, w and dy along the contracted dimension.
 FormatSet formats_of(std::string_view x, std::string_view w, std::string_view dy);
 
-/// `formats` in place of the recipe's own. Stochastic rounding applies to gradients in E2M1; the rotation to
-/// 1x16 blocks of NVFP4, and only where both operands of wgrad have them (one, for the controls); four over
-/// six to NVFP4 rounded to nearest and not rotated; f32 scales to fp8_block; delayed scales to FP8 per
-/// tensor.
+/// `formats` replace the recipe's own. Stochastic rounding applies to gradients in E2M1; the rotation to 1x16
+/// blocks of NVFP4, and only if both operands of wgrad have them (one, for the controls); four over six to
+/// NVFP4 rounded to nearest and not rotated; f32 scales to fp8_block; delayed scales to FP8 per tensor.
 SitePlan plan_of(const Recipe& recipe, const FormatSet& formats, std::int64_t steps);
 
 }  // namespace tenon::quantized

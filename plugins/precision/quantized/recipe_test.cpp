@@ -1,4 +1,4 @@
-// Which sites are taken and with which formats: counts, patterns, sections, switches, refusals.
+// Selection of sites and their formats: counts, patterns, sections, switches, errors.
 #include "recipe.hpp"
 #include "testing.hpp"
 
@@ -11,7 +11,7 @@ using testing::Bench;
 
 class RecipeTest : public ::testing::Test {
  protected:
-  /// Names of the layers that the component leaves to the core.
+  /// Returns the layers that the component leaves to the core.
   std::vector<int> kept(
       const char* type, const std::string& options, int layers,
       const std::function<void(SiteInfo&)>& change = [](SiteInfo&) {}) {
@@ -33,7 +33,7 @@ class RecipeTest : public ::testing::Test {
     try {
       kept(type, options, layers);
     } catch (const Error& error) {
-      const std::string what = error.what(), guard = "): ";  // where and who says it is the core's part
+      const std::string what = error.what(), guard = "): ";  // the core adds where and which component
       const std::size_t at = what.find(guard);
       return at == std::string::npos ? what : what.substr(at + guard.size());
     }

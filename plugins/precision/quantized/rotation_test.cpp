@@ -1,5 +1,5 @@
-// Who is rotated, seen by a device that writes down what is asked of its quantizers; and a device without
-// them.
+// Rotation of operands, as seen by a device that records the requests to its quantizers; and a device without
+// quantizers.
 #include "testing.hpp"
 
 #include <tenon/ops/quant.hpp>
@@ -64,7 +64,7 @@ class WatchedOps final : public QuantOps {
   std::vector<Call>& calls_;
 };
 
-/// The device of a bench with quantizers that are watched, or with none.
+/// The device of a bench with recorded quantizers, or without quantizers.
 class WatchedDevice final : public Device {
  public:
   WatchedDevice(Device& inner, bool quantizes)
@@ -94,7 +94,7 @@ TEST(Rotation, P20_OnlyTheOperandsOfWgradAreRotatedAlongTheTokens) {
   Bench bench("cpu", "reference", 1);
   const auto precision = bench.make_component<Precision>("nvfp4", "");
   WatchedDevice device(*bench.device, true);
-  Rig rig(device, *precision, site_info(37, 48, 64));  // 37 tokens: the rotation fills up to 48 with zeros
+  Rig rig(device, *precision, site_info(37, 48, 64));  // 37 tokens: the rotation pads to 48 with zeros
   const auto rotated = [&](auto run) {
     device.calls.clear();
     run();

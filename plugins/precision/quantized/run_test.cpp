@@ -1,5 +1,5 @@
-// Whole runs of a small GPT: with everything off the bits of bf16, a switch without a jump, operands counted
-// in closed form, a gradient that is not finite refused.
+// Whole runs of a small GPT: the bits of bf16 with everything off, a switch without a jump, operand counts in
+// closed form, refusal of a non-finite gradient.
 #include <tenon/config.hpp>
 #include <tenon/runtime.hpp>
 
@@ -102,7 +102,7 @@ TEST_F(QuantizedRun, P36_TheLossDoesNotJumpAtTheSwitch) {
   for (const char* which : {"forward", "all"}) {
     const auto with = run(which);
     ASSERT_EQ(with.size(), 60u);
-    // Up to the switch the bits are equal; in its slot the weights and the batch still are.
+    // The bits are equal before the switch; in its slot the weights and the batch still are.
     const int first = with.begin()->first, at = first + 48;
     for (int slot = first; slot < at; ++slot) EXPECT_EQ(with.at(slot), without.at(slot)) << slot;
     EXPECT_NE(with.at(at), without.at(at));
@@ -113,7 +113,7 @@ TEST_F(QuantizedRun, P36_TheLossDoesNotJumpAtTheSwitch) {
 TEST_F(QuantizedRun, CountsItsOperandsInClosedForm) {
   const RunResult run = train({"precision.type=nvfp4", "precision.keep_last=1"});
   ASSERT_EQ(run.status, "completed") << run.error;
-  // A block has six products; one of the two blocks, and the head, stay.
+  // A block has six products; one of the two blocks, and the head, stay in bf16.
   const std::int64_t sites = 6, kept = 7, slots = 20;
   const auto& counts = run.quantized_operands;
   const std::int64_t evaluations = counts.at("nvfp4_2d") / sites - slots * 2;  // forward passes

@@ -14,7 +14,7 @@ std::int64_t width(TensorView matrix) {
   return matrix.elements() / std::max<std::int64_t>(matrix.shape[0], 1);
 }
 
-/// The first rows of a matrix, and what is left.
+/// Zeroes the rows of a matrix from `rows` on.
 void zero_tail(Elementwise& elementwise, TensorView values, std::int64_t rows) {
   if (values.shape[0] > rows) elementwise.fill(values.rows(rows, values.shape[0]), 0.0);
 }
@@ -102,7 +102,7 @@ Side QuantizedSite::rounded(const SiteCall& call, Use which, TensorView x, const
   side.values = values;
   side.across = operand.plan().format->square ? operand.plan().format->block : 1;
   QuantizeOutput out;
-  // Who multiplies codes needs values for reports alone.
+  // A product of codes needs values only for reports.
   const bool writes_values = !codes || call.numerics != nullptr;
   if (writes_values) {
     out.values = values;
@@ -134,7 +134,7 @@ void QuantizedSite::keep_input(const SiteCall& call, TensorView x, const Scratch
   kept_scale_ = use(Use::kWgradX).run(call, name_, x, out, scratch.kernel, history(Use::kWgradX), nullptr);
 }
 
-/// Made again when the weight was written to, or when another copy of it (an average, a teacher) is passed.
+/// Rebuilds the copy when the weight was written to, or when another one (an average, a teacher) is passed.
 Side QuantizedSite::weight(const SiteCall& call, Use which, TensorView w, const Scratch& scratch) {
   const bool second = which == Use::kDgradW && !shared_weight_;
   const Weights memory = cut_weights(call.persistent, nullptr);

@@ -1,6 +1,6 @@
-// A linear site whose operands go through number formats by a plan: activations and gradients are rounded in
-// each call, weights once per version. What wgrad needs of x is kept from fprop as codes and scales, unless
-// plain x may be asked for later or the layer keeps its input in any case.
+// A linear site whose operands are rounded to number formats by a plan: activations and gradients in each
+// call, weights once per version. wgrad's x is kept from fprop as codes and scales, unless plain x may be
+// needed later or the layer keeps its input in any case.
 #pragma once
 
 #include "code_products.hpp"
@@ -15,24 +15,24 @@
 
 namespace tenon::quantized {
 
-/// What a site tells and asks its policy while it runs.
+/// Interface from a running site to its policy.
 class SiteWatch {
  public:
   virtual ~SiteWatch() = default;
-  /// True if the site is to run in bf16 from now on.
+  /// Returns whether the site must run in bf16 from now on.
   virtual bool kept(int handle) const = 0;
-  /// Slots in which sites measure their weights.
+  /// Returns whether sites measure their weights in this slot.
   virtual bool measures(std::int64_t slot) const = 0;
-  /// noise / signal of the rounded weight.
+  /// Receives noise / signal of the rounded weight.
   virtual void measured(int handle, double error) = 0;
 };
 
 class QuantizedSite final : public LinearSite {
  public:
-  /// `watch` may be null and outlives the site.
+  /// `watch` may be null and must outlive the site.
   QuantizedSite(const SiteInfo& info, SiteHost& host, const SitePlan& plan, SiteWatch* watch, int handle);
 
-  /// How many of the three multiply codes.
+  /// Returns how many of the three products multiply codes.
   int products_of_codes() const { return codes_.count(); }
 
   SiteMemory memory() const override;
@@ -42,12 +42,12 @@ class QuantizedSite final : public LinearSite {
   void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override;
 
  private:
-  /// What a rounded weight in persistent memory was made of: all that its values depend on.
+  /// Source of a rounded weight in persistent memory: everything that its values depend on.
   struct WeightCopy {
     float scale = 1;
     const void* source = nullptr;
     std::uint64_t version = 0;
-    /// Delayed scales change with the slot, and those of an evaluation before it are not its own.
+    /// Delayed scales change with the slot, and an evaluation before it uses other scales.
     std::int64_t slot = -1;
     bool training = false;
     bool plain = false;
@@ -58,11 +58,11 @@ class QuantizedSite final : public LinearSite {
   struct Kept {
     TensorView codes, scales;
   };
-  /// One copy of a weight: its values, and codes where a product takes those.
+  /// One copy of a weight: its values, and codes if a product reads those.
   struct Weight {
     TensorView values, codes, scales;
   };
-  /// `backward` is empty where dgrad takes the other one.
+  /// `backward` is empty if dgrad uses the other one.
   struct Weights {
     Weight forward, backward;
   };
@@ -70,7 +70,7 @@ class QuantizedSite final : public LinearSite {
   OperandUse& use(Use which) { return uses_[index_of(which)]; }
   const OperandUse& use(Use which) const { return uses_[index_of(which)]; }
   bool plain(Use which, const SiteCall& call) const;
-  /// True where the product takes this operand as codes, unless it is plain in a call.
+  /// Returns whether the product reads this operand as codes, unless it is plain in a call.
   bool takes_codes(Use which) const;
   void prepare_uses();
   void prepare_codes(bool head);
@@ -108,7 +108,7 @@ class QuantizedSite final : public LinearSite {
   std::optional<AmaxHistory> history_x_, history_w_, history_dy_;
   WeightCopy forward_, backward_;
   bool shared_weight_ = false;  ///< fprop and dgrad multiply by the same values
-  bool shared_input_ = false;   ///< fprop's codes of x serve wgrad
+  bool shared_input_ = false;   ///< wgrad reuses fprop's codes of x
   bool keeps_codes_ = false;
   float kept_scale_ = 1;  ///< of the codes of x
 };

@@ -1,4 +1,4 @@
-// What a site prepares when it is built, and how it divides its memory.
+// Preparation of a site when it is built, and the division of its memory.
 #include "site.hpp"
 
 #include <tenon/error.hpp>
@@ -41,7 +41,7 @@ QuantizedSite::QuantizedSite(const SiteInfo& info, SiteHost& host, const SitePla
       codes_(products_, device_) {
   for (const Use which : kAllUses) uses_.emplace_back(info, host, which, plan[which]);
   shared_weight_ = same_values(plan[Use::kFpropW], plan[Use::kDgradW]) && plan.late != Switch::kForward;
-  // Layers that call in chunks, and convolutions, keep their input whatever the site says.
+  // Layers that call in chunks, and convolutions, keep their input regardless of the site.
   keeps_codes_ = plan[Use::kWgradX].quantized() && plan.late != Switch::kAll && !plan.may_keep &&
                  info.chunk == info.m && info.module != "conv";
   shared_input_ = keeps_codes_ && same_values(plan[Use::kFpropX], plan[Use::kWgradX]);
@@ -70,12 +70,12 @@ void QuantizedSite::prepare_uses() {
   }
 }
 
-/// Rows that wgrad sums over: both sides have as many as a rotated one.
+/// Returns the rows that wgrad sums over: both operands have as many as a rotated one.
 std::int64_t QuantizedSite::padded(std::int64_t rows) const {
   return std::max(use(Use::kWgradDy).padded(rows), use(Use::kWgradX).padded(rows));
 }
 
-/// Every product in all the forms that calls may ask for, by rows of x and dy.
+/// Calls `call` for every product in all the forms that calls may request, by rows of x and dy.
 template <typename Call>
 void QuantizedSite::for_each_form(bool head, Call call) const {
   for (const Operands& o : kProducts) {
@@ -133,7 +133,7 @@ void QuantizedSite::prepare_products(bool head) {
   });
 }
 
-/// Plain activations are multiplied where they lie, unless the other side is longer.
+/// Plain activations are multiplied in place, unless the other operand is longer.
 bool QuantizedSite::kept_in_scratch(Use which, std::int64_t rows, std::int64_t length) const {
   return !is_weight(which) && (use(which).quantized() || length > rows);
 }
@@ -147,7 +147,7 @@ QuantizedSite::Scratch QuantizedSite::cut(TensorView memory, Use a, Use b, std::
   cut.products = cutter.bytes(std::max(products_.scratch_bytes(), codes_.scratch_bytes()));
   cut.kernel = cutter.bytes(kernel);
   const std::int64_t length = a == Use::kWgradDy ? padded(rows) : rows;
-  // Where x is kept as codes, measuring them takes their values, too.
+  // If x is kept as codes, measuring them needs their values too.
   if (a == Use::kFpropX && keeps_codes_)
     cut.kept = cutter.take(DType::kBF16, Shape{use(Use::kWgradX).padded(rows), k_});
   const auto operand = [&](Use which, TensorView& values, TensorView& scales, TensorView& codes) {

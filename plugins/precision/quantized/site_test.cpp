@@ -1,4 +1,4 @@
-// Sites as a layer uses them: switches, draws, copies of weights, what is kept, counted and reported.
+// Sites as a layer uses them: switches, draws, copies of weights, kept data, counts and reports.
 #include "testing.hpp"
 
 #include <tenon/numerics.hpp>
@@ -43,7 +43,7 @@ TEST_F(SiteTest, P36_AfterTheSwitchProductsAreThoseOfBf16) {
   EXPECT_EQ(late[1], before[1]);
   EXPECT_EQ(late[2], before[2]);
   EXPECT_EQ(f.host.counts["bf16"], 2);
-  // A run that begins again behind the switch, or before it, needs nothing but the slot.
+  // A run that restarts after the switch, or before it, needs nothing but the slot.
   Rig again(*bench.device, *forward, info);
   EXPECT_EQ(again.step(80), late);
   EXPECT_EQ(again.step(79), nvfp4.step(79));

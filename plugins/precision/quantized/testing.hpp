@@ -1,5 +1,5 @@
-// For the tests of this folder: a site of some precision with memory of exactly the size that it asked for, a
-// host that keeps its state and counts, and exact products to compare with.
+// For the tests of this folder: a site of some precision with memory of exactly the size that it requested, a
+// host that keeps its state and counts, and exact products for comparison.
 #pragma once
 
 #include <tenon/testing/components.hpp>
@@ -83,7 +83,7 @@ inline SiteInfo site_info(std::int64_t m, std::int64_t n, std::int64_t k) {
   return info;
 }
 
-/// One site as the executor would call it.
+/// One site, called as the executor would.
 class Rig {
  public:
   Rig(Device& device, Precision& precision, const SiteInfo& site_info, std::uint64_t seed = 1)
@@ -131,7 +131,7 @@ class Rig {
     });
     return get(dw);
   }
-  /// y, dx, dw of one step.
+  /// Returns y, dx, dw of one step.
   std::vector<Values> step(std::int64_t slot) {
     call.step = slot;
     Values a = fprop(), b = dgrad(), c = wgrad();
@@ -181,7 +181,7 @@ inline auto transposed(const Values& values, std::int64_t columns) {
   };
 }
 
-/// |found - expected| / |expected|, Frobenius.
+/// Returns |found - expected| / |expected|, Frobenius.
 inline double distance(const Values& found, const Values& expected) {
   double error = 0, size = 0;
   for (std::size_t i = 0; i < expected.size(); ++i) {

@@ -1,6 +1,6 @@
-// keep_worst: in one slot every site measures what rounding does to its weight, and from the next slot on the
-// worst of them run in bf16. The decision is a function of the weights alone, so replicas with equal weights
-// take the same one; it is saved with the run.
+// keep_worst: in one slot every site measures the rounding error of its weight, and from the next slot on the
+// worst sites run in bf16. The decision depends on the weights alone, so replicas with equal weights make the
+// same one; it is saved with the run.
 #pragma once
 
 #include "site.hpp"
@@ -17,9 +17,9 @@ class KeepWorst final : public SiteWatch {
   KeepWorst(double fraction, std::int64_t slot) : fraction_(fraction), slot_(slot) {}
 
   bool active() const { return fraction_ > 0; }
-  /// Number of a site; the same for the same layer and site in another executor.
+  /// Returns the number of a site; the same for the same layer and site in another executor.
   int add(std::string_view layer, int site);
-  /// At the end of a slot: decides when its sites have measured.
+  /// Ends a slot: decides once its sites have measured.
   void end_slot(std::int64_t slot);
   void state(StateVisitor& visitor);
 
@@ -38,7 +38,7 @@ class KeepWorst final : public SiteWatch {
   double fraction_;
   std::int64_t slot_;
   bool decided_ = false;
-  std::string names_;  ///< of the kept, each followed by ';'
+  std::string names_;  ///< names of the kept sites, each followed by ';'
   std::vector<Entry> sites_;
 };
 
