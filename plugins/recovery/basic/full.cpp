@@ -1,4 +1,4 @@
-// Recovery `full`: which of the three ways was chosen, and the answers that follow from it.
+// Recovery `full`: the save schedules and the answers to failures.
 #include "full.hpp"
 
 #include <tenon/error.hpp>

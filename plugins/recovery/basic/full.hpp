@@ -1,6 +1,6 @@
-// Recovery `full` (contract recovery/1): everything is saved every N slots, every N seconds or as often as
-// failures and the cost of a save make worthwhile, and at the end; after a failure all ranks go back to the
-// newest valid checkpoint. The work lost is at most one interval.
+// Recovery `full` (contract recovery/1): saves everything every N slots, every N seconds, or as often as
+// failures and the cost of a save make worthwhile, and at the end. After a failure all ranks roll back to the
+// newest valid checkpoint. At most one interval of work is lost.
 #pragma once
 
 #include "save_clock.hpp"
@@ -45,7 +45,8 @@ class Full : public RecoveryBase {
       .capabilities = TENON_CAP_DETERMINISTIC};
   explicit Full(const Options& options);
 
-  /// By slots it is pure in the moment, so that a resumed run saves where one left alone would.
+  /// Saves by slots depend only on the moment, so that a resumed run saves at the slots of an uninterrupted
+  /// one.
   SavePlan plan_save(const SaveMoment& moment) override;
   FailureDecision on_failure(const FailureEvent&) override {
     return {.action = FailureAction::kRollBack, .from_slot = -1};

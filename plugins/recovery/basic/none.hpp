@@ -1,5 +1,5 @@
-// Recovery `none` (contract recovery/1): nothing is saved, so a failure ends the run and --resume has nothing
-// to read.
+// Recovery `none` (contract recovery/1): saves nothing, so a failure ends the run and --resume has nothing to
+// read.
 #pragma once
 
 #include <tenon/plugin.hpp>

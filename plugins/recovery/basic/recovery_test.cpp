@@ -1,4 +1,4 @@
-// When `full` saves, and what both policies answer.
+// Save times of `full`, and the answers of both policies.
 #include "full.hpp"
 #include "none.hpp"
 
@@ -58,11 +58,11 @@ TEST(RecoveryFull, AnswersOfThePolicy) {
   EXPECT_FALSE(full.needs_commit());
 }
 
-/// A run whose slots take `slot_seconds` and whose saves cost `save_seconds`; on a clock of its own.
-/// Returns the seconds at which saves began.
+/// A run whose slots take `slot_seconds` and whose saves cost `save_seconds`, on its own clock. Returns the
+/// seconds at which saves began.
 struct Simulated {
   double slot_seconds = 1, save_seconds = 0;
-  std::vector<SaveStatus> outcomes = {};  ///< of the first saves; committed after them
+  std::vector<SaveStatus> outcomes = {};  ///< of the first saves; later saves are committed
   std::int64_t delay = 0;                 ///< slots between a request and the agreed slot
 
   std::vector<double> saves(const char* toml, std::int64_t steps) const {
@@ -94,7 +94,7 @@ struct Simulated {
 
 TEST(RecoveryFull, SavesByTheClock) {
   EXPECT_THAT((Simulated{}.saves("every_seconds = 3", 12)), ElementsAre(4, 7, 10));
-  // A save of 2 s: the next interval begins at its end.
+  // A save takes 2 s: the next interval begins at its end.
   EXPECT_THAT((Simulated{.save_seconds = 2}.saves("every_seconds = 3", 12)), ElementsAre(4, 9, 14));
   EXPECT_THAT((Simulated{.delay = 1}.saves("every_seconds = 3", 12)), ElementsAre(5, 9));
   EXPECT_THAT((Simulated{}.saves("every_seconds = 3\nsave_at_end = false", 3)), ElementsAre());
@@ -107,7 +107,7 @@ TEST(RecoveryFull, SavesAsOftenAsFailuresAskFor) {
   // sqrt(2 * 2 s * 400 s) = 40 s of work between saves; the first save measures its cost.
   const Simulated two_seconds{.save_seconds = 2};
   EXPECT_THAT(two_seconds.saves("mtbf_seconds = 400", 130), ElementsAre(1, 43, 85, 127));
-  // A declared cost takes the place of the measured one, and of the first save.
+  // A declared cost replaces the measured one, and the first save.
   EXPECT_THAT(two_seconds.saves("mtbf_seconds = 400\nsave_seconds = 0.5", 70), ElementsAre(21, 43, 65));
   // Daly: 40 (1 + sqrt(1/400) / 3 + 1/3600) - 2 = 38.68 s, so 39 whole slots.
   EXPECT_THAT(two_seconds.saves("mtbf_seconds = 400\nformula = \"daly\"", 90), ElementsAre(1, 42, 83));
@@ -128,7 +128,7 @@ TEST(RecoveryFull, YoungsIntervalLosesLeast) {
 TEST(RecoveryFull, TriesAgainSoonAfterASaveThatLeftNothing) {
   const Simulated aborted{.outcomes = {SaveStatus::kAborted, SaveStatus::kSkipped}};
   EXPECT_THAT(aborted.saves("every_seconds = 30", 70), ElementsAre(31, 34, 37, 67));
-  // A skipped save cost nothing, which says nothing about the cost of one: sqrt(2 * 2 * 400) = 40 stays.
+  // A skipped save costs nothing and does not measure a save: sqrt(2 * 2 * 400) = 40 stays.
   const Simulated skipped{.save_seconds = 2, .outcomes = {SaveStatus::kCommitted, SaveStatus::kSkipped}};
   EXPECT_THAT(skipped.saves("mtbf_seconds = 400", 95), ElementsAre(1, 43, 47, 89));
 }

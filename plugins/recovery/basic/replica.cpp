@@ -1,4 +1,4 @@
-// Recovery `replica`: who can be replaced without loss.
+// Recovery `replica`: conditions for replacing a rank without loss.
 #include "replica.hpp"
 
 #include <tenon/tensor.hpp>

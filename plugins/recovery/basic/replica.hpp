@@ -1,6 +1,6 @@
-// Recovery `replica` (contract recovery/1): a replica that dies is given what another one holds, so nothing
-// is lost and nothing is read. Checkpoints as `full` makes them are for the day when all die, and for row
-// tables that are cut over the replicas, which nobody else holds.
+// Recovery `replica` (contract recovery/1): a replacement for a dead replica copies the state of another
+// replica, so nothing is lost and nothing is read. Checkpoints as in `full` cover the death of all replicas,
+// and row tables that are sharded over the replicas, whose shards have no second copy.
 #pragma once
 
 #include "full.hpp"
@@ -21,7 +21,7 @@ class Replica final : public Full {
 
  private:
   std::size_t ranks_ = 1;
-  bool rows_are_alone_ = false;  ///< some table is cut over the replicas
+  bool rows_are_alone_ = false;  ///< some table is sharded over the replicas
 };
 
 }  // namespace tenon::recovery_basic

@@ -1,5 +1,5 @@
-// When the next save is due by the clock: at a fixed interval, or at the one that loses least time to saves
-// and to failures together. Serves full.hpp on rank 0; knows nothing of slots or ranks.
+// Time of the next save by the clock: at a fixed interval, or at the one that minimises the time lost to
+// saves and failures together. Used by full.hpp on rank 0; independent of slots and ranks.
 //   Young (CACM 17, 1974):  T = sqrt(2 C M)
 //   Daly (FGCS 22, 2006):   T = sqrt(2 C M) (1 + sqrt(C / 2M) / 3 + C / 18M) - C for C < 2M, else M
 // T: work between two saves, C: cost of a save to the training thread, M: mean time between failures.
@@ -24,8 +24,8 @@ inline double daly_interval(double cost, double mtbf) {
 
 struct SaveClockSettings {
   std::optional<double> every;  ///< seconds
-  std::optional<double> mtbf;   ///< seconds; without `every`
-  std::optional<double> cost;   ///< declared seconds of a save; absent: that of the last one
+  std::optional<double> mtbf;   ///< seconds; used without `every`
+  std::optional<double> cost;   ///< declared seconds of a save; absent: those of the last save
   bool daly = false;
 };
 
@@ -35,7 +35,7 @@ class SaveClock {
 
   bool active() const { return settings_.every || settings_.mtbf; }
 
-  /// Asked at every slot boundary; counts from the first one, then from the end of each save.
+  /// Called at every slot boundary; counts from the first one, then from the end of each save.
   bool due(const SaveMoment& moment) {
     if (!active()) return false;
     if (saved_) {
@@ -49,19 +49,19 @@ class SaveClock {
     const double wait = interval() * (failed_ ? kRetryShare : 1.0);
     return asked_ = moment.seconds - *origin_ >= wait;
   }
-  /// A save happens now, whoever asked for it.
+  /// A save happens now, for any reason.
   void saving(const SaveMoment& moment) {
     saved_ = moment.seconds;
     asked_ = failed_ = skipped_ = false;
   }
-  /// A save that left nothing is tried again before the whole interval has passed.
+  /// After a failed save the next one is due before a whole interval has passed.
   void ended(bool committed, bool skipped) {
     failed_ = !committed;
     skipped_ = skipped;
   }
 
-  /// Seconds of work from one save to the next. Zero until the first cost is known: it takes a save to
-  /// measure one.
+  /// Returns the seconds of work between saves. Zero until the first cost is known, since only a save can
+  /// measure it.
   double interval() const {
     if (settings_.every) return *settings_.every;
     const double cost = settings_.cost ? *settings_.cost : cost_;
@@ -72,10 +72,10 @@ class SaveClock {
   static constexpr double kRetryShare = 0.1;
 
   SaveClockSettings settings_;
-  std::optional<double> origin_;  ///< where the interval begins
-  std::optional<double> saved_;   ///< when the last save began, until its cost is known
+  std::optional<double> origin_;  ///< start of the interval
+  std::optional<double> saved_;   ///< start of the last save, until its cost is known
   double cost_ = 0;
-  bool asked_ = false;  ///< answered yes, and the save has not come yet
+  bool asked_ = false;  ///< due() returned true, and the save has not happened yet
   bool failed_ = false, skipped_ = false;
 };
 

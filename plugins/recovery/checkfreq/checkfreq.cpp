@@ -1,4 +1,4 @@
-// Timing slots, then saves, then the interval.
+// Profiles slots, then saves, then adapts the interval.
 #include "checkfreq.hpp"
 
 namespace tenon::recovery_checkfreq {
@@ -20,7 +20,7 @@ bool CheckFreq::save_due(const SaveMoment& moment) {
   if (asked_) return false;
   if (!began_) began_ = Moment{moment.slot, moment.seconds};
   if (!saved_) {
-    // Slots before any save: what a plain one takes.
+    // Slots before any save measure the time of a plain slot.
     const std::int64_t slots = moment.slot - began_->slot;
     if (slots < profile_) return false;
     iteration_ = (moment.seconds - began_->seconds) / static_cast<double>(slots);

@@ -1,5 +1,5 @@
-// Recovery `checkfreq` (contract recovery/1): complete checkpoints as often as a share of the training time
-// allows, from what steps and saves are measured to take (CheckFreq, FAST 2021).
+// Recovery `checkfreq` (contract recovery/1): complete checkpoints as often as an allowed share of the
+// training time permits, from the measured times of steps and saves (CheckFreq, FAST 2021).
 #pragma once
 
 #include "frequency.hpp"
@@ -37,11 +37,11 @@ class CheckFreq final : public RecoveryBase {
     return {.action = FailureAction::kRollBack, .from_slot = -1};
   }
   int keep() const override { return keep_; }
-  /// Rank 0 alone: profiles, and then counts slots.
+  /// Rank 0 only: profiles, and then counts slots.
   bool save_due(const SaveMoment& moment) override;
   void on_save(const SaveResult& result) override;
 
-  /// Slots between saves; 0 until the first one was measured.
+  /// Slots between saves; 0 until the first save was measured.
   std::int64_t interval() const { return frequency_.steps(); }
 
  private:
@@ -54,8 +54,8 @@ class CheckFreq final : public RecoveryBase {
   int keep_;
   bool save_at_end_;
   double iteration_ = 0;
-  std::optional<Moment> began_;  ///< of the profile
-  std::optional<Moment> saved_;  ///< the newest save that was asked for
+  std::optional<Moment> began_;  ///< start of the profile
+  std::optional<Moment> saved_;  ///< the newest requested save
   bool asked_ = false;
 };
 

@@ -1,4 +1,4 @@
-// The policy around the rule: what it times, and what becomes of it.
+// The policy that applies the rule: its measurements, and its save slots.
 #include "checkfreq.hpp"
 
 #include <tenon/config.hpp>
@@ -11,8 +11,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Slots at which it asks, in a run whose slots take 1 s and whose saves stall it for `stall` and are
-/// persistent after `full` seconds.
+/// Returns the slots at which the policy requests saves, in a run whose slots take 1 s and whose saves stall
+/// it for `stall` and are persistent after `full` seconds.
 std::vector<std::int64_t> asked(const char* toml, double stall, double full, std::int64_t steps) {
   const Config config = Config::parse(toml, "test.toml", std::vector<std::string>{});
   const auto options = resolve_options(OptionRequest{.table = config.root(),

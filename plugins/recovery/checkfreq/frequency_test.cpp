@@ -1,4 +1,4 @@
-// The interval that CheckFreq chooses, and how it gives way to a measured overhead.
+// The interval that CheckFreq chooses, and its growth with a measured overhead.
 #include "frequency.hpp"
 
 #include <gtest/gtest.h>
@@ -22,12 +22,12 @@ TEST(SaveFrequency, TheWriteFitsIntoTheInterval) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Case cases[] = {
       {{.iteration = 0.5, .overhead = 1, .full = 6}, 10},
-      {{.iteration = 0.5, .overhead = 1, .full = 6.25}, 11},  // a part of a step is a whole one
+      {{.iteration = 0.5, .overhead = 1, .full = 6.25}, 11},  // a fraction of a step rounds up
       {{.iteration = 0.5, .overhead = 1.25, .full = 6.25}, 10},
       {{.iteration = 8, .overhead = 1, .full = 6}, 1},
       {{.iteration = 1, .overhead = 2, .full = 2}, 1},  // nothing is left to write
-      {{.iteration = 1, .overhead = 3, .full = 2}, 1},  // noise of the clock
-      {{.iteration = 0, .overhead = 0, .full = 0}, 1},  // a clock that stands still
+      {{.iteration = 1, .overhead = 3, .full = 2}, 1},  // clock noise
+      {{.iteration = 0, .overhead = 0, .full = 0}, 1},  // a stopped clock
       {{.iteration = 0, .overhead = 0, .full = 1}, 1000000000000000},
       {{.iteration = 1, .overhead = 0, .full = kInfinity}, 1000000000000000},
   };
@@ -53,7 +53,7 @@ TEST(SaveFrequency, GrowsByTwoStepsAboveFivePercent) {
   EXPECT_EQ(frequency.steps(), 8);
 }
 
-// One second of snapshot per save: saves every 20 steps cost 5 %, which is allowed.
+// One second of snapshot per save: a save every 20 steps costs 5 %, which is allowed.
 TEST(SaveFrequency, SettlesWhereTheOverheadIsAllowed) {
   SaveFrequency frequency;
   frequency.profiled({.iteration = 1, .overhead = 1, .full = 5});

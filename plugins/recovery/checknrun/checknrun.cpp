@@ -1,4 +1,4 @@
-// What each save holds, and the encodings of rows.
+// Content of each save, and the encodings of rows.
 #include "checknrun.hpp"
 
 #include <tenon/error.hpp>
@@ -60,7 +60,7 @@ SavePlan CheckNRun::plan_save(const SaveMoment& moment) {
   return plan;
 }
 
-// What was restored has no history here, so the first save of a continued run is complete.
+// Restored data has no history, so the first save of a continued run is complete.
 void CheckNRun::select(const SaveMoment& moment, SavePlan& plan) {
   pending_ = moment.forced ? Increments::complete_save() : increments_.next();
   if (!moment.forced) {
@@ -76,7 +76,7 @@ void CheckNRun::select(const SaveMoment& moment, SavePlan& plan) {
 }
 
 void CheckNRun::on_save(const SaveResult& result) {
-  if (result.status == SaveStatus::kSkipped) return;  // nothing had been selected
+  if (result.status == SaveStatus::kSkipped) return;  // nothing was selected
   const bool committed = result.status == SaveStatus::kCommitted;
   if (committed) {
     const auto bytes = static_cast<double>(result.all_bytes);

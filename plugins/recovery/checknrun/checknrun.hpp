@@ -1,5 +1,5 @@
-// Recovery `checknrun` (contract recovery/1): increments with the rows that changed, optionally quantised
-// (Check-N-Run, NSDI 2022). Dense parameters and optimizer rows are written as they are.
+// Recovery `checknrun` (contract recovery/1): increments of the rows that changed, optionally quantised
+// (Check-N-Run, NSDI 2022). Dense parameters and optimizer rows are written unchanged.
 #pragma once
 
 #include "dirty_rows.hpp"
@@ -71,7 +71,7 @@ class CheckNRun final : public RecoveryBase, public SaveSelector, public RowCode
   struct Table {
     int parameter = 0;
     DirtyRows dirty;
-    std::vector<std::int64_t> taken;  ///< by the save whose end is not known
+    std::vector<std::int64_t> taken;  ///< by the save whose outcome is pending
   };
   std::int64_t every_;
   Increments increments_;

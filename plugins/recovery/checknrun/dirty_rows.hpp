@@ -1,5 +1,5 @@
-// Which rows of one table were touched since they were last saved: one bit per row (Check-N-Run, NSDI 2022;
-// papers/recovery.md section 2.2). Serves recovery `checknrun`; does not know what a save is.
+// Tracks the rows of one table touched since they were last saved: one bit per row (Check-N-Run, NSDI 2022;
+// papers/recovery.md section 2.2). Used by recovery `checknrun`; independent of saves.
 #pragma once
 
 #include <bit>
@@ -10,15 +10,15 @@
 
 namespace tenon::recovery_checknrun {
 
-/// Rows [first, last) of a table, those of this rank. Not for several threads at once.
+/// Rows [first, last) of a table, those of this rank. Not thread-safe.
 class DirtyRows {
  public:
-  /// Needs 0 <= first <= last; takes (last - first) / 8 bytes.
+  /// Needs 0 <= first <= last; uses (last - first) / 8 bytes.
   DirtyRows(std::int64_t first, std::int64_t last)
       : first_(first), last_(last), words_((static_cast<std::size_t>(last - first) + kBits - 1) / kBits) {}
 
-  /// In any order, repeats allowed. Ids outside [first, last) are passed over: a batch names the rows of
-  /// every rank.
+  /// Accepts ids in any order, with repeats. Ignores ids outside [first, last), since a batch lists the rows
+  /// of every rank.
   void set(std::span<const std::int64_t> ids) {
     for (const std::int64_t id : ids) {
       if (id < first_ || id >= last_) continue;
@@ -29,7 +29,7 @@ class DirtyRows {
     }
   }
 
-  /// The ids of the dirty rows, ascending. They stay dirty.
+  /// Returns the ids of the dirty rows, ascending. They stay dirty.
   std::vector<std::int64_t> ids() const {
     std::vector<std::int64_t> found;
     found.reserve(static_cast<std::size_t>(count_));
@@ -42,7 +42,7 @@ class DirtyRows {
     return found;
   }
 
-  /// The same, and none is dirty any more. Rows touched while the save is written count for the next one.
+  /// Returns the same ids and clears all bits. Rows touched while the save is written count for the next one.
   std::vector<std::int64_t> take() {
     std::vector<std::int64_t> taken = ids();
     words_.assign(words_.size(), 0);
@@ -50,10 +50,10 @@ class DirtyRows {
     return taken;
   }
 
-  /// What take() gave to a save that was aborted is dirty again, with all that was touched since.
+  /// Marks the rows from take() dirty again after an aborted save; rows touched since stay dirty.
   void or_back(std::span<const std::int64_t> taken) { set(taken); }
 
-  /// Dirty rows.
+  /// Number of dirty rows.
   std::int64_t count() const { return count_; }
 
  private:

@@ -1,4 +1,4 @@
-// The three increment policies, and that what they say to save is enough to restore.
+// The three increment policies, and proof that their saves suffice for a restore.
 #include "increments.hpp"
 #include "dirty_rows.hpp"
 
@@ -34,7 +34,7 @@ TEST(Increments, OneShotBuildsOnTheFirstBase) {
   for (std::int64_t slot = 20; slot < 200; slot += 10) {
     const NextSave save = increments.next();
     expect(save, false, 10, false);
-    increments.committed(slot, save, 1);  // whatever it costs
+    increments.committed(slot, save, 1);  // at any cost
   }
 }
 
@@ -48,7 +48,7 @@ TEST(Increments, ConsecutiveBuildsOnTheSaveBefore) {
   }
 }
 
-// 1 + sum S_j <= (i + 1) S_i; sizes are sums of powers of two, so that equality is exact.
+// 1 + sum S_j <= (i + 1) S_i; sizes are sums of powers of two, so equality is exact.
 TEST(Increments, IntermittentTakesABaseWhenItPays) {
   EXPECT_FALSE(complete_save_pays({}));
   EXPECT_TRUE(complete_save_pays({1})) << "2 <= 2";
@@ -105,7 +105,7 @@ TEST(Increments, AResumedHistoryGoesOn) {
   EXPECT_THAT(increments.history().sizes, ElementsAre(0.5));
 }
 
-/// A table of one number per row and the saves of it, some of which are aborted.
+/// A table of one number per row and its saves, some of which are aborted.
 struct SavedTable {
   std::vector<int> table = std::vector<int>(200, 0);
   struct Saved {
@@ -128,7 +128,7 @@ struct SavedTable {
   }
 };
 
-// Dirty bits are taken when the copy is made; what a save does not clear, or does not commit, comes back.
+// Dirty bits are taken when the copy is made; bits that a save does not clear, or does not commit, return.
 TEST(Increments, P24_BaseAndIncrementsGiveTheWholeTable) {
   for (const IncrementPolicy policy : kPolicies) {
     std::mt19937 random(11);

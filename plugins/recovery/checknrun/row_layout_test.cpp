@@ -1,4 +1,4 @@
-// The bytes of encoded rows: codes, sizes, verbatim rows, and bytes that are none.
+// The bytes of encoded rows: codes, sizes, verbatim rows, and invalid bytes.
 #include "row_testing.hpp"
 
 #include <gmock/gmock.h>
@@ -21,7 +21,7 @@ TEST(RowLayout, RowsWithInfinitiesOrNansAreVerbatim) {
        {Row{1, quiet, 3}, Row{infinity, 0.1F}, Row{-infinity}, Row{Limits::max(), -infinity, -0.0F}}) {
     rows.push_back(bits_of(row));
   }
-  rows.push_back({0x7f800001, 0xffc12345, 0x3f800000});  // NaNs with something to say
+  rows.push_back({0x7f800001, 0xffc12345, 0x3f800000});  // NaNs with payloads
   for (const std::vector<std::uint32_t>& row_bits : rows) {
     Row row(row_bits.size());
     std::memcpy(row.data(), row_bits.data(), row.size() * sizeof(float));
@@ -46,7 +46,7 @@ TEST(RowLayout, TheLayoutIsThatOfTheHeader) {
     return codes;
   };
   EXPECT_THAT(bytes_after({-1, -0.5F, 0, 0.5F, 0.5F}, 2, -1, 0.5F), ElementsAreArray({0xe4, 0x03}));
-  // Codes 0 .. 7 at three bits are the octal number 76543210; two of them lie across bytes.
+  // Codes 0 .. 7 at three bits are the octal number 76543210; two of them span bytes.
   EXPECT_THAT(bytes_after({0, 1, 2, 3, 4, 5, 6, 7}, 3, 0, 1), ElementsAreArray({0x88, 0xc6, 0xfa}));
   EXPECT_THAT(bytes_after({7, 0, 7}, 3, 0, 1), ElementsAreArray({0xc7, 0x01}));
   EXPECT_THAT(bytes_after({30, 0, 6}, 4, 0, 2), ElementsAreArray({0x0f, 0x03}));

@@ -1,4 +1,4 @@
-// The grid of one row, the search for a better one, and codes packed into bytes.
+// The grid of one row, the search for a better grid, and codes packed into bytes.
 #include "row_quantiser.hpp"
 
 #include <algorithm>
@@ -15,28 +15,26 @@ static_assert(std::endian::native == std::endian::little, "rows are written as t
 
 constexpr std::size_t kHeaderBytes = 2 * sizeof(float);
 
-// The search of RowFit::kAdaptive. A move cuts 1/kBins of the row's range off one end; both ends are tried
-// and the one that leaves the smaller L2 error is moved, whether or not the error falls, since the way to a
-// better range may lead over worse ones. The best range seen is the answer, the whole range among them. It
-// ends after kMostMoves, so never more than half of the range is cut off, or at an error above kHopeless
-// times the best: from there on the elements cut off only get further away. On rows of 64 normal values the
-// L2 error falls by 7, 14 and 28 % at 4, 3 and 2 bits; twice as many bins give another 1 % for twice the
-// time.
+// The search of RowFit::kAdaptive. A move clips 1/kBins of the row's range at one end. Both ends are tried,
+// and the one with the smaller L2 error moves even if the error rises, since a better range may follow worse
+// ones. The result is the best range seen, including the whole range. The search ends after kMostMoves, so at
+// most half of the range is clipped, or at an error above kHopeless times the best: from there on the clipped
+// elements only get further away. On rows of 64 normal values the L2 error falls by 7, 14 and 28 % at 4, 3
+// and 2 bits; twice as many bins gain another 1 % for twice the time.
 constexpr int kBins = 32;
 constexpr int kMostMoves = 16;
 constexpr double kHopeless = 1.5;
-// A gain below this might be the rounding of the sum alone; then the earlier range stays, at first the whole
-// one.
+// A gain below this may be mere rounding of the sum; then the earlier range stays, at first the whole one.
 constexpr double kLeastGain = 1e-9;
 
 /// Values lowest + code * step for code = 0 .. levels. Arithmetic is in double: highest - lowest of finite
-/// float32 overflows float32, and code * step is exact.
+/// float32 can overflow float32, and code * step is exact.
 struct Grid {
   float lowest, step;
   int levels;
 
-  /// The step is rounded up, for the last value must reach `highest`: among the denormals a step rounded to
-  /// nearest may fall short of it by many times the step. The quotient fits float32, levels being 3 or more.
+  /// Rounds the step up, because the last value must reach `highest`: among the denormals a step rounded to
+  /// nearest may miss it by many times the step. The quotient fits float32, since levels is 3 or more.
   Grid(float lowest_value, double highest, int level_count)
       : lowest(lowest_value), step(0), levels(level_count) {
     const double range = highest - lowest;
@@ -48,7 +46,7 @@ struct Grid {
   }
   Grid(float lowest_value, float step_value) : lowest(lowest_value), step(step_value), levels(0) {}
 
-  /// Multiplied by `inverse` instead of divided by step: exact enough in double, and faster.
+  /// Multiplication by `inverse` replaces division by step: exact enough in double, and faster.
   double inverse() const { return step > 0 ? 1 / static_cast<double>(step) : 0; }
   int code(double value, double inverse) const {
     const double level = std::clamp((value - lowest) * inverse, 0.0, static_cast<double>(levels));
@@ -57,10 +55,10 @@ struct Grid {
   }
   float value(int code) const {
     if (code == 0) return lowest;                                    // -0 stays -0
-    constexpr double kGreatest = std::numeric_limits<float>::max();  // a step rounded up may lead past it
+    constexpr double kGreatest = std::numeric_limits<float>::max();  // a step rounded up may exceed it
     return static_cast<float>(std::min(lowest + code * static_cast<double>(step), kGreatest));
   }
-  /// Square of the L2 error of the decoded row.
+  /// Returns the square of the L2 error of the decoded row.
   double error(std::span<const float> row) const {
     const double inverse = this->inverse();
     double sum = 0;

@@ -1,4 +1,4 @@
-// How far quantised rows are off, rows that arithmetic does not like among them.
+// Errors of quantised rows, including rows that are difficult for the arithmetic.
 #include "row_testing.hpp"
 
 #include <gmock/gmock.h>
@@ -40,7 +40,7 @@ Row random_row(std::mt19937_64& random, std::size_t width, const std::function<f
   return row;
 }
 
-/// Rows of many kinds, the same ones each time.
+/// Rows of many kinds, the same ones in each run.
 std::vector<Row> rows_to_try() {
   std::mt19937_64 random(1);
   std::normal_distribution<float> normal;
@@ -140,7 +140,7 @@ TEST(RowQuantiser, P24_ConstantRowsAreExact) {
   }
 }
 
-// An outlier cut off by half of the range costs less than steps of twice the size for all others.
+// Clipping an outlier by half of the range costs less than twice the step for all other elements.
 TEST(RowQuantiser, AdaptiveCutsOutliersOff) {
   std::mt19937_64 random(3);
   std::normal_distribution<float> normal;
@@ -151,7 +151,7 @@ TEST(RowQuantiser, AdaptiveCutsOutliersOff) {
     uniform += std::pow(l2_error(row, decoded(row, 2, RowFit::kUniform)), 2);
     adaptive += std::pow(l2_error(row, decoded(row, 2, RowFit::kAdaptive)), 2);
   }
-  EXPECT_LT(std::sqrt(adaptive / uniform), 0.75);  // 0.715 as measured
+  EXPECT_LT(std::sqrt(adaptive / uniform), 0.75);  // 0.715 measured
   EXPECT_GT(std::sqrt(adaptive / uniform), 0.65);
 
   for (const float sign : {1.0F, -1.0F}) {  // either end
@@ -167,7 +167,7 @@ TEST(RowQuantiser, AdaptiveKeepsTheWholeRangeWhereItCannotWin) {
   for (const Row& row : {Row{0, 1, 2, 3}, Row{-3, 0, 3, 6}, Row{5, 5, 5}}) {
     EXPECT_EQ(encoded(row, 2, RowFit::kAdaptive), encoded(row, 2, RowFit::kUniform));
   }
-  // Without the last 32nd of the range all but one element would lie on the grid.
+  // Without the last 32nd of the range all but one element would be on the grid.
   Row row(2000);
   for (std::size_t i = 0; i < row.size(); ++i) row[i] = static_cast<float>(i % 256 * 31);
   row[0] = 32 * 255;

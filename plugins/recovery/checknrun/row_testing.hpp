@@ -1,4 +1,4 @@
-// What the tests of quantised rows share: a row there and back, and its bits.
+// Helpers of the tests of quantised rows: the round trip of a row, and its bits.
 #pragma once
 
 #include "row_quantiser.hpp"
@@ -30,7 +30,7 @@ inline Row decoded(const Row& row, int bits, RowFit fit) {
   return out;
 }
 
-/// To tell -0 from 0, and one NaN from another.
+/// Distinguishes -0 from 0, and NaNs from each other.
 inline std::vector<std::uint32_t> bits_of(const Row& row) {
   std::vector<std::uint32_t> bits(row.size());
   if (!row.empty()) std::memcpy(bits.data(), row.data(), row.size() * sizeof(float));

@@ -1,6 +1,6 @@
-// How often to save, and whether partial recovery is worth it (CPR, arXiv 2011.02999: overheads of full and
-// of partial recovery, portion of lost samples; equation numbers are those of the README). All times in
-// seconds of one clock.
+// The save interval, and the choice of partial recovery (CPR, arXiv 2011.02999: overheads of full and of
+// partial recovery, portion of lost samples; equation numbers are those of the README). All times in seconds
+// of one clock.
 #pragma once
 
 #include <cmath>
@@ -14,7 +14,7 @@ struct Costs {
   double mtbf = 0;     ///< mean time between failures of the job
 };
 
-/// Parts of the tables that are lost together, and how many of them a failure takes.
+/// Shards of the tables that are lost together, and the number lost per failure.
 struct Shards {
   int count = 1;
   int lost = 1;
@@ -25,12 +25,12 @@ inline double young_interval(const Costs& costs) {
   return std::sqrt(2 * costs.save * costs.mtbf);
 }
 
-/// (1) Overhead of full recovery as a share of productive time: half an interval is computed again.
+/// (1) Overhead of full recovery as a share of productive time: half an interval is recomputed.
 inline double full_overhead(const Costs& costs, double interval) {
   return costs.save / interval + (costs.load + interval / 2 + costs.restart) / costs.mtbf;
 }
 
-/// (2) Of partial recovery: nothing is computed again.
+/// (2) Overhead of partial recovery: nothing is recomputed.
 inline double partial_overhead(const Costs& costs, double interval) {
   return costs.save / interval + (costs.load + costs.restart) / costs.mtbf;
 }
@@ -40,7 +40,7 @@ inline double expected_pls(double interval, const Costs& costs, const Shards& sh
   return 0.5 * interval * shards.lost / (costs.mtbf * shards.count);
 }
 
-/// (6) The interval at which (5) is `target`.
+/// (6) The interval at which (5) equals `target`.
 inline double pls_interval(double target, const Costs& costs, const Shards& shards) {
   return 2 * target * shards.count * costs.mtbf / shards.lost;
 }
@@ -57,11 +57,12 @@ struct Choice {
   bool partial = false;
   double interval = 0;
   double full = 0,
-         partial_cost = 0;  ///< overheads that were compared; the second one infinite below the least
+         partial_cost = 0;  ///< the compared overheads; the second one is infinite below the least interval
 };
 
-/// Partial recovery where it costs less at an interval that keeps the expected portion at `target`; else full
-/// recovery at Young's interval, also at a tie. `least`: intervals below it cannot be kept.
+/// Chooses partial recovery if it costs less at an interval that keeps the expected portion at `target`;
+/// otherwise, also at a tie, full recovery at Young's interval. `least`: the smallest interval that can be
+/// kept.
 inline Choice choose(double target, const Costs& costs, const Shards& shards, double least) {
   Choice choice;
   const double young = young_interval(costs), interval = pls_interval(target, costs, shards);

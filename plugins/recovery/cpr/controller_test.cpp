@@ -1,4 +1,4 @@
-// Intervals, the choice between the two ways, and the law of lost samples.
+// Intervals, the choice between full and partial recovery, and the distribution of lost samples.
 #include "controller.hpp"
 #include "clock/emulated_failures.hpp"
 #include "lost_samples.hpp"
@@ -61,7 +61,7 @@ TEST(Controller, P7_TakesTheCheaperWayAndNeverCostsMoreForALooserTarget) {
 
 TEST(Controller, P8_FallsBackToFullRecovery) {
   const Costs costs{100, 50, 50, 10000};
-  // At equal costs of loading the two meet where the interval of (6) is half of Young's.
+  // At equal loading costs the two are equal where the interval of (6) is half of Young's.
   const double edge = young_interval(costs) / 2 / (2 * 4 * costs.mtbf);
   EXPECT_FALSE(choose(edge * 0.999, costs, {4, 1}, 0).partial);
   EXPECT_TRUE(choose(edge * 1.001, costs, {4, 1}, 0).partial);
@@ -94,7 +94,8 @@ struct Mean {
   double mean = 0, standard_error = 0;
 };
 
-/// Of one run's portion over so many schedules: saves at multiples of `interval` hours.
+/// Mean and standard error of one run's portion over `draws` schedules: saves at multiples of `interval`
+/// hours.
 Mean portion_of_schedules(config::FailureLaw law, double interval, int draws) {
   double sum = 0, squares = 0;
   constexpr std::int64_t kSamples = 5'600'000;
@@ -132,7 +133,7 @@ TEST(LostSamples, P6_MeanOverSchedulesFollowsTheLaw) {
   law.lost = 1;
   law.at_least = 1;
   expect(portion_of_schedules(law, 44.8, kDraws), exact / (1 - std::exp(-2.0)));
-  // Gamma laws of shape 0.7 against figures of an independent simulation.
+  // Gamma distributions of shape 0.7 against figures of an independent simulation.
   law.shape = 0.7;
   expect(portion_of_schedules(law, 44.8, kDraws), 0.1047);
   law.at_least = 0;

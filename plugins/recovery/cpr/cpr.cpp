@@ -1,4 +1,4 @@
-// When and what to save, and the answers to failures.
+// Times and content of saves, and the answers to failures.
 #include "cpr.hpp"
 
 #include <tenon/error.hpp>
@@ -69,7 +69,7 @@ void Cpr::bind(RecoveryHost& host) {
   choose_tables(context);
 }
 
-// The fewest tables that hold the wanted share of the bytes: largest first, ties by id.
+// Selects the fewest tables that hold the wanted share of the bytes: largest first, ties by id.
 void Cpr::choose_tables(const RecoveryContext& context) {
   struct Sized {
     int parameter = 0;
@@ -99,7 +99,7 @@ void Cpr::choose_tables(const RecoveryContext& context) {
                                   *context.live->table(table.parameter), context.domains, parts_));
   }
   whole_share_ = all > 0 ? (all - held) / all : 0;
-  // Without tables an increment would hold nothing, and be taken for a checkpoint of its slot.
+  // Without tables an increment would be empty, yet count as a checkpoint of its slot.
   if (!tables.empty()) tracker_ = make_tracker(tracker_name_, large_, seed_);
 }
 
@@ -124,7 +124,7 @@ double Cpr::period() const {
 }
 
 bool Cpr::passed_due(double seconds) {
-  // Until a save was measured nothing is known to plan by.
+  // Before the first measured save there is no basis for a plan.
   if (!(period() > 0)) return seconds > origin_;
   const auto passed = static_cast<std::int64_t>(std::floor((seconds - origin_) / period() + kSameMoment));
   if (passed <= saves_) return false;
@@ -158,7 +158,7 @@ SavePlan Cpr::priority(const SaveMoment& moment) {
   plan.background = background_;
   plan.everything = plan.consistent = false;
   plan.base_slot = kNewestBase;
-  // Survivors hold the dense part, so once in a full interval is enough.
+  // Survivors hold the dense part, so one save per full interval is enough.
   plan.dense = increments_ % parts_ == parts_ - 1;
   if (plan.dense) whole_samples_ = moment.samples;
   ++increments_;
@@ -177,7 +177,7 @@ void Cpr::select(const SaveMoment&, SavePlan& plan) {
 SavePlan Cpr::plan_save(const SaveMoment& moment) {
   slot_ = moment.slot;
   increment_ = false;
-  // Increments need something to lie on.
+  // Increments need a base.
   if (moment.slot == 0) return by_priority() ? complete(moment) : SavePlan{};
   if (moment.slot == moment.steps) return save_at_end_ ? complete(moment) : SavePlan{};
   if (over_budget_) {
@@ -209,7 +209,7 @@ FailureDecision Cpr::on_failure(const FailureEvent&) {
 }
 
 void Cpr::on_restored(const RestoredShard& shard) {
-  // Priority checkpoints hold rows of many moments: what counts is when everything would have been saved.
+  // Priority checkpoints hold rows of many moments; the time when everything would have been saved counts.
   const std::int64_t saved = by_priority() ? whole_samples_ : shard.checkpoint_samples;
   account_.lost(shard.shard, std::min(saved, shard.samples_now), shard.samples_now);
   if (tracker_) tracker_->restored(shard.shard);
@@ -239,7 +239,7 @@ void Cpr::state(StateVisitor& visitor) {
   visitor.enter("lost_samples");
   account_.state(visitor);
   visitor.leave();
-  // What follows from the moments of saves is the same in every repetition only where the clock is.
+  // State derived from save times is reproducible only with an emulated clock.
   if (emulated_) {
     visitor.real("origin", origin_);
     visitor.integer("saves", saves_);
@@ -250,10 +250,10 @@ void Cpr::state(StateVisitor& visitor) {
   if (visitor.loading()) {
     over_budget_ = over_budget != 0;
     full_for_good_ = full != 0;
-    choice_ = {};  // the plan that follows is not a new one
+    choice_ = {};  // the plan that follows does not count as a new one
     plan_interval(0);
   }
-  // Counters are a fraction of the tables' size and a priority save is not to grow by it: they are saved with
+  // Counters are a fraction of the tables' size, and a priority save must not grow by it. They are saved with
   // complete checkpoints, and a run continued from an increment begins with those of its base.
   if (tracker_ == nullptr || !emulated_ || (increment_ && !visitor.loading())) return;
   visitor.enter("tracker");

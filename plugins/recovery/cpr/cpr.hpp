@@ -1,6 +1,6 @@
-// Recovery `cpr` (contract recovery/1): after a failure the survivors keep what they have, and the lost rows
-// alone go back to their newest saved values. How often to save follows from the portion of lost samples that
-// the user accepts; rows that matter are saved more often. Where partial recovery does not pay, it is full
+// Recovery `cpr` (contract recovery/1): after a failure the survivors keep their state, and only the lost
+// rows return to their newest saved values. The save interval follows from the portion of lost samples that
+// the user accepts; important rows are saved more often. Where partial recovery does not pay, it uses full
 // recovery at Young's interval.
 #pragma once
 
@@ -96,7 +96,7 @@ class Cpr final : public RecoveryBase, public SaveSelector {
   void account(const std::function<void(std::string_view, double)>& sink) override;
 
   const Tracker* tracker() const { return tracker_.get(); }
-  /// Seconds between saves that are worth a complete one; priority saves are `parts` times as frequent.
+  /// Returns the seconds between full sets of saves; priority saves are `parts` times as frequent.
   double interval() const { return choice_.interval; }
 
  private:
@@ -124,19 +124,19 @@ class Cpr final : public RecoveryBase, public SaveSelector {
   std::vector<TrackedTable> large_;
   std::vector<int> small_;        ///< parameters of tables that are always saved whole
   std::vector<int> large_index_;  ///< by parameter; -1 = not tracked
-  double whole_share_ = 0;        ///< of the tables' bytes that every priority save writes
+  double whole_share_ = 0;        ///< share of the tables' bytes that every priority save writes
   std::unique_ptr<Tracker> tracker_;
   LostSamples account_;
 
   std::int64_t slot_ = 0;
-  double origin_ = 0;               ///< seconds from which saves are counted
+  double origin_ = 0;               ///< time in seconds from which saves are counted
   std::int64_t saves_ = 0;          ///< due since the origin
   std::int64_t increments_ = 0;     ///< on the newest complete checkpoint
-  std::int64_t whole_samples_ = 0;  ///< at the newest moment at which vanilla would have saved everything
+  std::int64_t whole_samples_ = 0;  ///< at the last time when vanilla would have saved everything
   std::int64_t failures_ = 0;
   bool over_budget_ = false, full_for_good_ = false;
   bool asked_ = false;      ///< by the timer
-  bool increment_ = false;  ///< what is being saved is one: counters stay those of its base
+  bool increment_ = false;  ///< the current save is an increment: counters stay those of its base
 };
 
 }  // namespace tenon::recovery_cpr

@@ -1,4 +1,4 @@
-// When the policy saves what, and what it answers to failures.
+// Times and content of the policy's saves, and its answers to failures.
 #include "cpr.hpp"
 #include "tables_in_memory.hpp"
 

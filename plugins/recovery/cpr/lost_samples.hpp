@@ -1,5 +1,5 @@
-// Portion of lost samples (CPR's PLS): the share of all (sample, shard) pairs whose effect a failure took
-// away. Kept in whole samples, so that it is exact.
+// Portion of lost samples (CPR's PLS): the share of all (sample, shard) pairs whose effect failures removed.
+// Counted in whole samples, so that it is exact.
 #pragma once
 
 #include <tenon/state.hpp>
@@ -18,7 +18,7 @@ class LostSamples {
   LostSamples(int shards, std::int64_t total)
       : total_(total), lost_until_(static_cast<std::size_t>(shards), 0) {}
 
-  /// (4) `shard` went back from what it was at sample `now` to what it was at `saved`.
+  /// (4) Records that `shard` returned from its state at sample `now` to its state at `saved`.
   void lost(int shard, std::int64_t saved, std::int64_t now) {
     lost_ += now - saved;
     std::int64_t& until = lost_until_[static_cast<std::size_t>(shard)];

@@ -1,4 +1,4 @@
-// Counting and choosing by count.
+// Counts reads, and selects rows by count.
 #include "mfu.hpp"
 
 #include <algorithm>

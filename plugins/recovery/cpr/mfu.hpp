@@ -1,4 +1,4 @@
-// Most frequently used: rows that were read most often since each was saved (CPR-MFU). 4 bytes per row.
+// Most frequently used: the rows read most often since each was saved (CPR-MFU). 4 bytes per row.
 #pragma once
 
 #include "tracker.hpp"
@@ -17,7 +17,7 @@ class Mfu final : public Tracker {
   void state(StateVisitor& visitor) override;
   std::int64_t bytes() const override;
 
-  /// Reads of a row since it was saved; stops at the largest number.
+  /// Returns the reads of a row since it was saved; saturates at the largest number.
   std::uint32_t count(std::size_t table, std::int64_t row) const;
 
  private:
@@ -29,7 +29,7 @@ class Mfu final : public Tracker {
 
   const std::vector<TrackedTable>& tables_;
   std::vector<std::vector<std::uint32_t>> counts_;
-  std::vector<Saved> unanswered_;  ///< counters that were zeroed by saves whose end is not known
+  std::vector<Saved> unanswered_;  ///< counters zeroed by saves whose outcome is pending
 };
 
 }  // namespace tenon::recovery_cpr

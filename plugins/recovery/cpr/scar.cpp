@@ -1,4 +1,4 @@
-// Distances, and the copy that they are measured from.
+// Distances, and the copy from which they are measured.
 #include "scar.hpp"
 
 #include <tenon/error.hpp>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kChunkRows = 4096;
 
-/// Calls use(rows, values) for all rows that `table` holds, some at a time; values is [rows, width].
+/// Calls use(rows, values) for all rows that `table` holds, in chunks; values is [rows, width].
 template <typename Use>
 void for_each_chunk(const TrackedTable& table, Use use) {
   std::vector<std::int64_t> ids;
@@ -83,7 +83,7 @@ std::vector<std::int64_t> Scar::select(std::size_t index) {
         const double change = static_cast<double>(*now) - static_cast<double>(*then);
         sum += change * change;
       }
-      // A row that became NaN is far from its saved value once, not at every save from then on.
+      // A row that became NaN counts as far from its saved value once, not at every later save.
       if (std::isnan(sum)) {
         const auto bytes = static_cast<std::size_t>(copy.width) * sizeof(float);
         sum = std::memcmp(now - copy.width, then - copy.width, bytes) == 0 ? 0 : HUGE_VAL;
@@ -135,7 +135,7 @@ void Scar::restored(int group) {
   }
 }
 
-// A checkpoint holds the saved values, and they are in the tables by now.
+// A checkpoint holds the saved values, which are in the tables by now.
 void Scar::state(StateVisitor& visitor) {
   if (visitor.loading()) take_all();
 }

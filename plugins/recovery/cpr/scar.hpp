@@ -1,5 +1,5 @@
-// Rows that have moved farthest from their saved values (SCAR, arXiv 1810.07354, as CPR uses it). A second
-// copy of every tracked table.
+// Rows with the largest distance from their saved values (SCAR, arXiv 1810.07354, as CPR uses it). Needs a
+// second copy of every tracked table.
 #pragma once
 
 #include "tracker.hpp"
@@ -18,7 +18,7 @@ class Scar final : public Tracker {
   void state(StateVisitor& visitor) override;
   std::int64_t bytes() const override;
 
-  /// The saved value of a row: width numbers.
+  /// Returns the saved value of a row: width numbers.
   std::span<const float> saved(std::size_t table, std::int64_t row) const;
 
  private:
@@ -31,14 +31,14 @@ class Scar final : public Tracker {
     std::int64_t row = 0;
     std::vector<float> before;
   };
-  /// Takes over the rows' values of now; remembers those before if `undoable`.
+  /// Copies the rows' current values; keeps the previous ones if `undoable`.
   void take(std::size_t table, std::span<const std::int64_t> rows, bool undoable);
   void take_all();
 
   const std::vector<TrackedTable>& tables_;
   std::vector<Copy> copies_;
   std::vector<Saved> unanswered_;
-  std::vector<Copy> before_all_;  ///< while a complete save is on its way
+  std::vector<Copy> before_all_;  ///< while a complete save is pending
 };
 
 }  // namespace tenon::recovery_cpr

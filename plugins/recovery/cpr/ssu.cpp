@@ -1,4 +1,4 @@
-// Sampling, eviction, and taking the list.
+// Sampling, eviction, and selection of the list.
 #include "ssu.hpp"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace tenon::recovery_cpr {
 namespace {
 
-/// One access in so many is looked at.
+/// One in this many accesses is sampled.
 constexpr std::uint64_t kPeriod = 2;
 
 }  // namespace
@@ -25,7 +25,7 @@ Ssu::Ssu(const std::vector<TrackedTable>& tables, std::uint64_t seed)
   }
 }
 
-// A draw by slot and row: a counter over ascending rows would meet the same rows at every step.
+// Draws by slot and row: a counter over ascending rows would select the same rows at every step.
 void Ssu::accessed(std::size_t table, std::span<const std::int64_t> ids, std::span<const std::uint32_t>,
                    std::int64_t slot) {
   const TrackedTable& defined = defined_[table];

@@ -20,11 +20,11 @@ class Ssu final : public Tracker {
   void state(StateVisitor& visitor) override;
   std::int64_t bytes() const override;
 
-  /// Rows on the list of one group, in no order.
+  /// Returns the rows on the list of one group, unordered.
   std::vector<std::int64_t> listed(std::size_t table, int group) const;
 
  private:
-  /// Places [0, used) of a list hold rows, counted from the table's first one.
+  /// Places [0, used) of a list hold rows, relative to the table's first one.
   struct List {
     std::vector<std::uint32_t> places;
     std::int64_t used = 0;
@@ -40,7 +40,7 @@ class Ssu final : public Tracker {
   std::vector<Table> tables_;
   RandomKey sampling_, eviction_;
   std::int64_t evictions_ = 0;
-  std::vector<std::int64_t> numbers_;  ///< what state() shows: evictions, then places used
+  std::vector<std::int64_t> numbers_;  ///< content of state(): evictions, then places used
   struct Saved {
     std::size_t table = 0;
     int group = 0;

@@ -44,7 +44,7 @@ class MemoryTable final : public RowTable {
   std::vector<float> values;
 };
 
-/// Tables of these numbers of rows, all of one width.
+/// Tables with the given numbers of rows, all of one width.
 class MemorySet final : public ParameterSet {
  public:
   MemorySet(const std::vector<std::int64_t>& rows, std::int64_t width) {
@@ -74,7 +74,7 @@ class MemorySet final : public ParameterSet {
   std::vector<ParameterInfo> infos_;
 };
 
-/// Those of `set` as trackers see them.
+/// Returns the tables of `set` as trackers see them.
 inline std::vector<TrackedTable> tracked(const MemorySet& set, const FailureDomains& domains,
                                          std::int64_t parts) {
   std::vector<TrackedTable> tables;

@@ -1,5 +1,5 @@
-// A table whose rows are saved by priority, as one rank sees it: which of its rows fail together, and how
-// many of each such group one save writes.
+// A table whose rows are saved by priority, as one rank sees it: groups of rows that fail together, and the
+// number of rows of each group that one save writes.
 #pragma once
 
 #include <tenon/recovery.hpp>
@@ -16,7 +16,7 @@ struct TrackedTable {
   std::vector<std::int64_t> quota;   ///< by group: ceil(rows of the group here / parts)
   FailureDomains domains;
 
-  /// Groups are the failure domains, or the rank itself where each rank is one.
+  /// Groups are the failure domains, or the rank itself if each rank is one.
   int groups() const { return domains.hashed ? domains.shards : 1; }
   int group_of(std::int64_t row) const { return domains.hashed ? shard_of_row(domains, parameter, row) : 0; }
 };

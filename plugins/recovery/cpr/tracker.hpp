@@ -1,5 +1,5 @@
-// Which rows a priority save writes. One tracker serves all tables that are saved so; choices are per failure
-// group, ties are broken by row, so that two runs save the same rows.
+// Selects the rows that a priority save writes. One tracker serves all tables saved by priority. Selection is
+// per failure group and breaks ties by row, so that two runs save the same rows.
 #pragma once
 
 #include "tracked_table.hpp"
@@ -17,24 +17,26 @@ namespace tenon::recovery_cpr {
 class Tracker {
  public:
   virtual ~Tracker();
-  /// Unique rows of a table that slot `slot` read, and how often.
+  /// Records the unique rows of a table that slot `slot` read, and how often.
   virtual void accessed(std::size_t table, std::span<const std::int64_t> ids,
                         std::span<const std::uint32_t> counts, std::int64_t slot) = 0;
-  /// The rows of `table` to save now, ascending, at most the quota of each group. They count as saved.
+  /// Selects the rows of `table` to save now, ascending, at most the quota of each group. They count as
+  /// saved.
   virtual std::vector<std::int64_t> select(std::size_t table) = 0;
   /// All rows of all tables are saved now.
   virtual void saved_all() = 0;
-  /// What was chosen since the last answer is on the medium, or is not and counts as not saved.
+  /// Reports the outcome of the selections since the last call: committed, or failed and counted as not
+  /// saved.
   virtual void answered(bool committed) = 0;
-  /// Rows of `group` are those of the last save again: nothing of them is unsaved.
+  /// Rows of `group` have their last saved values again: none is unsaved.
   virtual void restored(int group) = 0;
-  /// Called with weights as the checkpoint has them.
+  /// Called with the weights of the checkpoint.
   virtual void state(StateVisitor& visitor) = 0;
-  /// Memory beside the tables.
+  /// Memory in addition to the tables.
   virtual std::int64_t bytes() const = 0;
 };
 
-/// "mfu", "ssu" or "scar"; null for "vanilla", which saves everything. `tables` outlives it.
+/// Creates "mfu", "ssu" or "scar"; null for "vanilla", which saves everything. `tables` must outlive it.
 std::unique_ptr<Tracker> make_tracker(std::string_view name, const std::vector<TrackedTable>& tables,
                                       std::uint64_t seed);
 

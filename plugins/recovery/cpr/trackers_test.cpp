@@ -1,4 +1,4 @@
-// What each tracker saves, against plain loops.
+// Selections of each tracker, against plain loops.
 #include "mfu.hpp"
 #include "scar.hpp"
 #include "ssu.hpp"
@@ -65,7 +65,7 @@ TEST(Trackers, P9_MfuSavesTheMostReadRowsOfEachShard) {
     for (const std::int64_t id : expected) counted[id] = 0;
     for (std::int64_t row = 0; row < 997; ++row)
       EXPECT_EQ(mfu.count(0, row), counted.contains(row) ? counted[row] : 0) << row;
-    // A save that came to nothing gives the counts back; one that was committed does not.
+    // A failed save restores the counts; a committed one does not.
     if (round % 2 == 0) {
       mfu.answered(true);
     } else {
@@ -130,7 +130,7 @@ TEST(Trackers, P10_SsuListsAreShortFreeOfDuplicatesAndOfReadRowsOnly) {
 }
 
 // A row that is read in every slot enters the list with probability p = 1/2 and, as all other entries evict
-// one of n places, stays for a while: in equilibrium it is there with p / (p + (1 - p) / n), if each slot
+// one of n places, stays for a while: in equilibrium it is present with p / (p + (1 - p) / n), if each slot
 // brings one other new row.
 TEST(Trackers, P10_PresenceOfARowFollowsItsRateOfReads) {
   constexpr int kPlaces = 4, kSlots = 60000;
@@ -140,7 +140,7 @@ TEST(Trackers, P10_PresenceOfARowFollowsItsRateOfReads) {
   Ssu ssu(tables, 11);
   int there = 0, counted = 0;
   for (int slot = 0; slot < kSlots; ++slot) {
-    // In turn: the row itself, or another one that was never read before.
+    // Alternates between the row itself and another one that was never read before.
     const bool mine = slot % 2 == 0;
     ssu.accessed(0, Ids{mine ? 7 : 100 + slot}, Counts{1}, slot);
     if (mine) continue;
@@ -150,12 +150,12 @@ TEST(Trackers, P10_PresenceOfARowFollowsItsRateOfReads) {
       ++counted;
     }
   }
-  // Per pair of slots: in with 1/2 when outside; out with 1/2 x 1/n behind that when inside. Just after the
-  // other row's slot it is there with the stationary share times its survival.
+  // Per pair of slots: it enters with 1/2 when outside, and then leaves with 1/2 x 1/n when inside. Just
+  // after the other row's slot it is present with the stationary share times its survival.
   const double p = 0.5, out = 0.5 / kPlaces;
   const double inside = (1 - out) * p / (p + out - p * out);
   const double share = static_cast<double>(there) / counted;
-  // Samples that follow each other are alike for about 1 / (p + out) pairs.
+  // Consecutive samples are correlated over about 1 / (p + out) pairs.
   const double error = std::sqrt(inside * (1 - inside) / counted * 2 / (p + out));
   EXPECT_NEAR(share, inside, 3 * error);
 }
@@ -195,7 +195,7 @@ TEST(Trackers, P11_ScarSavesTheFarthestRowsAndKeepsTheirSavedBytes) {
   };
   for (int round = 0; round < 4; ++round) {
     for (int i = 0; i < 900; ++i) values[random() % values.size()] += normal(random);
-    values[static_cast<std::size_t>(round) * 31] = std::nanf("");  // farthest of all
+    values[static_cast<std::size_t>(round) * 31] = std::nanf("");  // the largest distance
     Ids expected;
     for (int group = 0; group < 8; ++group) {
       Ids rows;
@@ -242,7 +242,7 @@ TEST(Trackers, P12_MemoryIsWhatTheSheetSays) {
     const Ssu ssu(tables, 1);
     const Scar scar(tables);
     EXPECT_DOUBLE_EQ(100 * static_cast<double>(mfu.bytes()) / bytes, counters[index]);
-    const double bitmap = kRows / 8.0;  // beside the list: which rows are on it
+    const double bitmap = kRows / 8.0;  // in addition to the list: the bits of listed rows
     EXPECT_DOUBLE_EQ(100 * (static_cast<double>(ssu.bytes()) - bitmap) / bytes, lists[index]);
     EXPECT_EQ(static_cast<double>(scar.bytes()), bytes);
     ++index;

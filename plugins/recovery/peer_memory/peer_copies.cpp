@@ -49,7 +49,7 @@ void PeerCopies::exchange(std::int64_t slot) {
     if (holder != rank_) requests.push_back(group.start_send(text_view(mine), holder, 0));
   }
   for (const Request request : requests) group.wait(request);
-  // Until all have all of it, the copies before these are what everybody can go back to.
+  // Until all ranks have all copies, the previous copies are the common roll-back point.
   group.barrier();
   Kept& memory = kept();
   memory.older = std::exchange(memory.newest, std::move(made));
@@ -68,7 +68,7 @@ std::string PeerCopies::text() {
 }
 
 std::int64_t PeerCopies::find() {
-  std::map<std::int64_t, std::map<int, int>> givers;  // slot, whose copy, lowest rank that has it
+  std::map<std::int64_t, std::map<int, int>> givers;  // slot, owner of the copy, lowest rank that has it
   const std::vector<std::string> said = host_.gather(text());
   for (std::size_t r = 0; r < said.size(); ++r) {
     std::istringstream lines(said[r]);
@@ -78,7 +78,7 @@ std::int64_t PeerCopies::find() {
       words >> slot;
       for (int of = 0; words >> of;) {
         int& giver = givers[slot].try_emplace(of, static_cast<int>(r)).first->second;
-        if (of == static_cast<int>(r)) giver = of;  // its own, which need not travel
+        if (of == static_cast<int>(r)) giver = of;  // its own copy, which needs no transfer
       }
     }
   }

@@ -1,4 +1,4 @@
-// Recovery `peer_memory`: when, and where to.
+// Recovery `peer_memory`: times of copies and saves, and the answer to failures.
 #include "peer_memory.hpp"
 
 #include <tenon/error.hpp>
@@ -69,7 +69,7 @@ SavePlan PeerMemory::plan_save(const SaveMoment& moment) {
 void PeerMemory::account(const std::function<void(std::string_view, double)>& sink) {
   sink("copies", count_);
   if (placement_->machines() < 2) return;
-  // That no checkpoint is needed when two ranks die together, any two alike.
+  // Probability that no checkpoint is needed when two ranks die together, all pairs equally likely.
   sink("two_deaths_outlived", recovery_probability(placement_->machines(), count_, 2));
 }
 

@@ -1,7 +1,7 @@
 // Recovery `peer_memory` (contract recovery/1): every few slots the state of each rank is copied into the
-// memory of its neighbours, as Gemini does (SOSP 2023), and after a death all ranks go back to the newest
-// copies: exact, for any model and strategy, and without reading a disk. Checkpoints are for the day when a
-// rank and all its neighbours die.
+// memory of its neighbours, as in Gemini (SOSP 2023), and after a death all ranks roll back to the newest
+// copies. This is exact for any model and strategy, and reads no disk. Checkpoints cover the case that a rank
+// and all its neighbours die.
 #pragma once
 
 #include "peer_copies.hpp"
@@ -40,10 +40,10 @@ class PeerMemory final : public RecoveryBase {
                                        .capabilities = TENON_CAP_DETERMINISTIC};
   PeerMemory(const Options& options, Host& host);
 
-  /// Throws Error(kConfig) when there are several ranks, and fewer than copies (one alone has no neighbour),
-  /// or servers, whose state no rank has.
+  /// Throws Error(kConfig) for several ranks but fewer than copies (a single rank has no neighbour), or for
+  /// servers, whose state no rank has.
   void bind(RecoveryHost& host) override;
-  /// After ranks went back to copies those in place of the dead hold none yet.
+  /// After a roll-back to copies, the ranks that replace the dead hold none yet.
   void start(const RecoveryStart& start) override;
   BoundaryPlan plan_boundary(const SaveMoment& moment) override;
   void at_boundary(const SaveMoment& moment) override { copy(moment.slot); }
@@ -60,13 +60,13 @@ class PeerMemory final : public RecoveryBase {
   void copy(std::int64_t slot);
 
   Host& host_;
-  int count_;  ///< of copies
+  int count_;  ///< number of copies
   std::int64_t copy_every_, every_;
   int keep_;
   bool background_, save_at_end_;
   RecoveryHost* core_ = nullptr;
   std::optional<Placement> placement_;
-  std::unique_ptr<PeerCopies> copies_;  ///< null where ranks do not outlive each other
+  std::unique_ptr<PeerCopies> copies_;  ///< null if ranks do not outlive each other
 };
 
 }  // namespace tenon::recovery_peer_memory

@@ -1,4 +1,4 @@
-// Groups, the ring, and the ways in which machines can be lost without losing a state.
+// Groups, the ring, and the count of machine losses that keep every state.
 #include "placement.hpp"
 
 #include <algorithm>
@@ -22,8 +22,8 @@ double choose(int n, int k) {
 }
 
 /// Ways to lose l of `size` machines of one group (size = m) or ring (m < size < 2m) with every state left:
-/// all but those with m lost neighbours in a row. A ring below 2m has room for one such run; it starts at any
-/// of the machines, the one before it lives, and l - m of the size - m - 1 others are lost as well.
+/// all but those with m consecutive lost neighbours. A ring below 2m has room for one such run: it starts at
+/// any machine, the one before it survives, and l - m of the size - m - 1 others are lost as well.
 double ways_to_survive(int size, int copies, int l) {
   if (l == size) return 0;
   return l < copies ? choose(size, l) : choose(size, l) - size * choose(size - copies - 1, l - copies);
@@ -89,9 +89,9 @@ bool Placement::survives(const std::vector<bool>& lost) const {
   return true;
 }
 
-// Every machine is lost with probability k / N on its own; then the probability to survive, given that k were
-// lost in all, does not depend on that k / N. Sums of positive terms below 1: the alternating sum of the
-// paper cancels, and its binomials overflow, from some hundred machines on.
+// Every machine is lost independently with probability k / N; the probability to survive, given k losses in
+// all, does not depend on that k / N. Sums only positive terms below 1: the alternating sum of the paper
+// cancels, and its binomials overflow, from some hundred machines on.
 double recovery_probability(int machines, int copies, int lost) {
   const double each = static_cast<double>(lost) / machines;
   LostCount survived(lost, each), any(lost, each);

@@ -1,4 +1,4 @@
-// Where copies lie, and the chance to find one: formulas against all ways in which machines can be lost.
+// Placement of copies, and the probability that one survives: formulas against enumeration of all losses.
 #include "placement.hpp"
 
 #include <gmock/gmock.h>
@@ -14,8 +14,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Subsets of k of N machines whose loss leaves a copy of everything, over all of them. From the lists of
-/// holders alone; N up to about 20.
+/// Share of the subsets of k of N machines whose loss leaves a copy of every state. Uses only the lists of
+/// holders; N up to about 20.
 double enumerated(int machines, int copies, int lost) {
   const Placement placement(machines, copies);
   std::vector<std::uint32_t> together;
@@ -40,7 +40,7 @@ double binomial(int n, int k) {
   return ways;
 }
 
-/// sum_j (-1)^j C(N/m, j) C(N - jm, k - jm) / C(N, k), as section 2.4 has it.
+/// sum_j (-1)^j C(N/m, j) C(N - jm, k - jm) / C(N, k), as in section 2.4.
 double alternating_sum(int machines, int copies, int lost) {
   double sum = 0;
   for (int j = 0; j * copies <= lost; ++j) {
@@ -120,7 +120,7 @@ TEST(RecoveryProbability, P25_VectorsOfSection24) {
   }
 }
 
-/// visit(N, m, k) for every N up to `most`.
+/// Calls visit(N, m, k) for every N up to `most`.
 template <typename Visit>
 void for_each_loss(int most, const Visit& visit) {
   for (int machines = 1; machines <= most; ++machines) {
@@ -168,12 +168,12 @@ TEST(RecoveryProbability, P25_TheBoundHoldsForGroups) {
   EXPECT_EQ(recovery_bound(16, 2, 12), 0);
 }
 
-/// The gap to what groups would give is at most (2m - 3) / C(N, m) at k = m (section 2.4).
+/// The gap to the probability with groups is at most (2m - 3) / C(N, m) at k = m (section 2.4).
 TEST(RecoveryProbability, P25_TheRingCostsLittle) {
   for_each_loss(24, [](int machines, int copies, int lost) {
     if (copies < 2 || lost != copies || machines % copies == 0) return;
     const double ways = binomial(machines, copies);
-    // No placement can do better than to lose ceil(N / m) of the C(N, m) subsets.
+    // Every placement loses at least ceil(N / m) of the C(N, m) subsets.
     const double best = 1 - std::ceil(static_cast<double>(machines) / copies) / ways;
     const double gap = best - recovery_probability(machines, copies, lost);
     ASSERT_GE(gap, -1e-12);

@@ -1,4 +1,4 @@
-// The median of the newest numbers, as a measure of what is usual that a spike does not move.
+// The median of the newest numbers: a typical value that a spike does not move.
 #pragma once
 
 #include <tenon/state.hpp>
@@ -11,7 +11,7 @@ namespace tenon::recovery_spike_guard {
 
 class RunningMedian {
  public:
-  /// `window`: how many numbers count, at least 1.
+  /// `window`: number of values that count, at least 1.
   explicit RunningMedian(std::int64_t window) : values_(static_cast<std::size_t>(window), 0.0) {}
 
   void add(double value) {
@@ -20,7 +20,7 @@ class RunningMedian {
   }
   std::int64_t window() const { return static_cast<std::int64_t>(values_.size()); }
   std::int64_t count() const { return std::min(added_, static_cast<std::int64_t>(values_.size())); }
-  /// The lower one of two middles; 0 when empty.
+  /// Returns the lower one of two middle values; 0 when empty.
   double median() const {
     if (added_ == 0) return 0;
     std::vector<double> sorted(values_.begin(), values_.begin() + count());
@@ -41,7 +41,7 @@ class RunningMedian {
   }
 
  private:
-  std::vector<double> values_;  ///< a ring
+  std::vector<double> values_;  ///< a ring buffer
   std::int64_t added_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// What a spike is, and the answers to it.
+// Detection of spikes, and the answers to them.
 #include "spike_guard.hpp"
 
 #include <tenon/error.hpp>
@@ -59,7 +59,7 @@ double SpikeGuard::rate_scale(std::int64_t slots_since) const {
   return static_cast<double>(slots_since + 1) / static_cast<double>(warmup_ + 1);
 }
 
-// Replicas see different losses, and ranks of a mesh some none: with the mean of all, all decide alike.
+// Replicas see different losses, and some ranks of a mesh none: with the mean of all, all decide alike.
 void SpikeGuard::after_slot(const SlotOutcome& outcome) {
   RecoveryDecorator::after_slot(outcome);
   if (!outcome.gradient) return;
@@ -74,7 +74,7 @@ void SpikeGuard::after_slot(const SlotOutcome& outcome) {
   host_.log(LogLevel::kWarning, text.str());
 }
 
-// A spike is not added to what is usual, or a run of them would become so.
+// A spike is not added to the typical values, or a series of spikes would become typical.
 bool SpikeGuard::diverges(double loss, double gradient_norm) {
   if (!std::isfinite(loss) || !std::isfinite(gradient_norm)) return true;
   const bool known = norms_.count() >= std::min(after_, norms_.window());

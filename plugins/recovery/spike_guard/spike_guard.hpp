@@ -1,6 +1,6 @@
 // Recovery `spike_guard` (contract recovery/1): watches gradient norm and loss. When training diverges, all
-// ranks go back to the newest checkpoint, optimizer state begins at zero, and the learning rate rises anew.
-// What is saved, and what other failures lead to, is the inner policy's business.
+// ranks roll back to the newest checkpoint, optimizer state begins at zero, and the learning rate warms up
+// again. The inner policy decides the content of saves and the answers to other failures.
 #pragma once
 
 #include "running_median.hpp"
@@ -52,7 +52,7 @@ class SpikeGuard final : public RecoveryDecorator {
       .capabilities = TENON_CAP_DETERMINISTIC};
   SpikeGuard(const Options& options, Host& host);
 
-  /// Throws Error(kConfig) where ranks do not share the norms that it watches.
+  /// Throws Error(kConfig) if ranks do not share the norms that it watches.
   void bind(RecoveryHost& host) override;
   void start(const RecoveryStart& start) override;
   void before_slot(SlotStart& slot) override;
@@ -62,9 +62,9 @@ class SpikeGuard final : public RecoveryDecorator {
   void account(const std::function<void(std::string_view, double)>& sink) override;
   void state(StateVisitor& visitor) override;
 
-  /// Whether training diverges, by a slot's mean loss over all ranks and its gradient norm.
+  /// Returns whether training diverges, by a slot's mean loss over all ranks and its gradient norm.
   bool diverges(double loss, double gradient_norm);
-  /// Of the learning rate, so many slots after the newest roll-back.
+  /// Returns the factor of the learning rate, `slots_since` slots after the newest roll-back.
   double rate_scale(std::int64_t slots_since) const;
 
  private:
@@ -75,7 +75,7 @@ class SpikeGuard final : public RecoveryDecorator {
   bool reset_;
   RecoveryHost* core_ = nullptr;
   std::int64_t roll_backs_ = 0, rolled_back_to_ = -1;
-  std::int64_t spikes_ = 0;  ///< in a row
+  std::int64_t spikes_ = 0;  ///< consecutive spikes
   bool diverged_ = false;    ///< in the newest slot
 };
 
