@@ -1,4 +1,4 @@
-// The schedules against recorded values, and what holds beyond the recorded range.
+// The schedules against recorded values, and their properties beyond the recorded range.
 #include "reference/recorded.hpp"
 
 #include <tenon/optimizer.hpp>

@@ -1,5 +1,5 @@
-// Linear warm-up, which all schedules of this plugin share: slot t < warmup has the share (t + 1) / warmup of
-// the rate, so that slot 0 already moves.
+// Linear warm-up of all schedules of this plugin: slot t < warmup uses the share (t + 1) / warmup of the
+// rate, so slot 0 already changes the weights.
 #pragma once
 
 #include <tenon/optimizer.hpp>
@@ -25,7 +25,7 @@ inline double warmup_rate(double base, std::int64_t slot, std::int64_t warmup) {
   return base * static_cast<double>(slot + 1) / static_cast<double>(warmup);
 }
 
-/// How far `slot` has come from `begin` to `end`: 0 to 1, and 1 where nothing is left.
+/// Returns the progress of `slot` from `begin` to `end`: 0 to 1, and 1 if nothing remains.
 inline double progress(std::int64_t slot, std::int64_t begin, std::int64_t end) {
   if (slot >= end || end <= begin) return slot < begin ? 0.0 : 1.0;
   return std::max(0.0, static_cast<double>(slot - begin) / static_cast<double>(end - begin));

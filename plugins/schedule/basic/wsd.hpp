@@ -30,7 +30,7 @@ class Wsd final : public Schedule {
         linear_(options.text("shape") == "linear") {}
   double rate(const SchedulePoint& at) const override {
     if (warming(at.slot, warmup_)) return warmup_rate(at.base_lr, at.slot, warmup_);
-    // Near 2^63 slots the product may round up to more than there are.
+    // Near 2^63 slots rounding may raise the product above the number of slots.
     const double share = decay_ * static_cast<double>(at.steps);
     const std::int64_t begin = share < static_cast<double>(at.steps) ? at.steps - std::llround(share) : 0;
     if (at.slot < begin) return at.base_lr;
