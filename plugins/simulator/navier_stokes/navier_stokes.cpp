@@ -12,7 +12,7 @@
 namespace tenon::navier_stokes {
 namespace {
 
-/// g(2 pi (x + y)) on the grid.
+/// Returns g(2 pi (x + y)) on the grid.
 template <typename Function>
 std::vector<double> diagonal_wave(std::size_t grid, Function&& g) {
   std::vector<double> values(grid * grid);
@@ -38,7 +38,7 @@ NavierStokes::NavierStokes(const Options& options)
                     "are left for the target",
                     past_, snapshots_));
   const double between = options.real("time") / static_cast<double>(snapshots_);
-  // One part in 1e9 less than a whole step more is a whole step.
+  // An excess of one part in 1e9 over a whole number of steps is ignored.
   steps_ = static_cast<std::int64_t>(std::max(1.0, std::ceil(between / options.real("step") * (1 - 1e-9))));
   flow_ = {static_cast<std::size_t>(grid), options.real("viscosity"), between / static_cast<double>(steps_)};
   random_ = {flow_.grid, options.real("alpha"), options.real("tau")};

@@ -1,5 +1,5 @@
 // Simulator `navier_stokes` (contract simulator/1): the vorticity of a forced flow on the unit torus from a
-// random state, at equal distances in time.
+// random state, at equal time intervals.
 #pragma once
 
 #include "random_vorticity.hpp"

@@ -1,4 +1,4 @@
-// Property 17, check 8.1: exact decay, exact forcing, conservation; and NumPy's states.
+// Property 17, check 8.1: exact decay, exact forcing, conservation; and reference states from NumPy.
 #include "navier_stokes.hpp"
 #include "reference/recorded.hpp"
 
@@ -85,7 +85,7 @@ TEST(NavierStokes, P17_CheckB_ForcingFromRest) {
     const std::vector<double> state = advanced({n, nu, step}, forcing, zero, steps);
     EXPECT_LE(largest_difference(state, expected), 1e-11 * largest(expected)) << steps;
   }
-  // Peaks of the formula, which the states above follow: t -> infinity, and T = 50.
+  // Peak values of the formula that the states above follow: t -> infinity, and T = 50.
   const double peak = 0.1 * std::numbers::sqrt2 / (8 * kPi * kPi * nu);
   EXPECT_NEAR(peak, 1.7911, 5e-5);
   EXPECT_NEAR(peak * (1 - std::pow((1 - q) / (1 + q), 50000)), 1.75656, 1e-5);

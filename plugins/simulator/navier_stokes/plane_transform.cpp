@@ -8,7 +8,7 @@
 namespace tenon::navier_stokes {
 namespace {
 
-/// FFTW's planner keeps its own state and is the one part of it that threads must not enter together.
+/// FFTW's planner keeps global state and is its only part that is not thread-safe.
 std::mutex& planner() {
   static std::mutex mutex;
   return mutex;

@@ -1,6 +1,6 @@
-// Real discrete Fourier transforms of n x n values by FFTW, not normalised: X[k] = sum over j of x[j] exp(-2
-// pi i j k / n). Plans are estimated and never measured, since measuring picks algorithms by the clock and
-// with them the bits.
+// Unnormalised real discrete Fourier transforms of n x n values by FFTW: X[k] = sum over j of x[j] exp(-2 pi
+// i j k / n). Plans are estimated, never measured: measuring selects algorithms by timing, which would change
+// the bits.
 #pragma once
 
 #include <complex>
@@ -12,7 +12,7 @@ namespace tenon::navier_stokes {
 
 using Complex = std::complex<double>;
 
-/// Memory as FFTW's plans want it, aligned.
+/// Aligned memory, as FFTW's plans require.
 template <typename T>
 class Plane {
  public:
@@ -43,10 +43,11 @@ class PlaneTransform {
   std::size_t modes() const { return n_ * (n_ / 2 + 1); }
   /// Destroys `values`.
   void forward(Plane<double>& values, Plane<Complex>& spectrum) const;
-  /// n * n times the inverse. Destroys `spectrum`.
+  /// Computes n * n times the inverse. Destroys `spectrum`.
   void inverse(Plane<Complex>& spectrum, Plane<double>& values) const;
-  /// n * n times the inverse, in place, of a whole spectrum [n][n]. Two real fields at once, one as the
-  /// imaginary part of the other: FFTW's complex rows use vector instructions, its real ones do not.
+  /// Computes n * n times the inverse, in place, of a whole spectrum [n][n]. It transforms two real fields at
+  /// once, one as the imaginary part of the other: FFTW's complex rows use vector instructions, its real ones
+  /// do not.
   void inverse_pair(Plane<Complex>& pair) const;
 
  private:

@@ -35,13 +35,13 @@ void RandomVorticity::from_normals(std::span<const double> normals, std::span<do
       const double eigenvalue = 4 * std::numbers::pi * std::numbers::pi * (kx * kx + ky * ky) + tau * tau;
       const double amplitude =
           std::numbers::sqrt2 * std::pow(tau, alpha - 1) * std::pow(eigenvalue, -alpha / 2);
-      // The real part of a field has the Hermitian half of its spectrum.
+      // The spectrum of the real part of a field is the Hermitian part of the field's spectrum.
       const Complex opposite = mode_at((grid - row) % grid, (grid - column) % grid);
       spectrum.values()[row * (half + 1) + column] =
           amplitude * 0.5 * (mode_at(row, column) + std::conj(opposite));
     }
   }
-  transform.inverse(spectrum, values);  // its factor n^2 is the formula's
+  transform.inverse(spectrum, values);  // n^2 times the inverse, the n^2 of the formula
   std::copy(values.values().begin(), values.values().end(), out.begin());
 }
 

@@ -1,6 +1,6 @@
-// A periodic Gaussian random field as the initial vorticity (the generator of Li et al. 2010.08895). Its
-// spectrum is the real part's of  n^2 sqrt(2) tau^((2 alpha - 2) / 2) (4 pi^2 |k|^2 + tau^2)^(-alpha / 2) (xi
-// + i eta), xi and eta standard normal, without the mean.
+// A periodic Gaussian random field as the initial vorticity (the generator of Li et al. 2010.08895). It is
+// the real part of the field with spectrum  n^2 sqrt(2) tau^((2 alpha - 2) / 2) (4 pi^2 |k|^2 +
+// tau^2)^(-alpha / 2) (xi + i eta), xi and eta standard normal, without the mean.
 #pragma once
 
 #include <tenon/simulator.hpp>
@@ -14,9 +14,9 @@ struct RandomVorticity {
   double alpha = 2.5;
   double tau = 7;
 
-  /// Values [x][y]; draws are keyed by (seed, index, mode of this grid).
+  /// Writes values [x][y]; draws are keyed by (seed, index, mode of this grid).
   void draw(const SimulationTask& task, std::span<double> out) const;
-  /// The field of given xi and eta, [kx][ky][2] with both frequencies in the order of a transform.
+  /// Writes the field of given xi and eta, [kx][ky][2] with both frequencies in the order of a transform.
   void from_normals(std::span<const double> normals, std::span<double> out) const;
 };
 

@@ -1,4 +1,4 @@
-// Per step the velocity and the gradient of the vorticity are transformed as two complex fields, and their
+// Each step transforms the velocity and the gradient of the vorticity as two complex fields, and their
 // product back; the rest is a few products per mode.
 #include "vorticity_solver.hpp"
 
@@ -30,10 +30,10 @@ VorticitySolver::VorticitySolver(const Flow& flow, std::span<const double> forci
         row <= half ? static_cast<double>(row) : static_cast<double>(row) - static_cast<double>(n);
     const auto ky = static_cast<double>(column);
     const double eigenvalue = 4 * std::numbers::pi * std::numbers::pi * (kx * kx + ky * ky);  // of -lap
-    // A derivative has no part at the highest frequency: it would be imaginary there.
+    // A derivative is 0 at the highest frequency, where it would be imaginary.
     const double dx = row == half ? 0 : 2 * std::numbers::pi * kx * scale;
     const double dy = column == half ? 0 : 2 * std::numbers::pi * ky * scale;
-    // i a + i (i b): the first derivative in the real part, the second in the imaginary one.
+    // i a + i (i b): the first derivative becomes the real part, the second the imaginary part.
     to_gradient_.emplace_back(-dy, dx);
     const double inverse =
         eigenvalue > 0 ? 1 / eigenvalue : 0;  // u = psi_y, v = -psi_x, psi = w / eigenvalue
@@ -61,7 +61,7 @@ void VorticitySolver::dealias() {
 
 void VorticitySolver::derive(const PairFactors& factors, Plane<Complex>& pair) {
   const std::size_t n = flow_.grid, half = n / 2;
-  // Pairs of reals: the product of two std::complex checks for infinities.
+  // Uses pairs of reals, because the product of two std::complex checks for infinities.
   const auto* factor = reinterpret_cast<const double*>(factors.data());
   const auto* state = reinterpret_cast<const double*>(state_.data());
   auto* out = reinterpret_cast<double*>(pair.data());
@@ -91,7 +91,7 @@ void VorticitySolver::convect() {
   double* product = values_.data();
   std::int64_t within = 0;
   for (std::size_t i = 0; i < transform_.points(); ++i) {
-    within += std::abs(u[2 * i]) + std::abs(u[2 * i + 1]) <= fastest ? 1 : 0;  // not for NaN
+    within += std::abs(u[2 * i]) + std::abs(u[2 * i + 1]) <= fastest ? 1 : 0;  // false for NaN
     product[i] = u[2 * i] * w[2 * i] + u[2 * i + 1] * w[2 * i + 1];
   }
   if (within != static_cast<std::int64_t>(transform_.points())) fail_step();

@@ -1,6 +1,6 @@
 // The vorticity equation on the unit torus, pseudo-spectral (Li et al. 2010.08895, appendix A.3.3):
 //   w_t + u . grad w = nu lap w + f,   lap psi = -w,   u = (psi_y, -psi_x).
-// The convective term is explicit Euler and dealiased by the rule of 2/3, diffusion is Crank-Nicolson.
+// The convective term is explicit Euler and dealiased by the 2/3 rule, diffusion is Crank-Nicolson.
 #pragma once
 
 #include "plane_transform.hpp"
@@ -23,13 +23,13 @@ class VorticitySolver {
   VorticitySolver(const Flow& flow, std::span<const double> forcing);
 
   void set(std::span<const double> vorticity);
-  /// Keeps |kx|, |ky| <= (2/3)(n/2).
+  /// Keeps only modes with |kx|, |ky| <= (2/3)(n/2).
   void dealias();
-  /// Error(kRun) with the step and the cause when the CFL number dt max(|u| + |v|) n exceeds 1, or is not a
-  /// number.
+  /// Throws Error(kRun) with the step and the cause when the CFL number dt max(|u| + |v|) n exceeds 1 or is
+  /// NaN.
   void advance();
   void vorticity(std::span<double> out);
-  /// Of the present state, for whoever asks about energy.
+  /// Writes the velocity of the present state, for callers that compute energy.
   void velocity(std::span<double> along_x, std::span<double> along_y);
 
  private:
@@ -47,7 +47,7 @@ class VorticitySolver {
   PairFactors to_velocity_,
       to_gradient_;             ///< u + i v and w_x + i w_y, divided by n^2 as the inverse wants it
   std::vector<double> keep_;    ///< 1 - dt nu L / 2 over 1 + dt nu L / 2
-  std::vector<double> push_;    ///< -dt over 1 + dt nu L / 2, 0 where the convective term is cut
+  std::vector<double> push_;    ///< -dt over 1 + dt nu L / 2, 0 where dealiasing removes the convective term
   std::vector<Complex> force_;  ///< dt f^ over 1 + dt nu L / 2
   std::vector<bool> kept_;      ///< by dealiasing
   Plane<Complex> state_, work_;

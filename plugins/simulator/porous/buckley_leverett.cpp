@@ -1,4 +1,5 @@
-// Explicit in time: the CFL number is known before the first step, and a task that would break it ends there.
+// Explicit in time: the CFL number is known before the first step, and a task that would violate it ends
+// there.
 #include "buckley_leverett.hpp"
 
 #include <tenon/error.hpp>
@@ -75,7 +76,7 @@ void BuckleyLeverett::run(const SimulationTask& task, std::span<const TensorView
   const FractionalFlow flow{draw_ratio(task)};
   const double width = 1.0 / static_cast<double>(cells_);
   const double between = time_ / static_cast<double>(snapshots_);
-  // One part in 1e9 less than a whole step more is a whole step.
+  // An excess of one part in 1e9 over a whole number of steps is ignored.
   const auto steps =
       static_cast<std::int64_t>(std::max(1.0, std::ceil(between / (step_ratio_ * width) - 1e-9)));
   const double courant = between / static_cast<double>(steps) / width;

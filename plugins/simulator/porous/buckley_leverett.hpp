@@ -1,6 +1,6 @@
-// Simulator `buckley_leverett` (contract simulator/1): water drives oil out of a core of length 1 (Buckley
-// and Leverett 1942), S_t + f(S)_x = 0 with S = 1 at the inflow, by first-order upwind differences. A task
-// draws the ratio of viscosities and, if asked, what water lies there at the start.
+// Simulator `buckley_leverett` (contract simulator/1): water displaces oil in a core of length 1 (Buckley and
+// Leverett 1942), S_t + f(S)_x = 0 with S = 1 at the inflow, by first-order upwind differences. A task draws
+// the ratio of viscosities and, if requested, the initial water saturation.
 #pragma once
 
 #include "fractional_flow.hpp"
@@ -13,8 +13,8 @@
 
 namespace tenon::porous {
 
-/// One step of first-order upwind differences; f' >= 0, so information comes from the left. `courant` = dt /
-/// h, times max f' at most 1. Returns what left at the right end, in units of saturation x h.
+/// Takes one step of first-order upwind differences; f' >= 0, so information comes from the left. `courant` =
+/// dt / h, times max f' at most 1. Returns the outflow at the right end, in units of saturation x h.
 double upwind_step(const FractionalFlow& flow, double courant, std::span<double> saturation);
 
 class BuckleyLeverett final : public SimulatorBase {

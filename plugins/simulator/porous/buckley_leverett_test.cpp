@@ -20,7 +20,7 @@ struct Shock {
 constexpr Shock kShocks[] = {
     {1, 0.70711, 1.20711, 0.82843}, {0.5, 0.57735, 1.36603, 0.73205}, {2, 0.81650, 1.11237, 0.89898}};
 
-/// The exact state at x / t by bisection of f'(S) = x / t on the falling branch behind the shock.
+/// Returns the exact state at x / t by bisection of f'(S) = x / t on the falling branch behind the shock.
 double exact(const FractionalFlow& flow, double speed) {
   const double shock = std::sqrt(flow.ratio / (1 + flow.ratio));
   if (speed > flow.flow(shock) / shock) return 0;
@@ -92,7 +92,7 @@ TEST(BuckleyLeverett, P17_MassIsConservedBeforeBreakthrough) {
     double left = 0;
     int steps = 0;
     for (; steps < 400; ++steps) left += upwind_step(flow, 0.4, state);
-    // 160 cells' worth of water went in; the shock has not come to the end.
+    // The inflow equals 160 cells; the shock has not reached the end.
     EXPECT_LT(left, 1e-14);
     const double mass = std::accumulate(state.begin(), state.end(), 0.0) / 400;
     EXPECT_NEAR(mass, 0.4 * steps / 400, 1e-14) << "a = " << shock.ratio;

@@ -1,5 +1,5 @@
-// FFTW's cosine transforms evaluate the sum; plans are estimated, since measured ones would choose the bits
-// by the clock.
+// FFTW's cosine transforms evaluate the sum. Plans are estimated: measured plans depend on timing, which
+// would change the bits.
 #include "cosine_field.hpp"
 
 #include <fftw3.h>
@@ -13,7 +13,7 @@
 namespace tenon::porous {
 namespace {
 
-/// FFTW's planner keeps its own state and is the one part of it that threads must not enter together.
+/// FFTW's planner keeps global state and is its only part that is not thread-safe.
 std::mutex& planner() {
   static std::mutex mutex;
   return mutex;
@@ -73,7 +73,7 @@ double CosineField::deviation() const {
   double variance = 0;
   for (std::size_t k1 = 0; k1 < points; ++k1) {
     for (std::size_t k2 = 0; k2 < points; ++k2) {
-      // The square of a cosine is 1/2 on the average, but of the constant one.
+      // The mean square of a cosine is 1/2, except for the constant one.
       const double mean_square = (k1 == 0 ? 1 : 0.5) * (k2 == 0 ? 1 : 0.5);
       variance += amplitude(k1, k2) * amplitude(k1, k2) * mean_square;
     }

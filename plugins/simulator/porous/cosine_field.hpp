@@ -15,15 +15,15 @@ namespace tenon::porous {
 struct CosineField {
   enum class Points { kNodes, kCentres };  ///< i / (n - 1), or (i + 1/2) / n
 
-  std::size_t points = 0;  ///< n per side; as many cosines
+  std::size_t points = 0;  ///< n per side, and the number of cosines per side
   Points at = Points::kNodes;
   double alpha = 2, tau = 3;
 
-  /// Values [x][y]. Draw (step, k1 n + k2) is xi_k.
+  /// Returns values [x][y]. Draw (step, k1 n + k2) is xi_k.
   std::vector<double> draw(RandomKey key, std::uint64_t step) const;
-  /// The field of given xi, [k1][k2].
+  /// Returns the field of given xi, [k1][k2].
   std::vector<double> from_normals(std::span<const double> normals) const;
-  /// Root of the variance's mean over the square.
+  /// Returns the square root of the variance's mean over the square.
   double deviation() const;
 
  private:

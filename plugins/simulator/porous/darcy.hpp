@@ -13,8 +13,8 @@
 
 namespace tenon::porous {
 
-/// u at the n x n nodes i / (n - 1), from a at the nodes: five-point differences, arithmetic means at the
-/// faces. Error(kRun) when the residual does not come below 1e-12 of the right-hand side.
+/// Returns u at the n x n nodes i / (n - 1), from a at the nodes: five-point differences, arithmetic means at
+/// the faces. Throws Error(kRun) when the residual does not fall below 1e-12 of the right-hand side.
 std::vector<double> solve_darcy(std::size_t n, std::span<const double> a);
 
 class Darcy final : public SimulatorBase {

@@ -12,7 +12,7 @@ namespace tenon::porous {
 namespace {
 
 constexpr double kResidual = 1e-12;
-constexpr double kOutside = 1e-6;  // what the pressure's residual may push a saturation out of [0, 1]
+constexpr double kOutside = 1e-6;  // tolerated overshoot beyond [0, 1] due to the pressure's residual
 
 double harmonic(double a, double b) {
   return 2 / (1 / a + 1 / b);
@@ -39,7 +39,7 @@ double Displacement::mobility(double s) const {
   return s * s / reservoir_.flow.ratio + (1 - s) * (1 - s);
 }
 
-// Upwind by the pressure before: the new one is not known yet.
+// Upwind by the previous pressure, because the new one is not known yet.
 void Displacement::set_transmissibilities() {
   const std::size_t cells = matrix_.size(), ny = reservoir_.ny;
   std::fill(matrix_.diagonal.begin(), matrix_.diagonal.end(), 0.0);

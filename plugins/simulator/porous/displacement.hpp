@@ -20,7 +20,7 @@ struct Reservoir {
   double porosity = 0.2;
   FractionalFlow flow;
   std::vector<double> permeability;  ///< of cells
-  std::vector<double> rates;         ///< volume per time into a cell; negative: out of it. They sum to 0
+  std::vector<double> rates;         ///< volume per time into a cell; negative: out of it. The sum is 0
 };
 
 class Displacement {
@@ -28,11 +28,13 @@ class Displacement {
   /// Starts with saturation 0.
   explicit Displacement(Reservoir reservoir);
 
-  /// Pressure and flow of the present saturation. Error(kRun) when it does not converge.
+  /// Solves pressure and flow of the present saturation. Throws Error(kRun) when it does not converge.
   void solve_pressure();
-  /// The largest stable step of the present flow: dt max f' x outflow of a cell <= porosity x its area.
+  /// Returns the largest stable step of the present flow: dt max f' x outflow of a cell <= porosity x its
+  /// area.
   double stable_step() const;
-  /// Moves the saturation; Error(kRun) when it leaves [0, 1] or the step is longer than the stable one.
+  /// Advances the saturation. Throws Error(kRun) when it leaves [0, 1] or the step is longer than the stable
+  /// one.
   void move(double step);
 
   std::span<const double> saturation() const { return saturation_; }
@@ -40,7 +42,7 @@ class Displacement {
   std::span<const double> pressure() const { return pressure_; }
   /// Volume per time that leaves a cell, over faces and through wells.
   std::span<const double> outflow() const { return outflow_; }
-  /// Water that came in and went out through wells since the beginning.
+  /// Water that entered and left through wells since the beginning.
   double injected() const { return injected_; }
   double produced() const { return produced_; }
   double time() const { return time_; }
@@ -51,7 +53,7 @@ class Displacement {
   void set_flow();
 
   Reservoir reservoir_;
-  std::vector<double> harmonic_x_, harmonic_y_;  ///< of the face behind a cell, 0 on the rim
+  std::vector<double> harmonic_x_, harmonic_y_;  ///< of the face towards the next cell, 0 on the boundary
   FivePoint matrix_;
   FivePointSolver solver_;
   std::vector<double> saturation_, pressure_, flow_x_, flow_y_, outflow_, share_, gain_;

@@ -1,4 +1,4 @@
-// Sums run in index order, so that a result depends on nothing but the numbers.
+// Sums run in index order, so that results depend only on the input.
 #include "five_point.hpp"
 
 #include <algorithm>
@@ -8,8 +8,8 @@
 namespace tenon::porous {
 namespace {
 
-constexpr double kModified = 0.97;    // share of the dropped fill that goes to the diagonal
-constexpr double kLeastPivot = 0.25;  // of the diagonal; below it the factorization starts afresh
+constexpr double kModified = 0.97;    // share of the dropped fill that is added to the diagonal
+constexpr double kLeastPivot = 0.25;  // of the diagonal; below it the factorization restarts
 
 double dot(std::span<const double> a, std::span<const double> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
@@ -30,7 +30,7 @@ void FivePoint::multiply(std::span<const double> x, std::span<double> out) const
     double sum = diagonal[at] * x[at];
     if (at >= ny) sum -= to_next_x[at - ny] * x[at - ny];
     if (at + ny < size()) sum -= to_next_x[at] * x[at + ny];
-    // The coupling over the end of a line is 0.
+    // The coupling across the end of a line is 0.
     if (at >= 1) sum -= to_next_y[at - 1] * x[at - 1];
     if (at + 1 < size()) sum -= to_next_y[at] * x[at + 1];
     out[at] = sum;
@@ -78,7 +78,7 @@ int FivePointSolver::solve(const FivePoint& matrix, std::span<const double> b, d
   const auto most = static_cast<int>(20 * (matrix.nx + matrix.ny) + 200);
   double rho_before = 1;
   for (int iteration = 0; iteration <= most; ++iteration) {
-    if (singular) remove_mean(r_);  // rounding alone puts something there, and nothing could remove it later
+    if (singular) remove_mean(r_);  // the mean is pure rounding error, and later steps could not remove it
     if (std::sqrt(dot(r_, r_)) <= small) {
       if (singular) remove_mean(x);
       return iteration;

@@ -1,5 +1,5 @@
-// Symmetric systems of five-point differences on nx x ny unknowns, and their solution by conjugate gradients
-// with a modified incomplete Cholesky factorization (Gustafsson 1978, factor 0.97) as preconditioner.
+// Symmetric systems of five-point differences on nx x ny unknowns, solved by conjugate gradients with a
+// modified incomplete Cholesky factorization (Gustafsson 1978, factor 0.97) as preconditioner.
 #pragma once
 
 #include <cstddef>
@@ -25,9 +25,9 @@ class FivePointSolver {
  public:
   FivePointSolver(std::size_t nx, std::size_t ny);
 
-  /// From the guess in `x` until |b - A x| <= tolerance |b|. `singular`: rows of A sum to 0 and so does b; x
-  /// is then the solution of mean 0. Returns the iterations, or -1 when the tolerance is not reached in 20
-  /// (nx + ny) + 200.
+  /// Iterates from the guess in `x` until |b - A x| <= tolerance |b|. `singular`: rows of A sum to 0 and so
+  /// does b; x is then the solution of mean 0. Returns the iterations, or -1 when 20 (nx + ny) + 200
+  /// iterations do not reach the tolerance.
   int solve(const FivePoint& matrix, std::span<const double> b, double tolerance, bool singular,
             std::span<double> x);
 

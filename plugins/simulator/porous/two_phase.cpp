@@ -49,7 +49,7 @@ std::vector<double> TwoPhase::draw_permeability(const SimulationTask& task) cons
   return log;
 }
 
-/// Shares of the injected volume per time: those of injectors sum to 1, those of producers to -1.
+/// Draws the wells' shares of the injected volume per time: injectors sum to 1, producers to -1.
 std::vector<double> TwoPhase::draw_rates(const SimulationTask& task) const {
   const RandomKey key = random_key(task.seed, "two_phase.wells");
   const auto step = static_cast<std::uint64_t>(task.index);
@@ -83,7 +83,7 @@ void TwoPhase::run(const SimulationTask& task, std::span<const TensorView>,
                       .permeability = log,
                       .rates = shares};
   for (double& value : reservoir.permeability) value = std::exp(value);
-  for (double& value : reservoir.rates) value *= porosity_;  // a pore volume per unit of time
+  for (double& value : reservoir.rates) value *= porosity_;  // one pore volume per unit of time
   Displacement displacement(std::move(reservoir));
   for (std::int64_t snapshot = 0; snapshot < snapshots_; ++snapshot) {
     const double end = time_ * static_cast<double>(snapshot + 1) / static_cast<double>(snapshots_);

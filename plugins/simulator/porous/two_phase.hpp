@@ -1,6 +1,6 @@
-// Simulator `two_phase` (contract simulator/1): water injected through wells into a random medium full of
-// oil, in two dimensions. A task draws a log-normal permeability, the places of the wells, and how many
-// inject.
+// Simulator `two_phase` (contract simulator/1): water injected through wells into a random oil-saturated
+// medium, in two dimensions. A task draws a log-normal permeability, the positions of the wells, and the
+// number of injectors.
 #pragma once
 
 #include "cosine_field.hpp"

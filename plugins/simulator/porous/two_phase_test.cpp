@@ -1,4 +1,4 @@
-// Property 17, check 8.3 in two dimensions: NumPy's pressures and saturations, the one-dimensional front,
+// Property 17, check 8.3 in two dimensions: pressures and saturations from NumPy, the one-dimensional front,
 // conservation, bounds and symmetry.
 #include "two_phase.hpp"
 #include "buckley_leverett.hpp"
@@ -24,7 +24,7 @@ double largest_difference(std::span<const double> a, const std::vector<double>& 
   return most;
 }
 
-/// Uniform permeability, water in at one corner and out at the other.
+/// Uniform permeability, inflow at one corner and outflow at the opposite one.
 Reservoir quarter_five_spot(std::size_t n) {
   Reservoir reservoir{.nx = n,
                       .ny = n,
@@ -104,7 +104,7 @@ TEST(TwoPhase, P17_WaterIsConservedAndSaturationsStayInRange) {
     EXPECT_GE(*std::min_element(saturation.begin(), saturation.end()), -1e-9);
     EXPECT_LE(*std::max_element(saturation.begin(), saturation.end()), 1 + 1e-9);
   }
-  EXPECT_GT(displacement.produced(), 0.01);  // broken through
+  EXPECT_GT(displacement.produced(), 0.01);  // past breakthrough
 }
 
 TEST(TwoPhase, P17_SymmetricReservoirsStaySymmetric) {
