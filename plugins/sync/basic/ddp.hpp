@@ -92,8 +92,8 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
   std::int64_t bucket_bytes() const override { return bucket_bytes_; }
   void take_means_by(MeanReducer& reducer) override { reducer_ = &reducer; }
 
-  /// g *= n K / N, so that the mean over K replicas is that over all N targets. The replicas tell each other
-  /// their n before the first bucket leaves; equal ones leave the bits alone.
+  /// g *= n K / N, so that the mean over K replicas is that over all N targets. The replicas exchange their n
+  /// before the first bucket is sent; equal n leave the bits unchanged.
   void weigh(const Bucket& bucket) {
     if (bucket.index == 0) {
       weight_ = 1;
@@ -111,7 +111,7 @@ class Ddp final : public SyncBase, private BucketSizes, private MeanUser {
   }
 
   std::int64_t bucket_bytes_;
-  std::optional<DType> wire_;  ///< of gradients on their way; absent: their own
+  std::optional<DType> wire_;  ///< dtype of gradients in transfer; absent: their own
   bool by_count_;
   double weight_ = 1;  ///< of this replica in this slot
   Elementwise* elementwise_ = nullptr;

@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
   throw std::logic_error(std::string("ddp must not call ") + what);
 }
 
-/// Of a number that binary16 holds; beyond its range infinity.
+/// Returns the binary16 bits of a number that binary16 holds; infinity beyond its range.
 std::uint16_t f16_of(double value) {
   const int sign = std::signbit(value) ? 0x8000 : 0;
   value = std::abs(value);
@@ -33,7 +33,7 @@ std::uint16_t f16_of(double value) {
       sign | (((exponent + 14) << 10) + static_cast<int>(std::nearbyint(std::ldexp(value, 10 - exponent)))));
 }
 
-/// All-reduces of K members that run in one thread: a sum happens at the first wait of any member.
+/// All-reduces of K members in one thread: a sum happens at the first wait of any member.
 struct Exchange {
   explicit Exchange(int members) : views(static_cast<std::size_t>(members)) {}
   std::vector<std::vector<TensorView>> views;  // [member][operation]
@@ -140,7 +140,7 @@ class HostDevice final : public Device {
   HostElementwise elementwise_;
 };
 
-/// A replica with one arena of gradients, cut into buckets that are handed over from the last to the first
+/// A replica with one arena of gradients, divided into buckets that arrive from the last to the first
 /// element.
 class FakeReplica final : public Replica {
  public:
@@ -220,7 +220,7 @@ struct DefaultOptions : Options {
 const struct PlainOptions final : DefaultOptions {
 } default_options;
 
-/// K replicas with K strategies, driven together as the loop drives them apart.
+/// K replicas with K strategies, driven in lockstep; the loop drives each separately.
 struct World {
   World(int replicas, std::vector<std::int64_t> bucket_sizes, const Options& options = default_options)
       : exchange(replicas) {
@@ -260,7 +260,7 @@ TEST(Ddp, EveryReplicaGetsTheMean) {
     for (int r = 0; r < replicas; ++r) {
       for (int i = 0; i < 8; ++i) {
         const double mean = (replicas + 1) / 2.0 * (i - 3);
-        // The sums are whole numbers and exact; what remains is the rounding of 1/K and of the product.
+        // The sums are whole numbers and exact; only 1/K and the product are rounded.
         EXPECT_NEAR(world.parts[static_cast<std::size_t>(r)]->values[static_cast<std::size_t>(i)], mean,
                     std::abs(mean) * 1.2e-7);
       }
@@ -269,7 +269,7 @@ TEST(Ddp, EveryReplicaGetsTheMean) {
   }
 }
 
-// 4 x 60000 is beyond the largest binary16, 65504; the mean is not.
+// 4 x 60000 exceeds the largest binary16, 65504; the mean does not.
 TEST(Ddp, HalfGradientsOverflowOnlyWhereTheMeanDoes) {
   DefaultOptions options;
   options.wire = "f16";

@@ -1,6 +1,6 @@
-// The mean gradient of all replicas in a dtype of two bytes: half of what f32 sends. Each gradient is divided
-// by K in its own dtype and rounded once, so that the sum on its way is already the mean and cannot leave the
-// range of f16 where the gradients do not; every hop rounds once more (docs/reductions.md).
+// The mean gradient of all replicas in a dtype of two bytes: half the bytes of f32. Each gradient is divided
+// by K in its own dtype and rounded once, so the transferred sum is already the mean and stays in the range
+// of f16 if the gradients do; every hop rounds once more (docs/reductions.md).
 #pragma once
 
 #include <tenon/ops/elementwise.hpp>
@@ -18,11 +18,11 @@ class NarrowMean {
   NarrowMean(const NarrowMean&) = delete;
   NarrowMean& operator=(const NarrowMean&) = delete;
   ~NarrowMean() {
-    group_.reset();  // once it is closed no peer reads what is still on its way
+    group_.reset();  // once it is closed, no peer reads pending buffers
     if (memory_ != nullptr) device_->release(memory_, bytes_);
   }
 
-  /// Takes room for all buckets. Gradients of two bytes or less travel as they are.
+  /// Allocates memory for all buckets. Gradients of two bytes or less are sent unchanged.
   void start(Replica& replica, DType wire) {
     device_ = &replica.device();
     elementwise_ = &device_->family<Elementwise>();
@@ -79,7 +79,7 @@ class NarrowMean {
   std::unique_ptr<Communicator> group_;  ///< null with one replica
   void* memory_ = nullptr;
   std::size_t bytes_ = 0;
-  std::vector<TensorView> narrow_;  ///< by bucket; without data where the gradients themselves travel
+  std::vector<TensorView> narrow_;  ///< by bucket; without data if the gradients themselves are sent
   std::vector<Transfer> transfers_;
 };
 

@@ -1,5 +1,6 @@
-// Sync `none` (contract sync/1): replicas never speak. One replica trains plainly; several train apart from
-// equal initial weights on different samples, the lower bound for every strategy that saves communication.
+// Sync `none` (contract sync/1): replicas never communicate. One replica trains plainly; several train
+// independently from equal initial weights on different samples, the lower bound for every strategy that
+// saves communication.
 #pragma once
 
 #include <tenon/plugin.hpp>

@@ -1,5 +1,5 @@
-// Parts, errors and their fate. An error is written beside the old one and takes its place once the update
-// that it belongs to is applied, so that a refused slot leaves nothing behind.
+// Parts and compression errors. A new error is written beside the old one and replaces it once the update
+// that it belongs to is applied, so that a refused slot leaves no trace.
 #include "compressor.hpp"
 
 #include <tenon/error.hpp>
@@ -37,7 +37,7 @@ void Compressor::start(Replica& replica) {
 }
 
 void* Compressor::query(std::string_view id) {
-  return id == MeanUser::kId ? nullptr : SyncDecorator::query(id);  // its means are taken
+  return id == MeanUser::kId ? nullptr : SyncDecorator::query(id);  // this class reduces its means
 }
 
 TensorView Compressor::allocate(DType dtype, std::int64_t elements) {
@@ -130,8 +130,8 @@ void Compressor::keep() {
   pending_.clear();
 }
 
-// What is pending now are gradients, whose update may have been refused; what the strategy within averages in
-// its own after_step is used at once.
+// The pending means are gradients, whose update may have been refused; means that the inner strategy computes
+// in its own after_step are used at once.
 void Compressor::after_step(const Slot& slot, const StepOutcome& outcome) {
   if (outcome.applied) keep();
   pending_.clear();

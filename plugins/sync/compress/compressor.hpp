@@ -1,5 +1,5 @@
-// What the compressing decorators share: they take the means of the strategy within (MeanReducer), carry what
-// compression lost to the next mean of the same elements, and forget that when an update is refused.
+// Base of the compressing decorators: they reduce the means of the inner strategy (MeanReducer), add
+// compression errors to the next mean of the same elements, and discard them when an update is refused.
 #pragma once
 
 #include <tenon/ops/elementwise.hpp>
@@ -26,14 +26,14 @@ constexpr OptionSpec start_after_option(const char* fallback, const char* doc) {
 /// A parameter within a part; a matrix of its first extent and all others.
 struct Piece {
   int parameter = 0;
-  std::int64_t begin = 0, elements = 0;  ///< real numbers, from the part's begin
+  std::int64_t begin = 0, elements = 0;  ///< real numbers, from the part's beginning
   std::int64_t rows = 0, columns = 0;
 };
 
 struct Part {
-  TensorView data;     ///< flat reals; what is to be averaged, then the mean
-  TensorView error;    ///< what earlier means lost, in units of the mean loss
-  TensorView pending;  ///< what this mean loses; becomes `error` if the update is applied
+  TensorView data;     ///< flat reals; the input of the mean, then the mean
+  TensorView error;    ///< error of earlier means, in units of the mean loss
+  TensorView pending;  ///< error of this mean; becomes `error` if the update is applied
   std::vector<Piece> pieces;
   double scale = 1;  ///< from data to units of the mean loss
   Request request;
@@ -49,12 +49,12 @@ class Compressor : public SyncDecorator, private MeanReducer {
 
  protected:
   virtual void prepare_part(std::size_t part) = 0;
-  /// Part::data holds what is to be averaged, error included. Starts the first transfer.
+  /// Part::data holds the input of the mean, error included. Starts the first transfer.
   virtual void begin(std::size_t part) = 0;
-  /// Ends the parts that were begun, in that order, with their means in Part::data and, with error feedback,
-  /// what was lost in Part::pending, in the units of data.
+  /// Completes the begun parts, in that order, with their means in Part::data and, with error feedback, the
+  /// errors in Part::pending, in the units of data.
   virtual void end(std::span<const std::size_t> parts) = 0;
-  /// The update with this mean is applied: whatever it leaves behind is now state.
+  /// The update with this mean is applied: its remaining data are now state.
   virtual void commit(std::size_t) {}
 
   TensorView allocate(DType dtype, std::int64_t elements);
@@ -64,7 +64,7 @@ class Compressor : public SyncDecorator, private MeanReducer {
   Device& device() const { return replica().device(); }
   bool feeds_back() const { return feeds_back_; }
   int members() const { return group_->size(); }
-  /// `elements` of a part or of a buffer like it, from `begin`.
+  /// Returns `elements` of a part, or of a buffer like it, from `begin`.
   static TensorView slice(TensorView view, std::int64_t begin, std::int64_t elements);
 
  private:
@@ -78,14 +78,14 @@ class Compressor : public SyncDecorator, private MeanReducer {
   bool feeds_back_;
   Device* device_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  /// One's own, to be closed before the buffers go: a run that ends in a failure leaves transfers on their
-  /// way. Null: nobody to take a mean with.
+  /// Own communicator, closed before the buffers are freed: a run that ends in a failure leaves transfers
+  /// pending. Null: no other replica.
   std::unique_ptr<Communicator> group_;
   ParameterSet* error_ = nullptr;
   std::vector<Part> parts_;
   std::vector<std::size_t> added_;    ///< since the last finish
-  std::vector<std::size_t> pending_;  ///< compressed means that no outcome has confirmed
-  bool compressing_ = false;          ///< those added
+  std::vector<std::size_t> pending_;  ///< compressed means whose outcome is pending
+  bool compressing_ = false;          ///< for the added parts
   std::vector<TensorView> owned_;
 };
 

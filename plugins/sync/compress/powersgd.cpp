@@ -1,4 +1,4 @@
-// Factors of powersgd.hpp. The products run on the device; a thin factor is made orthogonal on the host.
+// Factors of powersgd.hpp. The products run on the device; a thin factor is orthogonalised on the host.
 #include "powersgd.hpp"
 
 #include <algorithm>
@@ -84,7 +84,7 @@ void Powersgd::add_matrix(Factors& factors, const Piece& piece, DType dtype) {
 
 namespace {
 
-/// A tensor of the device as host memory, written back at the end.
+/// A device tensor as host memory, written back at the end.
 class OnHost {
  public:
   OnHost(Device& device, TensorView view, std::vector<std::byte>& memory) : device_(device), view_(view) {
@@ -116,7 +116,8 @@ class OnHost {
 
 }  // namespace
 
-// The same numbers on all replicas. A column that is spent gets new ones, or it would stay zero for ever.
+// Draws the same numbers on all replicas. A spent column gets new ones; otherwise it would stay zero for
+// ever.
 void Powersgd::draw(Matrix& matrix, std::uint64_t step, bool spent_only) {
   const OnHost start(device(), matrix.start, host_);
   for (std::int64_t i = 0; i < matrix.columns * rank_; ++i) {
@@ -125,8 +126,8 @@ void Powersgd::draw(Matrix& matrix, std::uint64_t step, bool spent_only) {
   }
 }
 
-// Gram-Schmidt, each column twice, in f64. A column that lies in the span of those before it up to rounding
-// becomes zero. NaN stays NaN, for the update to be refused.
+// Gram-Schmidt, each column twice, in f64. A column in the span of the earlier ones up to rounding becomes
+// zero. NaN stays NaN, so that the update is refused.
 void Powersgd::orthogonalise(Matrix& matrix) {
   const OnHost p(device(), matrix.p, host_);
   const std::int64_t rows = matrix.rows;
@@ -194,7 +195,7 @@ void Powersgd::end(std::span<const std::size_t> indices) {
       orthogonalise(matrix);
       matrix.to_q->run(m, matrix.p, matrix.q, {}, 1, matrix.scratch);
       if (!feeds_back()) continue;
-      // What this replica's own part of the mean leaves out: (1 - P P^T) M.
+      // This replica's own share that the mean leaves out: (1 - P P^T) M.
       const TensorView lost = shaped(slice(part.pending, matrix.begin, n), matrix.rows, matrix.columns);
       device().copy(m, lost);
       matrix.residual->run(matrix.p, matrix.q, lost, {}, -1, matrix.scratch);

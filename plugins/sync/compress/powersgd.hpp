@@ -1,6 +1,6 @@
-// Sync `powersgd` (Vogels et al. 2019, arXiv 1905.13727, algorithm 1): matrices travel as two thin factors of
-// their mean, P = M Q and Q = M^T P with P orthogonal, one step of a subspace iteration that goes on from
-// slot to slot; everything else travels as it is.
+// Sync `powersgd` (Vogels et al. 2019, arXiv 1905.13727, algorithm 1): sends matrices as two thin factors of
+// their mean, P = M Q and Q = M^T P with P orthogonal, one step of a subspace iteration that continues from
+// slot to slot; everything else is sent unchanged.
 #pragma once
 
 #include "compressor.hpp"
@@ -50,16 +50,16 @@ class Powersgd final : public Compressor {
  private:
   struct Matrix {
     std::int64_t begin = 0, rows = 0, columns = 0;
-    TensorView p, q;   ///< [rows, rank] and [columns, rank], on their way
-    TensorView start;  ///< the q that the next slot begins with
+    TensorView p, q;   ///< [rows, rank] and [columns, rank], in transfer
+    TensorView start;  ///< the initial q of the next slot
     std::uint64_t first_draw = 0;
     std::unique_ptr<Gemm> to_p, to_q, product, residual;
     TensorView scratch;
-    std::vector<std::uint8_t> spent;  ///< by column: p is linearly dependent on those before
+    std::vector<std::uint8_t> spent;  ///< by column: p is linearly dependent on the earlier ones
   };
   struct Factors {
     std::vector<Matrix> matrices;
-    std::vector<Piece> whole;  ///< travel as they are
+    std::vector<Piece> whole;  ///< sent unchanged
     TensorView first, second;  ///< [whole ..., p ...] and [q ...]
     TensorView starts;         ///< state
     Request request;
@@ -76,7 +76,7 @@ class Powersgd final : public Compressor {
   std::uint64_t draws_ = 0;
   std::vector<Factors> factors_;  ///< by part
   std::vector<double> columns_;   ///< workspace of orthogonalise, [rank, rows]
-  std::vector<std::byte> host_;   ///< factors of a device whose memory is not the host's
+  std::vector<std::byte> host_;   ///< factors of a device with separate memory
 };
 
 }  // namespace tenon::sync_compress

@@ -1,4 +1,4 @@
-// Rows of sign.hpp; their signs are made and read by the device.
+// Rows of sign.hpp; the device encodes and decodes the signs.
 #include "sign.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // Sync `sign` (Karimireddy et al. 2019, arXiv 1901.09847): each replica sends one bit per element and one
-// scale per tensor, mean |x| sign(x), to all others, and feeds back what that leaves out.
+// scale per tensor, mean |x| sign(x), to all others, with error feedback.
 #pragma once
 
 #include "compressor.hpp"

@@ -1,4 +1,4 @@
-// The filter of bmuf.hpp. W_g is where a block starts; with Nesterov it lies m D ahead of the model.
+// The filter of bmuf.hpp. W_g is the start of a block; with Nesterov it is m D ahead of the model.
 #include "bmuf.hpp"
 
 namespace tenon::sync_local {
@@ -22,10 +22,10 @@ void Bmuf::meet() {
     const TensorView x = replica().live().arena(arena), global = center().arena(arena);
     const TensorView update = update_->arena(arena);
     average(x);
-    elementwise().subtract(x, global, x);  // G, where the weights were
+    elementwise().subtract(x, global, x);  // G, stored in place of the weights
     elementwise().scale(update, momentum_);
     elementwise().axpy(step_, x, update);  // D
-    // W_g - m D_old + D = W_g + z G, and m D more to look ahead.
+    // W_g - m D_old + D = W_g + z G, plus m D to look ahead.
     if (nesterov_) elementwise().axpy(step_, x, global);
     elementwise().axpy(nesterov_ ? momentum_ : 1.0, update, global);
     replica().device().copy(global, x);

@@ -1,5 +1,5 @@
 // Sync `bmuf` (Chen & Huo 2016): blockwise model-update filtering. Replicas train alone for a block; the mean
-// of what they moved, filtered by a momentum over blocks, moves the global model, from which all go on.
+// of their updates, filtered by a momentum over blocks, moves the global model, from which all continue.
 #pragma once
 
 #include "rounds.hpp"

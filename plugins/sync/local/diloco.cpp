@@ -1,4 +1,4 @@
-// Anchor and meeting of diloco.hpp.
+// Anchor and synchronisation round of diloco.hpp.
 #include "diloco.hpp"
 
 namespace tenon::sync_local {
@@ -28,7 +28,7 @@ void Anchored::meet() {
       replica().device().copy(x, anchor);
       continue;
     }
-    elementwise().subtract(anchor, x, x);  // the way back, where the weights were
+    elementwise().subtract(anchor, x, x);  // the pseudo-gradient, stored in place of the weights
     if (reducer_ != nullptr)
       reducer_->add(i, 1);
     else

@@ -1,6 +1,6 @@
-// Sync `diloco` (Douillard et al. 2023): replicas train alone for a round; then one all-reduce of the way
-// back to the anchor, g = mean(anchor - x), a step of an outer optimizer on the anchor, and all go on from
-// there.
+// Sync `diloco` (Douillard et al. 2023): replicas train alone for a round; then one all-reduce of the
+// pseudo-gradient, g = mean(anchor - x), and a step of an outer optimizer on the anchor, from which all
+// continue.
 #pragma once
 
 #include "rounds.hpp"
@@ -12,7 +12,7 @@
 
 namespace tenon::sync_local {
 
-/// What DiLoCo and PALSGD do when replicas meet.
+/// Synchronisation round of DiLoCo and PALSGD.
 class Anchored : public Centered, private MeanUser {
  public:
   Anchored(const char* name, const Options& options) : Centered(name, "anchor", options), outer_(options) {}
@@ -29,7 +29,7 @@ class Anchored : public Centered, private MeanUser {
   void meet() override;
 
  private:
-  /// The way back to the anchor may travel compressed; gradients of a warm-up and its last average do not.
+  /// The pseudo-gradient may be sent compressed; gradients of a warm-up and its last average are not.
   void take_means_by(MeanReducer& reducer) override { reducer_ = &reducer; }
 
   OuterUpdate outer_;

@@ -48,7 +48,7 @@ void Drift::measure() {
     maps.subtract(a, b, a);
     spread = std::max(spread, reduce.absolute_max(a));
   }
-  // Weights that are all zero have no scale to compare with.
+  // Zero weights have no scale for comparison.
   if (length > 0) replica_.record("replica_drift", std::sqrt(distance / length));
   replica_.record("replica_spread", spread);
 }

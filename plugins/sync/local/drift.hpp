@@ -1,7 +1,6 @@
-// How far replicas have drifted apart just before they meet, where that is asked for (option `drift`).
-// Records "replica_drift", |x_k - mean(x)| / |mean(x)| of each replica, and "replica_spread", the largest
-// difference that two replicas have in one weight. Costs three all-reduces of the weights, counted as
-// statistics.
+// Drift of the replicas just before a synchronisation round, if requested (option `drift`). Records
+// "replica_drift", |x_k - mean(x)| / |mean(x)| of each replica, and "replica_spread", the largest difference
+// between two replicas in one weight. Costs three all-reduces of the weights, counted as statistics.
 #pragma once
 
 #include <tenon/options.hpp>
@@ -18,7 +17,7 @@ inline constexpr OptionSpec kDrift = option::boolean("drift", "false")
 
 class Drift {
  public:
-  /// Takes room for two copies of the largest of these arenas.
+  /// Allocates two copies of the largest of these arenas.
   Drift(Replica& replica, std::vector<int> arenas);
   ~Drift();
   Drift(const Drift&) = delete;

@@ -1,6 +1,6 @@
-// Sync `easgd` (Zhang, Choromanska & LeCun 2015), synchronous and symmetric: at a meeting every replica and
-// the centre are drawn to each other, x_i -= a (x_i - c) and c += a sum (x_i - c), both of what was before.
-// sum x_i + c is kept.
+// Sync `easgd` (Zhang, Choromanska & LeCun 2015), synchronous and symmetric: a synchronisation round pulls
+// every replica and the centre towards each other, x_i -= a (x_i - c) and c += a sum (x_i - c), both from the
+// previous values. sum x_i + c is invariant.
 #pragma once
 
 #include "rounds.hpp"
@@ -29,7 +29,7 @@ class Easgd final : public Centered {
   explicit Easgd(const Options& options);
   ~Easgd() override;
 
-  /// Throws Error(kConfig) where (K + 1) a is 2 or more: the exchange itself would diverge.
+  /// Throws Error(kConfig) if (K + 1) a is 2 or more: the exchange itself would diverge.
   void start(Replica& replica) override;
   ParameterSet& evaluation_parameters() override;
 
@@ -37,7 +37,7 @@ class Easgd final : public Centered {
   void meet() override;
 
  private:
-  /// Not with one replica: a centre of one's own would only lag behind.
+  /// False with one replica: its own centre would only lag.
   bool exchanges() const { return replica().replicas() > 1 && elastic_ > 0; }
 
   std::optional<double> given_;

@@ -1,5 +1,6 @@
 // Sync `local_sgd` (Stich 2018): every replica updates its own weights, and after every `interval` slots all
-// take the mean. State of optimizers stays local. With a warm-up it is post-local SGD (Lin et al. 2018).
+// replace them by the mean. Optimizer state stays local. With a warm-up it is post-local SGD (Lin et al.
+// 2018).
 #pragma once
 
 #include "rounds.hpp"

@@ -22,7 +22,8 @@ void Palsgd::start(Replica& replica) {
   key_ = random_key(replica.seed(), "sync.palsgd");
   for (const ParameterInfo& info : replica.live().parameters()) {
     if (info.arena >= 0 && info.spec.role == Role::kParameter && info.spec.trainable)
-      first_ = std::max(first_, info.index);  // in the order in which backward finishes, the first comes last
+      first_ = std::max(first_, info.index);  // indices follow the order in which backward finishes, so the
+                                              // first tensor has the largest
   }
   Anchored::start(replica);
 }
@@ -46,7 +47,7 @@ SlotPlan Palsgd::plan(const Slot& slot) const {
 
 void Palsgd::between(const Slot& slot, const StepOutcome& outcome) {
   if (outcome.kind != SlotKind::kMix || eta_ == 0) return;
-  // The peak of a very long run is that of the slots that were asked for.
+  // In a very long run the peak covers only the sampled slots.
   const double pull = slot.lr * eta_ / p_;
   if (!(pull < 2)) require_contraction(slot.lr, fmt::format("in slot {}", slot.t));
   ParameterSet& live = replica().live();

@@ -1,5 +1,5 @@
-// Sync `palsgd` (arXiv 2504.18454, algorithm 1): DiLoCo in which a slot is, with probability p, no gradient
-// but a pull of all weights towards the anchor, without data and without bytes.
+// Sync `palsgd` (arXiv 2504.18454, algorithm 1): DiLoCo in which a slot, with probability p, replaces the
+// gradient by a pull of all weights towards the anchor, without data and without bytes.
 #pragma once
 
 #include "diloco.hpp"
@@ -45,7 +45,7 @@ class Palsgd final : public Anchored {
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit Palsgd(const Options& options);
 
-  /// Throws Error(kConfig) where a mixing slot could move weights twice their way to the anchor, or further.
+  /// Throws Error(kConfig) if a mixing slot could move weights twice the distance to the anchor, or further.
   void start(Replica& replica) override;
   SlotPlan plan(const Slot& slot) const override;
 

@@ -1,6 +1,6 @@
-// What the strategies of this plugin share: a warm-up in which every update uses the mean gradient of all
-// replicas, then updates of each replica alone, and a meeting after every `interval` slots. A meeting is at
-// slot t when t + 1 is a multiple of the interval, whatever happened before.
+// Base of the strategies of this plugin: a warm-up in which every update uses the mean gradient of all
+// replicas, then local updates of each replica, and a synchronisation round after every `interval` slots. A
+// round is at slot t when t + 1 is a multiple of the interval, independent of earlier slots.
 #pragma once
 
 #include "drift.hpp"
@@ -28,7 +28,7 @@ constexpr OptionSpec interval_option(const char* fallback, const char* doc) {
 enum class LocalState { kKeep, kReset, kAverage };
 inline constexpr auto kLocalStates = option::choice<LocalState>(
     {{"keep", LocalState::kKeep}, {"reset", LocalState::kReset}, {"average", LocalState::kAverage}});
-/// Declared by the strategies that offer it; the others keep.
+/// Declared by the strategies that offer it; the others keep the state.
 inline constexpr OptionSpec kLocalState =
     option::text("local_state", "\"keep\"")
         .one_of(kLocalStates)
@@ -45,7 +45,7 @@ class Rounds : public SyncBase {
         measures_drift_(options.boolean("drift")) {}
 
   void start(Replica& replica) override;
-  /// In the warm-up all replicas have the same gradients and so decide alike, each for itself.
+  /// In the warm-up all replicas have the same gradients, so each decides alike by itself.
   GradientGroup gradient_group() const override { return GradientGroup::kReplica; }
   void on_gradients_ready(const Bucket& bucket) override;
   void finish_gradients() override { mean_.finish(); }
@@ -54,24 +54,25 @@ class Rounds : public SyncBase {
 
  protected:
   const char* name() const { return name_; }
-  /// Of a strategy that declares kLocalState.
+  /// Reads the option of a strategy that declares kLocalState.
   void read_local_state(const Options& options);
-  /// Replicas are equal and go on alone: at the start, or when the warm-up ends.
+  /// Replicas are equal and continue alone: at the start, or when the warm-up ends.
   virtual void begin() {}
-  /// In every slot after the warm-up, before a meeting.
+  /// Called in every slot after the warm-up, before a synchronisation round.
   virtual void between(const Slot&, const StepOutcome&) {}
-  /// One round is over.
+  /// Ends a round.
   virtual void meet() = 0;
-  /// Buffers have followed their policy too.
+  /// Called once buffers have followed their policy too.
   virtual void settled() {}
 
   std::int64_t warmup() const { return warmup_; }
-  /// Whether replicas go on alone. A state: a run that is restored at its end has no slot to tell it by.
+  /// Returns whether replicas train alone. Part of the state: a run restored at its end has no slot to derive
+  /// it from.
   bool parted() const { return parted_ != 0; }
   Elementwise& elementwise() const { return *elementwise_; }
-  /// Arenas of what is trained; buffers are [sync] buffers' business, frozen parameters are equal anyway.
+  /// Arenas of trained parameters; [sync] buffers handles buffers, and frozen parameters are equal anyway.
   const std::vector<int>& arenas() const { return arenas_; }
-  /// data = the sum, or the mean, of all replicas' data: 2 (K-1)/K of its bytes from each.
+  /// data = the sum, or the mean, of all replicas' data: each sends 2 (K-1)/K of its bytes.
   void sum(TensorView data);
   void average(TensorView data);
   void average_weights();
@@ -83,7 +84,7 @@ class Rounds : public SyncBase {
   const char* name_;
   std::int64_t interval_, warmup_, parted_ = 0;
   bool measures_drift_;
-  std::unique_ptr<Drift> drift_;  ///< null unless asked for
+  std::unique_ptr<Drift> drift_;  ///< null unless requested
   LocalState local_state_ = LocalState::kKeep;
   GradientMean mean_;
   Communicator* group_ = nullptr;
@@ -91,8 +92,8 @@ class Rounds : public SyncBase {
   std::vector<int> arenas_;
 };
 
-/// Rounds around a second set of weights: what replicas start a round from, or are drawn to, and what is
-/// evaluated.
+/// Rounds around a second set of weights, from which replicas start a round or to which they are pulled, and
+/// which is evaluated.
 class Centered : public Rounds {
  public:
   /// center: the set's name in checkpoints.
@@ -100,14 +101,14 @@ class Centered : public Rounds {
       : Rounds(name, options), center_name_(center) {}
 
   void start(Replica& replica) override;
-  /// The centre once replicas have parted: none of theirs is the model.
+  /// Returns the centre once replicas train alone: none of them is the model.
   ParameterSet& evaluation_parameters() override;
 
  protected:
-  /// The centre is where replicas part. After a warm-up they are equal; the published average there is kept,
-  /// and counted.
+  /// Sets the centre to the replicas' common weights. After a warm-up they are equal; the published average
+  /// there is kept, and counted.
   void begin() final;
-  /// The centre is evaluated with the statistics of the meeting, not with those of the beginning.
+  /// The centre is evaluated with the statistics of the synchronisation round, not with the initial ones.
   void settled() final;
   ParameterSet& center() const { return *center_; }
 

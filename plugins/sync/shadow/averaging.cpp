@@ -1,5 +1,5 @@
-// The rounds of averaging.hpp. phase_ is the actor's while it runs; a worker that holds the pause may take it
-// over, because then the actor stands at a checkpoint or before a merge, and looks again when it goes on.
+// The rounds of averaging.hpp. The running actor owns phase_; a worker that holds the pause may take it over,
+// because then the actor is at a checkpoint or before a merge, and rereads it when it continues.
 #include "averaging.hpp"
 
 #include <tenon/error.hpp>
@@ -51,7 +51,8 @@ void Averaging::send() {
   phase_ = Phase::kSent;
 }
 
-// Pieces that were all started would stand in the link's queue together, and nothing could pass between them.
+// If all pieces were started, they would be in the link's queue together, and no other transfer could pass
+// between them.
 void Averaging::start_transfers() {
   const std::size_t end = in_pieces() ? std::min(received_ + 1, pieces_.size()) : pieces_.size();
   while (transfers_.size() < end)
@@ -129,8 +130,8 @@ bool Averaging::step(Actor& self, bool going) {
   return true;
 }
 
-// A trainer that is ahead has finished the round in which another still is, and may have asked for the next
-// one; that can stay as it is, for a wish carries no weights. A round that was agreed on takes place.
+// A trainer that is ahead has finished the round that another is still in, and may have asked for the next
+// one. That request can stay, since a vote carries no weights. A round that was agreed on is completed.
 void Averaging::settle() {
   Communicator& group = *replica().group(Purpose::kState);
   std::int64_t front = round_ * kPhases + static_cast<std::int64_t>(phase_);

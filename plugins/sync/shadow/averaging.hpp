@@ -1,9 +1,9 @@
-// Strategies without a centre: the shadows of all trainers average copies of their weights with each other
-// and merge the result into weights that have moved on. A round has five phases, each left at one place, so
-// that whoever finds a round under way (the actor, or a worker that must save) can bring it to its end.
+// Strategies without a centre: the shadow threads of all trainers average copies of their weights with each
+// other and merge the result into weights that have changed since. A round has five phases, each left at one
+// place, so that the actor, or a worker that must save, can complete a round in progress.
 //
-// Nobody leaves alone: before each round the trainers agree, by the minimum of their wishes, whether all of
-// them want to stop.
+// No trainer leaves alone: before each round the trainers agree, by the minimum of their votes, whether all
+// of them want to stop.
 #pragma once
 
 #include "shadow.hpp"
@@ -34,13 +34,13 @@ class Averaging : public Shadow {
   bool step(Actor& self, bool going) override;
   void settle() override;
 
-  /// mean_[i] holds the mean of what the trainers' weights of arenas()[i] were.
+  /// mean_[i] holds the mean of the trainers' copied weights of arenas()[i].
   virtual void merge(std::size_t index) = 0;
-  /// Makes evaluated() the model; on all trainers, nothing in flight.
+  /// Makes evaluated() the model; called on all trainers with nothing in flight.
   virtual void publish() = 0;
 
   double weight() const { return weight_; }
-  /// Keeps a copy of what went into the mean, for merges that need it.
+  /// Keeps a copy of the mean's input, for merges that need it.
   void keep_snapshots() { snapshots_ = allocate(); }
   const TensorView& mean(std::size_t index) const { return means_[index]; }
   const TensorView& snapshot(std::size_t index) const { return snapshots_[index]; }
@@ -48,10 +48,10 @@ class Averaging : public Shadow {
  private:
   enum class Phase : std::uint8_t {
     kIdle,
-    kAsked,    ///< the wish to stop is on its way
+    kAsked,    ///< the vote to stop is in progress
     kAgreed,   ///< the round takes place
-    kSent,     ///< copies are on their way
-    kArrived,  ///< the mean is there
+    kSent,     ///< copies are in transfer
+    kArrived,  ///< the mean has arrived
   };
   static constexpr std::int64_t kPhases = 5;
 
@@ -71,7 +71,7 @@ class Averaging : public Shadow {
   std::int32_t stop_ = 0;
   Request vote_;
   std::vector<TensorView> pieces_;  ///< of means_, in order
-  std::vector<Request> transfers_;  ///< of the pieces that were started
+  std::vector<Request> transfers_;  ///< of the started pieces
   std::size_t received_ = 0;        ///< pieces
   std::vector<TensorView> means_, snapshots_;
   std::unique_ptr<Communicator> votes_, group_;

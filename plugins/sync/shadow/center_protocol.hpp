@@ -1,6 +1,7 @@
-// What trainers and servers of `shadow_easgd` say to each other. Three communicators of two members each, so
-// that the data of exchanges are counted apart from what the formulas leave out: requests (control), weights
-// (parameter), central copies that are set and fetched (state). A request names what follows on the others.
+// Messages between trainers and servers of `shadow_easgd`. They use three communicators of two members each,
+// so that the data of exchanges are counted separately from data that the formulas leave out: requests
+// (control), weights (parameter), and transfers of whole central copies (state). A request announces the
+// messages on the others.
 #pragma once
 
 #include <tenon/transport.hpp>
@@ -15,22 +16,22 @@ inline constexpr int kTrainer = 0, kServer = 1;  ///< members
 inline constexpr int kTag = 0;
 
 enum class Ask : std::int64_t {
-  kRoom,        ///< nothing follows: the most bytes that a later request will move; answered
+  kRoom,        ///< no data: the most bytes that a later request will move; answered
   kSet,         ///< state: trainer -> server; answered
   kGet,         ///< state: server -> trainer
-  kSymmetric,   ///< weights: w up, a (w - c) down, which c has gained
-  kSequential,  ///< weights: w up, then the centre that has followed it down
+  kSymmetric,   ///< weights: w up, a (w - c) down, which is added to c
+  kSequential,  ///< weights: w up, then the updated centre down
   kFetch,       ///< weights: c down
-  kAdd,         ///< weights: e up, which c gains; answered
-  kBye,         ///< the last one
+  kAdd,         ///< weights: e up, which is added to c; answered
+  kBye,         ///< the last request
 };
 
-/// One message on the communicator for requests; answers are this, too.
+/// One message on the communicator for requests; answers have the same form.
 struct Header {
   Ask request = Ask::kBye;
   std::int64_t arena = 0;
-  std::int64_t elements = 0;  ///< that follow
-  std::int64_t begin = 0;     ///< of the first of them in the server's shard of it
+  std::int64_t elements = 0;  ///< number that follows
+  std::int64_t begin = 0;     ///< offset of the first of them in the server's shard
   std::int64_t whole = 0;     ///< elements of that shard
   std::int64_t dtype = 0;
   double elastic = 0;
@@ -49,7 +50,7 @@ inline TensorView view_of(Header& header) {
 struct Pair {
   std::unique_ptr<Communicator> requests, weights, state;
 
-  /// open(name, purpose) gives one end of a communicator.
+  /// open(name, purpose) returns one end of a communicator.
   template <typename Open>
   explicit Pair(Open&& open)
       : requests(open("shadow.requests", Purpose::kControl)),

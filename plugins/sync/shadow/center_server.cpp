@@ -1,4 +1,4 @@
-// Requests of trainers (center_server.hpp). The lock is held for arithmetic alone, never while waiting.
+// Serves requests of trainers (center_server.hpp). The lock is held only for arithmetic, never while waiting.
 #include "center_server.hpp"
 
 #include "merge.hpp"
@@ -38,7 +38,7 @@ void CenterServer::serve(ServerNode& node) {
                                        [&serve_trainer, trainer](Actor&) { serve_trainer(trainer); }));
   }
   serve_trainer(0);
-  for (const auto& actor : actors) actor->stop();  // each ends with its trainer's goodbye
+  for (const auto& actor : actors) actor->stop();  // each ends with its trainer's kBye
 }
 
 void CenterServer::serve_one(Pair& pair, Center& center) {

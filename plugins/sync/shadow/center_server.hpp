@@ -1,6 +1,6 @@
-// The centre on server ranks: every server holds its shard of each arena, one centre for each part of the
-// model grid. Every trainer is served by an actor of its own, so nobody waits for a message of just anyone; a
-// lock per centre makes each request one step.
+// The centre on server ranks: every server holds its shard of each arena, with one centre for each part of
+// the model grid. A separate actor serves each trainer, so no actor waits for messages from an arbitrary
+// sender; a lock per centre makes each request atomic.
 #pragma once
 
 #include "center_protocol.hpp"
@@ -25,10 +25,10 @@ class CenterServer final : public SyncServer {
   };
   struct Center {
     std::mutex mutex;
-    std::vector<Arena> arenas;  ///< by number; those not set are empty
+    std::vector<Arena> arenas;  ///< by number; unset ones are empty
   };
 
-  /// Answers the requests of one trainer until it says goodbye.
+  /// Answers the requests of one trainer until kBye.
   void serve_one(Pair& pair, Center& center);
   void answer(Pair& pair, Center& center, const Header& header, std::vector<std::byte>& memory);
 };

@@ -1,5 +1,5 @@
-// The trainer's end of easgd.hpp. Weights are subtracted from where they are when the answer comes, so what
-// workers did meanwhile stays.
+// The trainer's end of easgd.hpp. The answer is subtracted from the current weights, so concurrent updates of
+// workers are kept.
 #include "easgd.hpp"
 
 #include <tenon/error.hpp>
@@ -20,14 +20,14 @@ ShadowEasgd::ShadowEasgd(const Options& options)
   order_.assign(order.begin(), order.end());
 }
 
-// A server waits for its trainers, so each says goodbye; a run that fails ends the servers by its failure.
+// A server waits for its trainers, so each sends kBye; a run that fails ends the servers by its failure.
 ShadowEasgd::~ShadowEasgd() {
   stop_background();
   if (std::uncaught_exceptions() > 0) return;
   try {
     for (Pair& pair : pairs_) ask(pair, Ask::kBye, 0, {}, {});
   } catch (const std::exception&) {
-    // The run has failed meanwhile and is reported.
+    // The run has failed and is reported elsewhere.
   }
 }
 
@@ -92,8 +92,8 @@ void ShadowEasgd::answered(Pair& pair) {
   pair.requests->receive(view_of(header), kServer, kTag);
 }
 
-// Trainer 0 brings the centre, from the start or from a checkpoint, before anybody exchanges with it. A
-// server that is behind would make room while others train, so each waits until its servers have done so.
+// Trainer 0 sends the centre, from the start or from a checkpoint, before any trainer exchanges with it. A
+// slow server would allocate while others train, so each trainer waits until its servers have done so.
 void ShadowEasgd::begin() {
   for (std::size_t s = 0; s < pairs_.size(); ++s) {
     std::int64_t most = 0;
@@ -115,7 +115,7 @@ void ShadowEasgd::begin() {
   replica().group(Purpose::kState)->barrier();
 }
 
-// Pieces go to all servers in turn, so that none idles while trainers that began together are all at another.
+// Sends pieces to all servers in turn, so that none idles while trainers that began together all use another.
 void ShadowEasgd::exchange() {
   for (std::size_t i = 0; i < arenas().size(); ++i) {
     std::int64_t most = 0, done = 0;
@@ -155,7 +155,7 @@ void ShadowEasgd::exchange_part(std::size_t index, std::size_t server, const Ele
   merging([&] { apply(); });
 }
 
-// Behind a pause somebody else may have done it: quiesce, which found the exchange half done.
+// After a pause the exchange may be applied already, by quiesce(), which found it half done.
 void ShadowEasgd::apply() {
   if (!arrived_) return;
   const auto [index, range] = *arrived_;
@@ -195,7 +195,7 @@ void ShadowEasgd::meet(std::int64_t) {
   const auto place =
       static_cast<std::size_t>(std::find(order_.begin(), order_.end(), replica().replica()) - order_.begin());
   Header turn;
-  turns_->barrier();  // the last one's turn at the meeting before is over
+  turns_->barrier();  // the last replica's turn in the previous round is over
   if (place > 0) turns_->receive(view_of(turn), static_cast<int>(order_[place - 1]), kTag);
   exchange();
   if (place + 1 < order_.size()) turns_->send(view_of(turn), static_cast<int>(order_[place + 1]), kTag);

@@ -48,7 +48,7 @@ class ShadowEasgd final : public Shadow {
   explicit ShadowEasgd(const Options& options);
   ~ShadowEasgd() override;
 
-  /// Throws Error(kConfig) when several trainers have no server.
+  /// Throws Error(kConfig) for several trainers without a server.
   void start(Replica& replica) override;
   void state(StateVisitor& visitor) override;
   void* query(std::string_view interface_id) override;
@@ -67,12 +67,12 @@ class ShadowEasgd final : public Shadow {
 
   void check_order();
   ElementRange shard(std::size_t index, std::size_t server) const;
-  /// All arenas with all servers.
+  /// Exchanges all arenas with all servers.
   void exchange();
-  /// `part` of `whole`, the shard of this server.
+  /// Exchanges `part` of `whole`, the shard of this server.
   void exchange_part(std::size_t index, std::size_t server, const ElementRange& part,
                      const ElementRange& whole);
-  /// What the exchange brought into staging_: due until it is applied, by whom ever.
+  /// Applies the exchanged data in staging_, which are due until any thread applies them.
   void apply();
   void ask(Pair& pair, Ask request, std::size_t index, const ElementRange& part, const ElementRange& whole);
   void answered(Pair& pair);
@@ -84,8 +84,7 @@ class ShadowEasgd final : public Shadow {
   std::deque<Pair> pairs_;  ///< by server
   std::unique_ptr<Communicator> turns_;
   ParameterSet* center_ = nullptr;
-  ParameterSet* elastic_force_ =
-      nullptr;  ///< delta outside the background: what the weights have yet to move by
+  ParameterSet* elastic_force_ = nullptr;  ///< delta outside the background: pending change of the weights
   std::atomic<std::int64_t> force_due_{0};
   std::vector<TensorView> staging_;  ///< per arena of arenas()
   struct Arrived {
@@ -93,7 +92,7 @@ class ShadowEasgd final : public Shadow {
     ElementRange range;
   };
   std::optional<Arrived> arrived_;
-  CenterServer server_;  ///< of the component that a server rank makes
+  CenterServer server_;  ///< of the component on a server rank
 };
 
 }  // namespace tenon::sync_shadow

@@ -38,7 +38,7 @@ class ShadowMa final : public Averaging {
  protected:
   ParameterSet& evaluated() const override { return *evaluated_; }
   void merge(std::size_t index) override;
-  /// The mean of the trainers' weights: no trainer's own are the model.
+  /// Publishes the mean of the trainers' weights: no single trainer is the model.
   void publish() override;
 
  private:

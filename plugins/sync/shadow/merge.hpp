@@ -1,6 +1,7 @@
-// Weights that worker threads train on while somebody else reads or changes them: every element is loaded and
-// stored atomically (relaxed), so nobody sees half of one; an update that falls between a load and its store
-// is lost, as between Hogwild workers. Flat views of f32 or f64; complex numbers are pairs of those.
+// Operations on weights that worker threads train while another thread reads or changes them. Every element
+// is loaded and stored atomically (relaxed), so no thread reads a torn value; an update between a load and
+// its store is lost, as between Hogwild workers. Flat views of f32 or f64; complex numbers are pairs of
+// those.
 #pragma once
 
 #include <tenon/parameter.hpp>
@@ -11,14 +12,15 @@
 
 namespace tenon::sync_shadow {
 
-/// Arenas of what is trained. Throws Error(kConfig) for weights of another dtype or outside host memory.
+/// Returns the arenas of trained parameters. Throws Error(kConfig) for weights of another dtype or outside
+/// host memory.
 std::vector<int> trained_arenas(const ParameterSet& live);
 
-/// The elements of an arena as reals; a slice of them.
+/// Return the elements of an arena as reals; a slice of them.
 TensorView as_reals(TensorView arena);
 TensorView slice(const TensorView& reals, std::int64_t begin, std::int64_t count);
 
-/// to = w, `to` being the caller's own.
+/// to = w, with `to` owned by the caller.
 void take(const TensorView& w, const TensorView& to);
 /// w -= d
 void subtract(const TensorView& d, const TensorView& w);
@@ -27,13 +29,13 @@ void add_difference(const TensorView& u, const TensorView& v, const TensorView& 
 /// w = (1 - a) w + a u; a = 1 gives the bits of u.
 void pull(double a, const TensorView& u, const TensorView& w);
 
-/// On memory of one's own. moved = a (w - c), then c += moved; w and moved may be one.
+/// On private memory. moved = a (w - c), then c += moved; w and moved may be the same.
 void attract(double a, const TensorView& w, const TensorView& c, const TensorView& moved);
 /// c = (1 - a) c + a w
 void follow(double a, const TensorView& w, const TensorView& c);
 /// c += e
 void add(const TensorView& e, const TensorView& c);
-/// e = a (w - c), where c was
+/// e = a (w - c), stored in place of c
 void elastic(double a, const TensorView& w, const TensorView& c);
 
 }  // namespace tenon::sync_shadow

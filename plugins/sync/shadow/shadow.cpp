@@ -1,4 +1,4 @@
-// Who fires exchanges, and when (shadow.hpp).
+// Triggers of exchanges (shadow.hpp).
 #include "shadow.hpp"
 
 #include <tenon/error.hpp>
@@ -17,7 +17,7 @@ Shadow::Shadow(const char* name, const Options& options)
       piece_(options.integer("piece")) {
   mode_ = options.choice("mode", kModes);
   locked_ =
-      background() && options.text("merge_lock") == "per_shard";  // elsewhere workers stand still anyway
+      background() && options.text("merge_lock") == "per_shard";  // otherwise workers stand still anyway
   const auto at = options.integers("at");
   at_.assign(at.begin(), at.end());
   std::sort(at_.begin(), at_.end());
@@ -84,7 +84,7 @@ void Shadow::after_step(const Slot& slot, const StepOutcome& outcome) {
 
 void Shadow::fire(std::int64_t slot) {
   if (stepped()) {
-    // The actor starts inside a replica that nobody may have paused, so nothing holds other workers back.
+    // The actor starts inside a replica that may not be paused, so nothing holds other workers back.
     std::thread::id nobody{};
     if (!stepper_.compare_exchange_strong(nobody, std::this_thread::get_id()) &&
         nobody != std::this_thread::get_id()) {
@@ -119,7 +119,8 @@ void Shadow::quiesce() {
   evaluated().touch(-1);
 }
 
-// Live statistics stay their trainer's own: trainers do not meet, and looking at them must not change them.
+// Each trainer keeps its own live statistics: trainers do not synchronise, and evaluation must not change
+// them.
 void Shadow::average_buffers() {
   Communicator& group = *replica().group(Purpose::kState);
   for (const ParameterInfo& info : replica().live().parameters()) {

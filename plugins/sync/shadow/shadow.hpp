@@ -1,8 +1,8 @@
-// What the strategies of this plugin share (Zheng et al., ShadowSync, arXiv 2003.03477): an exchange of
-// weights with the other trainers that somebody fires. In the background an actor does so again and again
-// while the workers train; in the foreground a worker does so after every `interval` slots, and trains on
-// when it is over; stepped, the actor does so at these slots and the worker waits, which makes the same
-// history as the foreground.
+// Base of the strategies of this plugin (Zheng et al., ShadowSync, arXiv 2003.03477): exchanges of weights
+// with the other trainers. In the background an actor exchanges repeatedly while the workers train. In the
+// foreground a worker exchanges after every `interval` slots, and trains on when the exchange is over.
+// Stepped, the actor exchanges at these slots and the worker waits, which makes the same history as the
+// foreground.
 #pragma once
 
 #include "merge.hpp"
@@ -65,34 +65,34 @@ class Shadow : public SyncBase {
   void start(Replica& replica) override;
   GradientGroup gradient_group() const override { return GradientGroup::kReplica; }
   void after_step(const Slot& slot, const StepOutcome& outcome) final;
-  /// Collective. What is in flight is completed and merged, on all trainers: an exchange moves both its ends,
-  /// so half of one must not be saved.
+  /// Collective. Completes and merges exchanges in flight, on all trainers: an exchange changes both its
+  /// ends, so half of one must not be saved.
   void quiesce() final;
   ParameterSet& evaluation_parameters() override;
   void state(StateVisitor& visitor) override;
 
  protected:
-  /// Whether there is anybody to exchange with; asked once, in start().
+  /// Returns whether there is any partner for exchanges; called once, in start().
   virtual bool takes_part() const = 0;
-  /// What is evaluated, exported and hashed; made by the derived class's start().
+  /// Returns the set that is evaluated, exported and hashed; created by the derived class's start().
   virtual ParameterSet& evaluated() const = 0;
-  /// Once, on all trainers, before the first exchange, and behind a restore.
+  /// Called once, on all trainers, before the first exchange, and after a restore.
   virtual void begin() = 0;
-  /// A whole exchange on this thread; the workers stand still. slot: of its call.
+  /// Runs a whole exchange on this thread; the workers stand still. slot: of its call.
   virtual void meet(std::int64_t slot) = 0;
-  /// A slot that is none of the scripted ones.
+  /// Called in every slot without a scripted exchange.
   virtual void between(std::int64_t) {}
-  /// One step of the background. `going`: nobody has asked for the end. False when it has come.
+  /// Runs one step of the background. `going`: no stop was requested. Returns false at the end.
   virtual bool step(Actor& self, bool going) = 0;
-  /// On all trainers, every actor parked: completes what is in flight and brings evaluated() up to date.
+  /// Called on all trainers with every actor parked: completes exchanges in flight and updates evaluated().
   virtual void settle() = 0;
 
-  /// Ends the background; a derived destructor calls it first.
+  /// Ends the background; a derived destructor must call it first.
   void stop_background() { actor_.reset(); }
-  /// An exchange is complete: counts the updates since the last one.
+  /// Called when an exchange is complete: counts the updates since the last one.
   void synced();
 
-  /// Runs `body` while the workers stand still, if merges are to be locked.
+  /// Runs `body` while the workers stand still, if merges are locked.
   template <typename Body>
   void merging(Body&& body) {
     if (!locked_) return body();
@@ -105,16 +105,16 @@ class Shadow : public SyncBase {
   }
 
   const std::vector<int>& arenas() const { return arenas_; }
-  /// The weights of an arena, as reals.
+  /// Returns the weights of an arena, as reals.
   TensorView weights(int arena) const { return as_reals(replica().live().arena(arena)); }
-  /// Memory of the size of each of arenas(), as reals; given back at the end.
+  /// Allocates memory of the size of each of arenas(), as reals; released at the end.
   std::vector<TensorView> allocate();
   Elementwise& elementwise() const { return *elementwise_; }
   bool background() const { return mode_ == Mode::kShadow; }
   bool stepped() const { return mode_ == Mode::kStepped; }
   double rest() const { return rest_; }
   bool in_pieces() const { return piece_ > 0; }
-  /// Elements of the next piece of `left` elements.
+  /// Returns the elements of the next piece of `left` elements.
   std::int64_t piece_of(DType dtype, std::int64_t left) const;
   ~Shadow() override;
 

@@ -1,5 +1,5 @@
-// Runs reach to the next parameter or the arena's end, so that one fragment of everything is the arena itself
-// and its sum has the bits that an all-reduce of the arena has.
+// Runs extend to the next parameter or the arena's end, so that a single fragment of everything equals the
+// arena and its sum has the bits of an all-reduce of the arena.
 #include "fragments.hpp"
 
 #include <tenon/error.hpp>

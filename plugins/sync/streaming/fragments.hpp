@@ -1,4 +1,4 @@
-// Which trained parameters form a fragment, and where its elements lie in one packed buffer per arena.
+// Assigns trained parameters to fragments, and their elements to one packed buffer per arena.
 #pragma once
 
 #include <tenon/options.hpp>
@@ -11,7 +11,7 @@
 
 namespace tenon::sync_streaming {
 
-/// Neighbouring parameters of one arena, with the padding behind each of them: elements [begin, begin +
+/// Neighbouring parameters of one arena, with the padding after each of them: elements [begin, begin +
 /// elements), packed from element `at` on.
 struct Run {
   std::int64_t begin = 0, elements = 0, at = 0;
@@ -23,16 +23,16 @@ struct Lane {
 };
 struct Fragment {
   std::vector<int> parameters;
-  std::vector<Lane> lanes;  ///< by arena, those that it has a part in
+  std::vector<Lane> lanes;  ///< by arena, those that contain a part of it
 };
 
-/// `count` fragments, strided over the order of the parameters; or, with patterns, one for each, a parameter
-/// going to the first that describes its name. Throws Error(kConfig) where a fragment would be empty or a
-/// parameter has none.
+/// Returns `count` fragments, strided over the order of the parameters; or, with patterns, one for each, a
+/// parameter going to the first pattern that matches its name. Throws Error(kConfig) if a fragment would be
+/// empty or a parameter has none.
 std::vector<Fragment> cut_fragments(const ParameterSet& live, std::int64_t count,
                                     std::span<const std::string_view> patterns);
 
-/// The part of `arena` that a run covers, and the part of a packed buffer that it is packed into.
+/// Return the section of `arena` that a run covers, and the section of a packed buffer that holds it.
 TensorView run_of(TensorView arena, const Run& run);
 TensorView packed_run(TensorView buffer, const Run& run);
 

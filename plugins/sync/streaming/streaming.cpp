@@ -1,4 +1,4 @@
-// Schedule and merge of streaming.hpp. At most one fragment is on its way: offsets are at least interval /
+// Schedule and merge of streaming.hpp. At most one fragment is in flight: offsets are at least interval /
 // fragments apart, and the delay is shorter.
 #include "streaming.hpp"
 

@@ -1,6 +1,6 @@
-// Sync `streaming_diloco` (Douillard et al. 2025, arXiv 2501.18512): DiLoCo whose weights meet in fragments,
-// each at its own time and behind the training: a fragment's mean way back leaves in one slot and moves the
-// anchor `delay` slots later, when the replicas' weights are drawn to the anchor.
+// Sync `streaming_diloco` (Douillard et al. 2025, arXiv 2501.18512): DiLoCo that synchronises its weights in
+// fragments, each at its own time and overlapped with training. A fragment's pseudo-gradient is sent in one
+// slot; its mean moves the anchor `delay` slots later, when the replicas' weights are pulled towards it.
 #pragma once
 
 #include "fragments.hpp"
@@ -66,14 +66,14 @@ class StreamingDiloco final : public SyncBase {
 
   void start(Replica& replica) override;
   void after_step(const Slot& slot, const StepOutcome& outcome) override;
-  /// What is on its way lands; whether it was merged is in the state.
+  /// Waits for the transfer in flight; the state tells whether it was merged.
   void quiesce() override { wire_.land(); }
   ParameterSet& evaluation_parameters() override { return *anchor_; }
   void state(StateVisitor& visitor) override;
 
  private:
-  /// Fragment that leaves behind slot `done` - 1, or -1. A function of the number of slots alone, so that all
-  /// replicas send the same ones in the same order, also after a restart.
+  /// Returns the fragment to send after slot `done` - 1, or -1. Depends only on the number of slots, so that
+  /// all replicas send the same fragments in the same order, also after a restart.
   int leaving(std::int64_t done) const;
   void send(std::size_t fragment);
   void merge(std::size_t fragment);
@@ -89,9 +89,9 @@ class StreamingDiloco final : public SyncBase {
   ParameterSet* anchor_ = nullptr;
   std::vector<Fragment> fragments_;
   std::vector<std::int64_t> offsets_;  ///< t_p of the paper
-  std::vector<std::int64_t> rounds_;   ///< meetings so far
-  std::int64_t flying_ = -1;           ///< fragment that has left and is not merged
-  std::int64_t due_ = 0;               ///< slots done when it is
+  std::vector<std::int64_t> rounds_;   ///< rounds so far
+  std::int64_t flying_ = -1;           ///< fragment that is sent and not merged
+  std::int64_t due_ = 0;               ///< number of slots after which it is merged
 };
 
 }  // namespace tenon::sync_streaming

@@ -1,4 +1,4 @@
-// Transfers of wire.hpp. Numbers that are not f32 pass through f32 on their way into few bits.
+// Transfers of wire.hpp. Numbers other than f32 are converted to f32 before they are rounded to few bits.
 #include "wire.hpp"
 
 #include <tenon/optimizer.hpp>
@@ -36,7 +36,7 @@ std::int64_t narrow_bytes(Format format, std::int64_t elements) {
 }
 
 Wire::~Wire() {
-  group_.reset();  // once it is closed no peer reads what is still on its way
+  group_.reset();  // once it is closed, no peer reads pending buffers
   for (const TensorView& view : owned_) device_->release(view.data, static_cast<std::size_t>(view.bytes()));
 }
 
@@ -82,7 +82,7 @@ void Wire::start(Replica& replica, std::span<const Fragment> fragments) {
     narrow_.emplace_back();
     for (const Lane& lane : fragment.lanes) narrow_.back().push_back(prepare(lane));
   }
-  // One fragment is on its way at a time, so all share the memory of the largest.
+  // One fragment is in flight at a time, so all share the memory of the largest.
   for (std::size_t lane = 0; lane < lanes; ++lane) {
     std::int64_t room = 0;
     for (const auto& of_fragment : narrow_)

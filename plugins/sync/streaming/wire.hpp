@@ -1,6 +1,6 @@
-// The mean over the replicas of one fragment's way back, behind the training: in the parameters' own dtype by
-// an all-reduce, or each replica's in few bits to all others, which every receiver decodes and adds up in f32
-// in the order of the replicas. Source: Streaming DiLoCo (arXiv 2501.18512).
+// The mean of one fragment's pseudo-gradient over the replicas, overlapped with training: by an all-reduce in
+// the parameters' own dtype, or by sending each replica's in few bits to all others, which every receiver
+// decodes and sums in f32 in replica order. Source: Streaming DiLoCo (arXiv 2501.18512).
 #pragma once
 
 #include "fragments.hpp"
@@ -16,7 +16,7 @@ namespace tenon::sync_streaming {
 
 enum class Format { kParameter, kBf16, kE4m3, kFp4 };
 
-/// Bytes that one replica's `elements` numbers take on their way:
+/// Bytes per replica for `elements` numbers in transfer:
 ///   bf16  2 n
 ///   e4m3  n + ceil(n / 32)          codes, and a power of two for 32 of them (MXFP8)
 ///   fp4   n / 2 + ceil(n / 16) + 4  codes, an E4M3 scale for 16 of them, and one f32 (NVFP4)
@@ -29,16 +29,16 @@ class Wire {
   Wire& operator=(const Wire&) = delete;
   ~Wire();
 
-  /// Takes all memory. The communicator is one's own: transfers overlap with whatever else replicas exchange.
+  /// Allocates all memory. Opens its own communicator, so that transfers overlap with other communication.
   void start(Replica& replica, std::span<const Fragment> fragments);
-  /// Packed buffers, one per arena that is trained: ways back on the way out, means once they have landed.
-  /// State: what has landed may be merged much later, in another process.
+  /// Packed buffers, one per trained arena: pseudo-gradients when sent, means once received. Part of the
+  /// state: a received mean may be merged much later, in another process.
   std::span<const TensorView> buffers() const { return buffers_; }
-  /// The packed elements of a fragment's lane.
+  /// Returns the packed elements of a fragment's lane.
   TensorView packed(const Lane& lane) const;
-  /// Starts with the ways back that lie in packed().
+  /// Starts the transfer of the pseudo-gradients in packed().
   void send(std::size_t fragment);
-  /// Waits for what was sent, if anything, and leaves the means in packed(). May be called again.
+  /// Waits for pending transfers, if any, and leaves the means in packed(). May be called again.
   void land();
 
  private:
