@@ -1,4 +1,4 @@
-// Which operations the library does (library_communicator.hpp).
+// Selection of the operations that the library performs (library_communicator.hpp).
 #include "library_communicator.hpp"
 
 #include <tenon/sdk/traffic.hpp>
@@ -61,7 +61,7 @@ void LibraryCommunicator::wait(Request request) {
   const auto begin = std::chrono::steady_clock::now();
   sums_.finish(request.id & ~kLibraryBit);
   const std::chrono::duration<double> waited = std::chrono::steady_clock::now() - begin;
-  // What the ring waited for the agreement it has counted itself.
+  // The ring has already counted its wait for the agreement.
   const double rest = std::max(0.0, waited.count() - (inner_->counts().blocked_seconds - blocked));
   count({.blocked_seconds = rest, .transfer_seconds = rest});
 }

@@ -1,4 +1,4 @@
-// A group of all ranks whose large sums are the library's; everything else is the ring's.
+// A group of all ranks that passes large sums to the library and everything else to the ring.
 #pragma once
 
 #include "library_sums.hpp"
@@ -11,7 +11,7 @@
 
 namespace tenon::mpi_transport {
 
-/// What sums of the library count for, by the ring's closed forms: the library does not tell.
+/// Counts of the library's sums by the ring's closed forms, since the library does not report them.
 class LibraryCounts {
  public:
   void add(Purpose purpose, const LinkCounts& more);
@@ -30,7 +30,7 @@ class LibraryCommunicator final : public CommunicatorDecorator {
       : CommunicatorDecorator(std::move(ring)), purpose_(purpose), sums_(sums), total_(total) {}
   ~LibraryCommunicator() override;
 
-  /// The first large one waits for all members once: they agree on a communicator of the library.
+  /// The first large sum waits once for all members: they agree on a communicator of the library.
   Request start_all_reduce(TensorView data, ReduceOp op) override;
   bool done(Request request) override;
   void wait(Request request) override;

@@ -100,7 +100,7 @@ void LibrarySums::finish(std::uint64_t id) {
   try {
     sum.ring->wait(sum.agreed);
   } catch (...) {
-    // Some members may have seen the agreement, begun, and now wait for this one.
+    // Some members may have seen the agreement, begun the sum, and now wait for this one.
     lock.lock();
     halted_ = halted_ || sum.state == State::kSumming;
     forget(id);
@@ -191,7 +191,7 @@ void LibrarySums::go_on(Sum& sum) {
   if (!working) sum.state = State::kDone;
 }
 
-// After a failure of the group `done` is true as well, but the marks are not there.
+// After a failure of the group `done` is true as well, but the marks are missing.
 bool LibrarySums::agreed(Sum& sum) const {
   if (sum.waited_for) return sum.all_are_there;
   return sum.ring->done(sum.agreed) && sum.agreement[kFirstMark] != 0 && sum.agreement[kLastMark] != 0;
@@ -206,13 +206,13 @@ bool LibrarySums::progress() {
   }
 }
 
-// On one channel all members give the library the same pieces in the same order: those of one sum, then those
-// of the next in the order of their starts.
+// On one channel all members pass the library the same pieces in the same order: those of one sum, then those
+// of the next in starting order.
 bool LibrarySums::advance() {
   const std::lock_guard lock(mutex_);
   if (halted_) return false;
   bool working = false;
-  std::uint64_t held = 0;  // channels on which more is to be begun, as bits
+  std::uint64_t held = 0;  // bit mask of channels with pieces left to begin
   for (const auto& sum : sums_) {
     const std::uint64_t channel = std::uint64_t{1} << sum->channel;
     if (sum->state == State::kAgreeing && (held & channel) == 0 && agreed(*sum)) begin(*sum);

@@ -18,7 +18,7 @@ constexpr int kFrameTag = 1;
 constexpr std::size_t kSendBuffers = 16, kReceiveBuffers = 16;
 constexpr std::size_t kBufferBytes = kFrameHeaderBytes + kFrameDataBytes;
 constexpr std::size_t kFirstFrames = 256;
-// MPI has no wait that another thread could end, so an idle thread looks again after a pause, which grows.
+// Another thread cannot end a wait in MPI, so an idle thread polls with a growing pause.
 constexpr auto kFirstPause = std::chrono::microseconds(10), kLongestPause = std::chrono::microseconds(500);
 constexpr int kLooksWithoutPause = 20;
 
@@ -196,8 +196,8 @@ void MpiPort::close(double seconds) {
   const auto halted = [&] { return sums_ != nullptr && sums_->halted(); };
   while (!(all_left() && byes_ == ranks_ - 1) && in_time() && !halted()) poll(nobody, 0.01);
   if (!all_left() || halted()) {
-    // A peer hangs, or a sum has no end, and MPI still works on the buffers: they stay until the process
-    // ends, which is soon.
+    // If a peer hangs or a sum never ends, MPI still works on the buffers: they stay until the process ends,
+    // which is soon.
     static_cast<void>(new auto(std::move(sending_)));
     static_cast<void>(new auto(std::move(arriving_)));
     return;

@@ -1,5 +1,5 @@
 // Frames as MPI messages, header and payload in one. They pass through buffers of the port on both sides, so
-// no memory of a caller is ever in MPI's hands, and an operation can be given up at any time.
+// MPI never holds memory of a caller, and an operation can be abandoned at any time.
 #pragma once
 
 #include "library_sums.hpp"
@@ -16,7 +16,7 @@ namespace tenon::mpi_transport {
 
 class MpiPort final : public FramePort {
  public:
-  /// Collective. `sums`, unless null, make progress with the port and outlive it.
+  /// Collective. `sums`, unless null, progress with the port and must outlive it.
   MpiPort(MpiRendezvous& rendezvous, double deadline_s, LibrarySums* sums = nullptr);
   ~MpiPort() override;
 
@@ -33,9 +33,9 @@ class MpiPort final : public FramePort {
   struct Outgoing {
     int to = 0;
     FrameHeader header;
-    const std::byte* payload = nullptr;  // null: it is below
+    const std::byte* payload = nullptr;  // null: the payload is in `small` or `large`
     const void* owner = nullptr;
-    // Payloads without owner: usual ones, and reasons of failures.
+    // Payloads without owner: typical ones, and reasons of failures.
     std::array<std::byte, 256> small{};
     std::vector<std::byte> large;
     const std::byte* bytes_of_payload() const {
@@ -52,13 +52,13 @@ class MpiPort final : public FramePort {
   LibrarySums* const sums_;
   const int rank_, ranks_;
   MPI_Comm frames_ = MPI_COMM_NULL;
-  std::vector<Outgoing> queue_;  // a ring
+  std::vector<Outgoing> queue_;  // a ring buffer
   std::size_t first_ = 0, waiting_ = 0;
   std::vector<std::vector<std::byte>> sending_, arriving_;
   std::vector<MPI_Request> sends_, receives_;  // of those buffers
-  std::vector<int> free_, done_;               // buffers to send from; scratch
-  std::size_t next_arrival_ = 0;               // receives end in the order in which they were posted
-  int byes_ = 0;                               // how many said it
+  std::vector<int> free_, done_;               // free send buffers; scratch
+  std::size_t next_arrival_ = 0;               // receives complete in posting order
+  int byes_ = 0;                               // number of kBye frames received
   std::mutex wake_mutex_;
   std::condition_variable wakes_;
   bool woken_ = false;

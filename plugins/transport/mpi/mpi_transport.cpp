@@ -1,4 +1,4 @@
-// Connecting of mpi_transport.hpp; the rest is handed on.
+// Connecting of mpi_transport.hpp; other calls are forwarded.
 #include "mpi_transport.hpp"
 
 #include "mpi_port.hpp"
@@ -12,7 +12,7 @@ namespace tenon::mpi_transport {
 
 namespace {
 
-/// Groups of all ranks at a time whose sums are the library's; further ones keep to the ring.
+/// Limit on concurrent groups of all ranks with library sums; further groups use the ring.
 constexpr int kChannels = 16;
 
 }  // namespace
@@ -49,9 +49,8 @@ std::span<const int> MpiTransport::local_ranks() const {
 
 std::unique_ptr<Communicator> MpiTransport::open(int world_rank, const GroupSpec& group) {
   auto opened = ring().open(world_rank, group);
-  // Groups of a part of the world keep to the ring: MPI makes communicators with all ranks only without
-  // waiting.
-  // In the world's order, so that rank 0 hands out the channels of all of them.
+  // Groups of a subset of the world use the ring: MPI creates only communicators of all ranks without
+  // waiting. In the world's order, so that rank 0 assigns the channels of all of them.
   bool whole = group.ranks.size() == static_cast<std::size_t>(rendezvous_.ranks());
   for (std::size_t i = 0; i < group.ranks.size(); ++i) whole = whole && group.ranks[i] == static_cast<int>(i);
   if (!sums_ || !whole) return opened;

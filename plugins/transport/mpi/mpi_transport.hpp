@@ -31,14 +31,14 @@ class MpiTransport final : public Transport {
   explicit MpiTransport(bool fast_nondeterministic = false) : own_sums_(fast_nondeterministic) {}
   explicit MpiTransport(const Options& options) : MpiTransport(options.boolean("fast_nondeterministic")) {}
 
-  /// Takes the ranks of MPI, and refuses a rendezvous that knows others.
+  /// Uses the ranks of MPI, and rejects a rendezvous with other ranks.
   void connect(const WorldSpec& world) override;
   std::span<const int> local_ranks() const override;
   std::unique_ptr<Communicator> open(int world_rank, const GroupSpec& group) override;
   void cancel(std::string_view reason) override;
   LinkCounts counts(int world_rank, Purpose purpose) const override;
-  /// Rendezvous::kId: that of the launcher, before connect as well. NotRepeatable::kId where sums are the
-  /// library's.
+  /// Rendezvous::kId: that of the launcher, also before connect. NotRepeatable::kId if the library computes
+  /// sums.
   void* query(std::string_view interface_id) override;
 
  private:

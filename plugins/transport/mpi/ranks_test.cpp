@@ -1,6 +1,6 @@
 // One rank of a test under mpirun: every collective against reduce_in_order, counts against the closed forms,
-// messages, several in flight, disagreement, lateness, cancellation. Prints what is wrong; exit status 1
-// then. `alone`: what is said without a launcher. `library`: sums of the library.
+// messages, concurrent operations, disagreement, lateness, cancellation. Prints errors and then exits with
+// status 1. `alone`: the error without a launcher. `library`: sums of the library.
 #include "mpi_transport.hpp"
 
 #include <tenon/clock.hpp>
@@ -174,7 +174,7 @@ std::vector<float> numbers(std::int64_t count, int slope, int begin) {
   return values;
 }
 
-// Whole numbers have one sum, whatever the order of the library.
+// Integers have one sum in any order of the library.
 void library_sums() {
   mpi_transport::MpiTransport transport(true);
   auto* const rendezvous = static_cast<Rendezvous*>(transport.query(Rendezvous::kId));

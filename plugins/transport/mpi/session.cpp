@@ -14,15 +14,15 @@ namespace tenon::mpi_transport {
 
 namespace {
 
-/// Texts of the rendezvous travel apart from frames.
+/// Texts of the rendezvous are separate from frames.
 constexpr int kTextTag = 7;
 
-/// What launchers leave in the environment of the processes that they start.
+/// Variables that launchers set in the environment of their processes.
 constexpr const char* kLaunchers[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMI_RANK", "PMI_FD", "PMIX_RANK"};
 constexpr const char* kSizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"};
 
-// MPI ends once in a process, and waits for all ranks when it does: after a failure they may never come, and
-// the launcher then ends them itself.
+// MPI can be finalised once in a process, and then waits for all ranks: after a failure they may never come,
+// and the launcher ends them itself.
 void end_mpi(int status, void*) {
   int ended = 0;
   if (MPI_Finalized(&ended) != MPI_SUCCESS || ended != 0 || status != 0) return;
@@ -56,7 +56,7 @@ void check(int status, std::string_view call) {
   MPI_Error_string(status, text.data(), &length);
   MPI_Error_class(status, &error_class);
   const std::string what = fmt::format("transport.mpi: {} of {} failed: {}", call, vendor(), text.data());
-  // Arguments are this plugin's own; what else can fail is the machine.
+  // Arguments come from this plugin alone; any other failure is the machine's.
   if (error_class == MPI_ERR_NO_MEM) fail_run(what + "; use smaller tensors, or fewer ranks on this machine");
   fail_run(what);
 }
@@ -136,7 +136,7 @@ int MpiRendezvous::ranks() const {
   return ranks_;
 }
 
-// Messages and no MPI_Allgather: that one could not say who is late, and would wait for ever.
+// Uses messages instead of MPI_Allgather, which could not name a late rank and would wait for ever.
 std::vector<std::string> MpiRendezvous::exchange(const std::string& text) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(deadline_s_);
   std::vector<std::string> texts(static_cast<std::size_t>(ranks()));

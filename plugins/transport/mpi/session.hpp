@@ -1,5 +1,5 @@
 // The one MPI library of this process: started at first use, ended with the process, every call checked. MPI
-// allows one call at a time here (MPI_THREAD_SERIALIZED), which the mutex sees to.
+// allows one call at a time here (MPI_THREAD_SERIALIZED); the mutex ensures this.
 #pragma once
 
 #include <tenon/transport.hpp>
@@ -13,18 +13,18 @@
 
 namespace tenon::mpi_transport {
 
-/// Throws Error(kRun) with the library's own words unless `status` is MPI_SUCCESS.
+/// Throws Error(kRun) with the library's own message unless `status` is MPI_SUCCESS.
 void check(int status, std::string_view call);
 /// "Open MPI" or "MPICH".
 std::string_view vendor();
 
 class MpiRendezvous;
-/// A communicator of all ranks, apart from what others of this process send. Collective; throws
+/// Returns a communicator of all ranks, separate from other traffic of this process. Collective; throws
 /// DeadlineError.
 MPI_Comm duplicate_world(const MpiRendezvous& session, double deadline_s);
 
-/// Where ranks that mpirun or srun started meet. MPI starts at the first call of rank(), ranks() or
-/// exchange(), which come from one thread; without a launcher they throw Error(kConfig).
+/// Rendezvous of ranks started by mpirun or srun. MPI starts at the first call of rank(), ranks() or
+/// exchange(), which must come from one thread; without a launcher they throw Error(kConfig).
 class MpiRendezvous final : public Rendezvous {
  public:
   int rank() const override;
@@ -32,7 +32,7 @@ class MpiRendezvous final : public Rendezvous {
   std::vector<std::string> exchange(const std::string& text) override;
 
   void set_deadline(double seconds) { deadline_s_ = seconds; }
-  /// Of all calls of the library in this process.
+  /// Serialises all calls of the library in this process.
   std::mutex& mutex() const;
 
  private:

@@ -31,7 +31,7 @@ namespace {
 
 using Time = std::chrono::steady_clock::time_point;
 constexpr std::size_t kLongest = 4096;
-/// A stranger that connects and says nothing.
+/// Limit on a stranger that connects and sends nothing.
 constexpr auto kSilence = std::chrono::seconds(5);
 constexpr std::size_t kConnections = 256;
 
@@ -100,7 +100,7 @@ std::vector<std::string> machine_addresses(const std::string& interface) {
   return four;
 }
 
-/// Everywhere: with IPv6, whose sockets take IPv4 as well, where the machine has it.
+/// Listens on all addresses: with IPv6, whose sockets also accept IPv4, if the machine has it.
 Socket listen_everywhere(std::uint16_t& port) {
   int error = 0;
   for (const int family : {AF_INET6, AF_INET}) {
@@ -124,7 +124,7 @@ Socket listen_everywhere(std::uint16_t& port) {
   fail_config(fmt::format("transport.nccl: cannot listen on any port: {}", std::strerror(error)));
 }
 
-/// Connected, or -1 with errno set.
+/// Returns a connected socket, or -1 with errno set.
 Socket reach(const std::string& address, std::uint16_t port, Time limit) {
   sockaddr_storage to{};
   socklen_t length = 0;

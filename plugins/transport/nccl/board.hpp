@@ -1,6 +1,6 @@
-// What ranks tell each other beside NCCL, which says neither who is late nor what the others do: each process
-// answers questions, a line of text each, on a port of its own. Nothing is asked while operations go well but
-// once for every group that is opened.
+// Side channel of the ranks beside NCCL, which reports neither late ranks nor the state of others: each
+// process answers questions, a line of text each, on its own port. Successful operations ask nothing except
+// once for every opened group.
 #pragma once
 
 #include <atomic>
@@ -13,21 +13,21 @@
 
 namespace tenon::nccl_transport {
 
-/// Where a process answers, as it is told to the others: "PLACE PORT ADDRESS,...".
+/// Address of a process's board, as announced to the others: "PLACE PORT ADDRESS,...".
 struct BoardPlace {
   std::string place;  ///< equal for processes that share a loopback
   std::uint16_t port = 0;
-  std::vector<std::string> addresses;  ///< numeric, in the order to try
+  std::vector<std::string> addresses;  ///< numeric, in the order of attempts
 
   std::string text() const;
   /// Throws Error(kRun) that names `rank`.
   static BoardPlace read(std::string_view text, int rank);
 };
 
-/// Answers from its construction on, on a thread of its own.
+/// Answers from its construction on, on its own thread.
 class Board {
  public:
-  /// `token`: a word without spaces that askers must know. `answer`: called on the board's thread, with one
+  /// `token`: a word without spaces that askers must send. `answer`: called on the board's thread, with one
   /// question at a time; neither has line breaks. Throws Error(kConfig) when it cannot listen.
   Board(std::string token, const std::string& interface, std::function<std::string(std::string_view)> answer);
   ~Board();
@@ -49,9 +49,9 @@ class Board {
 
 struct Answer {
   bool reached = false;
-  std::string text;  ///< or why it was not reached: "connection refused"
+  std::string text;  ///< or the reason of a failed connection: "connection refused"
 };
-/// One question. The address that worked moves to the front of `place`.
+/// Asks one question. Moves the address that worked to the front of `place`.
 Answer ask(BoardPlace& place, std::string_view token, std::string_view question, double seconds);
 
 }  // namespace tenon::nccl_transport

@@ -8,7 +8,7 @@
 namespace tenon::nccl_transport {
 namespace {
 
-/// The checks are about shapes and counts, and both memories will do.
+/// The checks concern shapes and counts, so both memories are accepted.
 TensorView anywhere(TensorView view) {
   view.space = MemorySpace::kHost;
   return view;

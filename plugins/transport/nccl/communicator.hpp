@@ -1,4 +1,4 @@
-// What a member sees of its group: every call with the checks that one member can make.
+// A member's view of its group: every call with the checks that one member can make.
 #pragma once
 
 #include "group.hpp"
@@ -10,7 +10,7 @@
 
 namespace tenon::nccl_transport {
 
-/// Takes views in the device's memory and in the host's; these go through buffers on the device.
+/// Accepts views in device memory and in host memory; the latter go through buffers on the device.
 class NcclCommunicator final : public Communicator {
  public:
   explicit NcclCommunicator(std::shared_ptr<Group> group);

@@ -1,5 +1,5 @@
 // Groups that are opened again: after a close, in a new epoch after a death, connected anew or shrunk from
-// what the survivors still have.
+// the survivors' old communicator.
 #include "test_world.hpp"
 
 namespace tenon::nccl_transport {
@@ -23,7 +23,7 @@ int count_of(const std::string& text, const std::string& word) {
   return count;
 }
 
-/// Ranks 0 and 1 see rank 2 die in a sum and go on in epoch 1, each with a vector of ones.
+/// Ranks 0 and 1 see rank 2 die in a sum and continue in epoch 1, each with a vector of ones.
 std::vector<std::string> survive(NcclWorld& world, bool close_first) {
   std::atomic<int> opened{0}, left{0};
   return world.run([&, close_first](int rank, Communicator& old) {

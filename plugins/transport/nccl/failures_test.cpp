@@ -1,5 +1,5 @@
-// How operations end when NCCL fails, hangs or is cancelled, when ranks are late, disagree, leave or die, and
-// that communicators then end together.
+// Ends of operations when NCCL fails, hangs or is cancelled, when ranks are late, disagree, leave or die;
+// communicators then end together.
 #include "test_world.hpp"
 
 namespace tenon::nccl_transport {
@@ -39,7 +39,7 @@ TEST_P(NcclFailures, ALateRankIsNamedWithTheOperationThatItDidNotJoin) {
       throw;
     }
   });
-  // Who hears it from another one is cancelled by it.
+  // A rank that learns of the deadline from another one is cancelled.
   EXPECT_GE(deadlines, 1);
   for (const std::string& error : errors)
     EXPECT_THAT(error,
@@ -153,7 +153,7 @@ TEST_P(NcclFailures, MembersThatDisagreeAreNamedWithWhatTheyStarted) {
       {[](Communicator& c, auto& f) { return c.start_all_reduce(view_of(f).rows(0, 5), ReduceOp::kSum); },
        "all_reduce(sum, f32 [5])"}};
   for (const Case& c : cases) {
-    // What NCCL makes of it is not known, so it hangs here.
+    // NCCL's behaviour here is undefined, so the fake hangs.
     fake_nccl_script("hang AllReduce 2 1");
     fake_nccl_script("hang Broadcast 2 1");
     NcclWorld world(3, 5);

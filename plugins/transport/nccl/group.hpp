@@ -1,6 +1,6 @@
-// One member's end of a group: a communicator of NCCL with a stream of its own, the operations given to it in
-// the order of their starts, and what becomes of them when something fails. NCCL never blocks a call here:
-// each is polled until it is through (pump), by whoever starts, asks or waits.
+// One member's end of a group: an NCCL communicator with its own stream, the operations in starting order,
+// and their handling after a failure. NCCL never blocks a call here: the thread that starts, queries or waits
+// polls each call until it is complete (pump).
 #pragma once
 
 #include "operation.hpp"
@@ -23,7 +23,7 @@ namespace tenon::nccl_transport {
 
 class Group {
  public:
-  /// Does not wait for the others.
+  /// Does not wait for the other members.
   static std::shared_ptr<Group> open(const std::shared_ptr<Session>& session, const GroupSpec& spec);
   ~Group();
   Group(const Group&) = delete;
@@ -32,12 +32,12 @@ class Group {
   const std::string& name() const { return name_; }
   const std::vector<int>& ranks() const { return ranks_; }
   std::uint32_t epoch() const { return epoch_; }
-  const std::string& key() const { return key_; }  ///< equal at all members, in questions to boards
+  const std::string& key() const { return key_; }  ///< equal at all members; used in questions to boards
   int size() const { return static_cast<int>(ranks_.size()); }
   int member() const { return member_; }
   int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
 
-  // Of the member's thread.
+  // Called on the member's thread.
   Request start(const Signature& signature, TensorView data, TensorView receive = {},
                 std::span<const std::int64_t> send_counts = {},
                 std::span<const std::int64_t> receive_counts = {});
@@ -47,27 +47,27 @@ class Group {
   void cancel(std::string_view reason);
   void close(bool abandoned);
 
-  // Of the session, which holds mutex().
+  // Called by the session, which holds mutex().
   std::mutex& mutex() { return mutex_; }
   void pump();
   bool failed() const { return static_cast<bool>(failure_); }
-  /// Notes the first failure; its communicators are the session's to end, now.
+  /// Records the first failure; the session must end its communicators now.
   void fail(const Failure& failure);
   Comm comm() const { return comm_; }
   Comm parent() const { return parent_.comm; }
   bool ready() const { return state_ == State::kReady; }
   void forget_comm();
-  bool revoke() { return !std::exchange(revoked_, true); }  ///< true once: it is to be revoked now
+  bool revoke() { return !std::exchange(revoked_, true); }  ///< true once: revoke it now
   Parked give_comm();
-  /// Of another member: "id", "can", "at NUMBER". From any thread, without mutex().
+  /// Answers another member's "id", "can", "at NUMBER". From any thread, without mutex().
   std::string answer(std::string_view verb, std::string_view argument) const;
 
  private:
   enum class State : std::uint8_t {
-    kSeeking,    ///< the first member has not told how to come together
+    kSeeking,    ///< the first member has not announced how to connect
     kDeciding,   ///< this is the first member, and asks the others whether the old communicator can be shrunk
     kShrinking,  ///< the old communicator is being shrunk
-    kJoining,    ///< NCCL brings the members together
+    kJoining,    ///< NCCL connects the members
     kReady,
     kGone
   };
@@ -79,7 +79,7 @@ class Group {
   struct Words {
     std::mutex mutex;
     std::string id = "unknown";  ///< "id HEX", "shrink", or how the group failed
-    std::string can = "no";      ///< be shrunk: "yes"
+    std::string can = "no";      ///< whether it can be shrunk: "yes"
     std::string failure;
     std::uint64_t started = 0;  ///< collectives
     std::array<Signature, 64> recent;
@@ -131,22 +131,22 @@ class Group {
   mutable std::mutex mutex_;
   State state_ = State::kSeeking;
   Failure failure_;
-  bool ended_ = false;  // the session has ended what failed
+  bool ended_ = false;  // the session has ended the failed communicators
   bool revoked_ = false;
   Comm comm_ = nullptr, made_ = nullptr;
   Parked parent_;
   bool shrink_called_ = false;
   Time asked_at_{};
-  bool busy_ = false;      // NCCL has not finished with the last call
-  const char* call_ = "";  // that one
-  bool flush_ = false;     // messages that were started shall go
+  bool busy_ = false;      // the last call of NCCL is still in progress
+  const char* call_ = "";  // name of that call
+  bool flush_ = false;     // started messages must be issued
   void* stream_ = nullptr;
   void* barrier_memory_ = nullptr;
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<Operation*> queue_, given_;
   std::vector<Buffer> buffers_;
   std::uint64_t last_id_ = 0, started_ = 0;  // requests; collectives
-  std::size_t next_asked_ = 0;               // member, when not all are asked at a time
+  std::size_t next_asked_ = 0;               // next member to ask, if not all are asked at once
   mutable Words words_;                      // its lock comes after mutex_
   LinkCounts counts_;
   mutable std::mutex counts_mutex_;

@@ -1,5 +1,5 @@
-// How members come together (group.hpp): the first one makes NCCL's id, or decides that the communicator of
-// an older epoch is shrunk to them; the others ask its board.
+// Connection of members (group.hpp): the first one creates NCCL's id, or decides that the communicator of an
+// older epoch is shrunk to them; the others ask its board.
 #include "group.hpp"
 
 #include <tenon/error.hpp>
@@ -115,7 +115,7 @@ void Group::seek() {
   if (now - asked_at_ < kAskAgain) return;
   asked_at_ = now;
   const Answer answer = session_->ask(ranks_[0], "id " + key_, kAnswerSeconds);
-  if (!answer.reached) return;  // whether it is gone is seen by those who wait
+  if (!answer.reached) return;  // waiting members detect whether it is gone
   const std::string_view text = answer.text;
   UniqueId id{};
   if (text == "shrink") {
@@ -153,7 +153,7 @@ void Group::join(const UniqueId& id) {
   settle();
 }
 
-// NCCL stores the new communicator when it is made, and says on the old one how far that is.
+// NCCL stores the new communicator when it is created, and reports the progress on the old one.
 void Group::shrink() {
   state_ = State::kShrinking;
   int state = kSuccess;

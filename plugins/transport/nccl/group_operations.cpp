@@ -1,4 +1,4 @@
-// Operations on their way to NCCL and through its stream (group.hpp). Every function holds the group's lock.
+// Passes operations to NCCL and tracks them in its stream (group.hpp). Every function holds the group's lock.
 #include "group.hpp"
 
 #include <tenon/error.hpp>
@@ -115,7 +115,7 @@ Request Group::start(const Signature& signature, TensorView data, TensorView rec
   return {operation.id};
 }
 
-// What lies in the host's memory goes through a buffer on the device; what is read leaves for it now.
+// Tensors in host memory go through a buffer on the device; input is copied to it now.
 void Group::stage(Operation& operation) {
   Device& device = *session_->device();
   const Signature& s = operation.signature;
@@ -221,9 +221,9 @@ void Group::look_at_stream() {
   }
 }
 
-// Messages wait for each other: what several members send and receive at a time has to go in one group, or
-// the first of them would keep the stream from the others. They go when somebody waits, or a collective is
-// behind.
+// Messages are held back for each other: concurrent sends and receives of several members must be in one NCCL
+// group, or the first of them would block the stream for the others. They are issued when the caller waits or
+// when a collective follows.
 void Group::give_queued() {
   while (!busy_ && !queue_.empty()) {
     const bool messages = is_message(queue_.front()->signature.kind);
@@ -309,8 +309,7 @@ int Group::call_all_to_all(const Operation& operation) {
   return well(result) ? end : result;
 }
 
-// NCCL knows no tags and matches the messages of two members in their order: that of the tags here, which
-// both of them know.
+// NCCL has no tags and matches the messages of two members in order: here in tag order, which both know.
 void Group::give_messages() {
   session_->streams().make_current();
   const auto end = std::find_if(queue_.begin(), queue_.end(),

@@ -1,5 +1,5 @@
-// Waiting and ending (group.hpp). NCCL says neither who is late nor what the others do, so a wait that takes
-// long asks their boards: who is gone, has cancelled, has closed, or has started something else.
+// Waiting and ending (group.hpp). NCCL reports neither late ranks nor the state of others, so a long wait
+// asks their boards for members that are gone, have cancelled, have closed, or have started something else.
 #include "group.hpp"
 
 #include <tenon/error.hpp>
@@ -15,9 +15,9 @@ namespace tenon::nccl_transport {
 namespace {
 
 constexpr double kFirstLook = 0.2, kNextLook = 1, kLookSeconds = 1;
-/// Members that are asked at a time, unless the deadline has passed.
+/// Number of members asked at once, unless the deadline has passed.
 constexpr std::size_t kAsked = 8;
-/// Within which a device has to let go of the memory of what was aborted.
+/// Limit for a device to release the memory of aborted operations.
 constexpr double kDrainSeconds = 10;
 
 Time after(Time time, double seconds) {
@@ -30,12 +30,12 @@ double seconds_since(Time begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-/// It is one of the messages that wait for more of them.
+/// Returns whether this is a message held back for more messages.
 bool holds_messages(const Operation& operation) {
   return operation.state == Operation::State::kQueued && is_message(operation.signature.kind);
 }
 
-/// Long waits leave the processor to others.
+/// Long waits yield the processor.
 void pause(Time begin) {
   const double waited = seconds_since(begin);
   if (waited < 50e-6) return std::this_thread::yield();
@@ -111,7 +111,7 @@ void Group::wait(Request request) {
   }
   const double waited = seconds_since(begin);
   add_counts({.blocked_seconds = waited});
-  // What the device has finished has ended well, even if something failed behind it.
+  // An operation that the device has finished succeeds, even if a later one failed.
   if (operation->state == Operation::State::kFinished) {
     copy_back(*operation);
     drop(*operation);
@@ -191,7 +191,7 @@ Failure Group::look_around(const Operation& operation, bool at_deadline) {
   return {Failure::Kind::kDeadline, text + "; see its log, or raise [run] deadline if it is rightly slow"};
 }
 
-// The caller may free its memory once a wait has ended, however it ended.
+// The caller may free its memory once a wait has ended, also after a failure.
 void Group::drain(Operation& operation) {
   if (operation.state != Operation::State::kGiven && operation.state != Operation::State::kInStream) return;
   const Time limit = after(std::chrono::steady_clock::now(), std::min(kDrainSeconds, deadline_s_));
@@ -201,7 +201,7 @@ void Group::drain(Operation& operation) {
     while (!session_->events().reached(operation.done) && std::chrono::steady_clock::now() < limit)
       pause(begin);
   } catch (const Error&) {
-    // A device that is lost reads and writes nothing any more.
+    // A lost device no longer accesses memory.
   }
 }
 

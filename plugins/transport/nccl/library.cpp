@@ -1,4 +1,4 @@
-// Opening and words of library.hpp.
+// Opening and error texts of library.hpp.
 #include "library.hpp"
 
 #include <tenon/error.hpp>
@@ -14,7 +14,7 @@ namespace tenon::nccl_transport {
 namespace {
 
 constexpr const char* kUsual = "libnccl.so.2";
-/// Communicators that do not block (ncclConfig_t) and the text of the last error.
+/// First version with non-blocking communicators (ncclConfig_t) and the text of the last error.
 constexpr int kOldest = 21400;
 
 std::string version_text(int code) {

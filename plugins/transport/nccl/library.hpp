@@ -1,5 +1,5 @@
-// NCCL as this process found it: opened at run time, never linked, so that the program and this plugin run
-// where it is absent, and say so when a run asks for it.
+// The NCCL library of this process: opened at run time, never linked, so that the program and this plugin run
+// where it is absent, and report that when a run asks for it.
 #pragma once
 
 #include "nccl_api.hpp"
@@ -10,10 +10,10 @@ namespace tenon::nccl_transport {
 
 class Library {
  public:
-  /// `path`: of the library; "" = libnccl.so.2 where the system's loader looks. Throws Error(kConfig), in one
-  /// line, with what was tried, for a file that is not there, is not NCCL, or is too old.
+  /// `path`: of the library; "" = libnccl.so.2 in the system loader's search path. Throws Error(kConfig), in
+  /// one line with the attempted paths, for a file that is absent, is not NCCL, or is too old.
   explicit Library(const std::string& path);
-  // It stays loaded: threads of its own may still be in it.
+  // It stays loaded, because its own threads may still run in it.
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
@@ -21,7 +21,7 @@ class Library {
   const std::string& version() const { return version_; }  ///< "2.28.9"
   bool shrinks() const { return api_.CommShrink != nullptr && api_.CommRevoke != nullptr; }
 
-  /// Throws Error(kRun) that begins "transport.nccl: ncclCALL" and keeps the library's own words, unless
+  /// Throws Error(kRun) that begins "transport.nccl: ncclCALL" and contains the library's own message, unless
   /// `result` is success or in progress. `comm` may be null.
   void check(int result, const char* call, Comm comm) const;
   /// "unhandled cuda error (1): Cuda failure 'out of memory'".

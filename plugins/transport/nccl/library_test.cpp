@@ -1,5 +1,5 @@
-// What a run hears when NCCL is not there, is something else or too old, when the configuration does not fit,
-// and when two ranks have one GPU.
+// Errors when NCCL is absent, is another library or too old, when the configuration does not fit, and when
+// two ranks have one GPU.
 #include "test_world.hpp"
 
 #include "library.hpp"
@@ -108,7 +108,7 @@ TEST_F(NcclLibrary, TwoRanksOfOneGpuAreRefusedOnAllWithItsName) {
   }
 }
 
-/// Memory of the host, as the CPU's device has.
+/// Host memory, as in the CPU's device.
 class HostDevice final : public Device {
  public:
   void open(const DeviceSpec&) override {}

@@ -1,5 +1,6 @@
-// What this plugin uses of NCCL's interface, so that it builds where NCCL is not installed. nccl_check.cpp
-// compares it with NVIDIA's nccl.h in the preset `cuda`. Declarations alone; library.hpp finds the functions.
+// The subset of NCCL's interface that this plugin uses, so that it builds where NCCL is not installed.
+// nccl_check.cpp compares it with NVIDIA's nccl.h in the preset `cuda`. Declarations only; library.hpp finds
+// the functions.
 #pragma once
 
 #include <climits>
@@ -47,7 +48,7 @@ struct UniqueId {
 using Comm = struct ncclComm*;       ///< ncclComm_t
 using Stream = struct CUstream_st*;  ///< cudaStream_t
 
-/// ncclConfig_t of 2.28: its size and version tell older and newer libraries how much of it there is.
+/// ncclConfig_t of 2.28: its size and version tell older and newer libraries which fields exist.
 struct Config {
   std::size_t size = sizeof(Config);
   unsigned int magic = 0xcafebeef;
@@ -69,7 +70,7 @@ struct Config {
 };
 
 /// The functions, each under its name in the library without "nccl". Those after kOptionalFrom may be missing
-/// in older ones and are null then.
+/// in older libraries and are null then.
 struct Api {
   int (*GetVersion)(int* version);
   int (*GetUniqueId)(UniqueId* id);

@@ -1,4 +1,4 @@
-// Compiled in the preset `cuda` alone: nccl_api.hpp against NVIDIA's header.
+// Compiled only in the preset `cuda`: checks nccl_api.hpp against NVIDIA's header.
 #include "nccl_api.hpp"
 
 #include <nccl.h>
@@ -30,7 +30,7 @@ static_assert(offsetof(Config, magic) == offsetof(ncclConfig_t, magic) &&
               offsetof(Config, nvlink_centric) == offsetof(ncclConfig_t, nvlinkCentricSched));
 static_assert(NCCL_VERSION_CODE < 22800 || kShrinkAbort == NCCL_SHRINK_ABORT);
 
-/// Equal up to enumerations, which pass as int, and structs of the same size.
+/// Equal except for enumerations, which pass as int, and structs of the same size.
 template <typename Real>
 struct Plain {
   using type = std::conditional_t<std::is_enum_v<Real>, int, Real>;
@@ -51,7 +51,7 @@ template <>
 struct Plain<ncclUniqueId*> {
   using type = UniqueId*;
 };
-/// Handles are pointers to what only the library knows.
+/// Handles are pointers to opaque types.
 template <typename T>
 struct Handle {
   using type = T;

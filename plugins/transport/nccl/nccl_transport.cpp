@@ -1,4 +1,4 @@
-// Connecting of nccl_transport.hpp; the rest is handed on.
+// Connecting of nccl_transport.hpp; other calls are forwarded.
 #include "nccl_transport.hpp"
 
 #include "communicator.hpp"
@@ -18,7 +18,8 @@ NcclTransport::~NcclTransport() {
   if (session_) session_->end();
 }
 
-// What the machine lacks is said first: it is the same for all ranks, and there may be no other yet.
+// Reports missing requirements of the machine first: they are the same for all ranks, and other ranks may not
+// exist yet.
 void NcclTransport::connect(const WorldSpec& world) {
   if (session_) fail_run("transport.nccl: connected twice");
   if (const std::string lacks = missing(); !lacks.empty()) fail_config(lacks);

@@ -1,5 +1,5 @@
-// The transport `nccl` (contract transport/1): one rank is one process with one GPU; tensors go from GPU to
-// GPU by NVIDIA's NCCL, which is opened when a run asks for it. Sums have NCCL's order.
+// The transport `nccl` (contract transport/1): one rank is one process with one GPU; NVIDIA's NCCL, opened
+// when a run asks for it, moves tensors from GPU to GPU. Sums have NCCL's order.
 #pragma once
 
 #include "session.hpp"

@@ -1,4 +1,4 @@
-// Words and types of operation.hpp.
+// Texts and types of operation.hpp.
 #include "operation.hpp"
 
 #include <tenon/error.hpp>

@@ -1,5 +1,5 @@
-// One operation of a member of a group: what it is, in words for messages and in types of NCCL, its memory,
-// and how far it has come. No calls of NCCL here.
+// One operation of a member of a group: its description for messages and in NCCL's types, its memory, and its
+// progress. No calls of NCCL here.
 #pragma once
 
 #include "nccl_api.hpp"
@@ -27,7 +27,7 @@ enum class Kind : std::uint8_t {
   kReceive
 };
 
-/// What members must agree on; of a message, what its ends must.
+/// Description on which the members of a collective, or both ends of a message, must agree.
 struct Signature {
   Kind kind = Kind::kBarrier;
   DType dtype = DType::kU8;
@@ -42,8 +42,8 @@ constexpr bool is_message(Kind kind) {
   return kind == Kind::kSend || kind == Kind::kReceive;
 }
 
-/// How NCCL takes numbers of a dtype to be reduced: complex ones are two reals. Throws Error(kConfig) for
-/// types that it does not reduce, after check_reducible.
+/// NCCL's representation of a dtype in reductions: a complex number is two reals. reduced_type() throws
+/// Error(kConfig) for types that NCCL does not reduce, after check_reducible.
 struct Reduced {
   Type type = kUint8;
   int parts = 1;
@@ -54,20 +54,20 @@ int reduce_op(ReduceOp op);
 struct Operation {
   enum class State : std::uint8_t {
     kFree,
-    kQueued,    ///< not given to NCCL yet
-    kGiven,     ///< NCCL is at it; it may not be in the stream yet
-    kInStream,  ///< `done` is recorded behind it
-    kFinished   ///< the device is done with it, or nothing was to do
+    kQueued,    ///< not passed to NCCL yet
+    kGiven,     ///< passed to NCCL; it may not be in the stream yet
+    kInStream,  ///< `done` is recorded after it
+    kFinished   ///< the device is done with it, or there was nothing to do
   };
   State state = State::kFree;
   std::uint64_t id = 0;
   std::uint64_t number = 0;  ///< of collectives
   Signature signature;
   TensorView data, receive;                 ///< of the caller
-  void *memory = nullptr, *into = nullptr;  ///< of the device: the caller's, or a buffer that stands for it
+  void *memory = nullptr, *into = nullptr;  ///< of the device: the caller's, or a staging buffer
   int buffer = -1, receive_buffer = -1;
   std::vector<std::int64_t> send_counts, receive_counts;
-  void *ready = nullptr, *done = nullptr;  ///< events; they stay with the place of the operation
+  void *ready = nullptr, *done = nullptr;  ///< events; they belong to the operation's slot and are reused
   Time given_at{};
 };
 

@@ -1,5 +1,5 @@
-// Operations on tensors of the device: which calls NCCL gets, in which order and groups, in whose stream, and
-// that a steady step allocates nothing on the device.
+// Operations on device tensors: the calls that NCCL receives, their order, groups and streams, and no device
+// allocation in a steady step.
 #include "test_world.hpp"
 
 namespace tenon::nccl_transport {
@@ -84,7 +84,7 @@ TEST_P(NcclOperations, MessagesThatAreStartedTogetherGoInOneGroupInTheOrderOfThe
     const auto receive = [&](int tag) {
       requests.push_back(group.start_receive(on_device(tag == 5 ? in5 : in7), 1 - rank, tag));
     };
-    // Both send first, and the other way round at each end.
+    // Both send first, in opposite order at each end.
     send(rank == 0 ? 5 : 7);
     send(rank == 0 ? 7 : 5);
     receive(7);

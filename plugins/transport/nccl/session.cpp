@@ -1,4 +1,4 @@
-// Meeting, failing and ending of session.hpp.
+// Connecting, failing and ending of session.hpp.
 #include "session.hpp"
 
 #include "group.hpp"
@@ -17,7 +17,7 @@ namespace tenon::nccl_transport {
 namespace {
 
 constexpr std::string_view kHead = "tenon-nccl/1";
-/// Others may end later than this rank does; NCCL wants all of them for a quiet end.
+/// Other ranks may end later than this one; an orderly end in NCCL needs all of them.
 constexpr double kQuietEndSeconds = 2;
 
 std::string random_token() {
@@ -26,7 +26,7 @@ std::string random_token() {
   return fmt::format("{:016x}{:016x}", words[0], words[1]);
 }
 
-/// `part` in the order that it has within `whole`.
+/// Returns whether `part` is a proper subsequence of `whole`.
 bool is_part(const std::vector<int>& part, const std::vector<int>& whole) {
   std::size_t at = 0;
   for (const int rank : whole) at += at < part.size() && part[at] == rank ? 1 : 0;
@@ -250,7 +250,7 @@ void Session::end() {
   end_comms(groups_, cancelled_, true);
 }
 
-// Ended one by one, communicators that share a device wait for each other's kernels.
+// Communicators that share a device would wait for each other's kernels if they were ended one by one.
 void Session::end_comms(const Groups& groups, const Failure& failure, bool for_good) {
   std::vector<std::unique_lock<std::mutex>> locks;
   std::vector<Comm> aborted, revoked;
@@ -273,7 +273,7 @@ void Session::end_comms(const Groups& groups, const Failure& failure, bool for_g
   }
   if (aborted.empty() && revoked.empty()) return;
   const Api& api = library_.api();
-  // What they say is of no use any more: the failure has its text, and nothing else can be done.
+  // Ignores the results: the failure has its text, and nothing else can be done.
   api.GroupStart();
   for (const Comm comm : aborted) api.CommAbort(comm);
   for (const Comm comm : revoked) api.CommRevoke(comm, kRevokeDefault);

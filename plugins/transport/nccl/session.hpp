@@ -1,5 +1,5 @@
-// What all groups of one process share: the library, its device, where to ask the others, who has failed, and
-// the one place where communicators of NCCL end, all of them inside one group call.
+// State shared by all groups of one process: the library, its device, the other ranks' boards, failures, and
+// the one place where NCCL communicators end, all of them inside one group call.
 #pragma once
 
 #include "board.hpp"
@@ -20,25 +20,25 @@ namespace tenon::nccl_transport {
 
 class Group;
 
-/// How an operation ends that does not end well.
+/// Reason for the unsuccessful end of an operation.
 struct Failure {
   enum class Kind : std::uint8_t { kNone, kError, kCancelled, kDeadline };
   Kind kind = Kind::kNone;
   std::string text = {};
-  bool all = true;  ///< every group of this rank ends with it
+  bool all = true;  ///< it ends every group of this rank
   explicit operator bool() const { return kind != Kind::kNone; }
   [[noreturn]] void raise() const;
-  /// For others who ask: "cancelled TEXT" or "failed TEXT", in one line.
+  /// Answer for other ranks: "cancelled TEXT" or "failed TEXT", in one line.
   std::string words() const;
 };
 
-/// A communicator of NCCL whose group was closed, or has failed while it may still be shrunk.
+/// An NCCL communicator whose group was closed, or has failed while the communicator can still be shrunk.
 struct Parked {
   std::string name = {};
   std::uint32_t epoch = 0;
   std::vector<int> ranks = {};
   Comm comm = nullptr;
-  bool finalizes = false;  ///< else it waits to be shrunk
+  bool finalizes = false;  ///< otherwise it waits to be shrunk
 };
 
 class Session {
@@ -47,7 +47,7 @@ class Session {
     std::string library, interface;
     bool shrink = false;
   };
-  /// Collective: opens the library and meets the others.
+  /// Collective: opens the library and connects to the other ranks.
   Session(const WorldSpec& world, const Settings& settings);
   ~Session();
   Session(const Session&) = delete;
@@ -57,7 +57,7 @@ class Session {
   int ranks() const { return ranks_; }
   double deadline_s() const { return deadline_s_; }
   const Library& library() const { return library_; }
-  /// Failed communicators are kept until a newer epoch shrinks them.
+  /// Returns whether failed communicators are kept until a newer epoch shrinks them.
   bool shrinks() const { return shrink_; }
 
   /// Collective; see DeviceTransport.
@@ -66,28 +66,30 @@ class Session {
   DeviceStreams& streams() const { return *streams_; }
   DeviceEvents& events() const { return *events_; }
 
-  /// A question to another rank's board; may take `seconds`.
+  /// Asks another rank's board a question; may take `seconds`.
   Answer ask(int rank, const std::string& question, double seconds);
 
-  /// How often such a group was opened before.
+  /// Returns how often such a group was opened before.
   std::uint64_t opening(const std::string& what);
-  /// Groups of older epochs end; one of an older epoch is refused.
+  /// Ends groups of older epochs; rejects a group of an older epoch.
   void enter(const std::shared_ptr<Group>& group);
   void leave(const Group& group, const std::string& last_words);
-  /// Others whose lock is free go on a little.
+  /// Lets other groups whose lock is free progress a little.
   void help_others(const Group* but);
-  /// Every group of `epoch` and older ends, all their communicators together.
+  /// Ends every group of `epoch` and older, all their communicators together.
   void break_all(const Failure& failure, std::uint32_t epoch);
   void break_one(const Group& group, const Failure& failure);
-  /// For good, from any thread.
+  /// Permanent, from any thread.
   void cancel(std::string_view reason);
-  /// The transport is gone: what is left ends, in order where the others end as well.
+  /// Called when the transport is destroyed: ends the remaining groups, in order if the other ranks end as
+  /// well.
   void end();
 
   void park(Parked parked);
-  /// The communicator of an older epoch from which this group could be shrunk; comm is null where none is.
+  /// Returns the communicator of an older epoch from which this group could be shrunk; comm is null if there
+  /// is none.
   Parked take_parent(const std::string& name, std::uint32_t epoch, const std::vector<int>& ranks);
-  /// Ends one communicator that nobody uses.
+  /// Ends one unused communicator.
   void abort(Comm comm);
 
   void count(Purpose purpose, const LinkCounts& more);
@@ -111,7 +113,7 @@ class Session {
   DeviceStreams* streams_ = nullptr;
   DeviceEvents* events_ = nullptr;
 
-  mutable std::mutex mutex_;  // before that of a group
+  mutable std::mutex mutex_;  // locked before that of a group
   Groups groups_;
   std::map<std::string, std::uint64_t> openings_;
   std::map<std::string, std::string> last_words_;  // of closed groups, by key
@@ -122,7 +124,7 @@ class Session {
   mutable std::mutex counts_mutex_;
   std::array<LinkCounts, kPurposes> counts_{};
 
-  std::unique_ptr<Board> board_;  // last: it asks all of the above
+  std::unique_ptr<Board> board_;  // last member: its thread uses all of the above
 };
 
 void add(LinkCounts& to, const LinkCounts& more);

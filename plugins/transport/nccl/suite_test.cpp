@@ -1,6 +1,5 @@
-// The suite of transports of processes (plugins/transport/ring/testing): its tensors lie in the host's
-// memory, so they go through buffers on the device. The fake library's sums have the order that the suite
-// expects.
+// The suite of transports of processes (plugins/transport/ring/testing): its tensors are in host memory, so
+// they go through buffers on the device. The fake library's sums have the order that the suite expects.
 #include "test_world.hpp"
 
 namespace tenon::testing {

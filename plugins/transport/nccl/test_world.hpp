@@ -1,5 +1,5 @@
-// For the tests of this folder: ranks as threads, each with a transport and a device of its own, over the
-// fake library.
+// For the tests of this folder: ranks as threads, each with its own transport and device, over the fake
+// library.
 #pragma once
 
 #include "fake/fake_nccl.hpp"
@@ -22,7 +22,8 @@
 
 namespace tenon::nccl_transport {
 
-/// Memory of the host that says it is a device's. Its streams run what the fake library gives them.
+/// Host memory that claims to be device memory. Its streams run the operations that the fake library
+/// enqueues.
 class TestDevice final : public Device, public DeviceStreams, public DeviceEvents {
  public:
   explicit TestDevice(std::string identity = "") : identity_(std::move(identity)) {
@@ -111,7 +112,7 @@ class TestOptions final : public Options {
 
 class NcclWorld final : public testing::ProcessWorld {
  public:
-  /// `shrinking`: a bit for each rank that keeps what failed.
+  /// `shrinking`: bit mask of the ranks that keep failed communicators.
   explicit NcclWorld(int ranks, double deadline_s = 30, int shrinking = 0,
                      const std::vector<std::string>& identities = {})
       : ProcessWorld(ranks), clock_(make_wall_clock()), transports_(static_cast<std::size_t>(ranks)) {
@@ -134,7 +135,7 @@ class NcclWorld final : public testing::ProcessWorld {
       static_cast<DeviceTransport*>(at(rank)->query(DeviceTransport::kId))->attach(rank, device(rank));
     });
   }
-  // Each waits for the others at its end, as processes do.
+  // Each rank waits for the others at its end, as processes do.
   ~NcclWorld() override {
     each([&](int rank) { at(rank).reset(); });
   }

@@ -1,4 +1,4 @@
-// The worlds that transports of processes refuse (check_world.hpp).
+// Worlds that transports of processes reject (check_world.hpp).
 #include <tenon/ring/check_world.hpp>
 
 #include <tenon/clock.hpp>

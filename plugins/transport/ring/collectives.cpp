@@ -1,4 +1,4 @@
-// Collectives of a group: numbering, agreement, parts on their way, waiting (group.hpp).
+// Collectives of a group: numbering, agreement, transfer of parts, waiting (group.hpp).
 #include "group.hpp"
 
 #include "engine.hpp"
@@ -16,7 +16,7 @@ namespace ring {
 
 namespace {
 
-// A member that is this far ahead is not ahead but broken: every operation waits for all members.
+// A member that is this far ahead is faulty, because every operation waits for all members.
 constexpr std::uint64_t kFarthest = 1 << 16;
 
 }  // namespace
@@ -40,7 +40,7 @@ Request Group::start(const Signature& signature, const Buffers& buffers) {
   operation.plan(buffers, member_, size());
   join(operation, member_, signature);
   if (failed()) {
-    operation.open = false;  // no part of it has been asked for
+    operation.open = false;  // no part of it has been requested
     throw_failure();
   }
   count(0, 0, 1);
@@ -52,7 +52,7 @@ Request Group::start(const Signature& signature, const Buffers& buffers) {
   return {number << 1 | 1};
 }
 
-// The slot of operation `number`, fresh if this is its first member.
+// Returns the slot of operation `number`, initialised if this is its first member.
 Operation& Group::operation_at(std::uint64_t number) {
   while (true) {
     Operation& operation = *operations_[number % operations_.size()];
@@ -124,7 +124,7 @@ void Group::join(Operation& operation, int member, const Signature& signature) {
   if (signature.kind == Kind::kAllToAll) check_counts(operation, member);
 }
 
-// What passes between `member` and all who have joined: every member sees every disagreement.
+// Compares the counts between `member` and all that have joined: every member sees every disagreement.
 void Group::check_counts(const Operation& operation, int member) {
   const auto members = static_cast<std::size_t>(size());
   const auto one = static_cast<std::size_t>(member);
@@ -151,8 +151,8 @@ void Group::check_counts(const Operation& operation, int member) {
   }
 }
 
-// Hands to the port what may leave: parts that are there, to members that have joined and so have a place for
-// them.
+// Passes sendable parts to the port: those whose data are present, to members that have joined and so have a
+// destination for them.
 void Group::pump(Operation& operation) {
   for (Transfer& send : operation.sends) {
     if (send.whole || !operation.joins[static_cast<std::size_t>(send.peer)].joined) continue;
@@ -203,7 +203,7 @@ void Group::wait_collective(Lock& lock, Operation& operation) {
   const auto begin = std::chrono::steady_clock::now();
   const auto patience =
       std::chrono::duration_cast<Time::duration>(std::chrono::duration<double>(engine_.deadline_s()));
-  // Members have the deadline to come; then bytes have it to move, however many they are.
+  // Members have the deadline to join; then bytes have it to make progress, at any size.
   const auto limit = [&] {
     return (operation.joined < size() ? begin : std::max(begin, operation.moved_at)) + patience;
   };

@@ -1,4 +1,4 @@
-// The thread that serves the port, and the frames that it hands to groups (engine.hpp).
+// The thread that serves the port, and the frames that it passes to groups (engine.hpp).
 #include "engine.hpp"
 
 #include <tenon/error.hpp>
@@ -16,14 +16,14 @@ using ring::Group;
 
 namespace {
 
-// Longest time between two looks of an idle thread: nothing depends on it.
+// Longest time between two polls of an idle thread: nothing depends on it.
 constexpr double kIdleSeconds = 1;
-// What remains to be sent at the end is little: the last frames, which nobody waits for any more.
+// Little remains to be sent at the end: the last frames, for which no rank waits any more.
 constexpr double kFarewellSeconds = 5;
 constexpr std::size_t kFirstControls = 256;
 
-/// While it lives, threads that this one starts take no signals: those of the program are for its own. A
-/// fault is handled where it happens.
+/// While it exists, threads started by this one block signals: the program's signals are for its own threads.
+/// A fault is handled on the thread where it occurs.
 class WithoutSignals {
  public:
   WithoutSignals() {
@@ -104,14 +104,14 @@ void RingEngine::serve() {
   port_->close(std::min(world_.deadline_s, kFarewellSeconds));
 }
 
-// In the order in which the ranks asked: a member's start leaves before its data, for the others send nothing
-// until they hear of it, and its data before its goodbye. Groups release what they gave up before later
-// frames can touch it.
+// Sends in the ranks' request order: a member's start precedes its data, since the others send nothing until
+// they receive it, and its data precede its kBye. Groups release abandoned memory before later frames can
+// access it.
 void RingEngine::flush() {
   for (std::size_t i = 0; i < outbox_used_; ++i) {
     if (outbox_[i].pumps) {
       if (const auto found = groups_.find(outbox_[i].group); found != groups_.end()) found->second->pump();
-      continue;  // which may have added to the outbox
+      continue;  // may have added to the outbox
     }
     Control& control = outbox_[i];
     const std::span<const std::byte> inline_bytes(control.bytes);
@@ -199,7 +199,7 @@ void RingEngine::end(int from) {
   } else if (arrival.header.kind != FrameKind::kData && arrival.header.kind != FrameKind::kMessage) {
     on_control(from, arrival.header, std::span<const std::byte>(control_[peer]).first(arrival.header.bytes));
   }
-  // What a frame gave rise to leaves in the same round.
+  // Replies to a frame are sent in the same round.
   if (pumps_ == 0) flush();
 }
 

@@ -1,5 +1,6 @@
-// What the communicators of one process share: the port and the thread that serves it, the groups, epochs and
-// who is gone, totals. The thread holds the mutex while it handles frames and lets go of it while it waits.
+// State shared by the communicators of one process: the port and the thread that serves it, the groups,
+// epochs, lost ranks, totals. The thread holds the mutex while it handles frames and releases it while it
+// waits.
 #pragma once
 
 #include "group.hpp"
@@ -24,7 +25,7 @@ class RingEngine final : private FramePort::Events {
   std::shared_ptr<ring::Group> open(int world_rank, const GroupSpec& spec);
   void cancel(std::string_view reason);
   LinkCounts counts(int world_rank, Purpose purpose);
-  /// Sends what others still need and ends the thread. Repeatable.
+  /// Sends frames that others still need and ends the thread. Repeatable.
   void stop();
 
   // For groups, with the lock held.
@@ -32,22 +33,22 @@ class RingEngine final : private FramePort::Events {
   const std::string& name() const { return name_; }
   Clock& clock() const { return *world_.clock; }
   double deadline_s() const { return world_.deadline_s; }
-  /// Why a rank does not take part any more: "its connection closed"; "" while it does.
+  /// Returns why a rank no longer takes part: "its connection closed"; "" while it does.
   const std::string& gone(int rank) const { return gone_[static_cast<std::size_t>(rank)]; }
   LinkCounts& totals(Purpose purpose) { return totals_[static_cast<std::size_t>(purpose)]; }
-  /// False once nobody serves the port any more.
+  /// Returns false once no thread serves the port.
   bool serves() const { return serves_; }
   void post(int rank, const FrameHeader& header, std::span<const std::byte> payload);
-  /// The thread calls pump() of the group soon.
+  /// Makes the thread call pump() of the group soon.
   void mark(ring::Group& group);
-  /// The engine's thread alone.
+  /// For the engine's thread only.
   FramePort& port() { return *port_; }
 
  private:
-  /// A control frame, or that a group has something to send.
+  /// A control frame, or a note that a group has something to send.
   struct Control {
     bool pumps = false;
-    std::uint64_t group = 0;  // that pumps
+    std::uint64_t group = 0;  // group to pump
     int to = 0;
     FrameHeader header;
     std::array<std::byte, 256> bytes{};
@@ -55,7 +56,7 @@ class RingEngine final : private FramePort::Events {
   };
   struct Arrival {
     FrameHeader header;
-    std::shared_ptr<ring::Group> group;  // of a part that somebody wants
+    std::shared_ptr<ring::Group> group;  // of a part with a receiver
     ring::Flight* flight = nullptr;
   };
 
@@ -85,16 +86,16 @@ class RingEngine final : private FramePort::Events {
   std::mutex mutex_;
   bool stopping_ = false, serves_ = true, woken_ = false;
   std::string cancelled_, broken_;
-  // A group is shared by its communicator and, until all ends are closed, by the frames that may still come.
+  // A group is shared by its communicator and, until all ends are closed, by late frames.
   std::map<std::uint64_t, std::shared_ptr<ring::Group>> groups_;
-  std::map<std::uint64_t, std::uint64_t> openings_;  // how often a name was opened, by its hash
+  std::map<std::uint64_t, std::uint64_t> openings_;  // number of openings of a name, by its hash
   std::vector<std::uint32_t> newest_epoch_;          // by rank
   std::vector<std::string> gone_;                    // by rank
   std::array<LinkCounts, kPurposes> totals_{};
   std::vector<Control> outbox_;
   std::size_t outbox_used_ = 0;
-  std::size_t pumps_ = 0;  // of them that are of groups
-  // The thread's own.
+  std::size_t pumps_ = 0;  // outbox entries that pump groups
+  // Used only by the thread.
   std::vector<Arrival> arrivals_;                // by rank
   std::vector<std::vector<std::byte>> control_;  // by rank
   std::vector<std::vector<std::byte>> staging_;  // by rank

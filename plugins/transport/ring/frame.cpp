@@ -1,4 +1,4 @@
-// Headers of frames as bytes (transport.hpp). The reader takes any bytes.
+// Headers of frames as bytes (transport.hpp). The reader accepts arbitrary bytes.
 #include <tenon/ring/transport.hpp>
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ T take(const std::byte*& from) {
   return static_cast<T>(value);
 }
 
-// FNV-1a: a stream that lost its place is noticed at the next header.
+// FNV-1a: detects a misaligned stream at the next header.
 std::uint32_t check_sum(std::span<const std::byte> bytes) {
   std::uint32_t sum = 2166136261U;
   for (const std::byte byte : bytes) sum = (sum ^ std::to_integer<std::uint32_t>(byte)) * 16777619U;

@@ -1,4 +1,4 @@
-// Life and failure of a group, and the dispatch of its requests and frames (group.hpp).
+// Life cycle and failure of a group, and the dispatch of its requests and frames (group.hpp).
 #include "group.hpp"
 
 #include "engine.hpp"
@@ -19,7 +19,8 @@ namespace ring {
 namespace {
 
 constexpr std::uint64_t kCollectiveBit = 1;
-// More than a training step keeps in flight, so that pools grow at most in the first steps of unusual ones.
+// More operations than a training step keeps in flight, so that pools grow at most in the first unusual
+// steps.
 constexpr std::size_t kFirstOperations = 16;
 constexpr std::size_t kFirstMessagesPerMember = 4;
 constexpr std::size_t kFirstTransfers = 64;
@@ -66,7 +67,7 @@ void Group::open(const GroupSpec& spec, int member) {
   for (std::size_t i = 0; i < kFirstOperations; ++i) {
     operations_.push_back(std::make_unique<Operation>());
     Operation& operation = *operations_.back();
-    operation.reset(0, size());  // takes its memory
+    operation.reset(0, size());  // allocates its memory
     operation.open = false;
     operation.sends.reserve(2 * ranks_.size());
     operation.receives.reserve(2 * ranks_.size());
@@ -321,7 +322,7 @@ bool Group::done(Request request) {
 void Group::wait(Request request) {
   Lock lock(engine_.mutex());
   const Time begin = std::chrono::steady_clock::now();
-  Time ready = begin;  // from when on the wait is for bytes
+  Time ready = begin;  // time from which the wait is for bytes
   Flight* flight = nullptr;
   if ((request.id & kCollectiveBit) != 0) {
     Operation& operation = find_operation(request);
@@ -333,8 +334,8 @@ void Group::wait(Request request) {
     flight = &message;
     wait_message(lock, message);
   }
-  // The caller may free its buffers after a failure: the thread lets go of them first, which takes no longer
-  // than one round of it.
+  // The caller may free its buffers after a failure, so the thread must release them first, which takes at
+  // most one of its rounds.
   const auto patience =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(engine_.deadline_s());
   while (!flight->finished && !flight->released && engine_.serves()) {
@@ -349,7 +350,7 @@ void Group::wait(Request request) {
 }
 
 // Until the last member has joined, a wait is for a rank; from then on it is for bytes, which may have moved
-// before anybody waited.
+// before the wait began.
 void Group::count_wait(Time begin, Time ready, Time moved) {
   const auto seconds = [](Time::duration span) { return std::chrono::duration<double>(span).count(); };
   const Time end = std::chrono::steady_clock::now();
@@ -387,7 +388,8 @@ void Group::close(bool abandoned) {
   }
   for (int other = 0; other < size(); ++other) {
     if (other == member_) continue;
-    // Whoever sees this end close sees why first, even if the news of another member takes longer.
+    // A member that sees this end close must learn the reason first, even if another member's report is
+    // slower.
     if (failed())
       post(other, FrameKind::kFail, 0, static_cast<std::uint32_t>(failure_), bytes_of(failure_text_));
     post(other, FrameKind::kClose, 0, abandoned ? 1 : 0, {});

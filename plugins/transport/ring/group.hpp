@@ -1,6 +1,6 @@
 // One member's state of a communicator over a ring: operations matched by number, messages by (from, tag),
-// agreement, lateness, failure, closing. All of it lies under the engine's mutex; frames are handled on the
-// engine's thread, callers wait on a condition variable of their group.
+// agreement, lateness, failure, closing. The engine's mutex protects all of it; the engine's thread handles
+// frames, callers wait on a condition variable of their group.
 #pragma once
 
 #include "operation.hpp"
@@ -25,17 +25,17 @@ class Group {
   using Lock = std::unique_lock<std::mutex>;
   enum class End : std::uint8_t { kOpen, kClosed, kAbandoned, kGone };
 
-  /// Before the local end is opened a group only collects the frames of members that were faster.
+  /// Before the local end is opened, a group only collects the frames of faster members.
   Group(RingEngine& engine, std::uint64_t key) : engine_(engine), key_(key) {}
 
   bool is_open() const { return state_ == State::kOpen; }
   bool is_opened() const { return state_ != State::kUnopened; }  // now or earlier
   bool is_over() const;                                          // closed here and everywhere
   void open(const GroupSpec& spec, int member);
-  /// Before the local end is opened: keeps a frame for then.
+  /// Before the local end is opened: stores a frame until then.
   void keep(int from, const FrameHeader& header, std::span<const std::byte> payload);
   bool has_early() const { return !early_.empty(); }
-  /// Who opened it first, in which epoch, under which name.
+  /// Rank, epoch and name of the first opening.
   int first_rank() const { return early_.front().from; }
   const FrameHeader& first_header() const { return early_.front().header; }
   std::string first_name() const;
@@ -49,7 +49,7 @@ class Group {
   int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
   int member_of(int rank) const;  // -1: none
 
-  // Called by the member. They take the lock.
+  // Called by the member. They lock the mutex.
   Request start(const Signature& signature, const Buffers& buffers);
   Request start_message(bool is_send, TensorView data, int other, int tag);
   bool done(Request request);
@@ -68,7 +68,7 @@ class Group {
   void on_gone(int rank);
   void on_stopped();
 
-  // Lock held, any thread. `tell`: the other members learn of it.
+  // Lock held, any thread. `tell`: inform the other members.
   bool failed() const { return failure_ != Failure::kNone; }
   void fail(Failure kind, std::string text, bool tell);
 
@@ -80,7 +80,7 @@ class Group {
     std::vector<std::byte> payload;
   };
 
-  // ring_group.cpp
+  // group.cpp
   [[noreturn]] void throw_failure() const;
   bool is_there(int member) const { return ends_[static_cast<std::size_t>(member)] == End::kOpen; }
   bool fail_if_gone(int member, std::string_view did_not, const std::string& what);
@@ -92,7 +92,7 @@ class Group {
   void count(std::uint64_t bytes, std::uint64_t messages, std::uint64_t operations);
   std::string gone_text(int member) const;
 
-  // ring_collectives.cpp
+  // collectives.cpp
   Operation& operation_at(std::uint64_t number);
   Operation& find_operation(Request request);
   std::string operation_text(const Operation& operation) const;
@@ -105,7 +105,7 @@ class Group {
   bool fail_if_somebody_left(const Operation& operation);
   std::string late_text(const Operation& operation) const;
 
-  // ring_messages.cpp
+  // messages.cpp
   Message& free_message(std::size_t& index);
   Message& find_message(Request request);
   std::string message_text(const Message& message) const;
@@ -123,20 +123,20 @@ class Group {
   std::vector<int> ranks_;
   int member_ = -1;
   Purpose purpose_ = Purpose::kParameter;
-  double message_deadline_s_ = 0;  ///< of this end's waits for messages
+  double message_deadline_s_ = 0;  ///< for this end's waits for messages
   std::uint32_t epoch_ = 0;
 
   std::condition_variable changed_;
   std::vector<End> ends_;             // by member
-  std::vector<std::uint64_t> joins_;  // by member: operations that it has started
+  std::vector<std::uint64_t> joins_;  // by member: number of started operations
   LinkCounts counts_;
   std::uint64_t next_ = 0;
-  // Operation n lies in slot n % size while in flight; the ring doubles when members are further apart than
-  // ever before.
+  // Operation n uses slot n % size while in flight; the ring doubles when members are further apart than ever
+  // before.
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<std::unique_ptr<Message>> messages_;
-  std::vector<std::byte> told_;  // what the others learn of an operation that starts
-  std::vector<Grant> grants_;    // that met no send yet, in the order of arrival
+  std::vector<std::byte> told_;  // description of a starting operation for the others
+  std::vector<Grant> grants_;    // not matched by a send yet, in order of arrival
   std::uint64_t next_serial_ = 1;
   Failure failure_ = Failure::kNone;
   std::string failure_text_;

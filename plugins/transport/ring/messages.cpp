@@ -1,5 +1,5 @@
-// Point-to-point transfers of a group (group.hpp). A receive sends a grant ahead; a send leaves when it
-// met the grant with its tag, first started first. Nothing is buffered, on either side.
+// Point-to-point transfers of a group (group.hpp). A receive sends a grant ahead; a send proceeds when it is
+// matched with the grant of its tag, first started first. Neither side buffers.
 #include "group.hpp"
 
 #include "engine.hpp"

@@ -84,15 +84,14 @@ int RingEngine::check_group(int world_rank, const GroupSpec& spec) const {
   return member;
 }
 
-// Every member opens a group of one name as often as the others, so the count tells one opening from the
-// next.
+// Every member opens a group of one name equally often, so the count distinguishes openings.
 std::uint64_t RingEngine::key_of(const GroupSpec& spec) {
   const std::uint64_t base = mixed(jitter_stream(spec.name, spec.ranks) ^ mixed(spec.epoch));
   return mixed(base + mixed(openings_[base]++));
 }
 
-// A newer epoch ends the communicators of older ones that share a rank with it: their members will not all
-// come.
+// A newer epoch ends the communicators of older ones that share a rank with it, because not all their members
+// will join.
 void RingEngine::refuse_or_adopt_epoch(const GroupSpec& spec) {
   for (const int rank : spec.ranks) {
     const std::uint32_t newest = newest_epoch_[static_cast<std::size_t>(rank)];
@@ -124,7 +123,7 @@ void RingEngine::refuse_or_adopt_epoch(const GroupSpec& spec) {
   }
 }
 
-// `rank` has opened a group of `epoch`.
+// Records that `rank` has opened a group of `epoch`.
 void RingEngine::retire(int rank, std::uint32_t epoch) {
   std::uint32_t& newest = newest_epoch_[static_cast<std::size_t>(rank)];
   if (epoch <= newest) return;

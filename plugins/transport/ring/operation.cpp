@@ -57,7 +57,7 @@ class Planner {
         member_(member),
         members_(members) {}
 
-  // `reduce`: chunk c goes round from member c + 1 to c and grows into the sum. `gather`: from c to all.
+  // `reduce`: chunk c passes round from member c + 1 to c and accumulates the sum. `gather`: from c to all.
   void ring(bool reduce, bool gather, ByteRange (*range)(const Signature&, int, int)) {
     const int next = (member_ + 1) % members_, previous = (member_ + members_ - 1) % members_;
     for (const bool reducing : {true, false}) {
@@ -81,8 +81,8 @@ class Planner {
     }
   }
 
-  // From `first` upwards, in members - 1 pieces. Sums on their way to the last member leave the tensors of
-  // those between as they are.
+  // Passes from `first` upwards, in members - 1 pieces. Partial sums for the last member do not change the
+  // tensors of the members between.
   void chain(int first, bool reduce) {
     const int position = (member_ - first + members_) % members_;
     const bool receives = position > 0, sends = position + 1 < members_;
@@ -211,7 +211,7 @@ bool read_signature(std::span<const std::byte> bytes, Signature& what) {
     const std::int64_t extent = extents[static_cast<std::size_t>(i)];
     if (extent < 0 || (extent > 0 && elements > std::numeric_limits<std::int64_t>::max() / extent))
       return false;
-    elements *= std::max<std::int64_t>(extent, 1);  // a shape counts the others of an empty tensor, too
+    elements *= std::max<std::int64_t>(extent, 1);  // a shape counts the other extents of an empty tensor too
   }
   what.shape = Shape(std::span<const std::int64_t>(extents.data(), rank));
   return true;
@@ -258,7 +258,7 @@ void Operation::plan(const Buffers& buffers, int member, int members) {
     case Kind::kAllToAll:
       return planner.all_to_all();
     case Kind::kBarrier:
-      return planner.ring(true, true, bytes_of_chunk);  // of nothing
+      return planner.ring(true, true, bytes_of_chunk);  // without data
     case Kind::kMessage:
       break;
   }

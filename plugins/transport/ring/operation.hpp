@@ -1,6 +1,6 @@
-// One collective in flight as a member of a ring sees it: what all must agree on, and the messages that this
-// member sends and receives, each with the range of memory that it carries and the message that it waits for.
-// No locking, no waiting and no frames here: see group.hpp.
+// One collective in flight as seen by a member of a ring: its description, and the messages that this member
+// sends and receives, each with its memory range and the message that it waits for. No locking, waiting or
+// frames here: see group.hpp.
 #pragma once
 
 #include <tenon/transport.hpp>
@@ -30,7 +30,7 @@ enum class Kind : std::uint8_t {
 };
 std::string_view kind_name(Kind kind);
 
-/// What members must agree on.
+/// Description on which members must agree.
 struct Signature {
   Kind kind = Kind::kBarrier;
   DType dtype = DType::kU8;
@@ -45,23 +45,23 @@ std::string signature_text(const Signature& signature);
 inline constexpr std::size_t kSignatureBytes = 72;
 using SignatureBytes = std::array<std::byte, kSignatureBytes>;
 SignatureBytes write_signature(const Signature& signature);
-/// False unless the bytes begin with a signature.
+/// Returns false unless the bytes begin with a signature.
 bool read_signature(std::span<const std::byte> bytes, Signature& signature);
-/// Numbers behind a signature.
+/// Appends counts after a signature.
 void write_counts(std::span<const std::int64_t> counts, std::vector<std::byte>& bytes);
 void read_counts(std::span<const std::byte> bytes, std::vector<std::int64_t>& counts);
 
 /// One message of an operation. `begin` counts bytes from the start of its memory.
 struct Transfer {
   int peer = 0;   // member
-  int index = 0;  // of the message among those that its receiver expects
+  int index = 0;  // of the message within its receiver's list
   std::byte* memory = nullptr;
   std::int64_t begin = 0;
   std::int64_t bytes = 0;
   std::int64_t moved = 0;  // queued, or arrived
-  bool whole = false;      // all of it, also when it is empty
-  int after = -1;          // send: the receive that brings these bytes; -1: they are there
-  // receive: arriving op own, in this order, goes to `memory`; null: the bytes are taken as they are.
+  bool whole = false;      // complete, also when empty
+  int after = -1;          // send: the receive that provides these bytes; -1: they are present
+  // receive: (arriving op own), in this order, goes to `memory`; null: the bytes are stored unchanged.
   std::byte* own = nullptr;
 };
 
@@ -80,16 +80,16 @@ struct Join {
 
 class Group;
 
-/// What the port may be at work for.
+/// A transfer that the port may be processing.
 struct Flight {
   explicit Flight(bool message) : is_message(message) {}
   const bool is_message;
   Group* group = nullptr;
   bool open = false;
   bool finished = false;
-  bool released = false;  // after a failure: no memory is touched any more
+  bool released = false;  // after a failure: memory is no longer accessed
   int on_the_way = 0;     // frames that the port may still read from
-  Time moved_at{};        // when last something of it moved
+  Time moved_at{};        // time of its last progress
 };
 
 struct Operation : Flight {
@@ -99,10 +99,10 @@ struct Operation : Flight {
   Signature signature;   // of this member
   std::vector<Join> joins;
   int joined = 0;
-  Time joined_at{};  // when the last of those joined
+  Time joined_at{};  // time of the last join
   std::vector<Transfer> sends, receives;
-  std::size_t queued = 0;   // sends that are whole
-  std::size_t arrived = 0;  // receives that are whole
+  std::size_t queued = 0;   // number of complete sends
+  std::size_t arrived = 0;  // number of complete receives
   std::vector<std::byte> workspace;
 
   void reset(std::uint64_t operation_number, int members);
@@ -114,16 +114,16 @@ struct Operation : Flight {
 struct Message : Flight {
   Message() : Flight(true) {}
   bool is_send = false;
-  bool matched = false;  // send: the receiver's grant is there
+  bool matched = false;  // send: the receiver's grant has arrived
   int other = 0;         // member
   int tag = 0;
   std::uint64_t serial = 0;  // orders messages of one member
-  std::uint64_t number = 0;  // of the receive, given by its member
+  std::uint64_t number = 0;  // of the receive, assigned by its member
   Signature what;
   Transfer transfer;
 };
 
-/// A receive that a member started and that no send has met yet.
+/// A receive that a member started, not yet matched by a send.
 struct Grant {
   int from = 0, tag = 0;
   std::uint64_t number = 0;

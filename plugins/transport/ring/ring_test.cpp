@@ -1,5 +1,5 @@
-// What stands on a port, over ports in memory: the suite of transports of processes (testing/), headers
-// of frames, plans of operations against the closed forms.
+// The layers above a port, over ports in memory: the suite of transports of processes (testing/), headers of
+// frames, plans of operations against the closed forms.
 #include "fake_port.hpp"
 #include "operation.hpp"
 #include "process_world.hpp"

@@ -1,4 +1,4 @@
-// A member's end of a ring group as a Communicator, and the facade that transports hold (transport.hpp).
+// A member's end of a ring group as a Communicator, and the facade for transports (transport.hpp).
 #include <tenon/ring/transport.hpp>
 #include <tenon/sdk/communicator_arguments.hpp>
 #include <tenon/sdk/fixed_order.hpp>
@@ -78,7 +78,7 @@ class RingCommunicator final : public Communicator {
                          {.data = data});
   }
 
-  // Keeps the mutex alive for as long as there is a group under it.
+  // Keeps the mutex alive as long as a group uses it.
   const std::shared_ptr<RingEngine> engine_;
   const std::shared_ptr<ring::Group> group_;
   const CommunicatorArguments arguments_;

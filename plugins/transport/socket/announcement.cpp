@@ -83,7 +83,7 @@ std::string this_place() {
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   std::array<char, 64> space{};
   const ssize_t length = ::readlink("/proc/self/ns/net", space.data(), space.size());
-  // Without these files nobody shares a loopback with this process, which is slower and never wrong.
+  // Without these files this process shares no loopback with others, which is slower but always correct.
   if (boot.empty() || length <= 0) return fmt::format("unknown-{}", ::getpid());
   return fmt::format("{}/{}", boot, std::string_view(space.data(), static_cast<std::size_t>(length)));
 }

@@ -1,4 +1,4 @@
-// Connecting: what is refused, what is told when somebody does not come, announcements as text.
+// Connecting: rejected configurations, the error when a rank does not come, announcements as text.
 #include "announcement.hpp"
 #include "socket_transport.hpp"
 #include "socket_world.hpp"
@@ -51,7 +51,7 @@ std::string error_of(Call&& call) {
   return "";
 }
 
-// Texts that are given; nobody else is there.
+// Returns given texts; there are no other ranks.
 class FixedRendezvous final : public Rendezvous {
  public:
   FixedRendezvous(int rank, int ranks, std::vector<std::string> others = {})
@@ -111,7 +111,7 @@ TEST(Connect, RefusesPlacesThatItCannotListenAt) {
 }
 
 TEST(Connect, NamesWhoDidNotCome) {
-  // Ranks 1 and 2 announced what rank 0 announced, and nobody connects.
+  // Ranks 1 and 2 have rank 0's announcement, and none of them connects.
   FixedRendezvous first(0, 3);
   try {
     connect_mesh(first, {.address = "127.0.0.1", .interface = "", .deadline_s = 0.2});

@@ -1,4 +1,4 @@
-// A file descriptor with an owner, and waits on it with a limit.
+// An owned file descriptor, and waits on it with a limit.
 #pragma once
 
 #include <poll.h>
@@ -38,13 +38,13 @@ inline Time in_seconds(double seconds) {
          std::chrono::duration_cast<std::chrono::steady_clock::duration>(
              std::chrono::duration<double>(std::clamp(seconds, 0.0, kYear)));
 }
-/// Rounded up, so that a wait of it does not end early.
+/// Rounded up, so that a wait does not end early.
 inline int milliseconds_until(Time limit) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now()).count();
   return static_cast<int>(std::clamp<long>(left, 0, 1 << 30));
 }
-/// False when the limit passed first.
+/// Returns false when the limit passed first.
 inline bool wait_for(int fd, short events, Time limit) {
   pollfd entry{.fd = fd, .events = events, .revents = 0};
   while (true) {

@@ -24,9 +24,9 @@ namespace tenon::socket_transport {
 
 namespace {
 
-/// One address of several must not use up the time of the others.
+/// Limit per address, so that one of several does not use up the time of the others.
 constexpr double kAttemptSeconds = 5;
-/// Who connects without a greeting is not one of us.
+/// A peer that connects without a greeting is a stranger.
 constexpr double kGreetingSeconds = 10;
 
 struct Greeting {
@@ -69,7 +69,7 @@ Descriptor try_listen(const addrinfo& where) {
 Descriptor listen_at(const MeshSettings& settings, std::vector<std::string>& addresses) {
   std::string error;
   const Addresses found = resolve(settings.address, 0, AI_PASSIVE, error);
-  // Everything at once where the machine has IPv6, whose sockets take IPv4 as well.
+  // Listens on all addresses at once if the machine has IPv6, whose sockets also accept IPv4.
   for (const int family : {AF_INET6, AF_INET}) {
     for (const addrinfo* where = found.get(); where != nullptr; where = where->ai_next) {
       if (where->ai_family != family) continue;
@@ -150,7 +150,7 @@ Descriptor connect_to(const std::string& address, std::uint16_t port, Time limit
   return Descriptor();
 }
 
-// The text of every rank is part of it, so no two runs have the same.
+// Hashes the text of every rank, so that no two runs have the same identity.
 std::uint64_t run_of(const std::vector<std::string>& texts) {
   std::uint64_t hash = 14695981039346656037U;
   for (const std::string& text : texts) {
@@ -162,7 +162,7 @@ std::uint64_t run_of(const std::vector<std::string>& texts) {
 void prepare(int fd, double deadline_s) {
   set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-  // A machine that lost its power answers nothing: the kernel gives up after the deadline, too.
+  // A machine without power does not answer: the kernel also gives up after the deadline.
   set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(std::min(deadline_s, 1e6) * 1000));
 }
 
@@ -215,7 +215,7 @@ class Builder {
     greeting_.ranks = static_cast<std::uint32_t>(ranks());
     greeting_.run = run_of(texts);
     place_ = mine.place;
-    limit_ = in_seconds(settings_.deadline_s);  // the rendezvous had its own
+    limit_ = in_seconds(settings_.deadline_s);  // the rendezvous had its own deadline
     return listener;
   }
 
@@ -245,7 +245,7 @@ class Builder {
     return ranks;
   }
 
-  // Strangers that knock (a scanner, a rank of an earlier run) are turned away, and waiting goes on.
+  // Strangers that connect (a scanner, a rank of an earlier run) are rejected, and waiting continues.
   void accept_higher(const Descriptor& listener) {
     while (!missing().empty()) {
       if (!wait_for(listener.get(), POLLIN, limit_)) {

@@ -1,6 +1,6 @@
-// A connection between every two processes of a run, made through a rendezvous: every process listens, tells
-// where, connects to all lower ranks and accepts all higher ones. Both ends of a connection prove that they
-// belong to the same run before a frame passes.
+// A connection between every two processes of a run, established through a rendezvous: every process listens,
+// announces its address, connects to all lower ranks and accepts all higher ones. Both ends of a connection
+// prove that they belong to the same run before a frame passes.
 #pragma once
 
 #include "descriptor.hpp"
@@ -13,7 +13,7 @@
 namespace tenon::socket_transport {
 
 struct MeshSettings {
-  std::string address = {};    ///< numeric or a host's name; "" = all
+  std::string address = {};    ///< numeric or a host name; "" = all
   std::string interface = {};  ///< "" = all
   double deadline_s = 60;
 };

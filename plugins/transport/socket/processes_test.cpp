@@ -1,4 +1,4 @@
-// Real processes: bits and orderly ends, and what is left when one of them is killed.
+// Real processes: bits and orderly ends, and the outcome when one of them is killed.
 #include "socket_world.hpp"
 
 #include <tenon/clock.hpp>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 struct Outcome {
   int status = -1;   // of waitpid
-  std::string text;  // what it threw, or returned
+  std::string text;  // error text, or returned text
 };
 
 using Body = std::function<std::string(int rank, RingTransport& transport)>;
@@ -55,7 +55,7 @@ class Processes {
  private:
   std::string result(int rank) const { return results_.path() + "/" + std::to_string(rank); }
   [[noreturn]] void live(int rank, int ranks, double deadline_s, const Body& body) {
-    ::alarm(60);  // never left behind
+    ::alarm(60);  // ends the process in any case
     std::string text;
     try {
       testing::FolderRendezvous rendezvous(folder_.path(), rank, ranks, deadline_s);
@@ -101,7 +101,7 @@ TEST(Processes, ReduceToTheSameBitsAndEndInOrder) {
       std::memcpy(&bits, &x, sizeof bits);
       hash = (hash ^ bits) * 1099511628211U;
     }
-    // Rank 3 leaves at once; what it sent last still reaches the others.
+    // Rank 3 leaves at once; the others still receive its last data.
     return std::to_string(hash) + " " + std::to_string(group->counts().bytes_sent > 0);
   });
   const auto outcomes = processes.wait();

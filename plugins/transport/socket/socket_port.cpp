@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::size_t kFirstFrames = 64;
 constexpr std::size_t kPieces = 32;  // of one system call
-// One fast peer does not keep the thread from the others.
+// A fast peer must not starve the others.
 constexpr std::size_t kBytesOfOneTurn = 4 << 20;
 constexpr std::size_t kNowhere = 64 << 10;
 
@@ -110,7 +110,7 @@ void SocketPort::poll(Events& events, double seconds) {
   for (std::size_t rank = 0; rank < peers_.size(); ++rank) {
     polled_[rank] = {.fd = peers_[rank].fd, .events = POLLIN, .revents = 0};
     if (peers_[rank].blocked) polled_[rank].events |= POLLOUT;
-    // What events() queued while writing goes out before anybody sleeps.
+    // Frames that events() queued while writing are sent before the thread sleeps.
     if (peers_[rank].waiting > 0 && !peers_[rank].blocked) seconds = 0;
   }
   polled_.back() = {.fd = wake_.get(), .events = POLLIN, .revents = 0};
@@ -187,7 +187,7 @@ void SocketPort::read(Events& events, int rank) {
   Peer& peer = at(rank);
   std::size_t turn = 0;
   while (peer.fd >= 0 && turn < kBytesOfOneTurn) {
-    // The rest of the payload, and the header behind it.
+    // The rest of the payload, and the next header.
     std::array<iovec, 2> pieces;
     std::size_t count = 0, wanted = 0;
     if (peer.in_payload) {
@@ -235,7 +235,7 @@ bool SocketPort::take_header(Events& events, int rank) {
   return true;
 }
 
-// The frame is whole.
+// The frame is complete.
 void SocketPort::part(Events& events, int rank) {
   Peer& peer = at(rank);
   peer.in_payload = false;
@@ -264,7 +264,7 @@ void SocketPort::release(const void* owner) {
       Outgoing& frame = peer.queue[(peer.first + i) % peer.queue.size()];
       if (frame.owner != owner) continue;
       if (i == 0 && peer.sent > 0) {
-        // The peer counts on the rest of the frame; its bytes do not matter any more.
+        // The peer expects the rest of the frame; its bytes no longer matter.
         frame.large.assign(frame.bytes, std::byte{});
         frame.payload = nullptr;
       } else {
@@ -287,7 +287,7 @@ void SocketPort::close(double seconds) {
   for (const Peer& peer : peers_) {
     if (peer.fd >= 0) ::shutdown(peer.fd, SHUT_WR);
   }
-  // Closing a connection with bytes that its peer's machine has not taken yet could lose them.
+  // Closing a connection with unacknowledged bytes could lose them.
   const auto unacknowledged = [&] {
     return std::any_of(peers_.begin(), peers_.end(), [](const Peer& peer) {
       int bytes = 0;

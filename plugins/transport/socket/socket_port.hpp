@@ -1,5 +1,5 @@
 // Frames over the connections of a mesh: a queue for each peer written with scatter-gather straight from the
-// tensors, payloads read straight to where they belong. Non-blocking; one thread, but for wake().
+// tensors, payloads read straight into their destination. Non-blocking; one thread, except for wake().
 #pragma once
 
 #include "mesh.hpp"
@@ -31,11 +31,11 @@ class SocketPort final : public FramePort {
  private:
   struct Outgoing {
     FrameHeaderBytes header;
-    const std::byte* payload = nullptr;  // null: it is below
+    const std::byte* payload = nullptr;  // null: the payload is in `small` or `large`
     std::size_t bytes = 0;
     const void* owner = nullptr;
     bool dropped = false;
-    // Payloads without owner: usual ones, and reasons of failures.
+    // Payloads without owner: typical ones, and reasons of failures.
     std::array<std::byte, 256> small{};
     std::vector<std::byte> large;
     const std::byte* bytes_of_payload() const {
@@ -45,7 +45,7 @@ class SocketPort final : public FramePort {
   struct Peer {
     int fd = -1;  // -1: gone, or this process
     bool said_bye = false, blocked = false;
-    // A ring: the first of `waiting` frames is at `first`, and `sent` bytes of it have left.
+    // A ring buffer: the first of `waiting` frames is at `first`, and `sent` bytes of it are sent.
     std::vector<Outgoing> queue;
     std::size_t first = 0, waiting = 0, sent = 0;
     FrameHeaderBytes header{};
@@ -70,7 +70,7 @@ class SocketPort final : public FramePort {
   Descriptor wake_;
   std::vector<Peer> peers_;
   std::vector<pollfd> polled_;        // by rank, then wake_
-  std::vector<const void*> orphans_;  // owners of frames for peers that are gone
+  std::vector<const void*> orphans_;  // owners of frames for lost peers
   std::vector<std::byte> nowhere_;
 };
 

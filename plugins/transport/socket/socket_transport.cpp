@@ -1,4 +1,4 @@
-// Connecting of socket_transport.hpp; the rest is handed on.
+// Connecting of socket_transport.hpp; other calls are forwarded.
 #include "socket_transport.hpp"
 
 #include "socket_port.hpp"
@@ -12,7 +12,7 @@ namespace tenon::socket_transport {
 
 namespace {
 
-/// Whoever connects is starting up, which takes longer than the steps that a short deadline is meant for.
+/// A connecting rank is starting up, which takes longer than the steps for which a short deadline is meant.
 constexpr double kConnectSeconds = 10;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The transport `socket` (contract transport/1): one rank is one process, every two of them share a TCP
+// The transport `socket` (contract transport/1): one rank is one process, and every two of them share a TCP
 // connection. Collectives, counts and errors are those of <tenon/ring/transport.hpp>.
 #pragma once
 

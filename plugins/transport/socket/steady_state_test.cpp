@@ -1,5 +1,5 @@
-// After a first round, operations allocate nothing in the calling thread. The thread that moves bytes is
-// watched by the conformance kit.
+// After a first round, operations allocate nothing in the calling thread. The conformance kit checks the
+// thread that moves bytes.
 #include "socket_world.hpp"
 
 #include "base/testing/allocation_count.hpp"
@@ -55,7 +55,7 @@ TEST(SteadyState, AllocatesNothing) {
         group->wait(s);
         group->barrier();
       };
-      // Slots of the pools see every kind of operation once before the count begins.
+      // Warms up the pools with every kind of operation before the count begins.
       for (int i = 0; i < 60; ++i) round();
       const std::int64_t before = tenon::testing::allocation_count();
       for (int i = 0; i < 40; ++i) round();

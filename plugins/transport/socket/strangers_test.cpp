@@ -1,4 +1,4 @@
-// Bytes from outside: strangers that knock while a run connects, and connections that carry anything.
+// Bytes from outside: strangers that connect while a run connects, and connections with arbitrary content.
 #include "socket_world.hpp"
 
 #include <tenon/error.hpp>
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Lets a stranger with `bytes` knock first at whatever rank announced itself.
+// Lets a stranger with `bytes` connect first to the rank that announced itself.
 class KnockedRendezvous final : public Rendezvous {
  public:
   KnockedRendezvous(const std::string& folder, int rank, std::string bytes)
@@ -71,7 +71,7 @@ TEST(Strangers, AreTurnedAwayAndTheRunConnects) {
   }
 }
 
-// Rank 1 is a raw connection that sends `bytes`; what rank 0's barrier throws.
+// Rank 1 is a raw connection that sends `bytes`; returns the error of rank 0's barrier.
 std::string barrier_against(const std::vector<std::byte>& bytes) {
   auto meshes = loopback_meshes(2);
   const auto clock = make_wall_clock();

@@ -1,5 +1,5 @@
-// Every collective against its plain meaning, the adjoint identities, the closed forms of traffic, and equal
-// bits whatever the threads do.
+// Every collective against its plain definition, the adjoint identities, the closed forms of traffic, and
+// equal bits under any scheduling of threads.
 #include "test_world.hpp"
 
 #include <tenon/sdk/fixed_order.hpp>
@@ -16,7 +16,7 @@
 namespace tenon::thread_transport {
 namespace {
 
-// Small integers in floating point: every order of summation gives the same exact value.
+// Small integers in floating point: every summation order has the same exact value.
 template <typename T>
 std::vector<T> exact_values(std::size_t count, int rank) {
   std::vector<T> values(count);
@@ -174,7 +174,7 @@ TEST_P(Collectives, BroadcastAndAllGatherCopy) {
   }
 }
 
-// What passes from i to j: i + 2 j elements, of which some counts are 0 for few ranks.
+// Elements passed from i to j: (i + 2 j) mod 4, of which some counts are 0 for few ranks.
 std::int64_t passed(int from, int to) {
   return (from + 2 * to) % 4;
 }
@@ -231,7 +231,7 @@ TEST_P(Collectives, AdjointIdentitiesHold) {
       left[pair] += forward;
       right[pair] += backward;
     };
-    // broadcast from root: x lives on root; its adjoint is the sum onto root.
+    // broadcast from root: x is on root; its adjoint is the sum onto root.
     const int root = ranks() - 1;
     const auto x = normal_values(kRow, seed), y = normal_values(kRow, seed + 1);
     auto fx = x, fy = y;

@@ -1,5 +1,4 @@
-// One rank's end of a group as a Communicator: checks what a single member can check, then hands over to the
-// group.
+// One rank's end of a group as a Communicator: makes the checks of a single member, then calls the group.
 #pragma once
 
 #include "group.hpp"
@@ -13,7 +12,7 @@ namespace tenon::thread_transport {
 
 class ThreadCommunicator final : public Communicator {
  public:
-  // Shared: a group lives as long as the last of its ends, in whichever thread that is.
+  // Shared: a group lives as long as the last of its ends, in any thread.
   ThreadCommunicator(std::shared_ptr<Group> group, int member);
   ~ThreadCommunicator() override;
 

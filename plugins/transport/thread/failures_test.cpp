@@ -1,4 +1,4 @@
-// How operations end when something is wrong: lateness, cancellation, disagreement, members that are gone.
+// Ends of operations after errors: lateness, cancellation, disagreement, members that are gone.
 #include "test_world.hpp"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ TEST(Deadlines, NameTheLateRankAndTheOperation) {
     communicator.all_reduce(view_of(data), ReduceOp::kSum);
     if (rank == 1) sleep_ms(400);
     EXPECT_THROW(communicator.all_reduce(view_of(data), ReduceOp::kSum), DeadlineError);
-    communicator.all_reduce(view_of(data), ReduceOp::kSum);  // nothing works after a lost member
+    communicator.all_reduce(view_of(data), ReduceOp::kSum);  // fails after a lost member
   });
   for (const std::string& error : errors) {
     EXPECT_THAT(error, AllOf(HasSubstr("rank 1 did not join all_reduce #1 of 'replicas' within 0.1 s"),
@@ -283,7 +283,7 @@ TEST(Gone, AnExceptionInAMemberCancelsTheOthers) {
 }
 
 TEST(Gone, BuffersAreFreeAfterAFailedWait) {
-  // A sanitizer would see a unit that still runs on freed memory.
+  // A sanitizer would detect a unit that still uses freed memory.
   for (int repetition = 0; repetition < 20; ++repetition) {
     TestWorld world(3);
     world.run([&](int rank, Communicator& communicator) {

@@ -1,4 +1,4 @@
-// Life and failure of a group, and the dispatch of its requests (group.hpp).
+// Life cycle and failure of a group, and the dispatch of its requests (group.hpp).
 #include "group.hpp"
 
 #include <tenon/error.hpp>
@@ -14,7 +14,8 @@ namespace tenon::thread_transport {
 namespace {
 
 constexpr std::uint64_t kCollectiveBit = 1;
-// More than a training step keeps in flight, so that pools grow at most in the first steps of unusual ones.
+// More operations than a training step keeps in flight, so that pools grow at most in the first unusual
+// steps.
 constexpr std::size_t kFirstOperations = 16;
 constexpr std::size_t kFirstMessagesPerMember = 4;
 
@@ -34,7 +35,7 @@ Group::Group(std::shared_ptr<World> world, const GroupSpec& spec)
       sends_(ranks_.size(), 0) {
   for (std::size_t i = 0; i < kFirstOperations; ++i) {
     operations_.push_back(std::make_unique<Operation>());
-    operations_.back()->reset(0, {}, static_cast<int>(ranks_.size()));  // takes its memory
+    operations_.back()->reset(0, {}, static_cast<int>(ranks_.size()));  // allocates its memory
     operations_.back()->open = false;
   }
   for (std::size_t i = 0; i < kFirstMessagesPerMember * ranks_.size(); ++i) {
@@ -93,7 +94,7 @@ void Group::close_end(int member, bool abandoned) {
       fail_if_gone(member, fmt::format("with {} in flight", message_text(*message)));
     }
   }
-  // Another member may be inside a unit that touches this member's buffers; a unit is a short piece of
+  // Another member may be inside a unit that accesses this member's buffers; a unit is a short piece of
   // arithmetic.
   while (busy()) {
     lock.unlock();
@@ -106,7 +107,7 @@ void Group::close_end(int member, bool abandoned) {
   for (const auto& message : messages_) {
     if (message->open && message->self() == member) message->open = false;
   }
-  // Whoever waits for this member's next operation learns that it will not come.
+  // Members that wait for this member's next operation learn that it will not come.
   for (const auto& operation : operations_) {
     if (operation->open) operation->changed.notify(world_->clock(), now());
   }
@@ -128,7 +129,7 @@ bool Group::done(int member, Request request) {
   Operation& operation = find_operation(member, request);
   if (failed()) return true;
   if (!operation.sealed) return false;
-  // One unit a call keeps a polling caller responsive, and lets it get there without anybody waiting.
+  // One unit a call keeps a polling caller responsive, and completes the operation even if no member waits.
   if (!simulated) run_one_unit(lock, operation, member);
   if (now() < operation.end) return false;
   if (simulated) compute(lock, operation, member);

@@ -1,9 +1,9 @@
 // The state that the members of one communicator share, and everything that makes them wait for each other:
 // collectives matched by number, messages matched by (from, to, tag), failure, cancellation, closing.
 //
-// Nobody works in the background: once all have joined, members that wait run the units of the operation, and
-// the fixed order of every sum makes the result independent of who does. Under a link model an operation also
-// lasts as long as the model says.
+// There is no background thread: once all have joined, waiting members run the units of the operation, and
+// the fixed order of every sum makes the result independent of the member that runs them. Under a link model
+// an operation also lasts as long as the model states.
 #pragma once
 
 #include "message.hpp"
@@ -20,7 +20,7 @@
 
 namespace tenon::thread_transport {
 
-/// What a member hands to a collective; all_to_all alone uses the last three.
+/// A member's arguments of a collective; only all_to_all uses the last three.
 struct Buffers {
   TensorView data;
   TensorView receive = {};
@@ -42,10 +42,11 @@ class Group {
   enum class End : std::uint8_t { kNeverOpened, kOpen, kClosed, kAbandoned };
   End end_of(int member) const;
   bool all_closed() const;
-  /// deadline_s: of its waits for messages, 0 = the world's.
+  /// deadline_s: for its waits for messages, 0 = the world's.
   void open_end(int member, double deadline_s);
-  /// Ends the member's part; its buffers are free on return. Others who need it get an error: CancelledError
-  /// if it is `abandoned` because of an exception, which is the one to report, else Error(kRun).
+  /// Ends the member's part; its buffers are free on return. Members that need it get an error:
+  /// CancelledError if it is `abandoned` because of an exception, which is the one to report, otherwise
+  /// Error(kRun).
   void close_end(int member, bool abandoned);
 
   Request start(int member, const Signature& signature, const Buffers& buffers);
@@ -54,9 +55,9 @@ class Group {
   void wait(int member, Request request);
   LinkCounts counts(int member) const;
 
-  /// Ends everything with CancelledError(reason).
+  /// Ends all operations with CancelledError(reason).
   void cancel(std::string_view reason);
-  /// Ends everything with Error(kRun): a newer epoch has begun.
+  /// Ends all operations with Error(kRun): a newer epoch has begun.
   void retire(std::string_view reason);
 
  private:
@@ -111,16 +112,16 @@ class Group {
 
   mutable std::mutex mutex_;
   std::vector<End> ends_;
-  std::vector<double> deadlines_;     // by member: of its waits for messages
+  std::vector<double> deadlines_;     // by member: for its waits for messages
   std::vector<LinkCounts> counts_;    // by member
   std::vector<std::uint64_t> next_;   // by member: number of its next collective
   std::vector<std::uint64_t> sends_;  // by member
-  // Operation n lies in slot n % size while in flight; the ring doubles when more are in flight than ever
+  // Operation n uses slot n % size while in flight; the ring doubles when more are in flight than ever
   // before.
   std::vector<std::unique_ptr<Operation>> operations_;
   std::vector<std::unique_ptr<Message>> messages_;
   std::uint64_t next_serial_ = 1;
-  double last_end_ = 0;  // collectives of one communicator follow each other on the link
+  double last_end_ = 0;  // collectives of one communicator are consecutive on the link
   Failure failure_ = Failure::kNone;
   std::string failure_text_;
 };

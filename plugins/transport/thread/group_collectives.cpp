@@ -37,7 +37,7 @@ Request Group::start(int member, const Signature& signature, const Buffers& buff
   return {number << 1 | 1};
 }
 
-// The slot of operation `number`, fresh (joined == 0) if this is its first member.
+// Returns the slot of operation `number`, initialised (joined == 0) if this is its first member.
 Operation& Group::operation_at(std::uint64_t number) {
   while (true) {
     Operation& operation = *operations_[number % operations_.size()];
@@ -81,7 +81,7 @@ void Group::check_agreement(const Operation& operation, int member, const Signat
   throw_failure();
 }
 
-// On a wall clock the others would have given up by now; parked, they could not.
+// On a wall clock the others would have timed out by now; parked, they could not.
 void Group::check_virtual_deadline(const Operation& operation, int member) {
   for (const Part& part : operation.parts) {
     const double waited = now() - part.wait_begin;
@@ -94,7 +94,7 @@ void Group::check_virtual_deadline(const Operation& operation, int member) {
   }
 }
 
-// The last member has joined.
+// Called when the last member has joined.
 void Group::seal(Operation& operation) {
   const double joined_at = now();
   if (const std::string mismatch = count_mismatch(operation, ranks_); !mismatch.empty()) {
@@ -156,7 +156,7 @@ bool Group::run_one_unit(Lock& lock, Operation& operation, int member) {
 void Group::compute(Lock& lock, Operation& operation, int member) {
   while (run_one_unit(lock, operation, member)) {
   }
-  // Others are inside the last units, which are short; the deadline guards against a thread that was stopped.
+  // Other members are inside the last units, which are short; the deadline guards against a stopped thread.
   const WaitDeadline deadline(deadline_s());
   while (!failed() && !operation.computed()) {
     const auto outcome =
@@ -182,7 +182,7 @@ void Group::wait_collective(Lock& lock, Operation& operation, int member) {
     throw;
   }
   const bool success = operation.computed() && (!failed() || now() >= operation.end);
-  // The caller may free its buffers after a failure: nobody may still be inside a unit.
+  // The caller may free its buffers after a failure: no member may still be inside a unit.
   while (!success && operation.running > 0) {
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -193,8 +193,8 @@ void Group::wait_collective(Lock& lock, Operation& operation, int member) {
   if (!success) throw_failure();
 }
 
-// Until the last member has joined, a wait is for a rank; from then on it is for bytes. What computing took
-// beyond the link's own time counts as transfer too: it is how bytes move here.
+// Until the last member has joined, a wait is for a rank; from then on it is for bytes. Computing time beyond
+// the link's own time counts as transfer too, since computing moves the bytes here.
 void Group::count_wait(int member, double begin, double ready_at, double link_s, double link_end) {
   const double end = now();
   const double ready = std::clamp(ready_at, begin, end);

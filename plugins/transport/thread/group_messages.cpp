@@ -1,6 +1,6 @@
-// Point-to-point transfers of a group (group.hpp). A send and a receive meet by (from, to, tag) in the order
-// in which they were started; then whichever end waits first copies, straight from buffer to buffer. A send
-// therefore ends only once its receive was started.
+// Point-to-point transfers of a group (group.hpp). A send and a receive are matched by (from, to, tag) in
+// starting order; then the end that waits first copies, straight from buffer to buffer. A send therefore ends
+// only once its receive was started.
 #include "group.hpp"
 
 #include <tenon/transport.hpp>
@@ -54,7 +54,7 @@ Request Group::start_message(int member, bool is_send, TensorView data, int othe
     message.arrives = message.leaves;
     const std::uint64_t number = sends_[static_cast<std::size_t>(member)]++;
     if (travels) {
-      // The sender's own count numbers the draw: it does not depend on what other threads do meanwhile.
+      // The sender's own count numbers the draw, so it is independent of other threads.
       message.arrives +=
           spec.link.latency_s +
           link_jitter(spec.link, spec.seed, stream_ + 1 + static_cast<std::uint64_t>(rank), number);
@@ -160,7 +160,7 @@ void Group::wait_for_match(Lock& lock, Message& message) {
 void Group::copy(Lock& lock, Message& message) {
   const WaitDeadline deadline(deadline_s());
   while (!failed() && !message.copied) {
-    if (message.copying) {  // the peer is at it
+    if (message.copying) {  // the peer is copying
       const auto outcome = message.changed.wait(lock, world_->clock(), deadline, "the end of a copy");
       if (outcome == ClockEvent::Outcome::kLate && message.copying) {
         fail(Failure::kDeadline,
@@ -195,7 +195,7 @@ void Group::wait_message(Lock& lock, Message& message) {
     throw;
   }
   const bool success = message.copied && (!failed() || now() >= message.end);
-  // The caller may free its buffer after a failure: the peer may not be copying from or to it any more.
+  // The caller may free its buffer after a failure: the peer must no longer copy from or to it.
   while (message.copying) {
     lock.unlock();
     std::this_thread::sleep_for(std::chrono::microseconds(100));

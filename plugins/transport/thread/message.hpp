@@ -22,11 +22,11 @@ struct Message {
   bool copied = false;
   bool waiting = false;
   double wait_begin = 0;
-  double leaves = 0;   // send: when the last byte is on its way, seconds of the run's clock
-  double arrives = 0;  // send: when it can have arrived
+  double leaves = 0;   // send: when the last byte is sent, seconds of the run's clock
+  double arrives = 0;  // send: earliest arrival
   double matched = 0;  // when both ends had been started
-  double link_s = 0;   // what the link model asks of this end
-  double end = 0;      // when the wait may end; known once matched
+  double link_s = 0;   // link time of this end by the model
+  double end = 0;      // earliest end of the wait; known once matched
   ClockEvent changed;
 
   int self() const { return is_send ? from : to; }

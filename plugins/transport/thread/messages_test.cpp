@@ -1,4 +1,4 @@
-// Point-to-point: matching by source and tag, order, non-blocking use, refusals.
+// Point-to-point: matching by source and tag, order, non-blocking use, errors.
 #include "test_world.hpp"
 
 #include <gmock/gmock.h>
@@ -66,7 +66,7 @@ TEST(Messages, EveryoneExchangesWithEveryone) {
                   std::vector<double>(out[0].size(), other + 0.5 * round));
       }
     }
-    // A message to oneself never leaves.
+    // A message to the own rank is not sent.
     EXPECT_EQ(communicator.counts().messages_sent, 3u * kRounds);
     EXPECT_EQ(communicator.counts().bytes_sent, 3u * 8 * (100 * kRounds + kRounds * (kRounds - 1) / 2));
   });

@@ -32,7 +32,7 @@ std::int64_t blocks_of(std::int64_t bytes) {
   return bytes / kUnitBytes + (bytes % kUnitBytes != 0);
 }
 
-// The part of [0, total) that unit `block` covers, in whatever item `per_block` counts.
+// Returns the subrange of [0, total) that unit `block` covers, in items that `per_block` counts.
 ElementRange block_range(std::int64_t block, std::int64_t total, std::int64_t per_block) {
   return {block * per_block, std::min(total, (block + 1) * per_block)};
 }

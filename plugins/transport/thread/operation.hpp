@@ -1,6 +1,6 @@
-// One collective in flight: what its members handed in, and its arithmetic, cut into units that any member
-// may run. Every element's sum has a fixed order (docs/reductions.md), so it does not matter who runs which
-// unit when. No locking and no waiting here: see group.hpp.
+// One collective in flight: its members' arguments, and its arithmetic, divided into units that any member
+// may run. Every element's sum has a fixed order (docs/reductions.md), so the assignment and timing of units
+// do not matter. No locking or waiting here: see group.hpp.
 #pragma once
 
 #include <tenon/clock.hpp>
@@ -25,7 +25,7 @@ enum class Kind : std::uint8_t {
   kBarrier
 };
 
-/// What all members must agree on. An all-to-all agrees on its dtype here and on its counts in
+/// Description on which all members must agree. An all-to-all agrees on its dtype here and on its counts in
 /// `count_mismatch`.
 struct Signature {
   Kind kind = Kind::kBarrier;
@@ -59,31 +59,31 @@ struct Operation {
   std::vector<Part> parts;  // by member
   int joined = 0;
   int finished = 0;
-  bool sealed = false;  // all have joined and agree: nothing more is needed from anybody
+  bool sealed = false;  // all have joined and agree: no further input is needed
   std::int64_t units = 0;
   std::int64_t next_unit = 0;
   std::int64_t units_done = 0;
   int running = 0;       // members inside a unit
-  double joined_at = 0;  // when the last member came, in seconds of the run's clock
-  double link_s = 0;     // what the link model asks for
-  double end = 0;        // when it lets the operation end
+  double joined_at = 0;  // when the last member joined, in seconds of the run's clock
+  double link_s = 0;     // link time by the model
+  double end = 0;        // earliest end by the model
   ClockEvent changed;
 
   bool computed() const { return sealed && units_done == units; }
-  /// Makes the operation ready for use, keeping its memory.
+  /// Prepares the operation for use, keeping its memory.
   void reset(std::uint64_t operation_number, const Signature& agreed, int members);
 };
 
-/// Number of units, once all have joined.
+/// Returns the number of units, once all have joined.
 std::int64_t unit_count(const Operation& operation);
 /// Runs one unit on behalf of member `runner`.
 void run_unit(Operation& operation, std::int64_t unit, int runner);
-/// "" or which two members of an all-to-all disagree on what passes between them; `ranks` are their world
+/// Returns "", or the two members of an all-to-all that disagree on their counts; `ranks` are their world
 /// ranks.
 std::string count_mismatch(const Operation& operation, std::span<const int> ranks);
-/// What `member` sends, by closed form.
+/// Returns the traffic that `member` sends, by closed form.
 Traffic traffic_of(const Signature& signature, const Part& part, int member, int members);
-/// Time on the link, once all have joined.
+/// Returns the time on the link, once all have joined.
 LinkTime time_of(const Operation& operation, const LinkSpec& link);
 
 }  // namespace tenon::thread_transport

@@ -1,5 +1,5 @@
 // The transport under the simulated clock, against closed forms of the link model, and under the wall clock
-// with a link that is really slept through.
+// with a link that really sleeps.
 #include "test_world.hpp"
 
 #include <fmt/format.h>
@@ -166,7 +166,7 @@ TEST(Simulated, AMemberThatNeverComesIsNamedAtOnce) {
   TestWorld world(3, true, 1e6, kLink);
   std::vector<std::unique_ptr<Communicator>> kept(3);
   const auto errors = world.run([&](int rank, Communicator&) {
-    // Own ends that stay open, so that nobody learns of the absence from a closed one.
+    // Own ends stay open, so that no member learns of the absence from a closed one.
     kept[static_cast<std::size_t>(rank)] = world.open(rank, "other");
     std::vector<float> data(4);
     world.clock().advance(1);
@@ -216,7 +216,7 @@ TEST(WallLink, IsReallySleptThrough) {
     const double begin = world.clock().now();
     communicator.all_reduce(view_of(data), ReduceOp::kSum);
     const double took = world.clock().now() - begin;
-    EXPECT_GE(took, 0.055);  // the other member may have left the barrier a little earlier
+    EXPECT_GE(took, 0.055);  // the other member may have left the barrier slightly earlier
     EXPECT_LT(took, 5);
     EXPECT_EQ(data[0], 2.0f);
     const double before = world.clock().now();

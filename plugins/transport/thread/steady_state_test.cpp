@@ -31,7 +31,7 @@ void expect_no_allocations(bool simulated) {
       world.clock().advance(0.001);
       communicator.barrier();
     };
-    // Slots of the pools see every kind of operation once before the count begins.
+    // Warms up the pools with every kind of operation before the count begins.
     for (int i = 0; i < 40; ++i) round();
     communicator.barrier();
     const std::int64_t before = tenon::testing::allocation_count();

@@ -65,7 +65,7 @@ class TestWorld {
                            {.ranks = all_, .name = name, .purpose = Purpose::kGradient, .epoch = epoch});
   }
 
-  /// Runs `body(rank, its end of "replicas")` on a thread per rank; returns what each threw, "" for nothing.
+  /// Runs `body(rank, its end of "replicas")` on a thread per rank; returns each error, "" for none.
   std::vector<std::string> run(const std::function<void(int, Communicator&)>& body) {
     std::vector<int> ids;
     for (const int rank : all_) ids.push_back(clock_->announce(rank, 0, "rank" + std::to_string(rank)));

@@ -86,8 +86,8 @@ int ThreadTransport::check_group(int world_rank, const GroupSpec& spec) const {
   return member;
 }
 
-// A newer epoch ends the communicators of older ones that share a rank with it: their members will not all
-// come.
+// A newer epoch ends the communicators of older ones that share a rank with it, because not all their members
+// will join.
 void ThreadTransport::refuse_or_adopt_epoch(const GroupSpec& spec) {
   for (const int rank : spec.ranks) {
     const std::uint32_t newest = newest_epoch_[static_cast<std::size_t>(rank)];
@@ -110,7 +110,7 @@ void ThreadTransport::refuse_or_adopt_epoch(const GroupSpec& spec) {
   }
 }
 
-// A name may be opened again once closed; whoever comes joins the oldest group that it has not been in yet.
+// A name may be opened again once closed; a rank joins the oldest group in which it has not been yet.
 std::shared_ptr<Group> ThreadTransport::find_or_make(int member, const GroupSpec& spec) {
   std::erase_if(groups_, [](const auto& group) { return group->all_closed(); });
   for (const auto& group : groups_) {

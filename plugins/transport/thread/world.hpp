@@ -1,4 +1,4 @@
-// What all groups of one transport share: the world, the links of its ranks, the totals of what left them.
+// State shared by all groups of one transport: the world, the links of its ranks, the totals of sent data.
 #pragma once
 
 #include <tenon/sdk/traffic.hpp>
@@ -26,10 +26,10 @@ class World {
   const WorldSpec& spec() const { return spec_; }
   Clock& clock() const { return *spec_.clock; }
 
-  /// The link that a transfer between `ranks` sees: that of the slowest.
+  /// Returns the link of a transfer between `ranks`: the slowest one.
   LinkSpec link_of(std::span<const int> ranks) const;
-  /// Takes the outgoing links of `ranks` for `transfer_s`, from `earliest` or from when the last of them is
-  /// free. Returns when the transfer begins, in seconds of the run's clock.
+  /// Reserves the outgoing links of `ranks` for `transfer_s`, from `earliest` or from when the last of them
+  /// is free. Returns when the transfer begins, in seconds of the run's clock.
   double reserve_links(std::span<const int> ranks, double earliest, double transfer_s);
 
   void count_started(int rank, Purpose purpose, const Traffic& traffic);

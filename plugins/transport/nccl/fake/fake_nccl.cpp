@@ -38,7 +38,7 @@ struct Part {
   bool posted = false, done = false, hangs = false;
 };
 struct Work {
-  std::vector<Part> parts;  // that run side by side
+  std::vector<Part> parts;  // that run concurrently
   Stream stream = nullptr;
 };
 
@@ -52,7 +52,7 @@ struct State {
   std::vector<Rule> rules;
   std::vector<std::pair<std::thread::id, std::string>> record;
   std::set<Comm> open;
-  std::vector<std::pair<void*, std::pair<std::uint64_t, std::uint64_t>>> streams;  // given, ran
+  std::vector<std::pair<void*, std::pair<std::uint64_t, std::uint64_t>>> streams;  // given, run
   bool in_streams = false;
   int version = 22809, ids = 0;
 };
@@ -95,7 +95,7 @@ struct tenon::nccl_transport::ncclComm {
   std::deque<Work> work;
   std::vector<std::pair<std::string, int>> calls;
   int error = 0;
-  // A shrink under way, seen on the parent.
+  // A shrink in progress, seen on the parent.
   Comm child = nullptr;
   Comm* child_at = nullptr;
 };
@@ -150,7 +150,7 @@ void finish_collective(const ncclComm& comm, const Part& part) {
   }
 }
 
-/// True when it is over.
+/// Returns true when it is over.
 bool step(ncclComm& comm, Part& part) {
   if (part.done) return true;
   if (part.hangs || (*comm.segment)->aborted > 0) return false;
@@ -247,7 +247,7 @@ int enqueue(Comm comm, const char* call, Part part, Stream stream) {
   if (!state().open.contains(comm)) return nccl::kInvalidArgument;
   progress(*comm);
   note(*comm, std::string(call) + " " + std::to_string(part.count));
-  // NCCL allows nothing else to a communicator that is in progress.
+  // NCCL allows no other call on a communicator that is in progress.
   if (in_progress(*comm) || comm->revoked || comm->finalized) return nccl::kInvalidUsage;
   if (const Rule* rule = rule_for(*comm, call)) {
     if (rule->what == "fail") return rule->code;

@@ -1,5 +1,5 @@
-// The file that members of a fake communicator map (fake_nccl.hpp): a place for what each of them brings to a
-// collective, and a box for messages from each to each.
+// The file that members of a fake communicator map (fake_nccl.hpp): a place for the input of each member to a
+// collective, and a message box for each pair.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ struct Box {
   std::atomic<std::uint64_t> posted, read;
   std::byte bytes[kBox];
 };
-/// All zero at first. Pages that nobody touches cost nothing.
+/// Initially zero. Untouched pages cost nothing.
 struct Shared {
   std::atomic<int> arrived, gone, aborted;
   Member members[kMembers];

@@ -1,5 +1,5 @@
-// Every collective of a transport of processes: bits of reduce_in_order for all types and operations, sizes
-// from nothing to several parts, counts of the closed forms, several in flight.
+// Every collective of a transport of processes: the bits of reduce_in_order for all types and operations,
+// sizes from empty to several parts, counts of the closed forms, concurrent operations.
 #include "process_world.hpp"
 
 #include <tenon/sdk/fixed_order.hpp>
@@ -22,7 +22,7 @@ bool reducible(DType dtype, ReduceOp op) {
   return text_of([&] { check_reducible(dtype, op); }).empty();
 }
 
-// Any bits, except that no float is NaN or huge and a bool is 0 or 1: what NaNs do is fixed_order_test's.
+// Random bits, except that no float is NaN or huge and a bool is 0 or 1: fixed_order_test covers NaNs.
 Bytes random_bytes(DType dtype, std::int64_t elements, int rank, unsigned seed) {
   std::mt19937 engine(seed * 977 + static_cast<unsigned>(rank));
   Bytes bytes(static_cast<std::size_t>(dtype_bytes(dtype, elements)));

@@ -1,5 +1,5 @@
-// How operations of a transport of processes end when something is wrong: lateness, cancellation,
-// disagreement, members that closed, died or live in another epoch.
+// Ends of operations of a transport of processes after errors: lateness, cancellation, disagreement, members
+// that closed, died or are in another epoch.
 #include "process_world.hpp"
 
 #include <atomic>
@@ -17,14 +17,14 @@ void sleep_ms(int ms) {
 }
 
 TEST(ProcessDeadlines, NameTheLateRankAndTheOperationOnEveryMember) {
-  // A deadline that a slow machine keeps, too: the first reduction is to succeed.
+  // A deadline that a slow machine also meets: the first reduction must succeed.
   const auto world = make_process_world(3, 1.5);
   const auto errors = world->run([](int rank, Communicator& communicator) {
     std::vector<float> data(10);
     communicator.all_reduce(view_of(data), ReduceOp::kSum);
     if (rank == 1) sleep_ms(4000);
     EXPECT_THROW(communicator.all_reduce(view_of(data), ReduceOp::kSum), DeadlineError);
-    communicator.all_reduce(view_of(data), ReduceOp::kSum);  // nothing works after a lost member
+    communicator.all_reduce(view_of(data), ReduceOp::kSum);  // fails after a lost member
   });
   for (const std::string& error : errors) {
     EXPECT_THAT(error, AllOf(HasSubstr("rank 1 did not join all_reduce #1 of 'replicas' within 1.5 s"),
@@ -132,7 +132,7 @@ TEST(ProcessDisagreement, IsAnErrorOnEveryMemberNamingBoth) {
   }
 }
 
-// The last member of a chain differs: those at its begin have long sent what they had to.
+// The last member of a chain differs: those at its beginning have long sent their data.
 TEST(ProcessDisagreement, OfRootsReachesMembersThatNeedNothing) {
   const auto world = make_process_world(4, 5);
   const auto errors = world->run([&](int rank, Communicator& communicator) {
@@ -250,7 +250,7 @@ TEST(ProcessGone, SurvivorsGoOnInANewEpoch) {
   std::atomic<int> opened{0};
   const auto errors = world->run([&](int rank, Communicator& old) {
     std::vector<float> data(100000, 1);
-    // Whoever opens the old epoch after another has gone on to the new one is refused, rightly.
+    // A rank that opens the old epoch after another has entered the new one is correctly rejected.
     ++opened;
     await([&] { return opened == 3; });
     if (rank == 2) return world->kill(2);
@@ -270,7 +270,7 @@ TEST(ProcessGone, SurvivorsGoOnInANewEpoch) {
 }
 
 TEST(ProcessGone, BuffersAreFreeAfterAFailedWait) {
-  // A sanitizer would see a part that still goes to or comes from freed memory.
+  // A sanitizer would detect a part that still uses freed memory.
   for (int repetition = 0; repetition < 12; ++repetition) {
     const auto world = make_process_world(3);
     world->run([&](int rank, Communicator& communicator) {
@@ -294,8 +294,8 @@ TEST(ProcessEpochs, AMessageOfAnOldOneIsRefused) {
   const auto errors = world->run([&](int rank, Communicator& all) {
     all.barrier();
     ++met;
-    await(
-        [&] { return met == 3; });  // who leaves a barrier first must not end it for others with a new epoch
+    // The first rank to leave a barrier must not end it for others with a new epoch.
+    await([&] { return met == 3; });
     std::vector<float> data(4);
     if (rank == 0) {
       await([&] { return moved_on.load(); });

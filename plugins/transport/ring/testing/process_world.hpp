@@ -1,6 +1,6 @@
 // For tests of transports whose ranks are processes: one transport object per rank, all in this process, each
-// used by a thread of its own as its process would. The suite of process_suite_*.cpp is compiled into a test
-// program for each kind of transport, which says how to make such a world.
+// used by its own thread as its process would. The suite of process_suite_*.cpp is compiled into a test
+// program for each kind of transport, which defines how to create such a world.
 #pragma once
 
 #include <tenon/clock.hpp>
@@ -28,11 +28,11 @@ class ProcessWorld {
   virtual std::unique_ptr<Communicator> open(int rank, const GroupSpec& spec) = 0;
   virtual void cancel(int rank, std::string_view reason) = 0;
   virtual LinkCounts counts(int rank, Purpose purpose) = 0;
-  /// The rank's connections break, as if its process had been killed.
+  /// Breaks the rank's connections, as if its process had been killed.
   virtual void kill(int rank) = 0;
-  /// The rank's transport ends in order.
+  /// Ends the rank's transport in order.
   virtual void end(int rank) = 0;
-  /// Whether it reduces numbers of this type, all of which it moves.
+  /// Returns whether it reduces numbers of this type; it moves all types.
   virtual bool reduces(DType) const { return true; }
 
   explicit ProcessWorld(int ranks) : all_(static_cast<std::size_t>(ranks)) {
@@ -44,7 +44,7 @@ class ProcessWorld {
     return open(rank, GroupSpec{.ranks = all_, .name = name, .purpose = Purpose::kGradient, .epoch = epoch});
   }
 
-  /// `body(rank, its end of "replicas")` on a thread per rank; returns what each threw, "" for nothing.
+  /// Runs `body(rank, its end of "replicas")` on a thread per rank; returns each error, "" for none.
   std::vector<std::string> run(const std::function<void(int, Communicator&)>& body) {
     std::vector<std::string> errors(all_.size());
     std::vector<std::thread> threads;

@@ -1,5 +1,5 @@
-// For authors of transports whose ranks are processes, over rings of frames or over a library: which worlds
-// they refuse.
+// For authors of transports whose ranks are processes, over rings of frames or over a library: the check for
+// unsupported worlds.
 #pragma once
 
 #include <tenon/transport.hpp>
@@ -8,8 +8,8 @@
 
 TENON_ABI_BEGIN
 
-/// Refuses, with Error(kConfig) in the words of `name`, worlds that a transport of processes cannot serve: a
-/// simulated clock, a link model, no deadline, and ranks or a rank that the rendezvous does not know.
+/// Throws Error(kConfig), with `name` in its text, for worlds that a transport of processes cannot serve: a
+/// simulated clock, a link model, no deadline, and ranks or a rank unknown to the rendezvous.
 void check_process_world(const WorldSpec& world, std::string_view name);
 
 TENON_ABI_END

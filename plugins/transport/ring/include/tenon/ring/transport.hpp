@@ -1,7 +1,6 @@
 // For authors of transports whose ranks are processes: all collectives and messages of the contract, in the
 // fixed order of docs/reductions.md and with the counts of <tenon/sdk/traffic.hpp>, over a port that only
-// moves frames between processes. Progress is made on a thread of its own, so that transfers overlap with
-// compute.
+// moves frames between processes. A separate thread makes progress, so that transfers overlap with compute.
 #pragma once
 
 #include <tenon/transport.hpp>
@@ -19,16 +18,16 @@ TENON_ABI_BEGIN
 
 enum class FrameKind : std::uint8_t {
   kOpen = 1,  ///< the sender opened its end; payload: the group's name
-  kJoin,      ///< the sender started collective `number`; payload: what it is
-  kGrant,  ///< the sender started a receive, `number` of its own, with tag `index`; payload: what it expects
+  kJoin,      ///< the sender started collective `number`; payload: its description
+  kGrant,  ///< the sender started a receive, `number` of its own, with tag `index`; payload: its description
   kData,   ///< a part of message `index` of collective `number`
-  kMessage,  ///< a part of the message that grant `number` asked for
-  kFail,     ///< the group has failed, `index` says how; payload: the reason
+  kMessage,  ///< a part of the message that grant `number` requested
+  kFail,     ///< the group has failed, `index` is the kind; payload: the reason
   kClose,    ///< the sender closed its end, `index` = 1 because of an exception
   kBye       ///< nothing follows from this process
 };
 
-/// What goes before every payload. A payload lies entirely in one frame.
+/// Header before every payload. A payload is entirely in one frame.
 struct FrameHeader {
   FrameKind kind = FrameKind::kBye;
   std::uint32_t epoch = 0;
@@ -45,17 +44,17 @@ inline constexpr std::uint32_t kFrameDataBytes = 256 * 1024;
 inline constexpr std::uint32_t kFrameControlBytes = 16 * 1024;
 
 using FrameHeaderBytes = std::array<std::byte, kFrameHeaderBytes>;
-/// Little-endian on every machine, with a check sum.
+/// Little-endian on every machine, with a checksum.
 FrameHeaderBytes write_frame_header(const FrameHeader& header) noexcept;
-/// "" and the header, or what is wrong with the bytes.
+/// Returns "" and fills the header, or returns the error in the bytes.
 std::string read_frame_header(const FrameHeaderBytes& bytes, FrameHeader& header);
 
-/// Moves frames between this process and the others; order is kept between each two of them. Every call but
-/// wake() comes from one thread, the one that made the port before the transport has it, and one of the
-/// transport's own afterwards. Nothing is counted here.
+/// Moves frames between this process and the others, in order between each two of them. All calls except
+/// wake() come from one thread: the creating thread before the transport owns the port, and one of the
+/// transport's own threads afterwards. Counts nothing.
 class FramePort {
  public:
-  /// Where a payload goes, and on whose behalf.
+  /// Destination of a payload, and its owner.
   struct Landing {
     std::byte* to = nullptr;      ///< null: the bytes are read and dropped
     const void* owner = nullptr;  ///< for release()
@@ -66,7 +65,7 @@ class FramePort {
     /// A frame begins; its payload follows, then end(), before the next frame of the same peer.
     virtual Landing begin(int from, const FrameHeader& header) = 0;
     virtual void end(int from) = 0;
-    /// The payload of a frame that was queued for `owner` is no longer read.
+    /// The payload of a frame queued for `owner` is no longer read.
     virtual void sent(const void* owner) = 0;
     /// The peer is gone: `why` continues "its connection ...". At most once a peer, and not after its kBye.
     virtual void lost(int peer, const std::string& why) = 0;
@@ -74,29 +73,29 @@ class FramePort {
   virtual ~FramePort();
   virtual int rank() const = 0;
   virtual int ranks() const = 0;
-  /// Queues a frame. Without an owner the payload is copied at once; with one it stays until sent(owner).
-  /// To a peer that is gone: sent(owner) comes from the next poll.
+  /// Queues a frame. Without an owner the payload is copied at once; with one it must stay valid until
+  /// sent(owner). For a lost peer the next poll calls sent(owner).
   virtual void send(int to, const FrameHeader& header, std::span<const std::byte> payload,
                     const void* owner) = 0;
-  /// Moves what can be moved. Waits up to `seconds`, or until wake(), when nothing can.
+  /// Moves all frames that can be moved. If there are none, waits up to `seconds` or until wake().
   virtual void poll(Events& events, double seconds) = 0;
-  /// Ends a poll that waits, or the next one. From any thread.
+  /// Ends a waiting poll, or the next one. From any thread.
   virtual void wake() = 0;
-  /// On return no memory of `owner` is read or written any more; no sent(owner) follows.
+  /// On return no memory of `owner` is accessed any more; no sent(owner) follows.
   virtual void release(const void* owner) = 0;
-  /// Sends what is queued, at most for `seconds`, and parts from the others.
+  /// Sends queued frames for at most `seconds` and disconnects.
   virtual void close(double seconds) = 0;
 };
 
 class RingEngine;
 
-/// The rest of a transport. Thread-safe; communicators may outlive it and then refuse every call.
+/// The transport above a port. Thread-safe; communicators may outlive it and then reject every call.
 class RingTransport {
  public:
-  /// `name` opens messages: "transport.socket". Takes rank and ranks from the port, deadline and clock (never
-  /// the simulated one) from the world.
+  /// `name` opens messages: "transport.socket". Uses rank and ranks of the port, deadline and clock (never
+  /// the simulated one) of the world.
   RingTransport(std::unique_ptr<FramePort> port, const WorldSpec& world, std::string name);
-  /// Sends what others still need and ends the thread.
+  /// Sends frames that others still need and ends the thread.
   ~RingTransport();
   RingTransport(const RingTransport&) = delete;
   RingTransport& operator=(const RingTransport&) = delete;
