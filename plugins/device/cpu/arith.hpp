@@ -1,4 +1,4 @@
-// From the storage type of an element to the type that it is computed in, and back, rounded to nearest.
+// Conversion from an element's storage type to its arithmetic type, and back, rounded to nearest.
 #pragma once
 
 #include <tenon/kernels/bf16.hpp>

@@ -1,5 +1,5 @@
-// Causal attention (family Attention) on the kernels' blockwise form. Workspaces belong to parts of the work,
-// as many as the team had threads when the plan was made; how the work is cut does not change a bit.
+// Causal attention (family Attention) on the kernels' blockwise form. Each share of the work has a workspace,
+// as many as the team had threads when the plan was made; the split of the work does not change a bit.
 #include "device_common/attention.hpp"
 #include "families.hpp"
 #include "memory.hpp"

@@ -1,6 +1,6 @@
-// The choice of how a product is computed (family Blas): oneDNN for f32 and for bf16 where the processor
-// multiplies it, the kernels of this tree for f64 and where oneDNN has none, and conversion to f32 in front
-// of them for the rest; products of one term are rows that are scaled.
+// Chooses how a product is computed (family Blas): oneDNN for f32 and for bf16 where the processor multiplies
+// it, the kernels of this tree for f64 and where oneDNN has none, and conversion to f32 before them for the
+// rest; products of one term are scaled rows.
 #include "families.hpp"
 #include "gemm.hpp"
 #include "outer_product.hpp"
@@ -31,7 +31,7 @@ void check_spec(const GemmSpec& spec) {
 }
 
 #ifndef TENON_PORTABLE_THREADS
-/// A product whose map runs over C afterwards, with the bits that the map has by itself.
+/// A product whose map runs over C afterwards, with the bits of the map alone.
 class MappedGemm final : public Gemm {
  public:
   MappedGemm(const Kernels& kernels, std::unique_ptr<Gemm> product, Epilogue map)
@@ -54,7 +54,7 @@ class MappedGemm final : public Gemm {
   Epilogue map_;
 };
 
-/// oneDNN's ReLU makes 0 of a NaN, which would hide a run that has gone wrong; it has no squared one.
+/// oneDNN's ReLU turns a NaN into 0, which would hide a failed run; oneDNN has no squared ReLU.
 bool maps_in_onednn(Epilogue map) {
   return map == Epilogue::kNone || map == Epilogue::kGeluTanh || map == Epilogue::kGeluExact;
 }
@@ -90,14 +90,14 @@ class CpuBlas final : public Blas {
   }
 
  private:
-  /// The same product in dtypes that one plan takes. Our own kernels take operands of one dtype and any C;
-  /// oneDNN takes f32 throughout, or bf16 operands where the processor has units for them.
+  /// The same product in dtypes that one plan accepts. Our own kernels accept operands of one dtype and any
+  /// C; oneDNN accepts f32 throughout, or bf16 operands where the processor has units for them.
   GemmSpec computed_as(GemmSpec spec) const {
     if (spec.a != spec.b) spec.a = spec.b = DType::kF32;
 #ifndef TENON_PORTABLE_THREADS
     if (onednn_ != nullptr && spec.a != DType::kF64) {
       if (!onednn_->native_bf16()) spec.a = spec.b = DType::kF32;
-      // Rounding to bf16 comes behind our own map, unless, as with ReLU, their order makes no difference.
+      // Rounding to bf16 follows our own map, unless, as with ReLU, their order makes no difference.
       const bool maps_wide = !maps_in_onednn(spec.epilogue) && spec.epilogue != Epilogue::kRelu;
       if (spec.a == DType::kF32 || maps_wide) spec.c = DType::kF32;
     }

@@ -1,6 +1,6 @@
-// What the operator families of this device share: the kernel set in use, dispatch on the storage type,
-// checks of views and the block sizes of parallel loops. Blocks depend on shapes alone, so results do not
-// depend on the team.
+// Shared by the operator families of this device: the kernel set in use, dispatch on the storage type, checks
+// of views and the block sizes of parallel loops. Blocks depend on shapes alone, so results do not depend on
+// the team.
 #pragma once
 
 #include "device_common/arguments.hpp"
@@ -52,7 +52,7 @@ inline constexpr DType kArithDType = kDTypeOf<kernels::Arith<S>>;
 void check_indices(const std::int32_t* indices, std::int64_t count, std::int32_t lowest, std::int64_t bound,
                    const char* where, const char* name);
 
-/// Elements per block of flat loops: enough work to be worth waking a thread for.
+/// Elements per block of flat loops: enough work to justify waking a thread.
 inline constexpr std::int64_t kFlatBlock = 16384;
 /// Elements of the buffers that loops keep on the stack.
 inline constexpr std::int64_t kStackElements = 1024;

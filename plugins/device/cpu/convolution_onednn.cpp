@@ -1,6 +1,6 @@
-// Images lie channel by channel; oneDNN's fast loops want 16 channels side by side, or all of them. So each
-// of the three passes puts its operands into the order that the library asks for, in the caller's scratch,
-// and brings the result back. All primitives are made with the plan.
+// Images are stored channel by channel; oneDNN's fast loops need 16 channels side by side, or all of them. So
+// each of the three passes reorders its operands into the library's order, in the caller's scratch, and
+// reorders the result back. All primitives are made with the plan.
 #include "convolution_onednn.hpp"
 
 #include "onednn_handles.hpp"
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kBlockedChannels = 16;
 
-/// A reorder and the scratch that it wants.
+/// A reorder and the scratch that it needs.
 struct Reordering {
   Primitive primitive;
   Memory pad;
@@ -46,13 +46,13 @@ struct Reordering {
   }
 };
 
-/// A tensor as the caller has it and as a pass takes it.
+/// A tensor in the caller's order and in a pass's order.
 struct PassOperand {
   int argument = 0;
   Memory plain, ordered;
   std::size_t bytes = 0;  ///< of `ordered`
   bool same = false;      ///< both orders are one
-  Reordering move, add;   ///< in front of the pass; behind it, set and add
+  Reordering move, add;   ///< before the pass; after it, set and add
 
   void prepare(int name, const dnnl_memory_desc_t& caller, const dnnl_memory_desc_t& taken, bool result,
                dnnl_engine_t engine) {
@@ -128,7 +128,7 @@ class Pass {
   std::size_t pad_bytes_ = 0, bytes_ = 0;
 };
 
-/// Extents as the library counts them, and what the window is to it.
+/// Extents as the library counts them, and the window in the library's terms.
 struct Geometry {
   int rank = 0;
   dnnl_dims_t x{}, w{}, y{}, stride{}, dilation{}, low{}, high{};
@@ -168,7 +168,7 @@ class OnednnConvolution final : public Convolution {
   OnednnConvolution(const Kernels& kernels, const ConvolutionSpec& spec)
       : kernels_(kernels), spec_(spec), geometry_(spec) {
     TENON_ONEDNN(dnnl_engine_create(engine_.out(), dnnl_cpu, 0));
-    // Blocks of 16 channels waste what is not filled, and the library then has slower loops for some passes.
+    // Blocks of 16 channels waste unfilled lanes, and the library then has slower loops for some passes.
     const bool filled = spec.channels % kBlockedChannels == 0 && spec.features % kBlockedChannels == 0;
     using Order = Geometry::Order;
     for (const Order order : {filled ? Order::kAny : Order::kLast, Order::kAny}) {
@@ -179,7 +179,7 @@ class OnednnConvolution final : public Convolution {
 
   bool usable() const { return usable_; }
 
-  // Room to align the library's part, should the caller's scratch not be.
+  // Room to align the library's memory, should the caller's scratch not be aligned.
   std::size_t scratch_bytes() const override {
     return std::max({forward_.bytes(), input_.bytes(), weight_.bytes()}) + kOnednnAlignment;
   }
@@ -224,7 +224,8 @@ class OnednnConvolution final : public Convolution {
     return aligned(scratch.data);
   }
 
-  /// The library's first description of the primitive that is `safe`; false where that is no fast one.
+  /// Finds the library's first description of the primitive that is `safe`; returns false where it is not a
+  /// fast one.
   template <typename Safe>
   bool find(PrimitiveDesc& desc, const_dnnl_op_desc_t operation, const PrimitiveDesc& forward,
             Safe safe) const {

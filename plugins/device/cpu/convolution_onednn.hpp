@@ -11,14 +11,14 @@
 
 namespace tenon::cpu {
 
-/// Null where the library would make windows itself, or has only its plain loops. f32.
+/// Returns null where the library would make windows itself, or has only its plain loops. f32.
 std::unique_ptr<Convolution> make_onednn_convolution(const Kernels& kernels, const ConvolutionSpec& spec);
 
 /// True where a weight gradient by this implementation of oneDNN writes past its scratch. Its strided 1x1
 /// primitives gather the pixels that they need, `channels` numbers each, but begin each run of pixels as if
-/// they were as many as a vector holds: with fewer, the last runs end in the next thread's part, in the
+/// it had as many numbers as a vector holds: with fewer, the last runs end in the next thread's part, in the
 /// barrier of its sum (which then waits for ever), or in whatever follows (docs/decisions/0036).
-/// `channels_last`: the order in which x is taken; blocks of channels are filled up with zeros and are safe.
+/// `channels_last`: the order in which x is read; blocks of channels are padded with zeros and are safe.
 inline bool overruns_scratch(std::string_view implementation, std::int64_t channels, bool strided,
                              bool channels_last) {
   constexpr std::string_view kPoints = "jit_1x1:";

@@ -31,7 +31,7 @@ struct Choice {
   bool onednn = false;
 };
 
-/// Best first. Sets with oneDNN come before those without: its products are the faster ones.
+/// Best first. Sets with oneDNN come before those without: its products are faster.
 std::vector<Choice> choices(const kernels::CpuFeatures& features) {
 #ifdef TENON_PORTABLE_THREADS
   return {{"reference", "reference", false}};

@@ -1,5 +1,5 @@
-// What the processor's device alone promises: kernel choices, free memory in its refusals, steps without the
-// heap, and which implementations of its library it does not take.
+// Properties of the CPU device alone: kernel choices, free memory in its refusals, steps without the heap,
+// and the implementations of oneDNN that it rejects.
 #include "device/device_test.hpp"
 #include "convolution_onednn.hpp"
 
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
-  for (const std::string& choice : offered_choices()) {  // of `cpu` where the environment says nothing
+  for (const std::string& choice : offered_choices()) {  // of `cpu` unless the environment names others
     const Bench bench("cpu", choice, 1);
     const std::string name(bench.device->kernel_choice());
     if (choice != "auto") {
@@ -37,7 +37,7 @@ TEST(CpuDevice, NamesItsKernelsAndTakesTheNameBack) {
 TEST(CpuDevice, LeavesWeightGradientsThatOverrunTheirScratch) {
   struct Case {
     const char* implementation;
-    std::int64_t channels;  // the most that overrun
+    std::int64_t channels;  // the largest number that overruns
   };
   for (const auto& [implementation, most] :
        {Case{"jit_1x1:avx2", 7}, Case{"jit_1x1:avx512_core", 15}, Case{"jit_1x1:avx512_core_bf16", 15},

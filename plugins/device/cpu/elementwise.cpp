@@ -140,7 +140,7 @@ class CpuElementwise final : public Elementwise {
   }
 
  private:
-  /// body(operators, y + at, at, n) over blocks of y, once the inputs are seen to match it.
+  /// Calls body(operators, y + at, at, n) for blocks of y, after a check that the inputs match it.
   template <class Body>
   void map(const TensorView& y, const char* where, Body body, std::initializer_list<TensorView> inputs = {}) {
     with_storage(y.dtype, where, [&](auto tag) {

@@ -1,6 +1,6 @@
-// Fourier transforms along one dimension (family Fft). Every line is copied into an aligned buffer,
-// transformed there by the one plan of its length, and only its kept modes leave it: a line's bits depend on
-// nothing else, whatever its stride and neighbours are, and lines are shared among threads as they come.
+// Fourier transforms along one dimension (family Fft). Every line is copied into an aligned buffer and
+// transformed there by the one plan of its length, and only its kept modes are copied out: a line's bits
+// depend on nothing else, whatever its stride and neighbours are, so threads share lines in any order.
 #include "arith.hpp"
 #include "families.hpp"
 #include "fft_direct.hpp"

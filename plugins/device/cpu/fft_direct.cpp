@@ -1,4 +1,4 @@
-// A product's elements are one chain each (tenon/kernels/gemm.hpp), so a line's bits depend on nothing else.
+// Each element of a product is one chain (tenon/kernels/gemm.hpp), so a line's bits depend on nothing else.
 #include "fft_direct.hpp"
 
 #include "fft_modes.hpp"
@@ -10,9 +10,9 @@
 namespace tenon::cpu {
 namespace {
 
-/// Beyond them a chain loses digits, or FFTW is faster.
+/// Beyond these limits a chain loses digits, or FFTW is faster.
 constexpr std::int64_t kMostPoints = 128, kMostModes = 32;
-/// Lines of real points that one product takes, and neighbours along the inner extent.
+/// Lines of real points in one product, and neighbours along the inner extent.
 constexpr std::int64_t kLineBlock = 192, kInnerBlock = 32;
 
 /// exp(2 pi i mode n / length), the angle reduced before it is rounded.
@@ -35,7 +35,7 @@ class DirectFft : public FftKernel {
         parts_(parallel_threads()) {}
 
  protected:
-  /// Of a kept mode in a sum over the whole spectrum (the forward maps) or over the points.
+  /// Factor of a kept mode in a sum over the whole spectrum (the forward maps) or over the points.
   double factor(std::int64_t kept) const {
     const bool inverse = spec_.map == FftMap::kInverse || spec_.map == FftMap::kInverseAdjoint;
     return inverse ? mode_terms(spec_, kept) / static_cast<double>(spec_.length) : 1;
@@ -96,7 +96,7 @@ class RealLines final : public DirectFft {
   std::int64_t from() const { return to_modes_ ? spec_.length : 2 * kept_; }
   std::int64_t to() const { return to_modes_ ? 2 * kept_ : spec_.length; }
 
-  /// Lines whose elements lie apart are brought together, a few at a time. Modes are pairs.
+  /// Gathers lines whose elements are not contiguous, a few at a time. Modes are pairs.
   void run_apart(const kernels::GemmArgs<float, float>& all, const TensorView& scratch) const {
     if (scratch.data == nullptr || scratch.bytes() < static_cast<std::int64_t>(scratch_bytes()))
       refuse_view(scratch, DType::kU8, static_cast<std::int64_t>(scratch_bytes()), "fft", "scratch");
@@ -120,17 +120,17 @@ class RealLines final : public DirectFft {
       }
     });
   }
-  /// Of real `i` of `reals` ones of a line, in a tensor whose elements have `pair` reals.
+  /// Index of real `i` out of `reals` of a line, in a tensor whose elements have `pair` reals.
   std::int64_t place(std::int64_t line, std::int64_t i, std::int64_t reals, std::int64_t pair) const {
     return (line / spec_.inner * (reals / pair) + i / pair) * spec_.inner * pair + line % spec_.inner * pair +
            i % pair;
   }
 };
 
-/// Complex points. Modes m and length - m share cosines and sines, so sums with both are taken once per
-/// frequency f = min(m, length - m): X_m = C_f - i S_f and X_(length - m) = C_f + i S_f, and the way back
-/// begins with their sum and difference. The matrix [cosines; sines] is real and columns are the parts of
-/// neighbours, so nothing is turned round: the inner extent stays where it is.
+/// Complex points. Modes m and length - m share cosines and sines, so both sums are computed once per
+/// frequency f = min(m, length - m): X_m = C_f - i S_f and X_(length - m) = C_f + i S_f, and the inverse
+/// begins with their sum and difference. The matrix [cosines; sines] is real and its columns are the real and
+/// imaginary parts of neighbours, so nothing is transposed: the inner extent stays where it is.
 class ComplexLines final : public DirectFft {
  public:
   ComplexLines(const Kernels& kernels, const FftSpec& spec)
@@ -184,18 +184,18 @@ class ComplexLines final : public DirectFft {
   }
 
  private:
-  /// Lines that one product takes, and of each of them `width` reals of every element, `first` being where.
+  /// Lines in one product, and of each of them `width` reals of every element, from real `first` on.
   struct Columns {
     std::int64_t outer, lines, first, width;
     std::int64_t all() const { return lines * width; }
   };
-  /// Of a kept mode: its frequency, and the sign of its sines.
+  /// Frequency of a kept mode, and the sign of its sines.
   struct Mode {
     std::int64_t frequency;
     float sign;
   };
 
-  /// Lines of few neighbours that one product takes, so that its columns fill vectors.
+  /// Lines of few neighbours in one product, so that its columns fill vectors.
   static std::int64_t lines_together(std::int64_t inner) {
     constexpr std::int64_t kPanel = 16, kMost = 64;  // complex columns
     std::int64_t best = 1;
@@ -214,12 +214,12 @@ class ComplexLines final : public DirectFft {
   /// Points of several lines side by side, and sums.
   std::int64_t room() const { return (spec_.length + sums_of_line()) * widest(); }
 
-  /// Where the wave of a sum at a point is: rows are what comes out.
+  /// Matrix element with the wave of a sum at a point: rows are the outputs.
   float& place(std::int64_t sum, std::int64_t n) {
     return matrix_[static_cast<std::size_t>(to_modes_ ? sum * spec_.length + n : n * sums_of_line() + sum)];
   }
 
-  /// Of element `n` of a line, `extent` long, in a tensor.
+  /// Index of element `n` of a line, `extent` long, in a tensor.
   std::int64_t at(const Columns& c, std::int64_t line, std::int64_t extent, std::int64_t n) const {
     return ((c.outer + line) * extent + n) * spec_.inner * 2 + c.first;
   }

@@ -1,5 +1,5 @@
 // Short transforms in float32 as products with the matrix of their kept modes: for a few modes of a few
-// points that is less work than a whole transform. Serves the family Fft.
+// points that is less work than a whole transform. Used by the family Fft.
 #pragma once
 
 #include "common.hpp"

@@ -1,4 +1,4 @@
-// Which modes a transform keeps, and how often each counts.
+// Kept modes of a transform, and their multiplicity.
 #pragma once
 
 #include <tenon/ops/spectral.hpp>
@@ -12,12 +12,12 @@ inline std::int64_t kept_modes(const FftSpec& spec) {
 inline std::int64_t mode_number(const FftSpec& spec, std::int64_t kept) {
   return kept < spec.low ? kept : spec.length - kept_modes(spec) + kept;
 }
-/// Of real points: the imaginary part of such a mode is zero.
+/// With real points the imaginary part of such a mode is zero.
 inline bool is_own_conjugate(const FftSpec& spec, std::int64_t kept) {
   return spec.real && (kept == 0 || 2 * kept == spec.length);
 }
-/// Terms that a kept mode is in a sum over the whole spectrum: itself, and its conjugate where that is
-/// another.
+/// Number of terms of a kept mode in a sum over the whole spectrum: the mode itself, and its conjugate where
+/// that is another mode.
 inline double mode_terms(const FftSpec& spec, std::int64_t kept) {
   return spec.real && !is_own_conjugate(spec, kept) ? 2 : 1;
 }

@@ -11,7 +11,7 @@
 namespace tenon::cpu {
 namespace {
 
-/// Serves this plugin; FFTW's own lock, switched on beside it, serves whoever else plans in this process.
+/// Serialises this plugin's planning; FFTW's own lock, also enabled, covers other FFTW users in this process.
 std::mutex& planner() {
   static std::mutex mutex;
   static const bool once = [] {

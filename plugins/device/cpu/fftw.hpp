@@ -1,5 +1,5 @@
-// FFTW's two precisions behind one name, and a plan that frees itself. Plans are estimated, never measured: a
-// measured plan may be another one in the next process, with other bits.
+// One interface to FFTW's two precisions, and a plan that frees itself. Plans are estimated, never measured:
+// a measured plan may differ in the next process, with other bits.
 #pragma once
 
 #include <cstddef>
@@ -27,7 +27,7 @@ class FftwPlan {
   void* plan_;
 };
 
-/// What FFTW may rely on in every buffer.
+/// Alignment in bytes of every buffer, on which FFTW may rely.
 inline constexpr std::size_t kFftAlignment = 64;
 
 }  // namespace tenon::cpu

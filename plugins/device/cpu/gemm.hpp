@@ -1,5 +1,5 @@
 // The ways in which this device computes a product, from which blas.cpp chooses: oneDNN (gemm_onednn.hpp),
-// the kernels of this tree, or either of them behind a conversion of operands. All check their views and
+// the kernels of this tree, or either of them after a conversion of operands. All check their views and
 // allocate nothing in run().
 #pragma once
 
@@ -19,7 +19,7 @@ struct GemmExtents {
       : a(spec.batch * spec.m * spec.k), b(spec.batch * spec.k * spec.n), c(spec.batch * spec.m * spec.n) {}
 };
 
-/// Refuses views that do not match the specification; bias is looked at only where the specification has one.
+/// Refuses views that do not match the specification; checks bias only where the specification has one.
 void check_gemm(const GemmSpec& spec, DType bias_dtype, const TensorView& a, const TensorView& b,
                 const TensorView& c, const TensorView& bias, const TensorView& scratch,
                 std::size_t scratch_bytes);

@@ -1,6 +1,6 @@
-// A product whose operands have other dtypes than the arithmetic at hand: copies in the caller's scratch, the
-// inner product, one rounding of C. A product whose copies would be large is cut along m or n, so that
-// scratch stays bounded by the operand that must be whole.
+// A product whose operands have other dtypes than the available arithmetic: copies in the caller's scratch,
+// the inner product, one rounding of C. A product with large copies is split along m or n, so that scratch is
+// bounded by the operand that must be whole.
 #include "convert.hpp"
 #include "gemm.hpp"
 
@@ -8,23 +8,23 @@ namespace tenon::cpu {
 namespace {
 
 constexpr std::int64_t kOperandLine = 64;
-/// Copies of one part should fit this, within what the smallest part allows.
+/// Copies of one part should fit this, as far as the smallest part allows.
 constexpr std::int64_t kCopyBytes = std::int64_t{32} << 20;
 /// Fewer rows or columns than this would starve the inner product.
 constexpr std::int64_t kLeastPart = 256;
 
 enum class Cut { kNone, kRows, kColumns };
 
-/// One matrix as stored, [rows, columns], and the part of it that one inner product sees.
+/// One matrix as stored, [rows, columns], and the part of it that one inner product reads.
 struct Operand {
   DType outer = DType::kF32, inner = DType::kF32;
   std::int64_t rows = 0, columns = 0;
   bool cuts_rows = false, cuts_columns = false;
 
-  /// Inner products take packed matrices: a range of columns must be copied even where its dtype is right.
+  /// Inner products read packed matrices: a range of columns must be copied even where its dtype is right.
   bool copied() const { return outer != inner || cuts_columns; }
   bool is_cut() const { return cuts_rows || cuts_columns; }
-  /// Elements of `part` rows or columns; of everything where this operand is not cut.
+  /// Elements of `part` rows or columns; all elements where this operand is not split.
   std::int64_t elements(std::int64_t part) const {
     return cuts_rows ? part * columns : cuts_columns ? rows * part : rows * columns;
   }
@@ -97,8 +97,8 @@ class ConvertedGemm final : public Gemm {
 
   std::int64_t copies() const { return a_.copy_bytes(part_) + b_.copy_bytes(part_) + c_.copy_bytes(part_); }
 
-  /// Along m B stays whole, along n A does; the smaller one should. Columns of a C that needs no copy would
-  /// need one then.
+  /// A split along m keeps B whole, one along n keeps A; the smaller one should stay whole. Where C needs no
+  /// copy, a split along n would need one.
   void choose_cut() {
     const bool along_m = !c_.copied() || b_.copy_bytes(1) <= a_.copy_bytes(1);
     length_ = along_m ? spec_.m : spec_.n;
@@ -156,8 +156,8 @@ class ConvertedGemm final : public Gemm {
   Kernels kernels_;
   GemmSpec spec_;
   Operand a_, b_, c_;
-  std::int64_t products_;       ///< products that are taken one by one
-  std::int64_t length_, part_;  ///< extent along the cut, and how much of it one inner product takes
+  std::int64_t products_;       ///< products that are run one by one
+  std::int64_t length_, part_;  ///< extent along the split, and how much of it one inner product computes
   DType bias_dtype_;
   std::unique_ptr<Gemm> whole_, rest_;
   std::size_t inner_scratch_ = 0;

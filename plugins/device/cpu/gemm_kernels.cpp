@@ -1,5 +1,5 @@
-// Products by the kernels of this tree, cut into fixed tiles of C. A tile whose result needs a bias, an
-// epilogue or a narrower type is computed on the stack first, so that it is rounded once.
+// Products by the kernels of this tree, in fixed tiles of C. A tile whose result needs a bias, an epilogue or
+// a narrower type is computed on the stack first, so that it is rounded once.
 #include "convert.hpp"
 #include "gemm.hpp"
 #include "pointwise.hpp"

@@ -1,5 +1,5 @@
-// oneDNN behind its C interface. Everything that costs is done when the plan is made: primitive, memory
-// handles, scratch size. run() only points the handles at the caller's memory.
+// Products through oneDNN's C interface. Everything expensive is done when the plan is made: primitive,
+// memory handles, scratch size. run() only points the handles at the caller's memory.
 #include "gemm_onednn.hpp"
 
 #include "onednn_handles.hpp"
@@ -11,10 +11,9 @@ namespace {
 
 constexpr std::int64_t kLargestPacked = std::int64_t{32} << 20;  // bytes of scratch
 
-/// Whether B is put into the library's own order in front of the product. By shapes alone, since results may
-/// depend on it. Three reasons, all measured (docs/performance.md): rows of B that lie a multiple of 2 KiB
-/// apart fall into few sets of the caches; tiles of bf16 want pairs of rows; and many rows of C pay for
-/// reading B where it is packed already.
+/// Whether B is reordered into the library's own order before the product. Depends on shapes alone, since
+/// results may depend on it. Three reasons, all measured (docs/performance.md): rows of B a multiple of 2 KiB
+/// apart fall into few cache sets; tiles of bf16 need pairs of rows; and many rows of C repay packing B once.
 bool packs(const GemmSpec& spec) {
   if (spec.batch != 1 || spec.a != spec.b) return false;
   const std::int64_t size = dtype_bytes(spec.b, 1), bytes = spec.k * spec.n * size;
@@ -66,7 +65,7 @@ dnnl_memory_desc_t row_vector(const GemmSpec& spec, std::int64_t columns) {
 }
 
 /// One number for every element of a product: a factor in a chain of post-ops, because the library's own
-/// scale at run time takes it to its slow products.
+/// run-time scale selects its slow products.
 dnnl_memory_desc_t one_number(const GemmSpec& spec) {
   dnnl_memory_desc_t desc;
   const dnnl_dims_t ones = {1, 1, 1};
@@ -138,7 +137,7 @@ class OnednnGemm final : public Gemm {
   /// False where the library has nothing for this product, or only its plain loops.
   bool usable() const { return !implementation_.empty() && implementation_.find("ref") == std::string::npos; }
 
-  // Room to align the library's part, should the caller's scratch not be.
+  // Room to align the library's memory, should the caller's scratch not be aligned.
   std::size_t scratch_bytes() const override {
     const std::size_t bytes = pad_bytes_ + packed_bytes_ + pack_pad_bytes_;
     return bytes == 0 ? 0 : bytes + kOnednnAlignment;
@@ -191,7 +190,7 @@ class OnednnGemm final : public Gemm {
     make(pack_pad_, *scratch, engine);
   }
 
-  /// B into the order of the product, at `room`; the library's own scratch behind it.
+  /// Reorders B for the product, at `room`; the library's own scratch follows it.
   void pack(std::byte* room) {
     TENON_ONEDNN(dnnl_memory_set_data_handle(packed_.get(), room));
     dnnl_exec_arg_t arguments[3] = {{DNNL_ARG_FROM, b_.get()}, {DNNL_ARG_TO, packed_.get()}};
@@ -226,9 +225,8 @@ struct Onednn::State {
 
 Onednn::Onednn() : state_(std::make_unique<State>()) {
   TENON_ONEDNN(dnnl_engine_create(state_->engine.out(), dnnl_cpu, 0));
-  // The values are sets of bits: a processor has the feature when all its bits are there. Intel's AVX-512
-  // BF16 multiplies half as many numbers per cycle as f32 does (Sapphire and Emerald Rapids), AMD's twice as
-  // many.
+  // The values are sets of bits: a processor has the feature when it has all its bits. Intel's AVX-512 BF16
+  // multiplies half as many numbers per cycle as f32 does (Sapphire and Emerald Rapids), AMD's twice as many.
   const auto has = [isa = dnnl_get_effective_cpu_isa()](dnnl_cpu_isa_t wanted) {
     return (isa & wanted) == wanted;
   };

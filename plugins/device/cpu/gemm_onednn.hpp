@@ -20,7 +20,7 @@ class Onednn {
   Onednn(const Onednn&) = delete;
   Onednn& operator=(const Onednn&) = delete;
 
-  /// True if bf16 products are taken by units of the processor that are faster than those for f32.
+  /// True if the processor has units for bf16 products that are faster than those for f32.
   bool native_bf16() const { return native_bf16_; }
   /// A plan for f32 or bf16 operands of one dtype, C f32 or bf16. Null where the library has only its plain
   /// loops.

@@ -1,5 +1,5 @@
-// Interactions of vectors (family InteractionOps). Samples are shared among threads; each is computed by one
-// of them, so no sharing changes a bit.
+// Interactions of vectors (family InteractionOps). Samples are shared among threads; one thread computes each
+// sample, so the split does not change a bit.
 #include "device_common/interactions.hpp"
 #include "families.hpp"
 
@@ -13,7 +13,7 @@ using kernels::Arith;
 using device_arguments::InteractionSizes;
 using device_arguments::is_dot;
 
-/// Samples per block of a loop that takes `each` steps for one.
+/// Samples per block of a loop that needs `each` steps for one.
 std::int64_t sample_block(std::int64_t each) {
   return std::max<std::int64_t>(1, kFlatBlock / std::max<std::int64_t>(1, each));
 }

@@ -1,5 +1,5 @@
 // Weighted sums of lines (family LineSums): one pass over the result, a few terms at a time. Lines are shared
-// among threads, each made whole by one of them.
+// among threads, and one thread computes each of them.
 #include "device_common/lines.hpp"
 #include "families.hpp"
 
@@ -49,7 +49,7 @@ void add_terms(const Row<T>& row, std::int64_t first, const T* plane, std::int64
   }
 }
 
-/// The sum of any number of terms but none.
+/// The sum of one or more terms.
 template <class T>
 void sum_terms(const Row<T>& row, const T* plane, std::int64_t inner, T* line) {
   for (std::int64_t first = 0; first < row.terms; first += kTermsPerPass) {

@@ -19,7 +19,7 @@ constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::int64_t kTouchBlock = std::int64_t{4} << 20;
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
 
-/// Number behind `key` in a file of "key value" lines.
+/// Number after `key` in a file of "key value" lines.
 std::int64_t value_of(const char* path, const std::string& key) {
   std::ifstream file(path);
   std::string word;
@@ -45,7 +45,7 @@ std::int64_t group_memory() {
   const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max");
   const std::int64_t used = number_in("/sys/fs/cgroup/memory.current");
   if (limit == kUnknown || used == kUnknown) return kUnknown;
-  // Cached file pages count as used, and are given back under pressure.
+  // Cached file pages count as used, and are reclaimed under pressure.
   const std::int64_t cached = value_of("/sys/fs/cgroup/memory.stat", "inactive_file ");
   return std::max<std::int64_t>(0, limit - used + (cached == kUnknown ? 0 : cached));
 }
@@ -70,7 +70,7 @@ void* allocate_zeroed(std::size_t bytes) {
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
   if (bytes > static_cast<std::size_t>(kUnknown) - alignment) refuse(bytes, available_memory());
   const std::size_t size = (std::max<std::size_t>(bytes, 1) + kCacheLine - 1) / kCacheLine * kCacheLine;
-  // The system promises more than it has and kills who touches it, so large blocks are compared first.
+  // The kernel overcommits and kills processes that touch the memory, so large blocks are compared first.
   if (size >= kHugePage) {
     const std::int64_t available = available_memory();
     if (static_cast<std::int64_t>(size) > available) refuse(bytes, available);

@@ -1,5 +1,5 @@
 // Host memory of the device: aligned, zeroed by the threads that will use it, refused before the kernel would
-// kill us.
+// kill the process.
 #pragma once
 
 #include <cstddef>

@@ -1,12 +1,12 @@
 // Complex products per mode (family ModeProducts). Groups of modes are shared among threads, each with a
-// workspace of its own; no sharing changes a bit.
+// workspace of its own; the split does not change a bit.
 #include "device_common/mode_products.hpp"
 #include "families.hpp"
 
 namespace tenon::cpu {
 namespace {
 
-/// Reals that fill whole lines of a cache.
+/// Reals that fill whole cache lines.
 constexpr std::int64_t kAlignedReals = 16;
 
 template <class T>

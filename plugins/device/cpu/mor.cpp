@@ -1,8 +1,8 @@
 // Mixtures of representations (family MorOps). Results equal kernels/reference/mor.hpp bit for bit, whatever
 // the number of threads. Two passes over strips of rows: the first finds each block's span, the second rounds
-// and measures (the kernels' business). Both run over columns of a strip, with sums and scales per column, so
-// that every partition is the same code. What a strip finds lies in scratch until one thread joins it in a
-// fixed order.
+// and measures (in the kernels). Both run over columns of a strip, with sums and scales per column, so that
+// every partition is the same code. A strip's results are in scratch until one thread joins them in a fixed
+// order.
 #include "device_common/quantizers.hpp"
 #include "families.hpp"
 
@@ -19,10 +19,10 @@ using kernels::Bf16;
 using kernels::Element;
 using kernels::kMorStrip;
 
-constexpr std::int64_t kChunk = 128;    ///< columns whose sums lie on the stack
-constexpr std::int16_t kNone = 0x7fff;  ///< no magnitude that is not zero was met
+constexpr std::int64_t kChunk = 128;    ///< columns whose sums are on the stack
+constexpr std::int16_t kNone = 0x7fff;  ///< no nonzero magnitude was found
 
-/// What one strip knows of one block.
+/// Statistics of one block within one strip.
 struct Partial {
   std::int16_t largest = 0, smallest = kNone;  ///< bits of a BF16
   std::int32_t non_zero = 0;
@@ -114,7 +114,7 @@ class CpuMorKernel final : public MorKernel {
     return {block_row, row, end};
   }
 
-  /// Strips that one task takes: enough elements to be worth it.
+  /// Strips per task: enough elements to be worth it.
   std::int64_t strips_per_task() const {
     const std::int64_t height = std::min(block_rows_, kMorStrip);
     return std::max<std::int64_t>(1, kFlatBlock / std::max<std::int64_t>(1, height * spec_.columns));
@@ -213,7 +213,7 @@ class CpuMorKernel final : public MorKernel {
     }
   }
 
-  /// Errors of the blocks in doubt under one format.
+  /// Measures the errors of the undecided blocks under one format.
   void measure(const Job& job, int which, Element element) const {
     for_strips([&](std::int64_t s, const Strip& at) {
       const Block* blocks = job.blocks + at.block_row * across_;
@@ -225,7 +225,7 @@ class CpuMorKernel final : public MorKernel {
     join(job, which);
   }
 
-  /// Blocks become what was chosen for them.
+  /// Rounds blocks to their chosen formats.
   void round(const Job& job) const {
     for_strips([&](std::int64_t s, const Strip& at) {
       const Block* blocks = job.blocks + at.block_row * across_;

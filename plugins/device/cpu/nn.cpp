@@ -17,7 +17,7 @@ namespace {
 using kernels::Arith;
 using kernels::Bf16;
 
-/// Rows of logits that one call of a kernel takes; their running state lies on the stack.
+/// Rows of logits per call of a kernel; their running state is on the stack.
 constexpr std::int64_t kLossRows = 16;
 
 class CpuNeuralOps final : public NeuralOps {

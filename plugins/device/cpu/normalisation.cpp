@@ -1,5 +1,5 @@
 // RMS and batch normalisation (family NormalisationOps). Rows, columns or channels are shared among threads,
-// each summed whole by one of them.
+// and one thread sums each of them whole.
 #include "device_common/norms.hpp"
 #include "families.hpp"
 

@@ -1,5 +1,5 @@
-// oneDNN's C interface with owners for its handles and errors as ours; what products and convolutions share.
-// Memory handles are made once and pointed at the caller's memory by each call.
+// oneDNN's C interface with owners for its handles and its errors as ours; shared by products and
+// convolutions. Memory handles are made once and pointed at the caller's memory by each call.
 #pragma once
 
 #include <dnnl.h>
@@ -34,7 +34,7 @@ class OnednnHandle {
   OnednnHandle(const OnednnHandle&) = delete;
   OnednnHandle& operator=(const OnednnHandle&) = delete;
   Handle get() const { return handle_; }
-  /// For a call that makes one; what was there is destroyed.
+  /// For a call that makes a handle; destroys the previous one.
   Handle* out() {
     if (handle_ != nullptr) Destroy(handle_);
     handle_ = nullptr;
@@ -57,7 +57,7 @@ using PostOps = OnednnHandle<dnnl_post_ops_t, dnnl_post_ops_destroy>;
 inline void make(Memory& memory, const dnnl_memory_desc_t& desc, dnnl_engine_t engine) {
   TENON_ONEDNN(dnnl_memory_create(memory.out(), &desc, engine, DNNL_MEMORY_NONE));
 }
-/// oneDNN 2.6.3 does not look whether it was given memory for its code, and crashes under a limit of address
+/// oneDNN 2.6.3 does not check whether it got memory for its code, and crashes under a limit of address
 /// space. Hence more than a primitive needs is mapped first, and released.
 inline void make(Primitive& primitive, const PrimitiveDesc& desc) {
   constexpr std::size_t kRoom = std::size_t{16} << 20;
@@ -78,7 +78,7 @@ inline void scratch_of_caller(Attributes& attributes) {
 inline const dnnl_memory_desc_t& scratch_of(const PrimitiveDesc& desc) {
   return *dnnl_primitive_desc_query_md(desc.get(), dnnl_query_scratchpad_md, 0);
 }
-/// Name of the implementation that the description stands for, e.g. "jit_1x1:avx2".
+/// Name of the implementation in the description, e.g. "jit_1x1:avx2".
 inline std::string implementation_of(const PrimitiveDesc& desc) {
   const char* name = "";
   TENON_ONEDNN(dnnl_primitive_desc_query(desc.get(), dnnl_query_impl_info_str, 0, &name));
@@ -89,7 +89,7 @@ constexpr std::size_t kOnednnAlignment = 64;
 constexpr std::size_t aligned(std::size_t bytes) {
   return (bytes + kOnednnAlignment - 1) / kOnednnAlignment * kOnednnAlignment;
 }
-/// Where the first cache line begins in memory that has room for one more.
+/// The first cache line boundary in memory that has room for one more line.
 inline std::byte* aligned(void* data) {
   const std::size_t over = reinterpret_cast<std::uintptr_t>(data) % kOnednnAlignment;
   return static_cast<std::byte*>(data) + (kOnednnAlignment - over) % kOnednnAlignment;

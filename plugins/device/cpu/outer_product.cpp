@@ -28,7 +28,7 @@ class OuterProduct final : public Gemm {
 }  // namespace
 
 bool is_outer_product(const GemmSpec& spec) {
-  constexpr std::int64_t kShortest = 64;  // elements of a row that are worth a call
+  constexpr std::int64_t kShortest = 64;  // elements of a row that justify a call
   const bool floats = spec.a == DType::kF32 && spec.b == DType::kF32 && spec.c == DType::kF32;
   return floats && spec.k == 1 && spec.n >= kShortest && !spec.accumulate && !spec.bias && !spec.alpha &&
          spec.epilogue == Epilogue::kNone;

@@ -1,5 +1,5 @@
-// Normalisations over elements of several ranks (family PartNormOps). Sets are shared among threads, each
-// summed whole by one of them, in eight sums by the place within `inner`, which are added by halves.
+// Normalisations over elements of several ranks (family PartNormOps). Sets are shared among threads, and one
+// thread sums each of them whole, in eight sums by the place within `inner`, which are added by halves.
 #include "arith.hpp"
 #include "device_common/norms.hpp"
 #include "families.hpp"
@@ -17,7 +17,7 @@ constexpr std::int64_t kSumLanes = 8;
 
 using Sets = device_arguments::NormSets;
 
-/// fn(i, j) for every element i of a set and its place j within inner.
+/// Calls fn(i, j) for every element i of a set and its place j within inner.
 template <class Fn>
 void for_set(const Sets& of, std::int64_t set, Fn fn) {
   for (std::int64_t o = 0; o < of.outer; ++o) {
@@ -40,7 +40,7 @@ double set_sum(const Sets& of, std::int64_t set, Term term) {
   return kernels::pairwise_sum(lanes, kSumLanes);
 }
 
-/// fn(set) for all sets.
+/// Calls fn(set) for all sets.
 template <class Fn>
 void for_sets(const Sets& of, Fn fn) {
   parallel_for(of.sets, row_block(of.outer * of.inner), [&](std::int64_t begin, std::int64_t end) {
@@ -48,7 +48,7 @@ void for_sets(const Sets& of, Fn fn) {
   });
 }
 
-/// The arguments that a normalisation reads, as pointers; null for what is empty.
+/// The inputs of a normalisation as pointers; null for empty ones.
 template <class S>
 struct PartNormArgs : device_arguments::PartNormInputs<S> {
   using Inputs = device_arguments::PartNormInputs<S>;
@@ -56,11 +56,11 @@ struct PartNormArgs : device_arguments::PartNormInputs<S> {
   using Inputs::Inputs;
 
   Arith<S> mean_of(std::int64_t set) const { return mean == nullptr ? 0 : mean[set]; }
-  /// The vector at a place; the compiler takes the choice out of loops.
+  /// The vector's element at a place; the compiler hoists the choice out of loops.
   Arith<S> at(const Arith<S>* vector, std::int64_t set, std::int64_t j, Arith<S> otherwise) const {
     return vector == nullptr ? otherwise : vector[per_set ? set : j];
   }
-  /// Of elements that have gains of their own; otherwise 1.
+  /// Gain of elements that have gains of their own; otherwise 1.
   Arith<S> own_gain(std::int64_t j) const { return gain == nullptr || per_set ? 1 : gain[j]; }
 };
 

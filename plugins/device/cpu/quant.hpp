@@ -1,6 +1,6 @@
-// Quantizers of this device (family QuantOps, quant.cpp): which combinations there are, how a matrix is cut
-// for parallel loops, and the slow measurement beside it. Results do not depend on the number of threads:
-// blocks are rounded alone, draws are functions of the position, and sums are taken in a fixed order.
+// Quantizers of this device (family QuantOps, quant.cpp): the available combinations, the split of a matrix
+// for parallel loops, and the slow measurement. Results do not depend on the number of threads: blocks are
+// rounded alone, draws are functions of the position, and sums are added in a fixed order.
 #pragma once
 
 #include "common.hpp"
@@ -15,14 +15,14 @@ std::unique_ptr<QuantizeKernel> make_quantizer(const Kernels& kernels, const Qua
 using device_arguments::blocks_of;
 using device_arguments::runs_down;
 
-/// Bands of a matrix: every one begins where a block and a group of draws does.
+/// Bands of a matrix: every band begins where a block and a group of draws begin.
 struct Bands {
   std::int64_t height = 1, width = 1;  ///< rows and columns of a band
   std::int64_t across = 0, count = 0;
   explicit Bands(const QuantizeSpec& spec);
 };
 
-/// What codes of a matrix mean against what they came from.
+/// The codes of a matrix and the matrix that they represent, for measurement.
 template <class S>
 struct Measured {
   const S* x = nullptr;

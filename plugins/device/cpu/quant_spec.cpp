@@ -1,4 +1,4 @@
-// How matrices are cut for parallel loops of quantizers.
+// Split of matrices for parallel loops of quantizers.
 #include "quant.hpp"
 
 #include <numeric>

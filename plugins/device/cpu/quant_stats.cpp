@@ -1,6 +1,6 @@
-// What quantizing did to a matrix, in f64 (QuantizeStats). Slow on purpose: element by element over what the
-// kernels wrote, with the decode scales that a reader of codes would use. Sums are taken over tiles of 16
-// rows and 16 columns, tiles into a fixed number of parts, parts in order.
+// Error statistics of a quantized matrix, in f64 (QuantizeStats). Slow on purpose: element by element over
+// what the kernels wrote, with the decode scales that a reader of codes would use. Sums are taken over tiles
+// of 16 rows and 16 columns, tiles into a fixed number of parts, parts in order.
 #include "quant.hpp"
 
 #include <tenon/kernels/hadamard.hpp>
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kTile = 16;
 constexpr std::int64_t kParts = 64;
-/// The block's largest element may land an ulp beyond the largest code; that is not counted as saturation.
+/// The block's largest element may be an ulp beyond the largest code; that is not counted as saturation.
 constexpr double kSlack = 1 + 0x1p-20;
 
 float to_f32(float x) {
@@ -120,7 +120,7 @@ class Measurement {
       for (std::int64_t j = column; j < std::min(column + kTile, spec_.columns); ++j) {
         const double scale = wide ? of_row : tall ? of_columns[std::size_t(j - column)] : decode_scale(i, j);
         double value = kernels::to_float(measured_.values[i * spec_.columns + j]);
-        // Values hold the block's scale already, except an f32 one, and never the matrix'.
+        // Values include the block's scale already, except an f32 one, and never that of the matrix.
         value *= spec_.scale == BlockScale::kFloat ? scale : matrix_scale(i, j);
         part.add(tile[i - row][j - column], value, scale, largest_);
       }

@@ -1,5 +1,5 @@
-// One prepared quantizer (contract: QuantizeKernel): checks views, finds the matrix' scale, and runs the
-// kernels over bands.
+// One prepared quantizer (contract: QuantizeKernel): checks views, finds the scale of the matrix, and runs
+// the kernels over bands.
 #include "device_common/quantizers.hpp"
 #include "quant.hpp"
 
@@ -36,7 +36,7 @@ class CpuQuantizeKernel final : public device_arguments::QuantizerShape<S> {
         }()),
         bands_(spec) {}
 
-  /// Scales that the caller does not ask for are still needed to measure; then those of lines.
+  /// Scales are needed for measurement even if the caller does not ask for them; then those of lines.
   std::size_t scratch_bytes() const override {
     return rounded_scale_bytes() + static_cast<std::size_t>(lines()) * sizeof(TensorScale);
   }
@@ -81,7 +81,7 @@ class CpuQuantizeKernel final : public device_arguments::QuantizerShape<S> {
   void decode(TensorView codes, TensorView scales, TensorView values) override {
     const auto args = this->decoding(codes, scales, values);
     for_bands([&](std::int64_t row, std::int64_t column, std::int64_t rows, std::int64_t columns) {
-      // The rows that rotation added have codes of their own.
+      // The rows that the rotation added have codes of their own.
       const std::int64_t end = row + rows == spec_.rows ? padded_rows() : row + rows;
       ops_.dequantize(cut(args, row, column, end - row, columns));
     });
@@ -114,7 +114,7 @@ class CpuQuantizeKernel final : public device_arguments::QuantizerShape<S> {
     return scales;
   }
 
-  /// body(first row, first column, rows, columns) for every band.
+  /// Calls body(first row, first column, rows, columns) for every band.
   template <class Body>
   void for_bands(Body body) const {
     parallel_for(bands_.count, 1, [&](std::int64_t begin, std::int64_t end) {

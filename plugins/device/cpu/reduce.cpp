@@ -1,6 +1,6 @@
 // Reductions (family ReduceOps). Blocks are counted from the first element and combined in a tree that
-// depends on the length alone; block results lie on the stack, so a long vector is taken in spans whose sums
-// are added in order.
+// depends on the length alone; block results are on the stack, so a long vector is split into spans whose
+// sums are added in order.
 #include "families.hpp"
 
 #include <tenon/kernels/bf16.hpp>
@@ -16,7 +16,7 @@ using kernels::kReduceBlock;
 
 constexpr std::int64_t kSpanBlocks = 2048;
 constexpr std::int64_t kSpan = kSpanBlocks * kReduceBlock;
-/// Blocks of kReduceBlock elements that one call of a kernel takes.
+/// Blocks of kReduceBlock elements per call of a kernel.
 constexpr std::int64_t kBlocksPerCall = 8;
 
 /// Bits of |x|: they order like the values, with NaN above infinity.
@@ -107,7 +107,7 @@ class CpuReduceOps final : public ReduceOps {
   std::size_t sum_rows_scratch(std::int64_t, std::int64_t, DType) const override { return 0; }
 
  private:
-  /// body(start, length) over spans in order, until one answers false.
+  /// Calls body(start, length) for spans in order, until one returns false.
   template <class Body>
   static void for_spans(std::int64_t n, Body body) {
     for (std::int64_t start = 0; start < n; start += kSpan) {

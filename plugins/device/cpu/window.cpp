@@ -1,6 +1,6 @@
 // Sliding windows (family WindowOps): data movement of convolutions, pooling, and biases. Lines, planes or
-// channels are shared among threads; each element is one chain of its own, so no sharing changes a bit. The
-// sum over a channel is in f64 over its samples, each of whose points are added 16 side by side.
+// channels are shared among threads; each element is one chain of its own, so the split does not change a
+// bit. The sum over a channel is in f64 over its samples; the points of a sample are added 16 side by side.
 #include "arith.hpp"
 #include "device_common/windows.hpp"
 #include "families.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 using device_arguments::WindowPlanes;
 
-/// Of one plane of [batch, channels, ...].
+/// Points of one plane of [batch, channels, ...].
 std::int64_t points_of(const TensorView& x) {
   const std::int64_t count = x.shape.rank() < 2 ? 0 : x.shape[0] * x.shape[1];
   return count == 0 ? 0 : x.elements() / count;
@@ -142,7 +142,7 @@ class CpuWindowOps final : public WindowOps {
   }
 
  private:
-  /// choose(args, operators, planes) completes the arguments and says which kernel.
+  /// choose(args, operators, planes) completes the arguments and returns the kernel.
   template <class Choose>
   void pool(const WindowSpec& spec, const TensorView& x, const TensorView& y, const char* where,
             Choose choose) {

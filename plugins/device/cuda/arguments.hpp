@@ -1,5 +1,5 @@
-// What the operator families of this device share: dispatch on the storage type and checks of views, as on
-// the other devices, and what is said when memory runs out.
+// Shared by the operator families of this device: dispatch on the storage type and checks of views, as on the
+// other devices, and the error when memory runs out.
 #pragma once
 
 #include "device_common/arguments.hpp"

@@ -1,4 +1,4 @@
-// The choice of how a product is computed (family Blas): cuBLASLt on GPUs where it is installed and has the
+// Chooses how a product is computed (family Blas): cuBLASLt on GPUs where it is installed and has the
 // product, else the kernels of this tree.
 #include "arguments.hpp"
 #include "families.hpp"

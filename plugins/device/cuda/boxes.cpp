@@ -1,5 +1,5 @@
-// Boxes of tensors (family BoxOps). Copies move words of the elements' size, whatever the dtype says they
-// are; elements of two words are twice as many along the last dimension.
+// Boxes of tensors (family BoxOps). Copies move words of the elements' size, whatever the dtype; elements of
+// two words count twice along the last dimension.
 #include "arguments.hpp"
 #include "families.hpp"
 

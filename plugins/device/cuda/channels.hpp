@@ -1,4 +1,4 @@
-// Channels of images as the sets of part_norm.hpp, all of whose elements are here.
+// Channels of images as the sets of part_norm.hpp, with all elements on this rank.
 #pragma once
 
 #include "arguments.hpp"

@@ -1,5 +1,5 @@
-// Sums over rows and over sets on the host's side: cuts them and starts one stage or two. Partial sums lie at
-// the beginning of the queue's scratch.
+// Host side of sums over rows and over sets: splits them and starts one stage or two. Partial sums are at the
+// beginning of the queue's scratch.
 #pragma once
 
 #include "queue.hpp"
@@ -8,7 +8,7 @@
 
 namespace tenon::cuda {
 
-/// No sum of columns or of sets takes more of the scratch.
+/// Upper bound of the scratch of a sum of columns or of sets.
 inline constexpr std::size_t kPartialBytes = kernels::cuda::kMostPartialBytes<double, 2>;
 static_assert(kPartialBytes <= Queue::kScratchBytes / 2);
 

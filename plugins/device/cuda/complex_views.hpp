@@ -1,4 +1,4 @@
-// Views of complex numbers, as kernels take them: pairs of reals.
+// Views of complex numbers as kernels read them: pairs of reals.
 #pragma once
 
 #include "arguments.hpp"

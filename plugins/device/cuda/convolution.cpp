@@ -1,5 +1,5 @@
-// Convolutions from images (family Convolutions), in f32, by a library where there is one; bias and map are a
-// kernel behind it.
+// Convolutions from images (family Convolutions), in f32, by a library where there is one; a kernel applies
+// bias and map afterwards.
 #include "channels.hpp"
 #include "convolution_library.hpp"
 #include "device_common/convolutions.hpp"
@@ -27,7 +27,7 @@ class CudaConvolution final : public Convolution {
         w_elements_(spec.features * spec.channels * spec.window.offsets()),
         y_elements_(spec.batch * spec.features * spec.window.places()) {}
 
-  // Room to align the library's part, should the caller's scratch not be.
+  // Room to align the library's memory, should the caller's scratch not be aligned.
   std::size_t scratch_bytes() const override {
     const std::size_t bytes = passes_->scratch_bytes();
     return bytes == 0 ? 0 : bytes + kPassAlignment;

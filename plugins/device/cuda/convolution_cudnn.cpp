@@ -1,7 +1,7 @@
-// cuDNN behind its C interface. Descriptors and the choice of algorithms are made when a convolution is
-// prepared. Only algorithms count that add the products themselves, in a fixed order: those by Fourier
-// transforms and Winograd's are off by an order of magnitude more than the bound of a sum, and some add by
-// atomics. Without TF32 operands keep all their bits.
+// Convolutions through cuDNN's C interface. Descriptors and the choice of algorithms are made when a
+// convolution is prepared. Only algorithms are allowed that add the products themselves, in a fixed order:
+// those by Fourier transforms and Winograd's are off by an order of magnitude more than the bound of a sum,
+// and some add by atomics. Without TF32 operands keep all their bits.
 #include "convolution_library.hpp"
 
 #if __has_include(<cudnn.h>)
@@ -21,7 +21,7 @@
 namespace tenon::cuda {
 namespace {
 
-/// Under their names in the header, found at run time.
+/// The library's functions under their names in the header, found at run time.
 struct CudnnFunctions {
   // NOLINTBEGIN(bugprone-macro-parentheses): names, in places where parentheses are not allowed
 #define TENON_CUDNN_FUNCTIONS(use)                     \
@@ -95,7 +95,7 @@ struct Cudnn {
 template <class Opaque>
 using CudnnOwned = std::unique_ptr<Opaque, cudnnStatus_t (*)(Opaque*)>;
 
-/// A shape as the library counts: two or three dimensions behind the channels.
+/// A shape as the library counts: two or three dimensions after the channels.
 struct Geometry {
   int dims = 2;
   std::vector<int> x, w, y, pad, stride, dilation;
@@ -171,7 +171,7 @@ class Descriptors {
   }
 };
 
-/// Of one pass.
+/// Algorithm of one pass.
 template <class Algorithm>
 struct Choice {
   bool found = false;
@@ -179,11 +179,11 @@ struct Choice {
   std::size_t workspace = 0;
 };
 
-/// More than this is a way that trades memory for the last bit of speed.
+/// An algorithm that needs more trades memory for the last bit of speed.
 constexpr std::size_t kMostWorkspace = std::size_t{256} << 20;
 
-/// The fastest in the library's judgement of those that `allowed` names. ask(most, found, results) has the
-/// library judge, size(algorithm, bytes) say what it needs.
+/// The algorithm of `allowed` that the library ranks fastest. ask(most, found, results) queries that ranking,
+/// size(algorithm, bytes) the workspace of an algorithm.
 template <class Result, class Algorithm, std::size_t N, class Ask, class Size>
 Choice<Algorithm> choose(const CudnnFunctions& dnn, const std::array<Algorithm, N>& allowed, const char* call,
                          Ask ask, Size size) {

@@ -1,6 +1,6 @@
-// Convolutions by cuDNN, on a stand-in for it (cudnn_fake.cpp): what is handed over, which algorithms are
-// taken, what is left to windows, and what comes of failures. The stand-in's sums are those of
-// convolution_sums.hpp, so the bits agree; that they are right is for tests/device to show.
+// Convolutions by cuDNN, on a fake of it (cudnn_fake.cpp): the arguments that are passed, the algorithms
+// chosen, what is left to windows, and the effects of failures. The fake's sums are those of
+// convolution_sums.hpp, so the bits agree; tests/device shows that they are right.
 #include "convolution_library.hpp"
 #include "convolution_sums.hpp"
 #include "cudnn_fake.hpp"

@@ -1,4 +1,4 @@
-// What stands in for cuDNN where there is no device: sums over windows, as plain as can be.
+// Replacement for cuDNN where there is no device: sums over windows, as plain as can be.
 #include "convolution_library.hpp"
 #include "convolution_sums.hpp"
 

@@ -1,5 +1,5 @@
-// Convolutions from images by a library, which is opened at run time: cuDNN on GPUs (convolution_cudnn.cpp);
-// emulated, plain sums stand in for it.
+// Convolutions from images by a library that is opened at run time: cuDNN on GPUs (convolution_cudnn.cpp);
+// plain sums replace it when emulated.
 #pragma once
 
 #include "queue.hpp"
@@ -26,12 +26,12 @@ class ConvolutionPasses {
 /// One per device.
 class ConvolutionLibrary {
  public:
-  /// Null, and why, where the library is not there or does not start.
+  /// Null, and why, where the library is absent or does not start.
   static std::unique_ptr<ConvolutionLibrary> open(Queue& queue, std::string& reason);
   virtual ~ConvolutionLibrary() = default;
 
-  /// For a shape with elements, zeros around x and nothing cut off. Null where the library has no way that
-  /// adds in a fixed order, by sums alone.
+  /// For a shape with elements, zeros around x and nothing cropped. Null where the library has no algorithm
+  /// that adds in a fixed order, by sums alone.
   virtual std::unique_ptr<ConvolutionPasses> prepare(const ConvolutionSpec& spec) = 0;
   /// "cuDNN 9.19.0".
   virtual std::string name() const = 0;

@@ -1,4 +1,4 @@
-// Convolutions and their adjoints as one sum per element of the result, on host memory: what stands in for a
+// Convolutions and their adjoints as one sum per element of the result, on host memory: the replacement for a
 // library where there is none, and in its tests.
 #pragma once
 
@@ -17,7 +17,7 @@ struct ConvolutionShape {
   std::int64_t places() const { return kernels::cuda::volume(window.out); }
   std::int64_t offsets() const { return kernels::cuda::volume(window.kernel); }
 
-  /// The element that `place` finds at `offset` of its window; -1: a zero around x.
+  /// Index of the element that `place` finds at `offset` of its window; -1: a zero around x.
   std::int64_t element(std::int64_t place, std::int64_t offset) const {
     const kernels::cuda::WindowCoordinates p(place, window.out), k(offset, window.kernel);
     std::int64_t found = 0;

@@ -1,6 +1,5 @@
 // The part of cuBLASLt's C interface that is used: its functions, found at run time, owners of its handles,
-// and a check that keeps the library's own words. Included by the sources that call it
-// alone.
+// and a check that keeps the library's own words. Only the sources that call it include it.
 #pragma once
 
 #include "dynamic_library.hpp"
@@ -83,7 +82,7 @@ inline CublasLtOwned<cublasLtMatmulDescOpaque_t> make_product(const CublasLtFunc
   return {made, lt.cublasLtMatmulDescDestroy};
 }
 
-/// Packed, columns first: `rows` neighbours in memory.
+/// Packed, column-major: `rows` neighbours in memory.
 inline CublasLtOwned<cublasLtMatrixLayoutOpaque_t> make_matrix(const CublasLtFunctions& lt,
                                                                cudaDataType_t type, std::int64_t rows,
                                                                std::int64_t columns, std::int64_t batch) {
@@ -100,10 +99,10 @@ inline CublasLtOwned<cublasLtMatrixLayoutOpaque_t> make_matrix(const CublasLtFun
   return owner;
 }
 
-/// Of pointers that the algorithms may count on.
+/// Alignment in bytes of pointers, on which the algorithms may rely.
 constexpr std::uint32_t kCublasLtAlignment = 16;
 
-/// The library's answer to what it would do; without an algorithm, why.
+/// The library's choice of an algorithm; without one, the reason.
 struct CublasLtChoice {
   bool found = false;
   cublasLtMatmulAlgo_t algorithm{};
@@ -111,7 +110,7 @@ struct CublasLtChoice {
   std::string reason;
 };
 
-/// The library, started. What stands in a device's state derives from it.
+/// The library, started. A device's states derive from it.
 struct CublasLtLibrary {
   CublasLtLibrary(Queue& q, const DynamicLibrary& opened) : queue(q), library(opened), lt(library) {}
   ~CublasLtLibrary() {
@@ -123,7 +122,7 @@ struct CublasLtLibrary {
   /// An algorithm for the product of these operands into `c`, which sums may be added to.
   CublasLtChoice choose(cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t first,
                         cublasLtMatrixLayout_t second, cublasLtMatrixLayout_t c) const {
-    // What algorithms may ask for; the library's own advice for Hopper and later.
+    // Workspace limit of algorithms; the library's own advice for Hopper and later.
     constexpr std::uint64_t kMostWorkspace = std::uint64_t{32} << 20;
     cublasLtMatmulPreference_t made = nullptr;
     TENON_LT(lt, cublasLtMatmulPreferenceCreate, &made);
@@ -157,7 +156,7 @@ struct CublasLtLibrary {
   cublasLtHandle_t handle = nullptr;
 };
 
-/// A state around the library; null, and why, where it is not there or does not start.
+/// A state around the library; null, and why, where it is absent or does not start.
 template <class State>
 std::unique_ptr<State> open_cublaslt(Queue& queue, std::string& reason) {
   const DynamicLibrary library(

@@ -1,6 +1,6 @@
-// A stand-in for cuBLASLt in tests: the functions that gemm_cublaslt.cpp uses, as loops on host memory,
-// strict about what the library is strict about. It knows matrices with columns first alone, so a test on it
-// shows that ours are handed over rightly. Each sum is one chain over k, like those of our own kernels.
+// A fake cuBLASLt for tests: the functions that gemm_cublaslt.cpp uses, as loops on host memory, as strict as
+// the library. It knows column-major matrices alone, so a test on it shows that ours are passed correctly.
+// Each sum is one chain over k, like those of our own kernels.
 #include "cublaslt_fake.hpp"
 
 #include <tenon/kernels/cuda/maps.hpp>
@@ -107,7 +107,7 @@ std::int64_t columns_of(const Matrix& matrix, cublasOperation_t op) {
 }
 
 /// Scale of element (l, j) of a matrix of `k` rows: by block from tiles of 128 columns and 4 blocks, in the
-/// order that the library's manual draws.
+/// order drawn in the library's manual.
 double block_scale(std::int32_t mode, const void* scales, std::int64_t k, std::int64_t l, std::int64_t j) {
   if (mode != CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3 && mode != CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0)
     return 1;
@@ -119,8 +119,8 @@ double block_scale(std::int32_t mode, const void* scales, std::int64_t k, std::i
   return fours ? small_float(code, 4, 3) : std::ldexp(1.0, code - 127);
 }
 
-/// What the library takes of codes: the first operand transposed alone, rows of 16 bytes, and scales of both
-/// sides in one mode that goes with them.
+/// The library's conditions for codes: only the first operand is transposed, rows of 16 bytes, and scales of
+/// both sides in one mode that matches them.
 cublasStatus_t judge_codes(const Product& p, const Matrix& a, const Matrix& b, const Matrix& c) {
   const bool fours = a.type == CUDA_R_4F_E2M1;
   if (fours != (b.type == CUDA_R_4F_E2M1) || !is_code(b.type) || p.a_mode != p.b_mode)
@@ -142,7 +142,7 @@ cublasStatus_t judge_codes(const Product& p, const Matrix& a, const Matrix& b, c
   return CUBLAS_STATUS_SUCCESS;
 }
 
-/// op(A) op(B) where C is as large as it has to be, in types and with an epilogue that the library knows.
+/// op(A) op(B) where C is large enough, in types and with an epilogue that the library knows.
 cublasStatus_t judge(const Product& p, const Matrix& a, const Matrix& b, const Matrix& c) {
   const std::int64_t m = rows_of(a, p.a), n = columns_of(b, p.b), k = columns_of(a, p.a);
   if (rows_of(b, p.b) != k || c.rows != m || c.columns != n || a.batch != c.batch || b.batch != c.batch)
@@ -172,7 +172,7 @@ void multiply(const Product& p, T alpha, const void* a, const Matrix& ma, const 
         for (std::int64_t l = 0; l < k; ++l) {
           const std::int64_t in_a = p.a == CUBLAS_OP_N ? i + l * ma.ld : l + i * ma.ld;
           const std::int64_t in_b = p.b == CUBLAS_OP_N ? l + j * mb.ld : j + l * mb.ld;
-          // In the order in which a row-major product has its factors; the bits are the same.
+          // In the order of the factors of a row-major product; the bits are the same.
           sum += static_cast<T>(load(mb.type, b, product * mb.stride + in_b) *
                                 block_scale(p.b_mode, p.b_scales, k, l, j)) *
                  static_cast<T>(load(ma.type, a, product * ma.stride + in_a) *

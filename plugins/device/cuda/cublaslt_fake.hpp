@@ -1,14 +1,14 @@
-// What the stand-in for cuBLASLt counts, and how it is told to fail. For tests.
+// Counters of the fake cuBLASLt, and switches that make it fail. For tests.
 #pragma once
 
 namespace tenon::cuda {
 
 struct FakeCublasLt {
-  int asked = 0;          ///< for an algorithm
+  int asked = 0;          ///< requests for an algorithm
   int multiplied = 0;     ///< calls of cublasLtMatmul
-  int rounded = 0;        ///< those that may round operands to TF32
+  int rounded = 0;        ///< calls that may round operands to TF32
   int alive = 0;          ///< descriptors that were made and not destroyed
-  bool fails = false;     ///< the next products do
+  bool fails = false;     ///< the next products fail
   bool declines = false;  ///< has no algorithm for anything
 };
 

@@ -1,5 +1,5 @@
-// A stand-in for cuDNN in tests: the functions that convolution_cudnn.cpp uses, as sums on host memory,
-// strict about what the library is strict about. What it likes best are algorithms that must not be taken.
+// A fake cuDNN for tests: the functions that convolution_cudnn.cpp uses, as sums on host memory, as strict as
+// the library. It ranks algorithms first that must not be used.
 #include "cudnn_fake.hpp"
 
 #include "convolution_sums.hpp"
@@ -77,7 +77,7 @@ void offer(Result& result, Algorithm algorithm, bool ordered) {
   result.determinism = ordered ? CUDNN_DETERMINISTIC : CUDNN_NON_DETERMINISTIC;
 }
 
-/// Best first: two that must not be taken, one that failed, and one of plain sums.
+/// Best first: two that must not be used, one that failed, and one of plain sums.
 template <class Result, class Algorithm>
 cudnnStatus_t judge(const Tensor& x, const Filter& w, const Window& window, const Tensor& y,
                     const std::array<Algorithm, 3>& algorithms, int most, int* count, Result* results) {
@@ -93,7 +93,7 @@ cudnnStatus_t judge(const Tensor& x, const Filter& w, const Window& window, cons
   return CUDNN_STATUS_SUCCESS;
 }
 
-/// to = sum, on top of what is there where `old` is 1.
+/// to = sum, added to the old value where `old` is 1.
 template <class Sum>
 cudnnStatus_t run(const Sum& sum, const Window& window, const void* factor, const void* old, void* workspace,
                   std::size_t bytes, void* to) {

@@ -1,4 +1,4 @@
-// A copy of numbers of the host in the device's memory, for what is prepared once.
+// A copy of host numbers in the device's memory, for data that is prepared once.
 #pragma once
 
 #include "queue.hpp"
@@ -14,7 +14,7 @@ class DeviceNumbers {
   DeviceNumbers(const DeviceNumbers&) = delete;
   DeviceNumbers& operator=(const DeviceNumbers&) = delete;
 
-  /// At most once.
+  /// Call at most once.
   template <class T>
   void set(const std::vector<T>& numbers) {
     const std::size_t bytes = numbers.size() * sizeof(T);

@@ -1,4 +1,4 @@
-// The loader of the C library behind a DynamicLibrary.
+// The C library's loader, as DynamicLibrary uses it.
 #include "dynamic_library.hpp"
 
 #include <dlfcn.h>

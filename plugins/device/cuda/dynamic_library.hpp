@@ -1,5 +1,5 @@
-// A library of CUDA that is opened when it is first needed and may be absent: its functions by name, and why
-// it cannot be used. Plain C++, for cuBLASLt, cuDNN, cuFFT and the like.
+// A CUDA library that is opened when it is first needed and may be absent: its functions by name, and why it
+// cannot be used. Plain C++, for cuBLASLt, cuDNN, cuFFT and the like.
 #pragma once
 
 #include <initializer_list>
@@ -16,12 +16,12 @@ class DynamicLibrary {
 
   /// False where no name was found or a function was missing.
   bool usable() const { return handle_ != nullptr; }
-  /// What was tried and what the loader said; "" while usable.
+  /// The names tried and the loader's message; "" while usable.
   const std::string& reason() const { return reason_; }
   /// The name under which it was found.
   const std::string& name() const { return name_; }
 
-  /// function = the library's `symbol`; null, and the library no longer usable, where it has none.
+  /// Sets `function` to the library's `symbol`; null, and the library no longer usable, where it has none.
   template <class F>
   void resolve(const char* symbol, F*& function) {
     function = reinterpret_cast<F*>(find(symbol));

@@ -1,4 +1,4 @@
-// Libraries that are there, that are not, and that lack a function.
+// Libraries that are present, that are absent, and that lack a function.
 #include "dynamic_library.hpp"
 
 #include <gmock/gmock.h>

@@ -104,7 +104,7 @@ class CudaElementwise final : public Elementwise {
   }
 
  private:
-  /// with_storage(), and binary16, which tensors have on their way between replicas.
+  /// with_storage(), and binary16, in which tensors travel between replicas.
   template <class Body>
   static void with_number(DType dtype, Body body) {
     if (dtype == DType::kF16) return body(std::type_identity<kernels::Half>{});
@@ -139,7 +139,7 @@ class CudaElementwise final : public Elementwise {
     });
   }
 
-  /// y[i] = what make(y) gives, once the inputs are seen to match y.
+  /// Sets y[i] by the map that make(y) returns, after a check that the inputs match y.
   template <class Make>
   void map(const TensorView& y, const char* where, Make make, std::initializer_list<TensorView> inputs = {}) {
     with_storage(y.dtype, where, [&](auto tag) {

@@ -1,5 +1,5 @@
-// Gather and scatter of rows (family EmbeddingOps). Ids are checked before anything is read or written by
-// them, which waits for the device once per call.
+// Gather and scatter of rows (family EmbeddingOps). Ids are checked before any row is read or written, which
+// waits for the device once per call.
 #include "arguments.hpp"
 #include "families.hpp"
 #include "indices.hpp"
@@ -17,7 +17,7 @@ namespace {
 
 namespace bodies = kernels::cuda;
 
-/// Ids and positions before and behind a pass, then the places of digits.
+/// Ids and positions before and after a pass, then the places of digits.
 std::size_t sort_bytes(std::int64_t ids) {
   return static_cast<std::size_t>(4 * ids + bodies::kDigits * bodies::sort_tiles(ids)) * sizeof(std::int32_t);
 }

@@ -1,4 +1,4 @@
-// The contract's pointwise maps as kernels name them.
+// Translates the contract's pointwise maps to the kernels' names.
 #pragma once
 
 #include <tenon/kernels/cuda/maps.hpp>

@@ -18,7 +18,7 @@ namespace {
 struct KnownLibrary {
   const char* name;
   const char* file;
-  const char* without;  ///< what is there instead
+  const char* without;  ///< the replacement where it is absent
 };
 constexpr KnownLibrary kLibraries[] = {
     {"cuBLASLt", "libcublasLt.so.13", "products run on this device's own kernels"},
@@ -26,7 +26,7 @@ constexpr KnownLibrary kLibraries[] = {
     {"cuDNN", "libcudnn.so.9", "convolutions make windows, for products"},
     {"NCCL", "libnccl.so.2", "ranks exchange tensors through host memory"}};
 
-/// Where the loader found it; "" = nowhere.
+/// Path where the loader found it; "" = nowhere.
 std::string place_of(const char* file) {
   for (const std::string& name : {std::string(file), std::string("/usr/local/cuda/lib64/") + file}) {
     void* const handle = dlopen(name.c_str(), RTLD_LAZY | RTLD_LOCAL);

@@ -1,5 +1,5 @@
-// What this device says of the machine: whether a GPU can be used, what the driver and the libraries are, and
-// whether the operators that it offers compute what they should.
+// Facts about the machine that this device reports: whether a GPU can be used, the driver and the libraries,
+// and whether the operators that it offers compute correctly.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -10,7 +10,7 @@ namespace tenon::cuda {
 
 class CudaFacts final : public DeviceAvailability, public ComponentFacts {
  public:
-  /// `device` may be closed; report() then tries no operator.
+  /// `device` may be closed; report() then probes no operator.
   explicit CudaFacts(Device& device) : device_(device) {}
 
   int preference() const override;

@@ -25,7 +25,7 @@
 namespace tenon::cuda {
 
 std::unique_ptr<Blas> make_blas(Queue& queue);
-/// What multiplies matrices, of a Blas that make_blas gave; opens nothing.
+/// Names the implementation of products, for a Blas from make_blas; opens nothing.
 std::string describe_blas(const Blas& blas);
 std::unique_ptr<NeuralOps> make_neural_ops(Queue& queue);
 std::unique_ptr<Attention> make_attention(Queue& queue);
@@ -36,7 +36,7 @@ std::unique_ptr<UpdateOps> make_update_ops(Queue& queue);
 std::unique_ptr<FormulaOps> make_formula_ops(Queue& queue);
 std::unique_ptr<WindowOps> make_window_ops(Queue& queue);
 std::unique_ptr<Convolutions> make_convolutions(Queue& queue);
-/// What computes them, or why windows do; "" while no layer asked.
+/// Names the library that computes them, or why windows do; "" while no layer asked.
 std::string describe_convolutions(const Convolutions& convolutions);
 std::unique_ptr<NormalisationOps> make_normalisation_ops(Queue& queue);
 std::unique_ptr<PartNormOps> make_part_norm_ops(Queue& queue);
@@ -48,7 +48,7 @@ std::unique_ptr<QuantOps> make_quant_ops(Queue& queue);
 std::unique_ptr<MorOps> make_mor_ops(Queue& queue);
 std::unique_ptr<ScaledProducts> make_scaled_products(Queue& queue);
 std::unique_ptr<Fft> make_fft(Queue& queue);
-/// What computes long transforms; "" while none was prepared.
+/// Names the implementation of long transforms; "" while none was prepared.
 std::string describe_fft(const Fft& fft);
 std::unique_ptr<ModeProducts> make_mode_products(Queue& queue);
 

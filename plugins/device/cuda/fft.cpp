@@ -1,6 +1,6 @@
 // Fourier transforms along one dimension (family Fft): products with the matrix of the kept modes, which is
-// stored where it is small and computed from the waves of its length where it is not; a library for long
-// lines of many modes, where there is one.
+// stored where it is small and otherwise computed from the waves of its length; a library for long lines of
+// many modes, where there is one.
 #include "complex_views.hpp"
 #include "device_numbers.hpp"
 #include "families.hpp"

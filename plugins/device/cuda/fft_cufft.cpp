@@ -1,4 +1,4 @@
-// cuFFT behind its C interface. A plan is made, and its work area with it, when a transform is prepared.
+// Transforms through cuFFT's C interface. A plan and its work area are made when a transform is prepared.
 #include "dynamic_library.hpp"
 #include "fft_library.hpp"
 
@@ -10,7 +10,7 @@
 namespace tenon::cuda {
 namespace {
 
-/// Under their names in the header, found at run time.
+/// The library's functions under their names in the header, found at run time.
 struct CufftFunctions {
   decltype(::cufftPlanMany)* cufftPlanMany = nullptr;
   decltype(::cufftDestroy)* cufftDestroy = nullptr;

@@ -1,4 +1,4 @@
-// What stands in for cuFFT where there is no device: sums over whole lines, as plain as can be.
+// Replacement for cuFFT where there is no device: sums over whole lines, as plain as can be.
 #include "fft_library.hpp"
 #include "fft_plan.hpp"
 

@@ -1,5 +1,5 @@
-// A few lines at a time, always as many, are packed in scratch memory, transformed whole, and unpacked: so a
-// line's bits do not depend on how many others there are.
+// Batches of a few lines, always equally many, are packed in scratch memory, transformed whole, and unpacked:
+// so a line's bits do not depend on how many others there are.
 #include "fft_library.hpp"
 
 #include "complex_views.hpp"
@@ -13,9 +13,9 @@ namespace {
 
 namespace bodies = kernels::cuda;
 
-/// Points of a batch, and its most lines: enough to fill a device, little to compute in vain.
+/// Points of a batch, and its most lines: enough to fill a device, with little wasted work.
 constexpr std::int64_t kBatchPoints = std::int64_t{1} << 18, kBatchLines = 256;
-/// Of both buffers in scratch memory.
+/// Alignment in bytes of both buffers in scratch memory.
 constexpr std::size_t kLineAlignment = 256;
 
 constexpr std::size_t line_aligned(std::size_t bytes) {

@@ -1,5 +1,5 @@
 // Transforms of whole lines by cuFFT, which is opened at run time: for lines whose matrix of kept modes
-// (fft.cpp) would be more work. Emulated, plain sums stand in for the library.
+// (fft.cpp) would be more work. Plain sums replace the library when emulated.
 #pragma once
 
 #include "queue.hpp"
@@ -21,12 +21,12 @@ struct LinePlanSpec {
 class LinePlan {
  public:
   virtual ~LinePlan() = default;
-  /// On the queue's stream. `from` and `to` are different memory, aligned to 16 bytes; `from` is overwritten
-  /// on the way to real points.
+  /// Runs on the queue's stream. `from` and `to` are different memory, aligned to 16 bytes; transforms to
+  /// real points overwrite `from`.
   virtual void run(void* from, void* to) = 0;
 };
 
-/// Null, and why, where the library is not there or has no such plan. fft_cufft.cpp, fft_emulated.cpp
+/// Null, and why, where the library is absent or has no such plan. fft_cufft.cpp, fft_emulated.cpp
 std::unique_ptr<LinePlan> make_line_plan(Queue& queue, const LinePlanSpec& spec, std::string& reason);
 
 /// Whether whole transforms are less work than products with the matrix: by length and kept modes alone.
@@ -35,7 +35,7 @@ constexpr bool wants_library(const FftSpec& spec) {
   return spec.low + spec.high > 0 && spec.length > kMostDirect / (spec.low + spec.high);
 }
 
-/// For a spec that was checked. Null, and why, where there is no plan.
+/// For a checked spec. Null, and why, where there is no plan.
 std::unique_ptr<FftKernel> make_library_fft(Queue& queue, const FftSpec& spec, std::string& reason);
 
 }  // namespace tenon::cuda

@@ -1,5 +1,5 @@
-// What a Fourier transform (fft.cpp) is prepared from: a spec that is possible, and its waves, computed on
-// the host in double.
+// Preparation of a Fourier transform (fft.cpp): the check of its spec, and its waves, computed on the host in
+// double.
 #pragma once
 
 #include <tenon/ops/spectral.hpp>

@@ -1,4 +1,4 @@
-// Formulas over flat tensors (family FormulaOps). The host adds what the device's blocks found.
+// Formulas over flat tensors (family FormulaOps). The host adds the results of the device's blocks.
 #include "arguments.hpp"
 #include "families.hpp"
 

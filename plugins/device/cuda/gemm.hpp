@@ -11,25 +11,25 @@
 
 namespace tenon::cuda {
 
-/// Refuses views that do not match the specification; bias is looked at only where the specification has one.
+/// Refuses views that do not match the specification; checks bias only where the specification has one.
 void check_gemm(const GemmSpec& spec, const TensorView& a, const TensorView& b, const TensorView& c,
                 const TensorView& bias, const TensorView& scratch, std::size_t scratch_bytes);
 
 /// f32 and bf16 in any mixture, or f64 throughout.
 bool kernels_compute(const GemmSpec& spec);
 
-/// Kernels of this tree, for what kernels_compute() says. Each element is one chain over k, whatever the
+/// Kernels of this tree, where kernels_compute() is true. Each element is one chain over k, whatever the
 /// tile.
 std::unique_ptr<Gemm> make_kernel_gemm(Queue& queue, const GemmSpec& spec);
 
-/// Null where it has none.
+/// Returns null where it has no such product.
 using MakeGemm = std::function<std::unique_ptr<Gemm>(const GemmSpec&)>;
 
-/// Into bf16 through f32 sums in scratch, which inner products that `make` prepares leave there: one rounding
-/// for sums, old C, bias and map together. Null where `make` has no inner product.
+/// A product into bf16 through f32 sums in scratch, which inner products from `make` write: one rounding for
+/// sums, old C, bias and map together. Null where `make` has no inner product.
 std::unique_ptr<Gemm> make_wide_gemm(Queue& queue, const GemmSpec& spec, const MakeGemm& make);
 
-/// The tail of `spec` (old C if it accumulates, bias, map) on alpha times the sums, which lie in f32 (f64) at
+/// The tail of `spec` (old C if it accumulates, bias, map) on alpha times the sums, which are f32 (f64) at
 /// `scaled` in C's layout and may be C itself. C is f32, bf16 or f64.
 void finish_gemm(Queue& queue, const GemmSpec& spec, const void* scaled, const TensorView& c,
                  const TensorView& bias);

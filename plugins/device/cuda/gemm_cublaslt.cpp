@@ -1,5 +1,6 @@
-// cuBLASLt behind its C interface. What costs is done when a product is prepared: descriptors, and the choice
-// of an algorithm, which is kept for equal specifications. run() only hands over pointers.
+// Products through cuBLASLt's C interface. Everything expensive is done when a product is prepared:
+// descriptors, and the choice of an algorithm, which is kept for equal specifications. run() only passes
+// pointers.
 #include "gemm_cublaslt.hpp"
 
 #include "cublaslt.hpp"
@@ -34,7 +35,7 @@ cudaDataType_t data_type(DType dtype) {
   }
 }
 
-/// Of operands and C, without the tail.
+/// Whether the library accepts the dtypes of operands and C, without the tail.
 bool takes_dtypes(const GemmSpec& spec, int architecture) {
   if (!CublasLt::multiplies(spec.a, architecture) || !CublasLt::multiplies(spec.b, architecture))
     return false;
@@ -46,8 +47,8 @@ bool takes_dtypes(const GemmSpec& spec, int architecture) {
   return spec.c == spec.a || (narrow && spec.c == DType::kF32);
 }
 
-/// What of bias and map the library does by itself. It wants a bias of C's own dtype, and ours is f32; its
-/// GELU is the tanh form in less than f32's precision; its ReLU would make 0 of a NaN.
+/// Whether the library applies bias or map itself. It needs a bias of C's own dtype, and ours is f32; its
+/// GELU is the tanh form in less than f32's precision; its ReLU would turn a NaN into 0.
 bool fuses_bias(const GemmSpec& spec) {
   return spec.bias && !is_fp8(spec.a) && spec.c == DType::kF32;
 }
@@ -55,7 +56,7 @@ bool fuses_map(const GemmSpec& spec) {
   return spec.epilogue == Epilogue::kGeluTanh && !spec.bias && !is_fp8(spec.a) &&
          (spec.c == DType::kBF16 || spec.c == DType::kF16);
 }
-/// The rest, for our own kernels behind it.
+/// The rest of the tail, which our own kernels apply afterwards.
 GemmSpec left_over(GemmSpec spec) {
   spec.bias = spec.bias && !fuses_bias(spec);
   if (fuses_map(spec)) spec.epilogue = Epilogue::kNone;
@@ -78,8 +79,8 @@ cublasComputeType_t compute_type(const GemmSpec& spec, bool tf32) {
   return tf32 && spec.a == DType::kF32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
 }
 
-/// One product in the library's terms: C'[n, m] = B'[n, k] A'[k, m], columns first, where ' is how a
-/// row-major matrix looks to it.
+/// One product in the library's terms: C'[n, m] = B'[n, k] A'[k, m], column-major, where ' is a row-major
+/// matrix as the library sees it.
 struct Descriptors {
   CublasLtOwned<cublasLtMatmulDescOpaque_t> product;
   CublasLtOwned<cublasLtMatrixLayoutOpaque_t> a, b, c;
@@ -139,7 +140,7 @@ class LibraryGemm final : public Gemm {
     if (kernels_compute(spec)) unaligned_ = make_kernel_gemm(state.queue, spec);
   }
 
-  // Room to align the library's part, should the caller's scratch not be.
+  // Room to align the library's memory, should the caller's scratch not be aligned.
   std::size_t scratch_bytes() const override {
     return choice_.workspace == 0 ? 0 : choice_.workspace + kWorkspaceAlignment;
   }
@@ -220,7 +221,7 @@ std::unique_ptr<Gemm> CublasLt::gemm(const GemmSpec& spec, std::string& reason) 
   }
   const bool tail = has_tail(left_over(spec));
   if (spec.c == DType::kBF16 && (tail || spec.a == DType::kF32)) {
-    // Rounded in front of its tail, C would be rounded twice; and f32 makes no bf16 there.
+    // Rounded before its tail, C would be rounded twice; and the library makes no bf16 from f32.
     return make_wide_gemm(state_->queue, spec, [&](const GemmSpec& part) { return gemm(part, reason); });
   }
   if (!takes_dtypes(spec, state_->queue.architecture())) {

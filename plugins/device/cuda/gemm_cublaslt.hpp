@@ -1,4 +1,4 @@
-// Products by NVIDIA's cuBLASLt, which is opened at run time. In the build for GPUs alone.
+// Products by NVIDIA's cuBLASLt, which is opened at run time. Only in the build for GPUs.
 #pragma once
 
 #include "gemm.hpp"
@@ -8,11 +8,11 @@
 
 namespace tenon::cuda {
 
-/// One per device. Row-major matrices are handed over as what they are to a column-major library: their
-/// transposes, in exchanged roles.
+/// One per device. Row-major matrices are passed as what they are to a column-major library: their
+/// transposes, with the operands exchanged.
 class CublasLt {
  public:
-  /// Null, and why, where the library is not there or does not start.
+  /// Null, and why, where the library is absent or does not start.
   static std::unique_ptr<CublasLt> open(Queue& queue, std::string& reason);
   ~CublasLt();
   CublasLt(const CublasLt&) = delete;
@@ -21,8 +21,8 @@ class CublasLt {
   /// Whether operands of this dtype are multiplied on a device of this architecture.
   static bool multiplies(DType operand, int architecture);
 
-  /// Null, and why, where the library has no such product, or where our own kernels serve as well. The
-  /// library is asked once for equal specifications.
+  /// Null, and why, where the library has no such product, or where our own kernels are as good. The library
+  /// is asked once for equal specifications.
   std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::string& reason);
 
   /// "13.1.0".

@@ -1,6 +1,6 @@
-// Products by cuBLASLt, on a stand-in for it (cublaslt_fake.cpp): what is handed over, what is left to our
-// own kernels, and what comes of failures. The stand-in's chains over k are those of our kernels, so the bits
-// agree.
+// Products by cuBLASLt, on a fake of it (cublaslt_fake.cpp): the arguments that are passed, what is left to
+// our own kernels, and the effects of failures. The fake's chains over k are those of our kernels, so the
+// bits agree.
 #include "gemm_cublaslt.hpp"
 
 #include "cublaslt_fake.hpp"
@@ -40,7 +40,7 @@ class CublasLtGemms : public ::testing::Test {
 
   std::vector<std::byte> run(Gemm& gemm, const GemmSpec& spec, std::int64_t skip = 0) {
     const Operands o(queue_, spec, skip);
-    // An odd place, as in the middle of a plan.
+    // An unaligned place, as within a plan.
     const Numbers scratch(queue_, static_cast<std::int64_t>(gemm.scratch_bytes()), DType::kU8, 0, 64);
     gemm.run(o.a.view(), o.b.view(), o.c.view(), spec.bias ? o.bias.view() : TensorView{}, 0.75f,
              scratch.view());

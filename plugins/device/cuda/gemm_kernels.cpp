@@ -10,7 +10,7 @@ namespace {
 
 namespace bodies = kernels::cuda;
 
-/// Fewer large tiles than this leave a device idle, and small ones are taken.
+/// Fewer large tiles than this leave a device idle; small tiles are then used.
 constexpr std::int64_t kLargeTiles = 132;
 
 template <class T, class C>
@@ -29,7 +29,7 @@ class KernelGemm final : public Gemm {
            TensorView scratch) override {
     check_gemm(spec_, a, b, c, bias, scratch, 0);
     if (spec_.m == 0 || spec_.n == 0 || spec_.batch == 0) return;
-    // Operands of one type make the products that are worth a second kernel.
+    // Only products of operands of one type justify a second kernel.
     if constexpr (std::is_same_v<A, B> && !std::is_same_v<T, double>) {
       if (spec_.batch * bodies::TiledGemm<A, B, T, C, 128>::tiles(spec_.m, spec_.n) >= kLargeTiles)
         return start<128>(a, b, c, bias, alpha);

@@ -1,4 +1,4 @@
-// What the tests of products on this device share: operands.
+// Operands for the tests of products on this device.
 #pragma once
 
 #include "queue.hpp"
@@ -8,8 +8,9 @@
 
 namespace tenon::cuda {
 
-/// On the device, filled with numbers of a small period that f64, f32 and bf16 represent alike; 8-bit ones
-/// are codes below 57, as E4M3 and E5M2 at most 1.5 in size. Begins `skip` elements behind an aligned place.
+/// A device tensor filled with numbers of a small period that f64, f32 and bf16 represent alike; 8-bit ones
+/// are codes below 57, as E4M3 and E5M2 at most 1.5 in magnitude. Begins `skip` elements after an aligned
+/// place.
 class Numbers {
  public:
   Numbers(Queue& queue, std::int64_t count, DType dtype, int seed, std::int64_t skip = 0) : queue_(queue) {

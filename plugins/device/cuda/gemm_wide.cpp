@@ -1,5 +1,5 @@
-// A product whose sums go through f32 in the caller's scratch before their tail rounds them to C. Large ones
-// are cut along the rows, so that scratch stays small and the tail finds the sums in the device's cache.
+// A product whose sums are f32 in the caller's scratch before their tail rounds them to C. Large ones are
+// split along the rows, so that scratch stays small and the tail finds the sums in the device's cache.
 #include "gemm.hpp"
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace tenon::cuda {
 namespace {
 
 constexpr std::int64_t kSumBytes = std::int64_t{32} << 20;
-/// Fewer rows than this would starve the inner product; a multiple of every alignment that it counts on.
+/// Fewer rows than this would starve the inner product; a multiple of every alignment that it relies on.
 constexpr std::int64_t kLeastRows = 256;
 constexpr std::int64_t kLine = 256;
 
@@ -65,7 +65,7 @@ class WideGemm final : public Gemm {
 
   Queue& queue_;
   GemmSpec spec_;
-  std::int64_t products_, rows_;  ///< that one inner product takes
+  std::int64_t products_, rows_;  ///< inner products, and the rows of one of them
   std::unique_ptr<Gemm> whole_, rest_;
   std::size_t inner_scratch_ = 0;
 };
@@ -80,7 +80,7 @@ std::unique_ptr<Gemm> make_wide_gemm(Queue& queue, const GemmSpec& spec, const M
   const std::int64_t row_bytes = spec.n * static_cast<std::int64_t>(sizeof(float));
   if (spec.batch * spec.m * row_bytes > kSumBytes) {
     inner.batch = 1;
-    // Rows of a transposed A are columns as it is stored: it stays whole.
+    // Rows of a transposed A are stored as columns: it stays whole.
     if (!spec.transpose_a) {
       const std::int64_t most = kSumBytes / row_bytes / kLeastRows * kLeastRows;
       inner.m = std::min(spec.m, std::max(kLeastRows, most));

@@ -1,4 +1,4 @@
-// Products through f32 sums in scratch: the bits of the same product in one piece, whole and cut along the
+// Products through f32 sums in scratch: the bits of the same product in one piece, whole and split along the
 // rows. The inner product is our own here, the library's on a GPU.
 #include "gemm.hpp"
 
@@ -13,7 +13,7 @@ constexpr DType kBF16 = DType::kBF16, kF32 = DType::kF32;
 
 struct Case {
   GemmSpec spec;
-  std::int64_t products;  ///< inner ones, in one run
+  std::int64_t products;  ///< inner products in one run
 };
 // 32 MiB of sums are 2048 rows of 4000, or 2560 of 3001.
 const Case kCases[] = {

@@ -1,5 +1,5 @@
-// Searches for the first element of which something is true, and the check of indices that goes with them.
-// Both wait for the device.
+// Searches for the first element with a property, and the check of indices that uses them. Both wait for the
+// device.
 #pragma once
 
 #include "queue.hpp"
@@ -11,7 +11,7 @@
 
 namespace tenon::cuda {
 
-/// join over value(i), i in [0, n), begun with `none`.
+/// Reduces value(i), i in [0, n), by join, starting from `none`.
 template <class Value, class Join>
 std::int64_t join_integers(Queue& queue, const char* where, std::int64_t n, std::int64_t none,
                            const Value& value, Join join) {

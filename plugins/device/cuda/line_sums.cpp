@@ -1,4 +1,4 @@
-// Weighted sums of lines (family LineSums): both tables, forward and adjoint, lie in the device's memory.
+// Weighted sums of lines (family LineSums): both tables, forward and adjoint, are in the device's memory.
 #include "arguments.hpp"
 #include "device_common/lines.hpp"
 #include "device_numbers.hpp"

@@ -10,7 +10,7 @@ namespace {
 
 namespace bodies = kernels::cuda;
 
-/// Threads below which rows and columns are spread over as many of them as there are.
+/// With fewer threads than this, each thread computes a single sum.
 constexpr std::int64_t kBusyThreads = std::int64_t{132} * 1024;
 
 template <class T>
@@ -34,7 +34,7 @@ class CudaModeProduct final : public ModeProduct {
   }
 
  private:
-  /// The same sums by few threads or by many: those of a mode are chains of their own.
+  /// The same sums by few threads or by many: the sums of a mode are independent chains.
   template <class Few, class Many>
   void start(const Few& few, const Many& many) {
     if (many.items() == 0) return;

@@ -44,7 +44,7 @@ class CudaNeuralOps final : public NeuralOps {
     });
   }
 
-  /// Partial sums lie in the queue's own scratch.
+  /// Partial sums are in the queue's own scratch.
   std::size_t layer_norm_scratch(std::int64_t, std::int64_t, DType) const override { return 0; }
 
   void activation(Epilogue map, TensorView x, TensorView y) override {

@@ -1,5 +1,5 @@
-// RMS and batch normalisation (family NormalisationOps). Channels are the sets of part_norm.hpp, all of whose
-// elements are here.
+// RMS and batch normalisation (family NormalisationOps). Channels are the sets of part_norm.hpp, with all
+// elements on this rank.
 #include "channels.hpp"
 #include "families.hpp"
 #include "row_norms.hpp"

@@ -1,4 +1,4 @@
-// What probes share: tensors of the device, and comparison.
+// Device tensors and comparison for probes.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -94,7 +94,7 @@ inline std::string difference(const std::vector<double>& found, const std::vecto
 
 inline constexpr const char* kEqual = "equal to the host's numbers";
 
-/// What call() throws is a claim that does not hold.
+/// Reports an error of call() as a claim that does not hold.
 template <class Call>
 void guarded(FactReport& report, const std::string& claim, Call call) {
   try {
@@ -104,7 +104,7 @@ void guarded(FactReport& report, const std::string& claim, Call call) {
   }
 }
 
-/// attempt(bench) says what is wrong; "" = nothing.
+/// attempt(bench) returns what is wrong; "" = nothing.
 template <class Attempt>
 void run_probe(Device& device, FactReport& report, const std::string& claim, const std::string& right,
                Attempt attempt) {

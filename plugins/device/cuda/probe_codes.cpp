@@ -7,7 +7,7 @@
 namespace tenon::cuda {
 namespace {
 
-/// Formats that units may read, each with a product of odd rows whose sums f32 holds exactly.
+/// Formats that the GPU's units may read, each with a product of odd rows whose sums f32 holds exactly.
 struct CodeFormat {
   const char* name;
   ScaledOperand operand;
@@ -26,7 +26,7 @@ ScaledProductSpec product_of(const CodeFormat& format) {
   return spec;
 }
 
-/// Rows of codes of 0, +-1 and +-2 under scales of 1 and 2, and what they stand for.
+/// Rows of codes of 0, +-1 and +-2 under scales of 1 and 2, and the values that they represent.
 struct ProbeCodes {
   ScaledMatrix matrix;
   std::vector<double> values;

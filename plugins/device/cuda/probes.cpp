@@ -50,8 +50,8 @@ std::string try_products(ProbeBench& bench, DType dtype) {
   return difference(bench.values(c), expected);
 }
 
-/// Lines of both ways to transform: by the matrix of kept modes, and, where most are kept of many, by the
-/// library. "" = right.
+/// Lines of both algorithms: by the matrix of kept modes, and, where most of many are kept, by the library.
+/// "" = right.
 std::string try_transform(ProbeBench& bench, std::int64_t length, std::int64_t low, std::int64_t high) {
   FftSpec spec;
   spec.length = length, spec.low = low, spec.high = high;

@@ -1,5 +1,5 @@
-// Quantizers of this device (family QuantOps, quant.cpp): makers, and checks of specs, whose messages sources
-// that start kernels cannot format themselves.
+// Quantizers of this device (family QuantOps, quant.cpp): makers, and checks of specs, whose messages cannot
+// be formatted in sources that start kernels.
 #pragma once
 
 #include "device_common/quantized.hpp"

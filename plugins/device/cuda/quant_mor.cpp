@@ -1,5 +1,5 @@
-// Mixtures of representations (family MorOps): the device finds out and rounds, and the
-// host decides about the tensor with the totals that it reads back.
+// Mixtures of representations (family MorOps): the device measures and rounds, and the host decides about the
+// tensor with the totals that it reads back.
 #include "arguments.hpp"
 #include "families.hpp"
 #include "quant.hpp"

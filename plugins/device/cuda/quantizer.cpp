@@ -1,5 +1,5 @@
-// One prepared quantizer (contract: QuantizeKernel): checks views, finds the matrix' scale, and starts the
-// kernels.
+// One prepared quantizer (contract: QuantizeKernel): checks views, finds the scale of the matrix, and starts
+// the kernels.
 #include "arguments.hpp"
 #include "quant.hpp"
 
@@ -15,7 +15,7 @@ namespace bodies = kernels::cuda;
 using kernels::TensorScale;
 
 constexpr const char* kWhere = device_arguments::kQuantizer;
-/// The block's largest element may land an ulp beyond the largest code; that is not counted as saturation.
+/// The block's largest element may be an ulp beyond the largest code; that is not counted as saturation.
 constexpr double kSlack = 1 + 0x1p-20;
 
 template <class S>
@@ -23,8 +23,8 @@ class CudaQuantizeKernel final : public device_arguments::QuantizerShape<S> {
  public:
   CudaQuantizeKernel(Queue& queue, const QuantizeSpec& spec) : Shape(spec), queue_(queue) {}
 
-  /// Scales that the caller does not ask for are still needed to measure; then those of lines, then the
-  /// largest magnitudes of lines.
+  /// Scales are needed for measurement even if the caller does not ask for them; then those of lines, then
+  /// the largest magnitudes of lines.
   std::size_t scratch_bytes() const override {
     return rounded_scale_bytes() +
            static_cast<std::size_t>(lines()) * (sizeof(TensorScale) + sizeof(std::uint32_t));
@@ -43,7 +43,7 @@ class CudaQuantizeKernel final : public device_arguments::QuantizerShape<S> {
       args.lines = find_lines(args.x, static_cast<std::byte*>(scratch.data), out.line_scales);
     else
       args.tensor = this->matrix_scale(amax);
-    // One scale for the whole matrix looks at no block.
+    // A single scale for the whole matrix needs no block statistics.
     std::uint32_t* const largest = spec_.scale == BlockScale::kTensor ? nullptr : cleared_word();
     args.magnitude = largest;
     bodies::start_quantize(args, launch());
@@ -55,7 +55,7 @@ class CudaQuantizeKernel final : public device_arguments::QuantizerShape<S> {
 
   void decode(TensorView codes, TensorView scales, TensorView values) override {
     Args args = this->decoding(codes, scales, values);
-    args.rows = padded_rows();  // the rows that rotation added have codes of their own
+    args.rows = padded_rows();  // the rows that the rotation added have codes of their own
     bodies::start_dequantize(args, launch());
   }
 

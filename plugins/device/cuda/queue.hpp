@@ -1,4 +1,4 @@
-// Memory of one device and the stream on which everything of one rank runs, in order. Two implementations:
+// Memory of one device and the stream on which all work of one rank runs, in order. Two implementations:
 // queue_cuda.cpp on the CUDA runtime, queue_emulated.cpp on host memory that only operators may touch. Knows
 // nothing of operators.
 #pragma once
@@ -18,20 +18,20 @@ using kernels::cuda::Grid;
 using kernels::cuda::grid_for;
 using kernels::cuda::LaunchOrder;
 
-/// Which device, and, emulated, how.
+/// The device, and settings of its emulation.
 struct QueueSpec {
   int index = 0;                                ///< among the visible devices
-  bool tf32 = false;                            ///< what libraries may make of f32 operands
-  LaunchOrder order = LaunchOrder::kAscending;  ///< emulated: of blocks, and of threads within a phase
+  bool tf32 = false;                            ///< libraries may round f32 operands to TF32
+  LaunchOrder order = LaunchOrder::kAscending;  ///< emulated: order of blocks, and of threads within a phase
   bool guard = true;          ///< emulated: the host may not touch the memory between operators
   std::int64_t lose_at = -1;  ///< emulated: the operation from which on the device is lost; -1 = none
   std::size_t capacity = 0;   ///< emulated: bytes of memory; 0 = as many as there are addresses
-  std::string model = {};     ///< emulated: what it says it is
+  std::string model = {};     ///< emulated: the model that it reports
 };
 
-/// One rank's. Every failure throws Error(kRun) that begins "device NAME:", says what was asked for and keeps
-/// the library's own text; one that the device does not come back from is Error(ErrorKind::kDeviceLost), and
-/// every later call repeats it.
+/// The queue of one rank. Every failure throws Error(kRun) that begins "device NAME:", names the request and
+/// keeps the library's own text; an unrecoverable failure is Error(ErrorKind::kDeviceLost), and every later
+/// call repeats it.
 class Queue {
  public:
   explicit Queue(const QueueSpec& spec);
@@ -45,17 +45,17 @@ class Queue {
   void* allocate(std::size_t bytes);
   void release(void* memory) noexcept;
   /// Either side may be the host. From the host: the source may be overwritten when this returns. To the
-  /// host: done then.
+  /// host: the copy is complete when this returns.
   void copy(const void* from, MemorySpace from_space, void* to, MemorySpace to_space, std::size_t bytes);
   void clear(void* memory, std::size_t bytes);
   void synchronize();
 
-  /// Memory of this queue for what operators keep within one call; the next operator may overwrite it.
+  /// Memory of this queue for data of one operator call; the next operator may overwrite it.
   template <class T>
   T* scratch(std::size_t offset = 0) const {
     return reinterpret_cast<T*>(static_cast<std::byte*>(scratch_) + offset);
   }
-  /// An element that lies on the device, once everything before has run.
+  /// Returns an element in device memory, after all earlier work has run.
   template <class T>
   T read(const T* at) {
     T value;
@@ -67,7 +67,7 @@ class Queue {
   template <class Body>
   void launch(const char* what, const Grid& grid, const Body& body);
 
-  /// Calls of this thread concern this device from here on.
+  /// Makes this device current for later calls of this thread.
   void make_current();
   /// cudaStream_t, for libraries; null when emulated.
   void* stream() const { return stream_; }
@@ -76,12 +76,12 @@ class Queue {
   /// "NVIDIA H100 80GB HBM3, sm_90, ..." or the emulator's words.
   std::string_view description() const { return description_; }
   int architecture() const { return architecture_; }  ///< 90 for sm_90
-  /// Whether libraries may round f32 operands to TF32, which has 10 bits behind the leading one.
+  /// Whether libraries may round f32 operands to TF32, which has 10 bits after the leading one.
   bool tf32() const { return tf32_; }
 
  private:
   struct State;
-  /// Emulated: within its life the memory may be touched.
+  /// Emulated: the memory may be touched during its lifetime.
   class Access {
    public:
     explicit Access(Queue& queue);
@@ -91,7 +91,7 @@ class Queue {
     Queue& queue_;
   };
 
-  /// Emulated: of a block, kept from launch to launch.
+  /// Emulated: memory of a block, kept from launch to launch.
   std::byte* shared_memory(std::size_t bytes);
 
   std::unique_ptr<State> state_;

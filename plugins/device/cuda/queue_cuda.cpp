@@ -1,5 +1,5 @@
-// Queue on the CUDA runtime: a pool of device memory that keeps what was freed, pinned buffers through which
-// the host's own memory travels, one stream.
+// Queue on the CUDA runtime: a pool of device memory that keeps what was freed, pinned buffers for transfers
+// of the host's own memory, one stream.
 #include "arguments.hpp"
 #include "queue.hpp"
 #include "visible_devices.hpp"
@@ -24,7 +24,7 @@ std::string text_of(cudaError_t code) {
   return fmt::format("{} ({})", cudaGetErrorString(code), cudaGetErrorName(code));
 }
 
-/// What the device does not come back from within this process.
+/// Errors from which the device does not recover within this process.
 bool ends_the_device(cudaError_t code) {
   switch (code) {
     case cudaErrorIllegalAddress:
@@ -60,11 +60,11 @@ struct Queue::State {
   cudaMemPool_t pool = nullptr;
   std::byte* pinned[kPieces] = {nullptr, nullptr};
   cudaEvent_t taken[kPieces] = {nullptr, nullptr};  ///< the piece has left the pinned buffer
-  std::mutex staging;                               ///< of whoever uses the pinned buffers
+  std::mutex staging;                               ///< held by the user of the pinned buffers
   std::string lost;                                 ///< why the device is dead; "" = it lives
 };
 
-// Host code of launches alone opens memory when it is emulated.
+// Only emulated launches open memory.
 Queue::Access::Access(Queue& queue) : queue_(queue) {}
 Queue::Access::~Access() = default;
 
@@ -78,7 +78,7 @@ void Queue::check(int code, const char* what) {
                            state_->index, description_);
     state_->lost = message;
   }
-  cudaGetLastError();  // errors that are not sticky are forgotten here, or the next call would report them
+  cudaGetLastError();  // clears errors that are not sticky, or the next call would report them
   if (!state_->lost.empty()) fail_device_lost(message);
   fail_run(message);
 }
@@ -199,7 +199,7 @@ std::string version_text(int number) {
   return fmt::format("{}.{}", number / 1000, number % 1000 / 10);
 }
 
-/// Those whose facts the driver tells; the others speak for themselves when they are opened.
+/// Devices whose facts the driver reports; the others report errors when they are opened.
 std::vector<VisibleDevice> visible_devices(int count) {
   std::vector<VisibleDevice> devices;
   for (int i = 0; i < count; ++i) {

@@ -1,5 +1,5 @@
-// Queue on host memory. What an operator may touch is opened for as long as it runs and closed again, so code
-// that takes a device's memory for its own ends here with a signal instead of on a machine with a GPU.
+// Queue on host memory. Memory is accessible while an operator runs and protected otherwise, so code that
+// mistakes device memory for its own ends here with a signal instead of on a machine with a GPU.
 #include "arguments.hpp"
 #include "queue.hpp"
 
@@ -21,11 +21,11 @@
 namespace tenon::cuda {
 namespace {
 
-/// Of addresses, not of memory: pages come when they are touched.
+/// Bytes of addresses, not of memory: pages are allocated when they are touched.
 constexpr std::size_t kReserved = std::size_t{64} << 30;
 constexpr std::size_t kAlignment = 4096;
-/// Rights change for so much at a time. Memory of this size takes one entry of the page table where the
-/// kernel offers large pages, and each operation changes the rights of all entries.
+/// Granularity of protection. Memory of this size takes one entry of the page table where the kernel offers
+/// large pages, and each operation changes the rights of all entries.
 constexpr std::size_t kLargePage = std::size_t{2} << 20;
 
 constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit = kAlignment) {
@@ -34,15 +34,15 @@ constexpr std::size_t rounded_up(std::size_t bytes, std::size_t unit = kAlignmen
 
 }  // namespace
 
-/// One range of addresses, first fit. Nothing beyond `used` was ever given away; `usable` is what an operator
+/// One range of addresses, first fit. Nothing beyond `used` was ever allocated; `usable` is what an operator
 /// opens.
 struct Queue::State {
-  std::byte* mapping = nullptr;  ///< kReserved and one large page, for base to begin with one
+  std::byte* mapping = nullptr;  ///< kReserved and one large page, so that base can begin with one
   std::byte* base = nullptr;
   std::size_t used = 0, usable = 0;
   std::map<std::size_t, std::size_t> free;  ///< offset -> bytes, neighbours joined
   std::map<std::size_t, std::size_t> taken;
-  std::recursive_mutex mutex;  ///< held while an operator runs: a stream takes one at a time, too
+  std::recursive_mutex mutex;  ///< held while an operator runs: a stream also runs one at a time
   std::vector<std::max_align_t> shared;
   int open = 0;
   bool guard = true;
@@ -97,7 +97,7 @@ Queue::Queue(const QueueSpec& spec)
   const auto address = reinterpret_cast<std::uintptr_t>(mapping);
   state_->base = state_->mapping + (rounded_up(address, kLargePage) - address);
   madvise(state_->base, kReserved,
-          MADV_HUGEPAGE);  // a kernel without them says no, which is slower and no error
+          MADV_HUGEPAGE);  // a kernel without large pages fails, which is slower and no error
   state_->guard = spec.guard;
   description_ = fmt::format("emulated on the host{}{}{}", spec.model.empty() ? "" : " as ", spec.model,
                              spec.guard ? ", memory guarded" : "");

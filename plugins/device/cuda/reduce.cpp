@@ -1,5 +1,5 @@
-// Reductions (family ReduceOps). Sums take the order of the other devices, hence their bits; the host adds
-// what the device's blocks found.
+// Reductions (family ReduceOps). Sums use the order of the other devices, hence have their bits; the host
+// adds the results of the device's blocks.
 #include "arguments.hpp"
 #include "column_sums.hpp"
 #include "families.hpp"
@@ -16,7 +16,7 @@ using kernels::kReduceBlock;
 /// Elements whose block sums are added in a tree; the trees' results are added in order.
 constexpr std::int64_t kSpanBlocks = 2048;
 constexpr std::int64_t kSpan = kSpanBlocks * kReduceBlock;
-/// Spans whose block sums come to the host at once.
+/// Spans whose block sums are copied to the host together.
 constexpr std::int64_t kTogether = 64;
 static_assert(kTogether * kSpanBlocks * sizeof(double) <= Queue::kScratchBytes);
 
@@ -68,7 +68,7 @@ class CudaReduceOps final : public ReduceOps {
     });
   }
 
-  /// Partial sums lie in the queue's own scratch.
+  /// Partial sums are in the queue's own scratch.
   std::size_t sum_rows_scratch(std::int64_t, std::int64_t, DType) const override { return 0; }
 
  private:

@@ -1,4 +1,4 @@
-// The family ScaledProducts: what it refuses, and products of this tree's own on laid-out operands.
+// The family ScaledProducts: its refusals, and products by this tree's own kernels on laid-out operands.
 #include "scaled.hpp"
 
 #include "arguments.hpp"
@@ -19,7 +19,7 @@ namespace {
 
 constexpr const char* kCodeNames[] = {"e2m1", "e2m3", "e3m2", "e4m3", "e5m2"};
 
-/// Of the stored matrix: A [m, k] or [k, m], B [k, n] or [n, k].
+/// Layout of the stored matrix: A [m, k] or [k, m], B [k, n] or [n, k].
 ScaledSide side_of(const ScaledOperand& operand, std::int64_t outer, std::int64_t inner, bool down) {
   ScaledSide side;
   side.operand = operand;
@@ -33,7 +33,7 @@ ScaledSide side_of(const ScaledOperand& operand, std::int64_t outer, std::int64_
   return side;
 }
 
-/// "" or why units have no such operand.
+/// "" or why the units have no such operand.
 std::string operand_refusal(const char* name, const ScaledOperand& o, std::int64_t inner, bool down) {
   const std::int64_t along = down ? o.block_rows : o.block_columns,
                      across = down ? o.block_columns : o.block_rows;

@@ -1,5 +1,5 @@
-// Products of codes and block scales (family ScaledProducts): which this device could have, how operands are
-// laid out for them, and the two ways to compute them: cuBLASLt on GPUs, and, emulated, the same laid-out
+// Products of codes and block scales (family ScaledProducts): those that this device could have, the layout
+// of their operands, and the two ways to compute them: cuBLASLt on GPUs, and, emulated, the same laid-out
 // operands read back as values and multiplied by the kernels of this tree.
 #pragma once
 
@@ -22,8 +22,7 @@ enum class ScaleKind : std::uint8_t {
   kTwoLevel  ///< E4M3 per 16 elements
 };
 
-/// One operand of a product, laid out [outer, padded] with its scales in tiles. Memory for that is the
-/// caller's.
+/// One operand of a product, laid out [outer, padded] with its scales in tiles, in the caller's memory.
 struct ScaledSide {
   ScaledOperand operand;
   ScaleKind kind = ScaleKind::kTensor;
@@ -32,16 +31,16 @@ struct ScaledSide {
   bool tiled() const { return kind == ScaleKind::kPower || kind == ScaleKind::kTwoLevel; }
   int block() const { return kind == ScaleKind::kPower ? 32 : 16; }
   std::int64_t code_bytes() const { return extents.outer * extents.stride(); }
-  /// Of tiles, or of f32 per row.
+  /// Bytes of tiles, or of f32 per row.
   std::int64_t scale_bytes() const;
   std::int64_t bytes() const;  ///< of both, a multiple of kLine
-  /// As the quantizer stored them.
+  /// Sizes as the quantizer stored them.
   std::int64_t stored_code_bytes() const;
   std::int64_t stored_scales() const;
   static constexpr std::int64_t kLine = 256;
 };
 
-/// Bytes up to the next place where a part of the caller's memory may begin.
+/// Bytes rounded up to the alignment of parts of the caller's memory.
 constexpr std::int64_t whole_lines(std::int64_t bytes) {
   return (bytes + ScaledSide::kLine - 1) / ScaledSide::kLine * ScaledSide::kLine;
 }
@@ -50,7 +49,7 @@ struct ScaledSides {
   ScaledSide a, b;
 };
 
-/// "" = structure and formats are such that Blackwell's units read them; else the reason.
+/// "" = Blackwell's units read this structure and these formats; else the reason.
 std::string scaled_refusal(const ScaledProductSpec& spec);
 /// For a spec without a refusal.
 ScaledSides sides_of(const ScaledProductSpec& spec);
@@ -59,7 +58,7 @@ void check_scaled(const ScaledProductSpec& spec, const ScaledSides& sides, const
                   const ScaledMatrix& b, const TensorView& c, const TensorView& bias,
                   const TensorView& scratch, std::size_t scratch_bytes);
 
-/// Where a laid-out operand is: codes where the quantizer left them if they lie so already.
+/// Addresses of a laid-out operand: the quantizer's own codes if they have this layout already.
 struct LaidOut {
   const void *codes = nullptr, *scales = nullptr;  ///< no scales: null
 };
@@ -73,7 +72,7 @@ void scale_rows(Queue& queue, const ScaledSides& sides, const LaidOut& a, const 
 /// `memory` from the next multiple of ScaledSide::kLine on.
 std::byte* lined_up(const TensorView& memory);
 
-/// Of this tree, for what scaled_refusal() lets pass.
+/// A product by this tree's own kernels, for specs that scaled_refusal() accepts.
 std::unique_ptr<ScaledProduct> make_own_scaled(Queue& queue, const ScaledProductSpec& spec);
 
 }  // namespace tenon::cuda

@@ -29,12 +29,12 @@ cublasLtMatmulMatrixScale_t scale_mode(ScaleKind kind) {
   }
 }
 
-/// What the library leaves to our own kernels: a bias is f32 here, and maps differ in their last bits.
+/// Whether our own kernels have work left: a bias is f32 here, and maps differ in their last bits.
 bool has_tail(const GemmSpec& spec) {
   return spec.bias || spec.epilogue != Epilogue::kNone;
 }
 
-/// C'[n, m] = B[n, k] A'[k, m], columns first: B is the library's first operand, with rows of k.
+/// C'[n, m] = B[n, k] A'[k, m], column-major: B is the library's first operand, with rows of k.
 struct Descriptors {
   CublasLtOwned<cublasLtMatmulDescOpaque_t> product;
   CublasLtOwned<cublasLtMatrixLayoutOpaque_t> first, second, c;
@@ -53,7 +53,7 @@ struct Descriptors {
     set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, static_cast<std::int32_t>(scale_mode(sides.b.kind)));
     set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, static_cast<std::int32_t>(scale_mode(sides.a.kind)));
-    // Some versions refuse scaled operands without a place for their scales already when asked.
+    // Some versions refuse scaled operands without scale pointers even when only asked for an algorithm.
     if (sides.a.kind != ScaleKind::kTensor) set_scales(placeholder, placeholder);
   }
 

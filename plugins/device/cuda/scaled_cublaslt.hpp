@@ -1,4 +1,4 @@
-// Products of codes and block scales by cuBLASLt. In the build for GPUs alone.
+// Products of codes and block scales by cuBLASLt. Only in the build for GPUs.
 #pragma once
 
 #include "scaled.hpp"
@@ -11,7 +11,7 @@ namespace tenon::cuda {
 /// One per device, with a handle of its own.
 class ScaledLibrary {
  public:
-  /// Null, and why, where the library is not there or does not start.
+  /// Null, and why, where the library is absent or does not start.
   static std::unique_ptr<ScaledLibrary> open(Queue& queue, std::string& reason);
   ~ScaledLibrary();
   ScaledLibrary(const ScaledLibrary&) = delete;
@@ -20,8 +20,8 @@ class ScaledLibrary {
   /// "" = a GPU of this architecture (90 for sm_90) has units for this kind; else the reason.
   static std::string absent_units(ScaleKind kind, int architecture);
 
-  /// For a spec that scaled_refusal() lets pass, on a GPU of `architecture`, 0 = the queue's. Null, and why,
-  /// in the library's words where it was asked.
+  /// For a spec that scaled_refusal() accepts, on a GPU of `architecture`, 0 = the queue's. Null, and why, in
+  /// the library's words where it was asked.
   std::unique_ptr<ScaledProduct> product(const ScaledProductSpec& spec, std::string& reason,
                                          int architecture = 0);
 

@@ -14,7 +14,7 @@ bool begins_aligned(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
 }
 
-/// Whether codes lie as products read them, but for where they begin.
+/// Whether codes are stored as products read them, apart from where they begin.
 bool lies_so(const ScaledSide& side) {
   return !side.extents.down && side.extents.inner == side.extents.padded;
 }

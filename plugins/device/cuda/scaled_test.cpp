@@ -1,6 +1,6 @@
-// Products of codes by cuBLASLt, on a stand-in for it (cublaslt_fake.cpp) that reads tiles of scales by
-// itself, beside those of this tree's own: equal bits, and both within a derived bound of a plain loop over
-// what the quantizer stored. What is refused, and in whose words.
+// Products of codes by cuBLASLt, on a fake of it (cublaslt_fake.cpp) that reads tiles of scales by itself,
+// beside those of this tree's own kernels: equal bits, and both within a derived bound of a plain loop over
+// what the quantizer stored. Also the refusals, and whose words they use.
 #include "scaled_cublaslt.hpp"
 
 #include "cublaslt_fake.hpp"
@@ -54,7 +54,7 @@ struct Stored {
   Stored(const Stored&) = delete;
   Stored& operator=(const Stored&) = delete;
 
-  /// By the definition.
+  /// The value by definition.
   double at(std::int64_t row, std::int64_t column) const {
     const bool fours = operand.element == ElementFormat::kE2M1;
     const std::uint8_t byte = codes_[static_cast<std::size_t>(row * stride_ + (fours ? column / 2 : column))];
@@ -126,7 +126,7 @@ class ScaledProductsTest : public ::testing::TestWithParam<LaunchOrder> {
                              const Stored& b, std::int64_t skip = 0) {
     const GemmSpec& p = spec.product;
     const Numbers c(queue_, p.m * p.n, p.c, 3, skip), bias(queue_, p.n, DType::kF32, 4);
-    // An odd place, as in the middle of a plan, full of what others left.
+    // An unaligned place, as within a plan, with old contents.
     const Numbers scratch(queue_, static_cast<std::int64_t>(product.scratch_bytes()), DType::kU8, 0, 64);
     product.run(a.matrix, b.matrix, c.view(), p.bias ? bias.view() : TensorView{}, 0.75f, scratch.view());
     return c.bytes();

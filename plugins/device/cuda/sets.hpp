@@ -1,4 +1,4 @@
-// Maps over sets on the host's side, shared by batch normalisation and by that of parts.
+// Host side of maps over sets, shared by batch normalisation and the normalisation of shards.
 #pragma once
 
 #include "column_sums.hpp"

@@ -1,5 +1,5 @@
-// Signs with a scale (family SignOps). The scale lies in its row before bits and losses are made of it, and
-// nothing of it comes to the host.
+// Signs with a scale (family SignOps). The scale is in its row before bits and losses are computed from it,
+// and nothing of it is copied to the host.
 #include "device_common/signs.hpp"
 #include "arguments.hpp"
 #include "families.hpp"

@@ -1,6 +1,6 @@
-// What a transport that reaches this device's memory is lent: streams and events of the device
-// (tenon/device.hpp). Two implementations, as of queues: streams_cuda.cpp, and
-// streams_emulated.cpp, where everything has run before a call returns.
+// Streams and events that a device lends to a transport that reaches its memory (tenon/device.hpp). Two
+// implementations, as of queues: streams_cuda.cpp, and streams_emulated.cpp, where everything has run before
+// a call returns.
 #pragma once
 
 #include "queue.hpp"

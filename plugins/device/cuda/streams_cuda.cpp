@@ -29,7 +29,8 @@ std::string Streams::identity() {
                      facts.pciDeviceID);
 }
 
-// Above that of the operators: a transfer that can go on should not wait for the blocks of a large kernel.
+// Priority above that of the operators: a transfer that can go on should not wait for the blocks of a large
+// kernel.
 void* Streams::make_stream() {
   make_current();
   int least = 0, greatest = 0;

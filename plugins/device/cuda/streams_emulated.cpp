@@ -1,4 +1,4 @@
-// Streams and events of the emulated device (streams.hpp): handles that differ, and nothing behind them.
+// Streams and events of the emulated device (streams.hpp): distinct handles without any state.
 #include "streams.hpp"
 
 #include <fmt/format.h>

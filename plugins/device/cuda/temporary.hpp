@@ -1,5 +1,5 @@
-// Device memory for what an operator keeps within one call: the queue's scratch where that is large enough,
-// else memory of its own, which the stream frees behind the operator.
+// Device memory for data of one operator call: the queue's scratch where that is large enough, else memory of
+// its own, which the stream frees after the operator.
 #pragma once
 
 #include "queue.hpp"

@@ -1,4 +1,4 @@
-// Which of the visible GPUs this program has code for.
+// Checks that this program has code for the visible GPUs.
 #pragma once
 
 #include <fmt/format.h>
@@ -14,14 +14,14 @@ struct VisibleDevice {
   int architecture = 0;  ///< 90 for sm_90
 };
 
-/// The code for newer ones than it was made for is compiled by the driver.
+/// The driver compiles the code for newer ones than it was made for.
 inline constexpr int kOldestArchitecture = 90;
 
 inline bool is_too_old(const VisibleDevice& device) {
   return device.architecture < kOldestArchitecture;
 }
 
-/// "" unless every one of them is too old.
+/// The refusal; "" unless every one of them is too old.
 inline std::string all_too_old(const std::vector<VisibleDevice>& devices) {
   if (!std::all_of(devices.begin(), devices.end(), is_too_old)) return "";
   std::string text;
@@ -32,7 +32,7 @@ inline std::string all_too_old(const std::vector<VisibleDevice>& devices) {
                      kOldestArchitecture, text);
 }
 
-/// Of one that is asked for among others.
+/// The refusal of one that is requested among others.
 inline std::string too_old(int index, const VisibleDevice& device) {
   return fmt::format(
       "device {} is {} (sm_{}), and this program has code for sm_{} and newer; say device.index, "

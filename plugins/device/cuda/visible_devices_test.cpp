@@ -1,4 +1,4 @@
-// What is said of GPUs that this program has no code for.
+// Messages about GPUs that this program has no code for.
 #include "visible_devices.hpp"
 
 #include <gtest/gtest.h>

@@ -104,7 +104,7 @@ class CudaWindowOps final : public WindowOps {
     if (grid.blocks > 0) queue_.launch(where, grid, body);
   }
 
-  /// make(args, planes) completes the arguments and gives the body.
+  /// make(args, planes) completes the arguments and returns the body.
   template <class Make>
   void pool(const WindowSpec& spec, const TensorView& x, const TensorView& y, const char* where, Make make) {
     with_storage(x.dtype, where, [&](auto tag) {

@@ -1,4 +1,4 @@
-// Which features and channels are whose.
+// Sharding of features and channels over the ranks.
 #include "channels.hpp"
 
 #include <fmt/ranges.h>
@@ -14,7 +14,7 @@ std::vector<int> with_peers(std::vector<int> axes, const ModelGrid& grid) {
   return axes;
 }
 
-/// The axes of option `axes`, which cut the features into even parts.
+/// The axes of option `axes`, which shard the features evenly.
 DimSharding wanted_cut(InferContext& context, const Options& options, const Layout& x,
                        std::int64_t features) {
   const ModelGrid& grid = context.grid();
@@ -42,7 +42,7 @@ DimSharding wanted_cut(InferContext& context, const Options& options, const Layo
   return cut;
 }
 
-/// The cut of the features that keeps each group's filters with its channels.
+/// The sharding of the features that keeps each group's filters with its channels.
 DimSharding follow_groups(InferContext& context, const DimSharding& channels_cut, std::int64_t groups,
                           std::int64_t channels, std::int64_t features) {
   const std::int64_t each = channels / groups;
@@ -59,7 +59,7 @@ DimSharding follow_groups(InferContext& context, const DimSharding& channels_cut
   return cut;
 }
 
-/// The same cut of another dimension.
+/// The same sharding of another dimension.
 DimSharding along(int dim, DimSharding cut) {
   cut.dim = dim;
   return cut;

@@ -1,6 +1,7 @@
-// How the channels of x, the features of y and the weight between them lie over the model grid. Cut channels
-// make terms of y, which a sum over their axes joins; axes that cut the features make terms of the gradient
-// of x. Groups whose channels are cut stay with their filters, and nothing is summed.
+// Layouts over the model grid of the channels of x, the features of y and the weight between them. Sharded
+// channels make partial sums of y, which are added over their axes; axes that shard the features make partial
+// sums of the gradient of x. Groups whose channels are sharded stay with their filters, and nothing is
+// summed.
 #pragma once
 
 #include "common.hpp"
@@ -9,7 +10,7 @@
 
 namespace tenon::distdl {
 
-/// Filters of one group that this rank has, in its own parts of x and y.
+/// Filters of one group that this rank has, within its own shards of x and y.
 struct FilterGroup {
   std::int64_t first_channel = 0, first_feature = 0, features = 0;
 };
@@ -17,14 +18,14 @@ struct FilterGroup {
 struct ChannelPlan {
   Layout y;
   std::vector<DimSharding> weight, bias;
-  std::vector<int> summed;          ///< axes over which a rank's products are terms of y
-  std::vector<int> dx_summed;       ///< axes over which its gradients are terms of that of x
-  std::int64_t channels = 0;        ///< that a filter reads on this rank
+  std::vector<int> summed;          ///< axes over which a rank's products are partial sums of y
+  std::vector<int> dx_summed;       ///< axes over which its gradients are partial sums of that of x
+  std::int64_t channels = 0;        ///< read by a filter on this rank
   std::vector<FilterGroup> groups;  ///< at least one, which may have no features
 };
 
-/// `x`: layout of the input; `y`: of the output with all its features, cut as x is. Throws Error(kConfig)
-/// where groups or the option `axes` do not fit the cuts.
+/// `x`: layout of the input; `y`: of the output with all its features, sharded as x is. Throws Error(kConfig)
+/// where groups or the option `axes` do not fit the sharding.
 ChannelPlan plan_channels(InferContext& context, const Options& options, const Layout& x, Layout y);
 
 }  // namespace tenon::distdl

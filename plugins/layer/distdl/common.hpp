@@ -1,4 +1,4 @@
-// What layers of this plugin share: refusals, and tensors in workspaces.
+// Refusals and tensors in workspaces, for the layers of this plugin.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -14,7 +14,7 @@ inline constexpr std::uint64_t kOnHost = TENON_CAP_HOST | TENON_CAP_DETERMINISTI
 
 /// Throws Error(kConfig): "layer 'conv1': <what>".
 [[noreturn]] void refuse(const InferContext& context, const std::string& what);
-/// The operators on boxes of a device with memory of its own; null in the host's, where lines are copied.
+/// The operators on boxes of a device with memory of its own; null in host memory, where lines are copied.
 BoxOps* boxes_of(Device& device);
 /// The only input, an activation.
 ValueSpec expect_one_activation(const InferContext& context);

@@ -1,6 +1,6 @@
 // Layer `conv`. Forward: the exchange, then per group and chunk of samples unfold, product, and its rows back
-// to planes. Backward: weights and bias get the terms of this rank's outputs. The gradient of x is found
-// element by element from all outputs that read it, which sharded space brings from other ranks; or, in
+// to planes. Backward: weights and bias get the terms of this rank's outputs. The gradient of x is gathered:
+// each element is computed from all outputs that read it, which sharded space brings from other ranks; or, in
 // scatter form, gradients of windows are added to the elements that they read, on whatever rank.
 #include "conv.hpp"
 
@@ -83,7 +83,7 @@ void Conv::declare_sites(InferContext& context) {
     // A rank without outputs declares its products all the same, since precision policies count them.
     const auto site = [&](std::int64_t places, bool forward) {
       const std::int64_t rows = std::max<std::int64_t>(1, places);
-      // Terms of a sum are no elements of y: no bias is added to them, and no map behind the layer folded in.
+      // Partial sums are not elements of y: no bias is added to them, and no map after the layer is fused.
       return context.linear_site({.module = options_.text("module"),
                                   .weight = weight_,
                                   .first_weight_row = group.first_feature,
@@ -95,7 +95,7 @@ void Conv::declare_sites(InferContext& context) {
                                   .output = forward && y_sum_ == nullptr ? 0 : -1});
     };
     for (Pass& pass : passes_) pass.sites.push_back(site(pass.windows.places, true));
-    // Policies prepare what they do for a number of rows, and more outputs read a part than a rank makes.
+    // Policies prepare for a number of rows, and more outputs read a shard than a rank makes.
     if (gather_ != nullptr) gathered_sites_.push_back(site(gathered, false));
   }
   covers_ = covered == x_[1] && (gather_ != nullptr ? gathered > 0 : !idle_);
@@ -167,7 +167,7 @@ void Conv::compute(ForwardContext& context, const Pass& pass) {
 }
 
 void Conv::add_bias(ForwardContext& context) {
-  // Only one group has terms to sum, and its features are all of this rank's.
+  // Only one group has terms to sum, and this rank has all its features.
   const FilterGroup& group = plan_.groups.front();
   const TensorView y = context.output(0), bias = context.parameter(bias_);
   for (std::int64_t begin = 0; begin < windows_.samples(); begin += chunk_) {
@@ -181,14 +181,14 @@ void Conv::add_bias(ForwardContext& context) {
 
 namespace {
 
-/// A window of one element, which turns planes of so many into rows and back.
+/// A window of one element, which converts planes of `elements` to rows and back.
 WindowSpec one_of(std::int64_t elements) {
   WindowSpec point;
   point.spatial = 1, point.extent[0] = elements;
   return point;
 }
 
-/// fn(region, its rows) for all regions, whose rows follow each other.
+/// Calls fn(region, its rows) for all regions, whose rows are consecutive.
 template <typename Fn>
 void for_regions(const std::vector<WindowRegion>& regions, std::int64_t samples, TensorView rows, Fn&& fn) {
   std::int64_t begin = 0;
@@ -266,7 +266,7 @@ void Conv::backward(BackwardContext& context) {
   const bool needs_dx = dx.view.shape.rank() > 0;
   const GradientSink own = needs_dx ? own_terms(context, dx) : GradientSink{};
   const bool gathers = needs_dx && gather_ != nullptr;
-  // Others' gradients travel while the weight's are computed.
+  // Gradients of other ranks travel while the weight's are computed.
   const TensorView gathered =
       gathers ? tensor(context.workspace(gathered_), dtype_, gather_->shape()) : TensorView{};
   const Flight flight = gathers ? gather_->start(dy, gathered) : Flight{};

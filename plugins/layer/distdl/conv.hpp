@@ -1,6 +1,6 @@
-// Layer `conv`: y = w * x + b over 1 to 3 dimensions, of which any may be cut over the model grid, and so may
-// the batch: then weights are copied and their gradients summed. Channels and features may be cut, too, and
-// the weight with them. On one rank it is `conv2d` in other dimensions.
+// Layer `conv`: y = w * x + b over 1 to 3 dimensions, any of which may be sharded over the model grid, and so
+// may the batch: then weights are replicated and their gradients summed. Channels and features may be
+// sharded, too, and the weight with them. On one rank it is `conv2d` in other dimensions.
 #pragma once
 
 #include "channels.hpp"
@@ -85,7 +85,7 @@ class Conv final : public Layer {
   /// Rows of the windows of one group of some samples, and of their products.
   TensorView columns(RunContext& context, std::int64_t rows) const;
   TensorView products(RunContext& context, std::int64_t rows, const FilterGroup& group) const;
-  /// Between planes of some samples and such rows, region by region.
+  /// Converts between planes of some samples and such rows, region by region.
   void rows_of_windows(RunContext& context, const std::vector<WindowRegion>& regions, TensorView planes,
                        const FilterGroup& group, TensorView rows);
   void rows_of_outputs(RunContext& context, const WindowPass& pass, TensorView planes,
@@ -99,7 +99,7 @@ class Conv final : public Layer {
   void compute(ForwardContext& context, const Pass& pass);
   void add_bias(ForwardContext& context);
 
-  /// Where what this rank's products add to the gradient of x goes.
+  /// Destination of this rank's terms of the gradient of x.
   GradientSink own_terms(BackwardContext& context, const GradientSink& dx) const;
   void add_parameter_gradients(BackwardContext& context, const Pass& pass, std::size_t g, TensorView given,
                                std::int64_t begin, const GradientSink& dw, const GradientSink& dbias);
@@ -112,12 +112,12 @@ class Conv final : public Layer {
   const Options& options_;  // outlives the layer
   SlidingWindows windows_;
   ChannelPlan plan_;
-  WindowSpec point_;  ///< of one element: turns rows of a product into planes and back
-  Shape x_, y_;       ///< this rank's parts
+  WindowSpec point_;  ///< of one element: converts rows of a product to planes and back
+  Shape x_, y_;       ///< this rank's shards
   std::int64_t places_ = 0, chunk_ = 1;
   std::int64_t n_ = 0, k_ = 0;  ///< of the largest group
   bool idle_ = false;           ///< no outputs on this rank
-  bool covers_ = false;         ///< this rank's products reach every element of its part of x
+  bool covers_ = false;         ///< this rank's products reach every element of its shard of x
   bool scatters_ = false, has_bias_ = false;
   DType dtype_ = DType::kF32;
   WindowOps* ops_ = nullptr;

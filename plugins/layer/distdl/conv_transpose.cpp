@@ -1,7 +1,7 @@
 // Layer `conv_transpose`: the exchange of inputs, then per group and chunk of samples one product for each
 // input, whose columns are folded onto the bias; outputs that no window reaches keep it. Every output adds
-// the same terms in the same order on whatever rank. Backward goes the same way in reverse: gradients of
-// inputs are added to them on whatever rank they lie.
+// the same terms in the same order on whatever rank. Backward runs the same steps in reverse: gradients are
+// added to their inputs on whatever rank these are.
 #include "conv_transpose.hpp"
 
 #include "filters.hpp"
@@ -13,7 +13,7 @@
 namespace tenon::distdl {
 namespace {
 
-/// How many outputs there are along dimension `d` behind the channels.
+/// Number of outputs along dimension `d` after the channels.
 std::int64_t extent_of(const InferContext& context, const Options& options, const Shape& x, int d,
                        const Sliding& window) {
   const int dim = d + 2;
@@ -73,8 +73,8 @@ void ConvTranspose::infer_windows(InferContext& context, const ValueSpec& x) {
     window_.kernel[d] = window.kernel, window_.stride[d] = window.stride;
     window_.dilation[d] = window.dilation;
     window_.extent[d] = made.size();
-    // The first input's window begins so far before the rank's first output, the last one's ends so far
-    // behind.
+    // Distances from the first input's window begin to the rank's first output, and from its last output to
+    // the last input's window end.
     window_.pad_low[d] = made.begin - (window.stride * read.begin - window.pad_low);
     window_.pad_high[d] = window.stride * (read.end - 1) - window.pad_low +
                           window.dilation * (window.kernel - 1) + 1 - made.end;

@@ -1,13 +1,13 @@
-// Layer `conv_transpose`: the adjoint of a convolution as a layer, over 1 to 3 dimensions of which any may be
-// cut over the model grid, and so may the batch. Input i adds its product with the weight to the outputs
-// stride i - padding + dilation m, m = 0 ... kernel - 1; all outputs get the bias.
+// Layer `conv_transpose`: the adjoint of a convolution as a layer, over 1 to 3 dimensions, any of which may
+// be sharded over the model grid, and so may the batch. Input i adds its product with the weight to the
+// outputs stride i - padding + dilation m, m = 0 ... kernel - 1; all outputs get the bias.
 #pragma once
 
 #include "conv.hpp"
 
 namespace tenon::distdl {
 
-/// The option of this name that a convolution has; in a constant, another name does not compile.
+/// A convolution's option of this name; in a constant, another name does not compile.
 constexpr OptionSpec as_in_conv(std::string_view name) {
   for (const OptionSpec& spec : Conv::kOptions)
     if (name == spec.name) return spec;
@@ -49,7 +49,7 @@ class ConvTranspose final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  /// The exchange, and the window over this rank's outputs that each input which it reads adds to.
+  /// Infers the exchange, and the window over this rank's outputs to which each input that it reads adds.
   void infer_windows(InferContext& context, const ValueSpec& x);
   void declare_parameters(InferContext& context);
   void declare_sites(InferContext& context);
@@ -59,8 +59,8 @@ class ConvTranspose final : public Layer {
 
   const Options& options_;  // outlives the layer
   Halo halo_;
-  WindowSpec window_;  ///< its places are the inputs; pads are negative where outputs lie beyond all windows
-  WindowSpec point_;   ///< of one element: turns planes of inputs into rows and back
+  WindowSpec window_;  ///< its places are the inputs; pads are negative where outputs are beyond all windows
+  WindowSpec point_;   ///< of one element: converts planes of inputs to rows and back
   std::int64_t features_ = 0, channels_ = 0, groups_ = 1, places_ = 0, chunk_ = 1;
   std::int64_t n_ = 0, k_ = 0;  ///< of one group
   DType dtype_ = DType::kF32;

@@ -1,4 +1,4 @@
-// Parameters of layers with filters, as their options say: the weight, [rows..., what a row is multiplied
+// Parameters of layers with filters, from their options: the weight, [rows..., what a row is multiplied
 // with], and the bias, one number for each feature.
 #pragma once
 
@@ -11,8 +11,8 @@ ParameterSpec filter_weight(const InferContext& context, const Options& options,
                             std::int64_t fan);
 ParameterSpec filter_bias(const InferContext& context, std::int64_t features);
 
-/// Of `samples`, at least 1: how many are rows of a product at a time, each as so many elements. From the
-/// option chunk; 0: as many as keep them below 1 Mi elements.
+/// Number of samples in one product, out of `samples`, at least 1; each has `elements` elements in its rows.
+/// From the option chunk; 0: as many as keep them below 1 Mi elements.
 std::int64_t samples_at_a_time(const Options& options, std::int64_t samples, std::int64_t elements);
 
 }  // namespace tenon::distdl

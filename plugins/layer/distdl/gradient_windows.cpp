@@ -1,4 +1,4 @@
-// From the outputs that read a part of x to the window that adds their gradients up.
+// Converts the outputs that read a shard of x to the window that adds their gradients up.
 #include "gradient_windows.hpp"
 
 #include <fmt/format.h>
@@ -8,7 +8,7 @@
 namespace tenon::distdl {
 namespace {
 
-/// x's cuts of samples and space, y's of the features.
+/// x's sharding of samples and space, y's of the features.
 Layout read_by(const Layout& x, const Layout& y) {
   Layout layout = x;
   layout.shape[1] = y.shape[1];
@@ -41,8 +41,8 @@ GradientWindows::GradientWindows(InferContext& context, const SlidingWindows& wi
             .wanted;
     rows_.extent[d] = read.size();
     fold_.extent[d] = own.extents[dim];
-    // Where the first window begins, counted back from the first element: with gaps between windows it may
-    // begin behind it.
+    // Distance from the first window's begin to the first element: negative where a gap between windows puts
+    // the begin after it.
     fold_.pad_low[d] = own.offset[dim] + window.pad_low - window.stride * read.begin;
     const std::int64_t reach =
         window.dilation * (window.kernel - 1) + 1 + window.stride * (rows_.places(d) - 1);

@@ -1,4 +1,4 @@
-// From index maps and the layout of x to an exchange.
+// Makes an exchange from index maps and the layout of x.
 #include "halo.hpp"
 
 #include <fmt/format.h>

@@ -1,7 +1,7 @@
-// What a rank reads of x [batch, channels, 1 to 3 extents] to make its part of the outputs, where an index
-// map per dimension behind the channels says what outputs read. All dimensions may be cut over the model
-// grid. Behind the channels outputs are the even parts of all outputs over the axes that cut the inputs;
-// batch and channels stay cut as they are.
+// Elements of x [batch, channels, 1 to 3 extents] that a rank reads to make its shard of the outputs. An
+// index map per dimension after the channels names the elements that outputs read. All dimensions may be
+// sharded over the model grid. After the channels, outputs are sharded evenly over the axes that shard the
+// inputs; batch and channels keep their sharding.
 #pragma once
 
 #include "common.hpp"
@@ -15,9 +15,9 @@ namespace tenon::distdl {
 
 /// Refuses x of other dimensions.
 void expect_planes(const InferContext& context, const Layout& x);
-/// Refuses x whose channels are cut.
+/// Refuses x whose channels are sharded.
 void expect_whole_channels(const InferContext& context, const Layout& x);
-/// An option that holds one number for all dimensions behind the channels, or one for each: that of `dim`.
+/// The number for `dim` of an option that holds one for all dimensions after the channels, or one for each.
 std::int64_t number_for(const InferContext& context, const Options& options, std::string_view name, int dim,
                         int spatial);
 /// The options kernel, stride (absent: kernel), dilation and padding of a dimension.
@@ -25,30 +25,30 @@ Sliding sliding_for(const InferContext& context, const Options& options, int dim
 
 class Halo {
  public:
-  /// How many outputs there are along a dimension, and what they read; a null map: what lies at their place.
+  /// Number of outputs along a dimension, and the inputs that they read; a null map: those at the same place.
   struct Reach {
     std::shared_ptr<const IndexMap> map;
     std::int64_t outputs = 0;
   };
-  /// Collective. One reach for each dimension behind the channels.
+  /// Collective. One reach for each dimension after the channels.
   void infer(InferContext& context, const ValueSpec& x, std::span<const Reach> reaches);
 
   Shape window_shape() const { return map_->local_range(); }  ///< [batch, channels, extent...] of this rank
-  /// Along dimension `dim` of x what this rank has of it, and what it makes of [batch, channels of x,
-  /// extent...].
+  /// This rank's ranges along dimension `dim`: its own of x, and the one that it makes of [batch, channels of
+  /// x, extent...].
   ElementRange own(int dim) const { return {own_.offset[dim], own_.end(dim)}; }
   ElementRange made(int dim) const { return {made_.offset[dim], made_.end(dim)}; }
-  /// What it reads along the `d`th dimension behind the channels.
+  /// The window that it reads along the `d`th dimension after the channels.
   const DimWindow& read(int d) const { return reads_[static_cast<std::size_t>(d)]; }
   std::int64_t samples() const { return made_.extents[0]; }
   bool empty() const { return made_.elements() == 0; }  ///< this rank makes nothing
   Layout output_layout(std::int64_t channels) const;
-  /// This rank's part of such an output.
+  /// This rank's shard of such an output.
   ValueSpec output(InferContext& context, std::int64_t channels) const;
 
-  /// What the rank reads; zeros beyond the tensor.
+  /// Fetches the elements that the rank reads; zeros beyond the tensor.
   void fetch(TensorView x, TensorView window) { map_->forward(x, window); }
-  /// The same in two steps; x stays as it is until the second.
+  /// The same in two steps; the caller leaves x unchanged until the second.
   Flight start_fetch(TensorView x, TensorView window) { return map_->start_forward(x, window, false); }
   void finish_fetch(Flight flight) { map_->finish(flight); }
   /// Adds the gradient of every window to the elements of x that it read.

@@ -1,4 +1,4 @@
-// What lies inside a part, and the slabs around it.
+// Splits outputs into the interior of a shard and the slabs around it.
 #include "passes.hpp"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ WindowRegion region_at(const SlidingWindows& windows, const Places& places) {
   return region;
 }
 
-/// Outputs whose windows read nothing of other ranks; beyond the tensor there are zeros, which are nobody's.
+/// Outputs whose windows read nothing of other ranks; the zeros beyond the tensor belong to no rank.
 Places inside_part(const SlidingWindows& windows) {
   Places inside;
   for (int d = 0; d < windows.spatial(); ++d) {
@@ -46,7 +46,7 @@ Places inside_part(const SlidingWindows& windows) {
   return inside;
 }
 
-/// The same windows over the rank's part of x; false where they lie beyond the tensor altogether.
+/// The same windows over the rank's shard of x; returns false where they are entirely beyond the tensor.
 bool over_own_part(const SlidingWindows& windows, const Places& inside, WindowRegion& region) {
   for (int d = 0; d < windows.spatial(); ++d) {
     const Sliding one = windows.sliding(d);
@@ -63,7 +63,7 @@ bool over_own_part(const SlidingWindows& windows, const Places& inside, WindowRe
   return true;
 }
 
-/// All but `inside`: two slabs per dimension, within the inner range of the dimensions before.
+/// Everything except `inside`: two slabs per dimension, within the inner range of the dimensions before.
 std::vector<WindowRegion> slabs_around(const SlidingWindows& windows, const Places& inside) {
   std::vector<WindowRegion> slabs;
   Places rest;
@@ -87,7 +87,7 @@ WindowPass pass_over(std::vector<WindowRegion> regions) {
   return pass;
 }
 
-/// fn(bytes of a run, where it lies in planes and in the box) for all runs of the box.
+/// Calls fn(bytes of a run, its place in planes and in the box) for all runs of the box.
 template <typename Fn>
 void for_each_run(const TensorView& planes, std::int64_t first_channel, const std::int64_t* begin,
                   const TensorView& box, Fn&& fn) {

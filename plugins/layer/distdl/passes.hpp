@@ -1,5 +1,5 @@
-// The outputs of a rank in one pass, or in two: first those whose windows lie in the rank's own part of x,
-// which need not wait for the exchange; then the slabs around them.
+// The outputs of a rank in one pass, or in two: first those whose windows are inside the rank's own shard of
+// x, which need not wait for the exchange; then the slabs around them.
 #pragma once
 
 #include "windows.hpp"
@@ -8,23 +8,23 @@
 
 namespace tenon::distdl {
 
-/// Windows at a box of this rank's outputs, over a box of what they slide over.
+/// Windows at a box of this rank's outputs, over a box of their input.
 struct WindowRegion {
   WindowSpec window;
-  std::int64_t read_from[3] = {0, 0, 0};  ///< where the box that is read begins
-  std::int64_t made_from[3] = {0, 0, 0};  ///< where the box of outputs begins
-  bool whole = false;                     ///< both boxes are all there is
+  std::int64_t read_from[3] = {0, 0, 0};  ///< begin of the box that is read
+  std::int64_t made_from[3] = {0, 0, 0};  ///< begin of the box of outputs
+  bool whole = false;                     ///< both boxes cover everything
 };
 
 struct WindowPass {
-  std::vector<WindowRegion> regions;  ///< over what the exchange brings
-  std::vector<WindowRegion> own;      ///< the same over the rank's part of x; empty: this pass waits
+  std::vector<WindowRegion> regions;  ///< over the exchanged elements
+  std::vector<WindowRegion> own;      ///< the same over the rank's shard of x; empty: this pass waits
   std::int64_t places = 0;
 
   bool waits() const { return own.empty(); }
 };
 
-/// `early`: two passes, unless one of them had no outputs. The last pass waits.
+/// `early`: two passes, unless one of them would have no outputs. The last pass waits.
 std::vector<WindowPass> window_passes(const SlidingWindows& windows, bool early);
 
 /// Copies `box` [batch, channels, extent...] from the planes [batch, all channels, extent...] in which it

@@ -1,5 +1,5 @@
 // Layers `max_pool` and `average_pool`: the greatest element, or the mean, of each window over 1 to 3
-// dimensions, of which any may be cut over the model grid, and so may batch and channels.
+// dimensions, any of which may be sharded over the model grid, and so may batch and channels.
 #pragma once
 
 #include "windows.hpp"
@@ -23,7 +23,7 @@ inline constexpr OptionSpec kPoolOptions[] = {
         .doc_text("distance of neighbouring elements of a window"),
 };
 
-/// What both pools do around the operator.
+/// Common steps of both pools around the operator.
 class Pool : public Layer {
  public:
   explicit Pool(const Options& options) : options_(options) {}
@@ -35,7 +35,7 @@ class Pool : public Layer {
 
   const Options& options_;  // outlives the layer
   SlidingWindows windows_;
-  Shape y_;  ///< this rank's part
+  Shape y_;  ///< this rank's shard
   DType dtype_ = DType::kF32;
   WindowOps* ops_ = nullptr;
   WorkspaceRef window_;

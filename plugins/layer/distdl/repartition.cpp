@@ -1,5 +1,5 @@
 // Two maps: of the value from the old layout to the new one, of the gradient back. The gradient of a partial
-// sum is whole over the axes of the sum, so the way back is a map of its own and no adjoint.
+// sum is replicated over the axes of the sum, so the backward map is a map of its own and not an adjoint.
 #include "repartition.hpp"
 
 #include <fmt/format.h>
@@ -71,7 +71,7 @@ void Repartition::forward(ForwardContext& context) {
 }
 
 void Repartition::backward(BackwardContext& context) {
-  // A gradient that nobody needs has no shape; one of an empty part has, and its rank still sends.
+  // A gradient that no layer needs has no shape; one of an empty shard has, and its rank still sends.
   const GradientSink dx = context.input_gradient(0);
   const TensorView dy = context.output_gradient(0);
   if (dx.view.shape.rank() == 0 || dy.shape.rank() == 0) return;

@@ -1,5 +1,5 @@
 // Layer `repartition`: the same value in another layout over the model grid, and its gradient in the old one
-// (Hewett, Grady 2020). Where it was a partial sum the sum is made.
+// (Hewett, Grady 2020). A partial sum is added up.
 #pragma once
 
 #include "common.hpp"

@@ -1,6 +1,6 @@
-// The table of an interpolation along one dimension. An output is one input, or lies between two neighbours:
+// The table of an interpolation along one dimension. An output is one input, or is between two neighbours:
 // both are chosen and weighted by the output's global index alone, so that the bits of an output do not
-// depend on which part of it a rank makes.
+// depend on which shard a rank makes.
 #pragma once
 
 #include <tenon/ops/reduce.hpp>

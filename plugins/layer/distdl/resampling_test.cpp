@@ -1,5 +1,5 @@
 // Transposed convolutions and interpolations on one rank: PyTorch's outputs and gradients
-// (tests/reference/resampling.safetensors), and what is said about what cannot be.
+// (tests/reference/resampling.safetensors), and refusals.
 #include "reference/recorded.hpp"
 
 #include <tenon/testing/components.hpp>
@@ -66,8 +66,8 @@ std::vector<RecordedCase> recorded_cases() {
   return cases;
 }
 
-/// float32: PyTorch's own loses 4e-7. bfloat16 rounds x, the products, d_y and what is added up of them to 8
-/// bits each.
+/// float32: PyTorch's own loses 4e-7. bfloat16 rounds x, the products, d_y and the sums of them to 8 bits
+/// each.
 struct Setting {
   const char *precision, *kernels;
   double bound;
@@ -105,7 +105,7 @@ TEST_P(Resampling, GivesPyTorchsOutputsAndGradients) {
     };
     expect(harness.value("n"), "y");
     expect(harness.input_gradient("x"), "d_x");
-    // A second backward adds to what the first left.
+    // A second backward adds to the first one's result.
     for (const double times : {1.0, 2.0}) {
       for (const auto& [name, tensor] : {std::pair{"n.weight", "d_w"}, {"n.bias", "d_b"}}) {
         if (!recorded.has(prefix + tensor)) continue;
@@ -119,7 +119,7 @@ TEST_P(Resampling, GivesPyTorchsOutputsAndGradients) {
   }
 }
 
-/// What is said about a layer over x; "" where it can be.
+/// The refusal of a layer over x; "" where it is accepted.
 std::string refusal(const NodeSpec& node, const Shape& x) {
   Bench bench("cpu", "reference", 1);
   const auto precision = bench.make_component<Precision>("fp64", "");
@@ -172,7 +172,7 @@ TEST(Upsample, RefusesWhatCannotBe) {
             "layer 'n': expected x [batch, channels, 1 to 3 extents], found shape [2, 3]");
 }
 
-// What lies beside an output has no part in it where its share is nothing.
+// A neighbour whose weight is zero does not affect an output.
 TEST(Upsample, CopiesWhereAnOutputLiesOnAnInput) {
   const double inf = std::numeric_limits<double>::infinity();
   Bench bench("cpu", "reference", 1);

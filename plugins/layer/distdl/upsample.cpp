@@ -1,5 +1,5 @@
 // Layer `upsample`: the exchange, then one dimension after another from the last, where lines are short, to
-// the first; backward goes the same way in reverse. bf16 is widened in between.
+// the first; backward runs the same steps in reverse. bf16 is widened in between.
 #include "upsample.hpp"
 
 #include "resample.hpp"

@@ -1,6 +1,6 @@
 // Layer `upsample`: x [batch, channels, extent...] with `scale` times as many elements along 1 to 3
-// dimensions, the nearest ones or linear between neighbours. All of its dimensions may be cut over the model
-// grid.
+// dimensions, the nearest ones or linear between neighbours. All of its dimensions may be sharded over the
+// model grid.
 #pragma once
 
 #include "halo.hpp"
@@ -39,17 +39,17 @@ class Upsample final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  /// One dimension of a value [outer, from, inner] becoming [outer, to, inner]: those before it are as they
-  /// are read, those behind it interpolated.
+  /// Step from a value [outer, from, inner] to [outer, to, inner] along one dimension: earlier dimensions are
+  /// as they are read, later ones already interpolated.
   struct Step {
     std::int64_t outer = 1, inner = 1;
     std::unique_ptr<LineSum> sum;
   };
   int spatial() const { return static_cast<int>(steps_.size()); }
   Step& step(int d) { return steps_[static_cast<std::size_t>(d)]; }
-  /// Of what this rank holds when the dimensions behind the first `d` have been interpolated.
+  /// Shape of this rank's value when the dimensions after the first `d` have been interpolated.
   Shape stage_shape(int d) const;
-  /// That, in the type of the arithmetic; `tensor` where it has none of its own: the window, or y.
+  /// That value, in the arithmetic type; `tensor` where it has no workspace of its own: the window, or y.
   TensorView stage(RunContext& context, int d, TensorView tensor) const;
   TensorView window(RunContext& context) const;
 

@@ -1,4 +1,4 @@
-// From options and the layout of x to the exchange and to what slides.
+// Makes the exchange and the sliding window from options and the layout of x.
 #include "windows.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// On the host lines along the last dimension are one memcpy each.
+// In host memory, lines along the last dimension are one memcpy each.
 #include "box.hpp"
 
 #include <tenon/parallel.hpp>

@@ -1,4 +1,4 @@
-// Copies of boxes between row-major tensors: what padding, cropping and further channels are. A device with
+// Copies of boxes between row-major tensors, for padding, cropping and additional channels. A device with
 // memory of its own has operators for them.
 #pragma once
 
@@ -12,8 +12,8 @@ namespace tenon::fno {
 class BoxCopier {
  public:
   void infer(InferContext& context);
-  /// The elements with indices below `box` along every dimension, of `from` to the same place in `to`.
-  /// Elements of `to` outside stay as they are.
+  /// Copies the elements with indices below `box` along every dimension from `from` to the same place in
+  /// `to`. Elements of `to` outside stay as they are.
   void copy(TensorView from, TensorView to, const Shape& box);
   /// sink (+)= the box of `gradient`, zero outside; `room` is a workspace for a tensor of the sink's size.
   void add(TensorView gradient, const Shape& box, const GradientSink& sink, TensorView room);

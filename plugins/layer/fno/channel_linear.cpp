@@ -1,4 +1,4 @@
-// Layer `channel_linear`: one product per sample, whose site takes channels first.
+// Layer `channel_linear`: one product per sample, on a channels-first site.
 #include "channel_linear.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What layers of this plugin share: values [batch, channels, points...], checks at infer, and tensors in
+// Shared by the layers of this plugin: values [batch, channels, points...], checks at infer, and tensors in
 // workspaces.
 #pragma once
 
@@ -13,14 +13,15 @@
 
 namespace tenon::fno {
 
-/// Space and time: what may follow batch and channels.
+/// Maximum number of dimensions of space and time after batch and channels.
 inline constexpr int kMaxDims = 4;
 
 /// Throws Error(kConfig): "layer 'layers.0.spectral': <what>".
 [[noreturn]] void refuse(const InferContext& context, const std::string& what);
 void expect_inputs(const InferContext& context, int count);
-/// Input `index` is an activation [batch, channels, points...] of 1 to 4 dimensions, of which any but the
-/// channels may be cut over the model grid; returns its layout. This rank's part is the shape of its spec.
+/// Input `index` is an activation [batch, channels, points...] of 1 to 4 dimensions, any of which except the
+/// channels may be sharded over the model grid; returns its layout. The shape of its spec is this rank's
+/// shard.
 Layout expect_field(const InferContext& context, int index);
 
 /// The points of a value [batch, channels, points...].
@@ -31,9 +32,10 @@ std::int64_t product(std::span<const std::int64_t> extents);
 /// `layout` with so many channels.
 Layout with_channels(Layout layout, std::int64_t channels);
 
-/// dtype of statistics and of complex numbers' parts: f32, or f64 beside f64 activations.
+/// dtype of statistics and of the real and imaginary parts of complex numbers: f32, or f64 for f64
+/// activations.
 DType statistics(DType activations);
-/// c64, or c128 beside f64 activations.
+/// c64, or c128 for f64 activations.
 DType complex_type(DType activations);
 
 /// A tensor at the start of a workspace, and the bytes that it needs there.

@@ -1,6 +1,5 @@
 // Layer `coordinates`: x [batch, channels, points...] with one more channel per dimension, which holds i / n
-// at point i of n. Index 0 lies on the boundary and the end of the last interval does not, as in periodic
-// grids.
+// at point i of n. Index 0 is on the boundary and the end of the last interval is not, as in periodic grids.
 #pragma once
 
 #include "box.hpp"

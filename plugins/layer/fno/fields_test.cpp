@@ -11,7 +11,8 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::Not;
 
-/// A channel_linear and the conv2d that it is, side by side; x twice over, so that its gradient is added to.
+/// A channel_linear and the equivalent conv2d, side by side; x is used twice, so that its gradient
+/// accumulates.
 struct Twins {
   Twins(Graphs& graphs, const Shape& shape, bool bias) {
     const std::vector<std::pair<std::string, std::vector<NamedOption>>> types{
@@ -25,7 +26,7 @@ struct Twins {
       if (bias) twin->set_parameter("n.bias", normals(6, "bias"));
       twin->forward();
       twin->backward(1.0, true);
-      twin->backward(1.0, false);  // gradients of parameters are added to
+      twin->backward(1.0, false);  // gradients of parameters accumulate
     }
   }
   std::vector<std::unique_ptr<LayerHarness>> twins;
@@ -49,8 +50,8 @@ TEST(ChannelLinear, IsAConvolutionWithAWindowOfOnePoint) {
   }
 }
 
-// A policy that rounds operands gets the rows that it would get from a convolution, one sample a call: what
-// it makes of them has the same bits.
+// A policy that rounds operands gets the same rows as from a convolution, one sample a call: its result has
+// the same bits.
 TEST(ChannelLinear, GivesPoliciesTheRowsOfItsPoints) {
   for (const char* kernels : {"reference", "auto"}) {
     std::vector<std::vector<double>> values;
@@ -128,7 +129,7 @@ TEST(Refine, KeepsPointsAndLinesBetweenThem) {
 TEST(Refine, ReproducesAffineFieldsInEveryNumberOfDimensions) {
   const Shape cases[] = {{2, 1, 5}, {1, 2, 4, 3}, {1, 1, 3, 2, 4}, {1, 1, 2, 3, 2, 3}};
   constexpr Integer kFactor = 4;
-  const auto affine = [](const Shape& shape) {  // and where all coordinates lie before the last point's
+  const auto affine = [](const Shape& shape) {  // and where all coordinates are before the last point's
     std::vector<double> values;
     for (Integer e = 0; e < shape.elements(); ++e) {
       double value = 1;

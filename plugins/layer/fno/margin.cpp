@@ -24,7 +24,7 @@ void Margin::infer(InferContext& context) {
       refuse(context, fmt::format("dimension {} of x {} has {} points, found a width of {} to remove", dim,
                                   x.text(), x[dim], width));
   }
-  // Points stay where they are: the last part gets the pads, and those at the end lose what is cropped.
+  // Points stay where they are: the last shard gets the pads, and the last shards lose what is cropped.
   for (DimSharding& cut : y.sharding) {
     const std::int64_t extent = y.shape[cut.dim];
     for (std::int64_t& offset : cut.offsets) offset = std::min(offset, extent);

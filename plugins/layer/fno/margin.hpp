@@ -1,6 +1,6 @@
-// Layers `pad_far` and `crop_far`: points of zeros behind the last one of each dimension, and their removal.
-// A transform takes its points for one period; padding parts the far side from the near one. On the far sides
-// alone the point with index 0 keeps its place.
+// Layers `pad_far` and `crop_far`: points of zeros after the last one of each dimension, and their removal. A
+// transform treats its points as one period; padding separates the far side from the near one. Padding only
+// the far sides keeps the place of the point with index 0.
 #pragma once
 
 #include "box.hpp"

@@ -1,7 +1,7 @@
 // Layer `refine`: values between points, so that there are `factor` times as many along every dimension.
-// Point i of n lies at i / n, as everywhere in this plugin, so new point j lies between the old ones floor(j
-// / factor) and the next, where it takes the linear interpolation (bilinear over two dimensions). Linear, and
-// its backward is its adjoint.
+// Point i of n is at i / n, as everywhere in this plugin, so new point j is between the old ones floor(j /
+// factor) and the next, and has their linear interpolation (bilinear over two dimensions). Linear, and its
+// backward is its adjoint.
 #pragma once
 
 #include "common.hpp"
@@ -42,7 +42,7 @@ class Refine final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  /// One dimension of a value [outer, points, inner] becoming [outer, factor * points, inner].
+  /// Step from a value [outer, points, inner] to [outer, factor * points, inner] along one dimension.
   struct Stage {
     std::int64_t outer = 1, inner = 1;
     std::unique_ptr<LineSum> sum;

@@ -1,6 +1,6 @@
 // Layer `relative_l2`. With e = x - t, s = scale and T = offset + s t: loss = s ||e|| / ||T||, its gradients
-// are dx = s e / (||e|| ||T||) and dt = -dx - s^2 ||e|| T / ||T||^3. Sums are the device's, in float64; the
-// quotient of each sample is the host's.
+// are dx = s e / (||e|| ||T||) and dt = -dx - s^2 ||e|| T / ||T||^3. The device computes sums in float64, the
+// host the quotient of each sample.
 #include "relative_l2.hpp"
 
 #include <tenon/ops/elementwise.hpp>
@@ -116,7 +116,7 @@ void RelativeL2::forward(ForwardContext& context) {
 }
 
 void RelativeL2::backward(BackwardContext& context) {
-  sum(context);  // also without points: the others wait for this rank
+  sum(context);  // also without points: the other ranks wait for this one
   for (int input = 0; input < 2; ++input) write_gradient(context, input);
 }
 

@@ -1,7 +1,8 @@
 // Layer `relative_l2`: the loss ||x - t|| / ||t|| of each sample, of predictions x against targets t of equal
 // shape [batch, ...], and the number of samples. A sample whose target is zero everywhere has no relative
-// error, and one with a target that is no finite number is padding: neither counts. Inputs may be cut over a
-// model grid in any way, both alike: sums are made over all parts, and every rank has the loss of the whole.
+// error, and one with a target that is no finite number is padding: neither counts. Inputs may be sharded
+// over a model grid in any way, both alike: sums are over all shards, and every rank has the loss of the
+// whole.
 #pragma once
 
 #include "common.hpp"
@@ -15,7 +16,7 @@
 
 namespace tenon::fno {
 
-/// What the points of one sample add up to. Sums over parts of a sample add; an empty part adds nothing.
+/// Sums over the points of one sample. Sums over shards of a sample add up; an empty shard adds nothing.
 struct SampleSums {
   double error = 0;    ///< of (x - t)^2
   double squares = 0;  ///< of t^2
@@ -61,7 +62,7 @@ class RelativeL2 final : public Layer, public LossLayer {
   std::string_view metric() const override { return metric_; }
 
  private:
-  /// Of each sample of the batch; leaves x - t and t of this rank's points in the workspaces.
+  /// Sums over each sample of the batch; leaves x - t and t of this rank's points in the workspaces.
   void sum(RunContext& context);
   SampleSums& sums_of(std::int64_t local_sample);
   TensorView error(RunContext& context, std::int64_t sample) const;
@@ -77,7 +78,7 @@ class RelativeL2 final : public Layer, public LossLayer {
   Elementwise* elementwise_ = nullptr;
   ReduceOps* reduce_ = nullptr;
   std::vector<SampleSums> sums_;          ///< of the whole batch
-  std::unique_ptr<LinearMap> all_parts_;  ///< null where nothing is cut
+  std::unique_ptr<LinearMap> all_parts_;  ///< null where nothing is sharded
   WorkspaceRef error_, target_, gradient_, narrow_;
 };
 

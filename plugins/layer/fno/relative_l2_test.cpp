@@ -1,5 +1,5 @@
-// The relative L2 loss: PyTorch's value and gradients, finite differences, what does not count, and parts of
-// samples that add up.
+// The relative L2 loss: PyTorch's value and gradients, finite differences, samples that do not count, and
+// sums over parts of samples.
 #include "relative_l2.hpp"
 #include "reference/recorded.hpp"
 #include "testing.hpp"

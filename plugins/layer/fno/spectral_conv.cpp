@@ -1,5 +1,5 @@
 // Layer `spectral_conv`: points to modes, a product per mode, modes to points; backward is the adjoint of
-// each in reverse. What is kept between them are x's modes.
+// each in reverse. x's modes are kept for it.
 #include "spectral_conv.hpp"
 
 #include <fmt/format.h>
@@ -115,7 +115,7 @@ void SpectralConv::backward(BackwardContext& context) {
   const GradientSink dw = context.gradient(weight_), dx = context.input_gradient(0);
   const TensorView dy = y_modes(context), given = context.output_gradient(0);
   if (given.shape.rank() == 0) return;
-  // Whatever this rank has or needs: the others wait for its blocks.
+  // Needed whatever this rank has or needs: the other ranks wait for its blocks.
   y_.to_modes(given, dy, memory(context));
   if (!dw.view.empty()) {
     if (product_ != nullptr) {
@@ -126,7 +126,7 @@ void SpectralConv::backward(BackwardContext& context) {
     }
     weight_sum_.close(dw);
   }
-  // A gradient that nobody needs has no shape; one of an empty part has.
+  // A gradient that no layer needs has no shape; one of an empty shard has.
   if (dx.view.shape.rank() == 0) return;
   const TensorView dx_modes = x_modes(context.workspace(x_gradient_));
   if (product_ != nullptr)

@@ -1,7 +1,7 @@
 // Layer `spectral_conv` (Li et al. 2021): y = F^-1(R F(x)) over 1 to 4 dimensions of points, where F keeps
 // the k lowest modes of either sign, of the last dimension those of one, and R is a complex matrix over
-// channels per mode. What depends on the resolution is F alone: the same weights serve any number of points.
-// Over a model grid each rank transforms lines that are whole and holds the weights of some modes.
+// channels per mode. Only F depends on the resolution: the same weights serve any number of points. Over a
+// model grid each rank transforms lines that are whole and holds the weights of some modes.
 #pragma once
 
 #include "spectrum.hpp"

@@ -44,7 +44,7 @@ TEST(SpectralConv, P11_GivesPyTorchsOutputsAndGradients) {
   }
 }
 
-// With x pulled as well, its gradient is added to.
+// With x pulled as well, its gradient accumulates.
 TEST(SpectralConv, P8_MatchesFiniteDifferencesAlsoWhereGradientsAreAdded) {
   Graphs graphs(kSettings[0]);
   for (const std::vector<std::string>& pulled : {std::vector<std::string>{"n"}, {"n", "x"}}) {
@@ -139,7 +139,7 @@ TEST(SpectralConv, P11_AnImaginaryPartMattersButForModesThatAreTheirOwnConjugate
   const auto weight = harness->parameter("n.weight");
   harness->forward();
   const auto y = harness->value("n");
-  // x's mode (0, 0) is real; the imaginary part that its weight gives it is not read.
+  // x's mode (0, 0) is real; the imaginary part that its weight produces is not read.
   EXPECT_EQ(with_moved(*harness, weight, 0, 0, 1), y);
   EXPECT_NE(with_moved(*harness, weight, 0, 0, 0), y);
   // Mode (1, 0) has its conjugate at (-1, 0), so its imaginary part is no leftover.

@@ -6,7 +6,7 @@
 namespace tenon::fno {
 namespace {
 
-/// What moves are made of: complex numbers travel as pairs of reals, in one more dimension.
+/// Element type of moves: complex numbers travel as pairs of reals, in one more dimension.
 DType real_parts(DType dtype) {
   return dtype == DType::kC64 ? DType::kF32 : dtype == DType::kC128 ? DType::kF64 : dtype;
 }

@@ -1,5 +1,5 @@
-// From points to kept modes and back, one dimension after the other, each cut right after its transform, so
-// that what follows, and what moves between ranks, is small.
+// Transforms from points to kept modes and back, one dimension after the other, each truncated right after
+// its transform, so that later steps and moves between ranks are small.
 #pragma once
 
 #include "stages.hpp"
@@ -13,14 +13,14 @@
 namespace tenon::fno {
 
 /// One dimension: its points, and the modes k = 0 ... low - 1 and points - high ... points - 1 of them. In
-/// the truncated spectrum low ones come first; a mode's place there is global, whoever holds it.
+/// the truncated spectrum low ones come first; a mode's place there is global, whichever rank holds it.
 struct Dimension {
   std::int64_t points = 1, low = 1, high = 0;
   std::int64_t modes() const { return low + high; }
 };
 
-/// The dimensions of points that keep `modes` each: low and high ones, but of the last dimension, whose
-/// points are real, low ones alone.
+/// The dimensions of points that keep `modes` each: low and high ones, except that the last dimension, whose
+/// points are real, keeps low ones alone.
 std::vector<Dimension> dimensions_of(std::span<const std::int64_t> points,
                                      std::span<const std::int64_t> modes);
 
@@ -41,7 +41,7 @@ class SpectralStep {
   std::unique_ptr<FftKernel> to_modes_, to_points_;  ///< null for a block without elements
 };
 
-/// How a side of a spectral convolution goes from points to modes and back.
+/// Transforms of one side of a spectral convolution from points to modes and back.
 struct SpectrumSpec {
   Layout points;  ///< [batch, channels, points...]
   std::vector<Dimension> dimensions;
@@ -49,22 +49,21 @@ struct SpectrumSpec {
   FftMap to_modes = FftMap::kForward, to_points = FftMap::kForwardAdjoint;
   DType activations = DType::kF32;
   Form form = Form::kPencil;
-  Device* device = nullptr;  ///< whose memory blocks lie in; null: the host's
+  Device* device = nullptr;  ///< whose memory holds the blocks; null: the host's
 };
 
 /// All steps of one side, [batch, channels, points...] real and [batch, channels, modes...] complex, and the
-/// moves between them. Copies of a block hold the same, also of a gradient, so a move of either is one of
-/// values.
+/// moves between them. Replicas of a block are equal, also of a gradient, so either moves as a value.
 class Spectrum {
  public:
   Spectrum() = default;
   /// Collective; so are to_modes and to_points. `what` begins refusals.
   Spectrum(Fft& fft, ModelGrid& grid, const SpectrumSpec& spec, const std::string& what);
 
-  const Layout& modes() const { return modes_; }  ///< of the whole; this rank's part is local_modes()
+  const Layout& modes() const { return modes_; }  ///< of the whole; this rank's shard is local_modes()
   const Shape& local_modes() const { return hops_.back().out; }
   std::size_t scratch_bytes() const;
-  /// Of the blocks between hops, which take turns in two workspaces.
+  /// Bytes of the blocks between hops, which alternate between two workspaces.
   std::size_t between_bytes(int turn) const;
 
   struct Memory {
@@ -74,7 +73,7 @@ class Spectrum {
   void to_points(TensorView modes, TensorView points, bool accumulate, const Memory& memory) const;
 
  private:
-  /// A step, or a move with its way back.
+  /// A step, or a move with its reverse.
   struct Hop {
     Shape in, out;  ///< of this rank's block
     DType in_dtype = DType::kF32, out_dtype = DType::kF32;

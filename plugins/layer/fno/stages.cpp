@@ -1,4 +1,4 @@
-// The order of dimensions, and where the axes of a cut go when its dimension must become whole.
+// The order of dimensions, and the targets of a dimension's axes when it must become whole.
 #include "stages.hpp"
 
 #include <fmt/format.h>
@@ -9,10 +9,10 @@
 namespace tenon::fno {
 namespace {
 
-constexpr int kFirst = 2;  // behind batch and channels
+constexpr int kFirst = 2;  // after batch and channels
 
-/// The layout in which the axes that cut each dimension `from` cut dimension `to` instead, evenly, behind
-/// those that do so already; a `to` of 0 leaves copies.
+/// The layout in which the axes that shard each dimension `from` shard dimension `to` instead, evenly, after
+/// those that do so already; a `to` of 0 makes them replicate.
 Layout moved(const Layout& layout, const std::map<int, int>& to, std::span<const int> grid) {
   std::map<int, std::vector<int>> axes;
   Layout result{layout.shape};
@@ -75,11 +75,11 @@ std::vector<Stage> stages(const Layout& x, std::span<const std::int64_t> modes, 
       std::sort(done.begin(), done.end());
       std::map<int, int> to;
       if (form == Form::kPencil && dim >= half) {
-        // Of the later half of the dimensions each hands its axes to one of the earlier half.
+        // Each dimension of the later half passes its axes to one of the earlier half.
         for (const int one : rest)
           if (one >= half) to[one] = one - half + kFirst;
       } else {
-        // What is left hands its axes to modes, of which there are few: little moves.
+        // The remaining dimensions pass their axes to modes, of which there are few: little moves.
         for (std::size_t i = 0; i < rest.size(); ++i) to[rest[i]] = done.empty() ? 0 : done[i % done.size()];
       }
       at = moved(at, to, grid);

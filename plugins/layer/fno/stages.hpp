@@ -1,5 +1,5 @@
-// A transform over a model grid, one dimension after the other: in which layout each step finds its own
-// dimension whole. Where nothing is cut nothing moves.
+// Layouts of a transform over a model grid, one dimension after the other: each step finds its own dimension
+// whole. Where nothing is sharded nothing moves.
 #pragma once
 
 #include "common.hpp"
@@ -10,7 +10,7 @@ namespace tenon::fno {
 
 enum class Form : std::uint8_t {
   kPencil,  ///< dimensions in the order of one rank, so results have its bits (Grady et al. 2022)
-  kSlab,    ///< whole dimensions first, then those that were cut: one move (Witte et al. 2023)
+  kSlab,    ///< whole dimensions first, then those that were sharded: one move (Witte et al. 2023)
 };
 
 struct Stage {
@@ -20,7 +20,7 @@ struct Stage {
 
 /// `x`: layout of [batch, channels, points...]; batch and channels stay as they are. `modes`: kept per
 /// dimension of points, low and high ones together. Throws Error(kConfig), beginning with `what`, for slabs
-/// of points whose last dimension is cut: its transform is that of real numbers and comes first.
+/// of points whose last dimension is sharded: its transform is that of real numbers and comes first.
 std::vector<Stage> stages(const Layout& x, std::span<const std::int64_t> modes, Form form,
                           std::span<const int> grid, const std::string& what);
 

@@ -1,4 +1,4 @@
-// Where blocks lie while each dimension is transformed: the layouts of the published forms, and grids of any
+// Layouts of blocks while each dimension is transformed: those of the published forms, and grids of any
 // shape.
 #include "stages.hpp"
 
@@ -10,7 +10,7 @@ namespace {
 
 using Extents = std::vector<std::int64_t>;
 
-/// [1, 1, points...] cut as told, balanced.
+/// [1, 1, points...] with the given sharding, balanced.
 Layout cut(const Extents& points, const std::vector<std::pair<int, std::vector<int>>>& cuts,
            const std::vector<int>& grid) {
   Extents extents{1, 1};
@@ -24,7 +24,7 @@ Layout cut(const Extents& points, const std::vector<std::pair<int, std::vector<i
   return layout;
 }
 
-/// "5: 2 by 0 2, 3 by 1 3; 4: ..." : what is cut while each dimension is transformed.
+/// "5: 2 by 0 2, 3 by 1 3; 4: ...": the sharding while each dimension is transformed.
 std::string text(const std::vector<Stage>& list) {
   std::string out;
   for (const Stage& stage : list) {
@@ -68,7 +68,7 @@ TEST(Stages, P11_SlabsLieAsPublished) {
   }
 }
 
-// What was there stays: batches cut over the grid, and parts that are not even.
+// Other dimensions keep their sharding: batches sharded over the grid, and uneven shards.
 TEST(Stages, OnlyDimensionsOfPointsMove) {
   const std::vector<int> grid{2, 2};
   Layout x = cut({6, 8}, {{2, {1}}}, grid);

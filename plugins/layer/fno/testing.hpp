@@ -36,7 +36,7 @@ class Graphs {
                                                       .precision = &*precision_},
                                           std::move(nodes), pulled, std::move(fields));
   }
-  /// What is said about a graph that cannot be; "" where it can.
+  /// The refusal of an invalid graph; "" where it is accepted.
   std::string refusal(std::vector<NodeSpec> nodes, std::vector<TestField> fields) {
     try {
       make(std::move(nodes), {"n"}, std::move(fields));

@@ -1,4 +1,4 @@
-// Layer `accuracy`: logits are few beside what made them, so the host compares them.
+// Layer `accuracy`: the host compares logits, which are few beside the values they come from.
 #include "accuracy.hpp"
 
 #include <algorithm>

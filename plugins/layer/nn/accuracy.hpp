@@ -1,4 +1,4 @@
-// Layer `accuracy`: how many of the targets are the greatest logit of their row (the first of equals). A
+// Layer `accuracy`: number of targets that are the greatest logit of their row (the first of equals). A
 // metric beside the trained loss: it has no gradient.
 #pragma once
 

@@ -1,4 +1,5 @@
-// Layer `attention`: hands q, k, v to the kernel that the device prepared, and keeps what its backward reads.
+// Layer `attention`: passes q, k, v to the kernel that the device prepared, and keeps what its backward
+// reads.
 #include "attention.hpp"
 
 #include <fmt/format.h>
@@ -46,8 +47,8 @@ void SelfAttention::forward(ForwardContext& context) {
 
 void SelfAttention::backward(BackwardContext& context) {
   const TensorView q = context.input(0), spare = context.workspace(gradients_);
-  // The kernel writes all three gradients and adds to none: a sink that wants a sum, or nothing, gets a spare
-  // tensor.
+  // The kernel writes all three gradients and adds to none: a sink that accumulates, or is empty, gets a
+  // spare tensor.
   GradientSink sinks[3];
   TensorView written[3];
   bool direct[3];

@@ -1,5 +1,5 @@
 // Layer `batch_norm`: batch statistics in training, running ones in evaluation. Every rank of a model grid
-// that has a channel has its totals, so gradients of gain and bias are whole on each of them.
+// that has a channel has its totals, so each of them has the whole gradients of gain and bias.
 #include "batch_norm.hpp"
 
 #include "parts.hpp"
@@ -80,9 +80,9 @@ void BatchNorm::backward(BackwardContext& context) {
     write(context, both.rows(1, 2), dgain);
     return;
   }
-  if (context.input(0).empty()) return;  // of no channel
+  if (context.input(0).empty()) return;  // no channel here
   const GradientSink dx = context.input_gradient(0);
-  // Both vectors are this node's alone, so their sums begin together; either may be frozen.
+  // Both vectors belong to this node alone, so their sums begin together; either may be frozen.
   const bool accumulate = dgain.view.empty() ? dbias.accumulate : dgain.accumulate;
   ops_->batch_norm_backward(context.input(0), context.parameter(gain_), context.saved(mean_),
                             context.saved(rstd_), context.output_gradient(0), dx.view, dx.accumulate,

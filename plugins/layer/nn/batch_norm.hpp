@@ -1,8 +1,8 @@
 // Layer `batch_norm`: normalises each channel of x [batch, channels, ...] over the batch (Ioffe, Szegedy
 // 2015), as PyTorch defines it: the biased variance normalises, the unbiased one goes into the running value.
 // Running values are buffers, staged until the slot is applied; evaluation normalises by them. Over a model
-// grid x may be cut in any way; statistics are those of all parts, and channels that are cut take their
-// vectors along.
+// grid x may be sharded in any way; statistics are those of all shards, and sharded channels shard their
+// vectors.
 #pragma once
 
 #include "norm_parts.hpp"
@@ -36,14 +36,14 @@ class BatchNorm final : public Layer {
   void* query(std::string_view interface_id) override { return nullptr; }
 
  private:
-  /// Totals of a gradient into its sink.
+  /// Writes totals of a gradient into its sink.
   void write(BackwardContext& context, TensorView totals, const GradientSink& sink);
 
   BatchNormSpec spec_;
   Device* device_ = nullptr;
   NormalisationOps* ops_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  std::optional<NormParts> parts_;  ///< where a channel lies on several ranks
+  std::optional<NormParts> parts_;  ///< where a channel is on several ranks
   ParameterRef gain_, bias_, running_mean_, running_variance_;
   SavedRef mean_, rstd_;
   WorkspaceRef narrow_;

@@ -26,7 +26,7 @@ inline TestField real_field(const std::string& name, const Shape& shape) {
 inline TestField id_field(const std::string& name, const Shape& shape, std::uint64_t bound) {
   return {name, shape, DType::kI32, integers(shape.elements(), bound, name)};
 }
-/// Targets of which every third is ignored.
+/// Targets, every third of which is ignored.
 inline TestField masked_targets(const Shape& shape, std::uint64_t classes) {
   TestField field = id_field("targets", shape, classes);
   for (std::size_t i = 1; i < field.values.size(); i += 3) field.values[i] = -1;

@@ -65,7 +65,7 @@ inline std::vector<LayerCase> layer_cases() {
 }
 
 /// The same graph with a node before each real input and several after each pulled value, so that no value of
-/// the layer is a data field, which memory planning spares.
+/// the layer is a data field, which memory planning does not reuse.
 inline LayerCase surrounded(LayerCase c) {
   std::vector<NodeSpec> before, after;
   for (const TestField& field : c.fields) {
@@ -78,7 +78,7 @@ inline LayerCase surrounded(LayerCase c) {
     }
   }
   for (std::string& pulled : c.pulled) {
-    // Sums keep nothing, so their results take the memory that the layer gave up; the last map keeps its
+    // Sums keep nothing, so their results reuse the memory that the layer released; the last map keeps its
     // input.
     std::string last = pulled;
     for (int i = 0; i < 6; ++i) {

@@ -13,7 +13,7 @@
 
 namespace tenon::nn {
 
-/// A layer that reaches memory through the device's operators only runs wherever they do.
+/// A layer that reaches memory only through the device's operators runs wherever they do.
 inline constexpr std::uint64_t kAnywhere = TENON_CAP_DETERMINISTIC;
 
 /// A value seen as a matrix: the last extent is the columns, all others together are the rows.
@@ -25,15 +25,14 @@ TensorView flat(TensorView view);
 Shape with_columns(Shape shape, std::int64_t columns);
 /// A tensor inside the bytes of a workspace.
 TensorView window(TensorView bytes, std::size_t offset, DType dtype, const Shape& shape);
-/// Bytes of a tensor inside a workspace, rounded up so that what follows is aligned.
+/// Bytes of a tensor inside a workspace, rounded up so that the next tensor is aligned.
 std::size_t window_bytes(DType dtype, std::int64_t elements);
 
-/// dtype of statistics, logits and losses: f32, or f64 beside f64 activations.
+/// dtype of statistics, logits and losses: f32, or f64 for f64 activations.
 DType statistics(DType activations);
 
 /// A matrix of normal initial values, decayed. Its name is the option `weight`, which ties it to another
-/// layer's, or
-/// "<node>.weight".
+/// layer's, or "<node>.weight".
 ParameterSpec weight_parameter(const InferContext& context, const Options& options, const Shape& shape,
                                double init_scale);
 /// A vector that no weight decay touches: "<node>.<member>".
@@ -48,7 +47,7 @@ Shape expect_activation(const InferContext& context, int index, int rank);
 /// Input `index` holds i32 class or token numbers; returns its shape.
 Shape expect_ids(const InferContext& context, int index);
 
-/// sink (+)= gradient: the backward of a layer whose derivative is one. An empty sink takes nothing.
+/// sink (+)= gradient: the backward of a layer whose derivative is one. Writes nothing to an empty sink.
 void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink);
 
 }  // namespace tenon::nn

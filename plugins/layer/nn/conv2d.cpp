@@ -1,6 +1,6 @@
 // Layer `conv2d`: unfold, product, and the rows of the product back to planes; backward is the adjoint of
-// each step in reverse. All of it walks the same chunks of samples. A site that takes images needs none of
-// it.
+// each step in reverse. All steps walk the same chunks of samples. A site that accepts images needs none of
+// them.
 #include "conv2d.hpp"
 
 #include <tenon/ops/reduce.hpp>

@@ -1,6 +1,6 @@
 // Layer `conv2d`: y = w * x + b over images [batch, channels, height, width]. The windows of x become rows of
 // a matrix, so each group's product is a linear site with k = channels of the group x kernel, and its number
-// format is the precision policy's choice. Rows exist for a few samples at a time; backward makes them again.
+// format is the precision policy's choice. Rows exist for a few samples at a time; backward recomputes them.
 // Where the policy keeps the site as it is and the device computes convolutions, there are no rows.
 #pragma once
 
@@ -66,7 +66,7 @@ class Conv2d final : public Layer {
 
   const Options& options_;  // outlives the layer
   WindowSpec window_;
-  WindowSpec point_;  ///< of one element: turns rows of a product into planes and back
+  WindowSpec point_;  ///< of one element: converts rows of a product to planes and back
   std::int64_t batch_ = 0, places_ = 0, chunk_ = 0;
   std::int64_t n_ = 0, k_ = 0;  ///< of one group
   std::int64_t group_channels_ = 0;

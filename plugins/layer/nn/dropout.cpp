@@ -1,5 +1,5 @@
-// Layer `dropout`: forward and backward apply the same drawn mask, which is never stored. A part of a value
-// is drawn for in runs, whose elements follow one another in the whole value, too; on one rank there is one.
+// Layer `dropout`: forward and backward apply the same drawn mask, which is never stored. The mask of a shard
+// is drawn in runs, whose elements are consecutive in the whole value, too; on one rank there is one run.
 #include "dropout.hpp"
 
 #include <tenon/transport.hpp>

@@ -1,6 +1,6 @@
 // Layer `dropout`: zeroes elements with probability p while training and scales the others by 1 / (1 - p).
 // Element i of the global batch draws from (seed, node, slot, i), so the mask does not depend on how a batch
-// is cut, over replicas, micro-batches or a model grid.
+// is split over replicas, micro-batches or a model grid.
 #pragma once
 
 #include "common.hpp"
@@ -29,13 +29,13 @@ class Dropout final : public Layer {
   bool active(const RunContext& context) const { return p_ > 0 && context.training(); }
   void apply(RunContext& context, TensorView from, TensorView to, bool accumulate);
 
-  /// Where run `run` of this rank's part begins in the whole value.
+  /// Begin of run `run` of this rank's shard in the whole value.
   std::int64_t first_of(std::int64_t run) const;
 
   double p_;
   Shape whole_;
   Box part_;
-  int outer_ = 0;         ///< dimensions before the last cut one: a run has one index of each of them
+  int outer_ = 0;         ///< dimensions before the last sharded one: a run has one index of each of them
   std::int64_t run_ = 0;  ///< elements
   Device* device_ = nullptr;
   NeuralOps* nn_ = nullptr;

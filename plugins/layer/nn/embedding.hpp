@@ -1,6 +1,6 @@
-// Layer `embedding`: the rows of a table by number. The table is a dense parameter; row tables that may be
-// larger than memory are another layer's matter. Over a model grid ids may be cut in any dimension, and the
-// width of the table over other axes.
+// Layer `embedding`: the rows of a table by number. The table is a dense parameter; another layer has row
+// tables that may be larger than memory. Over a model grid ids may be sharded in any dimension, and the width
+// of the table over other axes.
 #pragma once
 
 #include "parts.hpp"

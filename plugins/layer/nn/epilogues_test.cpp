@@ -1,4 +1,5 @@
-// Maps folded into the sites before them: where it happens, that the numbers stay, and where it must not.
+// Maps fused into the sites before them: where it happens, that the numbers stay the same, and where it must
+// not.
 #include "cases.hpp"
 
 #include <gmock/gmock.h>

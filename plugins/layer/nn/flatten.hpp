@@ -1,5 +1,6 @@
-// Layer `flatten`: [batch, a, b, ...] as [batch, a b ...]. Over a model grid the batch may be cut, and of the
-// other dimensions the first with more than one element, whose parts are then runs of the result's columns.
+// Layer `flatten`: [batch, a, b, ...] as [batch, a b ...]. Over a model grid the batch may be sharded, and of
+// the other dimensions the first with more than one element, whose shards are then runs of the result's
+// columns.
 #pragma once
 
 #include "parts.hpp"

@@ -113,7 +113,7 @@ TEST_P(Gradients, AgreeInLowerPrecision) {
       const auto precision = bench.make_component<Precision>(type, "");
       LayerHarness exact = harness_of(bench_, *exact_, GetParam()),
                    rough = harness_of(bench, *precision, GetParam());
-      // Both see the same numbers: those that the rough graph can hold.
+      // Both get the same numbers: those that the low-precision graph can hold.
       for (const TestField& field : exact.fields()) {
         if (!dtype_is_real(field.dtype)) continue;
         const auto& inputs = rough.executor().inputs();

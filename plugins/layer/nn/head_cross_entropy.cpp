@@ -1,5 +1,5 @@
-// Layer `head_cross_entropy`: both passes walk the same chunks of rows. What is written over is only ever a
-// chunk of logits, whose gradient takes its place where the dtypes agree.
+// Layer `head_cross_entropy`: both passes walk the same chunks of rows. Only chunks of logits are ever
+// overwritten: by their gradient, where the dtypes agree.
 #include "head_cross_entropy.hpp"
 
 #include "parts.hpp"
@@ -15,7 +15,7 @@ std::int64_t chunk_rows(std::int64_t wanted, std::int64_t rows, std::int64_t voc
   if (wanted > 0) return std::min(wanted, rows);
   const std::int64_t fitting = std::max<std::int64_t>(kChunkLogits / vocabulary, 1);
   if (fitting >= rows) return rows;
-  // Products like whole tiles, and the last chunk should not be a crumb.
+  // Products prefer whole tiles, and the last chunk should not be tiny.
   const std::int64_t whole = fitting >= 32 ? fitting / 16 * 16 : fitting;
   const std::int64_t chunks = (rows + whole - 1) / whole, even = (rows + chunks - 1) / chunks;
   return std::min(whole, (even + 15) / 16 * 16);
@@ -88,7 +88,7 @@ void HeadCrossEntropy::backward(BackwardContext& context) {
     const std::int64_t end = std::min(begin + chunk_, rows_);
     const TensorView chunk = logits(context, end - begin);
     if (!keeps_logits()) context.fprop(site_, x.rows(begin, end), {}, chunk, begin);
-    // In place where the dtypes agree; bf16 activations take bf16 gradients from f32 logits.
+    // In place where the dtypes agree; bf16 activations need bf16 gradients from f32 logits.
     const TensorView gradient =
         gradients_.index < 0 ? chunk
                              : window(context.workspace(gradients_), 0, x.dtype, {end - begin, vocabulary_});

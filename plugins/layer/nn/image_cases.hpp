@@ -1,4 +1,4 @@
-// Small graphs of the layers for images and of the normalisations and losses beside them, for cases.hpp.
+// Small graphs of the layers for images and of their normalisations and losses, for cases.hpp.
 #pragma once
 
 #include "case.hpp"

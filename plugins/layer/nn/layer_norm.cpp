@@ -1,5 +1,5 @@
-// Layer `layer_norm`: the device's operator between declared statistics and parameters. Rows that lie on
-// several ranks are normalised in parts; gradients of gain and bias are sums over the rows of all ranks
+// Layer `layer_norm`: the device's operator between declared statistics and parameters. Rows that are on
+// several ranks are normalised in shards; gradients of gain and bias are sums over the rows of all ranks
 // either way.
 #include "layer_norm.hpp"
 
@@ -46,7 +46,7 @@ void LayerNorm::backward(BackwardContext& context) {
     gain_sum_.clear(*elementwise_, dgain);
     bias_sum_.clear(*elementwise_, dbias);
   } else {
-    // Both vectors are this node's alone, so their sums begin together; either may be frozen.
+    // Both vectors belong to this node alone, so their sums begin together; either may be frozen.
     const bool accumulate = dgain.view.empty() ? bias_sum_.adds(dbias) : gain_sum_.adds(dgain);
     nn_->layer_norm_backward(matrix(context.input(0)), gain, mean, rstd, matrix(context.output_gradient(0)),
                              parts_ || dx.view.empty() ? TensorView{} : matrix(dx.view), dx.accumulate,

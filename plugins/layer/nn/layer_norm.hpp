@@ -1,5 +1,5 @@
 // Layer `layer_norm`: normalises the last dimension and applies a learned gain and bias (Ba, Kiros, Hinton
-// 2016). Over a model grid rows may be cut, and columns too, which then take gain and bias along.
+// 2016). Over a model grid rows may be sharded, and columns too, which then shard gain and bias.
 #pragma once
 
 #include "norm_parts.hpp"
@@ -30,7 +30,7 @@ class LayerNorm final : public Layer {
   double eps_;
   NeuralOps* nn_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  std::optional<NormParts> parts_;  ///< where a row lies on several ranks
+  std::optional<NormParts> parts_;  ///< where a row is on several ranks
   ParameterRef gain_, bias_;
   GradientSum gain_sum_, bias_sum_;
   SavedRef mean_, rstd_;

@@ -1,6 +1,7 @@
 // Layer `linear`: three products of one site; the bias gradient is a sum over rows in a fixed order. On a
-// model grid each rank multiplies its part of x by its part of w. Where the columns of x are cut, products
-// are terms of sums over ranks, and the bias is added behind the sum, as one rank adds it behind its own.
+// model grid each rank multiplies its shard of x by its shard of w. Where the columns of x are sharded,
+// products are partial sums over ranks, and the bias is added after the sum, as one rank adds it after its
+// own.
 #include "linear.hpp"
 
 #include <tenon/ops/reduce.hpp>
@@ -13,7 +14,7 @@
 namespace tenon::nn {
 namespace {
 
-/// Dimension 0 of `y`, cut or not, cut further over `axes` in even parts of its parts.
+/// Shards dimension 0 of `y`, sharded or not, further over `axes`: its shards are split evenly.
 Layout scattered(Layout y, const std::vector<int>& axes, const ModelGrid& grid) {
   int parts = 1;
   for (const int axis : axes) parts *= grid.extent(axis);
@@ -85,7 +86,7 @@ void Linear::declare_parameters(InferContext& context, const Layout& x, const La
 
 void Linear::declare_sums(InferContext& context, const Layout& x, const Layout& y) {
   ModelGrid& grid = context.grid();
-  // Ranks along `axes` hold the same of x and have terms of its gradient, as they would of a parameter's.
+  // Ranks along `axes` hold the same x and have terms of its gradient, as they would of a parameter's.
   ParameterSpec held;
   held.name = "x";
   held.dtype = context.activations();
@@ -158,7 +159,7 @@ void Linear::backward(BackwardContext& context) {
   if (!weight.view.empty()) weight_sum_.close(weight);
 
   const GradientSink dx = context.input_gradient(0);
-  if (dx.view.shape.rank() == 0) return;  // that of an empty part has a rank
+  if (dx.view.shape.rank() == 0) return;  // the gradient of an empty shard has a rank
   if (dy.empty()) {
     x_sum_.clear(*elementwise_, dx);
   } else if (!dx.view.empty()) {

@@ -1,7 +1,7 @@
 // Layer `linear`: y = x w^T + b over the last dimension. The product is a linear site, so its number format
-// is the precision policy's choice. Over a model grid (Hewett, Grady 2020) w may be cut in rows, which the
-// option `axes` says, and in columns, which x says; samples and positions may be cut too. Axes that cut the
-// rows and x alike are refused.
+// is the precision policy's choice. Over a model grid (Hewett, Grady 2020) w may be sharded in rows, by the
+// option `axes`, and in columns, as x is; samples and positions may be sharded too. Axes that shard both the
+// rows and x are refused.
 #pragma once
 
 #include "parts.hpp"
@@ -51,7 +51,7 @@ class Linear final : public Layer {
   void* query(std::string_view interface_id) override { return nullptr; }
 
  private:
-  /// `y`: as the products make it, copied over the axes that cut the columns of `x`.
+  /// `y`: layout of the products, replicated over the axes that shard the columns of `x`.
   void declare_parameters(InferContext& context, const Layout& x, const Layout& y,
                           const std::vector<int>& axes);
   void declare_sums(InferContext& context, const Layout& x, const Layout& y);
@@ -68,9 +68,9 @@ class Linear final : public Layer {
   Shape part_;             ///< of the weight, on this rank
   Layout out_;             ///< of y
   Shape product_;          ///< of the product on this rank
-  bool scatters_ = false;  ///< out_ is cut further than the products
-  /// Over the axes that cut the columns of x: of the products, and of dy where it comes scattered. Null: none
-  /// do.
+  bool scatters_ = false;  ///< out_ is sharded further than the products
+  /// Over the axes that shard the columns of x: sum of the products, and gather of dy where it is scattered.
+  /// Null where no axes do.
   std::unique_ptr<LinearMap> sum_, gather_;
   GradientSum weight_sum_, bias_sum_, x_sum_;
 };

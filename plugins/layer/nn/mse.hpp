@@ -1,6 +1,6 @@
 // Layer `mse`: the loss sum((x - t)^2) of predictions x against targets t of equal shape; the count is the
 // number of elements, so the mean is PyTorch's MSELoss. A target that is not a number does not count: data
-// sets pad so. Both may be cut over a model grid in any way, alike.
+// sets use it for padding. Both may be sharded over a model grid in any way, alike.
 #pragma once
 
 #include "loss_sum.hpp"

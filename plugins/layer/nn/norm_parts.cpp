@@ -1,4 +1,4 @@
-// Sums of parts become totals by the redistribution of a partial sum, which adds in the order of the grid.
+// Sums of shards become totals by the redistribution of a partial sum, which adds in the order of the grid.
 #include "norm_parts.hpp"
 
 #include "parts.hpp"
@@ -15,7 +15,7 @@ bool counts_sets(const NormSets& sets, int dim) {
   return dim >= sets.first && dim < sets.end;
 }
 
-/// `count` numbers per set, of which every rank with elements of a set has a term.
+/// `count` numbers per set; every rank with elements of a set has a term of them.
 Layout terms_of(const Layout& x, const NormSets& sets, std::int64_t count) {
   const auto counted = x.shape.extents().subspan(static_cast<std::size_t>(sets.first),
                                                  static_cast<std::size_t>(sets.end - sets.first));

@@ -1,7 +1,6 @@
-// Normalisation over elements that lie on several ranks of a model grid. What the ranks add up are sums of
-// values, then of squared distances from the mean of all of them: parts may be uneven and empty, which means
-// of means do not survive, and a mean that is far from zero costs no digits. The same bits come out on all
-// ranks.
+// Normalisation over elements on several ranks of a model grid. The ranks add up sums of values, then of
+// squared distances from the mean of all of them: shards may be uneven and empty, so means of means would be
+// wrong, and a mean that is far from zero costs no digits. All ranks get the same bits.
 #pragma once
 
 #include "common.hpp"
@@ -18,10 +17,10 @@ namespace tenon::nn {
 struct NormSets {
   int first = 0, end = 0;
 };
-/// Whether elements of one set lie on several ranks.
+/// Whether elements of one set are on several ranks.
 bool lie_apart(const Layout& x, const NormSets& sets);
 
-/// A vector along dimension `dim` of x, as vector_parameter, cut where that dimension is.
+/// A vector along dimension `dim` of x, as vector_parameter, sharded like that dimension.
 ParameterSpec vector_along(const InferContext& context, std::string_view member, const Layout& x, int dim,
                            Initializer init);
 
@@ -30,22 +29,22 @@ struct NormVectors {
   TensorView gain = {}, bias = {}, mean = {}, rstd = {}, running_mean = {}, running_variance = {};
 };
 
-/// Of input 0 into output 0. forward and backward are collective.
+/// Normalises input 0 into output 0. forward and backward are collective.
 class NormParts {
  public:
-  /// Collective. The count of `spec` is filled in; without `centred` there are no means.
+  /// Collective. Fills in the count of `spec`; without `centred` there are no means.
   NormParts(InferContext& context, const Layout& x, const NormSets& sets, const PartNormSpec& spec,
             bool centred);
 
   /// Writes mean, rstd and running values.
   void forward(ForwardContext& context, const NormVectors& vectors);
-  /// Writes the gradient of x. Returns the totals of PartNormOps::backward_sums, which live as long as this
+  /// Writes the gradient of x. Returns the totals of PartNormOps::backward_sums, which are valid during this
   /// call of the layer.
   TensorView backward(BackwardContext& context, const NormVectors& vectors);
 
  private:
   TensorView sets_of(TensorView view) const { return view.reshaped(x_); }
-  /// `count` vectors of sums behind the first `skipped` ones.
+  /// `count` vectors of sums after the first `skipped` ones.
   TensorView sums(RunContext& context, std::int64_t skipped, std::int64_t count) const;
 
   PartNormSpec spec_;

@@ -1,4 +1,4 @@
-// Layouts of parts. Refusals name global shapes, so that they read the same on all ranks.
+// Layouts of shards. Refusals name global shapes, so that they read the same on all ranks.
 #include "parts.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// Layers of this plugin whose values may lie over a model grid in parts: what they are given, and the layouts
-// of what they make. A layer that does not ask for this gets whole values alone.
+// Layouts of inputs and outputs for layers of this plugin whose values may be sharded over a model grid. A
+// layer that does not ask for this gets only whole values.
 #pragma once
 
 #include "common.hpp"
@@ -12,10 +12,11 @@ namespace tenon::nn {
 
 /// The layout of input `index`; refuses a partial sum.
 Layout expect_parts(const InferContext& context, int index);
-/// Option `axes`: axes of the model grid, each once, over which input 0 in layout `x` is not cut.
+/// Option `axes`: axes of the model grid, each once, over which input 0 in layout `x` is not sharded.
 std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x);
 
-/// `layout` with so many elements in dimension `dim`, cut evenly over `axes` together; no axes: whole there.
+/// `layout` with so many elements in dimension `dim`, sharded evenly over `axes` together; no axes: whole
+/// there.
 Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::vector<int>& axes,
                        const ModelGrid& grid);
 

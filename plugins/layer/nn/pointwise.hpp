@@ -1,4 +1,4 @@
-// What the layers y = map(x) share: the map is offered to the producing site as epilogue.
+// Base of the layers y = map(x): the map is offered to the producing site as epilogue.
 #pragma once
 
 #include "common.hpp"
@@ -15,8 +15,7 @@ class Pointwise : public Layer {
   void* query(std::string_view interface_id) final { return nullptr; }
 
  protected:
-  /// What backward needs to know: x, or y where the derivative follows from it (x itself may then never
-  /// exist).
+  /// Value that backward reads: x, or y where the derivative follows from it (x itself may then never exist).
   enum class Reads { kInput, kOutput };
   Pointwise(Epilogue map, Reads reads) : map_(map), reads_(reads) {}
 

@@ -6,7 +6,7 @@
 namespace tenon::nn {
 namespace {
 
-/// A window that lies in the padding whole would have no element to choose.
+/// A window entirely in the padding would have no element to choose.
 void expect_small_padding(const InferContext& context, const WindowSpec& window) {
   for (int d = 0; d < 2; ++d) {
     if (2 * window.pad_low[d] <= window.kernel[d]) continue;

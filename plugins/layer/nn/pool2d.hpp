@@ -1,5 +1,5 @@
 // Layers `max_pool2d` and `average_pool2d`: the greatest element, or the mean, of each window of an image
-// [batch, channels, height, width]. The maximum keeps which element it was, and nothing of x.
+// [batch, channels, height, width]. The maximum keeps the index of its element, and nothing of x.
 #pragma once
 
 #include "window.hpp"

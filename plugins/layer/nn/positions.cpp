@@ -8,7 +8,7 @@
 namespace tenon::nn {
 namespace {
 
-/// [batch, time, width] as [batch, time * width]: the rows that are used then act like a bias.
+/// [batch, time, width] as [batch, time * width]: the used rows then act like a bias.
 TensorView samples(TensorView view) {
   return view.reshaped({view.shape[0], view.elements() / view.shape[0]});
 }

@@ -1,5 +1,5 @@
 // Layer `positions`: adds a learned row per position to x [batch, time, width]. Over a model grid x may be
-// cut in any dimension; the table is cut like the width.
+// sharded in any dimension; the table is sharded like the width.
 #pragma once
 
 #include "parts.hpp"
@@ -40,7 +40,7 @@ class Positions final : public Layer {
   ReduceOps* reduce_ = nullptr;
   ParameterRef table_;
   GradientSum table_sum_;
-  std::int64_t first_ = 0;  ///< position of this rank's part
+  std::int64_t first_ = 0;  ///< position of this rank's shard
   WorkspaceRef scratch_;
 };
 

@@ -1,5 +1,5 @@
-// What layers promise beyond gradients: windows, masks, ties, chunks, ignored targets, and refusals that say
-// why.
+// Properties of layers beyond gradients: windows, masks, ties, chunks, ignored targets, and refusals that
+// state the reason.
 #include "cases.hpp"
 
 #include <gmock/gmock.h>
@@ -54,7 +54,7 @@ TEST_F(Layers, AttentionSeesExactlyItsWindow) {
             return std::vector<double>(y.begin() + t * kWidth, y.begin() + (t + 1) * kWidth);
           };
           const bool sees = t < kTime && moved <= t && (window == 0 || moved > t - window);
-          // With one visible key the softmax is 1 whatever k says.
+          // With one visible key the softmax is 1 whatever k is.
           const bool alone = std::string(name) == "k" && (t == 0 || window == 1);
           EXPECT_EQ(row(before) != row(after), sees && !alone)
               << name << " at " << moved << " seen from " << t << " with window " << window;

@@ -24,8 +24,7 @@ void Residual::forward(ForwardContext& context) {
 }
 
 void Residual::backward(BackwardContext& context) {
-  // One after the other: where both inputs are the same value, the second sink says accumulate once the first
-  // is served.
+  // In sequence: where both inputs are the same value, the second sink accumulates once the first is written.
   for (int i = 0; i < 2; ++i)
     pass_on(*device_, *elementwise_, context.output_gradient(0), context.input_gradient(i));
 }

@@ -1,5 +1,5 @@
-// Layer `rms_norm`: the device's operator between a declared statistic and a parameter. Rows that lie on
-// several ranks are normalised in parts; the gradient of the gain is a sum over the rows of all ranks either
+// Layer `rms_norm`: the device's operator between a declared statistic and a parameter. Rows that are on
+// several ranks are normalised in shards; the gradient of the gain is a sum over the rows of all ranks either
 // way.
 #include "rms_norm.hpp"
 

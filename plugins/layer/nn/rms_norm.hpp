@@ -1,5 +1,5 @@
 // Layer `rms_norm`: divides the last dimension by its root mean square and applies a learned gain (Zhang,
-// Sennrich 2019). Over a model grid rows may be cut, and columns too, which then take the gain along.
+// Sennrich 2019). Over a model grid rows may be sharded, and columns too, which then shard the gain.
 #pragma once
 
 #include "norm_parts.hpp"
@@ -32,7 +32,7 @@ class RmsNorm final : public Layer {
   double eps_;
   NormalisationOps* ops_ = nullptr;
   Elementwise* elementwise_ = nullptr;
-  std::optional<NormParts> parts_;  ///< where a row lies on several ranks
+  std::optional<NormParts> parts_;  ///< where a row is on several ranks
   ParameterRef gain_;
   GradientSum gain_sum_;
   SavedRef rstd_;

@@ -1,6 +1,6 @@
 // Layer `softmax_cross_entropy`: the loss of plain logits [..., classes] against class numbers [...]. For
-// language models use `head_cross_entropy`, which never holds the logits of a whole batch. Rows may be cut
-// over a model grid, classes not.
+// language models use `head_cross_entropy`, which never holds the logits of a whole batch. Rows may be
+// sharded over a model grid, classes not.
 #pragma once
 
 #include "loss_sum.hpp"

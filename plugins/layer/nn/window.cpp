@@ -1,4 +1,4 @@
-// From options to a window that fits the image.
+// Makes a window that fits the image from options.
 #include "window.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,4 @@
-// The window of convolutions and pools over images [batch, channels, height, width], as their options give
-// it.
+// The window of convolutions and pools over images [batch, channels, height, width], from their options.
 #pragma once
 
 #include "common.hpp"

@@ -1,4 +1,4 @@
-// What layers of this plugin share: checks at infer, and logits beside labels on the host.
+// Shared by the layers of this plugin: checks at infer, and logits and labels on the host.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -21,7 +21,7 @@ void expect_inputs(const InferContext& context, int count);
 Shape expect_activation(const InferContext& context, int index, int rank, const char* means);
 
 /// Inputs 0, logits [batch] or [batch, 1], and 1, labels i32 [batch], as numbers of the host: one number per
-/// sample is few beside what made it, so whoever reads them computes there, in float64.
+/// sample is few beside the values it comes from, so layers compute with them on the host, in float64.
 class LabelledLogits {
  public:
   /// Checks both inputs.

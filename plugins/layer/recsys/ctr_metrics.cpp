@@ -1,5 +1,5 @@
-// Layer `ctr_metrics`: what is collected is sorted before anything is summed, so the values depend neither on
-// the order of the samples nor on how they were shared among batches and replicas.
+// Layer `ctr_metrics`: collected scores are sorted before anything is summed, so the values depend neither on
+// the order of the samples nor on their split among batches and replicas.
 #include "ctr_metrics.hpp"
 
 #include "ctr_statistics.hpp"

@@ -31,7 +31,7 @@ class CtrMetrics final : public Layer, public MetricLayer {
   void finish(Communicator* replicas, MetricReport& report) override;
 
  private:
-  /// Replaces what this replica collected by what all did, replica after replica.
+  /// Replaces this replica's collected scores by those of all, replica after replica.
   void join(Communicator& replicas);
 
   std::string prefix_;

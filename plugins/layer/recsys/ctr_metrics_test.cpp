@@ -1,5 +1,5 @@
-// Click-through metrics: values from their definitions (tests/reference/recsys.safetensors), what they do not
-// depend on, over how many replicas they are collected, and when they are undefined.
+// Click-through metrics: values from their definitions (tests/reference/recsys.safetensors), independence of
+// order and batches, collection over several replicas, and undefined values.
 #include "reference/recorded.hpp"
 #include "testing.hpp"
 
@@ -62,7 +62,7 @@ Report evaluate(const Samples& samples, std::int64_t batch = 8, const char* prec
   return report;
 }
 
-/// The same evaluation, the samples dealt to `replicas` threads; what the first of them reports.
+/// The same evaluation with the samples dealt to `replicas` threads; returns the report of the first.
 Report evaluate_over(int replicas, const Samples& samples) {
   Bench bench("cpu", "auto", 1);
   const auto clock = make_wall_clock();

@@ -1,5 +1,5 @@
-// Tables lie on the host, so all of this runs there, whatever the device. Ids are checked once, then tables
-// and blocks of bags share the threads. Sums are taken in the type of the rows and rounded to that of
+// Tables are on the host, so all of this runs there, whatever the device. Ids are checked once, then the
+// threads share tables and blocks of bags. Sums are in the type of the rows and rounded to that of
 // activations at the end.
 #include "embedding_bag.hpp"
 
@@ -20,7 +20,7 @@
 namespace tenon::recsys {
 namespace {
 
-/// Bags that one thread takes at a time.
+/// Bags in one block of a thread.
 constexpr std::int64_t kBlock = 128;
 
 template <class Real>
@@ -263,7 +263,7 @@ TensorView EmbeddingBag::room(RunContext& context) {
   return sums_on_host_.room(context.workspace(sums_));
 }
 
-/// Every id's gradient is its bag's, in a mean divided by the rows of the bag.
+/// Every id's gradient is its bag's, divided by the rows of the bag in a mean.
 template <class Real>
 void EmbeddingBag::collect(BackwardContext& context) {
   const std::span<const std::int32_t> ids = this->ids(context);

@@ -1,6 +1,6 @@
 // Layer `embedding_bag`: all tables of a recommendation model at once. A bag of rows of each table is summed
-// or averaged per sample; gradients are row-sparse. Several replicas hold copies of the tables, parts of
-// each, or whole tables each (Naumov et al. 2019, DLRM; sections 2 and 3).
+// or averaged per sample; gradients are row-sparse. Replicas hold copies of the tables, shards of each, or
+// whole tables each (Naumov et al. 2019, DLRM; sections 2 and 3).
 #pragma once
 
 #include "lookups.hpp"

@@ -1,5 +1,5 @@
-// embedding_bag against plain loops and finite differences: sums, means, empty bags, repeated ids; what it
-// refuses, word by word; and placements.
+// embedding_bag against plain loops and finite differences: sums, means, empty bags, repeated ids; its
+// refusals, word by word; and placements.
 #include "placement.hpp"
 
 #include <tenon/testing/components.hpp>
@@ -101,7 +101,7 @@ TEST_F(EmbeddingBagTest, CountsAccessesAndLeavesOtherRowsAlone) {
 }
 
 TEST_F(EmbeddingBagTest, ManyBagsGiveTheSameAsOneByOne) {
-  // More bags than a thread takes at once, and a last block that is not full.
+  // More bags than a thread's block, and a last block that is not full.
   constexpr std::int64_t kMany = 301;
   std::vector<double> ids;
   for (std::int64_t i = 0; i < kMany * 2; ++i)
@@ -148,7 +148,7 @@ TEST(Placement, BalancesTheKaggleTables) {
     const double all = static_cast<double>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
     for (std::size_t t = 0; t < rows.size(); ++t)
       load[static_cast<std::size_t>(owners[t])] += static_cast<double>(rows[t]) / all + 1.0 / 26;
-    // The largest table alone is 0.30 + 0.04 of a total of 2; below that no placement can go.
+    // The largest table alone is 0.30 + 0.04 of a total of 2; no placement can be below that.
     const double ideal = std::max(2.0 / replicas, static_cast<double>(rows[2]) / all + 1.0 / 26);
     EXPECT_LE(*std::max_element(load.begin(), load.end()), 4.0 / 3 * ideal) << replicas;
     EXPECT_GT(*std::min_element(load.begin(), load.end()), 0) << replicas;

@@ -28,7 +28,7 @@ void InteractionLayer::backward(BackwardContext& context) {
   const GradientSink first = context.input_gradient(0), rest = context.input_gradient(1);
   if (first.view.empty() && rest.view.empty()) return;
   const TensorView dy = context.output_gradient(0);
-  // The others need no more than the shapes.
+  // The other layers need only the shapes.
   const TensorView z0 = is_dot() ? context.input(0) : TensorView{nullptr, z0_, dy.dtype, dy.space},
                    z = is_dot() ? context.input(1) : TensorView{nullptr, z_, dy.dtype, dy.space};
   ops_->interact_backward(kind_, z0, z, dy, first.view, first.accumulate, rest.view, rest.accumulate);

@@ -1,6 +1,5 @@
-// Layers `dot_interaction`, `cat_interaction` and `sum_interaction`: how a recommendation model joins the
-// dense part z0 [batch, width] of a sample with the vectors z [batch, tables, width] of its tables. The
-// device computes them.
+// Layers `dot_interaction`, `cat_interaction` and `sum_interaction`: they join the dense part z0 [batch,
+// width] of a sample with the vectors z [batch, tables, width] of its tables. The device computes them.
 #pragma once
 
 #include "common.hpp"

@@ -1,5 +1,5 @@
 // The interaction layers: PyTorch's outputs and gradients (tests/reference/recsys.safetensors), finite
-// differences, what they keep, and refusals.
+// differences, kept tensors, and refusals.
 #include "reference/recorded.hpp"
 #include "testing.hpp"
 
@@ -53,7 +53,7 @@ TEST_P(Interactions, GiveTheRecordedOutputsAndGradients) {
   }
 }
 
-// With z0 and z pulled as well, their gradients are added to.
+// With z0 and z pulled as well, their gradients accumulate.
 TEST_P(Interactions, MatchFiniteDifferencesAlsoWhereGradientsAreAdded) {
   Graphs graphs({"fp64", "reference"});
   for (const std::vector<std::string>& pulled : {std::vector<std::string>{"n"}, {"n", "z0", "z"}}) {

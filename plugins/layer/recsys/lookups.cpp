@@ -1,5 +1,5 @@
 // Three exchanges: sizes, ids, pooled vectors. Buffers are as large as a batch can need, or grow to twice
-// what one needs: what others ask for differs from batch to batch.
+// what one needs: the requests of other replicas differ from batch to batch.
 #include "lookups.hpp"
 
 #include <tenon/parallel.hpp>
@@ -37,7 +37,7 @@ Lookups<Real>::Lookups(const BagShape& shape, std::vector<std::vector<std::int64
     ask.ids.reserve(ids);
     ask.places.reserve(bags);
   }
-  // A bag goes to as many owners as it has ids, at most.
+  // A bag has at most as many owners as ids.
   out_.reserve(asks_.size() * static_cast<std::size_t>(shape.tables) + 2 * ids);
   for (Run& run : runs_) run.begin.reserve(static_cast<std::size_t>(shape.batch) + 1);
 }

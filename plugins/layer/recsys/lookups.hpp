@@ -1,7 +1,7 @@
-// Pooled rows of tables that are spread over the replicas: each replica sends every owner the ids that fall
-// to it, and gets one pooled vector for each of its bags that has any there. A bag whose rows have several
-// owners is the sum of their partial sums in ascending order of replicas. All replicas take part in step, or
-// one asks the others (<tenon/row_service.hpp>); both say the same to an owner.
+// Pooled rows of tables that are spread over the replicas: each replica sends every owner the ids of the
+// owner's rows, and gets one pooled vector for each of its bags that has any there. A bag whose rows have
+// several owners is the sum of their partial sums in ascending order of replicas. All replicas take part in
+// step, or one asks the others (<tenon/row_service.hpp>); both send an owner the same request.
 #pragma once
 
 #include "pooling.hpp"
@@ -15,7 +15,7 @@
 
 namespace tenon::recsys {
 
-/// What a layer's ids look like.
+/// Shape of a layer's ids.
 struct BagShape {
   std::int64_t batch = 0, tables = 0, length = 1;  ///< ids: [batch, tables, length], -1 = none
   std::int64_t width = 0;
@@ -29,11 +29,11 @@ class Lookups {
 
   /// sums: [batch, tables, width]. tables[t] answers for this replica's rows. Collective.
   void run(std::span<const std::int32_t> ids, std::span<const RowTable* const> tables, Real* sums);
-  /// The same, asked of `service` as `node`, whose PooledAnswers answer.
+  /// The same, requested from `service` as `node`, whose PooledAnswers answer.
   void ask(std::span<const std::int32_t> ids, RowService& service, int node, Real* sums);
 
  private:
-  /// Bags of one owner: how many of each table, the length of each, their ids.
+  /// Bags of one owner: their number in each table, the length of each, their ids.
   struct Ask {
     std::vector<std::int32_t> bags, lengths, ids;
     std::vector<std::int64_t> places;  ///< of each bag in [batch, tables]
@@ -56,7 +56,7 @@ class Lookups {
   std::vector<std::int32_t> out_, in_;
   std::vector<Real> given_, got_;
   std::vector<RowAsk> requests_;  ///< per replica
-  /// Runs of bags of one table in what was asked of this replica.
+  /// Runs of bags of one table in the requests to this replica.
   struct Run {
     std::size_t table = 0;
     std::int64_t first_bag = 0, bags = 0;

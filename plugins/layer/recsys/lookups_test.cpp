@@ -1,4 +1,4 @@
-// Lookups over replicas give what one replica that holds everything computes: the same bits where each bag
+// Lookups over replicas return what one replica that holds everything computes: the same bits where each bag
 // has one row, else within the rounding of another order of the same sum.
 #include "lookups.hpp"
 #include "placement.hpp"
@@ -135,8 +135,8 @@ TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
   }
 }
 
-// One replica asks, the others answer: nobody takes part in step. Request: 4 bytes for each table, each bag
-// and each id that fall to an owner; answer: a vector for each of these bags.
+// One replica asks, the others answer: no replica takes part in step. Request: 4 bytes for each table, each
+// bag and each id of an owner; answer: a vector for each of these bags.
 TEST_P(LookupsTest, GiveTheSameOnRequest) {
   const auto [replicas, by_rows, length] = GetParam();
   World world(replicas);
@@ -205,7 +205,7 @@ TEST(PooledAnswersTest, RefuseWhatDoesNotFit) {
            {2, 0, 0, 0, 1, 1, 7},           // an id short
            {2, 0, 0, 0, 1, -1, 7},          // a length below zero
            {-1, 3, 0, 0, 1, 1, 7, 39},      // bags below zero
-           {2, 0, 0, 0, 1, 1, 7, 40},       // a row behind the table
+           {2, 0, 0, 0, 1, 1, 7, 40},       // a row after the table's last
        }) {
     EXPECT_THROW(ask(words), Error);
   }

@@ -1,4 +1,4 @@
-// Where the rows of the tables of one embedding_bag live when several replicas share them.
+// Placement of the rows of the tables of one embedding_bag on several replicas.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace tenon::recsys {
 
-/// First row of each replica, and the number of rows: table by table even parts.
+/// First row of each replica, and the number of rows: each table is sharded evenly.
 std::vector<std::int64_t> even_offsets(std::int64_t rows, int replicas);
 /// The same when `owner` holds the whole table.
 std::vector<std::int64_t> whole_offsets(std::int64_t rows, int owner, int replicas);

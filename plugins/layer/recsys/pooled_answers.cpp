@@ -1,5 +1,5 @@
-// Reading a request that another replica made (pooled_answers.hpp). Scratch memory belongs to the thread:
-// several ask at once.
+// Reads a request from another replica (pooled_answers.hpp). Scratch memory belongs to the thread: several
+// replicas ask at once.
 #include "pooled_answers.hpp"
 
 #include <tenon/error.hpp>

@@ -1,4 +1,4 @@
-// The owner's side of lookups on request (lookups.hpp): what one replica asks at a time.
+// The owner's side of lookups on request (lookups.hpp): answers a request of one replica.
 #pragma once
 
 #include "pooling.hpp"

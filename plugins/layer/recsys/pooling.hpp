@@ -9,10 +9,10 @@
 
 namespace tenon::recsys {
 
-/// Reads about this many rows at once, so that they stay in the first cache until they are added.
+/// Rows that are read at once, about, so that they stay in the first cache until they are added.
 inline constexpr std::int64_t kRowsAtOnce = 128;
 
-/// Scratch of one thread; grows to what the largest bag needs.
+/// Scratch of one thread; grows to the size of the largest bag.
 template <class Real>
 struct PoolingScratch {
   std::vector<std::int64_t> ids;

@@ -1,4 +1,4 @@
-// For the tests of this folder: graphs of one precision and kernel set, and refusals as text.
+// Test support of this folder: graphs of one precision and kernel set, and refusals as text.
 #pragma once
 
 #include <tenon/testing/components.hpp>

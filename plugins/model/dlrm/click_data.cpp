@@ -1,4 +1,4 @@
-// Checks of the data, with messages that say what is there and what to change.
+// Checks of the data, with messages that state what is there and what to change.
 #include "click_data.hpp"
 
 #include <tenon/error.hpp>
@@ -18,7 +18,7 @@ const DataField* find(const DataInfo& data, std::string_view name) {
   return nullptr;
 }
 
-/// The field of a name, which `fits` must accept; `wanted` says what it asks for.
+/// The field of a name, which `fits` must accept; `wanted` describes the requirement.
 const DataField& expect(const DataInfo& data, std::string_view model, const char* name, const char* wanted,
                         bool (*fits)(const DataField&)) {
   const DataField* field = find(data, name);
@@ -37,7 +37,7 @@ const DataField& expect(const DataInfo& data, std::string_view model, const char
   return *field;
 }
 
-/// Rows of table `index` as the data says, 0 if it does not.
+/// Rows of table `index` according to the data, 0 if it does not say.
 std::int64_t known_rows(const DataInfo& data, std::int64_t index) {
   const std::string name = fmt::format("rows.{}", index);
   for (const DataAttribute& attribute : data.attributes) {

@@ -1,5 +1,5 @@
-// What models of this plugin ask of click-through data, how they set their tables up, and the nodes that end
-// each of them.
+// Requirements of this plugin's models for click-through data, the set-up of their tables, and the nodes that
+// end each of them.
 #pragma once
 
 #include <tenon/model.hpp>

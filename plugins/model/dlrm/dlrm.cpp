@@ -12,7 +12,7 @@
 namespace tenon::dlrm {
 namespace {
 
-/// Linear layers `part`.0, `part`.1, ..., each with a ReLU behind it; the last one only where `last_relu`.
+/// Linear layers `part`.0, `part`.1, ..., each followed by a ReLU; the last one only where `last_relu`.
 /// Weights have the variance 2 / (inputs + outputs), biases 1 / outputs. Returns the name of the result.
 std::string perceptron(GraphSpec& graph, const char* part, std::string value, std::int64_t columns,
                        std::span<const std::int64_t> widths, bool last_relu) {

@@ -1,5 +1,5 @@
 // Model `dlrm`: the deep learning recommendation model of Naumov et al. 2019 (arXiv 1906.00091). A bottom
-// perceptron brings the dense numbers to the width of the tables, products of all pairs of vectors go into a
+// perceptron maps the dense numbers to the width of the tables, products of all pairs of vectors go into a
 // top perceptron, which ends in one logit.
 #pragma once
 

@@ -211,7 +211,8 @@ TEST(DlrmModel, HasTheSameBitsWithAnyNumberOfThreads) {
   set_parallel_threads(1);
 }
 
-// A click where exactly one of two rows is the second of its table: no sum of functions of one row tells.
+// A click where exactly one of two rows is the second of its table: no sum of functions of one row predicts
+// it.
 TEST(DlrmModel, LearnsPairsThatALogisticRegressionCannot) {
   const auto trained = [](const std::string& model, const std::string& options) {
     Trainer trainer(model, options + "rows = [2, 2]", clicks(1, 2),

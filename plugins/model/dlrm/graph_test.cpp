@@ -1,4 +1,4 @@
-// The graphs that both models write, and what they say of data and options that cannot work.
+// The graphs that both models write, and their refusals of data and options that cannot work.
 #include <tenon/testing/components.hpp>
 
 #include <gmock/gmock.h>

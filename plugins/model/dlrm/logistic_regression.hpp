@@ -1,5 +1,5 @@
-// Model `logistic_regression`: logit = w . dense + b + one weight per row that a sample has, what a model
-// with tables must beat.
+// Model `logistic_regression`: logit = w . dense + b + one weight per row that a sample has; the baseline
+// that a model with tables must beat.
 #pragma once
 
 #include "click_data.hpp"

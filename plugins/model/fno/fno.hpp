@@ -1,5 +1,5 @@
 // Model `fno`: the Fourier neural operator (Li et al. 2021) over 1 to 4 dimensions. It maps one real field
-// [channels, points...] to another over the same points; no weight depends on their number, so what was
+// [channels, points...] to another over the same points; no weight depends on their number, so a model
 // trained on one grid runs on another.
 #pragma once
 

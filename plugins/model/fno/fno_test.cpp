@@ -130,7 +130,7 @@ double slope(const std::vector<double>& h, const std::vector<double>& error) {
   return (n * sxy - sx * sy) / (n * sxx - sx * sx);
 }
 
-// What the gradient leaves of f(p + h dp) - f(p) is of second order, in 1 to 3 dimensions.
+// The remainder of f(p + h dp) - f(p) after the gradient term is of second order, in 1 to 3 dimensions.
 TEST_F(FnoModel, P8_TaylorRemaindersAreOfSecondOrder) {
   for (const Shape& points : {Shape{2, 1, 12}, Shape{2, 1, 6, 7}, Shape{1, 1, 4, 5, 6}}) {
     auto graph = harness("fp64", "width = 4\nmodes = [2]\nlayers = 3\nprojection = 6\npadding = [0.25]",

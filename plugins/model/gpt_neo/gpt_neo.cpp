@@ -11,7 +11,7 @@
 namespace tenon::gpt_neo {
 namespace {
 
-/// What a model asks of the data, or an error that lists what is there.
+/// Returns a field of tokens; throws an error that lists the fields that there are.
 const DataField& token_field(const DataInfo& data, std::string_view name) {
   std::vector<std::string_view> known;
   for (const DataField& field : data.fields) {

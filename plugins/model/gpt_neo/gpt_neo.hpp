@@ -1,7 +1,7 @@
-// Model `gpt_neo` (Black et al. 2021; the configuration of EleutherAI/gpt-neo): pre-LayerNorm blocks, global
-// and local attention in turn, logits of attention not divided by sqrt(d_head), learned positions, head tied
-// to the embedding. Parameter names are those of Hugging Face transformers. Data fields: "tokens" and
-// "targets", i32 [time].
+// Model `gpt_neo` (Black et al. 2021; the configuration of EleutherAI/gpt-neo): pre-LayerNorm blocks,
+// alternating global and local attention, logits of attention not divided by sqrt(d_head), learned positions,
+// head tied to the embedding. Parameter names are those of Hugging Face transformers. Data fields: "tokens"
+// and "targets", i32 [time].
 #pragma once
 
 #include "outside.hpp"

@@ -89,7 +89,7 @@ class Twin {
     }
     harness_.weights().touch(-1);
   }
-  /// [batch, time, vocabulary]: the head keeps its logits to itself, so they are multiplied here.
+  /// [batch, time, vocabulary]: the head does not expose its logits, so they are computed here.
   std::vector<double> logits() {
     const auto x = harness_.value("transformer.ln_f"), w = harness_.parameter("transformer.wte.weight");
     std::vector<double> result;
@@ -261,7 +261,7 @@ TEST(GptNeoModel, HasTheSameBitsWithAnyNumberOfThreads) {
     std::vector<std::map<std::string, std::vector<double>>> gradients;
     for (const int threads : {1, 2, 3}) {
       set_parallel_threads(threads);
-      Bench bench("cpu", "reference", threads);  // oneDNN promises its bits for one number only
+      Bench bench("cpu", "reference", threads);  // oneDNN guarantees its bits for one number only
       const auto precision = bench.make_component<Precision>(type, "");
       LayerHarness harness(
           {.layers = &*bench.layers, .device = &*bench.device, .host = &bench.host, .precision = &*precision},

@@ -1,6 +1,6 @@
-// What transformers calls things: "gelu_new" is the tanh form, an attention layer is "global" or "local", and
+// Names in transformers: "gelu_new" is the tanh form, an attention layer is "global" or "local", and
 // attention_types is a list of [kinds, repetitions]. Its GPT-Neo never divides attention logits, so a model
-// that does goes out with the factor in the queries.
+// that does is exported with the factor in the queries.
 #include "outside.hpp"
 
 #include <fmt/format.h>
@@ -36,7 +36,7 @@ std::string Outside::config_json(const GraphSpec& graph) const {
     if (n.type != "attention") continue;
     kinds.push_back(value<std::int64_t>(n, "window") == 0 ? "\"global\"" : "\"local\"");
   }
-  // Readers that check types want 0.0 where a real is meant.
+  // Readers that check types require 0.0 for a real.
   const auto real = [](double number) {
     const std::string digits = fmt::format("{}", number);
     return digits.find_first_of(".e") == std::string::npos ? digits + ".0" : digits;

@@ -1,6 +1,6 @@
-// GPT-Neo seen from outside: how transformers' GPTNeoForCausalLM knows its weights and its settings
-// ("tenon.model.names/1"), and the graph that ends in logits ("tenon.model.language/1"). Both are read off
-// the graph that the model builds, so they cannot say anything else than what is trained.
+// GPT-Neo for other programs: the names of its weights and settings in transformers' GPTNeoForCausalLM
+// ("tenon.model.names/1"), and the graph that ends in logits ("tenon.model.language/1"). Both are derived
+// from the graph that the model builds, so they always match what is trained.
 #pragma once
 
 #include <tenon/sdk/language.hpp>

@@ -1,5 +1,5 @@
-// GPT-Neo from outside: the graph that ends in logits against PyTorch's logits, and what transformers is
-// told.
+// GPT-Neo for other programs: the graph that ends in logits against PyTorch's logits, and the settings for
+// transformers.
 #include "reference/recorded.hpp"
 
 #include <tenon/sdk/language.hpp>

@@ -1,5 +1,5 @@
-// Model `mlp`: a multilayer perceptron that sorts samples into classes.
-// It reads one real data field of any shape and one i32 class per sample, -1 = ignored.
+// Model `mlp`: a multilayer perceptron that classifies samples. It reads one real data field of any shape and
+// one i32 class per sample, -1 = ignored.
 #pragma once
 
 #include <tenon/model.hpp>

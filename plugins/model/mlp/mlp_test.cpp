@@ -52,7 +52,7 @@ TEST_F(MlpModel, HasTheGradientsOfItsLoss) {
 }
 
 TEST_F(MlpModel, LearnsWhatALinearModelCannot) {
-  // Four corners of a square, opposite ones of one class: no line parts them.
+  // Four corners of a square, opposite ones of one class: no line separates them.
   const std::vector<double> corners = {-1, -1, -1, 1, 1, -1, 1, 1}, classes = {0, 1, 1, 0};
   const auto precision = bench_.make_component<Precision>("fp32", "");
   const auto optimizer = bench_.make_component<Optimizer>("sgd", "momentum = 0.9");

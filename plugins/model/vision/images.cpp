@@ -1,4 +1,4 @@
-// Checks of the data, with messages that say what is there and what to change.
+// Checks of the data, with messages that state what is there and what to change.
 #include "images.hpp"
 
 #include <tenon/error.hpp>

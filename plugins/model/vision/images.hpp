@@ -1,4 +1,4 @@
-// What models of this plugin ask of the data: images, labels and how many classes there are; and their
+// Requirements of this plugin's models for the data: images, labels and the number of classes; and their
 // options.
 #pragma once
 
@@ -32,7 +32,7 @@ class Chain {
  public:
   explicit Chain(std::string value) : value_(std::move(value)) {}
 
-  /// A node that reads the current value, which it becomes.
+  /// Adds a node that reads the current value and becomes it.
   void add(std::string name, std::string type, std::vector<NamedOption> options) {
     add(std::move(name), std::move(type), {value_}, std::move(options));
   }

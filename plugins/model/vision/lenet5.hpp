@@ -9,7 +9,7 @@ namespace tenon::vision {
 class LeNet5 final : public Model {
  public:
   static constexpr const char* kActivations[] = {"relu", "gelu", "silu", "squared_relu", nullptr};
-  /// With the layer that each stands for.
+  /// Choices and the layer of each.
   static constexpr auto kPools =
       option::choice<const char*>({{"max", "max_pool2d"}, {"average", "average_pool2d"}});
   static constexpr OptionSpec kOptions[] = {

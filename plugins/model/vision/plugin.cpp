@@ -1,4 +1,4 @@
-// The plugin `tenon.vision`: models that sort images into classes.
+// The plugin `tenon.vision`: models that classify images.
 #include "lenet5.hpp"
 #include "resnet.hpp"
 

@@ -1,4 +1,4 @@
-// What both models say of data and options that cannot work.
+// Refusals by both models of data and options that cannot work.
 #include "training.hpp"
 
 #include <gmock/gmock.h>

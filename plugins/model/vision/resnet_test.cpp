@@ -12,9 +12,9 @@ namespace tenon::testing {
 namespace {
 
 /// Relative to the largest element of each float64 tensor. A batch norm over four values amplifies a rounding
-/// by up to 1 / deviation, twenty of them stand in a row, and each step feeds the next: PyTorch's own float32
-/// loses what `error_of_float32` in resnet.json says (5e-7 of the logits, 5e-4 of the weights after three
-/// steps). The float32 bounds are ten times that; the float64 ones are at least that times 2^-29.
+/// by up to 1 / deviation, there are twenty of them in a row, and each step feeds the next: PyTorch's own
+/// float32 loses what `error_of_float32` in resnet.json states (5e-7 of the logits, 5e-4 of the weights after
+/// three steps). The float32 bounds are ten times that; the float64 ones are at least that times 2^-29.
 struct Bounds {
   double logits, gradients, loss, weights, evaluation;
 };

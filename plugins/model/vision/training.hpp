@@ -1,4 +1,4 @@
-// A model on given batches, stepped by SGD with momentum as a test says. For the tests of this folder.
+// A model on given batches, stepped by SGD with momentum. For the tests of this folder.
 #pragma once
 
 #include "images.hpp"

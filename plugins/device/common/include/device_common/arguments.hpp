@@ -1,6 +1,6 @@
-// What the devices of this tree share about their arguments: dispatch on the storage type, and checks of
-// views. Each says in its own words what it refuses, and which memory it reaches: it defines the four
-// functions that are declared here. Without fmt, which nvcc does not take.
+// Argument handling shared by the devices of this tree: dispatch on the storage type and checks of views.
+// Each device words its own refusals and knows which memory it reaches: it defines the four functions
+// declared here. Does not use fmt, which nvcc does not accept.
 #pragma once
 
 #include <tenon/error.hpp>
@@ -24,7 +24,7 @@ const char* device_name();
 [[noreturn]] inline void refuse(const char* where, const std::string& what) {
   fail_run(std::string("device ") + device_name() + ": " + where + ": " + what);
 }
-/// "device NAME: WHAT", of what is asked for before anything runs.
+/// "device NAME: WHAT", for requests that are refused before anything runs.
 [[noreturn]] inline void refuse_config(const std::string& what) {
   fail_config(std::string("device ") + device_name() + ": " + what);
 }
@@ -92,7 +92,7 @@ S* checked_or_null(const TensorView& view, std::int64_t elements, const char* wh
 template <class T>
 inline constexpr DType kComplexOf = std::is_same_v<T, double> ? DType::kC128 : DType::kC64;
 
-/// The reals of so many complex elements in this device's memory.
+/// Typed pointer to the reals of `elements` complex numbers in this device's memory.
 template <class T>
 T* checked_complex(const TensorView& view, std::int64_t elements, const char* where, const char* name) {
   if (view.dtype != kComplexOf<T> || view.elements() != elements ||

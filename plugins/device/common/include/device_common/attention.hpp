@@ -1,5 +1,5 @@
 // Arguments of causal attention (family Attention): the check of a spec, and the tensors of a call as
-// pointers. Without fmt, which nvcc does not take.
+// pointers. Does not use fmt, which nvcc does not accept.
 #pragma once
 
 #include "device_common/arguments.hpp"
@@ -33,7 +33,7 @@ class AttentionShape {
     args_.qkv_row_stride = args_.out_row_stride = args_.dqkv_row_stride = spec.heads * spec.head_width;
   }
 
-  /// Without pointers.
+  /// Arguments without pointers.
   const kernels::AttentionArgs<S>& args() const { return args_; }
   std::int64_t elements() const { return args_.batch * args_.time * args_.qkv_row_stride; }
   std::int64_t queries() const { return args_.batch * args_.heads * args_.time; }
@@ -51,7 +51,7 @@ class AttentionShape {
     return args;
   }
 
-  /// Completes those of forward().
+  /// Completes the arguments of forward().
   void backward(kernels::AttentionArgs<S>& args, const TensorView& dy, const TensorView& dq,
                 const TensorView& dk, const TensorView& dv, const char* where) const {
     args.dout = checked<S>(dy, elements(), where, "dy");

@@ -1,11 +1,12 @@
-// What the devices of this tree ask of a convolution that a library is to compute from images.
+// Condition under which a library may compute a convolution from images, on all devices of this tree.
 #pragma once
 
 #include <tenon/ops/convolution.hpp>
 
 namespace tenon::device_arguments {
 
-/// Windows that slide within zeros, over something. Others cut elements off, or have nothing to add.
+/// Windows that slide within zero padding, over a tensor that is not empty. Others crop, or have nothing to
+/// add.
 inline bool is_ordinary(const ConvolutionSpec& spec) {
   const WindowSpec& window = spec.window;
   if (spec.batch < 1 || spec.channels < 1 || spec.features < 1 || window.places() < 1) return false;

@@ -1,5 +1,5 @@
-// What dropout (family NeuralOps) draws by, and the check of its share. Without fmt, which nvcc does not
-// take.
+// Random key of dropout (family NeuralOps), and the check of its probability. Does not use fmt, which nvcc
+// does not accept.
 #pragma once
 
 #include "device_common/arguments.hpp"
@@ -11,8 +11,8 @@
 
 namespace tenon::device_arguments {
 
-/// Kernels count elements within one key: the step goes into a key of its own, drawn where no element's index
-/// lies. The same on every device.
+/// Kernels count elements within one key, so the step is mixed into a key of its own, drawn at a position
+/// that no element has. The same on every device.
 inline std::uint64_t step_key(RandomKey key, std::uint64_t step) {
   const auto words = random_words(key, step, std::numeric_limits<std::uint64_t>::max());
   return words[0] | (std::uint64_t{words[1]} << 32);

@@ -1,5 +1,5 @@
-// Arguments of interactions of vectors (family InteractionOps): sizes that belong together, and those of the
-// kernels of dot products. Without fmt, which nvcc does not take.
+// Arguments of interactions of vectors (family InteractionOps): sizes that belong together, and the arguments
+// of the dot-product kernels. Does not use fmt, which nvcc does not accept.
 #pragma once
 
 #include "device_common/arguments.hpp"

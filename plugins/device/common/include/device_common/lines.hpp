@@ -1,6 +1,5 @@
 // Tables of sums of lines (family LineSums) as the devices of this tree prepare them: checked, with weights
-// of the arithmetic type, and turned round for the adjoint.
-// Without fmt, which nvcc does not take.
+// of the arithmetic type, and transposed for the adjoint. Does not use fmt, which nvcc does not accept.
 #pragma once
 
 #include "device_common/arguments.hpp"
@@ -57,7 +56,7 @@ inline void check(const LineSumSpec& spec) {
     device_arguments::refuse_config(std::string(kLineSum) + ": " + reason);
 }
 
-/// Of a matrix without a refusal.
+/// The table of a spec without a refusal.
 template <class T>
 Table<T> table_of(const LineSumSpec& spec) {
   Table<T> table{spec.rows(), spec.columns, {}, {}, {}};
@@ -69,7 +68,7 @@ Table<T> table_of(const LineSumSpec& spec) {
   return table;
 }
 
-/// Rows and columns change places; the terms of a row stand in ascending order of their columns.
+/// Swaps rows and columns; the terms of a row are in ascending order of their columns.
 template <class T>
 Table<T> transposed(const Table<T>& table) {
   Table<T> result{table.columns, table.rows, {}, table.column_of, table.weights};

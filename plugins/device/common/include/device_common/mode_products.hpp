@@ -1,5 +1,5 @@
 // Arguments of complex products per mode (family ModeProducts): the check of a spec, and the tensors of a
-// call as pointers. Without fmt, which nvcc does not take.
+// call as pointers. Does not use fmt, which nvcc does not accept.
 #pragma once
 
 #include "device_common/arguments.hpp"

@@ -1,5 +1,5 @@
-// Arguments of normalisations (families NeuralOps, NormalisationOps and PartNormOps) as pointers behind their
-// checks; null for what the caller leaves out. Without fmt, which nvcc does not take.
+// Checked arguments of normalisations (families NeuralOps, NormalisationOps and PartNormOps) as pointers;
+// null for what the caller leaves out. Does not use fmt, which nvcc does not accept.
 #pragma once
 
 #include "device_common/arguments.hpp"
@@ -9,7 +9,7 @@
 
 namespace tenon::device_arguments {
 
-/// Of rows of x, with a mean (layer norm) or without (RMS norm: pass no bias and no mean).
+/// Normalisation of rows of x, with a mean (layer norm) or without (RMS norm: pass no bias and no mean).
 template <class S>
 kernels::LayerNormForwardArgs<S> row_norm(const TensorView& x, const TensorView& gain, const TensorView& bias,
                                           double eps, const TensorView& y, const TensorView& mean,
@@ -75,7 +75,7 @@ inline NormSets norm_sets(const TensorView& x, const char* where) {
   return {x.shape[0], x.shape[1], x.shape[2]};
 }
 
-/// What a normalisation of parts reads.
+/// Inputs of a normalisation over shards.
 template <class S>
 struct PartNormInputs {
   PartNormInputs(const PartNormSpec& spec, const TensorView& x_view, const TensorView& gain_view,

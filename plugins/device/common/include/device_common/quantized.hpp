@@ -1,6 +1,6 @@
 // Arguments of quantizers and of products under scales (family QuantOps): sizes that follow from a spec, and
-// the tensors of a call as pointers. Which specs there are is in quantizers.hpp, which formats its reasons.
-// Without fmt, which nvcc does not take.
+// the tensors of a call as pointers. The available specs are in quantizers.hpp, which formats its reasons.
+// Does not use fmt, which nvcc does not accept.
 #pragma once
 
 #include "device_common/arguments.hpp"
@@ -47,7 +47,7 @@ inline const float* checked_scales(const ProductScales& side, std::int64_t exten
   return checked<float>(side.scales, side.scales.elements(), kScaleProduct, name) + side.first;
 }
 
-/// What all quantizers of a checked spec answer, and the arguments of their kernels.
+/// Answers common to all quantizers of a checked spec, and the arguments of their kernels.
 template <class S>
 class QuantizerShape : public QuantizeKernel {
  public:
@@ -162,13 +162,13 @@ class QuantizerShape : public QuantizeKernel {
   static std::uint8_t* bytes(const TensorView& view, std::size_t expected, const char* name) {
     return checked_or_null<std::uint8_t>(view, static_cast<std::int64_t>(expected), kQuantizer, name);
   }
-  /// Of the caller, or null.
+  /// The caller's memory for scales, or null.
   void* scale_memory(const TensorView& view) const {
     if (scale_size() == 1) return bytes(view, scale_bytes(), "scales");
     return checked_or_null<float>(view, blocks(), kQuantizer, "scales");
   }
   void set_scales(Args& args, void* memory) const {
-    if (blocks() == 0) return;  // a view of no bytes may point at what is somebody else's
+    if (blocks() == 0) return;  // an empty view may point at memory of another owner
     if (scale_size() == 1)
       args.scales = static_cast<std::uint8_t*>(memory);
     else

@@ -1,4 +1,4 @@
-// Which combinations of format, scale, block and rounding the quantizers and mixtures of the devices of this
+// Combinations of format, scale, block and rounding that the quantizers and mixtures of the devices of this
 // tree offer: the reason why one is not defined, or "".
 #pragma once
 

@@ -1,4 +1,4 @@
-// Arguments of signs (family SignOps) as pointers, behind the checks that all devices of this tree make.
+// Arguments of signs (family SignOps) as pointers, after the checks that all devices of this tree make.
 #pragma once
 
 #include "device_common/arguments.hpp"

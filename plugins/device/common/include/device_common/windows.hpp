@@ -1,5 +1,5 @@
-// Arguments of sliding windows (family WindowOps) for the kernels, checked against their WindowSpec. Without
-// fmt, which nvcc does not take.
+// Arguments of sliding windows (family WindowOps) for the kernels, checked against their WindowSpec. Does not
+// use fmt, which nvcc does not accept.
 #pragma once
 
 #include "device_common/arguments.hpp"
@@ -29,7 +29,7 @@ inline kernels::Window window_of(const WindowSpec& spec) {
   return window;
 }
 
-/// Planes of a tensor [batch, channels, extent...] of so many elements each.
+/// Planes of a tensor [batch, channels, extent...], each of `elements` elements.
 struct WindowPlanes {
   std::int64_t batch = 0, channels = 0, elements = 0;
   std::int64_t count() const { return batch * channels; }
@@ -73,8 +73,7 @@ WindowColumns<S> window_columns(const WindowSpec& spec, const TensorView& x, std
   return part;
 }
 
-/// Arguments of a pooling, and how many planes it has; what one kind of pooling needs beside them is the
-/// caller's.
+/// Arguments of a pooling, and its number of planes; the caller sets what one kind of pooling needs besides.
 template <class S>
 struct Pooling {
   kernels::PoolArgs<S> args;
