@@ -1,5 +1,5 @@
 // Attention on the host launcher against the reference in double, with bounds that are derived below; the
-// same bits for both orders of blocks and threads; and the products of tiles that it is made of.
+// same bits for both orders of blocks and threads; and the products of tiles inside it.
 #include "testing.hpp"
 
 #include <tenon/kernels/cuda/attention.hpp>
@@ -30,7 +30,7 @@ constexpr Shape kShapes[] = {{1, 1, 1, 1, 0, 1.0, false},      {2, 33, 3, 20, 0,
                              {1, 97, 3, 8, 1, 1.0, false},     {1, 75, 1, 128, 0, 0.1, false},
                              {1, 70, 2, 150, 9, 0.08, true},   {1, 130, 1, 260, 0, 0.06, false}};
 
-/// Inputs out of one fused projection, and what was computed from them.
+/// Inputs from one fused projection, and the results computed from them.
 template <class S>
 struct Problem {
   using A = Arith<S>;
@@ -109,8 +109,8 @@ double largest_column(Problem<double>& p) {
   return largest;
 }
 
-/// How far results may lie from exact ones: all inputs are within [-1, 1], `u` is one rounding of the
-/// arithmetic, `r` one of storage (zero where both are the same).
+/// Error bounds against exact results: all inputs are within [-1, 1], `u` is one rounding of the arithmetic,
+/// `r` one of storage (zero where both are the same).
 struct Bounds {
   double out, lse, dq, dk, dv;
 
@@ -181,7 +181,7 @@ TYPED_TEST(CudaAttentionTest, GivesTheSameBitsInAnyOrder) {
   }
 }
 
-// A run that has gone wrong is seen in what it gives.
+// A failed run shows in the output.
 TYPED_TEST(CudaAttentionTest, KeepsNaNs) {
   using S = TypeParam;
   Problem<S> problem({1, 70, 1, 8, 0, 1.0, false});

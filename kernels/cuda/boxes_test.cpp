@@ -26,7 +26,7 @@ const Boxes kCases[] = {
     {{}, {}, {}, {}, {}},
     {{5}, {9}, {3}, {6}, {1}},
     {{3, 4, 5}, {3, 4, 5}, {0, 0, 0}, {3, 4, 5}, {0, 0, 0}},
-    // Lines, columns, and dimensions that lie together in one tensor alone.
+    // Lines, columns, and dimensions that are contiguous in one tensor alone.
     {{2, 3, 17}, {4, 5, 17}, {1, 2, 0}, {2, 3, 17}, {0, 0, 0}},
     {{6, 1}, {7, 9}, {1, 8}, {6, 1}, {0, 0}},
     {{2, 3, 4}, {2, 3, 4}, {0, 0, 0}, {2, 5, 4}, {0, 2, 0}},
@@ -58,7 +58,7 @@ BoxPair pair_of(const Boxes& c) {
                   c.from_offset.data(), c.to_shape.data(), c.to_offset.data());
 }
 
-/// fn(place in from's tensor, in to's) for every index of the boxes, one dimension at a time.
+/// Calls fn(place in from's tensor, in to's) for every index of the boxes, one dimension at a time.
 template <class Fn>
 void for_each_index(const Boxes& c, Fn&& fn) {
   for (std::int64_t i = 0; i < product(c.extents); ++i) {

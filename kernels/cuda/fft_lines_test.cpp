@@ -1,4 +1,4 @@
-// Packing of lines for a library's transforms on the host launcher: what plain loops put where, for either
+// Packing of lines for a library's transforms on the host launcher: the layout of plain loops, for either
 // order of threads, in batches that end within the lines and beyond them.
 #include "testing.hpp"
 

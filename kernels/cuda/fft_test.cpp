@@ -1,5 +1,5 @@
 // Direct transforms on the host launcher: the formulas of the maps, summed plainly in double, within a bound;
-// and bits that depend on a line alone, however it lies and whether its matrix is stored.
+// and bits that depend on a line alone, whatever its layout and whether its matrix is stored.
 #include "testing.hpp"
 
 #include <tenon/kernels/cuda/fft.hpp>
@@ -25,7 +25,7 @@ struct Case {
   FftSide points() const { return {length, inner, real ? 1 : 2}; }
   FftSide modes() const { return {kept(), inner, 2}; }
 };
-// Whole spectra and few modes; tiles of lines, terms and results that are cut short, filled and several.
+// Whole spectra and few modes; tiles of lines, terms and results that are partial, filled and several.
 constexpr Case kCases[] = {{1, 1, 0, true},           {8, 5, 0, true, 1, 1},    {7, 4, 0, true},
                            {32, 16, 0, true, 64, 1},  {75, 20, 0, true, 1, 70}, {6, 3, 3, false},
                            {131, 2, 3, false, 67, 1}, {40, 17, 4, false, 3, 23}};
@@ -39,7 +39,7 @@ std::vector<double> waves_of(std::int64_t length) {
   return waves;
 }
 
-/// S: a real of a point. Reals of points or modes to the other ones.
+/// S: a real of a point. Maps reals of points to those of modes, or back.
 template <class S, class From, class To, class T = Arith<S>>
 std::vector<To> transform(const Case& c, bool to_modes, bool inverse, const std::vector<From>& in,
                           bool accumulate, std::vector<To> out, LaunchOrder order, bool stored) {

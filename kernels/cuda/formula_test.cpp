@@ -1,5 +1,5 @@
-// Formulas on the host launcher: the bits of a loop that says the same in C++, for any grid and order of
-// threads, and sums within a bound, in one order for each grid.
+// Formulas on the host launcher: the bits of an equivalent C++ loop, for any grid and order of threads, and
+// sums within a bound, in one order for each grid.
 #include "testing.hpp"
 
 #include <tenon/kernels/adagrad.hpp>

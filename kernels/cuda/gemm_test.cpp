@@ -113,7 +113,7 @@ TYPED_TEST(CudaGemmTest, GivesTheBitsOfTheReference) {
     for (const bool transpose_a : {false, true})
       for (const bool transpose_b : {false, true}) {
         const P problem(size, transpose_a, transpose_b);
-        // Every combination of the tail comes up, not with every size.
+        // Every combination of the tail occurs, not with every size.
         const bool accumulate = turn % 2 != 0, with_bias = turn / 2 % 3 != 0;
         const T alpha = turn % 5 == 0 ? T{1} : T{0.75};
         ++turn;
@@ -138,7 +138,7 @@ TYPED_TEST(CudaGemmTest, MapsBeforeTheOneRounding) {
     const auto expected = problem.finished(scaled, true, true, map);
     EXPECT_TRUE(
         same_bits(problem.template computed<64>(T{1}, true, true, map, LaunchOrder::kAscending), expected));
-    // The tail of a library's product is the same text behind other sums.
+    // The tail of a library's product is the same code after other sums.
     auto out = problem.c;
     launch_on_host(Grid{3},
                    FinishGemm<T, typename TypeParam::c>{scaled.data(),

@@ -21,7 +21,7 @@ constexpr LaunchOrder kOrders[] = {LaunchOrder::kAscending, LaunchOrder::kDescen
 struct Size {
   std::int64_t samples, vectors, width;
 };
-// One vector alone; tiles that are cut short, filled and several, along vectors and along the width.
+// One vector alone; tiles that are partial, filled and several, along vectors and along the width.
 constexpr Size kSizes[] = {{3, 1, 5},   {3, 2, 1},   {4, 5, 16},  {2, 27, 33},
                            {2, 32, 32}, {1, 33, 64}, {1, 70, 100}};
 

@@ -60,7 +60,7 @@ void expect_reference(MorArgs args, const std::vector<S>& x, const std::string& 
   std::vector<Bf16> input(x.size()), values(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) input[i] = to_bf16(reference::get(x[i]));
   args.x = input.data();
-  args.threshold = HUGE_VAL;  // what the host decides with the totals is not asked here
+  args.threshold = HUGE_VAL;  // decisions of the host from the totals are not tested here
   for (const LaunchOrder order : {LaunchOrder::kAscending, LaunchOrder::kDescending}) {
     const Found found = run(args, x, order);
     std::vector<std::uint8_t> choices(found.choices.size(), 8);

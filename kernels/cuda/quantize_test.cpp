@@ -66,8 +66,8 @@ std::string text(const Format& f, Size size) {
          " of " + std::to_string(size.rows) + "x" + std::to_string(size.columns);
 }
 
-/// Many binades; quarters up to 6, so that scaled elements lie on ties; what else a float can be; one
-/// infinity or NaN among the first.
+/// Many binades; quarters up to 6, so that scaled elements are ties; other values of a float; one infinity or
+/// NaN among the first.
 enum class Data { kWide, kTies, kSpecial, kInfinite, kNan };
 
 template <class S>
@@ -89,7 +89,7 @@ std::vector<S> numbers(std::size_t n, Data data, unsigned seed) {
   return values;
 }
 
-/// Everything that is written, each row followed by bytes that must stay.
+/// All written bytes, each row followed by bytes that must not change.
 struct Written {
   std::vector<std::uint8_t> codes, scales;
   std::vector<float> float_scales;
@@ -302,7 +302,7 @@ TYPED_TEST(CudaQuantize, MeasuresTheSameInBothOrders) {
   }
 }
 
-// Common blocks must not fall back to a thread per block without anybody noticing.
+// Common blocks must not fall back to a thread per block unnoticed.
 TEST(CudaQuantizeTiles, ServeTheBlocksOfEveryFormat) {
   for (const Size& block :
        {Size{1, 16}, {16, 1}, {16, 16}, {1, 32}, {32, 1}, {32, 32}, {1, 128}, {128, 1}, {128, 128}})

@@ -1,4 +1,4 @@
-// Reductions on CUDA: the bits of the reference where sums are cut alike, the smallest index, and sums over
+// Reductions on CUDA: the bits of the reference where sums are split alike, the smallest index, and sums over
 // rows, sets and columns within a bound, in both launch orders.
 #include "testing.hpp"
 

@@ -1,5 +1,5 @@
 // Operands laid out for products of codes: every stored form, odd sizes, both orders of threads, against the
-// element and the scale that the definition says; and read back as values.
+// element and the scale of the definition; and read back as values.
 #include "testing.hpp"
 
 #include <tenon/kernels/cuda/launch.hpp>

@@ -1,5 +1,5 @@
 // Signs on the host launcher, over several grids and in either order of blocks and threads: the bits of the
-// host's loops, whose own sums and bytes are compared with what they stand for.
+// host's loops, whose own sums and bytes are compared with the values that they represent.
 #include "testing.hpp"
 
 #include <tenon/kernels/cuda/signs.hpp>
@@ -29,7 +29,7 @@ std::vector<double> block_sums(const std::vector<A>& x) {
   return sums;
 }
 
-/// `grid` with at most `blocks`, so that a block takes several tiles.
+/// `grid` with at most `blocks`, so that a block processes several tiles.
 Grid with_blocks(Grid grid, std::int64_t blocks) {
   grid.blocks = std::min(grid.blocks, blocks);
   return grid;
@@ -97,7 +97,7 @@ TYPED_TEST(CudaSigns, MeansAreTheHosts) {
   using A = TypeParam;
   for (const std::int64_t members : {1, 2, 5})
     for (const std::int64_t n : kLengths) {
-      // A stride that is no multiple of four, a byte in front of each scale and one in front of the bits.
+      // A stride that is no multiple of four, a byte before each scale and one before the bits.
       const std::int64_t stride = 6 + sign_bytes(n) + (1 + sign_bytes(n)) % 2;
       std::mt19937 random(3);
       std::vector<std::uint8_t> bytes(static_cast<std::size_t>(members * stride));

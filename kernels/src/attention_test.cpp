@@ -73,7 +73,7 @@ void run(const AttentionOps<S>& ops, const AttentionArgs<S>& args, bool one_by_o
   all(ops.backward, attention_backward_items(args));
 }
 
-/// Sums of magnitudes along the formulas: what rounding errors are proportional to.
+/// Sums of magnitudes along the formulas, to which rounding errors are proportional.
 struct Magnitudes {
   std::vector<double> out, dqkv;
   double logit = 0;  ///< largest sum of |q| |k| |scale|
@@ -134,8 +134,8 @@ TYPED_TEST(AttentionTest, EverySetStaysWithinItsBound) {
     const auto exact = make_args(c, wide);
     run(reference_double_kernels().f64.attention, exact, false);
     const Magnitudes m = magnitudes(exact);
-    // A probability errs by twice the logit's error (its own, and that of the log-sum-exp) and the sums
-    // behind.
+    // A probability errs by twice the logit's error (its own, and that of the log-sum-exp) and the later
+    // sums.
     const double logit_error = (static_cast<double>(c.d_head) + 3) * kFloatRoundoff * m.logit;
     const double p_error =
         2 * logit_error + (static_cast<double>(c.time) + 4 * kExpUlp + 3 * m.logit + 16) * kFloatRoundoff;
@@ -145,7 +145,7 @@ TYPED_TEST(AttentionTest, EverySetStaysWithinItsBound) {
     SameAcrossFusingSets<S> same, same_gradient;
     SameAcrossFusingSets<float> same_lse;
     for (const KernelTable* set : all_sets()) {
-      // Tiles take the weights and the gradients of logits rounded to bfloat16 (attention.hpp), and sum in an
+      // Tiles read the weights and the gradients of logits rounded to bfloat16 (attention.hpp), and sum in an
       // order of their own.
       const bool tiles = sizeof(S) == 2 && std::string_view(set->name) == "amx";
       const double operand = tiles ? kBf16Roundoff : 0.0;

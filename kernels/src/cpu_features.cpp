@@ -25,7 +25,7 @@ Cpuid cpuid(unsigned leaf, unsigned subleaf) {
   return r;
 }
 
-/// State that the operating system saves; asked for only when cpuid says that xgetbv exists.
+/// State that the operating system saves; read only when cpuid says that xgetbv exists.
 unsigned xcr0() {
   unsigned low = 0, high = 0;
   __asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));

@@ -16,7 +16,7 @@ struct Entry {
   bool (*runs)(const CpuFeatures&);
 };
 
-// The build says which sets it has (TENON_KERNEL_SETS).
+// The build selects its sets (TENON_KERNEL_SETS).
 constexpr Entry kEntries[] = {
 #if TENON_HAS_KERNELS_AMX
     {"amx", kernels_amx, [](const CpuFeatures& f) { return f.avx512_bf16 && f.amx_bf16 && ask_for_tiles(); }},

@@ -1,5 +1,5 @@
-// Element-by-element operators: the bits of the formulas, the stated bounds of the functions, any cut of the
-// range.
+// Element-by-element operators: the bits of the formulas, the stated bounds of the functions, any split of
+// the range.
 #include <tenon/kernels/bf16.hpp>
 #include <tenon/kernels/philox.hpp>
 
@@ -43,7 +43,8 @@ const FunctionCase kFunctions[] = {
     {"erf", &ElementwiseOps<float>::erf, std::erf, kErfUlp, -50.0f, -0x1p-120f},
 };
 
-// About 200000 floats per function, evenly spread over bit patterns, so that each exponent is met alike.
+// About 200000 floats per function, evenly spread over bit patterns, so that each exponent occurs equally
+// often.
 TEST(Functions, StayWithinTheirBounds) {
   for (const FunctionCase& c : kFunctions) {
     std::uint32_t from = std::bit_cast<std::uint32_t>(c.low), to = std::bit_cast<std::uint32_t>(c.high);
@@ -115,8 +116,7 @@ template <class S>
 struct ElementwiseTest : ::testing::Test {};
 TYPED_TEST_SUITE(ElementwiseTest, Storages);
 
-// Where the formula fixes each rounding, every set gives the bits of the reference, at every length and
-// offset.
+// Where the formula fixes each rounding, every set has the bits of the reference, at every length and offset.
 TYPED_TEST(ElementwiseTest, FormulasGiveTheSameBitsInEverySet) {
   using S = TypeParam;
   for (const std::size_t n : {0, 1, 15, 16, 17, 63, 130}) {

@@ -10,7 +10,7 @@ namespace {
 
 using Vector = std::array<float, 16>;
 
-/// Row i is what the transform makes of unit vector i.
+/// Row i is the transform of unit vector i.
 std::array<Vector, 16> matrix() {
   std::array<Vector, 16> h = {};
   for (std::size_t i = 0; i < 16; ++i) {

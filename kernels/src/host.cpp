@@ -1,5 +1,5 @@
-// The parts that are the same in every kernel set: coefficients of updates, the sum of block sums, the check
-// of indices.
+// Code that is the same in every kernel set: coefficients of updates, the sum of block sums, the check of
+// indices.
 #include <cmath>
 #include <tenon/kernels/embedding.hpp>
 #include <tenon/kernels/reduce.hpp>

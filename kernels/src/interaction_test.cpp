@@ -1,5 +1,5 @@
 // Pairwise dot products: every set against the double reference within a derived bound, and any split of the
-// samples. That the reference is right, the tests of the device show against plain loops over coordinates.
+// samples. The tests of the device check the reference against plain loops over coordinates.
 #include "testing.hpp"
 
 namespace tenon::kernels::interaction_test {
@@ -14,7 +14,7 @@ TYPED_TEST_SUITE(InteractionTest, Storages);
 struct Size {
   std::int64_t samples, vectors, width;
 };
-// One vector alone; groups of four and tiles of sixteen cut short; more vectors and longer ones than a tile.
+// One vector alone; partial groups of four and tiles of sixteen; more vectors and longer ones than a tile.
 constexpr Size kSizes[] = {{3, 1, 5},   {3, 2, 1},   {4, 5, 16},  {3, 27, 16},
                            {2, 17, 20}, {1, 33, 64}, {1, 70, 300}};
 
@@ -47,7 +47,7 @@ struct Results {
   std::vector<S> y, dz0, dz;
 };
 
-/// The samples cut into pieces of `step`; gradients begin as the vectors.
+/// Runs the samples in pieces of `step`; gradients begin as the vectors.
 template <class S>
 Results<S> run(const InteractionOps<S>& ops, const Problem<S>& p, std::int64_t step, bool accumulate) {
   Results<S> r{p.dy, p.z0, p.z};
@@ -61,7 +61,7 @@ Results<S> run(const InteractionOps<S>& ops, const Problem<S>& p, std::int64_t s
   return r;
 }
 
-/// The same sums over magnitudes: what roundings are relative to.
+/// The same sums over magnitudes, to which roundings are relative.
 Problem<double> magnitudes(Problem<double> p) {
   for (auto* values : {&p.z0, &p.z, &p.dy})
     for (double& value : *values) value = std::abs(value);

@@ -12,7 +12,7 @@ using namespace testing;
 struct Size {
   std::int64_t batch, in, out, modes;
 };
-// One of everything; groups of modes and blocks of rows and columns cut short; whole ones.
+// One of everything; partial groups of modes and blocks of rows and columns; whole ones.
 constexpr Size kSizes[] = {{1, 1, 1, 1}, {2, 3, 4, 16}, {3, 5, 7, 21}, {5, 2, 3, 49}, {4, 8, 8, 32}};
 
 template <class T>
@@ -35,7 +35,7 @@ struct Results {
   std::vector<T> y, dx, dw;
 };
 
-/// The groups of modes cut into pieces of `step`; dw begins as w.
+/// Runs the groups of modes in pieces of `step`; dw begins as w.
 template <class T>
 Results<T> run(const ModeProductOps<T>& ops, const Problem<T>& p, std::int64_t step, bool accumulate) {
   Results<T> r{p.dy, p.x, p.w};

@@ -1,5 +1,4 @@
-// Mixtures of representations: scales, choices and their edges, and what the errors of known distributions
-// are.
+// Mixtures of representations: scales, choices and their edges, and the errors of known distributions.
 #include <tenon/kernels/reference/mor.hpp>
 
 #include <cmath>

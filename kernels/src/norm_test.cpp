@@ -24,7 +24,8 @@ struct Results {
   std::vector<Arith<S>> mean, rstd, dgain, dbias;
 };
 
-/// Forward and backward; work cut into pieces of `step`; dx starts as `dx0` and parameters gradients as ones.
+/// Forward and backward; work split into pieces of `step`; dx starts as `dx0` and parameters gradients as
+/// ones.
 template <class S>
 Results<S> run(const NormOps<S>& norm, const Layer<S>& layer, std::int64_t step, bool accumulate,
                bool affine) {

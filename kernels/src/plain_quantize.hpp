@@ -1,4 +1,4 @@
-// The reference quantizer behind plain functions (defined in reference.cpp), for kernel sets without a faster
+// The reference quantizer as plain functions (defined in reference.cpp), for kernel sets without a faster
 // one: files of one instruction set may call functions, but not instantiate templates that others share.
 #pragma once
 

@@ -1,5 +1,5 @@
-// How far formats are from what they round, on matrices of 2048 x 2048 bfloat16 values of three
-// distributions. The numbers are those that were measured with an independent emulation; data come from a
+// Errors of formats against the values that they round, on matrices of 2048 x 2048 bfloat16 values of three
+// distributions. The expected numbers were measured with an independent emulation; data come from a
 // counter-based generator.
 #include <tenon/kernels/philox.hpp>
 

@@ -60,8 +60,8 @@ int pinned_code(float x, int block, const Pinned& p) {
          (std::signbit(x) ? 8 : 0);
 }
 
-/// Blocks of 16 under `amax`; returns how many block scales the order (a / 6) s_enc would have given
-/// otherwise.
+/// Blocks of 16 under `amax`; returns the number of block scales for which the order (a / 6) s_enc would
+/// differ.
 int compare_blocks(const std::vector<float>& x, float amax) {
   const Pinned p = pinned(amax);
   const auto n = static_cast<std::int64_t>(x.size());
@@ -156,7 +156,7 @@ TEST(Fp8DelayedScale, P43_HistoryRollsAndMarginHalves) {
   EXPECT_EQ(roll_amax(history, 4, 1.0f), 8.0f);
   EXPECT_EQ(roll_amax(history, 4, std::numeric_limits<float>::infinity()), 8.0f);
   EXPECT_EQ(roll_amax(history, 4, 2.0f), 8.0f);
-  EXPECT_EQ(roll_amax(history, 4, 0.5f), 2.0f);  // the 8 has left
+  EXPECT_EQ(roll_amax(history, 4, 0.5f), 2.0f);  // the 8 was dropped
   EXPECT_EQ(history[0], 0.5f);
   EXPECT_EQ(tensor_scale(2.0f, Element::kE4M3).encode, 224.0f);
   EXPECT_EQ(tensor_scale(2.0f, Element::kE4M3, 3).encode, 28.0f);

@@ -1,4 +1,4 @@
-// Every kernel set against the reference quantizer, bit for bit and byte for byte of what it must not touch:
+// Every kernel set against the reference quantizer, bit for bit, including the bytes that it must not touch:
 // formats, blocks, roundings, ragged ends, strides, origins, and data that reach every branch of rounding.
 #include "quantizing.hpp"
 
@@ -56,8 +56,8 @@ std::string text(const Format& f) {
          (f.stochastic ? " bits " + std::to_string(f.random_bits) : "");
 }
 
-/// Kinds of data: many binades; quarters up to 8, so that scaled elements lie on ties; everything a float can
-/// be but infinity and NaN; and the first again with one element that is not finite.
+/// Kinds of data: many binades; quarters up to 8, so that scaled elements are ties; all values of a float
+/// except infinity and NaN; and the first again with one element that is not finite.
 enum class Data { kWide, kTies, kSpecial, kInfinite, kNan };
 constexpr Data kData[] = {Data::kWide, Data::kTies, Data::kSpecial, Data::kInfinite, Data::kNan};
 
@@ -82,7 +82,7 @@ std::vector<S> numbers(std::size_t n, Data data, unsigned seed) {
   return values;
 }
 
-/// Everything that quantizing and decoding write, each row followed by bytes that must stay.
+/// All bytes that quantizing and decoding write, each row followed by bytes that must not change.
 template <class S>
 struct Written {
   std::vector<std::uint8_t> codes, scales;
@@ -91,11 +91,11 @@ struct Written {
   std::uint32_t magnitude = 0, amax = 0;
 };
 
-/// What a call is asked for.
+/// Results that a call requests.
 struct Asked {
   bool packed = false, values = true, codes = true;
-  std::int64_t gap = 5;  ///< elements behind each row
-  float amax = 1;        ///< of the matrix' largest magnitude: below 1, blocks saturate
+  std::int64_t gap = 5;  ///< elements after each row
+  float amax = 1;        ///< relative to the largest magnitude of the matrix: below 1, blocks saturate
 };
 
 template <class S>
@@ -187,8 +187,8 @@ TYPED_TEST(QuantizeParity, EverySetGivesTheBitsOfTheReference) {
       }
 }
 
-// Training asks NVFP4 for values or for packed codes alone, of matrices without gaps whose columns fill
-// registers; and a scale that is not the matrix' own saturates.
+// Training requests only values or only packed codes of NVFP4, of matrices without gaps whose columns fill
+// registers; and a scale that is not that of the matrix saturates.
 TYPED_TEST(QuantizeParity, Nvfp4WithoutWhatIsNotAskedFor) {
   using S = TypeParam;
   constexpr Size kWhole[] = {{16, 512}, {48, 352}, {33, 304}, {64, 32}};

@@ -1,4 +1,4 @@
-// Square blocks (weights) and shards: what transposition and cutting do to codes and scales.
+// Square blocks (weights) and shards: effects of transposition and splitting on codes and scales.
 #include "quantizing.hpp"
 
 namespace tenon::kernels::testing::quantize_square_test {
@@ -84,7 +84,8 @@ TEST(Shards, P31_LargestOfShardsIsTheWholesAndSoAreTheCodes) {
   }
 }
 
-// Cut at multiples of 16 in both dimensions, with stochastic rounding too: draws follow the global position.
+// Split at multiples of 16 in both dimensions, with stochastic rounding too: draws follow the global
+// position.
 TEST(Shards, P32_QuantizingAndGatheringCommute) {
   const std::vector<float> x = random_values<float>(kRows * kColumns, 32);
   std::vector<Format> formats = {kNvfp4, kNvfp4Square, kNvfp4Down};

@@ -1,4 +1,4 @@
-// What the tests of quantizers share: a matrix, its quantized form with owned memory, and random data of the
+// Shared by the tests of quantizers: a matrix, its quantized form with owned memory, and random data of the
 // distributions that the literature uses.
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace tenon::kernels::testing {
 
-/// How to quantize; the counterpart of QuantizeArgs without pointers.
+/// Settings of a quantizer; the counterpart of QuantizeArgs without pointers.
 struct Format {
   Element element = Element::kE2M1;
   Scaling scaling = Scaling::kTwoLevel;
@@ -57,7 +57,7 @@ const QuantizeOps<S>& quantize_ops(const KernelTable& set) {
     return set.quantize_bf16;
 }
 
-/// The scale that `format` gives a matrix of this largest magnitude.
+/// The scale that `format` uses for a matrix of this largest magnitude.
 inline TensorScale scale_for(const Format& format, float amax) {
   switch (format.scaling) {
     case Scaling::kTensor:

@@ -1,4 +1,4 @@
-// The reference kernel sets: the templates of reference/ behind the same pointers as the vector sets.
+// The reference kernel sets: the templates of reference/ through the same pointers as the vector sets.
 #include <tenon/kernels/dispatch.hpp>
 #include <tenon/kernels/reference/attention.hpp>
 #include <tenon/kernels/reference/batch_norm.hpp>

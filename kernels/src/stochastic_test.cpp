@@ -52,7 +52,7 @@ TEST(StochasticRounding, P22_GivesOneOfTheTwoNeighbours) {
   EXPECT_EQ(encode_stochastic24(-1e-30f, Element::kE2M1, 0xffffff), 8);
 }
 
-// Of all 256 words floor(256 f) round up; of all 2^24 words exactly 2^24 f.
+// floor(256 f) of all 256 words round up; exactly 2^24 f of all 2^24 words.
 TEST(StochasticRounding, P23_CountsOfAllWords) {
   for (const float f : {0.0f, 0.001f, 0.25f, 0.3f, 0.5f, 0.99609375f, 0.999f})
     for (const float cell : {0.0f, 1.5f, 2.0f, 4.0f}) {

@@ -1,4 +1,4 @@
-// What the tests of this folder share: the kernel sets of this machine, reproducible inputs, storage
+// Shared by the tests of this folder: the kernel sets of this machine, reproducible inputs, storage
 // conversion, and the comparison of a result with an exact value under a bound per element.
 #pragma once
 
@@ -86,7 +86,7 @@ template <class S, class Bound>
   return ::testing::AssertionSuccess();
 }
 
-/// Checks that every fusing set gives the bits of the first one that was shown.
+/// Checks that every fusing set has the bits of the first one that was shown.
 template <class S>
 class SameAcrossFusingSets {
  public:

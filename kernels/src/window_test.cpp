@@ -1,5 +1,5 @@
-// Sliding windows: every set gives the bits of the reference, for any split of the work. That the reference
-// is right, the tests of the device show against loops over coordinates.
+// Sliding windows: every set has the bits of the reference, for any split of the work. The tests of the
+// device check the reference against loops over coordinates.
 #include <tenon/kernels/reference/window.hpp>
 
 #include "testing.hpp"
@@ -34,7 +34,7 @@ template <class S>
 struct WindowTest : ::testing::Test {};
 TYPED_TEST_SUITE(WindowTest, Storages);
 
-/// All operators on random numbers, the work cut into pieces of `step`.
+/// Runs all operators on random numbers, with the work split into pieces of `step`.
 template <class S>
 std::vector<S> run(const KernelTable& set, const Window& w, std::int64_t step) {
   const std::int64_t batch = 2, channels = 3, planes = batch * channels, elements = reference::elements(w),

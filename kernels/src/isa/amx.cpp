@@ -1,4 +1,4 @@
-// The kernel set of processors with tiles (AMX): what avx512 has, and attention on bfloat16 by products of
+// The kernel set of processors with tiles (AMX): all of avx512, and attention on bfloat16 by products of
 // tiles. Compiled with the flags of both, and loaded nowhere else.
 #include <tenon/kernels/table.hpp>
 

@@ -1,7 +1,6 @@
-// Causal attention block by block (contract: attention.hpp; scheme: Dao, "FlashAttention-2", 2023).
-// Blocks are 64 queries by 64 keys in every kernel set and start at time 0, so the order of sums depends on
-// the shape alone. Blocks that the mask hides whole are not visited. Scores are masked before exp, never
-// after.
+// Causal attention block by block (contract: attention.hpp; scheme: Dao, "FlashAttention-2", 2023). Blocks
+// are 64 queries by 64 keys in every kernel set and start at time 0, so the order of sums depends on the
+// shape alone. Blocks that the mask hides entirely are skipped. Scores are masked before exp, never after.
 #pragma once
 
 #include <tenon/kernels/attention.hpp>
@@ -43,7 +42,7 @@ TENON_INLINE std::int64_t first_key(const AttentionArgs<S>& args, std::int64_t t
   return args.window > 0 ? most(0, t - args.window + 1) : 0;
 }
 
-/// Scale the scores of one query against keys [k0, k0 + keys) and put -infinity where it does not see.
+/// Scales the scores of one query against keys [k0, k0 + keys) and sets those of hidden keys to -infinity.
 template <class S>
 TENON_INLINE void mask_row(const AttentionArgs<S>& args, const std::uint8_t* key_mask, std::int64_t t,
                            std::int64_t k0, std::int64_t keys, float* row) {
@@ -93,7 +92,7 @@ TENON_INLINE Strided<S> transposed(Strided<S> a) {
   return {a.data, a.col, a.row};
 }
 
-/// What backward takes (its layout: attention_backward_head); forward takes less.
+/// Workspace of backward (its layout: attention_backward_head); forward needs less.
 template <class S>
 std::int64_t attention_workspace(const AttentionArgs<S>& args) {
   const std::int64_t scores = 2 * kQueries * kKeys, gradients = (args.time + 2 * kKeys) * args.d_head;

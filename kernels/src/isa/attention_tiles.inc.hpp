@@ -1,7 +1,7 @@
 // Causal attention on bfloat16 by tiles (contract: attention.hpp; blocks and order of sums as in
-// attention.inc.hpp). Blocks of scores are kept transposed, [keys, queries]: what belongs to a query then is
-// a lane, sums and maxima over keys need no lanes folded, and no block is transposed inside the loops.
-// Operands of a head are copied once into the orders of tiles.inc.hpp, with zeros up to whole blocks.
+// attention.inc.hpp). Blocks of scores are kept transposed, [keys, queries]: each query is then a lane, sums
+// and maxima over keys need no folding of lanes, and no block is transposed inside the loops. Operands of a
+// head are copied once into the orders of tiles.inc.hpp, with zeros up to whole blocks.
 #pragma once
 
 #include "isa/attention.inc.hpp"
@@ -36,14 +36,14 @@ class Room {
   float* at_;
 };
 
-/// What backward takes (see attention_tiles_backward_head); forward takes less.
+/// Workspace of backward (see attention_tiles_backward_head); forward needs less.
 std::int64_t attention_tiles_workspace(const AttentionArgs<Bf16>& args) {
   const std::int64_t d = whole(args.d_head, kTilePack), time = whole(args.time, kKeys);
   const std::int64_t scores = 2 * kScores + 3 * kScores / 2, sums = 2 * kKeys * d, block = kKeys * d;
   return kLanes + scores + sums + block + 7 * time * d / 2 + time * d + 2 * time;
 }
 
-/// Rows [row, row + 64) of a matrix [time, d_head] with zeros behind its ends: [64, d].
+/// Rows [row, row + 64) of a matrix [time, d_head], padded with zeros: [64, d].
 TENON_INLINE void copy_block(Strided<Bf16> from, std::int64_t row, std::int64_t time, std::int64_t d_head,
                              Bf16* to, std::int64_t d) {
   for (std::int64_t i = 0; i < kKeys; ++i, to += d) {
@@ -68,8 +68,8 @@ TENON_INLINE I hidden_lanes(const AttentionArgs<Bf16>& args, const std::uint8_t*
   return before | behind;
 }
 
-/// Where some key of the block is hidden from some query, scale the scores and put -infinity there. What the
-/// scores are still to be multiplied by.
+/// Where some key of the block is hidden from some query, scales the scores and sets hidden ones to
+/// -infinity. Returns the factor that the scores still need.
 TENON_INLINE float mask_block(const AttentionArgs<Bf16>& args, const std::uint8_t* key_mask, std::int64_t k0,
                               std::int64_t q0, float* scores) {
   const bool late = k0 + kKeys > q0 + 1, early = args.window > 0 && k0 <= q0 + kQueries - 1 - args.window;
@@ -83,8 +83,8 @@ TENON_INLINE float mask_block(const AttentionArgs<Bf16>& args, const std::uint8_
   return 1.0f;
 }
 
-/// One block of keys in the forward pass: weights of 64 queries as pairs of keys, and what the sums so far
-/// are multiplied by.
+/// One block of keys in the forward pass: weights of 64 queries as pairs of keys, and the factors of the sums
+/// so far.
 TENON_INLINE void weigh_block(float logit_factor, const float* scores, Pair* weights, float* highest,
                               float* total, float* kept_out) {
   const F factor = splat(logit_factor), lowest = splat(kMinusInfinity);
@@ -117,8 +117,7 @@ TENON_INLINE void weigh_block(float logit_factor, const float* scores, Pair* wei
   }
 }
 
-/// Keys and values of a head in the orders of the forward pass, made block by block as they are first asked
-/// for.
+/// Keys and values of a head in the orders of the forward pass, made block by block on first use.
 struct ForwardOperands {
   Bf16* k;      ///< per block [keys, d]
   Bf16* v;      ///< per block its transpose, [d, keys]
@@ -246,7 +245,7 @@ void attention_tiles_backward_head(const AttentionArgs<Bf16>& args, const Attent
   auto* lse = room.take<float>(time);
   auto* delta = room.take<float>(time);   // per query: sum of dout out = sum of P dP
   auto* dq = room.take<float>(time * d);  // per block its transpose, [d, queries]
-  // Per block: rows, and what tiles want of them.
+  // Per block: rows, and their orders for tiles.
   auto* k = room.take<Bf16>(time * d);
   auto* v = room.take<Bf16>(time * d);
   auto* k_transposed = room.take<Bf16>(time * d);

@@ -9,7 +9,7 @@
 namespace tenon::kernels {
 namespace {
 
-/// fn(i, n) for groups of n elements from i on, over all elements of a channel.
+/// Calls fn(i, n) for groups of n elements from i on, over all elements of a channel.
 template <class Args, class Fn>
 TENON_INLINE void for_channel(const Args& args, std::int64_t channel, Fn fn) {
   for (std::int64_t b = 0; b < args.batch; ++b) {
@@ -18,7 +18,7 @@ TENON_INLINE void for_channel(const Args& args, std::int64_t channel, Fn fn) {
   }
 }
 
-/// Sum over a channel of term(i, n), whose lanes behind n are zero.
+/// Sum over a channel of term(i, n), whose lanes after n are zero.
 template <class Args, class Term>
 TENON_INLINE double channel_sum(const Args& args, std::int64_t channel, Term term) {
   double total = 0;

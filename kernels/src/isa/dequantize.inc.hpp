@@ -7,7 +7,7 @@
 namespace tenon::kernels {
 namespace {
 
-/// Values of codes, and in `beyond` lanes whose code is no finite number.
+/// Values of codes; sets lanes of `beyond` whose code is no finite number.
 template <Element kElement>
 TENON_INLINE F decode_lanes(I code, I& beyond) {
   constexpr ElementLayout kLayout = layout_of(kElement);

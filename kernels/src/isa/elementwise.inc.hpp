@@ -1,5 +1,5 @@
-// Element-by-element operators (formulas: elementwise.hpp). Where that header promises the bits of a formula,
-// plain products and sums are used, never mul_add.
+// Element-by-element operators (formulas: elementwise.hpp). Where that header specifies the bits of a
+// formula, plain products and sums are used, never mul_add.
 #pragma once
 
 #include <tenon/kernels/elementwise.hpp>
@@ -150,7 +150,7 @@ void bf16_to_f32(const Bf16* x, float* y, std::int64_t n) {
   });
 }
 
-/// Blocks of the counter-based generator that are made together: 256 words. Loops as short as 16 would be
+/// Blocks of the counter-based generator that are computed together: 256 words. Loops as short as 16 would be
 /// unrolled before they are vectorised, and then are not.
 constexpr int kPhiloxBlocks = 64;
 

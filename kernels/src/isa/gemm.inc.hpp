@@ -1,7 +1,7 @@
 // Matrix product on packed panels (contract and order of arithmetic: gemm.hpp).
 // A block of kRowBlock x kTileCols sums is kept in float from k = 0 to the end, so blocking over k does not
 // change the chain. B is packed per panel; A is read in place when it is float, else converted per tile.
-// Scratch lives on the stack (about 60 KiB).
+// Scratch is on the stack (about 60 KiB).
 #pragma once
 
 #include <tenon/kernels/gemm.hpp>
@@ -53,7 +53,7 @@ struct Strided {
     for (int p = 0; p < kTileParts; ++p) store_part(sums + i * kTileCols + p * kPartLanes, acc[i][p]);
 }
 
-/// packed[depth, kTileCols] = b[depth, cols], zeros behind cols.
+/// packed[depth, kTileCols] = b[depth, cols], zeros after cols.
 template <class S>
 void pack_columns(Strided<S> b, std::int64_t depth, std::int64_t cols, float* packed) {
   if (b.col == 1) {
@@ -89,7 +89,7 @@ void pack_rows(Strided<S> a, std::int64_t rows, std::int64_t depth, float* packe
       packed[i * kDepthBlock + k] = i < rows ? load_one(a.at(i, k)) : 0.0f;
 }
 
-/// Call finish(row, first column, count, sums of that row) for every row of every panel of A B.
+/// Calls finish(row, first column, count, sums of that row) for every row of every panel of A B.
 template <class S, class Finish>
 TENON_INLINE void gemm_panels(std::int64_t m, std::int64_t n, std::int64_t k, Strided<S> a, Strided<S> b,
                               Finish finish) {

@@ -1,6 +1,6 @@
 // Dot products of pairs of short vectors (contract: interaction.hpp). The vectors of the usual models have 16
-// to 128 elements, so the lanes lie across the second vector of a pair, 16 of them turned round in a tile: no
-// sum over lanes, and rows of the triangle are stored as they lie in y. Backward has its lanes along the
+// to 128 elements, so lanes run over the second vector of a pair, 16 of them transposed in a tile: no sum
+// over lanes, and rows of the triangle are stored in the order of y. In backward lanes run along the
 // elements. Sums have the order of the reference, each step fused where the set can.
 #pragma once
 
@@ -11,8 +11,8 @@
 namespace tenon::kernels {
 namespace {
 
-/// Elements that one tile holds of its 16 vectors, vectors that meet it before it is made again, and those
-/// that share its loads.
+/// Elements of its 16 vectors in one tile, vectors that it is multiplied with before it is made again, and
+/// those that share its loads.
 constexpr std::int64_t kTileElements = 256, kTileMeetings = 64, kAbreast = 4;
 static_assert(kTileMeetings % kAbreast == 0);
 
@@ -27,7 +27,7 @@ TENON_INLINE std::int64_t first_pair(const InteractionArgs<S>& args, std::int64_
   return args.width + (args.itself ? i * (i + 1) : i * (i - 1)) / 2;
 }
 
-/// tile[k][l] = element k0 + k of vector j0 + l; zeros behind the last vector.
+/// tile[k][l] = element k0 + k of vector j0 + l; zeros after the last vector.
 template <class S>
 TENON_INLINE void turn_vectors(const InteractionArgs<S>& args, std::int64_t sample, std::int64_t j0,
                                std::int64_t k0, std::int64_t count, float (*tile)[kLanes]) {

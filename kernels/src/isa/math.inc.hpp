@@ -1,7 +1,7 @@
 // exp, log, tanh, erf on 16 lanes. Bounds are stated in elementwise.hpp and tested over their ranges.
 // Polynomials are minimax fits (Lawson iteration) of the function named beside each, coefficients rounded to
-// float; the fit errors, stated relative to the result, lie below 2^-25. Rounding to an integer uses the 1.5
-// x 2^23 trick, which needs no instruction beyond addition and gives the same bits everywhere.
+// float; the fit errors, stated relative to the result, are below 2^-25. Rounding to an integer uses the 1.5
+// x 2^23 trick, which needs no instruction beyond addition and has the same bits everywhere.
 #pragma once
 
 #include "isa/simd.inc.hpp"
@@ -54,7 +54,7 @@ TENON_INLINE F log(F x) {
                          -0.124055944f, 0.118881896f,  -0.116756298f, 0.0674655437f};
   const I tiny = x < splat(1.17549435e-38f);
   const F y = select(tiny, x * splat(8388608.0f), x);
-  // Exponent such that the significand lies in [sqrt(1/2), sqrt(2)).
+  // Exponent such that the significand is in [sqrt(1/2), sqrt(2)).
   const I shifted = bits_of(y) - splat_int(0x3f3504f3);
   const I exponent = shift_right(shifted, 23);
   const F f = from_bits((shifted & splat_int(0x007fffff)) + splat_int(0x3f3504f3)) - splat(1.0f);

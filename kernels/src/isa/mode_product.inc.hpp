@@ -1,6 +1,6 @@
-// Products of complex matrices per mode (contract: mode_product.hpp). A group of 16 modes is taken out of all
-// operands with real and imaginary parts apart, conjugated and negated there, so that the product itself is
-// nothing but fused multiply-adds of vectors in registers. Terms have the order of the reference.
+// Products of complex matrices per mode (contract: mode_product.hpp). A group of 16 modes is extracted from
+// all operands into separate real and imaginary parts, conjugated and negated there, so that the product
+// itself is only fused multiply-adds of vectors in registers. Terms have the order of the reference.
 #pragma once
 
 #include <tenon/kernels/mode_product.hpp>
@@ -15,13 +15,13 @@ constexpr std::int64_t kModeRows = 2, kModeColumns = TENON_SIMD_BYTES == 64 ? 4 
 /// Vectors of an element: left operands hold re, im, -im, right ones re, im.
 constexpr std::int64_t kLeftParts = 3, kRightParts = 2;
 
-/// Where element (row, column) of an operand lies: elements apart.
+/// Strides of the rows and columns of an operand, in elements.
 struct ModeMatrix {
   std::int64_t row = 0, column = 0;
   TENON_INLINE std::int64_t at(std::int64_t i, std::int64_t j) const { return i * row + j * column; }
 };
 
-/// Which lanes of two registers behind each other one register takes.
+/// Lanes that one register selects from the concatenation of two.
 #if TENON_SIMD_BYTES == 64
 #define TENON_EVEN 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30
 #define TENON_ODD 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31
@@ -39,7 +39,7 @@ struct ModeMatrix {
 #define TENON_SECOND 2, 6, 3, 7
 #endif
 
-/// Real and imaginary parts of 16 neighbours, and back.
+/// Separates real and imaginary parts of 16 neighbours, and joins them.
 TENON_INLINE void part_pairs(const float* from, F& re, F& im) {
 #pragma GCC unroll 4
   for (int p = 0; p < kParts; ++p) {
@@ -67,8 +67,8 @@ TENON_INLINE void join_pairs(F re, F im, bool accumulate, float* to) {
 #undef TENON_FIRST
 #undef TENON_SECOND
 
-/// Modes [m, m + n) of the element at `from`; zeros behind. The next group's are asked of the memory:
-/// elements lie too far apart for a processor to see where it goes on.
+/// Modes [m, m + n) of the element at `from`, followed by zeros. Prefetches the next group: elements are too
+/// far apart for the processor's prefetcher.
 TENON_INLINE void part_modes(const float* from, std::int64_t n, F& re, F& im) {
   __builtin_prefetch(from + 2 * kLanes);
   __builtin_prefetch(from + 3 * kLanes);
@@ -99,7 +99,7 @@ TENON_INLINE std::int64_t mode_sums_workspace(std::int64_t rows, std::int64_t te
   return (rows * terms * kLeftParts + terms * columns * kRightParts) * kLanes;
 }
 
-/// Sums of rows p0, p0 + 1 and columns q0 ...; those behind the last repeat it and are not stored.
+/// Sums of rows p0, p0 + 1 and columns q0 ...; those after the last repeat it and are not stored.
 TENON_INLINE void mode_block(const ModeSums& s, const float* left, const float* right, std::int64_t p0,
                              std::int64_t q0, std::int64_t m, std::int64_t n) {
   F re[kModeRows][kModeColumns], im[kModeRows][kModeColumns];

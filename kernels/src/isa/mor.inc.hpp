@@ -1,5 +1,5 @@
 // The inner loop of MoR (mor.hpp): a strip of rows through an 8-bit (6-bit) format under a scale per column,
-// with running sums of relative errors. Equals the reference bit for bit; takes finite numbers.
+// with running sums of relative errors. Equals the reference bit for bit; accepts finite numbers only.
 #pragma once
 
 #include <tenon/kernels/mor.hpp>
@@ -15,7 +15,7 @@ namespace {
 struct MorGrid {
   int drop;
   std::int32_t half, mask, normal, largest;
-  float magic;  ///< added and taken away, it leaves multiples of the smallest subnormal
+  float magic;  ///< added and subtracted, it leaves multiples of the smallest subnormal
 };
 
 template <Element kElement>

@@ -9,7 +9,7 @@
 namespace tenon::kernels {
 namespace {
 
-/// Rows that one float sum spans before it joins the running total: bounds the growth of rounding errors.
+/// Rows in one float sum before it joins the running total: bounds the growth of rounding errors.
 constexpr std::int64_t kColumnGroup = 32;
 
 template <class S>
@@ -55,7 +55,7 @@ void layer_norm_backward_input(const LayerNormBackwardArgs<S>& args, std::int64_
     };
     F sum_g = splat(0.0f), sum_gh = splat(0.0f);
     for_lanes(0, args.cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
-      const F g = gradient(j, n);  // zero behind the end, so h there does no harm
+      const F g = gradient(j, n);  // zero after the end, so h there does no harm
       sum_g = sum_g + g;
       sum_gh = mul_add(g, (load_group(x + j, n) - mean) * rstd, sum_gh);
     });
@@ -95,7 +95,7 @@ TENON_INLINE void put_total(float* out, F total, bool accumulate, std::int64_t n
   store_group(out, accumulate ? load_group(out, n) + total : total, n);
 }
 
-/// out[col_begin .. col_end) (+)= totals over rows of term(row, column, count); no sum depends on the cut.
+/// out[col_begin .. col_end) (+)= totals over rows of term(row, column, count); no sum depends on the split.
 template <class Term>
 TENON_INLINE void put_column_totals(std::int64_t rows, std::int64_t col_begin, std::int64_t col_end,
                                     bool accumulate, float* out, Term term) {

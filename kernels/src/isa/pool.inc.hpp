@@ -47,7 +47,7 @@ TENON_INLINE F every_second(const F (&halves)[2]) {
   return each<F>([&](int i) { return every_second<kPhase>(part(2 * i), part(2 * i + 1)); });
 }
 
-/// Elements 0, stride, ... of which n lie in memory, into lanes.
+/// Loads elements 0, stride, ... of which n are in memory, into lanes.
 template <class S>
 TENON_INLINE F load_apart(const S* p, std::int64_t stride, std::int64_t n) {
   if (stride == 1) return load_group(p, n);
@@ -62,8 +62,8 @@ TENON_INLINE F load_apart(const S* p, std::int64_t stride, std::int64_t n) {
   return load(values);
 }
 
-/// The places of one line from `ow` on, of which `count` exist: elements at which offset kw of the last
-/// dimension meets them.
+/// The places of one line from `ow` on, of which `count` exist: their elements at offset kw of the last
+/// dimension.
 template <class S>
 TENON_INLINE void meet(const Window& w, const S* x, std::int64_t line, std::int64_t ow, std::int64_t kw,
                        std::int64_t count, I steps, Greatest& greatest) {
@@ -120,7 +120,7 @@ TENON_INLINE void store_elements(std::int32_t* p, I a, std::int64_t n) {
 #endif
 }
 
-/// The places of one line of a plane. `square`: as is_square_of_two() says.
+/// The places of one line of a plane. `square`: result of is_square_of_two().
 template <class S>
 TENON_INLINE void max_pool_line(const Window& w, bool square, const S* x, std::int64_t id, std::int64_t ih,
                                 I steps, S* y, std::int32_t* index) {
@@ -197,7 +197,7 @@ TENON_INLINE void scatter_plane(const Window& w, const std::int32_t* index, cons
   });
 }
 
-/// Two parts that hold the lanes of a and b in turns: the lower half of them, or the upper.
+/// Interleaves the lanes of a and b: the lower half of the result, or the upper.
 TENON_INLINE Part in_turns(Part a, Part b, bool upper) {
 #if TENON_SIMD_BYTES == 64
   return upper ? __builtin_shufflevector(a, b, 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31)
@@ -210,7 +210,7 @@ TENON_INLINE Part in_turns(Part a, Part b, bool upper) {
 #endif
 }
 
-/// The first n (1 .. 16) elements, zeros behind.
+/// The first n (1 .. 16) elements, followed by zeros.
 TENON_INLINE I load_elements(const std::int32_t* p, std::int64_t n) {
   I result;
 #if TENON_SIMD_BYTES == 64
@@ -277,7 +277,7 @@ void max_pool_backward(const PoolArgs<S>& args, std::int64_t plane_begin, std::i
   }
 }
 
-/// fn(place, id, ih, iw) for each place of a plane, with where its window begins.
+/// Calls fn(place, id, ih, iw) for each place of a plane, with the begin of its window.
 template <class Fn>
 TENON_INLINE void for_places(const Window& w, Fn fn) {
   std::int64_t place = 0;
@@ -287,7 +287,7 @@ TENON_INLINE void for_places(const Window& w, Fn fn) {
         fn(place++, start(w, 0, od), start(w, 1, oh), start(w, 2, ow));
 }
 
-/// fn(element) for each element of a plane that a window beginning there covers, in order.
+/// Calls fn(element) for each element of a plane that a window beginning there covers, in order.
 template <class Fn>
 TENON_INLINE void for_covered(const Window& w, std::int64_t id, std::int64_t ih, std::int64_t iw, Fn fn) {
   const Inside d = inside(w, 0, id), h = inside(w, 1, ih), v = inside(w, 2, iw);
@@ -298,7 +298,7 @@ TENON_INLINE void for_covered(const Window& w, std::int64_t id, std::int64_t ih,
     }
 }
 
-/// What the average of a window that begins there divides by.
+/// Divisor of the average of a window that begins there.
 TENON_INLINE float divisor(const Window& w, bool count_padding, std::int64_t id, std::int64_t ih,
                            std::int64_t iw) {
   if (count_padding) return static_cast<float>(volume(w.kernel));

@@ -1,7 +1,7 @@
 // Quantizers (contract and order of operations: quantize.hpp) for the combinations that training uses: E2M1,
 // and rounded to nearest E4M3 and E5M2, in blocks of whole vectors along rows, or one column wide. The rest,
-// and bands that hold something that is not finite, go to the reference; all results are those of the
-// reference bit for bit.
+// and bands with values that are not finite, go to the reference; all results are those of the reference bit
+// for bit.
 #pragma once
 
 #include <tenon/kernels/quantize.hpp>
@@ -35,7 +35,7 @@ TENON_INLINE void store_bytes(std::uint8_t* p, I a) {
   __builtin_memcpy(lanes, &a, sizeof lanes);
   for (int l = 0; l < kLanes; ++l) p[l] = static_cast<std::uint8_t>(lanes[l]);
 }
-/// `n` codes of a row, as bytes or in pairs; behind the last of an odd number is a zero.
+/// `n` codes of a row, as bytes or in pairs; an odd number of them is followed by a zero.
 TENON_INLINE void store_codes(const std::uint8_t* codes, std::int64_t n, bool packed, std::uint8_t* out) {
   if (!packed) {
     __builtin_memcpy(out, codes, static_cast<std::size_t>(n));
@@ -57,7 +57,7 @@ TENON_INLINE BlockScales scales_of(const QuantizeArgs<S>& a, I amax) {
   return power_scales<kElement>(amax, a.power);
 }
 
-/// Scales of `n` neighbouring blocks to where the caller wants them.
+/// Stores scales of `n` neighbouring blocks for the caller.
 template <class S>
 TENON_INLINE void store_scales(const QuantizeArgs<S>& a, const BlockScales& scales, std::int64_t block,
                                std::int64_t n) {
@@ -101,7 +101,7 @@ struct SpanDraws {
       store_by_lane(drawn, words + 2 * part, 2 * kDrawParts<kDraw>);
     }
   }
-  /// Of columns i to i + 15.
+  /// Draws of columns i to i + 15.
   TENON_INLINE I at(std::int64_t i) const {
     I draw = {};
     if constexpr (kDraw == Draw::k8) draw = load_bytes(reinterpret_cast<const std::uint8_t*>(words) + i);
@@ -168,7 +168,7 @@ bool quantize_along(const QuantizeArgs<S>& a) {
   const bool whole = a.scaling == Scaling::kTensor;
   const std::int64_t block_rows = whole ? 1 : a.block_rows;
   const std::int64_t block_columns = whole ? kSpan : a.block_columns;
-  // Large blocks are taken alone, so that their elements are still in the cache when they are rounded.
+  // Large blocks are processed alone, so that their elements are still in the cache when they are rounded.
   const std::int64_t batch = block_rows * block_columns <= 128 ? kLanes : 1;
   I met = {};
   for (std::int64_t row = 0; row < a.rows; row += block_rows) {
@@ -307,7 +307,7 @@ TENON_INLINE bool is_finite(float x) {
   return (__builtin_bit_cast(std::uint32_t, x) & 0x7fffffffu) < 0x7f800000u;
 }
 
-/// Which of the two above computes a band, if any.
+/// The function above that computes a band, if any.
 enum class Way { kReference, kAlong, kDown };
 
 template <class S>
@@ -360,7 +360,7 @@ void quantize(const QuantizeArgs<S>& a) {
   if (!done) plain::quantize(a);
 }
 
-/// Whole rows as one where they lie behind each other.
+/// Bits of the largest magnitude of n contiguous elements.
 TENON_INLINE std::uint32_t largest_bits(const float* x, std::int64_t n) {
   std::int32_t largest = 0;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -411,7 +411,7 @@ std::uint32_t amax_rotated(const S* x, std::int64_t rows, std::int64_t columns, 
     }
   }
   const std::int32_t bits = largest_lane(largest);
-  // Which NaN comes out of a sum of two is for the reference to say.
+  // The reference decides which NaN a sum of two has.
   if (bits > kExponentBits) return plain::amax_rotated(x, rows, columns, stride, along_rows);
   return static_cast<std::uint32_t>(bits);
 }

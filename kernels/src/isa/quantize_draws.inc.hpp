@@ -1,5 +1,5 @@
 // Random words of stochastic rounding for 16 groups at once: Philox4x32-10 with a counter per 64-bit lane,
-// whose upper half may hold anything (multiplication and the results look at the lower half alone).
+// whose upper half may hold anything (multiplication and the results use the lower half alone).
 #pragma once
 
 #include <tenon/kernels/quantize.hpp>
@@ -32,7 +32,7 @@ TENON_INLINE WidePart multiply(WidePart a, std::uint32_t b) {
 #endif
 }
 
-/// What all draws of a call have in common.
+/// Parameters common to all draws of a call.
 struct Stream {
   std::uint64_t key;
   std::uint32_t step, micro;

@@ -1,6 +1,6 @@
 // Number formats in 16 lanes: rounding of magnitudes to codes, scales of 16 blocks at once, and the random
-// words of 16 groups. All of it takes finite numbers only, and equals formats.hpp, scales.hpp and
-// stochastic.hpp bit for bit there; what is not finite goes to the reference (quantize.inc.hpp).
+// words of 16 groups. All of it accepts finite numbers only, and equals formats.hpp, scales.hpp and
+// stochastic.hpp bit for bit there; other values go to the reference (quantize.inc.hpp).
 #pragma once
 
 #include <tenon/kernels/formats.hpp>
@@ -159,7 +159,7 @@ TENON_INLINE Coded round_magnitude(F a, I draw) {
     return Grid<kElement>::stochastic24(a, draw);
 }
 
-/// Scales of 16 blocks (scales.hpp): what is stored, what elements and what codes are multiplied by.
+/// Scales of 16 blocks (scales.hpp): stored bits, and the factors of elements and of codes.
 struct BlockScales {
   F encode, decode;
   I bits;
@@ -189,7 +189,7 @@ TENON_INLINE BlockScales power_scales(I amax, PowerRule rule) {
 TENON_INLINE BlockScales two_level_scales(I amax, const TensorScale& tensor) {
   const F scaled = min(from_bits(amax) * splat(tensor.block), splat(Grid<Element::kE4M3>::kLargest));
   const Coded block = Grid<Element::kE4M3>::nearest(scaled);
-  // 1 / 0 is infinity, which becomes the largest float like all that is too large.
+  // 1 / 0 is infinity, which becomes the largest float like all values that are too large.
   const F encode = min(splat(1.0f) / (block.value * splat(tensor.decode)), splat(kLargestFloat));
   return {encode, block.value, block.code, true};
 }

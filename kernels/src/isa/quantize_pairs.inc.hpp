@@ -1,6 +1,6 @@
 // NVFP4 of bfloat16 for registers of 64 bytes: 32 neighbours are one register of words and become two of
 // floats, even and odd columns, by a shift and a mask. Blocks 1x16 along rows, rotated blocks 16x1 and their
-// decoding; whatever else a call asks for is left to quantize.inc.hpp, with the same bits.
+// decoding; all other calls are left to quantize.inc.hpp, with the same bits.
 #pragma once
 
 #include "isa/quantize_draws.inc.hpp"
@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kPairColumns = 2 * kLanes;
 /// Columns of the blocks whose scales are found together.
 constexpr std::int64_t kRowColumns = kLanes * kLanes;
-/// Elements that are asked of the memory before they are needed.
+/// Prefetch distance in elements.
 constexpr std::int64_t kAhead = 1024;
 
 TENON_INLINE I load_words(const Bf16* p) {
@@ -25,7 +25,7 @@ TENON_INLINE I load_words(const Bf16* p) {
 TENON_INLINE void store_words(Bf16* p, I words) {
   __builtin_memcpy(p, &words, sizeof words);
 }
-/// Words of `n` elements (16 or 32), zeros behind.
+/// Words of `n` elements (16 or 32), followed by zeros.
 TENON_INLINE I load_words(const Bf16* p, std::int64_t n) {
   const __mmask32 mask = n >= kPairColumns ? 0xffffffffu : 0xffffu;
   return {{(IntPart)_mm512_maskz_loadu_epi16(mask, p)}};
@@ -80,7 +80,7 @@ TENON_INLINE I larger_words(I a, I b) {
   return {{(IntPart)_mm512_maskz_max_epu16(0xffffffffu, (__m512i)a.v[0], (__m512i)b.v[0])}};
 }
 
-/// Which word of the folded registers below is the largest of block l.
+/// Index of the word of the folded registers below that is the largest of block l.
 struct FoldOrder {
   std::int16_t word[2 * kLanes] = {};
 };
@@ -95,7 +95,7 @@ constexpr FoldOrder fold_order() {
 }
 alignas(64) constexpr FoldOrder kFoldOrder = fold_order();
 
-/// Of 16 blocks of 16 words, two in a register, the largest magnitudes as bits of floats.
+/// Largest magnitudes, as bits of floats, of 16 blocks of 16 words, two in a register.
 TENON_INLINE I largest_of_blocks(const I (&words)[8]) {
   I quads[4], pairs[2];
   for (int i = 0; i < 4; ++i) {
@@ -149,7 +149,7 @@ TENON_INLINE I packed_codes(I even, I odd, I words) {
   return merge_bits(splat_int(0x88), signs, magnitudes);
 }
 
-/// 32 columns in two blocks, whose scales stand in halves of the lanes.
+/// 32 columns in two blocks, whose scales are in halves of the lanes.
 template <Draw kDraw, bool kClamp, bool kCodes>
 TENON_INLINE I quantize_words(I words, F encode, F decode, I draws, std::uint8_t* codes) {
   const I magnitude = words & splat_int(0x7fff7fff);
@@ -260,7 +260,7 @@ bool quantize_pairs_along(const QuantizeArgs<Bf16>& a, I& met) {
   return true;
 }
 
-/// Rows without gaps are one long row: blocks lie behind each other in it.
+/// Rows without gaps are one long row of consecutive blocks.
 TENON_INLINE QuantizeArgs<Bf16> in_one_row(const QuantizeArgs<Bf16>& a) {
   QuantizeArgs<Bf16> row = a;
   const bool whole = a.stride == a.columns && (a.values == nullptr || a.values_stride == a.columns) &&

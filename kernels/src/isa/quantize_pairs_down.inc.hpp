@@ -30,7 +30,7 @@ TENON_INLINE I low_halves(const Wide& words) {
                                                     (__m512i)words.v[1])}};
 }
 
-/// What the halves of a tile leave for each other: upper halves of values, codes and scales of even columns.
+/// Results of even columns, kept for the odd half of a tile: upper halves of values, codes and scales.
 struct EvenColumns {
   I values[kLanes], codes[kLanes], scales;
 };
@@ -92,7 +92,7 @@ TENON_INLINE bool quantize_tile(const QuantizeArgs<Bf16>& a, std::int64_t row, s
          quantize_half<1, kDraw, kValues, kCodes>(a, row, column, even, met);
 }
 
-/// The first columns of a band whose blocks are rotated down, in whole tiles: how many there are.
+/// Number of leading columns of a band, whose blocks are rotated down, that form whole tiles.
 TENON_INLINE std::int64_t tiled_columns(const QuantizeArgs<Bf16>& a) {
   const bool fits = a.element == Element::kE2M1 && a.scaling == Scaling::kTwoLevel &&
                     (!a.stochastic || a.random_bits == 8) && (a.codes == nullptr || a.packed) &&
@@ -111,7 +111,7 @@ bool quantize_tiles(const QuantizeArgs<Bf16>& a, std::int64_t row, std::int64_t 
   return true;
 }
 
-/// Of 16 rows and 32 columns.
+/// Largest magnitudes of 16 rows and 32 columns.
 TENON_INLINE I largest_of_tile(const Bf16* x, std::int64_t stride) {
   F v[kLanes];
   sum_half<0>(x, stride, v);
@@ -132,14 +132,14 @@ TENON_INLINE void decode_pairs(const std::uint8_t* codes, F table, F even_scale,
   store_words(values, bits_of(odd) | shift_right_logical(bits_of(even), 16));
 }
 
-/// Columns that decode_in_pairs takes.
+/// Number of columns that decode_in_pairs handles.
 TENON_INLINE std::int64_t decoded_columns(std::int64_t columns, Element element, Scaling scaling,
                                           std::int64_t block_columns, bool packed) {
   const bool fits = element == Element::kE2M1 && scaling == Scaling::kTwoLevel && packed &&
                     (block_columns == 1 || block_columns == kLanes);
   return fits ? columns / kPairColumns * kPairColumns : 0;
 }
-/// The first `columns` of packed codes; `decode` makes numbers of the bits of scales.
+/// The first `columns` of packed codes; `decode` converts the bits of scales to numbers.
 template <class S, class Decode>
 TENON_INLINE void decode_in_pairs(const QuantizeArgs<S>& a, std::int64_t columns, Decode decode) {
   const F table = load(kE2M1Values);

@@ -1,4 +1,4 @@
-// The rotation of hadamard.hpp down 16 rows, 16 columns in lanes: sums first, what becomes of them behind.
+// The rotation of hadamard.hpp down 16 rows, 16 columns in lanes: first the sums, then the values from them.
 #pragma once
 
 #include <tenon/kernels/hadamard.hpp>
@@ -21,7 +21,7 @@ TENON_INLINE F rotated_value(F sum) {
   const I bits = bits_of(sum * splat(0.25f));
   return from_bits((bits + splat_int(0x7fff) + (shift_right(bits, 16) & splat_int(1))) & splat_int(-0x10000));
 }
-/// Of 16 sums the largest magnitude of what they become: rounding keeps their order, so one is rounded.
+/// Largest magnitude of the values of 16 sums: rounding keeps their order, so only one is rounded.
 TENON_INLINE I largest_rotated(const F (&sums)[kLanes]) {
   I largest = {};
 #pragma GCC unroll 16

@@ -15,8 +15,8 @@
 #endif
 
 #define TENON_INLINE inline __attribute__((always_inline))
-// For lambdas over lanes: called from two places they would be left out of line, their vectors passed through
-// memory.
+// For lambdas over lanes: called from two places they would not be inlined, and their vectors would pass
+// through memory.
 #define TENON_BODY __attribute__((always_inline))
 
 namespace tenon::kernels {
@@ -181,7 +181,7 @@ TENON_INLINE void store(float* p, F a) {
   __builtin_memcpy(p, &a, sizeof a);
 }
 
-/// The first n (1 .. 16) elements, zeros behind; nothing else is touched.
+/// The first n (1 .. 16) elements, followed by zeros; nothing else is touched.
 TENON_INLINE F load(const float* p, std::int64_t n) {
 #if TENON_SIMD_BYTES == 64
   return F{{(Part)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1u), p)}};
@@ -243,7 +243,7 @@ TENON_INLINE void store_one(Bf16* p, float value) {
   store(p, splat(value), 1);
 }
 
-/// Fold the lanes by halves: lane l with lane l + 8, then + 4, + 2, + 1.
+/// Folds the lanes by halves: lane l with lane l + 8, then + 4, + 2, + 1.
 template <class Fn>
 TENON_INLINE float fold(F a, Fn fn) {
   Quad q[4];
@@ -272,7 +272,7 @@ TENON_INLINE I first_lanes(std::int64_t n) {
   return lanes_from(0) < splat_int(static_cast<std::int32_t>(n));
 }
 
-/// Call fn(offset, count) for successive groups of 16 of [begin, end); count < 16 only in the last.
+/// Calls fn(offset, count) for successive groups of 16 of [begin, end); count < 16 only in the last.
 template <class Fn>
 TENON_INLINE void for_lanes(std::int64_t begin, std::int64_t end, Fn fn) {
   std::int64_t i = begin;

@@ -1,4 +1,4 @@
-// Softmax and softmax cross-entropy (contract: softmax.hpp). exp is taken of differences from the running
+// Softmax and softmax cross-entropy (contract: softmax.hpp). exp is computed of differences from the running
 // maximum, so nothing overflows; sums run in 16 lanes and fold by halves.
 #pragma once
 
@@ -17,20 +17,19 @@ TENON_INLINE float row_max(const S* x, std::int64_t n) {
   for_lanes(0, n, [&](std::int64_t j, std::int64_t count) TENON_BODY {
     F a = load_group(x + j, count);
     if (count < kLanes) a = select(first_lanes(count), a, splat(kMinusInfinity));
-    lanes = max(a, lanes);  // a NaN is passed over here and comes back through exp
+    lanes = max(a, lanes);  // max() ignores a NaN here; it returns through exp
   });
   return max_lanes(lanes);
 }
 
-/// exp(x), and 0 where it lies below the smallest normal number: as good in sums that hold a 1, and
-/// processors take a hundred times as long for a subnormal number as for another. A hidden -infinity would
-/// make one.
+/// exp(x), and 0 where it is below the smallest normal number: as good in sums that hold a 1, and processors
+/// take a hundred times as long for a subnormal number as for another. A hidden -infinity would make one.
 TENON_INLINE F weight_exp(F x) {
   const F lowest = splat(-87.0f);
   return select(x < lowest, splat(0.0f), exp(max(lowest, x)));
 }
 
-/// Sum of exp(x - shift); put(j, count, value) sees each group of terms.
+/// Sum of exp(x - shift); calls put(j, count, value) for each group of terms.
 template <class S, class Put>
 TENON_INLINE float row_exp_sum(const S* x, std::int64_t n, float factor, float shift, Put put) {
   F lanes = splat(0.0f);
@@ -53,7 +52,7 @@ TENON_INLINE float exp_one(float x) {
 template <class S>
 void softmax_forward(float factor, const S* x, S* y, std::int64_t rows, std::int64_t cols) {
   for (std::int64_t r = 0; r < rows; ++r, x += cols, y += cols) {
-    // The extreme of factor x: with a negative factor the least x gives it.
+    // The extreme of factor x: with a negative factor it is that of the least x.
     F lanes = splat(kMinusInfinity);
     for_lanes(0, cols, [&](std::int64_t j, std::int64_t n) TENON_BODY {
       F a = splat(factor) * load_group(x + j, n);

@@ -1,7 +1,7 @@
-// Tiles of AMX: products of bfloat16 with sums in float, and the orders of operands that they take.
-// A product is C[m, n] (+)= A[m, k] B[k, n], all sizes multiples of 32. A lies row by row; of B, rows 2 r and
-// 2 r + 1 lie interleaved, as 32-bit pairs: pair[r][j] = (B[2 r][j], B[2 r + 1][j]). Subnormals count as
-// zero.
+// Tiles of AMX: products of bfloat16 with sums in float, and the orders of their operands.
+// A product is C[m, n] (+)= A[m, k] B[k, n], all sizes multiples of 32. A is stored row by row; of B, rows 2
+// r and 2 r + 1 are interleaved, as 32-bit pairs: pair[r][j] = (B[2 r][j], B[2 r + 1][j]). Subnormals count
+// as zero.
 #pragma once
 
 #include <tenon/kernels/types.hpp>
@@ -11,13 +11,13 @@
 namespace tenon::kernels {
 namespace {
 
-/// Two values of bfloat16 that follow each other along the k of a product, the first in the low half.
+/// Two consecutive bfloat16 values along the k of a product, the first in the low half.
 using Pair = std::uint32_t;
 typedef std::uint32_t Pairs __attribute__((vector_size(64)));
 typedef std::uint16_t Halves __attribute__((vector_size(64)));
 
 constexpr std::int64_t kTileSide = 16;  ///< rows of a tile, and columns of 32 bits
-constexpr std::int64_t kTilePack = 32;  ///< what sizes of products are multiples of
+constexpr std::int64_t kTilePack = 32;  ///< sizes of products are multiples of it
 
 template <class V>
 TENON_INLINE V load_bits(const void* from) {
@@ -41,7 +41,7 @@ alignas(64) constexpr std::uint8_t kTileShapes[64] = {
 __attribute__((noinline)) void tile_product(std::int64_t m, std::int64_t n, std::int64_t k, const Bf16* a,
                                             std::int64_t a_stride, const Pair* b, std::int64_t b_stride,
                                             float* c, std::int64_t c_stride, bool accumulate) {
-  // Some compilers' loads of tiles do not say that they read memory: what was stored must be there.
+  // Some compilers' tile loads do not declare that they read memory: earlier stores must be done.
   __asm__ volatile("" ::: "memory");
   const std::int64_t a_bytes = a_stride * 2, b_bytes = b_stride * 4, c_bytes = c_stride * 4;
   for (std::int64_t i = 0; i < m; i += 2 * kTileSide)

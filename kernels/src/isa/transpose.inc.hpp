@@ -15,7 +15,7 @@ TENON_INLINE void store_quad(float* p, Quad a) {
   __builtin_memcpy(p, &a, sizeof a);
 }
 
-/// put(r, columns) receives row r of the transposed 4 x 4 elements whose rows lie `stride` apart.
+/// Calls put(r, columns) with row r of the transposed 4 x 4 elements whose rows are `stride` apart.
 template <class Put>
 TENON_INLINE void transpose_quads(const float* from, std::int64_t stride, Put put) {
   const Quad a = load_quad(from), b = load_quad(from + stride), c = load_quad(from + 2 * stride),
@@ -33,8 +33,9 @@ TENON_INLINE void transpose_quads(const float* from, std::int64_t stride, Put pu
 constexpr std::int64_t kQuad = 4, kTile = 16;
 
 /// Calls quads(r, c) and ones(r, c) so that they cover rows x columns, four by four where there are four. Of
-/// the side whose lines lie far apart, the rows, four at a time are in use; the other side's stay in the
-/// first cache for a tile. No processor foresees so many lines, hence next(r, c): where row r goes on.
+/// the side whose lines are far apart, the rows, four at a time are in use; the other side's stay in the
+/// first cache for a tile. No processor prefetches so many lines, hence next(r, c): the continuation of row
+/// r.
 template <class Next, class Quads, class Ones>
 TENON_INLINE void for_tiles(std::int64_t rows, std::int64_t columns, Next next, Quads quads, Ones ones) {
   for (std::int64_t begin = 0; begin < columns; begin += kTile) {

@@ -1,5 +1,5 @@
-// Columns of sliding windows (contract: window.hpp), by lines: what differs in the last dimension alone is
-// one inner loop. Sums have the order of the reference, offsets ascending, so the bits are the same.
+// Columns of sliding windows (contract: window.hpp), by lines: places that differ in the last dimension alone
+// are one inner loop. Sums have the order of the reference, offsets ascending, so the bits are the same.
 #pragma once
 
 #include <tenon/kernels/window.hpp>
@@ -23,7 +23,7 @@ TENON_INLINE std::int64_t quotient(std::int64_t a, std::int64_t b) {
   return b == 1 ? a : b == 2 ? a >> 1 : a / b;
 }
 
-/// Offsets [begin, end) of one dimension that lie inside when the window's first element lies at `at`.
+/// Offsets [begin, end) of one dimension that are inside when the window's first element is at `at`.
 struct Inside {
   std::int64_t begin, end;
 };
@@ -37,7 +37,7 @@ TENON_INLINE std::int64_t start(const Window& w, int d, std::int64_t place) {
   return place * w.stride[d] - w.pad[d];
 }
 
-/// Whether x and columns differ by a transposition alone. Pads behind the elements show in the extents.
+/// Whether x and columns differ by a transposition alone. Pads after the elements show in the extents.
 TENON_INLINE bool is_point(const Window& w) {
   bool result = true;
   for (int d = 0; d < 3; ++d)
@@ -58,8 +58,8 @@ TENON_INLINE void unfold_points(const UnfoldArgs<S>& args, std::int64_t line_beg
   }
 }
 
-/// fn(extent), which the compiler sees five times: with the usual ones as literals, so that their loops
-/// unroll.
+/// Calls fn(extent), which the compiler sees five times: with the usual extents as literals, so that their
+/// loops unroll.
 template <class Fn>
 TENON_INLINE void with_extent(std::int64_t extent, Fn fn) {
   switch (extent) {
@@ -76,16 +76,16 @@ TENON_INLINE void with_extent(std::int64_t extent, Fn fn) {
   }
 }
 
-/// What one line of windows reads for one channel and all but the last offset: `extent` elements, null in the
-/// padding. The window of place r begins at element `first + r stride`.
+/// Elements that one line of windows reads for one channel and all but the last offset: `extent` elements,
+/// null in the padding. The window of place r begins at element `first + r stride`.
 template <class S>
 struct Run {
   const S* from;
   std::int64_t first, stride, dilation, extent;
 };
 
-/// `kernel` elements of each of `count` windows, the windows `width` apart. A `kernel` known to the compiler
-/// makes moves of registers.
+/// `kernel` elements of each of `count` windows, the windows `width` apart. With a `kernel` known to the
+/// compiler the copies become register moves.
 template <class S>
 TENON_INLINE void unfold_run(const Run<S>& run, std::int64_t kernel, std::int64_t count, std::int64_t width,
                              S* to) {
@@ -96,7 +96,7 @@ TENON_INLINE void unfold_run(const Run<S>& run, std::int64_t kernel, std::int64_
         to[r * width + k] = run.from != nullptr && i >= 0 && i < run.extent ? run.from[i] : S{};
       }
   };
-  // Windows [begin, end) lie inside.
+  // Windows [begin, end) are inside.
   const std::int64_t room = run.extent - kernel - run.first;
   std::int64_t begin = run.first < 0 ? quotient(run.stride - 1 - run.first, run.stride) : 0;
   std::int64_t end =
@@ -139,7 +139,7 @@ void unfold(const UnfoldArgs<S>& args, std::int64_t line_begin, std::int64_t lin
                 args.columns + line * w.out[2] * width);
 }
 
-/// The place whose window meets element `i` of dimension d with offset k, or -1.
+/// The place whose window covers element `i` of dimension d with offset k, or -1.
 TENON_INLINE std::int64_t meeting(const Window& w, int d, std::int64_t i, std::int64_t k) {
   const std::int64_t from = i + w.pad[d] - k * w.dilation[d];
   if (from < 0) return -1;
@@ -206,13 +206,13 @@ TENON_INLINE void fold_points(const FoldArgs<S>& args, std::int64_t plane_begin,
   }
 }
 
-/// Terms of a block of elements for each offset of the last dimension, margins beside them; those of elements
-/// that an offset does not meet stay zero.
+/// Terms of a block of elements for each offset of the last dimension, with margins; those of elements that
+/// an offset does not reach stay zero.
 constexpr std::int64_t kMostOffsets = 8, kMargin = 16;
 typedef float Terms[kMostOffsets][kMargin + kLineBlock + kMargin];
 
 /// A plane of windows that step by one. The terms of a line are collected offset by offset, then added side
-/// by side; zeros more change no sum, since none is a negative zero.
+/// by side; additional zeros change no sum, since none is a negative zero.
 template <class S>
 TENON_INLINE void fold_plane(const Window& w, std::int64_t kernel, const S* columns, std::int64_t width,
                              S* out, bool accumulate) {
@@ -251,7 +251,7 @@ TENON_INLINE void fold_plane(const Window& w, std::int64_t kernel, const S* colu
   }
 }
 
-/// Whether fold_plane() takes these windows.
+/// Whether fold_plane() handles these windows.
 TENON_INLINE bool steps_by_one(const Window& w) {
   return w.stride[2] == 1 && w.kernel[2] <= kMostOffsets && (w.kernel[2] - 1) * w.dilation[2] <= kMargin;
 }

@@ -1,7 +1,7 @@
 // Adagrad updates, header only: one accumulator per element (Duchi, Hazan and Singer, JMLR 2011, in the
 // operation order of torch.optim.Adagrad), and one per row, for tables whose state would otherwise be as
-// large as they are (Naumov et al., arXiv 1906.00091). Every operation is rounded once. Where errno of a root
-// does not matter (-fno-math-errno) the loops are vectorised.
+// large as the tables (Naumov et al., arXiv 1906.00091). Every operation is rounded once. Where errno of a
+// root does not matter (-fno-math-errno) the loops are vectorised.
 #pragma once
 
 #include <array>
@@ -18,14 +18,14 @@ struct AdagradCoefficients {
   T initial = 0;  ///< accumulator before the first gradient
 };
 
-/// Made in double, used in T.
+/// Computed in double, used in T.
 template <class T>
 AdagradCoefficients<T> rounded(const AdagradCoefficients<double>& c) {
   return {static_cast<T>(c.grad_scale), static_cast<T>(c.lr), static_cast<T>(c.decay), static_cast<T>(c.eps),
           static_cast<T>(c.initial)};
 }
 
-/// An accumulator that is still zero was never used: whoever comes first, in any order, sets it off.
+/// An accumulator that is still zero was never used: its first update, in any order, initialises it.
 template <class T>
 T accumulated(T sum, T initial, T square) {
   return (sum == 0 ? initial : sum) + square;
@@ -42,8 +42,8 @@ void adagrad(const AdagradCoefficients<T>& c, const T* __restrict grad, T* __res
   }
 }
 
-/// The same operations in the same order, told to what evaluates formulas: weights are its tensor 0,
-/// gradients 1, sums 2.
+/// The same operations in the same order, for a formula evaluator: weights are its tensor 0, gradients 1,
+/// sums 2.
 template <class Formula>
 void adagrad_formula(const AdagradCoefficients<double>& c, Formula& f) {
   const auto p = f.load(0), before = f.load(2);

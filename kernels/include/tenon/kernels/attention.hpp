@@ -51,7 +51,7 @@ std::int64_t attention_backward_items(const AttentionArgs<S>& args) {
 
 template <class S>
 struct AttentionOps {
-  /// Arith<S> elements of scratch that each concurrent caller of forward or backward brings.
+  /// Arith<S> elements of scratch that each concurrent caller of forward or backward provides.
   std::int64_t (*workspace)(const AttentionArgs<S>& args);
   void (*forward)(const AttentionArgs<S>& args, std::int64_t item_begin, std::int64_t item_end,
                   Arith<S>* workspace);

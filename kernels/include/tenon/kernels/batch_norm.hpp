@@ -1,6 +1,6 @@
 // Batch normalization of x [batch, channels, places]: y = (x - mean) rstd gain + bias with the mean and the
-// biased variance of a channel over batch and places. Channels are independent: callers share them as they
-// like. Sums over a sample's places are taken in Arith<S>, those over the samples in double, in order.
+// biased variance of a channel over batch and places. Channels are independent: callers may split them in any
+// way. Sums over a sample's places are in Arith<S>, those over the samples in double, in order.
 #pragma once
 
 #include <tenon/kernels/types.hpp>

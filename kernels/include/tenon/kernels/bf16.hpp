@@ -1,5 +1,5 @@
-// Conversion between float and bfloat16, one element at a time.
-// The vector kernels (elementwise.hpp: convert) give the same bits; this is the definition.
+// Conversion between float and bfloat16, one element at a time. This is the definition; the vector kernels
+// (elementwise.hpp: convert) produce the same bits.
 #pragma once
 
 #include <bit>
@@ -7,7 +7,7 @@
 
 namespace tenon::kernels {
 
-/// Round to nearest, ties to even. A NaN keeps its sign and upper payload and becomes quiet; overflow gives
+/// Round to nearest, ties to even. A NaN keeps its sign and upper payload and becomes quiet; overflow becomes
 /// infinity.
 TENON_BOTH constexpr Bf16 to_bf16(float value) noexcept {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(value);
@@ -20,7 +20,7 @@ TENON_BOTH constexpr float to_float(Bf16 value) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
-/// Round to odd, on the way from f64 to a narrower type: the last bit keeps that something was cut off, so
+/// Round to odd, on the way from f64 to a narrower type: the last bit records that bits were dropped, so
 /// rounding again rounds once.
 TENON_BOTH constexpr float to_odd(double value) noexcept {
   const auto single = static_cast<float>(value);

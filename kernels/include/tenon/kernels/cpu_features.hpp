@@ -1,4 +1,4 @@
-// What this CPU and its operating system offer, of the things that kernels ask for.
+// Features of this CPU and its operating system that kernels require.
 // Read from the processor once per call; no state is kept. On other machines than x86-64 all is false.
 #pragma once
 
@@ -9,14 +9,14 @@ struct CpuFeatures {
   bool avx512 = false;       ///< AVX-512 F, BW, DQ, VL, and OS support for 512-bit state
   bool avx512_bf16 = false;  ///< conversions to bfloat16 and dot products of them
   bool amx_bf16 =
-      false;  ///< tile products of bfloat16, processor and OS state; the process must still ask for it
+      false;  ///< tile products of bfloat16, processor and OS state; the process must still request it
 };
 
-/// Asks the system for the state of tiles, which a process has to before it uses them; for all its threads
-/// and for good. Whether it was granted.
+/// Requests the state of tiles from the system, which a process must do before it uses them; for all its
+/// threads and for good. Returns whether it was granted.
 bool ask_for_tiles();
 
-/// The features of the machine that we run on.
+/// The features of this machine.
 CpuFeatures detect_cpu_features();
 
 }  // namespace tenon::kernels

@@ -1,6 +1,6 @@
 // The kernel sets of this build and the choice among them.
 // The choice follows a table from best to plainest by CPU features alone, never by timing, so that it can be
-// written down and repeated.
+// recorded and repeated.
 #pragma once
 
 #include <string_view>

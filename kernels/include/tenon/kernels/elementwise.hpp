@@ -1,7 +1,7 @@
 // Element-by-element operators: activations, sums, scaling, conversion, dropout.
-// Each element depends on its own inputs (and index) alone, so callers may cut [0, n) anywhere. Outputs may
-// alias inputs exactly. Nothing but exp, log, tanh, erf, GELU and SiLU is approximate: the rest gives the
-// bits of the formulas below, each operation rounded once in Arith<S>, in every kernel set.
+// Each element depends on its own inputs (and index) alone, so callers may split [0, n) anywhere. Outputs may
+// alias inputs exactly. Only exp, log, tanh, erf, GELU and SiLU are approximate: the rest has the bits of the
+// formulas below, each operation rounded once in Arith<S>, in every kernel set.
 #pragma once
 
 #include <tenon/kernels/types.hpp>

@@ -1,7 +1,6 @@
-// Rows of a table by index, and the gradient of that.
-// Backward gives each caller a range of table rows; it walks all indices in order and adds those that it
-// owns, so the order of every sum is the order of the indices, whatever the number of threads, without
-// atomics.
+// Gather of table rows by index, and its gradient. Backward assigns each caller a range of table rows; the
+// caller walks all indices in order and adds those in its range, so the order of every sum is the order of
+// the indices, whatever the number of threads, without atomics.
 #pragma once
 
 #include <tenon/kernels/types.hpp>

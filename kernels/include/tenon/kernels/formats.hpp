@@ -1,6 +1,6 @@
 // Number formats of at most 8 bits, one element at a time: E2M1, E2M3, E3M2, E4M3, E5M2 and the scale E8M0.
 // This is the definition, for host and device; vector kernels are tested against it bit for bit. Sources: OCP
-// Microscaling 1.0, OCP FP8, and for what they leave open (NaN, infinity, saturation) CUDA's cuda_fp4.h,
+// Microscaling 1.0, OCP FP8, and where they leave cases open (NaN, infinity, saturation) CUDA's cuda_fp4.h,
 // cuda_fp6.h and cuda_fp8.h. Rounding to nearest, ties to even, unless a name says otherwise.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace tenon::kernels {
 
-/// How an element is laid out: sign, exponent, mantissa from the top of its `bits` lowest bits.
+/// Layout of an element: sign, exponent, mantissa from the top of its `bits` lowest bits.
 struct ElementLayout {
   int bits;
   int mantissa;               ///< explicit mantissa bits
@@ -77,7 +77,7 @@ TENON_BOTH constexpr std::uint8_t with_sign(std::uint32_t code, std::uint32_t si
   return static_cast<std::uint8_t>(code | sign << (layout.bits - 1));
 }
 
-/// Code of what lies beyond the largest value.
+/// Code of a value beyond the largest one.
 TENON_BOTH constexpr std::uint8_t encode_beyond(std::uint32_t sign, const ElementLayout& layout,
                                                 Overflow overflow) noexcept {
   const bool saturates = overflow == Overflow::kSaturate || layout.overflow == 0;
@@ -90,7 +90,7 @@ TENON_BOTH constexpr std::uint8_t encode_nan(std::uint32_t sign, const ElementLa
 }
 
 /// Nearest code of x (or, toward zero, the nearest of no larger magnitude). Zeros and values that round to
-/// zero keep their sign. kSpecial: what rounds beyond the largest value becomes infinity (E5M2) or NaN
+/// zero keep their sign. kSpecial: values that round beyond the largest one become infinity (E5M2) or NaN
 /// (E4M3); formats that have neither saturate always, and toward zero no finite value overflows.
 TENON_BOTH constexpr std::uint8_t encode(float x, Element element, Rounding rounding = Rounding::kNearestEven,
                                          Overflow overflow = Overflow::kSaturate) noexcept {
@@ -167,7 +167,8 @@ TENON_BOTH constexpr std::uint8_t pack_e2m1(std::uint8_t even, std::uint8_t odd)
   return static_cast<std::uint8_t>((even & 15) | odd << 4);
 }
 
-/// n codes into n / 2 bytes. False, and nothing written, if n is odd: half a byte has no meaning of its own.
+/// Packs n codes into n / 2 bytes. Returns false, and writes nothing, if n is odd: half a byte has no meaning
+/// of its own.
 constexpr bool pack_e2m1(const std::uint8_t* codes, std::int64_t n, std::uint8_t* packed) noexcept {
   if (n % 2 != 0) return false;
   for (std::int64_t i = 0; i < n / 2; ++i) packed[i] = pack_e2m1(codes[2 * i], codes[2 * i + 1]);

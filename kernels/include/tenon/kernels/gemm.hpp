@@ -36,7 +36,7 @@ struct GemmOps {
   void (*gemm_wide)(const GemmArgs<S, Arith<S>>& args);
 };
 
-/// The part of `args` that computes rows [begin, end) of each C: what one thread takes.
+/// The part of `args` that computes rows [begin, end) of each C: the share of one thread.
 template <class S, class C>
 GemmArgs<S, C> gemm_rows(GemmArgs<S, C> args, std::int64_t begin, std::int64_t end) {
   args.a += args.transpose_a ? begin : begin * args.lda;

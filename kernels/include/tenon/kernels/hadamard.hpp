@@ -1,6 +1,6 @@
 // The randomised Hadamard transform of 16 elements, y = x diag(s) H with H = Sylvester / 4 (arXiv 2509.25149,
 // 4.2): in float, signs first, then butterflies over distances 1, 2, 4, 8, then times 1/4, then rounded to
-// bfloat16. This order is the definition for host and device; the vector kernels give the same bits.
+// bfloat16. This order is the definition for host and device; the vector kernels produce the same bits.
 #pragma once
 
 #include <tenon/kernels/bf16.hpp>

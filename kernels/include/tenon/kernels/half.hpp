@@ -22,7 +22,7 @@ TENON_BOTH constexpr std::uint32_t half_bits(std::uint32_t bits) noexcept {
   return sign | result;
 }
 
-/// What rounding took away: a number became infinite, or zero.
+/// Loss by rounding: a number became infinite, or zero.
 TENON_BOTH constexpr bool half_overflows(std::uint32_t bits, std::uint32_t rounded) noexcept {
   return (rounded & kHalfMagnitude) == kHalfInfinity && (bits & kHalfMagnitude) != kHalfInfinity;
 }
@@ -30,7 +30,7 @@ TENON_BOTH constexpr bool half_underflows(std::uint32_t bits, std::uint32_t roun
   return (rounded & kHalfMagnitude) == 0 && (bits & kHalfMagnitude) != 0;
 }
 
-/// binary16 as it is stored: on its way between replicas.
+/// binary16 as it is stored, for transfers between replicas.
 struct Half {
   std::uint16_t bits;
 };

@@ -1,7 +1,7 @@
 // Dot products of all pairs among the vectors t_0 ... t_(n-1) of a sample, t_0 being z0 and the others z
 // (Naumov et al. 2019). A sample's row of y is t_0 followed by t_i . t_j for i ascending, then j < i, or j <=
 // i with `itself`. Every dot product and every element of a gradient is one chain in Arith<S>, rounded once;
-// samples are independent, so callers share them as they like.
+// samples are independent, so callers may split them in any way.
 #pragma once
 
 #include <tenon/kernels/types.hpp>

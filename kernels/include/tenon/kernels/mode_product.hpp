@@ -1,7 +1,7 @@
 // Products of complex matrices, one per mode of a spectrum (Li et al. 2021, the kernel of a Fourier layer):
-// y[b, o, m] = sum over i of x[b, i, m] w[i, o, m]. Modes lie next to each other, so the vector lanes hold
-// modes. A sum goes over its terms in ascending order, each being two products for either part: equal bits
-// whichever modes share a call. Callers share the groups of modes as they like.
+// y[b, o, m] = sum over i of x[b, i, m] w[i, o, m]. Modes are contiguous, so the vector lanes hold modes. A
+// sum adds its terms in ascending order, each being two products for the real and for the imaginary part:
+// equal bits whichever modes share a call. Callers may split the groups of modes in any way.
 #pragma once
 
 #include <tenon/kernels/types.hpp>

@@ -27,7 +27,7 @@ TENON_BOTH constexpr Element mor_element(MorChoice choice) noexcept {
                                       : Element::kE4M3;
 }
 
-/// What elements are multiplied by. block_amax and tensor_amax are finite and not negative.
+/// Factor of elements. block_amax and tensor_amax are finite and not negative.
 ///   current  largest / A              block  largest / a_b
 ///   e8       the power of two at or below largest / a_b
 ///   gam      exponent of largest / a_b with the mantissa of largest / A, halved if that would exceed
@@ -45,7 +45,7 @@ TENON_BOTH constexpr float mor_scale(MorStrategy strategy, float block_amax, flo
   return mantissa > (own_bits & 0x7fffffu) ? scale * 0.5f : scale;
 }
 
-/// x through an 8-bit (6-bit) format under a scale: what the code stands for, before it becomes a BF16.
+/// x through an 8-bit (6-bit) format under a scale: the value of the code, before it becomes a BF16.
 TENON_BOTH constexpr float mor_round(float x, float scale, Element element) noexcept {
   return decode(encode(x * scale, element), element) / scale;
 }
@@ -66,7 +66,7 @@ TENON_BOTH constexpr float mor_span(float amax, float smallest) noexcept {
   return amax > 0 ? amax / smallest : 1.0f;
 }
 
-/// What the span alone decides about a block; kQuantError then compares errors where the answer is kE5M2.
+/// Choice for a block by its span alone; kQuantError then compares errors where the answer is kE5M2.
 TENON_BOTH constexpr MorChoice mor_by_span(float span, MorMode mode, bool e2m3) noexcept {
   if (e2m3 && span <= kMorSpanE2M3) return MorChoice::kE2M3;
   if (span <= (mode == MorMode::kQuantError ? kMorSpanE4M3Loose : kMorSpanE4M3)) return MorChoice::kE4M3;

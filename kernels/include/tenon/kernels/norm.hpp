@@ -47,7 +47,7 @@ struct NormOps {
                                     std::int64_t row_end);
   void (*layer_norm_backward_params)(const LayerNormBackwardArgs<S>&, std::int64_t col_begin,
                                      std::int64_t col_end);
-  /// The mean, bias and dbias of their arguments are not looked at.
+  /// Ignores the mean, bias and dbias of the arguments.
   void (*rms_norm_forward)(const LayerNormForwardArgs<S>&, std::int64_t row_begin, std::int64_t row_end);
   /// With h = x rstd: dx = rstd (g - h mean(g h)).
   void (*rms_norm_backward_input)(const LayerNormBackwardArgs<S>&, std::int64_t row_begin,

@@ -15,11 +15,11 @@ enum class PowerRule : std::uint8_t { kFloor = 0, kCeil = 1, kEven = 2, kRoundUp
 struct TensorScale {
   float encode = 1;  ///< s_enc
   float decode = 1;  ///< s_dec
-  float block = 1;   ///< kTwoLevel: k, which a block's amax is multiplied by
+  float block = 1;   ///< kTwoLevel: k, the factor of a block's amax
 };
 
-/// A band [rows, columns] of a matrix, cut where blocks begin. Element (i, j) is x[i * stride + j]. Columns
-/// are cut into blocks from 0; `rows` is a multiple of block_rows except in the last band.
+/// A band [rows, columns] of a matrix, which begins where blocks begin. Element (i, j) is x[i * stride + j].
+/// Columns are split into blocks from 0; `rows` is a multiple of block_rows except in the last band.
 template <class S>
 struct QuantizeArgs {
   const S* x = nullptr;
@@ -51,12 +51,12 @@ struct QuantizeArgs {
   std::uint8_t* scales = nullptr;  ///< kTwoLevel, kPower: bits; one per block
   float* float_scales = nullptr;   ///< kFloat: decode scale of the block
   std::int64_t scales_stride = 0;  ///< blocks of a row of blocks
-  /// Raised to the bits of the largest magnitude that a block held (rotated, if so); kTensor leaves it alone.
+  /// Raised to the bits of the largest magnitude of a block (rotated, if so); kTensor leaves it unchanged.
   /// Null = not wanted.
   std::uint32_t* magnitude = nullptr;
 };
 
-/// Rotating along rows pads the last block with zeros, so 16 rows of values come out of fewer rows of x.
+/// Rotating along rows pads the last block with zeros, so fewer rows of x produce 16 rows of values.
 template <class S>
 struct QuantizeOps {
   /// Bits of the largest magnitude (sign cleared), so that infinity and NaN are larger than all numbers.

@@ -1,7 +1,7 @@
-// Sums in an order that is fixed by the data alone, and the search for non-finite values.
-// A vector is cut into blocks of kReduceBlock elements counted from its start; each block becomes one double
-// (16 lanes, element i to lane i % 16, then the lanes by halves); pairwise_sum adds the blocks by halves.
-// Threads share blocks, and the result is the same for any sharing and in every kernel set.
+// Sums in an order that depends on the data alone, and the search for non-finite values.
+// A vector is split into blocks of kReduceBlock elements counted from its start; each block becomes one
+// double (16 lanes, element i to lane i % 16, then the lanes by halves); pairwise_sum adds the blocks by
+// halves. Threads share blocks, and the result is the same for any sharing and in every kernel set.
 #pragma once
 
 #include <tenon/kernels/types.hpp>

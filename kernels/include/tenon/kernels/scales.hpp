@@ -16,7 +16,7 @@ TENON_BOTH constexpr bool is_positive_finite(float x) noexcept {
   return std::bit_cast<std::uint32_t>(x) - 1u < kInfinityBits - 1u;
 }
 
-/// NVFP4, from the largest magnitude: s_enc = 6 top / amax. Zero and infinity give 1; NaN stays NaN.
+/// NVFP4, from the largest magnitude: s_enc = 6 top / amax. Zero and infinity yield 1; NaN stays NaN.
 TENON_BOTH constexpr TensorScale two_level_scale(float amax, float top = kScaleTop) noexcept {
   TensorScale scale;
   if (magnitude_bits(amax) > kInfinityBits) {
@@ -31,7 +31,7 @@ TENON_BOTH constexpr TensorScale two_level_scale(float amax, float top = kScaleT
 }
 
 /// FP8 with one scale: S = largest / amax / 2^margin; 1 where amax is 0, infinite or NaN. Delayed scaling
-/// gives the largest amax of its history.
+/// passes the largest amax of its history.
 TENON_BOTH constexpr TensorScale tensor_scale(float amax, Element element, int margin = 0) noexcept {
   TensorScale scale;
   if (is_positive_finite(amax)) {
@@ -43,8 +43,8 @@ TENON_BOTH constexpr TensorScale tensor_scale(float amax, Element element, int m
   return scale;
 }
 
-/// Delayed scaling: the history moves by one place, the oldest leaves, `amax` becomes the first. Returns the
-/// largest; an amax that is not finite is kept out.
+/// Delayed scaling: shifts the history by one place, drops the oldest, and puts `amax` first. Returns the
+/// largest; an amax that is not finite is left out.
 TENON_BOTH constexpr float roll_amax(float* history, int length, float amax) noexcept {
   float largest = 0.0f;
   for (int i = length - 1; i >= 0; --i) {
@@ -54,7 +54,7 @@ TENON_BOTH constexpr float roll_amax(float* history, int length, float amax) noe
   return largest;
 }
 
-/// NVFP4: S_b = e4m3(amax_b k). No lower clamp; a NaN stays NaN so that what is decoded shows it.
+/// NVFP4: S_b = e4m3(amax_b k). No lower clamp; a NaN stays NaN so that decoded values show it.
 TENON_BOTH constexpr std::uint8_t two_level_block(float amax, const TensorScale& tensor) noexcept {
   const float scaled = amax * tensor.block;
   return encode(scaled > kFloatMax ? kFloatMax : scaled, Element::kE4M3);
@@ -68,7 +68,7 @@ TENON_BOTH constexpr std::uint8_t four_over_six_block(float amax, const TensorSc
   return encode(scaled > kScaleTop ? kScaleTop : scaled, Element::kE4M3);
 }
 
-/// NVFP4: e_b = 1 / (S_b s_dec), what elements are multiplied by; S_b = 0 gives the largest float.
+/// NVFP4: e_b = 1 / (S_b s_dec), the factor of elements; S_b = 0 yields the largest float.
 TENON_BOTH constexpr float two_level_encode(std::uint8_t block, const TensorScale& tensor) noexcept {
   const float product = decode(block, Element::kE4M3) * tensor.decode;
   if (product == 0.0f) return kFloatMax;
@@ -76,7 +76,7 @@ TENON_BOTH constexpr float two_level_encode(std::uint8_t block, const TensorScal
   return quotient > kFloatMax ? kFloatMax : quotient;
 }
 
-/// NVFP4: what is rounded to E2M1. The clamp keeps NaN.
+/// NVFP4: the value that is rounded to E2M1. The clamp keeps NaN.
 TENON_BOTH constexpr float clamp6(float x) noexcept {
   return x > 6.0f ? 6.0f : x < -6.0f ? -6.0f : x;
 }

@@ -1,7 +1,7 @@
-// Signs of a vector with one scale, mean |x|: the order of its sum, its bytes, and the loops of the host.
-// A vector is cut into blocks of kSignBlock elements counted from its start; each block becomes one double
+// Signs of a vector with one scale, mean |x|: the order of its sum, its bytes, and the loops of the host. A
+// vector is split into blocks of kSignBlock elements counted from its start; each block becomes one double
 // (kSignLanes lanes, element i to lane i % kSignLanes, then the lanes by halves), and the blocks' sums are
-// added likewise. A lane is a thread of a GPU; no number of threads or of its blocks changes a bit.
+// added likewise. A lane is a thread of a GPU; the number of threads or of its blocks does not change a bit.
 #pragma once
 
 #include <bit>
@@ -32,7 +32,7 @@ double sign_sum(std::int64_t n, Term term) {
     for (int lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
   return lanes[0];
 }
-/// Of a block of x.
+/// Sum of |x| over a block of x.
 template <class A>
 double sign_block_sum(const A* x, std::int64_t n) {
   return sign_sum(n, [&](std::int64_t i) { return std::abs(static_cast<double>(x[i])); });
@@ -52,7 +52,7 @@ TENON_BOTH inline float get_sign_scale(const std::uint8_t* bytes) {
   return std::bit_cast<float>(bits);
 }
 
-/// What a sign stands for. Bits are as good as random: no branch would be foreseen.
+/// Value of a sign. Bits are as good as random, so a branch would be mispredicted.
 template <class A>
 TENON_BOTH A sign_value(bool negative, float scale) {
   constexpr std::uint32_t kNegative = 0x80000000;
@@ -75,7 +75,7 @@ void encode_signs(const A* x, std::int64_t n, float scale, std::uint8_t* bits, A
   for (std::int64_t i = 0; i < n; ++i) lost[i] = x[i] - sign_value<A>(x[i] < 0, scale);
 }
 
-/// Where the members' signs of one vector lie.
+/// Places of the members' signs of one vector.
 struct SignRows {
   const std::uint8_t *scale, *bits;  ///< of the first member
   std::int64_t members, stride;      ///< bytes from one member to the next

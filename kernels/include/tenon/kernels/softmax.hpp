@@ -1,6 +1,6 @@
-// Softmax over the last dimension, and softmax cross-entropy over a vocabulary taken whole or in chunks of
-// columns. A row whose inputs hold a NaN or +infinity gives NaN. Rows are independent: callers share them as
-// they like.
+// Softmax over the last dimension, and softmax cross-entropy over a vocabulary as a whole or in chunks of
+// columns. A row whose inputs hold a NaN or +infinity becomes NaN. Rows are independent: callers may split
+// them in any way.
 #pragma once
 
 #include <tenon/kernels/types.hpp>

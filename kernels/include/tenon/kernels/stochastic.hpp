@@ -1,7 +1,8 @@
-// Stochastic rounding to the formats of formats.hpp, and where its random words come from.
+// Stochastic rounding to the formats of formats.hpp, and the source of its random words.
 // 8 bits: the rule of TransformerEngine's fallback kernel, computed in float: t = |x| + u step(|x|), then t
-// is cut to the grid at t. It rounds up with a probability cut to 1/256 and is biased toward zero by 1/512
-// step on average. 24 bits: exact, up iff f + u >= 1 with f the position in the cell and u = draw / 2^24.
+// is truncated to the grid at t. It rounds up with a probability truncated to 1/256 and is biased toward zero
+// by 1/512 step on average. 24 bits: exact, up iff f + u >= 1 with f the position in the cell and u = draw /
+// 2^24.
 #pragma once
 
 #include <Random123/philox.h>
@@ -19,7 +20,7 @@ TENON_BOTH constexpr float step_at(float magnitude, const ElementLayout& layout)
   return std::bit_cast<float>(static_cast<std::uint32_t>(exponent - layout.mantissa + 127) << 23);
 }
 
-/// `draw`: the lowest 8 bits count.
+/// `draw`: only the lowest 8 bits count.
 TENON_BOTH constexpr std::uint8_t encode_stochastic8(float x, Element element, std::uint32_t draw) noexcept {
   const ElementLayout layout = layout_of(element);
   if (magnitude_bits(x) >= magnitude_bits(layout.largest)) return encode(x, element);
@@ -30,7 +31,7 @@ TENON_BOTH constexpr std::uint8_t encode_stochastic8(float x, Element element, s
                    layout);
 }
 
-/// `draw`: the lowest 24 bits count.
+/// `draw`: only the lowest 24 bits count.
 TENON_BOTH constexpr std::uint8_t encode_stochastic24(float x, Element element, std::uint32_t draw) noexcept {
   const ElementLayout layout = layout_of(element);
   if (magnitude_bits(x) >= magnitude_bits(layout.largest)) return encode(x, element);
@@ -54,7 +55,7 @@ struct DrawStream {
   std::uint32_t micro = 0;
 };
 
-/// Four words: counter {group, line, step, micro * 4 + part}, all cut to 32 bits.
+/// Four words: counter {group, line, step, micro * 4 + part}, all truncated to 32 bits.
 TENON_BOTH inline r123::Philox4x32::ctr_type draw_words(const DrawStream& stream, std::uint64_t group,
                                                         std::uint64_t line, std::uint32_t part) {
   const r123::Philox4x32::ctr_type counter{

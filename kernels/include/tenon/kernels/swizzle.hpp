@@ -14,7 +14,7 @@ TENON_BOTH constexpr std::int64_t swizzled_inner(std::int64_t inner) noexcept {
   return (inner + 3) / 4 * 4;
 }
 
-/// Byte of scale (o, i) where `inner` scales make a row.
+/// Byte offset of scale (o, i) with `inner` scales in a row.
 TENON_BOTH constexpr std::int64_t swizzled_offset(std::int64_t o, std::int64_t i,
                                                   std::int64_t inner) noexcept {
   return ((o / 128) * swizzled_inner(inner) + (i / 4) * 4) * 128 + (o % 32) * 16 + (o % 128) / 32 * 4 + i % 4;

@@ -1,5 +1,5 @@
-// Storage types of the kernels and the arithmetic type that goes with each.
-// Serves every header of this folder. Holds no functions: files compiled for one instruction set include it,
+// Storage types of the kernels and the arithmetic type of each.
+// Used by every header of this folder. Holds no functions: files compiled for one instruction set include it,
 // and an inline function with external linkage there could replace the portable copy at link time.
 #pragma once
 

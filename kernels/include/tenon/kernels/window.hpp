@@ -1,13 +1,13 @@
 // Windows that slide over planes of up to three dimensions: the data movement of convolutions, and pooling.
 // Every element of a result is one chain in Arith<S> over the offsets of the window in ascending order,
-// rounded once: all kernel sets give the same bits, and callers may share lines and planes as they like.
+// rounded once: all kernel sets produce the same bits, and callers may split lines and planes in any way.
 #pragma once
 
 #include <tenon/kernels/types.hpp>
 
 namespace tenon::kernels {
 
-/// Extents of the last dimension stand at index 2; unused leading ones are 1, their pads 0. A plane has the
+/// The extent of the last dimension is at index 2; unused leading ones are 1, their pads 0. A plane has the
 /// product of `in` as elements, that of `out` as places, and a window that of `kernel` as offsets.
 struct Window {
   std::int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1};
@@ -31,8 +31,8 @@ struct FoldArgs {
   S* x = nullptr;
   bool accumulate = false;
 };
-/// Planes one after another. Forward reads x and writes y (and index); backward reads dy (and index) and
-/// writes dx. An element outside the plane is no candidate for the maximum; a window with none gives
+/// Consecutive planes. Forward reads x and writes y (and index); backward reads dy (and index) and writes dx.
+/// An element outside the plane is no candidate for the maximum; a window without candidates yields
 /// -infinity, -1.
 template <class S>
 struct PoolArgs {

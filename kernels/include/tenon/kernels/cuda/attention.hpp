@@ -1,5 +1,5 @@
-// Causal attention forwards, in one pass over the keys: the softmax is rescaled whenever a tile of keys
-// brings a larger logit, so nothing of the size time x time is stored. Sums run over keys in an order that
+// Forward pass of causal attention, in one pass over the keys: the softmax is rescaled whenever a tile of
+// keys has a larger logit, so nothing of the size time x time is stored. Sums run over keys in an order that
 // depends on the shape alone. bf16 rounds probabilities, as they are relative to the largest logit so far,
 // before they multiply V: an output is off by at most 2^-8 of the largest |V| that its query sees, beside its
 // own rounding.

@@ -1,14 +1,14 @@
-// Causal attention backwards. With P = softmax, dP = dO V' and D = rowsum(dO O) = rowsum(P dP):
-// dS = P (dP - D) scale; dQ = dS K; dK = dS' Q; dV = P' dO. P is computed anew from the logits and lse, tile
-// by tile: dQ by tiles of queries over keys in ascending order, dK and dV by tiles of keys over queries in
-// ascending order. bf16 rounds P and dS before they multiply K, Q and dO.
+// Backward pass of causal attention. With P = softmax, dP = dO V' and D = rowsum(dO O) = rowsum(P dP): dS = P
+// (dP - D) scale; dQ = dS K; dK = dS' Q; dV = P' dO. P is recomputed from the logits and lse, tile by tile:
+// dQ by tiles of queries over keys in ascending order, dK and dV by tiles of keys over queries in ascending
+// order. bf16 rounds P and dS before they multiply K, Q and dO.
 #pragma once
 
 #include <tenon/kernels/cuda/attention_tiles.hpp>
 
 namespace tenon::kernels::cuda {
 
-/// sums[batch, head, t] = sum over j of dO O: what both bodies below take as D.
+/// sums[batch, head, t] = sum over j of dO O: the D of both bodies below.
 template <class S>
 struct AttentionRowSums {
   using A = Arith<S>;
@@ -176,7 +176,7 @@ struct AttentionKeyGradients {
     std::size_t at = 0;
     S* const k = block.shared<S>(at);
     S* const v = block.shared<S>(at += tiles.operand);
-    S* const other = block.shared<S>(at += tiles.operand);  // Q or dO of the queries that pass by
+    S* const other = block.shared<S>(at += tiles.operand);  // Q or dO of the current tile of queries
     A* const dk = block.shared<A>(at += tiles.operand);
     A* const dv = block.shared<A>(at += tiles.result);
     A* const scores = block.shared<A>(at += tiles.result);

@@ -1,9 +1,9 @@
-// What the bodies of attention (attention.hpp, attention_backward.hpp) share: the sizes of tiles and where
-// they lie in shared memory, loading and storing of rows, and which query sees which key.
+// Shared by the bodies of attention (attention.hpp, attention_backward.hpp): the sizes of tiles and their
+// places in shared memory, loading and storing of rows, and the visibility of keys to queries.
 //
-// A block works on one tile of queries or keys of one head. Tiles of the other side pass by; logits exist for
-// one pair of tiles at a time. Heads wider than a slice of 128 columns are read slice by slice, and each
-// slice of a result belongs to a block of its own, which computes the logits anew.
+// A block works on one tile of queries or keys of one head and loops over tiles of the other side; logits
+// exist for one pair of tiles at a time. Heads wider than a slice of 128 columns are read slice by slice, and
+// each slice of a result belongs to a block of its own, which recomputes the logits.
 #pragma once
 
 #include <cmath>
@@ -23,14 +23,15 @@ struct AttentionTiles {
   static constexpr int kSlice = 128;
   static constexpr int kParts = kThreads / kRows;  ///< threads that share a row of logits
   static constexpr int kScoreStride = kRows + 4;
-  /// Of probabilities and their gradients as operands; they replace the logits where S computes in itself.
+  /// Stride of probabilities and their gradients as operands; they replace the logits where S is its own
+  /// Arith.
   static constexpr int kWeightStride = kNarrow ? kRows + 8 : kScoreStride;
   static constexpr std::size_t kScores = sizeof(A) * kRows * kScoreStride;
   static constexpr std::size_t kWeights = kNarrow ? sizeof(S) * kRows * kWeightStride : 0;
   static constexpr std::size_t kPerRow = kRows * sizeof(A);
 
   int slices;  ///< of a head
-  int width;   ///< columns of a slice, filled up with zeros
+  int width;   ///< columns of a slice, padded with zeros
   int stride, result_stride;
   std::size_t operand, result;
 
@@ -46,7 +47,7 @@ struct AttentionTiles {
   TENON_BOTH static std::size_t rounded_up(std::size_t bytes) { return (bytes + 127) / 128 * 128; }
 };
 
-/// Which tile a block works on. Blocks of late queries, which see most keys, come first.
+/// The tile of a block. Blocks of late queries, which see most keys, come first.
 struct AttentionPlace {
   std::int64_t batch, head, first;  ///< of the tile's rows
   int slice;
@@ -78,7 +79,7 @@ TENON_BOTH bool attention_visible(const AttentionArgs<S>& args, std::int64_t bat
   return args.key_mask == nullptr || args.key_mask[batch * args.time + key] != 0;
 }
 
-/// The first tile of keys that a tile of queries sees something of, and the last of queries that sees keys.
+/// The first tile of keys that is visible to a tile of queries, and the last tile of queries that sees keys.
 template <class S>
 TENON_BOTH std::int64_t attention_first_keys(const AttentionArgs<S>& args, std::int64_t first_query) {
   const std::int64_t key = args.window > 0 ? first_query - args.window + 1 : 0;

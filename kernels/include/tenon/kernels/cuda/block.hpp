@@ -1,17 +1,17 @@
-// What a kernel body sees of the threads that run it. A body is written once, as a class whose operator()
-// takes a Block: nvcc compiles it for CUDA devices, a C++ compiler for the host launcher (launch.hpp), where
-// blocks and threads are loops. So the arithmetic of indices, the shared memory and the order of sums are
-// tested on any machine.
+// A kernel body's view of the threads that run it. A body is written once, as a class whose operator() takes
+// a Block: nvcc compiles it for CUDA devices, a C++ compiler for the host launcher (launch.hpp), where blocks
+// and threads are loops. So the arithmetic of indices, the shared memory and the order of sums are tested on
+// any machine.
 //
-// A body consists of phases: block.each(f) calls f(thread) for every thread of the block, then all wait for
-// each other. What a thread keeps from one phase to the next lies in shared memory, or is a PerThread. Every
-// thread takes the same way to each().
+// A body consists of phases: block.each(f) calls f(thread) for every thread of the block, then all threads
+// wait for each other. Data that a thread keeps from one phase to the next is in shared memory, or is a
+// PerThread. Every thread takes the same path to each().
 #pragma once
 
 #include <cstring>
 #include <tenon/kernels/types.hpp>
 
-/// Before a loop of constant length over an array that is to lie in registers.
+/// Before a loop of constant length over an array that should be in registers.
 #if defined(__CUDA_ARCH__)
 #define TENON_UNROLL _Pragma("unroll")
 #else
@@ -20,7 +20,7 @@
 
 namespace tenon::kernels::cuda {
 
-/// Threads of a block where nothing asks for another number. A power of two, as trees of sums want it.
+/// Default number of threads of a block. A power of two, as trees of sums require.
 inline constexpr int kThreads = 256;
 /// Blocks are counted in one dimension; a launch of more than this number is refused.
 inline constexpr std::int64_t kMostBlocks = (std::int64_t{1} << 31) - 1;
@@ -34,7 +34,7 @@ class Block {
   __device__ std::int64_t index() const { return blockIdx.x; }
   __device__ std::int64_t blocks() const { return gridDim.x; }
   __device__ int threads() const { return static_cast<int>(blockDim.x); }
-  /// The block's shared memory from byte `offset` on, of the size that the launch asked for. Not cleared.
+  /// The block's shared memory from byte `offset` on, of the size that the launch requested. Not cleared.
   template <class T>
   __device__ T* shared(std::size_t offset = 0) const {
     return reinterpret_cast<T*>(shared_ + offset);
@@ -62,7 +62,7 @@ class PerThread {
 
 #else
 
-/// On the host: what the launcher says.
+/// On the host: set by the launcher.
 class Block {
  public:
   Block(std::int64_t index, std::int64_t blocks, int threads, bool descending, std::byte* shared)
@@ -90,7 +90,7 @@ class Block {
   std::byte* shared_;
 };
 
-/// The same: one of each thread, beginning as bytes of 0xA5, so that a test sees what was never set.
+/// The same: one of each thread, beginning as bytes of 0xA5, so that a test detects what was never set.
 template <class T>
 class PerThread {
  public:

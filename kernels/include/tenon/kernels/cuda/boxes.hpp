@@ -1,5 +1,5 @@
-// Kernel bodies that copy, add and fill boxes of row-major tensors. Threads that follow each other take
-// elements that follow each other along the box's last dimension, so accesses are as contiguous as the box.
+// Kernel bodies that copy, add and fill boxes of row-major tensors. Consecutive threads process consecutive
+// elements along the box's last dimension, so accesses are as contiguous as the box.
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
@@ -10,8 +10,8 @@ namespace tenon::kernels::cuda {
 
 inline constexpr int kMostBoxDims = 8;
 
-/// The elements of two boxes of equal extents, each in a tensor of its own: where the first ones lie, and the
-/// distance of neighbours along each dimension. The last dimension is the fastest.
+/// The elements of two boxes of equal extents, each in a tensor of its own: the places of the first ones, and
+/// the distance of neighbours along each dimension. The last dimension is the fastest.
 struct BoxPair {
   std::int64_t elements = 1;
   int dims = 0;
@@ -25,13 +25,13 @@ struct BoxPlace {
 };
 
 /// Boxes [offset, offset + extents) of tensors of these shapes, of at most kMostBoxDims dimensions.
-/// Dimensions that follow each other in memory in both tensors become one, and those of one index none: every
-/// one that is left costs a division per element.
+/// Dimensions that are contiguous in both tensors are merged, and those of one index dropped: every remaining
+/// one costs a division per element.
 inline BoxPair box_pair(int rank, const std::int64_t* extents, const std::int64_t* from_shape,
                         const std::int64_t* from_offset, const std::int64_t* to_shape,
                         const std::int64_t* to_offset) {
   BoxPair pair;
-  // From the last dimension to the first, and turned round at the end.
+  // From the last dimension to the first, and reversed at the end.
   std::int64_t from_stride = 1, to_stride = 1;
   for (int d = rank - 1; d >= 0; --d) {
     pair.elements *= extents[d];
@@ -63,7 +63,7 @@ inline BoxPair box_pair(int rank, const std::int64_t* extents, const std::int64_
   return pair;
 }
 
-/// Where element `i` of the boxes, row-major, lies in both tensors.
+/// Places of element `i` of the boxes, row-major, in both tensors.
 TENON_BOTH inline BoxPlace place_in_boxes(const BoxPair& pair, std::int64_t i) {
   BoxPlace place{pair.from_first, pair.to_first};
   for (int d = pair.dims - 1; d > 0; --d) {

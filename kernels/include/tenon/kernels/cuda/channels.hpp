@@ -1,4 +1,4 @@
-// Maps over channels, as sets of part_norm.hpp: biases of convolutions, and what follows them.
+// Maps over channels, as sets of part_norm.hpp: biases of convolutions, and the maps after them.
 #pragma once
 
 #include <tenon/kernels/cuda/maps.hpp>

@@ -11,7 +11,7 @@ namespace tenon::kernels::cuda {
 inline constexpr int kColumnTile = 32;            ///< columns of a block: a warp reads them side by side
 inline constexpr std::int64_t kMostTiles = 1024;  ///< tiles of all slabs together, where there are several
 
-/// How rows are cut: `count` slabs of `rows`, the last of which may have fewer.
+/// Split of the rows: `count` slabs of `rows`, the last of which may have fewer.
 struct Slabs {
   std::int64_t count = 1, rows = 0;
 };
@@ -29,11 +29,11 @@ constexpr Slabs slabs_of(std::int64_t rows, std::int64_t sets, std::int64_t shor
 constexpr Slabs slabs_of_rows(std::int64_t rows, std::int64_t columns) {
   return slabs_of(rows, column_tiles(columns), 64);
 }
-/// Bytes of the partial sums between the stages, for any shape: no more than this.
+/// Upper bound for any shape of the bytes of the partial sums between the stages.
 template <class A, int K>
 inline constexpr std::size_t kMostPartialBytes = kMostTiles* kColumnTile* K * sizeof(A);
 
-/// Where K sums of each column go: out[k][column] (+)=. Null for those that nobody wants.
+/// Destinations of K sums of each column: out[k][column] (+)=. Null for sums that are not wanted.
 template <class A, int K>
 struct ColumnOutputs {
   A* out[K];
@@ -45,8 +45,8 @@ struct ColumnOutputs {
   }
 };
 
-/// The first stage. terms(row, column) gives K terms. A block of kThreads takes a tile of a
-/// slab: thread t the column t % 32 and every eighth row, whose sums a tree joins. partial: [slabs, columns].
+/// The first stage. terms(row, column) returns K terms. A block of kThreads processes a tile of a slab:
+/// thread t the column t % 32 and every eighth row, whose sums a tree joins. partial: [slabs, columns].
 template <class A, int K, class Terms>
 struct ColumnSums {
   std::int64_t rows, columns;

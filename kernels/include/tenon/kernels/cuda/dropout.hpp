@@ -7,8 +7,8 @@
 
 namespace tenon::kernels::cuda {
 
-/// y[i] (+)= word first + i of stream `key` >= threshold ? x[i] scale : 0. A thread takes the elements that
-/// share a block of four words.
+/// y[i] (+)= word first + i of stream `key` >= threshold ? x[i] scale : 0. A thread processes the elements
+/// that share a block of four words.
 template <class S>
 struct Dropout {
   const S* x;

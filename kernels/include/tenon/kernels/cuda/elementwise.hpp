@@ -8,7 +8,7 @@
 
 namespace tenon::kernels::cuda {
 
-/// y[i] = map(i), rounded to S; `map` gives the arithmetic type.
+/// y[i] = map(i), rounded to S; `map` returns the arithmetic type.
 template <class S, class Map>
 struct MapElements {
   S* y;
@@ -110,8 +110,8 @@ struct ConvertElements {
   }
 };
 
-/// partial[block] = how many elements of this block's share are numbers. One per block, to be added in their
-/// order.
+/// partial[block] = number of elements of this block's share that are not NaN. One per block, to be added in
+/// their order.
 template <class S>
 struct CountNumbers {
   const S* x;

@@ -1,5 +1,5 @@
-// Kernel bodies of gather and scatter of rows. Scatter goes over ids that were sorted stably (sort.hpp): who
-// finds the first of equal ids adds all of them, in the order of their positions. Nothing is atomic.
+// Kernel bodies of gather and scatter of rows. Scatter runs over ids that were sorted stably (sort.hpp): the
+// thread at the first of equal ids adds all of them, in the order of their positions. Nothing is atomic.
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
@@ -8,8 +8,7 @@
 
 namespace tenon::kernels::cuda {
 
-/// table[ids[r], c] of element i = (r, c), as a map of elementwise.hpp; `old` is what it is added to, null:
-/// to nothing.
+/// table[ids[r], c] of element i = (r, c), as a map of elementwise.hpp, added to `old` unless that is null.
 template <class S>
 struct Gathered {
   const Arith<S>* table;

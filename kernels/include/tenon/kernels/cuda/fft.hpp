@@ -1,7 +1,7 @@
-// Kernel body of Fourier transforms along one dimension as products with the matrix of the kept modes, real
-// numbers all. A block takes a tile of lines and results and walks over the terms in pieces that it keeps in
-// shared memory. A result is the ascending sum of its pieces' ascending sums: its bits depend on its own line
-// and on the matrix alone, and a long line loses fewer digits than in one chain.
+// Kernel body of Fourier transforms along one dimension as products with the matrix of the kept modes, all in
+// real numbers. A block processes a tile of lines and results and walks over the terms in pieces that it
+// keeps in shared memory. A result is the ascending sum of its pieces' ascending sums: its bits depend on its
+// own line and on the matrix alone, and a long line loses fewer digits than in one chain.
 #pragma once
 
 #include <tenon/kernels/cuda/launch.hpp>
@@ -9,19 +9,20 @@
 
 namespace tenon::kernels::cuda {
 
-/// The kept modes 0 ... low - 1 and length - (kept - low) ... length - 1 of a line, and what each counts.
+/// The kept modes 0 ... low - 1 and length - (kept - low) ... length - 1 of a line, and their factors.
 struct FftModes {
   std::int64_t length, low, kept;
   bool real;
   bool inverse;  ///< over the length, and real points count a mode's conjugate, too
 
   TENON_BOTH std::int64_t mode(std::int64_t j) const { return j < low ? j : length - kept + j; }
-  /// Of real points: the imaginary part counts as zero.
+  /// With real points the imaginary part of such a mode counts as zero.
   TENON_BOTH bool own_conjugate(std::int64_t j) const { return real && (j == 0 || 2 * j == length); }
   TENON_BOTH bool is_zero(std::int64_t mode_real) const {
     return mode_real % 2 == 1 && own_conjugate(mode_real / 2);
   }
-  /// Terms that a mode is in a sum over the whole spectrum: itself, and its conjugate where that is another.
+  /// Number of terms of a mode in a sum over the whole spectrum: itself, and its conjugate where that
+  /// differs.
   TENON_BOTH double terms(std::int64_t j) const { return real && !own_conjugate(j) ? 2 : 1; }
 };
 
@@ -32,7 +33,7 @@ struct FftWaves {
   const double* waves;  ///< cos and sin of 2 pi n / length, for every n: length pairs
   FftModes modes;
 
-  /// Between real `p` of the points and real `q` of the modes.
+  /// Matrix element of real `p` of the points and real `q` of the modes.
   TENON_BOTH double at(std::int64_t p, std::int64_t q) const {
     if (modes.is_zero(q)) return 0;
     const std::int64_t n = modes.real ? p : p / 2, j = q / 2, turn = modes.mode(j) * n % modes.length;
@@ -62,7 +63,7 @@ struct FftSide {
   std::int64_t elements, inner, pair;
 
   TENON_BOTH std::int64_t reals() const { return elements * pair; }
-  /// Where real `i` of a line lies.
+  /// Index of real `i` of a line.
   TENON_BOTH std::int64_t place(std::int64_t line, std::int64_t i) const {
     return ((line / inner * elements + i / pair) * inner + line % inner) * pair + i % pair;
   }
@@ -70,11 +71,11 @@ struct FftSide {
 
 struct FftTile {
   static constexpr int kLines = 64, kResults = 32, kTerms = 32;
-  /// Threads along the lines and along the results, and what each has of both.
+  /// Threads along the lines and along the results, and a thread's share of both.
   static constexpr int kAlong = 16, kAcross = 16, kOwnLines = kLines / kAlong,
                        kOwnResults = kResults / kAcross;
   static_assert(kAlong * kAcross == kThreads && kTerms == kResults);
-  /// One element more in a row keeps a warp that reads a column on different banks.
+  /// One more element in a row spreads a warp that reads a column over different banks.
   static constexpr int kStride = kTerms + 1;
 };
 
@@ -129,7 +130,7 @@ struct DirectFft {
       });
       block.each([&](int thread) { add_piece(inputs, factors, terms, thread, totals[thread]); });
     }
-    // By way of shared memory, so that neighbouring threads write neighbouring reals.
+    // Through shared memory, so that neighbouring threads write neighbouring reals.
     block.each([&](int thread) {
       TENON_UNROLL
       for (int l = 0; l < F::kOwnLines; ++l) TENON_UNROLL
@@ -161,8 +162,8 @@ struct DirectFft {
   TENON_BOTH std::int64_t tiles_across() const {
     return (to_side.reals() + FftTile::kResults - 1) / FftTile::kResults;
   }
-  /// Cell i of a tile, whose neighbours lie next to each other in memory: along a line that is contiguous,
-  /// else from line to line.
+  /// Cell i of a tile, whose neighbours are adjacent in memory: along a line that is contiguous, else from
+  /// line to line.
   static TENON_BOTH Cell cell_of(int i, std::int64_t inner, int others) {
     if (inner == 1) return {i / others, i % others};
     return {i % FftTile::kLines, i / FftTile::kLines};

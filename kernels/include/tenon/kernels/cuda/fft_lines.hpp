@@ -1,13 +1,13 @@
 // Kernel bodies around a library's transforms of whole lines: points or kept modes are packed line by line as
-// the library wants them, and unpacked to where they belong. Lines come a few at a time; those that a batch
-// has too many are zero. Real points have spectra of length / 2 + 1 modes.
+// the library requires, and unpacked to their places. Lines come a few at a time; excess lines of a batch are
+// zero. Real points have spectra of length / 2 + 1 modes.
 #pragma once
 
 #include <tenon/kernels/cuda/fft.hpp>
 
 namespace tenon::kernels::cuda {
 
-/// Lines first ... first + count - 1 of all, of which there are `lines`.
+/// Lines first ... first + count - 1 of all `lines` lines.
 struct FftBatch {
   std::int64_t first, count, lines;
 };
@@ -54,12 +54,12 @@ struct UnpackPoints {
   }
 };
 
-/// Modes of a whole spectrum as a library has it.
+/// Number of modes of a whole spectrum in the library.
 TENON_BOTH constexpr std::int64_t fft_spectrum(const FftModes& modes) {
   return modes.real ? modes.length / 2 + 1 : modes.length;
 }
 
-/// spectrum[line, k] = the kept modes times what they count, and zero elsewhere. The library itself counts
+/// spectrum[line, k] = the kept modes times their factors, and zero elsewhere. The library itself counts
 /// conjugates of modes of real points.
 template <class T>
 struct PackModes {
@@ -88,7 +88,7 @@ struct PackModes {
   }
 };
 
-/// z (+)= the kept ones of spectrum[line, k] times what they count.
+/// z (+)= the kept ones of spectrum[line, k] times their factors.
 template <class T>
 struct UnpackModes {
   const T* spectrum;

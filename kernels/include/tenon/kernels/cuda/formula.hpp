@@ -1,6 +1,6 @@
 // Kernel body that evaluates a formula: steps over values of an element, read from tensors and written to
-// them, with sums beside it. All threads take the same step at a time, so nothing diverges but choices, and
-// every tensor is read and written in order, once.
+// them, with optional sums. All threads execute the same step at a time, so only choices diverge, and every
+// tensor is read and written in order, once.
 #pragma once
 
 #include <cmath>
@@ -33,7 +33,7 @@ struct Step {
 template <class T>
 struct EvaluateFormula {
   static constexpr int kMostSteps = 64, kMostConstants = 16, kMostTensors = 8;
-  /// Elements of a block where there are few: as many as make a tree of sums worth its barriers.
+  /// Elements of a block where there are few: enough for a tree of sums to be worth its barriers.
   static constexpr std::int64_t kPerBlock = 2048;
 
   Step steps[kMostSteps];
@@ -48,8 +48,8 @@ struct EvaluateFormula {
     return grid_for((n * kThreads + kPerBlock - 1) / kPerBlock).blocks;
   }
   Grid grid() const { return grid(blocks(n), kThreads); }
-  /// The values of a thread lie in shared memory, side by side with those of its neighbours, since registers
-  /// have no index. Sums come first, as they want the strictest alignment.
+  /// The values of a thread are in shared memory, side by side with those of its neighbours, since registers
+  /// cannot be indexed. Sums come first, as they need the strictest alignment.
   Grid grid(std::int64_t blocks, int threads) const {
     const auto width = static_cast<std::size_t>(threads);
     return {blocks, threads,

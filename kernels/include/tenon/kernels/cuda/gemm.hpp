@@ -1,8 +1,8 @@
 // Matrix products, row-major: C = (C +) alpha op(A) op(B) (+ bias), then a map, possibly batched. Each
 // element of C is one chain over k = 0, 1, ... of a product and a sum in the arithmetic type, started at
 // zero: the bits of kernels/gemm.hpp's `reference`, whatever the tile. A block computes one square tile of C.
-// Slices of A and B lie in shared memory twice, so that the next one arrives while this one is used; sums lie
-// in registers.
+// Slices of A and B are double-buffered in shared memory, so that the next one arrives while this one is
+// used; sums are in registers.
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
@@ -18,7 +18,7 @@ struct alignas(16) Four {
   T at[4];
 };
 
-/// What becomes of an element's sum.
+/// Final steps on an element's sum.
 template <class T, class C>
 struct GemmTail {
   C* c = nullptr;           ///< [batch, m, n]
@@ -26,7 +26,7 @@ struct GemmTail {
   bool accumulate = false;  ///< C is read in its own type, added to, and rounded once
   Map map = Map::kNone;
 
-  /// `scaled` = alpha times the sum of element `i` of C, which lies in column `column`.
+  /// `scaled` = alpha times the sum of element `i` of C, which is in column `column`.
   TENON_BOTH void put_element(std::int64_t i, std::int64_t column, T scaled) const {
     if (accumulate) scaled = scaled + get(c[i]);
     if (bias != nullptr) scaled = scaled + bias[column];
@@ -118,10 +118,10 @@ struct TiledGemm {
   }
 
  private:
-  /// Of a thread's i-th row or column from its first.
+  /// Distance of a thread's i-th row or column from its first.
   TENON_BOTH static int offset(int i) { return i % 4 + i / 4 * 4 * kSide; }
 
-  /// Where the `load`-th element of a thread lies in a slice: neighbouring threads take neighbours in memory,
+  /// Place of the `load`-th element of a thread in a slice: neighbouring threads load neighbours in memory,
   /// which run along k (`along_k`) or along the side of the tile.
   struct Place {
     int side, depth;
@@ -131,7 +131,7 @@ struct TiledGemm {
     return along_k ? Place{i / kDepth, i % kDepth} : Place{i % Tile, i / Tile};
   }
 
-  /// Zeros beyond the matrices; they are never multiplied into an element that exists.
+  /// Loads zeros beyond the matrices; they are never multiplied into an element that exists.
   TENON_BOTH void fetch(const A* a_matrix, const B* b_matrix, std::int64_t row, std::int64_t column,
                         std::int64_t begin, int thread, Ahead& ahead) const {
     TENON_UNROLL
@@ -177,7 +177,7 @@ struct TiledGemm {
   }
 };
 
-/// C from sums that another kernel left in `scaled`, laid out like C.
+/// Computes C from sums that another kernel left in `scaled`, laid out like C.
 template <class T, class C>
 struct FinishGemm {
   const T* scaled;

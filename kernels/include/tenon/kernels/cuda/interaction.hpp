@@ -1,6 +1,6 @@
-// Kernel bodies of interactions between the vectors of a sample. Dot products: a block takes a tile of pairs
-// and walks over the width in pieces that it keeps in shared memory; every sum is one ascending chain, so the
-// bits are those of reference/interaction.hpp. Concatenation and sums: one thread per element.
+// Kernel bodies of interactions between the vectors of a sample. Dot products: a block processes a tile of
+// pairs and walks over the width in pieces that it keeps in shared memory; every sum is one ascending chain,
+// so the bits are those of reference/interaction.hpp. Concatenation and sums: one thread per element.
 #pragma once
 
 #include <tenon/kernels/cuda/launch.hpp>
@@ -14,7 +14,8 @@ inline constexpr int kInteractionTile = 32;
 /// Elements of a tile that a thread computes: every kInteractionStep-th row of a column.
 inline constexpr int kInteractionRows = 4, kInteractionStep = kInteractionTile / kInteractionRows;
 static_assert(kInteractionStep * kInteractionTile == kThreads);
-/// A row of a tile in shared memory; one element more keeps a warp that reads a column on different banks.
+/// A row of a tile in shared memory; one more element spreads a warp that reads a column over different
+/// banks.
 inline constexpr int kInteractionStride = kInteractionTile + 1;
 
 constexpr std::int64_t interaction_tiles(std::int64_t n) {
@@ -43,7 +44,7 @@ struct InteractionForward {
   InteractionArgs<S> args;
   std::int64_t samples;
 
-  /// Tiles above the diagonal have nothing to do: for few vectors there is one, and it has.
+  /// Tiles above the diagonal are idle: for few vectors there is a single tile, which is not.
   Grid grid() const {
     const std::int64_t tiles = interaction_tiles(args.vectors);
     return {samples * tiles * tiles, kThreads, 2 * kInteractionTile * kInteractionStride * sizeof(Arith<S>)};

@@ -1,5 +1,5 @@
 // Starts kernel bodies (block.hpp): on a CUDA stream where nvcc compiles, by loops on the host elsewhere.
-// Both take the same shape of a launch. Nothing is owned, allocated on a device or waited for here.
+// Both use the same description of a launch. Nothing is owned, allocated on a device or waited for here.
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
@@ -12,7 +12,7 @@
 
 namespace tenon::kernels::cuda {
 
-/// How many blocks of how many threads run a body, and the bytes of shared memory that each block has.
+/// Number of blocks and of threads that run a body, and the bytes of shared memory of each block.
 struct Grid {
   std::int64_t blocks = 1;
   int threads = kThreads;
@@ -26,7 +26,7 @@ constexpr Grid grid_for(std::int64_t n, std::size_t shared = 0) {
   return {blocks < 1 ? 1 : blocks > kBusy ? kBusy : blocks, kThreads, shared};
 }
 
-/// The order in which the host launcher takes blocks, and threads within a phase. A body whose result depends
+/// The order in which the host launcher runs blocks, and threads within a phase. A body whose result depends
 /// on it has a race on the device.
 enum class LaunchOrder : std::uint8_t { kAscending, kDescending };
 
@@ -34,14 +34,15 @@ enum class LaunchOrder : std::uint8_t { kAscending, kDescending };
 
 template <class Body>
 __global__ void run_body(const Body body) {
-  // Tensor cores want tiles at multiples of 32 bytes.
+  // Tensor cores require tiles at multiples of 32 bytes.
   extern __shared__ __align__(128) std::byte tenon_shared[];
 #if defined(__CUDA_ARCH__)
   body(Block(tenon_shared));
 #endif
 }
 
-/// On `stream`; more shared memory than every kernel may have is asked for first. Returns CUDA's own code.
+/// Launches on `stream`; requests shared memory beyond the default limit of kernels first. Returns CUDA's own
+/// code.
 template <class Body>
 cudaError_t launch(cudaStream_t stream, const Grid& grid, const Body& body) {
   constexpr std::size_t kGranted = std::size_t{48} << 10;
@@ -62,8 +63,8 @@ cudaError_t launch(cudaStream_t stream, const Grid& grid, const Body& body) {
 
 #if !defined(__CUDACC__)
 
-/// On the calling thread, one block after the other. `shared` has room for grid.shared bytes, which begin as
-/// 0xA5 in every block, since a device does not clear them.
+/// Launches on the calling thread, one block after the other. `shared` has room for grid.shared bytes, which
+/// begin as 0xA5 in every block, since a device does not clear them.
 template <class Body>
 void launch_on_host(const Grid& grid, const Body& body, LaunchOrder order, std::byte* shared) {
   const bool descending = order == LaunchOrder::kDescending;

@@ -1,6 +1,6 @@
-// Kernel body of weighted sums of lines: what a sparse matrix makes of the middle dimension of a tensor. A
-// thread makes one element; its neighbours make those that follow, so both tensors are read and written as
-// contiguously as lines are long. A sum is one chain in the order of the table's terms.
+// Kernel body of weighted sums of lines: a sparse matrix applied to the middle dimension of a tensor. A
+// thread computes one element; its neighbours compute the following ones, so both tensors are read and
+// written as contiguously as lines are long. A sum is one chain in the order of the table's terms.
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>

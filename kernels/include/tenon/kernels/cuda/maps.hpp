@@ -1,5 +1,5 @@
-// The pointwise maps that a product may apply to its result, in kernel bodies: one text for products and for
-// activations, so both give the same bits. All keep a NaN.
+// The pointwise maps that a product may apply to its result, in kernel bodies: products and activations share
+// this code, so both produce the same bits. All keep a NaN.
 #pragma once
 
 #include <cmath>

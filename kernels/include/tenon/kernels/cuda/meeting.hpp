@@ -1,12 +1,12 @@
-// Integers that threads of several blocks raise, lower or add to. What comes out does not depend on the order
-// in which they arrive, which is why there are no such functions for floating point.
+// Integers that threads of several blocks raise, lower or add to. The result does not depend on the order in
+// which they arrive, which is why there are no such functions for floating point.
 #pragma once
 
 #include <tenon/kernels/types.hpp>
 
 namespace tenon::kernels::cuda {
 
-/// *place becomes the larger of the two. Most find it large enough already.
+/// *place becomes the larger of the two. Most calls find it large enough already.
 TENON_BOTH inline void raise(std::uint32_t* place, std::uint32_t value) {
 #if defined(__CUDA_ARCH__)
   if (*static_cast<volatile std::uint32_t*>(place) < value) atomicMax(place, value);

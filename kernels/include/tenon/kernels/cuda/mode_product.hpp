@@ -8,8 +8,8 @@
 
 namespace tenon::kernels::cuda {
 
-/// Where a factor's matrices lie: element (i, j) of mode m is the pair of reals at
-/// data + 2 ((i row + j column) modes + m). Conjugated where `sign` is -1.
+/// Layout of a factor's matrices: element (i, j) of mode m is the pair of reals at data + 2 ((i row + j
+/// column) modes + m). Conjugated where `sign` is -1.
 template <class T>
 struct ModeMatrices {
   const T* data;

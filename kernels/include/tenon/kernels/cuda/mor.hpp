@@ -1,6 +1,6 @@
-// Kernel bodies of mixtures of representations (mor.hpp): spans of blocks, what each block becomes, rounding
-// with sums of errors, and the totals that decide about the tensor. Sums are taken in the order that mor.hpp
-// gives, so decisions are the host's. Neighbouring threads take neighbouring columns of a strip of rows.
+// Kernel bodies of mixtures of representations (mor.hpp): spans of blocks, the choice for each block,
+// rounding with sums of errors, and the totals that decide about the tensor. Sums are in the order of
+// mor.hpp, so decisions are the host's. Neighbouring threads process neighbouring columns of a strip of rows.
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
@@ -10,18 +10,18 @@
 namespace tenon::kernels::cuda {
 
 inline constexpr int kMorThreads = 128;
-inline constexpr std::uint32_t kMorNone = kInfinityBits;  ///< as the smallest magnitude: none was met
+inline constexpr std::uint32_t kMorNone = kInfinityBits;  ///< as the smallest magnitude: none was found
 
-/// What is known of a block. Bits of magnitudes are those of floats.
+/// State of a block. Bits of magnitudes are those of floats.
 struct MorBlock {
   std::uint32_t largest, smallest;
   std::int64_t non_zero;
-  float scales[2];  ///< of what it is rounded to, and of E5M2 while it is in doubt
+  float scales[2];  ///< of the chosen format, and of E5M2 while the block is undecided
   double error[2];
   std::int64_t choice;
 };
 
-/// What is read back.
+/// Totals that the host reads back.
 struct MorTotals {
   double error;
   std::int64_t non_zero, blocks[4], elements[4];
@@ -36,7 +36,7 @@ TENON_BOTH inline Bf16 mor_input(float x) {
   return to_bf16(x);
 }
 
-/// A matrix cut into blocks, and those into strips of at most kMorStrip rows.
+/// A matrix split into blocks, and those into strips of at most kMorStrip rows.
 template <class S>
 struct MorMatrix {
   const S* x;
@@ -98,7 +98,7 @@ struct JoinSpans {
   }
 };
 
-/// Largest and smallest magnitude of every block, and how many elements are not zero.
+/// Largest and smallest magnitude of every block, and its number of elements that are not zero.
 template <class S>
 struct MorSpans {
   MorMatrix<S> m;
@@ -110,7 +110,7 @@ struct MorSpans {
     for (std::int64_t begin = block.index() * block.threads(); begin < n;
          begin += block.blocks() * block.threads()) {
       const std::int64_t last = Smaller{}(begin + block.threads(), n) - 1;
-      // One of the threads speaks for all if they stand in one block.
+      // One of the threads reports for all if they are in one block.
       const bool alone = &of.block_of(begin / of.columns, begin % of.columns) ==
                          &of.block_of(last / of.columns, last % of.columns);
       block.each([&](int thread) {
@@ -146,7 +146,7 @@ struct MorSpans {
   }
 };
 
-/// What each block becomes by its span, and its scale.
+/// Chooses the format of each block by its span, and its scale.
 template <class S>
 struct MorChoose {
   MorMatrix<S> m;
@@ -176,8 +176,7 @@ struct MorChoose {
 };
 
 /// Rounds the columns of strips and sums their errors from the top: blocks as they were chosen, into `out`;
-/// or
-/// (`which` 0 or 1) only those in doubt, in E4M3 or E5M2, to measure.
+/// or (`which` 0 or 1) only undecided ones, in E4M3 or E5M2, to measure.
 template <class S>
 struct MorRound {
   MorMatrix<S> m;
@@ -208,7 +207,7 @@ struct MorRound {
   }
 };
 
-/// Sums of columns to sums of blocks within strips, columns from the left: one thread adds what all have
+/// Adds sums of columns to sums of blocks within strips, columns from the left: one thread adds what all have
 /// read.
 template <class S>
 struct MorSumColumns {
@@ -242,7 +241,7 @@ struct MorSumColumns {
   }
 };
 
-/// The same for blocks of few columns: a thread takes a block within a strip.
+/// The same for blocks of few columns: a thread processes a block within a strip.
 template <class S>
 struct MorSumFewColumns {
   MorMatrix<S> m;
@@ -259,8 +258,8 @@ struct MorSumFewColumns {
   }
 };
 
-/// Sums of strips to sums of blocks, from the top. Behind the second measurement, what is in doubt is
-/// settled: `settles`.
+/// Adds sums of strips to sums of blocks, from the top. `settles`: the second measurement was made, so
+/// undecided blocks are decided.
 template <class S>
 struct MorSumStrips {
   MorMatrix<S> m;
@@ -282,14 +281,14 @@ struct MorSumStrips {
   }
 };
 
-/// By one block of threads: errors of blocks in row-major order, and how many blocks and elements became
-/// what.
+/// By one block of threads: errors of blocks in row-major order, and the numbers of blocks and elements of
+/// each choice.
 template <class S>
 struct MorTotal {
   MorMatrix<S> m;
   std::uint8_t* choices;  ///< or null
 
-  /// What threads add up without an order.
+  /// Counts that threads add up without an order.
   struct Counts {
     std::int64_t non_zero, blocks[4], elements[4];
   };

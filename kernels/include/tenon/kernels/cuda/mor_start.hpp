@@ -1,5 +1,5 @@
 // The launches of one mixture of representations, in order; `launch(grid, body)` starts a body. Nothing is
-// read back in between: what is found out on the device stays there until the totals are complete.
+// read back in between: results stay on the device until the totals are complete.
 #pragma once
 
 #include <tenon/kernels/cuda/launch.hpp>
@@ -13,8 +13,8 @@ struct MorRules {
   bool e2m3 = false;
 };
 
-/// Rounds every block to what it becomes and leaves the totals in m.totals. With elements that are not finite
-/// all of it but `largest` and `non_zero` is without meaning. `choices` may be null.
+/// Rounds every block to its choice and leaves the totals in m.totals. With elements that are not finite only
+/// `largest` and `non_zero` of them are meaningful. `choices` may be null.
 template <class S, class Launch>
 void start_mor(const MorMatrix<S>& m, const MorRules& rules, Bf16* values, std::uint8_t* choices,
                Launch launch) {

@@ -50,7 +50,7 @@ struct NormaliseRows {
 };
 
 /// With g = dy gain and h = (x - mean) rstd: dx (+)= rstd (g - mean(g) - h mean(g h)), where a null mean is 0
-/// and takes mean(g) with it. dx may be dy.
+/// and removes the term mean(g). dx may be dy.
 template <class S>
 struct NormaliseRowsBackward {
   using A = Arith<S>;
@@ -88,7 +88,7 @@ struct NormaliseRowsBackward {
   }
 };
 
-/// A row's terms of a column's sums (column_sums.hpp): of dgain, dy h, and of dbias, dy.
+/// A row's terms of a column's sums (column_sums.hpp): dy h for dgain, and dy for dbias.
 template <class S>
 struct NormParameterTerms {
   using A = Arith<S>;

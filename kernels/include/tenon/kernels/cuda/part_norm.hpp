@@ -1,5 +1,5 @@
 // Kernel bodies of normalisations over sets of elements, x [outer, sets, inner]: channels of a batch
-// normalisation, or rows of which several ranks hold parts. Sums are f64, by slabs of a set's elements and
+// normalisation, or rows that are sharded over several ranks. Sums are f64, by slabs of a set's elements and
 // then over the slabs in order (column_sums.hpp); where `inner` is 1, sets are columns and are read as such.
 #pragma once
 
@@ -19,8 +19,8 @@ constexpr Slabs slabs_of_sets(const Sets& of) {
   return slabs_of(of.outer * of.inner, of.sets, 2048);
 }
 
-/// The first stage of sums over the elements of a set: terms(i, set, j) gives K terms of element i at place j
-/// within inner. A block takes a slab of a set's elements. partial: [slabs, sets].
+/// The first stage of sums over the elements of a set: terms(i, set, j) returns K terms of element i at place
+/// j within inner. A block processes a slab of a set's elements. partial: [slabs, sets].
 template <int K, class Terms>
 struct SetSums {
   Sets of;
@@ -67,7 +67,7 @@ struct SetsAsColumns {
   }
 };
 
-/// The tensors that a normalisation reads; null for what is 1 or 0.
+/// Inputs of a normalisation; null for those that are 1 or 0.
 template <class S>
 struct PartNorm {
   using A = Arith<S>;
@@ -80,7 +80,7 @@ struct PartNorm {
   TENON_BOTH A at(const A* vector, std::int64_t set, std::int64_t j, A otherwise) const {
     return vector == nullptr ? otherwise : vector[per_set ? set : j];
   }
-  /// Of elements that have gains of their own; otherwise 1.
+  /// Gain of elements that have gains of their own; otherwise 1.
   TENON_BOTH A own_gain(std::int64_t j) const { return gain == nullptr || per_set ? A{1} : gain[j]; }
 };
 
@@ -149,7 +149,7 @@ struct FixedDeviations {
   TENON_BOTH A operator()(std::int64_t i) const { return 1 / std::sqrt(variance[i] + eps); }
 };
 
-/// Totals as gradients of gain or bias; `old` is what they are added to, null: to nothing.
+/// Totals as gradients of gain or bias, added to `old` unless that is null.
 template <class A>
 struct SumsAsParameters {
   const double* sums;
@@ -160,12 +160,12 @@ struct SumsAsParameters {
   }
 };
 
-/// y[i] = map.of(set)(i, j): what depends on the set alone is computed once where neighbouring steps of a
-/// thread stay within a set.
+/// y[i] = map.of(set)(i, j): values that depend on the set alone are computed once where neighbouring steps
+/// of a thread stay within a set.
 template <class S, class Map>
 struct MapSets {
   static constexpr std::int64_t kPerBlock =
-      8 * kThreads;  ///< elements that a block of kThreads takes at once
+      8 * kThreads;  ///< elements that a block of kThreads processes at once
 
   Sets of;
   S* y;
@@ -209,8 +209,8 @@ struct Normalised {
   }
 };
 
-/// rstd (g - sums / count - h products / count), times the gain of the set where it has one; `sums` do not
-/// enter without a mean. `old` is what it is added to; null: to nothing.
+/// rstd (g - sums / count - h products / count), times the gain of the set where it has one; `sums` are left
+/// out without a mean. The result is added to `old` unless that is null.
 template <class S>
 struct NormalisedBackward {
   using A = Arith<S>;

@@ -45,7 +45,7 @@ struct Activation {
   TENON_BOTH Arith<S> operator()(std::int64_t i) const { return mapped(map, get(x[i])); }
 };
 
-/// `old` is what the result is added to; null: to nothing.
+/// The result is added to `old` unless that is null.
 template <class S>
 struct ActivationBackward {
   const S *x, *dy, *old;

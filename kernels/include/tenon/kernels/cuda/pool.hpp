@@ -53,7 +53,7 @@ struct MaxPoolBackward {
   }
 };
 
-/// What an average divides by at a place: all offsets, or those inside the plane.
+/// Divisor of an average at a place: all offsets, or those inside the plane.
 TENON_BOTH inline std::int64_t divisor(const Window& w, bool count_padding, std::int64_t place) {
   if (count_padding) return volume(w.kernel);
   const WindowCoordinates p(place, w.out);

@@ -1,4 +1,4 @@
-// Kernel bodies beside the quantizers: partial products under scales, and rounding to binary16.
+// Kernel bodies used with the quantizers: partial products under scales, and rounding to binary16.
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
@@ -8,14 +8,14 @@
 
 namespace tenon::kernels::cuda {
 
-/// Scale of line i: scales[i / lines * step]; 1 without scales. Lines are asked for one after the other.
+/// Scale of line i: scales[i / lines * step]; 1 without scales. Lines are visited in order.
 class LineScaling {
  public:
   LineScaling() = default;
   LineScaling(const float* scales, std::int64_t lines, std::int64_t step)
       : scales_(scales), lines_(lines), step_(step) {}
 
-  /// Of line i and those behind it.
+  /// Scales of line i and later ones.
   class From {
    public:
     TENON_BOTH From(const LineScaling& of, std::int64_t i) : of_(of) {
@@ -32,7 +32,7 @@ class LineScaling {
 
    private:
     const LineScaling& of_;
-    std::int64_t place_ = 0, left_ = 1;  ///< of the scale; lines that it still has
+    std::int64_t place_ = 0, left_ = 1;  ///< index of the scale; its remaining lines
   };
 
  private:
@@ -40,7 +40,7 @@ class LineScaling {
   std::int64_t lines_ = 1, step_ = 1;
 };
 
-/// c[i, j] = (or +=) (scale of row i * scale of column j) * p[i, j]. A thread takes eight columns.
+/// c[i, j] = (or +=) (scale of row i * scale of column j) * p[i, j]. A thread processes eight columns.
 struct ScaleProduct {
   const float* p;
   float* c;
@@ -73,7 +73,7 @@ struct ScaleProduct {
   }
 };
 
-/// How many numbers became infinite and how many zero.
+/// Numbers of elements that became infinite and that became zero.
 struct HalfCounts {
   std::int64_t overflow, underflow;
 };
@@ -83,7 +83,7 @@ struct AddHalfCounts {
   }
 };
 
-/// y = x rounded to binary16; what it took away is added to *counts. y may be x.
+/// y = x rounded to binary16; overflows and underflows are added to *counts. y may be x.
 struct RoundToHalf {
   const float* x;
   float* y;

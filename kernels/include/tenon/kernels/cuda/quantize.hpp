@@ -10,11 +10,11 @@
 
 namespace tenon::kernels::cuda {
 
-/// Elements of a row that one thread takes at once.
+/// Elements of a row that one thread processes at once.
 inline constexpr int kQuantizeRun = 8;
 
-/// draw_of() of stochastic.hpp for elements that are visited one after the other: four random words serve 16
-/// neighbours of 8 bits each, or 4 of 24 bits, and are kept until another group is asked for.
+/// draw_of() of stochastic.hpp for elements that are visited in order: four random words serve 16 neighbours
+/// of 8 bits each, or 4 of 24 bits, and are kept until another group is requested.
 template <class S>
 class Draws {
  public:
@@ -36,7 +36,7 @@ class Draws {
   }
 
  private:
-  /// An array with a variable index would lie in memory.
+  /// An array with a variable index would be in memory.
   TENON_BOTH std::uint32_t word(std::uint32_t index) const {
     return index < 2 ? (index == 0 ? first_ : second_) : (index == 2 ? third_ : fourth_);
   }
@@ -47,8 +47,8 @@ class Draws {
   std::uint32_t part_ = 0, first_ = 0, second_ = 0, third_ = 0, fourth_ = 0;
 };
 
-/// encode_element() of the reference, with draws that are kept. Bodies of the common shapes exist once per
-/// element format, whose layout is then a constant.
+/// encode_element() of the reference, with cached draws. Bodies of the common shapes exist once per element
+/// format, whose layout is then a constant.
 template <Element kElement, class S>
 TENON_BOTH std::uint8_t encode_drawn(const QuantizeArgs<S>& a, float x,
                                      const reference::BlockNumbers& numbers, std::int64_t i, std::int64_t j,
@@ -59,7 +59,7 @@ TENON_BOTH std::uint8_t encode_drawn(const QuantizeArgs<S>& a, float x,
   return encode_stochastic(scaled, kElement, draws(i, j), a.random_bits);
 }
 
-/// What a thread has found for elements (i, j) ... (i, j + n - 1), j even; packed codes are two per byte.
+/// A thread's results for elements (i, j) ... (i, j + n - 1), j even; packed codes are two per byte.
 template <int N>
 struct Rounded {
   Run<std::uint8_t, N> codes = {};
@@ -78,7 +78,7 @@ TENON_BOTH void store_rounded(const QuantizeArgs<S>& a, const Rounded<N>& rounde
   store_run<N / 2>(a.codes + i * a.codes_stride + j / 2, pairs, (n + 1) / 2);
 }
 
-/// Rounds the first n elements of `x`, which begin at (i, j) and share one scale, and stores what comes out.
+/// Rounds the first n elements of `x`, which begin at (i, j) and share one scale, and stores the results.
 template <Element kElement, class S>
 TENON_BOTH void quantize_run(const QuantizeArgs<S>& a, const Run<S, kQuantizeRun>& x,
                              const reference::BlockNumbers& numbers, std::int64_t i, std::int64_t j, int n) {
@@ -114,7 +114,7 @@ struct QuantizeWhole {
   }
 };
 
-/// Any blocks: a thread takes one, or two neighbours where two may share a byte of packed codes.
+/// Any blocks: a thread processes one, or two neighbours where two may share a byte of packed codes.
 template <class S>
 struct QuantizeBlocks {
   QuantizeArgs<S> args;

@@ -1,5 +1,5 @@
-// Kernel bodies that look for largest magnitudes, of which the scales of a matrix or of its lines are made.
-// Bits of magnitudes are compared, so NaN is above infinity; results are raised, not set.
+// Kernel bodies that find the largest magnitudes for the scales of a matrix or of its lines. Bits of
+// magnitudes are compared, so NaN is above infinity; results are raised, not set.
 #pragma once
 
 #include <tenon/kernels/cuda/block.hpp>
@@ -8,7 +8,7 @@
 
 namespace tenon::kernels::cuda {
 
-/// A matrix [rows, columns] with `stride` elements from row to row, and what is looked for: the magnitudes of
+/// A matrix [rows, columns] with `stride` elements from row to row, and the magnitudes to search: those of
 /// its elements, or of its elements rotated by 16 along columns (or `down` the columns), zeros beyond its
 /// end.
 template <class S>
@@ -17,7 +17,7 @@ struct Magnitudes {
   std::int64_t rows = 0, columns = 0, stride = 0;
   bool rotated = false, down = false;
 
-  /// A row of what one thread takes at once: 16 elements along a row, or of a column.
+  /// Number of pieces, which one thread reads at once: 16 elements along a row, or of a column.
   TENON_BOTH std::int64_t across() const { return down ? columns : pieces_of(columns, 16); }
   TENON_BOTH std::int64_t high() const { return down ? pieces_of(rows, 16) : rows; }
 
@@ -46,7 +46,7 @@ struct Magnitudes {
   }
 };
 
-/// *largest is raised to the largest of all.
+/// Raises *largest to the largest of all.
 template <class S>
 struct LargestOfAll {
   Magnitudes<S> of;
@@ -70,8 +70,8 @@ struct LargestOfAll {
   }
 };
 
-/// largest[line] is raised to the largest of its line: of rows, each by one block of threads, or of columns,
-/// where neighbouring threads take neighbouring columns and `kPieces` groups of 16 rows.
+/// Raises largest[line] to the largest of its line: of rows, each by one block of threads, or of columns,
+/// where neighbouring threads process neighbouring columns and `kPieces` groups of 16 rows.
 template <class S>
 struct LargestOfLines {
   Magnitudes<S> of;

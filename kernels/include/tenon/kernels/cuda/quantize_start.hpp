@@ -1,5 +1,5 @@
-// Which kernel body serves which quantizer, and with how many threads. `launch(grid, body)` starts a body: on
-// a stream, or on the host in tests. Nothing is started for empty matrices.
+// Chooses the kernel body of a quantizer, and its number of threads. `launch(grid, body)` starts a body: on a
+// stream, or on the host in tests. Nothing is started for empty matrices.
 #pragma once
 
 #include <tenon/kernels/cuda/launch.hpp>
@@ -11,7 +11,7 @@
 
 namespace tenon::kernels::cuda {
 
-/// fn(std::integral_constant<Element, ...>) for the element format of `element`.
+/// Calls fn(std::integral_constant<Element, ...>) for the element format of `element`.
 template <class Fn>
 void with_element(Element element, Fn fn) {
   switch (element) {
@@ -28,7 +28,7 @@ void with_element(Element element, Fn fn) {
   }
 }
 
-/// What QuantizeOps::quantize does, for the whole matrix at once; pointers are the device's.
+/// Equivalent of QuantizeOps::quantize, for the whole matrix at once; pointers are the device's.
 template <class S, class Launch>
 void start_quantize(const QuantizeArgs<S>& args, Launch launch) {
   if (args.rows == 0 || args.columns == 0) return;
@@ -44,7 +44,7 @@ void start_quantize(const QuantizeArgs<S>& args, Launch launch) {
   });
 }
 
-/// What QuantizeOps::dequantize does.
+/// Equivalent of QuantizeOps::dequantize.
 template <class S, class Launch>
 void start_dequantize(const QuantizeArgs<S>& args, Launch launch) {
   if (args.rows == 0 || args.columns == 0) return;
@@ -54,16 +54,16 @@ void start_dequantize(const QuantizeArgs<S>& args, Launch launch) {
   });
 }
 
-/// *largest is raised to the bits of the largest magnitude.
+/// Raises *largest to the bits of the largest magnitude.
 template <class S, class Launch>
 void start_largest(Magnitudes<S> of, std::uint32_t* largest, Launch launch) {
   if (of.rows == 0 || of.columns == 0) return;
-  // Rows that follow each other are one, unless 16 of them rotate together.
+  // Contiguous rows are one, unless 16 of them rotate together.
   if (!of.rotated && of.stride == of.columns) of = {of.x, 1, of.rows * of.columns, of.rows * of.columns};
   launch(grid_for(of.high() * of.across(), kThreads * sizeof(std::uint32_t)), LargestOfAll<S>{of, largest});
 }
 
-/// The same for each row, or each column where magnitudes are looked for down.
+/// The same for each row, or for each column with `down`.
 template <class S, class Launch>
 void start_largest_of_lines(const Magnitudes<S>& of, std::uint32_t* largest, Launch launch) {
   if (of.rows == 0 || of.columns == 0) return;
@@ -72,8 +72,8 @@ void start_largest_of_lines(const Magnitudes<S>& of, std::uint32_t* largest, Lau
   launch(grid_for(threads, kThreads * sizeof(std::uint32_t)), LargestOfLines<S>{of, largest});
 }
 
-/// parts[0] = what the codes of `args`, with values and scales as they were written, mean against x. `parts`
-/// has kMostParts elements; `limit` is the largest element, with what rounding of scales may add to it.
+/// parts[0] = errors of the codes of `args`, with values and scales as they were written, against x. `parts`
+/// has kMostParts elements; `limit` is the largest element plus what rounding of scales may add to it.
 template <class S, class Launch>
 void start_measure(const QuantizeArgs<S>& args, double limit, MeasuredPart* parts, Launch launch) {
   const std::int64_t tiles =

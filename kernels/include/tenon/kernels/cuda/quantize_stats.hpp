@@ -1,6 +1,6 @@
-// Kernel body of the measurement beside a quantizer: what codes mean against what they came from, in f64. A
-// slow pass over tiles of 16 x 16 elements: threads add up their own elements, blocks of threads join in a
-// tree, and so does what the blocks found; hence sums depend on the shape alone.
+// Kernel body of the measurement of a quantizer: decoded codes against the original values, in f64. A slow
+// pass over tiles of 16 x 16 elements: threads add up their own elements, blocks of threads join in a tree,
+// and so do the results of blocks; hence sums depend on the shape alone.
 #pragma once
 
 #include <tenon/kernels/cuda/quantize.hpp>
@@ -20,7 +20,7 @@ struct MeasuredPart {
   TENON_BOTH static MeasuredPart none() {
     return {0, 0, 0, std::bit_cast<double>(std::uint64_t{0x7ff0000000000000}), 0, 0, 0, 0, 0, 0};
   }
-  /// `limit`: of a magnitude that has not saturated, as a multiple of the scale.
+  /// `limit`: largest magnitude that has not saturated, as a multiple of the scale.
   TENON_BOTH void add(float x, double decoded, double scale, double limit) {
     const double value = x, size = value < 0 ? -value : value, error = value - decoded;
     const double error_size = error < 0 ? -error : error;
@@ -85,7 +85,7 @@ struct Measure {
         const std::int64_t i = row + thread / kTile, j = column + thread % kTile;
         if (i >= rows || j >= k.args.columns) return;
         const double scale = k.decode_scale(i, j);
-        // Values hold the block's scale already, except an f32 one, and never the matrix'.
+        // Values include the block's scale already, except an f32 one, and never that of the matrix.
         const double value = static_cast<double>(to_float(k.args.values[i * k.args.values_stride + j])) *
                              (k.args.scaling == Scaling::kFloat ? scale : k.matrix_scale(i, j));
         own[thread].add(tile[thread], value, scale, k.limit);

@@ -7,12 +7,13 @@
 
 namespace tenon::kernels::cuda {
 
-/// How a tile is cut; extents are powers of two. Threads form teams, one per block of the tile, whose members
-/// look for the largest magnitude together; `largest[member * blocks + block]` is what each has found.
+/// Geometry of a tile; extents are powers of two. Threads form teams, one per block of the tile, whose
+/// members search for the largest magnitude together; `largest[member * blocks + block]` is the result of
+/// each.
 struct QuantizeTile {
   int rows = 0, columns = 0;  ///< 0 rows: these blocks have no tiles
   int blocks = 0, team = 1;
-  std::size_t largest_at = 0, numbers_at = 0, bytes = 0;  ///< in shared memory, behind the elements
+  std::size_t largest_at = 0, numbers_at = 0, bytes = 0;  ///< in shared memory, after the elements
 };
 
 constexpr std::int64_t power_of_two_from(std::int64_t n) {
@@ -79,7 +80,7 @@ struct QuantizeTiles {
   QuantizeArgs<S> args;
   QuantizeTile tile;
 
-  /// Every block of threads takes one tile.
+  /// Every block of threads processes one tile.
   TENON_BOTH void operator()(const Block& block) const {
     const QuantizeTiles& k = *this;
     const std::int64_t wide = pieces_of(args.columns, tile.columns);
@@ -102,7 +103,7 @@ struct QuantizeTiles {
   }
 
  private:
-  /// Where the tile begins in the matrix.
+  /// Begin of the tile in the matrix.
   struct Place {
     std::int64_t row, column;
   };
@@ -111,7 +112,7 @@ struct QuantizeTiles {
   TENON_BOTH bool is_tall() const { return args.block_columns == 1; }
   TENON_BOTH int block_rows() const { return static_cast<int>(args.block_rows); }
   TENON_BOTH int block_columns() const { return static_cast<int>(args.block_columns); }
-  /// Which block of the tile holds element (i, j) of the tile.
+  /// Block of the tile that holds element (i, j) of the tile.
   TENON_BOTH int block_of(int i, int j) const {
     return i / block_rows() * (tile.columns / block_columns()) + j / block_columns();
   }
@@ -127,7 +128,7 @@ struct QuantizeTiles {
     }
   }
 
-  /// One group of 16 after the other, in place: what comes out are bfloat16 values, which S represents.
+  /// Rotates one group of 16 after the other, in place: the results are bfloat16 values, which S represents.
   TENON_BOTH void rotate(const Block& block, int thread) const {
     S* const staged = block.shared<S>();
     const int across = is_tall() ? tile.columns : tile.columns / 16, groups = tile.rows * tile.columns / 16;
@@ -153,7 +154,7 @@ struct QuantizeTiles {
     const S* const staged = block.shared<S>();
     auto* const largest = block.shared<std::uint32_t>(tile.largest_at);
     if (is_tall()) {
-      // Neighbouring threads read neighbouring columns; what lies beyond the last row is zero.
+      // Neighbouring threads read neighbouring columns; elements beyond the last row are zero.
       for (int at = thread; at < tile.team * tile.blocks; at += block.threads()) {
         std::uint32_t own = 0;
         for (int i = at / tile.blocks; i < tile.rows; i += tile.team)
@@ -162,7 +163,7 @@ struct QuantizeTiles {
       }
       return;
     }
-    // A thread's own runs lie below each other, in one block.
+    // A thread's own runs are below each other, in one block.
     const int across = tile.columns / kRun, per = block_columns() / kRun;
     const int i = thread / across, j = thread % across * kRun;
     const int n = left_of(args.columns, place.column + j, kRun);

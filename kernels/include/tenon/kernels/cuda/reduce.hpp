@@ -1,5 +1,5 @@
-// Kernel bodies of reductions of flat tensors to one number. What blocks find lies side by side; the host
-// joins it, in order.
+// Kernel bodies of reductions of flat tensors to one number. Results of blocks are stored side by side; the
+// host joins them, in order.
 #pragma once
 
 #include <bit>
@@ -59,8 +59,8 @@ TENON_BOTH inline std::int64_t magnitude(double x) {
   return static_cast<std::int64_t>(std::bit_cast<std::uint64_t>(x) & 0x7fffffffffffffffull);
 }
 
-/// partial[block] = join of value(i) over this block's share of [0, n), begun with `none`. `join` is of
-/// integers, where order is nothing.
+/// partial[block] = join of value(i) over this block's share of [0, n), starting from `none`. `join` works on
+/// integers, where order does not matter.
 template <class Value, class Join>
 struct JoinIntegers {
   std::int64_t n, none;
@@ -85,7 +85,7 @@ struct JoinIntegers {
   }
 };
 
-/// Of an element.
+/// Magnitude of an element.
 template <class S>
 struct Magnitude {
   const S* x;

@@ -1,5 +1,5 @@
-// Work by rows: a block takes one row at a time, its threads stride over the columns, and what they found is
-// joined in a tree in shared memory. The number of threads, and so the order of every sum, depends on the
+// Work by rows: a block processes one row at a time, its threads stride over the columns, and their results
+// are joined in a tree in shared memory. The number of threads, and so the order of every sum, depends on the
 // number of columns alone.
 #pragma once
 
@@ -22,14 +22,14 @@ constexpr Grid grid_for_rows(std::int64_t rows, std::int64_t columns, std::size_
   return {rows < 1 ? 1 : rows > kBusy ? kBusy : rows, threads, static_cast<std::size_t>(threads) * shared};
 }
 
-/// f(row) for the rows of this block; f consists of phases.
+/// Calls f(row) for the rows of this block; f consists of phases.
 template <class F>
 TENON_BOTH void for_rows(const Block& block, std::int64_t rows, F f) {
   for (std::int64_t row = block.index(); row < rows; row += block.blocks()) f(row);
 }
 
 /// The sum of term(j) for j in [0, n). It is read from values[0], which therefore may only be written again
-/// behind a phase of something else.
+/// after a phase of something else.
 template <class T, class Term>
 TENON_BOTH T sum_over(const Block& block, T* values, std::int64_t n, Term term) {
   block.each([&](int thread) {
@@ -41,7 +41,7 @@ TENON_BOTH T sum_over(const Block& block, T* values, std::int64_t n, Term term) 
   return values[0];
 }
 
-/// K sums that are taken together.
+/// K sums that are computed together.
 template <class A, int K>
 struct Sums {
   A of[K];

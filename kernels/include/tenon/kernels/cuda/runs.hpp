@@ -38,7 +38,7 @@ TENON_BOTH void store_run(T* to, const Run<T, N>& run, int n) {
     if (e < n) to[e] = run.at[e];
 }
 
-/// How many of `run` elements from `at` on lie before `end`.
+/// Number of the `run` elements from `at` on that are before `end`.
 TENON_BOTH inline int left_of(std::int64_t end, std::int64_t at, int run) {
   return end - at >= run ? run : end > at ? static_cast<int>(end - at) : 0;
 }

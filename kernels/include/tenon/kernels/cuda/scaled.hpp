@@ -1,6 +1,6 @@
-// What products of codes read: operands with the contracted dimension along the rows, padded with zeros, and
-// block scales in tiles of 128 x 4 (swizzle.hpp). Kernel bodies that lay out an operand so from what a
-// quantizer wrote, and one that takes it apart again. Nothing is rounded.
+// Operands of products of codes: the contracted dimension along the rows, padded with zeros, and block scales
+// in tiles of 128 x 4 (swizzle.hpp). Kernel bodies that convert a quantizer's output to this layout, and one
+// that reads it back as values. Nothing is rounded.
 #pragma once
 
 #include <tenon/kernels/bf16.hpp>
@@ -72,7 +72,7 @@ struct LayOutCodes {
 };
 
 /// Scales of `block` elements along the inner dimension each, in tiles, from those of stored blocks, which
-/// are as long or a multiple, and may span several rows. What pads tiles is zero.
+/// are as long or a multiple, and may span several rows. Padding of tiles is zero.
 struct LayOutScales {
   ScaledExtents of;
   int block = 16;

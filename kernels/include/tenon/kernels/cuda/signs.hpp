@@ -1,6 +1,5 @@
-// Kernel bodies of signs (signs.hpp), with the bits of the host's loops. Elements of a tile are read and
-// written by neighbouring threads, and each byte of bits belongs to one thread; between the two lies shared
-// memory.
+// Kernel bodies of signs (signs.hpp), with the bits of the host's loops. Neighbouring threads read and write
+// elements of a tile, and each byte of bits belongs to one thread; shared memory converts between the two.
 #pragma once
 
 #include <tenon/kernels/cuda/launch.hpp>
@@ -64,7 +63,7 @@ struct SignScale {
   }
 };
 
-/// At most as many blocks as keep a device busy, whose tiles follow each other.
+/// At most as many blocks as keep a device busy, whose tiles are consecutive.
 constexpr Grid sign_tiles(std::int64_t n, std::size_t shared) {
   return {grid_for((n + 7) / 8).blocks, kThreads, shared};
 }
@@ -86,7 +85,7 @@ struct EncodeSigns {
     for (std::int64_t tile = block.index() * kSignTile; tile < n; tile += block.blocks() * kSignTile) {
       block.each([&](int thread) {
         const float one = a.lost == nullptr ? 0 : get_sign_scale(a.scale);
-        A own[8];  // all are on their way before the first is needed
+        A own[8];  // issues all loads before the first value is needed
         TENON_UNROLL
         for (int e = 0; e < 8; ++e) {
           const std::int64_t i = tile + e * kThreads + thread;
@@ -115,7 +114,7 @@ struct DecodeSigns {
   A* mean;
   std::int64_t n;
 
-  /// Elements of one place in their bytes lie side by side, and those of one byte in banks of their own.
+  /// Elements of one place in their bytes are side by side, and those of one byte in banks of their own.
   static constexpr std::int64_t kPitch = kThreads + 4;
   Grid grid() const { return sign_tiles(n, 8 * kPitch * sizeof(A)); }
 

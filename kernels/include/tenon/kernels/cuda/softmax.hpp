@@ -10,14 +10,14 @@
 
 namespace tenon::kernels::cuda {
 
-/// Of some columns of a row: their largest logit, sum of exp(logit - most), and sum of the logits where
+/// State of some columns of a row: their largest logit, sum of exp(logit - most), and sum of the logits where
 /// labels are smoothed. A NaN or +infinity makes `sum` a NaN once states were joined.
 template <class A>
 struct LossState {
   A most, sum;
   double logits;
 
-  /// What exponents are taken relative to: 0 where all logits are -infinity.
+  /// Offset that exponents are relative to: 0 where all logits are -infinity.
   TENON_BOTH static A base(A most) { return most == -std::numeric_limits<A>::infinity() ? A{0} : most; }
   TENON_BOTH void see(A x) {
     if (x > most) {

@@ -1,4 +1,4 @@
-// Kernel bodies that sort row ids, stably, with the positions they came from: a radix sort by four bits at a
+// Kernel bodies that sort row ids, stably, with their original positions: a radix sort by four bits at a
 // time, least significant first, each pass of three launches (count, place, move). Integers alone and no
 // atomics, so there is one result. For n ids below `rows` that is O(n log2(rows) / 4) work.
 #pragma once
@@ -22,8 +22,8 @@ constexpr int sort_passes(std::int64_t rows) {
   return passes;
 }
 
-/// One pass: from ids and positions (null in the first: ids lie where they came from) by the digit at
-/// `shift`.
+/// One pass: sorts ids and positions by the digit at `shift`. Positions are null in the first pass: ids are
+/// in their original order.
 struct SortPass {
   std::int64_t n;
   int shift;
@@ -32,7 +32,7 @@ struct SortPass {
   std::int32_t* places;  ///< [kDigits, tiles]: of each digit in each tile, its count and then its first place
 
   TENON_BOTH int digit(std::int64_t i) const { return (ids[i] >> shift) & (kDigits - 1); }
-  /// f(i) for the ids of a thread, in order.
+  /// Calls f(i) for the ids of a thread, in order.
   template <class F>
   TENON_BOTH void each_own(std::int64_t tile, int thread, F f) const {
     const std::int64_t first = tile * kSortTile + std::int64_t{thread} * kSortItems;
@@ -50,7 +50,7 @@ struct SortPass {
   }
 };
 
-/// places = how many of each digit a tile has. A block per tile.
+/// places = number of each digit in a tile. A block per tile.
 struct CountDigits {
   SortPass pass;
 
@@ -72,7 +72,7 @@ struct CountDigits {
   }
 };
 
-/// places[i] = sum of places before i: where a tile's ids with a digit begin. One block; each thread takes
+/// places[i] = sum of places before i: begin of a tile's ids with a digit. One block; each thread processes
 /// neighbours.
 struct SumPlaces {
   std::int64_t n;
@@ -112,8 +112,8 @@ struct SumPlaces {
   }
 };
 
-/// Ids and positions to their places. Among equal digits threads come in order, and so do a thread's own ids:
-/// hence the sort is stable. A thread per digit and slice of threads counts what lies before.
+/// Moves ids and positions to their places. Among equal digits threads come in order, and so do a thread's
+/// own ids: hence the sort is stable. A thread per digit and slice of threads counts the earlier ones.
 struct MoveIds {
   static constexpr int kSlices = kThreads / kDigits;
   SortPass pass;

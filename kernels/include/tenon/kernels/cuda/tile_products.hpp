@@ -1,8 +1,8 @@
-// Products of tiles that lie in a block's shared memory: C (+)= op(A) op(B), the inner step of attention.
+// Products of tiles in a block's shared memory: C (+)= op(A) op(B), the inner step of attention.
 //
 // f32 and f64: every element is one chain over the depth, of products and sums, on any machine.
 // bf16: products are exact in f32, and sums are kept in f32. On the host they are one chain as well; on a
-// device a warp's tensor cores add 16 products and the sum so far in an order of their own, and cut off bits
+// device a warp's tensor cores add 16 products and the sum so far in an order of their own, and truncate
 // where the host rounds. Either way one step of 16 is off by at most 17 * 2^-23 (|sum so far| + sum of
 // |products|), so host and device differ by at most twice that for each step. Results of one machine are the
 // same bits each time.
@@ -25,7 +25,7 @@ inline constexpr int kTileStep = 16;
 enum class Stored : std::uint8_t { kPlain, kTransposed };
 
 /// A is [rows, depth], or stored [depth, rows]; B is [depth, columns], or stored [columns, depth]. Strides
-/// count elements from one stored row to the next. bf16 wants all three at multiples of 32 bytes, strides of
+/// count elements from one stored row to the next. bf16 needs all three at multiples of 32 bytes, strides of
 /// A and B at multiples of 8 and that of C at multiples of 4.
 template <class S>
 struct TileProduct {
@@ -97,7 +97,7 @@ void multiply_by_warp(const TileProduct<Bf16>& p, int row, int column) {
 
 #endif
 
-/// Shared among warps, whose threads go together on a device; on the host one thread of each does the work.
+/// Shared among warps, whose threads work together on a device; on the host one thread of each does the work.
 template <Stored StoredA, Stored StoredB>
 TENON_BOTH void multiply_tiles(const Block& block, const TileProduct<Bf16>& p) {
   constexpr int kWarp = 32, kPair = 2 * kTileStep;
@@ -117,8 +117,8 @@ TENON_BOTH void multiply_tiles(const Block& block, const TileProduct<Bf16>& p) {
   });
 }
 
-/// Shared among threads, each of which takes four neighbouring rows and four columns that lie a quarter of C
-/// apart, so that neighbouring threads read neighbouring columns.
+/// Shared among threads, each of which computes four neighbouring rows and four columns a quarter of C apart,
+/// so that neighbouring threads read neighbouring columns.
 template <Stored StoredA, Stored StoredB, class T>
 TENON_BOTH void multiply_tiles(const Block& block, const TileProduct<T>& p) {
   constexpr int kSide = 4;

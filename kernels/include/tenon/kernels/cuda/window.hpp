@@ -37,7 +37,7 @@ TENON_BOTH inline std::int64_t covering_along(const Window& w, int d, std::int64
   return place < w.out[d] ? place : -1;
 }
 
-/// Calls f(element) for what the window at `place` covers of the plane, offsets ascending.
+/// Calls f(element) for the elements of the plane that the window at `place` covers, offsets ascending.
 template <class F>
 TENON_BOTH void for_each_covered(const Window& w, std::int64_t place, F f) {
   const WindowCoordinates p(place, w.out);
@@ -86,7 +86,7 @@ struct WindowTile {
     return {across};
   }
   TENON_BOTH constexpr std::int64_t along() const { return kElements / across; }
-  /// One element more in a line of `along` keeps the threads of a warp on different banks.
+  /// One more element in a line of `along` spreads the threads of a warp over different banks.
   TENON_BOTH constexpr std::int64_t at(std::int64_t row, std::int64_t column) const {
     return column * (along() + 1) + row;
   }
@@ -145,8 +145,8 @@ struct Unfold {
   }
 };
 
-/// A tile is elements of the planes times channels: columns are read along channels, whose copies lie near
-/// each other, and x is written along its planes.
+/// A tile is elements of the planes times channels: columns are read along channels, whose copies are close
+/// together, and x is written along its planes.
 template <class S>
 struct Fold {
   FoldArgs<S> args;

@@ -22,7 +22,7 @@ bool attention_sees(const AttentionArgs<S>& args, std::int64_t batch, std::int64
   return args.key_mask == nullptr || args.key_mask[batch * args.time + key] != 0;
 }
 
-/// Logits of one query against all keys; -infinity where it does not see.
+/// Logits of one query against all keys; -infinity for keys that it does not see.
 template <class S>
 std::vector<Arith<S>> attention_logits(const AttentionArgs<S>& args, std::int64_t batch, std::int64_t head,
                                        std::int64_t query) {

@@ -5,8 +5,8 @@
 
 namespace tenon::kernels::reference {
 
-/// c[p, q, m] (+)= sum over r of a(p, r, m) b(r, q, m), where a and b say where an element lies; conjugated
-/// as asked.
+/// c[p, q, m] (+)= sum over r of a(p, r, m) b(r, q, m), where a and b return the place of an element;
+/// conjugated on request.
 template <class T, class A, class B, class C>
 void mode_sums(const ModeProductArgs<T>& args, std::int64_t group_begin, std::int64_t group_end,
                std::int64_t rows, std::int64_t terms, std::int64_t columns, A a, T sign_a, B b, T sign_b, C c,

@@ -1,5 +1,6 @@
-// Mixture of representations, one element after another: what faster versions are tested against bit for bit,
-// and what `tenon quantize` shows codes and scales of. Order of operations and of sums: mor.hpp.
+// Mixture of representations, one element after another: the reference for bit-for-bit tests of faster
+// versions, and the source of the codes and scales that `tenon quantize` shows. Order of operations and of
+// sums: mor.hpp.
 #pragma once
 
 #include <tenon/kernels/mor.hpp>
@@ -16,7 +17,7 @@ struct MorBlock {
   std::int64_t non_zero = 0;
 };
 
-/// Codes and scales of an attempt, for those who want to see them; null = not wanted.
+/// Codes and scales of an attempt, for inspection; null = not wanted.
 struct MorTrace {
   std::uint8_t* codes = nullptr;  ///< one per element; 0 where a block keeps
   float* scales = nullptr;        ///< decode scale per block; 1 where a block keeps

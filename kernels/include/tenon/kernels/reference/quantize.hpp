@@ -1,5 +1,5 @@
 // Reference quantizer: the order of operations of quantize.hpp, scales.hpp and stochastic.hpp, one element at
-// a time. Every kernel set gives the same bits. No speed is intended.
+// a time. Every kernel set produces the same bits. Not meant to be fast.
 #pragma once
 
 #include <algorithm>
@@ -85,8 +85,8 @@ class Elements {
   float rotated_[16] = {};
 };
 
-/// The scale of one block: stored bits (kTwoLevel, kPower), what elements are multiplied by, and what codes
-/// are multiplied by (1 for kTensor and kFloat, whose scales stay apart).
+/// The scale of one block: stored bits (kTwoLevel, kPower), the factor of elements, and the factor of codes
+/// (1 for kTensor and kFloat, whose scales stay apart).
 struct BlockNumbers {
   std::uint8_t bits = 0;
   float encode = 1, decode = 1;
@@ -177,7 +177,7 @@ TENON_BOTH std::uint8_t load_code(const QuantizeArgs<S>& a, std::int64_t i, std:
   return a.packed ? (j % 2 != 0 ? byte >> 4 : byte & 15) : byte;
 }
 
-/// fn(block, index of its scale, its line) for each block of what is written.
+/// Calls fn(block, index of its scale, its line) for each written block.
 template <class S, class Fn>
 void for_each_block(const QuantizeArgs<S>& a, Fn fn) {
   const bool whole = a.scaling == Scaling::kTensor;
@@ -190,7 +190,7 @@ void for_each_block(const QuantizeArgs<S>& a, Fn fn) {
          row / down * a.scales_stride + column / across, runs_down(a) ? column : row);
 }
 
-/// Quantizes one block; returns the bits of its largest magnitude (0 for kTensor, which does not look).
+/// Quantizes one block; returns the bits of its largest magnitude (0 for kTensor, which does not compute it).
 template <class S>
 TENON_BOTH std::uint32_t quantize_block(const QuantizeArgs<S>& a, const Block& block, std::int64_t index,
                                         std::int64_t line) {

@@ -114,7 +114,7 @@ void max_pool_backward(const PoolArgs<S>& args, std::int64_t plane_begin, std::i
   }
 }
 
-/// What an average divides by at a place.
+/// Divisor of an average at a place.
 template <class A>
 A divisor(const Window& w, bool count_padding, std::int64_t place) {
   std::int64_t count = 0;
