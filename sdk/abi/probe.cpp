@@ -70,7 +70,7 @@
 #include <tenon/tensor.hpp>
 #include <tenon/transport.hpp>
 
-// One line per type: what differs is then named by its function.
+// One line per type, so that the function name identifies what differs.
 #define C_TYPE(type) \
   extern "C" void tenon_abi_##type(type*) {}
 #define TYPE(type) \

@@ -43,7 +43,7 @@ std::vector<Node> children(Node node) {
   return {node.begin(), node.end()};
 }
 
-/// Leaves of each class what its layout and its calls are made of. `ours`: inside a type of Tenon.
+/// Keeps of each class only what determines its layout and calls. `ours`: inside a type of Tenon.
 void shorten(Node node, bool ours) {
   if (tag(node) != "elf-symbol") {
     for (const char* attribute : kForget) node.remove_attribute(attribute);
@@ -70,7 +70,7 @@ void shorten(Node node, bool ours) {
   }
 }
 
-/// Ids of the types that a node names. A nested type counts by itself, when something names it.
+/// Ids of the types that a node names. A nested type counts on its own when something names it.
 void references(Node node, std::set<std::string>& found) {
   for (const pugi::xml_attribute attribute : node.attributes()) {
     const std::string_view key = attribute.name();
@@ -82,7 +82,7 @@ void references(Node node, std::set<std::string>& found) {
   }
 }
 
-/// Removes what is not alive; tells whether anything of the node stays.
+/// Removes nodes that are not alive; returns whether anything of the node remains.
 bool sweep(Node node, const std::set<std::string>& alive) {
   for (const Node child : children(node)) {
     if (kTypes.count(tag(child)) > 0 && child.attribute("id") != nullptr) {

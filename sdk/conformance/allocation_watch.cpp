@@ -20,7 +20,7 @@ std::string file_of(void* address) {
   return ignored ? std::string(info.dli_fname) : path.string();
 }
 
-/// Frames that say nothing about who asked: the watch itself, the C and the C++ library.
+/// Frames that do not identify the caller: the watch itself, the C and the C++ library.
 bool is_plumbing(const std::string& file) {
   const std::string name = fs::path(file).filename().string();
   return name.starts_with("libtenon_watch_malloc") || name.starts_with("libstdc++") ||

@@ -6,7 +6,7 @@
 
 namespace tenon::conformance {
 
-/// What the library defines, found with dlsym(RTLD_DEFAULT, ...).
+/// Interface of the library, found with dlsym(RTLD_DEFAULT, ...).
 inline constexpr const char* kWatchSymbol = "tenon_allocation_watch";
 
 /// Calls of malloc by all threads while the window is open.

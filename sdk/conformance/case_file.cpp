@@ -63,7 +63,7 @@ Case read_case(const Value& table) {
   result.name = resolved.options->text("name");
   for (const std::string_view set : resolved.options->texts("set")) result.sets.emplace_back(set);
   if (const Value* options = table.find("options")) {
-    options->table();  // refuses what is none
+    options->table();  // throws if it is not a table
     result.options = *options;
   }
   if (table.find("inputs") == nullptr) return result;

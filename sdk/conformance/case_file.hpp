@@ -1,6 +1,6 @@
-// The file conformance.toml beside a plugin: what a component must be given to be tested, and which checks do
-// not apply to it. Without the file every component is made with its defaults. Files that its options name
-// are found from its own folder.
+// The file conformance.toml beside a plugin: options and inputs with which components are tested, and checks
+// that do not apply to them. Without the file every component is made with its defaults. Paths in its options
+// are relative to its folder.
 //
 //   [[case]]
 //   component = "layer.conv2d"                # kind.id
@@ -25,7 +25,7 @@
 
 namespace tenon::conformance {
 
-/// What a layer is fed: normal numbers, or whole numbers in [0, below).
+/// An input of a layer: normal numbers, or whole numbers in [0, below).
 struct Input {
   std::vector<std::int64_t> shape;
   bool real = true;  ///< in the dtype of the activations; else i32
@@ -49,15 +49,15 @@ struct CaseFile {
   std::vector<Suppression> suppressions;
 };
 
-/// `path` empty: nothing is given. Throws Error(kConfig).
+/// With an empty `path` there are no entries. Throws Error(kConfig).
 CaseFile read_case_file(const std::string& path);
 
 /// Texts that begin with "SCRATCH/" name files in the folder of the check.
 void put_scratch(Value& options, const std::string& scratch);
 
-/// The cases of a component; one with its defaults when the file has none.
+/// Returns the cases of a component; one with its defaults when the file has none.
 std::vector<Case> cases_of(const CaseFile& file, const std::string& component);
-/// The reason why a check of a component is left out, null when it is not.
+/// Returns the reason why a check of a component is suppressed, or null.
 const std::string* suppressed(const CaseFile& file, const std::string& check, const std::string& component);
 
 }  // namespace tenon::conformance

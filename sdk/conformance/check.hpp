@@ -1,5 +1,5 @@
-// One promise of a contract and the code that puts it to the test. A check runs alone in a process of its
-// own, so it may crash, hang or leave anything behind; it passes by returning.
+// One promise of a contract and the code that tests it. A check runs alone in its own process, so it may
+// crash, hang or leave files; it passes by returning.
 #pragma once
 
 #include <span>
@@ -16,7 +16,7 @@ struct Check {
   const char* summary;  ///< the promise in one line, for --list and the documentation
   void (*run)(Subject&);
   int seconds = 20;                 ///< time limit
-  bool counts_allocations = false;  ///< wants libtenon_watch_malloc.so preloaded
+  bool counts_allocations = false;  ///< needs libtenon_watch_malloc.so preloaded
 };
 
 /// The promise is broken; the text says what was done, expected and found.
@@ -51,7 +51,7 @@ std::span<const Check> observer_checks();
 
 /// In the order in which they run.
 std::vector<Check> all_checks();
-/// Null when there is none of this name.
+/// Returns null when there is no check of this name.
 const Check* find_check(const std::vector<Check>& checks, const std::string& name);
 
 }  // namespace tenon::conformance

@@ -1,4 +1,4 @@
-// What holds for a component of any kind before it does anything: options, creation, destruction, queries.
+// Checks of components of any kind before they do anything: options, creation, destruction, queries.
 #include "subject.hpp"
 
 #include <tenon/plugin.hpp>
@@ -56,7 +56,7 @@ void lives_beside_another(Subject& subject) {
   Made second = make(subject, subject.given().options);
   if (first.component.object() == second.component.object())
     fail("two components are one object: create() must make a new one each time, for a rank is a thread");
-  first.component.reset();  // in the order of their making, not only in reverse
+  first.component.reset();  // destroyed in the order of creation, not only in reverse
   Made third = make(subject, subject.given().options);
   second.component.reset();
 }
@@ -99,7 +99,8 @@ void takes_what_it_declares(Subject& subject) {
       try {
         make(subject, table);
       } catch (const Error& error) {
-        if (error.kind() == ErrorKind::kConfig) continue;  // two options that do not fit, said properly
+        if (error.kind() == ErrorKind::kConfig)
+          continue;  // two options that contradict each other, correctly refused
         fail(fmt::format(
             "{} = {} is declared as allowed, but making the component failed with: {}. Narrow the range, or "
             "refuse with fail_config.",

@@ -1,4 +1,4 @@
-// What contract dataset/1 promises: samples are functions of their position, in any batch, order and thread.
+// Checks of contract dataset/1: samples are functions of their position, in any batch, order and thread.
 #include "allocation_watch.hpp"
 #include "subject.hpp"
 
@@ -40,13 +40,13 @@ class Batch {
   Batch(const Batch&) = delete;
 
   void read(const BatchRequest& request) { data_.read(request, views_); }
-  /// read(), into memory that holds the pattern again.
+  /// Calls read() into memory that holds the pattern again.
   void read_afresh(const BatchRequest& request) {
     for (Bytes& bytes : memory_) std::fill(bytes.begin(), bytes.end(), pattern_);
     read(request);
   }
   std::span<const TensorView> views() const { return views_; }
-  /// Of one sample of one field.
+  /// Returns the bytes of one sample of one field.
   Bytes sample(std::size_t field, std::int64_t index) const {
     const std::size_t size = static_cast<std::size_t>(views_[field].bytes() / samples_);
     const auto first =
@@ -174,7 +174,7 @@ void batches_agree(Subject& subject) {
   }
 }
 
-/// Whether a loss leaves out this target: a negative whole number, or not a number.
+/// Returns whether a loss ignores this target: a negative whole number, or NaN.
 bool is_no_target(DType dtype, const Bytes& sample) {
   const std::vector<double> values = testing::to_doubles(dtype, sample);
   return std::all_of(values.begin(), values.end(),

@@ -1,5 +1,5 @@
-// What a device promises: memory that is clean and aligned, copies, and operators of the families that most
-// layers use, against plain loops in double. Families that are absent are passed over.
+// Checks of devices: memory that is clean and aligned, copies, and the operators of the families that most
+// layers use, against plain loops in double. Absent families are skipped.
 #include "device_rig.hpp"
 
 #include "base/at.hpp"
@@ -20,7 +20,7 @@
 namespace tenon::conformance {
 namespace {
 
-/// Of sums of up to a few hundred terms, relative to the largest element of the result.
+/// Tolerance of sums of up to a few hundred terms, relative to the largest element of the result.
 double bound(DType dtype) {
   return dtype == DType::kF64 ? 1e-11 : dtype == DType::kF32 ? 3e-5 : 2e-2;
 }
@@ -65,7 +65,7 @@ void copies(Subject& subject) {
   DeviceRig rig(subject);
   for (const DType dtype : kActivations) {
     for (const std::int64_t n : {1, 17, 4099}) {
-      // Whole numbers that every type holds: what went astray on the way there and back is seen too.
+      // Whole numbers that every type holds exactly, so that copying errors in both directions show.
       Values sent = testing::integers(n, 200, "copied");
       for (double& value : sent) value += 1;
       const TensorView from = rig.tensor(dtype, {n}), to = rig.tensor(dtype, {n});

@@ -1,5 +1,5 @@
-// What a device's quantizers promise: the bits of the plain reference, whatever the format, for values,
-// codes, scales and the number that goes into the product.
+// Checks of a device's quantizers: values, codes, scales and the operand of the product have the bits of the
+// plain reference, in every format.
 #include "device_rig.hpp"
 
 #include <tenon/kernels/reference/quantize.hpp>
@@ -10,7 +10,7 @@
 namespace tenon::conformance {
 namespace {
 
-constexpr std::int64_t kRows = 37, kColumns = 144;  ///< blocks of 16 x 16, 32 and 128 end in smaller ones
+constexpr std::int64_t kRows = 37, kColumns = 144;  ///< the last blocks of 16 x 16, 32 and 128 are partial
 
 struct Case {
   const char* name;
@@ -66,7 +66,7 @@ QuantizeDraws draws() {
   return draws;
 }
 
-/// By the reference, one element at a time.
+/// Computed by the reference, one element at a time.
 template <class S>
 Result expected(const QuantizeSpec& spec, const std::vector<S>& x) {
   const bool down = spec.scale != BlockScale::kTensor && spec.block_rows > spec.block_columns;

@@ -1,4 +1,4 @@
-// What the checks of devices share.
+// Fixtures shared by the checks of devices.
 #pragma once
 
 #include "subject.hpp"
@@ -35,7 +35,7 @@ class DeviceRig {
     tensors_.push_back(view);
     return view;
   }
-  /// Normal numbers, as they are once rounded to the dtype.
+  /// Normal numbers, rounded to the dtype.
   TensorView drawn(DType dtype, const Shape& shape, std::string_view purpose) {
     const TensorView view = tensor(dtype, shape);
     testing::write(*device_, view, testing::normals(view.elements(), purpose));

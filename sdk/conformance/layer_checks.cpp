@@ -1,4 +1,4 @@
-// What contract layer/1 promises of a layer beside its gradients.
+// Checks of contract layer/1 except gradients.
 #include "layer_world.hpp"
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ void infers_the_same_twice(Subject& subject) {
     fail("two layers of equal options, inputs and weights give other outputs");
 }
 
-/// Whether `change`, tried a few times, shows in what the layer gives.
+/// Returns whether `change`, tried a few times, changes the layer's results.
 template <typename Change>
 bool shows(LayerWorld& world, LayerHarness& harness, Change change) {
   const Numbers before = world.look(harness, {});
@@ -193,7 +193,7 @@ void draws_by_position(Subject& subject) {
     whole->forward({.slot = 4, .training = training});
     return whole->value("subject");
   };
-  constexpr double kRounding = 1e-9;  // sums may be taken in another order
+  constexpr double kRounding = 1e-9;  // sums may be computed in another order
   if (testing::relative_error(in_halves(false), at_once(false)) > kRounding)
     not_applicable("its samples are not independent of each other");
   if (testing::relative_error(in_halves(true), at_once(true)) > kRounding)
@@ -202,7 +202,7 @@ void draws_by_position(Subject& subject) {
         "so that a run gives the same numbers on any number of ranks");
 }
 
-/// Inputs of other number, rank and dtype than the layer took.
+/// Inputs that differ in number, rank and dtype from those that the layer accepted.
 std::vector<std::vector<Input>> strange(const std::vector<Input>& taken) {
   std::vector<std::vector<Input>> all = {
       {}, {{{4}}}, {{{4}, false, 2}}, {{{2, 2, 2, 2, 2, 2}}}, {{{4, 6}}, {{4, 5, 2}}}};

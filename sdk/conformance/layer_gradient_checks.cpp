@@ -1,4 +1,4 @@
-// What contract layer/1 promises of backward, of losses and of metrics.
+// Checks of contract layer/1: backward, losses and metrics.
 #include "layer_world.hpp"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace {
 
 using testing::LayerHarness;
 
-/// Elements of a tensor that are compared; the others are trusted.
+/// Elements of a tensor that are compared; the others are not checked.
 constexpr std::size_t kMostElements = 160;
 
 /// Five-point difference of the loss with respect to one element of a field or parameter.
@@ -170,7 +170,7 @@ void agrees_in_other_formats(Subject& subject) {
   for (const auto& format : formats) {
     const auto exact = world.build({});
     const auto rough = world.build({.precision = format.precision, .kernels = format.kernels});
-    // Both see the same numbers: those that the rough graph can hold.
+    // Both use the same numbers, which the rough graph represents exactly.
     for (std::size_t i = 0; i < exact->fields().size(); ++i) {
       const std::string name = exact->fields()[i].name;
       if (dtype_is_real(exact->fields()[i].dtype))

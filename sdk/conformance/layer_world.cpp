@@ -11,7 +11,7 @@ namespace {
 using testing::LayerHarness;
 using testing::TestField;
 
-/// y = x, keeping nothing, so that the memory around it is free to be used again.
+/// y = x, keeping nothing, so that the memory around it can be reused.
 class Copy final : public Layer {
  public:
   void infer(InferContext& context) override {
@@ -164,7 +164,7 @@ std::unique_ptr<LayerHarness> LayerWorld::build(const LayerBuild& how, const std
       nodes, pulled, fields);
 }
 
-// Real numbers lie apart from each other and from zero, in random order, so that neither a difference nor a
+// Real numbers are apart from each other and from zero, in random order, so that neither a difference nor a
 // rounding changes which is greater.
 Numbers LayerWorld::draw(const Input& input, std::size_t number, int draw) const {
   std::int64_t count = 1;

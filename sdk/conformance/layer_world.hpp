@@ -1,5 +1,5 @@
 // A layer under test in a small graph on the real executor: its inputs are data fields "in0", "in1", ..., its
-// outputs go to a random pull-back, or it is the graph's own loss, or (metrics) it stands beside one.
+// outputs go to a random pull-back, or it is the graph's own loss, or (metrics) it is beside one.
 #pragma once
 
 #include "subject.hpp"
@@ -19,8 +19,8 @@ struct LayerBuild {
   std::string kernels = "reference";
   bool training = true;
   bool keep_values = true;
-  bool surrounded = false;     ///< copies before real inputs and behind outputs, whose memory is reused
-  bool shared_inputs = false;  ///< the pull-back reads real inputs, too
+  bool surrounded = false;     ///< copies before real inputs and after outputs, whose memory is reused
+  bool shared_inputs = false;  ///< the pull-back reads the real inputs, too
   std::int64_t batch = 0;      ///< 0: as the inputs say
   int draw = 0;                ///< which random inputs
   Device* device = nullptr;    ///< null: the subject's
@@ -44,13 +44,13 @@ class LayerWorld {
   std::string field(std::size_t input) const { return "in" + std::to_string(input); }
 
   std::unique_ptr<testing::LayerHarness> build(const LayerBuild& how);
-  /// As build(), for inputs that nobody has tried; Error(kConfig) where the layer refuses them.
+  /// As build(), for untried inputs. Throws Error(kConfig) if the layer refuses them.
   void try_inputs(const std::vector<Input>& inputs);
   /// Reproducible values for one input.
   Numbers draw(const Input& input, std::size_t number, int draw) const;
   void load(testing::LayerHarness& harness, int draw) const;
 
-  /// Everything that a forward shows: outputs, losses and what is measured.
+  /// All results of a forward: outputs, losses and measured values.
   Numbers look(testing::LayerHarness& harness, const RunSpec& run);
   /// One forward and one backward, and every gradient.
   static NamedNumbers gradients(testing::LayerHarness& harness, const RunSpec& run);

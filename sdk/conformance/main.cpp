@@ -28,7 +28,7 @@ namespace {
 void send(std::string_view text) {
   while (!text.empty()) {
     const ssize_t sent = ::write(base::kAnswerFd, text.data(), text.size());
-    if (sent <= 0) return;  // nobody listens any more
+    if (sent <= 0) return;  // the parent no longer listens
     text.remove_prefix(static_cast<std::size_t>(sent));
   }
 }
@@ -103,7 +103,7 @@ int run(char** words) {
   spec.scratch = words[6];
   spec.device = words[7];
   put_scratch(spec.given.options, spec.scratch.string());
-  // Files in options are named as seen from the case file.
+  // Paths in options are relative to the case file.
   if (!case_path.empty()) std::filesystem::current_path(std::filesystem::path(case_path).parent_path());
   send(run_check(*check, std::move(spec)));
   return 0;
@@ -138,7 +138,7 @@ int main(int argc, char** argv) {
     std::fputs("tenon_conformance is started by 'tenon conformance', not by hand.\n", stderr);
     return 2;
   }
-  const rlimit no_core{0, 0};  // a plugin that crashes here is news, not a file to keep
+  const rlimit no_core{0, 0};  // a crash of the plugin is a finding; no core file is wanted
   ::setrlimit(RLIMIT_CORE, &no_core);
   plugin::install_fatal_signal_handler();
   plugin::install_exit_handler();

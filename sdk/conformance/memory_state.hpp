@@ -1,5 +1,5 @@
-// State of one component in memory: visited to save, then, after load(), given to another object. Tensors may
-// lie on the device that it knows.
+// State of one component in memory: it is visited to save and, after load(), restored into another object.
+// Tensors may be on the given device.
 #pragma once
 
 #include "check.hpp"
@@ -20,7 +20,7 @@ namespace tenon::conformance {
 class MemoryState final : public StateVisitor {
  public:
   explicit MemoryState(Device& device) : device_(&device) {}
-  /// From now on values are given back.
+  /// From now on values are restored.
   void load() { loading_ = true; }
   bool loading() const override { return loading_; }
   void integer(std::string_view name, std::int64_t& value) override { plain(name, value); }

@@ -1,5 +1,5 @@
-// What the contract of models promises: a blueprint is a pure function of options and data, its graph hangs
-// together, and the gradient of the whole is the slope of its loss.
+// Checks of the contract of models: a blueprint is a pure function of options and data, its graph is
+// consistent, and the gradient of the whole is the slope of its loss.
 #include "subject.hpp"
 #include "world_parts.hpp"
 
@@ -175,7 +175,7 @@ void refuses_strange_data(Subject& subject) {
     const std::string what =
         data.fields.empty() ? "data without fields" : "data with fields that no model knows";
     try {
-      subject.make<Model>()->build(data);  // a model that needs no fields at all may build
+      subject.make<Model>()->build(data);  // a model that needs no fields may build
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kConfig) continue;
       fail(fmt::format("{}: expected fail_config with what is missing, found: {}", what, error.what()));

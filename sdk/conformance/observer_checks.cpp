@@ -1,5 +1,5 @@
-// What an observer promises: training does not notice it, it writes where it was told to, it ends cleanly
-// however the run ends, and it is not alone.
+// Checks of observers: training is unaffected, files are written only below the run's folder, nothing is
+// thrown however the run ends, and two of one type work in one run.
 #include "subject.hpp"
 
 #include <tenon/observer.hpp>
@@ -57,7 +57,7 @@ std::set<std::string> files_below(const fs::path& folder) {
 void writes_in_its_folder(Subject& subject) {
   const fs::path room = subject.scratch() / "room";
   for (const char* name : {"work", "home", "tmp"}) fs::create_directories(room / name);
-  subject.registry();  // paths of plugins are found before the working folder changes
+  subject.registry();  // plugin paths are resolved before the working folder changes
   ::setenv("HOME", (room / "home").c_str(), 1);
   ::setenv("TMPDIR", (room / "tmp").c_str(), 1);
   fs::current_path(room / "work");
@@ -72,7 +72,7 @@ void writes_in_its_folder(Subject& subject) {
   }
 }
 
-/// What the logs of a run say about observers that threw.
+/// Log text of a run about observers that threw.
 std::string reported(const fs::path& folder) {
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
     if (!entry.path().filename().string().starts_with("log.rank")) continue;

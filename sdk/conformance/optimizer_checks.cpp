@@ -1,4 +1,4 @@
-// What contract optimizer/1 promises of dense updates; optimizer_row_checks.cpp does the row tables.
+// Checks of contract optimizer/1 for dense updates; optimizer_row_checks.cpp covers row tables.
 #include "trainee.hpp"
 
 #include <fmt/format.h>

@@ -1,4 +1,4 @@
-// What contract optimizer/1 promises of row tables (RowOptimizer).
+// Checks of contract optimizer/1 for row tables (RowOptimizer).
 #include "trainee.hpp"
 
 #include <tenon/executor.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kRows = 9, kWidth = 4;
 
-/// A table under the optimizer, with the state that its rows have.
+/// A table under the optimizer, with the state of its rows.
 class TableTrainee {
  public:
   explicit TableTrainee(Subject& subject) : device_(subject.device()), rule_(subject.make<Optimizer>()) {
@@ -43,7 +43,7 @@ class TableTrainee {
                      *set_->table(0), states_, gradient);
     device_.synchronize();
   }
-  /// A row of the weights and of every state.
+  /// Returns a row of the weights and of every state.
   std::vector<double> row(std::int64_t id) const {
     std::vector<double> all;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {

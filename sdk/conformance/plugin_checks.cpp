@@ -1,5 +1,4 @@
-// What holds for a plugin file as a whole: it loads, exports one symbol, and begins and ends as often as it
-// is asked to.
+// Checks of a plugin file as a whole: it loads, exports one symbol, and init and shutdown nest and repeat.
 #include "subject.hpp"
 
 #include "base/read_file.hpp"
@@ -48,7 +47,7 @@ std::vector<std::string> exported(const std::filesystem::path& file) {
   return names;
 }
 
-// The loader has judged this file in `loads`; here its section table is trusted.
+// `loads` has already checked this file, so its section table is trusted here.
 void exports_one_symbol(Subject& subject) {
   std::string others;
   for (const std::string& name : exported(subject.file())) {
@@ -67,7 +66,7 @@ void begins_and_ends_in_pairs(Subject& subject) {
   const tenon_plugin_v1_t& descriptor = *plugin.descriptor;
   for (int round = 0; round < 2; ++round) {
     plugin::init_plugin(descriptor, plugin.file);
-    plugin::init_plugin(descriptor, plugin.file);  // another runtime of the process
+    plugin::init_plugin(descriptor, plugin.file);  // a second runtime in the process
     plugin::shutdown_plugin(descriptor);
     plugin::shutdown_plugin(descriptor);
   }

@@ -1,5 +1,5 @@
-// What a precision policy promises: products that are near the exact ones, within the memory that was asked
-// for; non-finite numbers that are noticed; a loss scale that stays usable.
+// Checks of precision policies: products near the exact ones, within the requested memory; non-finite numbers
+// are detected; the loss scale stays usable.
 #include "memory_state.hpp"
 #include "site_rig.hpp"
 
@@ -13,11 +13,11 @@
 namespace tenon::conformance {
 namespace {
 
-/// Of a product, relative to its norm. Formats of two bits stay below; a wrong sign, factor or transposition
-/// does not.
+/// Bound on the error of a product, relative to its norm. Formats of two bits stay below it; a wrong sign,
+/// factor or transposition does not.
 constexpr double kNear = 0.7;
 
-/// Calls `look(rig, shape)` for each usual site that the policy took.
+/// Calls `look(rig, shape)` for each usual site that the policy accepted.
 template <typename Look>
 void each_site(Subject& subject, Look&& look) {
   const testing::Made<Precision> precision = subject.make<Precision>();
@@ -56,7 +56,7 @@ void adds_where_told(Subject& subject) {
       for (std::size_t i = 0; i < exact.size(); ++i) exact[i] += base[i];
       return exact;
     };
-    // A base twice as large as the product: without the sum nothing is near.
+    // The base is twice as large as the product, so a result without the sum is far off.
     std::vector<double> base = rig.exact_dgrad();
     for (double& value : base) value *= -2;
     rig.set(rig.dx, base);
@@ -180,8 +180,8 @@ bool step(Precision& precision, std::int64_t slot, bool overflow, const std::str
 
 constexpr int kOverflows = 400, kFewOverflows = 8;
 
-/// How many overflows in a row the policy bears, at most kOverflows: it may end the run with an error that
-/// says why, once there were more than happen while a scale is being found.
+/// Returns how many overflows in a row the policy tolerates, at most kOverflows. It may end the run with an
+/// error that says why, after more than occur while a scale is being found.
 int overflows_borne(Subject& subject) {
   const testing::Made<Precision> precision = subject.make<Precision>();
   for (int i = 0; i < kOverflows; ++i) {

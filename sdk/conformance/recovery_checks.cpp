@@ -1,5 +1,5 @@
-// What a recovery policy promises: ranks plan the same saves, a save can be resumed from however the run
-// ended, answers to failures that can be carried out, state that is all there is to remember.
+// Checks of recovery policies: ranks plan the same saves, a save can be resumed however the run ended,
+// responses to failures can be carried out, and the state is all that has to be remembered.
 #include "memory_state.hpp"
 #include "subject.hpp"
 
@@ -34,7 +34,7 @@ std::string text_of(const SavePlan& plan) {
 
 constexpr std::int64_t kSlots = 240;
 
-/// The moment before slot `slot` as rank `rank` sees it: clocks and costs are its own.
+/// The moment before slot `slot` as rank `rank` sees it, with clocks and costs of its own.
 SaveMoment moment_of(std::int64_t slot, int rank, std::int64_t planned = kSlots) {
   SaveMoment moment;
   moment.slot = slot;
@@ -63,7 +63,7 @@ void ranks_plan_alike(Subject& subject) {
     for (int rank = 0; rank < 4; ++rank) {
       Recovery& policy = *ranks[static_cast<std::size_t>(rank)];
       const SaveMoment moment = moment_of(slot, rank);
-      if (rank == 0) policy.save_due(moment);  // the only one that is asked
+      if (rank == 0) policy.save_due(moment);  // the only rank that is asked
       const SavePlan plan = policy.plan_save(moment);
       if (rank == 0) first = plan;
       if (!same(plan, first)) {
@@ -155,7 +155,7 @@ void answers_failures(Subject& subject) {
   }
 }
 
-/// One dense parameter: what a policy may look at in RecoveryContext::live.
+/// One dense parameter, which a policy may read in RecoveryContext::live.
 std::unique_ptr<ParameterSet> small_set(Device& device) {
   ParameterInfo info;
   info.spec.name = "w";
@@ -268,7 +268,7 @@ bool is_exact(const std::filesystem::path& folder) {
   return store.open(store.generations().back()).consistent();
 }
 
-/// A run with row tables, whose rows have saves and losses of their own.
+/// A run with row tables, whose rows are saved and lost separately.
 std::vector<std::string> sets_of_tables() {
   return {"data.fields=[\"dense:real:4\", \"ids:i32:3:10\", \"labels:i32::2\"]",
           "data.attributes=[\"rows.0=10\", \"rows.1=10\", \"rows.2=10\"]",

@@ -1,6 +1,6 @@
-// What holds for any component inside whole runs: it ends well with 1, 2 and 4 ranks, gives the same bits
-// again and after a stop, and asks the heap for nothing once the run is in its steady state.
-// Several ranks take part where each can have a device of its own.
+// Checks of any component in whole runs: they complete with 1, 2 and 4 ranks, reproduce their bits, also
+// after a stop, and do not allocate in the steady state. Several ranks take part where each can have a device
+// of its own.
 #include "allocation_watch.hpp"
 #include "subject.hpp"
 #include "transport_rig.hpp"
@@ -15,7 +15,7 @@ namespace tenon::conformance {
 namespace {
 
 constexpr int kWorlds[] = {1, 2, 4};
-/// Of checks that train several times: what holds for four ranks holds for two.
+/// For checks that train several times: four ranks also cover the case of two.
 constexpr int kTwice[] = {1, 4};
 
 std::string on_ranks(int ranks) {
@@ -41,7 +41,7 @@ bool declares(Subject& subject, std::uint64_t capability) {
   return (subject.registry().find(subject.kind(), subject.type()).component->capabilities & capability) != 0;
 }
 
-/// A policy that cannot promise bits says so.
+/// Skips the check for components that declare themselves nondeterministic.
 void require_determinism(Subject& subject) {
   if (declares(subject, TENON_CAP_NONDETERMINISTIC))
     not_applicable("it declares that it is nondeterministic under the wall clock");

@@ -1,4 +1,4 @@
-// What contract schedule/1 promises: a pure function of the slot that a run can always follow.
+// Checks of contract schedule/1: a pure function of the slot that a run can always follow.
 #include "subject.hpp"
 
 #include <tenon/optimizer.hpp>
@@ -12,7 +12,7 @@
 namespace tenon::conformance {
 namespace {
 
-/// Every slot of short runs, some of long ones, and those behind the end, where runs that were prolonged go.
+/// Every slot of short runs, some of long ones, and slots after the end, which prolonged runs reach.
 std::vector<SchedulePoint> points() {
   std::vector<SchedulePoint> all;
   for (const std::int64_t steps : {1, 2, 3, 10, 1000, 1000000}) {

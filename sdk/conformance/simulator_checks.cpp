@@ -1,4 +1,4 @@
-// What contract simulator/1 promises: samples that are functions of their index, whole, and stopped in time.
+// Checks of contract simulator/1: samples are functions of their index, complete, and stopped in time.
 #include "subject.hpp"
 
 #include <tenon/error.hpp>
@@ -73,7 +73,7 @@ std::string described(std::span<const SimulatedField> fields) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-/// What a sample is, or the words of the simulator's own error.
+/// A sample, or the text of the simulator's own error.
 struct Outcome {
   std::vector<Bytes> bytes;
   std::string error;

@@ -32,7 +32,7 @@ class SiteRig final : public SiteHost, public OperandCounter {
   SiteRig(const SiteRig&) = delete;
   SiteRig& operator=(const SiteRig&) = delete;
 
-  /// Null where the policy left the product to the core.
+  /// Null if the policy left the product to the core.
   LinearSite* site() const { return site_.get(); }
   Device& device() override { return device_; }
   OperandCounter& operands() override { return *this; }
@@ -45,7 +45,7 @@ class SiteRig final : public SiteHost, public OperandCounter {
   void set(TensorView view, const std::vector<double>& values);
   std::vector<double> get(TensorView view) const;
 
-  /// All rows, chunk by chunk; outputs begin as NaN, or as `base` where the product is to be added to them.
+  /// Runs all rows, chunk by chunk. Outputs start as NaN, or as `base` if the product is added to them.
   std::vector<double> fprop();
   std::vector<double> dgrad(const std::vector<double>* base = nullptr);
   std::vector<double> wgrad(const std::vector<double>* base = nullptr);
@@ -53,7 +53,7 @@ class SiteRig final : public SiteHost, public OperandCounter {
   std::vector<double> exact_dgrad() const;
   std::vector<double> exact_wgrad() const;
 
-  /// Names memory whose guard bytes are no longer what they were; "" = none.
+  /// Returns the name of memory whose guard bytes have changed; "" = none.
   std::string spilled() const;
 
   TensorView x, w, bias, y, dy, dx, dw;
@@ -79,7 +79,7 @@ class SiteRig final : public SiteHost, public OperandCounter {
   std::int64_t counted_ = 0;
 };
 
-/// |found - expected| / |expected| in the Frobenius norm; infinite where something is not finite.
+/// |found - expected| / |expected| in the Frobenius norm; infinite if anything is not finite.
 double frobenius_error(const std::vector<double>& found, const std::vector<double>& expected);
 
 }  // namespace tenon::conformance

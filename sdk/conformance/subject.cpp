@@ -44,7 +44,7 @@ std::vector<std::string> Subject::plugin_files() const {
     if (fs::equivalent(file, spec_.file, ignored)) continue;
     try {
       if (plugin::read_abi_tag(file).plugin_id != plugin_id_) files.push_back(file.string());
-    } catch (const Error&) {  // a broken neighbour is not the subject
+    } catch (const Error&) {  // a broken neighbour is not under test
     }
   }
   return files;
@@ -107,7 +107,7 @@ RunResult Subject::train_well(const RunRequest& request, const std::string& what
 std::string run_check(const Check& check, Subject::Spec spec) {
   try {
     Subject subject(std::move(spec));
-    // What every component promises holds without its hardware.
+    // The component.* checks need no hardware.
     if (check.kind != nullptr && !std::string_view(check.name).starts_with("component."))
       subject.require_hardware();
     check.run(subject);

@@ -1,5 +1,5 @@
-// What a check looks at: one component of one file, one case of it, and the means to make it, to run it
-// beside the shipped components, and to draw data from the seed.
+// The subject of a check: one component of one file, one case of it, and functions to create it, to run it
+// with shipped components, and to draw data from the seed.
 #pragma once
 
 #include "case_file.hpp"
@@ -51,12 +51,12 @@ class Subject {
   const std::string& plugin_id() const { return plugin_id_; }
   /// "optimizer/1".
   const std::string& kind() const { return kind_; }
-  /// What a configuration writes so that nothing else can be meant: "acme.lion/lion".
+  /// The unambiguous type in a configuration: "acme.lion/lion".
   std::string type() const;
 
-  /// The files among which a run finds its parts: this one and the shipped ones of other ids.
+  /// The plugin files of a run: this one and the shipped ones of other ids.
   std::vector<std::string> plugin_files() const;
-  /// Knows those files; made when first asked for.
+  /// A registry of those files, created on first use.
   Registry& registry();
   testing::QuietHost& host() { return host_; }
   /// The component under test with the options of the case.
@@ -72,16 +72,16 @@ class Subject {
   /// The device of the check, opened with one thread: "reference" for plain loops, "auto" for the fastest
   /// kernels. Other devices than the processor have one choice.
   Device& device(std::string_view kernels = "auto");
-  /// Not applicable where the component is a device that this machine does not have, or is tested on one.
+  /// Throws NotApplicable if the component is a device that this machine lacks, or is tested on one.
   void require_hardware();
-  /// False where there is no device for each of so many ranks, as with several ranks and one GPU.
+  /// Returns false if there is no device for each of so many ranks, as with several ranks and one GPU.
   bool has_room(int ranks) const { return ranks <= places_; }
-  /// A further one, of the caller's own.
+  /// Opens another device, owned by the caller.
   testing::Made<Device> another_device(std::string_view kernels);
   /// Layers by type from the registry.
   LayerFactory& layers();
 
-  /// What a layer may be fed with: the inputs of its case, or what usual layers take.
+  /// Inputs to try on a layer: those of its case, or those that usual layers take.
   std::vector<std::vector<Input>> inputs_to_try() const;
 
   /// The configuration of a run around the component; RunRequest::sets and the case's are in it.
@@ -89,7 +89,7 @@ class Subject {
   /// Trains. Errors before the first slot throw; the result may say "failed". A killed run has status
   /// "killed".
   RunResult train(const RunRequest& request);
-  /// train(), and fail() unless it ended as it should; `what` begins the message.
+  /// Calls train(), and fail() unless the run ended as expected; `what` begins the message.
   RunResult train_well(const RunRequest& request, const std::string& what);
 
  private:
@@ -107,7 +107,7 @@ class Subject {
   std::vector<OpenDevice> devices_;
 };
 
-/// Runs one check, as the child does: "pass", "fail TEXT" or "skip TEXT".
+/// Runs one check in the child process; returns "pass", "fail TEXT" or "skip TEXT".
 std::string run_check(const Check& check, Subject::Spec spec);
 
 }  // namespace tenon::conformance

@@ -1,5 +1,5 @@
-// What a strategy promises: gradients and weights on which replicas agree, plans that are pure, waits that
-// end, traffic that does not depend on time.
+// Checks of strategies: replicas agree on gradients and weights, plans are pure, waits end, and traffic does
+// not depend on time.
 #include "subject.hpp"
 #include "sync_watch.hpp"
 
@@ -73,8 +73,9 @@ void require_equal(const Watched& watched, std::vector<double> SlotSeen::*part, 
   }
 }
 
-// Each replica's gradient is not zero where all others' are, and is the same in each slot: what arrives there
-// over the run is that replica's share, also for strategies that send a part and keep the rest for later.
+// Each replica's gradient is not zero where all others' are, and is the same in each slot. The sum received
+// there over the run is that replica's share, also for strategies that send a part and keep the rest for
+// later.
 void returns_the_mean(Subject& subject) {
   for (const int ranks : {1, 2, 4}) {
     const Watched watched =
@@ -184,7 +185,7 @@ void names_the_late_rank(Subject& subject) {
         "use Communicator::wait, which ends, and not a loop around done()",
         kStall, waited, kDeadline));
   }
-  if (watched.result.status == "completed") return;  // nobody had to wait
+  if (watched.result.status == "completed") return;  // no rank had to wait
   // The run's error is that of the rank that reported first, and "rank 1: " may merely say that it was
   // rank 1.
   const bool in_a_call = waiting != watched.seen.end() && !waiting->second.error.empty();

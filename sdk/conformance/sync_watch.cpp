@@ -52,7 +52,7 @@ WatchedSync::WatchedSync(const Options& options)
       stall_s_(options.real("stall_s")) {}
 
 void WatchedSync::start(Replica& replica) {
-  SyncBase::start(replica);  // for replica()
+  SyncBase::start(replica);  // needed by replica()
   SyncDecorator::start(replica);
   seen_.group = gradient_group();
   seen_.start = values_of(replica.device(), replica.live());
@@ -150,7 +150,7 @@ void WatchedSync::after_step(const Slot& slot, const StepOutcome& outcome) {
     before.push_back(testing::read(device, live.tensor(info.index)));
   wait_a_little(2000);
   timed([&] { SyncDecorator::after_step(slot, outcome); });
-  // A strategy that writes behind the training may be between its writes and its touch.
+  // A strategy that writes in the background may be between its writes and its touch.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   const auto touched = [&](const ParameterInfo& info) {
     const auto i = static_cast<std::size_t>(info.index);
@@ -199,7 +199,7 @@ void WatchedSync::ask_plans(const Slot& slot) {
                         t, r));
       }
       static std::mutex mutex;
-      static std::map<std::pair<std::int64_t, int>, SlotPlan> all;  // of all replicas' objects
+      static std::map<std::pair<std::int64_t, int>, SlotPlan> all;  // shared by the objects of all replicas
       const std::lock_guard lock(mutex);
       const auto [other, alone] = all.try_emplace({t, r}, answer);
       if (!alone && !same(other->second, answer)) {

@@ -1,6 +1,6 @@
-// A strategy that stands around the one under test in a whole run, sees each call from both sides, and makes
-// life harder: gradients of its own, delays, a stalled rank, quiesce and plan asked more often than the core
-// does. What it saw is read after the run.
+// A strategy that wraps the one under test in a whole run and sees each call from both sides. It stresses the
+// inner one with its own gradients, delays, a stalled rank, and more calls of quiesce and plan than the core
+// makes. Its record is read after the run.
 #pragma once
 
 #include <tenon/host.hpp>
@@ -21,7 +21,7 @@ namespace tenon::conformance {
 struct SlotSeen {
   std::int64_t t = 0;
   bool applied = false;
-  std::vector<double> own, received;  ///< gradients handed over, and what finish_gradients left; by bucket
+  std::vector<double> own, received;  ///< gradients passed in, and the result of finish_gradients; by bucket
   std::vector<double> weights;        ///< live, after the slot
 };
 
@@ -31,7 +31,7 @@ struct ReplicaSeen {
   std::vector<double> start;  ///< live weights before the first slot
   double longest_call_s = 0;  ///< of one call of the strategy
   std::string error;          ///< of the call that ended the replica's run
-  std::string complaint;      ///< the first broken promise that showed during the run
+  std::string complaint;      ///< the first broken promise found during the run
 };
 
 /// By replica; filled by all rank threads of the runs since the last take().
@@ -62,8 +62,7 @@ class WatchedSync final : public SyncDecorator {
   void finish_gradients() override;
   void after_step(const Slot& slot, const StepOutcome& outcome) override;
 
-  /// Share of the element of a bucket that belongs to `replica`: the drawn gradients of two replicas have no
-  /// element in common.
+  /// Replica that owns an element of a bucket: the drawn gradients of two replicas have no element in common.
   static int owner(std::int64_t element, int replicas) { return static_cast<int>(element % replicas); }
 
  private:
@@ -77,7 +76,7 @@ class WatchedSync final : public SyncDecorator {
   void complain(const std::string& text);
 
   bool drawn_, delays_, ask_plans_, quiesces_;
-  bool said_untouched_ = false;  // after the first complaint of that kind nothing is waited for
+  bool said_untouched_ = false;  // it no longer waits after the first complaint of that kind
   double stall_s_;
   SlotSeen now_;
   ReplicaSeen seen_;

@@ -1,4 +1,4 @@
-// One parameter under the optimizer of a check: its memory, stepped by hand, whole or in cuts.
+// One parameter under the optimizer of a check: owns its memory and steps it by hand, whole or in slices.
 #pragma once
 
 #include "memory_state.hpp"
@@ -32,16 +32,16 @@ class Trainee {
 
   Optimizer& rule() { return *rule_; }
   void step(std::span<const double> gradients, const Update& update);
-  /// In slices [begin, end) of a flat tensor.
+  /// Steps slices [begin, end) of a flat tensor.
   void step(std::span<const double> gradients, const Update& update,
             std::span<const std::pair<std::int64_t, std::int64_t>> cuts);
   std::vector<double> weights() const { return testing::read(device_, tensors_[0]); }
   /// Weights and slots, one after another.
   std::vector<double> everything() const;
   void set_weights(std::span<const double> values) { testing::write(device_, tensors_[0], values); }
-  /// Slots and state() of another one, as a checkpoint carries them.
+  /// Takes over slots and state() of another one, as a checkpoint carries them.
   void resume_from(Trainee& other);
-  /// Whether the elements beside the tensors are as they were.
+  /// Returns whether the elements around the tensors are unchanged.
   bool stayed_inside() const;
 
  private:

@@ -1,6 +1,5 @@
-// What a transport moves, counted and summed: every operation against its plain meaning on 1, 2, 3 and 4
-// ranks, sums bit for bit in the fixed order, traffic in its closed forms. How operations end otherwise:
-// transport_failures.cpp.
+// Checks of transports: every operation against its plain meaning on 1, 2, 3 and 4 ranks, sums bit for bit in
+// the fixed order, traffic against its closed forms. transport_failures.cpp covers operations that fail.
 #include "transport_checks.hpp"
 #include "transport_rig.hpp"
 
@@ -52,7 +51,7 @@ void is_connected(Subject& subject) {
                          communicator.rank(), communicator.size()));
       }
       communicator.barrier();
-      // A part of the world, in another order: ranks in the group follow the group.
+      // A subset of the world in another order: ranks in the group follow the group's order.
       if (ranks < 3 || rank == 1) return;
       const std::vector<int> pair{2, 0};
       if (rank != 0 && rank != 2) return;
@@ -133,7 +132,7 @@ void sums_in_fixed_order(Subject& subject) {
   }
 }
 
-/// Whole numbers of every type have one sum, whatever the order.
+/// Whole numbers have the same sum in every type and order.
 template <typename T>
 void reduces(Subject& subject, DType dtype) {
   for (const int ranks : kWorlds) {
@@ -175,7 +174,7 @@ void reduces_every_type(Subject& subject) {
   reduces<std::uint8_t>(subject, DType::kU8);
 }
 
-/// Elements from member i to member j: some are none.
+/// Elements from member i to member j; some counts are 0.
 std::int64_t passed(int from, int to) {
   return (from + 2 * to) % 4 * 3;
 }
@@ -254,7 +253,7 @@ void overlaps(Subject& subject) {
         sums.push_back(communicator.start_all_reduce(view_of(data[i]), ReduceOp::kSum));
         messages.push_back(other->start_receive(view_of(received[i]), (rank + ranks - 1) % ranks, tag));
       }
-      // Another order of waiting on each rank, and every third is polled first.
+      // Each rank waits in another order, and polls every third request first.
       for (std::size_t k = 0; k < kOperations; ++k) {
         const std::size_t i = (k * 7 + static_cast<std::size_t>(rank) * 5) % kOperations;
         if (i % 3 == 0) communicator.done(sums[i]);

@@ -1,5 +1,4 @@
-// Checks of transports that live in a second file: how operations end when something is wrong, and what they
-// take from the heap.
+// Checks of transports in a second file: how operations end on errors, and what they allocate.
 #pragma once
 
 namespace tenon::conformance {

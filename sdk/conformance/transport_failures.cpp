@@ -1,5 +1,5 @@
-// How operations of a transport end when a member is late, gives up, or disagrees; and that steady ones take
-// nothing from the heap.
+// Checks how operations of a transport end when a member is late, gives up, or disagrees, and that steady
+// operations do not allocate.
 #include "allocation_watch.hpp"
 #include "transport_checks.hpp"
 #include "transport_rig.hpp"
@@ -42,7 +42,7 @@ const Operation kOperations[] = {
 
 constexpr double kDeadline = 0.2, kLate = 2.0;
 
-/// What a call that must be cancelled threw: the reason, another error with its kind, or "".
+/// Returns what a call that must be cancelled threw: the reason, another error with its kind, or "".
 template <typename Call>
 std::string text_of_cancelled(const Call& call) {
   try {
@@ -55,7 +55,7 @@ std::string text_of_cancelled(const Call& call) {
   return "";
 }
 
-/// The last rank of `rig` does not come to the operation until long after the deadline.
+/// The last rank of `rig` enters the operation long after the deadline.
 void expect_deadline(TransportRig& rig, const Operation& operation) {
   const int late = rig.ranks() - 1;
   std::vector<double> waited(static_cast<std::size_t>(rig.ranks()), 0.0);
@@ -146,7 +146,7 @@ void cancels_a_process(Subject& subject) {
   std::vector<std::string> complaints;
   std::atomic<int> waiting{0};
   const auto begin = Clock::now();
-  // The failure is known to somebody who has no communicator.
+  // A thread without a communicator reports the failure.
   std::thread control([&] {
     while (waiting < kRanks && base::seconds_since(begin) < 5) sleep_s(0.001);
     sleep_s(0.05);
@@ -187,7 +187,7 @@ void waits_as_a_group_asks(Subject& subject) {
     std::vector<float> data{static_cast<float>(rank)};
     communicator.barrier();
     const auto begin = Clock::now();
-    // A message that comes long after the world's deadline is waited for; one that never comes is not.
+    // A message that arrives long after the world's deadline is waited for; a missing one is not.
     if (rank == 1) {
       sleep_s(2.5 * kDeadline);
       pair->send(view_of(data), 0, 1);

@@ -31,7 +31,7 @@ TransportRig::TransportRig(Subject& subject, int ranks, double deadline_s)
   try {
     connect_threads(world);
   } catch (const Error& alone) {
-    // Ranks as threads are refused: then they are processes, and meet through a rendezvous.
+    // Ranks as threads are refused: make them processes, which join through a rendezvous.
     transports_.clear();
     try {
       connect_processes(subject, world);

@@ -34,7 +34,7 @@ void note() {
 
 void open() {
   void* warm_up[2];
-  ::backtrace(warm_up, 2);  // the first one of a process loads a library
+  ::backtrace(warm_up, 2);  // the first call in a process loads a library
   watching = true;
 }
 void close() {

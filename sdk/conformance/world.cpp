@@ -55,7 +55,7 @@ std::string kind_name(const std::string& kind) {
   return kind.substr(0, kind.find('/'));
 }
 
-/// `table` with the type in front.
+/// Returns `table` with the type in front.
 Value with_type(const Value& table, const std::string& type) {
   Value result;
   result.set("type", Value(type), {});
@@ -69,7 +69,7 @@ Value texts(const std::vector<std::string>& words) {
   return Value(std::move(list));
 }
 
-/// What usual layers take, tried in this order until one is accepted.
+/// Inputs of usual layers, tried in this order until one is accepted.
 const std::vector<std::vector<Input>> kUsualInputs = {
     {{{4, 6}}},
     {{{4, 5, 6}}},
@@ -80,7 +80,7 @@ const std::vector<std::vector<Input>> kUsualInputs = {
     {{{4, 5, 6}}, {{4, 5}, false, 6}},
 };
 
-/// What usual models are built on: fields and attributes.
+/// Fields and attributes on which usual models are built.
 struct Fields {
   std::vector<std::string> fields, attributes;
 };
@@ -108,8 +108,8 @@ Value layer_data(const std::vector<Input>& inputs) {
   return data;
 }
 
-/// What becomes of a layer's output in a run: a loss of it, nothing because it is the loss, or (metrics) the
-/// loss is of its inputs.
+/// The use of a layer's output in a run: a loss of it, nothing because it is the loss, or (metrics) the loss
+/// is of its inputs.
 enum class Ending { kAbsorbed, kOwn, kBeside };
 
 Value::Array layer_nodes(const std::string& type, const Value& options, std::size_t inputs, Ending ending) {
@@ -128,7 +128,7 @@ Value::Array layer_nodes(const std::string& type, const Value& options, std::siz
   return nodes;
 }
 
-/// Whether the configuration can be built; the message of the refusal otherwise.
+/// Returns the message of the refusal if the configuration cannot be built.
 std::string refusal(Subject& subject, const Config& config) {
   try {
     Runtime runtime;
@@ -141,7 +141,7 @@ std::string refusal(Subject& subject, const Config& config) {
   }
 }
 
-/// Text in a configuration, then words of --set over it.
+/// Parses the configuration as text, then applies --set words over it.
 Config reparse(const Value& root, const std::vector<std::string>& sets) {
   return Config::parse(to_toml(root, false), "conformance run", sets);
 }
@@ -188,7 +188,7 @@ Config Subject::run_config(const RunRequest& request) {
     return reparse(root, sets);
   }
 
-  // What a layer or a model can be fed with is found out by trying.
+  // The inputs that a layer or a model accepts are found by trying.
   std::string refused;
   const auto fits = [&](const Value& candidate) {
     const std::string text = refusal(*this, reparse(candidate, sets));

@@ -92,7 +92,7 @@ class Data final : public Dataset {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  /// `target` of a padded sample: what no loss counts.
+  /// `target` of a padded sample: a value that no loss counts.
   void fill(std::size_t field, std::int64_t sample, const TensorView& view, std::int64_t b,
             bool target) const {
     const RandomKey key = random_key(11, info_.fields[field].name);
@@ -234,14 +234,15 @@ class Anything final : public Model {
   void* query(std::string_view) override { return nullptr; }
 };
 
-/// As a scheduler asks, and until the run has heard it: on a busy machine it would be over before.
+/// Sends the signal as a scheduler does, and waits until the run has received it: a busy machine might
+/// otherwise finish the run first.
 void ask_to_stop() {
   ::kill(::getpid(), SIGTERM);
   sigset_t pending;
   for (int tries = 0; tries < 1000 && ::sigpending(&pending) == 0 && ::sigismember(&pending, SIGTERM) == 1;
        ++tries)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // from taken to told
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // from received to reported
 }
 
 class EndingWatch final : public Observer {
@@ -264,7 +265,7 @@ class EndingWatch final : public Observer {
       if (done == count_from_) watch->open();
       if (done == count_to_) watch->close();
     }
-    if (kill_after_ > 0)  // so that a save in the background can end before the process does
+    if (kill_after_ > 0)  // so that a background save can end before the process does
       std::this_thread::sleep_for(std::chrono::milliseconds(15));
     if (done == stop_after_) ask_to_stop();
     if (done == kill_after_) ::kill(::getpid(), SIGKILL);

@@ -176,7 +176,7 @@ std::uint16_t bf16(float x) {
 }
 
 TEST(FixedOrder, RoundsBf16OncePerHopToNearestEven) {
-  // 256 + 1 lies between 256 and 258: each hop returns to the even 256, though the f32 sum would be 258.
+  // 256 + 1 is between 256 and 258: each hop returns to the even 256, though the f32 sum would be 258.
   EXPECT_EQ(reduced<std::uint16_t>(DType::kBF16, ReduceOp::kSum, {bf16(256), bf16(1), bf16(1)}), bf16(256));
   EXPECT_EQ(reduced<std::uint16_t>(DType::kBF16, ReduceOp::kSum, {bf16(1), bf16(1), bf16(256)}), bf16(258));
   EXPECT_EQ(reduced<std::uint16_t>(DType::kBF16, ReduceOp::kSum, {bf16(258), bf16(1)}), bf16(260));

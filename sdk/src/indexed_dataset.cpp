@@ -1,5 +1,5 @@
 // Order, split and padding of indexed_dataset.hpp. Places 0 .. train-1 of the main files are trained on, the
-// rest is held out; a "mixed" split sends places through a permutation whose key depends on no seed, so that
+// rest is held out; a "mixed" split maps places through a permutation whose key depends on no seed, so that
 // every run of the same files validates on the same samples.
 #include <tenon/sdk/indexed_dataset.hpp>
 

@@ -1,4 +1,4 @@
-// Files of NumPy, the format byte by byte, and the whole text of every refusal.
+// Files of NumPy, the format byte by byte, and the full text of every refusal.
 #include "reference/recorded.hpp"
 #include "store/testing/npy_bytes.hpp"
 
@@ -52,7 +52,7 @@ TEST_F(NpyFileTest, ReadsWhatNumPyWrote) {
 }
 
 TEST_F(NpyFileTest, HeaderOfTheFormatsNoteByteForByte) {
-  // float32 (2, 3): header length 118, 128 bytes in front of the elements.
+  // float32 (2, 3): header length 118, 128 bytes before the elements.
   const std::string header = npy_header("<f4", "(2, 3)");
   ASSERT_EQ(header.size(), 128u);
   EXPECT_EQ(static_cast<unsigned char>(header[8]), 118);

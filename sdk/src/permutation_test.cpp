@@ -1,4 +1,4 @@
-// The permutation without a table: one for every size, and no element prefers a place.
+// The permutation without a table: one for every size, with uniform places.
 #include <tenon/sdk/permutation.hpp>
 
 #include <gtest/gtest.h>

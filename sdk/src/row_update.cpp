@@ -1,4 +1,4 @@
-// Blocks of rows on the stack. Blocks are cut by the width alone, never by the number of threads.
+// Blocks of rows on the stack. Their size depends on the width alone, never on the number of threads.
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/sdk/row_update.hpp>
@@ -24,7 +24,7 @@ std::int64_t lines_of(std::int64_t bytes) {
   return (bytes + kLine - 1) / kLine;
 }
 
-/// Lines for rows too wide for the stack. Kept by the thread: a steady step must not ask the heap.
+/// Lines for rows too wide for the stack. The thread keeps them: a steady step must not allocate.
 Line* grown_lines(std::int64_t count) {
   thread_local std::vector<Line> lines;
   if (static_cast<std::int64_t>(lines.size()) < count) lines.resize(static_cast<std::size_t>(count));

@@ -1,4 +1,4 @@
-// Row updates: every named row once and no other, whatever the width, the number of threads or of callers.
+// Row updates: every named row once and no other, for any width and any number of threads or callers.
 #include "base/testing/allocation_count.hpp"
 #include "graph/row_table.hpp"
 
@@ -123,7 +123,7 @@ TEST(RowUpdate, ASteadyStepAllocatesNothing) {
   }
 }
 
-/// Workers on rows of their own in one table: nothing of one reaches the other.
+/// Workers on rows of their own in one table do not affect each other.
 TEST(RowUpdate, SeveralCallersAtOnceKeepTheirRowsApart) {
   for (const std::int64_t width : {16, 9001}) {
     Rows<float> rows(240, width, DType::kF32);

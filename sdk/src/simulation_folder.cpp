@@ -1,4 +1,4 @@
-// Names of files, and what a sample's bytes are called.
+// File names of a simulation, and the digest of a sample.
 #include <tenon/sdk/npy.hpp>
 #include <tenon/sdk/simulation.hpp>
 

@@ -1,4 +1,4 @@
-// What can be said of a manifest without its text.
+// Properties of a manifest that do not need its text.
 #include <tenon/sdk/simulation.hpp>
 
 #include <fmt/format.h>

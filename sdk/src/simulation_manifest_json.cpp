@@ -1,5 +1,5 @@
-// Text of a simulation's manifest. Reading trusts nothing and skips nothing: a key that this program does not
-// know may change the meaning of those that it does.
+// Text of a simulation's manifest. Reading validates everything and skips nothing: an unknown key may change
+// the meaning of the known ones.
 #include "base/json_writer.hpp"
 
 #include <tenon/sdk/simulation.hpp>
@@ -31,7 +31,7 @@ class Node {
   [[noreturn]] void fail(const std::string& what) const {
     fail_config(fmt::format("{}: {} {}", where_, path_, what));
   }
-  /// An object with these keys, no more and no fewer.
+  /// Requires an object with exactly these keys.
   void has_keys(std::initializer_list<const char*> keys) const {
     if (!json_.is_object()) fail("must be an object");
     for (const char* key : keys) {
@@ -74,7 +74,7 @@ class Node {
   std::string path_;
 };
 
-/// It becomes part of a path.
+/// The name becomes part of a path.
 bool is_field_name(const std::string& name) {
   return !name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_';

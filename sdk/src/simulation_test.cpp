@@ -1,4 +1,4 @@
-// The folder of a simulation: its manifest in text and back, what is refused and in which words, and digests.
+// The folder of a simulation: its manifest to text and back, refusals with their texts, and digests.
 #include "store/testing/memory_files.hpp"
 
 #include <tenon/sdk/npy.hpp>

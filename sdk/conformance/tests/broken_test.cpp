@@ -17,7 +17,7 @@
 
 namespace {
 
-/// The kind whose components are tried: TENON_BROKEN_KIND, which every entry of ctest sets.
+/// The kind under test: TENON_BROKEN_KIND, which every entry of ctest sets.
 const std::string& kind() {
   static const std::string name = [] {
     const char* const word = std::getenv("TENON_BROKEN_KIND");

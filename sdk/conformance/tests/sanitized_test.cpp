@@ -1,5 +1,5 @@
-// A plugin that is built with a sanitizer is tested in a program that is not: its mistakes are found, and
-// what is right is not complained about.
+// Tests a plugin built with a sanitizer in a program built without: its errors are found, and correct
+// components cause no report.
 #include "tenon_output.hpp"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(Sanitized, WhatIsRightPasses) {
     const Output output = conformance(words);
     EXPECT_EQ(output.status, 0) << failures(output);
   }
-  // Neither sanitizer sees the mistake that is the other one's business.
+  // Neither sanitizer reports the error meant for the other one.
   const Output other = conformance(std::string("--filter run.completes --component optimizer.") +
                                    (kThread ? "overflows" : "races"));
   EXPECT_EQ(other.status, 0) << failures(other);

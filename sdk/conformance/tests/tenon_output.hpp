@@ -1,4 +1,4 @@
-// For tests of the kit: what a command prints, and how it ends.
+// For tests of the kit: runs a command and returns its output and exit status.
 #pragma once
 
 #include "test_paths.hpp"

@@ -1,5 +1,5 @@
-// Exchanges of gossip.hpp. Every wait is the communicator's, which ends at the run's deadline and names who
-// is late.
+// Exchanges of gossip.hpp. Every wait is the communicator's, which ends at the run's deadline and names the
+// late rank.
 #include "gossip.hpp"
 
 #include <tenon/optimizer.hpp>
@@ -41,7 +41,7 @@ void Gossip::start(tenon::Replica& replica) {
   std::vector<bool> trained(static_cast<std::size_t>(live.arenas()), false);
   averaged_ = trained;
   for (const tenon::ParameterInfo& info : live.parameters()) {
-    if (info.arena < 0) continue;  // a row table: the core sees to it
+    if (info.arena < 0) continue;  // a row table: the core handles it
     const auto arena = static_cast<std::size_t>(info.arena);
     const bool buffer = info.spec.role == tenon::Role::kBuffer;
     if (!buffer && info.spec.trainable) trained[arena] = averaged_[arena] = true;
@@ -72,7 +72,7 @@ void Gossip::mix(const Exchange& exchange) {
   const TensorView weights = tenon::flat_reals(replica().live().arena(exchange.arena));
   const int self = ring_->rank(), size = ring_->size();
   const int left = (self + size - 1) % size, right = (self + 1) % size;
-  // Two messages of one arena may pass between the same two replicas: their direction tells them apart.
+  // Two messages of one arena may pass between the same two replicas; their direction distinguishes them.
   const int rightwards = 2 * exchange.arena, leftwards = 2 * exchange.arena + 1;
   const bool two_neighbours = size > 2;
   const Request from_left = ring_->start_receive(exchange.from_left, left, rightwards);

@@ -3,9 +3,9 @@
 // matrix):
 //   K = 2:  x_r <- (x_r + x_other) / 2
 //   K > 2:  x_r <- (x_{r-1} + x_r + x_{r+1}) / 3
-// Rows and columns of both matrices sum to one, so the mean over replicas stays what it is. What is
-// evaluated, exported and hashed is that mean. Sends S bytes (K = 2) or 2 S bytes (K > 2) per replica and
-// exchange, S = bytes of weights.
+// Rows and columns of both matrices sum to one, so exchanges preserve the mean over replicas. That mean is
+// evaluated, exported and hashed. Sends S bytes (K = 2) or 2 S bytes (K > 2) per replica and exchange, S =
+// bytes of weights.
 #pragma once
 
 #include <tenon/ops/elementwise.hpp>
@@ -33,8 +33,8 @@ class Gossip final : public tenon::SyncBase {
   ~Gossip() override;
 
   void start(tenon::Replica& replica) override;
-  /// Every period-th slot exchanges, whether or not its update was applied: replicas refuse updates alone,
-  /// and all of them must come to an exchange.
+  /// Every period-th slot exchanges, whether or not its update was applied: replicas refuse updates
+  /// independently, and all of them must take part in an exchange.
   void after_step(const tenon::Slot& slot, const tenon::StepOutcome& outcome) override;
   /// Writes the mean over all replicas into evaluation_parameters(). All replicas are at the same slot
   /// boundary.
@@ -42,7 +42,7 @@ class Gossip final : public tenon::SyncBase {
   tenon::ParameterSet& evaluation_parameters() override;
 
  private:
-  /// A trained arena and the memory that its neighbours' copies arrive in.
+  /// A trained arena and the buffers for its neighbours' copies.
   struct Exchange {
     int arena = 0;
     tenon::TensorView from_left, from_right;  // from_right only with more than two replicas
@@ -57,7 +57,7 @@ class Gossip final : public tenon::SyncBase {
   tenon::Elementwise* elementwise_ = nullptr;
   tenon::ParameterSet* mean_ = nullptr;
   std::vector<Exchange> exchanges_;
-  std::vector<bool> averaged_;  // by arena, in the mean: weights and running statistics
+  std::vector<bool> averaged_;  // by arena: part of the mean (weights and running statistics)
 };
 
 }  // namespace gossip

@@ -1,5 +1,5 @@
-// K replicas as threads over the package's own transport: the mixing matrix, the mean, what an evaluation
-// sees, and every byte that leaves.
+// K replicas as threads over the package's own transport: the mixing matrix, the mean, the weights of an
+// evaluation, and every byte sent.
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/tensors.hpp>
 
@@ -41,7 +41,7 @@ std::vector<ParameterInfo> parameters() {
   return {weight, running};
 }
 
-/// What a strategy sees of a run, without one.
+/// The replica that a strategy sees, without a run.
 class TestReplica final : public tenon::Replica {
  public:
   TestReplica(tenon::Transport& transport, int replica, int replicas)

@@ -1,4 +1,4 @@
-// Options to sites; the work is in site.cpp.
+// Creates sites from options; site.cpp does the work.
 #include "int8_block.hpp"
 
 #include "site.hpp"

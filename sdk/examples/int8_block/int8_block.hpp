@@ -10,7 +10,7 @@
 
 namespace int8_block {
 
-/// Which products of a site go through int8.
+/// The products of a site that go through int8.
 struct Products {
   bool fprop = true, dgrad = true, wgrad = true;
 };

@@ -1,5 +1,5 @@
-// Sites of the plugin as a layer uses them: products of quantized operands, copies of weights, counts, what
-// is kept.
+// Sites of the plugin as a layer uses them: products of quantized operands, copies of weights, counts, kept
+// layers.
 #include "quantizer.hpp"
 
 #include <tenon/testing/components.hpp>
@@ -55,7 +55,7 @@ TensorView view(std::vector<float>& values, std::int64_t rows) {
   return {values.data(), tenon::Shape{rows, static_cast<std::int64_t>(values.size()) / rows}};
 }
 
-/// A site with the memory that it asked for.
+/// A site with the memory that it requested.
 struct Bound {
   explicit Bound(const char* options, int layer_index = 0)
       : bench("cpu", "reference", 2),

@@ -19,15 +19,15 @@ std::uint32_t magnitude(float x) {
   return std::bit_cast<std::uint32_t>(x) & 0x7fffffffu;
 }
 
-/// Of a block whose largest magnitude has these bits.
+/// Scale of a block whose largest magnitude has these bits.
 float scale_of(std::uint32_t amax) {
   constexpr std::uint32_t kInfinity = 0x7f800000u;
   return amax < kInfinity ? std::bit_cast<float>(amax) / 127.0f : std::numeric_limits<float>::quiet_NaN();
 }
 
 // [quantize]
-/// The number that stays of x. Adding and subtracting 1.5 * 2^23 rounds to nearest even what is below 2^22,
-/// in any vector unit.
+/// The decoded value of x. Adding and subtracting 1.5 * 2^23 rounds to nearest even what is below 2^22, in
+/// any vector unit.
 float through_int8(float x, float scale) {
   constexpr float kRound = 12582912.0f;
   if (scale == 0.0f) return 0.0f;

@@ -15,7 +15,7 @@ using tenon::TensorView;
 
 namespace {
 
-constexpr std::size_t kLine = 64;  // products like their operands to begin on a cache line
+constexpr std::size_t kLine = 64;  // operands of products should begin on a cache line
 
 std::size_t line_up(std::size_t bytes) {
   return (bytes + kLine - 1) / kLine * kLine;
@@ -38,7 +38,7 @@ Site::Site(const tenon::SiteInfo& info, tenon::SiteHost& host, std::int64_t bloc
       products_(products),
       blas_(host.device().family<tenon::Blas>()),
       operands_(host.operands()) {
-  // Everything that the declared chunks need is made now: a steady step allocates nothing.
+  // Everything that the declared chunks need is prepared now: a steady step allocates nothing.
   for (const std::int64_t rows : {rows_, info.m % std::max<std::int64_t>(rows_, 1)}) {
     if (rows == 0) continue;
     prepare(Product::kFprop, rows, false);
@@ -51,7 +51,7 @@ Site::Site(const tenon::SiteInfo& info, tenon::SiteHost& host, std::int64_t bloc
 }
 
 // [memory]
-/// Scratch: the quantized activations of one product, behind them what the product itself needs.
+/// Scratch: the quantized activations of one product, then what the product itself needs.
 tenon::SiteMemory Site::memory() const {
   tenon::SiteMemory memory;
   memory.persistent =
@@ -117,7 +117,8 @@ TensorView Site::quantized(TensorView x, Along along, TensorView memory, std::si
 }
 
 // [weight]
-/// Made again when the weight was written to, or when another copy of it (an average, a teacher) is passed.
+/// Quantized again when the weight was written to, or when another copy of it (an average, a teacher) is
+/// passed.
 TensorView Site::weight(const tenon::SiteCall& call, TensorView w, Along along, WeightCopy& copy) {
   if (copy.source == w.data && copy.version == call.weight_version) {
     TensorView values = w;

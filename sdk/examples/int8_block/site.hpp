@@ -1,7 +1,7 @@
 // One linear site under int8_block. A product sums over k in fprop, n in dgrad and m in wgrad, and both of
 // its operands are quantized along that dimension; so a weight has two quantized copies, each made once per
-// version of the weight. x is kept by the executor and quantized again for wgrad, along another dimension. A
-// layer that calls in chunks of rows has blocks that begin with each chunk.
+// version of the weight. The executor keeps x, and wgrad quantizes it again along another dimension. If a
+// layer calls in chunks of rows, blocks begin with each chunk.
 #pragma once
 
 #include "int8_block.hpp"
@@ -30,14 +30,14 @@ class Site final : public tenon::LinearSite {
  private:
   enum class Product : std::uint8_t { kFprop, kDgrad, kWgrad };
   enum class Along : std::uint8_t { kRows, kColumns };
-  /// A prepared product for a number of rows: chunks of a layer have at most two.
+  /// A prepared product for a number of rows: a layer's chunks have at most two sizes.
   struct Prepared {
     Product product;
     std::int64_t rows;
     bool accumulate;
     std::unique_ptr<tenon::Gemm> gemm;
   };
-  /// A quantized weight, and which weight it was made of.
+  /// A quantized weight, and the weight that it was made from.
   struct WeightCopy {
     std::size_t offset = 0;  ///< in the site's persistent memory
     const void* source = nullptr;
@@ -59,7 +59,7 @@ class Site final : public tenon::LinearSite {
   tenon::Blas& blas_;
   tenon::OperandCounter& operands_;
   std::vector<Prepared> prepared_;
-  std::size_t scratch_ = 0;  ///< of the products
+  std::size_t scratch_ = 0;  ///< needed by the products
   WeightCopy along_k_, along_n_;
 };
 

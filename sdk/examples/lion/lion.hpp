@@ -40,7 +40,7 @@ class Lion final : public tenon::OptimizerBase, public tenon::RowOptimizer, publ
   std::span<const tenon::RowStateSlot> row_slots() const override;
   void step_rows(const tenon::UpdateContext& context, tenon::RowTable& weights,
                  std::span<tenon::RowTable* const> state, const tenon::RowGradient& gradient) override;
-  /// Takes note of the parameters that are not decayed: step() is told for each slice, step_rows() is not.
+  /// Records which parameters are not decayed: step() is told for each slice, step_rows() is not.
   void bind(const tenon::OptimizerSetup& setup) override;
 
  private:

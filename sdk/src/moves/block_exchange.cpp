@@ -1,6 +1,6 @@
-// One message per pair of ranks and direction: the pair's blocks packed in the order of the list. A block
-// that lies together, alone in its message, travels from where it is. Sums are made in ascending order of
-// senders: what comes early waits in its buffer.
+// One message per pair of ranks and direction: the pair's blocks, packed in the order of the list. A
+// contiguous block that is alone in its message is sent in place. Sums are made in ascending order of
+// senders: early messages wait in their buffers.
 #include "comm/block_runs.hpp"
 #include "moves/box_moves.hpp"
 
@@ -23,15 +23,15 @@ using comm::Room;
 using comm::whole_of;
 using comm::Window;
 
-/// What goes to, or comes from, one other rank.
+/// The blocks sent to, or received from, one other rank.
 struct Parcel {
   int peer = 0;
   std::vector<Window> windows;
   std::int64_t at = 0, elements = 0;  ///< in the buffer
-  std::int64_t in_place = -1;         ///< first element in the tensor, where nothing needs packing
+  std::int64_t in_place = -1;         ///< first element in the tensor, if nothing needs packing
 };
 
-/// One direction.
+/// The blocks of one direction.
 struct Way {
   Shape in, out;
   std::vector<Parcel> sends, receives;           ///< by peer, ascending
@@ -39,7 +39,7 @@ struct Way {
   std::int64_t send_elements = 0, receive_elements = 0;
   bool disjoint = true;  ///< no element of out is reached twice
   bool covers = true;    ///< every element of out is reached
-  /// Where both are one tensor: no element is read that is written.
+  /// If both are one tensor: no element that is read is written.
   bool apart = true;
 };
 
@@ -119,7 +119,7 @@ void check_block(const ExchangeSpec& spec, const Block& block, int self) {
 }  // namespace
 
 struct BlockExchange::State {
-  /// A run of the exchange that is under way; its memory is kept.
+  /// A started run of the exchange; its memory is kept.
   struct Slot {
     bool busy = false;
     const Way* way = nullptr;
@@ -196,7 +196,7 @@ BlockExchange::BlockExchange(ModelGrid& grid, ExchangeSpec spec, int flights)
   s.transpose = make_way(s.spec, self, Direction::kTranspose);
   if (!s.forward.disjoint || !s.transpose.disjoint) check_reducible(s.spec.dtype, ReduceOp::kSum);
   s.slots.resize(static_cast<std::size_t>(flights));
-  // What one direction sends the other receives.
+  // Each direction receives what the other one sends.
   const auto bytes =
       static_cast<std::size_t>(std::max(s.forward.send_elements, s.forward.receive_elements) * s.item);
   const std::size_t parcels = std::max(s.forward.sends.size(), s.forward.receives.size());

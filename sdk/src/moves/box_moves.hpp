@@ -1,5 +1,5 @@
-// Boxes of tensors that are copied, added and cleared where the tensors lie: runs of elements in the host's
-// memory, operators of the device elsewhere. And memory beside the tensors.
+// Copies, adds and clears boxes of tensors in place: runs of elements in the host's memory, operators of the
+// device elsewhere. Also memory beside the tensors.
 #pragma once
 
 #include "comm/block_runs.hpp"
@@ -52,8 +52,8 @@ class Room {
 
 class BoxMoves {
  public:
-  /// Of tensors in this device's memory; of the host's for null, and where the device's memory is that.
-  /// Throws Error(kConfig) for a device without the operators.
+  /// For tensors in this device's memory; in the host's if it is null or uses host memory. Throws
+  /// Error(kConfig) for a device without the operators.
   BoxMoves(Device* device, DType dtype) : dtype_(dtype), item_(dtype_bytes(dtype, 1)) {
     if (device == nullptr || device->space() == MemorySpace::kHost) return;
     device_ = device;

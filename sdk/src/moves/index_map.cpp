@@ -1,4 +1,4 @@
-// Index maps of windows, their gradients and interpolations, and what follows from a map for one rank.
+// Index maps of windows, their gradients and interpolations, and the window that one rank derives from a map.
 #include <tenon/sdk/index_map.hpp>
 
 #include <fmt/format.h>
@@ -110,7 +110,7 @@ DimWindow dim_window(const IndexMap* map, ElementRange own, ElementRange outputs
       window.need = {low, std::clamp(wanted.end, low, inputs)};
       window.pad_low = std::max<std::int64_t>(0, std::min<std::int64_t>(wanted.end, 0) - wanted.begin);
       window.pad_high = std::max<std::int64_t>(0, wanted.end - std::max(wanted.begin, inputs));
-      // Pads alone: nothing is asked of anybody.
+      // Pads alone: nothing is needed from other ranks.
       if (window.need.size() == 0) window.need = {own.begin, own.begin};
     }
   }

@@ -1,5 +1,5 @@
-// Maps as one exchange of blocks, or as a chain of them: a broadcast scatters pieces and gathers them, an
-// all-reduce sums pieces and gathers them.
+// Maps made of one exchange of blocks, or of a chain of them: a broadcast scatters pieces and gathers them,
+// an all-reduce sums pieces and gathers them.
 #include "moves/linear_map.hpp"
 
 #include "comm/block_runs.hpp"

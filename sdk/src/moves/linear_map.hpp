@@ -1,4 +1,4 @@
-// The shapes of maps that primitives are made of: one exchange of blocks, or several in a row.
+// Classes of maps from which primitives are made: one exchange of blocks, or several in sequence.
 #pragma once
 
 #include "moves/box_moves.hpp"
@@ -46,12 +46,11 @@ class BlockMap final : public MapBase {
   BlockExchange exchange_;
 };
 
-/// Exchanges one after another: each but the first reads what the one before it wrote. The adjoint goes back
-/// the same way.
+/// Exchanges in sequence: each but the first reads what the previous one wrote. The adjoint runs in reverse.
 class ChainMap final : public MapBase {
  public:
-  /// The first step reads this rank's part of spec.from and the last writes `range`, under the shapes of the
-  /// steps, which have as many elements.
+  /// The first step reads this rank's part of spec.from and the last writes `range`; the steps may view them
+  /// in other shapes of as many elements.
   ChainMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<ExchangeSpec> steps);
   void finish(Flight flight) override;
   std::int64_t bytes_sent(Direction direction) const override;
@@ -61,14 +60,14 @@ class ChainMap final : public MapBase {
 
  private:
   struct Slot {
-    std::vector<Room> between;  ///< behind each step but the last
+    std::vector<Room> between;  ///< after each step but the last
     TensorView out;
     Flight flight;
     Direction direction = Direction::kForward;
     bool busy = false, accumulate = false;
   };
 
-  /// Steps and tensors are counted in the order of the run, which the adjoint turns round.
+  /// Steps and tensors are counted in the order of execution, which the adjoint reverses.
   BlockExchange& step(Direction direction, std::size_t nth) const;
   TensorView written(Slot& slot, std::size_t nth) const;
   Deposit deposit(const Slot& slot, std::size_t nth) const;
@@ -78,9 +77,9 @@ class ChainMap final : public MapBase {
   std::vector<Slot> slots_;
 };
 
-/// Through a piece of the tensor per member, so that no rank sends more than twice the tensor. With a root
-/// its tensor is spread over the members, else the members' tensors are summed; then every member gets all
-/// pieces. `members`: grid indices, ascending. `root`: one of them, or -1.
+/// Moves one piece of the tensor per member, so that no rank sends more than twice the tensor. With a root
+/// its tensor is scattered over the members, else the members' tensors are summed; then every member gathers
+/// all pieces. `members`: grid indices, ascending. `root`: one of them, or -1.
 std::unique_ptr<LinearMap> make_through_pieces(ModelGrid& grid, const MoveSpec& spec,
                                                const std::vector<int>& members, int root);
 

@@ -1,5 +1,5 @@
-// A chain of exchanges along lines of ranks: behind each the tensors reach as far as the windows in one more
-// dimension, and in those that follow they are still the ranks' own parts.
+// A chain of exchanges along lines of ranks: each extends the tensors to the windows in one more dimension;
+// in later dimensions they are still the ranks' own parts.
 #include "moves/nested_windows.hpp"
 
 #include "moves/window_map.hpp"
@@ -11,13 +11,13 @@
 namespace tenon::comm {
 namespace {
 
-/// How a dimension is cut; nullptr for a single part.
+/// The sharding of a dimension; nullptr for a single part.
 const DimSharding* parts_of(const Layout& layout, int dim) {
   const DimSharding* cut = cut_of(layout, dim);
   return cut != nullptr && cut->offsets.size() > 2 ? cut : nullptr;
 }
 
-/// The dimensions that are cut: one step each.
+/// The sharded dimensions, one step each.
 std::vector<int> cut_dims(const Layout& layout) {
   std::vector<int> dims;
   for (int dim = 0; dim < layout.shape.rank(); ++dim)
@@ -42,9 +42,8 @@ std::string refuse_reach(const DimSharding& from, const DimSharding& to, const I
   return "";
 }
 
-/// Of the rank at `place`, behind `done` of the steps: what it holds, and where its tensor begins. Ahead of
-/// all steps it is the rank's own part; behind the first one, dimensions that are not cut are as the window
-/// has them.
+/// The box that the rank at `place` holds after `done` steps, and where its tensor begins. Before all steps
+/// it is the rank's own part; after the first one, dimensions that are not sharded match the window.
 Need held_behind(const MoveSpec& spec, const std::vector<int>& dims, std::size_t done,
                  const GridPlace& place) {
   const Box own = part_of(spec.from, place);

@@ -1,4 +1,4 @@
-// The named moves: what layouts each is for, and how it is carried out.
+// The named moves: the layouts that each accepts, and how it is carried out.
 #include "moves/nested_windows.hpp"
 #include "moves/redistribution.hpp"
 #include "moves/window_map.hpp"
@@ -17,7 +17,7 @@ using Grid = std::span<const int>;
 using comm::copied_axes;
 using comm::ranks_along;
 
-/// The map whose forward is another one's adjoint.
+/// The map whose forward is the adjoint of another one.
 class Reversed final : public LinearMap {
  public:
   explicit Reversed(std::unique_ptr<LinearMap> inner) : inner_(std::move(inner)) {}
@@ -115,7 +115,7 @@ std::string refuse_all_reduce(const MoveSpec& spec, Grid grid) {
   return parts(from, grid) == parts(to, grid) && to.partial.empty() ? "" : "a part moves to another place";
 }
 
-/// The rank of `members` that alone holds what `part` is; -1 if there is none.
+/// The only rank of `members` that holds `part`; -1 if there is none.
 int owner_of(const std::vector<Box>& all, const std::vector<int>& members, const Box& part) {
   int owner = -1;
   for (const int member : members) {
@@ -127,7 +127,7 @@ int owner_of(const std::vector<Box>& all, const std::vector<int>& members, const
   return part.elements() == 0 ? members.front() : owner;
 }
 
-/// Between `one`, where along each of the axes `spread` one rank holds what in `many` all hold.
+/// Returns "" if along the axes `spread` one rank of `one` alone holds what all ranks of `many` hold.
 std::string refuse_roots(const Layout& one, const Layout& many, const std::vector<int>& spread, Grid grid) {
   const std::vector<Box> owned = parts(one, grid), held = parts(many, grid);
   for (std::size_t r = 0; r < held.size(); ++r) {
@@ -168,7 +168,7 @@ std::unique_ptr<LinearMap> make_broadcast(ModelGrid& grid, const MoveSpec& spec)
 std::unique_ptr<LinearMap> make_sum_reduce(ModelGrid& grid, const MoveSpec& spec) {
   MoveSpec back = spec;
   std::swap(back.from, back.to);
-  back.to.partial.clear();  // what is a sum on the way there is copies on the way back
+  back.to.partial.clear();  // a partial sum becomes copies in the adjoint
   return std::make_unique<Reversed>(spread(grid, back, spec.from.partial));
 }
 

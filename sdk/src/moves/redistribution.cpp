@@ -1,4 +1,4 @@
-// Which blocks move between two layouts.
+// Computes the blocks that move between two layouts.
 #include "moves/redistribution.hpp"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
-// What ranks need of each other for windows: the general exchange of boxes, which asks nothing of sizes,
-// strides or splits (a halo may span several ranks, be wanted by one side alone, or not exist).
+// The exchange of halos for windows: a general exchange of boxes, for any sizes, strides and splits (a halo
+// may span several ranks, be needed on one side only, or not exist).
 #include "moves/window_map.hpp"
 
 #include <fmt/format.h>

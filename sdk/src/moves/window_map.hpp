@@ -1,5 +1,5 @@
-// The map `halo_exchange`: from a rank's part of a tensor to the window of it that its outputs read, zeros
-// where the window reaches beyond the tensor.
+// The map `halo_exchange`: from a rank's part of a tensor to the window of it that its outputs read, with
+// zeros where the window reaches beyond the tensor.
 #pragma once
 
 #include "moves/linear_map.hpp"
@@ -9,7 +9,8 @@
 
 namespace tenon::comm {
 
-/// What the rank at `place` needs for its outputs. Its tensor begins where the window does, pads included.
+/// The window that the rank at `place` needs for its outputs. Its tensor begins where the window does, pads
+/// included.
 Need window_at(const MoveSpec& spec, const GridPlace& place);
 /// Extents of that tensor.
 Shape window_shape(const MoveSpec& spec, const GridPlace& place);

@@ -1,4 +1,5 @@
-// Components that break what holds for any kind, one way each. Schedules, because they are the smallest.
+// Components that each break one promise made for any kind. They are schedules because these are the
+// smallest.
 #include <tenon/optimizer.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/state.hpp>
@@ -15,7 +16,7 @@ namespace {
 
 using namespace tenon;
 
-/// A schedule that is as it should be.
+/// A correct schedule.
 class Plain : public Schedule {
  public:
   explicit Plain(const Options&) {}
@@ -104,7 +105,7 @@ class Random final : public Plain {
   mutable std::random_device engine_;
 };
 
-/// Counts its own calls, which no checkpoint knows.
+/// Counts its own calls in a field that no checkpoint saves.
 class Remembers final : public Plain {
  public:
   static constexpr ComponentInfo kInfo{.id = "remembers", .summary = "state that is not saved"};

@@ -17,7 +17,7 @@ using namespace tenon;
 
 constexpr std::int64_t kWidth = 3, kClasses = 4;
 
-/// Fields x f32 [3] and targets i32 [], as it should be.
+/// Correct: fields x f32 [3] and targets i32 [].
 class Drawn : public Dataset {
  public:
   explicit Drawn(const Options&) {

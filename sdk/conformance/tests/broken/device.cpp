@@ -1,4 +1,4 @@
-// Devices around a good one (option inner) that break one promise each.
+// Devices around a correct one (option inner) that break one promise each.
 #include <tenon/device.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/ops/elementwise.hpp>
@@ -78,7 +78,7 @@ class IgnoresBias final : public Around, public Blas {
   }
 };
 
-/// Products over one buffer of all plans.
+/// Products that share one buffer between all plans.
 class SharesABuffer final : public Around, public Blas {
  public:
   static constexpr ComponentInfo kInfo{
@@ -103,7 +103,8 @@ class SharesABuffer final : public Around, public Blas {
       TensorView result = c;
       result.data = buffer;
       inner->run(a, b, result, bias, alpha, scratch);
-      std::this_thread::sleep_for(std::chrono::microseconds(200));  // so that the other one comes in between
+      std::this_thread::sleep_for(
+          std::chrono::microseconds(200));  // so that the other thread runs in between
       std::memcpy(c.data, buffer, static_cast<std::size_t>(c.bytes()));
     }
     std::unique_ptr<Gemm> inner;

@@ -21,7 +21,7 @@ void put(const TensorView& view, std::int64_t i, double value) {
   view.dtype == DType::kF64 ? view.as<double>()[i] = value : view.as<float>()[i] = static_cast<float>(value);
 }
 
-/// y[r, c] = w[c] x[r, c], as it should be.
+/// Correct: y[r, c] = w[c] x[r, c].
 class Scaled : public Layer {
  public:
   explicit Scaled(const Options&) {}
@@ -50,7 +50,7 @@ class Scaled : public Layer {
     const TensorView dy = context.output_gradient(0), w = context.parameter(w_);
     const GradientSink dw = context.gradient(w_);
     for (std::int64_t c = 0; c < columns_ && !adds_weights(dw.accumulate); ++c) put(dw.view, c, 0);
-    // x is read before anything is written that may lie where it was.
+    // x is read before anything is written that may share its memory.
     for (std::int64_t i = 0; i < dy.elements(); ++i) {
       const double change = get(dy, i) * input_of(context, i) * weight_factor(dy.elements() / columns_);
       put(dw.view, i % columns_, get(dw.view, i % columns_) + change);
@@ -78,7 +78,7 @@ class Scaled : public Layer {
   std::int64_t columns_ = 0;
 };
 
-/// Sum over samples of (x[b, target] - 1)^2 / 2, as it should be.
+/// Correct: the sum over samples of (x[b, target] - 1)^2 / 2.
 class Picked : public Layer, public LossLayer {
  public:
   explicit Picked(const Options&) {}
@@ -121,7 +121,7 @@ class Picked : public Layer, public LossLayer {
   virtual std::int64_t of_padding() const { return -1; }
 
  private:
-  /// Element of x that the target of a sample means, negative = none.
+  /// Element of x that the target of a sample selects; negative = none.
   std::int64_t picked(RunContext& context, std::int64_t b) const {
     const std::int64_t target = context.input(1).as<std::int32_t>()[b];
     if (target < 0) return of_padding() < 0 ? -1 : b * columns_ + of_padding();
@@ -145,7 +145,7 @@ class CountsPadding final : public Picked {
   std::int64_t of_padding() const override { return 0; }
 };
 
-/// The mean of everything that it ever saw.
+/// The mean over all batches so far.
 class NeverForgets final : public Layer, public MetricLayer {
  public:
   static constexpr ComponentInfo kInfo{.id = "never_forgets", .summary = "begin() does nothing"};

@@ -7,7 +7,7 @@ namespace {
 
 using namespace tenon;
 
-/// y = x in forward; backward hands on half the gradient.
+/// y = x in forward; backward passes on half the gradient.
 class HalfGradient final : public Layer {
  public:
   static constexpr ComponentInfo kInfo{.id = "half_gradient", .summary = "a wrong derivative"};

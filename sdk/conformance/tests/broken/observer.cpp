@@ -23,7 +23,7 @@ class Silent : public Observer {
   void* query(std::string_view) override { return nullptr; }
 };
 
-/// Clips the weights that it is shown.
+/// Clips the weights that it is given.
 class MendsWeights final : public Silent, public TensorObserver {
  public:
   static constexpr ComponentInfo kInfo{.id = "mends_weights", .summary = "writes to what it is shown"};
@@ -75,7 +75,7 @@ class StopsEarly final : public Silent {
   std::int64_t left_ = 0;
 };
 
-/// Takes its file for itself.
+/// Fails if its file exists already.
 class TakesTheFile final : public Silent {
  public:
   static constexpr ComponentInfo kInfo{.id = "takes_the_file", .summary = "one lock for all of its type"};

@@ -15,7 +15,7 @@ using namespace tenon;
 constexpr OptionSpec kLr[] = {option::real("lr", "1e-2").doc_text("rate")};
 constexpr StateSlot kSlots[] = {{"momentum"}};
 
-/// b <- b / 2 + g; w <- w - lr b, as it should be.
+/// Correct: b <- b / 2 + g; w <- w - lr b.
 class Momentum : public OptimizerBase {
  public:
   explicit Momentum(const Options& options) : OptimizerBase(options) {}
@@ -162,7 +162,7 @@ class TwoOfOneName final : public Momentum {
   std::span<const StateSlot> slots() const override { return kTwins; }
 };
 
-/// Row updates that are as they should be: w <- w - lr g.
+/// Correct row updates: w <- w - lr g.
 class Rows : public Momentum, public RowOptimizer {
  public:
   using Momentum::Momentum;

@@ -11,7 +11,7 @@ namespace {
 
 using namespace tenon;
 
-/// y = x w^T + bias, dx = dy w, dw = dy^T x, as they should be.
+/// Correct: y = x w^T + bias, dx = dy w, dw = dy^T x.
 class Site : public LinearSite {
  public:
   Site(const SiteInfo& info, SiteHost& host) : n_(info.n), k_(info.k), operands_(host.operands()) {}
@@ -51,7 +51,7 @@ class Site : public LinearSite {
   OperandCounter& operands_;
 };
 
-/// A policy that is as it should be and makes sites of one class.
+/// A correct policy that makes sites of one class.
 template <typename OfSite>
 class With : public Precision {
  public:
@@ -86,7 +86,7 @@ class Transposes final : public With<TransposedSite> {
   using With::With;
 };
 
-/// Each chunk begins at the first row again.
+/// Restarts each chunk at the first row.
 struct LastChunkSite : Site {
   using Site::Site;
   void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool) override {
@@ -130,7 +130,7 @@ class KeepsOldWeights final : public With<StaleSite> {
   using With::With;
 };
 
-/// Asks for one byte less than it writes.
+/// Requests one byte less than it writes.
 struct GreedySite : Site {
   using Site::Site;
   SiteMemory memory() const override { return {.scratch = 31}; }
@@ -145,7 +145,7 @@ class WritesBeyond final : public With<GreedySite> {
   using With::With;
 };
 
-/// Rounds x where it lies.
+/// Rounds x in place.
 struct InPlaceSite : Site {
   using Site::Site;
   void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override {
@@ -160,7 +160,7 @@ class RoundsInPlace final : public With<InPlaceSite> {
   using With::With;
 };
 
-/// Clamps into the range of a narrow format; NaN becomes its end.
+/// Clamps into the range of a narrow format; NaN becomes its limit.
 struct ClampingSite : Site {
   using Site::Site;
   void dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) override {
@@ -177,7 +177,7 @@ class SaturatesNaN final : public With<ClampingSite> {
   using With::With;
 };
 
-/// Weights with a sign and no more than four bits, and nobody is told.
+/// Weights have a sign and at most four bits, which it does not report.
 struct SecretSite : Site {
   using Site::Site;
   SiteMemory memory() const override { return {.scratch = static_cast<std::size_t>(n_ * k_) * 4}; }
@@ -221,7 +221,7 @@ class GivesUpAtOnce final : public With<Site> {
   }
 };
 
-/// A library's exception: nobody learns what to change.
+/// Throws a library's exception, which does not say what to change.
 class GivesUpInSilence final : public With<Site> {
  public:
   static constexpr ComponentInfo kInfo{.id = "gives_up_in_silence", .summary = "ends the run without a word"};

@@ -6,7 +6,7 @@ namespace {
 
 using namespace tenon;
 
-/// Saves every third slot, as it should be.
+/// Correct: saves every third slot.
 class Every : public RecoveryBase {
  public:
   explicit Every(const Options&) {}
@@ -33,7 +33,7 @@ class ByItsOwnClock final : public Every {
   double last_ = 0;
 };
 
-/// Saves again soon when a save was committed: ranks hear of it at different slots.
+/// Saves again soon after a save was committed, which ranks learn at different slots.
 class ByWhatItHears final : public Every {
  public:
   static constexpr ComponentInfo kInfo{.id = "by_what_it_hears", .summary = "plan_save reads on_save"};
@@ -125,7 +125,7 @@ class GoesBackToNothing final : public Every {
   }
 };
 
-/// Counts slots by itself, and forgets the count.
+/// Counts slots by itself and does not save the count.
 class ForgetsItsCount final : public Every {
  public:
   static constexpr ComponentInfo kInfo{.id = "forgets_its_count", .summary = "a counter outside state()"};
@@ -140,7 +140,7 @@ class ForgetsItsCount final : public Every {
   int calls_ = 0;
 };
 
-/// Its state grows with every save that it plans, and is not what it was at the slot of the save.
+/// Its state grows with every save that it plans, and so differs from the state at the slot of the save.
 class RemembersTheSave final : public Every {
  public:
   static constexpr ComponentInfo kInfo{.id = "remembers_the_save", .summary = "counts loads in its state"};

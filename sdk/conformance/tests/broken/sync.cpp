@@ -1,4 +1,4 @@
-// Strategies that break one promise each, around a data-parallel one that keeps them.
+// Strategies that break one promise each, around a correct data-parallel one.
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sync.hpp>
@@ -9,7 +9,7 @@ namespace {
 
 using namespace tenon;
 
-/// The mean over replicas, bucket by bucket, as it should be.
+/// Correct: the mean over replicas, bucket by bucket.
 class Mean : public SyncBase {
  public:
   explicit Mean(const Options&) {}

@@ -1,4 +1,4 @@
-// Transports around a good one (option inner) that break one promise each.
+// Transports around a correct one (option inner) that break one promise each.
 #include <tenon/error.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/transport.hpp>
@@ -116,7 +116,7 @@ class BroadcastsFromZero final : public With<RootZero> {
   using With::With;
 };
 
-/// Parts lie in the order in which a ring brings them.
+/// Places parts in the order in which a ring delivers them.
 struct RingOrder : CommunicatorDecorator {
   using CommunicatorDecorator::CommunicatorDecorator;
   Request start_all_to_all(TensorView send, std::span<const std::int64_t> send_counts, TensorView receive,
@@ -215,7 +215,7 @@ class ForgetsTheReason final : public With<Blunt> {
   using With::With;
 };
 
-/// Leaves those who wait to their deadlines.
+/// Leaves waiting ranks to their deadlines.
 class EndsNothing final : public Around {
  public:
   static constexpr ComponentInfo kInfo{
@@ -236,7 +236,7 @@ class HasOneDeadline final : public Around {
   }
 };
 
-/// Reads as bytes what the shorter side offers.
+/// Reduces one f32, whatever the shapes are.
 struct Trusting : CommunicatorDecorator {
   using CommunicatorDecorator::CommunicatorDecorator;
   Request start_all_reduce(TensorView data, ReduceOp) override {

@@ -1,6 +1,6 @@
-// Built once with the thread and once with the address sanitizer, for a core without either: optimizers that
-// are wrong in ways that no result shows, one that is right, and a right strategy that uses communicators,
-// buffers and a background loop.
+// Built once with the thread and once with the address sanitizer, for a core built with neither: optimizers
+// with errors that no result shows, a correct one, and a correct strategy that uses communicators, buffers
+// and a background loop.
 #include <tenon/host.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/optimizer.hpp>

@@ -1,5 +1,5 @@
-// For authors of transports: what one member alone can check about the arguments of an operation, so that a
-// wrong one is refused before anybody else is left waiting for it. All transports refuse in the same words.
+// For authors of transports: checks of an operation's arguments that one member alone can make, so that a
+// wrong call is refused before other members wait for it. All transports use the same messages.
 #pragma once
 
 #include <tenon/transport.hpp>
@@ -17,12 +17,12 @@ class CommunicatorArguments {
   CommunicatorArguments(std::string_view group, int world_rank, int size);
 
   [[noreturn]] void refuse(std::string_view call, const std::string& what) const;
-  /// In host memory, with data unless it is empty.
+  /// Requires host memory, and data unless the view is empty.
   void check_view(std::string_view call, const TensorView& view) const;
   void check_member(std::string_view call, int member) const;
-  /// [size, n] whose rows end at bytes.
+  /// Requires [size, n] with rows of whole bytes.
   void check_rows(std::string_view call, const TensorView& view) const;
-  /// Both views with their counts, of one dtype, apart from each other.
+  /// Requires counts that fit both views, equal dtypes, and no overlap.
   void check_all_to_all(const TensorView& send, std::span<const std::int64_t> send_counts,
                         const TensorView& receive, std::span<const std::int64_t> receive_counts) const;
 

@@ -1,5 +1,5 @@
-// The arithmetic of reductions in fixed order (docs/reductions.md): which chunk belongs to whom, in which
-// order its summands enter, and how each dtype is combined. Every transport uses it, so all give the same
+// The arithmetic of reductions in fixed order (docs/reductions.md): which member owns each chunk, in which
+// order its summands enter, and how each dtype is combined. Every transport uses it, so all produce the same
 // bits. It moves no bytes between ranks.
 #pragma once
 
@@ -16,15 +16,15 @@ TENON_ABI_BEGIN
 /// tensors are empty.
 ElementRange ring_chunk(std::int64_t elements, DType dtype, int chunk, int members) noexcept;
 
-/// The block that ends at `owner` is summed as owner + 1, owner + 2, ..., owner (modulo `members`). This is
-/// the member whose part comes at `position` 0 ... members - 1 of that sum.
+/// The block that ends at `owner` is summed as owner + 1, owner + 2, ..., owner (modulo `members`). Returns
+/// the member whose part is at `position` 0 ... members - 1 of that sum.
 constexpr int ring_source(int owner, int position, int members) noexcept {
   return (owner + 1 + position) % members;
 }
 
 /// Throws Error(kRun) unless `op` is defined on `dtype`: sums of reals, complex numbers and integers
 /// (wrapping); max and min of reals (a NaN wins) and integers, and of bool as or / and. Packed and 8-bit
-/// floats only travel.
+/// floats can only be moved.
 void check_reducible(DType dtype, ReduceOp op);
 
 /// accumulator[i] = round(accumulator[i] op part[i]): one hop of the ring. bf16 and f16 are combined in f32
@@ -32,7 +32,7 @@ void check_reducible(DType dtype, ReduceOp op);
 void combine_hop(void* accumulator, const void* part, std::int64_t elements, DType dtype, ReduceOp op);
 
 /// out = ((inputs[0] op inputs[1]) op inputs[2]) ..., one combine_hop each. `out` may be one of the inputs;
-/// otherwise nothing overlaps. Needs no memory beyond 8 KiB of stack.
+/// otherwise nothing overlaps. Uses 8 KiB of stack and no other memory.
 void reduce_in_order(std::span<const void* const> inputs, void* out, std::int64_t elements, DType dtype,
                      ReduceOp op);
 

@@ -12,7 +12,7 @@ TENON_ABI_BEGIN
 
 class GradientMean {
  public:
-  /// Room for all buckets is taken here; steady slots allocate nothing.
+  /// Allocates room for all buckets; steady slots allocate nothing.
   void start(Replica& replica) {
     elementwise_ = &replica.device().family<Elementwise>();
     transfers_.reserve(replica.buckets().size());
@@ -26,7 +26,7 @@ class GradientMean {
   /// one rounding for the factor (none when K is a power of two).
   void finish() {
     if (transfers_.empty()) return;
-    // A request is waited for once, even if a wait throws and the core later goes on without a lost rank.
+    // A request is waited for once, even if a wait throws and the core later continues without a lost rank.
     struct Forget {
       std::vector<Transfer>& transfers;
       ~Forget() { transfers.clear(); }

@@ -1,5 +1,5 @@
-// The gradient of a parameter of which several ranks of a model grid hold the same elements, while each of
-// them has seen other samples or points: the sum of what they found, on all of them.
+// The gradient of a parameter of which several ranks of a model grid hold the same elements, while each rank
+// processes other samples or points: the sum of their terms, on all of them.
 #pragma once
 
 #include <tenon/layer.hpp>
@@ -12,22 +12,22 @@ TENON_ABI_BEGIN
 
 class GradientSum {
  public:
-  /// Of one rank: nothing is summed.
+  /// For a single rank: sums nothing.
   GradientSum() = default;
-  /// Collective. `value`: whose elements each rank's terms come from; ranks along the axes that cut it, but
-  /// not the parameter, have terms of their own. Nothing is summed where the context is not training.
+  /// Collective. `value` is the tensor over whose elements each rank computes its terms: ranks along axes
+  /// that shard it, but not the parameter, have different terms. Sums nothing if the context is not training.
   GradientSum(InferContext& context, const ParameterSpec& parameter, const Layout& value);
 
-  /// Whether this rank's terms are added to what lies in the sink; otherwise they replace it. What lay there
-  /// counts once in the sum.
+  /// Returns whether this rank adds its terms to the content of the sink; otherwise they replace it. The
+  /// previous content enters the sum once.
   bool adds(const GradientSink& sink) const noexcept { return first_ && sink.accumulate; }
-  /// Zeros unless adds(): what a rank without terms leaves, and what terms that come one by one are added to.
+  /// Writes zeros unless adds(): for a rank without terms, and before terms that are added one by one.
   void clear(Elementwise& elementwise, const GradientSink& sink) const;
-  /// Collective. After this rank's terms; one without terms calls clear() first.
+  /// Collective. Called after this rank's terms; a rank without terms calls clear() first.
   void close(const GradientSink& sink);
 
  private:
-  bool first_ = true;  ///< of the ranks that share the gradient, the one that keeps what lay there
+  bool first_ = true;  ///< of the ranks that share the gradient, the one that keeps the previous content
   std::unique_ptr<LinearMap> sum_;
 };
 

@@ -1,5 +1,5 @@
-// A base for data sets whose samples are addressed one by one: it owns the split, the order, the padding and
-// the checks, and leaves to the derived class where a sample lies. Contract dataset/1.
+// A base for data sets whose samples are addressed one by one. It implements the split, the order, the
+// padding and the checks; the derived class locates the samples. Contract dataset/1.
 #pragma once
 
 #include <tenon/dataset.hpp>
@@ -13,21 +13,21 @@
 
 TENON_ABI_BEGIN
 
-/// Which train sample stands at which place. Pure in (seed_order, epoch, index).
+/// The order of the train samples. Pure in (seed_order, epoch, index).
 enum class SampleOrder : std::uint8_t {
   kShuffled,    ///< every sample once per epoch, in another order each time
-  kSequential,  ///< as they lie in the file
-  kRandom,      ///< drawn anew for every place, with replacement
+  kSequential,  ///< in the order of the file
+  kRandom,      ///< drawn independently for every place, with replacement
 };
 
-/// What a derived class found in its files.
+/// Description of the files by the derived class.
 struct IndexedContent {
   std::vector<DataField> fields;
   std::vector<DataAttribute> attributes;
   std::vector<DataSource> sources;
   std::int64_t samples = 0;       ///< of the main files
-  std::int64_t val_samples = -1;  ///< of files of their own; -1: a share of the main files is held out
-  std::vector<bool> is_target;    ///< per field: padding must count for no loss
+  std::int64_t val_samples = -1;  ///< in files of their own; -1: a share of the main files is held out
+  std::vector<bool> is_target;    ///< per field: padding must not count in any loss
 };
 
 class IndexedDataset : public Dataset {
@@ -36,7 +36,7 @@ class IndexedDataset : public Dataset {
                                                                {"sequential", SampleOrder::kSequential},
                                                                {"random", SampleOrder::kRandom}});
   static constexpr const char* kSplits[] = {"mixed", "tail", nullptr};
-  /// The options that every such data set has; a derived class lists them in its kOptions.
+  /// Options of every such data set; a derived class lists them in its kOptions.
   static constexpr OptionSpec batch_option(const char* default_toml) {
     return option::integer("batch", default_toml)
         .between(1, 1 << 20)
@@ -73,15 +73,15 @@ class IndexedDataset : public Dataset {
  protected:
   /// Reads the four options above. `owner` names the component in messages: "data.mnist".
   IndexedDataset(std::string owner, const Options& options);
-  /// For a data set that decides itself what is held out: only `batch` and `order` are read, and load() must
-  /// say val_samples.
+  /// For a data set that chooses its held-out samples: only `batch` and `order` are read, and load() must set
+  /// val_samples.
   struct OwnSplit {};
   IndexedDataset(std::string owner, const Options& options, OwnSplit);
 
-  /// The end of open(), when it is known what is trained on; `info` is what the data set will say of itself.
+  /// Called at the end of open(), when the train samples are known; `info` is what the data set will report.
   virtual void opened(DataInfo& info);
-  /// Sample of the main files with number i of the train_samples ones that are trained on; ascending in i
-  /// with `order = "sequential"`, else in no order that matters.
+  /// Index in the main files of train sample `i` of train_samples; ascending in i with `order =
+  /// "sequential"`, else in an unspecified order.
   std::int64_t train_index(std::int64_t i) const;
 
  private:
@@ -106,7 +106,7 @@ class IndexedDataset : public Dataset {
   RandomKey order_key_, split_key_;
   std::int64_t samples_ = 0;
   std::vector<std::int64_t>
-      held_out_;  ///< ascending; only where samples are read in the file's order around them
+      held_out_;  ///< ascending; only if samples around them are read in the file's order
   std::vector<bool> is_target_;
   DataInfo info_;
 };

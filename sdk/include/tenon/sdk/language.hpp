@@ -1,5 +1,5 @@
-// Language models from outside: text of a data set's tokens, and a graph that ends in logits. Both are asked
-// for through query of a data set and of a model; `tenon generate` works with any pair that offers them.
+// Language models outside training: text of a data set's tokens, and a graph that ends in logits. Both are
+// obtained through query of a data set and of a model; `tenon generate` works with any pair that offers them.
 #pragma once
 
 #include <tenon/model.hpp>
@@ -18,7 +18,7 @@ class TextCodec {
  public:
   static constexpr const char* kId = "tenon.dataset.text/1";
   virtual ~TextCodec();
-  /// Throws Error(kConfig) for text that has no ids.
+  /// Throws Error(kConfig) for text that cannot be encoded.
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   /// Bytes of the tokens one after another; a single token need not be valid UTF-8.
   virtual std::string decode(std::span<const std::int32_t> ids) const = 0;

@@ -1,5 +1,5 @@
-// For authors of strategies around an anchor: the outer optimizer of DiLoCo (arXiv 2311.08105), a step of
-// the anchor along the mean way back g = mean(anchor - x), and the options that choose it.
+// For authors of strategies with an anchor: the outer optimizer of DiLoCo (arXiv 2311.08105), a step of the
+// anchor along the mean pseudo-gradient g = mean(anchor - x), and the options that choose it.
 #pragma once
 
 #include <tenon/error.hpp>
@@ -46,7 +46,7 @@ class OuterUpdate {
     beta2_ = betas[1];
   }
 
-  /// Makes the sets of its state, which the core saves and restores.
+  /// Creates the parameter sets of its state, which the core saves and restores.
   void start(Replica& replica) {
     update_ = &replica.device().family<UpdateOps>();
     if (rule_ == OuterRule::kAdam) {
@@ -57,11 +57,11 @@ class OuterUpdate {
     }
   }
 
-  /// True if the anchor simply becomes the mean of the weights.
+  /// Returns true if the anchor simply becomes the mean of the weights.
   bool assigns() const { return rule_ == OuterRule::kSgd && lr_ == 1 && momentum_ == 0; }
 
-  /// anchor: elements from `begin` of arena `arena`, moved in place by the way back g. count: number of this
-  /// step for these elements, from 1. g is read only.
+  /// anchor: elements from `begin` of arena `arena`, updated in place with the pseudo-gradient g. count:
+  /// number of this step for these elements, from 1. g is only read.
   void step(int arena, std::int64_t begin, TensorView anchor, TensorView g, std::int64_t count) {
     const auto state = [&](ParameterSet* set) {
       if (set == nullptr) return TensorView{};

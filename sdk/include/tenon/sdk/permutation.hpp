@@ -13,7 +13,7 @@ TENON_ABI_BEGIN
 
 class Permutation {
  public:
-  /// 0 < size < 2^62; every (key, epoch) gives another permutation.
+  /// 0 < size < 2^62; every (key, epoch) selects another permutation.
   Permutation(std::uint64_t size, RandomKey key, std::uint64_t epoch)
       : size_(size),
         key_(key),

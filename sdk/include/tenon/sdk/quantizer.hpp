@@ -11,7 +11,7 @@
 
 TENON_ABI_BEGIN
 
-/// Empty texts and zeros mean the format's own default.
+/// Empty texts and zeros select the format's default.
 struct QuantizeRequest {
   std::string_view format;  ///< one of formats()
   std::int64_t block_rows = 0, block_columns = 0;
@@ -23,7 +23,7 @@ struct QuantizeRequest {
   std::int64_t rows = 0, columns = 0;
 };
 
-/// Shapes of the results. An extent of 0: there is none.
+/// Shapes of the results. An extent of 0: there is no such result.
 struct QuantizeShape {
   std::int64_t rows = 0, columns = 0;              ///< of codes and of dequantized
   std::int64_t scale_rows = 0, scale_columns = 0;  ///< of block_scales
@@ -33,7 +33,7 @@ struct QuantizeShape {
 struct QuantizeReport {
   float tensor_scale = 1;  ///< decode scale s_dec
   double sqnr_db = 0, mean_relative_error = 0, underflow_fraction = 0, saturated_fraction = 0, amax = 0;
-  std::string decision;  ///< the format, or what was chosen: "e4m3", "bf16"
+  std::string decision;  ///< the format, or the one chosen: "e4m3", "bf16"
 };
 
 class Quantizer {
@@ -41,7 +41,7 @@ class Quantizer {
   static constexpr const char* kId = "tenon.quantizer/1";
   virtual ~Quantizer();
   virtual std::span<const std::string_view> formats() const = 0;
-  /// Throws Error(kConfig) with the reason for a combination that is not defined.
+  /// Throws Error(kConfig) with the reason for an undefined combination.
   virtual QuantizeShape shape(const QuantizeRequest& request) const = 0;
   /// x: f32 [rows, columns]; codes: u8, one per element; dequantized: f32 (code x scale) x tensor scale; all
   /// in the device's memory.

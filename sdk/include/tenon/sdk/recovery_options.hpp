@@ -1,4 +1,4 @@
-// Options that policies with checkpoints share, so that one name means one thing.
+// Options shared by policies with checkpoints, so that each name has one meaning.
 #pragma once
 
 #include <tenon/options.hpp>

@@ -1,6 +1,6 @@
-// Helpers for RowOptimizer: updating the rows of a table that a gradient names, block by block. A table is
-// reached through read and write alone, so a rule written with these works wherever its rows lie. No copy of
-// a table is made, and nothing is allocated per step.
+// Helpers for RowOptimizer: they update the rows of a table that a gradient names, block by block. They
+// access a table through read and write alone, so a rule written with them works wherever the rows are
+// stored. They copy no table and allocate nothing per step.
 #pragma once
 
 #include <tenon/optimizer.hpp>
@@ -13,15 +13,15 @@
 
 TENON_ABI_BEGIN
 
-/// Some rows with their gradients and their state, in host memory of the thread that is called: row-major, of
-/// the table's dtype (f32 or f64), the same rows in each.
+/// Some rows with their gradients and their state, in host memory of the calling thread: row-major, of the
+/// table's dtype (f32 or f64), the same rows in each.
 struct RowBlock {
   TensorView weights;                 ///< [rows, width]; written back after the call
-  TensorView gradients;               ///< [rows, width]; to be read
+  TensorView gradients;               ///< [rows, width]; only read
   std::span<const TensorView> state;  ///< [rows, the state's width], in the order given; written back
 };
 
-/// Rows of a block at most. Fewer where the rows of weights and state would not fit into 32 KiB together.
+/// Maximum rows of a block; fewer if the rows of weights and state would not fit into 32 KiB together.
 inline constexpr std::int64_t kRowBlock = 64;
 inline constexpr std::size_t kMostRowStates = 4;
 
@@ -33,9 +33,9 @@ void update_row_blocks(RowTable& weights, std::span<RowTable* const> state, cons
 /// Calls body(const RowBlock&) for consecutive blocks of the gradient's rows, on several threads
 /// (parallel_for). Rows of a gradient are unique, so no split changes the bits. Several threads may call this
 /// for one table at once, as Hogwild workers do: blocks are private, and of two writes of one row the later
-/// one stays. Memory beyond the thread's stack is taken only for rows wider than 32 KiB with their state, and
-/// kept by the thread for the next call; the body itself must not call for_each_row_block. Throws Error(kRun)
-/// for tensors that do not belong together, and what body throws.
+/// one stays. Memory beyond the thread's stack is used only for rows wider than 32 KiB with their state, and
+/// the thread keeps it for the next call; the body must not call for_each_row_block. Throws Error(kRun) for
+/// tensors that do not belong together, and what body throws.
 template <typename Body>
 void for_each_row_block(RowTable& weights, std::span<RowTable* const> state, const RowGradient& gradient,
                         Body&& body) {
@@ -45,7 +45,7 @@ void for_each_row_block(RowTable& weights, std::span<RowTable* const> state, con
       [](void* opaque, const RowBlock& block) { (*static_cast<Plain*>(opaque))(block); });
 }
 
-/// For rules whose weight decay is part of the gradient: a table would have to be read whole in every step.
+/// For rules whose weight decay is part of the gradient: they would have to read a whole table in every step.
 /// Throws Error(kConfig) if weight_decay is not 0 and a trainable table wants decay.
 void refuse_decayed_tables(std::string_view optimizer, double weight_decay,
                            std::span<const ParameterInfo> parameters);

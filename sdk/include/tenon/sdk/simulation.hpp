@@ -5,7 +5,7 @@
 //   samples/000012/NAME.npy one file per field of a sample; the folder appears whole, by a rename
 //   sets/NAME.json          a manifest of one moment: the samples that a run was trained on
 //
-// Reading and writing of the manifest and the names of files; it runs nothing.
+// Reads and writes the manifest and builds file names; runs nothing.
 #pragma once
 
 #include <tenon/files.hpp>
@@ -20,10 +20,10 @@
 
 TENON_ABI_BEGIN
 
-/// Why there is no sample: a hole.
+/// A task without a sample, and the reason.
 struct FailedTask {
-  /// `error`: the simulator said so, and would again. `time`, `lost`: it took too long, or its process died;
-  /// it is tried again when the simulation is continued.
+  /// `error`: the simulator reported it, and would again. `time`, `lost`: it took too long, or its process
+  /// died; it is retried when the simulation is continued.
   std::string kind;
   std::string cause;
   std::int64_t attempts = 1;
@@ -35,15 +35,15 @@ struct SimulationManifest {
   std::string plugin_version;  ///< "0.1.0"
   std::string config;          ///< table [simulator], complete, in canonical TOML
   std::uint64_t seed = 1;
-  std::int64_t samples = 0;  ///< asked for: indices 0 ... samples - 1
+  std::int64_t samples = 0;  ///< requested: indices 0 ... samples - 1
   std::vector<SimulatedField> fields;
   std::vector<SimulatedField> shared;
   std::map<std::int64_t, std::string> finished;  ///< index -> digest of the sample
   std::map<std::int64_t, FailedTask> failed;
 
-  /// Every sample is finished or known to fail.
+  /// Returns whether every sample is finished or known to fail.
   bool complete() const;
-  /// SHA-256 of all that decides the bytes of a sample: simulator, plugin, config, seed, fields.
+  /// SHA-256 of everything that determines the bytes of a sample: simulator, plugin, config, seed, fields.
   std::string config_hash() const;
 };
 
@@ -53,7 +53,7 @@ SimulationManifest parse_simulation_manifest(std::string_view text, std::string_
 /// Canonical: equal manifests give equal text.
 std::string simulation_manifest_text(const SimulationManifest& manifest);
 
-/// Error(kConfig) that says what to do when the folder holds no simulation.
+/// Throws Error(kConfig) that says what to do if the folder holds no simulation.
 SimulationManifest read_simulation(FileSystem& files, const std::string& folder);
 
 std::string simulation_manifest_path(const std::string& folder);
@@ -65,8 +65,8 @@ std::string simulation_array_path(const std::string& folder, const SimulatedFiel
 
 /// xxh3-128 over the elements of the arrays, in the order of the fields.
 std::string simulation_digest(std::span<const TensorView> arrays);
-/// Error(kConfig) with file, expected and found when an array stored below `folder` is not what `fields`
-/// says. Reads headers only.
+/// Throws Error(kConfig) with file, expected and found if an array stored below `folder` does not match
+/// `fields`. Reads headers only.
 void check_simulation_arrays(FileSystem& files, const std::string& folder,
                              std::span<const SimulatedField> fields);
 /// The same, and reads the arrays; one view per field, of its type and shape.

@@ -1,5 +1,5 @@
-// For authors of precisions: which sites stay in the activations' own type, by place, by name, by what they
-// are. Counts and patterns that match nothing are refused when the last layer of a model asks.
+// For authors of precisions: selects the sites that stay in the activations' own type, by place, name or
+// module. Counts and patterns that match nothing are refused at the last layer of a model.
 #pragma once
 
 #include <tenon/options.hpp>
@@ -18,13 +18,14 @@ class SiteSelection {
   /// head (whether sites of the module "head" are taken) of the precision `component`.
   SiteSelection(std::string_view component, const Options& options);
 
-  /// True if the site stays as a whole. Sites come in the order of layers; a model may be gone through again.
+  /// Returns true if the site stays as a whole. Sites come in the order of layers; a model may be traversed
+  /// again.
   bool keeps(const SiteInfo& site);
   /// Adds a pattern that must match some layer; returns its number.
   std::size_t add_pattern(std::string_view text);
   bool match(std::size_t pattern, const SiteInfo& site);
-  /// Tells what became of a site. For a model's last layer it throws Error(kConfig) if every site stayed or a
-  /// pattern matched no layer.
+  /// Reports whether a site was taken. For a model's last layer it throws Error(kConfig) if every site stayed
+  /// or a pattern matched no layer.
   void bound(const SiteInfo& site, bool taken);
 
  private:

@@ -1,6 +1,5 @@
-// Closed forms of what one member sends in a collective, and of how long the collective takes on a link: the
-// forms that every transport's counts must equal (docs/reductions.md). S is the tensor's bytes, K the number
-// of members.
+// Closed forms of what one member sends in a collective, and of the collective's time on a link. Every
+// transport's counts must equal them (docs/reductions.md). S is the tensor's bytes, K the number of members.
 #pragma once
 
 #include <tenon/transport.hpp>
@@ -24,12 +23,12 @@ Traffic row_ring_traffic(std::int64_t total_bytes, int members) noexcept;
 Traffic broadcast_traffic(std::int64_t bytes, int rank, int root, int members) noexcept;
 /// The same chain towards root: S from every member but root.
 Traffic reduce_traffic(std::int64_t bytes, int rank, int root, int members) noexcept;
-/// What leaves for others; an empty part is no message.
+/// Elements for other members; an empty part is no message.
 Traffic all_to_all_traffic(std::span<const std::int64_t> send_counts, DType dtype, int rank) noexcept;
 /// 2 (K-1) empty messages.
 Traffic barrier_traffic(int members) noexcept;
 
-/// Time on a link: while `transfer_s` runs the link is taken; latencies of different operations overlap.
+/// Time on a link: it is occupied while `transfer_s` runs; latencies of different operations overlap.
 struct LinkTime {
   double transfer_s = 0;
   double latency_s = 0;

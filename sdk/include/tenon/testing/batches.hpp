@@ -25,7 +25,7 @@ struct MadeData {
   Data* operator->() const { return data.get(); }
 };
 
-/// `more`: what the constructor takes beside its options, for instance a Host.
+/// `more`: constructor arguments after the options, for instance a Host.
 template <typename Data, typename... More>
 MadeData<Data> make_data(const std::string& toml, More&... more) {
   const Config config = Config::parse(toml, "test.toml", std::vector<std::string>{});
@@ -38,7 +38,7 @@ MadeData<Data> make_data(const std::string& toml, More&... more) {
   return made;
 }
 
-/// One batch and its memory, filled with what no test expects.
+/// One batch and its memory, filled with a value that no test expects.
 struct Batch {
   explicit Batch(const Dataset& data) {
     for (const DataField& field : data.info().fields) {
@@ -58,7 +58,7 @@ struct Batch {
     const auto all = views[field].span<T>();
     return {all.begin(), all.end()};
   }
-  /// Of `sample` of the batch.
+  /// Returns the values of one sample of the batch.
   template <typename T>
   std::vector<T> values(std::string_view field, std::int64_t sample) const {
     const auto place = static_cast<std::size_t>(std::find(names.begin(), names.end(), field) - names.begin());
@@ -73,7 +73,7 @@ struct Batch {
   std::vector<TensorView> views;
 };
 
-/// Whether a split of the data set gives the same bytes one by one as it does in batches of its own size.
+/// Expects that a split of the data set has the same bytes read one by one as in batches of its own size.
 inline void expect_reads_agree(Dataset& data, Split split, std::int64_t first, std::int64_t count) {
   Batch whole(data), one(data);
   data.read({.split = split, .first = first, .count = count}, whole.views);

@@ -15,7 +15,7 @@
 
 namespace tenon::testing {
 
-/// One rank, no clock, no background loops; what is logged can be looked at.
+/// One rank, no clock, no background loops; tests can read what is logged.
 class QuietHost final : public Host {
  public:
   void log(LogLevel, std::string_view message) override { messages.emplace_back(message); }
@@ -62,7 +62,7 @@ Made<Interface> make(Registry& registry, Host& host, std::string_view type, std:
   return make_from<Interface>(registry, host, type, config.root());
 }
 
-/// Everything a graph needs on one device, found where the environment says (TENON_PLUGIN_PATH).
+/// Everything that a graph needs on one device, found through the environment (TENON_PLUGIN_PATH).
 class Bench {
  public:
   /// kernels: "reference" for the plain loops, "auto" for the fastest, or for those that TENON_TEST_KERNELS

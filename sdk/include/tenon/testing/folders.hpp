@@ -1,5 +1,5 @@
-// For tests of components that read files: a folder of a test's own, and the text of a configuration error.
-// Header only; needs GoogleTest.
+// For tests of components that read files: a folder per test, and the text of a configuration error. Header
+// only; needs GoogleTest.
 #pragma once
 
 #include <tenon/error.hpp>
@@ -13,7 +13,7 @@
 
 namespace tenon::testing {
 
-/// Each test has an empty folder, which is gone after it.
+/// Each test has an empty folder, removed after it.
 class FolderTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -23,7 +23,7 @@ class FolderTest : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  /// Path of a file with these bytes.
+  /// Writes these bytes to a file and returns its path.
   std::string write(const std::string& name, const std::string& bytes) const {
     std::ofstream(folder_ + "/" + name, std::ios::binary) << bytes;
     return folder_ + "/" + name;
@@ -32,7 +32,7 @@ class FolderTest : public ::testing::Test {
   std::string folder_;
 };
 
-/// The message of the configuration error that `body` throws, or "no error".
+/// Returns the message of the configuration error that `body` throws, or "no error".
 template <typename Body>
 std::string error_of(Body body) {
   try {

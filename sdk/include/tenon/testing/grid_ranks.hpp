@@ -1,5 +1,5 @@
-// For tests of what lies on a model grid: its ranks as threads over the thread transport, which the registry
-// finds where the environment says (TENON_PLUGIN_PATH).
+// For tests on a model grid: its ranks as threads over the thread transport, which the registry finds through
+// the environment (TENON_PLUGIN_PATH).
 #pragma once
 
 #include <tenon/clock.hpp>
@@ -19,11 +19,11 @@ namespace tenon::testing {
 /// One rank of a grid: its communicators, and its view.
 class GridEnds {
  public:
-  /// Around every communicator that a rank opens; for delays and faults.
+  /// Wraps every communicator that a rank opens; for delays and faults.
   using Wrap = std::function<std::unique_ptr<Communicator>(std::unique_ptr<Communicator> inner, int rank)>;
 
-  /// `members`: world ranks by grid index, this rank's at `place`. `name`: apart from other grids that are
-  /// open.
+  /// `members`: world ranks by grid index, this rank's at `place`. `name`: distinguishes grids that are open
+  /// together.
   GridEnds(Transport& transport, const std::vector<int>& extents, const std::vector<int>& members, int place,
            const std::string& name = "", const Wrap& wrap = {}) {
     const auto open = [&](const std::vector<int>& places, const std::string& what) -> Communicator* {
@@ -59,7 +59,7 @@ class GridRanks {
  public:
   using Wrap = GridEnds::Wrap;
 
-  /// `world_ranks`: who stands at each place of the grid, row-major; empty: in order.
+  /// `world_ranks`: the rank at each place of the grid, row-major; empty: in order.
   explicit GridRanks(std::vector<int> extents, std::vector<int> world_ranks = {}, double deadline_s = 30)
       : extents_(std::move(extents)), members_(std::move(world_ranks)) {
     int ranks = 1;
@@ -77,7 +77,7 @@ class GridRanks {
   const std::vector<int>& extents() const { return extents_; }
   Transport& transport() { return *transport_; }
 
-  /// body(grid) on every rank; what each threw, by grid index, "" for nothing.
+  /// Runs body(grid) on every rank; returns the error text of each by grid index, "" for none.
   std::vector<std::string> run(const std::function<void(ModelGrid&)>& body, const Wrap& wrap = {}) {
     std::vector<std::string> errors(members_.size());
     std::vector<std::thread> threads;

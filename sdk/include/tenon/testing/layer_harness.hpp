@@ -71,10 +71,10 @@ struct HarnessSpec {
   Host* host = nullptr;
   Precision* precision = nullptr;
   bool training = true;
-  bool keep_values = true;  ///< false: memory is reused as in a run, and value() sees losses only
+  bool keep_values = true;  ///< false: memory is reused as in a run, and value() returns losses only
   bool poison = false;      ///< planned memory holds NaN until it is written
   std::uint64_t seed = 1;
-  ModelGrid* grid = nullptr;  ///< then every rank has a harness, and all do the same
+  ModelGrid* grid = nullptr;  ///< then every rank has a harness, and all make the same calls
 };
 
 class LayerHarness {
@@ -112,7 +112,7 @@ class LayerHarness {
     fields_[field_index(name)].values = std::move(values);
   }
   std::vector<double> field(std::string_view name) const { return fields_[field_index(name)].values; }
-  /// Parameters and their gradients may be row tables: those are given whole here.
+  /// Parameters and their gradients may be row tables, which are passed whole here.
   void set_parameter(std::string_view name, const std::vector<double>& values) {
     const int index = parameter_index(name);
     if (RowTable* table = weights_->table(index)) {
@@ -137,7 +137,7 @@ class LayerHarness {
   }
 
   double forward() { return forward({}); }
-  /// The sum of losses.
+  /// Returns the sum of losses.
   double forward(const RunSpec& run) {
     executor_->forward(*weights_, run);
     for (const LossValue& loss : executor_->losses()) {
@@ -165,7 +165,7 @@ class LayerHarness {
     }
     return dense;
   }
-  /// Every gradient by name: parameters, and real fields that are no pull-backs.
+  /// Every gradient by name: parameters, and real fields except pull-backs.
   std::map<std::string, std::vector<double>> all_gradients() {
     std::map<std::string, std::vector<double>> result;
     for (const ParameterInfo& info : executor_->parameters()) {
@@ -209,7 +209,7 @@ class LayerHarness {
   }
 
  private:
-  /// The given factory, and the pull-back as a type of its own.
+  /// The given factory, plus the pull-back as a layer type.
   class Factory final : public LayerFactory {
    public:
     explicit Factory(LayerFactory* inner) : inner_(inner) {}

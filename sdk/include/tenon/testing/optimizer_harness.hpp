@@ -17,11 +17,11 @@ class OptimizerHarness {
   OptimizerHarness(Device& device, Optimizer& optimizer, DType dtype, std::span<const double> start)
       : OptimizerHarness(device, optimizer, dtype, start, "w",
                          Shape{static_cast<std::int64_t>(start.size())}) {}
-  /// A parameter of this name and shape, in the form that the rule asks for: flat if it is elementwise.
+  /// A parameter of this name and shape, flat if the rule is elementwise.
   OptimizerHarness(Device& device, Optimizer& optimizer, DType dtype, std::span<const double> start,
                    std::string name, const Shape& shape)
       : OptimizerHarness(device, optimizer, start, whole(std::move(name), dtype, shape), nullptr, true) {}
-  /// A part of a parameter that is cut over `grid`; info.local is its shape here.
+  /// A shard of a parameter over `grid`; info.local is its local shape.
   OptimizerHarness(Device& device, Optimizer& optimizer, std::span<const double> start, ParameterInfo info,
                    Communicator* grid, bool first_holder)
       : device_(device), optimizer_(optimizer), info_(std::move(info)), first_holder_(first_holder ? 1 : 0) {

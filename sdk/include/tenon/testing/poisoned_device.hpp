@@ -1,5 +1,5 @@
-// For tests: another device, whose memory holds NaN wherever the graph's plan says that a lifetime begins. A
-// layer that reads a value, a workspace or scratch before it has written it then computes NaN.
+// For tests: wraps a device and fills memory with NaN wherever the graph's plan says that a lifetime begins.
+// A layer that reads a value, a workspace or scratch before writing it then computes NaN.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -28,7 +28,7 @@ class PoisonedDevice final : public Device, public MemoryWatch {
     return interface_id == MemoryWatch::kId ? static_cast<MemoryWatch*>(this) : inner_.query(interface_id);
   }
 
-  /// Bytes that are NaN in every floating-point format, and no index of anything.
+  /// Bytes that are NaN in every floating-point format, and not a valid index.
   void begins(TensorView memory, std::string_view) override {
     for (std::int64_t done = 0; done < memory.bytes();) {
       const std::int64_t bytes = std::min<std::int64_t>(memory.bytes() - done, kPart);

@@ -1,4 +1,4 @@
-// For tests of recovery policies: the core of a run with one rank, whose facts the test writes.
+// For tests of recovery policies: the core of a run with one rank, whose values the test sets.
 #pragma once
 
 #include <tenon/recovery.hpp>
@@ -26,7 +26,7 @@ class LoneRecoveryHost final : public RecoveryHost {
   void report(std::string_view name, double value) override { reported[std::string(name)] = value; }
 
   RecoveryContext context;
-  std::string state;  ///< what capture gives
+  std::string state;  ///< returned by capture
   std::map<std::string, std::shared_ptr<void>> memory;
   std::map<std::string, double> reported;
   std::int64_t optimizer_resets = 0, skipped_batches = 0;

@@ -54,7 +54,7 @@ class FolderRendezvous final : public Rendezvous {
   int rounds_ = 0;
 };
 
-/// An empty folder of its own, gone with the object.
+/// An empty temporary folder, removed with the object.
 class RendezvousFolder {
  public:
   RendezvousFolder() {

@@ -1,5 +1,5 @@
-// For tests of layers that ask for rows (<tenon/row_service.hpp>): all replicas in one thread. A request is
-// answered on the spot by the node that the asked replica offered.
+// For tests of layers that request rows (<tenon/row_service.hpp>): all replicas in one thread. The node that
+// the asked replica offered answers a request at once.
 #pragma once
 
 #include <tenon/error.hpp>
@@ -14,14 +14,14 @@ namespace tenon::testing {
 
 class RowsOfReplicas {
  public:
-  /// sets[r]: the weights of replica r, which holds its rows of cut tables. They outlive this.
+  /// sets[r]: the weights of replica r, which holds its rows of sharded tables. They outlive this.
   explicit RowsOfReplicas(const std::vector<ParameterSet*>& sets) {
     for (ParameterSet* set : sets) replicas_.emplace_back(*this, *set);
   }
   RowsOfReplicas(const RowsOfReplicas&) = delete;  // replicas refer to it
   RowsOfReplicas& operator=(const RowsOfReplicas&) = delete;
 
-  /// What the host of a layer on this replica offers.
+  /// The service that the host offers to a layer on this replica.
   RowService& service(int replica) { return replicas_.at(static_cast<std::size_t>(replica)); }
   /// Bytes of all requests, and of all answers, that passed between two replicas so far.
   std::size_t asked_bytes() const { return asked_; }

@@ -50,7 +50,7 @@ class CountingWatch final : public TaskWatch {
   std::int64_t limit_;
 };
 
-/// Arrays, filled with what no test expects.
+/// Arrays, filled with a value that no test expects.
 class Arrays {
  public:
   explicit Arrays(std::span<const SimulatedField> fields) : fields_(fields.begin(), fields.end()) {

@@ -27,8 +27,8 @@ inline std::uint16_t to_bf16(float value) {
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-/// Calls visit(T{}) with the element type of a dtype, that of a part for complex ones; bf16 is given as
-/// std::uint16_t and must be told apart by the caller.
+/// Calls visit(T{}) with the element type of a dtype, for complex ones that of a component; bf16 is passed as
+/// std::uint16_t, which the caller must distinguish.
 template <typename Visit>
 void with_element(DType dtype, Visit visit) {
   switch (dtype) {

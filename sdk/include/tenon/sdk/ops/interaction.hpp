@@ -7,8 +7,8 @@
 
 TENON_ABI_BEGIN
 
-/// How a recommendation model joins the dense part z0 [batch, width] of a sample with its vectors
-/// z [batch, count, width].
+/// Ways of joining the dense part z0 [batch, width] of a sample with its vectors z [batch, count, width] in a
+/// recommendation model.
 enum class Interaction : std::uint8_t {
   kDot = 0,          ///< z0, then t_i . t_j over T = [z0; z], i ascending, then j < i (Naumov et al. 2019)
   kDotItself = 1,    ///< the same for j <= i
@@ -29,8 +29,8 @@ class InteractionOps {
   virtual ~InteractionOps();
   /// y: [batch, columns].
   virtual void interact(Interaction kind, TensorView z0, TensorView z, TensorView y) = 0;
-  /// dz0 and dz may be empty; neither is memory of an argument. The elements of z0 and z are read for the dot
-  /// products alone.
+  /// dz0 and dz may be empty; neither overlaps an argument. The elements of z0 and z are read only for the
+  /// dot products.
   virtual void interact_backward(Interaction kind, TensorView z0, TensorView z, TensorView dy, TensorView dz0,
                                  bool accumulate_z0, TensorView dz, bool accumulate_z) = 0;
 };

@@ -8,14 +8,15 @@
 
 TENON_ABI_BEGIN
 
-/// Mixture of representations: which format each block of a tensor can bear (MoR, arXiv 2512.22804).
+/// Scaling strategy of a mixture of representations, which chooses a format for each block of a tensor (MoR,
+/// arXiv 2512.22804).
 enum class MorStrategy : std::uint8_t { kGam = 0, kBlock = 1, kE8 = 2, kCurrent = 3 };
 enum class MorMode : std::uint8_t {
-  kTensor = 0,        ///< the whole tensor in E4M3, or as it is
-  kQuantError = 1,    ///< per block E4M3, or as it is, by error
-  kDynamicRange = 2,  ///< per block E4M3, E5M2, or as it is, by dynamic range
+  kTensor = 0,        ///< the whole tensor in E4M3, or unchanged
+  kQuantError = 1,    ///< per block E4M3, or unchanged, by error
+  kDynamicRange = 2,  ///< per block E4M3, E5M2, or unchanged, by dynamic range
 };
-/// What a block became.
+/// The format chosen for a block.
 enum class MorChoice : std::uint8_t { kKeep = 0, kE4M3 = 1, kE5M2 = 2, kE2M3 = 3 };
 
 struct MorSpec {
@@ -29,13 +30,13 @@ struct MorSpec {
 };
 
 struct MorDecision {
-  MorChoice tensor = MorChoice::kKeep;    ///< kTensor: of the whole
+  MorChoice tensor = MorChoice::kKeep;    ///< kTensor: for the whole tensor
   std::int64_t blocks[4] = {0, 0, 0, 0};  ///< by MorChoice
   std::int64_t elements[4] = {0, 0, 0, 0};
   std::int64_t non_zero = 0;
   double error = 0;  ///< mean relative error of E4M3 over elements that are not zero
   float amax = 0;
-  bool finite = true;  ///< false: values hold the input, and what follows will show it
+  bool finite = true;  ///< false: values hold the input, so that non-finite numbers propagate
 };
 
 class MorKernel {
@@ -51,7 +52,7 @@ class MorOps {
  public:
   static constexpr const char* kId = "tenon.device.mor/1";
   virtual ~MorOps();
-  /// Throws Error(kConfig) with the reason for a combination that is not defined.
+  /// Throws Error(kConfig) with the reason for an undefined combination.
   virtual std::unique_ptr<MorKernel> prepare(const MorSpec& spec) = 0;
 };
 

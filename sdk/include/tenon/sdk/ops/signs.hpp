@@ -8,9 +8,9 @@
 
 TENON_ABI_BEGIN
 
-/// Where a vector lies in a row of bytes: the first byte of its scale, an f32 of which the lowest byte comes
-/// first, and of its bits. Element i is bit i % 8, counted from the lowest, of byte i / 8; bits behind the
-/// last element are 0. Any byte will do; the two do not overlap.
+/// Place of a vector in a row of bytes: the first byte of its scale, a little-endian f32, and that of its
+/// bits. Element i is bit i % 8, counted from the lowest, of byte i / 8; bits after the last element are 0.
+/// Any byte offset is allowed; the two do not overlap.
 struct SignPlace {
   std::int64_t scale = 0, bits = 0;
 };
@@ -22,9 +22,9 @@ class SignOps {
   virtual ~SignOps();
   /// Bytes of scratch that encode needs.
   virtual std::size_t encode_scratch(std::int64_t elements) const = 0;
-  /// At `place` of `row` (u8): scale = mean |x|, summed in f64 in an order that depends on the length alone
-  /// and rounded once, 0 of no elements; a bit is 1 where x < 0, so zeros of either sign and NaN are not
-  /// negative. NaN and infinity get into the scale, hence into every element of a mean. lost = x - (x < 0 ?
+  /// Writes at `place` of `row` (u8): scale = mean |x|, summed in f64 in an order that depends on the length
+  /// alone and rounded once, 0 for no elements; a bit is 1 where x < 0, so zeros of either sign and NaN are
+  /// not negative. NaN and infinity enter the scale, hence every element of a mean. lost = x - (x < 0 ?
   /// -scale : scale), unless it is empty; it may be x.
   virtual void encode(TensorView x, TensorView row, SignPlace place, TensorView lost, TensorView scratch) = 0;
   /// mean = (1 / K) times the sum of +-scale over the rows [K, bytes] (u8) in their order, K at least 1; all
