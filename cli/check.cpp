@@ -41,14 +41,14 @@ void print_json(const std::string& path, const std::vector<std::string>& facts, 
 
 constexpr const char* kThreads = "thread";
 
-/// The transport's type if its ranks are processes, which somebody would have to start; else "".
+/// The transport's type if its ranks are processes, which a launcher would have to start; else "".
 std::string process_transport(const Config& config) {
   const Value* type = config.find("transport.type");
   if (type == nullptr || !type->is_text() || type->text() == kThreads) return "";
   return std::getenv("TENON_RANK") == nullptr ? type->text() : "";
 }
 
-/// Built as threads, ranks need the same parts and the same memory.
+/// The configuration with ranks as threads, which need the same components and the same memory.
 Config as_threads(const Config& config) {
   const Origin origin{"tenon check", 0, 0};
   Value type{std::string(kThreads)};
@@ -59,7 +59,7 @@ Config as_threads(const Config& config) {
   return config.with_root(std::move(root));
 }
 
-/// Said before the run, since a transport that ends with its first rank cannot be changed later.
+/// Printed before the run, since a transport that ends with its first rank cannot be changed later.
 std::string fact_of_deaths(Registry& registry, const std::string& transport) {
   const ComponentRef ref = registry.find("transport/1", transport);
   const bool outlives = (ref.component->capabilities & TENON_CAP_SURVIVES_DEATH) != 0;
@@ -71,7 +71,7 @@ std::string fact_of_deaths(Registry& registry, const std::string& transport) {
                              transport));
 }
 
-/// The ranks that `tenon check` builds are threads, so what only processes would find is asked for.
+/// The ranks that `tenon check` builds are threads, so it queries what only processes would find.
 void require_machine(Registry& registry, config::CheckedRun& checked) {
   config::CheckedComponent* const chosen = checked.component("transport");
   if (chosen == nullptr) return;

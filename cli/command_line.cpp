@@ -97,7 +97,7 @@ Config append_observer(const Config& config, const std::string& type, const Orig
   return config.with_root(std::move(root));
 }
 
-/// A person who did not choose observers wants to see progress.
+/// Users who did not choose observers want to see progress.
 Config with_default_observer(Config config, Runtime& runtime) {
   const auto offered = runtime.registry().ids("observer/1");
   const bool chosen = config.find("observe") != nullptr;

@@ -1,4 +1,4 @@
-// What all commands share: parsing without prefix guessing, help that fits a terminal, and the registry of a
+// Shared by all commands: parsing without prefix guessing, help that fits a terminal, and the registry of a
 // run.
 #pragma once
 
@@ -34,10 +34,11 @@ const Command& find_command(const std::string& name);
 struct OptionText {
   std::string name, argument, text;  ///< argument is "" for a switch
 };
-/// Of a description "ARGUMENT  text", or "text" of a switch; --help is the last.
+/// Option texts of a command, parsed from descriptions "ARGUMENT  text", or "text" for a switch; --help is
+/// the last.
 std::vector<OptionText> option_texts(const Command& command);
 
-/// Parsed options of a command, or a request for help that was answered.
+/// Parsed options of a command, or a request for help that was already answered.
 struct Parsed {
   po::variables_map values;
   bool helped = false;
@@ -51,12 +52,11 @@ Parsed parse(const Command& command, const std::vector<std::string>& positional,
 /// Loads a configuration and discovers the plugins that it and the environment name.
 Config load_run(Runtime& runtime, const std::string& path, const std::vector<std::string>& sets);
 
-/// With an observer of this type besides those that the configuration chose. Unchanged when it has one
-/// already.
+/// Adds an observer of this type to those of the configuration. Unchanged if it has one already.
 Config with_observer(const Config& config, const std::string& type);
 
-/// A line of progress on standard error: on a terminal it takes the last one's place until it is finished;
-/// elsewhere only finished lines appear.
+/// Prints a line of progress on standard error: on a terminal it replaces the previous one until it is
+/// finished; elsewhere only finished lines appear.
 void print_progress(bool terminal, const std::string& line, bool finished);
 
 /// The whole command line as one text, for manifests.

@@ -17,7 +17,7 @@ void declare_compare(po::options_description& options) {
   options.add_options()("json", "print everything as JSON");
 }
 
-/// Runs that save nothing can still have lines about operands; without either there is nothing to say.
+/// Runs that save nothing can still have lines about operands; without either there is nothing to compare.
 report::NumericsAnswer compare_numerics(const std::string& a, const std::string& b) {
   report::NumericsAnswer answer;
   answer.operands = report::compare_operands(a, b);

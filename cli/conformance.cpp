@@ -1,5 +1,5 @@
-// tenon conformance: puts every promise of a plugin's contracts to the test, each in a child process with a
-// time limit. The checks themselves are the program tenon_conformance (sdk/conformance).
+// tenon conformance: tests every promise of a plugin's contracts, each in a child process with a time limit.
+// The checks themselves are in the program tenon_conformance (sdk/conformance).
 #include "command_line.hpp"
 #include "conformance_report.hpp"
 
@@ -39,7 +39,7 @@ bool matches(const std::vector<std::string>& patterns, const std::string& name) 
                      [&](const std::string& pattern) { return matches_pattern(pattern, name); });
 }
 
-/// "error 3 TEXT", as the child reports what it could not even begin.
+/// Rethrows "error 3 TEXT", with which the child reports that it could not begin.
 [[noreturn]] void rethrow(const std::string& answer) {
   const int kind = answer.size() > 6 ? answer[6] - '0' : 1;
   throw Error(kind == 2   ? ErrorKind::kConfig
@@ -99,8 +99,8 @@ ConformancePlan make_plan(const fs::path& file, const std::string& cases) {
   return plan;
 }
 
-/// The runtime library of the sanitizer that a plugin was built with, which must come before all others; "" =
-/// none.
+/// The runtime library of the sanitizer that a plugin was built with, which must be loaded before all others;
+/// "" = none.
 std::string sanitizer_of(const fs::path& file) {
   const plugin::FileSource source(file);
   const plugin::SectionResult names = plugin::read_elf_section(source, ".dynstr");
@@ -111,8 +111,7 @@ std::string sanitizer_of(const fs::path& file) {
   return "";
 }
 
-/// What a sanitizer said: its last line, which names the place, then the beginning of its report; "" =
-/// nothing.
+/// A sanitizer's report: its last line, which names the place, then its beginning; "" = none.
 std::string sanitizer_report(const std::string& words) {
   constexpr std::size_t kLongest = 1600;
   const std::size_t summary = words.find("SUMMARY: ");
@@ -124,7 +123,7 @@ std::string sanitizer_report(const std::string& words) {
   return text;
 }
 
-/// A folder of its own that is gone with the object.
+/// A temporary folder, removed with the object.
 class Scratch {
  public:
   Scratch() {
@@ -170,7 +169,7 @@ class Runner {
 
  private:
   std::vector<std::string> environment(const ConformanceCheck& check) const {
-    // Threads of OpenMP that spin would take the processor from those that they wait for.
+    // Spinning OpenMP threads would take the processor from the threads that they wait for.
     std::vector<std::string> settings{"OMP_WAIT_POLICY=passive"};
     if (!sanitizer_.empty()) {
       settings.push_back("LD_PRELOAD=" + sanitizer_);

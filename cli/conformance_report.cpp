@@ -18,7 +18,7 @@ std::string heading_of(const ConformanceCheck& check) {
   return check.case_name.empty() ? check.component : fmt::format("{} ({})", check.component, check.case_name);
 }
 
-/// Further lines of a text stand below its first one.
+/// Indents further lines of a text below its first one.
 std::string indented(const std::string& text, std::size_t columns) {
   std::string result;
   for (const char c : text) {

@@ -1,4 +1,4 @@
-// What `tenon conformance` prints: a table that grows while the checks run, a list, or JSON.
+// Output of `tenon conformance`: a table that grows while the checks run, a list, or JSON.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct ConformanceCheck {
   int seconds = 20;
   bool counts_allocations = false;
   std::string summary;
-  std::string suppression;  ///< why it is left out; "" = it is not
+  std::string suppression;  ///< why it is suppressed; "" = it is not
   Outcome outcome = Outcome::kNotRun;
   std::string text;  ///< of a failure, or why it does not apply
   double took_s = 0;
@@ -36,7 +36,7 @@ struct ConformancePlan {
 std::string conformance_list(const ConformancePlan& plan);
 std::string conformance_json(const ConformancePlan& plan);
 
-/// Prints each check as it ends and a summary behind the last one. `out` null: prints nothing.
+/// Prints each check as it ends and a summary after the last one. `out` null: prints nothing.
 class ConformanceTable {
  public:
   ConformanceTable(const ConformancePlan& plan, std::ostream* out);

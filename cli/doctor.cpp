@@ -1,6 +1,6 @@
-// tenon doctor: looks at every plugin in a child process and says of each: ok, or off and why; and what its
-// devices found out about this machine. Hardware that is not there is no failure; a claim that does not hold
-// is one.
+// tenon doctor: examines every plugin in a child process and reports ok, or off with a reason, and the
+// findings of its devices about this machine. Absent hardware is not a failure; a claim that does not hold is
+// one.
 #include "command_line.hpp"
 
 #include "base/json_writer.hpp"
@@ -27,7 +27,7 @@ struct Finding {
   std::string reason;  ///< why it is off; "" = ok
   std::vector<plugin::DeviceFindings> devices;
 
-  /// Of optional hardware: a plugin whose only component is a device that this machine does not have.
+  /// True for optional hardware: a plugin whose only component is a device that this machine does not have.
   bool lacks_hardware() const { return components == 1 && devices.size() == 1 && !devices[0].off.empty(); }
   bool failed() const {
     return !reason.empty() ||
@@ -38,7 +38,7 @@ struct Finding {
   }
 };
 
-/// Each plugin in a child process, so that a crash or a hang is a finding.
+/// Examines each plugin in a child process, so that a crash or a hang is a finding.
 std::vector<Finding> look_at(Registry& registry) {
   std::vector<Finding> findings;
   for (const PluginStatus& plugin : registry.plugins()) {

@@ -1,5 +1,5 @@
 // tenon evaluate: a trained run's metrics on the validation samples of its own data, or of other data that
-// fits its weights; and what its nodes make of every sample, for other programs.
+// fits its weights; and the values of its nodes for every sample, for other programs.
 #include "command_line.hpp"
 #include "evaluation.hpp"
 

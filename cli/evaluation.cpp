@@ -43,7 +43,7 @@ std::vector<Measured> evaluate(TrainedGraph& graph, std::vector<Output>& outputs
   train::BatchReader reader(read, data, graph.device(), graph.executor());
   train::ValidationPass pass(reader, graph.executor(), data, graph.data().batch(), 0);
   pass.begin();
-  // Dealt as in training: where replicas have weights of their own, each measures its share.
+  // Distributed as in training: where replicas have weights of their own, each measures its share.
   for (int replica = 0; replica < graph.replicas(); ++replica) {
     for (std::int64_t b = replica; b < pass.batches(); b += graph.replicas()) {
       graph.use(replica);

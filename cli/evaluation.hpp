@@ -20,8 +20,8 @@ struct Output {
   std::vector<float> values;
 };
 
-/// Losses and metrics over all validation samples; fills `outputs`. Error(kConfig) without such samples, and
-/// for nodes that the graph does not have.
+/// Losses and metrics over all validation samples; fills `outputs`. Throws Error(kConfig) if there are no
+/// such samples, or for nodes that the graph does not have.
 std::vector<Measured> evaluate(TrainedGraph& graph, std::vector<Output>& outputs);
 
 /// The metrics of the newest checkpoint of a run under `sets`, by name: "val/loss".

@@ -1,4 +1,4 @@
-// tenon export: the weights of a run's checkpoint under the names by which other programs know them.
+// tenon export: the weights of a run's checkpoint under the names that other programs use.
 #include "command_line.hpp"
 #include "export_weights.hpp"
 #include "stored_run.hpp"
@@ -23,7 +23,7 @@ std::optional<DType> asked_dtype(const po::variables_map& values) {
   fail_config(fmt::format("tenon export: --dtype is '{}', expected f32 or bf16", name));
 }
 
-/// What the model's plugin says; a model that says nothing goes out as it is.
+/// The export plan of the model's plugin; empty if the model offers none.
 ExportPlan plan_of(StoredRun& run) {
   const Component<Model> model = run.make<Model>("model");
   auto* names = static_cast<ModelExport*>(model->query(ModelExport::kId));
@@ -53,7 +53,7 @@ void write_weights(FileSystem& files, const std::string& path, const ExportedWei
   files.sync_directory(parent_path(path));
 }
 
-/// Where replicas train alone and nothing joins them at this slot, there is no one model.
+/// Replicas that train alone and are not averaged at this slot are no single model.
 std::string whose_text(const std::vector<train::StoredWeights>& weights) {
   if (weights.size() == 1 || !weights.front().own()) return "";
   return fmt::format(", replica 0 of {}", weights.size());

@@ -1,4 +1,4 @@
-// bf16 is the upper half of f32. A double goes to it directly: by way of f32 it would be rounded twice.
+// bf16 is the upper half of f32. A double is converted directly: through f32 it would be rounded twice.
 #include "export_weights.hpp"
 
 #include <tenon/error.hpp>
@@ -37,7 +37,7 @@ std::uint16_t to_bf16(double value) {
     nearest = std::copysign(std::numeric_limits<float>::max(), nearest);
   }
   auto bits = std::bit_cast<std::uint32_t>(nearest);
-  // A float that lies on a tie of bf16 may have come there by rounding: one bit to the side it came from.
+  // A float on a tie of bf16 may be the result of rounding: one bit to the side it came from.
   if ((bits & 0xffffu) == 0x8000u && static_cast<double>(nearest) != value) {
     bits += std::abs(value) > std::abs(static_cast<double>(nearest)) ? 1u : -1u;
   }
@@ -105,7 +105,7 @@ ExportedWeights read_weights(CheckpointReader& reader, const train::StoredWeight
     hasher.add(parameter, view);
     DType to = spec.dtype;
     if (convertible(spec.dtype)) {
-      // f16 that is scaled has no way back here: f32 holds every product of it.
+      // Scaled f16 is not converted back: f32 holds every product of it.
       to = dtype ? *dtype : spec.dtype == DType::kF16 && factor != 1 ? DType::kF32 : spec.dtype;
       if (to != spec.dtype || factor != 1) bytes = convert_elements(spec.dtype, bytes, factor, to);
     } else if (factor != 1) {

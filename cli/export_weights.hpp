@@ -1,4 +1,4 @@
-// Stored weights as items of a safetensors file: renamed, scaled and converted as asked. Serves `tenon
+// Stored weights as items of a safetensors file: renamed, scaled and converted on request. Serves `tenon
 // export`.
 #pragma once
 
@@ -25,8 +25,8 @@ struct ExportedWeights {
   std::string hash;  ///< of the weights as they are stored: `weights_hash` of the run at that slot
 };
 
-/// The weights of a replica. dtype: of floating-point tensors; absent = as stored.
-/// Throws Error(kConfig) when the plan names a weight that is not there.
+/// Returns the weights of a replica. dtype: of floating-point tensors; absent = as stored. Throws
+/// Error(kConfig) if the plan names a weight that does not exist.
 ExportedWeights read_weights(CheckpointReader& reader, const train::StoredWeights& stored,
                              const ExportPlan& plan, std::optional<DType> dtype);
 

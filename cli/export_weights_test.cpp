@@ -1,4 +1,4 @@
-// Conversion of weights: every rounding against one that looks for the nearest value by search.
+// Conversion of weights: every rounding against a search for the nearest value.
 #include "export_weights.hpp"
 
 #include <gtest/gtest.h>

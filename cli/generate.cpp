@@ -1,5 +1,5 @@
-// tenon generate: text from a language model, token by token, as it was trained. The whole window is computed
-// anew for each token; there is no cache of keys and values.
+// tenon generate: text from a language model, token by token, as it was trained. The whole window is
+// recomputed for each token; there is no cache of keys and values.
 #include "command_line.hpp"
 #include "generate_sampler.hpp"
 #include "trained_graph.hpp"
@@ -57,7 +57,7 @@ class Predictor {
   std::int64_t context() const { return tokens_.elements(); }
   std::int64_t vocabulary() { return graph_.executor().value(logits_).shape[2]; }
 
-  /// Logits of what follows `ids`, of which the last context() count.
+  /// Logits of the token after `ids`, of which the last context() count.
   const std::vector<double>& follow(std::span<const std::int32_t> ids) {
     const auto used = std::min(static_cast<std::int64_t>(ids.size()), context());
     std::vector<std::int32_t> window(static_cast<std::size_t>(context()), 0);

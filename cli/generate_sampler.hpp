@@ -19,7 +19,7 @@ class Sampler {
  public:
   /// Throws Error(kConfig) for a negative temperature or top_k.
   explicit Sampler(const SamplerSettings& settings);
-  /// Token for place `position` of the text. Equal logits: the lower id comes first. Throws Error(kRun) when
+  /// Token for place `position` of the text. Of equal logits the lower id comes first. Throws Error(kRun) if
   /// a logit is not finite.
   std::int32_t next(std::span<const double> logits, std::uint64_t position) const;
 

@@ -1,6 +1,6 @@
-// tenon inspect: what plugins offer. Without an argument only tags are read; an ID loads its plugin; of a
-// FILE the tag is read, then it is loaded in a child process, so that a broken one cannot hurt. With
-// --tables: how a run used its tables.
+// tenon inspect: shows what plugins offer. Without an argument only tags are read; an ID loads its plugin;
+// for a FILE the tag is read, then it is loaded in a child process, which isolates crashes. With --tables: a
+// run's use of its tables.
 #include "command_line.hpp"
 #include "inspect_file.hpp"
 #include "inspect_print.hpp"
@@ -33,7 +33,7 @@ int inspect_file(const std::string& file, bool load, Format format) {
   return 0;
 }
 
-/// A path, and not the id of a component, which may hold a slash as well.
+/// Whether the word is a path, and not the id of a component, which may contain a slash as well.
 bool is_file(const std::string& word) {
   std::error_code ignored;
   if (word.ends_with(".so") || word.starts_with("/") || word.starts_with(".")) return true;

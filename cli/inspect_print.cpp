@@ -1,4 +1,4 @@
-// Tables of components and options. The Markdown form is what the plugin reference in docs/ is made of.
+// Tables of components and options. The plugin reference in docs/ is made from the Markdown form.
 #include "inspect_print.hpp"
 
 #include <fmt/format.h>

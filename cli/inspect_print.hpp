@@ -1,4 +1,4 @@
-// What `tenon inspect` and `tenon doctor` print, as text, Markdown or JSON.
+// Output of `tenon inspect` and `tenon doctor`, as text, Markdown or JSON.
 #pragma once
 
 #include "plugin/description.hpp"

@@ -75,8 +75,8 @@ bool is_open_mpi(const std::string& mpirun) {
 
 constexpr const char* kBecome = "--become";
 
-/// `tenon launch --become PARENT PROGRAM WORDS...`: that program, which ends with the process that started
-/// it.
+/// `tenon launch --become PARENT PROGRAM WORDS...`: becomes that program, which ends with the process that
+/// started it.
 int become(const std::vector<std::string>& arguments) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (arguments.size() < 3 || std::to_string(::getppid()) != arguments[1]) return 1;
@@ -156,7 +156,7 @@ Share share_of(const Parsed& parsed) {
   return share;
 }
 
-/// What no rank has said on the terminal.
+/// Prints failures that no rank has reported on the terminal.
 void report(const LaunchEnd& outcome, int first) {
   if (!outcome.failure.empty() && !outcome.spoke) std::cerr << "tenon launch: " << outcome.failure << "\n";
   if (outcome.bad >= first && outcome.failure.empty() && (outcome.bad > first || !outcome.bad_spoke)) {
@@ -205,11 +205,11 @@ int run_launch(const std::vector<std::string>& arguments) {
         listeners.interrupted = true;
         if (ControlServer* server = listeners.server.load())
           return server->request(kControlStop | kControlInterrupt, name);
-        // Another machine runs the server; a rank passes the wish on.
+        // Another machine runs the server; a rank passes the request on.
         if (RankProcesses* processes = listeners.processes.load()) processes->signal_all(SIGTERM);
       },
-      // The ranks got it from the terminal, too, and know whether they are saving: this process ends after
-      // them.
+      // The ranks received the signal from the terminal, too, and know whether they are saving: this process
+      // ends after them.
       [] {});
   int used = 0;
   LaunchEnd outcome = LaunchedRun(share, train, listeners, used).run();

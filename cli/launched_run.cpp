@@ -1,4 +1,4 @@
-// Starting, watching and outliving rank processes (launched_run.hpp).
+// Starts, watches and restarts rank processes (launched_run.hpp).
 #include "launched_run.hpp"
 
 #include "base/elapsed.hpp"
@@ -17,7 +17,7 @@
 namespace tenon::cli {
 namespace {
 
-/// How long the control plane may take to say why a process ended.
+/// Time in which the control plane may report why a process ended.
 constexpr std::chrono::milliseconds kSaidWithin{1500};
 constexpr std::chrono::milliseconds kPollEvery{20};
 
@@ -89,7 +89,7 @@ LaunchEnd LaunchedRun::run() {
   return outcome;
 }
 
-/// Until all have ended; after a failure what still runs is killed when its time is over.
+/// Runs until all have ended; after a failure the remaining processes are killed when their time is over.
 void LaunchedRun::watch() {
   while (!processes_->poll(kPollEvery)) {
     const bool failed = server_ != nullptr && server_->failed();
@@ -113,7 +113,7 @@ void LaunchedRun::watch() {
   }
 }
 
-/// The run is interrupted: once every rank has ended or keeps its state, the next generation begins.
+/// The run is interrupted: once every rank has ended or holds its state, the next generation begins.
 void LaunchedRun::outlive() {
   if (restarts_used_ >= share_.restarts || listeners_.interrupted) return server_->give_up();
   if (!bad_since_) bad_since_ = Steady::now();
@@ -124,7 +124,7 @@ void LaunchedRun::outlive() {
     (processes_->ended(rank) ? dead : holds ? living : silent).push_back(rank);
   }
   if (silent.empty()) return living.empty() ? server_->give_up() : begin_generation(dead, living);
-  // Nobody may come back later to a run that has gone on without it.
+  // No rank may return later to a run that has continued without it.
   if (base::seconds_since(*bad_since_) <= share_.kill_after) return;
   for (const int rank : silent) processes_->kill(rank);
 }
@@ -150,7 +150,7 @@ void LaunchedRun::begin_generation(const std::vector<int>& dead, const std::vect
   for (const int rank : dead) processes_->start_again(process_of(rank), train_);
 }
 
-/// A death that ended everything may not have been looked into yet.
+/// A death that ended the run may not have been examined yet.
 void LaunchedRun::await_reason(int bad) const {
   const auto until = Steady::now() + kSaidWithin;
   const auto known = [&] { return server_->failed() || !server_->interruption().empty(); };

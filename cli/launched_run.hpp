@@ -1,6 +1,6 @@
-// The rank processes of one run and the control plane that they meet at, from their start to their end. When
-// some die and the others keep their state, the dead are started again and all meet at a new control plane,
-// which the dead do not know: a generation.
+// The rank processes of one run and the control plane that connects them, from start to end. When some die
+// and the others keep their state, the dead are started again and all ranks join a new control plane, which
+// knows nothing of the dead: a generation.
 #pragma once
 
 #include "rank_processes.hpp"
@@ -16,27 +16,27 @@
 
 namespace tenon::cli {
 
-/// Of the ranks of a run, what this machine starts.
+/// The part of a run's ranks that this machine starts.
 struct Share {
   int here = 0, world = 0, first = 0;
-  std::string program;  ///< of each rank
+  std::string program;  ///< program of each rank
   std::string control, token;
   double kill_after = 30;
   int restarts = 0;
 };
 
-/// How all ranks together ended.
+/// Result of all ranks together.
 struct LaunchEnd {
   int status = 0;
   int bad = -1;         ///< the first rank that ended badly
-  std::string how;      ///< that rank
-  std::string failure;  ///< as the control plane heard it
-  bool spoke = false;   ///< rank 0 has said why
+  std::string how;      ///< how that rank ended
+  std::string failure;  ///< as reported to the control plane
+  bool spoke = false;   ///< rank 0 has printed the reason
   bool bad_spoke = false;
   std::string last_words;
 };
 
-/// Of the process's signals, whatever runs at the moment.
+/// Targets of the process's signals: whatever runs at the moment.
 struct LaunchListeners {
   std::atomic<ControlServer*> server = nullptr;
   std::atomic<RankProcesses*> processes = nullptr;  // the server may ask before they are all started
@@ -45,7 +45,8 @@ struct LaunchListeners {
 
 class LaunchedRun {
  public:
-  /// `train`: arguments of each process. `restarts_used`: of share.restarts, earlier ones included; grows.
+  /// `train`: arguments of each process. `restarts_used`: restarts of share.restarts used so far, earlier
+  /// ones included; grows.
   LaunchedRun(const Share& share, const std::vector<std::string>& train, LaunchListeners& listeners,
               int& restarts_used);
   ~LaunchedRun();

@@ -47,7 +47,7 @@ int run(const std::vector<std::string>& words) {
   return tenon::cli::find_command(words[0]).run({words.begin() + 1, words.end()});
 }
 
-/// What was thrown, in words: a thread that the system does not start says only that something is
+/// The text of an exception: for a thread that the system does not start it says only that something is
 /// unavailable.
 std::string reason(const std::exception& error) {
   const auto* system = dynamic_cast<const std::system_error*>(&error);

@@ -1,5 +1,5 @@
 // tenon manual and tenon completion: manual pages and shell completion, made from the commands' own option
-// tables, so that they cannot say anything else than --help does.
+// tables, so that they always agree with --help.
 #include "command_line.hpp"
 
 #include "record/build_info.hpp"
@@ -93,7 +93,7 @@ std::string bash() {
          "complete -o filenames -F _tenon tenon\n";
 }
 
-/// Within single quotes of a shell, and without what zsh's _arguments reads as structure.
+/// Quotes for single quotes of a shell, without characters that zsh's _arguments treats as structure.
 std::string single_quoted(std::string_view text) {
   std::string out;
   for (const char c : text) {

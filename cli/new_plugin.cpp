@@ -1,5 +1,5 @@
 // tenon new-plugin: a project that builds against the installed package and passes its tests. It checks names
-// and says what to type next; the files come from the templates (new_plugin_project.hpp).
+// and prints the next commands; the files come from the templates (new_plugin_project.hpp).
 #include "command_line.hpp"
 #include "new_plugin_project.hpp"
 
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kLongestName = 30;  // vendor.name fits into a plugin's id
 
-/// CMake keeps the first ones for itself; Tenon's own targets bear the last two.
+/// CMake reserves the first ones; Tenon's own targets have the last two.
 constexpr std::array kTakenTargets{"all",     "clean",   "edit_cache",     "help",
                                    "install", "package", "package_source", "rebuild_cache",
                                    "test",    "tenon",   "tenon_core"};
@@ -62,7 +62,7 @@ void check_name(const std::string& name) {
       "tenon new-plugin: --name '{}': builds have a target of this name already; choose another one", name));
 }
 
-/// A second component of one id could be named in TOML only together with its vendor.
+/// Two components of one id could be named in TOML only together with their vendor.
 void check_is_new(const std::string& kind, const std::string& name) {
   Runtime runtime;
   runtime.discover({});
@@ -78,7 +78,7 @@ void check_is_new(const std::string& kind, const std::string& name) {
   }
 }
 
-/// What CMake must be told to find this installation; "" where it looks by itself.
+/// CMake option that locates this installation; "" if CMake finds it by itself.
 std::string prefix_option() {
   const config::ShippedFolder shipped = config::shipped_folder();
   if (shipped.is_source_tree) return " -DCMAKE_PREFIX_PATH=PREFIX";

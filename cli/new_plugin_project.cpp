@@ -27,7 +27,7 @@ std::string replaced(std::string text, std::string_view from, std::string_view t
   return text;
 }
 
-/// The first @WORD@ in capitals that is left, "" when there is none.
+/// The first remaining @WORD@ in capitals, "" if there is none.
 std::string placeholder_in(const std::string& text) {
   for (std::size_t at = text.find('@'); at != std::string::npos; at = text.find('@', at + 1)) {
     const std::size_t end = text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ_", at + 1);
@@ -53,7 +53,7 @@ fs::path resolved(const fs::path& folder) {
   return path.has_filename() ? path : path.parent_path();  // without a slash at the end
 }
 
-/// The outermost folder on the way to `path` that does not exist yet; what a failure must take away again.
+/// The outermost folder of `path` that does not exist yet, which is removed on failure.
 fs::path first_missing(const fs::path& path) {
   fs::path missing = path;
   std::error_code failure;
@@ -155,7 +155,7 @@ void write_project(const fs::path& folder, const std::map<std::string, std::stri
     try {
       remove_tree(*files, made.string());
     } catch (const Error&) {
-      // The first failure is the one to tell.
+      // The first failure is the one to report.
     }
     fail_to_write(target, error.what());
   }

@@ -1,5 +1,5 @@
-// The files of a new plugin project, made from the templates that Tenon brings along. It knows no kind by
-// name: a kind is a folder of templates. It asks no registry and prints nothing.
+// The files of a new plugin project, made from the templates shipped with Tenon. It knows no kind by name: a
+// kind is a folder of templates. It uses no registry and prints nothing.
 #pragma once
 
 #include <filesystem>
@@ -9,14 +9,14 @@
 
 namespace tenon::cli {
 
-/// Where the templates lie: share/tenon/templates of the installation, sdk/templates of the sources. Throws
-/// Error(kRun) when there are none.
+/// Folder of the templates: share/tenon/templates of the installation, sdk/templates of the sources. Throws
+/// Error(kRun) if there are none.
 std::filesystem::path template_folder();
 
 /// Kinds that have templates, sorted.
 std::vector<std::string> template_kinds(const std::filesystem::path& templates);
 
-/// What the placeholders of a template stand for.
+/// Values of the placeholders in a template.
 struct ProjectNames {
   std::string kind;    ///< "optimizer"
   std::string name;    ///< "my_lion": @NAME@, and `component` in names of files

@@ -1,5 +1,5 @@
-// tenon quantize: what a number format makes of a matrix, without training. The arithmetic is that of the
-// precision component which offers the format.
+// tenon quantize: converts a matrix to a number format and back, without training. The arithmetic is that of
+// the precision component that offers the format.
 #include "command_line.hpp"
 #include "quantize_component.hpp"
 #include "quantize_histogram.hpp"
@@ -73,9 +73,9 @@ QuantizeChoice choice_of(const po::variables_map& values) {
   return choice;
 }
 
-/// Magnitudes that a block can hold whose largest element is `amax`, asked of the component: every other
-/// element is `amax`, so each block of two or more has that scale, and between them lies a fine sweep. Empty
-/// when it has no answer for such a matrix.
+/// Magnitudes that a block can hold whose largest element is `amax`, found with the component: every other
+/// element is `amax`, so each block of two or more has that scale, and a fine sweep fills the places between.
+/// Empty if the component does not support such a matrix.
 std::vector<double> levels_of(FormatUser& user, QuantizeChoice choice, float amax) {
   constexpr std::int64_t kSweep = 8192;
   constexpr double kBinades = 32;
@@ -102,7 +102,7 @@ std::vector<double> levels_of(FormatUser& user, QuantizeChoice choice, float ama
 
 /// One quantized matrix, without its elements.
 struct Outcome {
-  SourceMatrix matrix;  ///< values are gone
+  SourceMatrix matrix;  ///< its values are released
   QuantizeShape shape;
   QuantizeReport report;
   std::string folder;

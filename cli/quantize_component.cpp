@@ -1,4 +1,4 @@
-// Every precision component is made and asked, because formats are no part of what a plugin's tag says.
+// Creates and queries every precision component, because a plugin's tag does not list formats.
 #include "quantize_component.hpp"
 
 #include "base/process_facts.hpp"
@@ -69,8 +69,7 @@ FormatUser::FormatUser(Registry& registry, const std::string& format) {
       quantizer_ = quantizer;
       name_ = "precision." + id;
       precision_ = std::move(precision);
-    } catch (
-        const Error& error) {  // one that needs options, or is broken, may not be the one that is asked for
+    } catch (const Error& error) {  // one that needs options, or is broken, may not be the requested one
       silent.push_back(fmt::format("precision.{} could not be asked: {}", id, error.what()));
     }
   }

@@ -15,7 +15,7 @@
 
 namespace tenon::cli {
 
-/// What the user asked for; empty texts and zeros mean the format's own default.
+/// Choices of the user; empty texts and zeros select the format's default.
 struct QuantizeChoice {
   std::string format, scale, rounding, transform;
   std::int64_t block_rows = 0, block_columns = 0;
@@ -33,12 +33,12 @@ struct QuantizedMatrix {
 
 class FormatUser {
  public:
-  /// Throws Error(kConfig) that lists all formats when nobody offers this one.
+  /// Throws Error(kConfig) that lists all formats if no component offers this one.
   FormatUser(Registry& registry, const std::string& format);
 
   /// "precision.nvfp4"
   std::string_view component() const { return name_; }
-  /// values: [rows, columns]. Errors are those of the component, with `what` in front.
+  /// values: [rows, columns]. Errors are those of the component, prefixed with `what`.
   QuantizedMatrix run(const QuantizeChoice& choice, const std::string& what, const std::vector<float>& values,
                       std::int64_t rows, std::int64_t columns);
 

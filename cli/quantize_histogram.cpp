@@ -1,4 +1,4 @@
-// Two panels with scales of their own: rounded values stand in few bins, and one scale would flatten the
+// Two panels with separate scales: rounded values fall into few bins, and a common scale would flatten the
 // input.
 #include "quantize_histogram.hpp"
 
@@ -15,7 +15,7 @@ namespace tenon::cli {
 namespace {
 
 constexpr double kWidth = 860, kHeight = 520, kLeft = 64, kRight = 846;
-constexpr double kMostBinades = 28;  // further down nothing of a block with the largest element survives
+constexpr double kMostBinades = 28;  // further down every element of a block with the largest element is lost
 constexpr std::size_t kMostLevels = 600;
 
 constexpr const char* kStyle = R"css(<style>
@@ -70,7 +70,7 @@ void draw_panel(ab::Svg& svg, const Axis& axis, const MagnitudeCounts& counts, d
     if (counts.bins[i] == 0) continue;
     const double low = axis.x(axis.first + static_cast<double>(i) / kBinsPerBinade);
     const double high = axis.x(axis.first + static_cast<double>(i + 1) / kBinsPerBinade);
-    // One element among millions must be seen too.
+    // One element among millions must be visible, too.
     const double height =
         std::max(1.0, static_cast<double>(counts.bins[i]) / static_cast<double>(most) * (bottom - top));
     svg.rect({low, bottom - height}, std::max(0.8, high - low - 0.6), height, css_class);

@@ -1,5 +1,5 @@
-// histogram.svg of `tenon quantize`: how often each magnitude comes in, and what became of it, on one
-// logarithmic axis; and the levels that the format has beside the largest element.
+// histogram.svg of `tenon quantize`: the frequency of each magnitude before and after, on one logarithmic
+// axis, and the levels of the format beside the largest element.
 #pragma once
 
 #include <span>
@@ -25,7 +25,7 @@ struct MagnitudeCounts {
   std::int64_t zero = 0, below = 0, non_finite = 0, elements = 0;
 };
 inline constexpr double kBinsPerBinade = 8;
-/// Bins cover [first, last); magnitudes under 2^first are `below`, those at or over 2^last fall into the last
+/// Bins cover [first, last); magnitudes under 2^first count as `below`, those at or over 2^last in the last
 /// bin.
 MagnitudeCounts count_magnitudes(std::span<const float> values, double first, double last);
 

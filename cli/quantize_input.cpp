@@ -1,4 +1,4 @@
-// Pieces of a file are converted as they come, so that a file is in memory once, as f32.
+// Pieces of a file are converted as they are read, so that a file is in memory once, as f32.
 #include "quantize_input.hpp"
 
 #include "config/suggest.hpp"

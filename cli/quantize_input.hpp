@@ -1,5 +1,5 @@
 // Matrices that `tenon quantize` reads: one of a .npy file, or those of a .safetensors file, as f32 with two
-// dimensions. Any bytes are read or refused with Error(kConfig); nothing is trusted.
+// dimensions. Any input is read or refused with Error(kConfig); nothing is trusted.
 #pragma once
 
 #include <tenon/files.hpp>
@@ -11,7 +11,7 @@
 
 namespace tenon::cli {
 
-/// A matrix and what it was before.
+/// A matrix and its original type and shape.
 struct SourceMatrix {
   std::string name;           ///< of the tensor; "" for a .npy file
   DType dtype = DType::kF32;  ///< in the file
@@ -22,7 +22,7 @@ struct SourceMatrix {
 };
 
 enum class SourceKind { kNpy, kSafetensors };
-/// By the end of the name; throws Error(kConfig) for another one.
+/// The kind by the end of the name; throws Error(kConfig) for another one.
 SourceKind source_kind(const std::string& path);
 
 class MatrixSource {
@@ -54,8 +54,8 @@ class MatrixSource {
   std::vector<std::string> left_out_;
 };
 
-/// Names as folders: letters, digits, '.', '_' and '-' stay, anything else becomes '_'; no two are equal and
-/// none is hidden or leads out.
+/// Folder names for tensors: letters, digits, '.', '_' and '-' stay, anything else becomes '_'; no two are
+/// equal, and none is hidden or leaves the folder.
 std::vector<std::string> folder_names(const std::vector<std::string>& names);
 
 }  // namespace tenon::cli

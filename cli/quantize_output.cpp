@@ -51,7 +51,7 @@ std::string stats_json(const QuantizeReport& report) {
 void write_quantized(FileSystem& files, const std::string& folder, const SourceMatrix& matrix,
                      const QuantizedMatrix& result, const std::string& histogram) {
   files.make_directories(folder);
-  // A result that is replaced may have files that the new one has not.
+  // The old result may have files that the new one lacks.
   for (const char* name : kFiles) remove_tree(files, folder + "/" + name);
   const QuantizeShape& shape = result.shape;
   write_npy(files, folder + "/codes.npy",

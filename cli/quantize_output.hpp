@@ -1,4 +1,4 @@
-// What `tenon quantize` leaves behind for one matrix: a folder of arrays, statistics and a drawing.
+// Output of `tenon quantize` for one matrix: a folder of arrays, statistics and a drawing.
 #pragma once
 
 #include "quantize_component.hpp"
@@ -11,9 +11,9 @@
 
 namespace tenon::cli {
 
-/// Names of the files in a result's folder; any of them there means that a result is there.
+/// Names of the files in a result's folder; any of them means that a result exists.
 std::span<const char* const> quantize_files();
-/// Refuses, with Error(kConfig), a folder in which results lie already.
+/// Refuses, with Error(kConfig), a folder that contains results.
 void refuse_results(FileSystem& files, const std::string& folder);
 
 /// Writes the folder; stats.json comes last, so that a folder with it is whole.

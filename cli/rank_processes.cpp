@@ -1,4 +1,4 @@
-// Starting, watching and ending rank processes (rank_processes.hpp).
+// Starts, watches and ends rank processes (rank_processes.hpp).
 #include "rank_processes.hpp"
 
 #include <tenon/error.hpp>
@@ -48,7 +48,7 @@ RankProcesses::Child RankProcesses::start(const RankProcess& process,
     child.words_end = std::move(words.read_end);
     far_end = std::move(words.write_end);
   }
-  // In the launcher's group, with which it is in the foreground of a terminal, or is not.
+  // In the launcher's group, which is in the foreground of a terminal, or is not.
   const int status = child.process.start({program_, arguments, process.environment, false}, files);
   if (status != 0)
     fail_run(fmt::format("cannot start '{}' for rank {}: {}", program_, process.rank, std::strerror(status)));

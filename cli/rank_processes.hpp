@@ -1,4 +1,4 @@
-// The rank processes that `tenon launch` starts: output kept apart, ends noticed, nothing left behind.
+// The rank processes that `tenon launch` starts: separate outputs, detected ends, no leftover processes.
 #pragma once
 
 #include "base/child_process.hpp"
@@ -19,23 +19,23 @@ struct RankProcess {
 /// poll() belongs to one thread; the rest is thread-safe.
 class RankProcesses {
  public:
-  /// Starts `program arguments...` once per entry. The first entry's process writes where this one writes; of
-  /// the others standard error is kept. Throws Error(kRun) when one cannot be started; those before it are
-  /// killed.
+  /// Starts `program arguments...` once per entry. The first entry's process writes to this one's outputs;
+  /// for the others standard error is kept. Throws Error(kRun) if one cannot be started; those started before
+  /// are killed.
   RankProcesses(const std::string& program, const std::vector<std::string>& arguments,
                 const std::vector<RankProcess>& processes);
-  /// Kills what still runs.
+  /// Kills the remaining processes.
   ~RankProcesses();
   RankProcesses(const RankProcesses&) = delete;
   RankProcesses& operator=(const RankProcesses&) = delete;
 
-  /// Takes output and ends, waiting at most `limit` for either. Returns true once all have ended.
+  /// Reads output and ends, waiting at most `limit` for either. Returns true once all have ended.
   bool poll(std::chrono::milliseconds limit);
   void kill_all();
   void kill(int rank);
-  /// In place of one that has ended, with arguments of its own.
+  /// Replaces a process that has ended, with arguments of its own.
   void start_again(const RankProcess& process, const std::vector<std::string>& arguments);
-  /// Sends `signal` to what still runs.
+  /// Sends `signal` to the remaining processes.
   void signal_all(int signal) const;
 
   /// "its process was killed by signal 9 (Killed)", "its process ended with exit status 3"; "" while it runs,
@@ -44,9 +44,9 @@ class RankProcesses {
   bool ended(int rank) const;
   /// The first of these processes that ended badly; -1 when none.
   int first_bad_rank() const;
-  /// True if it ended by itself with an error, and so has said why.
+  /// Returns true if it exited with an error, which it has reported itself.
   bool spoke_for_itself(int rank) const;
-  /// End of what it wrote to standard error.
+  /// The end of its standard error.
   std::string last_words(int rank) const;
   /// The largest exit status; 1 for a signal.
   int exit_status() const;

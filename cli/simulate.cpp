@@ -37,7 +37,7 @@ void declare_simulate(po::options_description& options) {
   options.add_options()("json", "print the figures as JSON");
 }
 
-/// A simulator made for its description and its shared arrays; tasks run elsewhere.
+/// A simulator created for its description and its shared arrays; tasks run elsewhere.
 class Description {
  public:
   Description(Registry& registry, const simulate::Plan& plan) {
@@ -75,7 +75,7 @@ class Description {
   Component<Simulator> simulator_;
 };
 
-/// Lines of progress, at most four a second; elsewhere than on a terminal one every ten seconds.
+/// Prints lines of progress, at most four a second; if not on a terminal, one every ten seconds.
 class ProgressPrinter {
  public:
   ProgressPrinter(const simulate::ResultFolder& folder, SimulationManifest& manifest, bool quiet)
@@ -156,7 +156,7 @@ simulate::Pool pool_of(simulate::ResultFolder& folder, simulate::Tasks& tasks, c
           std::filesystem::read_symlink("/proc/self/exe").string()};
 }
 
-/// Any process of a launch but the first: makes its share and says so to process 0, which speaks for all.
+/// Any process of a launch but the first: makes its share and reports to process 0, which prints for all.
 int run_node(FileSystem& files, const SimulationManifest& wanted, const simulate::Plan& plan,
              simulate::Place place, const std::atomic<bool>& stop) {
   simulate::OwnerSeen owner(files, plan.settings.folder, place.index);

@@ -1,5 +1,5 @@
-// A run that was trained, opened to be used: its resolved configuration, the components that it names, and
-// its checkpoints. Serves export, generate and evaluate; writes nothing.
+// A trained run, opened for use: its resolved configuration, the components that it names, and its
+// checkpoints. Serves export, generate and evaluate; writes nothing.
 #pragma once
 
 #include "config/run_schema.hpp"
@@ -32,7 +32,7 @@ class OfflineHost final : public Host {
   void* query(std::string_view interface_id) override {
     return interface_id == LayerFactory::kId ? layers_ : nullptr;
   }
-  /// What layers with graphs of their own make them with; none at first.
+  /// The factory for layers with graphs of their own; none at first.
   void set_layers(LayerFactory* layers) { layers_ = layers; }
 
  private:
@@ -51,7 +51,7 @@ class StoredRun {
   OfflineHost& host() { return host_; }
   FileSystem& files() { return *files_; }
 
-  /// The component of a table; Error(kConfig) when the run has none.
+  /// The component of a table; throws Error(kConfig) if the run has none.
   template <typename Interface>
   Component<Interface> make(std::string_view table) {
     config::CheckedComponent& found = component(table);
@@ -60,10 +60,10 @@ class StoredRun {
   }
   std::string_view type(std::string_view table) { return component(table).type; }
 
-  /// The checkpoint of slot `step`, or the newest whose every byte is what was written; those that are not
-  /// are named on standard error and left where they are.
+  /// The checkpoint of slot `step`, or the newest that is intact; damaged ones are named on standard error
+  /// and left in place.
   CheckpointReader checkpoint(std::optional<std::int64_t> step);
-  /// The weights that the run stands for, by replica; what cannot be known of them goes to standard error.
+  /// The weights of the run, by replica; standard error says what cannot be known of them.
   std::vector<train::StoredWeights> weights(const CheckpointReader& reader) const;
 
  private:

@@ -1,4 +1,4 @@
-// Reading of table_record.hpp. A file may be cut short or changed: every member is checked before it is used.
+// Reading of table_record.hpp. A file may be truncated or changed: every member is checked before it is used.
 #include "table_record.hpp"
 
 #include <tenon/error.hpp>
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-/// A JSON value and the way to it, for messages.
+/// A JSON value and its path, for messages.
 class Node {
  public:
   Node(const json& value, const std::string& where) : value_(value), where_(where) {}

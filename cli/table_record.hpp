@@ -1,5 +1,5 @@
-// What the observer `tables` left in a run's folder, one file per rank, and the same tables seen from outside
-// of ranks. Serves `tenon inspect RUN --tables`.
+// Files of the observer `tables` in a run's folder, one per rank, and the same tables without the division
+// into ranks. Serves `tenon inspect RUN --tables`.
 #pragma once
 
 #include <tenon/files.hpp>
@@ -16,7 +16,7 @@ struct HotRow {
   std::uint64_t accesses = 0;
 };
 
-/// A rank's part of a table.
+/// A rank's shard of a table.
 struct TablePart {
   int rank = 0;
   std::int64_t first = 0, last = 0;  ///< rows
@@ -29,7 +29,7 @@ struct TablePart {
 struct TableFacts {
   std::string name, dtype;
   std::int64_t rows = 0, width = 0, bytes = 0;
-  /// Of all rows; where ranks hold copies of the same rows, those of the lowest rank.
+  /// Accesses to all rows; if ranks hold copies of the same rows, those of the lowest rank.
   std::uint64_t accesses = 0;
   std::int64_t touched = 0;
   std::vector<HotRow> hottest = {};
@@ -52,9 +52,9 @@ struct RunTables {
   std::vector<TableFacts> tables = {};
 };
 
-/// Throws Error(kRun) that begins with `where` for a text that is no such file.
+/// Throws Error(kRun) that begins with `where` for a text that is not such a file.
 RankTables parse_rank_tables(std::string_view text, const std::string& where);
-/// Files of ranks in ascending order, at least one, into one view. Throws Error(kRun) where they disagree.
+/// Joins files of ranks in ascending order, at least one, into one view. Throws Error(kRun) if they disagree.
 RunTables join(const std::string& folder, const std::vector<RankTables>& ranks);
 /// Reads all files of an attempt. Throws Error(kConfig) that says what to add when it has none.
 RunTables read_tables(FileSystem& files, const std::string& folder);

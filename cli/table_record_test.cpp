@@ -1,4 +1,4 @@
-// What `tenon inspect RUN --tables` prints, whole, and files that are not what they should be.
+// The whole output of `tenon inspect RUN --tables`, and invalid files.
 #include "table_record.hpp"
 
 #include "store/testing/memory_files.hpp"

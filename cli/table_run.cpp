@@ -1,4 +1,4 @@
-// The files of all ranks as one view, and what is printed of it.
+// The files of all ranks as one view, and its output.
 #include "base/json_writer.hpp"
 #include "table_record.hpp"
 
@@ -91,7 +91,7 @@ RunTables join(const std::string& folder, const std::vector<RankTables>& ranks) 
                 .ranks = ranks.front().ranks,
                 .first_slot = ranks.front().first_slot,
                 .slots = ranks.front().slots};
-  // Each rank named its own hottest: beyond the shortest such list another rank's row could be missing.
+  // Each rank named its own hottest rows: beyond the shortest such list another rank's row could be missing.
   std::int64_t named_rows = ranks.front().named_rows;
   for (const RankTables& rank : ranks) named_rows = std::min(named_rows, rank.named_rows);
   for (const RankTables& rank : ranks) {
@@ -124,7 +124,7 @@ RunTables read_tables(FileSystem& files, const std::string& folder) {
   }
   std::sort(ranks.begin(), ranks.end(),
             [](const RankTables& a, const RankTables& b) { return a.rank < b.rank; });
-  // An attempt that went on with fewer ranks left the files of the others behind.
+  // An attempt that continued with fewer ranks still has the files of the others.
   const RankTables& newest = ranks.front();
   std::erase_if(ranks, [ranks_now = newest.ranks, first_slot = newest.first_slot](const RankTables& other) {
     return other.rank >= ranks_now || other.ranks != ranks_now || other.first_slot != first_slot;

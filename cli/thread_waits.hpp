@@ -1,4 +1,4 @@
-/// How the threads of this process wait for each other.
+/// Sets how the threads of this process wait for each other.
 #pragma once
 
 namespace tenon::cli {

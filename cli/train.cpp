@@ -37,7 +37,7 @@ int environment_number(const char* name, int fallback) {
   return static_cast<int>(value);
 }
 
-/// What `tenon launch`, or a line for a scheduler (docs/processes.md), left in the environment.
+/// The place from the environment that `tenon launch`, or a line for a scheduler (docs/processes.md), set.
 ProcessPlace place_from_environment() {
   ProcessPlace place;
   place.rank = environment_number("TENON_RANK", -1);
@@ -90,7 +90,7 @@ int run_train(const std::vector<std::string>& arguments) {
 
   const RunResult result = runtime.train(config, request);
   if (!result.error.empty()) std::cerr << "tenon train: " << result.error << "\n";
-  if (result.rank > 0) return result.exit_status;  // rank 0 speaks for the run
+  if (result.rank > 0) return result.exit_status;  // rank 0 prints for the run
   const auto loss = result.metrics.find("val/loss");
   std::cout << fmt::format("{} after {} steps, {:.1f} s{}  ->  {}\n", result.status, result.steps,
                            result.wall_s,

@@ -1,4 +1,4 @@
-// Components of a stored run, made and opened as training made them, on one rank.
+// Components of a stored run, created and opened as in training, on one rank.
 #include "trained_graph.hpp"
 
 #include "graph/row_table.hpp"
@@ -65,7 +65,7 @@ TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_
   if (run.checked().component("precision") != nullptr) precision_ = run.make<Precision>("precision");
   layers_ = make_registry_layers(run.registry(), run.host());
   run.host().set_layers(layers_.get());
-  // As many axes as the layers' options count, each of one rank.
+  // As many axes as the layers' options name, each of one rank.
   const std::size_t axes = settings.parallel.grid.size();
   grid_ = ModelGrid(std::vector<int>(axes, 1), 0, nullptr, std::vector<Communicator*>(axes, nullptr));
   ExecutorSpec spec;
@@ -112,8 +112,8 @@ void TrainedGraph::load(const std::string& name, const ParameterInfo& info) {
   device_->copy(host, weights_->tensor(info.index));
 }
 
-// What sites and the policy keep (histories of largest values, decisions) says how operands are rounded.
-// Under other settings than those of the run there is none of it, and sites begin as in a first slot.
+// The state of sites and of the policy (histories of largest values, decisions) determines the rounding of
+// operands. Under settings other than the run's there is none, and sites start as in a first slot.
 void TrainedGraph::restore_sites(int replica) {
   const auto visit = [&](StateVisitor& visitor) {
     if (precision_) {

@@ -21,11 +21,11 @@ std::vector<double> real_values(const TensorView& view);
 
 class TrainedGraph {
  public:
-  /// Writes down the graph; the run's edits of the model come on top.
+  /// Builds the graph; the run's edits of the model are applied to it.
   using Build = std::function<GraphSpec(Model& model, const DataInfo& data)>;
 
-  /// batch: samples of one forward; 0 = as the data set gives them. Begins with the weights of replica 0.
-  /// run and reader outlive this.
+  /// batch: samples of one forward; 0 = as the data set sets it. Starts with the weights of replica 0. run
+  /// and reader outlive this.
   TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_t batch, const Build& build);
 
   Dataset& data() { return *data_; }
@@ -36,7 +36,7 @@ class TrainedGraph {
   std::int64_t slot() const { return reader_.step(); }
   /// Replicas with weights in the checkpoint.
   int replicas() const { return static_cast<int>(stored_.size()); }
-  /// Loads the weights that replica `replica` stands for, and the state of its sites.
+  /// Loads the weights of replica `replica`, and the state of its sites.
   void use(int replica);
   void forward(std::int64_t first_sample);
   /// Copy in host memory of a node's value after forward, of its first `rows` rows; kept until the next call.

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRecord = "experiment.json";
 
-// Written beside and renamed: a reader never sees half a report.
+// Writes a temporary file and renames it: a reader never sees half a report.
 void write_file(const fs::path& path, const std::string& text) {
   const fs::path draft = path.string() + ".tmp";
   {

@@ -35,7 +35,7 @@ StudyOutcome report_study(const std::string& folder);
 /// True if the folder holds a study, i.e. an experiment.json.
 bool is_study_folder(const std::string& folder);
 
-/// What the command prints at the end: verdict, failures with their logs, path of the report.
+/// Text that the command prints at the end: verdict, failures with their logs, path of the report.
 std::string closing_text(const StudyOutcome& outcome);
 
 }  // namespace tenon::ab

@@ -1,4 +1,4 @@
-// Every number of a study, computed once: the JSON and the HTML report only print what stands here.
+// Every number of a study, computed once: the JSON and the HTML report only print these numbers.
 #pragma once
 
 #include "ab/statistics.hpp"
@@ -26,7 +26,7 @@ struct PairedMetric {
   double adjusted_p = 1;                   ///< of the deciding test, Holm over its family
 };
 
-/// The test that decides: the asked one, but the exact one where the differences have no t test.
+/// The test that decides: the requested one, or the exact one if the differences have no t test.
 DecidingTest deciding_test(const Experiment& experiment, const PairedMetric& metric);
 double deciding_p(const Experiment& experiment, const PairedMetric& metric);
 
@@ -49,7 +49,7 @@ const char* outcome_name(Outcome outcome);
 struct Verdict {
   Outcome outcome = Outcome::kNone;
   std::string headline;                ///< one sentence
-  std::vector<std::string> sentences;  ///< what stands behind it
+  std::vector<std::string> sentences;  ///< the reasons
 };
 
 struct Comparison {
@@ -70,7 +70,7 @@ struct Comparison {
   Verdict verdict;
 };
 
-/// What an arm costs: mean and spread over its runs. Empty where nothing valid was measured.
+/// Cost of an arm: mean and spread over its runs. Empty where nothing valid was measured.
 struct ArmCost {
   std::optional<MeanEstimate> samples_per_s, tokens_per_s, wall_s;  ///< only if runs had the machine alone
   std::optional<MeanEstimate> stall_s;
@@ -100,7 +100,7 @@ struct StudyResult {
 
 StudyResult analyse(Study study);
 
-/// The pieces, for tests and other callers.
+/// The individual steps, for tests and other callers.
 PairedMetric compare_metric(const std::string& metric, bool lower_is_better, std::vector<double> baseline,
                             std::vector<double> other, double alpha);
 /// Time of the first evaluation at or past the target; censored at the last evaluation if there is none.
@@ -114,8 +114,7 @@ SelfCheck check_against_itself(const Comparison& comparison, double alpha);
 /// The time-to-target numbers on one axis; null if there are none.
 const TargetComparison* target_on(const Comparison& comparison, Axis axis);
 
-/// Axes on which the metric's curves of all runs can be drawn: something is consumed, and the clock may be
-/// trusted.
+/// Axes on which the metric's curves of all runs can be drawn: something is consumed, and the clock is valid.
 std::vector<Axis> usable_axes(const Study& study, const std::string& metric);
 
 }  // namespace tenon::ab

@@ -114,7 +114,7 @@ std::string seeds_chart(const StudyResult& result, ChartSize size) {
           marker_of(a), {column(a), frame.y(value)}, 4.5, arm_class(a, "dot"),
           fmt::format("{}, seed {}: {}", study.arms[a].arm.name, study.experiment.seeds[s], compact(value)));
     }
-    // Names are cut to their column; the legend has them whole.
+    // Names are truncated to their column; the legend has them whole.
     const auto room = static_cast<std::size_t>(span / static_cast<double>(arms) / 7);
     std::string name = study.arms[a].arm.name;
     if (name.size() > room && room > 2) name = name.substr(0, room - 1) + "\u2026";

@@ -1,4 +1,4 @@
-// The drawings of the report, each as one SVG element at one size. What a drawing shows, its CSV has too.
+// The drawings of the report, each as one SVG element at one size. The CSV of a drawing has the same content.
 #pragma once
 
 #include "ab/analysis.hpp"
@@ -34,8 +34,8 @@ std::string difference_chart(const StudyResult& result, const Comparison& compar
 std::string target_chart(const StudyResult& result, const Comparison& comparison,
                          const TargetComparison& target, ChartSize size);
 
-/// CSV of the same drawings. Curves beyond `limit` bytes are reduced to min/max per bucket, which `reduced`
-/// then tells.
+/// CSV of the same drawings. Curves beyond `limit` bytes are reduced to min/max per bucket, and `reduced` is
+/// set.
 std::string seeds_csv(const StudyResult& result);
 std::string curve_csv(const StudyResult& result, const std::string& metric, std::size_t limit, bool& reduced);
 std::string difference_csv(const StudyResult& result, const Comparison& comparison, Axis axis);

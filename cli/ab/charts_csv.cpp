@@ -1,4 +1,4 @@
-// The numbers behind the drawings as CSV; see charts.hpp.
+// The numbers of the drawings as CSV; see charts.hpp.
 #include "ab/charts.hpp"
 
 #include <fmt/format.h>

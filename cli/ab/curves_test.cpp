@@ -1,4 +1,4 @@
-// Curves lose no extreme to the plot, and means and differences meet at common points.
+// Plots keep the extremes of curves, and means and differences are taken at common points.
 #include "ab/curves.hpp"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// What an A/B experiment asks, fixed before the first run: arms, seeds, metric, budget and the rule of
+// The plan of an A/B experiment, fixed before the first run: arms, seeds, metric, budget and the rule of
 // decision. Plain data; `read_experiment` fills it from TOML (DESIGN 5), `validate` refuses what cannot be
 // answered.
 #pragma once

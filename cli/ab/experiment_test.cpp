@@ -1,4 +1,4 @@
-// Experiment files: what is read, and which mistakes are refused with which words.
+// Experiment files: values that are read, mistakes that are refused, and the messages.
 #include "ab/experiment.hpp"
 
 #include "ab/synthetic_runs.hpp"

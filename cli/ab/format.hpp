@@ -1,5 +1,5 @@
-// Numbers as a reader wants them: as many digits as the error allows, units with prefixes, a real minus sign.
-// Text only; HTML and SVG escape on their own.
+// Numbers for readers: as many digits as the error allows, units with prefixes, a real minus sign. Text only;
+// HTML and SVG escape on their own.
 #pragma once
 
 #include "ab/experiment.hpp"

@@ -42,7 +42,7 @@ Range range_of(std::span<const double> values, double margin) {
   }
   if (out.low > out.high) return {0, 1};
   double length = out.high - out.low;
-  // A range at the limit of resolution would give ticks that all read the same.
+  // A range at the limit of resolution would make all tick labels equal.
   const double least = 1e-9 * std::max(std::abs(out.low), std::abs(out.high));
   if (length <= least) {
     const double half = out.low == 0 ? 0.5 : std::max(std::abs(out.low) * 0.05, 1e-12);

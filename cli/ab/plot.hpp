@@ -23,7 +23,7 @@ Range range_of(std::span<const double> values, double margin);
 /// Multiples of 1, 2 or 5 times a power of ten inside the range, about `count` of them.
 std::vector<double> round_ticks(Range range, int count);
 
-/// What stands beside an axis.
+/// Title and tick labels of an axis.
 struct AxisText {
   std::string title;
   std::function<std::string(double)> label;

@@ -1,4 +1,4 @@
-// Ticks, ranges, number formats and escaping: what a wrong digit in a report would come from.
+// Ticks, ranges, number formats and escaping, where a wrong digit of a report would come from.
 #include "ab/plot.hpp"
 #include "ab/format.hpp"
 #include "ab/svg.hpp"

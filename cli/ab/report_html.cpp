@@ -30,7 +30,7 @@ std::string verdict_block(const Verdict& v) {
                                            "Inconclusive", "Identical", "No verdict"};
   std::string out = fmt::format("<div class=\"verdict {}\">\n<p class=\"word\">{}</p>\n",
                                 outcome_name(v.outcome), kWords[static_cast<int>(v.outcome)]);
-  // The word already stands above the sentence.
+  // The word is already above the sentence.
   std::string headline = v.headline;
   for (const char* lead : {"Inconclusive: ", "Identical: ", "No verdict: "}) {
     if (headline.starts_with(lead)) {

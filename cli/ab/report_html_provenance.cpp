@@ -1,4 +1,4 @@
-// The sections of report.html that say where the numbers come from and how to get them again.
+// The sections of report.html about the origin of the numbers and how to reproduce them.
 #include "ab/format.hpp"
 #include "ab/html.hpp"
 #include "ab/report_sections.hpp"

@@ -20,7 +20,7 @@ std::string amount(const std::optional<double>& value, Axis axis, const char* ot
   return value ? quantity(*value, axis) : otherwise;
 }
 
-// Mean and spread with a unit behind them; blank when nothing was measured.
+// Mean and spread followed by a unit; blank when nothing was measured.
 std::string mean_and_sd(const std::optional<MeanEstimate>& m, double scale, int decimals) {
   if (!m) return kNone;
   // Counts that are the same in all runs need no decimals.

@@ -172,7 +172,7 @@ std::map<std::string, std::string> flatten_file(const fs::path& path, const std:
   return flatten(Config::parse(text, path.string(), {}).root());
 }
 
-// plugin[3].sha256 -> plugin.vendor.name.sha256: a plugin's place in the list means nothing.
+// plugin[3].sha256 -> plugin.vendor.name.sha256: a plugin's place in the list has no meaning.
 std::map<std::string, std::string> named_by_plugin(const std::map<std::string, std::string>& lock) {
   std::map<std::string, std::string> out;
   for (const auto& [key, value] : lock) {
@@ -189,7 +189,7 @@ std::map<std::string, std::string> named_by_plugin(const std::map<std::string, s
   return out;
 }
 
-// What an unfinished run has done, by its last line of metrics.
+// Sums of an unfinished run, taken from its last line of metrics.
 void sums_of_metrics(RunRecord& run) {
   run.status = "unfinished";
   for (const auto& [name, series] : run.series) {

@@ -1,4 +1,4 @@
-// One finished run as it lies on disk (DESIGN 8), read without trusting it: metrics.jsonl may end in a torn
+// One finished run as it is on disk (DESIGN 8), read without trusting it: metrics.jsonl may end in a torn
 // line, a file may be missing. Reads only; compares nothing.
 #pragma once
 
@@ -24,21 +24,21 @@ struct MetricPoint {
   double at(Axis axis) const;
 };
 
-/// What summary.json says of numbers that a strategy records by name.
+/// Summary in summary.json of numbers that a strategy records by name.
 struct Distribution {
   double count = 0, mean = 0, least = 0, most = 0;
 };
 
-/// Seconds of a rank by what its training thread did.
+/// Seconds of a rank by activity of its training thread.
 struct TimeSplit {
   double total = 0, compute = 0, exposed = 0, late = 0, data = 0, other = 0;
-  double overlapped = 0;  ///< transfers beside other work; in none of the parts
+  double overlapped = 0;  ///< transfers beside other work; counted in none of the parts
 
-  /// How far the parts are from the total, as a share of it.
+  /// Difference between the parts and the total, as a share of the total.
   double gap() const;
 };
 
-/// Part by part; empty of none.
+/// Mean of each part; empty for no splits.
 std::optional<TimeSplit> mean_of(const std::vector<TimeSplit>& splits);
 
 using Series = std::vector<MetricPoint>;  ///< in order of step
@@ -71,7 +71,7 @@ struct RunRecord {
   std::optional<double> final_value(const std::string& metric) const;
 };
 
-/// Of bytes_by_purpose or rank_bytes; 0 where nothing was sent for that purpose.
+/// Bytes for one purpose in bytes_by_purpose or rank_bytes; 0 if nothing was sent for it.
 double bytes_of(const std::map<std::string, double>& purposes, const std::string& purpose);
 
 /// Newest attempt below `parent` (folders named 1, 2, ...); 0 if there is none.
@@ -85,7 +85,7 @@ enum class RunState { kEnded, kAny };
 /// newline that does not parse is dropped with a note; any other broken line is an error.
 RunRecord read_run(const std::string& folder, RunState state = RunState::kEnded);
 
-/// The parsers behind read_run, on text; `where` names the source in errors.
+/// The parsers of read_run, on text; `where` names the source in errors.
 void parse_metrics(const std::string& text, const std::string& where, RunRecord& run);
 void parse_summary(const std::string& text, const std::string& where, RunRecord& run);
 /// "a.b[0]" -> value as text.

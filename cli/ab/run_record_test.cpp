@@ -1,4 +1,4 @@
-// Run folders are outside bytes: torn lines, missing files, NaN, damage anywhere.
+// Run folders are untrusted input: torn lines, missing files, NaN, damage anywhere.
 #include "ab/run_record.hpp"
 
 #include "ab/synthetic_runs.hpp"
@@ -130,7 +130,7 @@ TEST(RunRecord, NewestAttemptCountsOnlyNumberedFolders) {
   EXPECT_EQ(newest_attempt(parent), 10);
 }
 
-// Damaged files give Error or a record, never a crash; truncation at every place and random bytes.
+// Damaged files cause an Error or yield a record, never a crash; truncation at every place and random bytes.
 TEST(RunRecord, SurvivesDamage) {
   const std::string folder = sample_folder("damage");
   std::mt19937 random(12345);

@@ -44,7 +44,7 @@ std::string duration(double seconds) {
   return fmt::format("{} h {:02} min", s / 3600, s / 60 % 60);
 }
 
-/// Places of plugins count from the file that says them, and an arm's file lies elsewhere.
+/// Plugin paths are relative to the file that names them, and an arm's file is in another folder.
 Value with_absolute_plugin_paths(const Config& config) {
   Value root = config.root();
   Value* plugins = root.find("plugins");
@@ -109,7 +109,7 @@ class Schedule {
     const base::StopListener listener(
         [&](const std::string& signal, bool) { asked = signal == "SIGINT" ? SIGINT : SIGTERM; },
         [&] { insisted = true; });
-    std::reverse(waiting_.begin(), waiting_.end());  // taken from the back
+    std::reverse(waiting_.begin(), waiting_.end());  // jobs are popped from the back
     while (!waiting_.empty() || !running_.empty()) {
       start_more();
       report(false, "");
@@ -243,7 +243,7 @@ std::string arm_file_text(const Experiment& experiment, const Arm& arm) {
 std::vector<std::string> fixed_seed_warnings(const Experiment& experiment) {
   std::vector<std::string> out;
   for (const Arm& arm : experiment.arms) {
-    if (arm.own_order) continue;  // its seeds are ours
+    if (arm.own_order) continue;  // the runner sets the seeds of such an arm
     const Config config = Config::load(experiment.base, arm.set, arm.extends);
     const Value* run = config.root().find("run");
     for (const char* key : {"seed_init", "seed_order", "seed_rounding"}) {
@@ -272,7 +272,7 @@ std::vector<std::string> run_sets(const Experiment& experiment, const Arm& arm, 
     out.push_back(std::move(assignment));
   out.push_back(fmt::format("run.seed={}", seed));
   if (arm.own_order) {
-    // The pair shares initial weights; everything else that is drawn differs.
+    // The pair shares initial weights; every other random stream differs.
     out.push_back(fmt::format("run.seed_init={}", seed));
     out.push_back(fmt::format("run.seed_order={}", other_seed(seed)));
     out.push_back(fmt::format("run.seed_rounding={}", other_seed(seed)));

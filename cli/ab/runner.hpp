@@ -1,5 +1,5 @@
 // Runs every arm and seed of an experiment as child processes of the program itself. It knows command lines
-// and exit statuses; what the runs mean is study.hpp's business.
+// and exit statuses; study.hpp interprets the runs.
 #pragma once
 
 #include "ab/experiment.hpp"
@@ -25,8 +25,8 @@ struct RunnerOptions {
   int jobs = 1;
   double run_deadline_s = 7 * 86400.0;  ///< a run that takes longer is stopped and counts as failed
   double stop_grace_s = 30;             ///< time to save after Ctrl-C before a run is killed
-  /// Called with a line of progress whenever it changes; `finished` says that a run has ended and the line
-  /// should stay.
+  /// Called with a line of progress whenever it changes; `finished`: a run has ended and the line should
+  /// stay.
   std::function<void(const std::string& line, bool finished)> progress = {};
   std::string label = "ab";  ///< first word of a progress line
 };
@@ -51,14 +51,14 @@ std::string arm_file_path(const std::string& folder, const Arm& arm);
 std::string arm_file_text(const Experiment& experiment, const Arm& arm);
 
 /// A line for each seed (run.seed_init, seed_order, seed_rounding) that the base or an arm fixes: the spread
-/// between the study's seeds leaves out what it draws.
+/// between the study's seeds then excludes that stream.
 std::vector<std::string> fixed_seed_warnings(const Experiment& experiment);
 
-/// Writes the files of all arms. Throws Error(kRun) when that cannot be done.
+/// Writes the files of all arms. Throws Error(kRun) when that fails.
 void write_arm_files(const Experiment& experiment, const std::string& folder);
 
-/// Seeds in order; within a seed the arms change places from seed to seed (AB, BA, AB, ...), so that drift of
-/// the machine falls on all arms alike.
+/// Seeds in order; the order of arms alternates from seed to seed (AB, BA, AB, ...), so that drift of the
+/// machine affects all arms alike.
 std::vector<Job> plan_jobs(const Experiment& experiment, const RunnerOptions& options);
 
 /// The `--set` words of the budget: run.steps, or run.max_samples, max_tokens, max_seconds, max_bytes, which
@@ -72,11 +72,11 @@ std::vector<std::string> run_sets(const Experiment& experiment, const Arm& arm, 
 /// the study.
 std::int64_t other_seed(std::int64_t seed);
 
-/// Runs all jobs, at most options.jobs at a time. A failed run does not stop the others; after SIGINT or
-/// SIGTERM no run is started any more, the signal is passed on, and runs that do not end within the grace are
-/// killed.
+/// Runs all jobs, at most options.jobs at a time. A failed run does not stop the others. After SIGINT or
+/// SIGTERM no run is started any more, the signal is passed on, and runs that do not end within the grace
+/// period are killed.
 RunnerResult run_jobs(const Experiment& experiment, const RunnerOptions& options);
-/// The same for some of the planned jobs, whose arm files are written.
+/// As run_jobs, for some of the planned jobs, whose arm files are written.
 RunnerResult run_planned(const Experiment& experiment, std::vector<Job> jobs, const RunnerOptions& options);
 
 }  // namespace tenon::ab

@@ -23,7 +23,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// A shell script that is called like the program; `body` sees $dir (the run's parent), $seed and the
+// A shell script that is called like the program; `body` can use $dir (the run's parent), $seed and the
 // arguments.
 std::string stand_in(const std::string& folder, const std::string& body) {
   const std::string path = folder + "/program.sh";
@@ -140,7 +140,7 @@ TEST(Runner, JobsRunSideBySide) {
   o.jobs = 6;
   const auto start = std::chrono::steady_clock::now();
   EXPECT_EQ(run_jobs(testing::sample_experiment(3), o).completed, 6u);
-  // One after the other would take 3 s; the bound leaves room for a busy machine.
+  // Sequential runs would take 3 s; the bound leaves room for a busy machine.
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(2500));
 }
 
@@ -194,7 +194,7 @@ TEST(Runner, SecondsAsBudgetRefuseSharedMachines) {
   EXPECT_THROW(run_jobs(e, o), Error);
 }
 
-// The whole course with prepared runs that the stand-in copies into place.
+// The whole study with prepared runs that the stand-in copies into place.
 class Course : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -28,12 +28,12 @@ struct MeanEstimate {
 
 MeanEstimate mean_with_interval(std::span<const double> values, double alpha);
 
-/// Whether the values differ by more than rounding. Without spread nothing is known of the noise, and neither
+/// Returns whether the values differ by more than rounding. Without spread the noise is unknown, and neither
 /// a t test nor an interval means anything.
 bool has_spread(std::span<const double> values);
 
-/// Student t test of mean difference = 0. n < 2 has p = 1 (nothing can be said), differences without spread
-/// have none: t and p are NaN.
+/// Student t test of mean difference = 0. For n < 2, p = 1 (nothing can be said). Differences without spread
+/// have no test: t and p are NaN.
 struct TTest {
   double t = 0;
   double p = 1;
@@ -69,7 +69,7 @@ double t_test_power(std::size_t n, double effect, double alpha);
 double minimum_detectable_effect(std::size_t n, double power, double alpha);
 
 /// Two one-sided t tests against [-margin, +margin] (Schuirmann 1987). p = max of both; the arms are
-/// equivalent at level alpha when p <= alpha, i.e. when the 1 - 2 alpha interval lies inside the margin.
+/// equivalent at level alpha when p <= alpha, i.e. when the 1 - 2 alpha interval is inside the margin.
 /// Differences without spread have no t test: p is then of the one-sided sign-flip tests, at least 1 / 2^n.
 struct EquivalenceTest {
   double margin = 0;
@@ -86,7 +86,7 @@ std::vector<double> holm_adjust(std::span<const double> p_values);
 
 double median(std::vector<double> values);
 
-/// Pearson correlation between the arms over the pairs: what pairing buys. NaN if an arm does not vary.
+/// Pearson correlation between the arms over the pairs: the benefit of pairing. NaN if an arm does not vary.
 double correlation(std::span<const double> a, std::span<const double> b);
 
 }  // namespace tenon::ab

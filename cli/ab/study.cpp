@@ -24,8 +24,8 @@ constexpr std::string_view kPairingKeys[] = {"run.name", "run.seed", "run.seed_i
 
 constexpr std::string_view kSeeds[] = {"run.seed_init", "run.seed_order", "run.seed_rounding"};
 
-// Keys that say on what a run is evaluated. Batch size, order and augmentation of training data are not among
-// them.
+// Keys that determine the evaluation of a run. Batch size, order and augmentation of training data are not
+// among them.
 constexpr std::string_view kEvaluationPrefixes[] = {"data.type", "data.path",        "data.context",
                                                     "data.val",  "data.eval",        "data.split",
                                                     "data.test", "run.eval_batches", "run.eval_samples"};
@@ -135,7 +135,7 @@ void check_own_budget(const Study& study, const std::string& who, const RunRecor
 void check_run(Study& study, const ArmRuns& arm, std::size_t seed_index) {
   const Experiment& e = study.experiment;
   const std::string who = fmt::format("arm '{}', seed {}", arm.arm.name, e.seeds[seed_index]);
-  if (!arm.runs[seed_index]) return;  // load_study has said why
+  if (!arm.runs[seed_index]) return;  // load_study has reported the reason
   const RunRecord& run = *arm.runs[seed_index];
   for (const std::string& note : run.notes) study.notes.push_back(note);
   if (run.status != "completed") {

@@ -32,23 +32,23 @@ struct Study {
   std::vector<ConfigRow> config_difference;
   /// Runs that are missing, unfinished or diverged, and pairs that are not comparable. Not empty: no verdict.
   std::vector<std::string> refusals;
-  std::vector<std::string> notes;  ///< what a reader should know, without forbidding the comparison
+  std::vector<std::string> notes;  ///< remarks for the reader that do not forbid the comparison
 
   bool wall_clock_valid() const { return jobs == 1; }
 };
 
-/// DIR/runs/<arm>/<seed>: where the attempts of one run lie.
+/// DIR/runs/<arm>/<seed>: the folder of one run's attempts.
 std::string run_parent(const std::string& folder, const std::string& arm, std::int64_t seed);
 
 /// Reads the newest attempt of every arm and seed below `folder` and checks it. Missing and broken runs
-/// become refusals, not exceptions, so that a report can show what there is.
+/// become refusals, not exceptions, so that a report can show the rest.
 Study load_study(const Experiment& experiment, const std::string& folder, int jobs, bool self_check);
 
 /// The checks of load_study on runs already in memory; fills config_difference, refusals and notes.
 void check_study(Study& study);
 
-/// Why two runs of one seed must not be compared, one sentence each; empty if they may be. Compares what was
-/// consumed, the evaluation set and the target.
+/// Reasons why two runs of one seed must not be compared, one sentence each; empty if they may be. Compares
+/// consumption, the evaluation set and the target.
 std::vector<std::string> pairing_refusals(const Experiment& experiment, const RunRecord& a,
                                           const RunRecord& b);
 

@@ -1,4 +1,5 @@
-// Which runs may be compared: every unequal budget, evaluation set or configuration is refused in words.
+// Conditions on runs that are compared: every unequal budget, evaluation set or configuration is refused with
+// a message.
 #include "ab/study.hpp"
 
 #include "ab/synthetic_runs.hpp"
@@ -151,7 +152,7 @@ TEST(Study, SeedsThatChangeNothingAreRefused) {
   EXPECT_THAT(joined(fixed.refusals), HasSubstr("seeds 1, 2 and 3 ended with the same weights"));
   EXPECT_THAT(joined(fixed.refusals), HasSubstr("fixes run.seed_init = 5; leave that out"));
   EXPECT_THAT(joined(fixed.notes), HasSubstr("Arm 'nvfp4' fixes run.seed_init = 5"));
-  // A seed that is written down and follows the study's is no such thing.
+  // A seed that is written down but follows the study's is not fixed.
   EXPECT_THAT(
       joined(study_with(
                  e, [](SyntheticRun& r) { r.config.emplace_back("run.seed_init", std::to_string(r.seed)); })

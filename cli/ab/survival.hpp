@@ -57,7 +57,7 @@ LogRankTest log_rank_test(std::span<const Observation> a, std::span<const Observ
 
 /// Mean time to target as MLPerf prints it: with five or more runs the fastest and the slowest are dropped
 /// and one run may fail to converge (it is the slowest); with fewer runs all must converge. Otherwise `mean`
-/// is empty and `why` says so.
+/// is empty and `why` holds the reason.
 struct MlperfMean {
   std::optional<double> mean;
   std::size_t used = 0;

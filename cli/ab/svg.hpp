@@ -1,5 +1,5 @@
-// A small SVG writer: shapes with CSS classes, coordinates with one decimal, text escaped. Colours, fonts and
-// widths are the style sheet's business, so one drawing serves light and dark pages.
+// A small SVG writer: shapes with CSS classes, coordinates with one decimal, text escaped. The style sheet
+// sets colours, fonts and widths, so one drawing serves light and dark pages.
 #pragma once
 
 #include <span>
@@ -18,13 +18,13 @@ std::string escape_html(std::string_view text);
 
 enum class Anchor { kStart, kMiddle, kEnd };
 
-/// Marker shapes tell arms apart where colour cannot.
+/// Marker shapes distinguish arms where colour cannot.
 enum class Marker { kCircle, kSquare, kTriangle, kDiamond };
 Marker marker_of(std::size_t arm);
 
 class Svg {
  public:
-  /// `label` is what a screen reader says.
+  /// `label` is the text for a screen reader.
   Svg(double width, double height, std::string_view css_class, std::string_view label);
 
   void line(Point from, Point to, std::string_view css_class);
@@ -37,7 +37,7 @@ class Svg {
   void text(Point at, std::string_view content, std::string_view css_class, Anchor anchor);
   /// Text read from bottom to top, centred on `at`.
   void vertical_text(Point at, std::string_view content, std::string_view css_class);
-  /// Everything drawn until end_clip() is cut at this rectangle; coordinates stay those of the drawing.
+  /// Clips everything drawn until end_clip() to this rectangle; coordinates stay those of the drawing.
   void begin_clip(Point corner, double width, double height);
   void end_clip();
 

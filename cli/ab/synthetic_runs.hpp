@@ -30,7 +30,7 @@ struct SyntheticRun {
 /// Writes `folder` (an attempt) with all files of a finished run.
 void write_run(const std::string& folder, const SyntheticRun& run);
 
-/// Writes DIR/runs/<arm>/<seed>/1 for every arm and seed; `make` gives the run of arm index and seed.
+/// Writes DIR/runs/<arm>/<seed>/1 for every arm and seed; `make` returns the run of an arm index and seed.
 void write_runs(const Experiment& experiment, const std::string& folder,
                 const std::function<SyntheticRun(std::size_t arm, std::int64_t seed)>& make);
 
@@ -45,7 +45,7 @@ double heavy_deviate(std::uint64_t seed, std::uint64_t stream);
 /// A folder in the build tree, one per test program and name, emptied first.
 std::string fresh_folder(const std::string& name);
 void write_text(const std::string& path, const std::string& text);
-/// `text` with its first `from` made `to`. Throws std::invalid_argument where there is none.
+/// `text` with the first `from` replaced by `to`. Throws std::invalid_argument if there is none.
 std::string replaced(std::string text, const std::string& from, const std::string& to);
 std::string read_text_file(const std::string& path);
 

@@ -1,4 +1,4 @@
-// The rule of decision and its words; see analysis.hpp.
+// The rule of decision and its texts; see analysis.hpp.
 #include "ab/analysis.hpp"
 #include "ab/format.hpp"
 

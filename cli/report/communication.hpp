@@ -1,5 +1,5 @@
-// What a run of several ranks says of its time and bytes: "communication" and "distributions" of
-// summary.json, and the timelines of the observer `trace`, where there are some; shown on the run's page.
+// A run's time and bytes over several ranks: "communication" and "distributions" of summary.json, and the
+// timelines of the observer `trace`, if any; shown on the run's page.
 #pragma once
 
 #include <tenon/files.hpp>
@@ -38,7 +38,7 @@ struct CommunicationFacts {
   std::vector<std::vector<TimelineSpan>> timelines;  ///< by rank; empty without the observer `trace`
 };
 
-/// Throws Error(kRun) with the path of a file that is not what it should be; absent files are no error.
+/// Throws Error(kRun) with the path of an invalid file; absent files are no error.
 CommunicationFacts read_communication(FileSystem& files, const std::string& attempt);
 
 /// Sections of the page; "" for a run of one rank that recorded nothing.

@@ -1,5 +1,4 @@
-// Reads what communication.hpp is about. A trace that was cut short (a killed run) keeps the events before
-// the cut.
+// Reads the data of communication.hpp. A truncated trace (of a killed run) keeps its complete events.
 #include "report/communication.hpp"
 
 #include <tenon/error.hpp>
@@ -25,7 +24,7 @@ double number(const json& object, const char* key) {
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
-/// The member `key` if there is one, else null, over which a loop has nothing to do.
+/// The member `key` if it exists, else null, over which a loop does nothing.
 const json& member(const json& object, const char* key) {
   static const json kNone;
   const auto found = object.find(key);

@@ -1,5 +1,5 @@
-// The part of a run's page about ranks: where their time went, a window of the timelines, bytes by purpose,
-// and the distributions of what strategies recorded.
+// The part of a run's page about ranks: their time, a window of the timelines, bytes by purpose, and the
+// distributions that strategies recorded.
 #include "report/communication.hpp"
 
 #include "ab/format.hpp"
@@ -120,7 +120,7 @@ std::string purposes_table(const std::vector<RankTimes>& ranks) {
                    rows);
 }
 
-/// Slots [first, last) around the one with the most communication; the first two pay for beginnings.
+/// Slots [first, last) around the one with the most communication; the first two include start-up costs.
 struct Window {
   std::int64_t first = 0, last = 0;
   double begin_s = 0, end_s = 0;
@@ -152,7 +152,7 @@ Window window_of(const std::vector<std::vector<TimelineSpan>>& timelines) {
   for (const auto& spans : timelines) {
     for (const TimelineSpan& span : spans) {
       if (span.slot < window.first || span.slot >= window.last) continue;
-      // Between slots lie evaluations and saves, which would squeeze the slots.
+      // Evaluations and saves between slots would compress the slots.
       if (span.track == "evaluate" || span.track == "save") continue;
       window.begin_s = std::min(window.begin_s, span.begin_s);
       window.end_s = std::max(window.end_s, span.end_s);
@@ -186,12 +186,12 @@ std::string timeline(const std::vector<std::vector<TimelineSpan>>& timelines, co
   for (std::size_t r = 0; r < shown; ++r) {
     const double y = 4 + lane * static_cast<double>(r);
     svg.rect({left, y}, size.width - left - right, bar, "rest area");
-    // Waits lie inside of what a thread computes, so they come later and cover it.
+    // Waits are inside the spans of computing, so they are drawn later and cover them.
     for (const char* track :
          {"compute", "data", "evaluate", "save", "declared", "communication", "wait", "overlap"}) {
       std::size_t drawn = 0;
       for (const TimelineSpan& span : timelines[r]) {
-        // What is declared is compute already, but for delays.
+        // Declared time is compute already, except for delays.
         if (span.track == "declared" && span.name != "straggler") continue;
         if (span.track != track || span.end_s < window.begin_s || span.begin_s > window.end_s) continue;
         if (++drawn > kMostSpans) break;

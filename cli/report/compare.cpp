@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kAreas[] = {"config",  "data",    "plugins", "program",
                                   "kernels", "threads", "seeds",   "machine"};
 
-/// Where a key of the manifest belongs; "" for what differs between any two runs.
+/// Area of a key of the manifest; "" for what differs between any two runs.
 std::string area_of(const std::string& key) {
   const auto in = [&](std::initializer_list<const char*> heads) {
     return std::any_of(heads.begin(), heads.end(), [&](const char* head) { return key.starts_with(head); });
@@ -26,7 +26,7 @@ std::string area_of(const std::string& key) {
   return "";
 }
 
-/// What does not change the training: names, and who looks on.
+/// Keys that do not change the training: names and observers.
 bool is_no_input(const std::string& key) {
   return key == "run.name" || key.starts_with("observe");
 }
@@ -56,11 +56,11 @@ std::map<std::string, Texts> inputs_of(const Run& run) {
     const std::string area = area_of(key);
     if (!area.empty()) areas[area][key] = {manifest_text(run.record, key), ""};
   }
-  // A plugin is its content; where its file lies does not matter.
+  // A plugin is identified by its content; the path of its file does not matter.
   for (const auto& [key, value] : run.record.plugins_lock) {
     if (key.ends_with(".sha256") || key.ends_with(".version")) areas["plugins"][key] = {value, ""};
   }
-  // An observer looks on: the plugin that only the one run has is named by its [[observe]] table, not here.
+  // Observers are not inputs: a plugin that only one run has is named by its [[observe]] table, not here.
   return areas;
 }
 

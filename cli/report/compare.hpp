@@ -1,5 +1,5 @@
-// Two runs side by side: what went in differently, what came out, and how far their weights are apart. The
-// order of inputs is that of blame: what a person chose first, then data, plugins, program, machine.
+// Two runs side by side: differences of inputs and results, and the distance of their weights. Inputs are
+// ordered by likely cause: the user's choices first, then data, plugins, program, machine.
 #pragma once
 
 #include "report/numerics.hpp"
@@ -43,7 +43,7 @@ struct Comparison {
 
 Comparison compare_runs(const Run& a, const Run& b);
 
-/// The newest checkpoints of two attempts that are whole. Throws Error(kRun) when a run has none.
+/// The newest whole checkpoints of two attempts. Throws Error(kRun) if a run has none.
 struct NumericComparison {
   std::int64_t step_a = 0, step_b = 0;
   std::vector<TensorComparison> tensors;  ///< in the order of names
@@ -52,7 +52,7 @@ NumericComparison compare_checkpoints(const std::string& attempt_a, const std::s
 /// One tensor of two runs; types and shapes are equal, memory is the host's.
 TensorComparison compare_tensors(const std::string& name, const TensorView& a, const TensorView& b);
 
-/// What `tenon compare --numerics` adds.
+/// The addition of `tenon compare --numerics`.
 struct NumericsAnswer {
   std::optional<NumericComparison> checkpoints;
   std::string no_checkpoints;  ///< why there are none to compare

@@ -15,7 +15,7 @@
 namespace tenon::report {
 namespace {
 
-/// The newest generation that can be opened. Nothing is repaired here: a reader must not change a run.
+/// The newest generation that can be opened. Nothing is repaired: a reader must not change a run.
 CheckpointReader newest(FileSystem& files, const std::string& attempt) {
   const std::string folder = attempt + "/checkpoints";
   std::vector<std::int64_t> steps;

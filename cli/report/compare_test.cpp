@@ -1,4 +1,4 @@
-// Runs side by side: the order of inputs, metrics by common steps, tensors whose differences are known.
+// Runs side by side: the order of inputs, metrics at common steps, tensors whose differences are known.
 #include "report/compare.hpp"
 #include "report/testing_runs.hpp"
 

@@ -14,7 +14,7 @@ struct ChartLine {
   std::size_t colour = 0;  ///< arm0 to arm5 of the style sheet
 };
 
-/// `y` and the end of `x` are taken from the lines unless given, so that small drawings can share them.
+/// `y` and the end of `x` follow from the lines unless set, so that small drawings can share them.
 struct ChartScale {
   ab::Range x{0, 0};
   ab::Range y{0, 0};

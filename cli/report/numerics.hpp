@@ -33,7 +33,7 @@ std::string numerics_section(const std::vector<NumericsLine>& lines);
 /// Equal, or both without a number.
 bool same_figure(double a, double b);
 
-/// Where two runs part, by the bits of operands and by what formats did to them.
+/// The first differences of two runs, by the bits of operands and by the results of formats.
 struct OperandComparison {
   bool in_a = false, in_b = false;  ///< which run has the file
   std::int64_t lines_a = 0, lines_b = 0;

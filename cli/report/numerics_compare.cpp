@@ -1,6 +1,5 @@
-// Lines of two runs are matched by step and operand. The hash is that of the operand before rounding, so
-// equal hashes with other figures mean that the rounding differs, and everything after it differs for that
-// reason.
+// Matches lines of two runs by step and operand. The hash is that of the operand before rounding: equal
+// hashes with other figures mean that the rounding differs, and everything after it differs for that reason.
 #include "report/numerics.hpp"
 
 #include "ab/format.hpp"
@@ -30,8 +29,8 @@ bool same_figures(const NumericsLine& a, const NumericsLine& b) {
          same_figure(a.scale_binades, b.scale_binades) && a.choices == b.choices;
 }
 
-/// By how much the figures differ: the errors of the formats first, then the ranges. A figure that only one
-/// of them has is the largest difference.
+/// The difference of the figures: the errors of the formats first, then the ranges. A figure that only one of
+/// them has is the largest difference.
 std::pair<double, double> distance(const OperandComparison::Pair& pair) {
   const auto [a, b] = std::pair(pair.a.amax, pair.b.amax);
   const double range = same_figure(a, b) ? 0 : std::abs(a - b) / std::max(std::abs(a), std::abs(b));

@@ -19,7 +19,7 @@ namespace {
 constexpr std::size_t kMostLayers = 200;
 constexpr int kShades = 10;
 
-/// A mean that passes over what is not finite.
+/// A mean that skips values that are not finite.
 struct Mean {
   double sum = 0, most = 0;
   std::int64_t count = 0;
@@ -43,7 +43,7 @@ struct Cell {
   std::set<std::string> formats;
 };
 
-/// Layers in the order in which they first multiply; one mean per product and operand.
+/// Layers in the order of their first product; one mean per product and operand.
 struct HeatMap {
   std::vector<std::string> layers;
   std::map<std::string, std::array<Cell, std::size(kColumns)>> cells;
@@ -71,7 +71,7 @@ HeatMap heat_map(const std::vector<NumericsLine>& lines,
   return map;
 }
 
-/// The number of a block and the end of a name tell layers apart: "transformer.h.0.attn.q_proj" becomes
+/// The number of a block and the end of a name distinguish layers: "transformer.h.0.attn.q_proj" becomes
 /// "h.0.attn.q_proj", and where that is too long "h.0\u2026q_proj".
 std::string shortened(const std::string& name, std::size_t most) {
   const std::size_t digit = name.find_first_of("0123456789");
@@ -124,7 +124,7 @@ std::string panel(const HeatMap& map, const std::string& title) {
   return ab::drawing({860, 0}, {360, 0}, [&](ab::ChartSize size) { return draw(map, title, size); });
 }
 
-/// Share of blocks, or of tensors where a choice is made for the whole, that a mixture left as they were.
+/// Share of blocks, or of tensors with one choice for the whole, that a mixture left unchanged.
 double kept_share(const NumericsLine& line) {
   double all = 0;
   for (const std::int64_t count : line.choices) all += static_cast<double>(count);

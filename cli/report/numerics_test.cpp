@@ -1,5 +1,5 @@
-// numerics.jsonl on the page of a run and between two runs: where they part, and what is said when a file is
-// missing or damaged.
+// numerics.jsonl on the page of a run and between two runs: first differences, and messages for a missing or
+// damaged file.
 #include "report/numerics.hpp"
 #include "report/compare.hpp"
 #include "report/pages.hpp"

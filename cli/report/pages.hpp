@@ -1,5 +1,5 @@
-// What `tenon report` writes about runs: a page about one, a page about many, and the same facts as JSON.
-// Pages are self-contained: inline SVG and style, no script, no network.
+// Output of `tenon report` about runs: a page about one, a page about many, and the same facts as JSON. Pages
+// are self-contained: inline SVG and style, no script, no network.
 #pragma once
 
 #include "report/runs.hpp"
@@ -11,7 +11,7 @@
 namespace tenon::report {
 
 std::string run_page(const Run& run);
-/// `folder` is the title; `unreadable` says what was left out and why.
+/// `folder` is the title; `unreadable` lists what was left out, with reasons.
 std::string runs_page(const std::string& folder, const std::vector<Run>& runs,
                       const std::vector<std::string>& unreadable);
 

@@ -48,7 +48,7 @@ TEST_F(Report, OneRunShowsItsFactsAndLoadsNothing) {
               AllOf(HasSubstr("Completed after 5 steps"), HasSubstr("val/loss, last"), HasSubstr("<svg"),
                     HasSubstr("r.toml:9:6"), HasSubstr("tenon.sgd"), HasSubstr("avx2")));
   EXPECT_THAT(page, HasSubstr("a # &lt;b&gt;"));
-  // An address may stand there as the name of SVG's format only.
+  // An address may occur only as the name of SVG's format.
   for (const char* loading : {"https://", "<script", "src=", "@import", "url(", "<link", "href=\"http"})
     EXPECT_EQ(page.find(loading), std::string::npos) << loading;
 }

@@ -1,5 +1,5 @@
-// The page about one run: how it ended, curves, every value of its configuration with its origin, and where
-// the numbers come from.
+// The page about one run: how it ended, curves, every value of its configuration with its origin, and the
+// provenance of the numbers.
 #include "report/communication.hpp"
 #include "report/line_chart.hpp"
 #include "report/numerics.hpp"
@@ -114,7 +114,7 @@ std::string curves(const ab::RunRecord& run) {
     if (!lines.empty()) out += figure(lines, name, name);
   };
   pair("loss");
-  // A metric of the validation that the training has too belongs beside it.
+  // A validation metric that training has too is drawn beside it.
   for (const auto& [key, series] : run.series) {
     if (key.starts_with("val/") && shown.count(key) == 0) pair(key.substr(4));
   }
@@ -167,7 +167,7 @@ std::string metric_table(const ab::RunRecord& run) {
                                           rows));
 }
 
-/// A file that cannot be read must not take the page away.
+/// An unreadable file must not prevent the page.
 std::string numerics(const ab::RunRecord& run) {
   try {
     const auto files = make_posix_files();
@@ -178,7 +178,7 @@ std::string numerics(const ab::RunRecord& run) {
   }
 }
 
-/// Likewise.
+/// An unreadable file must not prevent the page.
 std::string ranks(const ab::RunRecord& run) {
   try {
     const auto files = make_posix_files();

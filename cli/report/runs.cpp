@@ -36,7 +36,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\r") - first + 1));
 }
 
-/// Where the comment of a TOML line begins: the first '#' outside quotes.
+/// Position of the comment in a TOML line: the first '#' outside quotes.
 std::size_t comment_of(std::string_view line) {
   char quote = 0;
   for (std::size_t i = 0; i < line.size(); ++i) {
@@ -53,7 +53,7 @@ std::size_t comment_of(std::string_view line) {
   return std::string_view::npos;
 }
 
-/// Links are followed after the folders beside them, so that a run which both reach has the folder's name.
+/// Links are followed after the folders beside them, so that a run reached by both has the folder's name.
 void find(const fs::path& folder, int depth, std::set<fs::path>& seen, std::vector<std::string>& attempts) {
   std::error_code ignored;
   if (depth > kDeepest || !seen.insert(fs::canonical(folder, ignored)).second) return;
@@ -131,7 +131,7 @@ std::vector<Run> load_runs(const std::string& folder, std::vector<std::string>& 
       unreadable.push_back(error.what());
     }
   }
-  // Runs of one name (seeds of an arm, copies) are told apart by their folders.
+  // Folders distinguish runs of one name (seeds of an arm, copies).
   std::map<std::string, int> bearers;
   for (const Run& run : runs) ++bearers[run.name];
   for (Run& run : runs) {

@@ -1,5 +1,5 @@
-// Runs as the reports see them: what lies on disk, found below a folder, with names, origins of the
-// configuration and the facts that every page repeats. Reads only.
+// Runs for the reports: their files, found below a folder, with names, origins of the configuration and the
+// facts that every page repeats. Reads only.
 #pragma once
 
 #include "ab/run_record.hpp"
@@ -29,8 +29,8 @@ struct MetricFacts {
 
 /// Reads one attempt, ended or not.
 Run load_run(const std::string& attempt);
-/// Newest attempts of all runs below `folder`, in the order of their paths. What cannot be read is told in
-/// `unreadable`.
+/// Newest attempts of all runs below `folder`, in the order of their paths. `unreadable` lists what cannot be
+/// read.
 std::vector<Run> load_runs(const std::string& folder, std::vector<std::string>& unreadable);
 /// True for an attempt and for a folder whose children are attempts.
 bool is_run(const std::string& folder);

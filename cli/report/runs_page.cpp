@@ -1,5 +1,5 @@
-// The page about many runs: a table in the order of the best value, what their configurations differ in, and
-// one small drawing per run on common scales.
+// The page about many runs: a table in the order of the best value, the differences of their configurations,
+// and one small drawing per run on common scales.
 #include "report/line_chart.hpp"
 #include "report/pages.hpp"
 
@@ -120,7 +120,7 @@ std::string differences(const std::vector<const Run*>& order) {
 }
 
 std::string drawings(const std::vector<const Run*>& order, const std::string& metric) {
-  // One scale for all: only then can an eye compare drawings.
+  // A common scale makes the drawings comparable.
   std::vector<ChartLine> all;
   const std::string training = "train" + metric.substr(std::min(metric.size(), metric.find('/')));
   for (const Run* run : order) {

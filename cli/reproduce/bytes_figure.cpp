@@ -49,8 +49,8 @@ struct Box {
   }
 };
 
-/// Names beside their marks, moved up or down or to the other side until they cover nothing, and then tied to
-/// their marks by a line.
+/// Names beside their marks, moved up or down or to the other side until they overlap nothing, and then
+/// connected to their marks by a line.
 void draw_names(ab::Svg& svg, const ab::Frame& frame, const std::vector<Mark>& marks) {
   std::vector<Box> covered;
   for (const Mark& mark : marks) {

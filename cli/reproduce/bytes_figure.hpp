@@ -1,4 +1,4 @@
-// The figure of a study whose question is what communication buys: the metric against bytes sent.
+// The figure of a study about the benefit of communication: the metric against bytes sent.
 #pragma once
 
 #include "reproduce/results.hpp"

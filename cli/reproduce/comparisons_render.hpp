@@ -1,4 +1,4 @@
-// Parts of table.md and table.json about what comparisons.hpp read.
+// Parts of table.md and table.json about the results of comparisons.hpp.
 #pragma once
 
 #include "reproduce/results.hpp"
@@ -11,7 +11,7 @@ class JsonWriter;
 
 namespace tenon::reproduce {
 
-/// Sections for trained weights on other data, verdicts and first losses; "" of each that there is not.
+/// Sections for trained weights on other data, verdicts and first losses; "" for each that is absent.
 std::string comparisons_markdown(const StudyResult& result);
 /// Lines for the last words of the command.
 std::string comparisons_text(const StudyResult& result);

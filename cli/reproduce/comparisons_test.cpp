@@ -1,5 +1,5 @@
-// What a study says beside last values: columns of other data, verdicts, first updates; and its tables in the
-// file.
+// Results of a study beside last values: columns of other data, verdicts, first updates; and its tables in
+// the file.
 #include "reproduce/comparisons.hpp"
 #include "reproduce/comparisons_render.hpp"
 #include "reproduce/render.hpp"
@@ -112,7 +112,7 @@ class Comparisons : public ::testing::Test {
     });
     return read_results(study_, *study_.size("default"), plan_, options.folder);
   }
-  /// Replaces what a run says of training by one line per loss, from update 1 on.
+  /// Replaces the training metrics of a run by one line per loss, from update 1 on.
   void write_losses(const char* arm, int seed, const std::vector<double>& losses) const {
     const std::string path = ab::run_parent(folder_ + "/out", arm, seed) + "/1/metrics.jsonl";
     std::string text;

@@ -1,5 +1,5 @@
-// The steps of data_simulation.hpp. The child itself decides what is left to do; here is only what a table
-// needs to know.
+// The steps of data_simulation.hpp. The child decides what is left to do; this file extracts what a table
+// needs.
 #include "reproduce/data_simulation.hpp"
 
 #include "base/elapsed.hpp"
@@ -25,7 +25,7 @@ std::string data_folder(const std::string& folder) {
   return (fs::path(folder) / "simulation").string();
 }
 
-/// Seconds of all calls so far: one that continues must not hide what came before.
+/// Seconds of all calls so far; continuing must not hide earlier ones.
 double seconds_before(const std::string& path) {
   std::ifstream in(path);
   double seconds = 0;

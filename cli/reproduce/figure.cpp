@@ -26,14 +26,14 @@ constexpr double kWidth = kFigureWidth, kRow = 34, kTop = 64, kFoot = 44, kLabel
 constexpr double kCurveHeight = 380;
 constexpr std::size_t kRowGlyphs = 36;  // of a title beside its row
 
-/// Our values of one arm: every run or pair, and their mean.
+/// Values of one arm: every run or pair, and their mean.
 struct Row {
   std::string title, name;
   std::vector<double> each;
   std::optional<ab::MeanEstimate> mean;
   bool beyond = false;  ///< so far off that an axis with it would show nothing else
 
-  /// What its axis has to hold.
+  /// Values that the axis has to include.
   std::vector<double> extent() const {
     std::vector<double> values = each;
     if (mean && mean->n > 1) values.insert(values.end(), {mean->interval.low, mean->interval.high});

@@ -14,7 +14,7 @@ namespace {
 constexpr double kPanelsTop = 60, kLegendRow = 20, kPanel = 270, kMargin = 0.06;
 constexpr std::size_t kPanelColours = 6;
 
-/// Lines beyond the colours of the style sheet take them again, dashed.
+/// Lines beyond the colours of the style sheet reuse them, dashed.
 std::string style_of(std::size_t line) {
   return fmt::format("arm{}{}", line % kPanelColours, line < kPanelColours ? "" : " again");
 }

@@ -21,7 +21,7 @@ struct LinePanel {
 struct LineFigure {
   std::string x_title;
   std::vector<std::string> names;  ///< of the lines; those beyond the colours are dashed
-  std::string under_title;         ///< what a size that may be quoted says of itself
+  std::string under_title;         ///< statement of a size that may be quoted
   std::vector<LinePanel> panels;
 };
 

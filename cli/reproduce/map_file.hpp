@@ -17,14 +17,14 @@ struct Size;
 struct SimulationMap {
   std::vector<std::int64_t> workers;  ///< ascending, from 1
 
-  /// Those of a size, which may name its own.
+  /// Numbers of a size, which may have its own.
   const std::vector<std::int64_t>& workers_at(const Size& size) const;
 };
 
 /// Reads the table. Throws Error(kConfig) for keys and types.
 SimulationMap read_simulation_map(const Value& table);
 
-/// Says by `say(key, problem)` what is wrong with a study of simulations.
+/// Reports errors of a study of simulations by `say(key, problem)`.
 void check_simulation_map(const StudyFile& study,
                           const std::function<void(const std::string& key, const std::string& problem)>& say);
 

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The object that --json prints behind whatever was said before.
+/// The object that --json prints after earlier text.
 std::string json_behind_words(const std::string& log) {
   if (log.starts_with("{")) return log;
   const std::size_t at = log.find("\n{");
@@ -112,7 +112,7 @@ void summarise_point(MapPoint& point, const MapPoint& reference) {
 }
 
 /// "# 0.1.0 (abc) on Some CPU, 2 cores, 2026-01-01T00:00:00.000Z" of wanted.toml, which is written before the
-/// first run; when a run ended says its log.
+/// first run; the time at which a run ended is that of its log.
 void add_provenance(Provenance& out, const std::string& folder) {
   std::ifstream in(fs::path(folder) / "wanted.toml");
   std::string line;

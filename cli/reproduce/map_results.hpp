@@ -1,4 +1,4 @@
-// Every number of a study of simulations, computed once from what `tenon simulate` said and wrote.
+// Every number of a study of simulations, computed once from the output and files of `tenon simulate`.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace tenon::reproduce {
 struct MapRun;
 struct StudyResult;
 
-/// What one call of `tenon simulate --json` said, and the digests of its samples.
+/// Output of one call of `tenon simulate --json`, and the digests of its samples.
 struct MapRecord {
   std::string status;  ///< completed, interrupted, timed out, missing
-  std::string reason;  ///< where the status is missing
+  std::string reason;  ///< if the status is missing
   std::int64_t workers = 0;
   double finished = 0, failed = 0, repeated = 0, lost_workers = 0, wall_s = 0, busy_s = 0;
   std::map<std::int64_t, std::string> digests;  ///< by task
@@ -24,7 +24,7 @@ struct MapRecord {
   double rate() const { return finished / wall_s; }
 };
 
-/// The attempt below `folder`. Never throws for what a run left behind: it is missing then, with the reason.
+/// The attempt below `folder`. Never throws for an incomplete run: its status is missing, with the reason.
 MapRecord read_map_record(const std::string& folder);
 
 struct RateRange {
@@ -49,7 +49,7 @@ struct MapResult {
   std::vector<MapPoint> points;
 };
 
-/// Fills StudyResult::simulation, its warnings and its provenance; not complete where a run is missing or
+/// Fills StudyResult::simulation, its warnings and its provenance; not complete if a run is missing or
 /// samples differ.
 void read_map_results(StudyResult& result, const std::vector<MapRun>& runs);
 

@@ -30,7 +30,7 @@ std::vector<std::string> simulation_sets(const ab::Arm& arm, const Size& size, c
   return sets;
 }
 
-/// What a kept run must have been asked for. Its first line says where it was made.
+/// The request that a kept run must have. Its first line says where it was made.
 std::string wanted_text(const std::string& arm_file, const std::vector<std::string>& sets) {
   return to_toml(Config::load(arm_file, sets).root(), false);
 }
@@ -41,7 +41,7 @@ std::string made_by() {
                      build.git_dirty ? ", changed" : "", cpu_model(), usable_cores(), utc_now());
 }
 
-/// The text behind the first line.
+/// The text after the first line.
 std::string asked_for(const fs::path& attempt) {
   const std::string text = base::read_file(attempt / "wanted.toml").value_or("");
   return text.substr(std::min(text.find('\n') + 1, text.size()));
@@ -86,7 +86,7 @@ MapPlan plan_map(const StudyFile& study, const Size& size, const ab::RunnerOptio
   const std::size_t points = plan.experiment.arms.size();
   for (std::size_t s = 0; s < size.seeds.size(); ++s) {
     for (std::size_t i = 0; i < points; ++i) {
-      // In turns, so that drift of the machine falls on all alike.
+      // Alternating order, so that drift of the machine affects all alike.
       const std::size_t at = s % 2 == 0 ? i : points - 1 - i;
       const ab::Arm& arm = plan.experiment.arms[at];
       MapRun run;

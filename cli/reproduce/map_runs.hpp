@@ -1,6 +1,6 @@
 // A study of simulations as runs of `tenon simulate`: every arm by every number of workers, once per seed. A
-// finished one is kept while its configuration is what the study asks for; one that was interrupted starts
-// anew beside it, because half of a simulation has no rate.
+// finished one is kept while its configuration matches the study; an interrupted one starts anew beside it,
+// because half of a simulation has no rate.
 #pragma once
 
 #include "ab/runner.hpp"
@@ -15,23 +15,23 @@ namespace tenon::reproduce {
 /// Resolves a configuration of `tenon simulate` under `--set` words. Throws Error for one that cannot run.
 using SimulationCheck = std::function<void(const std::string& path, const std::vector<std::string>& sets)>;
 
-/// Of one arm, number of workers and seed.
+/// The run of one arm, number of workers and seed.
 struct MapRun {
   std::size_t arm = 0;  ///< of the study
   std::int64_t workers = 1, seed = 1;
   std::string folder;  ///< its newest attempt: wanted.toml, output.log, simulation/
   bool kept = false;
-  std::string reason;  ///< why it starts although an attempt is there
+  std::string reason;  ///< why it starts although an attempt exists
 };
 
 struct MapPlan {
   ab::Experiment experiment;  ///< an arm per arm and number of workers, for progress lines
-  std::vector<MapRun> runs;   ///< seeds in turns: AB, BA, AB, ...
+  std::vector<MapRun> runs;   ///< seeds in alternating order: AB, BA, AB, ...
   std::vector<ab::Job> jobs;  ///< of the runs that are not kept
 };
 
-/// Writes the arm files, checks every arm and looks at what lies below the folder. Throws Error(kConfig) that
-/// names the arm that cannot run.
+/// Writes the arm files, checks every arm and examines existing attempts. Throws Error(kConfig) that names
+/// the arm that cannot run.
 MapPlan plan_map(const StudyFile& study, const Size& size, const ab::RunnerOptions& options,
                  const SimulationCheck& check);
 

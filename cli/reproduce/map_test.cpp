@@ -1,5 +1,5 @@
-// A study of simulations on figures written by hand: rates, efficiencies, samples that differ, what is
-// missing; plans and refusals.
+// A study of simulations on figures written by hand: rates, efficiencies, samples that differ, missing runs;
+// plans and refusals.
 #include "reproduce/map_results.hpp"
 
 #include "ab/synthetic_runs.hpp"
@@ -60,7 +60,7 @@ ab::RunnerOptions runner_in(const std::string& folder) {
   return options;
 }
 
-/// What `tenon simulate --json` leaves: four samples with digests by seed, one of them `odd`.
+/// Writes the files of `tenon simulate --json`: four samples with digests by seed, one of them `odd`.
 void leave_run(const MapRun& run, double wall_s, double repeated, const std::string& odd = "") {
   SimulationManifest manifest;
   manifest.simulator = "flow";

@@ -14,7 +14,7 @@ std::string cell(std::string_view text);
 std::string row(const std::vector<std::string>& cells);
 /// Names of columns; all but the first hold numbers.
 std::string head(const std::vector<std::string>& names);
-/// Counts with their thousands apart, as a reader expects them.
+/// Counts with a thousands separator.
 std::string count(double value);
 
 }  // namespace tenon::reproduce

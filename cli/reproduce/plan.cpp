@@ -52,7 +52,7 @@ Action action_for(const std::string& parent, const Flat& wanted, bool may_fail, 
     }
     return Action::kContinue;
   } catch (const Error& error) {
-    // A kill can come before the first metric line or the manifest: nothing is lost by starting again.
+    // A kill can come before the first metric line or the manifest: restarting loses nothing.
     reason = fmt::format("attempt {} cannot be read: {}", attempt, error.what());
     return Action::kStart;
   }

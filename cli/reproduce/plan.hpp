@@ -1,5 +1,5 @@
-// Which runs of a study are still to be made: finished ones are kept while their resolved configuration is
-// what the study asks for, interrupted ones continue, everything else starts anew beside what was there.
+// The runs of a study that remain to be made: finished ones are kept while their resolved configuration
+// matches the study, interrupted ones continue, everything else starts anew beside existing attempts.
 #pragma once
 
 #include "ab/runner.hpp"
@@ -14,7 +14,7 @@
 
 namespace tenon::reproduce {
 
-/// A configuration as a run would resolve it, and what was found by building it.
+/// A configuration as a run would resolve it, and facts from building it.
 struct ResolvedRun {
   Value root;                      ///< every value, with its origin
   std::vector<std::string> facts;  ///< "parameters: 840960 trained, ...", as `tenon check` prints them
@@ -27,7 +27,7 @@ enum class Action { kKeep, kContinue, kStart };
 struct PlannedRun {
   ab::Job job;  ///< with --resume when it continues
   Action action = Action::kStart;
-  std::string reason;  ///< why it starts although an attempt is there; "" otherwise
+  std::string reason;  ///< why it starts although an attempt exists; "" otherwise
 };
 
 struct Plan {
@@ -36,12 +36,12 @@ struct Plan {
   std::vector<PlannedRun> runs;
 };
 
-/// Writes the arm files, resolves every arm (Error(kConfig) names the arm that cannot run) and looks at what
-/// lies below the folder of `options`.
+/// Writes the arm files, resolves every arm (Error(kConfig) names the arm that cannot run) and examines the
+/// attempts below the folder of `options`.
 Plan make_plan(const StudyFile& study, const Size& size, const ab::RunnerOptions& options,
                const Resolver& resolve);
 
-/// What to do with the newest attempt below `parent`, given the leaves of the wanted configuration.
+/// The action for the newest attempt below `parent`, given the leaves of the wanted configuration.
 Action action_for(const std::string& parent, const std::map<std::string, std::string>& wanted, bool may_fail,
                   std::string& reason);
 

@@ -1,4 +1,4 @@
-// The figure of a study of recovery: a bar per arm, cut into what its hours were charged for.
+// The figure of a study of recovery: a bar per arm, divided by the causes of its charged hours.
 #include "ab/format.hpp"
 #include "ab/svg.hpp"
 #include "reproduce/line_panels.hpp"

@@ -12,13 +12,13 @@ class JsonWriter;
 
 namespace tenon::reproduce {
 
-/// What failures and saves cost, schedules without training, differences of arms.
+/// Costs of failures and saves, schedules without training, differences of arms.
 std::string recovery_tables(const StudyResult& result);
 /// Member "recovery".
 void recovery_json(JsonWriter& json, const StudyResult& result);
 /// An arm per bar: hours charged for saves, loads, restarts and repeated work.
 std::string recovery_figure(const StudyResult& result, double width, double& height);
-/// Of a study with lines: what the metric loses over the portion of lost samples. The whole file.
+/// For a study with lines: the loss in the metric over the portion of lost samples. The whole file.
 std::string recovery_lines_figure(const StudyResult& result);
 /// An arm per line, for the terminal.
 std::string recovery_text(const StudyResult& result);

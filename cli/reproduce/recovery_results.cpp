@@ -34,11 +34,11 @@ ChargedHours charged_of(const json& line, const char* key) {
           number(*found, "repeat_hours")};
 }
 
-/// Whether the save was charged.
+/// Returns whether the save was charged.
 bool add_save(RecoveryRun& run, std::map<std::int64_t, double>& shares, const json& line) {
   if (line.value("status", "") != "committed") return false;
   const ChargedHours charged = charged_of(line, "charged");
-  // A save before the first slot or behind the last is free, and no part of the rhythm.
+  // A save before the first slot or after the last is free, and not part of the rhythm.
   if (charged.save == 0) return false;
   run.charged.save += charged.save;
   run.written += number(line, "bytes");

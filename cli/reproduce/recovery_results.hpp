@@ -1,5 +1,5 @@
-// Every number of a study of recovery, computed once from the runs' recovery.jsonl: sums of what was charged
-// event by event, and the same sums over schedules that nobody trained.
+// Every number of a study of recovery, computed once from the runs' recovery.jsonl: sums of the charges event
+// by event, and the same sums over schedules without training.
 #pragma once
 
 #include "ab/statistics.hpp"
@@ -22,7 +22,7 @@ struct ChargedHours {
   double total() const { return save + load + restart + repeat; }
 };
 
-/// A save that was charged: when, and how many bytes of a complete one.
+/// A save that was charged: its time, and its bytes as a share of a complete one.
 struct ChargedSave {
   double hour = 0, share = 0;
 };
@@ -94,7 +94,7 @@ struct RecoveryResult {
   std::vector<double> access_shares;  ///< of the failure domains, first run that has them
 };
 
-/// What one schedule costs an arm that saves so; the clock rules of recovery.jsonl.
+/// Cost of one schedule for an arm with these saves, by the clock rules of recovery.jsonl.
 ChargedHours charge_schedule(const std::vector<config::EmulatedFailure>& failures,
                              const std::vector<ChargedSave>& saves, bool partial, double save_hours,
                              double load_hours, double restart_hours);

@@ -1,5 +1,5 @@
-// The table [recovery] of a study file: what failures of an emulated cluster cost each arm, over the runs and
-// over many schedules without training. Plain data, and its reading.
+// The table [recovery] of a study file: costs of an emulated cluster's failures for each arm, over the runs
+// and over many schedules without training. Plain data, and its reading.
 #pragma once
 
 #include <tenon/config.hpp>
@@ -33,7 +33,7 @@ struct RecoveryStudy {
 
 /// Throws Error(kConfig) for a key that is not known.
 RecoveryStudy read_recovery_study(const Value& table);
-/// What it says about the arms; `say` and `arm_named` as in study_parts_file.hpp.
+/// Checks the arms that it names; `say` and `arm_named` as in study_parts_file.hpp.
 void check_recovery_study(const StudyFile& study,
                           const std::function<void(const std::string&, const std::string&)>& say,
                           const std::function<void(const std::string&, const std::string&)>& arm_named);

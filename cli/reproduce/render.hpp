@@ -14,10 +14,10 @@ std::string table_json(const StudyResult& result);
 std::string figure_svg(const StudyResult& result);
 
 inline constexpr double kFigureWidth = 760;
-/// A drawing in a frame with its own style sheet, so that it can be read outside of any page.
+/// A drawing in a frame with its own style sheet, so that it can be viewed outside of any page.
 std::string standing_alone(const StudyResult& result, double height, const std::string& drawing);
 
-/// At most `most` bytes of a text, with an ellipsis in place of the rest; no glyph is cut.
+/// At most `most` bytes of a text, with an ellipsis for the rest; glyphs stay whole.
 std::string shortened(const std::string& text, std::size_t most);
 
 /// All studies with what they reproduce, their sizes and times.
@@ -29,7 +29,7 @@ std::string size_text(const StudyFile& study, const Size& size);
 /// "2 min 05 s", "3 h 20 min".
 std::string duration_text(double seconds);
 
-/// What a size that proves nothing but that it runs says of itself; "" for the others.
+/// Statement of a size that only proves that it runs; "" for the others.
 std::string caution(const Size& size);
 
 }  // namespace tenon::reproduce

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kMark = "study.txt";
 
-/// One folder holds one study at one size: a table of quick runs must never take the place of a real one.
+/// One folder holds one study at one size: a table of quick runs must never replace a real one.
 void claim(const fs::path& folder, const StudyFile& study, const Size& size) {
   const std::string mine = fmt::format("study {} at size {}\n", study.name, size.name);
   if (std::optional<std::string> other = base::read_file(folder / kMark)) {
@@ -56,7 +56,7 @@ void announce(const Plan& plan, const Outcome& outcome, const Request& request) 
                    true);
 }
 
-/// The jobs that are still to be made, counted in `out`.
+/// The remaining jobs, counted in `out`.
 std::vector<ab::Job> jobs_of(const Plan& plan, Outcome& out) {
   std::vector<ab::Job> jobs;
   for (const PlannedRun& run : plan.runs) {
@@ -68,8 +68,8 @@ std::vector<ab::Job> jobs_of(const Plan& plan, Outcome& out) {
   return jobs;
 }
 
-/// Of failures that no arm is there to show. Paths are those below the study's folder, so that a table can be
-/// published.
+/// Logs of failures, except those of arms that may fail. Paths are relative to the study's folder, so that a
+/// table can be published.
 std::vector<std::string> logs_of(const std::vector<ab::FailedJob>& failed, const StudyFile& study,
                                  const Plan& plan, const std::string& folder) {
   std::vector<std::string> out;
@@ -86,7 +86,7 @@ std::vector<std::string> logs_of(const std::vector<ab::FailedJob>& failed, const
   return out;
 }
 
-/// Under the wall clock the machine is a run's alone.
+/// Whether the run must have the machine alone: it is under the wall clock.
 bool runs_alone(const StudyFile& study, const ab::Job& job) {
   return study.slabs || (study.scaling && study.scaling->is_measured(study.arms[job.arm].of));
 }
@@ -172,7 +172,7 @@ Outcome reproduce(const StudyFile& given, const Size& given_size, const Request&
   std::vector<ab::Job> jobs = jobs_of(plan, out);
   const auto alone = std::stable_partition(jobs.begin(), jobs.end(),
                                            [&](const ab::Job& job) { return !runs_alone(study, job); });
-  std::vector<ab::Job> measured(alone, jobs.end());  // under the wall clock: the machine is theirs alone
+  std::vector<ab::Job> measured(alone, jobs.end());  // under the wall clock: they need the machine alone
   jobs.erase(alone, jobs.end());
   std::vector<std::vector<ab::Job>> timing_jobs;
   for (const TimingPlan& timing : timings) timing_jobs.push_back(jobs_of(timing.plan, out));

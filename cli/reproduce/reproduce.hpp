@@ -30,12 +30,12 @@ struct Outcome {
   int exit_status = 0;  ///< 0 when every run ended as the study expects, else 1
 };
 
-/// Makes the runs that are missing and writes DIR/table.md, DIR/table.json and DIR/figure.svg from all that
-/// are there, also after an interruption. Throws Error(kConfig) for what is wrong before the first run, and
-/// for a folder that holds another study or size.
+/// Makes the missing runs and writes DIR/table.md, DIR/table.json and DIR/figure.svg from all runs, also
+/// after an interruption. Throws Error(kConfig) for errors before the first run, and for a folder that holds
+/// another study or size.
 Outcome reproduce(const StudyFile& study, const Size& size, const Request& request);
 
-/// Failures with their logs, the table's main lines, and where everything lies.
+/// Failures with their logs, the table's main lines, and the paths of the results.
 std::string closing_text(const Outcome& outcome);
 
 }  // namespace tenon::reproduce

@@ -57,7 +57,7 @@ RunResult read_one(const ab::Experiment& e, const std::string& folder, const ab:
 /// Gaps of the pairs in which both arms have a value and may be compared.
 std::vector<double> paired_gaps(ab::Experiment e, const ArmResult& baseline, const ArmResult& arm,
                                 const std::string& who, std::vector<std::string>& warnings) {
-  // Slots of an arm with steps of its own hold more: there the samples must agree, not the slots.
+  // Slots of an arm with its own steps hold more samples: compare samples, not slots.
   const auto own = [&](const ab::Arm& a) { return a.name == who && a.steps > 0; };
   if (std::any_of(e.arms.begin(), e.arms.end(), own)) e.budget.kind = ab::Axis::kSamples;
   std::vector<double> out;
@@ -152,7 +152,7 @@ std::string parameters_of(const ResolvedRun& arm) {
   return "";
 }
 
-/// "gpt_neo (layers = 4, width = 128)": the type and what is not a default.
+/// "gpt_neo (layers = 4, width = 128)": the type and the options that are not defaults.
 std::string described(const Value& root, const char* table) {
   const Value* found = root.find(table);
   if (found == nullptr || !found->is_table()) return "";

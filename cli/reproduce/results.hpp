@@ -1,5 +1,4 @@
-// Every number of a study's table, computed once: the Markdown, the JSON and the figure only print what
-// stands here.
+// Every number of a study's table, computed once: the Markdown, the JSON and the figure only print these.
 #pragma once
 
 #include "ab/analysis.hpp"
@@ -22,7 +21,7 @@ namespace tenon::reproduce {
 struct RunResult {
   std::int64_t seed = 0;
   std::string status;           ///< completed, interrupted, failed, diverged, missing
-  std::string reason;           ///< where the status is not completed
+  std::string reason;           ///< if the status is not completed
   std::optional<double> value;  ///< of the study's metric; only of completed runs, finite
   std::optional<ab::RunRecord> record;
 };
@@ -32,7 +31,7 @@ struct Share {
   std::optional<double> percent;  ///< mean over the runs
 };
 
-/// What became of one operand of one layer, mean over the runs.
+/// Format decisions for one operand of one layer, mean over the runs.
 struct Decision {
   std::string layer, operand;  ///< "h.1.attn.q_proj", "dgrad.dy"
   double percent = 0;          ///< in the small format
@@ -54,7 +53,7 @@ struct ArmResult {
   std::vector<Decision> decisions;         ///< by layer and operand
 };
 
-/// Where and with what the runs were made.
+/// Machine, program and command of the runs.
 struct Provenance {
   std::string command;                                           ///< that was given last
   std::vector<std::string> program, machines, kernels, threads;  ///< distinct values over all runs
@@ -63,7 +62,7 @@ struct Provenance {
   double wall_s = 0;         ///< of all runs together
   int jobs = 1;
   std::vector<std::string> simulated;  ///< columns that are
-  std::string simulation;              ///< the data, where the study made it; "" elsewhere
+  std::string simulation;              ///< the data, if the study made it; else ""
 };
 
 /// A column of [[evaluate]].
@@ -72,7 +71,7 @@ struct Column {
   std::vector<std::vector<std::optional<double>>> values;  ///< by arm and seed; empty = not measured
 };
 
-/// What [[agree]] asks.
+/// Result of an [[agree]] entry.
 struct Agreement {
   AgreeingPair pair;
   std::optional<double> largest;  ///< |arm - with| / |with|, over all updates and seeds; empty without any
@@ -90,9 +89,8 @@ struct StudyResult {
   Size size;
   std::vector<ArmResult> arms;
   Provenance provenance;
-  std::vector<std::string>
-      warnings;           ///< runs that are missing, and pairs that were left out, with the reason
-  bool complete = false;  ///< every run ended as the study expects
+  std::vector<std::string> warnings;       ///< missing runs and excluded pairs, with the reason
+  bool complete = false;                   ///< every run ended as the study expects
   std::optional<TimeToResult> time_to;     ///< where the study has [time_to]
   std::optional<SlabResult> slabs;         ///< where it has [slabs]
   std::optional<MapResult> map;            ///< where it has [map]; `arms` is empty then

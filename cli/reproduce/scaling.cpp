@@ -113,8 +113,7 @@ void add_speedups(ScalingArm& arm) {
   }
 }
 
-/// By the smallest number of trainers above one: servers that are not saturated yet let them go at their
-/// pace.
+/// Evaluated at the smallest number of trainers above one, whose pace servers do not limit yet.
 std::optional<double> saturation_of(const StudyResult& r, const ScalingArm& arm) {
   for (const PointResult& point : arm.points) {
     if (point.trainers < 2 || point.measured) continue;
@@ -170,7 +169,7 @@ ExchangeModel exchange_model(const ab::RunRecord& run) {
   out.poll = configured(run, "sync.poll", 0);
   const double syncs = syncs_of(run);
   if (syncs > 0) out.bytes = ab::bytes_of(run.rank_bytes, "parameter") * out.trainers / syncs;
-  // A ring sends 2 (K-1) / K of the weights; servers get them whole, at least one piece each.
+  // A ring sends 2 (K-1) / K of the weights; servers receive them whole, at least one piece each.
   const double weights =
       out.servers > 0 || out.trainers < 2 ? out.bytes : out.bytes * out.trainers / (2 * (out.trainers - 1));
   const double piece = configured(run, "sync.piece", 0);

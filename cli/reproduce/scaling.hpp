@@ -1,5 +1,5 @@
 // Every number of a study of scaling, computed once from its runs: rates, speedups, losses, sync gaps.
-// Tables, JSON and figure (scaling_render.hpp) only print what stands here.
+// Tables, JSON and figure (scaling_render.hpp) only print these.
 #pragma once
 
 #include "reproduce/results.hpp"
@@ -14,31 +14,31 @@ namespace tenon::reproduce {
 /// A run as the model of sync gaps sees it; bytes and seconds by the run's clock.
 struct ExchangeModel {
   bool foreground =
-      false;  ///< every `interval` slots, the workers waiting; else one after the other, behind them
+      false;  ///< every `interval` slots, while the workers wait; else one after the other, in the background
   double trainers = 1, servers = 0;
   double interval = 0;     ///< slots
   double bytes = 0;        ///< that a trainer sends in one exchange
   double bandwidth = 0;    ///< bytes/s of one direction of a link; infinite without a link model
   double latency = 0;      ///< seconds
-  double pieces = 1;       ///< transfers into which an exchange is cut, one after the other
+  double pieces = 1;       ///< transfers into which an exchange is divided, one after the other
   double rest = 0;         ///< seconds between two exchanges of a trainer
-  double poll = 0;         ///< seconds between two looks at a collective transfer
+  double poll = 0;         ///< seconds between two polls of a collective transfer
   double slots_per_s = 0;  ///< of one trainer
 };
 
 /// Slots between two exchanges of a trainer: `interval` in the foreground, else rate x seconds of an
-/// exchange. With n servers that is what the trainer's link needs for S bytes up and S down with a request
-/// for each of P pieces, 2 S / B + 3 P L + rest, or, if it is longer, what the servers' links need for K
-/// trainers, K S / (n B). A ring takes S / B + P (2 (K-1) L + poll / 2) + rest, S being what a trainer sends.
-/// Empty without a link model.
+/// exchange. With n servers that is the time of the trainer's link for S bytes up and S down with a request
+/// for each of P pieces, 2 S / B + 3 P L + rest, or, if longer, that of the servers' links for K trainers, K
+/// S / (n B). A ring takes S / B + P (2 (K-1) L + poll / 2) + rest, S being what a trainer sends. Empty
+/// without a link model.
 std::optional<double> predicted_gap(const ExchangeModel& model);
 
 /// Trainers beyond which the servers' links cannot answer exchanges every `interval` slots: interval x
 /// servers x bandwidth / (bytes x rate). Empty in the background, without servers and without a link model.
 std::optional<double> predicted_saturation(const ExchangeModel& model);
 
-/// Of one run: samples per second between the first and the last line of training metrics, so that neither
-/// the start nor the evaluation at the end counts. Empty with fewer than two lines.
+/// Samples per second of one run between the first and the last line of training metrics, which excludes the
+/// start and the evaluation at the end. Empty with fewer than two lines.
 std::optional<double> examples_per_second(const ab::RunRecord& run);
 /// Slots of all trainers over their completed syncs. Empty when there was none.
 std::optional<double> average_sync_gap(const ab::RunRecord& run);
@@ -55,7 +55,7 @@ struct PointResult {
   std::string arm, title;
   std::int64_t trainers = 0;
   bool measured = false;
-  bool shared = false;  ///< the run of `alone`, in the place of the arm's own
+  bool shared = false;  ///< the run of `alone`, shared by this arm
 
   std::optional<double> examples_per_s, speedup, linear_percent;
   std::optional<MeanAndRange> loss;
@@ -74,7 +74,7 @@ struct ScalingArm {
   std::optional<double> saturates_at;  ///< trainers, predicted at the smallest point with several
 };
 
-/// The arms of the file with their points; `alone` has no place of its own where others share it.
+/// The arms of the file with their points; `alone` has no entry of its own if others share it.
 std::vector<ScalingArm> scaling_arms(const StudyResult& result);
 
 }  // namespace tenon::reproduce

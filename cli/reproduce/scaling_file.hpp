@@ -1,4 +1,4 @@
-// The part of a study file that speaks of numbers of trainers: [scaling], and samples and points of a size.
+// The part of a study file about numbers of trainers: [scaling], and samples and points of a size.
 #pragma once
 
 #include "reproduce/study_file.hpp"
@@ -13,7 +13,7 @@ namespace tenon::reproduce {
 /// Reads the table `[scaling]`. Throws Error(kConfig) for keys and types.
 Scaling read_scaling(const Value& table);
 
-/// Says by `say(key, problem)` what is wrong with a study of scaling, and what only such a study may have.
+/// Reports by `say(key, problem)` errors of a study of scaling, and keys that only such a study may have.
 void check_scaling(const StudyFile& study,
                    const std::function<void(const std::string& key, const std::string& problem)>& say);
 

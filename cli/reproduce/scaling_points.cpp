@@ -11,7 +11,7 @@
 namespace tenon::reproduce {
 namespace {
 
-/// What a configuration says about one key, or `absent`.
+/// The value of one key in a configuration, or `absent`.
 std::int64_t integer_at(const Config& config, const char* key, std::int64_t absent) {
   const Value* found = config.find(key);
   return found == nullptr || found->type() != Value::Type::kInteger ? absent : found->integer();
@@ -30,7 +30,7 @@ std::vector<std::int64_t> points_of(const Scaling& scaling, const Size& size, co
   return out;
 }
 
-/// Steps of each trainer. The slots of a trainer are dealt to its workers, so their number does not enter.
+/// Steps of each trainer. A trainer's slots are divided among its workers, so their number does not matter.
 std::int64_t steps_of(const Config& config, const std::string& arm, std::int64_t samples,
                       std::int64_t trainers) {
   const std::int64_t batch = integer_at(config, "data.batch", 0) * integer_at(config, "run.accumulate", 1);
@@ -95,7 +95,7 @@ StudyFile at_points(const StudyFile& study, const Size& size) {
       out.arms.push_back(std::move(point));
     }
   }
-  // An arm whose baseline has no such point, or another clock, is compared with nothing.
+  // An arm whose baseline lacks this point, or uses another clock, is not compared.
   for (StudyArm& arm : out.arms) {
     const StudyArm* baseline = out.arm(arm.baseline);
     if (baseline == nullptr || study.scaling->is_measured(arm.of) != study.scaling->is_measured(baseline->of))

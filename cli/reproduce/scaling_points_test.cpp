@@ -1,4 +1,4 @@
-// Studies of scaling as files: what is read, which runs they become, and what is said about wrong ones.
+// Studies of scaling as files: values that are read, the runs that they become, and messages for wrong ones.
 #include "reproduce/scaling_points.hpp"
 
 #include "ab/synthetic_runs.hpp"
@@ -130,7 +130,7 @@ TEST(ScalingPoints, BecomeTheirOwnCommandLines) {
   EXPECT_EQ(flatten(plan.arms[found->job.arm].root).at("run.steps"), "100");
 }
 
-/// The words of the Error that `body` throws.
+/// The message of the Error that `body` throws.
 template <typename Body>
 std::string refusal(Body&& body) {
   try {

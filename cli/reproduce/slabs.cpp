@@ -39,7 +39,7 @@ struct Shares {
   std::int64_t stays(std::int64_t rank) const {
     return length_of(at_points, rank) * length_of(at_modes, rank);
   }
-  /// From points cut to modes cut; the way back receives what this one sends.
+  /// From sharded points to sharded modes; the reverse move receives what this one sends.
   std::int64_t sends(std::int64_t rank) const { return modes * length_of(at_points, rank) - stays(rank); }
   std::int64_t receives(std::int64_t rank) const { return points * length_of(at_modes, rank) - stays(rank); }
 };
@@ -52,12 +52,12 @@ void add_moves(std::vector<Exchange>& list, const SlabOperator& op, std::int64_t
     most = std::max({most, shares.sends(rank), shares.receives(rank)});
   for (const bool to_modes : {true, false}) {
     const std::int64_t first = to_modes ? shares.sends(0) : shares.receives(0);
-    // A layer's x goes there and its y comes back; their gradients the other way round.
+    // A layer's x moves forward and its y back; their gradients the other way round.
     list.push_back({"moves", 2 * op.layers, bytes * first, static_cast<double>(bytes * most), 1, ranks - 1});
   }
 }
 
-/// A sum of `elements` on all ranks: pieces are summed, then handed to everybody.
+/// A sum of `elements` on all ranks: pieces are summed, then sent to all ranks.
 void add_sum(std::vector<Exchange>& list, const char* what, std::int64_t count, std::int64_t elements,
              std::int64_t item, std::int64_t ranks) {
   const std::int64_t piece = (elements + ranks - 1) / ranks;  // of rank 0, which has a largest one

@@ -1,7 +1,7 @@
-// What a Fourier operator over slabs sends in an update, by closed forms, and how long the links take for it.
-// A field [batch, channels, points...] has one dimension of points cut over the ranks; each spectral layer
-// moves it to one of modes and back (Witte et al. 2023), forward and backward. Arithmetic only: it knows of
-// no run.
+// Bytes that a Fourier operator over slabs sends in an update, by closed forms, and the time of the links. A
+// field [batch, channels, points...] has one dimension of points sharded over the ranks; each spectral layer
+// moves the sharding to a dimension of modes and back (Witte et al. 2023), forward and backward. Arithmetic
+// only: it knows of no run.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace tenon::reproduce {
 struct SlabOperator {
   std::vector<std::int64_t> points;  ///< of the whole field, 2 to 4 dimensions
   std::vector<std::int64_t> modes;   ///< k per dimension: k low and k high ones, of the last one k
-  int cut = 0;                       ///< dimension of the points that lies over the ranks; not the last
+  int cut = 0;                       ///< dimension of the points that is sharded over the ranks; not the last
   std::int64_t batch = 1, inputs = 1, outputs = 1, width = 1, layers = 1, projection = 1;
 
-  /// The dimension that is cut while `cut` is transformed: the first other one.
+  /// The dimension that is sharded while `cut` is transformed: the first other one.
   int other() const { return cut == 0 ? 1 : 0; }
   std::int64_t kept(int dim) const;  ///< modes along a dimension: 2k, of the last one k
   /// Ranks beyond this have no points or no modes.
@@ -34,8 +34,8 @@ struct Exchange {
   std::int64_t count = 0;     ///< in an update
   std::int64_t first = 0;     ///< bytes that rank 0 sends in one
   double most = 0;            ///< bytes that the busiest rank sends or receives in one
-  std::int64_t rounds = 1;    ///< latencies, one after the other, where messages of a round overlap
-  std::int64_t messages = 0;  ///< of one rank, at most: latencies where nothing overlaps
+  std::int64_t rounds = 1;    ///< latencies, one after the other, if messages of a round overlap
+  std::int64_t messages = 0;  ///< of one rank, at most: latencies if nothing overlaps
 };
 
 /// All exchanges of an update over `ranks`; none for one rank.
@@ -53,7 +53,7 @@ enum class Latencies : std::uint8_t {
   kOverlap,  ///< of messages of one round, as those of the simulated clock do
   kAdd,      ///< one after the other
 };
-/// Seconds of the links in an update, nothing hidden behind computing.
+/// Seconds of the links in an update, with no overlap with computing.
 double link_seconds(const std::vector<Exchange>& list, const SlabLink& link, Latencies latencies);
 
 }  // namespace tenon::reproduce

@@ -52,7 +52,7 @@ void check_ranks(const std::vector<std::int64_t>& ranks, const std::string& key,
   }
 }
 
-/// Empty, or why the problem cannot be cut over so many ranks.
+/// Returns "", or why the problem cannot be sharded over so many ranks.
 std::string refusal(const SlabProblem& problem, std::int64_t ranks, int cut) {
   const auto at = static_cast<std::size_t>(cut);
   if (!problem.of_one_rank && problem.points[at] % ranks != 0)

@@ -15,7 +15,7 @@ namespace tenon::reproduce {
 struct StudyFile;
 struct Size;
 
-/// What an arm solves at one size.
+/// The problem of an arm at one size.
 struct SlabProblem {
   std::string arm, size;
   std::vector<std::int64_t> points, modes;
@@ -25,8 +25,8 @@ struct SlabProblem {
 
   /// The operator over `ranks`, with `cut`; its channels are not set.
   SlabOperator whole(std::int64_t ranks, int cut) const;
-  /// What one of `ranks` has of it, as a problem of one rank: its points, and as many modes along the cut as
-  /// keep its number of modes, at least one.
+  /// The part of one of `ranks`, as a problem of one rank: its points, and as many modes along the sharded
+  /// dimension as keep its number of modes, at least one.
   SlabOperator local(std::int64_t ranks, int cut) const;
 };
 
@@ -38,16 +38,16 @@ struct Slabs {
   std::vector<SlabLink> links;          ///< the first is that of the counted runs
   std::vector<SlabProblem> problems;
 
-  /// Those of a size, which may name its own as `points`.
+  /// Numbers of ranks for a size, which may have its own as `points`.
   const std::vector<std::int64_t>& predicted_at(const Size& size) const;
-  /// Null where the size has none for the arm.
+  /// Null if the size has none for the arm.
   const SlabProblem* problem(const std::string& arm, const std::string& size) const;
 };
 
 /// Reads the tables. Throws Error(kConfig) for keys and types.
 Slabs read_slabs(const Value& table);
 
-/// Says by `say(key, problem)` what is wrong with them.
+/// Reports their errors by `say(key, problem)`.
 void check_slabs(const StudyFile& study,
                  const std::function<void(const std::string& key, const std::string& problem)>& say,
                  const std::function<void(const std::string& key, const std::string& arm)>& arm_named);

@@ -20,7 +20,8 @@ std::optional<double> median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-/// Of one update: the median over those behind the second line of training metrics, mean over seeds.
+/// Value per update: the median over the intervals after the second line of training metrics, mean over
+/// seeds.
 std::optional<double> per_update(const ArmResult& arm, double ab::MetricPoint::*what) {
   double sum = 0;
   int seeds = 0;
@@ -119,7 +120,7 @@ void read_slab_results(StudyResult& r, const Plan& plan) {
   SlabResult out;
   for (const StudyArm& arm : given.arms) out.arms.push_back(read_slab_arm(r, plan, runs, arm.arm.name));
   r.slabs = std::move(out);
-  // Virtual seconds are nobody's wall time.
+  // Virtual seconds are not wall time.
   for (std::size_t i = 0; i < runs.size(); ++i) {
     if (runs[i].kind != SlabKind::kVirtual) continue;
     for (const RunResult& run : r.arms[i].runs)

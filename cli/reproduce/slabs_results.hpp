@@ -1,5 +1,4 @@
-// Every number of a study of slabs, computed once: the tables, the JSON and the figure only print what stands
-// here.
+// Every number of a study of slabs, computed once: the tables, the JSON and the figure only print these.
 #pragma once
 
 #include "reproduce/slabs.hpp"
@@ -16,7 +15,7 @@ struct StudyResult;
 /// Time and parallel efficiency over one link: weak T(1) / T(P), strong T(1) / (P T(P)).
 struct SlabTime {
   double link_s = 0;                 ///< of an update, by closed form
-  std::optional<double> efficiency;  ///< with what computing takes
+  std::optional<double> efficiency;  ///< including the time of computing
 };
 
 struct SlabPoint {
@@ -43,8 +42,8 @@ struct SlabResult {
   std::vector<SlabArm> arms;
 };
 
-/// Fills StudyResult::slabs from its runs, warns where counted bytes are not those of the closed form, and
-/// says which columns are simulated. `given`: the study as its file describes it.
+/// Fills StudyResult::slabs from its runs, warns if counted bytes differ from the closed form, and marks
+/// simulated columns. `given`: the study as its file describes it.
 void read_slab_results(StudyResult& result, const Plan& plan);
 
 }  // namespace tenon::reproduce

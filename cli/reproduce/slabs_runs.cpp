@@ -32,7 +32,7 @@ std::string field_path(const std::string& folder, const SlabOperator& op) {
   return (std::filesystem::path(folder) / (extents_of(op) + ".npy")).string();
 }
 
-/// Behind the arm's own, which must not decide what is compared.
+/// These follow the arm's own words, which must not change what is compared.
 std::vector<std::string> sets_of(const StudyFile& study, const SlabRun& run, const SlabOperator& op,
                                  const std::string& path) {
   const SlabLink& link = study.slabs->links.front();
@@ -64,7 +64,7 @@ std::vector<std::string> sets_of(const StudyFile& study, const SlabRun& run, con
   return sets;
 }
 
-/// What the closed forms take for granted, by its key.
+/// Assumptions of the closed forms, by key.
 constexpr struct {
   const char *key, *value;
 } kTaken[] = {{"model.type", "\"fno\""},      {"model.coordinates", "true"}, {"model.norm", "\"none\""},
@@ -105,7 +105,7 @@ StudyFile at_slabs(const StudyFile& study, const Size& size, const std::string& 
     arm.of = run.arm;
     arm.trainers = run.ranks;
     arm.arm.name = run.name();
-    arm.baseline = run.name();  // runs are put side by side by their times, not by their losses
+    arm.baseline = run.name();  // runs are compared by their times, not by their losses
     arm.steps_over = 1;
     if (run.kind == SlabKind::kVirtual) arm.arm.steps = kVirtualUpdates;
     const std::vector<std::string> sets = sets_of(study, run, op, field_path(data_folder, op));

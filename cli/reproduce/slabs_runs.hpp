@@ -1,6 +1,6 @@
 // A study of slabs as runs of `tenon train`: one rank on the part that each of P has, P ranks as threads, P
-// ranks under the simulated clock. The operator, its channels and its optimizer are the base's and the arm's;
-// fields, modes, the cut and the clock are set here.
+// ranks under the simulated clock. The base and the arm set the operator, its channels and its optimizer;
+// this file sets fields, modes, the sharding and the clock.
 #pragma once
 
 #include "reproduce/plan.hpp"
@@ -21,7 +21,7 @@ enum class SlabKind : std::uint8_t {
 struct SlabRun {
   std::string arm;
   SlabKind kind = SlabKind::kLocal;
-  std::int64_t ranks = 1;  ///< of a kLocal run: the least for which its field is the part of one
+  std::int64_t ranks = 1;  ///< of a kLocal run: the least for which its field is the part of one rank
 
   std::string name() const;  ///< "weak.virtual.8"
 };
@@ -32,12 +32,12 @@ std::vector<SlabRun> slab_runs(const StudyFile& study, const Size& size);
 /// The study with an arm per run. Fields are read from `data_folder`.
 StudyFile at_slabs(const StudyFile& study, const Size& size, const std::string& data_folder);
 
-/// Writes the fields of normal numbers that the runs read, where they are not there. Throws FileError.
+/// Writes the fields of normal numbers that the runs read, unless they exist. Throws FileError.
 void write_fields(FileSystem& files, const StudyFile& study, const Size& size,
                   const std::string& data_folder);
 
-/// The operator of a run over the whole field, with the channels that its configuration says. Throws
-/// Error(kConfig) naming the arm where closed forms do not hold for it.
+/// The operator of a run over the whole field, with the channels of its configuration. Throws Error(kConfig)
+/// naming the arm if closed forms do not hold for it.
 SlabOperator operator_of(const StudyFile& study, const Size& size, const SlabRun& run,
                          const ResolvedRun& resolved);
 

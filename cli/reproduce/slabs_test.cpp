@@ -66,7 +66,7 @@ TEST(SlabForms, AnUpdateMovesFourTimesPerLayer) {
   const SlabOperator op{
       .points = {64, 16, 8, 8}, .modes = {32, 8, 4, 3}, .cut = 1, .width = 8, .layers = 4, .projection = 128};
   const std::vector<Exchange> list = exchanges(op, 8);
-  // Even parts: each rank sends an eighth of what all do.
+  // Even parts: each rank sends an eighth of the total.
   EXPECT_EQ(bytes_of_first(list, "moves"), 16 * move_elements(op, 8));
   // Gradients of 5 x 8, 4 times 8 x 8, 8 x 128 and 128 weights and of 8, 4 times 8, 128 and 1 biases: pieces
   // of 5, 8, 128, 16 and of 1, 1, 16, 1 numbers at rank 0.
@@ -81,7 +81,7 @@ TEST(SlabForms, AnUpdateMovesFourTimesPerLayer) {
   EXPECT_NEAR(link_seconds(list, latency, Latencies::kAdd), 16 * 7 + 7 * 14 + (7 * 13 + 1) + 3 * (4 + 7) + 14,
               1e-9)
       << "a sum of 1 or 4 numbers has as many pieces";
-  // Where a sum has no even pieces the busiest rank has a little more to do than rank 0.
+  // If a sum has no even pieces, the busiest rank has a little more to do than rank 0.
   EXPECT_NEAR(link_seconds(list, bytes, Latencies::kOverlap), 1.0 * bytes_of_first(list), 150);
 }
 

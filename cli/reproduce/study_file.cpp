@@ -130,7 +130,7 @@ StudyArm read_arm(const Value& table, std::size_t index, const std::string& path
   return arm;
 }
 
-/// What the tables say about one another; each problem with the place of the value that it is about.
+/// Checks of the tables against one another; each problem is reported at the place of its value.
 class Checks {
  public:
   Checks(const StudyFile& study, const Config& config) : study_(study), config_(config) {}

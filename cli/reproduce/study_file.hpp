@@ -1,5 +1,5 @@
-// A study of `tenon reproduce` as its TOML file describes it: what a paper claims, the arms that test it, and
-// the sizes in which it can be run. Plain data; nothing is run here.
+// A study of `tenon reproduce` as its TOML file describes it: the claim of a paper, the arms that test it,
+// and the sizes in which it can be run. Plain data; nothing is run here.
 #pragma once
 
 #include "ab/experiment.hpp"
@@ -16,7 +16,7 @@
 
 namespace tenon::reproduce {
 
-/// One size of a study: how long its runs are, and what else differs from the base.
+/// One size of a study: the length of its runs, and its other differences from the base.
 struct Size {
   std::string name;  ///< "quick", "default", "full" or "cuda"
   std::int64_t steps = 0;
@@ -24,7 +24,8 @@ struct Size {
   std::vector<std::string> set;  ///< "a.b=c", before those of the arm
   double minutes = 0;            ///< of the whole study, measured or estimated; 0 = not known
   std::string machine;           ///< to which `minutes` belongs
-  // Of a study of scaling (scaling_points.hpp), in place of `steps`; of one of simulations tasks and workers:
+  // For a study of scaling (scaling_points.hpp), instead of `steps`; for one of simulations, tasks and
+  // workers:
   std::int64_t samples = 0, measured_samples = 0;  ///< that every run uses, under either clock
   std::vector<std::int64_t> points;                ///< numbers of trainers; empty = the study's
   std::vector<std::string> simulate;               ///< "a.b=c" over the study's simulation, after its own
@@ -33,17 +34,17 @@ struct Size {
 struct StudyArm {
   ab::Arm arm;
   std::string title;            ///< for the table; the name if absent
-  std::string note;             ///< what it keeps, or why it is there
+  std::string note;             ///< what it keeps, or its purpose
   std::string baseline;         ///< arm to which its gap is measured; itself: it is a baseline
   bool may_fail = false;        ///< a failed run is a result, and is not repeated
-  std::int64_t steps_over = 1;  ///< by which the size's steps are divided: an arm whose slots hold more
-  // Of an arm at one point of a study of scaling or slabs:
+  std::int64_t steps_over = 1;  ///< divides the size's steps, for an arm whose slots hold more
+  // For an arm at one point of a study of scaling or slabs:
   std::string of;             ///< the arm of the file; "" everywhere else
   std::int64_t trainers = 0;  ///< at this point
-  std::size_t added = 0;      ///< how many of its sets, the last ones, the point added
+  std::size_t added = 0;      ///< number of its last sets that the point added
 };
 
-/// A number of the paper beside ours.
+/// A number of the paper, shown beside ours.
 struct PaperValue {
   std::string arm, what, source;
   double value = 0;  ///< in the units of the figure: gap or share in per cent; of curves the metric's own
@@ -59,7 +60,7 @@ struct Scaling {
   bool is_measured(const std::string& arm) const;
 };
 
-/// What the figure shows.
+/// Content of the figure.
 enum class Figure { kGaps, kShares, kCurves, kBytes };
 
 struct StudyFile {
@@ -68,7 +69,7 @@ struct StudyFile {
   std::string base;  ///< absolute
   std::string metric;
   bool lower_is_better = true;
-  std::string baseline;   ///< arm to which gaps are measured, where an arm names no other
+  std::string baseline;   ///< arm to which gaps are measured, if an arm names no other
   std::string reference;  ///< a second one, "" for none
   Figure figure = Figure::kGaps;
   std::string figure_metric;        ///< of the curves
@@ -92,7 +93,7 @@ struct StudyFile {
   std::vector<OtherData> evaluations;        ///< [[evaluate]]
   std::vector<AgreeingPair> agreements;      ///< [[agree]]
 
-  /// Null when there is no such size or arm.
+  /// Null if there is no such size or arm.
   const Size* size(const std::string& name) const;
   const StudyArm* arm(const std::string& name) const;
 };
@@ -106,7 +107,7 @@ std::vector<std::string> find_studies();
 /// name.
 std::string study_path(const std::string& name);
 
-/// The study at one size as the runner of A/B studies knows it; arms in the order of the file.
+/// The study at one size for the runner of A/B studies; arms in the order of the file.
 ab::Experiment experiment_of(const StudyFile& study, const Size& size);
 
 }  // namespace tenon::reproduce

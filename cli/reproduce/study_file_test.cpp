@@ -1,4 +1,4 @@
-// Study files: what is read, and what is said about files that are wrong.
+// Study files: values that are read, and messages for wrong files.
 #include "reproduce/render.hpp"
 
 #include "ab/synthetic_runs.hpp"
@@ -86,7 +86,7 @@ TEST(StudyFile, BecomesAnExperimentOfItsSize) {
   EXPECT_EQ(e.budget.amount, 5);
   EXPECT_THAT(e.seeds, ElementsAre(7));
   EXPECT_THAT(e.arms[0].set, ElementsAre("data.batch=2"));
-  // The arm's own words come last and win.
+  // The arm's own words come last and override.
   EXPECT_THAT(e.arms[1].set, ElementsAre("data.batch=2", "precision.type=bf16"));
 }
 

@@ -10,14 +10,14 @@
 
 namespace tenon::reproduce {
 
-/// Names of the tables, for whoever checks the keys of the file.
+/// Names of the tables, for the check of the file's keys.
 std::vector<std::string> study_part_names();
 
-/// Reads what is there of them. `study` has its path and metric. Throws Error(kConfig) for a key that is not
-/// known, with the nearest one.
+/// Reads the tables that are present. `study` has its path and metric. Throws Error(kConfig) for an unknown
+/// key, with the nearest one.
 void read_study_parts(const Value& root, StudyFile& study);
 
-/// What the tables say about arms, sizes and one another. `say(key, problem)` is called once per problem,
+/// Checks the tables against arms, sizes and one another. `say(key, problem)` is called once per problem,
 /// with the place of the value as "evaluate[0].name".
 void check_study_parts(const StudyFile& study,
                        const std::function<void(const std::string& key, const std::string& problem)>& say,

@@ -23,7 +23,7 @@ namespace {
 using ab::fixed;
 using ab::fixed_signed;
 
-/// Arms of the file, also of a study whose arms are cut into points.
+/// Arms of the file, also for a study whose arms are divided into points.
 std::size_t arm_count(const StudyFile& study) {
   std::set<std::string> names;
   for (const StudyArm& arm : study.arms) names.insert(arm.of.empty() ? arm.arm.name : arm.of);
@@ -45,7 +45,7 @@ std::string joined(const std::vector<std::string>& list, const char* none, const
   return out.empty() ? none : out;
 }
 
-/// Gaps have a sign; beside curves stand values of the metric itself.
+/// Gaps have a sign; curves are compared with values of the metric itself.
 std::string paper_number(const StudyFile& study, double value) {
   if (study.figure == Figure::kCurves) return fixed(value, 4);
   return study.figure == Figure::kGaps ? fixed_signed(value, 2) : fixed(value, 2);
@@ -90,7 +90,7 @@ std::string main_table(const StudyResult& r) {
   for (const std::string& share : r.study.shares) names.push_back(share_name(share) + ", %");
   const bool bytes = r.study.figure == Figure::kBytes;
   if (bytes) names.insert(names.end(), {"bytes per rank", "of " + baseline_text(r.study) + "'s, %"});
-  // Beside times the paper's numbers are times, beside overheads overheads.
+  // For times the paper's numbers are times, for overheads overheads.
   const bool paper = !r.study.paper_values.empty() && !r.study.time_to && !r.study.recovery;
   if (paper) names.push_back("paper");
   names.insert(names.end(), {"runs", "wall time, s"});
@@ -206,7 +206,7 @@ std::string arms_list(const StudyFile& study) {
     std::vector<std::string> sets;
     for (const std::string& file : arm.arm.extends)
       sets.push_back(fmt::format("`{}`", std::filesystem::path(file).filename().string()));
-    // What a point adds is in the tables.
+    // Words that a point adds are in the tables.
     for (std::size_t i = 0; i + arm.added < arm.arm.set.size(); ++i)
       sets.push_back("`" + arm.arm.set[i] + "`");
     out += fmt::format("- **{}**: {}{}{}{}\n", name, arm.title, sets.empty() ? "" : ": ",

@@ -38,7 +38,7 @@ std::optional<double> on_line(const std::vector<double>& x, const std::vector<do
 Reach first_reach(const Curve& curve, double threshold, bool lower_is_better) {
   const auto there = [&](double value) { return lower_is_better ? value <= threshold : value >= threshold; };
   for (std::size_t i = 0; i < curve.size(); ++i) {
-    if (!there(curve[i].value)) continue;  // a NaN is nowhere
+    if (!there(curve[i].value)) continue;  // a NaN is not a place on the curve
     if (i == 0 || !std::isfinite(curve[i - 1].value) || !std::isfinite(curve[i].value))
       return {true, curve[i]};
     const double from = curve[i - 1].value;
@@ -73,7 +73,7 @@ std::optional<Spread> spread_of(std::vector<Bounded> numbers) {
   out.low = numbers.front();
   out.high = numbers.back();
   const Bounded &a = numbers[(out.n - 1) / 2], &b = numbers[out.n / 2];
-  // Between a known number and a bound nothing is known but that it is beyond their middle.
+  // Between a known number and a bound, all that is known is that it is beyond their middle.
   out.median = {(a.value + b.value) / 2, a.bound || b.bound};
   return out;
 }

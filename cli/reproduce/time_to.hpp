@@ -1,5 +1,5 @@
-// Time to a loss: when a run's metric first reaches what its baseline ends with, and what it had used by
-// then. Plain data and pure functions over curves; time_to_plan.hpp makes the runs that time them.
+// Time to a loss: when a run's metric first reaches the final value of its baseline, and what it had consumed
+// by then. Plain data and pure functions over curves; time_to_plan.hpp makes the runs that time them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace tenon::reproduce {
 
-/// One speed of the links, by the `--set` words that make it.
+/// One speed of the links, by the `--set` words that configure it.
 struct TimeToLink {
   std::string name;
   std::vector<std::string> set;
@@ -26,7 +26,7 @@ struct TimeTo {
   std::vector<TimeToLink> links;        ///< empty: times are those of the runs themselves
 };
 
-/// An evaluation, or a place between two, with what was used up to it.
+/// An evaluation, or a place between two, with the consumption up to it.
 struct CurvePoint {
   double step = 0;
   double seconds = 0;  ///< without evaluations
@@ -38,9 +38,9 @@ struct CurvePoint {
 
 using Curve = std::vector<CurvePoint>;  ///< in order of step
 
-/// Where a curve first is at `threshold` or better, by linear interpolation from the evaluation before; the
-/// first evaluation itself where there is none before it, or where that one is not finite. Not reached: the
-/// curve's end, with reached = false (censored).
+/// The place where a curve first is at `threshold` or better, by linear interpolation from the evaluation
+/// before; the first evaluation itself if there is none before it, or if that one is not finite. Not reached:
+/// the curve's end, with reached = false (censored).
 struct Reach {
   bool reached = false;
   CurvePoint at;
@@ -50,11 +50,12 @@ Reach first_reach(const Curve& curve, double threshold, bool lower_is_better);
 /// The easier threshold: away from the better side by `share` of its size.
 double looser_threshold(double threshold, double share, bool lower_is_better);
 
-/// The metric where `axis` first is `x`, interpolated linearly; empty before the first evaluation and beyond
-/// the end.
+/// The metric at the first place where `axis` is `x`, interpolated linearly; empty before the first
+/// evaluation and beyond the end.
 std::optional<double> value_at(const Curve& curve, double CurvePoint::*axis, double x);
 
-/// A number, or one that is only known to be larger (`bound`): the time of a run that never got there.
+/// A number, or one that is only known to be larger (`bound`): the time of a run that never reached the
+/// threshold.
 struct Bounded {
   double value = 0;
   bool bound = false;
@@ -69,7 +70,7 @@ struct Spread {
 };
 /// Empty without numbers.
 std::optional<Spread> spread_of(std::vector<Bounded> numbers);
-/// The same with the signs turned: a gap is at most what a censored time allows.
+/// As spread_of with the signs turned: a gap is at most what a censored time allows.
 std::optional<Spread> spread_of_upper(std::vector<Bounded> numbers);
 
 /// (baseline - arm) / baseline in per cent: positive = faster. A bound if the arm was censored: it is at most

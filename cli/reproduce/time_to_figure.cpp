@@ -1,5 +1,5 @@
-// Time to the baseline's loss by link, one block of rows per arm; see time_to_render.hpp. Runs that are not
-// there at their end are open triangles at that end.
+// Time to the baseline's loss by link, one block of rows per arm; see time_to_render.hpp. Runs that end
+// before the threshold are open triangles at that end.
 #include "ab/format.hpp"
 #include "ab/plot.hpp"
 #include "ab/svg.hpp"

@@ -28,7 +28,7 @@ constexpr OptionSpec kLinkOptions[] = {
     option::texts("set", "[]").doc_text("\"transport.link={...}\" and what else makes the link"),
 };
 
-/// What decides how many slots there are and what travels in them: a timing run must not differ there.
+/// Keys that determine the number of slots and their messages: a timing run must not change them.
 constexpr const char* kTimed[] = {"run.", "sync", "parallel", "transport", "schedule"};
 
 bool begins_with_any(const std::string& text, std::span<const char* const> beginnings) {

@@ -10,11 +10,11 @@
 
 namespace tenon::reproduce {
 
-/// Reads the table. Throws Error(kConfig) for a key that is not known, with the nearest one.
+/// Reads the table. Throws Error(kConfig) for an unknown key, with the nearest one.
 TimeTo read_time_to(const Value& table);
 
-/// What the table says about arms and links. `say(key, problem)` is called once per problem, with the place
-/// of the value as "time_to.link[0].set".
+/// Checks the arms and links of the table. `say(key, problem)` is called once per problem, with the place of
+/// the value as "time_to.link[0].set".
 void check_time_to(const StudyFile& study,
                    const std::function<void(const std::string& key, const std::string& problem)>& say,
                    const std::function<void(const std::string& key, const std::string& arm)>& arm_named);

@@ -13,19 +13,20 @@ struct TimingPlan {
   Plan plan;           ///< arms as in the study; runs of the seeds that are needed
 };
 
-/// One plan per link, none without links. Throws Error(kConfig) for what cannot run, for a run that would not
-/// be under the simulated clock, and for one that has other parameters than the study's run of the arm.
+/// One plan per link, none without links. Throws Error(kConfig) for arms that cannot run, for a run that
+/// would not be under the simulated clock, and for one whose parameters differ from those of the study's run
+/// of the arm.
 std::vector<TimingPlan> make_timing_plans(const StudyFile& study, const Size& size, const Plan& runs,
                                           const ab::RunnerOptions& options, const Resolver& resolve);
 
-/// Evaluations at slots without a training line cannot be told apart from training: Error(kConfig) names the
-/// arm.
+/// Evaluations at slots without a training line cannot be distinguished from training: throws Error(kConfig)
+/// that names the arm.
 void require_lines_at_evaluations(const StudyFile& study, const Plan& runs);
 
-/// The seed whose timing run stands for `seed`.
+/// The seed whose timing run is used for `seed`.
 std::int64_t timing_seed(const StudyFile& study, const Size& size, const std::string& arm, std::int64_t seed);
 
-/// Adds what `more` did to `runs`.
+/// Adds the results of `more` to `runs`.
 void join(ab::RunnerResult& runs, ab::RunnerResult more);
 
 }  // namespace tenon::reproduce

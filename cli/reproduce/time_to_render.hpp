@@ -18,7 +18,7 @@ void time_to_json(JsonWriter& json, const StudyResult& result);
 /// The drawing of figure.svg: per group of arms with one baseline and per arm, one row of runs for each link.
 /// Returns the drawing without its frame, and its height in `height`.
 std::string time_to_figure(const StudyResult& result, double top, double width, double& height);
-/// What `tenon reproduce` prints at its end.
+/// The last lines that `tenon reproduce` prints.
 std::string time_to_lines(const StudyResult& result);
 
 /// "12.3", "> 80.1" for a bound from below, "< -20" with `upper`.

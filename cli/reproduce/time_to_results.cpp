@@ -1,4 +1,4 @@
-// Re-timed trajectories and what they say; see time_to_results.hpp.
+// Re-timed trajectories and the numbers derived from them; see time_to_results.hpp.
 #include "reproduce/time_to_results.hpp"
 
 #include "ab/study.hpp"
@@ -66,7 +66,7 @@ class Reader {
     }
   }
 
-  /// What a baseline's run has at the end of its budget; empty if the run has no value.
+  /// The value of a baseline's run at the end of its budget; empty if the run has no value.
   std::optional<double> threshold(const RunResult& run) const {
     if (!run.value || t_.budget == 1) return run.value;
     Curve curve;
@@ -80,7 +80,7 @@ class Reader {
     r_.complete = false;
   }
 
-  /// The run that times `arm` and `seed` under `link`; null and a warning where there is none.
+  /// The run that times `arm` and `seed` under `link`; null with a warning if there is none.
   const ab::RunRecord* timing(std::size_t link, std::size_t arm, std::int64_t seed) {
     const std::int64_t timed = timing_seed(r_.study, r_.size, name(arm), seed);
     const std::string parent =
@@ -110,7 +110,7 @@ class Reader {
 
   std::optional<Curve> curve(std::size_t link, std::size_t arm, std::size_t s) {
     const RunResult& run = r_.arms[arm].runs[s];
-    if (!run.value) return std::nullopt;  // said already
+    if (!run.value) return std::nullopt;  // already reported
     const std::string& metric = r_.study.metric;
     if (t_.links.empty()) {
       if (run.record->time) splits_[{link, arm}].push_back(*run.record->time);
@@ -189,7 +189,7 @@ class Reader {
         if (c && !c->empty()) ends.push_back({c->back().seconds, false});
       timed.total_seconds = spread_of(std::move(ends));
       timed.split = ab::mean_of(splits_[{l, a}]);
-      if (l > 0) continue;  // what follows is the same under every link
+      if (l > 0) continue;  // the rest is the same under every link
       out_.arms[a].strict = used(timed.strict);
       out_.arms[a].looser = used(timed.looser);
       out_.arms[a].at_equal_samples = at_first_end(curves, a, &CurvePoint::trained);
@@ -223,8 +223,7 @@ SlotTimes slot_times(const ab::RunRecord& run, const std::string& metric) {
     out.step.push_back(static_cast<double>(step));
     out.seconds.push_back(line.wall_s - evaluating);
     out.bytes.push_back(line.bytes_sent - evaluation_bytes);
-    // A training line is written before the evaluation of its slot, the evaluation's own line right behind
-    // it.
+    // A training line is written before the evaluation of its slot, the evaluation's own line right after it.
     if (const auto found = evaluations.find(step); found != evaluations.end()) {
       evaluating += found->second.wall_s - line.wall_s;
       evaluation_bytes += found->second.bytes_sent - line.bytes_sent;

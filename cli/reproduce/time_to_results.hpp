@@ -1,5 +1,4 @@
-// Every number of a study of time to a loss, computed once; table, JSON and figure only print what stands
-// here.
+// Every number of a study of time to a loss, computed once; table, JSON and figure only print these.
 #pragma once
 
 #include "ab/run_record.hpp"
@@ -16,7 +15,7 @@ struct StudyFile;
 struct Size;
 struct StudyResult;
 
-/// What was needed to reach one threshold: over the seeds, and how many runs are not there at all.
+/// Consumption up to one threshold: over the seeds, and the number of runs that are missing.
 struct ToThreshold {
   std::vector<std::optional<Reach>>
       runs;  ///< in the order of the seeds; empty: the run or its baseline is missing
@@ -32,7 +31,7 @@ struct TimedArm {
   std::optional<ab::TimeSplit> split;   ///< mean over ranks and timed runs
 };
 
-/// What the strict and the looser threshold took, whatever the link.
+/// Consumption up to the strict and the looser threshold, independent of the link.
 struct Used {
   std::optional<Spread> steps, trained, drawn, bytes;
 };
@@ -46,19 +45,19 @@ struct TimeToArm {
 };
 
 struct TimeToResult {
-  std::vector<std::string> links;  ///< "as run" where the study names none
+  std::vector<std::string> links;  ///< "as run" if the study names none
   bool simulated = false;
   std::vector<TimeToArm> arms;
 };
 
-/// Reads the timing runs below `folder`/timing and times the runs of `study`. What is missing becomes a line
-/// of study.warnings and makes the study incomplete.
+/// Reads the timing runs below `folder`/timing and times the runs of `study`. Missing runs become lines of
+/// study.warnings and make the study incomplete.
 void read_time_to_results(StudyResult& study, const std::string& folder);
 
-/// Slots of a run: its training lines, less what its evaluations of `metric` took.
+/// Slots of a run: its training lines, without the time of its evaluations of `metric`.
 SlotTimes slot_times(const ab::RunRecord& run, const std::string& metric);
 
-/// Evaluations of a run, timed by `times`; empty if an evaluation lies beyond them.
+/// Evaluations of a run, timed by `times`; empty if an evaluation is beyond them.
 std::optional<Curve> timed_curve(const ab::RunRecord& run, const std::string& metric, const SlotTimes& times);
 
 }  // namespace tenon::reproduce

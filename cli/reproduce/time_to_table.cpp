@@ -11,7 +11,7 @@
 namespace tenon::reproduce {
 namespace {
 
-constexpr double kAddUp = 0.02;  // parts of a time must give its total to within this
+constexpr double kAddUp = 0.02;  // parts of a time must add up to its total within this
 
 /// Enough decimals for three digits.
 int decimals_of(double seconds) {
@@ -22,7 +22,7 @@ bool is_baseline(const StudyResult& r, std::size_t arm) {
   return r.study.arms[arm].arm.name == r.study.arms[arm].baseline;
 }
 
-/// The numbers alone; what they are of stands below the tables.
+/// The numbers alone; their meaning is printed below the tables.
 std::string paper_of(const StudyResult& r, std::size_t arm) {
   std::vector<std::string> values;
   for (const PaperValue& value : r.study.paper_values) {

@@ -305,7 +305,7 @@ TEST_F(TimeToStudy, TimingRunsArePlannedPerSeedUnlessOneWillDoAndKeptWhileTheyMa
   EXPECT_THAT(timings_[1].plan.runs[0].job.command, ::testing::Contains("run.eval_every=0"));
   EXPECT_TRUE(timings_[1].plan.runs[0].job.parent.starts_with(folder_ + "/out/timing/slow/runs/"));
 
-  // As the program would leave them: the resolved configuration is that of the plan.
+  // Written as by the program: the resolved configuration is that of the plan.
   const auto write_resolved = [&](const PlannedRun& run, const Value& root) {
     std::string text = "run.seed = " + std::to_string(run.job.seed) + "\n";
     for (const auto& [key, value] : flatten(root))

@@ -1,4 +1,4 @@
-// HDF5 behind its C interface; every call is checked, and what the library says is part of our message.
+// HDF5 through its C interface; every call is checked, and messages include the library's own.
 #include "simulate/hdf5_export.hpp"
 
 #include "simulate/sample_writer.hpp"
@@ -29,7 +29,7 @@ std::string reason() {
   return text.empty() ? "the library gives no reason" : text;
 }
 
-/// A handle that is closed.
+/// A handle that is closed automatically.
 template <herr_t (*Close)(hid_t)>
 class Handle {
  public:
@@ -66,7 +66,7 @@ hid_t type_of(DType dtype) {
   }
 }
 
-/// One file that is being written. Failures name it.
+/// One file that is being written. Error messages name it.
 class Writer {
  public:
   explicit Writer(std::string path)
@@ -131,14 +131,14 @@ class Writer {
   Hdf5File file_;
 };
 
-/// Of everything that the file holds: who made the samples, which they are, and the digest of each.
+/// Digest of the whole content: the origin of the samples, their indices, and the digest of each.
 std::string digest_of(const SimulationManifest& manifest) {
   std::string text = manifest.config_hash();
   for (const auto& [index, digest] : manifest.finished) text += fmt::format("\n{} {}", index, digest);
   return xxh3_128_of(std::as_bytes(std::span(text)));
 }
 
-/// "" where there is no such file or no such mark.
+/// "" if there is no such file or digest.
 std::string marked_digest(const std::string& path) {
   const Hdf5File file(H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT));
   if (file.get() < 0) return "";

@@ -1,4 +1,4 @@
-// What stands in the file is read back with the library, as any other program would.
+// The file is read back with the library, as any other program would.
 #include "simulate/hdf5_export.hpp"
 
 #include "simulate/sample_writer.hpp"

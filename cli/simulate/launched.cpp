@@ -31,7 +31,7 @@ std::string end_path(const std::string& folder, std::int64_t index) {
 }
 
 constexpr const char* kStop = " stop";
-/// What the file of process 0 begins with; a count of its beats follows.
+/// Start of the file of process 0; a count of its beats follows.
 std::string opened_for(const SimulationManifest& manifest) {
   return fmt::format("{} {} ", manifest.config_hash(), manifest.samples);
 }
@@ -40,7 +40,7 @@ std::string token_path(const std::string& folder, std::int64_t index) {
   return fmt::format("{}/{}.token", nodes_folder(folder), index);
 }
 
-/// "" where there is none, or where it cannot be read just now.
+/// "" if there is none, or if it cannot be read at the moment.
 std::string text_of(FileSystem& files, const std::string& path) {
   try {
     return files.exists(path) ? read_text(files, path, kMostBytes) : "";
@@ -188,7 +188,8 @@ void OwnerSeen::wait(const SimulationManifest& wanted) {
           "it in use, and what did process 0 say?",
           folder_, patience_s_));
     }
-    // Process 0 begins by removing what was there. One that shows itself again leaves another's token alone.
+    // Process 0 first removes old files. A process that shows itself again does not overwrite another's
+    // token.
     if (beats && !files_.exists(token_path_)) write_text_atomically(files_, token_path_, token_);
     std::this_thread::sleep_for(kPoll);
   }

@@ -10,8 +10,7 @@
 //   nodes/3.beat    process 3: a number that grows every other second
 //   nodes/3.end     process 3: its figures, when it has ended
 //
-// Whether somebody lives shows in files that change, so clocks of machines need not agree. Every wait has a
-// deadline.
+// A process is alive while its files change, so clocks of machines need not agree. Every wait has a deadline.
 #pragma once
 
 #include "simulate/place.hpp"
@@ -24,7 +23,7 @@
 
 namespace tenon::simulate {
 
-/// What a process that has ended says of itself.
+/// Report of a process that has ended.
 struct NodeEnd {
   std::string cut_short;  ///< as PoolResult
   std::int64_t lost_workers = 0, repeated = 0, workers = 0;
@@ -34,13 +33,13 @@ std::string node_end_text(const NodeEnd& end);
 /// Throws Error(kRun) with `path`, expected and found.
 NodeEnd parse_node_end(const std::string& text, const std::string& path);
 
-/// A file that somebody writes again and again.
+/// A file that another process writes again and again.
 class Pulse {
  public:
   Pulse(FileSystem& files, std::string path) : files_(files), path_(std::move(path)) {}
-  /// Whether it has changed since this was first asked.
+  /// Returns whether it has changed since the first call.
   bool beats();
-  /// Seconds since it was last seen to change, or since this was first asked.
+  /// Seconds since the last observed change, or since the first call.
   double silent_s();
 
  private:
@@ -50,29 +49,29 @@ class Pulse {
   std::chrono::steady_clock::time_point changed_;
 };
 
-/// How long somebody may be silent: process 0 before it opens the folder, anybody afterwards.
+/// Longest silence: of process 0 before it opens the folder, of any process afterwards.
 inline constexpr double kPatience_s = 120;
 
 /// Process 0 of several.
 class Owner {
  public:
-  /// Removes what an earlier launch left and lets the others begin.
+  /// Removes the files of an earlier launch and lets the other processes begin.
   Owner(FileSystem& files, ResultFolder& folder, Place place, double patience_s = kPatience_s);
   ~Owner();
   Owner(const Owner&) = delete;
   Owner& operator=(const Owner&) = delete;
 
-  /// Tells the others that it lives, and whether to go on; takes up what they have done so far. At most every
-  /// other second unless `now`.
+  /// Tells the other processes that it is alive, and whether to continue; collects their results so far. At
+  /// most every other second unless `now`.
   void look(bool now, bool go_on = true);
-  /// Until all have ended or are silent; `wanted` answers false when they are to stop. The figures of all of
-  /// them together, and the first reason why one ended early.
+  /// Waits until all have ended or are silent; `wanted` returns false when they are to stop. Returns the
+  /// figures of all of them together, and the first reason why one ended early.
   NodeEnd wait(const std::function<bool()>& wanted);
 
  private:
   struct Node {
     Pulse pulse;
-    std::string token = {};  ///< the first that was shown; no other is taken
+    std::string token = {};  ///< the first that was shown; later ones are ignored
     bool silent = false;
   };
 
@@ -85,14 +84,15 @@ class Owner {
   std::chrono::steady_clock::time_point looked_;
 };
 
-/// What any other process sees of process 0.
+/// Process 0 as seen by any other process.
 class OwnerSeen {
  public:
   OwnerSeen(FileSystem& files, std::string folder, std::int64_t index, double patience_s = kPatience_s);
-  /// Until it has opened the folder for `wanted` and this process. Error(kRun) when it does not,
-  /// Error(kConfig) when it opened it for another simulation.
+  /// Waits until it has opened the folder for `wanted` and this process. Throws Error(kRun) if it does not,
+  /// Error(kConfig) if it opened it for another simulation.
   void wait(const SimulationManifest& wanted);
-  /// Whether it lives, still names this process, and wants to go on; looked at every other second.
+  /// Returns whether it is alive, still names this process, and wants to continue; checked every other
+  /// second.
   bool wants_more();
 
  private:

@@ -125,7 +125,7 @@ TEST_F(Launched, OthersBeginWhenProcessZeroNamesThemAndEndWhenItSaysSo) {
   Owner owner(*files_, folder, {0, 2});
   OwnerSeen stale(*files_, folder_, 1, 0.2);
   EXPECT_THAT(error_of([&] { stale.wait(wanted_); }), HasSubstr(not_opened)) << "a file that does not change";
-  /// Process 0 looks again and again while `seen` waits.
+  /// Process 0 looks repeatedly while `seen` waits.
   const auto said = [&](OwnerSeen& seen, const SimulationManifest& mine) {
     std::atomic<bool> done{false};
     std::thread beat([&] {

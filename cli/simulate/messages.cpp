@@ -20,7 +20,7 @@ constexpr std::string_view kVerbs[] = {"run", "crash", "hang"};  // by Fate
                   expected, line.substr(0, 80)));
 }
 
-/// Takes the first word off `rest`.
+/// Removes the first word of `rest` and returns it.
 std::string_view word(std::string_view& rest) {
   const std::size_t end = std::min(rest.find(' '), rest.size());
   const std::string_view first = rest.substr(0, end);

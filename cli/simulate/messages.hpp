@@ -12,7 +12,7 @@
 
 namespace tenon::simulate {
 
-/// What becomes of the attempt; all but kRun are tests of recovery.
+/// Outcome of the attempt; all but kRun are tests of recovery.
 enum class Fate : std::uint8_t { kRun, kCrash, kHang };
 
 struct Order {
@@ -29,14 +29,14 @@ struct Answer {
   std::string text = {};             ///< kFailed
 };
 
-/// With the line's end.
+/// Includes the line's end.
 std::string order_line(const Order& order);
 std::string answer_line(const Answer& answer);
-/// Without the line's end. Throws Error(kRun) with the line, cut, when it is none of the above.
+/// Without the line's end. Throws Error(kRun) with the line, shortened, if it is none of the above.
 Order parse_order(std::string_view line);
 Answer parse_answer(std::string_view line);
 
-/// Cuts what arrives into lines.
+/// Splits incoming bytes into lines.
 class Lines {
  public:
   /// Throws Error(kRun) when a line grows beyond 1 MiB.

@@ -24,8 +24,7 @@ std::int64_t number(const char* name, const char* text, std::int64_t least) {
 }  // namespace
 
 std::optional<Place> launched() {
-  // Slurm sets its first two for batch scripts, too; the number of a step's tasks only where srun started
-  // one.
+  // Slurm sets its first two for batch scripts, too; the number of a step's tasks only if srun started one.
   static constexpr const char* kNames[][2] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
                                               {"PMI_RANK", "PMI_SIZE"},
                                               {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS"}};

@@ -1,5 +1,5 @@
-// Whether a launcher started several processes for one simulation: mpirun of Open MPI or MPICH, srun of
-// Slurm.
+// The place of this process among those that a launcher started for one simulation: mpirun of Open MPI or
+// MPICH, srun of Slurm.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +12,8 @@ struct Place {
   /// Whether this process makes that sample.
   bool makes(std::int64_t sample) const { return sample % count == index; }
 };
-/// What the launcher's environment says; nothing without one, or of one process. Throws Error(kConfig) for
-/// numbers that cannot be.
+/// The place from the launcher's environment; empty without one, or for one process. Throws Error(kConfig)
+/// for impossible numbers.
 std::optional<Place> launched();
 
 }  // namespace tenon::simulate

@@ -67,7 +67,7 @@ Settings settings_of(const Options& options, const std::string& path) {
   settings.samples = options.integer("samples");
   settings.hdf5 = options.text("format") == "hdf5";
   settings.seed = static_cast<std::uint64_t>(options.integer("seed"));
-  // A launcher has said already how many processes there are.
+  // A launcher has already chosen the number of processes.
   const std::int64_t each = launched() ? 1 : processors();
   settings.workers = options.integer("workers") == 0 ? each : options.integer("workers");
   settings.workers = std::min(settings.workers, settings.samples);
@@ -92,7 +92,7 @@ void check_tables(const Config& config, std::vector<std::string>& problems) {
   }
 }
 
-/// A misspelt `type` says more than a missing one.
+/// A misspelt `type` is a better message than a missing one.
 std::string missing_type(const Value* simulator, const std::string& path) {
   if (simulator == nullptr)
     return fmt::format("{}: there is no table [simulator]; write one with `type = ...`", path);

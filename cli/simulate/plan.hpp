@@ -1,5 +1,4 @@
-// What a configuration of `tenon simulate` says: the tables [simulate] and [simulator], checked. It makes
-// nothing.
+// The configuration of `tenon simulate`: the tables [simulate] and [simulator], checked. It makes nothing.
 #pragma once
 
 #include <tenon/config.hpp>
@@ -19,7 +18,7 @@ struct Settings {
   double timeout_s = 0;       ///< of the whole call; 0 = none
   std::int64_t retries = 0;   ///< further attempts after a time-out or a lost process
   double crash_share = 0;     ///< of the tasks, whose process dies in the first attempt
-  double hang_share = 0;      ///< of the tasks, whose first attempt does not end before its time is over
+  double hang_share = 0;      ///< of the tasks, whose first attempt hangs until its time is over
   std::string folder;
   bool hdf5 = false;  ///< all samples in one file, too
 };

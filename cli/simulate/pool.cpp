@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::milliseconds kSlice{100};
 constexpr int kMostFailedStarts = 3;
 
-/// A worker says itself that its time is over; one that does not come to it is killed after this.
+/// A worker reports itself that its time is over; one that does not is killed after this.
 double patience(double task_timeout_s) {
   return task_timeout_s + std::max(1.0, 0.1 * task_timeout_s);
 }
@@ -56,13 +56,13 @@ PoolResult Pool::run(const std::function<bool()>& between) {
     folder_.save(true);
     throw;
   }
-  slots_.clear();  // a task that still runs is lost, and its sample is none
+  slots_.clear();  // a running task is lost, without a sample
   folder_.save(true);
   result_.wall_s = base::seconds_since(begun);
   return result_;
 }
 
-/// Drawn by index, so that the same tasks are hit whatever the number of workers.
+/// Drawn by index, so that the same tasks are hit with any number of workers.
 Fate Pool::fate_of(const Tasks::Next& next) const {
   const auto drawn = [&](const char* purpose, double share) {
     return next.attempt == 1 &&
@@ -76,7 +76,7 @@ void Pool::staff(bool begin_tasks) {
   if (!begin_tasks) return;
   for (Slot& slot : slots_) {
     if (slot.process == nullptr) {
-      // As many as can have work: those that are started but not ready will take some of it.
+      // As many as can have work: workers that are started but not ready will take some of it.
       const auto starting = std::count_if(slots_.begin(), slots_.end(), [](const Slot& other) {
         return other.process != nullptr && !other.busy;
       });
@@ -110,7 +110,7 @@ void Pool::listen(std::chrono::milliseconds limit) {
     hear(slot);
     if (slot.process == nullptr) continue;
     if (slot.process->ended()) {
-      hear(slot);  // what it said last
+      hear(slot);  // its last messages
       if (slot.process != nullptr) lost(slot, slot.process->how_it_ended());
     } else {
       enforce_limit(slot);

@@ -1,5 +1,5 @@
-// The worker processes of a simulation: they pull tasks until nothing is left; what dies or takes too long is
-// replaced and its task repeated.
+// The worker processes of a simulation: they pull tasks until nothing is left; a worker that dies or takes
+// too long is replaced and its task repeated.
 #pragma once
 
 #include "simulate/result_folder.hpp"
@@ -16,7 +16,7 @@
 namespace tenon::simulate {
 
 struct PoolResult {
-  /// Why it ended before every sample was settled: "", "stopped" (somebody asked), "timeout_s is over".
+  /// Why it ended before every sample was settled: "", "stopped" (on request), "timeout_s is over".
   std::string cut_short;
   double wall_s = 0;
   double busy_s = 0;              ///< of all workers together: from an order to its answer
@@ -25,12 +25,12 @@ struct PoolResult {
 
 class Pool {
  public:
-  /// `program`: what a worker is started from.
+  /// `program`: executable of the workers.
   Pool(ResultFolder& folder, Tasks& tasks, const Settings& settings, WorkerSpec worker, std::string program);
 
-  /// Until everything is settled. `between` is called ten times a second and more; once it returns false no
-  /// task is begun and those that run are waited for. Throws Error(kRun) when results cannot be written or no
-  /// worker can be started; what was finished is recorded before.
+  /// Runs until everything is settled. `between` is called ten times a second or more often; once it returns
+  /// false no task is begun and running ones are waited for. Throws Error(kRun) if results cannot be written
+  /// or no worker can be started; finished samples are recorded before.
   PoolResult run(const std::function<bool()>& between);
 
  private:

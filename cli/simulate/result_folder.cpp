@@ -1,5 +1,5 @@
-// The renamed folders are the truth about finished samples; the manifest adds digests, failures, and what all
-// of it is.
+// The renamed folders determine which samples are finished; the manifest adds digests, failures, and a
+// description.
 #include "simulate/result_folder.hpp"
 
 #include "simulate/launched.hpp"
@@ -27,7 +27,7 @@ std::optional<std::int64_t> index_of(const std::string& name) {
   return index;
 }
 
-/// The first thing in which two simulations differ, "" when the difference is in none of these.
+/// The first difference of two simulations, "" if it is in none of these.
 std::string first_difference(const SimulationManifest& there, const SimulationManifest& here) {
   const auto say = [](std::string_view what, const auto& left, const auto& right) {
     return fmt::format("{} is {} there and {} here", what, left, right);
@@ -71,7 +71,7 @@ ResultFolder::ResultFolder(FileSystem& files, std::string folder, SimulationMani
   save(true);
 }
 
-/// Only what is new, so that files stay small.
+/// Only the new samples, so that files stay small.
 void ResultFolder::record_share() {
   SimulationManifest share = manifest_;
   std::erase_if(share.finished, [&](const auto& entry) { return before_.finished.count(entry.first) > 0; });
@@ -107,7 +107,7 @@ void ResultFolder::take_up_samples() {
     there.insert(*index);
     check_simulation_arrays(files_, path, manifest_.fields);
     if (manifest_.finished.count(*index) > 0) continue;
-    // Finished behind the last writing of the manifest.
+    // Finished after the last write of the manifest.
     const ArrayMemory memory(manifest_.fields);
     read_simulation_arrays(files_, path, manifest_.fields, memory.views());
     manifest_.finished[*index] = simulation_digest(memory.views());

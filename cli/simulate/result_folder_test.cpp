@@ -1,4 +1,4 @@
-// The folder of results: taken up, refused, locked, and never without what was finished.
+// The folder of results: continued, refused, locked, and never without finished samples.
 #include "simulate/result_folder.hpp"
 
 #include "simulate/sample_writer.hpp"
@@ -38,7 +38,7 @@ class ResultFolderTest : public ::testing::Test {
     manifest.fields = {{"a", DType::kF32, Shape{2}, false}, {"u", DType::kF32, Shape{3}, true}};
     return manifest;
   }
-  /// As a worker does it.
+  /// Writes a sample as a worker does.
   std::string write_sample(FileSystem& files, std::int64_t index) {
     const ArrayMemory arrays(wanted().fields);
     arrays.views()[0].as<float>()[0] = static_cast<float>(index);
@@ -148,7 +148,7 @@ TEST_F(ResultFolderTest, AFullDiskLosesNothingThatWasFinished) {
     results.manifest().finished[0] = write_sample(*files_, 0);
     results.save(true);
   }
-  // However many bytes fit, sample 1 is there whole or not at all, and sample 0 is.
+  // For any free space, sample 1 is there whole or not at all, and sample 0 is.
   bool fitted = false;
   for (std::int64_t budget = 0; !fitted; budget += 64) {
     testing::FaultyFiles full(*files_);

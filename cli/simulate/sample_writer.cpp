@@ -24,7 +24,7 @@ void write_arrays(FileSystem& files, const std::string& path, std::span<const Si
     for (std::size_t i = 0; i < fields.size(); ++i)
       write_npy(files, simulation_array_path(partial, fields[i]), arrays[i]);
     files.sync_directory(partial);
-    // A folder can only take the place of an empty one.
+    // A folder can only replace an empty one.
     remove_tree(files, path);
     files.rename(partial, path);
     files.sync_directory(parent_path(path));
@@ -32,7 +32,7 @@ void write_arrays(FileSystem& files, const std::string& path, std::span<const Si
     try {
       remove_tree(files, partial);
     } catch (const FileError&) {
-      // The first failure is the one to tell; the next attempt removes it.
+      // The first failure is the one to report; the next attempt removes it.
     }
     throw;
   }

@@ -1,4 +1,4 @@
-// One sample on its way to the disk: its arrays in memory, written under a temporary name, then renamed.
+// Writes one sample: its arrays in memory, written under a temporary name, then renamed.
 #pragma once
 
 #include <tenon/sdk/simulation.hpp>
@@ -26,8 +26,8 @@ class ArrayMemory {
 /// The temporary name of a sample's folder.
 std::string partial_path(const std::string& path);
 
-/// Writes the arrays as `path`/NAME.npy: the folder is there whole, or not at all. What an earlier attempt
-/// left is removed first. Throws FileError; then nothing of it is left, if that can be.
+/// Writes the arrays as `path`/NAME.npy: the folder appears whole, or not at all. Leftovers of an earlier
+/// attempt are removed first. Throws FileError; then nothing of it is left, if possible.
 void write_arrays(FileSystem& files, const std::string& path, std::span<const SimulatedField> fields,
                   std::span<const TensorView> arrays);
 

@@ -1,4 +1,4 @@
-// The loop of a worker process. It is told what to do by the manifest of the folder, so that it does what the
+// The loop of a worker process. The folder's manifest gives its instructions, so that it does what the
 // program that started it recorded there.
 #include "simulate/worker.hpp"
 
@@ -44,7 +44,7 @@ void say(const Answer& answer) {
   }
 }
 
-/// Blocks; false when the other side closed.
+/// Blocks; returns false if the other side closed.
 bool read_line(Lines& lines, std::string& line) {
   while (!lines.next(line)) {
     char block[4096];
@@ -75,7 +75,7 @@ class Watch final : public TaskWatch {
   Clock::time_point begun_, said_;
 };
 
-/// What is not a number must never become training data.
+/// NaN and infinity must never become training data.
 void check_finite(std::span<const SimulatedField> fields, std::span<const TensorView> arrays) {
   for (std::size_t i = 0; i < fields.size(); ++i) {
     std::int64_t element = 0;
@@ -128,7 +128,7 @@ class Worker {
   }
 
  private:
-  /// Until the watch says that the time is over.
+  /// Waits until the watch says that the time is over.
   [[noreturn]] static void hang(Watch& watch) {
     for (;;) {
       watch.step(0, 1);
@@ -167,7 +167,7 @@ bool is_worker(const std::vector<std::string>& arguments) {
 }
 
 int serve(const std::vector<std::string>& arguments) {
-  // It writes into a folder that somebody else may lock as soon as its parent is gone.
+  // It writes into a folder that another process may lock as soon as its parent is gone.
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   WorkerSpec spec;
   spec.folder = arguments[1];

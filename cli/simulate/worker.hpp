@@ -1,4 +1,4 @@
-// A worker process: takes tasks from its standard input until that ends, and writes samples into the folder
+// A worker process: reads tasks from its standard input until that ends, and writes samples into the folder
 // of a simulation. It knows no other worker.
 #pragma once
 
@@ -18,7 +18,7 @@ struct WorkerSpec {
 
 /// The arguments that start it: `tenon simulate --serve ...`.
 std::vector<std::string> worker_arguments(const WorkerSpec& spec);
-/// Whether these are such arguments, as they stand behind `simulate`.
+/// Returns whether these are such arguments, as they follow `simulate`.
 bool is_worker(const std::vector<std::string>& arguments);
 /// Returns the exit status. It ends with its parent.
 int serve(const std::vector<std::string>& arguments);

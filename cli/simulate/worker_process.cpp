@@ -1,5 +1,4 @@
-// One socket for both directions: a process that is gone is an error
-// of send(), not a signal.
+// One socket for both directions: for a process that is gone, send() fails without a signal.
 #include "simulate/worker_process.hpp"
 
 #include "simulate/worker.hpp"
@@ -34,8 +33,8 @@ WorkerProcess::WorkerProcess(const std::string& program, const std::vector<std::
   files.copy(words.write_end.get(), STDOUT_FILENO);
   files.copy(words.write_end.get(), STDERR_FILENO);
   files.copy(far_end.get(), kAnswerDescriptor);
-  // A group of its own: Ctrl-C is for this program to act upon. The tasks are what runs in parallel; a worker
-  // with threads of its own would take the others' processors.
+  // A group of its own: this program handles Ctrl-C. The tasks run in parallel; a worker with several threads
+  // would take processors from the others.
   const int status = child_.start({program, arguments, {"OMP_NUM_THREADS=1"}}, files);
   if (status != 0) fail_run(fmt::format("cannot start a worker, '{}': {}", program, std::strerror(status)));
   words_ = std::move(words.read_end);

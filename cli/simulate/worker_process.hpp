@@ -1,4 +1,4 @@
-// A worker process as the program sees it: started, spoken to over a socket, watched, ended. It never waits.
+// A worker process as seen by the program: started, connected by a socket, watched, ended. No call waits.
 #pragma once
 
 #include "simulate/messages.hpp"
@@ -15,21 +15,20 @@ namespace tenon::simulate {
 
 class WorkerProcess {
  public:
-  /// Error(kRun) when it cannot be started.
+  /// Throws Error(kRun) if it cannot be started.
   WorkerProcess(const std::string& program, const std::vector<std::string>& arguments);
 
   pid_t pid() const { return child_.id(); }
   int answers() const { return socket_.get(); }
   int words() const { return words_.get(); }
-  /// False when nobody is there to read it.
+  /// Returns false if the process no longer reads.
   bool send(const Order& order);
-  /// Takes what has arrived. True: `answer` is the next one. Error(kRun) when what it says cannot be
-  /// understood.
+  /// Reads what has arrived. Returns true with the next `answer`. Throws Error(kRun) for an invalid message.
   bool next(Answer& answer);
-  /// Whether it has ended; then how_it_ended() says how, with its last words.
+  /// Returns whether it has ended; then how_it_ended() describes how, with its last output.
   bool ended();
   std::string how_it_ended() const;
-  /// Kills it, with all that it started; so does the destructor.
+  /// Kills it and all processes that it started; so does the destructor.
   void end() { child_.kill(); }
 
  private:
