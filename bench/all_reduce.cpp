@@ -92,7 +92,7 @@ double measure_gloo(const Settings& settings) {
   return seconds;
 }
 
-// One way through a connected pair of the local kind that a process writes and another reads.
+// One direction through a connected pair of local sockets that a process writes and another reads.
 double measure_copy(const Settings& settings) {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) return 0;

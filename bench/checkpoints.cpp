@@ -1,7 +1,7 @@
-// What checkpoints cost: the stall of a training step at a background save against a plain copy, a committed
-// generation against raw writes, a restore against raw reads, each between two runs of its peer. Ends with 1
-// when a median misses its aim. Usage: checkpoints [--rounds N] [--megabytes N] [--folder FOLDER on a disk]
-// [--json true: figures for bench/compare]
+// The costs of checkpoints: the stall of a training step at a background save against a plain copy, a
+// committed generation against raw writes, a restore against raw reads, each between two runs of its peer.
+// Ends with 1 when a median misses its aim. Usage: checkpoints [--rounds N] [--megabytes N] [--folder FOLDER
+// on a disk] [--json true: figures for bench/compare]
 #include "raw_disk.hpp"
 #include "step_bench.hpp"
 
@@ -28,7 +28,7 @@ double seconds_of(Call call) {
   return now_s() - begin;
 }
 
-/// Named float tensors of a model's kind: half of it one table, then matrices, and vectors beside them.
+/// Named float tensors like those of a model: half of it one table, then matrices and vectors.
 class State {
  public:
   explicit State(std::int64_t bytes) {
@@ -39,12 +39,12 @@ class State {
       add(fmt::format("layer{}.weight", layer), {rows / 6, kWidth});
       add(fmt::format("layer{}.bias", layer), {kWidth});
     }
-    std::mt19937_64 random(1);  // no disk can make less of such bytes
+    std::mt19937_64 random(1);  // no disk can compress such bytes
     for (std::vector<float>& tensor : data_) {
       for (float& x : tensor) x = static_cast<float>(random()) * 0x1p-64F;
     }
   }
-  /// Makes every tensor that of another moment.
+  /// Changes every tensor to another version.
   void mark(int moment) {
     for (std::vector<float>& tensor : data_) tensor.front() = tensor.back() = static_cast<float>(moment);
   }
@@ -74,7 +74,7 @@ class State {
   std::vector<SaveItem> items_;
 };
 
-/// Seconds of something in the rounds of this run, and of its peer just before and just after it.
+/// Seconds of one operation in the rounds of this run, and of its peer just before and just after it.
 struct Figure {
   std::vector<double> own, peer, ratio;
 
@@ -116,10 +116,9 @@ class Measurement {
   }
 
   void round() {
-    // How fast pages for a file are found depends on what freed memory last and when: a virtual machine gets
-    // pages that were free for longer back from its host, which takes more than the disk. So every write
-    // comes behind a raw write and two copies, and every read behind another read, of which some do not
-    // count.
+    // The time to find pages for a file depends on how memory was last freed: a virtual machine gets pages
+    // that were free for longer back from its host, which takes more than the disk. So every write comes
+    // after a raw write and two copies, and every read after another read, some of which do not count.
     const auto write_as_late_s = [&] {
       write_s();
       copy_s();
@@ -174,7 +173,7 @@ class Measurement {
  private:
   double gigabytes() const { return 1e-9 * static_cast<double>(state_.bytes()); }
 
-  /// The tensors into one buffer that is touched already.
+  /// Copies the tensors into one buffer that was touched before.
   double copy_s() {
     return seconds_of([&] {
       std::byte* to = buffer_.data();
@@ -185,7 +184,7 @@ class Measurement {
     });
   }
 
-  /// What a step waits for.
+  /// Seconds for which a step waits.
   double stall_s() {
     state_.mark(static_cast<int>(++step_));
     const double seconds = seconds_of([&] {
@@ -208,7 +207,7 @@ class Measurement {
     return seconds;
   }
 
-  /// Raw, of a new file that is removed again.
+  /// Writes a new raw file, which is removed again.
   double write_s() {
     const std::string path = folder_ + "/raw";
     const double seconds = seconds_of(
@@ -254,7 +253,7 @@ class Measurement {
     return seconds;
   }
 
-  /// As a run that resumes: every byte is verified before the newest generation is chosen.
+  /// Recovers as a resumed run does: every byte is verified before the newest generation is chosen.
   double recover_s() {
     drop();
     const double seconds = seconds_of([&] { read_tensors(store_.recover(true).step); });

@@ -1,4 +1,4 @@
-// What moving and hiding bytes costs, each figure against a peer of the same run: all-reduce of 64 MiB over
+// The costs of moving and hiding bytes, each figure against a peer of the same run: all-reduce of 64 MiB over
 // two ranks against Gloo between two processes and against copying; a data-parallel step of two ranks against
 // the step of one; how much of an all-reduce of half a backward is hidden; a mixing slot of PALSGD against a
 // gradient slot. Usage: communication [--rounds N] [--steps N] [--python PYTHON]; --steps 0: the all-reduce
@@ -25,7 +25,7 @@ constexpr std::int64_t kBytes = std::int64_t{64} << 20;
 constexpr int kRanks = 2;
 constexpr int kOperations = 7;  ///< per round; the first ones touch memory for the first time
 
-/// Processor time of this thread: what neighbours do on the same cores is not in it.
+/// Processor time of this thread, which excludes the work of neighbours on the same cores.
 double thread_seconds() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
@@ -49,7 +49,7 @@ double all_reduce_seconds(Registry& registry, Host& host) {
   });
 }
 
-/// Each of two threads copies 64 MiB: as many bytes are read and written as a shared-memory all-reduce must.
+/// Each of two threads copies 64 MiB: as many bytes are read and written as in a shared-memory all-reduce.
 double copy_seconds() {
   std::vector<std::vector<char>> from(kRanks, std::vector<char>(kBytes, 1)), to = from;
   return on_ranks(kRanks, kOperations, [&](int rank) {
@@ -169,8 +169,8 @@ void mixing(const Settings& settings) {
       bench::spread(shares));
 }
 
-/// The link's bandwidth is set so that the all-reduce of all gradients takes half of a backward. A link of
-/// the model sleeps and takes no processor; the summation that it stands for does.
+/// Sets the link's bandwidth so that the all-reduce of all gradients takes half of a backward. The modelled
+/// link sleeps and uses no processor; the summation that it represents does.
 void overlap(const Settings& settings) {
   GptShape shape;
   shape.batch = 4;
@@ -191,7 +191,7 @@ void overlap(const Settings& settings) {
     };
     const double with = exposed("type = \"ddp\"\nbucket_mb = 1");
     const double without =
-        exposed("type = \"ddp\"\nbucket_mb = 4096");  // one bucket comes with the last gradient
+        exposed("type = \"ddp\"\nbucket_mb = 4096");  // one bucket, complete with the last gradient
     hidden.push_back(100 * (without - with) / without);
     backward_share.push_back(without / backward);
   }

@@ -36,7 +36,7 @@ std::int64_t read_all(const std::string& path) {
   return count;
 }
 
-/// Seconds that read_csv needs, measured inside of Python; negative when there is no pandas.
+/// Seconds that read_csv needs, measured inside Python; negative when there is no pandas.
 double pandas_seconds(const std::string& python, const std::string& path) {
   const std::string command =
       fmt::format("{} {}/bench/criteo_pandas.py {} 2>/dev/null", python, TENON_SOURCE_DIR, path);

@@ -10,7 +10,7 @@ struct DlrmShape {
   double exponent = 1.2;  ///< of the power law of accesses
   const char *bottom = "512,256,64,16", *top = "512,256,1";
   const char* optimizer = "sgd\"\nlr = 0.1";
-  int ready = 8;  ///< batches that lie ready
+  int ready = 8;  ///< batches that are ready in memory
 };
 
 /// For the data set `ready`; precision: fp32 or bf16.
@@ -49,7 +49,7 @@ type = "{}
                      shape.bottom, shape.top, precision, shape.optimizer);
 }
 
-/// Of step_dlrm_torch.py.
+/// Arguments of step_dlrm_torch.py.
 inline std::string peer_arguments(const DlrmShape& shape, const std::string& precision,
                                   const Settings& settings) {
   return fmt::format(

@@ -46,7 +46,7 @@ lr = 1e-3
                       batch)};
 }
 
-/// He et al. 2016, of the usual width, for three channels of 32 x 32 points.
+/// He et al. 2016, with the usual width, for three channels of 32 x 32 points.
 inline FieldShape resnet18_shape(int batch) {
   return {"resnet18", batch,
           fmt::format(R"([data]
@@ -79,7 +79,7 @@ type = "fp32"
                      settings.steps, std::max(1, settings.steps / 2), settings.threads, shape.tables);
 }
 
-/// Of step_fields_torch.py.
+/// Arguments of step_fields_torch.py.
 inline std::string peer_arguments(const FieldShape& shape, const Settings& settings) {
   return fmt::format("--model {} --batch {} --steps {} --threads {}", shape.peer, shape.batch, settings.steps,
                      settings.threads);

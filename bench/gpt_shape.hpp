@@ -64,7 +64,7 @@ type = "adamw"
                      shape.batch, shape.layers, shape.width, shape.heads, shape.vocabulary, precision);
 }
 
-/// Of step_gpt_torch.py; precision: fp32 or bf16.
+/// Arguments of step_gpt_torch.py; precision: fp32 or bf16.
 inline std::string peer_arguments(const GptShape& shape, const std::string& precision,
                                   const Settings& settings) {
   return fmt::format(

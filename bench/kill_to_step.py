@@ -2,7 +2,7 @@
 
 Usage: kill_to_step.py [--program build/release/bin/tenon] [--rounds N] [--recovery TYPE...]
 Prints seconds: median (lowest to highest). Every slot ends in a checkpoint, so that its end can be seen from outside; the next slot is the
-second behind the last one seen at the kill, since a save may be on its way.
+second after the last one seen at the kill, since a save may be on its way.
 """
 import argparse
 import os
@@ -17,7 +17,7 @@ SOURCE = pathlib.Path(__file__).resolve().parent.parent
 
 
 def newest_checkpoint(folder):
-    """Slots done at the newest complete checkpoint; -1 without any. One is saved behind every slot."""
+    """Slots done at the newest complete checkpoint; -1 without any. One is saved after every slot."""
     names = [entry.name for entry in folder.iterdir()] if folder.exists() else []
     return max([int(name[5:]) for name in names if name[5:].isdigit()], default=-1)
 

@@ -1,4 +1,4 @@
-// What a second rank is worth where a field is cut in two: a stack of convolutions with halo exchanges and a
+// The gain from a second rank if a field is sharded in two: a stack of convolutions with halo exchanges and a
 // Fourier operator over slabs, one thread a rank, the same problem on one rank and on two, in turns. Bytes
 // that a rank sends in an update, counted and by formula; and how much of the exchanges of a slow link
 // `overlap` hides. Usage: model_parallel [--rounds N] [--steps N]
@@ -14,10 +14,10 @@ using namespace tenon;
 using bench::Settings;
 
 constexpr std::int64_t kBatch = 8, kLayers = 4;
-/// Of the convolutions, and of the Fourier operator.
+/// Sizes of the convolutions, and of the Fourier operator.
 constexpr std::int64_t kPoints = 96, kFeatures = 32, kGridPoints = 64, kWidth = 32, kModes = 12;
 
-/// Convolutions of 3 x 3 with ReLU, one of one feature behind them.
+/// Convolutions of 3 x 3 with ReLU, followed by one with a single feature.
 class Convolutions final : public Model {
  public:
   static constexpr ComponentInfo kInfo{.id = "convolutions", .summary = "a stack of convolutions of fields"};
@@ -69,7 +69,7 @@ batch = {}
                      settings.steps, std::max(1, settings.steps / 2), points, points, kBatch);
 }
 
-/// Height cut in two; `link` is a table, or nothing.
+/// Height sharded in two; `link` is a table, or nothing.
 std::string over_two(const std::string& link) {
   std::string text = fmt::format("[parallel]\ngrid = [2]\n[transport]\ntype = \"thread\"\n{}", link);
   for (const char* value : {"x", "y"})
@@ -101,7 +101,7 @@ std::string fourier(const Settings& settings) {
 }
 constexpr const char* kSlabs = "[[model.override]]\nmatch = \"*.spectral\"\nform = \"slab\"\n";
 
-/// What rank 0 sends in an update for the sake of the grid: the difference of two runs.
+/// Bytes that rank 0 sends in an update for the model grid: the difference of two runs.
 double bytes_of_an_update(const std::function<std::string(const Settings&)>& config,
                           const Settings& settings) {
   double bytes[2];
@@ -114,7 +114,8 @@ double bytes_of_an_update(const std::function<std::string(const Settings&)>& con
   return bytes[1] - bytes[0];
 }
 
-/// An all-reduce over two ranks sends what the other one adds up, and what it holds: the whole once.
+/// In an all-reduce over two ranks, each sends the half that the other one sums, and its own summed half: the
+/// whole tensor once.
 constexpr std::int64_t sums(std::int64_t elements) {
   return 4 * elements;
 }
@@ -125,8 +126,8 @@ constexpr std::int64_t errors(std::int64_t times) {
   return times * 4 * 8 * kBatch;
 }
 
-/// A line of halos per convolution: of x forward, and backward of the gradients that the other's points need;
-/// the first convolution's x needs none. Gradients of weights are summed.
+/// A line of halos per convolution: of x forward, and in backward of the gradients that the other rank's
+/// points need; the first convolution's x needs none. Gradients of weights are summed.
 std::int64_t conv_bytes() {
   std::int64_t halos = 0, weights = 0;
   for (std::int64_t i = 0; i <= kLayers; ++i) {
@@ -137,7 +138,7 @@ std::int64_t conv_bytes() {
   return halos + sums(weights) + errors(2);
 }
 
-/// Four moves of a layer, of which half of a rank's half leaves it; complex numbers; and the sums.
+/// Four moves of a layer, each of which sends half of the rank's half; complex numbers; and the sums.
 std::int64_t fourier_bytes() {
   const std::int64_t moves = 4 * kLayers * 8 * kBatch * kWidth * kModes * kGridPoints / 4;
   const std::int64_t weights =
@@ -177,7 +178,7 @@ void bytes(const char* title, double counted, std::int64_t formula) {
   fmt::print("{}: rank 0 sends {:.0f} bytes in an update, {} by formula\n", title, counted, formula);
 }
 
-/// The link takes about as long for a layer's halos as its products do.
+/// The link's time for a layer's halos is about that of its products.
 void overlap(const Settings& settings) {
   std::vector<double> hidden, share;
   for (int round = 0; round < settings.rounds; ++round) {

@@ -1,5 +1,5 @@
 // Sum of 64 MiB of f32 over the processes of an mpirun: the fixed order of the transports openmpi and mpich
-// and what fast_nondeterministic makes of it, each against a plain MPI_Allreduce, in turns of one run.
+// and that of fast_nondeterministic, each against a plain MPI_Allreduce, in turns of one run.
 //   mpirun.openmpi -n 2 build/release/bench/mpi_all_reduce_openmpi
 #include "mpi_transport.hpp"
 

@@ -27,7 +27,7 @@ double seconds_per_step(std::size_t grid, int steps) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / steps;
 }
 
-/// Measured inside of Python; negative when it has no NumPy.
+/// Measured inside Python; negative when it has no NumPy.
 double numpy_seconds(const std::string& python, std::size_t grid, int steps) {
   const std::string command =
       fmt::format("OMP_NUM_THREADS=1 {} {}/bench/navier_stokes_numpy.py --grid {} --steps {}", python,

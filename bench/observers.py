@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each observer costs: processor time of whole runs with it over runs without, interleaved.
+"""Cost of each observer: processor time of whole runs with it over runs without, interleaved.
 
 Usage: bench/observers.py TENON [--rounds N] [--steps N]
 Processor time (user and system) instead of wall time, so that other work on the machine hardly matters. Prints the

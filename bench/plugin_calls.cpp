@@ -1,5 +1,5 @@
-// What plugins cost: looking at a file, one more file on the search path, a guarded call. Each has a limit;
-// the program ends with 1 when one is missed.
+// The costs of plugins: inspecting a file, one more file on the search path, a guarded call. Each has a
+// limit; the program ends with 1 when one is missed.
 #include "step_bench.hpp"
 
 #include "loop/parts.hpp"
@@ -26,7 +26,7 @@ double now_ms() {
       .count();
 }
 
-/// Milliseconds from starting the program until it has ended; what it prints goes nowhere.
+/// Milliseconds from starting the program until it has ended; its output is discarded.
 double program_ms(std::vector<std::string> words) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);

@@ -1,5 +1,5 @@
-// How fast the device multiplies and copies by itself: what a step cannot beat whose products have these
-// shapes. Operands are zero-filled and lie where the device put them.
+// Speed of the device's products and copies alone: a bound for steps with products of these shapes. Operands
+// are zero-filled and stay where the device placed them.
 #pragma once
 
 #include "step_bench.hpp"
@@ -21,7 +21,7 @@ struct ProductShape {
   }
 };
 
-/// Memory of the device, given back at the end.
+/// Memory of the device, released at the end.
 class DeviceMemory {
  public:
   DeviceMemory(Device& device, const Shape& shape, DType dtype)
@@ -40,7 +40,7 @@ class DeviceMemory {
   TensorView view_;
 };
 
-/// Mean of calls that take `least` seconds together, behind one that warms up.
+/// Mean of calls that take `least` seconds together, after one that warms up.
 template <typename Call>
 double seconds_of_calls(double least, Call call) {
   call();

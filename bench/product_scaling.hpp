@@ -1,4 +1,5 @@
-// How much faster two threads multiply than one: what a second core is worth on this machine at this moment.
+// Speed of products on two threads relative to one: the gain from a second core on this machine at this
+// moment.
 #pragma once
 
 #include "step_bench.hpp"

@@ -1,4 +1,4 @@
-// The formats that the benchmarks of quantizers measure, and one of them at work on a bf16 matrix of any
+// The formats that the benchmarks of quantizers measure, and a call of one of them on a bf16 matrix of any
 // device. A pass for the largest magnitude, where a format needs one, is part of a call.
 #pragma once
 
@@ -63,7 +63,7 @@ class QuantizeCall {
     else
       quantize(nullptr);
   }
-  /// Measuring as well.
+  /// The call with measurement of errors.
   void measured() {
     QuantizeStats stats;
     quantize(&stats);

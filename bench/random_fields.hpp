@@ -1,4 +1,4 @@
-// A data set of random fields x and y on a grid of points, in memory: what is timed is the step.
+// A data set of random fields x and y on a grid of points, in memory: only the step is timed.
 #pragma once
 
 #include <tenon/dataset.hpp>

@@ -1,5 +1,4 @@
-// A data set of random images of three channels and random classes of ten, in memory: what is timed is the
-// step.
+// A data set of random images of three channels and random classes of ten, in memory: only the step is timed.
 #pragma once
 
 #include <tenon/dataset.hpp>

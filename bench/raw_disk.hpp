@@ -1,5 +1,5 @@
-// What the disk itself does with the bytes of a file: large writes and a sync, reads with and without the
-// page cache. Linux only, like the calls that drop and count cached pages.
+// The disk's own speed for the bytes of a file: large writes and a sync, reads with and without the page
+// cache. Linux only, like the calls that drop and count cached pages.
 #pragma once
 
 #include <tenon/error.hpp>
@@ -57,13 +57,13 @@ inline void require_disk(const std::string& folder) {
     fail_run(fmt::format("{} lies in memory; name a folder on a disk with --folder", folder));
 }
 
-/// Nothing that was measured before is still on its way to the disk.
+/// Waits until no earlier measurement still writes to the disk.
 inline void settle_disk(const std::string& folder) {
   const RawFile file(folder, O_RDONLY | O_DIRECTORY);
   file.check(::syncfs(file.descriptor()));
 }
 
-/// A new file on the medium, without its name.
+/// Writes a new file to the medium, without syncing its name.
 inline void write_raw(const std::string& path, std::span<const std::byte> bytes) {
   const RawFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
   for (std::size_t done = 0; done < bytes.size();) {
@@ -87,8 +87,8 @@ inline std::size_t read_raw(const std::string& path, std::span<std::byte> out) {
   }
 }
 
-/// Drops the file from the page cache, which only clean pages leave, and makes sure that it is gone. What a
-/// host of a virtual machine caches stays.
+/// Drops the file from the page cache, which only clean pages leave, and checks that it is gone. The cache of
+/// a virtual machine's host stays.
 inline void drop_cached(const std::string& path) {
   const RawFile file(path, O_RDONLY);
   file.check(::fdatasync(file.descriptor()));

@@ -1,5 +1,5 @@
-// A data set whose first batches lie ready in memory, as a peer's do: what is timed is the step. It reads
-// them from the data set inside it when it is opened, and repeats them.
+// A data set whose first batches are in memory, as a peer's are: only the step is timed. It reads them from
+// the data set inside it when it is opened, and repeats them.
 #pragma once
 
 #include <tenon/dataset.hpp>

@@ -1,4 +1,4 @@
-// What counting row accesses costs: seconds in the trackers of recovery `cpr` against those of everything
+// The cost of counting row accesses: seconds in the trackers of recovery `cpr` against those of everything
 // else in a DLRM's training slots, in one run per round. Usage: recovery_trackers [--rounds N] [--steps N]
 // [--threads N]
 #include "cpr.hpp"
@@ -17,13 +17,13 @@ double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Of the newest run.
+/// Times of the newest run.
 struct Spent {
   double tracking = 0, all = 0, selecting = 0;
 };
 Spent spent;
 
-/// A policy that saves nothing: it hears accesses as `cpr` does, and looks at the clock.
+/// A policy that saves nothing: it counts accesses as `cpr` does, and measures the time.
 class Timed final : public RecoveryBase {
  public:
   static constexpr ComponentInfo kInfo{

@@ -1,5 +1,5 @@
-// What exchanges behind the training cost: processor time of the shadow threads against that of everything
-// else in the process, at the average sync gap that came out. Usage: shadow_cost [--rounds N] [--steps N]
+// The cost of background exchanges: processor time of the shadow threads against that of everything else in
+// the process, at the resulting average sync gap. Usage: shadow_cost [--rounds N] [--steps N]
 #include "gpt_shape.hpp"
 
 #include <tenon/config.hpp>

@@ -1,4 +1,4 @@
-// What the step benchmarks share: settings of the command line, our rate of a configuration, the rate that a
+// Shared by the step benchmarks: settings of the command line, our rate of a configuration, the rate that a
 // peer's script prints, and medians with their spread.
 #pragma once
 
@@ -28,7 +28,7 @@ struct Settings {
   bool json = false;  ///< figures for bench/compare in place of text, and no peers
 };
 
-/// One line that bench/compare reads.
+/// Prints one line that bench/compare reads.
 inline void print_json(std::initializer_list<std::pair<const char*, double>> figures) {
   const char* separator = "{";
   for (const auto& [name, value] : figures) {
@@ -53,13 +53,13 @@ inline RunResult train(const std::string& config, const tenon_plugin_v1_t* plugi
   return result;
 }
 
-/// The rate `metric` of a run; its last log line must leave the warm-up out.
+/// The rate `metric` of a run; its last log line must not include the warm-up.
 inline double our_rate(const std::string& config, const std::string& metric,
                        const tenon_plugin_v1_t* plugin) {
   return train(config, plugin).metrics.at(metric);
 }
 
-/// The number that a script of this folder prints; negative when it cannot run.
+/// The number that a script of this folder prints; negative if it cannot run.
 inline double peer_rate(const Settings& settings, const std::string& script, const std::string& arguments) {
   const std::string command =
       fmt::format("{} {}/bench/{} {} 2>/dev/null", settings.python, TENON_SOURCE_DIR, script, arguments);
@@ -82,7 +82,8 @@ inline std::string spread(std::vector<double> values) {
   return fmt::format("{:.2f} ({:.2f} to {:.2f})", values[values.size() / 2], values.front(), values.back());
 }
 
-/// Reads --rounds, --steps, --threads, --python and --json and runs; the exit status of the program `name`.
+/// Reads --rounds, --steps, --threads, --python and --json and runs; returns the exit status of the program
+/// `name`.
 inline int run_program(const char* name, int argc, char** argv, Settings settings,
                        const std::function<int(const Settings&)>& run) {
   for (int i = 1; i < argc; i += 2) {

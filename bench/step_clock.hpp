@@ -1,6 +1,6 @@
 // An observer that prints when the first step of a run had finished, on the clock that all processes of the
-// machine share, and how long the steps behind the warm-up took, and
-// of how many parameters the model is: one line of JSON at the end of the run.
+// machine share, the time of the steps after the warm-up, and the number of parameters: one line of JSON at
+// the end of the run.
 #pragma once
 
 #include <tenon/observer.hpp>

@@ -1,6 +1,6 @@
 // Training steps of a DLRM with 26 tables against eager PyTorch with sparse tables, interleaved in one run:
-// samples per second and the ratio. Absolute figures are only worth their ratio. Batches lie ready on both
-// sides. Usage: step_dlrm [--rounds N] [--steps N] [--threads N] [--python PYTHON]
+// samples per second and the ratio. Absolute figures are only worth their ratio. Batches are in memory on
+// both sides. Usage: step_dlrm [--rounds N] [--steps N] [--threads N] [--python PYTHON]
 #include "dlrm_shape.hpp"
 #include "ready_batches.hpp"
 

@@ -1,7 +1,7 @@
 // Training steps of a Fourier neural operator (Li et al. 2021: width 32, 12 modes, four layers, 64 x 64
 // points, batch 16) and of LeNet-5 (batch 64) against eager PyTorch, as it comes and with malloc told to keep
-// freed memory, interleaved in one run: samples per second and the ratios. Batches lie ready on both sides.
-// Usage: step_fields [--rounds N] [--steps N] [--threads N] [--python PYTHON]
+// freed memory, interleaved in one run: samples per second and the ratios. Batches are in memory on both
+// sides. Usage: step_fields [--rounds N] [--steps N] [--threads N] [--python PYTHON]
 #include "field_shape.hpp"
 #include "random_fields.hpp"
 #include "ready_batches.hpp"
@@ -18,7 +18,7 @@ TENON_STATIC_PLUGIN(batches,
 struct Workload {
   const char* title;
   bench::FieldShape shape;
-  int per_step;  ///< how many steps count as one of the settings', so that short steps are timed long enough
+  int per_step;  ///< steps that count as one of the settings', so that short steps are timed long enough
 };
 
 const Workload kWorkloads[] = {

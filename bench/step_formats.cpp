@@ -1,5 +1,5 @@
 // Training steps of a small GPT whose linear layers run in emulated formats, against the same steps in bf16,
-// interleaved in one run. Products run in bf16 in all of them, so the ratio is what emulation costs. Set
+// interleaved in one run. Products run in bf16 in all of them, so the ratio is the cost of emulation. Set
 // ONEDNN_MAX_CPU_ISA=AVX512_CORE_BF16 to leave AMX out. Usage: step_formats [--rounds N] [--steps N]
 // [--threads N]
 #include "gpt_shape.hpp"
@@ -29,7 +29,7 @@ int run(const bench::Settings& settings) {
   std::vector<double> slower[std::size(kFormats)];
   for (int round = 0; round < settings.rounds; ++round) {
     for (std::size_t i = 0; i < std::size(kFormats); ++i) {
-      // Beside each its own steps in bf16: the machine's clock moves.
+      // Each is measured beside its own steps in bf16: the machine's clock rate changes.
       const double plain = rate("type = \"bf16\"");
       slower[i].push_back(plain / rate(kFormats[i].precision));
     }

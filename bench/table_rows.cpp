@@ -1,7 +1,7 @@
 // Does a step depend on how many rows the tables have? The same model reads the same number of rows per step
-// out of tables of 10^4 to 10^7 rows, once with accesses that repeat as those of clicks do and once all over
-// the tables. Prints the time of a step relative to the smallest tables, and draws it.
-// Usage: table_rows [--rounds N] [--steps N] [--threads N]; writes table_rows.svg.
+// out of tables of 10^4 to 10^7 rows, once with repeated accesses like those of clicks and once uniformly
+// over the tables. Prints the time of a step relative to the smallest tables, and draws it. Usage: table_rows
+// [--rounds N] [--steps N] [--threads N]; writes table_rows.svg.
 #include "step_bench.hpp"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-"""What the PyTorch peers of the step benchmarks share: the timed loop and what it prints.
+"""Shared by the PyTorch peers of the step benchmarks: the timed loop and its output.
 
 A first line with units per second, which the C++ programs read; then a line of JSON for bench/compare: when the first step had
 finished, on the clock that all processes of the machine share, and the seconds of a step.

@@ -24,14 +24,15 @@ namespace {
 TENON_STATIC_PLUGIN(parts, PluginInfo{.id = "bench.parts", .version = "1.0.0", .summary = "data and a clock"},
                     ReadyBatches, RandomFields, RandomImages, StepClock)
 
-/// What a step cannot do without, at the device's own rates.
+/// Work that a step cannot avoid, at the device's own rates.
 struct Limit {
   std::vector<ProductShape> products;
   double flops = 0;   ///< of products without a shape of their own, at the rate of the largest of the others
   double copied = 0;  ///< bytes that are read once and written once
 };
 
-/// What replaces sizes of a workload; who asks for one takes it, and what nobody took is refused.
+/// Sizes that replace those of a workload; a workload takes the ones that it asks for, and sizes that were
+/// not taken are refused.
 class Sizes {
  public:
   void add(const std::string& name, int value) { given_[name] = value; }
@@ -58,12 +59,12 @@ class Sizes {
 struct Workload {
   std::string name, title, unit;
   double per_step = 0;  ///< units of a step
-  int steps = 0;        ///< of a round, where nothing else is said
+  int steps = 0;        ///< of a round, if not set otherwise
   std::string script;   ///< of the peer; "" without one
   std::function<std::string(const Settings&)> config, arguments;
   DType dtype = DType::kF32;
   Limit limit;
-  double flops = 0;  ///< of a step, where they are known
+  double flops = 0;  ///< of a step, if known
 };
 
 Limit gpt_limit(const GptShape& shape) {
@@ -144,7 +145,8 @@ Workload field(const std::string& name, const std::string& title, const FieldSha
           .limit = std::move(limit)};
 }
 
-/// A convolution as a product: a row per point of the result. The first layer has no gradient of its input.
+/// A convolution as a product: a row per point of the result. The first layer does not compute the gradient
+/// of its input.
 ProductShape convolution(int batch, int side, int features, int channels, int kernel, int count,
                          bool first = false) {
   return {static_cast<std::int64_t>(batch) * side * side, features,
@@ -187,7 +189,7 @@ Workload fno2d() {
                 .copied = 2.5 * 4 * kBatch * kSide * kSide * fields});
 }
 
-/// Nearly all tables: little else is in a step, ids fall everywhere, and no batch comes a second time.
+/// Nearly all tables: a step does little else, ids are uniform, and batches do not repeat.
 DlrmShape tables_shape() {
   return {.tables = 4,
           .exponent = 0,
@@ -221,7 +223,7 @@ std::vector<std::pair<std::string, Make>> workloads() {
   return all;
 }
 
-/// So many ranks as threads, each with a batch of its own.
+/// Uses so many ranks as threads, each with a batch of its own.
 void set_ranks(Workload& workload, int ranks) {
   if (ranks == 1) return;
   workload.title += fmt::format(", {} ranks", ranks);
@@ -260,7 +262,7 @@ int print_list() {
   return 0;
 }
 
-/// What the workload is and how its peer is started.
+/// Describes the workload and the command of its peer.
 void describe(const Workload& workload, const Settings& settings) {
   fmt::print(
       "{{\"title\": \"{}\", \"unit\": \"{}\", \"per_step\": {}, \"script\": \"{}\", \"arguments\": "

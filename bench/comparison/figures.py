@@ -17,7 +17,7 @@ def summary(values):
 
 
 def ratios(ours, theirs, lower_is_better=False):
-    """How many times better ours is, per round in which both have a value."""
+    """Ratios by which ours is better, per round in which both have a value."""
     pairs = [(a["value"], b["value"]) for a, b in zip(ours, theirs) if a.get("value") and b.get("value")]
     return [b / a if lower_is_better else a / b for a, b in pairs]
 
@@ -53,7 +53,7 @@ def verdict(row, ratios_of_sides):
 
 
 def result_of(row, samples, others_cores, load, title="", unit=""):
-    """What is known of a row: samples by side, one list entry per round; missing sides are absent."""
+    """Results of a row: samples by side, one list entry per round; missing sides are absent."""
     ours = samples.get("ours", [])
     found = {}
     for side in ("stock", "tuned", "limit"):
@@ -77,12 +77,12 @@ def result_of(row, samples, others_cores, load, title="", unit=""):
 
 
 def bound_of(ours, theirs):
-    """How many times better ours is at least, where theirs was stopped before it had a figure; None where that is not known."""
+    """Lower bound of the ratio if theirs was stopped before it had a figure; None where it is not known."""
     values = [sample["value"] for sample in ours if sample.get("value")]
     bounds = [sample["at_most"] for sample in theirs if sample.get("at_most")]
     return statistics.median(values) / max(bounds) if values and bounds else None
 
 
 def peak(samples):
-    """Largest memory of a side over the rounds; None where nobody looked."""
+    """Largest memory of a side over the rounds; None where it was not measured."""
     return max((sample["memory_mb"] for sample in samples if sample.get("memory_mb")), default=None)

@@ -1,4 +1,4 @@
-"""What the machine is and how busy it is with other things. Linux only."""
+"""Description of the machine and its load by other processes. Linux only."""
 import os
 import platform
 import resource
@@ -41,7 +41,7 @@ def groups(own, root):
 
 
 def cores_of_quota(text):
-    """Of cpu.max, "QUOTA PERIOD" in microseconds; None without a limit."""
+    """Cores that cpu.max allows, from "QUOTA PERIOD" in microseconds; None without a limit."""
     words = text.split()
     if len(words) != 2 or words[0] in ("max", "-1") or float(words[1]) <= 0:
         return None
@@ -58,7 +58,7 @@ def core_limit(own=None, root="/sys/fs/cgroup"):
 
 
 def thread_notes(threads, cores, limit):
-    """What a reader must know of threads and cores, with both numbers."""
+    """Notes for the reader about threads and cores, with both numbers."""
     notes = []
     if cores < threads:
         notes.append(f"{threads} threads were asked for and the process may use {cores} core(s): threads wait for each other")

@@ -22,7 +22,7 @@ def say(text):
 
 
 def progress(text):
-    """What is being done: on a terminal it takes the place of what was said so before."""
+    """Prints the current activity; on a terminal it replaces the previous line."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text[:shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
     else:

@@ -18,7 +18,7 @@ def our_environment(plugins):
 
 
 def peer_environment(tuned, preload=None):
-    """Of PyTorch: as it comes, or with malloc told to keep freed memory and what else helps it."""
+    """Environments of PyTorch: as it comes, or with malloc told to keep freed memory and other tuning."""
     environment = {name: value for name, value in os.environ.items() if name not in KEEP_FREED}
     if tuned:
         environment.update(KEEP_FREED)

@@ -30,7 +30,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Context:
-    """How to start things: functions of words that return figures, and the sizes of this comparison."""
+    """Functions that start processes from words and return figures, and the sizes of this comparison."""
     ours: Callable  # (program, *words)
     peer: Callable  # (tuned, script, *words)
     torch: bool

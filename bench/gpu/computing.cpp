@@ -31,7 +31,7 @@ struct AttentionMemory {
   }
 };
 
-/// From images, by what the device has for it.
+/// Convolutions from images, with the device's own family.
 struct ConvolutionMemory {
   std::unique_ptr<Convolution> convolution;
   std::shared_ptr<DeviceMemory> x, w, y, scratch;
@@ -47,7 +47,7 @@ struct ConvolutionMemory {
   }
 };
 
-/// Windows, their product, and its rows as planes: what layers do otherwise.
+/// Windows, their product, and its rows as planes: the way of layers without that family.
 struct WindowMemory {
   WindowOps& ops;
   WindowSpec window, point;
@@ -78,7 +78,7 @@ struct WindowMemory {
 GemmSpec product_spec(std::int64_t n, DType operands, DType result) {
   GemmSpec spec;
   spec.m = spec.n = spec.k = n;
-  spec.transpose_b = true;  // as the products of linear layers forward
+  spec.transpose_b = true;  // like the products of linear layers forward
   spec.a = spec.b = operands;
   spec.c = result;
   return spec;
@@ -109,7 +109,7 @@ void add_products(const Sizes& sizes, std::vector<FamilyCase>& cases) {
   add("product f32", product_spec(sizes.product, D::kF32, D::kF32), Limit::kNone, false);
   add("product bf16", product_spec(sizes.product, D::kBF16, D::kBF16), Limit::kNone, false);
   add("product bf16 into f32", product_spec(sizes.product, D::kBF16, D::kF32), Limit::kProduct, false);
-  // What has a tail goes into bf16 through sums in f32.
+  // Products with an epilogue reach bf16 through sums in f32.
   GemmSpec tail = product_spec(sizes.product, D::kBF16, D::kBF16);
   tail.bias = true;
   tail.epilogue = Epilogue::kGeluTanh;

@@ -1,6 +1,6 @@
 // Operator families of a device one by one, each against a limit measured beside it in the same round: the
-// device's copies for what memory bounds, its bf16 products for what computing does. Rates of memory count
-// what must be read once and written once; copies likewise.
+// device's copies for cases bound by memory, its bf16 products for those bound by computing. Memory rates
+// count bytes that must be read once and written once; copies likewise.
 #include "families.hpp"
 
 namespace tenon::bench::gpu {
@@ -68,7 +68,7 @@ int run(const GpuSettings& settings) {
 std::shared_ptr<DeviceMemory> indices(Device& device, std::int64_t count, std::int64_t bound) {
   auto memory = std::make_shared<DeviceMemory>(device, Shape{count}, DType::kI32);
   std::vector<std::int32_t> values(static_cast<std::size_t>(count));
-  // The golden ratio spreads them, and consecutive ones lie far apart.
+  // The golden ratio spreads them, and consecutive ones are far apart.
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] =
         static_cast<std::int32_t>((i * 2654435761u % 4294967296u) * static_cast<std::uint64_t>(bound) >> 32);

@@ -1,5 +1,5 @@
-// The cases of gpu_families: each names what it counts and makes its call when its turn comes, so that only
-// the memory of one is held at a time.
+// The cases of gpu_families: each names its unit of work and creates its call when its turn comes, so that
+// only the memory of one is held at a time.
 #pragma once
 
 #include "rows.hpp"
@@ -8,7 +8,7 @@ namespace tenon::bench::gpu {
 
 enum class Limit { kNone, kCopy, kProduct };
 
-/// What is timed. Copies share the memory that they use, since std::function wants calls to be copyable.
+/// The timed call. Copies share its memory, since std::function requires copyable calls.
 using Call = std::function<void()>;
 
 struct FamilyCase {
@@ -18,7 +18,7 @@ struct FamilyCase {
   bool flops = false;
   double aim = 0;
   std::function<Call(Device&)> make;
-  bool optional = false;  ///< not every device computes it; it says why
+  bool optional = false;  ///< not every device computes it; the device gives the reason
 };
 
 struct Sizes {
@@ -84,7 +84,7 @@ void add_layers(const Sizes& sizes, std::vector<FamilyCase>& cases);
 void add_attention(const Sizes& sizes, std::vector<FamilyCase>& cases);
 void add_convolutions(const Sizes& sizes, std::vector<FamilyCase>& cases);
 
-/// Of these operands, filled; the other makes n x n x n products of one dtype.
+/// A product with these operands, filled; product_spec describes n x n x n products of one dtype.
 Call product_call(Device& device, const GemmSpec& spec);
 GemmSpec product_spec(std::int64_t n, DType operands, DType result);
 

@@ -1,4 +1,4 @@
-// Cases of gpu_families that memory bounds: quantizers, updates of arenas, and what stands between products.
+// Cases of gpu_families bound by memory: quantizers, updates of arenas, and operators between products.
 #include "../quantize_cases.hpp"
 #include "families.hpp"
 
@@ -12,7 +12,7 @@
 namespace tenon::bench::gpu {
 namespace {
 
-/// Of quantizers NVIDIA's formats are wanted at these shares of the copies.
+/// Aims of NVIDIA's formats as shares of the copies' rate; 0 for the others.
 double quantizer_aim(std::string_view name) {
   if (name == "nvfp4 1x16") return 0.6;
   if (name == "nvfp4 16x1 rotated stochastic") return 0.4;
@@ -23,7 +23,7 @@ std::function<Call(Device&)> quantizer(std::int64_t n, const QuantizeCase& c, bo
   return [=](Device& device) -> Call {
     const auto x = filled(device, {n, n}, DType::kBF16);
     const auto call = std::make_shared<QuantizeCall>(device, c, x->view());
-    // x is named so that it lives as long as the call.
+    // x is captured so that it lives as long as the call.
     if (measured) return [call, x] { call->measured(); };
     return [call, x] { (*call)(); };
   };
@@ -63,7 +63,7 @@ std::function<Call(Device&)> interpolation(std::int64_t outer, std::int64_t line
 }  // namespace
 
 void add_quantizers(const Sizes& sizes, std::vector<FamilyCase>& cases) {
-  // As for copies of the matrix, whatever codes and scales take.
+  // Counts bytes as copies of the matrix do, whatever codes and scales take.
   const double bytes = 4.0 * static_cast<double>(sizes.matrix) * static_cast<double>(sizes.matrix);
   const auto add = [&](const std::string& name, double aim, std::function<Call(Device&)> make) {
     cases.push_back(

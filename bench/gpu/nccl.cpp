@@ -1,6 +1,7 @@
-// All-reduce through the transport `nccl` against NCCL's own call, in turns within a round: alone, where all
-// that is left is the call, and over every GPU, each of a process that this program starts. Tensors are f32
-// in the device's memory, and a call counts from its start until the device is through.
+// All-reduce through the transport `nccl` against NCCL's own call, alternating within a round: on one rank,
+// where only the overhead of the call remains, and over every GPU, each with a process that this program
+// starts. Tensors are f32 in the device's memory, and a call counts from its start until the device is
+// through.
 #include "nccl_own.hpp"
 
 #include <tenon/clock.hpp>
@@ -91,7 +92,7 @@ class Rank {
   }
 
  private:
-  /// Behind a call that warms up, and all ranks at once.
+  /// Mean seconds of `calls` calls after a warm-up call, which also aligns the ranks.
   template <typename Call>
   double mean(int calls, Call call) {
     call();
@@ -122,7 +123,7 @@ std::vector<Row> measure_all(Rank& rank, const GpuSettings& settings) {
   return rows;
 }
 
-/// The other ranks, each a process of this program. Those that still run at the end are ended.
+/// The other ranks, each a process of this program. The destructor ends those that still run.
 class Others {
  public:
   Others(const GpuSettings& settings, const std::string& folder, int ranks) {

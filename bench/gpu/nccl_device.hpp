@@ -1,5 +1,5 @@
 // The device of a rank of gpu_nccl: the one that the options name or, in a rehearsal, memory of the host that
-// says that it is a device's. A stand-in for NCCL reads and writes the memory it is given, which the emulated
+// claims to be a device's. A stand-in for NCCL reads and writes the memory it is given, which the emulated
 // device keeps closed.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace tenon::bench::gpu {
 
-/// For a library whose operations end before its communicator says that it is through with the call.
+/// For a library whose operations end before its communicator reports that the call is complete.
 class HostStandIn final : public Device, public DeviceStreams, public DeviceEvents {
  public:
   explicit HostStandIn(int rank) : identity_("rank " + std::to_string(rank)) {}

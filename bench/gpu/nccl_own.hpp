@@ -1,5 +1,5 @@
-// All-reduce as a program would call NCCL by itself: a communicator of its own, one call per operation, and
-// no more than it takes to know that the device is through. What gpu_nccl measures the transport against.
+// All-reduce with direct calls of NCCL: a communicator of its own, one call per operation, and no more than
+// is needed to know that the device is through. The baseline of gpu_nccl for the transport.
 #pragma once
 
 #include "nccl_device.hpp"
@@ -40,7 +40,7 @@ class OwnNccl {
   OwnNccl(const OwnNccl&) = delete;
   OwnNccl& operator=(const OwnNccl&) = delete;
 
-  /// Of f32 in the device's memory.
+  /// `data`: f32 in the device's memory.
   void all_reduce(const TensorView& data) {
     library_.check(library_.api().AllReduce(data.data, data.data, static_cast<std::size_t>(data.elements()),
                                             nccl_transport::kFloat32, nccl_transport::kSum, comm_,

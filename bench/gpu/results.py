@@ -42,7 +42,7 @@ AIMS = {"quantize nvfp4 1x16": 0.6, "quantize nvfp4 16x1 rotated stochastic": 0.
 
 
 def complaints(name, found, device):
-    """What is wrong with what the program `name` printed."""
+    """Errors in the output of the program `name`."""
     optional = OPTIONAL | OPTIONAL_ON_GPUS if device == "cuda" else OPTIONAL
     rows = {row["name"]: row for row in found["rows"]}
     wrong = [f"{name}: there is no row '{row}'" for row in ROWS[name] if row not in rows]
@@ -64,7 +64,7 @@ def complaints(name, found, device):
 
 
 def run(program, options):
-    """What it printed, or the reason why that cannot be read."""
+    """Its output, or the reason why that cannot be read."""
     environment = dict(os.environ)
     environment.setdefault("TENON_PLUGIN_PATH", str(options.build / "lib/tenon/plugins"))
     command = [options.build / "bench" / program, "--device", options.device, "--scale", options.scale, "--json", "true"]

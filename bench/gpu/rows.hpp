@@ -1,4 +1,4 @@
-// What the benchmarks of GPUs share: their options, a row of their tables, how a call is timed on a device
+// Shared by the benchmarks of GPUs: their options, a row of their tables, the timing of a call on a device
 // that may still be busy when the call returns, and the printing of rows for people and for results.py.
 #pragma once
 
@@ -13,12 +13,12 @@ namespace tenon::bench::gpu {
 
 struct GpuSettings {
   std::string device = "cuda";  ///< or cuda_emulated, cpu
-  bool tiny = false;            ///< --scale tiny: sizes that show the path, and no speed
+  bool tiny = false;            ///< --scale tiny: sizes that test the path, not the speed
   bool json = false;
-  int rounds = 0;  ///< 0: as the scale has it
+  int rounds = 0;  ///< 0: the default of the scale
   std::string python = "python3";
   std::string library;  ///< of gpu_nccl: path of NCCL
-  // Of the other rank, which gpu_nccl starts itself.
+  // Set in the ranks that gpu_nccl starts itself.
   int rank = 0, ranks = 0;
   std::string folder;
 
@@ -27,14 +27,14 @@ struct GpuSettings {
   double least() const { return tiny ? 0 : 0.05; }
 };
 
-/// What was measured, or why it was not. A limit is of the same unit as the rate; a ratio is the median over
-/// rounds of rates to limits that were measured beside them.
+/// A measured result, or the reason why there is none. A limit has the unit of the rate; a ratio is the
+/// median over rounds of rates to limits that were measured beside them.
 struct Row {
   std::string name = {}, unit = {};
   std::vector<double> seconds = {}, rates = {}, limits = {};
-  std::string limit = {};              ///< what it is; "" = none
+  std::string limit = {};              ///< what limits the rate; "" = none
   double aim = 0;                      ///< of the ratio; 0 = none
-  std::vector<double> overheads = {};  ///< what it takes beyond its limit, where that has a unit of its own
+  std::vector<double> overheads = {};  ///< time beyond the limit, if that has a unit of its own
   std::string overhead_unit = {};      ///< "us" or "%"
   std::string skipped = {};            ///< the reason
 };
@@ -45,8 +45,8 @@ inline std::vector<double> ratios(const Row& row) {
   return result;
 }
 
-/// Mean of calls that take `least` seconds together, until the device has done them all, behind one that
-/// warms up.
+/// Mean of calls that take `least` seconds together, until the device has completed all of them, after one
+/// that warms up.
 template <typename Call>
 double seconds_on(Device& device, double least, Call&& call) {
   call();
@@ -60,7 +60,7 @@ double seconds_on(Device& device, double least, Call&& call) {
   }
 }
 
-/// Numbers of about one, repeated to fill the matrix: on zeros products draw less power and run faster.
+/// Fills the matrix with repeated numbers of about one: on zeros products draw less power and run faster.
 inline void fill(Device& device, const TensorView& view) {
   constexpr std::uint32_t kPattern = 65521;
   const auto width = static_cast<std::size_t>(dtype_bits(view.dtype) / 8);
@@ -90,7 +90,7 @@ inline std::string json_text(const std::string& text) {
   return result + '"';
 }
 
-/// `features`: what the device says of itself.
+/// `features`: the device's own description.
 inline void print_rows(const char* program, const GpuSettings& settings, const std::string& features,
                        const std::vector<Row>& rows) {
   const std::string note =
@@ -141,7 +141,7 @@ inline void print_rows(const char* program, const GpuSettings& settings, const s
   fmt::print("]}}\n");
 }
 
-/// Reads the options and runs; the exit status of the program `name`.
+/// Reads the options and runs; returns the exit status of the program `name`.
 inline int run_gpu_program(const char* name, int argc, char** argv,
                            const std::function<int(const GpuSettings&)>& run) {
   GpuSettings settings;

@@ -11,7 +11,7 @@ namespace {
 TENON_STATIC_PLUGIN(parts, PluginInfo{.id = "bench.parts", .version = "1.0.0", .summary = "data"},
                     RandomImages)
 
-/// Opened for this alone: a run takes what memory the device has.
+/// Opens the device for this measurement only: a run takes all memory of the device.
 double product_flops(const GpuSettings& settings) {
   testing::Bench bench(settings.device, "auto", 1);
   const std::int64_t n = (settings.tiny ? kTiny : kFull).product;
@@ -35,7 +35,7 @@ std::string gpt_config(const GpuSettings& settings, const GptShape& shape, int s
              shape.context, shape.batch, shape.layers, shape.width, shape.heads, shape.vocabulary);
 }
 
-/// Images of few points, so that what travels to the device does not count.
+/// Images of few points, so that copies to the device do not count.
 std::string stack_config(const GpuSettings& settings, const std::string& precision, int steps) {
   const std::string width = settings.tiny ? "32" : "4096";
   std::string widths = width;

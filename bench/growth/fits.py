@@ -21,7 +21,7 @@ def exponent(points):
 
 
 def point_of(samples):
-    """What is known of a point over its rounds; None where no round has a value."""
+    """Results of a point over its rounds; None where no round has a value."""
     good = [sample for sample in samples if sample.get("value")]
     if not good:
         return None
