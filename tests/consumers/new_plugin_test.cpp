@@ -1,5 +1,5 @@
-// tenon new-plugin as a user types it: what it writes, what it says, and whole refusals that leave nothing
-// behind. Whether the projects build and train is the business of scaffold.cmake.
+// tenon new-plugin as a user types it: files, output, and full refusals that leave no files. scaffold.cmake
+// tests that the projects build and train.
 #include "run_program.hpp"
 
 #include <regex>

@@ -1,6 +1,6 @@
-// Rehearses a recovery policy that goes back to the best validation loss when it has risen for so many
-// evaluations, and trains on at half the learning rate: evaluations heard, a checkpoint of its own choice,
-// and a changed rate, without a line of the core.
+// Rehearses a recovery policy that returns to the best validation loss when it has risen for so many
+// evaluations, and trains on at half the learning rate: it receives evaluations, chooses its own checkpoint
+// and changes the rate, without a change of the core.
 #include "support.hpp"
 
 #include <tenon/checkpoint.hpp>

@@ -1,6 +1,6 @@
-// Rehearses spectral weights: a complex parameter cut by frequency over two ranks of one replica, in uneven
-// parts, with complex values between layers and elementwise AdamW on pairs of reals. The trained weights are
-// those of one rank, bit for bit, and those of a hand computation.
+// Rehearses spectral weights: a complex parameter sharded by frequency over two ranks of one replica, in
+// uneven parts, with complex values between layers and elementwise AdamW on pairs of reals. The trained
+// weights are those of one rank, bit for bit, and those of a hand computation.
 #include "support.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -70,8 +70,8 @@ TEST(ComplexSharded, TrainsToTheSameBitsOnOneAndTwoModelRanks) {
   EXPECT_EQ(one.weights_hash, two.weights_hash);
   EXPECT_NEAR(one.metrics.at("val/loss"), two.metrics.at("val/loss"), 1e-5);
 
-  // The first update of AdamW moves a number against its sign by the rate: real and imaginary parts each on
-  // their own.
+  // The first update of AdamW moves a number against its sign by the rate, real and imaginary parts
+  // separately.
   const auto files = make_posix_files();
   CheckpointReader reader = CheckpointStore(*files, two.folder + "/checkpoints", {.keep = 20}).open(1);
   std::vector<float> found(2 * kFrequencies);

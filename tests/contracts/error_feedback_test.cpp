@@ -1,6 +1,6 @@
 // Rehearses a compressing decorator: it keeps the largest quarter of each bucket, carries the rest as error
-// to the next slot, and hands the bucket to the inner strategy. A refused update takes its error back, and a
-// change of the loss scale does not change what the error means.
+// to the next slot, and passes the bucket to the inner strategy. A refused update restores its error, and a
+// change of the loss scale does not change the meaning of the error.
 #include "support.hpp"
 
 #include <tenon/sync.hpp>
@@ -58,7 +58,7 @@ class TopK final : public SyncDecorator {
   ParameterSet *error_ = nullptr, *before_ = nullptr;
 };
 
-/// Scales the loss by 8, refuses one update, and goes on with half the scale.
+/// Scales the loss by 8, refuses one update, and continues with half the scale.
 class RefusesOnce final : public PlainPrecision {
  public:
   static constexpr ComponentInfo kInfo{.id = "refuses_once", .summary = "a loss scale that changes"};
@@ -103,7 +103,7 @@ TEST(ErrorFeedback, FollowsTheHandComputation) {
       keep_top(std::span<double>(kept));
       for (std::size_t j = 0; j < kWidth; ++j) carried[r][j] = g[j] - kept[j], mean[j] += kept[j] / 2;
     }
-    if (t == kRefused) continue;  // neither the weights nor the errors have seen this slot
+    if (t == kRefused) continue;  // neither the weights nor the errors include this slot
     for (std::size_t j = 0; j < kWidth; ++j) {
       EXPECT_NEAR(updates[next].weight[j], w[j], 2e-6) << t;
       EXPECT_NEAR(updates[next].gradient[j], mean[j], 2e-6) << t;

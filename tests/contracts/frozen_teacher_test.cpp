@@ -1,6 +1,6 @@
-// Rehearses distillation: a layer that runs a teacher, another graph against a parameter set of its own, and
-// gives its output as target. The teacher is no part of the student's parameters, so it is not updated,
-// decayed, mixed, hashed or saved, and two users of one teacher do not make two.
+// Rehearses distillation: a layer that runs a teacher, another graph with its own parameter set, and outputs
+// its result as target. The teacher is not part of the student's parameters, so it is not updated, decayed,
+// mixed, hashed or saved, and two users of one teacher share it.
 #include "support.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -16,7 +16,7 @@ using namespace tenon;
 constexpr std::int64_t kWidth = 16, kHidden = 8, kBatch = 2;
 std::vector<std::vector<float>> teacher_weights, targets;  // of each training slot
 
-/// Output: what the teacher makes of the input, [batch, 16]. No gradient goes into it.
+/// Output: the teacher's output for the input, [batch, 16]. No gradient enters it.
 class Teacher final : public Layer {
  public:
   static constexpr ComponentInfo kInfo{.id = "teacher", .summary = "targets from frozen weights"};

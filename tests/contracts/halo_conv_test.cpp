@@ -1,6 +1,6 @@
-// Rehearses model parallelism in space: a 1-D convolution whose signal is cut over two ranks of one replica,
-// with halos from the neighbours and the exact adjoint of that exchange. <A u, c> = <u, A' c> in f64, and
-// every number is that of one rank.
+// Rehearses model parallelism in space: a 1-D convolution whose signal is sharded over two ranks of one
+// replica, with halos from the neighbours and the exact adjoint of that exchange. <A u, c> = <u, A' c> in
+// f64, and every number is that of one rank.
 #include "halo_layer.hpp"
 #include "support.hpp"
 
@@ -44,7 +44,7 @@ class Pull final : public Loss {
 TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "rehearsal.halo", .version = "1.0.0", .summary = "halos"},
                     HaloConv, Pull)
 
-/// Updates of `u` (cut, in order of ranks) and `w` (of rank 0) in the first slot, and its loss.
+/// Updates of `u` (sharded, in order of ranks) and `w` (of rank 0) in the first slot, and its loss.
 struct FirstSlot {
   std::vector<double> u, du, w, dw;
   double loss = 0;

@@ -1,4 +1,4 @@
-// The layer of halo_conv_test.cpp: a convolution over a signal that two ranks hold in parts.
+// The layer of halo_conv_test.cpp: a convolution over a signal that is sharded over two ranks.
 #pragma once
 
 #include <tenon/layer.hpp>
@@ -51,7 +51,7 @@ class HaloConv final : public Layer {
       dw[2] += dy[i] * (i + 1 == n ? halo[1] : x[i + 1]);
     }
     swap_edges(w[0] * dy[0], w[2] * dy[n - 1], back[0],
-               back[1]);  // what this rank's halos were worth to their owners
+               back[1]);  // gradients of the neighbours' halos, which are this rank's edges
     dx[0] += back[0], dx[n - 1] += back[1];
     if (axis_ != nullptr) axis_->all_reduce(f64(dw, 3), ReduceOp::kSum);
     std::copy_n(dw, 3, context.gradient(w_).view.as<double>());
@@ -59,7 +59,8 @@ class HaloConv final : public Layer {
   void* query(std::string_view) override { return nullptr; }
 
  private:
-  /// Sends `low` to the rank before and `high` to the one behind; gets theirs, or leaves what is there.
+  /// Sends `low` to the previous rank and `high` to the next one, and receives theirs; without a neighbour
+  /// the value stays.
   void swap_edges(double low, double high, double& from_before, double& from_behind) {
     if (axis_ == nullptr) return;
     const bool first = axis_->rank() == 0;

@@ -1,7 +1,7 @@
 // Rehearses lock-free workers under a background averager: two replicas of two Hogwild workers each, and per
-// replica an actor that averages with the other one, behind the training and stopping it only to write. The
-// simulated clock makes one history of it, bit for bit; threads and the wall clock make another that learns
-// as well.
+// replica an actor that averages with the other one in the background, stopping the training only to write.
+// The simulated clock makes the history reproducible bit for bit; threads and the wall clock give another one
+// that learns as well.
 #include "support.hpp"
 
 #include <tenon/sync.hpp>
@@ -34,7 +34,7 @@ class Averager final : public SyncBase {
   ParameterSet& evaluation_parameters() override { return *center_; }
 
  private:
-  /// Waits in steps, so that a pause finds the actor parked although the other replica is late.
+  /// Waits in steps, so that a pause finds the actor parked even if the other replica is late.
   void finish(Actor& self, Request request) {
     while (!group_->done(request)) {
       self.checkpoint();
@@ -45,7 +45,7 @@ class Averager final : public SyncBase {
   void loop(Actor& self) {
     auto& maps = replica().device().family<Elementwise>();
     const TensorView mean = mean_->arena(0), center = center_->arena(0), live = replica().live().arena(0);
-    // Nobody stops alone: the other would wait for ever.
+    // No actor stops alone: the other one would wait for ever.
     float stops = 0;
     while (stops < 2) {
       const bool stopping = !self.checkpoint();

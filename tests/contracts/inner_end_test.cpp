@@ -11,7 +11,7 @@ namespace {
 
 using namespace tenon;
 
-/// Who ended, of all replicas, in order.
+/// The order in which strategies of all replicas ended.
 class EndLog {
  public:
   void add(std::string line) {
@@ -32,7 +32,7 @@ class EndLog {
   std::vector<std::string> lines_;
 } ends;
 
-/// Memory of a replica's device, taken in start() and given back at the end.
+/// Memory of a replica's device, allocated in start() and released at the end.
 struct Held {
   void take(Replica& from) {
     replica = &from;

@@ -1,6 +1,6 @@
-// Rehearses streaming DiLoCo: one half of the arena at a time is all-reduced behind the training and merged
-// two slots later. A checkpoint is taken while a fragment is on its way, the run crashes, and goes on with
-// the bits of a run that nothing happened to.
+// Rehearses streaming DiLoCo: one half of the arena at a time is all-reduced in the background and merged two
+// slots later. A checkpoint is saved while a fragment is in transit, the run crashes, and continues with the
+// bits of an undisturbed run.
 #include "support.hpp"
 
 #include <tenon/error.hpp>
@@ -68,7 +68,7 @@ class Streaming final : public SyncBase {
   TensorView fragment(const ParameterSet& set) const {
     return set.arena(0).rows(flying_ * kWidth / 2, (flying_ + 1) * kWidth / 2);
   }
-  /// After this the sum lies in `delta`, which the core saves; whether it was merged is in `flying`.
+  /// After this the sum is in `delta`, which the core saves; `flying` says whether it was merged.
   void land() {
     if (request_) group_->wait(*std::exchange(request_, std::nullopt));
   }

@@ -1,6 +1,5 @@
-// A layer is called under the guard as every component is: what it logs and what it throws, whatever that is,
-// carries the names of plugin, layer, node, rank and slot. And a run without a [sync] table may have several
-// workers.
+// A layer is called under the guard like every component: everything that it logs or throws carries the names
+// of plugin, layer, node, rank and slot. Also, a run without a [sync] table may have several workers.
 #include "support.hpp"
 
 #include <tenon/host.hpp>
@@ -15,7 +14,7 @@ namespace {
 
 using namespace tenon;
 
-/// Passes its input on, until it fails as it is told to.
+/// Passes its input on, until it fails as configured.
 class Frail final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {option::text("how", "\"\""),

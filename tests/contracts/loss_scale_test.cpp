@@ -1,6 +1,6 @@
-// Precision `fp16` inside real runs: what replicas that share an update agree on, what a refused update
-// leaves alone, master weights against binary16, resuming between two growths, and the two ways in which
-// overflow ends a run. The policy under test is wrapped in one that writes down each slot's scale.
+// Precision `fp16` in real runs: agreement of replicas that share an update, state that a refused update
+// leaves unchanged, master weights against binary16, resuming between two growths, and the two ways in which
+// overflow ends a run. A wrapper records each slot's scale.
 #include "support.hpp"
 
 #include <tenon/ops/quant.hpp>
@@ -27,7 +27,7 @@ struct ScaleLog {
   }
 } scales;
 
-/// Hands everything to the precision under `inner` and writes down the scale of each slot.
+/// Forwards everything to the precision under `inner` and records the scale of each slot.
 class Watched final : public Precision {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "precision/1").mandatory()};
@@ -99,7 +99,7 @@ class Pull final : public Loss {
   float x_ = 1, y_ = 0;
 };
 
-/// Replicas that never talk: each decides alone.
+/// Replicas that do not communicate: each decides alone.
 class Alone final : public SyncBase {
  public:
   static constexpr ComponentInfo kInfo{.id = "alone", .summary = "every replica for itself"};
@@ -204,7 +204,7 @@ TEST(LossScale, ResumesBetweenTwoGrowths) {
   const std::vector<double> rest = scales.take(0);
   found.insert(found.end(), rest.begin(), rest.end());
   EXPECT_EQ(found, expected);
-  // Overflow in slot 4 spends one of two; growth after slots 5 to 9, two slots behind the save.
+  // Overflow in slot 4 spends one of two; growth after slots 5 to 9, two slots after the save.
   EXPECT_EQ(expected, steady({{10, 1024}, {5, 2048}, {1, 4096}}));
   EXPECT_EQ(resumed.state_hash, whole.state_hash);
   probe_log.take();
@@ -212,7 +212,7 @@ TEST(LossScale, ResumesBetweenTwoGrowths) {
 
 TEST(LossScale, AScaleOfOneStillAnswersOverflow) {
   const Folder folder;
-  // The scale cannot shrink, and yet the run goes on while patience lasts.
+  // The scale cannot shrink, and yet the run continues while patience lasts.
   const RunResult result =
       train(plugin, pull("burst = 2\nburst_end = 4\nrank = 0", "init = 1.0\n"), {"run.steps=6"}, folder);
   EXPECT_EQ(result.metrics.at("train/skipped_updates"), 2)

@@ -1,6 +1,6 @@
-// Rehearses partial recovery (CPR): the owner of some rows of a table dies, a replacement gets exactly those
-// rows back from the newest generation, an increment over a complete one, and everybody else goes on with
-// what they have. The policy accounts for the portion of lost samples.
+// Rehearses partial recovery (CPR): the owner of some rows of a table dies, a replacement receives exactly
+// those rows from the newest generation, an increment over a complete one, and the other ranks continue with
+// their own state. The policy accounts for the portion of lost samples.
 #include "partial_policy.hpp"
 #include "support.hpp"
 

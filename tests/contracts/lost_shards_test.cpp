@@ -1,5 +1,5 @@
 // Rehearses failures of an emulated cluster under a policy of this file: rows of lost shards, weights and
-// optimizer state, go back to their newest saved values or to their first ones, all other bytes stay; a
+// optimizer state, are restored to their newest saved or their initial values, all other bytes stay; a
 // roll-back leaves no trace in the weights.
 #include "lookup.hpp"
 
@@ -22,12 +22,12 @@ using namespace tenon;
 using Row = std::array<float, kWidth>;
 using Table = std::vector<Row>;
 
-/// What the policy of rank 0 saw.
+/// Observations of the policy on rank 0.
 struct Seen {
   Table initial, before, after;
   std::map<std::int64_t, Row> saved;          ///< by row, newest
   std::map<std::int64_t, std::int64_t> when;  ///< slot of that save
-  std::set<std::int64_t> read_since;          ///< in the slot behind the failure
+  std::set<std::int64_t> read_since;          ///< in the slot after the failure
   std::vector<RestoredShard> restored;
   bool failed = false;
 };
@@ -56,7 +56,7 @@ class Witness final : public RecoveryBase {
     SavePlan plan;
     const bool after_failure = failed_ && moment.slot == failed_at_ + 1;
     plan.save = (moment.slot == 0 && base_) || (moment.slot > 0 && moment.slot % 4 == 0) || after_failure;
-    if (after_failure && first_) seen.failed = false;  // what is read from here on is not of that generation
+    if (after_failure && first_) seen.failed = false;  // later reads are not of that generation
     if (!plan.save || after_failure) return plan;
     plan.everything = moment.slot == 0 || !has_base_;
     has_base_ = true;
@@ -174,7 +174,7 @@ TEST_P(LostShards, P3_P4_RestoredRowsAreTheNewestSavedOnesAndNoOtherByteChanges)
     EXPECT_EQ(shard.samples_now, 23 * 2 * GetParam());
   }
 
-  // Optimizer rows: the complete generation behind the failure against what the increments held.
+  // Optimizer rows: the complete generation after the failure against the increments.
   const Stored now = stored_at(folder, 24), saved = stored_at(folder, 20);
   int compared = 0;
   for (std::int64_t row = 0; row < kRows; ++row) {
@@ -216,7 +216,7 @@ TEST_P(LostShards, P2_P20_ARollBackLeavesNoTrace) {
   const Folder folder;
   const std::string full = "type='full', every=5, async=true";
   const RunResult calm = train(plugin, "", sets(full, "", GetParam()), folder, "calm");
-  // Before the first save, exactly at one, twice in one interval, and behind the last.
+  // Before the first save, exactly at one, twice in one interval, and after the last.
   const RunResult failed =
       train(plugin, "",
             sets(full,
@@ -249,7 +249,7 @@ TEST_P(LostShards, P2_P20_ARollBackLeavesNoTrace) {
   EXPECT_EQ(losses(metrics), losses(expected)) << "each slot's line once";
 }
 
-/// Number behind `name` in a line of JSON.
+/// Number after `name` in a line of JSON.
 double number_in(const std::string& line, const std::string& name) {
   const std::size_t at = line.find("\"" + name + "\":");
   return at == std::string::npos ? -1 : std::stod(line.substr(at + name.size() + 3));
@@ -283,8 +283,8 @@ WallSplit measured_split() {
 }
 
 TEST(LostShardsWall, P26_WhatSavesAndFailuresCostIsTheWallTimeWithoutTheWork) {
-  // Of several runs the one that the machine disturbed least: behind its last line a run only joins threads
-  // and writes its summary.
+  // Uses the run that the machine disturbed least: after its last line a run only joins
+  // threads and writes its summary.
   WallSplit best = measured_split();
   for (int again = 0; again < 6; ++again) {
     WallSplit other = measured_split();

@@ -1,5 +1,5 @@
-// What the core promises observers: which ranks, which calls in which order, spans and tensors only where
-// asked for, numbers of their own, and that a broken one ends alone.
+// Promises of the core to observers: on the right ranks, calls in order, spans and tensors only on request,
+// numbers of their own, and that a broken one ends alone.
 #include "support.hpp"
 
 #include <tenon/host.hpp>
@@ -33,7 +33,7 @@ struct SeenParameter {
   double scale;
 };
 
-/// What the observers of all ranks saw, by rank.
+/// Observations of the observers on all ranks, by rank.
 struct Seen {
   std::vector<std::string> calls;
   std::vector<SeenSpan> spans;
@@ -47,7 +47,7 @@ std::vector<float> floats(const TensorView& view) {
   return {view.as<float>(), view.as<float>() + view.elements()};
 }
 
-/// Writes down what it is called for; options say what it asks for and where it breaks.
+/// Records its calls; options set its requests and where it breaks.
 class Watcher final : public Observer, public TensorObserver {
  public:
   static constexpr OptionSpec kOptions[] = {
@@ -173,7 +173,7 @@ TEST_F(Observers, ABrokenOneIsReportedOnceAndTheRunGoesOn) {
                                "rehearsal.watcher (observer.watcher, rank 0"));
     EXPECT_EQ(log.find("failed and is"), log.rfind("failed and is")) << "once";
     EXPECT_THAT(said, HasSubstr("failed and is called no more"));
-    // The second observer saw all, the first nothing after its failure.
+    // The second observer received all calls, the first none after its failure.
     EXPECT_EQ(count(seen[0].calls, "finish"), 1);
     const int slots = count(seen[0].calls, "slot");
     EXPECT_EQ(slots, broken == "throw_at = 3" ? 12 + 4 : 12) << broken;

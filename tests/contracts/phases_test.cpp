@@ -1,5 +1,5 @@
-// Rehearses an observer that says where a run's time goes: seconds of each phase as metrics of every slot,
-// from the spans that the core already times.
+// Rehearses an observer that accounts for a run's time: seconds of each phase as metrics of every slot, from
+// the spans that the core already times.
 #include "support.hpp"
 
 #include <tenon/host.hpp>

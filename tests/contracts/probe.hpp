@@ -1,5 +1,5 @@
-// The optimizer `probe`: plain gradient descent that writes down every update of every rank, so that a
-// rehearsal can compare numbers of any parameter without a strategy of its own.
+// The optimizer `probe`: plain gradient descent that records every update of every rank, so that a rehearsal
+// can compare numbers of any parameter without a strategy of its own.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -16,7 +16,7 @@
 
 namespace rehearsal {
 
-/// One update of one parameter on one rank; gradients as the optimizer shall use them, weights before it.
+/// One update of one parameter on one rank: the gradients that the optimizer uses, and the weights before it.
 struct Update {
   int rank = 0;
   int parameter = 0;  ///< index in backward-finish order
@@ -32,7 +32,7 @@ struct ProbeLog {
     const std::lock_guard lock(mutex);
     return std::exchange(updates, {});
   }
-  /// Those of one rank; all are forgotten.
+  /// Returns those of one rank and forgets all.
   std::vector<Update> take(int rank) {
     std::vector<Update> result = take();
     std::erase_if(result, [rank](const Update& update) { return update.rank != rank; });

@@ -1,5 +1,5 @@
-// Rehearses checkpoints whose rows are encoded by the policy: increments hold what changed, encoded rows come
-// back as their decoded values (P4, P24), and exact ones as they were.
+// Rehearses checkpoints whose rows the policy encodes: increments hold the changed rows, encoded rows are
+// restored as their decoded values (P4, P24), and exact ones unchanged.
 #include "lookup.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -72,14 +72,14 @@ TEST(QuantisedRows, ARollBackReadsDecodedRows) {
     const Folder folder;
     std::vector<std::string> with_failure = sets(", bits='" + bits + "'", 9);
     with_failure.emplace_back("emulate={hours=9.0, shards=2, failure=[{hour=8.0, shards=[0]}]}");
-    // Failure and roll-back at slot 8, where a checkpoint lies: slot 8 runs on decoded rows.
+    // Failure and roll-back at slot 8, where there is a checkpoint: slot 8 runs on decoded rows.
     const RunResult back = train(plugin, "", with_failure, folder, "back");
     const RunResult calm = train(plugin, "", sets(", bits='" + bits + "'", 9), folder, "calm");
     EXPECT_NE(back.weights_hash, calm.weights_hash) << "rows were rounded once";
     const auto files = make_posix_files();
     const std::string log = read_text(*files, folder.path + "/back/1/recovery.jsonl", 1 << 20);
     EXPECT_THAT(log, ::testing::HasSubstr("\"action\":\"roll_back\",\"from_slot\":8"));
-    // Those of the run that went back are at most one more rounding away from those of the other.
+    // Those of the run that was rolled back differ from those of the other by at most one more rounding.
     EXPECT_NEAR(back.metrics.at("val/loss"), calm.metrics.at("val/loss"),
                 0.02 * std::abs(calm.metrics.at("val/loss")));
   }

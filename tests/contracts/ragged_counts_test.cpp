@@ -1,5 +1,5 @@
-// Rehearses losses that count what they like: micro-batches with different numbers of counted samples, on two
-// replicas. The gradient that the optimizer sees is that of each replica's mean over all it counted.
+// Rehearses losses that choose which samples count: micro-batches with different numbers of counted samples,
+// on two replicas. The optimizer sees the gradient of each replica's mean over all its counted samples.
 #include "support.hpp"
 
 namespace rehearsal::ragged_counts_test {

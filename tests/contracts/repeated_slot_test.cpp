@@ -1,5 +1,5 @@
-// The first gradients of a run are computed twice: what differs is named, and what does not leaves no trace,
-// neither in the weights nor in what layers and sites count.
+// The first gradients of a run are computed twice: differences are named, and without any the repetition
+// leaves no trace, neither in the weights nor in counts of layers and sites.
 #include "support.hpp"
 
 #include <fstream>
@@ -10,7 +10,7 @@ namespace {
 
 using namespace tenon;
 
-/// Passes its input on, and from the call `from` on moves it by a little more every time.
+/// Passes its input on, and from the call `from` on shifts it by a little more every time.
 class Drifting final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {option::real("by", "0"), option::integer("on_rank", "0")};

@@ -1,6 +1,6 @@
 // A run that is continued with another batch size, number of replicas or of micro-batches reads on after the
-// last sample that was read: none twice, none left out. Where that cannot be it is refused with the number of
-// samples.
+// last sample that was read: none twice, none left out. If that is impossible, it is refused with the number
+// of samples.
 #include "support.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -28,7 +28,7 @@ struct Log {
   }
 } asked;
 
-/// `points` that writes down which samples of the training split it is asked for.
+/// `points` that records the requested samples of the training split.
 class Listed final : public Dataset {
  public:
   static constexpr OptionSpec kOptions[] = {option::integer("width", "16"), option::integer("batch", "4"),
@@ -50,7 +50,7 @@ class Listed final : public Dataset {
   Points points_;
 };
 
-/// Replica 1 sits out every second slot, and its samples wait for it.
+/// Replica 1 skips every second slot, and its samples wait for it.
 class SitsOut final : public SyncBase {
  public:
   static constexpr ComponentInfo kInfo{.id = "sits_out", .summary = "one replica computes less"};
@@ -98,7 +98,7 @@ TEST_P(ResumedShape, ReadsOnAfterTheLastSample) {
       train(plugin, kRest, with(with(kListed, {"run.steps=5"}), change.then), folder, "run", true);
   EXPECT_EQ(asked.take(), run_of(change.read, change.next));
   EXPECT_EQ(resumed.samples, change.read + change.next);
-  // And on from there, with what is no multiple of the batch behind it.
+  // Continues once more, from a count of samples that is no multiple of the batch.
   train(plugin, kRest, with(kListed, {"run.steps=6", "data.batch=3"}), folder, "run", true);
   EXPECT_EQ(asked.take(), run_of(change.read + change.next, 3));
   probe_log.take();
@@ -138,8 +138,8 @@ TEST(ResumedShapes, ReplicasAtDifferentPlacesAreNotDealtAnew) {
   const std::vector<std::int64_t> whole = asked.take();
   train(plugin, kRest, at("run.steps=4"), folder);
   std::vector<std::int64_t> parts = asked.take();
-  // Replica 0 has taken 4 micro-batches of 4, replica 1 two: its next samples are 20, ..., where 0's are 32,
-  // ...
+  // Replica 0 has consumed 4 micro-batches of 4, replica 1 two: its next samples are 20, ..., those of
+  // replica 0 are 32, ...
   for (const char* changed : {"data.batch=8", "parallel.ranks=1"}) {
     EXPECT_THAT(refusal(with({"run.steps=8"}, with(apart, {changed})), folder),
                 HasSubstr("saved by 2 replica(s) with batch = 4, which are at different places of the data: "
@@ -159,7 +159,7 @@ TEST(ResumedShapes, ReplicasAtDifferentPlacesAreNotDealtAnew) {
   probe_log.take();
 }
 
-/// Makes the only generation what a version would have saved that counted micro-batches.
+/// Rewrites the only generation as a version that counted micro-batches would have saved it.
 void count_batches(const std::string& folder, std::int64_t step, std::int64_t stride) {
   const auto files = make_posix_files();
   const std::string checkpoints = folder + "/run/1/checkpoints";

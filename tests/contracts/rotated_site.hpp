@@ -45,7 +45,7 @@ inline void decode(const std::uint8_t* codes, float scale, Block& v) {
   for (int i = 0; i < kBlock; ++i) v[i] = scale * static_cast<float>((codes[i / 2] >> (i % 2 * 4) & 15) - 8);
   hadamard(v);
 }
-/// dw[n, k] += dy[m, n]^T x[m, k] in the order of blocks; `block` gives 16 rows of a column of x.
+/// dw[n, k] += dy[m, n]^T x[m, k] in the order of blocks; `block` returns 16 rows of a column of x.
 template <typename GetBlock>
 inline void product(std::int64_t m, std::int64_t n, std::int64_t k, const float* dy, GetBlock block,
                     float* dw) {

@@ -1,6 +1,7 @@
-// Rehearses sparse training with increments: a table of rows with gradients for the rows it read, a row-wise
-// optimizer, and saves of the rows that were accessed since the last one. A run that crashes and resumes from
-// a chain of increments ends with the bits of a run that did not, whatever the optimizer keeps per row.
+// Rehearses sparse training with increments: a table of rows with gradients for the rows that were read, a
+// row-wise optimizer, and saves of the rows that were accessed since the last one. A run that crashes and
+// resumes from a chain of increments ends with the bits of a run that did not, whatever state the optimizer
+// keeps per row.
 #include "lookup.hpp"
 #include "partial_policy.hpp"
 #include "row_adagrad.hpp"

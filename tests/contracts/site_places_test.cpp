@@ -1,5 +1,5 @@
-// What a policy that keeps the first or last blocks of a network learns of each product: its place among the
-// blocks, where layers under one number ("h.1.q") are one block and heads are in none.
+// Place information for a policy that keeps the first or last blocks of a network: each product's place among
+// the blocks, where layers under one number ("h.1.q") are one block and heads are in none.
 #include "support.hpp"
 
 #include <tenon/testing/components.hpp>

@@ -1,5 +1,5 @@
-// Rehearses training that diverges: the guard goes back, moments begin at zero, the rate rises anew, batches
-// are passed over, and a run that diverges again and again ends with a clear error.
+// Rehearses training that diverges: the guard rolls back, moments start at zero, the rate rises again,
+// batches are skipped, and a run that diverges repeatedly ends with a clear error.
 #include "support.hpp"
 
 #include <tenon/checkpoint.hpp>
@@ -17,7 +17,7 @@ namespace {
 using namespace tenon;
 using ::testing::HasSubstr;
 
-/// Samples seen by the loss, slot by slot, over all attempts.
+/// Samples that the loss received, slot by slot, over all attempts.
 std::vector<std::pair<std::int64_t, float>> seen;
 
 /// `quadratic` whose gradients explode in slot `at`, `times` times over the life of the process.
@@ -87,7 +87,7 @@ std::string log_of(const Folder& folder) {
   return read_text(*files, folder.path + "/run/1/recovery.jsonl", 1 << 20);
 }
 
-/// "name" of the metrics, by step.
+/// Metric "name", by step.
 std::map<std::int64_t, double> metric(const Folder& folder, const std::string& name) {
   const auto files = make_posix_files();
   const std::string text = read_text(*files, folder.path + "/run/1/metrics.jsonl", 1 << 22);
@@ -159,7 +159,7 @@ TEST(Spikes, TheFirstUpdateBehindARollBackIsThatOfAFreshOptimizer) {
     }
     return w;
   };
-  // The first refused update was that of slot 20; the boundary behind it leads back to slot 20. From zero,
+  // The first refused update was that of slot 20; the boundary after it leads back to slot 20. From zero,
   // Adam's first step is the rate in every element, whatever the gradient.
   const std::vector<float> before = weights(20), after = weights(21);
   for (std::size_t i = 0; i < before.size(); ++i)
@@ -178,7 +178,7 @@ TEST(Spikes, AResumeKeepsWhatARollBackChanged) {
   const Folder folder;
   const RunResult whole = train(plugin, "", sets(", at=20", ", warmup=30, skip=3"), folder, "whole");
   std::vector<std::string> budget = sets(", at=20", ", warmup=30, skip=3");
-  budget.emplace_back("run.max_samples=56");  // stops behind the roll-back, at slot 28
+  budget.emplace_back("run.max_samples=56");  // stops after the roll-back, at slot 28
   train(plugin, "", budget, folder, "run");
   Explosive::exploded = 1;
   std::vector<std::string> rest = sets(", at=20", ", warmup=30, skip=3");

@@ -1,4 +1,4 @@
-// A signal that comes while some ranks are past a save and others before it: all must take part in the same
+// A signal that arrives while some ranks are past a save and others before it: all must take part in the same
 // messages, and stop at the slot that they agreed on.
 #include "support.hpp"
 
@@ -12,8 +12,8 @@ namespace {
 
 using namespace tenon;
 
-/// On rank 0 alone: lets the other rank pass the boundary behind slot 2, asks for the end, and only then goes
-/// there.
+/// On rank 0 alone: lets the other rank pass the boundary after slot 2, requests the stop, and only then
+/// reaches the boundary.
 class Late final : public Observer {
  public:
   static constexpr ComponentInfo kInfo{.id = "late", .summary = "asks to stop between two saves of one slot"};

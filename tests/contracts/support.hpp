@@ -1,6 +1,6 @@
-// What the contract rehearsals share, written against the installed headers alone: a data set whose samples a
-// test can compute itself, a model whose gradient is known by hand, and a run of a TOML text. What a
-// rehearsal is about stands in its own file.
+// Shared by the contract rehearsals, written against the installed headers alone: a data set whose samples a
+// test can compute itself, a model whose gradient is known by hand, and a run of a TOML text. Each rehearsal
+// describes its subject in its own file.
 #pragma once
 
 #include "probe.hpp"
@@ -134,8 +134,8 @@ class Quadratic final : public Loss {
   tenon::ParameterRef w_;
 };
 
-/// Output: a trained vector, cut over the only axis of the model grid at `cut`; the parameter has the node's
-/// name.
+/// Output: a trained vector, sharded over the only axis of the model grid at `cut`; the parameter has the
+/// node's name.
 class Source final : public tenon::Layer {
  public:
   static constexpr tenon::OptionSpec kOptions[] = {tenon::option::integer("length", nullptr).mandatory(),
@@ -172,7 +172,7 @@ class Source final : public tenon::Layer {
   tenon::ParameterRef parameter_;
 };
 
-/// Base of a precision that answers as if there were none.
+/// Base of a precision that acts as if there were none.
 class PlainPrecision : public tenon::Precision {
  public:
   tenon::DType activations() const override { return tenon::DType::kF32; }
@@ -186,8 +186,7 @@ class PlainPrecision : public tenon::Precision {
   void* query(std::string_view) override { return nullptr; }
 };
 
-/// Brings no node of its own: a rehearsal writes the graph out as [[model.layer]], by default one
-/// `quadratic`.
+/// Has no nodes: a rehearsal writes the graph out as [[model.layer]], by default one `quadratic`.
 class Blank final : public tenon::Model {
  public:
   static constexpr tenon::ComponentInfo kInfo{.id = "blank", .summary = "one quadratic loss"};
@@ -217,10 +216,10 @@ type = "blank"
 type = "probe"
 lr = 0.1
 )";
-/// Put behind kBase, before a [sync] table.
+/// Inserted after kBase, before a [sync] table.
 inline constexpr const char* kTwoReplicas = "[transport]\ntype = 'thread'\n[parallel]\nranks = 2\n";
 
-/// A folder of this test that is gone at its end.
+/// A folder of this test, removed at its end.
 struct Folder {
   Folder() {
     const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
@@ -234,7 +233,8 @@ struct Folder {
   std::string path;
 };
 
-/// Trains kBase + `toml` with `sets` over it, in `folder`/run; `plugin` and the shipped ones offer the parts.
+/// Trains kBase + `toml` with `sets` over it, in `folder`/run; `plugin` and the shipped plugins provide the
+/// components.
 inline tenon::RunResult try_train(const tenon_plugin_v1_t& plugin, const std::string& toml,
                                   const std::vector<std::string>& sets, const Folder& folder,
                                   const std::string& run, bool resume) {
@@ -250,7 +250,7 @@ inline tenon::RunResult try_train(const tenon_plugin_v1_t& plugin, const std::st
   return runtime.train(tenon::Config::parse(kBase + toml, "rehearsal.toml", sets), request);
 }
 
-/// The same for a run that must end well.
+/// As try_train, for a run that must end well.
 inline tenon::RunResult train(const tenon_plugin_v1_t& plugin, const std::string& toml,
                               const std::vector<std::string>& sets, const Folder& folder,
                               const std::string& run = "run", bool resume = false) {

@@ -1,5 +1,5 @@
-// Rehearses an observer of rows: a rank's observer hears of every row that the batches of applied slots read,
-// as often as they read it, and of no other.
+// Rehearses an observer of rows: on each rank it receives every row that the batches of applied slots read,
+// as often as they read it, and no other.
 #include "lookup.hpp"
 
 #include <tenon/files.hpp>

@@ -1,6 +1,6 @@
 // Rehearses weights tied between two layers that both keep running statistics: one parameter with the
-// gradient of both users, and buffers that micro-batches move, that a refused slot leaves alone, and that two
-// replicas average.
+// gradient of both users, and buffers that micro-batches update, that a refused slot leaves unchanged, and
+// that two replicas average.
 #include "support.hpp"
 
 #include <tenon/sync.hpp>

@@ -96,7 +96,7 @@ TEST_P(AttentionFamily, MatchesTheFormulas) {
                  dy = numbers(n, "dy", dtype);
       std::vector<double> mask;
       if (c.masked) {
-        // The first queries of every sequence see nothing at all.
+        // The first queries of every sequence attend to nothing at all.
         mask = integers(spec.batch * spec.time, 2, "mask");
         for (std::int64_t b = 0; b < spec.batch; ++b)
           at(mask, b * spec.time) = at(mask, b * spec.time + 1) = 0;

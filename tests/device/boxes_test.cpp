@@ -1,5 +1,5 @@
-// Boxes of tensors against loops over indices, and what is refused. A device whose memory is the host's may
-// do without the family.
+// Boxes of tensors against loops over indices, and refusals. A device whose memory is the host's may lack the
+// family.
 #include "device_test.hpp"
 
 #include <tenon/error.hpp>
@@ -12,7 +12,7 @@ namespace {
 
 class Boxes : public OnEveryChoice {
  protected:
-  /// Null where the device needs none.
+  /// Null if the device needs none.
   BoxOps* ops() {
     void* const found = device_.query(BoxOps::kId);
     if (found == nullptr) {
@@ -47,7 +47,7 @@ const BoxCase kCases[] = {
     {{3, 4}, {{0, 2}, {3, 0}}, {3, 5}, {{0, 5}, {3, 0}}},
 };
 
-/// Where index `i` of a box lies in its tensor.
+/// Position of index `i` of a box in its tensor.
 std::size_t place(std::int64_t i, const Box& box, const Shape& tensor) {
   std::int64_t at = 0, stride = 1;
   for (int d = box.extents.rank() - 1; d >= 0; --d) {

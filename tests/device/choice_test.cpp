@@ -1,5 +1,5 @@
-// What is said about devices: which one "auto" takes and why, and what the doctor makes of one that is absent
-// and of one whose claims do not hold.
+// Messages about devices: the device that "auto" takes with its reason, and the doctor's report of one that
+// is absent and of one whose claims do not hold.
 #include "run_program.hpp"
 
 #include "run/device_choice.hpp"
@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-/// Preferred so much, usable by so many, for such a reason.
+/// A device with this preference and usable count, and a reason if none is usable.
 template <int Preference, int Usable>
 class Fake : public Device, public DeviceAvailability {
  public:

@@ -1,5 +1,5 @@
-// The program's commands on runs of the device under test: what they make of such a run is what they make of
-// the processor's, which starts from the same weights.
+// The program's commands on runs of the device under test: their output equals that for a run of the
+// processor, which starts from the same weights.
 #include "device_test.hpp"
 #include "run_program.hpp"
 

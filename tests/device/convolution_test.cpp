@@ -1,4 +1,4 @@
-// Convolutions from images against sums over coordinates in double, where the device has them.
+// Convolutions from images against sums over coordinates in double, if the device has them.
 #include "device_test.hpp"
 
 #include <tenon/ops/convolution.hpp>
@@ -40,7 +40,7 @@ Shape image_shape(const WindowSpec& w, std::int64_t batch, std::int64_t channels
   return Shape(extents);
 }
 
-/// fn(place, offset, element) for every element that lies inside its window.
+/// Calls fn(place, offset, element) for every element inside its window.
 template <typename Fn>
 void for_meetings(const WindowSpec& w, Fn fn) {
   for (std::int64_t place = 0; place < w.places(); ++place)
@@ -69,9 +69,8 @@ struct Expected {
   }
 };
 
-/// A sum of `terms` products in f32 is off by at most (terms + 1) half units of the sum of magnitudes, in
-/// whatever order it is taken (Higham, Accuracy and Stability, 3.1); one more addition where it joins what
-/// was there.
+/// A sum of `terms` products in f32 is off by at most (terms + 1) half units of the sum of magnitudes, in any
+/// order (Higham, Accuracy and Stability, 3.1); one more addition if it is added to an old value.
 void expect_sums(const std::vector<double>& found, const Expected& expected, std::int64_t terms,
                  const std::string& what) {
   ASSERT_EQ(found.size(), expected.sums.size()) << what;
@@ -84,7 +83,7 @@ void expect_sums(const std::vector<double>& found, const Expected& expected, std
 class DeviceConvolutions : public OnEveryChoice {
  protected:
   Convolutions* family() { return static_cast<Convolutions*>(device_.query(Convolutions::kId)); }
-  /// Whether oneDNN is there and may use what has loops for all three passes.
+  /// Returns whether oneDNN is used with instruction sets that have loops for all three passes.
   bool has_loops() const {
     const std::string isa = from_environment("ONEDNN_MAX_CPU_ISA", "DEFAULT");
     return uses_onednn() && isa != "AVX" && isa != "SSE41" &&
@@ -92,7 +91,7 @@ class DeviceConvolutions : public OnEveryChoice {
   }
 };
 
-/// All three passes of one case, each by itself and added to what was there.
+/// All three passes of one case, each by itself and added to old values.
 class Passes {
  public:
   Passes(Device& device, const ConvolutionCase& c)
@@ -139,7 +138,7 @@ class Passes {
   }
 
  private:
-  /// fn(element of x, of w, of y) for every product.
+  /// Calls fn(element of x, of w, of y) for every product.
   template <typename Fn>
   void for_products(Fn fn) const {
     const WindowSpec& window = c_.window;
@@ -193,14 +192,15 @@ TEST_P(DeviceConvolutions, PassesAreSumsOverTheirWindows) {
       ++prepared;
       Passes(device_, c).check(*convolution, bias, bias);
     }
-  // Which shapes the library has fast loops for depends on the processor; from AVX2 on it has the usual ones.
+  // The processor determines the shapes for which the library has fast loops; from AVX2 on it has the usual
+  // ones.
   if (has_loops() || tested_device() == "cuda_emulated") {
     EXPECT_GE(prepared, 4);
   }
 }
 
-// Primitives of a library have loops of their own for what does not fill a vector or a block of theirs. Their
-// operands lie between guard bands here, and inside the plan where guarded_calls is loaded (tests/guards).
+// A library's primitives have separate loops for partial vectors and blocks. Their operands are between guard
+// bands here, and inside the plan where guarded_calls is loaded (tests/guards).
 TEST_P(DeviceConvolutions, ChannelsThatFillNoVectorInImagesThatFillNoTile) {
   if (family() == nullptr || !uses_onednn()) return;
   const WindowSpec windows[] = {

@@ -30,7 +30,7 @@ void* take(std::size_t bytes, std::size_t alignment, void* caller) {
 
 }  // namespace
 
-// Kept out of the files that use them: the compiler would see malloc and new meet.
+// In a file of their own: in the files that use them the compiler would see malloc and new together.
 void* operator new(std::size_t bytes) {
   return take(bytes, alignof(std::max_align_t), __builtin_return_address(0));
 }

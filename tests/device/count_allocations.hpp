@@ -1,5 +1,5 @@
-// For tests: how often Tenon's own objects asked the heap for memory while a call ran. What oneDNN and OpenMP
-// take for themselves is not counted.
+// For tests: counts heap allocations by Tenon's own objects while a call runs. Those of oneDNN and OpenMP are
+// not counted.
 #pragma once
 
 #include <functional>

@@ -46,7 +46,7 @@ TEST(DeviceItself, GivesAlignedZeroedMemory) {
   TestedDevice bench("auto", 2);
   for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{1}, std::int64_t{63}, std::int64_t{4097},
                                    (std::int64_t{9} << 20) + 5}) {
-    for (int round = 0; round < 2; ++round) {  // the second round is likely to meet used memory
+    for (int round = 0; round < 2; ++round) {  // the second round is likely to get used memory
       void* const place = bench.device->allocate(static_cast<std::size_t>(bytes));
       ASSERT_NE(place, nullptr);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(place) % 64, 0u);

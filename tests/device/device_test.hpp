@@ -1,4 +1,4 @@
-// What the tests of operator families share: the device under test, under every kernel choice, tensors that
+// Shared by the tests of operator families: the device under test, under every kernel choice, tensors that
 // own their memory, and comparisons. Expected values come from loops in double that are written out in the
 // tests, on inputs rounded to the tested dtype. The environment names the device, so one program serves all.
 #pragma once
@@ -30,7 +30,7 @@ inline std::string from_environment(const char* variable, const char* otherwise)
 inline std::string tested_device() {
   return from_environment("TENON_TEST_DEVICE", "cpu");
 }
-/// How its messages begin.
+/// The start of the device's messages.
 inline std::string device_says(const std::string& rest) {
   return "device " + tested_device() + ": " + rest;
 }
@@ -41,7 +41,7 @@ class TestedDevice : public Bench {
       : Bench(tested_device(), kernels, threads, from_environment("TENON_TEST_DEVICE_OPTIONS", "")) {}
 };
 
-/// What an Error that the call throws says; "" = it throws none.
+/// The message of the Error that the call throws; "" = it throws none.
 inline std::string message_of(const std::function<void()>& call) {
   try {
     call();
@@ -51,8 +51,8 @@ inline std::string message_of(const std::function<void()>& call) {
   return "";
 }
 
-/// Runs a call, which may take no memory of the host where operators run on the host themselves; what
-/// launches on another device take there is not the device's promise.
+/// Runs a call, which may not allocate host memory if operators run on the host; launches on another device
+/// are exempt.
 inline void expect_no_allocations(Device& device, const std::function<void()>& call) {
   const int taken = own_allocations(call);
   if (device.space() == MemorySpace::kHost) {
@@ -60,7 +60,7 @@ inline void expect_no_allocations(Device& device, const std::function<void()>& c
   }
 }
 
-/// Half a unit in the last place, relative: what one rounding to `dtype` may cost.
+/// Half a unit in the last place, relative: the largest error of one rounding to `dtype`.
 inline double unit(DType dtype) {
   switch (dtype) {
     case DType::kF64:
@@ -75,7 +75,7 @@ inline DType arithmetic(DType activation) {
   return activation == DType::kF64 ? DType::kF64 : DType::kF32;
 }
 
-/// A tensor on the device that frees itself, filled from doubles; NaN without them. It lies between guard
+/// A tensor on the device that frees itself, filled from doubles; NaN without them. It is between guard
 /// bands: a call that writes outside of it fails the test.
 class Owned {
  public:
@@ -122,7 +122,7 @@ class Owned {
     return result;
   }
   void fill(const std::vector<double>& values) { write(*device_, view_, values); }
-  /// The bits of `elements`, whatever the dtype says that they are.
+  /// The bits of `elements`, regardless of the dtype.
   template <typename T>
   void put(const std::vector<T>& elements) {
     if (elements.empty()) return;
@@ -148,7 +148,7 @@ class Owned {
   std::byte* memory_ = nullptr;
 };
 
-/// `values` as they are after one rounding to `dtype`.
+/// `values` after one rounding to `dtype`.
 inline std::vector<double> rounded(std::vector<double> values, DType dtype) {
   for (double& value : values) {
     if (dtype == DType::kF32) value = static_cast<float>(value);
@@ -161,7 +161,8 @@ inline std::vector<double> numbers(std::int64_t count, std::string_view purpose,
   return rounded(normals(count, purpose), dtype);
 }
 
-/// Kernel choices that the device offers, asked of itself: "auto", and all others that go without oneDNN.
+/// Kernel choices that the device offers, queried from the device: "auto", and all others that work without
+/// oneDNN.
 inline std::vector<std::string> offered_choices() {
   std::string message, best;
   try {

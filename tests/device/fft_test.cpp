@@ -20,7 +20,7 @@ DType modes_type(DType real) {
   return real == DType::kF64 ? DType::kC128 : DType::kC64;
 }
 
-/// Elements, of which complex ones are two numbers.
+/// Number of reals; a complex element counts as two.
 std::int64_t numbers_of(const FftSpec& spec, bool points) {
   const std::int64_t lines = spec.outer * spec.inner;
   return points ? lines * spec.length * (spec.real ? 1 : 2) : lines * (spec.low + spec.high) * 2;
@@ -131,7 +131,7 @@ TEST_F(Transforms, P11_ImaginaryPartsOfModesThatAreTheirOwnConjugatesCountAsZero
   }
 }
 
-/// Element (o, n, j) of a tensor of `width` numbers an element, for o and j alone.
+/// Elements (o, n, j) of a tensor of `width` numbers an element, for fixed o and j.
 std::vector<double> line(const std::vector<double>& all, std::int64_t length, std::int64_t inner, int width,
                          std::int64_t o, std::int64_t j) {
   std::vector<double> result;
@@ -211,7 +211,7 @@ std::vector<double> plain_sums(const FftSpec& spec, FftMap map, const std::vecto
   return out;
 }
 
-// Lines of many modes, which a device may give to a library, and which it may take a few hundred at a time.
+// Lines of many modes, which a device may pass to a library, and a few hundred at a time.
 constexpr Case kLongCases[] = {
     {"real_even", 258, 130, 0, true}, {"real_odd", 257, 128, 0, true}, {"complex", 200, 100, 80, false}};
 

@@ -92,8 +92,8 @@ TEST_P(FlatFamilies, AddABiasToRows) {
 TEST_P(FlatFamilies, ConvertWithOneRounding) {
   auto& ops = device_.family<Elementwise>();
   const double infinity = std::numeric_limits<double>::infinity();
-  // By way of f32, 1 + 2^-8 + 2^-40 would be a tie; 2^-140 vanishes in bf16's f32 image only after rounding
-  // to odd.
+  // Through f32, 1 + 2^-8 + 2^-40 would be a tie; 2^-140 vanishes in bf16's f32 image only after rounding to
+  // odd.
   const std::vector<double> values = {0.0,
                                       -0.0,
                                       1 + 0x1p-8,

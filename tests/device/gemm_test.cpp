@@ -29,8 +29,8 @@ double map(Epilogue epilogue, double x) {
   return x;
 }
 
-/// Normal numbers that repeat after a while: large operands should not cost the test more than the product
-/// does.
+/// Normal numbers that repeat after a while: drawing large operands should not take the test longer than the
+/// product.
 std::vector<double> repeated(std::int64_t count, std::string_view purpose, DType dtype) {
   constexpr std::int64_t kPeriod = 10007;
   std::vector<double> values = numbers(std::min(count, kPeriod), purpose, dtype);
@@ -148,8 +148,7 @@ TEST_P(Gemms, ApplyEpilogues) {
       }
 }
 
-// A run that has gone wrong must be seen behind the map too; the folded map gives the bits of the map by
-// itself.
+// A NaN must survive the activation too; a fused activation has the bits of a separate one.
 TEST_P(Gemms, MapAsTheMapAloneAndKeepNaNs) {
   for (const Epilogue epilogue : {Epilogue::kRelu, Epilogue::kSilu, Epilogue::kSquaredRelu})
     for (const DType dtype : {kF32, DType::kF64}) {
@@ -202,8 +201,8 @@ TEST_P(Gemms, HandleEmptyProducts) {
 }
 
 TEST_P(Gemms, AddIntoBf16WithOneRounding) {
-  // 1 + 2^-8 + 2^-17 lies above the middle of two neighbours; had the product been rounded by itself, 2^-17
-  // would be lost and the tie go to 1.
+  // 1 + 2^-8 + 2^-17 is above the middle of two neighbours; if the product were rounded first, 2^-17 would be
+  // lost and the tie would go to 1.
   GemmSpec spec{.m = 1, .n = 1, .k = 2, .a = kBF16, .b = kBF16, .c = kBF16, .accumulate = true};
   Problem problem(spec);
   problem.a = {0x1p-8, 0x1p-17};
@@ -220,7 +219,8 @@ TEST_P(Gemms, GiveTheSameBitsAgain) {
     spec.a = a, spec.b = b, spec.c = c, spec.bias = true, spec.epilogue = Epilogue::kGeluTanh;
     const Problem problem(spec);
     std::vector<std::byte> first;
-    // Threads change nothing for our own kernels; oneDNN promises its bits for one number of threads.
+    // Threads do not change the bits of our own kernels; oneDNN guarantees its bits for one number of
+    // threads.
     for (const int threads : {1, 2, 3}) {
       set_parallel_threads(threads);
       Ready ready(device_, problem);
@@ -281,11 +281,11 @@ TEST_P(Gemms, SayWhatIsNative) {
   }
 }
 
-/// The other choices cut in the same way, and some would take long.
+/// The other choices split in the same way, and some would take long.
 class LargeGemms : public Gemms {};
 
 TEST_P(LargeGemms, AreCutWhereOperandsAreCopied) {
-  // Copies of these would take more than 32 MiB: the product is cut along m, along n, and along m with
+  // Copies of these would take more than 32 MiB: the product is split along m, along n, and along m with
   // columns of A'.
   const struct {
     GemmSpec spec;

@@ -27,7 +27,7 @@ const LineCase kCases[] = {
     {"one weighted, one of nothing, a column twice, none of column 1",
      4,
      {{{3, -0.1}}, {}, {{2, 0.4}, {2, 0.6}}, {{0, 1e-3}}, {}}},
-    // More terms than a pass of any device adds up, not in the order of columns.
+    // More terms than a single pass of any device adds, not in the order of columns.
     {"many",
      5,
      {{{4, .1}, {0, .7}, {3, -.2}},
@@ -51,7 +51,7 @@ LineSumSpec spec_of(const LineCase& c, DType dtype) {
   return spec;
 }
 
-/// The case with rows and columns in each other's places, rows ascending.
+/// The case with rows and columns exchanged, rows ascending.
 LineCase transposed(const LineCase& c) {
   LineCase result{c.name, static_cast<std::int64_t>(c.rows.size()), {}};
   result.rows.resize(static_cast<std::size_t>(c.columns));
@@ -62,8 +62,8 @@ LineCase transposed(const LineCase& c) {
   return result;
 }
 
-/// The chain of the definition in T, and how far from the exact sum it may be: each of n terms has a rounded
-/// weight, a rounded product and at most n - 1 rounded sums, so n + 1 units of the sum of magnitudes.
+/// The chain of the definition in T, and its largest distance from the exact sum: each of n terms has a
+/// rounded weight, a rounded product and at most n - 1 rounded sums, so n + 1 units of the sum of magnitudes.
 template <typename T>
 struct Chains {
   Chains(const LineCase& c, const std::vector<double>& x, std::int64_t outer, std::int64_t inner) {
@@ -156,7 +156,7 @@ TEST_P(Lines, P2_ForwardAndAdjointAreAdjoint) {
     }
 }
 
-// Nothing of a line that a row does not name reaches it, and a copy is one to the sign of zero.
+// A line that a row does not name does not affect it, and a copy is exact up to the sign of zero.
 TEST_P(Lines, ThatARowDoesNotNameHaveNoPartInIt) {
   constexpr double kInf = std::numeric_limits<double>::infinity();
   for (const DType dtype : kDTypes)

@@ -1,4 +1,4 @@
-// Runs the tests of a device, or skips all of them with the device's own reason where it cannot be opened.
+// Runs the tests of a device, or skips all of them with the device's own reason if it cannot be opened.
 #include "device_test.hpp"
 
 #include <cstdio>

@@ -1,5 +1,5 @@
-// Mixtures of representations of this device: against the plain reference bit for bit, against numbers that
-// NumPy recorded, and what is refused.
+// Mixtures of representations of this device: against the plain reference bit for bit, against numbers
+// recorded with NumPy, and refusals.
 #include "device_test.hpp"
 #include "reference/recorded.hpp"
 
@@ -157,7 +157,7 @@ TEST(MorKernel, P40_AHeavyTailFallsBackInOneScaleAndNotInBlocks) {
     heavy.push_back(kernels::to_bf16(static_cast<float>(z[i] * std::exp(1.5 * tail[i]))));
     plain.push_back(kernels::to_bf16(static_cast<float>(z[i])));
   }
-  // The error under one scale moves with the largest number, which a sample of this tail leaves to chance.
+  // The error under one scale depends on the largest number, which a sample of this tail leaves to chance.
   heavy[n * n / 2] = kernels::to_bf16(20000.0f);
   MorSpec spec{.rows = n, .columns = n};
   EXPECT_EQ(run(device, spec, heavy).decision.tensor, MorChoice::kE4M3) << "128x128 GAM";

@@ -82,7 +82,7 @@ TEST_P(NeuralFamily, NormaliseRows) {
         const auto want_dx = accumulate ? sum(old_dx, dx) : dx;
         const auto want_gain = accumulate_parameters ? sum(old_gain, dgain) : dgain;
         const auto want_bias = accumulate_parameters ? sum(old_bias, dbias) : dbias;
-        // Where there is one column, dx is what cancellation leaves of nothing.
+        // With one column, dx is only the residue of cancellation.
         if (columns > 1) {
           EXPECT_LE(relative_error(dx_t.values(), want_dx), bound(dtype, dtype, 64)) << name;
         }

@@ -57,7 +57,7 @@ TEST_P(Normalisation, DividesRowsByTheirRootMeanSquare) {
         dx_t.fill(old_dx);
         dgain_t.fill(old_gain);
         ops().rms_norm_backward(x_t, gain_t, rstd_t, dy_t, dx_t, accumulate, dgain_t, accumulate);
-        // Where there is one column, dx is what cancellation leaves of nothing.
+        // With one column, dx is only the residue of cancellation.
         if (columns > 1) {
           EXPECT_LE(relative_error(dx_t.values(), accumulate ? sum(old_dx, dx) : dx),
                     bound(dtype, dtype, 64));

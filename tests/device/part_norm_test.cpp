@@ -1,4 +1,4 @@
-// Normalisations whose elements lie in two parts against the operators that see all of them at once.
+// Normalisations whose elements are in two parts against the operators that process all of them at once.
 #include "device_test.hpp"
 
 #include <tenon/ops/norm.hpp>
@@ -35,7 +35,7 @@ std::vector<double> stretch(const std::vector<double>& all, const Shape& x, int 
   return result;
 }
 
-/// The tensors of a case. x lies about kCentre.
+/// The tensors of a case. x is centred at kCentre.
 constexpr double kCentre = 2;
 struct PartNumbers {
   PartNumbers(const PartCase& c, DType dtype)
@@ -100,7 +100,7 @@ class PartNorm : public OnEveryChoice {
   static constexpr double kEps = 1e-3, kMomentum = 0.3;
   PartNormOps& ops() { return device_.family<PartNormOps>(); }
 
-  /// What the operators of one rank make of all elements. gradient_sums stay as they are.
+  /// Runs the operators of one rank on all elements. gradient_sums stay unchanged.
   void at_once(const PartCase& c, PartRank& all) {
     const TensorView none;
     const Shape matrix{c.x[1], c.x[2]};
@@ -154,8 +154,8 @@ TEST_P(PartNorm, TwoPartsAreTheWhole) {
           b(device_, dtype, c, numbers, c.first, c.x[c.dim]);
       at_once(c, all);
       in_parts(c, a, b);
-      // Sums of the whole are taken in the arithmetic type: chains of a sample's places. The mean's rounding
-      // shifts every element by a unit of the centre.
+      // Sums of the whole tensor are made in the arithmetic type: chains of a sample's places. The mean's
+      // rounding shifts every element by a unit of the centre.
       const double bound = (32 + static_cast<double>(c.x[2])) * (1 + kCentre) * unit(arithmetic(dtype));
       for (const auto& [part, begin, end] :
            {std::tuple{&a, std::int64_t{0}, c.first}, {&b, c.first, c.x[c.dim]}}) {
@@ -177,7 +177,7 @@ TEST_P(PartNorm, TwoPartsAreTheWhole) {
     }
 }
 
-// What gain and bias of a channel get.
+// The gradients of a channel's gain and bias.
 TEST_P(PartNorm, TotalsAreTheGradientsOfGainAndBias) {
   const PartCase& c = kCases[0];
   for (const DType dtype : kDTypes) {

@@ -116,7 +116,7 @@ TEST(Quantizers, RefuseViewsOfOtherSizes) {
     }
     return std::string("nothing was thrown");
   };
-  // Devices differ in what they say of their memory behind.
+  // The rest of the message, about memory, differs between devices.
   const auto says = [](const char* words) {
     return ::testing::StartsWith(device_says("quantizer: ") + words);
   };

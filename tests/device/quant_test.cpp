@@ -1,6 +1,6 @@
-// Quantizers of the device: one matrix against its parts, threads, kernel sets and stored codes; what cannot
-// be represented; the f64 measurement; partial products under scales; binary16. That codes and scales are the
-// formats' own is tested beside the kernels.
+// Quantizers of the device: one matrix against its parts, threads, kernel sets and stored codes;
+// unrepresentable values; the f64 measurement; partial products under scales; binary16. That codes and scales
+// are the formats' own is tested beside the kernels.
 #include "device_test.hpp"
 
 #include <tenon/ops/quant.hpp>
@@ -49,7 +49,7 @@ std::vector<Named> formats() {
   };
 }
 
-/// A quantizer with memory for all that it reads and writes.
+/// A quantizer with memory for all its inputs and outputs.
 struct Quantized {
   Quantized(Device& device, QuantizeSpec spec)
       : kernel(device.family<QuantOps>().quantizer(spec)),
@@ -96,9 +96,9 @@ std::vector<double> wide_numbers(std::int64_t count, std::string_view purpose, D
 
 class Quantizers : public OnEveryChoice {};
 
-// Ragged sizes; the last is so wide that bands are cut along columns too.
+// Ragged sizes; the last is so wide that bands are split along columns too.
 TEST_P(Quantizers, GiveTheBitsOfThePlainLoopsForAnyNumberOfThreads) {
-  // Of the device that every build has.
+  // The device that every build has.
   Bench plain("cpu", "reference", 1);
   for (const auto& [name, format] : formats())
     for (const DType dtype : {DType::kF32, DType::kBF16})
@@ -122,11 +122,12 @@ TEST_P(Quantizers, GiveTheBitsOfThePlainLoopsForAnyNumberOfThreads) {
       }
 }
 
-// Draws, blocks and scales are functions of the position: rows quantized apart give the rows of the whole.
+// Draws, blocks and scales are functions of the position: rows quantized separately equal the rows of the
+// whole.
 TEST_P(Quantizers, PartsGiveTheRowsOfTheWhole) {
   constexpr std::int64_t kRows = 256, kColumns = 96, kCut = 128;
   for (const auto& [name, format] : formats()) {
-    if (format.line_scale && format.block_rows > 1) continue;  // a column's scale is of all rows
+    if (format.line_scale && format.block_rows > 1) continue;  // a column's scale depends on all rows
     QuantizeSpec spec = format;
     spec.columns = kColumns;
     const auto numbers = wide_numbers(kRows * kColumns, name, DType::kBF16);
@@ -163,7 +164,7 @@ TEST_P(Quantizers, DecodeStoredCodesToTheValues) {
   }
 }
 
-// -- in the last column and row, so that an end that is left out would show.
+// Also in the last column and row, so that a missed end shows.
 TEST_P(Quantizers, ShowElementsThatAreNotFinite) {
   for (const auto& [name, format] : formats())
     for (const DType dtype : {DType::kF32, DType::kBF16})
@@ -212,8 +213,8 @@ TEST_P(Quantizers, EveryLineHasItsOwnScale) {
   }
 }
 
-// Against sums over what decode() gives; with rows that rotation adds, only what does not need the rotated
-// matrix itself.
+// Against sums over the output of decode(); with rows that rotation adds, only figures that do not need the
+// rotated matrix itself.
 TEST_P(Quantizers, MeasureWhatTheyDid) {
   constexpr std::int64_t kRows = 45, kColumns = 61;
   for (const auto& [name, format] : formats()) {
@@ -281,8 +282,8 @@ TEST_P(Quantizers, MeasureTheRotatedMatrix) {
   EXPECT_LT(stats.noise, signal / 20);
 }
 
-// Three of 32 elements exceed what the block's power of two reaches (floor of 7 / 4 is 1, so 6 is the most),
-// one is lost; the block of zeros has no say in the scales' extremes.
+// Three of 32 elements exceed the range of the block's power of two (floor of 7 / 4 is 1, so 6 is the most),
+// one is lost; the block of zeros does not affect the scales' extremes.
 TEST_P(Quantizers, CountSaturationAndUnderflow) {
   std::vector<double> numbers(64, 0.0);
   numbers[0] = 7;

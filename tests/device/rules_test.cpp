@@ -1,5 +1,5 @@
 // Formulas and the rules that use them, on devices whose memory the host does not reach: the processor's bits
-// where nothing is summed, a bound where something is, and no tensor that travels.
+// if nothing is summed, a bound if something is, and no tensor is copied.
 #include "device_test.hpp"
 
 #include <tenon/ops/formula.hpp>
@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-/// The tested device, with its copies counted, and without formulas if asked.
+/// The tested device, with its copies counted, and optionally without formulas.
 class Watched final : public Device {
  public:
   Watched(Device& device, bool formulas) : device_(device), formulas_(formulas) {}
@@ -65,7 +65,7 @@ class Updated {
       views_.push_back(*owned_.back());
     }
   }
-  /// One update; returns how many tensors travelled for it.
+  /// One update; returns how many tensors it copied.
   int step(std::int64_t count, bool formulas) {
     auto gradients = numbers(views_[1].elements(), "gradients " + std::to_string(count), views_[1].dtype);
     for (std::size_t i = 0; i < gradients.size(); i += 5) gradients[i] = 0;
@@ -121,7 +121,7 @@ TEST_P(Rules, StayOnTheDeviceAndAreTheProcessors) {
   }
 }
 
-// Weights, gradients and state travel to the loops on the host; weights and state travel back.
+// Weights, gradients and state are copied to the loops on the host; weights and state are copied back.
 TEST_P(Rules, RunOnTheHostWhereThereAreNoFormulas) {
   TestedDevice here;
   Bench there("cpu", "auto", 1);
@@ -186,7 +186,7 @@ TEST_P(Formulas, RefuseWhatDoesNotFit) {
   EXPECT_THAT(message_of([&] { f.load(8); }), HasSubstr("more than"));
 }
 
-// The processor has loops of its own for these rules.
+// The processor has its own loops for these rules.
 const std::vector<Rule> kHere =
     tested_device() == "cpu" ? std::vector<Rule>{} : std::vector<Rule>(std::begin(kRules), std::end(kRules));
 INSTANTIATE_TEST_SUITE_P(Device, Rules, ::testing::ValuesIn(kHere),

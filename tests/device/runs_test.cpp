@@ -1,5 +1,5 @@
 // Whole runs of the shipped configurations, small, on the device under test: near the processor's, stopped
-// and resumed to the same bits; and what is refused there before anything is trained.
+// and resumed to the same bits; and refusals before training.
 #include "device_test.hpp"
 #include "test_paths.hpp"
 
@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-/// Asks for a stop, as a scheduler does, and waits until the run has heard it.
+/// Sends the stop signal as a scheduler does, and waits until the run has received it.
 class StopAfter final : public Observer {
  public:
   static constexpr OptionSpec kOptions[] = {option::integer("slots", nullptr).mandatory()};
@@ -36,7 +36,7 @@ class StopAfter final : public Observer {
     for (int tries = 0; tries < 1000 && ::sigpending(&pending) == 0 && ::sigismember(&pending, SIGTERM) == 1;
          ++tries)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // from taken to told
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // from received to reported
   }
   void on_metric(const Metric&) override {}
   void on_span(const Span&) override {}
@@ -57,7 +57,8 @@ Sets operator+(Sets sets, const Sets& more) {
   return sets;
 }
 
-/// A shipped configuration and what makes it small; `name` tells it from others on the same base.
+/// A shipped configuration and overrides that make it small; `name` distinguishes it from others on the same
+/// base.
 struct Base {
   const char* file;
   Sets small;
@@ -73,14 +74,14 @@ const Base kBases[] = {
 const Sets kTwoRanks{"parallel.ranks=2", "transport.type=thread", "sync.type=ddp"};
 const Sets kGpt = kBases[0].small, kImages = kBases[1].small, kClicks = kBases[2].small,
            kFields = kBases[3].small;
-/// LeNet-5 over ranks that compute what needs no others while parts travel.
+/// LeNet-5 over ranks that compute independent parts while messages are in transit.
 const Sets kOverlapping{
     "parallel.grid=[2,1]",
     "model.override=[{match=\"conv1\",type=\"conv\",features=6,kernel=[5],padding=[2],overlap=true},"
     "{match=\"conv2\",type=\"conv\",features=16,kernel=[5],overlap=true},"
     "{match=\"conv?.pool\",type=\"max_pool\",kernel=[2]},"
     "{match=\"fc1\",axes=[1]},{match=\"fc2\",axes=[0]},{match=\"fc3\",axes=[1]}]"};
-/// What else reaches into weights, gradients and state.
+/// Other components that access weights, gradients and state.
 const Base kOthers[] = {
     {"lenet5", kImages + kTwoRanks, "ddp"},
     {"lenet5", kImages + kTwoRanks + Sets{"sync={type=\"local_sgd\",interval=2}"}, "local_sgd"},
@@ -178,7 +179,7 @@ INSTANTIATE_TEST_SUITE_P(Device, OtherRuns, ::testing::ValuesIn(kOthers),
 INSTANTIATE_TEST_SUITE_P(Device, WholeRuns, ::testing::ValuesIn(kBases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-/// What a check says; "" where it passes.
+/// The message of a check; "" if it passes.
 std::string refusal(const Sets& sets, const std::string& base = "lenet5") {
   Runtime runtime;
   runtime.discover({});
@@ -214,7 +215,7 @@ TEST_P(Refusals, ComeBeforeTraining) {
   EXPECT_THAT(refusal(GetParam().sets), HasSubstr(GetParam().words));
 }
 
-// What works in host memory alone is refused where the device's memory is another.
+// Components that work in host memory alone are refused if the device's memory is another.
 INSTANTIATE_TEST_SUITE_P(Device, Refusals,
                          ::testing::ValuesIn(tested_device() == "cpu"
                                                  ? std::vector<Refused>{}

@@ -1,5 +1,5 @@
-// Products of codes on devices that have them: the same numbers as a product of what the codes stand for, so
-// results differ by the order of sums in f32 at most. Memory, scratch and refusals through the contract.
+// Products of codes on devices that have them: the same as products of the decoded values, so results differ
+// by the order of sums in f32 at most. Memory, scratch and refusals through the contract.
 #include "device_test.hpp"
 
 #include <tenon/ops/dense.hpp>
@@ -26,7 +26,7 @@ constexpr Format kFormats[] = {
     {"nvfp4 in squares", ElementFormat::kE2M1, BlockScale::kTwoLevel, 16, 16},
 };
 
-/// A matrix, and what the device's quantizer makes of it.
+/// A matrix, and the output of the device's quantizer for it.
 struct Rounded {
   Rounded(Device& device, const Format& format, std::int64_t rows, std::int64_t columns, bool down,
           const std::vector<double>& numbers)

@@ -32,7 +32,7 @@ class Signs : public OnEveryChoice {
     return Owned(device_, Shape{static_cast<std::int64_t>(ops_.encode_scratch(elements))}, DType::kU8);
   }
 
-  /// x's bits, from byte 3 on, behind which lies the scale; what was lost, unless the caller wants x itself.
+  /// x's bits, from byte 3 on, followed by the scale; and the remainder `lost`, unless the call is in place.
   struct Encoded {
     std::vector<std::uint8_t> row;
     std::vector<double> lost;
@@ -113,7 +113,7 @@ TEST_P(Signs, AreTheSameForAnyNumberOfThreads) {
   }
 }
 
-// Rows of two vectors, as they travel: both scales, then both vectors' bits.
+// Rows of two vectors, in their transfer format: both scales, then both vectors' bits.
 TEST_P(Signs, OfSeveralMembersAreAddedInTheirOrder) {
   for (const DType dtype : kReals)
     for (const std::int64_t members : {1, 2, 5})

@@ -48,7 +48,7 @@ Point point_at(std::int64_t flat, const std::int64_t (&extents)[3], int dims) {
   return point;
 }
 
-/// Calls fn(place, offset, element) for every element that lies inside its window.
+/// Calls fn(place, offset, element) for every element inside its window.
 void for_windows(const WindowSpec& w,
                  const std::function<void(std::int64_t, std::int64_t, std::int64_t)>& fn) {
   std::int64_t out[3] = {1, 1, 1};
@@ -103,7 +103,7 @@ TEST_P(Windows, UnfoldCopiesAndFoldAddsBack) {
             folded[from] += values[at];
             added[from] += values[at];
           });
-      // Channels outside the range are left alone.
+      // Channels outside the range stay unchanged.
       for (std::size_t i = 0; i < folded.size(); ++i) {
         const std::int64_t channel = static_cast<std::int64_t>(i) / w.elements() % kChannels;
         if (channel < kFirst || channel >= kFirst + kUsed) folded[i] = old[i];
@@ -195,8 +195,8 @@ TEST_P(Windows, AveragesDivideByWhatTheyCount) {
       }
 }
 
-/// 37 points: chains side by side, and what is left over. A sum is off by at most so many half units of the
-/// sum of magnitudes as it has terms, in whatever order it is taken (Higham, Accuracy and Stability, 3.1).
+/// 37 points: chains side by side, and what is left over. A sum of n terms is off by at most n half units of
+/// the sum of magnitudes, in any order (Higham, Accuracy and Stability, 3.1).
 TEST_P(Windows, BiasesAreTheirChannels) {
   constexpr std::int64_t kSamples = 5, kPoints = 37;
   for (const DType dtype : kActivations) {

@@ -1,8 +1,8 @@
 // All 2^32 float bit patterns through E2M1, E2M3, E3M2, E4M3, E5M2 (to nearest and toward zero) and E8M0 (up
 // and toward zero), against an oracle that shares no code with formats.hpp: a table of values by formula in
-// double, and a search for the neighbours between which |x| lies. Usage: exhaustive_elements [EVERY
-// [THREADS]]; EVERY = 1 (all; minutes) by default, N = every N-th pattern. Prints one line per format and
-// fails on the first difference.
+// double, and a search for the neighbours of |x|. Usage: exhaustive_elements [EVERY [THREADS]]; EVERY = 1
+// (all; minutes) by default, N = every N-th pattern. Prints one line per format and fails on the first
+// difference.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,7 +18,7 @@ using tenon::kernels::Element;
 using tenon::kernels::PowerRounding;
 using tenon::kernels::Rounding;
 
-/// A format as its standard describes it.
+/// A format as defined by its standard.
 struct Standard {
   const char* name;
   Element element;
@@ -119,7 +119,7 @@ Result run_powers(const Standard&, std::uint64_t first, std::uint64_t end, std::
   return result;
 }
 
-/// The patterns shared out among threads in equal ranges.
+/// Distributes the patterns among threads in equal ranges.
 template <class Run>
 bool report(const char* name, const Standard& s, Run run, std::uint64_t every, unsigned threads) {
   std::vector<Result> results(threads);

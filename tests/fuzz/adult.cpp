@@ -1,5 +1,5 @@
-// Target: rows of UCI Adult. Every row that is taken can be written out again as text that reads the same,
-// and there are as many rows as lines that are neither empty nor comments.
+// Target: rows of UCI Adult. Every accepted row can be written as text that reads the same, and there are as
+// many rows as lines that are neither empty nor comments.
 #include "adult_file.hpp"
 #include "input.hpp"
 

@@ -1,5 +1,5 @@
-// Target: what a process tells the others about where it listens. What is taken is written back to the same
-// words.
+// Target: a process's announcement of its listening address to the others. An accepted one is written back to
+// the same words.
 #include "input.hpp"
 
 #include "announcement.hpp"

@@ -1,5 +1,6 @@
 // Target: layers of TOML, parsed, merged, and checked as a run. Input: base, layer over it, lines of --set,
-// apart by lines of "%%". What was read can be written and read again; every refusal is Error(kConfig).
+// separated by lines of "%%". A configuration that was read can be written and read again; every refusal is
+// Error(kConfig).
 #include "config/run_schema.hpp"
 #include "config/sample_components.hpp"
 #include "input.hpp"

@@ -1,5 +1,5 @@
-// Target: what comes over a connection between processes. A header that is taken fits its buffer and is
-// written back to the same bytes; so is what a member says of an operation.
+// Target: input from a connection between processes. An accepted header fits its buffer and is written back
+// to the same bytes; so is a member's description of an operation.
 #include "input.hpp"
 
 #include "operation.hpp"

@@ -1,6 +1,6 @@
-// What the fuzz targets share: an input as a file with a path, and a check that ends the process where a
-// property does not hold. A target takes any bytes; it may refuse them with the error that its reader
-// promises, nothing else.
+// Shared by the fuzz targets: an input as a file with a path, and a check that ends the process if a property
+// does not hold. A target accepts any bytes; it may refuse them only with the error that its reader
+// documents.
 #pragma once
 
 #include <sys/mman.h>
@@ -21,7 +21,7 @@ inline std::string_view text_of(const std::uint8_t* data, std::size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-/// Bytes in a file of memory; its path is good for opening until the object is gone.
+/// Bytes in a file in memory; its path can be opened until the object is gone.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) : descriptor_(::memfd_create("fuzz", MFD_CLOEXEC)) {

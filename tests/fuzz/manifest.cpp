@@ -1,6 +1,6 @@
 // Target: MANIFEST.json of a checkpoint and the reports of ranks. The input is a manifest without its last
-// lines, which are added with the right CRC: else nothing would pass beyond it. What is taken reads as the
-// same when it is written again.
+// lines, which are added with the right CRC: otherwise no input would pass it. An accepted manifest reads as
+// the same when it is written again.
 #include "store/manifest.hpp"
 #include "input.hpp"
 

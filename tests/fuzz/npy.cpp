@@ -1,4 +1,4 @@
-// Target: .npy files. A file that is taken has as many bytes as it says, and all of them can be read.
+// Target: .npy files. An accepted file has as many bytes as it claims, and all of them can be read.
 #include "input.hpp"
 
 #include <tenon/error.hpp>

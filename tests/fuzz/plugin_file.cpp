@@ -1,5 +1,5 @@
-// Target: plugin files. The same bytes are taken as an ELF file whose section holds a tag, and as a tag
-// itself; a tag that is understood says the same when it is read again.
+// Target: plugin files. The same bytes are read as an ELF file whose section holds a tag, and as a tag
+// itself; an accepted tag reads as the same again.
 #include "input.hpp"
 
 #include "plugin/abi_tag.hpp"

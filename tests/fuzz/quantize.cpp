@@ -1,5 +1,5 @@
-// Target: what `tenon quantize` reads, .npy and .safetensors. A matrix that is taken has as many elements as
-// it says, and its folder lies where results may lie.
+// Target: the input of `tenon quantize`, .npy and .safetensors. An accepted matrix has as many elements as it
+// claims, and its folder is within the folder of results.
 #include "input.hpp"
 #include "quantize_input.hpp"
 

@@ -1,5 +1,5 @@
-// Target: safetensors files. The header of a file that is taken can be written and reads as the same, and
-// every tensor can be read whole.
+// Target: safetensors files. The header of an accepted file can be written and reads as the same, and every
+// tensor can be read whole.
 #include "input.hpp"
 #include "store/safetensors_header.hpp"
 

@@ -1,5 +1,5 @@
-// Target: manifest.json of a simulation. A manifest holds its own hash; the right one is put in the place of
-// a mark, else nothing would pass beyond it. What is taken reads as the same when it is written again.
+// Target: manifest.json of a simulation. A manifest holds its own hash; the right one replaces a mark,
+// otherwise no input would pass it. An accepted manifest reads as the same when it is written again.
 #include "input.hpp"
 
 #include <tenon/error.hpp>
@@ -22,7 +22,7 @@ std::optional<SimulationManifest> parsed(const std::string& text) {
   }
 }
 
-/// The text with the hash that the refusal of the mark asks for.
+/// The text with the hash that the refusal of the mark expects.
 std::string with_hash(std::string text) {
   const std::size_t mark = text.find(kMark);
   if (mark == std::string::npos) return text;

@@ -1,4 +1,4 @@
-// Target: tables.rank<r>.json, as `tenon inspect RUN --tables` reads it. What is taken holds together.
+// Target: tables.rank<r>.json, as `tenon inspect RUN --tables` reads it. An accepted file is consistent.
 #include "input.hpp"
 #include "table_record.hpp"
 

@@ -1,5 +1,5 @@
-// Target: files of tokens. The first byte of the input chooses the format. Every token of a file that is
-// taken can be read, alone and in runs, and the check of a vocabulary says the truth.
+// Target: files of tokens. The first byte of the input chooses the format. Every token of an accepted file
+// can be read, alone and in runs, and the check of a vocabulary is correct.
 #include "input.hpp"
 #include "token_file.hpp"
 

@@ -1,5 +1,5 @@
-// Target: the lines between `tenon simulate` and its worker processes. What is taken reads as the same when
-// it is written again.
+// Target: the lines between `tenon simulate` and its worker processes. An accepted line reads as the same
+// when it is written again.
 #include "input.hpp"
 #include "simulate/messages.hpp"
 
@@ -39,7 +39,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text = fuzz::text_of(data, size);
   simulate::Lines lines;
   only_run_errors([&] {
-    // In two pieces, as a socket may bring them.
+    // In two pieces, as a socket may deliver them.
     lines.add(text.substr(0, size / 2));
     lines.add(text.substr(size / 2));
     for (std::string line; lines.next(line);) take(line);

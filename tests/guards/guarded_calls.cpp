@@ -1,7 +1,7 @@
-// A library that is loaded in front of a program (LD_PRELOAD) and stands between its plugins and oneDNN and
-// FFTW. Each call gets copies of its operands that lie between guard bands; scratch, and results that are
-// only written, hold NaN before it. A call that writes outside of what it was given, changes an operand, or
-// does not return in time ends the program with a message. Results that are right stay as they are.
+// A library that is preloaded into a program (LD_PRELOAD) and intercepts its plugins' calls of oneDNN and
+// FFTW. Each call gets copies of its operands between guard bands; scratch, and results that are only
+// written, hold NaN before it. A call that writes outside of its memory, changes an operand, or does not
+// return in time ends the program with a message. Correct results are unchanged.
 //   TENON_GUARDED_CALL_SECONDS: the time that a call has; 60 where unset.
 #include <dlfcn.h>
 #include <dnnl.h>
@@ -33,7 +33,7 @@ constexpr int kViolation = 3;     // exit status
   _exit(write(STDERR_FILENO, line.data(), line.size()) < 0 ? kViolation + 1 : kViolation);
 }
 
-/// The library's own function behind one of ours.
+/// The library's own function that one of ours replaces.
 template <typename Function>
 Function* original(const char* name) {
   void* const found = dlsym(RTLD_NEXT, name);
@@ -41,7 +41,7 @@ Function* original(const char* name) {
   return reinterpret_cast<Function*>(found);
 }
 
-/// Who is called; asked for its name only when there is something to say.
+/// The called primitive; its name is queried only for a message.
 struct Callee {
   const_dnnl_primitive_t primitive = nullptr;  ///< null: FFTW
 
@@ -73,7 +73,7 @@ std::int64_t limit() {
   return ms;
 }
 
-/// While it lives, a call is in flight. One thread per process looks at all of them.
+/// During its lifetime a call is in flight. One thread per process watches all of them.
 class Watch {
  public:
   explicit Watch(const Callee& callee) {
@@ -113,7 +113,7 @@ class Watch {
 
 enum class Use { kRead, kWritten, kReadAndWritten, kScratch };
 
-/// One piece of memory that a call is given, and its copy.
+/// One piece of memory passed to a call, and its copy.
 struct Piece {
   void* data = nullptr;
   std::size_t bytes = 0;
@@ -125,7 +125,7 @@ struct Piece {
   std::string text() const { return "its " + std::string(what) + " of " + std::to_string(bytes) + " bytes"; }
 };
 
-/// Memory that stays with the thread.
+/// Memory that the thread keeps.
 std::byte* memory(std::size_t bytes) {
   thread_local std::byte* held = nullptr;
   thread_local std::size_t size = 0;
@@ -137,7 +137,7 @@ std::byte* memory(std::size_t bytes) {
   return held = static_cast<std::byte*>(mapped);
 }
 
-/// Copies all pieces between bands; each stands as far from a cache line's begin as it did.
+/// Copies all pieces between bands; each keeps its distance from the begin of a cache line.
 void open(std::span<Piece> pieces) {
   std::size_t taken = 0;
   for (const Piece& piece : pieces) taken += piece.room();
@@ -174,7 +174,7 @@ void check(dnnl_status_t status) {
   if (status != dnnl_success) refuse("oneDNN answers no question about a call");
 }
 
-/// Whether a primitive adds to its result.
+/// Returns whether a primitive adds to its result.
 bool adds(const_dnnl_primitive_t primitive) {
   const_dnnl_primitive_desc_t desc = nullptr;
   const_dnnl_primitive_attr_t attributes = nullptr;
@@ -213,7 +213,7 @@ Piece piece_of(const dnnl_exec_arg_t& argument, bool sum) {
   return piece;
 }
 
-// Plans of FFTW, by address: what they read and write.
+// Plans of FFTW, by address: the memory that they read and write.
 struct Transform {
   std::size_t from = 0, to = 0;  ///< bytes
 };
@@ -236,7 +236,7 @@ void run_transform(const void* plan, void* from, void* to, Run run) {
     if (found == plans.end()) refuse("a plan of FFTW that nobody saw being made");
     transform = found->second;
   }
-  // Transforms to real numbers may destroy what they read.
+  // Transforms to real numbers may destroy their input.
   std::array<Piece, 2> pieces{Piece{from, transform.from, Use::kReadAndWritten, "operand"},
                               Piece{to, transform.to, Use::kWritten, "result"}};
   const std::span<Piece> used(pieces.data(), from == to ? 1 : 2);

@@ -1,6 +1,6 @@
-// That guarded_calls sees what it is for, and that the rule by which the device leaves implementations of
-// oneDNN is what the library does: what it leaves writes outside of its scratch, what it keeps does not.
-// Under the instruction sets that the processor has (ONEDNN_MAX_CPU_ISA).
+// Checks that guarded_calls detects violations, and that the rule by which the device skips
+// implementations of oneDNN matches the library: skipped ones write outside of their scratch, the others do
+// not. Under the instruction sets that the processor has (ONEDNN_MAX_CPU_ISA).
 #include <test_paths.hpp>
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ struct Ended {
   std::string text;
 };
 
-/// library_calls with guarded_calls in front; both outputs.
+/// Runs library_calls with guarded_calls preloaded; both outputs.
 Ended run(const std::string& environment, const std::string& words) {
   const std::string line = "env LD_PRELOAD=" TENON_BINARY_DIR "/tests/libtenon_guarded_calls.so " +
                            environment + " " TENON_BINARY_DIR "/tests/library_calls " + words + " 2>&1";
@@ -39,7 +39,7 @@ Ended run(const std::string& environment, const std::string& words) {
 class Guards : public ::testing::TestWithParam<const char*> {
  protected:
   std::string isa() const { return std::string("ONEDNN_MAX_CPU_ISA=") + GetParam(); }
-  /// Whether an implementation for AVX2 is among those that the library offers.
+  /// Returns whether the library offers an implementation for AVX2.
   bool gathers() const {
     const std::string most = GetParam();
     return __builtin_cpu_supports("avx2") && (most == "DEFAULT" || most == "AVX2");

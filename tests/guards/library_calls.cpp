@@ -68,7 +68,8 @@ void execute(const PrimitiveDesc& desc, const Operands& operands, dnnl_engine_t 
   TENON_ONEDNN(dnnl_stream_wait(stream.get()));
 }
 
-/// Runs the implementations of all passes that are taken (`left` false), or those that are left. How many.
+/// Runs the implementations of all passes that are taken (`left` false), or those that are skipped. Returns
+/// how many.
 int run(const Call& call, dnnl_format_tag_t order, bool left, dnnl_engine_t engine) {
   const std::int64_t pad = call.kernel / 2;
   const dnnl_dims_t x_dims = {2, call.channels, call.height, call.width},

@@ -1,5 +1,5 @@
-// Whole networks whose planned memory holds NaN until somebody writes it: losses and gradients have the bits
-// that they have without. Memory is reused as in a run.
+// Whole networks whose planned memory holds NaN until it is written: losses and gradients have the same bits
+// as without. Memory is reused as in a run.
 #include <tenon/parallel.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
@@ -12,7 +12,7 @@
 namespace tenon::testing {
 namespace {
 
-/// A layer with a fault: its output is what its workspace held.
+/// A layer with a fault: its output is the old content of its workspace.
 class Careless final : public Layer {
  public:
   void infer(InferContext& context) override {

@@ -1,6 +1,6 @@
 // Trains a small model on one thread and has callgrind collect in two of its slots only, from the end of one
-// to the end of another: whole steps, without start, evaluation and saving. What collects is
-// tests/instructions/count. Outside of valgrind the requests do nothing. Usage: count_steps gpt|lenet5|dlrm
+// to the end of another: whole steps, without start, evaluation and saving. tests/instructions/count
+// collects. Outside of valgrind the requests do nothing. Usage: count_steps gpt|lenet5|dlrm
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
 #include <tenon/observer.hpp>
@@ -78,7 +78,7 @@ lr = 0.1
 )"},
 };
 
-/// The kernels have a name, so that the processor does not choose others.
+/// The kernels are named, so that the processor does not choose others.
 std::string config_text(const char* model) {
   return "[run]\nname = \"count\"\nseed = 1\nsteps = " + std::to_string(Collector::kSteps) +
          "\nlog_every = 1000\neval_batches = 1\n[device]\ntype = \"cpu\"\nthreads = 1\nkernels = \"avx2\"\n"

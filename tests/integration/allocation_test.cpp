@@ -1,6 +1,6 @@
-// A step in its steady state asks the heap for nothing: every call of malloc and its kin on any thread is
-// counted between two slots and charged to the library that made it. What oneDNN and OpenMP take for
-// themselves is counted apart and must not grow.
+// A step in its steady state does not allocate: every call of malloc and its kin on any thread is counted
+// between two slots and attributed to the library that made it. Calls by oneDNN and OpenMP are counted
+// separately and must not grow.
 #include "clicks_run.hpp"
 #include "run_program.hpp"
 #include "test_paths.hpp"
@@ -36,7 +36,7 @@ struct Call {
   bool by_opener = false;  ///< made by the thread that opens and closes the windows
 };
 
-std::atomic<int> window{0};  ///< 0: nobody counts
+std::atomic<int> window{0};  ///< 0: not counting
 std::atomic<int> calls_made{0};
 std::array<Call, kMost> calls;
 thread_local bool inside = false;
@@ -113,7 +113,7 @@ TENON_STATIC_PLUGIN(windows_plugin,
                     PluginInfo{.id = "test.windows", .version = "1.0.0", .summary = "windows of slots"},
                     Windows)
 
-/// Where a call came from: the first file that is neither the C nor the C++ library nor this test's malloc.
+/// Origin of a call: the first file that is neither the C nor the C++ library nor this test's malloc.
 std::string place(const Call& call) {
   Dl_info self{};
   ::dladdr(reinterpret_cast<void*>(&note), &self);
@@ -187,7 +187,7 @@ TEST_P(SteadyStep, AllocatesNothing) {
   const int made = calls_made.load();
   ASSERT_LE(made, kMost);
   int own = 0;
-  // Only the rank that opens the windows has the same slots in each of them: others are before or behind it.
+  // Only the rank that opens the windows has the same slots in each of them: others are ahead of it or lag.
   const bool everywhere = GetParam().ranks == 1;
   std::array<int, 3> foreign{};
   for (int i = 0; i < made; ++i) {
@@ -229,7 +229,7 @@ INSTANTIATE_TEST_SUITE_P(
         World{"copies_on_2_ranks", {"parallel.ranks=2", "model.placement=replicated"}, 2, true}),
     [](const auto& info) { return std::string(info.param.name); });
 
-// The test of this test: an allocation in a window is seen and charged to somebody else than oneDNN.
+// The test of this test: an allocation in a window is seen and is not attributed to oneDNN.
 TEST(Counting, SeesAnAllocation) {
   std::array<void*, 4> warm_up;
   ::backtrace(warm_up.data(), 4);

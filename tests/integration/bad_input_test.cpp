@@ -1,4 +1,4 @@
-// What the program answers to input that it cannot use: the whole text, the exit status, and nothing written.
+// The program's response to invalid input: the full message, the exit status, and no written files.
 #include "run_program.hpp"
 
 namespace tenon::integration::bad_input_test {
@@ -25,7 +25,7 @@ std::vector<std::string> with(std::vector<std::string> more) {
   return more;
 }
 
-/// As they lie in a file of llm.c.
+/// Integers in the format of llm.c.
 std::string integers(std::initializer_list<std::int32_t> values) {
   std::string bytes;
   for (const std::int32_t value : values) bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -39,7 +39,7 @@ std::string idx(char dimensions, char count, const std::string& elements) {
   return bytes + elements;
 }
 
-/// A .npy file of version 1.0 without elements behind its dictionary.
+/// A .npy file of version 1.0 without elements after its dictionary.
 std::string npy(const std::string& dictionary) {
   return std::string("\x93NUMPY\x01\x00", 8) + static_cast<char>(dictionary.size()) + '\0' + dictionary;
 }

@@ -1,5 +1,5 @@
-// Runs that meet trouble on the way: folders that exist, damaged checkpoints, another model, a full disk, a
-// loss that is not a number.
+// Runs that meet errors: folders that exist, damaged checkpoints, another model, a full disk, a loss that is
+// not a number.
 #include "run_program.hpp"
 
 #include <cmath>
@@ -27,8 +27,7 @@ void flip_bit(const fs::path& path) {
   write_file(path, bytes);
 }
 
-/// What the log says of checkpoints that were not used, one note per line; checksums and sizes as {crc} and
-/// {n}.
+/// Log notes about checkpoints that were not used, one per line; checksums and sizes as {crc} and {n}.
 std::string notes(const Scratch& scratch) {
   std::istringstream log(scratch.log());
   std::string out;
@@ -164,7 +163,7 @@ TEST(OtherModel, ThatAGraphWrittenOutReplacesIsNotAsked) {
       "[[model.layer]]\nname = \"emb\"\ntype = \"embedding\"\ninputs = [\"tokens\"]\nrows = 256\nwidth = 8\n"
       "[[model.layer]]\nname = \"loss\"\ntype = \"head_cross_entropy\"\ninputs = [\"emb\", \"targets\"]\n"
       "vocabulary = 256\n[optimizer]";
-  // 3 heads do not divide a width of 16, and images are no tokens: neither is this graph's business.
+  // 3 heads do not divide a width of 16, and images are no tokens: neither depends on this graph.
   write_file(scratch / "run.toml",
              replaced(replaced(Scratch::kRun, "[optimizer]", graph),
                       "type = \"gpt_neo\"\nlayers = 1\nwidth = 16\nheads = 2", "type = \"lenet5\""));
@@ -182,7 +181,7 @@ TEST(OtherModel, WithFewerLayersIsNoPartOfTheOldOne) {
                              "'replica0/model/transformer.h.1."));
 }
 
-// A schedule that ends with the run is another one when the run is made longer.
+// A schedule that ends with the run changes when the run is made longer.
 TEST(OtherLength, ThatChangesRatesIsRefusedWithBothOfThemUnlessItIsWanted) {
   const Scratch scratch;
   const std::vector<std::string> cosine{"--set", "schedule={type=\"cosine\", warmup=2}"};
@@ -215,7 +214,8 @@ TEST(OtherLength, ThatChangesRatesIsRefusedWithBothOfThemUnlessItIsWanted) {
   EXPECT_EQ(train({"--resume", "--set", "run.steps=12"}).status, 0) << "the new plan is the run's now";
 }
 
-// Straight down from 1 over 6 slots and over 9: slot 2 of the one plan has the rate of slot 3 of the other.
+// Straight down from 1 over 6 slots and over 9: slot 2 of the first plan has the rate of slot 3 of the
+// second.
 TEST(OtherLength, RatesThatMeetWhereItGoesOnAreShownWhereTheyDiffer) {
   const Scratch scratch;
   const std::vector<std::string> line{"--set", "schedule={type=\"wsd\", decay=1}",
@@ -253,8 +253,8 @@ TEST(CompletedRun, KeepsItsMetricsWhenItIsContinued) {
   EXPECT_EQ(scratch.summary("steps"), "6");
 }
 
-// A limit on the size of files stands for a full disk: both end in a failed write(2), and this one needs no
-// rights.
+// A limit on the size of files simulates a full disk: both end in a failed write(2), and this one needs no
+// privileges.
 TEST(FullDisk, F4_LetsTrainingGoOnAndFailsAtTheEnd) {
   const Scratch scratch;
   Command command{{"train", "run.toml", "--quiet"}, scratch.folder(), {}, 40 * 1024};

@@ -1,5 +1,5 @@
 // A file in Criteo's format through the program by the shipped configuration: plain and gzip end in the same
-// bits, what is malformed is said, and a run does not go on under another preprocessing.
+// bits, malformed lines are reported, and a run does not continue under another preprocessing.
 #include "run_program.hpp"
 #include "testing/criteo_text.hpp"
 

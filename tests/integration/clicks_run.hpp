@@ -7,7 +7,7 @@
 
 namespace tenon::integration {
 
-/// A DLRM on UCI Adult, 24 slots of 96 samples whatever the number of replicas.
+/// A DLRM on UCI Adult, 24 slots of 96 samples for any number of replicas.
 inline constexpr const char* kClicks = R"([run]
 name = "tiny"
 steps = 24

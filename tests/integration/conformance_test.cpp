@@ -1,5 +1,5 @@
-// `tenon conformance` as its user sees it: what is printed, what is refused, and with which exit status. That
-// the checks catch broken components is shown in sdk/conformance/tests.
+// `tenon conformance` as its user sees it: output, refusals and exit statuses. sdk/conformance/tests shows
+// that the checks catch broken components.
 #include "run_program.hpp"
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// Data sets through the program: one stream of samples whatever the number of ranks, and after a kill.
+// Data sets through the program: one stream of samples for any number of ranks, and after a kill.
 #include "run_program.hpp"
 #include "testing/criteo_text.hpp"
 
@@ -62,8 +62,8 @@ TEST_P(DataSets, ResumeToTheSameBits) {
   EXPECT_EQ(halves.summary("val/loss"), whole.summary("val/loss"));
 }
 
-// Two ranks with a batch of 1 see what one rank with a batch of 2 sees; sums differ by their order alone: by
-// 1e-8 when it was measured, and other samples make a difference of 1e-2.
+// Two ranks with a batch of 1 read the samples of one rank with a batch of 2; sums differ by their order
+// alone: by 1e-8 when it was measured, and other samples make a difference of 1e-2.
 TEST_P(DataSets, TwoRanksSeeTheSamplesOfOne) {
   const Scratch one, two;
   prepare(one);

@@ -78,7 +78,7 @@ INSTANTIATE_TEST_SUITE_P(Worlds, EqualRuns,
                                            World{"bf16_2_ranks", both(kTwoRanks, {"precision.type=bf16"})}),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The matrix products of a library may be cut up by threads; those of our kernels are not.
+// Threads may split the matrix products of a library, but not those of our kernels.
 TEST(Threads, DoNotChangeTheBitsOfOurKernels) {
   EXPECT_EQ(train({"device.kernels=portable", "device.threads=1"}),
             train({"device.kernels=portable", "device.threads=2"}));
@@ -88,8 +88,8 @@ TEST(Precision, IsSeenByTheHash) {
   EXPECT_NE(train({"precision.type=fp32"}).weights, train({"precision.type=bf16"}).weights);
 }
 
-/// Holds a run still between its first and its last slot: the run writes its phases into a pipe, which is
-/// small and which nobody reads until release().
+/// Holds a run between its first and its last slot: the run writes its phases into a small pipe, which is not
+/// read until release().
 class Holdup {
  public:
   explicit Holdup(const fs::path& path) : path_(path) {
@@ -102,7 +102,7 @@ class Holdup {
   Holdup& operator=(const Holdup&) = delete;
 
   std::string path() const { return path_.string(); }
-  /// Returns when the pipe has been as full as it gets for a tenth of a second.
+  /// Returns when the pipe has stayed full for a tenth of a second.
   void wait_until_held() const {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     for (int same = 0, before = 0, filled = 0; same < 10; before = filled) {
@@ -159,7 +159,7 @@ TEST_P(Interrupted, RunEndsInOrderAndResumesToTheSameBits) {
   Child child({words, scratch.folder(), {{"TENON_PHASE_LOG", holdup.path()}}});
   holdup.wait_until_held();
   child.send(GetParam().signal);
-  // The watcher of the run needs no phase to be written; this is time for it to run at all.
+  // The watcher of the run does not wait for phases to be written; this gives it time to run.
   std::this_thread::sleep_for(std::chrono::milliseconds(200));
   const Ended ended = holdup.release(child);
   EXPECT_EQ(ended.status, 0) << ended.err;

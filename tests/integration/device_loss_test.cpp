@@ -1,5 +1,5 @@
-// A device that is lost, or has no memory left, in whole runs: the emulated device is told to be so. A lost
-// one is the death of its rank, which others outlive; the rest is a failure of the run like any other.
+// A device that is lost, or has no memory left, in whole runs: the emulated device is told to fail. The loss
+// of a device is the death of its rank, which others outlive; the rest fails the run like any other error.
 #include "launched_ranks.hpp"
 
 namespace tenon::integration::device_loss_test {
@@ -28,8 +28,8 @@ Words launched(int ranks, const Words& options = {}) {
   return words;
 }
 
-/// How many operations of its device the run that `toml` describes takes, to a sixteenth above: found by
-/// halving, since the number is the operators' own business.
+/// Number of device operations of the run that `toml` describes, at most a sixteenth too many: found by
+/// halving, since the number depends on the operators.
 int operations_of(const std::string& toml) {
   int too_few = 0, enough = 1 << 20;
   while (enough - too_few > enough / 16) {
@@ -42,8 +42,8 @@ int operations_of(const std::string& toml) {
   return enough;
 }
 
-/// The device of rank `index` is lost after four fifths of the run, so a process that takes over from the
-/// newest checkpoint does not come as far.
+/// The device of rank `index` is lost after four fifths of the run, so a process that continues from the
+/// newest checkpoint does not reach that point.
 std::string losing(int ranks, int index) {
   const std::string whose = "lose_index = " + std::to_string(index);
   const int late = operations_of(run_file(whose, ranks, "thread")) * 79 / 100;
@@ -141,7 +141,7 @@ TEST_F(DeviceLoss, NoMemoryNamesTheTensorAndKeepsTheCheckpoint) {
   const Scratch scratch;
   write_file(scratch / "run.toml", run_file("", 1));
   ASSERT_EQ(scratch.train({"--set", "run.steps=6"}).status, 0);
-  // Of this, 4 MiB are the operators' own.
+  // The operators themselves use 4 MiB of this.
   const Ended ended = scratch.train({"--resume", "--set", "device.memory_mib=5", "--set", "model.width=512"});
   EXPECT_NE(ended.status, 0);
   EXPECT_THAT(ended.err,

@@ -1,5 +1,5 @@
 // Whole runs on a device whose memory the host may not touch, over every transport: the bits are those of
-// ranks that are threads. NCCL is the library that the tests of its plugin bring, between real processes.
+// ranks as threads. NCCL is the stand-in of its plugin's tests, between real processes.
 #include "launched_ranks.hpp"
 
 namespace tenon::integration::device_transports_test {
@@ -35,7 +35,7 @@ TEST(DeviceTransports, GiveTheBitsOfThreadsOnADeviceWithMemoryOfItsOwn) {
   const Ended over_tcp = sockets.run(launched("socket"));
   ASSERT_EQ(over_tcp.status, 0) << over_tcp.err;
   EXPECT_EQ(hashes_of(sockets), hashes_of(threads));
-  // The library reads and writes the device's memory in the host's name, so the guard is off.
+  // The stand-in reads and writes the device's memory as the host, so the guard is off.
   write_file(nccl / "run.toml", replaced(run_file("cuda_emulated"), "type = \"cuda_emulated\"",
                                          "type = \"cuda_emulated\"\nguard = false"));
   const Ended over_nccl = nccl.run(launched("nccl", kNccl));

@@ -1,5 +1,5 @@
-// Whole runs on disks that fail or are slow: training goes on, says so at its end, and is continued from the
-// generation before to the bits of a run that nothing happened to.
+// Whole runs on disks that fail or are slow: training goes on, reports it at its end, and is continued from
+// the previous generation to the bits of an undisturbed run.
 #include "run_program.hpp"
 
 #include <cerrno>
@@ -44,7 +44,7 @@ void PrintTo(const Fault& fault, std::ostream* out) {
 
 class DiskFaults : public ::testing::TestWithParam<Fault> {};
 
-// Saves of slots 4 and 6 fail, that of slot 2 stands.
+// Saves of slots 4 and 6 fail, that of slot 2 remains.
 TEST_P(DiskFaults, LetTrainingGoOnAndTheOlderGenerationLoads) {
   const Fault& fault = GetParam();
   const Scratch whole, scratch;
@@ -119,7 +119,7 @@ TEST(SlowDisk, F5_ADiskAHundredTimesSlowerSkipsSavesAndChangesNoBit) {
   for (const double seconds : written) EXPECT_GE(seconds, 100 * mean_s * 0.99);
   EXPECT_EQ(scratch.summary("weights_hash"), whole.summary("weights_hash"));
 
-  // What was written while training went on is of one slot.
+  // The files written during training are of one slot.
   fs::remove_all(scratch / "runs/tiny/latest/checkpoints/step-6");
   ASSERT_EQ(scratch.train({"--resume"}).status, 0);
   EXPECT_THAT(scratch.log(), ::testing::Not(HasSubstr("damaged")));
@@ -134,7 +134,7 @@ struct Times {
   double stall_s, written_s;
 };
 
-/// What training waited for, and what the saves took: at slots 2, 4 and 6 of 7.
+/// Waiting time of training, and time of the saves: at slots 2, 4 and 6 of 7.
 Times train_and_save(const Scratch& scratch, const char* async, const Environment& environment = {}) {
   const Ended ended =
       scratch.train({"--set", "model.width=256", "--set", "model.layers=5", "--set", "run.steps=7", "--set",

@@ -49,7 +49,8 @@ class Endless final : public Layer {
   static void copy(const TensorView& from, const TensorView& to) {
     std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
   }
-  /// As a barrier does whose other threads never come: in the processor, where no signal and no wait ends it.
+  /// Spins like a barrier whose other threads never come: in the processor, where no signal and no wait ends
+  /// it.
   void spin(std::string_view pass, std::int64_t slot) const {
     if (!here_ || pass != pass_ || slot != slot_) return;
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds_);

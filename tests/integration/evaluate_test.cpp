@@ -1,5 +1,5 @@
 // tenon evaluate on whole runs: the numbers that training reported, other data and settings, values for other
-// programs, and what it refuses.
+// programs, and refusals.
 #include "run_program.hpp"
 
 #include <regex>

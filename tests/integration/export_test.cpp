@@ -1,4 +1,4 @@
-// tenon export on whole runs: names, layout, conversion, choice of the checkpoint, and what it refuses.
+// tenon export on whole runs: names, layout, conversion, choice of the checkpoint, and refusals.
 #include "run_program.hpp"
 
 #include "store/safetensors.hpp"

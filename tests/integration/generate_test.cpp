@@ -1,4 +1,4 @@
-// tenon generate on whole runs: what it prints, that a seed decides it, and what it refuses.
+// tenon generate on whole runs: its output, which a seed determines, and refusals.
 #include "run_program.hpp"
 
 namespace tenon::integration::generate_test {
@@ -26,7 +26,7 @@ TEST_F(Generate, IsDecidedByItsSeed) {
   EXPECT_THAT(first, StartsWith("line 4"));
   EXPECT_EQ(generate({"--tokens", "40", "--seed", "7"}).out, first);
   EXPECT_NE(generate({"--tokens", "40", "--seed", "8"}).out, first);
-  // 6 bytes of prompt, 40 more, of which none is cut off, and the final newline.
+  // 6 bytes of prompt, 40 more, of which none is truncated, and the final newline.
   EXPECT_EQ(first.size(), 47u);
 }
 
@@ -35,8 +35,8 @@ TEST_F(Generate, BeginsTheSameWhenAskedForMore) {
   EXPECT_EQ(longer.substr(0, 16), shorter.substr(0, 16));
 }
 
-// The text is a list of lines that all say "line <n> of the text": whoever learnt anything writes such ends
-// and beginnings. A model this small may stammer in between, on one kernel set and not on another.
+// The text is a list of lines "line <n> of the text": any trained model writes such ends and beginnings. A
+// model this small may stammer in between, on one kernel set and not on another.
 TEST_F(Generate, WritesTheLikeliestTextAtTemperatureZero) {
   const std::string text = generate({"--tokens", "60", "--temperature", "0"}).out;
   EXPECT_THAT(text, HasSubstr(" text\nline "));
@@ -99,7 +99,7 @@ TEST(GenerateFromTokenFiles, TakesAndPrintsIds) {
 
 TEST(GenerateFromOtherModels, SaysThatItIsNoLanguageModel) {
   const Scratch scratch;
-  // A table of rows that no language model reads: the run is rewritten, not trained.
+  // A table of rows, which no language model reads: the run is rewritten, not trained.
   ASSERT_EQ(scratch.train().status, 0);
   const fs::path resolved = scratch / "runs/tiny/1/config.resolved.toml";
   const std::string text = read_file(resolved);

@@ -24,7 +24,7 @@ TEST(Inspect, OfAllPluginsTakesLessThanATenthOfASecond) {
   for (int i = 0; i < 5; ++i) {
     const double begin = child_seconds();
     const Ended ended = scratch.run({"inspect"});
-    times.push_back(child_seconds() - begin);  // of the processor: other work on the machine is not ours
+    times.push_back(child_seconds() - begin);  // of the processor: other work on the machine does not count
     ASSERT_EQ(ended.status, 0) << ended.err;
     for (const char* component : {"adamw", "gpt_neo", "ddp", "cosine", "head_cross_entropy"})
       ASSERT_THAT(ended.out, ::testing::HasSubstr(component));
@@ -42,7 +42,7 @@ TEST(Inspect, OfOneComponentNamesEveryOption) {
     EXPECT_THAT(ended.out, ::testing::HasSubstr(option));
 }
 
-// What the preset quickstart says of plugins that it leaves out, held against the plugins themselves.
+// Compares the preset quickstart's text about plugins that it leaves out with the plugins themselves.
 TEST(Inspect, PluginsThatQuickstartLeavesOutOfferWhatThePresetSays) {
   const Scratch scratch;
   const std::string presets = read_file(TENON_SOURCE_DIR "/CMakePresets.json");
@@ -105,7 +105,7 @@ std::vector<std::string> in_backticks(const std::string& line) {
 
 using Components = std::map<std::string, std::set<std::string>>;  // by kind
 
-/// README's table of plugins; a row without a kind goes on with the one before.
+/// README's table of plugins; a row without a kind belongs to the previous kind.
 Components readme_components() {
   Components kinds;
   std::istringstream readme(read_file(fs::path(TENON_SOURCE_DIR) / "README.md"));
@@ -137,7 +137,7 @@ Components offered_components() {
   return kinds;
 }
 
-/// Names of components in the sources: some plugins need libraries that are not everywhere.
+/// Names of components in the sources: some plugins need libraries that are not installed everywhere.
 std::string sources_of(const std::string& kind) {
   std::string text;
   for (const auto& entry : fs::recursive_directory_iterator(fs::path(TENON_SOURCE_DIR) / "plugins" / kind)) {

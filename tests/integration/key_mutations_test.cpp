@@ -37,7 +37,7 @@ std::vector<fs::path> shipped(const std::string& folder) {
   return files;
 }
 
-/// What the mutations of several configurations gave together.
+/// Sum of the mutations of several configurations.
 struct Total {
   std::size_t every = 8;  ///< of the edits of a key, one in so many is tried
   std::size_t keys = 0, tried = 0, long_keys = 0;
@@ -67,7 +67,7 @@ void mutate_runs(Total& total) {
     const bool needs_data = file.filename().string().find("criteo") != std::string::npos;
     std::vector<std::string> sets;
     if (needs_data) sets.push_back("data.path=" + (scratch / "text.txt").string());
-    // Its device is there where CUDA is; the emulated one takes the same keys.
+    // Its device exists where CUDA does; the emulated one takes the same keys.
     if (file.filename() == "device_cuda.toml") sets.push_back("device.type=cuda_emulated");
     const config::MutationReport report =
         config::mutate_keys(Config::load(file.string(), sets), registry, proven, total.every);
@@ -123,7 +123,7 @@ const KeysByTable kSimulateKeys = {
      {"type", "grid", "every", "viscosity", "time", "step", "snapshots", "past", "cells", "injectors",
       "ratio_low", "ratio_high", "producers", "margin", "moves"}}};
 
-/// Files that are no runs: experiments, studies and simulations, each with its own reader.
+/// Files that are not runs: experiments, studies and simulations, each with its own reader.
 void mutate_files(Total& total, const std::string& kind, const KeysByTable& keys,
                   const std::function<void(const std::string&)>& read) {
   const Scratch scratch;

@@ -1,4 +1,4 @@
-// A kernel that does not return ends the run by [run] deadline and is named, in whatever process it spins;
+// A kernel that does not return ends the run by [run] deadline and is named, whichever process it spins in;
 // one that is only slow does not.
 #include "launched_ranks.hpp"
 
@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 constexpr double kDeadline = 2, kLaunchedDeadline = 10;  // processes take their time to find each other
 
-/// Slot 3 of a run that saves behind every second slot and evaluates before slot 4.
+/// Slot 3 of a run that saves after every second slot and evaluates before slot 4.
 std::vector<std::string> sets(const std::string& pass, int ranks, double seconds,
                               double deadline = kDeadline) {
   const int slot = pass == "evaluation" ? 4 : 3;
@@ -63,7 +63,7 @@ TEST_P(LateKernel, EndsTheRunAndIsNamed) {
               says);
   EXPECT_THAT(read_file(scratch / "runs/tiny/latest/manifest.json"), HasSubstr("failed: "));
   EXPECT_TRUE(fs::exists(scratch / "runs/tiny/latest/metrics.jsonl"));
-  // What was saved before is there to continue from.
+  // Earlier saves allow the run to continue.
   if (ranks > 1) return;
   const Ended resumed = scratch.train({"--resume"});
   EXPECT_EQ(resumed.status, 0) << resumed.err;

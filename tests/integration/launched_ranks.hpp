@@ -1,4 +1,4 @@
-// Processes of `tenon launch` as a test sees them from outside.
+// Processes of `tenon launch`, as seen from outside by a test.
 #pragma once
 
 #include "run_program.hpp"
@@ -10,12 +10,12 @@
 
 namespace tenon::integration {
 
-/// Hashes of weights and of everything.
+/// Hashes of the weights and of the whole state.
 inline std::pair<std::string, std::string> hashes_of(const Scratch& scratch) {
   return {scratch.summary("weights_hash"), scratch.summary("state_hash")};
 }
 
-/// Waits until the newest attempt has a checkpoint, so that the run is on its way.
+/// Waits until the newest attempt has a checkpoint, so that the run has started.
 inline void await_checkpoint(const Scratch& scratch) {
   for (int i = 0; i < 3000; ++i) {
     const fs::path folder = scratch / "runs/tiny/latest/checkpoints";

@@ -1,4 +1,4 @@
-// Manual pages and completion say what --help says: every command, every option.
+// Manual pages and completion agree with --help: every command, every option.
 #include "run_program.hpp"
 
 #include <regex>

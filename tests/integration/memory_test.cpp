@@ -1,6 +1,6 @@
-// Memory that a run really takes, without what files back, against what `tenon check` predicts and against
-// the sum of what the run's size explains. The program runs as a process of its own, so that nothing of the
-// test counts.
+// Memory that a run really uses, without file-backed pages, against the prediction of `tenon check` and
+// against the sum expected from the run's size. The program runs as a process of its own, so that the test's
+// own memory does not count.
 #include "run_program.hpp"
 
 namespace tenon::integration::memory_test {
@@ -9,7 +9,7 @@ namespace {
 struct Case {
   const char* name;
   std::vector<std::string> sets;
-  double bytes_per_weight;  ///< weight, gradient, two moments of AdamW, and what the case adds
+  double bytes_per_weight;  ///< weight, gradient, two moments of AdamW, and additions of the case
   int ranks = 1;
 };
 
@@ -33,11 +33,11 @@ TEST_P(Memory, IsWhatCheckPredictsAndWhatSizesExplain) {
   const Scratch scratch;
   std::vector<std::string> sets;
   const auto set = [&sets](const std::string& text) { sets.insert(sets.end(), {"--set", text}); };
-  // Large enough that a tenth of it is more than what a process takes anyway.
+  // Large enough that a tenth of it exceeds the base memory of a process.
   for (const char* text : {"model.width=256", "model.layers=3", "model.heads=4", "data.context=64",
                            "data.batch=8", "run.steps=4", "run.eval_every=2", "recovery={type=\"none\"}"})
     set(text);
-  // Without AVX-512 oneDNN's products take some 30 MiB of their own, which no plan knows.
+  // Without AVX-512 oneDNN's products use some 30 MiB of their own, which no plan includes.
   if (read_file("/proc/cpuinfo").find("avx512f") == std::string::npos) set("device.kernels=\"avx2\"");
   for (const std::string& text : GetParam().sets) set(text);
 

@@ -1,5 +1,5 @@
-// A layer whose operands have a heavy tail, planted into a model that trains: one scale for a tensor does not
-// bear them, a scale for each block does, and its neighbours do not notice (docs/reproductions/mor-share.md).
+// A layer whose operands have a heavy tail, planted into a model that trains: one scale per tensor fails for
+// them, a scale per block does not, and its neighbours are unaffected (docs/reproductions/mor-share.md).
 #include "run_program.hpp"
 #include "test_paths.hpp"
 
@@ -67,7 +67,7 @@ TEST(MorPlanted, P40_AHeavyTailedLayerFallsBackUnderOneScaleAndNotInBlocks) {
   const auto blocks = shares("partition = '128x128'\nstrategy = 'gam'\n");
   ASSERT_EQ(tensor.size(), 72u) << "two blocks of six products with six operands";
   ASSERT_EQ(blocks.size(), 72u);
-  // Behind the planted layer the activations have its spread, and before it the gradients.
+  // After the planted layer the activations have its spread, and before it the gradients.
   for (const char* operand : {"h.1.mlp.c_proj/fprop.x", "h.1.mlp.c_proj/wgrad.x", "h.1.mlp.c_fc/dgrad.dy",
                               "h.1.mlp.c_fc/wgrad.dy"}) {
     EXPECT_EQ(tensor.at(operand), 0.0) << operand;

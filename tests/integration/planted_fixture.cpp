@@ -1,5 +1,5 @@
-// Layer `spread`: the second half of the channels is made 2^22 times smaller. What stands behind it has a
-// spread of magnitudes that one scale of E4M3 cannot hold. bf16 alone.
+// Layer `spread`: makes the second half of the channels 2^22 times smaller. Later layers get a spread of
+// magnitudes that one scale of E4M3 cannot hold. bf16 alone.
 #include <tenon/error.hpp>
 #include <tenon/layer.hpp>
 #include <tenon/plugin.hpp>
@@ -39,7 +39,7 @@ class Spread final : public Layer {
   static void scale(TensorView from, TensorView to) {
     const std::int64_t columns = from.shape[from.shape.rank() - 1], elements = from.elements();
     for (std::int64_t i = 0; i < elements; ++i) {
-      // A power of two: the upper half of the product's bits is all of it, down to the least normal number.
+      // A power of two: the upper half of the product's bits is exact, down to the least normal number.
       const float factor = i % columns < columns / 2 ? 1 : 0x1p-22F;
       const float value = to_float(from.as<std::uint16_t>()[i]) * factor;
       to.as<std::uint16_t>()[i] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(value) >> 16);

@@ -1,5 +1,5 @@
-// Ranks as processes: the same bits as threads, and what happens to a run when one of its processes dies,
-// hangs, is asked to stop, or was started with something else.
+// Ranks as processes: the same bits as threads, and the end of a run when one of its processes dies, hangs,
+// is asked to stop, or was started with other settings.
 #include "clicks_run.hpp"
 #include "launched_ranks.hpp"
 
@@ -122,13 +122,13 @@ TEST(Processes, AreStartedAgainAfterADeathAndEndWithTheSameBits) {
 
 TEST(Processes, AreStartedAgainSoOftenAndNoMore) {
   const Scratch scratch;
-  // Nothing is saved, so each start meets the same number that is not finite.
+  // Nothing is saved, so each start reaches the same number that is not finite.
   write_file(scratch / "run.toml", replaced(two_replicas(kStrategies[0]), "lr = 1e-2", "lr = 1e30"));
   const Ended ended = scratch.run(launched({"--restarts", "2"}));
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.err, AllOf(HasSubstr("(1 of 2)"), HasSubstr("(2 of 2)"),
                                HasSubstr("2 restart(s) were allowed and used")));
-  // What was refused would be refused again.
+  // A refused configuration would be refused again.
   write_file(scratch / "run.toml", replaced(two_replicas(kStrategies[0]), "heads = 2", "heads = 3"));
   const Ended refused = scratch.run(launched({"--restarts", "2"}));
   EXPECT_EQ(refused.status, 2);
@@ -154,7 +154,7 @@ TEST(Processes, AskEachOtherForRows) {
   const Ended ended = scratch.run(asking("48"));
   ASSERT_EQ(ended.status, 0) << ended.err;
   EXPECT_LT(std::stod(scratch.summary("val/loss")), 0.55) << "the entropy of the base rate";
-  // What owners wait for requests is nobody's wait; the two workers may wait at the same time.
+  // Owners' waits for requests do not count; the two workers may wait at the same time.
   EXPECT_LT(std::stod(scratch.summary("stall_s")), 2 * std::stod(scratch.summary("wall_s")));
   EXPECT_GE(std::stod(scratch.summary("stall_s")), 0);
 }

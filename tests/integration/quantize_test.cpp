@@ -32,7 +32,7 @@ std::string bytes_of(const std::vector<T>& elements) {
   return {reinterpret_cast<const char*>(elements.data()), elements.size() * sizeof(T)};
 }
 
-/// A .safetensors file of tensors that lie back to back.
+/// A tensor of a .safetensors file; tensors are back to back.
 struct Tensor {
   std::string name, dtype, shape, bytes;
 };
@@ -61,7 +61,7 @@ class QuantizeCommand : public ::testing::Test {
   }
   void write(const std::string& name, const std::string& bytes) const { write_file(scratch_ / name, bytes); }
   std::string read(const std::string& name) const { return read_file(scratch_ / name); }
-  /// Standard error of a call that must end with 2 and leave nothing behind.
+  /// Standard error of a call that must end with 2 and leave no files.
   std::string refused(const std::string& file, std::vector<std::string> more = {}) const {
     const Ended ended = quantize(file, std::move(more));
     EXPECT_EQ(ended.status, 2) << ended.out << ended.err;

@@ -1,5 +1,5 @@
-// How often a study of two equal arms speaks of a difference, on the noise of real training: pairs are drawn
-// and labelled at random out of many short runs of one arm, so that nothing but chance can reject. Synthetic
+// Frequency with which a study of two equal arms reports a difference, on the noise of real training: pairs
+// are drawn and labelled at random from many short runs of one arm, so that only chance can reject. Synthetic
 // noise is tested beside the statistics themselves.
 #include "run_program.hpp"
 #include "test_paths.hpp"

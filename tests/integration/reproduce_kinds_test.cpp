@@ -1,5 +1,5 @@
-// `tenon reproduce` on studies that are no comparisons of losses, from end to end: slabs of a Fourier
-// operator and simulations by several workers.
+// `tenon reproduce` on studies that do not compare losses, from end to end: slabs of a Fourier operator and
+// simulations by several workers.
 #include "run_program.hpp"
 
 #include <nlohmann/json.hpp>

@@ -111,7 +111,7 @@ TEST_F(Reproduce, AnInterruptedStudyEndsInTheSameBits) {
   EXPECT_EQ(hashes("pieces"), hashes("straight"));
   EXPECT_EQ(hashes("pieces").size(), 4u);
 
-  // What a kill leaves: an attempt without an end, whose last checkpoint lies behind.
+  // State after a kill: an attempt without an end, whose last checkpoint is an earlier one.
   const fs::path attempt = scratch_ / "pieces/runs/bf16/2/1";
   fs::remove(attempt / "summary.json");
   fs::remove_all(attempt / "checkpoints/step-6");
@@ -165,7 +165,7 @@ TEST_F(Reproduce, WhatCannotRunIsRefusedBeforeAnyRun) {
   }
 }
 
-// A study that simulates its data, learns from it on one rank and on two, and is measured on other states.
+// A study that simulates its data, trains on it on one rank and on two, and is measured on other states.
 TEST_F(Reproduce, SimulatesItsDataBeforeTheRunsAndMeasuresThemElsewhere) {
   write_file(scratch_ / "flow.toml", "[simulate]\nsamples = 4\n[simulator]\ntype = \"buckley_leverett\"\n");
   write_file(scratch_ / "learn.toml",

@@ -94,7 +94,7 @@ TEST_F(TimingRuns, HaveTheTimesOfTheRunsThatTheyTimeSlotBySlot) {
     ASSERT_EQ(a.step, b.step);
     ASSERT_EQ(a.step.size(), 12u);
     for (std::size_t i = 0; i < a.step.size(); ++i) {
-      // Sums of the same terms in another order: evaluations lie between them.
+      // Sums of the same terms in another order: evaluations are between them.
       EXPECT_NEAR(a.seconds[i], b.seconds[i], 1e-9) << "slot " << a.step[i];
       EXPECT_EQ(a.bytes[i], b.bytes[i]) << "slot " << a.step[i];
     }
@@ -110,7 +110,8 @@ TEST_F(TimingRuns, HaveTheTimesOfTheRunsThatTheyTimeSlotBySlot) {
   }
 }
 
-// Why a timing run is made for each seed: replicas draw for themselves, and meetings wait for the busiest.
+// The reason for a timing run per seed: replicas draw independently, and synchronisation rounds wait for the
+// slowest.
 TEST_F(TimingRuns, DependOnTheSeedWhereSlotsAreDrawn) {
   const auto end = [&](const char* name, const char* sync, const char* seed) {
     std::vector<std::string> sets = kTiming;
@@ -123,12 +124,13 @@ TEST_F(TimingRuns, DependOnTheSeedWhereSlotsAreDrawn) {
   EXPECT_EQ(end("d1", diloco, "run.seed=1"), end("d2", diloco, "run.seed=2"));
 }
 
-// Plans are pure, so the samples that made a gradient are known of all replicas, and after a resume.
+// Plans are pure, so the number of samples that made a gradient is known for all replicas, and after a
+// resume.
 TEST_F(TimingRuns, SamplesThatMadeAGradientAreCountedOverAllReplicas) {
   const char* palsgd = "type=\"palsgd\", interval=6, warmup=6, p=0.3, eta=1, decision_scope=\"shared\"";
   const auto trained = [](const ab::RunRecord& run) { return run.final_value("train/samples_trained"); };
   const ab::RunRecord shared = train("shared", palsgd, {"run.log_every=1"});
-  // Of shared draws rank 0 sees all: a slot in which it mixes has no norm of gradients.
+  // With shared draws rank 0 knows all: a slot in which it mixes has no norm of gradients.
   ASSERT_TRUE(trained(shared));
   EXPECT_EQ(*trained(shared), 3.0 * 3.0 * static_cast<double>(shared.series.at("train/grad_norm").size()));
   EXPECT_LT(*trained(shared), shared.samples);

@@ -1,4 +1,4 @@
-// A run and the world around it: data that changed under it, folders that cannot be written, a second
+// A run and its environment: data that changed during the run, folders that cannot be written, a second
 // process, a clock that is set back.
 #include "run_program.hpp"
 
@@ -49,7 +49,7 @@ TEST(ChangedData, AnotherNumberOfFilesIsOtherData) {
   EXPECT_EQ(ended.status, 2);
 }
 
-// Everything may lie on another disk: the run's folder, an attempt, its checkpoints, one of these.
+// Any part may be on another disk: the run's folder, an attempt, its checkpoints, one of these.
 TEST(RunFolder, WhatIsLinkedIsSeenByEveryCommand) {
   const Scratch scratch;
   ASSERT_EQ(scratch.train().status, 0);
@@ -84,7 +84,7 @@ TEST(RunFolder, WhatIsLinkedIsSeenByEveryCommand) {
   EXPECT_TRUE(fs::is_symlink(scratch / "runs/tiny/1"));
 }
 
-// No process, root included, can make a folder in /proc: it stands for a disk that is mounted read-only.
+// No process, root included, can make a folder in /proc: it simulates a disk that is mounted read-only.
 TEST(RunFolder, ThatCannotBeMadeIsAnErrorBeforeTraining) {
   const Scratch scratch;
   const Ended ended = scratch.train({"--run-dir", "/proc/tenon/runs"});
@@ -107,7 +107,7 @@ TEST(RunFolder, ThatIsAFileIsAnErrorBeforeTraining) {
   EXPECT_EQ(changes(scratch.folder(), before), std::vector<std::string>());
 }
 
-// A limit on the size of files stands for a full disk.
+// A limit on the size of files simulates a full disk.
 TEST(RunFolder, ThatIsFullIsAnErrorBeforeTraining) {
   const Scratch scratch;
   const Ended ended = Child({{"train", "run.toml", "--quiet"}, scratch.folder(), {}, 1024}).wait();
@@ -140,7 +140,7 @@ TEST(TwoProcesses, OnOneAttemptAreRefusedByPidUntilTheFirstIsGone) {
   const std::string pid = line_of(scratch / "runs/tiny/1/.lock");
   EXPECT_EQ(pid, std::to_string(first.pid()));
 
-  // Another attempt is nobody's business.
+  // Another attempt is independent.
   EXPECT_EQ(scratch.run({"train", "run.toml", "--quiet", "--run-dir", "runs/other"}).status, 0);
   const Ended second = scratch.train({"--resume"});
   EXPECT_EQ(second.err,

@@ -1,4 +1,4 @@
-// Children and scratch folders of the tests of whole runs: compiled once for all of them.
+// Children and scratch folders for the tests of whole runs: compiled once for all of them.
 #include "run_program.hpp"
 
 #include "test_paths.hpp"

@@ -34,7 +34,7 @@ std::map<std::string, std::string> tree(const fs::path& folder);
 /// Names of files that differ between two trees.
 std::vector<std::string> changes(const fs::path& folder, const std::map<std::string, std::string>& before);
 
-/// How a child ended, and what it wrote.
+/// End of a child, and its output.
 struct Ended {
   int status = -1;  ///< exit status, -1 if a signal ended it
   int signal = 0;
@@ -45,10 +45,10 @@ struct Command {
   std::vector<std::string> arguments;
   fs::path folder;                                      ///< working directory
   std::map<std::string, std::string> environment = {};  ///< added to an environment without TENON_ variables
-  rlim_t largest_file = RLIM_INFINITY;    ///< bytes; what goes beyond it is asked to stop by SIGXFSZ
-  bool own_group = false;                 ///< signals then go to all that it starts
-  std::vector<std::string> through = {};  ///< a program and its words that start this one
-  std::vector<int> closed = {};           ///< descriptors
+  rlim_t largest_file = RLIM_INFINITY;                  ///< bytes; beyond it SIGXFSZ stops the child
+  bool own_group = false;                               ///< signals then go to all processes that it starts
+  std::vector<std::string> through = {};                ///< a program and its words that start this one
+  std::vector<int> closed = {};                         ///< descriptors
 };
 
 /// A running child. Destroying it kills it.
@@ -60,13 +60,13 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void send(int signal) const { ::kill(pid_, signal); }
-  /// To all of its group, of which it is the first.
+  /// Sends to all of its group, of which it is the first.
   void send_all(int signal) const { ::kill(-pid_, signal); }
-  /// Whether it has ended; wait() says how.
+  /// Returns whether it has ended; wait() says how.
   bool ended() const;
   pid_t pid() const { return pid_; }
 
-  /// Waits for the end; a child that outlives the deadline is killed and reported as such.
+  /// Waits for the end; a child that exceeds the deadline is killed and reported as such.
   Ended wait(double seconds = 60);
 
  private:
@@ -74,7 +74,7 @@ class Child {
   pid_t pid_ = -1;
 };
 
-/// A fresh folder in the build tree with data and the configuration run.toml; gone with the object.
+/// A fresh folder in the build tree with data and the configuration run.toml; removed with the object.
 class Scratch {
  public:
   /// 3000 bytes of text, one layer of width 16, six slots, a checkpoint every second slot that training waits
@@ -95,7 +95,7 @@ class Scratch {
   std::string log(const std::string& attempt = "latest") const {
     return read_file(folder_ / "runs/tiny" / attempt / "log.rank0.txt");
   }
-  /// `text` with what differs from machine to machine replaced: {dir}, {build}, {source}, {n}, {ids}.
+  /// `text` with machine-dependent parts replaced: {dir}, {build}, {source}, {n}, {ids}.
   std::string plain(std::string text) const;
 
   static constexpr const char* kRun = R"([run]

@@ -1,5 +1,5 @@
-// Preloaded into the program: a machine whose clock loses an hour at every look. The steady clock is left
-// alone.
+// Preloaded into the program: a machine whose clock loses an hour at every reading. The steady clock is
+// unchanged.
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>

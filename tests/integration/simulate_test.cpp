@@ -1,5 +1,5 @@
-// tenon simulate as a user starts it: equal bytes for any number of processes and after any failure, and the
-// words for what goes wrong.
+// tenon simulate as a user starts it: equal bytes for any number of processes and after any failure, and
+// messages for errors.
 #include "run_program.hpp"
 
 #include <dirent.h>
@@ -77,7 +77,7 @@ std::vector<pid_t> children_of(pid_t parent) {
   return found;
 }
 
-// As mpirun starts them, and ends them all when process 0 fails.
+// As mpirun starts them; it ends them all when process 0 fails.
 TEST_F(Simulate, P17_ProcessesOfALauncherMakeTheSameBytes) {
   const auto expected = undisturbed();
   const auto start = [&](int rank, const std::vector<std::string>& sets) {
@@ -162,7 +162,7 @@ TEST_F(Simulate, P17_TasksThatHangOnceAreRepeatedAndGiveTheSameBytes) {
   EXPECT_THAT(ended.out, HasSubstr("\"lost_workers\": 0,")) << "a worker that notices its time lives on";
   EXPECT_THAT(ended.out, HasSubstr("\"failed\": 0,"));
   EXPECT_EQ(changes(scratch_ / "sims", expected), std::vector<std::string>());
-  // Without a further attempt it is a hole that says why.
+  // Without a further attempt the task is a hole, with the reason.
   const Ended once =
       simulate("holes", {"simulate.hang_share=0.3", "simulate.task_timeout_s=0.2", "simulate.retries=0"});
   EXPECT_THAT(once.err, HasSubstr("not done within task_timeout_s = 0.2 s"));
@@ -223,7 +223,7 @@ TEST_F(Simulate, AProcessThatEndsIsRepeatedAndThenAHole) {
   EXPECT_THAT(ended.err, HasSubstr("sample 1 failed 2 times: its process ended with exit status 5"));
   EXPECT_THAT(ended.out, HasSubstr("\"finished\": 3,"));
   EXPECT_THAT(manifest("sims"), HasSubstr("\"kind\": \"lost\", \"attempts\": 2,"));
-  // The cause lies outside: asked again, it is tried again.
+  // The cause is outside the simulation: on request it is tried again.
   EXPECT_THAT(simulate("sims", {"simulate.retries=0"}).err, HasSubstr("sample 1 failed: its process"));
 }
 
@@ -365,7 +365,7 @@ every = 4
   ASSERT_EQ(through.status, 0) << through.err;
   ASSERT_EQ(train({"--run-dir", "runs/tiny", "--set", "run.steps=4"}).status, 0);
   EXPECT_EQ(growing.wait().status, 0);
-  // The folder has grown; the resumed run reads what it was begun with.
+  // The folder has grown; the resumed run reads the samples with which it started.
   const Ended resumed = train({"--run-dir", "runs/tiny", "--resume"});
   ASSERT_EQ(resumed.status, 0) << resumed.err;
   const std::string expected = read_file(scratch_ / "through/latest/summary.json");

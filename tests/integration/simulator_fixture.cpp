@@ -1,4 +1,4 @@
-// A simulator that does what a test asks: waits, fails, gives a number that is none, ends its process.
+// A simulator controlled by a test: waits, fails, returns NaN, ends its process.
 #include <tenon/plugin.hpp>
 #include <tenon/random.hpp>
 #include <tenon/simulator.hpp>

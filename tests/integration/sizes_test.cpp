@@ -1,5 +1,5 @@
-// Every integer option of every shipped component, and of the core, set to numbers that nobody means: 9e17,
-// and the largest that its own rules allow. A run with it is built or refused in words within seconds, and in
+// Every integer option of every shipped component, and of the core, set to absurd numbers: 9e17, and the
+// largest that its own rules allow. A run with it is built or refused with a message within seconds, and in
 // little memory.
 #include "run_program.hpp"
 
@@ -21,7 +21,7 @@ namespace {
 constexpr std::int64_t kHuge = 900000000000000000;
 constexpr rlim_t kMemory = rlim_t{4} << 30, kSeconds = 20;
 constexpr std::uint64_t kUnlikelyBound = std::uint64_t{1}
-                                         << 20;  ///< smaller bounds are sizes that people use
+                                         << 20;  ///< smaller bounds are sizes in practical use
 
 struct Base {
   std::string name, text;
@@ -63,7 +63,7 @@ class Sizes : public ::testing::Test {
     };
   }
 
-  /// What the base has, and for kinds that go with any model every component there is.
+  /// Components of the base, and for kinds that work with any model every component there is.
   std::vector<Place> places(const std::vector<Base>& bases) {
     std::vector<Place> found;
     for (const Base& base : bases) {
@@ -94,7 +94,7 @@ class Sizes : public ::testing::Test {
     const bool list = option.type == TENON_OPTION_INT_LIST;
     if (option.type != TENON_OPTION_INT && !list) return;
     std::vector<std::int64_t> values{kHuge};
-    // So many micro-batches are a slot that takes years, as was asked.
+    // So many micro-batches are a slot that takes years, as requested.
     const bool lasts = std::string_view(option.name) == "accumulate";
     if (!lasts && option.max >= static_cast<double>(kUnlikelyBound) &&
         option.max < static_cast<double>(kHuge))
@@ -124,8 +124,8 @@ class Sizes : public ::testing::Test {
     return found;
   }
 
-  /// In a child with little memory and time, so that a mistake costs this machine nothing: its status and
-  /// what it says.
+  /// Runs in a child with little memory and time, so that a mistake does not affect this machine; returns its
+  /// status and output.
   Ended build_and_train(const Case& made) {
     int ends[2];
     EXPECT_EQ(::pipe(ends), 0);
@@ -195,7 +195,7 @@ TEST_F(Sizes, OfEveryIntegerOptionAreTakenOrRefusedInWords) {
   EXPECT_GT(refused, list.size() / 4);
 }
 
-/// What a graph is refused with says which number, how much it would take, and how much there is.
+/// The refusal of a graph names the number, the memory that it would take, and the memory that there is.
 TEST_F(Sizes, OfGraphsAreComparedWithTheMachine) {
   const std::vector<Base> all = bases();
   const auto said = [&](std::size_t base, const std::string& set) {
@@ -217,7 +217,7 @@ TEST_F(Sizes, OfGraphsAreComparedWithTheMachine) {
               ContainsRegex("1000000 ranks .* take at least 14[0-9.]+ GiB, and"));
 }
 
-/// A model that writes nodes without end is stopped: whoever wrote it, its list of nodes is the core's.
+/// A model that writes nodes without end is stopped: for every model, the core owns the list of nodes.
 TEST(NodeLists, StopGrowingBeforeTheyTakeTheMemory) {
   GraphSpec graph;
   try {

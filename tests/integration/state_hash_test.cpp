@@ -115,8 +115,8 @@ TEST_F(StateHash, SeesEveryTensorAndEveryNumber) {
 
   int numbers = 0;
   for (MetaBlock& block : saved.meta) {
-    // The slot is taken from the generation's own step; which data and shape it was is compared, what metrics
-    // show besides depends on when they are written, and where the evaluated weights lie is for readers.
+    // The slot comes from the generation's own step; data and shape are compared, other metrics depend on
+    // when they are written, and the place of the evaluated weights is for readers.
     const bool beside = block.name.starts_with("data/") || block.name.starts_with("run/") ||
                         block.name.starts_with("rank0/lines/") || block.name.starts_with("evaluated/");
     if (block.name == "rank0/core/slot" || beside || block.value.empty()) continue;

@@ -1,5 +1,5 @@
-// A request to stop never loses work: whoever sends it, however often, and whatever the run is doing. And
-// what else a system does to a process that it starts: limits, and descriptors that are closed.
+// A request to stop never loses work, for any sender, any number of requests, and any activity of the run.
+// Also other effects of a system on a process that it starts: limits, and closed descriptors.
 #include "launched_ranks.hpp"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ using ::testing::Not;
 using Words = std::vector<std::string>;
 using std::chrono::milliseconds;
 
-/// Nothing is saved but at the end, which is far.
+/// Saves only at the end, which is far.
 std::string endless(const std::string& more = "") {
   return replaced(replaced(Scratch::kRun, "steps = 6", "steps = 1000000"), "every = 2", "every = 1000000") +
          more;
@@ -87,7 +87,7 @@ Words launched(const std::string& transport, Words more = {}) {
   return words;
 }
 
-// ---- who sends it
+// ---- senders
 
 struct Sender {
   const char* name;
@@ -134,7 +134,7 @@ TEST_P(StopUnderMpi, IsOneCheckpoint) {
     Child child({.arguments = launched(GetParam()), .folder = scratch.folder(), .own_group = true});
     await_metrics(scratch);
     child.send_all(signal);
-    child.wait(30);  // its status is that of mpirun, which says that it was ended
+    child.wait(30);  // its status is that of mpirun, which reports that it was ended
     EXPECT_TRUE(within(10, [&] { return !checkpoints(scratch).empty(); }));
     expect_kept(scratch, std::string(GetParam()) + " " + std::to_string(signal));
   }
@@ -156,7 +156,7 @@ TEST(Stop, AskedForTwiceIsAskedForOnce) {
     EXPECT_EQ(ended.status, 0) << ended.err;
     expect_kept(scratch, "round " + std::to_string(round));
   }
-  {  // which signals its child, and then its group
+  {  // signals its child, and then its group
     const Scratch scratch;
     write_file(scratch / "run.toml", endless());
     const Ended ended = Child({.arguments = {"train", "run.toml", "--quiet"},
@@ -191,7 +191,7 @@ TEST(Stop, AResumeEndsInTheBitsOfTheWholeRun) {
   }
 }
 
-// ---- what it interrupts
+// ---- interrupted activities
 
 TEST(Stop, SavesBeforeALongEvaluation) {
   const Scratch scratch;
@@ -203,7 +203,7 @@ TEST(Stop, SavesBeforeALongEvaluation) {
   EXPECT_TRUE(within(5, [&] { return child.ended(); }));
   expect_kept(scratch, "no evaluation");
   EXPECT_THAT(read_file(newest(scratch) / "metrics.jsonl"), Not(HasSubstr("\"val\"")));
-  // Asked for, it comes after the save.
+  // If requested, it comes after the save.
   Child asked({.arguments = {"train", "run.toml", "--quiet", "--set", "run.evaluate_on_stop=true"},
                .folder = scratch.folder(),
                .environment = {{"TENON_PHASE_LOG", (scratch / "phases").string()}}});
@@ -241,7 +241,7 @@ TEST(Stop, EndsAnEvaluation) {
     EXPECT_EQ(checkpoints(scratch), std::vector<int>{7}) << it.name;
     EXPECT_THAT(read_file(newest(scratch) / "metrics.jsonl"), Not(HasSubstr("\"val\""))) << it.name;
     if (it.more.empty()) {
-      // It is owed, and the resume begins with it.
+      // It is still due, and the resume begins with it.
       const Ended resumed = scratch.train(
           {"--resume", "--set", "run.eval_batches=2", "--set", "run.steps=9", "--set", "recovery.every=100"});
       EXPECT_EQ(resumed.status, 0) << resumed.err;
@@ -265,7 +265,7 @@ TEST(Stop, SaysWhenNothingIsKept) {
                                HasSubstr("nothing of it will be kept")));
 }
 
-// ---- what else a system does
+// ---- other effects of a system
 
 TEST(Streams, ThatAreClosedStayOutOfTheRunsFiles) {
   const std::string observed =
@@ -295,7 +295,7 @@ TEST(Streams, AWriteThatFailsIsAnErrorWithItsName) {
           .wait();
   EXPECT_EQ(full.status, 1);
   EXPECT_THAT(full.err, HasSubstr("tenon: standard output cannot be written: No space left on device"));
-  // A limit on files is an error of the file, and not the end of the process.
+  // Exceeding a limit on files is an error of the file, and does not end the process.
   write_file(scratch / "run.toml", replaced(Scratch::kRun, "width = 16", "width = 64"));
   const Ended limited =
       Child(

@@ -1,6 +1,6 @@
-// Real deaths of rank processes under `tenon launch --restarts`: the others keep their state, whoever takes
-// the place of the dead gets what it needs, and the run goes on from the slot that was interrupted. P and F
-// numbers are those of the specification of recovery.
+// Real deaths of rank processes under `tenon launch --restarts`: the others keep their state, replacements of
+// the dead get what they need, and the run continues from the slot that was interrupted. P and F numbers are
+// those of the specification of recovery.
 #include "clicks_run.hpp"
 #include "launched_ranks.hpp"
 
@@ -58,7 +58,7 @@ std::string log_of(const Scratch& scratch, int rank) {
   return read_file(scratch / ("runs/tiny/latest/log.rank" + std::to_string(rank) + ".txt"));
 }
 
-/// What stands behind `text` in each line that has it.
+/// The text after `text` in each line that has it.
 std::vector<std::string> behind(const std::string& log, const std::string& text) {
   std::vector<std::string> found;
   std::istringstream lines(log);
@@ -69,7 +69,7 @@ std::vector<std::string> behind(const std::string& log, const std::string& text)
   return found;
 }
 
-/// Hashes of the run that nothing happens to.
+/// Hashes of an undisturbed run.
 std::pair<std::string, std::string> undisturbed(const std::string& toml, int ranks = 3) {
   const Scratch scratch;
   write_file(scratch / "run.toml", toml);
@@ -193,7 +193,7 @@ TEST_F(Survivors, P21_F7_F10_P22_AStoppedRankIsReplacedAndCannotComeBack) {
   const pid_t zombie = process_of(1, scratch);
   ASSERT_GT(zombie, 0);
   ::kill(zombie, SIGSTOP);
-  // Before the deadline of the others has passed it would be a slow rank; after it, it may not go on.
+  // Before the deadline of the others has passed it would be a slow rank; after it, it may not continue.
   const auto replaced_by = [&] {
     const pid_t now = process_of(1, scratch);
     return now > 0 && now != zombie;
@@ -255,7 +255,7 @@ TEST_F(Survivors, P2_P3_BuffersThatTheInterruptedSlotHadChangedAreSetBack) {
   }
 }
 
-/// Any strategy, since each rank has its own state back.
+/// Works for any strategy, since each rank gets its own state back.
 TEST_F(Survivors, CopiesInTheMemoryOfPeersBringAllBackWithoutADisk) {
   for (const char* sync : {"type = \"ddp\"", "type = \"diloco\"\ninterval = 4",
                            "type = \"palsgd\"\ninterval = 4\nwarmup = 4\np = 0.25\neta = 0.5"}) {
@@ -291,8 +291,8 @@ TEST_F(Survivors, F3_WhereACopyIsLostWithItsOwnerACheckpointServes) {
   EXPECT_EQ(hashes_of(scratch), expected);
 }
 
-/// Four owners of rows that nobody else has; rows go back alone, to those of slot 0: nothing is saved behind
-/// it.
+/// Four owners of rows that no other rank has; rows are restored alone, to those of slot 0: nothing is saved
+/// after it.
 std::string owners() {
   std::string toml = replaced(clicks_run(), "steps = 24", "steps = 60\ndeadline = 20");
   toml = replaced(toml, "type = \"dlrm\"", "type = \"dlrm\"\nplacement = \"rows\"");

@@ -1,5 +1,5 @@
-// Row tables in whole runs: wherever their rows lie the run has the same bits, checkpoints fit any number of
-// replicas, kills lose nothing, and lock-free workers use every sample once.
+// Row tables in whole runs: for any placement of the rows the run has the same bits, checkpoints fit any
+// number of replicas, kills lose nothing, and lock-free workers use every sample once.
 #include "clicks_run.hpp"
 #include "run_program.hpp"
 
@@ -94,10 +94,9 @@ TEST_P(Placements, DifferByARoundingWhenClipped) {
 INSTANTIATE_TEST_SUITE_P(Replicas, Placements, ::testing::Values(2, 3, 4));
 
 // Rows are averaged over the replicas as dense gradients are, so several replicas with their shares of a
-// batch do what one does with all of it, up to the rounding of sums in another order, which training
-// amplifies.
+// batch train like one with all of it, up to the rounding of sums in another order, which training amplifies.
 TEST(Replicas, TrainLikeOneWithAllTheirSamples) {
-  // Adagrad does not see a factor on all gradients; plain SGD does.
+  // Adagrad is invariant to a factor on all gradients; plain SGD is not.
   const Sets rules[] = {{}, {"optimizer.type=sgd", "optimizer.lr=0.2"}};
   for (const Sets& rule : rules) {
     const Tables one, three;
@@ -108,9 +107,9 @@ TEST(Replicas, TrainLikeOneWithAllTheirSamples) {
   }
 }
 
-// A sanitizer's shadow is no memory of the run.
+// A sanitizer's shadow memory does not count.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// Tables and their state once, and what a batch needs: no copy for initial values, hashes or gradients.
+// Tables and their state once, and memory for a batch: no copy for initial values, hashes or gradients.
 TEST(Memory, IsTheTablesTheirStateAndSixtyFourMebibytes) {
   const auto peak = [](const std::string& rows) {
     const Tables run;
@@ -142,7 +141,7 @@ TEST(ReplicasThatUpdateAlone, ShareTheirTablesAndResumeToTheSameBits) {
   EXPECT_LT(whole.number("val/loss"), 0.55) << "the entropy of the base rate";
 }
 
-/// A rate too small to move any weight: what is hashed are the initial ones.
+/// A rate too small to change any weight: the hashed weights are the initial ones.
 TEST(InitialRows, DoNotDependOnTheNumberOfShards) {
   std::vector<std::string> hashes;
   for (const auto& [replicas, placement] :
@@ -238,7 +237,7 @@ TEST(Kills, LoseNothingOfShardedTablesAndTheirState) {
     Sets arguments = words;
     if (attempt > 0) arguments.emplace_back("--resume");
     Child child({arguments, run.folder(), {}});
-    // After a checkpoint that the attempt itself wrote, in whatever phase the run happens to be then.
+    // After a checkpoint that the attempt itself wrote, in any phase of the run.
     const fs::path folder = run / "runs/tiny/1/checkpoints";
     const std::string awaited = "step-" + std::to_string(60 * (attempt + 1));
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -284,7 +283,7 @@ TEST_P(RowRules, LowerTheLoss) {
 
 INSTANTIATE_TEST_SUITE_P(All, RowRules, ::testing::Values("sgd", "adagrad", "adamw", "rowwise_adagrad"));
 
-// Which rows were read follows from the samples alone; who held them is another matter.
+// The rows that were read depend on the samples alone; their owners do not matter.
 TEST(Inspected, TablesAreTheSameWhereverTheirRowsLie) {
   std::vector<std::string> pages;
   for (const auto& [replicas, placement] :
@@ -317,7 +316,7 @@ TEST(Hogwild, UsesEverySampleOnceAndLearnsLikeOneWorker) {
     alone.push_back(one.number("val/loss"));
     together.push_back(two.number("val/loss"));
     EXPECT_EQ(two.summary("samples"), "9600");
-    // How often each row was read is a function of the samples that were used.
+    // The number of reads of each row is a function of the samples that were used.
     const auto accesses = [](const Tables& run) {
       return read_file(run / "runs/tiny/latest/tables.rank0.json");
     };

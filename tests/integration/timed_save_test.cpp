@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-/// Slots of the checkpoints that are there, ascending. keep is large, so these are all that were saved.
+/// Slots of the existing checkpoints, ascending. keep is large, so these are all that were saved.
 std::vector<int> saved_slots(const Scratch& scratch) {
   std::vector<int> slots;
   for (const auto& entry : fs::directory_iterator(scratch / "runs/tiny/latest/checkpoints")) {
@@ -55,8 +55,8 @@ TEST(SavesByTheClock, ExcludeSavesBySlots) {
   EXPECT_THAT(ended.err, ::testing::HasSubstr("found 'every' and 'mtbf_seconds', which exclude each other"));
 }
 
-// A disk that takes no more: the policy hears of it and asks again after half a second, that is in every slot
-// from the sixth on, and the run ends saying so.
+// A full disk: the policy learns of it and asks again after half a second, that is in every slot from the
+// sixth on, and the run reports it at its end.
 TEST(SavesByTheClock, F4_AreTriedAgainWhenTheyFail) {
   const Scratch scratch;
   write_file(scratch / "run.toml", configuration("every_seconds = 5", 1));

@@ -1,4 +1,4 @@
-// Where ranks spend their time and what they record, under both clocks, and what summary.json says of it.
+// Time and records of ranks, under both clocks, and their account in summary.json.
 #include "links.hpp"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ TEST(TimeAccount, PartsAddUpUnderBothClocks) {
     for (const RankTime& rank : result.communication) {
       EXPECT_NEAR(parts(rank), rank.total_s, 1e-9) << c.name;
       EXPECT_NEAR(rank.total_s, result.wall_s, 0.02 * result.wall_s + 0.02) << c.name;
-      // What has no name of its own is little.
+      // The rest without a name is small.
       EXPECT_LT(rank.other_s, 0.2 * rank.total_s) << c.name;
       EXPECT_GT(rank.compute_s, 0) << c.name;
       // 20 all-reduces of gradients, 2 latencies each; none of it can hide, for there is one bucket.
@@ -115,7 +115,7 @@ TEST(Records, ReplicaDriftIsMeasuredWhereAsked) {
   const RunResult asked = run("true");
   ASSERT_EQ(asked.error, "");
   EXPECT_EQ(asked.weights_hash, quiet.weights_hash);
-  // Against the weights that the test saw before the two meetings.
+  // Against the weights that the test saw before the two synchronisation rounds.
   double sum = 0, most = 0, spread = 0;
   for (const std::size_t t : {3u, 7u}) {
     std::vector<Weights> before;
@@ -140,7 +140,7 @@ TEST(Records, ReplicaDriftIsMeasuredWhereAsked) {
   EXPECT_NEAR(drift.mean, sum / 6, 1e-5 * sum);
   EXPECT_NEAR(drift.most, most, 1e-5 * most);
   EXPECT_NEAR(asked.distributions.at("replica_spread").most, spread, 1e-6 * spread);
-  // Three all-reduces beside each meeting's one; a meeting itself sends what it sent.
+  // Three all-reduces beside the one of each synchronisation round, whose traffic is unchanged.
   EXPECT_EQ(asked.bytes_by_purpose.at("parameter"), quiet.bytes_by_purpose.at("parameter"));
   const auto statistics = [](const RunResult& result) {
     const auto found = result.bytes_by_purpose.find("statistics");

@@ -4,7 +4,7 @@
 namespace tenon::links_test {
 namespace {
 
-/// Of a whole run, for one rank.
+/// Compute seconds of a whole run, for one rank.
 double compute_of(const RunResult& result, std::size_t rank) {
   return result.communication.at(rank).compute_s;
 }

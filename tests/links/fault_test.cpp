@@ -1,6 +1,6 @@
-// T19: a rank dies, hangs, is slow or loses its link, between two meetings or in one. Within the deadline
-// every other rank ends with one error that names it; no replica's weights ever hold a part of an average;
-// and the attempt, continued, has the bits of a run that nothing happened to.
+// T19: a rank dies, hangs, is slow or loses its link, between two synchronisation rounds or in one. Within
+// the deadline every other rank ends with one error that names it; no replica's weights ever hold a part of
+// an average; and the attempt, continued, has the bits of an undisturbed run.
 #include "links.hpp"
 
 #include <regex>
@@ -22,9 +22,9 @@ constexpr Strategy kStrategies[] = {
 struct Fault {
   const char* name;
   const char* table;
-  const char* error;  ///< what the run says; "" if it goes on
+  const char* error;  ///< the run's message; "" if it goes on
 };
-// Meetings of the local strategies are at the ends of slots 3, 7 and 11: slot 9 is in the midst of a round.
+// Local strategies synchronise at the ends of slots 3, 7 and 11: slot 9 is in the middle of an interval.
 constexpr Fault kFaults[] = {
     {"dies between meetings", "kind = 'crash'", "rank 1 died in slot 9, before a slot"},
     {"dies in a backward", "kind = 'crash'\nphase = 'backward'", "rank 1 died in slot"},
@@ -63,7 +63,7 @@ TEST_P(Faults, T19_EndInOneErrorAndGoOnWithTheSameBits) {
   ASSERT_EQ(disturbed.size(), 3u);
   for (const auto& [replica, trace] : disturbed) {
     const Trace& expected = undisturbed.at(replica);
-    // Strategies that meet every four slots may be cut off anywhere behind their last meeting.
+    // Strategies that synchronise every four slots may be interrupted anywhere after their last round.
     ASSERT_GE(trace.live.size(), 8u);
     ASSERT_LE(trace.live.size(), expected.live.size());
     for (std::size_t t = 0; t < trace.live.size(); ++t)
@@ -139,7 +139,7 @@ TEST(FaultsInVirtualTime, F8_ASlowRankIsReportedAndNotEnded) {
              .folder = (scratch / "run").string()});
   ASSERT_EQ(result.error, "");
   EXPECT_EQ(result.status, "completed");
-  // Whom the others waited for is the one that waited for nobody.
+  // The rank that the others waited for is the one that did not wait.
   const std::string summary = integration::read_file(result.folder + "/summary.json");
   std::vector<double> late_s;
   const std::regex pattern("\"late_s\": ([-0-9.e+]+)");

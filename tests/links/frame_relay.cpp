@@ -1,6 +1,6 @@
-// A bad cable: hands Ethernet frames from one interface to another and back, and loses, delays or stops them
-// on the way. The processes at both ends keep the TCP of their kernel, which sends again what got lost;
-// nothing of the kernel's own traffic control is needed but veth pairs and packet sockets.
+// A bad cable: passes Ethernet frames from one interface to another and back, and loses, delays or stops them
+// on the way. The processes at both ends keep the TCP of their kernel, which retransmits lost frames; nothing
+// of the kernel's own traffic control is needed but veth pairs and packet sockets.
 //
 // frame_relay IF_A IF_B [LOSS_PERCENT] [DELAY_MS]
 //   Of A's frames LOSS_PERCENT are lost, and the others come DELAY_MS late. SIGUSR1 stops those of A, SIGUSR2
@@ -72,7 +72,8 @@ int send_whole_frames(const char* name) {
     ifreq request{};
     std::strncpy(request.ifr_name, name, IFNAMSIZ - 1);
     request.ifr_data = reinterpret_cast<char*>(&value);
-    // One that is off already, or that follows from another, may be refused: only checksums must be whole.
+    // A feature that is off already, or that follows from another, may be refused: only checksums must be
+    // whole.
     if (ioctl(handle, SIOCETHTOOL, &request) != 0 && command == ETHTOOL_STXCSUM) {
       fail(std::string("cannot turn off the offloads of ") + name);
     }
@@ -80,7 +81,7 @@ int send_whole_frames(const char* name) {
   return 0;
 }
 
-// Takes what has come on `handle` into `queue`, but for what is lost.
+// Moves frames from `handle` into `queue`, except lost ones.
 void receive(int handle, bool stop, double loss, std::chrono::milliseconds delay, std::minstd_rand& random,
              std::deque<Frame>& queue) {
   std::array<char, 1 << 16> bytes;
@@ -101,7 +102,7 @@ void receive(int handle, bool stop, double loss, std::chrono::milliseconds delay
 
 void send_due(int handle, std::deque<Frame>& queue) {
   for (; !queue.empty() && queue.front().due <= Clock::now(); queue.pop_front()) {
-    // A frame that the interface refuses is one more that is lost.
+    // A frame that the interface refuses counts as lost.
     [[maybe_unused]] const ssize_t sent =
         send(handle, queue.front().bytes.data(), queue.front().bytes.size(), 0);
   }

@@ -1,4 +1,4 @@
-// Runs of a small perceptron under a link model, and strategies of tests that look at the clock.
+// Runs of a small perceptron under a link model, and test strategies that read the clock.
 #pragma once
 
 #include "world.hpp"
@@ -13,7 +13,7 @@ using integration::Scratch;
 using sync_test::Trace;
 using sync_test::Weights;
 
-/// A bucket, and when it was handed over.
+/// A bucket, and the time at which it was passed on.
 struct Ready {
   std::int64_t slot = 0, elements = 0;
   double at_s = 0;
@@ -25,7 +25,7 @@ struct Times {
 };
 inline Times times;
 
-/// Writes down when buckets come and slots end.
+/// Records the times of buckets and of the ends of slots.
 class Timed final : public SyncDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory()};
@@ -75,7 +75,7 @@ class Shadow final : public SyncBase {
  private:
   double number_ = 1;
   std::unique_ptr<Communicator> group_;
-  std::unique_ptr<Actor> actor_;  // before the communicator goes it has ended
+  std::unique_ptr<Actor> actor_;  // ends before the communicator is destroyed
 };
 
 TENON_STATIC_PLUGIN(timing, PluginInfo{.id = "test.timing", .version = "1.0.0", .summary = "looks at clocks"},
@@ -85,10 +85,10 @@ struct Trial {
   int ranks = 2;
   std::int64_t slots = 4;
   std::string strategy = "{type = 'ddp'}";
-  std::string more = {};               ///< tables behind [sync]
+  std::string more = {};               ///< tables after [sync]
   std::vector<std::string> sets = {};  ///< like --set
   std::string hidden = "[6]";
-  std::string folder = {};  ///< one of the test's own unless given
+  std::string folder = {};  ///< a folder of the test's own unless set
   bool resume = false;
 };
 

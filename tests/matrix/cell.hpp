@@ -1,4 +1,4 @@
-// What the matrices share: models that learn something in a few slots, the text of a short run, its losses.
+// Shared by the matrices: models that learn something in a few slots, the text of a short run, its losses.
 #pragma once
 
 #include "run_program.hpp"
@@ -112,7 +112,7 @@ inline const Model& model_named(std::string_view name) {
                        [&](const Model& model) { return model.name == name; });
 }
 
-/// What a cell adds to its model.
+/// Additions of a cell to its model.
 struct Choices {
   std::string precision;  ///< lines of [precision]
   bool replicas = false;  ///< two

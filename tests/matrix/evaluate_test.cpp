@@ -1,8 +1,8 @@
-// One answer to which weights a run stands for, and one way to feed them: `tenon evaluate` gives the run's
-// own last val/* and `tenon export` the weights of its `weights_hash`, for every synchronisation strategy at
-// a meeting of the replicas and between two, and for every shipped configuration under every precision
-// policy, row tables and model grids included. Of the latter a covering set; all of them with
-// TENON_MATRIX=all (scripts/soak).
+// One definition of the weights of a run, and one way to feed them: `tenon evaluate` returns the run's own
+// last val/* and `tenon export` the weights of its `weights_hash`, for every synchronisation strategy at a
+// synchronisation round and between two, and for every shipped configuration under every precision policy,
+// row tables and model grids included. The latter as a covering set; all of them with TENON_MATRIX=all
+// (scripts/soak).
 #include "cell.hpp"
 #include "strategies.hpp"
 
@@ -29,7 +29,7 @@ std::string text_of(const std::string& json, const std::string& key) {
                                                                                      : "no " + key;
 }
 
-/// Compares what commands make of the newest checkpoint of `run` with what the run wrote at its end. Relative
+/// Compares the commands' output for the newest checkpoint of `run` with the run's own at its end. Relative
 /// to max(1, value): other groups of samples are summed, which costs a few roundings of f32.
 void expect_one_answer(const Scratch& scratch, const std::string& run, double tolerance = 2e-6) {
   const std::string summary = read_file(scratch / run / "latest/summary.json");
@@ -124,7 +124,7 @@ TEST_P(EvaluateShipped, GivesTheValuesOfTheRun) {
                                 "device.threads=1"};
   sets.insert(sets.end(), cell.shipped.sizes.begin(), cell.shipped.sizes.end());
   sets.push_back("precision.type=" + std::string(cell.policy));
-  // Scales of earlier slots: the evaluation needs what the sites kept.
+  // Scales of earlier slots: the evaluation needs the state of the sites.
   if (std::string_view(cell.policy) == "fp8")
     sets.insert(sets.end(), {"precision.recipe=delayed", "precision.keep_first=0", "precision.keep_last=0"});
   for (const std::string& set : sets) words.insert(words.end(), {"--set", set});

@@ -1,7 +1,7 @@
 // Whole small networks of odd widths and sizes on every kernel set of this machine: loss, every gradient and
-// the losses of a few slots against the same network in float64 on plain loops. What one product breaks (a
-// result in another's memory, a tail of channels) shows here and not in tests of single products. With
-// TENON_MATRIX=all every width meets every size; else a covering part.
+// the losses of a few slots against the same network in float64 on plain loops. Errors of one product in
+// another's data (a result in its memory, a tail of channels) show here and not in tests of single products.
+// With TENON_MATRIX=all every width meets every size; else a covering part.
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
 
@@ -19,9 +19,9 @@ using Integer = std::int64_t;
 constexpr Integer kWidths[] = {3, 4, 5, 6, 7, 12, 20};
 constexpr int kSlots = 3;
 constexpr double kRate = 0.02;
-/// float32 loses what the plain loops lose against float64, which each run measures; another order of sums
-/// loses as much, and the greatest of so many errors varies by some times that. Where the loops are exact by
-/// chance: a thousand roundings.
+/// The bound follows float32's error on plain loops against float64, which each run measures; another order
+/// of sums loses as much, and the greatest of so many errors varies by some times that. If the loops are
+/// exact by chance: a thousand roundings.
 constexpr double kTimes = 32, kLeast = 1000 * 0x1p-24;
 
 struct Network {
@@ -156,7 +156,7 @@ std::vector<Network> networks() {
   return chosen;
 }
 
-/// Names of the device's kernel sets, from what it says when it is asked for one that it has not.
+/// Names of the device's kernel sets, from its message when one is requested that it does not have.
 std::vector<std::string> kernel_sets() {
   std::vector<std::string> names;
   try {
@@ -173,7 +173,7 @@ std::vector<std::string> kernel_sets() {
   return names;
 }
 
-/// What a few slots of plain gradient descent showed.
+/// Results of a few slots of plain gradient descent.
 struct Seen {
   std::vector<double> losses;
   std::map<std::string, std::vector<double>> first;  ///< gradients of the first slot

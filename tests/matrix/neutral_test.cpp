@@ -1,6 +1,6 @@
-// Nobody's business: for every precision, synchronisation, recovery and observer, a run ends with the same
-// weights whatever is evaluated, saved or watched. A run that is thrown back to one of its checkpoints and
-// resumed ends with the same hashes, and its metrics are those of the run left alone, times apart. Each
+// Neutrality: for every precision, synchronisation, recovery and observer, a run ends with the same weights
+// whatever is evaluated, saved or observed. A run that is thrown back to one of its checkpoints and resumed
+// ends with the same hashes, and its metrics are those of the undisturbed run, except for times. Each
 // precision, strategy, policy and observer once or more, drawn from a fixed seed; all of them with each other
 // with TENON_MATRIX=all (scripts/soak).
 #include "cell.hpp"
@@ -170,8 +170,8 @@ std::vector<Cell> cells() {
   return chosen;
 }
 
-/// metrics.jsonl without what depends on the clock, or, like written bytes, on what this process did.
-/// Background actors send while lines are written.
+/// metrics.jsonl without values that depend on the clock, or, like written bytes, on the history of this
+/// process. Background actors send while lines are written.
 std::vector<std::string> lines_of(const std::string& folder, bool actors) {
   static const std::regex clocked(
       R"re("name": "(compute_s|exposed_comm_s|late_s|samples_per_s|tokens_per_s|checkpoint_.*|memory_copy_s|save_interval_s|touched_share)")re");
@@ -221,7 +221,7 @@ class Neutral : public ::testing::TestWithParam<Cell> {
     return result;
   }
 
-  /// As a kill would: back to a checkpoint between two lines of train/loss. False where there is none.
+  /// Simulates a kill: back to a checkpoint between two lines of train/loss. Returns false if there is none.
   static bool throw_back(const std::string& folder) {
     const auto files = make_posix_files();
     const std::string checkpoints = folder + "/checkpoints";

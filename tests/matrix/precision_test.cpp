@@ -44,8 +44,8 @@ void PrintTo(const Cell& cell, std::ostream* out) {
 }
 
 constexpr std::int64_t kSlots = 12, kCut = 7, kSaveEvery = 5;
-/// Of one site on the rank that writes the summary: three products of two operands in each slot, and one
-/// forward product in the single batch of the evaluation at the end.
+/// Operands of one site on the rank that writes the summary: three products of two operands in each slot, and
+/// one forward product in the single batch of the evaluation at the end.
 constexpr std::uint64_t kOperands = 6 * kSlots + 2;
 
 std::vector<Cell> cells() {
@@ -96,7 +96,7 @@ TEST_P(PrecisionMatrix, TrainsCountsAndResumesToEqualBits) {
   ASSERT_EQ(plain.error, "");
   EXPECT_NE(losses(plain).at(0), loss[0]) << "the formats change nothing, so nothing was emulated";
 
-  // The same products whatever the formats; those of the head stay as they are.
+  // The same products for all formats; those of the head stay unquantized.
   if (std::string_view(cell.policy.name).starts_with("fp16")) {
     EXPECT_GE(sum(whole), cell.model.linear_sites * kOperands);
   } else {

@@ -1,6 +1,6 @@
-// Two replicas as threads of every configuration of configs/base, made small, twice: equal bits. What reads
-// memory that it did not write, or writes memory that is another's, differs between repetitions long before
-// it shows in a loss. With TENON_MATRIX=all six times, and in odd widths.
+// Two replicas as threads of every configuration of configs/base, made small, twice: equal bits. Code that
+// reads memory that it did not write, or writes memory of another owner, differs between repetitions long
+// before it shows in a loss. With TENON_MATRIX=all six times, and in odd widths.
 #include "cell.hpp"
 #include "testing/criteo_text.hpp"
 
@@ -11,7 +11,7 @@ namespace {
 
 using Sets = std::vector<std::string>;
 
-/// What makes a configuration small; those without an entry are run as they are.
+/// Settings that make a configuration small; those without an entry run unchanged.
 const std::map<std::string, Sets> kSmall = {
     {"gpt_tiny", {"data.context=16", "data.batch=2", "model.layers=1", "model.width=12", "model.heads=3"}},
     {"lenet5", {"data.batch=4"}},

@@ -58,9 +58,9 @@ TEST_P(Matrix, LearnsCountsSavesAndRepeats) {
   for (const double value : loss) ASSERT_TRUE(std::isfinite(value));
   EXPECT_LT((loss[kSlots - 1] + loss[kSlots - 2]) / 2, loss[0]);
 
-  // What two members of a ring send of S bytes is S (docs/reductions.md); parameters' gradients are f32.
+  // Each of two members of a ring sends S for S bytes (docs/reductions.md); parameters' gradients are f32.
   // Buckets are sent with the gaps between their tensors. Rows of tables go to the other replica with their
-  // number and how often they were read, behind one count for each table.
+  // number and how often they were read, after one count for each table.
   const auto gradient = first.bytes_by_purpose.find("gradient");
   const std::uint64_t sent = gradient == first.bytes_by_purpose.end() ? 0 : gradient->second;
   std::vector<std::string> facts;

@@ -7,7 +7,7 @@
 
 namespace model_parallel {
 
-/// Exactly, on integers; `width` numbers to an element, whose inner product is that of the pairs of reals.
+/// Exact, on integers; `width` numbers to an element, whose inner product is that of the pairs of reals.
 template <typename T>
 void expect_adjoint(ModelGrid& at, const Trial& trial, MoveSpec spec, DType dtype, int width) {
   spec.dtype = dtype;
@@ -21,7 +21,7 @@ void expect_adjoint(ModelGrid& at, const Trial& trial, MoveSpec spec, DType dtyp
     return tenon::TensorView{values.data(), shape, dtype};
   };
   auto x = noises(domain, 100 * rank), dy = noises(range, 7000 + 100 * rank);
-  // Adding to what is there, so that assignments cannot hide.
+  // Adds to old values, so that assignments cannot hide.
   auto y = noises(range, 31), dx = noises(domain, 32);
   const auto y0 = y, dx0 = dx;
   map->forward(view(x, domain), view(y, range), true);
@@ -69,7 +69,7 @@ inline void expect_transposed_matrices(const OnGrid& on, const Trial& trial) {
       for (const MoveSpec& spec : moves) {
         const auto map = make_map(at, trial.name, spec, "test");
         const auto self = static_cast<std::size_t>(at.index());
-        // Where this rank's elements begin in the vectors of all ranks, and how long these are.
+        // Offset of this rank's elements in the vectors of all ranks, and their total length.
         const auto place = [&](const Shape& local) {
           std::vector<double> sizes(static_cast<std::size_t>(at.size()), 0);
           sizes[self] = static_cast<double>(local.elements());

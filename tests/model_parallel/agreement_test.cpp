@@ -1,5 +1,5 @@
-// Property P14: what does not fit is the same error on every rank, before any message of the move; and a rank
-// that fails or is late inside a move does not let the others wait for ever.
+// Property P14: a mismatch is the same error on every rank, before any message of the move; and a rank that
+// fails or is late inside a move does not let the others wait for ever.
 #include "moves.hpp"
 
 #include <tenon/testing/grid_ranks.hpp>
@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 struct Refusal {
   const char* title;
   const char* primitive;
-  /// Of the rank at `index` of a grid of 2 x 2.
+  /// The spec of the rank at `index` of a grid of 2 x 2.
   std::function<MoveSpec(int index)> spec;
   std::vector<const char*> words;
 };
@@ -154,7 +154,7 @@ TEST(Agreement, P14_ARankThatFailsInAMoveEndsTheWaitsOfTheOthers) {
   for (const std::size_t rank : {0u, 2u}) EXPECT_THAT(errors[rank], HasSubstr("rank 1 has no memory left"));
 }
 
-/// Throws at the first message that it sends once it is armed.
+/// Throws at its first message after it is armed.
 class Broken final : public tenon::CommunicatorDecorator {
  public:
   Broken(std::unique_ptr<tenon::Communicator> inner, const std::atomic<bool>& armed)
@@ -189,7 +189,7 @@ TEST(Agreement, P14_ARankThatFailsInsideAnyPrimitiveEndsTheWaitsOfTheOthers) {
               map->forward({x.data(), map->local_domain()}, {y.data(), map->local_range()});
               map->adjoint({y.data(), map->local_range()}, {x.data(), map->local_domain()});
             } catch (const tenon::Error& error) {
-              // As a run does: whoever fails ends the others.
+              // As in a run, a rank that fails ends the others.
               world.transport().cancel(error.what());
               throw;
             }

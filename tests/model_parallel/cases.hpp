@@ -56,7 +56,7 @@ class Draw {
     return Shape(std::span<const std::int64_t>(extents));
   }
 
-  /// Uneven; empty parts are usual.
+  /// Uneven offsets; empty parts are usual.
   std::vector<std::int64_t> offsets(std::int64_t extent, int parts) {
     if (integer(0, 3) == 0) return tenon::balanced_offsets(extent, parts);
     std::vector<std::int64_t> table{0, extent};
@@ -65,7 +65,7 @@ class Draw {
     return table;
   }
 
-  /// Every axis of the grid goes to a dimension, to copies, or (`sums`) to partial sums.
+  /// Assigns every axis of the grid to a dimension, to copies, or (`sums`) to partial sums.
   Layout layout(const Shape& shape, const std::vector<int>& grid, bool copies, bool sums) {
     Layout out{shape};
     std::vector<std::vector<int>> axes(static_cast<std::size_t>(shape.rank()));
@@ -134,7 +134,7 @@ inline double small_integer(std::uint64_t stream, std::int64_t element) {
   return static_cast<double>((x >> 33) % 17) - 8;
 }
 
-/// What the rank holds of the tensor whose element i is small_integer(stream, i). Of a sum over axes the
+/// The rank's part of the tensor whose element i is small_integer(stream, i). For a partial sum over axes the
 /// terms are those of stream + 1 + (place along these axes), which `total` adds up.
 inline std::vector<double> held(const Layout& layout, const std::vector<int>& grid, int rank,
                                 std::uint64_t stream) {
@@ -153,7 +153,8 @@ inline std::vector<double> held(const Layout& layout, const std::vector<int>& gr
   return values;
 }
 
-/// Element `index` of the tensor that `held` spreads; `kept` axes stay sums, at these coordinates.
+/// Element `index` of the tensor that `held` distributes; `kept` axes stay partial sums, at these
+/// coordinates.
 inline double total(const Layout& layout, const std::vector<int>& grid, std::uint64_t stream,
                     std::int64_t index, const std::vector<int>& kept, const std::vector<int>& place) {
   if (layout.partial.empty()) return small_integer(stream, index);

@@ -1,5 +1,5 @@
-// Properties P2, P4, P5, P9 and P14 of convolutions and pools whose channels or features are cut over axes of
-// the grid, beside cuts of space and samples, on 1 to 8 ranks, against one rank.
+// Properties P2, P4, P5, P9 and P14 of convolutions and pools whose channels or features are sharded over
+// axes of the grid, in addition to space and samples, on 1 to 8 ranks, against one rank.
 #include "window_cases.hpp"
 
 #include <gmock/gmock.h>
@@ -16,7 +16,7 @@ bool several(const Numbers& axes, const std::vector<int>& grid) {
                      [&](std::int64_t axis) { return grid[static_cast<std::size_t>(axis)] > 1; });
 }
 
-/// Every axis goes to a dimension, to the features, or to copies; groups are cut between.
+/// Every axis goes to a dimension, to the features, or to copies; groups may be split.
 WindowCase random_channel_case(const std::vector<int>& grid, Draw& draw) {
   WindowCase c = draw_windows(draw, draw.integer(1, 6));
   for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
@@ -87,7 +87,7 @@ WindowCase plain_case() {
   return c;
 }
 
-// A map behind a sum is not the sum of maps.
+// A map of a sum is not the sum of maps.
 TEST(ChannelsOfAGrid, P4_NoMapIsFoldedIntoTermsOfASum) {
   const auto nodes = [](bool spread) {
     WindowCase c = plain_case();

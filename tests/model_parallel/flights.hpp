@@ -7,8 +7,8 @@
 
 namespace model_parallel {
 
-/// P15: maps of these primitives (a random one each) are used three times, all forwards and adjoints under
-/// way together, and finished in another order than they were started in.
+/// P15: maps of these primitives (a random one each) are used three times, all forwards and adjoints in
+/// flight together, and finished in another order than they were started in.
 inline void expect_several_in_flight(const OnGrid& on, const std::vector<std::string_view>& names, int ranks,
                                      Draw draw) {
   const std::vector<int> grid = draw.grid(ranks);

@@ -1,6 +1,6 @@
-// Properties P10 and P11 in whole runs: the Fourier operator on shipped data, cut in its points by TOML
-// alone, has the losses of one rank on every grid and in both forms, and a checkpoint of one grid goes on on
-// another.
+// Properties P10 and P11 in whole runs: the Fourier operator on shipped data, its points sharded by TOML
+// alone, has the losses of one rank on every grid and in both forms, and a checkpoint of one grid continues
+// on another.
 #include "grid_runs.hpp"
 
 namespace tenon::integration::fno_run_test {
@@ -39,7 +39,7 @@ TEST(FnoRun, P11_LossesInSinglePrecisionAreCloseToThoseOfOneRank) {
   EXPECT_LE(worst(spread, alone), 1e-4);
 }
 
-// Statistics of the batch norms are those of all points, on grids whose parts are uneven too.
+// Statistics of the batch norms are those of all points, also on grids with uneven parts.
 TEST(FnoRun, P12_BatchNormsOfPartsTrainLikeThoseOfOneRank) {
   std::vector<std::string> sets{"model.norm=\"batch\""};
   sets.insert(sets.end(), kShort.begin(), kShort.end());

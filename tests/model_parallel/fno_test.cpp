@@ -26,7 +26,7 @@ struct SpectralCase {
   }
 };
 
-/// Of [batch, channels, extents...]; the last dimension stays whole unless `last`.
+/// A random sharding of [batch, channels, extents...]; the last dimension stays whole unless `last`.
 Cut random_spectral_cut(const Shape& x, const std::vector<int>& grid, bool last, Draw& draw) {
   Cut cut;
   for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
@@ -109,7 +109,7 @@ TEST_P(Fourier, P11_PencilsAndSlabsAreThoseOfOneRankAndP9_SoAreTheirWeights) {
   }
 }
 
-// Samples are cut, points are cut, both are; the far side of one of the grids is all padding.
+// Samples are sharded, points are, both are; the far side of one of the grids is all padding.
 TEST_P(Fourier, P13_TheWholeOperatorHasTheLossAndGradientsOfOneRank) {
   Draw draw(950 + static_cast<unsigned>(GetParam()));
   const Shape x{4, 1, 7, 6}, t{4, 2, 7, 6};

@@ -1,5 +1,5 @@
-// Small graphs of layers over a model grid: how their inputs are cut, and all that they compute, beside what
-// one rank finds.
+// Small graphs of layers over a model grid: the sharding of their inputs, and all their results, beside those
+// of one rank.
 #pragma once
 
 #include "parts.hpp"
@@ -15,7 +15,7 @@ using tenon::testing::LayerHarness;
 using tenon::testing::TestField;
 using Numbers = std::vector<std::int64_t>;
 
-/// How a value is cut by a repartition.
+/// The sharding of a value by a repartition.
 struct Cut {
   Numbers dims, axes, sizes;
 
@@ -34,7 +34,7 @@ struct Cut {
   }
 };
 
-/// Half of the cuts of one dimension alone become uneven; empty parts are usual.
+/// Makes half of the shardings of one dimension alone uneven; empty parts are usual.
 inline void make_uneven(Cut& cut, const Shape& x, const std::vector<int>& grid, Draw& draw) {
   const bool one = !cut.dims.empty() && std::all_of(cut.dims.begin(), cut.dims.end(),
                                                     [&](auto dim) { return dim == cut.dims[0]; });
@@ -58,8 +58,8 @@ class Graph {
                   .grid = grid},
                  std::move(nodes), pulled, std::move(fields)) {}
 
-  /// `output`, the loss, all weights that have elements here and all gradients. Two backwards, so that the
-  /// second adds to what the first left.
+  /// Returns `output`, the loss, all weights that have elements here and all gradients. Runs two backwards,
+  /// so that the second adds to the first.
   Results results(const std::string& output) {
     Results out;
     for (const bool first : {true, false}) {
@@ -73,7 +73,7 @@ class Graph {
     out[output] = harness_.value(output);
     return out;
   }
-  /// What of `whole`, which one rank found, this rank should find: of weights and their gradients its parts.
+  /// This rank's part of `whole`, the results of one rank: of weights and their gradients its parts.
   Results here(Results whole) {
     return model_parallel::here(std::move(whole), harness_.executor().parameters());
   }

@@ -11,8 +11,8 @@
 
 namespace tenon::integration {
 
-/// Trains a base configuration as the run "tiny"; further words go to the program. Losses of training, in the
-/// order of steps.
+/// Trains a base configuration as the run "tiny"; further words go to the program. Returns the training
+/// losses, in the order of steps.
 inline std::vector<double> losses_in(const Scratch& scratch, const std::string& base,
                                      const std::vector<std::string>& sets,
                                      const std::vector<std::string>& more = {}) {

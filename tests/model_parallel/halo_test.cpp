@@ -1,5 +1,5 @@
-// Property P6: what a rank needs of a signal, against the golden table of the specification and against brute
-// force, and the windows that an exchange brings, over 2,000 random cases with uneven and empty parts.
+// Property P6: the inputs that a rank needs of a signal, against the golden table of the specification and
+// against brute force, and the windows of an exchange, over 2,000 random cases with uneven and empty parts.
 #include "movement.hpp"
 #include "thread_ranks.hpp"
 
@@ -168,7 +168,7 @@ TEST_P(Halo2000, P6_WindowsHoldTheTensorAndZerosAndBytesAreTheFormulas) {
         std::vector<double> y(expected.size(), 99);
         map->forward(view_of(x, map->local_domain()), view_of(y, map->local_range()));
         EXPECT_EQ(y, expected) << layout_text(spec.from) << " to " << layout_text(spec.to);
-        // What I send back is what I got: the sum over ranks of |R_q| - |R_q in own_q|.
+        // The adjoint sends what forward received: the sum over ranks of |R_q| - |R_q in own_q|.
         const auto forth = static_cast<double>(map->bytes_sent(tenon::Direction::kForward));
         EXPECT_EQ(map->bytes_sent(tenon::Direction::kTranspose), 8 * received);
         EXPECT_EQ(sum_over(at, forth), sum_over(at, static_cast<double>(8 * received)));

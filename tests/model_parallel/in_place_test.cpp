@@ -1,5 +1,5 @@
 // Property P3: exchanges in place. A tensor holds a rank's own elements with ghosts around them; the exchange
-// fills the ghosts and leaves the rest, and its adjoint brings the ghosts' gradients home.
+// fills the ghosts and nothing else, and its adjoint returns the ghosts' gradients to their owners.
 #include "thread_ranks.hpp"
 #include "trials.hpp"
 
@@ -16,11 +16,11 @@ using tenon::Deposit;
 using tenon::Direction;
 using tenon::ExchangeSpec;
 
-/// A rank's elements, and the box around them and all that its windows read.
+/// A rank's elements, and the bounding box of them and of all inputs of its windows.
 struct Padded {
   Box own, all;
 
-  /// fn(global index, position in the tensor, whether the rank owns it).
+  /// Calls fn(global index, position in the tensor, whether the rank owns it).
   template <typename Fn>
   void each(Fn&& fn) const {
     each_element(all, [&](const std::vector<std::int64_t>& at, std::int64_t position) {
@@ -106,7 +106,7 @@ TEST_P(InPlace, P3_OnceMoreChangesNothingAndOwnElementsStay) {
           exchange.run(Direction::kForward, view, view, Deposit::kFill);
           EXPECT_EQ(x, expected) << time << ": " << text_of(spec);
         }
-        // From one tensor to another it fills the ghosts, too, and nothing else.
+        // From one tensor to another it also fills the ghosts, and nothing else.
         x = before;
         std::vector<double> y(x.size(), 77);
         exchange.run(Direction::kForward, view, view_of(y, here.all.extents), Deposit::kFill);

@@ -1,6 +1,6 @@
-// Property P16: LeNet-5 over 2 x 2 ranks, its images cut in height and width and its linear weights in rows
-// and columns by TOML alone, has the losses of one rank; so have other grids, on which halos are wider than
-// parts. P10: its checkpoints go on on other grids.
+// Property P16: LeNet-5 over 2 x 2 ranks, its images sharded in height and width and its linear weights in
+// rows and columns by TOML alone, has the losses of one rank; so have other grids, on which halos are wider
+// than parts. P10: its checkpoints continue on other grids.
 #include "grid_runs.hpp"
 
 namespace tenon::integration::lenet_test {

@@ -1,6 +1,6 @@
-// Properties P2, P4 and P9 of linear layers, embeddings, positions and flatten over model grids: random cuts
-// of inputs and of weights on grids of 1 to 8 ranks, with uneven and empty parts, against one rank; and what
-// all ranks refuse with the same words (P14).
+// Properties P2, P4 and P9 of linear layers, embeddings, positions and flatten over model grids: random
+// shardings of inputs and of weights on grids of 1 to 8 ranks, with uneven and empty parts, against one rank;
+// and refusals that are equal on all ranks (P14).
 #include "graphs.hpp"
 
 #include <tenon/testing/grid_ranks.hpp>
@@ -19,7 +19,7 @@ struct LinearCase {
   std::int64_t features = 1;
   bool bias = true, scatter = false;
   Cut cut;
-  Numbers axes;  ///< that cut the features
+  Numbers axes;  ///< that shard the features
 
   std::string text() const {
     std::string out = "x " + x.text() + " to " + std::to_string(features) + cut.text() + " over";
@@ -29,7 +29,7 @@ struct LinearCase {
   bool cuts(std::int64_t dim) const {
     return std::find(cut.dims.begin(), cut.dims.end(), dim) != cut.dims.end();
   }
-  /// Whether sums cross ranks in forward.
+  /// Returns whether sums cross ranks in forward.
   bool sums(const std::vector<int>& grid) const {
     for (std::size_t i = 0; i < cut.dims.size(); ++i)
       if (cut.dims[i] == x.rank() - 1 && grid[static_cast<std::size_t>(cut.axes[i])] > 1) return true;
@@ -37,7 +37,7 @@ struct LinearCase {
   }
 };
 
-/// Every axis cuts the features, the columns of x, one of its other dimensions, or nothing.
+/// Every axis shards the features, the columns of x, one of its other dimensions, or nothing.
 LinearCase random_case(const std::vector<int>& grid, Draw& draw) {
   LinearCase c;
   c.x = draw.shape(2, 4, 7);
@@ -58,7 +58,7 @@ LinearCase random_case(const std::vector<int>& grid, Draw& draw) {
   return c;
 }
 
-/// x, then "c", then "y" as every rank has all of it.
+/// x, then "c", then "y", which every rank has whole.
 Nodes nodes_of(const LinearCase& c, bool spread) {
   NodeSpec layer{"c", "linear", {spread ? "spread" : "x"}, {{"features", c.features}, {"bias", c.bias}}};
   layer.options.push_back({"bias_init_scale", 0.5});
@@ -122,7 +122,7 @@ TEST_P(Linear, P4_IsThatOfOneRankWithP2_ItsGradientsAndP9_ItsWeights) {
   }
 }
 
-// Channels over axis 0, then columns over the axes in turn: nothing moves between the layers but sums.
+// Channels over axis 0, then columns over the axes in turn: between the layers only sums are communicated.
 TEST_P(Linear, P4_ColumnsThatAlternateBetweenAxesBehindChannelsAreThoseOfOneRank) {
   Draw draw(1300 + static_cast<unsigned>(GetParam()));
   const Shape x{3, 5, 2, 3};
@@ -200,7 +200,7 @@ TEST_P(Linear, P4_EmbeddingsAndPositionsAreThoseOfOneRankBitForBitWithP9_TheirTa
   }
 }
 
-// Of eight ranks two have no rows of the weight. Sums over ranks are rounded to bf16 once per rank more.
+// Two of eight ranks have no rows of the weight. Sums over ranks are rounded to bf16 once per rank more.
 TEST(LinearFormats, P4_NarrowFormatsTakeEmptyPartsAndSumsOverRanks) {
   LinearCase c;
   c.x = Shape{4, 32}, c.features = 3;

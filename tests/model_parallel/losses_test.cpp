@@ -1,6 +1,5 @@
-// Property P13: losses and metrics of values in parts are those of one rank, sums, counts and gradients, over
-// grids of 1 to 8 ranks, with uneven and empty parts and parts of which no target counts; and what they
-// refuse.
+// Property P13: losses and metrics of sharded values equal those of one rank, sums, counts and gradients,
+// over grids of 1 to 8 ranks, with uneven and empty parts and parts without counted targets; and refusals.
 #include "graphs.hpp"
 
 #include <tenon/testing/grid_ranks.hpp>
@@ -27,7 +26,7 @@ struct LossCase {
     if (!rows) return {"t", x, DType::kF64, targets};
     return {"t", Shape(x.extents().first(static_cast<std::size_t>(x.rank() - 1))), DType::kI32, targets};
   }
-  /// Over a grid x and targets are cut alike. Beside losses of rows lies their accuracy.
+  /// On a grid x and targets are sharded alike. Losses of rows are accompanied by their accuracy.
   std::vector<NodeSpec> nodes(bool spread) const {
     std::vector<NodeSpec> list;
     const std::vector<std::string> inputs{spread ? "x_part" : "x", spread ? "t_part" : "t"};
@@ -70,8 +69,8 @@ LossCase random_case(const std::vector<int>& grid, Draw& draw) {
   return c;
 }
 
-/// Sum and count of each loss, and all gradients. Two backwards, so that the second adds to what the first
-/// left. The seed is that of a run: one over the targets of all parts.
+/// Sum and count of each loss, and all gradients. Two backwards, so that the second adds to the first. The
+/// seed is that of a run: one over the targets of all parts.
 Results results(Bench& bench, const LossCase& c, ModelGrid* grid) {
   const auto precision = bench.make_component<tenon::Precision>("fp64", "");
   const tenon::testing::HarnessSpec spec{.layers = bench.layers.get(),
@@ -122,7 +121,7 @@ TEST_P(Losses, P13_SumsCountsAndGradientsOfPartsAreThoseOfOneRank) {
   }
 }
 
-// One rank has all samples, the others none; or the counted targets lie on one rank alone.
+// One rank has all samples, the others none; or all counted targets are on one rank.
 TEST(Losses, P13_ARankWithoutSamplesOrCountedTargetsAddsZero) {
   for (const char* type : {"mse", "softmax_cross_entropy", "head_cross_entropy"}) {
     for (const Numbers& sizes : {Numbers{0, 0, 6}, Numbers{6, 0, 0}, Numbers{2, 0, 4}}) {

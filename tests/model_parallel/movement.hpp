@@ -1,12 +1,12 @@
-// Properties P1 and P2: what random moves bring where, and that there and back is the identity.
+// Properties P1 and P2: results of random moves, and that a move and its reverse are the identity.
 #pragma once
 
 #include "trials.hpp"
 
 namespace model_parallel {
 
-/// The window of `rank`, element by element: what the tensor has there, 0 beyond it. `received`: how many of
-/// its elements are others'.
+/// The window of `rank`, element by element: the tensor's values, 0 beyond it. `received`: how many of its
+/// elements belong to other ranks.
 inline std::vector<double> window_of(const MoveSpec& spec, const std::vector<int>& grid, int rank,
                                      const Shape& local, std::uint64_t stream, std::int64_t& received) {
   const Box own = part(spec.from, grid, rank), out = part(spec.to, grid, rank);
@@ -35,7 +35,7 @@ inline std::vector<double> window_of(const MoveSpec& spec, const std::vector<int
   return values;
 }
 
-/// What `rank` should find behind the move of the tensor that `held` spreads.
+/// The result of `rank` after the move of the tensor that `held` distributes.
 inline std::vector<double> moved(const MoveSpec& spec, const std::vector<int>& grid, int rank,
                                  const Shape& local, std::uint64_t stream) {
   std::int64_t received = 0;

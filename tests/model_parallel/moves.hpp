@@ -11,7 +11,7 @@ namespace model_parallel {
 
 using tenon::MoveSpec;
 
-/// Cuts dimension 0 over all axes so that `owner` has everything.
+/// Shards dimension 0 over all axes so that `owner` has everything.
 inline Layout owned(const Shape& shape, const std::vector<int>& grid, int owner) {
   Layout layout{shape};
   std::vector<int> axes;
@@ -20,7 +20,7 @@ inline Layout owned(const Shape& shape, const std::vector<int>& grid, int owner)
   return layout;
 }
 
-/// `many`, which is not cut along `axes`, with everything at the rank that is `root` along them.
+/// `many`, which is not sharded along `axes`, with everything at the rank that is `root` along them.
 inline Layout owned_along(const Layout& many, const std::vector<int>& axes, const std::vector<int>& grid,
                           int root) {
   Layout one = many;
@@ -32,7 +32,7 @@ inline Layout owned_along(const Layout& many, const std::vector<int>& axes, cons
     one.sharding.push_back({0, {}, {0, one.shape[0]}});
     cut = one.sharding.end() - 1;
   }
-  // Each part becomes `roots` parts, all of it at one of them.
+  // Each part becomes `roots` parts, with all elements in one of them.
   std::vector<std::int64_t> offsets{0};
   for (std::size_t part = 0; part + 1 < cut->offsets.size(); ++part) {
     for (int r = 0; r < roots; ++r) offsets.push_back(r < root ? cut->offsets[part] : cut->offsets[part + 1]);
@@ -42,8 +42,8 @@ inline Layout owned_along(const Layout& many, const std::vector<int>& axes, cons
   return one;
 }
 
-/// The layout in which one rank along each of `axes` holds what in `many`, which is not cut along them, all
-/// hold.
+/// The layout in which one rank along each of `axes` holds what all of them hold in `many`, which is not
+/// sharded along these axes.
 inline Layout rooted(const Layout& many, const std::vector<int>& axes, const std::vector<int>& grid,
                      Draw& draw) {
   Layout one = many;
@@ -61,7 +61,7 @@ inline std::vector<int> some_axes(const std::vector<int>& grid, Draw& draw) {
   return axes;
 }
 
-/// Cut over the axes that are not in `axes`; some of them may be copies.
+/// Sharded over the axes that are not in `axes`; some of them may be copies.
 inline Layout cut_elsewhere(const Shape& shape, const std::vector<int>& grid, const std::vector<int>& axes,
                             Draw& draw) {
   Layout layout{shape};
@@ -110,7 +110,7 @@ inline MoveSpec random_nested_windows(const std::vector<int>& grid, Draw& draw) 
   }
 }
 
-/// Empty: there is none for this name.
+/// Returns nothing if there is none for this name.
 inline std::optional<MoveSpec> random_move(std::string_view name, const std::vector<int>& grid, Draw& draw) {
   if (name == "halo_exchange") return random_windows(grid, draw);
   if (name == "halo_exchange_nested") return random_nested_windows(grid, draw);
@@ -136,8 +136,7 @@ inline std::optional<MoveSpec> random_move(std::string_view name, const std::vec
     sums.partial = axes;
     std::vector<int> over;
     Layout parts = copies;
-    // Every axis that was free cuts a dimension that was whole, or all of them dimension 0 beside what cut
-    // it.
+    // Every free axis shards a whole dimension, or all of them dimension 0 in addition to its axes.
     const auto dim = static_cast<int>(draw.integer(0, shape.rank() - 1));
     std::erase_if(parts.sharding, [&](const DimSharding& c) {
       if (c.dim == dim) over = c.axes;

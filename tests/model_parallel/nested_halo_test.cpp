@@ -1,5 +1,5 @@
 // Property P6 of nested halo exchanges: the windows and adjoints of the general ones, two messages for each
-// dimension that is cut, and the bytes of the closed form.
+// sharded dimension, and the bytes of the closed form.
 #include "movement.hpp"
 #include "thread_ranks.hpp"
 
@@ -11,9 +11,9 @@ namespace {
 using tenon::Direction;
 using tenon::testing::GridRanks;
 
-/// Sections 3.3: over the dimensions that are cut, the halo's width times what the rank has of those already
-/// exchanged, ghosts and all, times its own part of those to come. `literal`: as written there, where inputs
-/// that the rank has and does not need still travel.
+/// Sections 3.3: over the sharded dimensions, the halo's width times the rank's extents in those already
+/// exchanged, ghosts included, times its own part of those to come. `literal`: as written there, where inputs
+/// that the rank has and does not need are still sent.
 std::int64_t received(const MoveSpec& spec, const std::vector<int>& grid, int rank, bool literal) {
   const Box own = part(spec.from, grid, rank), out = part(spec.to, grid, rank);
   std::vector<std::int64_t> width, ahead, behind;
@@ -94,7 +94,7 @@ TEST_P(NestedHalo, P6_HasTheWindowsOfTheGeneralOneAndTheBytesOfTheFormula) {
   }
 }
 
-/// Of a kernel over a tensor in even parts.
+/// The spec of a kernel over a tensor in even parts.
 MoveSpec even(const Shape& inputs, const std::vector<int>& grid, const tenon::Sliding& window) {
   MoveSpec spec{.from = {inputs}, .to = {inputs}, .dtype = DType::kF64};
   for (int dim = 0; dim < inputs.rank(); ++dim) {
@@ -133,7 +133,7 @@ TEST(NestedHalo, P6_SendsTwoMessagesPerDimensionNotOneToEveryNeighbour) {
 }
 
 // The second pool of LeNet-5 on 2 x 2 ranks: 19 elements per channel by the general form, and 20 by this one,
-// which leaves out the row that nobody needs.
+// which omits the row that no rank needs.
 TEST(NestedHalo, P6_PoolOfLeNet) {
   const std::vector<int> grid{2, 2};
   const MoveSpec spec = even(Shape{10, 10}, grid, {2, 2, 1, 0, 0});

@@ -1,4 +1,4 @@
-// Properties P2, P4, P7, P12 and P14 of batch, layer and RMS norms in parts: random shapes, cut along any
+// Properties P2, P4, P7, P12 and P14 of batch, layer and RMS norms in parts: random shapes, sharded along any
 // dimensions into uneven and empty parts on grids of 1 to 8 ranks, against one rank.
 #include "graphs.hpp"
 
@@ -50,7 +50,7 @@ NormCase random_case(const std::vector<int>& grid, Draw& draw) {
   return c;
 }
 
-/// A norm "n" whose output comes back whole as "y", with drawn gains and biases.
+/// A norm "n" whose output is gathered as "y", with drawn gains and biases.
 class NormGraph {
  public:
   NormGraph(Bench& bench, const NormCase& c, ModelGrid* grid, const char* precision = "fp64")
@@ -79,7 +79,7 @@ class NormGraph {
   Results here(const Results& whole) { return graph_.here(whole); }
 
  private:
-  /// Numbers that float32 has, too.
+  /// Numbers that float32 represents, too.
   static std::vector<double> rounded(std::vector<double> values, double centre = 0) {
     for (double& value : values) value = static_cast<double>(static_cast<float>(value + centre));
     return values;
@@ -131,7 +131,7 @@ TEST_P(Norms, P12_PartsHaveTheStatisticsGradientsAndRunningValuesOfOneRank) {
   }
 }
 
-// Squares less the square of the mean would lose 6 digits here.
+// Squares minus the square of the mean would lose 6 digits here.
 TEST(NormParts, P12_FarFromZeroNoDigitsAreLost) {
   Bench alone("cpu", "reference", 1);
   for (const char* type : {"batch_norm", "layer_norm"}) {
@@ -214,7 +214,7 @@ class Lacking final : public tenon::Device {
   std::string_view family_;
 };
 
-/// What each of four ranks says to a graph.
+/// The error of a graph on each of four ranks.
 std::vector<std::string> errors_of(const std::vector<NodeSpec>& nodes, const Shape& x) {
   GridRanks world({2, 2});
   return world.run([&](ModelGrid& at) {

@@ -1,5 +1,5 @@
-// What is computed while an exchange is open: outputs that read a rank's own part alone, and gradients of
-// weights. Seen in what lies in memory when a rank first waits for bytes.
+// Computation during an open exchange: outputs that read a rank's own part alone, and gradients of weights.
+// Observed in the memory when a rank first waits for bytes.
 #include "window_cases.hpp"
 
 #include <tenon/transport.hpp>
@@ -11,7 +11,7 @@ namespace {
 
 using tenon::testing::GridRanks;
 
-/// Calls `before` ahead of every wait.
+/// Calls `before` before every wait.
 class Watched final : public tenon::CommunicatorDecorator {
  public:
   Watched(std::unique_ptr<tenon::Communicator> inner, const std::function<void()>& before)
@@ -30,7 +30,8 @@ struct Seen {
   std::vector<double> y_in_the_end;
 };
 
-/// One feature of 12 points over two ranks, 3 wide: each makes 6, of which one reads the other's part.
+/// One feature of 12 points over two ranks, 3 wide: each rank computes 6, of which one reads the other's
+/// part.
 std::vector<Seen> watch(bool overlap) {
   WindowCase c;
   c.type = "conv", c.x = Shape{1, 2, 12};

@@ -1,4 +1,4 @@
-// What one rank of a grid should find of what one rank alone found.
+// The part of one rank's results that a rank of a grid should have.
 #pragma once
 
 #include "cases.hpp"

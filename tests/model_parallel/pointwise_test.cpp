@@ -1,5 +1,5 @@
-// Properties P4 and P9 of layers that compute element by element: on parts they are bit for bit what one rank
-// computes, dropout's masks included; and linear ones take sums over ranks, of which maps are refused.
+// Properties P4 and P9 of layers that compute element by element: on parts they equal one rank bit for bit,
+// dropout's masks included; linear ones accept partial sums over ranks, maps refuse them.
 #include "graphs.hpp"
 
 #include <tenon/testing/grid_ranks.hpp>
@@ -11,8 +11,8 @@ using tenon::DType;
 using tenon::testing::GridRanks;
 using tenon::testing::HarnessSpec;
 
-/// x as a sum over axis 0 of the grid: its ranks hold multiples of x that add up to it. Made whole, so that
-/// its gradient is.
+/// x as a partial sum over axis 0 of the grid: its ranks hold multiples of x that add up to it. Created as a
+/// whole tensor, so that its gradient is whole.
 class Terms final : public tenon::Layer {
  public:
   void infer(tenon::InferContext& context) override {
@@ -58,7 +58,7 @@ class WithTerms final : public tenon::LayerFactory {
   tenon::LayerFactory& others_;
 };
 
-/// "y" and the gradient of x in two slots, of which the second begins at another sample.
+/// "y" and the gradient of x in two slots, the second of which begins at another sample.
 Results results(Bench& bench, ModelGrid* grid, const std::vector<NodeSpec>& nodes, const Shape& x,
                 const char* precision = "fp64") {
   const auto chosen = bench.make_component<tenon::Precision>(precision, "");
@@ -90,7 +90,7 @@ Cut random_cut(const Shape& x, const std::vector<int>& grid, Draw& draw) {
   return cut;
 }
 
-/// `nodes` between a cut of x, unless there is no grid, and y, which is whole. They read "part" and end in
+/// `nodes` between a sharded x, unless there is no grid, and y, which is whole. They read "part" and end in
 /// "out".
 std::vector<NodeSpec> around(const Cut& cut, bool spread, const std::vector<NodeSpec>& nodes) {
   std::vector<NodeSpec> list{(spread ? cut : Cut()).node("part", "x")};

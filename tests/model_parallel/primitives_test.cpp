@@ -1,5 +1,5 @@
-// Properties P2, P7 and P15 of every registered primitive: what it moves, that its adjoint is the transpose,
-// whatever ranks are called, whoever is idle, and whenever messages come.
+// Properties P2, P7 and P15 of every registered primitive: its movement, that its adjoint is the transpose,
+// for any numbering of ranks, any idle ranks, and any arrival times of messages.
 #include "adjoints.hpp"
 #include "flights.hpp"
 #include "movement.hpp"
@@ -36,7 +36,8 @@ INSTANTIATE_TEST_SUITE_P(All, Primitives, ::testing::ValuesIn(all_trials()), [](
   return std::string(entry.param.name) + std::to_string(entry.param.ranks);
 });
 
-/// Layout of the gradient of a tensor that has this one: copies become terms of a sum, and a sum copies.
+/// Layout of the gradient of a tensor that has this one: copies become terms of a partial sum, and a partial
+/// sum copies.
 Layout dual(const Layout& layout, const std::vector<int>& grid) {
   Layout out = layout;
   out.partial.clear();
@@ -72,7 +73,7 @@ TEST_P(Primitives, P2_AdjointIsThePrimitiveThatItNames) {
     MoveSpec back = spec;
     back.from = dual(spec.to, grid), back.to = dual(spec.from, grid);
     back.dtype = tenon::DType::kF64;
-    // Copies on both sides (a repartition) come back as sums, and windows overlap: no primitive by itself.
+    // Copies on both sides (a repartition) return as partial sums, and windows overlap: no single primitive.
     if (!back.to.partial.empty() || !spec.windows.empty()) continue;
     if (!tenon::primitive(other).refusal(back, grid).empty()) {
       EXPECT_EQ(name(), "repartition") << tenon::primitive(other).refusal(back, grid) << ": "
@@ -107,14 +108,13 @@ class Late final : public tenon::CommunicatorDecorator {
   Draw draw_;
 };
 
-/// What a map makes of fractions, forward and back, by grid index; and the grid index of the fractions of
-/// each rank.
+/// Results of a map on fractions, forward and adjoint, by grid index.
 struct Bits {
   std::vector<std::vector<float>> y, dx;
   bool operator==(const Bits&) const = default;
 };
 
-/// `streams`: of the fractions of each rank.
+/// `streams`: seeds of each rank's fractions.
 Bits bits_on(GridRanks& world, std::string_view name, const MoveSpec& spec,
              const std::vector<std::uint64_t>& streams, const GridRanks::Wrap& wrap = {}) {
   const auto ranks = static_cast<std::size_t>(world.size());

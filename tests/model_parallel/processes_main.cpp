@@ -1,6 +1,5 @@
 // Properties P1, P2, P6 and P15 of moves where every rank is a process that mpirun started: this program is
-// one of them. Usage: mpirun -n N model_processes TRANSPORT. Rank 0 says what was tried, every rank what is
-// wrong.
+// one of them. Usage: mpirun -n N model_processes TRANSPORT. Rank 0 prints the trials, every rank its errors.
 #include "adjoints.hpp"
 #include "flights.hpp"
 #include "movement.hpp"

@@ -1,5 +1,5 @@
-// Property P1 and the traffic of moves: there and back is the identity bit for bit, and what is sent is what
-// the closed forms say, as counted where bytes leave.
+// Property P1 and the traffic of moves: a move and its reverse are the identity bit for bit, and the bytes
+// counted where they leave equal the closed forms.
 #include "movement.hpp"
 #include "thread_ranks.hpp"
 

@@ -11,7 +11,7 @@
 
 namespace model_parallel {
 
-/// A layer "c" that reads x, which is cut before it.
+/// A layer "c" that reads x, which is sharded before it.
 struct LayerInParts {
   NodeSpec layer;
   Shape x;
@@ -30,7 +30,7 @@ struct LayerInParts {
   }
 };
 
-/// Every axis cuts a dimension, of the channels only if `channels`, or nothing.
+/// Every axis shards a dimension, of the channels only if `channels`, or nothing.
 inline Cut random_cut(const Shape& x, const std::vector<int>& grid, bool channels, Draw& draw) {
   Cut cut;
   for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
@@ -43,7 +43,7 @@ inline Cut random_cut(const Shape& x, const std::vector<int>& grid, bool channel
   return cut;
 }
 
-/// x, "c" on it, then "y" as every rank has all of it.
+/// x, "c" on it, then "y", which every rank has whole.
 class RunInParts {
  public:
   RunInParts(Bench& bench, const LayerInParts& c, ModelGrid* grid, const char* precision = "fp64")
@@ -61,7 +61,7 @@ class RunInParts {
                              tenon::testing::normals(info.spec.shape.elements(), info.spec.name));
   }
 
-  /// "y" and all gradients. Two backwards, so that the second adds to what the first left.
+  /// "y" and all gradients. Two backwards, so that the second adds to the first.
   Results results() {
     for (const bool first : {true, false}) {
       harness_.forward();
@@ -72,8 +72,8 @@ class RunInParts {
     return out;
   }
 
-  /// How far <F x, d_y> and <x, F* d_y> lie apart, relative to the larger of |F x| |d_y| and |x| |F* d_y|; of
-  /// a layer that is linear in its weight, too, and adds a bias.
+  /// Difference of <F x, d_y> and <x, F* d_y>, relative to the larger of |F x| |d_y| and |x| |F* d_y|; also
+  /// for a layer that is linear in its weight and adds a bias.
   double adjoint_error() {
     const double loss = harness_.forward();
     harness_.backward(1.0, true);

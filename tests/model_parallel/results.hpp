@@ -1,4 +1,4 @@
-// What a graph computed, tensor by tensor, against what one rank did.
+// Results of a graph, tensor by tensor, against those of one rank.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,8 +13,8 @@ namespace model_parallel {
 
 using Results = std::map<std::string, std::vector<double>>;
 
-/// Of every tensor the largest difference, relative to its largest element. What is infinite (the greatest of
-/// pads alone) must be equal.
+/// Expects that each tensor's largest difference, relative to its largest element, is within `tolerance`.
+/// Infinite values (the greatest of pads alone) must be equal.
 inline void expect_close(const Results& found, const Results& expected, double tolerance,
                          const std::string& what) {
   ASSERT_EQ(found.size(), expected.size()) << what;

@@ -1,5 +1,5 @@
-// Whole runs on a model grid: a sequential model that TOML alone spreads over ranks trains the weights of one
-// rank, and a layer that computes on whole values says that it gets parts.
+// Whole runs on a model grid: a sequential model that TOML alone distributes over ranks trains the weights of
+// one rank, and a layer that computes on whole values reports that it gets parts.
 #include "run_program.hpp"
 
 namespace tenon::integration::run_test {
@@ -8,7 +8,8 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// The map between the two products of the perceptron lies over both axes of the grid, unevenly along one.
+/// The map between the two products of the perceptron is sharded over both axes of the grid, unevenly along
+/// one.
 constexpr const char* kSpread = R"(
 [[model.insert]]
 after = "transformer.h.0.mlp.c_fc"

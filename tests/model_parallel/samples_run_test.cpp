@@ -5,7 +5,7 @@
 namespace tenon::integration::samples_run_test {
 namespace {
 
-/// LeNet-5 as it was published: what follows the second pool are convolutions, too. `conv` and `pool` are
+/// LeNet-5 as it was published: the layers after the second pool are convolutions, too. `conv` and `pool` are
 /// layer types; `edits` are nodes to insert.
 std::vector<std::string> all_convolutions(const std::string& conv, const std::string& pool,
                                           const std::string& edits) {
@@ -40,7 +40,7 @@ Found train(const std::vector<std::string>& sets) {
   return found;
 }
 
-/// The same over a grid: images and labels are cut alike.
+/// The same on a grid: images and labels are sharded alike.
 std::vector<std::string> in_parts(const std::string& grid, const std::string& cut) {
   const std::string node = "type = \"repartition\", " + cut + "}";
   auto sets = all_convolutions("conv", "max_pool",

@@ -1,6 +1,5 @@
 // The volumes of 6.3, counted where bytes leave: a Fourier operator over slabs on 1, 2, 4 and 8 ranks, all of
-// whose bytes of an update are those of the closed forms that `tenon reproduce fno-scaling` carries on to
-// 512.
+// whose bytes of an update equal the closed forms that `tenon reproduce fno-scaling` extrapolates to 512.
 #include "grid_runs.hpp"
 
 #include "reproduce/slabs.hpp"
@@ -15,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kLayers = 4;  // the model's default, as projection = 128
 
-/// A field X Y Z T, cut along Y into parts of 3 and 2; 10 modes of X, not as many for each rank.
+/// A field X Y Z T, sharded along Y into parts of 3 and 2; 10 modes of X, not as many for each rank.
 reproduce::SlabOperator small_operator() {
   return {.points = {12, 20, 6, 5},
           .modes = {5, 4, 2, 3},
@@ -83,7 +82,7 @@ std::vector<double> model_bytes(const Scratch& scratch, std::int64_t ranks, int 
   return bytes;
 }
 
-/// Of one update: what two more updates send.
+/// Bytes of one update: those of two further updates, halved.
 std::vector<double> of_an_update(const Scratch& scratch, std::int64_t ranks) {
   std::vector<double> more = model_bytes(scratch, ranks, 4);
   const std::vector<double> less = model_bytes(scratch, ranks, 2);
@@ -98,7 +97,7 @@ TEST(SlabBytes, P11_VolumesOfSlabsAreCountedAsTheClosedFormsSay) {
   write_npy(*make_posix_files(), (scratch / "field.npy").string(),
             {values.data(), Shape{3, 12, 20, 6, 5}, DType::kF32, MemorySpace::kHost});
   const reproduce::SlabOperator op = small_operator();
-  // B C (2kx ny 2kz kt) complex numbers are there, of which those stay whose rank is the same in both cuts.
+  // B C (2kx ny 2kz kt) complex numbers in all; those whose rank is the same in both shardings stay.
   EXPECT_EQ(reproduce::move_elements(op, 2), 2 * 3 * 10 * 20 * 4 * 3 / 2);
   constexpr std::int64_t kWeights = 5 * 3 + 3 + kLayers * (3 * 3 + 3) + 3 * 128 + 128 + 128 + 1;
   for (const std::int64_t ranks : {1, 2, 4, 8}) {

@@ -1,6 +1,6 @@
 // Properties P2, P4 and P5 of transposed convolutions in parts: random kernels, strides, dilations and
 // paddings over 1 to 3 dimensions on grids of 1 to 8 ranks, with uneven and empty parts and outputs that no
-// input reaches, against one rank; and what all ranks refuse with the same words (P14).
+// input reaches, against one rank; and refusals that are equal on all ranks (P14).
 #include "resampling.hpp"
 
 #include <gmock/gmock.h>
@@ -48,7 +48,7 @@ TEST_P(Transposed, P4_ConvolutionsAreThoseOfOneRankAndP2_P5_SoAreAllGradients) {
   expect_as_on_one_rank(GetParam(), Draw(2300 + static_cast<unsigned>(GetParam())), 3, 14, random_transposed);
 }
 
-// Fast products choose their order of summation by the number of rows, of which a rank has its own.
+// Fast products choose their order of summation by the number of rows, which differs between ranks.
 TEST_P(Transposed, P4_WithTheFastestKernelsToRounding) {
   expect_fast_outputs_as_on_one_rank(GetParam(), Draw(2400 + static_cast<unsigned>(GetParam())), 10, 2e-6,
                                      random_transposed);

@@ -1,5 +1,5 @@
-// What properties of moves are functions of: who carries the messages, so that threads and processes
-// (processes_main.cpp) are held to the same ones, and which random moves.
+// Parameters of the properties of moves: the carrier of the messages, so that threads and processes
+// (processes_main.cpp) are tested alike, and the random moves.
 #pragma once
 
 #include "moves.hpp"
@@ -13,7 +13,7 @@ namespace model_parallel {
 using tenon::DType;
 using tenon::LinearMap;
 
-/// Runs a function on those ranks of a grid that live in this process; expects that none throws.
+/// Runs a function on those ranks of a grid that are in this process; expects that none throws.
 using OnGrid = std::function<void(const std::vector<int>& grid, const std::function<void(ModelGrid&)>&)>;
 
 /// Random moves of one primitive, seeded by name and ranks, so that a trial can be run again alone.

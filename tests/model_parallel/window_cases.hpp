@@ -1,4 +1,4 @@
-// Random convolutions and pools over random grids, and what a rank finds of them.
+// Random convolutions and pools over random grids, and the results of a rank.
 #pragma once
 
 #include "parts.hpp"
@@ -23,7 +23,7 @@ struct WindowCase {
   Numbers kernel, stride, dilation, padding;
   std::int64_t features = 1, groups = 1, chunk = 0;
   Numbers dims, axes, sizes;  ///< of the repartition before it
-  Numbers over;               ///< axes that cut the features
+  Numbers over;               ///< axes that shard the features
   std::string backward = "gather", precision = "fp64";
   bool overlap = false;
   bool read_twice = false;  ///< another node reads x, so that its gradient is added to
@@ -56,7 +56,7 @@ inline bool fits(const WindowCase& c) {
   return true;
 }
 
-/// Windows over x with so many channels; nothing is cut.
+/// Windows over x with so many channels; nothing is sharded.
 inline WindowCase draw_windows(Draw& draw, std::int64_t channels) {
   WindowCase c;
   do {
@@ -79,7 +79,7 @@ inline WindowCase draw_windows(Draw& draw, std::int64_t channels) {
   return c;
 }
 
-/// Where one dimension alone is cut its parts may be uneven.
+/// If one dimension alone is sharded, its parts may be uneven.
 inline void draw_sizes(WindowCase& c, const std::vector<int>& grid, Draw& draw) {
   const bool one =
       !c.dims.empty() && std::all_of(c.dims.begin(), c.dims.end(), [&](auto d) { return d == c.dims[0]; });
@@ -90,7 +90,7 @@ inline void draw_sizes(WindowCase& c, const std::vector<int>& grid, Draw& draw) 
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) c.sizes.push_back(offsets[i + 1] - offsets[i]);
 }
 
-/// x, then "c", then "y" as every rank has all of it, and "z" where x is read twice.
+/// x, then "c", then "y", which every rank has whole, and "z" where x is read twice.
 inline std::vector<NodeSpec> nodes_of(const WindowCase& c, bool spread, const std::string& type) {
   std::vector<NodeSpec> nodes;
   const std::string x = spread ? "spread" : "x";
@@ -112,7 +112,7 @@ inline std::vector<NodeSpec> nodes_of(const WindowCase& c, bool spread, const st
   return nodes;
 }
 
-/// What a rank found: "y", all weights, and all gradients as "d NAME".
+/// Results of a rank: "y", all weights, and all gradients as "d NAME".
 struct Found {
   Results values;
   std::vector<ParameterInfo> parameters;
@@ -130,7 +130,7 @@ inline Found results(Bench& bench, const WindowCase& c, ModelGrid* grid, const s
   std::vector<std::string> pulled{"y"};
   if (c.read_twice) pulled.emplace_back("z");
   LayerHarness harness(spec, nodes_of(c, grid != nullptr, type), pulled, {x});
-  // Biases begin at zero, where one that is lost or added twice would not be seen.
+  // Biases begin at zero, which would hide one that is lost or added twice.
   const auto biases = tenon::testing::normals(c.features, "bias");
   for (const ParameterInfo& info : harness.executor().parameters()) {
     if (info.spec.name == "c.bias" && info.local.elements() > 0)

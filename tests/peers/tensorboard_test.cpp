@@ -1,4 +1,4 @@
-// TensorBoard's own reader on what the observer `tensorboard` wrote, a resumed run included.
+// TensorBoard's own reader on the files of the observer `tensorboard`, a resumed run included.
 #include "run_program.hpp"
 
 #include <tenon/config.hpp>

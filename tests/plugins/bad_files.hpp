@@ -1,4 +1,4 @@
-// The plugin files of bad/ that are refused, and the whole text of each refusal: the same from the loader and
+// The plugin files of bad/ that are refused, and the full text of each refusal: the same from the loader and
 // from the program. {file}, {sdk} and {compiler} (of the host) are filled in.
 #pragma once
 

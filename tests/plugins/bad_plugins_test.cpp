@@ -1,4 +1,4 @@
-// Every way in which a plugin file can be wrong, and the whole text of its refusal.
+// Every error of a plugin file, and the full text of its refusal.
 #include "bad_files.hpp"
 #include "support.hpp"
 

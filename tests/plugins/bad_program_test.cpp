@@ -1,5 +1,5 @@
 // Broken plugins and the program: `tenon inspect FILE` refuses each with its text and status 3, a run that
-// needs one ends with status 3, and a run that does not goes on and says what it left out.
+// needs one ends with status 3, and a run that does not continues and reports what it left out.
 #include "bad_files.hpp"
 #include "run_program.hpp"
 #include "support.hpp"
@@ -25,7 +25,7 @@ TEST_P(BadFileInProgram, EndsInspectWithItsTextAndStatusThree) {
   const Ended ended = scratch.run({"inspect", file.string()});
   EXPECT_EQ(ended.err, "tenon: " + fixture::filled(GetParam().message, file) + "\n");
   EXPECT_EQ(ended.status, 3) << ended.signal;
-  // What can be read is shown even of a file that cannot be loaded.
+  // The readable part is shown even for a file that cannot be loaded.
   if (ended.err.find("section") == std::string::npos) {
     EXPECT_THAT(ended.out, HasSubstr("This much is read from the file; no code of it ran."));
   }
@@ -34,7 +34,7 @@ TEST_P(BadFileInProgram, EndsInspectWithItsTextAndStatusThree) {
 std::vector<BadFile> refused_files() {
   std::vector<BadFile> files;
   for (const BadFile& bad : fixture::kBadFiles) {
-    // Epoch 0 is this program's own, unless it says that it is of a later one.
+    // Epoch 0 is this program's own, unless the program has a later one.
     if (std::strcmp(bad.file, "old_epoch") != 0) files.push_back(bad);
   }
   files.push_back(
@@ -58,7 +58,7 @@ TEST(BadFiles, WithoutLoadingNoCodeRuns) {
   EXPECT_THAT(ended.out, HasSubstr("components  toy.plain\n"));
 }
 
-// What a path can be instead of a plugin. Each entry makes `name` in a folder; {it} is its path.
+// Paths that are not plugins. Each entry makes `name` in a folder; {it} is its path.
 struct OddPath {
   const char* name;
   void (*make)(const fs::path& it);
@@ -136,7 +136,7 @@ TEST(BadFiles, OnePermittedToNobodyIsRefusedByName) {
   const fs::path it = scratch / "secret.so";
   fs::copy_file(fixture::path("good/good"), it);
   fs::permissions(it, fs::perms::none);
-  // Root may read everything; it takes another user for a moment.
+  // Root may read everything; this becomes another user for a moment.
   const bool root = ::geteuid() == 0;
   ASSERT_EQ(root ? ::seteuid(65534) : 0, 0);
   const std::string message = fixture::error_text([&] { plugin::read_abi_tag(it); }, ErrorKind::kPlugin);
@@ -200,7 +200,7 @@ TEST(BadFiles, ACreateThatDoesNotReturnEndsTheProgramAtTheDeadline) {
   EXPECT_EQ(ended.status, 3) << ended.signal;
 }
 
-// In a child process, what ends or stops a run is a line of the report.
+// In a child process, a failure that ends or stops a run is a line of the report.
 TEST(BadFiles, ConformanceSaysHowACreateEnded) {
   struct End {
     const char *id, *time_limit, *words;
@@ -227,7 +227,7 @@ TEST(BadFiles, HurtNoRunThatDoesNotNeedThem) {
   const Ended ended = scratch.train({}, {{"TENON_PLUGIN_PATH", kBadFolder}});
   EXPECT_EQ(ended.err, kTellsNothing);
   EXPECT_EQ(ended.status, 0);
-  // Which were left out, and why, stands in the log.
+  // The log names the omitted plugins and the reasons.
   for (const BadFile& bad : fixture::kBadFiles) {
     const std::string name = bad.file;
     if (name != "no_section" && name != "new_epoch" && name != "string_abi" && name != "glibcxx_debug")

@@ -1,4 +1,4 @@
-// A plugin as it should be: two components, options of every kind of value, an alias, an extension, init and
+// A correct plugin: two components, options of every kind of value, an alias, an extension, init and
 // shutdown.
 #include "toy.hpp"
 
@@ -68,7 +68,7 @@ class Twin final : public toy::Plain {
   using Plain::Plain;
 };
 
-// The process environment is the one place that a test can look at from the other side of the neck.
+// The process environment is the one place that a test can inspect from the other side of the neck.
 int init(const tenon_host_v1* host, tenon_error*) {
   if (host->cxx_host != nullptr) throw std::logic_error("init belongs to the process, not to a rank");
   return ::setenv("TENON_TEST_GOOD", "initialised", 1);

@@ -1,5 +1,5 @@
-// `tenon inspect FILE` over a good file: what is read without running its code, what follows from a child
-// process, and that the first does not depend on the second.
+// `tenon inspect FILE` over a good file: facts read without running its code, facts from a child process, and
+// that the first do not depend on the second.
 #include "run_program.hpp"
 #include "support.hpp"
 
@@ -54,7 +54,7 @@ TEST(InspectFile, AsJson) {
   EXPECT_EQ(tag["loaded"], false);
   EXPECT_EQ(tag["abi"], whole["abi"]);
   EXPECT_EQ(tag["components"][0], (Json{{"kind", "toy/1"}, {"id", "counter"}, {"aliases", {"tally"}}}));
-  // A file that cannot be loaded says why, beside what can be read of it.
+  // A file that cannot be loaded is shown with the reason and its readable part.
   const Ended broken = inspect("bad/new_epoch", {"--json"});
   EXPECT_EQ(broken.status, 3);
   const Json bad = Json::parse(broken.out);

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kCopies = 200;
 
-// One kind of damage after the other; `random` decides where.
+// Kinds of damage in turn; `random` chooses the place.
 std::string damaged(std::string bytes, int copy, std::mt19937_64& random) {
   const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
   Elf64_Ehdr head;
@@ -40,14 +40,14 @@ std::string damaged(std::string bytes, int copy, std::mt19937_64& random) {
     case 4:  // program headers: where the dynamic linker maps
       spoil(head.e_phoff, std::size_t{head.e_phnum} * sizeof(Elf64_Phdr));
       break;
-    case 5:  // section headers: where the tag lies
+    case 5:  // section headers: they locate the tag
       spoil(head.e_shoff, std::size_t{head.e_shnum} * sizeof(Elf64_Shdr));
       break;
     default: {  // inside one section: .dynamic, the tag, relocations, data, ...
       Elf64_Shdr entry{};
       while (entry.sh_size == 0 || entry.sh_type == SHT_NOBITS)
         std::memcpy(&entry, bytes.data() + section(below(head.e_shnum)), sizeof entry);
-      // Every second time .dynamic, which steers everything else.
+      // Every second time .dynamic, which controls everything else.
       for (std::size_t i = 0; copy % 2 == 0 && i < head.e_shnum; ++i) {
         Elf64_Shdr other;
         std::memcpy(&other, bytes.data() + section(i), sizeof other);

@@ -1,4 +1,4 @@
-// Looking at plugins in a child: what crashes, exits or hangs there is a line of text here.
+// Inspecting plugins in a child: a crash, exit or hang there is a line of text here.
 #include "support.hpp"
 
 #include "plugin/probe.hpp"

@@ -1,4 +1,4 @@
-// What the tests of this folder share: a host, paths of fixtures, options as the core makes them, texts of
+// Shared by the tests of this folder: a host, paths of fixtures, options as the core makes them, texts of
 // errors.
 #pragma once
 
@@ -38,7 +38,7 @@ inline std::filesystem::path path(const std::string& name) {
   return std::filesystem::canonical(std::string(FIXTURES) + "/" + name + ".so");
 }
 
-/// A fresh folder under the build tree, gone with the object.
+/// A fresh folder under the build tree, removed with the object.
 class Folder {
  public:
   explicit Folder(const std::string& name)

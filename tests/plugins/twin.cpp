@@ -1,4 +1,4 @@
-// Offers the id that good.cpp offers too, from another vendor.
+// Offers the same id as good.cpp, from another vendor.
 #include "toy.hpp"
 
 namespace {

@@ -1,5 +1,5 @@
 // Update rules on a row table: a table with state stepped by hand, and the trajectories that PyTorch recorded
-// behind an EmbeddingBag (row_optimizers.safetensors).
+// for an EmbeddingBag (row_optimizers.safetensors).
 #pragma once
 
 #include "graph/row_gradients.hpp"
@@ -40,7 +40,7 @@ class RowHarness {
     weights_->write(all(), pack(start, width, bytes));
   }
 
-  /// What a layer adds in backward: rows, repeated where they were read twice, and their gradients.
+  /// Adds the backward of a layer: rows, repeated if they were read twice, and their gradients.
   void step(const std::vector<std::int64_t>& ids, const std::vector<double>& values, double lr,
             std::int64_t count, double gradient_scale) {
     graph::RowGradients rows;
@@ -155,8 +155,8 @@ inline void expect_recorded_rows(const RecordedRows& run, std::string_view type)
   }
 }
 
-/// A batch that reads every row once: the table then moves as a dense tensor of its elements does, to the
-/// same bits, whatever the rule keeps.
+/// A batch that reads every row once: the table then moves like a dense tensor of its elements, to the same
+/// bits, for every rule.
 inline void expect_rows_equal_dense(const char* type, const char* options, double lr, bool decay) {
   constexpr std::int64_t kRows = 150, kWidth = 7;  // three blocks
   const std::vector<double> start = normals(kRows * kWidth, "start");

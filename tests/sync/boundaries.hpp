@@ -1,5 +1,5 @@
-// What every trainer holds where all of them stand still: a strategy around the one under test that looks on
-// in quiesce. It can also set replicas apart at the start, so that exchanges move something without any
+// State of every trainer where all of them stand still: a wrapper of the strategy under test that observes in
+// quiesce. It can also set replicas apart at the start, so that exchanges move something without any
 // training.
 #pragma once
 
@@ -13,7 +13,7 @@ struct Boundary {
 };
 struct Boundaries {
   std::map<int, std::vector<Boundary>> replicas;
-  /// Of all replicas' weights, and of the centre's where there is one.
+  /// Sum of an element over all replicas' weights, and the centre's if there is one.
   Weights total(std::size_t at, bool center) const {
     const Boundary& first = replicas.at(0)[at];
     Weights sum(first.live.size());

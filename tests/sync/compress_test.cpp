@@ -1,5 +1,5 @@
-// powersgd and sign: what they make of a mean, what they carry to the next one, and what a refused update
-// leaves behind.
+// powersgd and sign: their approximation of a mean, the error that they carry to the next one, and the effect
+// of a refused update.
 #include "world.hpp"
 
 #include <tenon/sdk/traffic.hpp>
@@ -13,7 +13,7 @@ std::string around(const std::string& decorator, const std::string& inner) {
   return "{" + decorator + ", inner = " + inner + "}";
 }
 
-/// Where the tensors of the perceptron with 6 hidden units lie in a bucket, in the order of backward, each
+/// Offsets of the tensors of the perceptron with 6 hidden units in a bucket, in the order of backward, each
 /// from a multiple of 64 bytes on.
 struct Place {
   std::size_t begin, rows, columns;
@@ -38,7 +38,7 @@ std::vector<double> plus(std::vector<double> a, const std::vector<double>& b, do
   return a;
 }
 
-/// Tensor `place` of values, as they are times `factor`.
+/// Tensor `place` of values, times `factor`.
 std::vector<double> tensor(const Weights& values, const Place& place, double factor = 1) {
   std::vector<double> result(values.begin() + static_cast<std::ptrdiff_t>(place.begin),
                              values.begin() + static_cast<std::ptrdiff_t>(place.begin + place.elements()));
@@ -61,7 +61,7 @@ double overlap(const std::vector<double>& a, const std::vector<double>& b, std::
   return most / (std::sqrt(size_a * size_b) + 1e-300);
 }
 
-/// How far a matrix is from rank 1: its largest minor of two rows through its largest element, relative.
+/// Distance of a matrix from rank 1: its largest minor of two rows through its largest element, relative.
 double beyond_rank_one(const std::vector<double>& a, std::size_t rows) {
   const std::size_t columns = a.size() / rows;
   std::size_t top = 0;
@@ -119,7 +119,7 @@ TEST(Compress, PowersgdOfEnoughColumnsLosesNothing) {
         "[data]\ntype = \"mnist\"\nbatch = 1\nscale = \"standard\"\n[model]\ntype = \"mlp\"\nhidden = [6]\n";
     const Outcome ddp = train("{type = 'ddp'}", world);
     for (const int rank : {replicas, replicas + 1}) {
-      // Just enough columns must look everywhere: what a warm start knows may be orthogonal to new samples.
+      // Just enough columns must cover all directions: a warm start may be orthogonal to new samples.
       const Outcome run = train(
           around("type = 'powersgd', start_after = 0, min_compression = 1.0, rank = " + std::to_string(rank) +
                      (rank == replicas ? ", warm_start = false" : ""),
@@ -181,7 +181,7 @@ TEST(Compress, SignFollowsItsFormula) {
           scales += scale;
         }
         const std::vector<double> seen = tensor(run.replicas.at(1).mean[t], place, unscale);
-        // The scale is sent in f32; signs of what is as small as its rounding may differ.
+        // The scale is sent in f32; signs of values as small as its rounding may differ.
         std::size_t other = 0;
         for (std::size_t i = 0; i < seen.size(); ++i)
           other += std::abs(seen[i] - mean[i]) > 1e-5 * scales ? 1 : 0;
@@ -193,8 +193,7 @@ TEST(Compress, SignFollowsItsFormula) {
   }
 }
 
-// The way back to the anchor is what travels: x = anchor - weights + e, and the outer step on the mean of
-// signs.
+// The pseudo-gradient is sent: x = anchor - weights + e, and the outer step on the mean of signs.
 TEST(Compress, SignOfTheWayBackToAnAnchor) {
   constexpr double kRate = 0.5, kMomentum = 0.5;
   const Outcome run =
@@ -275,7 +274,7 @@ TEST(Compress, T17_ASavedRunGoesOnAsIfNothingHadHappened) {
   for (const char* strategy : kStrategies) {
     const Outcome undisturbed = train(strategy, whole);
     ASSERT_EQ(undisturbed.result.error, "") << strategy;
-    // Before compression begins, as it does, and after some slots of feedback.
+    // Before compression begins, at its begin, and after some slots of feedback.
     for (const std::int64_t cut : {2, 4, 5, 9, 12}) {
       const integration::Scratch scratch;
       const std::string folder = (scratch / "run").string();
@@ -336,7 +335,7 @@ TEST(Compress, T21_BytesAreThoseOfTheFormulas) {
     EXPECT_EQ(bytes(around("type = 'powersgd', start_after = 2, min_compression = 1.0", "{type = 'ddp'}"),
                     "gradient"),
               plain + 5 * (ring(10 + 6 + 10 + 6) + ring(6 + 784)));
-    // By default 10 x 6 is not worth it: 2 (10 + 6) 2 is not less than 60.
+    // By default compressing 10 x 6 does not pay: 2 (10 + 6) 2 is not less than 60.
     EXPECT_EQ(bytes(around("type = 'powersgd', start_after = 2, rank = 2", "{type = 'ddp'}"), "gradient"),
               plain + 5 * (ring(10 + 60 + 6 + 2 * 6) + ring(2 * 784)));
     // A bit per element, tensor by tensor, and four bytes for each of the four.

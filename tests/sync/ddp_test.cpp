@@ -1,5 +1,5 @@
-// ddp: neither the cut into buckets nor the number of replicas, micro-batches or bytes per element changes
-// what is learnt beyond rounding.
+// ddp: neither bucket sizes nor the number of replicas, micro-batches or bytes per element changes the result
+// beyond rounding.
 #include "world.hpp"
 
 #include <tenon/random.hpp>
@@ -91,7 +91,7 @@ TEST(DdpSync, NarrowGradientsAreRoundedBehindTheDivision) {
   };
   for (const auto& [name, bits, lowest] : {Format{"bf16", 7, -126}, Format{"f16", 10, -14}}) {
     const std::string strategy = std::string("{type = 'ddp', communication = '") + name + "'}";
-    // Two replicas: g = round(round(g0 / 2) + round(g1 / 2)), whoever owns the element.
+    // Two replicas: g = round(round(g0 / 2) + round(g1 / 2)), for either owner of the element.
     const Outcome two = train(strategy, {.replicas = 2, .slots = 4, .optimizer = kSgd, .precision = "fp32"});
     ASSERT_EQ(two.result.error, "");
     int changed = 0;

@@ -1,4 +1,4 @@
-// local_sgd, post_local_sgd, diloco and palsgd: identities between strategies, and what each promises.
+// local_sgd, post_local_sgd, diloco and palsgd: identities between strategies, and the properties of each.
 #include "world.hpp"
 
 namespace tenon::sync_test::local_test {
@@ -31,7 +31,7 @@ TEST(LocalSync, T2_DilocoWithAPlainOuterStepIsLocalSgd) {
     const Outcome assigned =
         train("{type = 'diloco', interval = 4, outer = 'sgd', outer_lr = 1.0, outer_momentum = 0.0}", world);
     EXPECT_EQ(assigned.last(), local.last()) << "the anchor becomes the mean itself";
-    // A rate beside 1 takes the way over pseudo-gradients; what it leaves is of its own size.
+    // A rate other than 1 uses pseudo-gradients; its remainder is of its own size.
     const Outcome stepped = train(
         "{type = 'diloco', interval = 4, outer = 'sgd', outer_lr = 1.00000000000001, outer_momentum = 0.0}",
         world);
@@ -149,7 +149,7 @@ TEST(LocalSync, T8_MixingSlotsSendNothingAndAreDrawnWithTheirProbability) {
       train("{type = 'palsgd', interval = 6, warmup = 0, p = 0.3}", {.slots = 2, .more = "count = true\n"});
   ASSERT_EQ(counted.result.error, "");
   EXPECT_NEAR(watch.mixed_share, 0.3, 4 * std::sqrt(0.3 * 0.7 / 1e6));
-  // Every replica for itself, or all together; another seed, another schedule.
+  // Every replica draws independently, or all together; another seed, another schedule.
   const auto kinds = [](const char* strategy, std::int64_t seed) {
     const Outcome run = train(strategy, {.slots = 60, .seed = seed});
     return std::pair(run.replicas.at(0).kinds, run.replicas.at(1).kinds);
@@ -300,8 +300,8 @@ TEST(LocalSync, T17_ASavedRunGoesOnAsIfNothingHadHappened) {
         "{type = 'palsgd', interval = 4, warmup = 5, p = 0.3}"}) {
     const Outcome undisturbed = train(strategy, whole);
     ASSERT_EQ(undisturbed.result.error, "") << strategy;
-    // In the warm-up, at its end, within a round, before a meeting, right behind it, and with nothing left to
-    // do.
+    // In the warm-up, at its end, within an interval, before a synchronisation round, right after it, and
+    // with nothing left to do.
     for (const std::int64_t cut : {2, 5, 6, 11, 12, 15}) {
       const integration::Scratch scratch;
       const std::string folder = (scratch / "run").string();
@@ -322,13 +322,14 @@ TEST(LocalSync, T18_PostLocalSgdBeginsAsDataParallel) {
   const Outcome ddp = train("{type = 'ddp'}", world);
   const Outcome post = train("{type = 'post_local_sgd', interval = 6, warmup = 8}", world);
   for (std::size_t t = 0; t < 8; ++t) EXPECT_EQ(post.replicas.at(1).live[t], ddp.replicas.at(1).live[t]) << t;
-  // The first meeting is the first multiple of the interval behind the warm-up: slot 11, then 17.
+  // The first synchronisation round is the first multiple of the interval after the warm-up: slot 11, then
+  // 17.
   for (std::size_t t = 8; t < 20; ++t) {
     EXPECT_EQ(post.replicas.at(0).live[t] == post.replicas.at(1).live[t], t == 11 || t == 17) << t;
   }
 }
 
-// What a slot moves on average: with probability p the pull, otherwise the step at rate / (1 - p).
+// The average movement in a slot: with probability p the pull, otherwise the step at rate / (1 - p).
 TEST(LocalSync, T9_OnAverageASlotIsAStepOnTheLossWithAPull) {
   constexpr double kP = 0.3, kEta = 0.5, kRate = 0.05;
   const Outcome palsgd = train("{type = 'palsgd', interval = 30, warmup = 0, p = 0.3, eta = 0.5}", {});
@@ -417,7 +418,7 @@ TEST(LocalSync, T21_BytesAreThoseOfTheFormulas) {
     for (const char* type : {"diloco", "bmuf", "easgd"})
       EXPECT_EQ(parameter_bytes(train(std::string("{type = '") + type + "', interval = 6}", world).result),
                 3 * round);
-    // AdamW's two moments travel with the weights.
+    // AdamW's two moments are sent with the weights.
     const World adam{
         .replicas = static_cast<int>(replicas), .slots = 20, .optimizer = kAdamW, .precision = "fp32"};
     EXPECT_EQ(parameter_bytes(train("{type = 'bmuf', interval = 6, local_state = 'average'}", adam).result),
@@ -434,7 +435,8 @@ TEST(LocalSync, T21_BytesAreThoseOfTheFormulas) {
   }
 }
 
-// g = anchor - mean(x), and the three rules on it, from what each replica had when it came to the meeting.
+// g = anchor - mean(x), and the three rules on it, from each replica's weights at the start of the
+// synchronisation round.
 TEST(LocalSync, OuterStepsFollowTheirFormulas) {
   constexpr double kRate = 0.3, kMomentum = 0.8, kBeta1 = 0.9, kBeta2 = 0.95, kEps = 0.1;
   for (const std::string rule : {"nesterov", "sgd", "adam"}) {

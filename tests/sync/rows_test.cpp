@@ -1,4 +1,4 @@
-// Rows on request ([parallel] rows = "request"): where they must agree they have the bits of rows in step;
+// Rows on request ([parallel] rows = "request"): where both must agree they have the bits of rows in step;
 // under the simulated clock they repeat, resume, count their bytes, and let replicas train at their own pace.
 #include "rows_world.hpp"
 
@@ -23,9 +23,9 @@ TEST(Rows, OnRequestHaveTheBitsOfOneReplicaInStep) {
             bits(train_clicks("{type = 'none'}", clicks_world(1)).result));
 }
 
-// In step a row moves by the mean over K replicas of what they found, on request by each alone. With rows
-// that one replica reads the mean is a K-th of it, exact for powers of two. Real threads: nobody can see
-// when.
+// In step a row moves by the mean of the gradients of K replicas, on request by that of each alone. For rows
+// that one replica reads the mean is a K-th of it, exact for powers of two. Real threads: their timing does
+// not show.
 TEST(Rows, OnRequestHaveTheBitsOfStepWhereReplicasReadDisjointRows) {
   for (const int replicas : {2, 4}) {
     World world = clicks_world(replicas, "disjoint = " + std::to_string(replicas) + "\n");
@@ -43,7 +43,7 @@ TEST(Rows, OnRequestHaveTheBitsOfStepWhereReplicasReadDisjointRows) {
   }
 }
 
-// A strategy that gives up a rank's turn now and then, workers that share weights, jitter, a slow trainer.
+// A strategy that skips a rank's turn now and then, workers that share weights, jitter, a slow trainer.
 TEST(Rows, OnRequestRepeatUnderTheSimulatedClock) {
   for (const std::string strategy : {"{type = 'none'}", "{type = 'shadow_easgd'}", "{type = 'shadow_ma'}"}) {
     World world = on_request(clicks_world(3), {kSimulated, kLink, "parallel.workers=2", "run.eval_every=9",
@@ -101,7 +101,7 @@ Bytes closed_form(int replicas, std::int64_t begin, std::int64_t end) {
   return bytes;
 }
 
-// T21: two runs that differ in length alone, so evaluation and the end cancel out.
+// T21: two runs that differ only in length, so evaluation and the end cancel out.
 TEST(Rows, OnRequestSendTheBytesOfTheClosedForm) {
   const auto purpose = [](const RunResult& result, std::size_t rank, const char* name) {
     return result.communication.at(rank).purposes.at(name).bytes_sent;
@@ -122,7 +122,7 @@ TEST(Rows, OnRequestSendTheBytesOfTheClosedForm) {
   }
 }
 
-// Own timing does not reach into a checkpoint: trainers stand still there and begin together behind it.
+// A checkpoint does not depend on trainers' own timing: they stand still there and begin together after it.
 TEST(Rows, OnRequestResumeToTheSameBits) {
   for (const std::string strategy :
        {"{type = 'none'}", "{type = 'shadow_ma', mode = 'stepped', interval = 5}",
@@ -140,7 +140,7 @@ TEST(Rows, OnRequestResumeToTheSameBits) {
   }
 }
 
-// The paper's point: a trainer is not held back by another one's pace.
+// The paper's point: another trainer's pace does not hold a trainer back.
 TEST(Rows, OnRequestLetTrainersGoAtTheirOwnPace) {
   World world = clicks_world(2);
   world.slots = 40;

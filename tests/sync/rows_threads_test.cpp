@@ -53,7 +53,7 @@ TEST(RowsThreads, AFailureEndsAllUnderItsName) {
   }
 }
 
-// Its actors still answer: others miss it when they stand still for an evaluation.
+// Its actors still answer: the others notice it when they stand still for an evaluation.
 TEST(RowsThreads, AHangIsNamedWithinTheDeadline) {
   World world = threads("none");
   world.sets.insert(world.sets.end(),
@@ -64,9 +64,9 @@ TEST(RowsThreads, AHangIsNamedWithinTheDeadline) {
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20));
 }
 
-// Replica 0 is at a boundary long before replica 1, and done with it long before: its copies must hold what
-// replica 1 did before it, and replica 1's nothing that came behind. Replicas read rows of their own, so bits
-// do not depend on timing.
+// Replica 0 reaches and leaves a boundary long before replica 1: its copies must hold replica 1's earlier
+// updates, and replica 1's copies no later ones. Replicas read rows of their own, so bits do not depend on
+// timing.
 TEST(RowsThreads, SaveWhatAllDidBeforeTheBoundaryAndNoMore) {
   World world = on_request(clicks_world(2, "disjoint = 2\n"),
                            {"recovery={type=\"full\", every=6, keep=100, async=true}"});
@@ -77,7 +77,7 @@ TEST(RowsThreads, SaveWhatAllDidBeforeTheBoundaryAndNoMore) {
   const std::string folder = (scratch / "run").string();
   const RunResult whole = train_clicks(strategy, world, folder).result;
   ASSERT_EQ(whole.error, "");
-  // One that is due while another is written is skipped.
+  // A save that is due while another is being written is skipped.
   for (const char* step : {"step-18", "step-12"})
     std::filesystem::remove_all(scratch / "run/1/checkpoints" / step);
   ASSERT_TRUE(std::filesystem::exists(scratch / "run/1/checkpoints/step-6"));

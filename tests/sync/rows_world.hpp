@@ -1,4 +1,5 @@
-// Runs of a small recommendation model whose tables are cut over the replicas, and what was read of its data.
+// Runs of a small recommendation model whose tables are sharded over the replicas, and a record of the reads
+// of its data.
 #pragma once
 
 #include "world.hpp"
@@ -127,7 +128,7 @@ class CountsRows final : public Observer, public RowObserver {
   std::map<int, std::pair<std::int64_t, std::int64_t>> owned_;
 };
 
-/// Replica 1 comes late to every boundary, and late from it.
+/// Replica 1 reaches every boundary late, and leaves it late.
 class ComesLate final : public SyncDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory()};

@@ -1,5 +1,5 @@
-// shadow_easgd, shadow_ma and shadow_bmuf behind the training, under the simulated clock: what a background
-// keeps, what it costs, how it ends.
+// shadow_easgd, shadow_ma and shadow_bmuf in the background, under the simulated clock: their invariants,
+// costs and ends.
 #include "boundaries.hpp"
 
 namespace tenon::sync_test::shadow_background_test {
@@ -48,21 +48,21 @@ TEST(ShadowBackground, IsOneHistoryUnderTheSimulatedClock) {
       EXPECT_EQ(first.result.weights_hash, second.result.weights_hash);
       const Distribution gaps = first.result.distributions.at("sync_gap");
       EXPECT_GT(gaps.count, 15) << background.options;
-      // Every update of every trainer lies in one gap, but for those behind its last exchange.
+      // Every update of every trainer is in one gap, except those after its last exchange.
       EXPECT_NEAR(gaps.mean * static_cast<double>(gaps.count), 3 * 30, 12) << background.options;
       EXPECT_TRUE(std::isfinite(first.result.metrics.at("val/loss")));
     }
   }
 }
 
-// Without training, exchanges alone move weights, and everything is where all stand still.
+// Without training, only exchanges move weights, and the sum is complete where all trainers stand still.
 TEST(ShadowBackground, T10_ExchangesKeepTheSumWhateverIsInFlight) {
   for (const Background& background : kBackgrounds) {
     if (std::string_view(background.options).find("bmuf") != std::string_view::npos) continue;
     World world = world_of(background, {"transport.link.bandwidth=4e6", "run.eval_every=3"});
     world.precision = "fp64";
     world.optimizer = kNoTraining;
-    // Trainers come to a boundary one after the other: some have merged a round there that others have not.
+    // Trainers reach a boundary one after the other: some have merged a round there that others have not.
     world.sets.emplace_back("transport.clock.speed=[1.0, 1.7, 0.6]");
     const Outcome run = train_looking(strategy_of(background), world, true);
     ASSERT_EQ(run.result.error, "") << background.options;
@@ -78,7 +78,7 @@ TEST(ShadowBackground, T10_ExchangesKeepTheSumWhateverIsInFlight) {
   }
 }
 
-// What waits for a link is not training: gaps follow the slower of a trainer's link and the servers'.
+// Waiting for a link is not training: gaps follow the slower of a trainer's link and the servers'.
 TEST(ShadowBackground, GapsGrowWithTheTrainersOfOneServerAndShrinkWithServers) {
   const auto gap = [](int replicas, int servers) {
     World world{.replicas = replicas, .slots = 60, .precision = "fp32"};
@@ -88,14 +88,16 @@ TEST(ShadowBackground, GapsGrowWithTheTrainersOfOneServerAndShrinkWithServers) {
     EXPECT_EQ(run.result.error, "");
     return run.result.distributions.at("sync_gap").mean;
   };
-  // r T: 100 slots/s times 2 S / B = 38.4 ms while a trainer's link binds, K S / B once the server's does.
+  // r T: 100 slots/s times 2 S / B = 38.4 ms while a trainer's link is the limit, K S / B once the server's
+  // is.
   const double two = gap(2, 1), six = gap(6, 1), relieved = gap(6, 3);
   EXPECT_NEAR(two, 100 * 2 * kBytes / 1e6, 1.0);
   EXPECT_NEAR(six / two, 3, 0.6);
   EXPECT_LT(relieved, 0.7 * six);
 }
 
-// The same arithmetic on the same weights, in other portions: trainers take turns, so nobody comes between.
+// The same arithmetic on the same weights, in other portions: trainers take turns, so no other one
+// interleaves.
 TEST(ShadowBackground, PiecesChangeNoBitOfAnExchange) {
   for (const char* exchange : {"symmetric", "sequential", "delta"}) {
     World world{.slots = 20, .precision = "fp32"};
@@ -112,7 +114,7 @@ TEST(ShadowBackground, PiecesChangeNoBitOfAnExchange) {
   }
 }
 
-// Lookups in tables are a part of every slot, and wait behind what is already on its way on the same link.
+// Lookups in tables are a part of every slot, and wait for earlier transfers on the same link.
 TEST(ShadowBackground, WhatElseUsesTheLinkPassesBetweenPieces) {
   for (const Background& background : {kBackgrounds[0], kBackgrounds[3]}) {
     const auto seconds = [&](const char* piece) {
@@ -184,7 +186,7 @@ TEST(ShadowBackground, T21_BytesAreThoseOfTheFormulas) {
     World world = world_of(background);
     world.replicas = 2;
     const Outcome run = train_looking(strategy_of(background), world);
-    // What goes on behind the last slot, until all have ended, is sent and not recorded.
+    // Exchanges after the last slot, until all have ended, are sent and not recorded.
     const auto syncs = static_cast<std::uint64_t>(run.result.distributions.at("sync_gap").count);
     const std::uint64_t sent = background.served ? bytes(run, "servers.parameter")
                                                  : 2 * bytes(run, "parameter");  // 2 (K-1)/K S from each
@@ -194,7 +196,7 @@ TEST(ShadowBackground, T21_BytesAreThoseOfTheFormulas) {
   }
 }
 
-// What was saved comes back whole: nothing is in flight beside it, and the servers have it before anybody
+// The saved state is restored whole: nothing is in flight, and the servers have it before any trainer
 // exchanges with them.
 TEST(ShadowBackground, T17_AResumedRunGoesOnFromWhatWasSaved) {
   for (const Background& background : kBackgrounds) {

@@ -1,5 +1,5 @@
-// What workers did while an exchange was under way: on a loss whose gradient is the same everywhere, the sum
-// of all weights says how many updates are still in them.
+// Progress of workers during an exchange: on a loss whose gradient is the same everywhere, the sum of all
+// weights shows how many updates they still contain.
 #include "../contracts/support.hpp"
 
 #include <tenon/sync.hpp>
@@ -77,7 +77,8 @@ class Summing final : public SyncDecorator {
 TENON_STATIC_PLUGIN(plugin, PluginInfo{.id = "test.slope", .version = "1.0.0", .summary = "a known slope"},
                     Slope, SlopeModel, Summing)
 
-/// How far the mean weight came in `steps` slots of two trainers, all trainers and the centre together.
+/// Distance that the mean weight moved in `steps` slots of two trainers, all trainers and the centre
+/// together.
 double progress(const std::string& strategy, int servers) {
   const Folder folder;
   const std::string toml =
@@ -103,7 +104,8 @@ TEST(ShadowProgress, IsKeptByDifferencesAndLostByHalfInLerps) {
   EXPECT_NEAR(progress("{type='shadow_easgd', elastic=0.3}", 1), kWhole, 1e-3);
   EXPECT_NEAR(progress("{type='shadow_easgd', elastic=0.3, exchange='delta'}", 2), kWhole, 1e-3);
   EXPECT_NEAR(progress("{type='shadow_ma', merge='delta'}", 0), kWhole, 1e-3);
-  // A round trip of votes and one of weights take 16 ms and more of each round: most updates fall into them.
+  // A round trip of votes and one of weights take 16 ms and more of each round: most updates occur during
+  // them.
   const double lerp = progress("{type='shadow_ma', weight=0.5}", 0);
   EXPECT_LT(lerp, 0.8 * kWhole);
   EXPECT_GT(lerp, 0.4 * kWhole);

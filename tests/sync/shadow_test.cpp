@@ -1,5 +1,5 @@
-// shadow_easgd, shadow_ma and shadow_bmuf in the foreground and stepped, where every slot is one history:
-// what an exchange keeps, and what equals what.
+// shadow_easgd, shadow_ma and shadow_bmuf in the foreground and stepped, where every slot is reproducible:
+// invariants of an exchange, and equalities between modes.
 #include "world.hpp"
 
 namespace tenon::sync_test::shadow_test {
@@ -8,7 +8,7 @@ namespace {
 const std::vector<std::string> kTwoServers = {"parallel.servers=2", "run.eval_every=1"};
 constexpr const char* kAdamW = "type = \"adamw\"\nlr = 3e-3\n";
 
-/// Element by element over the replicas.
+/// Sum over the replicas, element by element.
 Weights sum(const std::map<int, Trace>& replicas, std::vector<Weights> Trace::*what, std::size_t slot) {
   Weights total((replicas.at(0).*what)[slot].size());
   for (const auto& [replica, trace] : replicas)
@@ -20,7 +20,7 @@ Weights plus(Weights a, const Weights& b, double factor = 1) {
   return a;
 }
 
-// What replicas lose in an exchange the centre gains. `evaluated` of slot t is the centre before its
+// The centre gains what replicas lose in an exchange. `evaluated` of slot t is the centre before its
 // exchange.
 TEST(ShadowSync, T10_ExchangesWithTheCentreKeepTheSum) {
   for (const std::string exchange : {"symmetric", "sequential"}) {
@@ -45,7 +45,7 @@ TEST(ShadowSync, T10_ExchangesWithTheCentreKeepTheSum) {
 }
 
 // The trainer computes the force from the centre that it fetched, which others change meanwhile, and moves a
-// slot later: what the centre gained in a slot, replicas lose in the next.
+// slot later: replicas lose in the next slot what the centre gained in this one.
 TEST(ShadowSync, T10_SoDoForcesFromAStaleCentre) {
   const Outcome run =
       train("{type = 'shadow_easgd', mode = 'foreground', interval = 3, elastic = 0.4, exchange = 'delta'}",
@@ -62,8 +62,8 @@ TEST(ShadowSync, T10_SoDoForcesFromAStaleCentre) {
   EXPECT_EQ(moved, 4);
 }
 
-// What a server does for the first time it has done before anybody trains on: it answers each trainer once,
-// and trainer 0 once more, which brings the centre.
+// A server makes room for every trainer before any of them trains: it answers each trainer once, and trainer
+// 0 once more, which brings the centre.
 TEST(ShadowSync, ServersMakeRoomForEveryTrainerFirst) {
   const auto answers = [](int replicas) {
     const Outcome run = train("{type = 'shadow_easgd', mode = 'foreground', interval = 9}",
@@ -192,7 +192,7 @@ TEST(ShadowSync, T16_ScriptsRepeatTheirBits) {
 
 TEST(ShadowSync, T17_ARunResumedInAnyPhaseIsTheWholeRun) {
   for (const Script& script : kScripts) {
-    for (const char* every : {"2", "3", "4"}) {  // before, behind and between exchanges
+    for (const char* every : {"2", "3", "4"}) {  // before, after and between exchanges
       const integration::Scratch scratch;
       World world = world_of(script);
       world.more = std::string("[recovery]\ntype = \"full\"\nevery = ") + every + "\n";
@@ -229,7 +229,7 @@ TEST(ShadowSync, T20_MergesMoveEveryTensorOnceAndLeaveBuffersToTheirPolicy) {
       ASSERT_EQ(run.result.error, "");
       const Trace &first = run.replicas.at(0), &second = run.replicas.at(1);
       for (std::size_t i = 0; i < first.live[3].size(); ++i) {
-        // Trainer 0 comes first, to the centre as it was; without one, to the mean.
+        // Trainer 0 comes first, to the old centre; without one, to the mean.
         const double target =
             centered ? first.evaluated[3][i] : (first.before[3][i] + second.before[3][i]) / 2;
         const double before = first.before[3][i], size = std::max(std::abs(target), std::abs(before));

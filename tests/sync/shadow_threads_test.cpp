@@ -1,5 +1,5 @@
 // shadow_easgd, shadow_ma and shadow_bmuf with threads and the wall clock: they learn, use every sample once,
-// and end in order, whoever asks them to; and what they refuse.
+// and end in order, for any source of the request; and refusals.
 #include "world.hpp"
 
 #include <tenon/dataset.hpp>
@@ -12,7 +12,7 @@ using ::testing::HasSubstr;
 std::mutex counted_mutex;
 std::map<std::int64_t, int> counted;  ///< by first sample of a batch for training
 
-/// Counts what is read of the data set within.
+/// Counts reads of the inner data set.
 class Counted final : public Dataset {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "dataset/1").mandatory()};
@@ -162,7 +162,7 @@ TEST(ShadowThreads, RefuseWhatCannotBe) {
       HasSubstr("[[fault]]: rank 2 is a server; faults happen to ranks that train, 0 to 1"));
 }
 
-// A trainer that fails takes the others and the servers with it, at once and under its name.
+// A trainer that fails ends the others and the servers, at once and under its name.
 TEST(ShadowThreads, AFailureEndsServersAndTrainers) {
   for (const std::string strategy : kStrategies) {
     std::vector<std::string> sets{"fault=[{rank=1, step=3, kind=\"crash\"}]", "run.steps=1000"};
@@ -173,7 +173,8 @@ TEST(ShadowThreads, AFailureEndsServersAndTrainers) {
   }
 }
 
-// Tables are cut over the trainers and read in step, so workers are one each; dense weights go behind it.
+// Tables are sharded over the trainers and read in step, so there is one worker each; dense weights follow in
+// the background.
 TEST(ShadowThreads, TrainBesideTablesThatTrainersShare) {
   for (const std::string strategy : kStrategies) {
     World world{.replicas = 2,

@@ -1,4 +1,4 @@
-// streaming_diloco: what it has in common with diloco, when which fragment moves, and what travels.
+// streaming_diloco: its agreement with diloco, the schedule of fragments, and the bytes sent.
 #include "world.hpp"
 
 namespace tenon::sync_test::streaming_test {
@@ -15,11 +15,11 @@ std::uint64_t parameter_bytes(const RunResult& result) {
   return found == result.bytes_by_purpose.end() ? 0 : found->second;
 }
 
-/// Where the tensors of the perceptron end in `live`: they stand in the order of backward.
+/// Ends of the perceptron's tensors in `live`: they are in the order of backward.
 constexpr std::size_t kTensors = 4;
 std::vector<std::size_t> ends(const Outcome& run) {
   std::vector<std::size_t> sizes = {10, 60, 6, 4704}, result;
-  // Bias and weight of a layer finish together; which comes first is the model's business.
+  // Bias and weight of a layer finish together; their order depends on the model.
   std::size_t end = 0;
   for (const std::size_t size : run.tensor_sizes) result.push_back(end += size);
   EXPECT_TRUE(
@@ -27,7 +27,7 @@ std::vector<std::size_t> ends(const Outcome& run) {
   return result;
 }
 
-/// Which tensors differ between two sets of weights.
+/// Tensors that differ between two sets of weights.
 std::vector<bool> moved(const Outcome& run, const Weights& a, const Weights& b) {
   std::vector<bool> result;
   std::size_t begin = 0;
@@ -97,7 +97,7 @@ TEST(Streaming, T14_EveryFragmentMeetsOncePerInterval) {
   }
 }
 
-// g = mean(anchor - x) of when the fragment left, the outer step and the merge of when it arrives.
+// g = mean(anchor - x) at the time when the fragment left; the outer step and the merge at its arrival.
 TEST(Streaming, AMeetingFollowsItsFormula) {
   constexpr double kRate = 0.4, kMomentum = 0.9, kAlpha = 0.25;
   const Outcome run =
@@ -168,8 +168,8 @@ TEST(Streaming, T17_ASavedRunGoesOnWithAFragmentOnItsWay) {
     const std::string strategy = streaming(options);
     const Outcome undisturbed = train(strategy, whole);
     ASSERT_EQ(undisturbed.result.error, "") << strategy;
-    // Before the first fragment leaves (6), right behind it, on its way (7), as it arrives (8), between, with
-    // the second one on its way (10), and with nothing left to do.
+    // Before the first fragment leaves (6), right after it, in transit (7), as it arrives (8), between, with
+    // the second one in transit (10), and with nothing left to do.
     for (const std::int64_t cut : {3, 6, 7, 8, 10, 13, 15}) {
       const integration::Scratch scratch;
       const std::string folder = (scratch / "run").string();
@@ -207,7 +207,7 @@ TEST(Streaming, T20_EveryTensorMeetsOnceAndStatisticsFollowTheirPolicy) {
           met[i] += a.before[t][i] != b.before[t][i] && a.live[t][i] == b.live[t][i] ? 1 : 0;
       }
       EXPECT_EQ(*std::max_element(met.begin(), met.end()), 1);
-      // Equal elements before a meeting are rare: those whose gradient is zero on both.
+      // Equal elements before a synchronisation round are rare: those whose gradient is zero on both.
       EXPECT_GT(static_cast<double>(std::count(met.begin(), met.end(), 1)),
                 0.5 * static_cast<double>(met.size()));
       if (a.buffers[0].empty()) continue;
@@ -249,7 +249,7 @@ TEST(Streaming, T21_BytesAreThoseOfTheFormulas) {
   }
 }
 
-// What few bits make of the mean way back: bounded by half a step of the format at the block's scale.
+// Effect of few bits on the mean pseudo-gradient: bounded by half a step of the format at the block's scale.
 TEST(Streaming, FewBitsKeepMostOfTheWayBack) {
   const World world{.slots = 4};
   const auto anchor = [&](const std::string& wire) {
@@ -274,7 +274,8 @@ TEST(Streaming, FewBitsKeepMostOfTheWayBack) {
     const Weights other = anchor(wire).last();
     double error = 0;
     for (std::size_t i = 0; i < mean.size(); ++i) error += (other[i] - mean[i]) * (other[i] - mean[i]);
-    // Three replicas' errors, none larger than that of its own way, which is longer than the mean's.
+    // Three replicas' errors, none larger than that of its own pseudo-gradient, which is longer than the
+    // mean.
     EXPECT_GT(std::sqrt(error / way), low) << wire;
     EXPECT_LT(std::sqrt(error / way), 2 * high) << wire;
     EXPECT_GT(error, before) << "fewer bits, more error";
@@ -282,7 +283,7 @@ TEST(Streaming, FewBitsKeepMostOfTheWayBack) {
   }
 }
 
-// A transfer of a second under slots of a second: with a delay of one slot nobody waits for it.
+// A transfer of a second under slots of a second: with a delay of one slot no replica waits for it.
 TEST(Streaming, TransfersOverlapWithTheTraining) {
   // Two replicas send S each: 16 + 64 + 16 + 4704 elements of eight bytes.
   const auto seconds = [](const std::string& strategy) {
@@ -300,7 +301,7 @@ TEST(Streaming, TransfersOverlapWithTheTraining) {
       << "the three transfers of 13 slots";
 }
 
-// What one replica's infinity makes of a fragment is seen by all, in every format.
+// One replica's infinity in a fragment reaches all replicas, in every format.
 TEST(Streaming, NonFiniteWeightsAreNotHidden) {
   for (const char* wire : {"parameter", "bf16", "e4m3", "fp4"}) {
     const Outcome run = train(

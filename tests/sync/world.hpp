@@ -1,5 +1,5 @@
-// Short runs of a small perceptron with several replicas, and what became of every replica's weights in every
-// slot: a strategy around the one under test looks on.
+// Short runs of a small perceptron with several replicas, and a record of every replica's weights in every
+// slot: a wrapper of the strategy under test observes them.
 #pragma once
 
 #include "run_program.hpp"
@@ -22,14 +22,14 @@ namespace tenon::sync_test {
 
 using Weights = std::vector<double>;
 
-/// What one replica did.
+/// Record of one replica.
 struct Trace {
   std::vector<SlotKind> kinds;
-  std::vector<Weights> before;           ///< the slot's update, not yet what the strategy makes of it
+  std::vector<Weights> before;           ///< after the slot's update, before the strategy changes it
   std::vector<Weights> live, evaluated;  ///< after each slot
   std::vector<Weights> buffers, evaluated_buffers;  ///< after each slot
   std::vector<Weights> state_before, state;         ///< of the optimizer, as `before` and `live`
-  /// Of GRAD slots, bucket by bucket: this replica's own, and what the optimizer sees.
+  /// In GRAD slots, bucket by bucket: this replica's own gradients, and those that the optimizer sees.
   std::vector<Weights> own, mean;
   std::vector<int> buckets;
 };
@@ -65,7 +65,7 @@ inline Weights state_of(Replica& replica) {
   return values;
 }
 
-/// Looks on.
+/// Records the weights of each slot.
 class Watched final : public SyncDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory(),
@@ -132,7 +132,7 @@ class Watched final : public SyncDecorator {
   Weights own_;
 };
 
-/// Takes the slots that `palsgd` would mix for slots in which nothing happens.
+/// Replaces the slots that `palsgd` would mix by slots in which nothing happens.
 class Skipping final : public SyncDecorator {
  public:
   static constexpr OptionSpec kOptions[] = {option::component("inner", "sync/1").mandatory()};
@@ -158,7 +158,7 @@ class Skipping final : public SyncDecorator {
 
 constexpr std::size_t kRefused = 3;
 
-/// Scales the loss by 8, refuses slot kRefused, and goes on with half the scale.
+/// Scales the loss by 8, refuses slot kRefused, and continues with half the scale.
 class RefusesOnce final : public Precision {
  public:
   static constexpr ComponentInfo kInfo{.id = "refuses_once", .summary = "a loss scale that changes"};
@@ -188,9 +188,9 @@ struct World {
   std::string optimizer = "type = \"sgd\"\nlr = 0.05\n";
   std::string precision = "fp64";
   std::int64_t seed = 1;
-  std::string more = {};               ///< behind [sync]
+  std::string more = {};               ///< after [sync]
   std::vector<std::string> sets = {};  ///< over all of it, "table.key=value"
-  bool watched = true;                 ///< by Watched, which does not stand lock-free workers
+  bool watched = true;                 ///< by Watched, which does not support lock-free workers
   std::string model =
       "[data]\ntype = \"mnist\"\nbatch = 4\nscale = \"standard\"\n[model]\ntype = \"mlp\"\nhidden = [6]\n";
 };
@@ -198,7 +198,7 @@ struct World {
 struct Outcome {
   RunResult result;
   std::map<int, Trace> replicas;
-  std::vector<std::size_t> tensor_sizes;  ///< of what is trained, in the order of backward
+  std::vector<std::size_t> tensor_sizes;  ///< of the trained tensors, in the order of backward
   const Weights& last(int replica = 0) const { return replicas.at(replica).live.back(); }
 };
 

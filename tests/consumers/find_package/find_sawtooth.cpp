@@ -1,5 +1,5 @@
-// Finds the plugin named on the command line through the installed core, makes its component, and asks it
-// something.
+// Finds the plugin named on the command line through the installed core, creates its component, and queries
+// it.
 #include <tenon/config.hpp>
 #include <tenon/host.hpp>
 #include <tenon/optimizer.hpp>

@@ -1,11 +1,11 @@
-// For fixtures that the macro would refuse to make: the section and the descriptor by hand.
+// For fixtures that the macro would refuse: the section and the descriptor written by hand.
 #pragma once
 
 #include "../toy.hpp"
 
 #include <cstdlib>
 
-// The lines that must match, with one place for a lie; `epoch` is text.
+// The lines that must match, with one place for a wrong value; `epoch` is text.
 #define BAD_PLATFORM(epoch, string_abi)                                             \
   "tenon-abi 1\nepoch " epoch "\narch " TENON_ABI_ARCH "\nstdlib " TENON_ABI_STDLIB \
   "\nstring-abi " string_abi "\ndebug-containers " TENON_ABI_DEBUG                  \
@@ -50,7 +50,7 @@ class BadComponent : public toy::Plain {
 
 }  // namespace
 
-/// Put into a fixture that must be refused before any code of it runs: if it runs, the test ends here.
+/// For a fixture that must be refused before any of its code runs: if it runs, the test ends here.
 #define BAD_MUST_NOT_RUN                                              \
   __attribute__((constructor, used)) static void bad_must_not_run() { \
     std::abort();                                                     \

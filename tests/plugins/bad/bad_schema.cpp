@@ -1,4 +1,4 @@
-// The default of an option lies outside its own range.
+// The default of an option is outside its own range.
 #include "bad.hpp"
 namespace {
 class Shy : public toy::Plain {

@@ -1,4 +1,4 @@
-// What linking with -ffast-math does on load: flush-to-zero and denormals-are-zero for the whole program.
+// Linked with -ffast-math, which sets flush-to-zero and denormals-are-zero for the whole program on load.
 #include <xmmintrin.h>
 #include "bad.hpp"
 __attribute__((constructor)) static void flush_to_zero() {

@@ -1,4 +1,4 @@
-// Dies before anybody can ask it anything.
+// Crashes while it is loaded.
 #include <csignal>
 #include <cstdio>
 #include "bad.hpp"

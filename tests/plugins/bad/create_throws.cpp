@@ -1,4 +1,4 @@
-// Cannot be made.
+// Throws when it is created.
 #include <stdexcept>
 #include "bad.hpp"
 namespace {

@@ -1,4 +1,4 @@
-// Ends the process as if it were its own.
+// Ends the process in init.
 #include <unistd.h>
 #include "bad.hpp"
 namespace {

@@ -1,4 +1,4 @@
-// init refuses, and says nothing.
+// init fails without a message.
 #include "bad.hpp"
 namespace {
 int init(const tenon_host_v1*, tenon_error*) {

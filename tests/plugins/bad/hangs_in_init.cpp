@@ -1,4 +1,4 @@
-// Waits for what never comes.
+// init waits for ever.
 #include <unistd.h>
 #include "bad.hpp"
 namespace {

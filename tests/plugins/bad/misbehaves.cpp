@@ -1,4 +1,4 @@
-// Loads well; its schedules are wrong in their own ways once a run makes or asks them.
+// Loads well; each of its schedules fails in another way once a run creates or calls it.
 #include "bad.hpp"
 
 #include <tenon/optimizer.hpp>

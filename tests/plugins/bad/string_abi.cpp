@@ -1,4 +1,4 @@
-// Says that it was built with the old std::string: passing one would corrupt the heap.
+// Claims the old std::string: passing one would corrupt the heap.
 #include "bad.hpp"
 BAD_MUST_NOT_RUN
 BAD_SECTION(BAD_PLATFORM(BAD_EPOCH, "old") BAD_OFFER("bad.string_abi"))

@@ -1,4 +1,4 @@
-// Calls what nobody defines; linked without -z defs.
+// Calls an undefined function; linked without -z defs.
 #include "bad.hpp"
 extern "C" int tenon_nobody_defines_this();
 namespace {

@@ -1,4 +1,4 @@
-// Something else of the right name.
+// Another object under the right name.
 #include "bad.hpp"
 BAD_SECTION(BAD_PLATFORM(BAD_EPOCH, TENON_ABI_STRING) BAD_OFFER("bad.wrong_magic"))
 BAD_SYMBOL([] {

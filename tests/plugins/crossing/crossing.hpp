@@ -1,6 +1,5 @@
-// A kind of component through which everything passes that may pass between program and plugin: strings and
-// vectors that one side makes and the other frees, exceptions by type, views, virtual calls in both
-// directions.
+// A kind of component that exercises everything that may pass between program and plugin: strings and vectors
+// that one side creates and the other frees, exceptions by type, views, virtual calls in both directions.
 #pragma once
 
 #include <tenon/dataset.hpp>

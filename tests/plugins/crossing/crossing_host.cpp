@@ -36,7 +36,7 @@ class OneRank final : public tenon::Host {
   std::string heard;
 };
 
-/// Keeps what it is shown, and gives it back.
+/// Keeps visited values, and returns them.
 class Drawer final : public tenon::StateVisitor {
  public:
   explicit Drawer(bool load) : load_(load) {}
