@@ -22,7 +22,7 @@ void check_workers(const std::vector<std::int64_t>& workers, const std::string& 
     say(key, "the first number must be 1: efficiency is a rate over that of one worker");
   for (std::size_t i = 1; i < workers.size(); ++i) {
     if (workers[i] <= workers[i - 1])
-      say(key, fmt::format("{} stands behind {}; expected ascending numbers", workers[i], workers[i - 1]));
+      say(key, fmt::format("{} follows {}; values must ascend", workers[i], workers[i - 1]));
   }
 }
 

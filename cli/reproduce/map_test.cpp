@@ -217,7 +217,7 @@ TEST(MapFile, WhatCannotBeIsRefusedWithItsPlace) {
     const char *from, *to, *words;
   } cases[] = {
       {"workers = [1, 2]", "workers = [2, 4]", "map.workers: the first number must be 1"},
-      {"workers = [1, 2]", "workers = [1, 1]", "map.workers: 1 stands behind 1"},
+      {"workers = [1, 2]", "workers = [1, 1]", "map.workers: 1 follows 1; values must ascend"},
       {"workers = [1, 2]", "worker = [1, 2]", "did you mean 'workers'?"},
       {"points = [1, 4]", "points = [4]", "size.default.points: the first number must be 1"},
       {"samples = 4", "steps = 4", "size.quick.steps: a simulation has tasks and no steps"},

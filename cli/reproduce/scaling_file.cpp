@@ -25,7 +25,7 @@ void check_points(const std::vector<std::int64_t>& points, const std::string& ke
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (points[i] < 1) say(key, fmt::format("{} is no number of trainers; expected 1 or more", points[i]));
     if (i > 0 && points[i] <= points[i - 1])
-      say(key, fmt::format("{} stands behind {}; expected ascending numbers", points[i], points[i - 1]));
+      say(key, fmt::format("{} follows {}; values must ascend", points[i], points[i - 1]));
   }
 }
 

@@ -173,13 +173,12 @@ struct WrongPoints {
 TEST(ScalingFile, ErrorsNamePlaceAndProblem) {
   const std::string folder = fresh_folder("scaling_wrong");
   const WrongPoints cases[] = {
-      {"points = [1, 2, 4]", "points = [1, 4, 2]",
-       ":8:10: scaling.points: 2 stands behind 4; expected ascending numbers"},
+      {"points = [1, 2, 4]", "points = [1, 4, 2]", ":8:10: scaling.points: 2 follows 4; values must ascend"},
       {"points = [1, 2, 4]", "points = [0, 2]",
        ":8:10: scaling.points: 0 is no number of trainers; expected 1 or more"},
       {"points = [1, 2, 4]", "points = []", "scaling.points: name at least one number of trainers"},
       {"points = [1, 2, 4]", "pionts = [1, 2, 4]", "did you mean 'points'?"},
-      {"points = [1, 4]", "points = [4, 1]", ":17:10: size.quick.points: 1 stands behind 4"},
+      {"points = [1, 4]", "points = [4, 1]", ":17:10: size.quick.points: 1 follows 4; values must ascend"},
       {"alone = \"one\"", "alone = \"on\"",
        ":9:9: scaling.alone: no arm is called 'on'; did you mean 'one'?"},
       {"alone = \"one\"", "alone = \"threads\"",

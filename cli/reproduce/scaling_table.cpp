@@ -100,7 +100,7 @@ std::string scaling_tables(const StudyResult& r) {
       "sends in an "
       "exchange, B a link's bytes/s in one direction, r a trainer's slots per second at its smallest point "
       "above one; foreground only.\n";
-  out += fmt::format("\n### {} behind the last sample\n\n", r.study.metric);
+  out += fmt::format("\n### {} after the last sample\n\n", r.study.metric);
   out += pivot(arms, false, r.study.metric.c_str(), loss_text);
   out += fmt::format(
       "\nEvery run uses the same number of samples, each once; more trainers have fewer each. {}.\n",

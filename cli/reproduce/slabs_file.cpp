@@ -48,7 +48,7 @@ void check_ranks(const std::vector<std::int64_t>& ranks, const std::string& key,
     if (ranks[i] < 1 || ranks[i] > 4096)
       say(key, fmt::format("{} is no number of ranks; expected 1 to 4096", ranks[i]));
     if (i > 0 && ranks[i] <= ranks[i - 1])
-      say(key, fmt::format("{} stands behind {}; expected ascending numbers", ranks[i], ranks[i - 1]));
+      say(key, fmt::format("{} follows {}; values must ascend", ranks[i], ranks[i - 1]));
   }
 }
 

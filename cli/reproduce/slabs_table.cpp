@@ -100,7 +100,7 @@ std::string slab_tables(const StudyResult& r) {
       "links. Computing is **measured**: an update of one rank, one thread of the machine below, on the "
       "field "
       "that one of P ranks has, with as many modes along the cut as keep its number of modes. Links are "
-      "**computed**: bytes of the busiest rank / bandwidth + latencies, nothing hidden behind computing. "
+      "**computed**: bytes of the busiest rank / bandwidth + latencies, no overlap with compute. "
       "Messages of one exchange overlap their latencies; in the columns \"added up\" each waits for the one "
       "before. No network and no other machine was measured.\n";
   out += "\n## Bytes, counted, and seconds of the links, simulated\n\n" + counted +

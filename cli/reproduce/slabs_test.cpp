@@ -181,7 +181,7 @@ TEST(SlabFile, WhatCannotBeIsRefusedWithItsPlace) {
        "slabs.problem[2].points: 16 points along dimension 1 are no equal slabs for 6 ranks"},
       {"predicted = [1, 8]", "predicted = [1, 16]",
        "16 ranks share 8 modes along dimension 0: some would have none"},
-      {"predicted = [1, 8]", "predicted = [8, 1]", "slabs.predicted: 1 stands behind 8"},
+      {"predicted = [1, 8]", "predicted = [8, 1]", "slabs.predicted: 1 follows 8; values must ascend"},
       {"predicted = [1, 8]", "predicted = []", "slabs.predicted: name at least one number of ranks"},
       {"points = [8, 2, 4, 4]\nmodes = [4, 1, 2, 2]", "points = [8, 2, 4, 4]\nmodes = [4, 1, 2]",
        "slabs.problem[0].modes: expected 4 numbers as in points, found 3"},

@@ -276,7 +276,7 @@ void forgets_between_evaluations(Subject& subject) {
   world.look(*harness, {.training = false});
   world.load(*harness, 0);
   if (world.look(*harness, {.training = false}) != first)
-    fail("the same evaluation gives other values behind another one: begin() forgets what was collected");
+    fail("the same evaluation gives other values after another one: begin() forgets what was collected");
 }
 
 constexpr const char* kLayerGradientKind = Layer::kKind;

@@ -77,7 +77,7 @@ constexpr const char* kScheduleKind = Schedule::kKind;
 constexpr Check kScheduleChecks[] = {
     {"schedule.is_pure", kScheduleKind, "the rate is a function of the point, in any order and of any object",
      is_pure},
-    {"schedule.is_finite", kScheduleKind, "the rate is a number in runs of any length, also behind their end",
+    {"schedule.is_finite", kScheduleKind, "the rate is a number in runs of any length, also after their end",
      is_finite},
     {"schedule.is_never_negative", kScheduleKind, "the rate is never below 0", is_never_negative},
     {"schedule.trains_at_all", kScheduleKind, "some slot has a rate above 0", trains_at_all},

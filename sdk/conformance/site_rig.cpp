@@ -202,7 +202,7 @@ std::string SiteRig::spilled() const {
   };
   for (const Guarded& entry : memory_) {
     if (!marked(entry.memory)) return entry.name + " (in front of it)";
-    if (!marked(entry.memory + kGuard + entry.bytes)) return entry.name + " (behind it)";
+    if (!marked(entry.memory + kGuard + entry.bytes)) return entry.name + " (after it)";
   }
   return "";
 }

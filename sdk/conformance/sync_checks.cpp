@@ -227,7 +227,7 @@ constexpr Check kSyncChecks[] = {
      keeps_equal_replicas, 30},
     {"sync.quiesces_quietly", kSyncKind,
      "quiesce() may be called after any slot, twice, and changes no weight", quiesces_quietly, 40},
-    {"sync.bears_refusals", kSyncKind, "refused updates, of all replicas or of one, leave nobody behind",
+    {"sync.bears_refusals", kSyncKind, "refused updates, of all replicas or of one, keep replicas together",
      bears_refusals, 30},
     {"sync.names_the_late_rank", kSyncKind,
      "no call waits longer than run.deadline, and the error names who was late", names_the_late_rank, 30},

@@ -241,7 +241,7 @@ NpyFile::NpyFile(FileSystem& files, const std::string& path, std::string_view wh
     offset_ = found.offset;
     const std::int64_t behind = file_->size() - offset_;
     if (behind != bytes) {
-      fail_config(fmt::format("shape {} of {}: expected {} bytes behind the header, found {}; the file is {}",
+      fail_config(fmt::format("shape {} of {}: expected {} bytes after the header, found {}; the file is {}",
                               shape_text(shape), dtype_name(dtype_), bytes, behind,
                               behind < bytes ? "cut off" : "longer than it says"));
     }

@@ -108,9 +108,9 @@ TEST_F(NpyFileTest, RefusalsAreWholeMessages) {
       {good.substr(0, 100),
        "a header of 118 bytes: expected at least 128 bytes, found 100; the file is cut off"},
       {good.substr(0, 150),
-       "shape (2, 3) of f32: expected 24 bytes behind the header, found 22; the file is cut off"},
+       "shape (2, 3) of f32: expected 24 bytes after the header, found 22; the file is cut off"},
       {good + "xx",
-       "shape (2, 3) of f32: expected 24 bytes behind the header, found 26; the file is longer than it says"},
+       "shape (2, 3) of f32: expected 24 bytes after the header, found 26; the file is longer than it says"},
       {npy_header(">f4", "(2, 3)") + std::string(24, '\0'),
        "expected elements of type <f4, <f8, <i4, <i8, |u1 or |b1, found '>f4'; it is big-endian: write the "
        "array "

@@ -19,7 +19,7 @@ std::atomic<int> rounds{0};
 class Averager final : public SyncBase {
  public:
   static constexpr ComponentInfo kInfo{.id = "averager",
-                                       .summary = "averages behind lock-free workers",
+                                       .summary = "averages beside lock-free workers",
                                        .capabilities = TENON_CAP_HOGWILD | TENON_CAP_NONDETERMINISTIC};
   explicit Averager(const Options&) {}
   ~Averager() override { actor_.reset(); }

@@ -22,7 +22,7 @@ class Streaming final : public SyncBase {
   static constexpr OptionSpec kOptions[] = {option::integer("crash_at", "-1"),
                                             option::boolean("merge", "true")};
   static constexpr ComponentInfo kInfo{.id = "streaming",
-                                       .summary = "fragments on their way behind the training",
+                                       .summary = "fragments in flight during training",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_COLLECTIVE | TENON_CAP_STATEFUL};
   explicit Streaming(const Options& options)

@@ -214,7 +214,7 @@ TEST_P(Lines, OfTablesThatContradictThemselvesAreRefused) {
   EXPECT_EQ(refusal([](LineSumSpec& s) { s.offsets.clear(); }),
             device_says("sum of lines: expected offsets from 0 to 6, the number of terms, found none"));
   EXPECT_EQ(refusal([](LineSumSpec& s) { s.offsets[2] = 0; }),
-            device_says("sum of lines: expected offsets that do not fall, found 0 behind 1"));
+            device_says("sum of lines: expected offsets that do not fall, found 0 after 1"));
   EXPECT_EQ(refusal([](LineSumSpec& s) { s.columns = std::int64_t{1} << 31; }),
             device_says("sum of lines: expected 0 to 2147483647 columns and terms, found 2147483648 and 6"));
 }

@@ -37,7 +37,7 @@ constexpr int kViolation = 3;     // exit status
 template <typename Function>
 Function* original(const char* name) {
   void* const found = dlsym(RTLD_NEXT, name);
-  if (found == nullptr) refuse(std::string(name) + " is in no library behind this one");
+  if (found == nullptr) refuse(std::string(name) + " is in no library after this one");
   return reinterpret_cast<Function*>(found);
 }
 

@@ -228,7 +228,7 @@ const Refusal kData[] = {
      "run.toml:10:1: plugin tenon.mnist (dataset.mnist): data file '{dir}/cut.idx': the header says 4 x 2 x "
      "3 "
      "images, 24 "
-     "bytes; found 23 bytes behind it; the file is cut off"},
+     "bytes; found 23 bytes after it; the file is cut off"},
     {"more_images_than_labels", kText, "type = \"mnist\"\nimages = \"images.idx\"\nlabels = \"three.idx\"",
      kTrain,
      "run.toml:10:1: plugin tenon.mnist (dataset.mnist): data files '{dir}/images.idx' and "

@@ -205,7 +205,7 @@ TEST_F(QuantizeCommand, BadFilesAreRefusedAndLeaveNothing) {
        "expected C order (rows one after the other), found Fortran order; write the array again with "
        "numpy.save(path, numpy.ascontiguousarray(array))"},
       {"cut.npy", good.substr(0, good.size() - 3),
-       "shape (1, 4) of f32: expected 16 bytes behind the header, found 13; the file is cut off"},
+       "shape (1, 4) of f32: expected 16 bytes after the header, found 13; the file is cut off"},
       {"header.npy", std::string("\x93NUMPY\x02\x00\xFF\xFF\xFF\x7F", 12),
        "expected a header of at most 65536 bytes, found 2147483647"},
       {"vast.npy", npy_header("<f4", "(1152921504606846976, 4)"),

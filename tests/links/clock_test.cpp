@@ -164,7 +164,7 @@ TEST(SimulatedCompute, AnActorsTransferRunsBesideTheTraining) {
     EXPECT_DOUBLE_EQ(rank.compute_s, 3);
     EXPECT_GE(rank.overlapped_s, 1 - 1e-9);
     EXPECT_LT(rank.total_s, 3 + rank.evaluate_s + rank.exposed_s + rank.late_s + 1e-9)
-        << "three seconds of compute, none of it behind the transfer";
+        << "three seconds of compute, none of it after the transfer";
   }
 }
 

@@ -71,7 +71,7 @@ std::vector<Refusal> refusals() {
        {"[6, 4] cannot become one of shape [6, 5]"}},
       {"SumFromNothing", "repartition", always(copies, sum), {"what is no sum over axis 1"}},
       {"SumsInARepartition", "repartition", always(sum, copies), {"a repartition makes no sums"}},
-      {"NoSum", "all_reduce", always(rows, copies), {"the tensor is no sum before"}},
+      {"NoSum", "all_reduce", always(rows, copies), {"the input layout is not a partial sum"}},
       {"CopiesToGather", "all_gather", always(copies, rows), {"copies become parts"}},
       {"TwoOwners", "scatter", always(rows, rows), {"one rank alone must hold the tensor before"}},
       {"Windows",
@@ -98,7 +98,7 @@ std::vector<Refusal> refusals() {
       {"HaloOverOtherAxes",
        "halo_exchange_nested",
        sliding({kShape, {{0, {0}, {0, 3, 6}}}}, {kShape, {{0, {1}, {0, 3, 6}}}}),
-       {"dimension 0 is cut over other axes behind than before; take halo_exchange"}},
+       {"dimension 0 is sharded over other axes afterwards; use halo_exchange"}},
       {"OneRankDiffers",
        "repartition",
        [=](int index) {

@@ -117,7 +117,7 @@ TEST(ChannelsOfAGrid, P4_NoMapIsFoldedIntoTermsOfASum) {
   GridRanks world({3});
   const auto errors = world.run([&](ModelGrid& at) {
     Bench bench("cpu", "reference", 1);
-    expect_close(run(bench, &at), expected, 1e-12, "a map behind cut channels");
+    expect_close(run(bench, &at), expected, 1e-12, "a map after sharded channels");
   });
   EXPECT_EQ(errors, no_errors(world.size()));
 }

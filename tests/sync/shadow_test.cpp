@@ -157,7 +157,7 @@ TEST(ShadowSync, T12_SteppedIsTheForegroundWithTheSameScript) {
       EXPECT_EQ(stepped.replicas.at(r).live, foreground.replicas.at(r).live) << script.options << r;
     }
     EXPECT_EQ(stepped.result.weights_hash, foreground.result.weights_hash);
-    EXPECT_NE(stepped.replicas.at(0).live[3], stepped.replicas.at(0).before[3]) << "behind the fourth slot";
+    EXPECT_NE(stepped.replicas.at(0).live[3], stepped.replicas.at(0).before[3]) << "after the fourth slot";
     EXPECT_EQ(stepped.replicas.at(0).live[5], stepped.replicas.at(0).before[5]) << "no slot of the script";
   }
   const Outcome other = train("{type = 'shadow_easgd', mode = 'stepped', at = [3, 4, 9, 14], elastic = 0.4}",

@@ -346,7 +346,7 @@ TEST(Streaming, RefusesWhatCannotHold) {
               ::testing::HasSubstr("3 fragments in an interval of 2 slots"));
   EXPECT_THAT(
       message("interval = 8, fragments = 4, delay = 2"),
-      ::testing::HasSubstr("the next fragment leaves 2 slots behind one that would still be on its way"));
+      ::testing::HasSubstr("the next fragment leaves 2 slots after one that would still be on its way"));
   EXPECT_THAT(message("patterns = ['head*']"), ::testing::HasSubstr("belongs to no fragment"));
   EXPECT_THAT(message("patterns = ['*', 'head*']"),
               ::testing::HasSubstr("no trained parameter is left for 'head*'"));

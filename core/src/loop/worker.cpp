@@ -317,8 +317,9 @@ void Worker::fail_non_finite(std::int64_t t, const char* what, double value) {
     }
   }
   if (place.empty()) {
-    place = shared_.rows.cut() ? "not found: layers behind tables of other replicas cannot be repeated alone"
-                               : "none: it came from another replica";
+    place = shared_.rows.cut()
+                ? "not found: layers that read tables of other replicas cannot be repeated alone"
+                : "none: it came from another replica";
   }
   fail_run(fmt::format(
       "{} is {} at step {}; first non-finite tensor: {}. Lower optimizer.lr or set run.clip; to skip "

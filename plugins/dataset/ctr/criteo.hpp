@@ -28,7 +28,7 @@ class Criteo final : public IndexedDataset {
           .mandatory()
           .doc_text("tab-separated rows with labels, plain or gzip: train.txt of Kaggle, or the first day"),
       option::texts("further_days", "[]")
-          .doc_text("the files of the days behind the first, in order; the last one is held out"),
+          .doc_text("the files of the days after the first, in order; the last one is held out"),
       option::integer("days", "7")
           .between(2, 1000000)
           .doc_text("equal parts that a single file is cut into; the last one is held out"),

@@ -21,8 +21,8 @@ class SyntheticCtr final : public IndexedDataset {
       option::integer("dense", "13").between(1, 65536).doc_text("numbers per sample"),
       option::integer("bag", "1")
           .between(1, 4096)
-          .doc_text("1: one id per table; L: a bag of 0 to L ids per table, each length as likely, -1 behind "
-                    "them"),
+          .doc_text("1: one id per table; L: a bag of 0 to L ids per table, each length as likely, padded "
+                    "with -1"),
       option::integer("pairs", "4")
           .between(0, 2048)
           .doc_text(

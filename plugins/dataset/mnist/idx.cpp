@@ -141,15 +141,15 @@ IdxArray read_idx(const std::string& path, int dimensions, const char* what) {
     const std::int64_t got = input.read(array.bytes.data() + done, piece);
     done += got;
     if (got < piece) {
-      input.fail(fmt::format("the header says {} {}, {} bytes; found {} bytes behind it; the file is cut off",
+      input.fail(fmt::format("the header says {} {}, {} bytes; found {} bytes after it; the file is cut off",
                              extents_text(array.extents), what, size, done));
     }
   }
   std::uint8_t more = 0;
   if (input.read(&more, 1) != 0) {
-    input.fail(fmt::format(
-        "the header says {} {}, {} bytes; found more behind them; the file is longer than it says",
-        extents_text(array.extents), what, size));
+    input.fail(
+        fmt::format("the header says {} {}, {} bytes; found more after them; the file is longer than it says",
+                    extents_text(array.extents), what, size));
   }
   return array;
 }

@@ -50,9 +50,9 @@ TEST_F(IdxTest, RefusalsAreWholeMessages) {
       {good.substr(0, 3), "expected an IDX header of 16 bytes, found 3 bytes; the file is cut off"},
       {good.substr(0, 15), "expected an IDX header of 16 bytes, found 15 bytes; the file is cut off"},
       {good.substr(0, 27),
-       "the header says 2 x 2 x 3 images, 12 bytes; found 11 bytes behind it; the file is cut off"},
+       "the header says 2 x 2 x 3 images, 12 bytes; found 11 bytes after it; the file is cut off"},
       {good + "x",
-       "the header says 2 x 2 x 3 images, 12 bytes; found more behind them; the file is longer than it says"},
+       "the header says 2 x 2 x 3 images, 12 bytes; found more after them; the file is longer than it says"},
       {idx({2, 0, 3}, ""),
        "the header says 2 x 0 x 3 images; expected at least one and at most 2^36 bytes of them"},
       {idx({0xFFFFFFFFu, 0xFFFFFFFFu, 0xFFFFFFFFu}, "abc"),
@@ -60,7 +60,7 @@ TEST_F(IdxTest, RefusalsAreWholeMessages) {
        "bytes of them"},
       // A header that claims 64 GiB costs no memory.
       {idx({1u << 20, 1u << 8, 1u << 8}, "abc"),
-       "the header says 1048576 x 256 x 256 images, 68719476736 bytes; found 3 bytes behind it; the file is "
+       "the header says 1048576 x 256 x 256 images, 68719476736 bytes; found 3 bytes after it; the file is "
        "cut off"},
   };
   for (const Case& c : cases) {

@@ -24,9 +24,8 @@ class ConvTranspose final : public Layer {
       as_in_conv("dilation"),
       option::integers("output_padding", "[0]")
           .between(0, 32767)
-          .doc_text(
-              "outputs behind the last window, smaller than stride or dilation: which of the extents is "
-              "meant that a convolution brings to the one of x"),
+          .doc_text("outputs after the last window, smaller than stride or dilation: which of the extents is "
+                    "meant that a convolution brings to the one of x"),
       as_in_conv("groups"),
       as_in_conv("bias"),
       as_in_conv("init_scale")

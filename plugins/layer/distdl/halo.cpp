@@ -23,10 +23,10 @@ std::int64_t number_for(const InferContext& context, const Options& options, std
                         int spatial) {
   const auto values = options.integers(name);
   if (values.size() != 1 && values.size() != static_cast<std::size_t>(spatial)) {
-    refuse(context,
-           fmt::format(
-               "option '{}' takes one number or {}, one for each dimension behind the channels; found {}",
-               name, spatial, values.size()));
+    refuse(
+        context,
+        fmt::format("option '{}' takes one number or {}, one for each dimension after the channels; found {}",
+                    name, spatial, values.size()));
   }
   return values[values.size() == 1 ? 0 : static_cast<std::size_t>(dim)];
 }

@@ -154,7 +154,7 @@ TEST(ConvTranspose, RefusesWhatCannotBe) {
   EXPECT_EQ(refusal(transposed_layer({{"groups", std::int64_t{3}}}), x),
             "layer 'n': groups = 3 must divide the 4 channels of x and the 4 features");
   EXPECT_EQ(refusal(transposed_layer({{"stride", Integers{1, 2, 3}}}), x),
-            "layer 'n': option 'stride' takes one number or 2, one for each dimension behind the channels; "
+            "layer 'n': option 'stride' takes one number or 2, one for each dimension after the channels; "
             "found 3");
   EXPECT_EQ(refusal(transposed_layer({}), {2, 4}),
             "layer 'n': expected x [batch, channels, 1 to 3 extents], found shape [2, 4]");
@@ -166,7 +166,7 @@ TEST(Upsample, RefusesWhatCannotBe) {
   EXPECT_THAT(refusal(layer("upsample", {{"scale", Integers{2}}, {"mode", std::string("cubic")}}), x),
               ::testing::AllOf(::testing::HasSubstr("cubic"), ::testing::HasSubstr("linear_aligned")));
   EXPECT_EQ(refusal(layer("upsample", {{"scale", Integers{2, 2, 2}}}), x),
-            "layer 'n': option 'scale' takes one number or 2, one for each dimension behind the channels; "
+            "layer 'n': option 'scale' takes one number or 2, one for each dimension after the channels; "
             "found 3");
   EXPECT_EQ(refusal(layer("upsample", {{"scale", Integers{2}}}), {2, 3}),
             "layer 'n': expected x [batch, channels, 1 to 3 extents], found shape [2, 3]");

@@ -14,7 +14,7 @@ class Margin : public Layer {
           .mandatory()
           .between(0, 2147483647)
           .in_unit("points")
-          .doc_text("points per dimension behind the last, or one number for all"),
+          .doc_text("points per dimension after the last, or one number for all"),
   };
 
   void infer(InferContext& context) final;
@@ -37,7 +37,7 @@ class Margin : public Layer {
 class PadFar final : public Margin {
  public:
   static constexpr ComponentInfo kInfo{.id = "pad_far",
-                                       .summary = "zeros behind the last point of each dimension",
+                                       .summary = "zeros after the last point of each dimension",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
   explicit PadFar(const Options& options) : Margin(options, true) {}

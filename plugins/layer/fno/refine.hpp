@@ -27,8 +27,7 @@ class Refine final : public Layer {
           .doc_text("new points per point along every dimension"),
       option::text("behind", "\"last\"")
           .one_of(kBehind)
-          .doc_text(
-              "what lies behind the last point: its own value, 0, or the first point of a periodic field"),
+          .doc_text("the value after the last point: its own, 0, or the first point of a periodic field"),
   };
   static constexpr ComponentInfo kInfo{.id = "refine",
                                        .summary = "linear interpolation onto a finer grid",

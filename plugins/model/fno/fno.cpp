@@ -75,7 +75,7 @@ GraphSpec Fno::build(const DataInfo& data) {
   if (!std::equal(points.begin(), points.end(), targets.begin(), targets.end(),
                   [&](std::int64_t p, std::int64_t t) { return refine * p == t; }))
     fail_config(fmt::format(
-        "model fno: data fields '{}' and '{}' must have {} behind their channels, found {} and {}", x.name,
+        "model fno: data fields '{}' and '{}' must have {} after their channels, found {} and {}", x.name,
         y.name,
         refine == 1 ? "the same points" : fmt::format("points in the ratio 1 : {} (option 'refine')", refine),
         x.shape.text(), y.shape.text()));

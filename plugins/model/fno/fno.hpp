@@ -26,17 +26,16 @@ class Fno final : public Model {
       option::integer("layers", "4").between(1, 10000).doc_text("spectral convolutions"),
       option::text("norm", "\"none\"")
           .one_of(kNorms)
-          .doc_text("batch: a batch norm behind the sum of spectral and linear part"),
+          .doc_text("batch: a batch norm after the sum of spectral and linear part"),
       option::text("activation", "\"gelu\"")
           .one_of(kActivations)
           .doc_text("after every layer but the last, and within the projection; gelu is the exact one"),
       option::reals("padding", "[0]")
           .between(0, 4)
-          .doc_text(
-              "zeros behind the last point, as a share of the side and rounded to points, per dimension "
-              "or one number for all"),
+          .doc_text("zeros after the last point, as a share of the side and rounded to points, per dimension "
+                    "or one number for all"),
       option::boolean("coordinates", "true").doc_text("adds i / n of every dimension to the channels of x"),
-      option::integer("projection", "128").between(1, 2147483647).doc_text("hidden width behind the layers"),
+      option::integer("projection", "128").between(1, 2147483647).doc_text("hidden width after the layers"),
       option::integer("refine", "1")
           .between(1, 64)
           .doc_text("points of the target per point of the input along every dimension; what lies between is "

@@ -171,7 +171,7 @@ TEST_F(FnoModel, P8_TaylorRemaindersAreOfSecondOrder) {
 
 TEST_F(FnoModel, RefusesDataThatItCannotMap) {
   EXPECT_EQ(refusal("", data({16, 16}, {1, 16, 16})),
-            "model fno: data fields 'x' and 'y' must have the same points behind their channels, found [16, "
+            "model fno: data fields 'x' and 'y' must have the same points after their channels, found [16, "
             "16] and "
             "[1, 16, 16]");
   EXPECT_EQ(
@@ -193,7 +193,7 @@ TEST_F(FnoModel, RefinesItsOutputForTargetsOnAFinerGrid) {
   EXPECT_EQ(trained("modes = [2]\nrefine = 2", {1, 8, 8}, {1, 16, 16}),
             trained("modes = [2]", {1, 8, 8}, {1, 8, 8}));
   EXPECT_EQ(refusal("modes = [2]\nrefine = 3", info),
-            "model fno: data fields 'x' and 'y' must have points in the ratio 1 : 3 (option 'refine') behind "
+            "model fno: data fields 'x' and 'y' must have points in the ratio 1 : 3 (option 'refine') after "
             "their channels, found [1, 8, 8] and [1, 16, 16]");
 }
 

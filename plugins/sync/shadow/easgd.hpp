@@ -42,7 +42,7 @@ class ShadowEasgd final : public Shadow {
   };
   static constexpr ComponentInfo kInfo{
       .id = "shadow_easgd",
-      .summary = "elastic averaging with a centre on servers, behind the training",
+      .summary = "elastic averaging with a centre on servers, in the background",
       .options = kOptions,
       .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD | TENON_CAP_COLLECTIVE};
   explicit ShadowEasgd(const Options& options);

@@ -27,7 +27,7 @@ class ShadowMa final : public Averaging {
   };
   static constexpr ComponentInfo kInfo{
       .id = "shadow_ma",
-      .summary = "averages of all trainers' weights, behind the training",
+      .summary = "averages of all trainers' weights, in the background",
       .options = kOptions,
       .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD | TENON_CAP_COLLECTIVE};
   explicit ShadowMa(const Options& options)
@@ -64,7 +64,7 @@ class ShadowBmuf final : public Averaging {
   };
   static constexpr ComponentInfo kInfo{
       .id = "shadow_bmuf",
-      .summary = "block-wise model update filtering, behind the training",
+      .summary = "block-wise model update filtering, in the background",
       .options = kOptions,
       .capabilities = TENON_CAP_HOST | TENON_CAP_NONDETERMINISTIC | TENON_CAP_HOGWILD | TENON_CAP_COLLECTIVE};
   explicit ShadowBmuf(const Options& options)

@@ -40,7 +40,7 @@ inline constexpr OptionSpec kAt =
     option::integers("at", "[]")
         .at_least(1)
         .in_unit("slots")
-        .doc_text("foreground and stepped: exchanges behind these many slots, in place of interval");
+        .doc_text("foreground and stepped: exchanges after these many slots, in place of interval");
 inline constexpr OptionSpec kRest =
     option::real("rest", "1e-3")
         .at_least(1e-6)

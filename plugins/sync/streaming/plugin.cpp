@@ -3,5 +3,5 @@
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.sync_streaming",
                                .version = "0.1.0",
-                               .summary = "weights that meet in fragments, behind the training"},
+                               .summary = "weights synchronised in fragments, in the background"},
              tenon::sync_streaming::StreamingDiloco)

@@ -28,7 +28,7 @@ StreamingDiloco::StreamingDiloco(const Options& options)
   if (delay_ >= interval_ / count_) {
     fail_config(fmt::format(
         "sync streaming_diloco: delay = {} with {} fragments in an interval of {} slots: the next "
-        "fragment leaves {} slots behind one that would still be on its way; take a delay below "
+        "fragment leaves {} slots after one that would still be on its way; take a delay below "
         "that, fewer fragments, or a longer interval",
         delay_, count_, interval_, interval_ / count_));
   }

@@ -59,7 +59,7 @@ class StreamingDiloco final : public SyncBase {
                     "NVFP4 to all others, summed by the receiver in f32"),
   };
   static constexpr ComponentInfo kInfo{.id = "streaming_diloco",
-                                       .summary = "DiLoCo in fragments that travel behind the training",
+                                       .summary = "DiLoCo with fragments synchronised in the background",
                                        .options = kOptions,
                                        .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
   explicit StreamingDiloco(const Options& options);

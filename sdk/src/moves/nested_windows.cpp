@@ -66,8 +66,7 @@ std::string refuse_nested_windows(const MoveSpec& spec, std::span<const int>) {
   for (int dim = 0; problem.empty() && dim < spec.from.shape.rank(); ++dim) {
     const DimSharding *from = parts_of(spec.from, dim), *to = parts_of(spec.to, dim);
     if ((from == nullptr) != (to == nullptr) || (from != nullptr && from->axes != to->axes)) {
-      problem =
-          fmt::format("dimension {} is cut over other axes behind than before; take halo_exchange", dim);
+      problem = fmt::format("dimension {} is sharded over other axes afterwards; use halo_exchange", dim);
     } else if (from != nullptr) {
       const auto& map = spec.windows[static_cast<std::size_t>(dim)];
       problem = refuse_reach(*from, *to, map.get(), spec.from.shape[dim]);

@@ -77,19 +77,19 @@ std::string first_of(std::initializer_list<std::string> problems) {
 
 std::string refuse_send_receive(const MoveSpec& spec, Grid grid) {
   const Layout &from = spec.from, &to = spec.to;
-  return first_of({one_owner(from, grid, "before"), one_owner(to, grid, "behind")});
+  return first_of({one_owner(from, grid, "before"), one_owner(to, grid, "after")});
 }
 std::string refuse_scatter(const MoveSpec& spec, Grid grid) {
   const Layout &from = spec.from, &to = spec.to;
-  return first_of({one_owner(from, grid, "before"), owned_once(to, grid, "behind")});
+  return first_of({one_owner(from, grid, "before"), owned_once(to, grid, "after")});
 }
 std::string refuse_gather(const MoveSpec& spec, Grid grid) {
   const Layout &from = spec.from, &to = spec.to;
-  return first_of({owned_once(from, grid, "before"), one_owner(to, grid, "behind")});
+  return first_of({owned_once(from, grid, "before"), one_owner(to, grid, "after")});
 }
 std::string refuse_all_to_all(const MoveSpec& spec, Grid grid) {
   const Layout &from = spec.from, &to = spec.to;
-  return first_of({owned_once(from, grid, "before"), owned_once(to, grid, "behind")});
+  return first_of({owned_once(from, grid, "before"), owned_once(to, grid, "after")});
 }
 std::string refuse_repartition(const MoveSpec& spec, Grid) {
   const Layout &from = spec.from, &to = spec.to;
@@ -102,15 +102,15 @@ std::string refuse_all_gather(const MoveSpec& spec, Grid grid) {
 }
 std::string refuse_reduce_scatter(const MoveSpec& spec, Grid grid) {
   const Layout &from = spec.from, &to = spec.to;
-  if (from.partial.empty()) return "the tensor is no sum before";
-  return overlaps(from.partial, copied_axes(to, grid)) ? "copies behind; that is an all-reduce" : "";
+  if (from.partial.empty()) return "the input layout is not a partial sum";
+  return overlaps(from.partial, copied_axes(to, grid)) ? "the output is replicated: use all_reduce" : "";
 }
 std::string refuse_all_reduce(const MoveSpec& spec, Grid grid) {
   const Layout &from = spec.from, &to = spec.to;
-  if (from.partial.empty()) return "the tensor is no sum before";
+  if (from.partial.empty()) return "the input layout is not a partial sum";
   for (const int axis : from.partial) {
     if (grid[static_cast<std::size_t>(axis)] > 1 && !overlaps({axis}, copied_axes(to, grid)))
-      return fmt::format("every rank along axis {} must hold the sum behind", axis);
+      return fmt::format("every rank along axis {} must hold the sum afterwards", axis);
   }
   return parts(from, grid) == parts(to, grid) && to.partial.empty() ? "" : "a part moves to another place";
 }
@@ -144,8 +144,8 @@ std::string refuse_broadcast(const MoveSpec& spec, Grid grid) {
 }
 std::string refuse_sum_reduce(const MoveSpec& spec, Grid grid) {
   const Layout &from = spec.from, &to = spec.to;
-  if (from.partial.empty()) return "the tensor is no sum before";
-  if (!to.partial.empty()) return "the tensor is a sum behind";
+  if (from.partial.empty()) return "the input layout is not a partial sum";
+  if (!to.partial.empty()) return "the output layout is a partial sum";
   return refuse_roots(to, from, from.partial, grid);
 }
 
@@ -202,7 +202,7 @@ void agree(ModelGrid& grid, const MoveSpec& spec, const std::string& what, std::
   std::string problem;
   try {
     check_layout(spec.from, grid.extents(), "before");
-    check_layout(spec.to, grid.extents(), "behind");
+    check_layout(spec.to, grid.extents(), "after");
     if (kind != kWindows && kind != kNestedWindows) problem = comm::redistribution_refusal(spec);
     if (problem.empty() && refusal != nullptr) problem = refusal(spec, grid.extents());
   } catch (const Error& error) {

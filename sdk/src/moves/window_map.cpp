@@ -46,13 +46,13 @@ std::string refuse_windows(const MoveSpec& spec) {
   if (spec.from.shape.rank() != spec.to.shape.rank() ||
       spec.windows.size() != static_cast<std::size_t>(spec.from.shape.rank())) {
     return fmt::format(
-        "windows need a map for each of the {} dimensions before and as many behind, found {} and {}",
+        "windows need a map for each of the {} dimensions before and as many after, found {} and {}",
         spec.from.shape.rank(), spec.windows.size(), spec.to.shape.rank());
   }
   for (int dim = 0; dim < spec.from.shape.rank(); ++dim) {
     if (spec.windows[static_cast<std::size_t>(dim)] == nullptr &&
         spec.from.shape[dim] != spec.to.shape[dim]) {
-      return fmt::format("dimension {} has no window, but {} elements before and {} behind", dim,
+      return fmt::format("dimension {} has no window, but {} elements before and {} after", dim,
                          spec.from.shape[dim], spec.to.shape[dim]);
     }
   }

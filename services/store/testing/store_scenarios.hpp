@@ -117,7 +117,7 @@ inline Found recover_one_of(CheckpointStore& store, const Scenario& scenario) {
   const bool older =
       scenario.older ? point.step >= 0 && scenario.older->is_found(store, point.step) : point.step < 0;
   if (older) return Found::kOlder;
-  ADD_FAILURE() << "found step " << point.step << ", neither as before the save nor as behind it";
+  ADD_FAILURE() << "found step " << point.step << ", neither as before the save nor as after it";
   return Found::kNeither;
 }
 

@@ -106,7 +106,7 @@ class LeavesPadding final : public Drawn {
 
 class OneTooMany final : public Drawn {
  public:
-  static constexpr ComponentInfo kInfo{.id = "one_too_many", .summary = "writes behind the field"};
+  static constexpr ComponentInfo kInfo{.id = "one_too_many", .summary = "writes after the field"};
   using Drawn::Drawn;
   void read(const BatchRequest& request, std::span<const TensorView> fields) override {
     Drawn::read(request, fields);

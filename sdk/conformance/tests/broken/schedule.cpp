@@ -36,7 +36,7 @@ class DividesByTheRest final : public Base {
 
 class FallsFurther final : public Base {
  public:
-  static constexpr ComponentInfo kInfo{.id = "falls_further", .summary = "below zero behind the end"};
+  static constexpr ComponentInfo kInfo{.id = "falls_further", .summary = "below zero after the end"};
   using Base::Base;
   double rate(const SchedulePoint& point) const override {
     return point.base_lr * (1 - static_cast<double>(point.slot) / static_cast<double>(point.steps));

@@ -63,7 +63,7 @@ class Races final : public Descent {
 class Overflows final : public Descent {
  public:
   static constexpr ComponentInfo kInfo{
-      .id = "overflows", .summary = "writes behind a buffer", .options = kOptions};
+      .id = "overflows", .summary = "writes past a buffer", .options = kOptions};
   using Descent::Descent;
   void step(const UpdateContext& context, const ParameterSlice& slice) override {
     const std::unique_ptr<volatile char[]> note(new volatile char[20]);

@@ -39,7 +39,7 @@ inline std::string refusal(const LineSumSpec& spec) {
     return "expected at most " + std::to_string(kMost) + " rows, found " + std::to_string(spec.rows());
   for (std::size_t r = 1; r < spec.offsets.size(); ++r)
     if (spec.offsets[r] < spec.offsets[r - 1])
-      return "expected offsets that do not fall, found " + std::to_string(spec.offsets[r]) + " behind " +
+      return "expected offsets that do not fall, found " + std::to_string(spec.offsets[r]) + " after " +
              std::to_string(spec.offsets[r - 1]);
   for (std::size_t e = 0; e < spec.terms.size(); ++e)
     if (spec.terms[e].column < 0 || spec.terms[e].column >= spec.columns)
