@@ -1,6 +1,6 @@
-# Run by cpack on the staged files. For an archive it puts every shared library that they need beside them, under
-# lib/tenon/deps, and its Debian copyright file under share/doc. What stays with the machine: glibc, the run time of g++,
-# the driver and libraries of CUDA, which are opened when first needed, and an MPI library, which belongs to its launcher.
+# cpack runs this on the staged files. For an archive it copies every shared library that they need to lib/tenon/deps, and its
+# Debian copyright file to share/doc. The machine itself provides glibc, the run time of g++, the driver and libraries of CUDA,
+# which are opened when first needed, and an MPI library, which belongs to its launcher.
 if(NOT CPACK_GENERATOR STREQUAL "TGZ")
   return()
 endif()
@@ -24,7 +24,7 @@ foreach(library IN LISTS needed)
   get_filename_component(real ${library} REALPATH)
   file(COPY_FILE ${real} ${deps}/${name})
   file(CHMOD ${deps}/${name} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ WORLD_READ)
-  # Packages list their files under /lib or under /usr/lib; where there is no dpkg, the notice is left to the packager.
+  # Packages list their files under /lib or under /usr/lib. Without dpkg the packager must add the notice.
   string(REGEX REPLACE "^/usr" "" short ${real})
   execute_process(COMMAND dpkg -S ${real} ${short} OUTPUT_VARIABLE owner ERROR_QUIET)
   string(REGEX REPLACE "[:,].*" "" owner "${owner}")

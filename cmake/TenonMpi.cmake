@@ -1,5 +1,5 @@
-# The MPI libraries of the machine, and tests that their launchers start. Debian lets both be installed, so libraries and
-# launchers are found by their own paths and names: `mpi` alone is whatever the alternatives of the system point at.
+# The MPI libraries of the machine, and tests that their launchers start. Debian allows both to be installed, so libraries and
+# launchers are found by their own paths and names: `mpi` alone is the system's current alternative.
 find_path(TENON_OPENMPI_INCLUDE mpi.h NO_DEFAULT_PATH
   PATHS /usr/lib/${CMAKE_LIBRARY_ARCHITECTURE}/openmpi/include /usr/lib64/openmpi/include /opt/openmpi/include)
 find_library(TENON_OPENMPI_LIBRARY mpi NO_DEFAULT_PATH
@@ -15,8 +15,8 @@ set(TENON_OPENMPI_ARGUMENTS --oversubscribe --bind-to none)
 set(TENON_MPICH_ARGUMENTS "")
 
 # tenon_mpi_tests(NAME VENDOR openmpi|mpich RANKS N... COMMAND WORD... [LABELS ...])
-# One test NAME_N for each number of ranks. Where the library or its launcher is missing, one test NAME that is skipped,
-# as .ci/skips permits.
+# Adds one test NAME_N for each number of ranks. Where the library or its launcher is missing, adds one test NAME that is
+# skipped, as .ci/skips permits.
 function(tenon_mpi_tests name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "VENDOR" "RANKS;COMMAND;LABELS")
   string(TOUPPER ${arg_VENDOR} vendor)

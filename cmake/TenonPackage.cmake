@@ -1,5 +1,5 @@
 # Two packages of everything that cmake --install installs: `cpack -G DEB`, for Debian and its own libraries, and
-# `cpack -G TGZ`, one folder that brings its libraries along, for machines that have glibc and libstdc++ alone (TenonArchive).
+# `cpack -G TGZ`, one folder that contains its libraries, for machines that have only glibc and libstdc++ (TenonArchive).
 # One Debian package and not a pair of run time and -dev: within an epoch below 1 a plugin is built against the very version
 # that loads it, and `tenon new-plugin` needs both sides.
 set(CPACK_GENERATOR DEB)
@@ -14,7 +14,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# The plugins' libtenon_core.so is the one in this package.
+# The plugins use the libtenon_core.so of this package.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_LIBRARY_OUTPUT_DIRECTORY})
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "g++ (>= 4:12), cmake (>= 3.25), ninja-build")
 set(CPACK_DEBIAN_PACKAGE_SUGGESTS "pkg-config")

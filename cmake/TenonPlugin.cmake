@@ -40,7 +40,7 @@ function(tenon_add_plugin name)
   get_filename_component(root ${CMAKE_CURRENT_FUNCTION_LIST_DIR} DIRECTORY)
   if(PROJECT_SOURCE_DIR STREQUAL root)   # a plugin of this tree
     target_link_libraries(${name} PRIVATE tenon_rules)
-    if(arg_OUTPUT_DIRECTORY)   # for tests, which call it for moments
+    if(arg_OUTPUT_DIRECTORY)   # for tests, which call it briefly
       target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O0>)
     else()
       set(light "")
@@ -95,7 +95,7 @@ function(tenon_add_conformance_test target)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
   endif()
-  # The program is a target of this build (declared behind the plugins), or part of the installed package.
+  # The program is a target of this build (declared after the plugins), or part of the installed package.
   if(TARGET tenon OR PROJECT_NAME STREQUAL "tenon")
     set(program $<TARGET_FILE:tenon>)
   elseif(EXISTS "${Tenon_PROGRAM}")
@@ -109,7 +109,7 @@ function(tenon_add_conformance_test target)
   if(NOT kinds)
     set(kinds "")
   endif()
-  # Waiting threads sleep: on a busy machine spinning ones take the processor from those they wait for.
+  # Waiting threads sleep: on a busy machine spinning threads take the processor from those that they wait for.
   set_tests_properties(${arg_NAME} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "conformance;${kinds}"
     ENVIRONMENT "OMP_WAIT_POLICY=passive")
 endfunction()

@@ -1,13 +1,13 @@
 # Helpers that every folder uses: compile rules, areas of the core, tests.
 
-# Numerics must not depend on contraction or fast-math, and a warning is worth reading.
+# Numerics must not depend on contraction or fast-math. Warnings are enabled.
 add_library(tenon_rules INTERFACE)
 target_compile_features(tenon_rules INTERFACE cxx_std_20)
 target_compile_options(tenon_rules INTERFACE
   $<$<COMPILE_LANGUAGE:CXX,C>:-ffp-contract=off -Wall -Wextra -Wno-unused-parameter>
   $<$<AND:$<COMPILE_LANGUAGE:CXX,C>,$<BOOL:${TENON_WARNINGS_AS_ERRORS}>>:-Werror>
   # GCC 12 reports a false overlap inside std::string at -O3.
-  # Sources compiled together (CMAKE_UNITY_BUILD) look like headers to it, which hold no anonymous namespaces.
+  # GCC treats sources compiled together (CMAKE_UNITY_BUILD) as headers, and warns of their anonymous namespaces.
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-restrict;-Wno-subobject-linkage>)
 target_compile_definitions(tenon_rules INTERFACE
   $<$<BOOL:${TENON_PORTABLE_THREADS}>:TENON_PORTABLE_THREADS=1>)
@@ -20,21 +20,21 @@ macro(tenon_sources_at_a_time count)
   endif()
 endmacro()
 
-# GCC 12 reports false overflows of std::string, at -O1 and in headers that it has read beforehand.
+# GCC 12 reports false overflows of std::string, at -O1 and in precompiled headers.
 set(by_gnu $<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>)
 set(tenon_string_options $<$<AND:${by_gnu}>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread>)
 set(TENON_LIGHT_FLAGS "-O1" CACHE STRING "Flags of code that no step of training waits for, beside those of the build type; -O0 where a build is only compiled")
 set(tenon_light_options $<$<CONFIG:Release>:${TENON_LIGHT_FLAGS}> ${tenon_string_options} $<$<AND:${by_gnu}>:-Wno-maybe-uninitialized>)
 
-# What programs that print are compiled with: their pages and tables take milliseconds, and their compilation minutes.
+# Flags of programs that print: their pages and tables take milliseconds, and their compilation minutes.
 set(TENON_PRINTING_FLAGS "-O1" CACHE STRING "Flags of the command line and its reports, beside those of the build type; -O0 is quicker to build")
 
 # tenon_quick_to_build(TARGET [LIGHT | PRINTS] [OWN])
-# What a build from nothing may save, which is half of its time. LIGHT: this code parses and decides, and a step of training does
-# not wait for it, so it is compiled with TENON_LIGHT_FLAGS. PRINTS: it is part of the command line, with TENON_PRINTING_FLAGS. Always: the headers
-# of other projects that most sources include are read once for all targets, but for those with macros of their OWN (OpenMP). Builds
-# of one source at a time (the preset `dev`) do without, so that a missing #include is noticed, and so does clang, which wants the
-# same flags in all targets.
+# Halves the time of a build from nothing. LIGHT: this code parses and decides, and a step of training does not wait for it, so it
+# is compiled with TENON_LIGHT_FLAGS. PRINTS: it is part of the command line, with TENON_PRINTING_FLAGS. Always: the headers of
+# other projects that most sources include are read once for all targets, except for targets with macros of their OWN (OpenMP).
+# Builds of one source at a time (the preset `dev`) do not use this, so that a missing #include is found. Neither does clang,
+# which needs the same flags in all targets.
 function(tenon_quick_to_build target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "LIGHT;PRINTS;OWN" "" "")
   if(arg_LIGHT)
@@ -49,7 +49,7 @@ function(tenon_quick_to_build target)
   if(arg_OWN)
     return()
   endif()
-  # Headers that were read beforehand must have been read with the same macros.
+  # Precompiled headers must have been read with the same macros.
   target_compile_definitions(${target} PRIVATE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
   set(read tenon_headers)
   set(headers <algorithm> <array> <atomic> <chrono> <cmath> <cstdint> <cstring> <filesystem> <functional> <iostream> <limits> <map>
@@ -76,7 +76,7 @@ endfunction()
 set(TENON_UNSANITIZED "" CACHE STRING "Areas of the core that a build with sanitizers compiles without them, since it runs no suite of theirs")
 
 # tenon_core_area(NAME [LIGHT] [OWN] SOURCES ... [LIBRARIES ...])
-# One folder of core/src as an object library, so that an area builds and fails alone;
+# Makes one folder of core/src an object library, so that an area builds and fails alone;
 # core/CMakeLists.txt joins the areas into libtenon_core. LIGHT, OWN: see tenon_quick_to_build.
 function(tenon_core_area name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "LIGHT;OWN" "" "SOURCES;LIBRARIES")
@@ -97,18 +97,18 @@ function(tenon_core_area name)
 endfunction()
 
 # tenon_service_area(NAME ...)
-# One folder of services/. It may include the core's insides, and no area of the core may include it.
+# Adds one folder of services/. It may include the core's internal headers, and no area of the core may include it.
 function(tenon_service_area name)
   tenon_core_area(${name} ${ARGN})
   target_include_directories(tenon_core_${name} PUBLIC ${PROJECT_SOURCE_DIR}/services ${PROJECT_SOURCE_DIR}/services/include)
 endfunction()
 
-# Suites are compiled far more often than they are waited for, and most call what others have optimised.
+# Suites take more time to compile than to run, and most call code that is optimised elsewhere.
 set(test_options ${tenon_light_options} $<$<CONFIG:Release>:-O0>)
 
 configure_file(${CMAKE_CURRENT_LIST_DIR}/test_paths.hpp.in ${PROJECT_BINARY_DIR}/test_paths/test_paths.hpp @ONLY)
 
-# What nearly every suite includes is read once for all of them: it takes longer to read than most suites themselves.
+# Headers that nearly every suite includes are read once for all suites: reading them takes longer than most suites themselves.
 # CMAKE_DISABLE_PRECOMPILE_HEADERS switches it off, for compiler caches that do not know such files.
 function(tenon_test_headers name)  # tenon_test_headers(NAME FLAG...)
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/test_paths/precompiled.cpp CONTENT "")
@@ -150,8 +150,8 @@ function(tenon_test name)
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE tenon_rules ${arg_LIBRARIES} GTest::gtest GTest::gmock GTest::gtest_main)
-  # <test_paths.hpp>: where the tree and its build are. A header and no definitions, so that only the tests that
-  # need it depend on where the tree lies.
+  # <test_paths.hpp>: paths of the tree and its build. A header instead of definitions, so that only the tests that
+  # need it depend on the place of the tree.
   target_include_directories(${name} PRIVATE ${PROJECT_BINARY_DIR}/test_paths)
   target_compile_definitions(${name} PRIVATE ${arg_DEFINITIONS})
   if(tenon_tests_compute OR arg_COMPUTES)
@@ -162,7 +162,7 @@ function(tenon_test name)
     target_precompile_headers(${name} REUSE_FROM tenon_test_headers)
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  # By itself: the compiler would warn of memory from its `new` that `free` takes.
+  # Compiled by itself: otherwise the compiler warns of memory from its `new` that `free` releases.
   set_source_files_properties(${PROJECT_SOURCE_DIR}/tests/device/count_allocations.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(NOT arg_NO_ENTRY)
     tenon_test_entry(${name} ${name} ${arg_TIMEOUT} "${arg_LABELS}" ARGUMENTS ${arg_ARGUMENTS})
@@ -242,8 +242,8 @@ function(tenon_suites program entries)
 endfunction()
 
 # tenon_device_test(PROGRAM NAME DEVICE [OPTIONS TOML] [DEPENDS TARGET...])
-# An entry and a target NAME: PROGRAM, a suite with tests/device/main.cpp, on the device that the environment names. On `cuda` it
-# has the label gpu, and is skipped with the reason where there is no GPU.
+# Adds an entry and a target NAME: PROGRAM, a suite with tests/device/main.cpp, on the device that the environment names. On
+# `cuda` it has the label gpu, and is skipped with the reason on a machine without a GPU.
 function(tenon_device_test program name device)
   cmake_parse_arguments(PARSE_ARGV 3 arg "" "OPTIONS" "DEPENDS")
   set(labels)
