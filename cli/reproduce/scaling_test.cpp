@@ -192,8 +192,8 @@ name = "threads"
 set = ["transport.clock.type=wall"]
 )";
 
-/// Rates: 1000 examples/s with one trainer; behind x 0.9 a trainer, in front x 0.5; 2 + 0.01 trainers + seed
-/// / 1000 of loss.
+/// Rates: 1000 examples/s with one trainer; arm `behind` x 0.9 a trainer, in front x 0.5; 2 + 0.01 trainers +
+/// seed / 1000 of loss.
 class ScalingStudy : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -20,7 +20,8 @@ struct Shock {
 constexpr Shock kShocks[] = {
     {1, 0.70711, 1.20711, 0.82843}, {0.5, 0.57735, 1.36603, 0.73205}, {2, 0.81650, 1.11237, 0.89898}};
 
-/// Returns the exact state at x / t by bisection of f'(S) = x / t on the falling branch behind the shock.
+/// Returns the exact state at x / t by bisection of f'(S) = x / t on the falling branch that follows the
+/// shock.
 double exact(const FractionalFlow& flow, double speed) {
   const double shock = std::sqrt(flow.ratio / (1 + flow.ratio));
   if (speed > flow.flow(shock) / shock) return 0;
@@ -56,7 +57,7 @@ TEST(BuckleyLeverett, P17_ShockStandsWhereTheTheorySays) {
     EXPECT_NEAR(saturation, shock.saturation, 5e-6);
     EXPECT_NEAR(flow.flow(saturation) / saturation, shock.speed, 5e-6);
     EXPECT_NEAR(saturation / flow.flow(saturation), shock.mean, 5e-6);
-    // Welge's tangent: the shock is as fast as the wave behind it.
+    // Welge's tangent: the shock is as fast as the wave that follows it.
     EXPECT_NEAR(flow.slope(saturation), shock.speed, 5e-6);
     // In the solution: the cell where the state falls through half of S* at t = 0.5.
     const std::vector<double> state = driven(flow, 2000, 2500);
