@@ -132,19 +132,19 @@ TEST(Options, RefusesWithAllFacts) {
        "x.toml:3:1: 'rate' is the former name of option 'lr' of thing.sample, which is set too (x.toml:2:1); "
        "keep one"},
       {"steps = 1\nrate = 2", "x.toml:2:8: option 'lr' of thing.sample is 2; expected a number from 0 to 1"},
-      {"steps = 1\ninner = \"ddp\"",
+      {"steps = 1\ninner = \"mean\"",
        "x.toml:2:9: option 'inner' of thing.sample: expected a table with its own 'type', found the string "
-       "\"ddp\"; write "
-       "inner = {type = \"ddp\"}"},
+       "\"mean\"; write "
+       "inner = {type = \"mean\"}"},
       {"steps = 1\n[inner]\nbucket_mib = 1",
        "x.toml:2:1: option 'inner' of thing.sample needs a 'type' in quotes: the name of a component of kind "
        "sync"},
-      {"steps = 1\ninner.type = \"dpd\"", "x.toml:2:14: no component 'dpd'; did you mean 'ddp'?"},
-      {"steps = 1\n[inner]\ntype = \"ddp\"\nbucket_mb = 1",
-       "x.toml:4:1: sync.ddp has no option 'bucket_mb'; did you mean 'bucket_mib'? (see: tenon inspect "
-       "sync.ddp)"},
-      {"steps = 1\n[inner]\ntype = \"warmup\"\n[inner.inner]\ntype = \"ddp\"\nbucket_mib = -1",
-       "x.toml:6:14: option 'bucket_mib' of sync.ddp is -1; expected a number of at least 0 MiB"},
+      {"steps = 1\ninner.type = \"maen\"", "x.toml:2:14: no component 'maen'; did you mean 'mean'?"},
+      {"steps = 1\n[inner]\ntype = \"mean\"\nbucket_mb = 1",
+       "x.toml:4:1: sync.mean has no option 'bucket_mb'; did you mean 'bucket_mib'? (see: tenon inspect "
+       "sync.mean)"},
+      {"steps = 1\n[inner]\ntype = \"warmup\"\n[inner.inner]\ntype = \"mean\"\nbucket_mib = -1",
+       "x.toml:6:14: option 'bucket_mib' of sync.mean is -1; expected a number of at least 0 MiB"},
       {"steps = 1\nplace = 3",
        "x.toml:2:9: option 'place' of thing.sample: expected tables under names of your own, such as "
        "place.\"NAME\" = {...}, found the whole number 3"},
@@ -216,7 +216,7 @@ TEST(Options, ResolvesPaths) {
 }
 
 TEST(Options, AuthorsMistakesAreNamed) {
-  Resolution resolution = resolve("steps = 1\ninner.type = \"ddp\"\n");
+  Resolution resolution = resolve("steps = 1\ninner.type = \"mean\"\n");
   const Options& options = *resolution.options;
   const std::pair<std::function<void()>, const char*> cases[] = {
       {[&] { options.real("rate_of"); }, "thing.sample asks for option 'rate_of', which it does not declare"},
@@ -261,7 +261,7 @@ TEST(Options, InnerComponentsDieBeforeTheirOptionsAndLastFirst) {
   order.clear();
   static constexpr OptionSpec two[] = {option::component("first", "sync/1"),
                                        option::component("second", "sync/1")};
-  const Config config = Config::parse("first.type = \"ddp\"\nsecond.type = \"ddp\"\n", "x.toml", {});
+  const Config config = Config::parse("first.type = \"mean\"\nsecond.type = \"mean\"\n", "x.toml", {});
   Resolution resolution = resolve_options({.table = config.root(),
                                            .owner = "thing.two",
                                            .specs = option_list(two),

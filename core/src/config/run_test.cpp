@@ -71,7 +71,7 @@ TEST(RunCheck, HandsEachComponentItsOptions) {
   const auto inner = run.component("sync")->options->inner();
   ASSERT_EQ(inner.size(), 2u);
   EXPECT_EQ(inner[0].first, "inner");
-  EXPECT_EQ(inner[0].second->options->owner(), "sync.ddp");
+  EXPECT_EQ(inner[0].second->options->owner(), "sync.mean");
   EXPECT_EQ(inner[1].second->options->real("momentum"), 0.9);
   EXPECT_EQ(run.model_edits.find("insert")->array().size(), 1u);
 }
@@ -95,9 +95,9 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
     const char* message;
   } cases[] = {
       {{"optimizer.beta1=1"},
-       "--set optimizer.beta1=1: optimizer.adamw has no option 'beta1'; did you mean 'betas'? (see: tenon "
+       "--set optimizer.beta1=1: optimizer.adapt has no option 'beta1'; did you mean 'betas'? (see: tenon "
        "inspect "
-       "optimizer.adamw)"},
+       "optimizer.adapt)"},
       {{"optimiser.lr=1"},
        "--set optimiser.lr=1: a run has no table 'optimiser'; did you mean 'optimizer'? (known: run, device, "
        "parallel, "
@@ -116,13 +116,13 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
       {{"device.threads=-1"},
        "--set device.threads=-1: option 'threads' of [device] is -1; expected a whole number from 0 to 4096 "
        "threads"},
-      {{"optimizer.type=adamv"}, "--set optimizer.type=adamv: no component 'adamv'; did you mean 'adamw'?"},
+      {{"optimizer.type=adapd"}, "--set optimizer.type=adapd: no component 'adapd'; did you mean 'adapt'?"},
       {{"optimizer.type=3"},
        "--set optimizer.type=3: [optimizer] needs 'type', the name of a component of kind optimizer, in "
        "quotes (see: "
        "tenon inspect)"},
       {{"sync.inner.buckets=1"},
-       "--set sync.inner.buckets=1: sync.ddp has no option 'buckets' (see: tenon inspect sync.ddp)"},
+       "--set sync.inner.buckets=1: sync.mean has no option 'buckets' (see: tenon inspect sync.mean)"},
       {{"transport.clock.type=real"},
        "--set transport.clock.type=real: option 'type' of [transport.clock] is \"real\"; expected one of "
        "'wall', "
@@ -156,8 +156,8 @@ TEST(RunCheck, ReportsEveryProblemAtOnce) {
       {{"model.insert=3"},
        "--set model.insert=3: expected [[model.insert]], a list of tables, found the whole number 3"},
       {{"observe=[1]"}, "--set observe=[1]: expected a table in [[observe]], found the whole number 1"},
-      {{"sync.type=ddp", "sync.inner={type=\"ddp\"}"},
-       "--set sync.inner={type=\"ddp\"}: sync.ddp has no option 'inner' (see: tenon inspect sync.ddp)"},
+      {{"sync.type=mean", "sync.inner={type=\"mean\"}"},
+       "--set sync.inner={type=\"mean\"}: sync.mean has no option 'inner' (see: tenon inspect sync.mean)"},
   };
   for (const auto& test : cases) {
     try {

@@ -29,14 +29,14 @@ inline constexpr OptionSpec kFp8Site[] = {text("fprop", nullptr), text("dgrad", 
 inline constexpr OptionSpec kFp8[] = {text("rounding", "\"nearest\"").one_of(kRoundings),
                                       integer("keep_last", "0").at_least(0), texts("keep", "[]"),
                                       sections<kFp8Site>("site")};
-inline constexpr OptionSpec kAdamw[] = {real("lr", "1e-3").at_least(0).in_unit("per step"),
+inline constexpr OptionSpec kAdapt[] = {real("lr", "1e-3").at_least(0).in_unit("per step"),
                                         reals("betas", "[0.9, 0.999]").between(0, 1).formerly(kOldBetas),
                                         real("weight_decay", "0.01").at_least(0),
                                         real("eps", "1e-8").at_least(0)};
 inline constexpr OptionSpec kSgd[] = {real("lr", "0.1").at_least(0), real("momentum", "0").between(0, 1)};
 inline constexpr OptionSpec kWsd[] = {real("decay_fraction", "0.2").between(0, 1),
                                       integer("warmup", "0").at_least(0)};
-inline constexpr OptionSpec kDdp[] = {real("bucket_mib", "25").at_least(0).in_unit("MiB")};
+inline constexpr OptionSpec kMean[] = {real("bucket_mib", "25").at_least(0).in_unit("MiB")};
 inline constexpr OptionSpec kWarmup[] = {integer("steps", "100").at_least(0), component("inner", "sync/1"),
                                          component("outer", "optimizer/1")};
 inline constexpr OptionSpec kFull[] = {integer("every", "100").at_least(1), integer("keep", "2").at_least(1)};
@@ -54,10 +54,10 @@ class Catalog final : public ComponentCatalog {
                 {"model/1", "mlp", kMlp},
                 {"layer/1", "linear", kLinear},
                 {"precision/1", "fp8", kFp8},
-                {"optimizer/1", "adamw", kAdamw},
+                {"optimizer/1", "adapt", kAdapt},
                 {"optimizer/1", "sgd", kSgd},
                 {"schedule/1", "wsd", kWsd},
-                {"sync/1", "ddp", kDdp},
+                {"sync/1", "mean", kMean},
                 {"sync/1", "warmup", kWarmup},
                 {"recovery/1", "full", kFull},
                 {"observer/1", "tensorboard", kBoard}};
@@ -120,7 +120,7 @@ rounding = "stochastic"
 keep_last = 1
 
 [optimizer]
-type = "adamw"
+type = "adapt"
 lr = 1e-3
 betas = [0.9, 0.95]
 
@@ -133,7 +133,7 @@ type = "warmup"
 buffers = "local"
 steps = 20
 [sync.inner]
-type = "ddp"
+type = "mean"
 bucket_mib = 1
 [sync.outer]
 type = "sgd"

@@ -40,8 +40,8 @@ class RankLogTest : public ::testing::Test {
 TEST_F(RankLogTest, EachLineSaysWhoAndWhen) {
   {
     RankLog log(folder_, 3, LogLevel::kInfo);
-    log.write(LogLevel::kInfo, "sync.ddp", 12, "100 % of {} buckets");
-    log.write(LogLevel::kDebug, "sync.ddp", 12, "left out");
+    log.write(LogLevel::kInfo, "sync.mean", 12, "100 % of {} buckets");
+    log.write(LogLevel::kDebug, "sync.mean", 12, "left out");
     log.write(LogLevel::kError, "core", -1, "first\nsecond");
     EXPECT_FALSE(log.enabled(LogLevel::kDebug));
     EXPECT_TRUE(log.enabled(LogLevel::kWarning));
@@ -49,7 +49,7 @@ TEST_F(RankLogTest, EachLineSaysWhoAndWhen) {
   const std::string time = "[0-9-]{10}T[0-9:]{8}\\.[0-9]{3}Z ";
   const std::vector<std::string> found = lines(3);
   ASSERT_EQ(found.size(), 3u);
-  EXPECT_THAT(found[0], MatchesRegex(time + "info rank 3 step 12 \\[sync\\.ddp\\] 100 % of \\{\\} buckets"));
+  EXPECT_THAT(found[0], MatchesRegex(time + "info rank 3 step 12 \\[sync\\.mean\\] 100 % of \\{\\} buckets"));
   EXPECT_THAT(found[1], MatchesRegex(time + "error rank 3 \\[core\\] first"));
   EXPECT_EQ(found[2], "    second");
 }

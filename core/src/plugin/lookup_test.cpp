@@ -27,8 +27,8 @@ const std::vector<PluginStatus> kPlugins = {
     status("acme.lion", {{"optimizer/1", "lion", {"sign"}}, {"schedule/1", "lion", {}}}),
     status("zeta.lion", {{"optimizer/1", "lion", {}}, {"optimizer/1", "muon", {"sgd"}}}),
     status("zeta.more", {{"optimizer/1", "muon", {}}, {"optimizer/2", "later", {}}}),
-    status("tenon.basic", {{"optimizer/1", "sgd", {}}, {"optimizer/1", "adamw", {}}}),
-    status("bad.adam", {{"optimizer/1", "adamw", {}}, {"optimizer/1", "adabad", {}}}, State::kFailed),
+    status("tenon.basic", {{"optimizer/1", "sgd", {}}, {"optimizer/1", "adapt", {}}}),
+    status("bad.adam", {{"optimizer/1", "adapt", {}}, {"optimizer/1", "adabad", {}}}, State::kFailed),
 };
 
 TEST(Lookup, Choices) {
@@ -45,7 +45,7 @@ TEST(Lookup, Choices) {
       {"optimizer/1", "acme/sign", "acme.lion", 0},  // by vendor and alias
       {"optimizer/1", "sgd", "tenon.basic", 0},      // an id wins over another's alias
       {"optimizer/1", "zeta/sgd", "zeta.lion", 1},
-      {"optimizer/1", "adamw", "tenon.basic", 1},  // a working plugin over a failed one
+      {"optimizer/1", "adapt", "tenon.basic", 1},  // a working plugin over a failed one
   };
   for (const Case& c : cases) {
     const Choice choice = choose(kPlugins, c.kind, c.type, {});
@@ -75,11 +75,11 @@ TEST(Lookup, Refusals) {
        "optimizer.later of plugin zeta.more (/p/zeta.more.so) is of kind optimizer/2, this program knows "
        "optimizer/1. "
        "Use a version of the plugin that offers optimizer/1."},
-      {"optimizer/1", "adamv", ErrorKind::kConfig,
-       "there is no optimizer.adamv; did you mean 'adamw'? Offered: adamw, lion, muon, sgd. Places "
+      {"optimizer/1", "adapd", ErrorKind::kConfig,
+       "there is no optimizer.adapd; did you mean 'adapt'? Offered: adapt, lion, muon, sgd. Places "
        "searched:\n  here: nothing\n  failed: Cannot load '/p/bad.adam.so': it is broken."},
       {"optimizer/1", "acme/muon", ErrorKind::kConfig,
-       "there is no optimizer.muon of 'acme'; did you mean 'zeta.lion/muon'? Offered: adamw, lion, muon, "
+       "there is no optimizer.muon of 'acme'; did you mean 'zeta.lion/muon'? Offered: adapt, lion, muon, "
        "sgd. Places "
        "searched:\n  "
        "here: nothing\n  failed: Cannot load '/p/bad.adam.so': it is broken."},
