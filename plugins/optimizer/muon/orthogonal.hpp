@@ -1,5 +1,5 @@
 // Approximates the nearest semi-orthogonal matrix by Newton-Schulz iterations of an odd polynomial that
-// drives all singular values towards 1, with products of the device. Used by muon.hpp; independent of
+// drives all singular values towards 1, with products of the device. Used by muon.cpp; independent of
 // weights.
 #pragma once
 

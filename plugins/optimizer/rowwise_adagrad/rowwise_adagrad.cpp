@@ -1,16 +1,52 @@
-// Optimizer `rowwise_adagrad`: loops over host memory; a formula for dense weights on a device whose memory
-// the host cannot access. The header has the mathematics.
-#include "rowwise_adagrad.hpp"
-
+// Optimizer `rowwise_adagrad` (Naumov et al., arXiv 1906.00091), for models whose memory is mostly tables.
+// For each row of a table that a batch read, with g the sum of its gradients and d the width:
+//   m <- m + (g_1^2 + ... + g_d^2) / d          w <- w - lr g / (sqrt(m) + eps)
+// Before the first gradient m = initial_accumulator. Dense parameters follow Adagrad, one m per element.
+// The update is a loop over host memory; dense weights on a device whose memory the host cannot access are
+// updated by a formula.
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/kernels/adagrad.hpp>
 #include <tenon/ops/formula.hpp>
+#include <tenon/optimizer.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/plugin.hpp>
 #include <tenon/sdk/row_update.hpp>
 
 #include <string>
 
 namespace tenon::rowwise_adagrad {
+
+class RowwiseAdagrad final : public OptimizerBase, public RowOptimizer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::real("lr", "1e-2").at_least(0).doc_text("learning rate before the schedule"),
+      option::real("eps", "1e-10").at_least(0).doc_text("added to the root of the sum of squares"),
+      option::real("initial_accumulator", "0")
+          .at_least(0)
+          .doc_text("sum of squares of a row, or a weight, before its first gradient"),
+  };
+  static constexpr ComponentInfo kInfo{
+      .id = "rowwise_adagrad",
+      .summary = "Adagrad with one accumulator per row of a table",
+      .options = kOptions,
+      .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC | TENON_CAP_HOGWILD};
+
+  explicit RowwiseAdagrad(const Options& options);
+  std::span<const StateSlot> slots() const override;
+  void step(const UpdateContext& context, const ParameterSlice& slice) override;
+  void* query(std::string_view interface_id) override;
+
+  std::span<const RowStateSlot> row_slots() const override;
+  void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
+                 const RowGradient& gradient) override;
+
+ private:
+  kernels::AdagradCoefficients<double> coefficients(const UpdateContext& context) const;
+
+  double eps_, initial_;
+};
+
 namespace {
 
 constexpr StateSlot kSlots[] = {{"sum"}};
@@ -88,3 +124,8 @@ void RowwiseAdagrad::step_rows(const UpdateContext& context, RowTable& weights,
 }
 
 }  // namespace tenon::rowwise_adagrad
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.rowwise_adagrad",
+                               .version = "0.1.0",
+                               .summary = "Adagrad with one accumulator per row of a table"},
+             tenon::rowwise_adagrad::RowwiseAdagrad)
