@@ -1,5 +1,6 @@
-// Passes requests of format_quantizer.hpp to the device's quantizers; codes are unpacked and decoded here.
-#include "format_quantizer.hpp"
+// Passes requests of interface `tenon.quantizer/1` to the device's quantizers; codes are unpacked and decoded
+// here.
+#include "policy.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>

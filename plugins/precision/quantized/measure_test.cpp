@@ -1,5 +1,5 @@
 // Measurements and state of sites: histories of delayed scales, amax agreed over ranks, the worst weights.
-#include "amax.hpp"
+#include "operand.hpp"
 #include "testing.hpp"
 #include "worst.hpp"
 

@@ -1,17 +1,71 @@
 // One use of a tensor by a product: its quantizers, prepared for each number of rows that calls may have, and
 // the random stream of its rounding. Works only through the device family `tenon.device.quant/1`.
+// Its scale comes from an amax that ranks agree on, its memory from a block that the site divides.
 #pragma once
 
-#include "amax.hpp"
-#include "memory.hpp"
 #include "plan.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/ops/quant.hpp>
+#include <tenon/site.hpp>
+#include <tenon/tensor.hpp>
 
 #include <memory>
 #include <vector>
 
 namespace tenon::quantized {
+
+/// Divides a block of memory into sections that begin on cache lines. Without memory it only adds up sizes,
+/// so the same function computes how much a call needs and hands it out.
+class Cutter {
+ public:
+  Cutter() = default;
+  explicit Cutter(TensorView memory) : memory_(memory) {}
+
+  TensorView take(DType dtype, const Shape& shape) {
+    TensorView view{nullptr, shape, dtype, memory_.space};
+    const auto bytes = static_cast<std::size_t>(view.bytes());
+    if (memory_.data != nullptr && bytes > 0) view.data = memory_.as<std::byte>() + used_;
+    used_ += (bytes + kLine - 1) / kLine * kLine;
+    return view;
+  }
+  TensorView bytes(std::size_t count) { return take(DType::kU8, Shape{static_cast<std::int64_t>(count)}); }
+  std::size_t used() const { return used_; }
+
+ private:
+  static constexpr std::size_t kLine = 64;
+  TensorView memory_;
+  std::size_t used_ = 0;
+};
+
+// The largest magnitude, from which a tensor scale is computed: agreed over the ranks that share a tensor
+// and, under delayed scaling, taken from earlier slots.
+
+/// Returns the maximum over the group's ranks; NaN on all ranks if it is not finite on one. A null group
+/// means this rank alone.
+float agreed(float amax, Communicator* group);
+
+/// History of one tensor of a site, in device memory, as state that the core saves. It has one entry per
+/// slot: the maximum over the slot's micro-batches and chunks, so that the scale is the same in all calls of
+/// a slot and after a resume.
+class AmaxHistory {
+ public:
+  AmaxHistory(SiteHost& host, std::string_view tensor, const SitePlan& plan);
+
+  /// Records `amax` if it is finite and `training`. Returns the magnitude to compute the scale from: `amax`
+  /// itself as long as nothing was recorded before this slot; NaN if `amax` is not finite.
+  float scale_amax(float amax, std::int64_t slot, bool training);
+
+ private:
+  Device& device_;
+  std::int64_t length_;
+  float margin_;  ///< 2^margin
+  bool latest_;
+  TensorView amax_;      ///< f32 [length + 1]; the entry of the current slot is not used for it
+  TensorView position_;  ///< i64 [2]: the current slot + 1, its entry
+  /// Read in each call, because a resume or a roll-back may have changed the state.
+  HostStage amax_here_, position_here_;
+};
 
 /// One operand of a product.
 struct Side {

@@ -1,9 +1,6 @@
 // Creates sites from options; site.cpp does the work.
 #include "policy.hpp"
 
-#include "common_options.hpp"
-#include "format_quantizer.hpp"
-
 #include <tenon/error.hpp>
 
 namespace tenon::quantized {

@@ -2,7 +2,7 @@
 // recipe, with the configuration's overrides for single sites.
 #pragma once
 
-#include "recipe.hpp"
+#include "plan.hpp"
 #include "site.hpp"
 #include "worst.hpp"
 
@@ -11,10 +11,89 @@
 #include <tenon/sdk/quantizer.hpp>
 #include <tenon/sdk/site_selection.hpp>
 
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
+#include <utility>
 
 namespace tenon::quantized {
+
+// Options that all components of this plugin share, and a way to append a component's own options.
+
+inline constexpr auto kSwitches =
+    option::choice<Switch>({{"none", Switch::kNone}, {"forward", Switch::kForward}, {"all", Switch::kAll}});
+inline constexpr auto kMultiplied = option::choice<Multiplied>(
+    {{"values", Multiplied::kValues}, {"native", Multiplied::kNative}, {"auto", Multiplied::kAuto}});
+inline constexpr const char* kGradientRounding[] = {"gradients", "none", nullptr};
+inline constexpr auto kPowerRules = option::choice<PowerRule>({{"rceil", PowerRule::kRoundUp},
+                                                               {"floor", PowerRule::kFloor},
+                                                               {"ceil", PowerRule::kCeil},
+                                                               {"even", PowerRule::kEven}});
+
+constexpr OptionSpec format_option(const char* name, const char* text) {
+  return option::text(name, nullptr).one_of(kFormatNames).doc_text(text);
+}
+
+/// Options of [precision.site."pattern"].
+inline constexpr OptionSpec kSiteOptions[] = {
+    format_option("fprop_x", "format of x in y = x w^T"),
+    format_option("fprop_w", "format of w in y = x w^T"),
+    format_option("dgrad_dy", "format of dy in dx = dy w"),
+    format_option("dgrad_w", "format of w in dx = dy w"),
+    format_option("wgrad_dy", "format of dy in dw = dy^T x"),
+    format_option("wgrad_x", "format of x in dw = dy^T x"),
+};
+
+inline constexpr std::array kCommonOptions = {
+    option::integer("keep_first", "0")
+        .between(0, 2147483647)
+        .in_unit("blocks")
+        .doc_text("blocks of the network, counted from the first, that stay in bf16"),
+    option::integer("keep_last", "0")
+        .between(0, 2147483647)
+        .in_unit("blocks")
+        .doc_text("the same from the last; a head is in no block"),
+    option::texts("keep", "[]").doc_text("patterns of layer names that stay in bf16; * stands for anything"),
+    option::boolean("head", "false").doc_text("quantize sites of the module \"head\", too"),
+    option::real("keep_worst", "0")
+        .between(0, 1)
+        .doc_text(
+            "fraction of the quantized sites that turn to bf16: those whose weights rounding hurts most"),
+    option::integer("keep_worst_slot", "100")
+        .at_least(0)
+        .in_unit("slots")
+        .doc_text("slot in which keep_worst measures; it acts from the next one on"),
+    option::text("switch", "\"none\"")
+        .one_of(kSwitches)
+        .doc_text("late in the run, products that turn to bf16: none, those of the forward pass, or all"),
+    option::real("switch_at", "0.82")
+        .between(0, 1)
+        .doc_text("fraction of the run's slots after which they do"),
+    option::text("products", "\"values\"")
+        .one_of(kMultiplied)
+        .doc_text(
+            "what is multiplied: values that codes stand for; native: codes and scales, on a device with "
+            "units for them; auto: codes in those products that the device has, else values"),
+    option::sections<kSiteOptions>("site").doc_text(
+        "formats for layers whose name matches a pattern; of several matching tables the last counts"),
+};
+
+template <std::size_t A, std::size_t B>
+constexpr std::array<OptionSpec, A + B> with(const std::array<OptionSpec, A>& common,
+                                             const std::array<OptionSpec, B>& own) {
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<OptionSpec, A + B>{(I < A ? common[I < A ? I : 0] : own[I < A ? 0 : I - A])...};
+  }
+  (std::make_index_sequence<A + B>{});
+}
+
+/// Interface `tenon.quantizer/1` of the components: one matrix rounded outside training. The device rounds;
+/// the host unpacks and decodes the codes.
+/// `formats`: names with static lifetime, the default first. `recipe` holds the defaults of a request (scale
+/// rule, random bits, f32 block scales).
+std::unique_ptr<Quantizer> make_quantizer(std::span<const std::string_view> formats, const Recipe& recipe);
 
 class QuantizedPrecision : public Precision, public PrecisionMetrics {
  public:

@@ -1,5 +1,5 @@
 // Selection of sites and their formats: counts, patterns, sections, switches, errors.
-#include "recipe.hpp"
+#include "plan.hpp"
 #include "testing.hpp"
 
 #include <gtest/gtest.h>

@@ -3,7 +3,6 @@
 // needed later or the layer keeps its input in any case.
 #pragma once
 
-#include "code_products.hpp"
 #include "operand.hpp"
 #include "product.hpp"
 
