@@ -2,8 +2,6 @@
 // their gradients in bfloat16; weights, their gradients and statistics in float32). They leave every site to
 // the core's plain product, which converts a weight once per version. No loss scale: bfloat16 has the
 // exponents of float32.
-#pragma once
-
 #include <tenon/plugin.hpp>
 #include <tenon/precision.hpp>
 #include <tenon/state.hpp>
@@ -52,3 +50,8 @@ class Bf16 final : public Plain {
 };
 
 }  // namespace tenon::plain
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.precision_plain",
+                               .version = "0.1.0",
+                               .summary = "float32, float64 and bfloat16 without quantized operands"},
+             tenon::plain::Fp32, tenon::plain::Fp64, tenon::plain::Bf16)
