@@ -1,7 +1,6 @@
 // ddp against K replicas in one thread: the mean, the overlap, the order of waits, one replica, failures,
 // allocation.
 #include "ddp.hpp"
-#include "none.hpp"
 
 #include "base/testing/allocation_count.hpp"
 

@@ -1,6 +1,5 @@
-// The plugin `tenon.sync_basic`.
+// The plugin `tenon.sync_basic`. Its components are in a header, since tests include them.
 #include "ddp.hpp"
-#include "none.hpp"
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.sync_basic",
                                .version = "0.1.0",

@@ -1,5 +1,6 @@
 // Sync `bmuf` (Chen & Huo 2016): blockwise model-update filtering. Replicas train alone for a block; the mean
 // of their updates, filtered by a momentum over blocks, moves the global model, from which all continue.
+// W_g is the start of a block; with Nesterov it is m D ahead of the model.
 #pragma once
 
 #include "rounds.hpp"
@@ -43,5 +44,36 @@ class Bmuf final : public Centered {
   bool nesterov_;
   ParameterSet* update_ = nullptr;
 };
+
+inline Bmuf::Bmuf(const Options& options)
+    : Centered("bmuf", "global", options),
+      step_(options.real("step")),
+      nesterov_(options.boolean("nesterov")) {
+  read_local_state(options);
+  if (options.has("momentum")) given_momentum_ = options.real("momentum");
+}
+
+inline void Bmuf::start(Replica& replica) {
+  momentum_ = given_momentum_.value_or(1.0 - 1.0 / replica.replicas());
+  update_ = &replica.create_set("block_update");
+  Centered::start(replica);
+}
+
+inline void Bmuf::meet() {
+  for (const int arena : arenas()) {
+    const TensorView x = replica().live().arena(arena), global = center().arena(arena);
+    const TensorView update = update_->arena(arena);
+    average(x);
+    elementwise().subtract(x, global, x);  // G, stored in place of the weights
+    elementwise().scale(update, momentum_);
+    elementwise().axpy(step_, x, update);  // D
+    // W_g - m D_old + D = W_g + z G, plus m D to look ahead.
+    if (nesterov_) elementwise().axpy(step_, x, global);
+    elementwise().axpy(nesterov_ ? momentum_ : 1.0, update, global);
+    replica().device().copy(global, x);
+  }
+  center().touch(-1);
+  replica().live().touch(-1);
+}
 
 }  // namespace tenon::sync_local

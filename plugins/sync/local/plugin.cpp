@@ -1,8 +1,50 @@
-// The plugin `tenon.sync_local`.
+// The plugin `tenon.sync_local`: components `local_sgd` and `post_local_sgd`, whole, and those of its
+// headers.
 #include "bmuf.hpp"
 #include "easgd.hpp"
-#include "local_sgd.hpp"
 #include "palsgd.hpp"
+#include "rounds.hpp"
+
+#include <tenon/plugin.hpp>
+
+namespace tenon::sync_local {
+
+/// Sync `local_sgd` (Stich 2018): every replica updates its own weights, and after every `interval` slots all
+/// replace them by the mean. Optimizer state stays local. With a warm-up it is post-local SGD (Lin et al.
+/// 2018).
+class LocalSgd : public Rounds {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      interval_option("16", "slots between two averages of the weights"), kWarmup, kDrift, kLocalState};
+  static constexpr ComponentInfo kInfo{.id = "local_sgd",
+                                       .summary = "each replica alone, weights averaged every few slots",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  explicit LocalSgd(const Options& options) : LocalSgd("local_sgd", options) {}
+
+ protected:
+  LocalSgd(const char* name, const Options& options) : Rounds(name, options) { read_local_state(options); }
+  void meet() override { average_weights(); }
+};
+
+class PostLocalSgd final : public LocalSgd {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      interval_option("16", "slots between two averages of the weights"),
+      option::integer("warmup", nullptr)
+          .mandatory()
+          .at_least(1)
+          .in_unit("slots")
+          .doc_text("distributed data parallel first; published: until the first drop of the rate"),
+      kDrift, kLocalState};
+  static constexpr ComponentInfo kInfo{.id = "post_local_sgd",
+                                       .summary = "distributed data parallel, then local SGD",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC | TENON_CAP_COLLECTIVE};
+  explicit PostLocalSgd(const Options& options) : LocalSgd("post_local_sgd", options) {}
+};
+
+}  // namespace tenon::sync_local
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.sync_local",
                                .version = "0.1.0",
