@@ -1,6 +1,5 @@
 // Save times of `full`, and the answers of both policies.
 #include "full.hpp"
-#include "none.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>

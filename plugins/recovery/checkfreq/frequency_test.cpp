@@ -1,5 +1,5 @@
 // The interval that CheckFreq chooses, and its growth with a measured overhead.
-#include "frequency.hpp"
+#include "checkfreq.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The plugin `tenon.recovery_checkfreq`.
+// The plugin `tenon.recovery_checkfreq`. Its component is a header, since tests include it.
 #include "checkfreq.hpp"
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.recovery_checkfreq",

@@ -1,7 +1,6 @@
 // Intervals, the choice between full and partial recovery, and the distribution of lost samples.
 #include "controller.hpp"
 #include "clock/emulated_failures.hpp"
-#include "lost_samples.hpp"
 
 #include <tenon/recovery.hpp>
 

@@ -21,8 +21,6 @@ std::optional<double> optional_real(const Options& options, const char* name) {
 
 }  // namespace
 
-Tracker::~Tracker() = default;
-
 Cpr::Cpr(const Options& options)
     : tracker_name_(options.text("tracker")),
       partial_(options.text("partial")),

@@ -5,8 +5,7 @@
 #pragma once
 
 #include "controller.hpp"
-#include "lost_samples.hpp"
-#include "tracker.hpp"
+#include "trackers.hpp"
 
 #include <tenon/plugin.hpp>
 #include <tenon/recovery.hpp>

@@ -1,4 +1,4 @@
-// The plugin `tenon.recovery_cpr`.
+// The plugin `tenon.recovery_cpr`, apart from cpr.cpp, which tests compile without a plugin.
 #include "cpr.hpp"
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.recovery_cpr",

@@ -1,7 +1,7 @@
 // Row tables without a run, for the tests of this folder.
 #pragma once
 
-#include "tracked_table.hpp"
+#include "trackers.hpp"
 
 #include <tenon/recovery.hpp>
 

@@ -1,7 +1,5 @@
 // Selections of each tracker, against plain loops.
-#include "mfu.hpp"
-#include "scar.hpp"
-#include "ssu.hpp"
+#include "trackers.hpp"
 #include "tables_in_memory.hpp"
 
 #include <gmock/gmock.h>

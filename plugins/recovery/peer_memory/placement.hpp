@@ -3,6 +3,10 @@
 // bytes.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
 #include <vector>
 
 namespace tenon::recovery_peer_memory {
@@ -45,5 +49,106 @@ double recovery_probability(int machines, int copies, int lost);
 /// Returns a lower bound of the same for m | N: 1 if k < m, else max(0, 1 - N C(N-m, k-m) / (m C(N, k)))
 /// (section 2.4), the union bound over the groups. Exact for k < 2m.
 double recovery_bound(int machines, int copies, int lost);
+
+/// Machines in groups of exactly m; the ring has the others, none if m divides N.
+inline int machines_in_groups(int machines, int copies) {
+  return machines % copies == 0 ? machines : (machines / copies - 1) * copies;
+}
+
+inline double choose(int n, int k) {
+  if (k < 0 || k > n) return 0;
+  double ways = 1;
+  for (int i = 1; i <= k; ++i) ways = ways * (n - k + i) / i;
+  return std::round(ways);
+}
+
+/// Ways to lose l of `size` machines of one group (size = m) or ring (m < size < 2m) with every state left:
+/// all but those with m consecutive lost neighbours. A ring below 2m has room for one such run: it starts at
+/// any machine, the one before it survives, and l - m of the size - m - 1 others are lost as well.
+inline double ways_to_survive(int size, int copies, int l) {
+  if (l == size) return 0;
+  return l < copies ? choose(size, l) : choose(size, l) - size * choose(size - copies - 1, l - copies);
+}
+
+/// Distribution of the number lost, 0 .. most, if each machine is lost with probability `each`.
+class LostCount {
+ public:
+  LostCount(int most, double each) : each_(each), probability_(static_cast<std::size_t>(most) + 1, 0.0) {
+    probability_[0] = 1;
+  }
+  /// Another `size` machines, of which l may be lost in ways(l) ways.
+  template <typename Ways>
+  void add(int size, const Ways& ways) {
+    std::vector<double> sum(probability_.size(), 0.0);
+    for (int l = 0; l <= size && static_cast<std::size_t>(l) < sum.size(); ++l) {
+      const double share = ways(l) * std::pow(each_, l) * std::pow(1 - each_, size - l);
+      for (auto total = static_cast<std::size_t>(l); total < sum.size(); ++total) {
+        sum[total] += share * probability_[total - static_cast<std::size_t>(l)];
+      }
+    }
+    probability_ = std::move(sum);
+  }
+  double of_most() const { return probability_.back(); }
+
+ private:
+  double each_;
+  std::vector<double> probability_;
+};
+
+inline Placement::Placement(int machines, int copies)
+    : machines_(machines), copies_(copies), in_groups_(machines_in_groups(machines, copies)) {}
+
+inline Placement::Circle Placement::circle(int rank) const {
+  if (rank < in_groups_) return {rank / copies_ * copies_, copies_};
+  return {in_groups_, machines_ - in_groups_};
+}
+
+inline std::vector<int> Placement::walk(int rank, int direction) const {
+  const auto [first, size] = circle(rank);
+  std::vector<int> ranks;
+  for (int i = 0; i < copies_; ++i) ranks.push_back(first + (rank - first + direction * i + size) % size);
+  return ranks;
+}
+
+inline std::vector<int> Placement::holders(int rank) const {
+  return walk(rank, 1);
+}
+
+inline std::vector<int> Placement::held_by(int rank) const {
+  return walk(rank, -1);
+}
+
+inline bool Placement::survives(const std::vector<bool>& lost) const {
+  for (int rank = 0; rank < machines_; ++rank) {
+    const std::vector<int> copies = holders(rank);
+    const bool gone = std::all_of(copies.begin(), copies.end(),
+                                  [&](int holder) { return lost[static_cast<std::size_t>(holder)]; });
+    if (gone) return false;
+  }
+  return true;
+}
+
+// Every machine is lost independently with probability k / N; the probability to survive, given k losses in
+// all, does not depend on that k / N. Sums only positive terms below 1: the alternating sum of the paper
+// cancels, and its binomials overflow, from some hundred machines on.
+inline double recovery_probability(int machines, int copies, int lost) {
+  const double each = static_cast<double>(lost) / machines;
+  LostCount survived(lost, each), any(lost, each);
+  const auto add = [&](int size) {
+    survived.add(size, [&](int l) { return ways_to_survive(size, copies, l); });
+    any.add(size, [&](int l) { return choose(size, l); });
+  };
+  const int in_groups = machines_in_groups(machines, copies);
+  for (int first = 0; first < in_groups; first += copies) add(copies);
+  if (in_groups < machines) add(machines - in_groups);
+  return survived.of_most() / any.of_most();
+}
+
+inline double recovery_bound(int machines, int copies, int lost) {
+  if (lost < copies) return 1;
+  double group_lost = 1;  // C(N-m, k-m) / C(N, k) = prod (k - i) / (N - i)
+  for (int i = 0; i < copies; ++i) group_lost *= static_cast<double>(lost - i) / (machines - i);
+  return std::max(0.0, 1 - static_cast<double>(machines) / copies * group_lost);
+}
 
 }  // namespace tenon::recovery_peer_memory
