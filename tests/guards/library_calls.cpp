@@ -2,7 +2,7 @@
 //   kept                        every pass by every implementation that the device may take
 //   left CHANNELS ROWS COLUMNS  the weight gradient of these strides that it leaves; prints "none" without
 //   one long                        a product that takes a second or more
-#include "convolution_onednn.hpp"
+#include "convolution.hpp"
 #include "onednn_handles.hpp"
 
 #include <array>

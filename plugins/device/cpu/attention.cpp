@@ -1,8 +1,7 @@
 // Causal attention (family Attention) on the kernels' blockwise form. Each share of the work has a workspace,
 // as many as the team had threads when the plan was made; the split of the work does not change a bit.
 #include "device_common/attention.hpp"
-#include "families.hpp"
-#include "memory.hpp"
+#include "common.hpp"
 
 namespace tenon::cpu {
 namespace {

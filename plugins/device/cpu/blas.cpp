@@ -1,12 +1,9 @@
 // Chooses how a product is computed (family Blas): oneDNN for f32 and for bf16 where the processor multiplies
 // it, the kernels of this tree for f64 and where oneDNN has none, and conversion to f32 before them for the
 // rest; products of one term are scaled rows.
-#include "families.hpp"
+#include "common.hpp"
 #include "gemm.hpp"
-#include "outer_product.hpp"
-#include "pointwise.hpp"
 #ifndef TENON_PORTABLE_THREADS
-#include "gemm_onednn.hpp"
 #endif
 
 namespace tenon::cpu {

@@ -1,18 +1,154 @@
-#include "device.hpp"
-
-#include "memory.hpp"
+// The device `cpu`: host memory and operators on x86-64. It chooses a kernel set by the processor's features,
+// never by timing, and owns one object per operator family; the families themselves are in the files named
+// after them.
+#include "common.hpp"
 #ifndef TENON_PORTABLE_THREADS
-#include "gemm_onednn.hpp"
+#include "gemm.hpp"
 #endif
 
 #include <fmt/format.h>
+#include <sys/mman.h>
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
 #include <tenon/kernels/dispatch.hpp>
+#include <tenon/parallel.hpp>
+#include <tenon/plugin.hpp>
 
+#include <algorithm>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <limits>
+#include <string>
 #include <vector>
 
 namespace tenon::cpu {
+namespace {
+
+// Host memory of the device: aligned, zeroed by the threads that will use it, refused before the kernel would
+// kill the process.
+
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+constexpr std::int64_t kTouchBlock = std::int64_t{4} << 20;
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+
+/// Number after `key` in a file of "key value" lines.
+std::int64_t value_of(const char* path, const std::string& key) {
+  std::ifstream file(path);
+  std::string word;
+  std::int64_t value = 0;
+  std::string line;
+  while (std::getline(file, line)) {
+    if (line.compare(0, key.size(), key) == 0) {
+      value = std::strtoll(line.c_str() + key.size(), nullptr, 10);
+      return value;
+    }
+  }
+  return kUnknown;
+}
+
+/// First number of a file; kUnknown where it is absent or says "max".
+std::int64_t number_in(const char* path) {
+  std::ifstream file(path);
+  std::int64_t value = 0;
+  return file >> value ? value : kUnknown;
+}
+
+std::int64_t group_memory() {
+  const std::int64_t limit = number_in("/sys/fs/cgroup/memory.max");
+  const std::int64_t used = number_in("/sys/fs/cgroup/memory.current");
+  if (limit == kUnknown || used == kUnknown) return kUnknown;
+  // Cached file pages count as used, and are reclaimed under pressure.
+  const std::int64_t cached = value_of("/sys/fs/cgroup/memory.stat", "inactive_file ");
+  return std::max<std::int64_t>(0, limit - used + (cached == kUnknown ? 0 : cached));
+}
+
+[[noreturn]] void refuse(std::size_t bytes, std::int64_t available) {
+  fail_run(fmt::format(
+      "device cpu: out of memory: {} bytes ({:.1f} MiB) were asked for, {}; use a smaller batch or model",
+      bytes, static_cast<double>(bytes) / (1 << 20),
+      available == kUnknown
+          ? std::string("and what is free is unknown")
+          : fmt::format("{:.1f} MiB are free", static_cast<double>(available) / (1 << 20))));
+}
+
+/// Bytes that can still be taken without swapping, by /proc/meminfo and the control group; INT64_MAX when
+/// unknown.
+std::int64_t available_memory() {
+  const std::int64_t kib = value_of("/proc/meminfo", "MemAvailable:");
+  return std::min(kib == kUnknown ? kUnknown : kib * 1024, group_memory());
+}
+
+/// 64-byte aligned (2 MiB for large blocks, with huge pages asked for). Throws Error(kRun).
+void* allocate_zeroed(std::size_t bytes) {
+  const std::size_t alignment = bytes >= kHugePage ? kHugePage : kCacheLine;
+  if (bytes > static_cast<std::size_t>(kUnknown) - alignment) refuse(bytes, available_memory());
+  const std::size_t size = (std::max<std::size_t>(bytes, 1) + kCacheLine - 1) / kCacheLine * kCacheLine;
+  // The kernel overcommits and kills processes that touch the memory, so large blocks are compared first.
+  if (size >= kHugePage) {
+    const std::int64_t available = available_memory();
+    if (static_cast<std::int64_t>(size) > available) refuse(bytes, available);
+  }
+  void* memory = nullptr;
+  if (posix_memalign(&memory, alignment, size) != 0) refuse(bytes, available_memory());
+  if (alignment == kHugePage) madvise(memory, size, MADV_HUGEPAGE);
+  auto* start = static_cast<char*>(memory);
+  parallel_for(static_cast<std::int64_t>(size), kTouchBlock, [&](std::int64_t begin, std::int64_t end) {
+    std::memset(start + begin, 0, static_cast<std::size_t>(end - begin));
+  });
+  return memory;
+}
+
+void release_memory(void* memory) noexcept {
+  std::free(memory);
+}
+
+}  // namespace
+
+class CpuDevice final : public Device, public DeviceAvailability {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "cpu", .summary = "memory and operators of x86-64 processors"};
+
+  explicit CpuDevice(const Options& options);
+
+  void open(const DeviceSpec& spec) override;
+  MemorySpace space() const override { return MemorySpace::kHost; }
+  void* allocate(std::size_t bytes) override;
+  void release(void* memory, std::size_t bytes) noexcept override;
+  void copy(TensorView from, TensorView to) override;
+  void synchronize() override {}
+  std::string_view kernel_choice() const override { return choice_; }
+  std::string_view features() const override { return features_; }
+  void* query(std::string_view interface_id) override;
+
+  /// Always there, so the last choice.
+  int preference() const override { return 1; }
+  int usable() const override;
+  std::string_view reason() const override { return ""; }
+
+ private:
+  Kernels kernels_;
+  std::string choice_, features_;
+  std::unique_ptr<Blas> blas_;
+  std::unique_ptr<NeuralOps> neural_;
+  std::unique_ptr<Attention> attention_;
+  std::unique_ptr<EmbeddingOps> embedding_;
+  std::unique_ptr<Elementwise> elementwise_;
+  std::unique_ptr<ReduceOps> reduce_;
+  std::unique_ptr<UpdateOps> update_;
+  std::unique_ptr<WindowOps> window_;
+  std::unique_ptr<Convolutions> convolutions_;
+  std::unique_ptr<NormalisationOps> normalisation_;
+  std::unique_ptr<PartNormOps> part_norm_;
+  std::unique_ptr<InteractionOps> interaction_;
+  std::unique_ptr<LineSums> line_sums_;
+  std::unique_ptr<SignOps> signs_;
+  std::unique_ptr<QuantOps> quant_;
+  std::unique_ptr<MorOps> mor_;
+  std::unique_ptr<Fft> fft_;
+  std::unique_ptr<ModeProducts> mode_products_;
+};
+
 namespace {
 
 #ifdef TENON_PORTABLE_THREADS
@@ -157,3 +293,8 @@ void* CpuDevice::query(std::string_view interface_id) {
 }
 
 }  // namespace tenon::cpu
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.device_cpu",
+                               .version = "0.1.0",
+                               .summary = "memory and operators of x86-64 processors"},
+             tenon::cpu::CpuDevice)

@@ -1,7 +1,7 @@
 // Properties of the CPU device alone: kernel choices, free memory in its refusals, steps without the heap,
 // and the implementations of oneDNN that it rejects.
 #include "device/device_test.hpp"
-#include "convolution_onednn.hpp"
+#include "convolution.hpp"
 
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/copy.hpp>

@@ -1,7 +1,5 @@
 // Maps over flat tensors (family Elementwise). Every element depends on its own inputs alone.
-#include "arith.hpp"
-#include "convert.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 #include <atomic>
 #include <cmath>

@@ -1,7 +1,6 @@
 // Gather and scatter of rows (family EmbeddingOps). Scatter shares columns among threads, never rows:
 // frequent ids would leave one thread with most of the work, and every sum keeps the order of the ids.
-#include "convert.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 #include <cstring>
 

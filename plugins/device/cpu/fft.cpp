@@ -1,19 +1,138 @@
 // Fourier transforms along one dimension (family Fft). Every line is copied into an aligned buffer and
 // transformed there by the one plan of its length, and only its kept modes are copied out: a line's bits
 // depend on nothing else, whatever its stride and neighbours are, so threads share lines in any order.
-#include "arith.hpp"
-#include "families.hpp"
-#include "fft_direct.hpp"
-#include "fft_modes.hpp"
-#include "fftw.hpp"
+#include "fft.hpp"
 
+#include "common.hpp"
+
+#include <fftw3.h>
 #include <fmt/format.h>
+#include <tenon/error.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <mutex>
+#include <string>
 #include <vector>
 
 namespace tenon::cpu {
 namespace {
+
+// One interface to FFTW's two precisions, and a plan that frees itself. Plans are estimated, never measured:
+// a measured plan may differ in the next process, with other bits. FFTW's planner is one for the whole
+// process and not thread-safe; ranks are threads.
+
+enum class PlanKind : std::uint8_t { kRealToComplex, kComplexToReal, kForward, kBackward };
+
+/// One transform of `length` points between two buffers of a caller, packed and aligned as `from` and `to`
+/// are. Complex numbers are pairs of T (float, double). Complex to real overwrites its input.
+template <class T>
+class FftwPlan {
+ public:
+  FftwPlan(PlanKind kind, int length, T* from, T* to);
+  ~FftwPlan();
+  FftwPlan(const FftwPlan&) = delete;
+  FftwPlan& operator=(const FftwPlan&) = delete;
+
+  /// Thread-safe; allocates nothing.
+  void run(T* from, T* to) const;
+
+ private:
+  PlanKind kind_;
+  void* plan_;
+};
+
+/// Alignment in bytes of every buffer, on which FFTW may rely.
+inline constexpr std::size_t kFftAlignment = 64;
+
+/// Serialises this plugin's planning; FFTW's own lock, also enabled, covers other FFTW users in this process.
+std::mutex& planner() {
+  static std::mutex mutex;
+  static const bool once = [] {
+    fftw_make_planner_thread_safe();
+    fftwf_make_planner_thread_safe();
+    return true;
+  }();
+  static_cast<void>(once);
+  return mutex;
+}
+
+void* make_plan(PlanKind kind, int n, float* from, float* to) {
+  auto* complex_from = reinterpret_cast<fftwf_complex*>(from);
+  auto* complex_to = reinterpret_cast<fftwf_complex*>(to);
+  switch (kind) {
+    case PlanKind::kRealToComplex:
+      return fftwf_plan_dft_r2c_1d(n, from, complex_to, FFTW_ESTIMATE);
+    case PlanKind::kComplexToReal:
+      return fftwf_plan_dft_c2r_1d(n, complex_from, to, FFTW_ESTIMATE);
+    case PlanKind::kForward:
+      return fftwf_plan_dft_1d(n, complex_from, complex_to, FFTW_FORWARD, FFTW_ESTIMATE);
+    case PlanKind::kBackward:
+      return fftwf_plan_dft_1d(n, complex_from, complex_to, FFTW_BACKWARD, FFTW_ESTIMATE);
+  }
+  return nullptr;
+}
+
+void* make_plan(PlanKind kind, int n, double* from, double* to) {
+  auto* complex_from = reinterpret_cast<fftw_complex*>(from);
+  auto* complex_to = reinterpret_cast<fftw_complex*>(to);
+  switch (kind) {
+    case PlanKind::kRealToComplex:
+      return fftw_plan_dft_r2c_1d(n, from, complex_to, FFTW_ESTIMATE);
+    case PlanKind::kComplexToReal:
+      return fftw_plan_dft_c2r_1d(n, complex_from, to, FFTW_ESTIMATE);
+    case PlanKind::kForward:
+      return fftw_plan_dft_1d(n, complex_from, complex_to, FFTW_FORWARD, FFTW_ESTIMATE);
+    case PlanKind::kBackward:
+      return fftw_plan_dft_1d(n, complex_from, complex_to, FFTW_BACKWARD, FFTW_ESTIMATE);
+  }
+  return nullptr;
+}
+
+void run_plan(PlanKind kind, void* plan, float* from, float* to) {
+  auto* p = static_cast<fftwf_plan>(plan);
+  auto* complex_from = reinterpret_cast<fftwf_complex*>(from);
+  auto* complex_to = reinterpret_cast<fftwf_complex*>(to);
+  if (kind == PlanKind::kRealToComplex) return fftwf_execute_dft_r2c(p, from, complex_to);
+  if (kind == PlanKind::kComplexToReal) return fftwf_execute_dft_c2r(p, complex_from, to);
+  fftwf_execute_dft(p, complex_from, complex_to);
+}
+
+void run_plan(PlanKind kind, void* plan, double* from, double* to) {
+  auto* p = static_cast<fftw_plan>(plan);
+  auto* complex_from = reinterpret_cast<fftw_complex*>(from);
+  auto* complex_to = reinterpret_cast<fftw_complex*>(to);
+  if (kind == PlanKind::kRealToComplex) return fftw_execute_dft_r2c(p, from, complex_to);
+  if (kind == PlanKind::kComplexToReal) return fftw_execute_dft_c2r(p, complex_from, to);
+  fftw_execute_dft(p, complex_from, complex_to);
+}
+
+void free_plan(void* plan, const float*) {
+  fftwf_destroy_plan(static_cast<fftwf_plan>(plan));
+}
+void free_plan(void* plan, const double*) {
+  fftw_destroy_plan(static_cast<fftw_plan>(plan));
+}
+
+template <class T>
+FftwPlan<T>::FftwPlan(PlanKind kind, int length, T* from, T* to) : kind_(kind) {
+  const std::scoped_lock lock(planner());
+  plan_ = make_plan(kind, length, from, to);
+  if (plan_ == nullptr)
+    fail_run("device cpu: FFTW made no plan for a transform of " + std::to_string(length) + " points");
+}
+
+template <class T>
+FftwPlan<T>::~FftwPlan() {
+  const std::scoped_lock lock(planner());
+  free_plan(plan_, static_cast<const T*>(nullptr));
+}
+
+template <class T>
+void FftwPlan<T>::run(T* from, T* to) const {
+  run_plan(kind_, plan_, from, to);
+}
 
 using kernels::Arith;
 

@@ -1,7 +1,5 @@
 // Each element of a product is one chain (tenon/kernels/gemm.hpp), so a line's bits depend on nothing else.
-#include "fft_direct.hpp"
-
-#include "fft_modes.hpp"
+#include "fft.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // A product whose operands have other dtypes than the available arithmetic: copies in the caller's scratch,
 // the inner product, one rounding of C. A product with large copies is split along m or n, so that scratch is
 // bounded by the operand that must be whole.
-#include "convert.hpp"
+#include "common.hpp"
 #include "gemm.hpp"
 
 namespace tenon::cpu {

@@ -1,8 +1,8 @@
 // Products by the kernels of this tree, in fixed tiles of C. A tile whose result needs a bias, an epilogue or
-// a narrower type is computed on the stack first, so that it is rounded once.
-#include "convert.hpp"
+// a narrower type is computed on the stack first, so that it is rounded once. Products of one term are scaled
+// rows.
+#include "common.hpp"
 #include "gemm.hpp"
-#include "pointwise.hpp"
 
 #include <tenon/kernels/bf16.hpp>
 
@@ -115,6 +115,43 @@ void check_gemm(const GemmSpec& spec, DType bias_dtype, const TensorView& a, con
 std::unique_ptr<Gemm> make_kernel_gemm(const Kernels& kernels, const GemmSpec& spec) {
   return with_storage(spec.a, "gemm",
                       [&](auto tag) { return with_result<typename decltype(tag)::type>(kernels, spec); });
+}
+
+namespace {
+
+/// Rows of C are shared among threads.
+class OuterProduct final : public Gemm {
+ public:
+  OuterProduct(const Kernels& kernels, const GemmSpec& spec) : kernels_(kernels), spec_(spec) {}
+
+  std::size_t scratch_bytes() const override { return 0; }
+
+  void run(TensorView a, TensorView b, TensorView c, TensorView bias, float, TensorView scratch) override {
+    check_gemm(spec_, DType::kF32, a, b, c, bias, scratch, 0);
+    const auto scale = kernels_.ops<float>().elementwise.scale;
+    parallel_for(spec_.batch * spec_.m, row_block(spec_.n), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t row = begin; row < end; ++row)
+        scale(a.as<float>()[row], b.as<float>() + row / spec_.m * spec_.n, c.as<float>() + row * spec_.n,
+              spec_.n);
+    });
+  }
+
+ private:
+  Kernels kernels_;
+  GemmSpec spec_;
+};
+
+}  // namespace
+
+bool is_outer_product(const GemmSpec& spec) {
+  constexpr std::int64_t kShortest = 64;  // elements of a row that justify a call
+  const bool floats = spec.a == DType::kF32 && spec.b == DType::kF32 && spec.c == DType::kF32;
+  return floats && spec.k == 1 && spec.n >= kShortest && !spec.accumulate && !spec.bias && !spec.alpha &&
+         spec.epilogue == Epilogue::kNone;
+}
+
+std::unique_ptr<Gemm> make_outer_product(const Kernels& kernels, const GemmSpec& spec) {
+  return std::make_unique<OuterProduct>(kernels, spec);
 }
 
 }  // namespace tenon::cpu

@@ -1,6 +1,6 @@
 // Products through oneDNN's C interface. Everything expensive is done when the plan is made: primitive,
 // memory handles, scratch size. run() only points the handles at the caller's memory.
-#include "gemm_onednn.hpp"
+#include "gemm.hpp"
 
 #include "onednn_handles.hpp"
 

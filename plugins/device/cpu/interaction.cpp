@@ -1,7 +1,7 @@
 // Interactions of vectors (family InteractionOps). Samples are shared among threads; one thread computes each
 // sample, so the split does not change a bit.
+#include "common.hpp"
 #include "device_common/interactions.hpp"
-#include "families.hpp"
 
 #include <cstring>
 

@@ -1,7 +1,7 @@
 // Weighted sums of lines (family LineSums): one pass over the result, a few terms at a time. Lines are shared
 // among threads, and one thread computes each of them.
+#include "common.hpp"
 #include "device_common/lines.hpp"
-#include "families.hpp"
 
 namespace tenon::cpu {
 namespace {

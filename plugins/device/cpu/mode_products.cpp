@@ -1,7 +1,7 @@
 // Complex products per mode (family ModeProducts). Groups of modes are shared among threads, each with a
 // workspace of its own; the split does not change a bit.
 #include "device_common/mode_products.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 namespace tenon::cpu {
 namespace {

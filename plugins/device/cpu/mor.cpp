@@ -3,8 +3,8 @@
 // and measures (in the kernels). Both run over columns of a strip, with sums and scales per column, so that
 // every partition is the same code. A strip's results are in scratch until one thread joins them in a fixed
 // order.
+#include "common.hpp"
 #include "device_common/quantizers.hpp"
-#include "families.hpp"
 
 #include <fmt/format.h>
 #include <tenon/kernels/mor.hpp>

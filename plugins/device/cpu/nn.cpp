@@ -1,10 +1,8 @@
 // Normalisation, pointwise maps, dropout and softmax cross-entropy (family NeuralOps). Rows or elements are
 // shared among threads; sums over rows belong to blocks of columns, each walked in row order.
-#include "convert.hpp"
+#include "common.hpp"
 #include "device_common/dropout.hpp"
 #include "device_common/norms.hpp"
-#include "families.hpp"
-#include "pointwise.hpp"
 
 #include <tenon/kernels/bf16.hpp>
 #include <tenon/kernels/reference/scalar.hpp>

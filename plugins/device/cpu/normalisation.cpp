@@ -1,7 +1,7 @@
 // RMS and batch normalisation (family NormalisationOps). Rows, columns or channels are shared among threads,
 // and one thread sums each of them whole.
+#include "common.hpp"
 #include "device_common/norms.hpp"
-#include "families.hpp"
 
 namespace tenon::cpu {
 namespace {

@@ -1,8 +1,7 @@
 // Normalisations over elements of several ranks (family PartNormOps). Sets are shared among threads, and one
 // thread sums each of them whole, in eight sums by the place within `inner`, which are added by halves.
-#include "arith.hpp"
+#include "common.hpp"
 #include "device_common/norms.hpp"
-#include "families.hpp"
 
 #include <tenon/kernels/reduce.hpp>
 

@@ -1,7 +1,7 @@
 // Reductions (family ReduceOps). Blocks are counted from the first element and combined in a tree that
 // depends on the length alone; block results are on the stack, so a long vector is split into spans whose
 // sums are added in order.
-#include "families.hpp"
+#include "common.hpp"
 
 #include <tenon/kernels/bf16.hpp>
 

@@ -1,6 +1,6 @@
 // Signs with a scale (family SignOps). Threads share blocks of whole bytes.
 #include "device_common/signs.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 namespace tenon::cpu {
 namespace {

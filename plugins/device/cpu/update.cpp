@@ -1,5 +1,5 @@
 // Optimizer updates over flat slices (family UpdateOps). Every element is independent.
-#include "families.hpp"
+#include "common.hpp"
 
 namespace tenon::cpu {
 namespace {

@@ -1,9 +1,8 @@
 // Sliding windows (family WindowOps): data movement of convolutions, pooling, and biases. Lines, planes or
 // channels are shared among threads; each element is one chain of its own, so the split does not change a
 // bit. The sum over a channel is in f64 over its samples; the points of a sample are added 16 side by side.
-#include "arith.hpp"
+#include "common.hpp"
 #include "device_common/windows.hpp"
-#include "families.hpp"
 
 namespace tenon::cpu {
 namespace {

@@ -1,6 +1,4 @@
-#include "convert.hpp"
-
-#include "arith.hpp"
+#include "common.hpp"
 
 #include <tenon/kernels/half.hpp>
 

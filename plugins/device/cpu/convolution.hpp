@@ -1,18 +1,11 @@
-// Convolutions of images by oneDNN's own primitives. Must not be run inside parallel_for: oneDNN would
-// silently use one thread there.
+// The weight gradients of oneDNN that this device must not take. Alone, because tests ask it without the
+// library.
 #pragma once
 
-#include "common.hpp"
-
-#include <tenon/ops/convolution.hpp>
-
-#include <memory>
+#include <cstdint>
 #include <string_view>
 
 namespace tenon::cpu {
-
-/// Returns null where the library would make windows itself, or has only its plain loops. f32.
-std::unique_ptr<Convolution> make_onednn_convolution(const Kernels& kernels, const ConvolutionSpec& spec);
 
 /// True where a weight gradient by this implementation of oneDNN writes past its scratch. Its strided 1x1
 /// primitives gather the pixels that they need, `channels` numbers each, but begin each run of pixels as if
