@@ -1,7 +1,6 @@
 // Causal attention (family Attention) on the bodies of kernels/cuda/attention*.hpp.
 #include "device_common/attention.hpp"
-#include "arguments.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 #include <tenon/kernels/cuda/attention.hpp>
 #include <tenon/kernels/cuda/attention_backward.hpp>

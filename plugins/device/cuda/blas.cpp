@@ -1,11 +1,7 @@
 // Chooses how a product is computed (family Blas): cuBLASLt on GPUs where it is installed and has the
 // product, else the kernels of this tree.
-#include "arguments.hpp"
-#include "families.hpp"
+#include "common.hpp"
 #include "gemm.hpp"
-#ifndef TENON_CUDA_EMULATED
-#include "gemm_cublaslt.hpp"
-#endif
 
 #include <fmt/format.h>
 

@@ -1,7 +1,6 @@
 // Boxes of tensors (family BoxOps). Copies move words of the elements' size, whatever the dtype; elements of
 // two words count twice along the last dimension.
-#include "arguments.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 #include <tenon/kernels/cuda/boxes.hpp>
 #include <tenon/ops/copy.hpp>

@@ -1,10 +1,9 @@
 // Convolutions from images (family Convolutions), in f32, by a library where there is one; a kernel applies
 // bias and map afterwards.
-#include "channels.hpp"
+#include "common.hpp"
 #include "convolution_library.hpp"
 #include "device_common/convolutions.hpp"
-#include "epilogue_map.hpp"
-#include "families.hpp"
+#include "sums.hpp"
 
 #include <tenon/kernels/cuda/channels.hpp>
 

@@ -1,6 +1,5 @@
 // Maps over flat tensors (family Elementwise).
-#include "arguments.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 #include <tenon/kernels/cuda/elementwise.hpp>
 

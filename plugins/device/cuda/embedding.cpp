@@ -1,8 +1,7 @@
 // Gather and scatter of rows (family EmbeddingOps). Ids are checked before any row is read or written, which
 // waits for the device once per call.
-#include "arguments.hpp"
-#include "families.hpp"
-#include "indices.hpp"
+#include "common.hpp"
+#include "sums.hpp"
 
 #include <tenon/kernels/cuda/elementwise.hpp>
 #include <tenon/kernels/cuda/embedding.hpp>

@@ -1,6 +1,6 @@
 // Transforms through cuFFT's C interface. A plan and its work area are made when a transform is prepared.
+#include "fft.hpp"
 #include "dynamic_library.hpp"
-#include "fft_library.hpp"
 
 #include <tenon/error.hpp>
 

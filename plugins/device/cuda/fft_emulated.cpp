@@ -1,6 +1,5 @@
 // Replacement for cuFFT where there is no device: sums over whole lines, as plain as can be.
-#include "fft_library.hpp"
-#include "fft_plan.hpp"
+#include "fft.hpp"
 
 #include <vector>
 

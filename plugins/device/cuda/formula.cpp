@@ -1,6 +1,5 @@
 // Formulas over flat tensors (family FormulaOps). The host adds the results of the device's blocks.
-#include "arguments.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 #include <tenon/kernels/cuda/formula.hpp>
 #include <tenon/kernels/reduce.hpp>

@@ -1,5 +1,5 @@
 // The ways in which this device computes a product, from which blas.cpp chooses: the kernels of this tree
-// and, on GPUs, cuBLASLt (gemm_cublaslt.hpp). All check their views and allocate nothing in run().
+// and, on GPUs, cuBLASLt. All check their views and allocate nothing in run().
 #pragma once
 
 #include "queue.hpp"
@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace tenon::cuda {
 
@@ -33,5 +34,35 @@ std::unique_ptr<Gemm> make_wide_gemm(Queue& queue, const GemmSpec& spec, const M
 /// `scaled` in C's layout and may be C itself. C is f32, bf16 or f64.
 void finish_gemm(Queue& queue, const GemmSpec& spec, const void* scaled, const TensorView& c,
                  const TensorView& bias);
+
+// Products by NVIDIA's cuBLASLt, which is opened at run time. Only in the build for GPUs.
+
+/// One per device. Row-major matrices are passed as what they are to a column-major library: their
+/// transposes, with the operands exchanged.
+class CublasLt {
+ public:
+  /// Null, and why, where the library is absent or does not start.
+  static std::unique_ptr<CublasLt> open(Queue& queue, std::string& reason);
+  ~CublasLt();
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+
+  /// Whether operands of this dtype are multiplied on a device of this architecture.
+  static bool multiplies(DType operand, int architecture);
+
+  /// Null, and why, where the library has no such product, or where our own kernels are as good. The library
+  /// is asked once for equal specifications.
+  std::unique_ptr<Gemm> gemm(const GemmSpec& spec, std::string& reason);
+
+  /// "13.1.0".
+  std::string version() const;
+
+  struct State;
+
+ private:
+  explicit CublasLt(std::unique_ptr<State> state);
+
+  std::unique_ptr<State> state_;
+};
 
 }  // namespace tenon::cuda

@@ -1,7 +1,7 @@
 // Products through cuBLASLt's C interface. Everything expensive is done when a product is prepared:
 // descriptors, and the choice of an algorithm, which is kept for equal specifications. run() only passes
 // pointers.
-#include "gemm_cublaslt.hpp"
+#include "gemm.hpp"
 
 #include "cublaslt.hpp"
 

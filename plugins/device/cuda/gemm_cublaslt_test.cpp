@@ -1,7 +1,7 @@
 // Products by cuBLASLt, on a fake of it (cublaslt_fake.cpp): the arguments that are passed, what is left to
 // our own kernels, and the effects of failures. The fake's chains over k are those of our kernels, so the
 // bits agree.
-#include "gemm_cublaslt.hpp"
+#include "gemm.hpp"
 
 #include "cublaslt_fake.hpp"
 #include "gemm_test.hpp"

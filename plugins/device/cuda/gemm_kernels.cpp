@@ -1,6 +1,5 @@
 // Products by the kernels of this tree, and the tails of those that a library computes.
-#include "arguments.hpp"
-#include "epilogue_map.hpp"
+#include "common.hpp"
 #include "gemm.hpp"
 
 #include <tenon/kernels/cuda/gemm.hpp>

@@ -1,7 +1,6 @@
 // Interactions of vectors (family InteractionOps).
-#include "arguments.hpp"
+#include "common.hpp"
 #include "device_common/interactions.hpp"
-#include "families.hpp"
 
 #include <tenon/kernels/cuda/interaction.hpp>
 

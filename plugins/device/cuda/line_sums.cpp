@@ -1,8 +1,7 @@
 // Weighted sums of lines (family LineSums): both tables, forward and adjoint, are in the device's memory.
-#include "arguments.hpp"
+#include "common.hpp"
 #include "device_common/lines.hpp"
-#include "device_numbers.hpp"
-#include "families.hpp"
+#include "queue.hpp"
 
 #include <tenon/kernels/cuda/line_sum.hpp>
 

@@ -1,7 +1,6 @@
 // Complex products per mode (family ModeProducts).
 #include "device_common/mode_products.hpp"
-#include "arguments.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 #include <tenon/kernels/cuda/mode_product.hpp>
 

@@ -1,10 +1,7 @@
 // Normalisation, pointwise maps, dropout and softmax cross-entropy (family NeuralOps).
-#include "arguments.hpp"
+#include "common.hpp"
 #include "device_common/dropout.hpp"
-#include "epilogue_map.hpp"
-#include "families.hpp"
-#include "indices.hpp"
-#include "row_norms.hpp"
+#include "sums.hpp"
 
 #include <tenon/kernels/cuda/dropout.hpp>
 #include <tenon/kernels/cuda/pointwise.hpp>

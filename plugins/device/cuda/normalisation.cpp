@@ -1,8 +1,7 @@
 // RMS and batch normalisation (family NormalisationOps). Channels are the sets of part_norm.hpp, with all
 // elements on this rank.
-#include "channels.hpp"
-#include "families.hpp"
-#include "row_norms.hpp"
+#include "common.hpp"
+#include "sums.hpp"
 
 namespace tenon::cuda {
 namespace {

@@ -1,8 +1,7 @@
 // Normalisations over elements of several ranks (family PartNormOps).
-#include "arguments.hpp"
+#include "common.hpp"
 #include "device_common/norms.hpp"
-#include "families.hpp"
-#include "sets.hpp"
+#include "sums.hpp"
 
 namespace tenon::cuda {
 namespace {

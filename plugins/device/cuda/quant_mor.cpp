@@ -1,8 +1,7 @@
 // Mixtures of representations (family MorOps): the device measures and rounds, and the host decides about the
 // tensor with the totals that it reads back.
-#include "arguments.hpp"
-#include "families.hpp"
-#include "quant.hpp"
+#include "common.hpp"
+#include "device_common/quantized.hpp"
 
 #include <tenon/kernels/cuda/mor_start.hpp>
 
@@ -12,6 +11,7 @@ namespace tenon::cuda {
 namespace {
 
 namespace bodies = kernels::cuda;
+using device_arguments::check_scratch;
 
 template <class S>
 class CudaMorKernel final : public MorKernel {

@@ -1,8 +1,11 @@
-// Memory of one device and the stream on which all work of one rank runs, in order. Two implementations:
-// queue_cuda.cpp on the CUDA runtime, queue_emulated.cpp on host memory that only operators may touch. Knows
-// nothing of operators.
+// Memory of one device and the streams on which work runs: the queue, on which all work of one rank runs in
+// order, owners of its memory, and the streams that the device lends. Two implementations: queue_cuda.cpp on
+// the CUDA runtime, queue_emulated.cpp on host memory that only operators may touch. Knows nothing of
+// operators.
 #pragma once
 
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
 #include <tenon/kernels/cuda/launch.hpp>
 #include <tenon/tensor.hpp>
 
@@ -11,6 +14,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenon::cuda {
 
@@ -128,5 +132,88 @@ inline constexpr char kDeviceName[] = "cuda_emulated";
 #else
 inline constexpr char kDeviceName[] = "cuda";
 #endif
+
+// Device memory for data of one operator call: the queue's scratch where that is large enough, else memory of
+// its own, which the stream frees after the operator.
+
+class Temporary {
+ public:
+  /// Within the scratch, from byte `offset` on.
+  Temporary(Queue& queue, std::size_t bytes, std::size_t offset = 0) : queue_(queue) {
+    if (bytes > Queue::kScratchBytes - offset) own_ = allocated(bytes);
+    memory_ = own_ != nullptr ? static_cast<std::byte*>(own_) : queue.scratch<std::byte>(offset);
+  }
+  ~Temporary() { queue_.release(own_); }
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+
+  template <class T>
+  T* at(std::size_t offset = 0) const {
+    return reinterpret_cast<T*>(memory_ + offset);
+  }
+
+ private:
+  /// The caller's guard names the operator's layer and the step.
+  void* allocated(std::size_t bytes) {
+    try {
+      return queue_.allocate(bytes);
+    } catch (const Error& error) {
+      throw Error(error.kind(), std::string(error.what()) + " (for what an operator keeps within one call)");
+    }
+  }
+
+  Queue& queue_;
+  void* own_ = nullptr;
+  std::byte* memory_ = nullptr;
+};
+
+// A copy of host numbers in the device's memory, for data that is prepared once.
+
+class DeviceNumbers {
+ public:
+  explicit DeviceNumbers(Queue& queue) : queue_(queue) {}
+  ~DeviceNumbers() { queue_.release(memory_); }
+  DeviceNumbers(const DeviceNumbers&) = delete;
+  DeviceNumbers& operator=(const DeviceNumbers&) = delete;
+
+  /// Call at most once.
+  template <class T>
+  void set(const std::vector<T>& numbers) {
+    const std::size_t bytes = numbers.size() * sizeof(T);
+    memory_ = queue_.allocate(bytes);
+    queue_.copy(numbers.data(), MemorySpace::kHost, memory_, MemorySpace::kCuda, bytes);
+  }
+  template <class T>
+  const T* at() const {
+    return static_cast<const T*>(memory_);
+  }
+
+ private:
+  Queue& queue_;
+  void* memory_ = nullptr;
+};
+
+/// Streams and events that a device lends to a transport that reaches its memory (tenon/device.hpp).
+/// Emulated, everything has run before a call returns.
+class Streams final : public DeviceStreams, public DeviceEvents {
+ public:
+  /// `index`: the queue's device.
+  Streams(Queue& queue, int index) : queue_(queue), index_(index) {}
+
+  void make_current() override;
+  std::string identity() override;
+  void* stream() override { return queue_.stream(); }
+  void* make_stream() override;
+  void release_stream(void* stream) noexcept override;
+  void* make_event() override;
+  void release_event(void* event) noexcept override;
+  void record(void* event, void* stream) override;
+  void wait(void* event, void* stream) override;
+  bool reached(void* event) override;
+
+ private:
+  Queue& queue_;
+  int index_;
+};
 
 }  // namespace tenon::cuda

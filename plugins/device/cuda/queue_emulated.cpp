@@ -1,12 +1,12 @@
 // Queue on host memory. Memory is accessible while an operator runs and protected otherwise, so code that
 // mistakes device memory for its own ends here with a signal instead of on a machine with a GPU.
-#include "arguments.hpp"
+#include "common.hpp"
 #include "queue.hpp"
-
-#include <tenon/error.hpp>
 
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <unistd.h>
+#include <tenon/error.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -199,6 +199,38 @@ std::string driver_text() {
 int usable_devices(std::string& reason) {
   reason.clear();
   return 64;  // ranks, each with a device of its own
+}
+
+// Streams and events: distinct handles without any state.
+
+void Streams::make_current() {}
+
+std::string Streams::identity() {
+  return fmt::format("emulated device {} of process {}", index_, ::getpid());
+}
+
+void* Streams::make_stream() {
+  return new char();
+}
+
+void Streams::release_stream(void* stream) noexcept {
+  delete static_cast<char*>(stream);
+}
+
+void* Streams::make_event() {
+  return new char();
+}
+
+void Streams::release_event(void* event) noexcept {
+  delete static_cast<char*>(event);
+}
+
+void Streams::record(void*, void*) {}
+
+void Streams::wait(void*, void*) {}
+
+bool Streams::reached(void*) {
+  return true;
 }
 
 }  // namespace tenon::cuda

@@ -1,9 +1,7 @@
 // Reductions (family ReduceOps). Sums use the order of the other devices, hence have their bits; the host
 // adds the results of the device's blocks.
-#include "arguments.hpp"
-#include "column_sums.hpp"
-#include "families.hpp"
-#include "indices.hpp"
+#include "common.hpp"
+#include "sums.hpp"
 
 #include <bit>
 
@@ -99,6 +97,14 @@ class CudaReduceOps final : public ReduceOps {
 };
 
 }  // namespace
+
+void check_indices(Queue& queue, const std::int32_t* indices, std::int64_t count, std::int32_t lowest,
+                   std::int64_t bound, const char* where, const char* name) {
+  const std::int64_t at =
+      join_integers(queue, where, count, count, kernels::cuda::OutOfRange{indices, lowest, bound, count},
+                    kernels::cuda::Smaller{});
+  if (at != count) device_arguments::refuse_index(where, name, at, queue.read(indices + at), lowest, bound);
+}
 
 std::unique_ptr<ReduceOps> make_reduce_ops(Queue& queue) {
   return std::make_unique<CudaReduceOps>(queue);

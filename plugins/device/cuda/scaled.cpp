@@ -1,17 +1,14 @@
 // The family ScaledProducts: its refusals, and products by this tree's own kernels on laid-out operands.
 #include "scaled.hpp"
 
-#include "arguments.hpp"
-#include "families.hpp"
+#include "common.hpp"
 #include "gemm.hpp"
-#ifndef TENON_CUDA_EMULATED
-#include "scaled_cublaslt.hpp"
-
-#include <mutex>
-#endif
 
 #include <fmt/format.h>
 
+#ifndef TENON_CUDA_EMULATED
+#include <mutex>
+#endif
 #include <utility>
 
 namespace tenon::cuda {

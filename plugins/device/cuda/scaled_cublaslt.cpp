@@ -1,6 +1,6 @@
 // cuBLASLt's products of codes: operands with the contracted dimension along their columns, the first one
 // transposed, which is the only form that the library has for them; scales by mode and pointer; sums in f32.
-#include "scaled_cublaslt.hpp"
+#include "scaled.hpp"
 
 #include "cublaslt.hpp"
 #include "gemm.hpp"

@@ -1,7 +1,7 @@
 // Products of codes by cuBLASLt, on a fake of it (cublaslt_fake.cpp) that reads tiles of scales by itself,
 // beside those of this tree's own kernels: equal bits, and both within a derived bound of a plain loop over
 // what the quantizer stored. Also the refusals, and whose words they use.
-#include "scaled_cublaslt.hpp"
+#include "scaled.hpp"
 
 #include "cublaslt_fake.hpp"
 #include "gemm_test.hpp"

@@ -1,8 +1,7 @@
 // Signs with a scale (family SignOps). The scale is in its row before bits and losses are computed from it,
 // and nothing of it is copied to the host.
 #include "device_common/signs.hpp"
-#include "arguments.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 #include <tenon/kernels/cuda/signs.hpp>
 

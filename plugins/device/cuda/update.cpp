@@ -1,7 +1,6 @@
 // Optimizer updates over flat slices (family UpdateOps). Coefficients are made on the host, in double, by the
 // function that the other devices use.
-#include "arguments.hpp"
-#include "families.hpp"
+#include "common.hpp"
 
 #include <tenon/kernels/cuda/update.hpp>
 

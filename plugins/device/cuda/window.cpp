@@ -1,8 +1,7 @@
 // Sliding windows (family WindowOps): data movement of convolutions, pooling, and biases.
-#include "arguments.hpp"
-#include "channels.hpp"
+#include "common.hpp"
 #include "device_common/windows.hpp"
-#include "families.hpp"
+#include "sums.hpp"
 
 #include <tenon/kernels/cuda/channels.hpp>
 #include <tenon/kernels/cuda/pool.hpp>

@@ -1,13 +1,13 @@
 // Transforms of whole lines by cuFFT, which is opened at run time: for lines whose matrix of kept modes
-// (fft.cpp) would be more work. Plain sums replace the library when emulated.
+// (fft.cpp) would be more work. Plain sums replace the library when emulated. Alone, because each build has
+// its own source of plans.
 #pragma once
 
 #include "queue.hpp"
 
-#include <tenon/ops/spectral.hpp>
-
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace tenon::cuda {
 
@@ -29,13 +29,7 @@ class LinePlan {
 /// Null, and why, where the library is absent or has no such plan. fft_cufft.cpp, fft_emulated.cpp
 std::unique_ptr<LinePlan> make_line_plan(Queue& queue, const LinePlanSpec& spec, std::string& reason);
 
-/// Whether whole transforms are less work than products with the matrix: by length and kept modes alone.
-constexpr bool wants_library(const FftSpec& spec) {
-  constexpr std::int64_t kMostDirect = std::int64_t{1} << 15;
-  return spec.low + spec.high > 0 && spec.length > kMostDirect / (spec.low + spec.high);
-}
-
-/// For a checked spec. Null, and why, where there is no plan.
-std::unique_ptr<FftKernel> make_library_fft(Queue& queue, const FftSpec& spec, std::string& reason);
+/// cos and sin of 2 pi n / length for every n, computed on the host in double.
+std::vector<double> fft_waves(std::int64_t length);
 
 }  // namespace tenon::cuda
