@@ -2,9 +2,12 @@
 #pragma once
 
 #include <tenon/device.hpp>
+#include <tenon/error.hpp>
 #include <tenon/ops/copy.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/gradient_sum.hpp>
+
+#include <fmt/format.h>
 
 #include <string>
 
@@ -13,13 +16,32 @@ namespace tenon::distdl {
 inline constexpr std::uint64_t kOnHost = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC;
 
 /// Throws Error(kConfig): "layer 'conv1': <what>".
-[[noreturn]] void refuse(const InferContext& context, const std::string& what);
+[[noreturn]] inline void refuse(const InferContext& context, const std::string& what) {
+  fail_config(fmt::format("layer '{}': {}", context.name(), what));
+}
+
 /// The operators on boxes of a device with memory of its own; null in host memory, where lines are copied.
-BoxOps* boxes_of(Device& device);
+inline BoxOps* boxes_of(Device& device) {
+  return device.space() == MemorySpace::kHost ? nullptr : &device.family<BoxOps>();
+}
+
 /// The only input, an activation.
-ValueSpec expect_one_activation(const InferContext& context);
+inline ValueSpec expect_one_activation(const InferContext& context) {
+  if (context.inputs() != 1) refuse(context, fmt::format("expected one input, found {}", context.inputs()));
+  ValueSpec x = context.input(0);
+  if (x.dtype != context.activations()) {
+    refuse(context, fmt::format("expected x in the activations' number format {}, found {}",
+                                dtype_name(context.activations()), dtype_name(x.dtype)));
+  }
+  if (!x.layout.partial.empty())
+    refuse(context,
+           "x is a sum over ranks (" + layout_text(x.layout) + "); put a repartition before the layer");
+  return x;
+}
 
 /// A tensor at the start of a workspace.
-TensorView tensor(TensorView bytes, DType dtype, const Shape& shape);
+inline TensorView tensor(TensorView bytes, DType dtype, const Shape& shape) {
+  return {bytes.data, shape, dtype, bytes.space};
+}
 
 }  // namespace tenon::distdl

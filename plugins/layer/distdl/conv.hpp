@@ -3,9 +3,8 @@
 // sharded, too, and the weight with them. On one rank it is `conv2d` in other dimensions.
 #pragma once
 
-#include "channels.hpp"
-#include "gradient_windows.hpp"
-#include "passes.hpp"
+#include "filters.hpp"
+#include "windows.hpp"
 
 #include <tenon/ops/reduce.hpp>
 

@@ -1,13 +1,128 @@
-// Specs of weights and biases, and chunks.
+// Filters: the sharding of features and channels over the ranks, parameters, chunks.
 #include "filters.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
 namespace tenon::distdl {
 namespace {
+
+// Sharding of features and channels over the ranks.
+
+/// Axes along which there are several ranks.
+std::vector<int> with_peers(std::vector<int> axes, const ModelGrid& grid) {
+  std::erase_if(axes, [&](int axis) { return grid.extent(axis) == 1; });
+  return axes;
+}
+
+/// The axes of option `axes`, which shard the features evenly.
+DimSharding wanted_cut(InferContext& context, const Options& options, const Layout& x,
+                       std::int64_t features) {
+  const ModelGrid& grid = context.grid();
+  const std::vector<int> taken = cut_axes(x);
+  DimSharding cut;
+  cut.dim = 1;
+  int parts = 1;
+  for (const std::int64_t wanted : options.integers("axes")) {
+    if (wanted >= grid.axes()) {
+      refuse(context, fmt::format("axis {} of the model grid is to cut the features, but parallel.grid has "
+                                  "{} axes",
+                                  wanted, grid.axes()));
+    }
+    const auto axis = static_cast<int>(wanted);
+    if (std::find(taken.begin(), taken.end(), axis) != taken.end()) {
+      refuse(context,
+             fmt::format("axis {} of the model grid is to cut the features, but it cuts x ({}); choose axes "
+                         "over which x is copied, or put a repartition before the layer",
+                         axis, layout_text(x)));
+    }
+    cut.axes.push_back(axis);
+    parts *= grid.extent(axis);
+  }
+  cut.offsets = balanced_offsets(features, parts);
+  return cut;
+}
+
+/// The sharding of the features that keeps each group's filters with its channels.
+DimSharding follow_groups(InferContext& context, const DimSharding& channels_cut, std::int64_t groups,
+                          std::int64_t channels, std::int64_t features) {
+  const std::int64_t each = channels / groups;
+  DimSharding cut = channels_cut;
+  for (std::int64_t& offset : cut.offsets) {
+    if (offset % each != 0) {
+      refuse(context,
+             fmt::format("channels of x are cut at {}, but its {} groups have {} channels each; cut between "
+                         "groups, or put a repartition before the layer that cuts other dimensions",
+                         fmt::join(channels_cut.offsets, ", "), groups, each));
+    }
+    offset = offset / each * (features / groups);
+  }
+  return cut;
+}
+
+/// The same sharding of another dimension.
+DimSharding along(int dim, DimSharding cut) {
+  cut.dim = dim;
+  return cut;
+}
+
+void find_groups(ChannelPlan& plan, const Box& x, const Box& y, std::int64_t groups, std::int64_t each_in,
+                 std::int64_t each_out) {
+  plan.channels = groups == 1 ? x.extents[1] : each_in;
+  for (std::int64_t g = 0; g < groups; ++g) {
+    const std::int64_t first = std::max(y.offset[1], g * each_out),
+                       last = std::min(y.end(1), (g + 1) * each_out);
+    if (first >= last) continue;
+    plan.groups.push_back({groups == 1 ? 0 : g * each_in - x.offset[1], first - y.offset[1], last - first});
+  }
+  if (plan.groups.empty()) plan.groups.emplace_back();
+}
+
+}  // namespace
+
+ChannelPlan plan_channels(InferContext& context, const Options& options, const Layout& x, Layout y) {
+  const std::int64_t groups = options.integer("groups"), channels = x.shape[1], features = y.shape[1];
+  if (channels % groups != 0 || features % groups != 0) {
+    refuse(context, fmt::format("groups = {} must divide the {} channels of x and the {} features", groups,
+                                channels, features));
+  }
+  ChannelPlan plan;
+  const ModelGrid& grid = context.grid();
+  std::erase_if(y.sharding, [](const DimSharding& cut) { return cut.dim == 1; });
+  const DimSharding wanted = wanted_cut(context, options, x, features);
+  const DimSharding* cut = cut_of(x, 1);
+  DimSharding of_features = wanted;
+  if (cut != nullptr && groups > 1) {
+    if (!wanted.axes.empty()) {
+      refuse(context,
+             fmt::format("the {} groups are cut with the channels of x ({}), and their features with them; "
+                         "leave out the option axes",
+                         groups, layout_text(x)));
+    }
+    of_features = follow_groups(context, *cut, groups, channels, features);
+  } else if (cut != nullptr) {
+    plan.weight.push_back(*cut);
+    plan.summed = with_peers(cut->axes, grid);
+  }
+  if (!of_features.axes.empty()) {
+    y.sharding.push_back(of_features);
+    plan.weight.push_back(along(0, of_features));
+    plan.bias.push_back(along(0, of_features));
+  }
+  plan.dx_summed = with_peers(wanted.axes, grid);
+  check_layout(y, grid.extents(), fmt::format("layer '{}'", context.name()));
+  plan.y = std::move(y);
+  find_groups(plan, part_of(x, context.grid().place()), part_of(plan.y, context.grid().place()), groups,
+              channels / groups, features / groups);
+  return plan;
+}
+
+namespace {
+
+// Specs of weights and biases, and chunks.
 
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 20;
 

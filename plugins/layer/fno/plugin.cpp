@@ -1,7 +1,6 @@
 // The plugin `tenon.layer_fno`: layers of Fourier neural operators.
+#include "box.hpp"
 #include "channel_linear.hpp"
-#include "coordinates.hpp"
-#include "margin.hpp"
 #include "refine.hpp"
 #include "relative_l2.hpp"
 #include "spectral_conv.hpp"

@@ -1,4 +1,4 @@
-// Shapes, names, checks and small steps that several layers of this plugin share.
+// Shapes, names, checks, layouts and small steps that several layers of this plugin share.
 #pragma once
 
 #include <tenon/device.hpp>
@@ -6,10 +6,12 @@
 #include <tenon/layer.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/gradient_sum.hpp>
 
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenon::nn {
 
@@ -49,5 +51,18 @@ Shape expect_ids(const InferContext& context, int index);
 
 /// sink (+)= gradient: the backward of a layer whose derivative is one. Writes nothing to an empty sink.
 void pass_on(Device& device, Elementwise& elementwise, TensorView gradient, const GradientSink& sink);
+
+// Layouts of inputs and outputs for layers of this plugin whose values may be sharded over a model grid. A
+// layer that does not ask for this gets only whole values.
+
+/// The layout of input `index`; refuses a partial sum.
+Layout expect_parts(const InferContext& context, int index);
+/// Option `axes`: axes of the model grid, each once, over which input 0 in layout `x` is not sharded.
+std::vector<int> free_axes(InferContext& context, const Options& options, const Layout& x);
+
+/// `layout` with so many elements in dimension `dim`, sharded evenly over `axes` together; no axes: whole
+/// there.
+Layout with_even_parts(Layout layout, int dim, std::int64_t extent, const std::vector<int>& axes,
+                       const ModelGrid& grid);
 
 }  // namespace tenon::nn

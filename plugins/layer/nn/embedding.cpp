@@ -1,9 +1,14 @@
-// Layer `embedding`: gather in forward, scatter-add of the whole table's gradient in backward.
+// Layers with tables of rows.
 #include "embedding.hpp"
+
+#include <fmt/format.h>
+#include <tenon/ops/reduce.hpp>
 
 #include <vector>
 
 namespace tenon::nn {
+
+// Layer `embedding`: gather in forward, scatter-add of the whole table's gradient in backward.
 
 void Embedding::infer(InferContext& context) {
   expect_inputs(context, 1);
@@ -40,6 +45,63 @@ void Embedding::backward(BackwardContext& context) {
   if (!dy.empty())
     rows_->scatter_add(matrix(dy), flat(context.input(0)), table.view, context.workspace(scratch_));
   table_sum_.close(table);
+}
+
+namespace {
+
+// Layer `positions`: the used rows act as one long bias per sample, so their gradient is a sum over samples.
+
+/// [batch, time, width] as [batch, time * width]: the used rows then act like a bias.
+TensorView samples(TensorView view) {
+  return view.reshaped({view.shape[0], view.elements() / view.shape[0]});
+}
+
+}  // namespace
+
+void Positions::infer(InferContext& context) {
+  expect_inputs(context, 1);
+  const Shape here = expect_activation(context, 0, 3);
+  const Layout x = expect_parts(context, 0);
+  const std::int64_t positions = options_.integer("context");
+  if (x.shape.rank() != 3 || x.shape[1] > positions) {
+    refuse(context,
+           fmt::format("expected [batch, time, width] with time at most {} (option 'context'), found {}",
+                       positions, x.shape.text()));
+  }
+  ParameterSpec table =
+      weight_parameter(context, options_, {positions, x.shape[2]}, options_.real("init_scale"));
+  if (const DimSharding* width = cut_of(x, 2)) table.sharding.push_back({1, width->axes, width->offsets});
+  table_ = context.parameter(table);
+  table_sum_ = GradientSum(context, table, x);
+  first_ = part_of(x, context.grid().place()).offset[1];
+  device_ = &context.device();
+  elementwise_ = &device_->family<Elementwise>();
+  reduce_ = &device_->family<ReduceOps>();
+  scratch_ = context.workspace(reduce_->sum_rows_scratch(here[0], here[1] * here[2], context.activations()));
+  context.output(placed(context, x));
+}
+
+void Positions::forward(ForwardContext& context) {
+  const TensorView x = context.input(0);
+  if (x.empty()) return;
+  const TensorView used = flat(context.parameter(table_).rows(first_, first_ + x.shape[1]));
+  elementwise_->add_bias(samples(x), used, samples(context.output(0)));
+}
+
+void Positions::backward(BackwardContext& context) {
+  const TensorView dy = context.output_gradient(0);
+  const GradientSink table = context.gradient(table_);
+  if (dy.empty()) {
+    table_sum_.clear(*elementwise_, table);
+  } else if (!table.view.empty()) {
+    const std::int64_t last = first_ + dy.shape[1];
+    reduce_->sum_rows(samples(dy), flat(table.view.rows(first_, last)), table_sum_.adds(table),
+                      context.workspace(scratch_));
+    for (const TensorView& others : {table.view.rows(0, first_), table.view.rows(last, table.view.shape[0])})
+      table_sum_.clear(*elementwise_, {others, table.accumulate});
+  }
+  if (!table.view.empty()) table_sum_.close(table);
+  pass_on(*device_, *elementwise_, dy, context.input_gradient(0));
 }
 
 }  // namespace tenon::nn

@@ -1,14 +1,16 @@
-// Layer `embedding`: the rows of a table by number. The table is a dense parameter; another layer has row
-// tables that may be larger than memory. Over a model grid ids may be sharded in any dimension, and the width
-// of the table over other axes.
+// Rows of learned tables: by number, and by position.
 #pragma once
 
-#include "parts.hpp"
+#include "common.hpp"
 
 #include <tenon/ops/copy.hpp>
+#include <tenon/ops/reduce.hpp>
 
 namespace tenon::nn {
 
+/// Layer `embedding`: the rows of a table by number. The table is a dense parameter; another layer has row
+/// tables that may be larger than memory. Over a model grid ids may be sharded in any dimension, and the
+/// width of the table over other axes.
 class Embedding final : public Layer {
  public:
   static constexpr OptionSpec kOptions[] = {
@@ -44,6 +46,44 @@ class Embedding final : public Layer {
   Elementwise* elementwise_ = nullptr;
   ParameterRef table_;
   GradientSum table_sum_;
+  WorkspaceRef scratch_;
+};
+
+/// Layer `positions`: adds a learned row per position to x [batch, time, width]. Over a model grid x may be
+/// sharded in any dimension; the table is sharded like the width.
+class Positions final : public Layer {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("context", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("positions that have a row")
+          .in_unit("tokens"),
+      option::real("init_scale", "0.02")
+          .at_least(0)
+          .doc_text("standard deviation of the normal initial weights"),
+      option::text("weight", nullptr)
+          .doc_text("name of the table, to tie it to another layer's; absent: NODE.weight"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "positions",
+                                       .summary = "adds a learned row per position",
+                                       .options = kOptions,
+                                       .capabilities = kAnywhere};
+
+  explicit Positions(const Options& options) : options_(options) {}
+  void infer(InferContext& context) override;
+  void forward(ForwardContext& context) override;
+  void backward(BackwardContext& context) override;
+  void* query(std::string_view interface_id) override { return nullptr; }
+
+ private:
+  const Options& options_;
+  Device* device_ = nullptr;
+  Elementwise* elementwise_ = nullptr;
+  ReduceOps* reduce_ = nullptr;
+  ParameterRef table_;
+  GradientSum table_sum_;
+  std::int64_t first_ = 0;  ///< position of this rank's shard
   WorkspaceRef scratch_;
 };
 

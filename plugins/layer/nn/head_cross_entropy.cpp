@@ -2,7 +2,7 @@
 // overwritten: by their gradient, where the dtypes agree.
 #include "head_cross_entropy.hpp"
 
-#include "parts.hpp"
+#include "common.hpp"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 // be sharded over a model grid: the weight is replicated, its gradient summed over the ranks.
 #pragma once
 
-#include "loss_sum.hpp"
+#include "losses.hpp"
 
 #include <tenon/ops/norm.hpp>
 #include <tenon/sdk/gradient_sum.hpp>

@@ -4,7 +4,7 @@
 // rows and x are refused.
 #pragma once
 
-#include "parts.hpp"
+#include "common.hpp"
 
 #include <tenon/ops/reduce.hpp>
 

@@ -1,24 +1,12 @@
 // The plugin `tenon.nn`: layers of perceptrons, transformers and convolutional networks.
-#include "accuracy.hpp"
 #include "attention.hpp"
-#include "batch_norm.hpp"
-#include "conv2d.hpp"
-#include "dropout.hpp"
 #include "embedding.hpp"
-#include "flatten.hpp"
-#include "gelu.hpp"
 #include "head_cross_entropy.hpp"
-#include "layer_norm.hpp"
+#include "images.hpp"
 #include "linear.hpp"
-#include "mse.hpp"
-#include "pool2d.hpp"
-#include "positions.hpp"
-#include "relu.hpp"
-#include "residual.hpp"
-#include "rms_norm.hpp"
-#include "silu.hpp"
-#include "softmax_cross_entropy.hpp"
-#include "squared_relu.hpp"
+#include "losses.hpp"
+#include "norms.hpp"
+#include "pointwise.hpp"
 
 TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.nn",
                                .version = "0.1.0",

@@ -4,7 +4,7 @@
 #include "embedding_bag.hpp"
 
 #include "common.hpp"
-#include "placement.hpp"
+#include "lookups.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>

@@ -4,8 +4,6 @@
 #pragma once
 
 #include "lookups.hpp"
-#include "pooled_answers.hpp"
-#include "pooling.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/layer.hpp>

@@ -1,6 +1,6 @@
 // embedding_bag against plain loops and finite differences: sums, means, empty bags, repeated ids; its
 // refusals, word by word; and placements.
-#include "placement.hpp"
+#include "lookups.hpp"
 
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>

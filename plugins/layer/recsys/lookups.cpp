@@ -1,14 +1,100 @@
-// Three exchanges: sizes, ids, pooled vectors. Buffers are as large as a batch can need, or grow to twice
-// what one needs: the requests of other replicas differ from batch to batch.
+// Placement of tables, and lookups of their rows from either side.
 #include "lookups.hpp"
 
+#include <fmt/format.h>
+#include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
 #include <tenon/tensor_values.hpp>
 
 #include <algorithm>
+#include <numeric>
+#include <vector>
 
 namespace tenon::recsys {
+
+// Offsets and the greedy balancer.
+
+std::vector<std::int64_t> even_offsets(std::int64_t rows, int replicas) {
+  std::vector<std::int64_t> offsets;
+  for (std::int64_t r = 0; r <= replicas; ++r) offsets.push_back(rows * r / replicas);
+  return offsets;
+}
+
+std::vector<std::int64_t> whole_offsets(std::int64_t rows, int owner, int replicas) {
+  std::vector<std::int64_t> offsets(static_cast<std::size_t>(owner) + 1, 0);
+  offsets.resize(static_cast<std::size_t>(replicas) + 1, rows);
+  return offsets;
+}
+
+std::vector<int> balance(std::span<const std::int64_t> rows, int replicas) {
+  const double all = static_cast<double>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
+  std::vector<std::size_t> order(rows.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return rows[a] > rows[b]; });
+  std::vector<double> load(static_cast<std::size_t>(replicas), 0);
+  std::vector<int> owner(rows.size());
+  for (const std::size_t table : order) {
+    const auto least = std::min_element(load.begin(), load.end());
+    *least += static_cast<double>(rows[table]) / all + 1.0 / static_cast<double>(rows.size());
+    owner[table] = static_cast<int>(least - load.begin());
+  }
+  return owner;
+}
+
+// Rows are read in blocks of whole bags; the first row of a bag is copied, the others are added.
+
+template <class Real>
+void pool(const RowTable& table, std::span<const std::int32_t> ids, std::span<const std::int64_t> begin,
+          Real* sums, std::int64_t stride, PoolingScratch<Real>& scratch) {
+  const std::int64_t width = table.width();
+  const auto bags = static_cast<std::int64_t>(begin.size()) - 1;
+  const auto at = [&](std::int64_t bag) { return begin[static_cast<std::size_t>(bag)]; };
+  for (std::int64_t first = 0; first < bags;) {
+    std::int64_t last = first + 1;
+    while (last < bags && at(last + 1) - at(first) <= kRowsAtOnce) ++last;
+    scratch.ids.clear();
+    for (std::int64_t i = at(first); i < at(last); ++i) {
+      if (ids[static_cast<std::size_t>(i)] >= 0) scratch.ids.push_back(ids[static_cast<std::size_t>(i)]);
+    }
+    const auto count = static_cast<std::int64_t>(scratch.ids.size());
+    scratch.rows.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, count * width)));
+    if (count > 0) {
+      TensorView rows;
+      rows.data = scratch.rows.data();
+      rows.dtype = table.dtype();
+      rows.shape = Shape{count, width};
+      table.read(scratch.ids, rows);
+    }
+    const Real* row = scratch.rows.data();
+    for (std::int64_t bag = first; bag < last; ++bag) {
+      Real* sum = sums + bag * stride;
+      bool empty = true;
+      for (std::int64_t i = at(bag); i < at(bag + 1); ++i) {
+        if (ids[static_cast<std::size_t>(i)] < 0) continue;
+        if (empty) {
+          std::copy(row, row + width, sum);
+        } else {
+          for (std::int64_t j = 0; j < width; ++j) sum[j] += row[j];
+        }
+        empty = false;
+        row += width;
+      }
+      if (empty) std::fill(sum, sum + width, Real{0});
+    }
+    first = last;
+  }
+}
+
+template void pool(const RowTable&, std::span<const std::int32_t>, std::span<const std::int64_t>, float*,
+                   std::int64_t, PoolingScratch<float>&);
+template void pool(const RowTable&, std::span<const std::int32_t>, std::span<const std::int64_t>, double*,
+                   std::int64_t, PoolingScratch<double>&);
+
 namespace {
+
+// Three exchanges: sizes, ids, pooled vectors. Buffers are as large as a batch can need, or grow to twice
+// what one needs: the requests of other replicas differ from batch to batch.
 
 template <class Real>
 constexpr DType kRealType = sizeof(Real) == 8 ? DType::kF64 : DType::kF32;
@@ -203,5 +289,52 @@ void Lookups<Real>::combine(Real* sums) {
 
 template class Lookups<float>;
 template class Lookups<double>;
+
+// Reads a request from another replica. Scratch memory belongs to the thread: several
+// replicas ask at once.
+
+template <class Real>
+void PooledAnswers<Real>::answer(std::span<const std::byte> request, std::span<const RowTable* const> tables,
+                                 std::span<std::byte> answer) const {
+  static thread_local PoolingScratch<Real> scratch;
+  static thread_local std::vector<std::int64_t> begin;
+  const std::span<const std::int32_t> words(reinterpret_cast<const std::int32_t*>(request.data()),
+                                            request.size() / sizeof(std::int32_t));
+  const auto width = static_cast<std::size_t>(width_);
+  std::size_t bags = 0, ids = 0;
+  const auto fits = [&] {
+    if (request.size() % sizeof(std::int32_t) != 0 || words.size() < tables.size()) return false;
+    for (const std::int32_t count : words.first(tables.size())) {
+      if (count < 0) return false;
+      bags += static_cast<std::size_t>(count);
+    }
+    if (words.size() - tables.size() < bags || answer.size() != bags * width * sizeof(Real)) return false;
+    for (const std::int32_t length : words.subspan(tables.size(), bags)) {
+      if (length < 0) return false;
+      ids += static_cast<std::size_t>(length);
+    }
+    return words.size() == tables.size() + bags + ids;
+  };
+  if (!fits()) {
+    fail_run(
+        fmt::format("a lookup of {} bytes in {} tables, {} bags, {} ids, wants {} bytes back: replicas do "
+                    "not run the same model",
+                    request.size(), tables.size(), bags, ids, answer.size()));
+  }
+  const std::int32_t* length = words.data() + tables.size();
+  const std::int32_t* id = length + bags;
+  auto* sums = reinterpret_cast<Real*>(answer.data());
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const auto count = static_cast<std::size_t>(words[t]);
+    begin.assign(1, 0);
+    for (std::size_t bag = 0; bag < count; ++bag) begin.push_back(begin.back() + *length++);
+    pool<Real>(*tables[t], {id, static_cast<std::size_t>(begin.back())}, begin, sums, width_, scratch);
+    id += begin.back();
+    sums += count * width;
+  }
+}
+
+template class PooledAnswers<float>;
+template class PooledAnswers<double>;
 
 }  // namespace tenon::recsys

@@ -1,8 +1,6 @@
 // Lookups over replicas return what one replica that holds everything computes: the same bits where each bag
 // has one row, else within the rounding of another order of the same sum.
 #include "lookups.hpp"
-#include "placement.hpp"
-#include "pooled_answers.hpp"
 
 #include <tenon/clock.hpp>
 #include <tenon/error.hpp>

@@ -1,6 +1,5 @@
 // The plugin `tenon.recsys`: layers of recommendation models.
-#include "bce_with_logits.hpp"
-#include "ctr_metrics.hpp"
+#include "ctr.hpp"
 #include "embedding_bag.hpp"
 #include "interaction.hpp"
 
