@@ -1,15 +1,103 @@
-// Model `gpt_neo`: writes the graph, block by block, and checks that the data is text.
-#include "gpt_neo.hpp"
-
-#include <tenon/error.hpp>
-
+// Model `gpt_neo` (Black et al. 2021; the configuration of EleutherAI/gpt-neo): pre-LayerNorm blocks,
+// alternating global and local attention, logits of attention not divided by sqrt(d_head), learned positions,
+// head tied to the embedding. Parameter names are those of Hugging Face transformers. Data fields: "tokens"
+// and "targets", i32 [time].
 #include <fmt/format.h>
+#include <tenon/error.hpp>
+#include <tenon/model.hpp>
+#include <tenon/plugin.hpp>
+#include <tenon/sdk/language.hpp>
+#include <tenon/sdk/model_export.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace tenon::gpt_neo {
+
+/// GPT-Neo for other programs: the names of its weights and settings in transformers' GPTNeoForCausalLM
+/// ("tenon.model.names/1"), and the graph that ends in logits ("tenon.model.language/1"). Both are derived
+/// from the graph that the model builds, so they always match what is trained.
+class Outside final : public ModelExport, public LanguageModel {
+ public:
+  Outside(Model& model, const Options& options) : model_(model), options_(options) {}
+
+  ExportPlan export_plan(const DataInfo& data) override;
+  LanguageGraph language_graph(const DataInfo& data) override;
+  void* query(std::string_view interface_id);
+
+ private:
+  std::string config_json(const GraphSpec& graph) const;
+
+  Model& model_;
+  const Options& options_;  // outlives the model
+};
+
+class GptNeo final : public Model {
+ public:
+  enum class Activation : std::uint8_t { kGeluTanh, kGeluExact };
+  static constexpr auto kActivations = option::choice<Activation>(
+      {{"gelu_tanh", Activation::kGeluTanh}, {"gelu_exact", Activation::kGeluExact}});
+  static constexpr const char* kAttentions[] = {"global", "local", nullptr};
+  static constexpr OptionSpec kOptions[] = {
+      option::integer("layers", nullptr).mandatory().between(1, 10000).doc_text("transformer blocks"),
+      option::integer("width", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("width of the residual stream"),
+      option::integer("heads", nullptr)
+          .mandatory()
+          .between(1, 2147483647)
+          .doc_text("attention heads; width is a multiple"),
+      option::integer("context", nullptr)
+          .between(1, 2147483647)
+          .in_unit("tokens")
+          .doc_text("positions with a learned row; absent: the data's"),
+      option::integer("vocabulary", nullptr)
+          .between(1, 2147483647)
+          .doc_text("rows of the embedding; absent: the data's"),
+      option::texts("attention", "[\"global\", \"local\"]")
+          .one_of(kAttentions)
+          .doc_text("kind of attention per layer, repeated to the number of layers"),
+      option::integer("window", "256")
+          .between(1, 2147483647)
+          .in_unit("tokens")
+          .doc_text("keys that local attention sees"),
+      option::real("mlp_ratio", "4")
+          .between(0.001, 10000)
+          .doc_text("width of the MLP over the width of the model"),
+      option::text("activation", "\"gelu_tanh\"").one_of(kActivations).doc_text("of the MLP"),
+      option::boolean("scale_logits", "false")
+          .doc_text("divide attention logits by sqrt(d_head); GPT-Neo does not"),
+      option::real("dropout", "0")
+          .between(0, 0.999)
+          .doc_text("probability after the embeddings and on both branches of a block; attention weights "
+                    "keep theirs"),
+      option::real("eps", "1e-5").at_least(0).doc_text("added to the variance by layer norms"),
+      option::real("init_scale", "0.02").at_least(0).doc_text("standard deviation of all initial matrices"),
+      option::integer("chunk_rows", "0")
+          .between(0, 2147483647)
+          .in_unit("rows")
+          .doc_text("rows of logits that the head holds at a time; 0: chosen by the head"),
+  };
+  static constexpr ComponentInfo kInfo{.id = "gpt_neo",
+                                       .summary = "GPT-Neo language model",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_DETERMINISTIC};
+
+  explicit GptNeo(const Options& options);
+  GraphSpec build(const DataInfo& data) override;
+  void* query(std::string_view interface_id) override { return outside_.query(interface_id); }
+
+ private:
+  const Options& options_;  // outlives the model
+  Outside outside_;
+};
+
 namespace {
+
+// Model `gpt_neo`: writes the graph, block by block, and checks that the data is text.
 
 /// Returns a field of tokens; throws an error that lists the fields that there are.
 const DataField& token_field(const DataInfo& data, std::string_view name) {
@@ -150,4 +238,98 @@ GraphSpec GptNeo::build(const DataInfo& data) {
   return blocks.finish();
 }
 
+namespace {
+
+// Names in transformers: "gelu_new" is the tanh form, an attention layer is "global" or "local", and
+// attention_types is a list of [kinds, repetitions]. Its GPT-Neo never divides attention logits, so a model
+// that does is exported with the factor in the queries.
+
+const NodeSpec& node(const GraphSpec& graph, std::string_view name) {
+  return *std::find_if(graph.nodes.begin(), graph.nodes.end(),
+                       [&](const NodeSpec& n) { return n.name == name; });
+}
+
+template <typename T>
+T value(const NodeSpec& node, std::string_view option) {
+  return std::get<T>(std::find_if(node.options.begin(), node.options.end(), [&](const NamedOption& o) {
+                       return o.name == option;
+                     })->value);
+}
+
+}  // namespace
+
+void* Outside::query(std::string_view interface_id) {
+  if (interface_id == ModelExport::kId) return static_cast<ModelExport*>(this);
+  return interface_id == LanguageModel::kId ? static_cast<LanguageModel*>(this) : nullptr;
+}
+
+std::string Outside::config_json(const GraphSpec& graph) const {
+  std::vector<const char*> kinds;
+  for (const NodeSpec& n : graph.nodes) {
+    if (n.type != "attention") continue;
+    kinds.push_back(value<std::int64_t>(n, "window") == 0 ? "\"global\"" : "\"local\"");
+  }
+  // Readers that check types require 0.0 for a real.
+  const auto real = [](double number) {
+    const std::string digits = fmt::format("{}", number);
+    return digits.find_first_of(".e") == std::string::npos ? digits + ".0" : digits;
+  };
+  const std::string dropout = real(options_.real("dropout"));
+  std::string text = "{\n  \"architectures\": [\"GPTNeoForCausalLM\"],\n  \"model_type\": \"gpt_neo\",\n";
+  const auto member = [&](std::string_view key, const auto& json) {
+    text += fmt::format("  \"{}\": {},\n", key, json);
+  };
+  member("vocab_size", value<std::int64_t>(node(graph, "lm_head"), "vocabulary"));
+  member("max_position_embeddings", value<std::int64_t>(node(graph, "transformer.wpe"), "context"));
+  member("hidden_size", options_.integer("width"));
+  member("num_layers", options_.integer("layers"));
+  member("num_heads", options_.integer("heads"));
+  member("attention_types", fmt::format("[[[{}], 1]]", fmt::join(kinds, ", ")));
+  member("window_size", options_.integer("window"));
+  member("intermediate_size", value<std::int64_t>(node(graph, "transformer.h.0.mlp.c_fc"), "features"));
+  member("activation_function",
+         options_.choice("activation", GptNeo::kActivations) == GptNeo::Activation::kGeluTanh ? "\"gelu_new\""
+                                                                                              : "\"gelu\"");
+  member("embed_dropout", dropout);
+  member("resid_dropout", dropout);
+  member("attention_dropout", real(0));
+  member("layer_norm_epsilon", real(options_.real("eps")));
+  member("initializer_range", real(options_.real("init_scale")));
+  member("tie_word_embeddings", "true");
+  member("bos_token_id", "null");
+  return text + "  \"eos_token_id\": null\n}\n";
+}
+
+ExportPlan Outside::export_plan(const DataInfo& data) {
+  const GraphSpec graph = model_.build(data);
+  ExportPlan plan;
+  plan.files.push_back({"config.json", config_json(graph)});
+  if (!options_.boolean("scale_logits")) return plan;
+  const auto head =
+      static_cast<double>(options_.integer("width")) / static_cast<double>(options_.integer("heads"));
+  for (std::int64_t i = 0; i < options_.integer("layers"); ++i) {
+    const std::string name = fmt::format("transformer.h.{}.attn.attention.q_proj.weight", i);
+    plan.weights.push_back({name, name, 1 / std::sqrt(head)});
+  }
+  return plan;
+}
+
+LanguageGraph Outside::language_graph(const DataInfo& data) {
+  LanguageGraph result{model_.build(data), "lm_head"};
+  NodeSpec& head = result.graph.nodes.back();
+  const NamedOption features{"features", value<std::int64_t>(head, "vocabulary")};
+  const NamedOption weight{"weight", value<std::string>(head, "weight")};
+  const NamedOption init{"init_scale", value<double>(head, "init_scale")};
+  head = {"lm_head",
+          "linear",
+          {head.inputs[0]},
+          {features, {"bias", false}, weight, init, {"module", std::string("head")}}};
+  return result;
+}
+
 }  // namespace tenon::gpt_neo
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.gpt_neo",
+                               .version = "0.1.0",
+                               .summary = "GPT-Neo language model"},
+             tenon::gpt_neo::GptNeo)

@@ -1,8 +1,7 @@
 // A model on given batches, stepped by SGD with momentum. For the tests of this folder.
 #pragma once
 
-#include "images.hpp"
-
+#include <tenon/model.hpp>
 #include <tenon/optimizer.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/layer_harness.hpp>
