@@ -2,15 +2,31 @@
 // its own list, so columns cannot shift unseen.
 #include "adult_file.hpp"
 
-#include "shown_text.hpp"
-
 #include <tenon/error.hpp>
 #include <tenon/files.hpp>
 
+#include <fmt/format.h>
+
 #include <charconv>
+#include <string>
+#include <string_view>
 
 namespace tenon::ctr {
 namespace {
+
+/// Returns at most 40 bytes in quotes; bytes outside printable ASCII become \xNN.
+std::string shown_text(std::string_view bytes) {
+  constexpr std::size_t kMost = 40;
+  std::string text = "'";
+  for (const char c : bytes.substr(0, kMost)) {
+    if (c >= ' ' && c <= '~') {
+      text += c;
+    } else {
+      text += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+    }
+  }
+  return text + (bytes.size() > kMost ? "'..." : "'");
+}
 
 using Values = std::span<const std::string_view>;
 

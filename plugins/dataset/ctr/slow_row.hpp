@@ -1,7 +1,7 @@
 // Slow parser of Criteo's rows, by strtoll over split fields: the reference for the fast reader.
 #pragma once
 
-#include "criteo_row.hpp"
+#include "criteo_reader.hpp"
 
 #include <cstdlib>
 #include <optional>

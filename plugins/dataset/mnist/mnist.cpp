@@ -117,3 +117,8 @@ void Mnist::copy(bool from_val_files, std::int64_t index, std::int64_t row,
 }
 
 }  // namespace tenon::mnist
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.mnist",
+                               .version = "0.1.0",
+                               .summary = "MNIST and other images in IDX files as data"},
+             tenon::mnist::Mnist)

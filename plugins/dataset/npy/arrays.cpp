@@ -2,19 +2,78 @@
 // the files are opened.
 #include "arrays.hpp"
 
-#include "standardise.hpp"
-
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
+#include <tenon/tensor.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
+#include <span>
 
 namespace tenon::npy {
+
+// Mean and standard deviation of real numbers, and their removal. NaN values count as missing: they are left
+// out and stay as they are.
+
+/// Mean and sum of squared distances from it, updated value by value (Welford 1962); in float64 a large mean
+/// costs no accuracy.
+class Moments {
+ public:
+  /// dtype: f32 or f64.
+  void add(DType dtype, std::span<const std::byte> values);
+  std::int64_t count() const { return count_; }
+  double mean() const { return mean_; }
+  /// Returns the population deviation: the squares are divided by the number of values. 0 for none.
+  double deviation() const { return count_ == 0 ? 0 : std::sqrt(squares_ / static_cast<double>(count_)); }
+
+ private:
+  std::int64_t count_ = 0;
+  double mean_ = 0, squares_ = 0;
+};
+
+/// Each value v becomes (v - offset) / scale.
+void standardise(DType dtype, std::span<std::byte> values, double offset, double scale);
+
+// Statistics in float64 for every type of value.
+
+namespace {
+
+/// Calls visit(value) for each value; if `values` is writable, the result replaces the value.
+template <typename T, typename Byte, typename Visit>
+void each(std::span<Byte> values, Visit visit) {
+  for (std::size_t at = 0; at < values.size(); at += sizeof(T)) {
+    T value;
+    std::memcpy(&value, values.data() + at, sizeof value);
+    const T changed = static_cast<T>(visit(static_cast<double>(value)));
+    if constexpr (!std::is_const_v<Byte>) std::memcpy(values.data() + at, &changed, sizeof changed);
+  }
+}
+
+}  // namespace
+
+void Moments::add(DType dtype, std::span<const std::byte> values) {
+  const auto take = [this](double value) {
+    if (std::isnan(value)) return value;
+    ++count_;
+    const double before = value - mean_;
+    mean_ += before / static_cast<double>(count_);
+    squares_ += before * (value - mean_);
+    return value;
+  };
+  dtype == DType::kF64 ? each<double>(values, take) : each<float>(values, take);
+}
+
+void standardise(DType dtype, std::span<std::byte> values, double offset, double scale) {
+  const auto change = [&](double value) { return (value - offset) / scale; };
+  dtype == DType::kF64 ? each<double>(values, change) : each<float>(values, change);
+}
+
 namespace {
 
 constexpr std::int64_t kCheckedAtOnce = 16384;  ///< elements
@@ -296,3 +355,8 @@ void Arrays::copy(bool from_val_files, std::int64_t index, std::int64_t row,
 }
 
 }  // namespace tenon::npy
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.npy",
+                               .version = "0.1.0",
+                               .summary = "arrays in NumPy's and in HDF5's files as data"},
+             tenon::npy::Npy, tenon::npy::Hdf5)

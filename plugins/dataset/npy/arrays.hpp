@@ -1,13 +1,14 @@
-// Base of the data sets of arrays in files: one field per array, whose first extent counts samples; requested
-// types, shapes and classes; standardised values. Samples are read on request.
+// Data sets `npy` and `hdf5` (contract dataset/1): arrays in files as inputs and targets, one field per
+// array.
 #pragma once
-
-#include "array_file.hpp"
 
 #include <tenon/files.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/sdk/indexed_dataset.hpp>
+#include <tenon/tensor.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,6 +16,26 @@
 
 namespace tenon::npy {
 
+/// An array of at least one dimension and one element; the first extent counts samples.
+class ArrayFile {
+ public:
+  virtual ~ArrayFile() = default;
+  /// Name in messages, and the file that holds the array.
+  virtual const std::string& path() const = 0;
+  virtual const std::string& file() const { return path(); }
+  /// f32, f64, i32, i64, u8 or bool: the narrowest that holds every element.
+  virtual DType dtype() const = 0;
+  virtual const Shape& shape() const = 0;
+  std::int64_t samples() const { return shape()[0]; }
+  Shape sample_shape() const { return Shape(shape().extents().subspan(1)); }
+  std::int64_t elements_per_sample() const { return sample_shape().elements(); }
+  /// Reads samples [first, first + count) as `dtype`, in C order: real numbers stay real. Throws FileError or
+  /// Error(kRun) when the file can no longer be read. Thread-safe.
+  virtual void read(std::int64_t first, std::int64_t count, DType dtype, std::byte* out) const = 0;
+};
+
+/// Base of the data sets of arrays in files: one field per array, whose first extent counts samples;
+/// requested types, shapes and classes; standardised values. Samples are read on request.
 class Arrays : public IndexedDataset {
  public:
   static constexpr OptionSpec types_option() {
@@ -79,6 +100,71 @@ class Arrays : public IndexedDataset {
   std::vector<std::string> standardised_;
   std::int64_t classes_;
   std::vector<Array> arrays_, val_arrays_;
+};
+
+/// Data set `npy` (contract dataset/1): arrays in .npy files as inputs and targets, one field per file. The
+/// operating system's page cache is the only copy.
+class Npy final : public Arrays {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::texts("inputs", nullptr).mandatory().doc_text("fields that models read: \"name=file\" each"),
+      option::texts("targets", "[]").doc_text("fields that losses compare with: \"name=file\" each"),
+      option::texts("val_inputs", "[]")
+          .doc_text("files to validate on, in place of a held-out share; the same names as in inputs"),
+      option::texts("val_targets", "[]").doc_text("the same for targets"),
+      types_option(),
+      shapes_option(),
+      standardise_option(),
+      classes_option(),
+      batch_option("16"),
+      order_option(),
+      val_fraction_option("0.1"),
+      split_option(),
+  };
+  static constexpr ComponentInfo kInfo{.id = "npy",
+                                       .summary = "arrays in NumPy's .npy files, one field per file",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+
+  explicit Npy(const Options& options) : Arrays("data.npy", "file.npy", options) {}
+
+ private:
+  std::unique_ptr<ArrayFile> open_array(FileSystem& files, const std::string& name,
+                                        const std::string& text) const override;
+};
+
+/// Data set `hdf5` (contract dataset/1): datasets in HDF5 files as inputs and targets, contiguous or chunked,
+/// compressed or not. The library converts types and byte orders, and serves one caller at a time.
+class Hdf5 final : public Arrays {
+ public:
+  static constexpr OptionSpec kOptions[] = {
+      option::texts("inputs", nullptr)
+          .mandatory()
+          .doc_text(
+              "fields that models read: \"name=file.h5:/dataset\" each; without \":...\" the dataset /name"),
+      option::texts("targets", "[]").doc_text("fields that losses compare with, likewise"),
+      option::texts("val_inputs", "[]")
+          .doc_text("what to validate on, in place of a held-out share; the same names as in inputs"),
+      option::texts("val_targets", "[]").doc_text("the same for targets"),
+      types_option(),
+      shapes_option(),
+      standardise_option(),
+      classes_option(),
+      batch_option("16"),
+      order_option(),
+      val_fraction_option("0.1"),
+      split_option(),
+  };
+  static constexpr ComponentInfo kInfo{.id = "hdf5",
+                                       .summary = "datasets in HDF5 files, one field per dataset",
+                                       .options = kOptions,
+                                       .capabilities = TENON_CAP_HOST | TENON_CAP_DETERMINISTIC};
+
+  explicit Hdf5(const Options& options) : Arrays("data.hdf5", "file.h5:/dataset", options) {}
+
+ private:
+  std::unique_ptr<ArrayFile> open_array(FileSystem& files, const std::string& name,
+                                        const std::string& text) const override;
 };
 
 }  // namespace tenon::npy

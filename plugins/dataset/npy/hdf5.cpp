@@ -1,6 +1,6 @@
 // HDF5 through its C interface. The library's own error output is silenced; its first reason becomes part of
 // our message.
-#include "hdf5.hpp"
+#include "arrays.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>

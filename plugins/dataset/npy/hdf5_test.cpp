@@ -1,5 +1,5 @@
 // Files as other programs write them: contiguous, chunked, compressed, of either byte order; and errors.
-#include "hdf5.hpp"
+#include "arrays.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/testing/batches.hpp>

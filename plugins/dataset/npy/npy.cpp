@@ -1,5 +1,5 @@
 // If type and file agree, a sample is one read into place; otherwise it passes through a small stack buffer.
-#include "npy.hpp"
+#include "arrays.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/sdk/npy.hpp>

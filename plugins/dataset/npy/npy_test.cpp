@@ -1,5 +1,5 @@
 // Fields, types and shapes, split and order, and errors.
-#include "npy.hpp"
+#include "arrays.hpp"
 
 #include "base/testing/allocation_count.hpp"
 #include "store/testing/npy_bytes.hpp"

@@ -1,5 +1,5 @@
 // Standardised fields: statistics of the training values alone, by the textbook's two passes.
-#include "npy.hpp"
+#include "arrays.hpp"
 
 #include "store/testing/npy_bytes.hpp"
 

@@ -2,7 +2,6 @@
 #include "simulated.hpp"
 
 #include "base/testing/allocation_count.hpp"
-#include "sample_set.hpp"
 
 #include <tenon/sdk/npy.hpp>
 #include <tenon/testing/batches.hpp>

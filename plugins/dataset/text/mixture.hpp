@@ -5,7 +5,6 @@
 #include "shares.hpp"
 #include "source.hpp"
 #include "text.hpp"
-#include "windows.hpp"
 
 #include <tenon/plugin.hpp>
 

@@ -1,7 +1,51 @@
 // The data set is a single source.
 #include "text.hpp"
 
+#include "mixture.hpp"
+
+#include <tenon/error.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
 namespace tenon::text {
+
+WindowDataset::WindowDataset(std::string owner, std::int64_t context, std::int64_t batch)
+    : owner_(std::move(owner)), context_(context), batch_(batch) {
+  info_.fields = {{"tokens", DType::kI32, Shape{context_}}, {"targets", DType::kI32, Shape{context_}}};
+  info_.tokens_per_sample = context_;
+}
+
+void WindowDataset::read(const BatchRequest& request, std::span<const TensorView> fields) {
+  const bool train = request.split == Split::kTrain;
+  if (request.first < 0 || request.count < 0 || request.count > batch_ ||
+      (!train && request.first + request.count > info_.val_samples)) {
+    fail_run(
+        fmt::format("{}: samples {} to {} of the {} split were asked for; there are {} per {}, at most {} at "
+                    "once",
+                    owner_, request.first, request.first + request.count, split_name(request.split),
+                    train ? info_.train_samples : info_.val_samples, train ? "epoch" : "pass", batch_));
+  }
+  for (const TensorView& field : fields) {
+    if (field.dtype != DType::kI32 || field.elements() != batch_ * context_ ||
+        field.space != MemorySpace::kHost) {
+      fail_run(fmt::format("{}: expected i32 {} in host memory for each field, found {} {}", owner_,
+                           Shape{batch_, context_}.text(), dtype_name(field.dtype), field.shape.text()));
+    }
+  }
+  if (fields.size() != 2) fail_run(fmt::format("{}: expected 2 fields, found {}", owner_, fields.size()));
+  std::int32_t* tokens = fields[0].as<std::int32_t>();
+  std::int32_t* targets = fields[1].as<std::int32_t>();
+  for (std::int64_t i = 0; i < request.count; ++i, tokens += context_, targets += context_) {
+    const std::int64_t sample = request.first + i;
+    copy(request.split, sample, tokens, targets);
+  }
+  const std::int64_t padding = (batch_ - request.count) * context_;
+  std::fill(tokens, tokens + padding, 0);
+  std::fill(targets, targets + padding, -1);
+}
 
 Text::Text(const Options& options)
     : WindowDataset("data.text", options.integer("context"), options.integer("batch")),
@@ -29,3 +73,8 @@ void Text::copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int
 }
 
 }  // namespace tenon::text
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.text",
+                               .version = "0.1.0",
+                               .summary = "text and token files as data"},
+             tenon::text::Text, tenon::text::Mixture)

@@ -3,14 +3,68 @@
 #pragma once
 
 #include "source.hpp"
-#include "windows.hpp"
 
+#include <tenon/dataset.hpp>
 #include <tenon/plugin.hpp>
+#include <tenon/sdk/language.hpp>
 
 #include <optional>
 #include <string>
 
 namespace tenon::text {
+
+/// Text as bytes ("tenon.dataset.text/1"): the id of a token is its byte.
+class ByteCodec final : public TextCodec {
+ public:
+  std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids;
+    for (const char byte : text) ids.push_back(static_cast<unsigned char>(byte));
+    return ids;
+  }
+  /// Ids beyond a byte, which a vocabulary larger than 256 allows, become U+FFFD.
+  std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      if (id >= 0 && id < 256) {
+        text += static_cast<char>(id);
+      } else {
+        text += "\xEF\xBF\xBD";
+      }
+    }
+    return text;
+  }
+};
+
+/// Base of the data sets of this folder: fields tokens and targets, both i32 [context], the checks of a
+/// request, and padding. Contract dataset/1.
+class WindowDataset : public Dataset {
+ public:
+  std::int64_t batch() const final { return batch_; }
+  const DataInfo& info() const final { return info_; }
+  void read(const BatchRequest& request, std::span<const TensorView> fields) final;
+  /// Returns the text interface for plain text only; token files do not define their ids.
+  void* query(std::string_view interface_id) override {
+    return interface_id == TextCodec::kId && plain_bytes() ? static_cast<TextCodec*>(&codec_) : nullptr;
+  }
+
+ protected:
+  /// `owner` names the component in messages: "data.text".
+  WindowDataset(std::string owner, std::int64_t context, std::int64_t batch);
+  /// The derived class sets sample counts and vocabulary.
+  DataInfo& mutable_info() { return info_; }
+  std::int64_t context() const { return context_; }
+
+ private:
+  /// Fills one window; called concurrently, allocates nothing.
+  virtual void copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const = 0;
+  /// Returns whether a token is a byte; false before open().
+  virtual bool plain_bytes() const = 0;
+
+  std::string owner_;
+  std::int64_t context_, batch_;
+  DataInfo info_;
+  ByteCodec codec_;
+};
 
 class Text final : public WindowDataset {
  public:
