@@ -1,6 +1,5 @@
 // Quoting by RFC 4180, numbers that round-trip, and the rows that a resumed run keeps.
 #include "csv.hpp"
-#include "table.hpp"
 
 #include "base/testing/allocation_count.hpp"
 

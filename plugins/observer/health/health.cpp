@@ -129,3 +129,8 @@ void Health::on_slot(const SlotRecord& record) {
 }
 
 }  // namespace tenon::health
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.health",
+                               .version = "0.1.0",
+                               .summary = "gradient norms, update ratios and dead units per layer"},
+             tenon::health::Health)

@@ -1,7 +1,6 @@
 // Lines by hand, the lines that a resumed run keeps, the selection of slots and layers, and the
 // identification of operands.
 #include "numerics.hpp"
-#include "line.hpp"
 
 #include "base/testing/allocation_count.hpp"
 

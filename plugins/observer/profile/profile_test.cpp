@@ -1,8 +1,6 @@
 // Sums over slots, the time outside them, the two reports, and the observer's life cycle.
 #include "profile.hpp"
 
-#include "report.hpp"
-
 #include "base/testing/allocation_count.hpp"
 #include "store/testing/memory_files.hpp"
 

@@ -3,19 +3,81 @@
 // them. Only applied slots since this start of the run count.
 #pragma once
 
-#include "report.hpp"
-#include "row_counts.hpp"
-
 #include <tenon/files.hpp>
 #include <tenon/host.hpp>
 #include <tenon/observer.hpp>
 #include <tenon/plugin.hpp>
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace tenon::tables {
+
+// Read counts of each row of a range, four bytes a row, and statistics of them.
+
+struct HotRow {
+  std::int64_t row = 0;
+  std::uint32_t accesses = 0;
+};
+
+struct AccessFacts {
+  std::uint64_t accesses = 0;
+  std::int64_t touched = 0;          ///< rows with at least one access
+  std::vector<HotRow> hottest = {};  ///< most accesses first, then the smaller row
+  /// Share of all accesses that hit the hottest 1 % and 10 % of the rows, rounded up to whole rows. 0 without
+  /// accesses.
+  double share_of_1_percent = 0, share_of_10_percent = 0;
+};
+
+class RowCounts {
+ public:
+  /// Rows [first, last).
+  RowCounts(std::int64_t first, std::int64_t last);
+
+  /// A row's count saturates at 2^32 - 1; the total number of accesses keeps counting. Throws Error(kRun) for
+  /// a row outside the range. Does not allocate.
+  void add(std::span<const std::int64_t> ids, std::span<const std::uint32_t> counts);
+
+  std::int64_t first() const { return first_; }
+  std::int64_t last() const { return first_ + rows(); }
+  std::int64_t rows() const { return static_cast<std::int64_t>(counts_.size()); }
+  std::int64_t touched() const { return touched_; }
+  /// Returns the statistics with the `most` hottest rows. Temporarily copies the counts above zero.
+  AccessFacts facts(std::size_t most) const;
+
+ private:
+  std::vector<HotRow> hottest(std::size_t most) const;
+
+  std::int64_t first_;
+  std::vector<std::uint32_t> counts_;
+  std::uint64_t accesses_ = 0;
+  std::int64_t touched_ = 0;
+};
+
+// The accesses to a rank's tables as JSON: tables.rank<r>.json of a run folder. README.md lists the keys.
+
+/// A table and the shard of it that this rank owns.
+struct TableRecord {
+  std::string name, dtype;
+  std::int64_t rows = 0, width = 0;  ///< of the whole table
+  std::int64_t bytes = 0;            ///< of the whole table
+  std::int64_t first = 0, last = 0;  ///< rows of this rank
+  AccessFacts facts = {};
+};
+
+struct RankRecord {
+  int rank = 0, ranks = 1;
+  std::int64_t first_slot = 0;  ///< first counted slot: later than 0 in a resumed run
+  std::int64_t slots = 0;       ///< applied slots since then
+  std::int64_t named_rows = 0;  ///< limit on the hottest rows per table
+  std::vector<TableRecord> tables = {};
+};
+
+std::string json(const RankRecord& record);
 
 class Tables final : public Observer, public RowObserver {
  public:

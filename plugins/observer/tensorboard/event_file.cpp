@@ -1,9 +1,110 @@
 // Messages of event_file.hpp. Their buffers are reused, so a steady run does not allocate here.
 #include "event_file.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <cstdio>
+#include <limits>
 
 namespace tenon::tensorboard {
+
+// Wire types: 0 varint, 1 eight bytes, 2 length and bytes, 5 four bytes.
+
+void ProtoMessage::raw(std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) bytes_ += static_cast<char>((value & 0x7f) | 0x80);
+  bytes_ += static_cast<char>(value);
+}
+
+void ProtoMessage::key(int field, int wire_type) {
+  raw(static_cast<std::uint64_t>(field) << 3 | static_cast<std::uint64_t>(wire_type));
+}
+
+template <typename T>
+void ProtoMessage::little_endian(T value) {
+  for (std::size_t i = 0; i < sizeof(T); ++i) bytes_ += static_cast<char>(value >> (8 * i));
+}
+
+void ProtoMessage::varint(int field, std::uint64_t value) {
+  key(field, 0);
+  raw(value);
+}
+
+void ProtoMessage::real64(int field, double value) {
+  key(field, 1);
+  little_endian(std::bit_cast<std::uint64_t>(value));
+}
+
+void ProtoMessage::real32(int field, float value) {
+  key(field, 5);
+  little_endian(std::bit_cast<std::uint32_t>(value));
+}
+
+void ProtoMessage::text(int field, std::string_view value) {
+  key(field, 2);
+  raw(value.size());
+  bytes_ += value;
+}
+
+void ProtoMessage::packed(int field, std::span<const double> values) {
+  key(field, 2);
+  raw(8 * values.size());
+  for (const double value : values) little_endian(std::bit_cast<std::uint64_t>(value));
+}
+
+Histogram::Histogram() {
+  constexpr double kMost = std::numeric_limits<double>::max();
+  std::vector<double> positive;
+  for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
+  limits_.push_back(-kMost);
+  for (std::size_t i = positive.size(); i-- > 0;) limits_.push_back(-positive[i]);
+  limits_.push_back(0);
+  limits_.insert(limits_.end(), positive.begin(), positive.end());
+  limits_.push_back(kMost);
+  counts_.assign(limits_.size(), 0);
+  clear();
+}
+
+void Histogram::clear() {
+  std::fill(counts_.begin(), counts_.end(), 0.0);
+  first_ = counts_.size();
+  last_ = 0;
+  min_ = std::numeric_limits<double>::infinity();
+  max_ = -min_;
+  count_ = sum_ = squares_ = 0;
+  not_finite_ = 0;
+}
+
+void Histogram::add(double value) {
+  if (!std::isfinite(value)) {
+    ++not_finite_;
+    return;
+  }
+  const auto bucket =
+      static_cast<std::size_t>(std::lower_bound(limits_.begin(), limits_.end(), value) - limits_.begin());
+  counts_[bucket] += 1;
+  first_ = std::min(first_, bucket);
+  last_ = std::max(last_, bucket + 1);
+  min_ = std::min(min_, value);
+  max_ = std::max(max_, value);
+  count_ += 1;
+  sum_ += value;
+  squares_ += value * value;
+}
+
+// One empty bucket before the first used one marks where that one begins.
+std::span<const double> Histogram::limits() const {
+  if (count_ == 0) return {};
+  const std::size_t first = first_ == 0 ? 0 : first_ - 1;
+  return {limits_.data() + first, last_ - first};
+}
+
+std::span<const double> Histogram::counts() const {
+  if (count_ == 0) return {};
+  const std::size_t first = first_ == 0 ? 0 : first_ - 1;
+  return {counts_.data() + first, last_ - first};
+}
+
 namespace {
 
 constexpr std::size_t kFull = std::size_t{64} << 10;

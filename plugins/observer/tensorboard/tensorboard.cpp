@@ -91,3 +91,8 @@ void* TensorBoard::query(std::string_view interface_id) {
 }
 
 }  // namespace tenon::tensorboard
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.tensorboard",
+                               .version = "0.1.0",
+                               .summary = "event files for TensorBoard"},
+             tenon::tensorboard::TensorBoard)
