@@ -80,3 +80,8 @@ void NavierStokes::run(const SimulationTask& task, std::span<const TensorView> s
 }
 
 }  // namespace tenon::navier_stokes
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.navier_stokes",
+                               .version = "0.1.0",
+                               .summary = "two-dimensional Navier-Stokes equations on the torus"},
+             tenon::navier_stokes::NavierStokes)

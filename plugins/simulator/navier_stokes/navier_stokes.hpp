@@ -2,7 +2,6 @@
 // random state, at equal time intervals.
 #pragma once
 
-#include "random_vorticity.hpp"
 #include "vorticity_solver.hpp"
 
 #include <tenon/plugin.hpp>

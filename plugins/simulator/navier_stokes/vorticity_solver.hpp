@@ -1,15 +1,33 @@
-// The vorticity equation on the unit torus, pseudo-spectral (Li et al. 2010.08895, appendix A.3.3):
-//   w_t + u . grad w = nu lap w + f,   lap psi = -w,   u = (psi_y, -psi_x).
-// The convective term is explicit Euler and dealiased by the 2/3 rule, diffusion is Crank-Nicolson.
+// The vorticity of a flow on the unit torus: random initial states, and the solver.
 #pragma once
 
 #include "plane_transform.hpp"
+
+#include <tenon/simulator.hpp>
 
 #include <cstdint>
 #include <span>
 #include <vector>
 
 namespace tenon::navier_stokes {
+
+/// A periodic Gaussian random field as the initial vorticity (the generator of Li et al. 2010.08895). It is
+/// the real part of the field with spectrum  n^2 sqrt(2) tau^((2 alpha - 2) / 2) (4 pi^2 |k|^2 +
+/// tau^2)^(-alpha / 2) (xi + i eta), xi and eta standard normal, without the mean.
+struct RandomVorticity {
+  std::size_t grid = 64;
+  double alpha = 2.5;
+  double tau = 7;
+
+  /// Writes values [x][y]; draws are keyed by (seed, index, mode of this grid).
+  void draw(const SimulationTask& task, std::span<double> out) const;
+  /// Writes the field of given xi and eta, [kx][ky][2] with both frequencies in the order of a transform.
+  void from_normals(std::span<const double> normals, std::span<double> out) const;
+};
+
+// The vorticity equation on the unit torus, pseudo-spectral (Li et al. 2010.08895, appendix A.3.3):
+//   w_t + u . grad w = nu lap w + f,   lap psi = -w,   u = (psi_y, -psi_x).
+// The convective term is explicit Euler and dealiased by the 2/3 rule, diffusion is Crank-Nicolson.
 
 struct Flow {
   std::size_t grid = 64;    ///< points per side, even

@@ -2,6 +2,8 @@
 //   f(S) = S^2 / (S^2 + a (1 - S)^2),  a = viscosity of water / viscosity of oil.
 #pragma once
 
+#include <algorithm>
+
 namespace tenon::porous {
 
 struct FractionalFlow {
@@ -19,5 +21,15 @@ struct FractionalFlow {
   /// max f' over [0, 1], rounded up in the last digits: it bounds time steps.
   double steepest() const;
 };
+
+// f' rises from 0 to one maximum and falls to 0 again.
+inline double FractionalFlow::steepest() const {
+  double low = 0, high = 1;
+  for (int i = 0; i < 200; ++i) {
+    const double left = low + (high - low) / 3, right = high - (high - low) / 3;
+    (slope(left) < slope(right) ? low : high) = slope(left) < slope(right) ? left : right;
+  }
+  return std::max(slope(low), slope(high)) * (1 + 1e-12);
+}
 
 }  // namespace tenon::porous
