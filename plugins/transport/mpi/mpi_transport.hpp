@@ -3,7 +3,7 @@
 // MPI's own reductions promise no order.
 #pragma once
 
-#include "library_communicator.hpp"
+#include "library_sums.hpp"
 #include "session.hpp"
 
 #include <tenon/plugin.hpp>

@@ -88,7 +88,7 @@ class Group {
   Group(std::shared_ptr<Session> session, const GroupSpec& spec, int member);
   const Api& api() const { return session_->library().api(); }
   void check(int result, const char* call) const { session_->library().check(result, call, comm_); }
-  // group_open.cpp
+  // Connection.
   void begin();
   void seek();
   void decide();
@@ -96,7 +96,7 @@ class Group {
   void join(const UniqueId& id);
   void shrink();
   void settle();
-  // group_operations.cpp
+  // Operations.
   Operation& place();
   Operation* find(std::uint64_t id);
   void stage(Operation& operation);
@@ -111,7 +111,7 @@ class Group {
   void record_given();
   void look_at_stream();
   void drop(Operation& operation);
-  // group_wait.cpp
+  // Waiting and ending.
   Failure look_around(const Operation& operation, bool at_deadline);
   std::string described(const Operation& operation) const;
   void drain(Operation& operation);

@@ -1,5 +1,5 @@
-// Compiled only in the preset `cuda`: checks nccl_api.hpp against NVIDIA's header.
-#include "nccl_api.hpp"
+// Compiled only in the preset `cuda`: checks library.hpp against NVIDIA's header.
+#include "library.hpp"
 
 #include <nccl.h>
 

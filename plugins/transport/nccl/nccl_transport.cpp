@@ -1,12 +1,126 @@
-// Connecting of nccl_transport.hpp; other calls are forwarded.
+// A member's communicator, and the connecting of nccl_transport.hpp; other calls are forwarded.
 #include "nccl_transport.hpp"
 
-#include "communicator.hpp"
+#include "group.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/ring/check_world.hpp>
+#include <tenon/sdk/communicator_arguments.hpp>
+#include <tenon/sdk/fixed_order.hpp>
+#include <tenon/transport.hpp>
+
+#include <exception>
+#include <memory>
 
 namespace tenon::nccl_transport {
+
+// A member's view of its group: every call with the checks that one member can make.
+
+/// Accepts views in device memory and in host memory; the latter go through buffers on the device.
+class NcclCommunicator final : public Communicator {
+ public:
+  explicit NcclCommunicator(std::shared_ptr<Group> group);
+  ~NcclCommunicator() override;
+
+  int rank() const override { return group_->member(); }
+  int size() const override { return group_->size(); }
+  Request start_send(TensorView data, int to, int tag) override;
+  Request start_receive(TensorView data, int from, int tag) override;
+  Request start_all_reduce(TensorView data, ReduceOp op) override;
+  Request start_reduce_scatter(TensorView data, ReduceOp op) override;
+  Request start_all_gather(TensorView data) override;
+  Request start_broadcast(TensorView data, int root) override;
+  Request start_reduce(TensorView data, int root, ReduceOp op) override;
+  Request start_all_to_all(TensorView send, std::span<const std::int64_t> send_counts, TensorView receive,
+                           std::span<const std::int64_t> receive_counts) override;
+  bool done(Request request) override { return group_->done(request); }
+  void wait(Request request) override { group_->wait(request); }
+  void barrier() override;
+  LinkCounts counts() const override { return group_->counts(); }
+  void cancel(std::string_view reason) override { group_->cancel(reason); }
+
+ private:
+  const std::shared_ptr<Group> group_;
+  const CommunicatorArguments arguments_;
+  const int exceptions_;
+};
+
+namespace {
+
+/// The checks concern shapes and counts, so both memories are accepted.
+TensorView anywhere(TensorView view) {
+  view.space = MemorySpace::kHost;
+  return view;
+}
+
+void check_reduced(DType dtype, ReduceOp op) {
+  check_reducible(dtype, op);
+  reduced_type(dtype);
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(std::shared_ptr<Group> group)
+    : group_(std::move(group)),
+      arguments_(group_->name(), group_->rank_of(group_->member()), group_->size()),
+      exceptions_(std::uncaught_exceptions()) {}
+
+NcclCommunicator::~NcclCommunicator() {
+  group_->close(std::uncaught_exceptions() > exceptions_);
+}
+
+Request NcclCommunicator::start_send(TensorView data, int to, int tag) {
+  arguments_.check_view("send", anywhere(data));
+  arguments_.check_member("send", to);
+  return group_->start({Kind::kSend, data.dtype, ReduceOp::kSum, to, tag, data.shape}, data);
+}
+
+Request NcclCommunicator::start_receive(TensorView data, int from, int tag) {
+  arguments_.check_view("receive", anywhere(data));
+  arguments_.check_member("receive", from);
+  return group_->start({Kind::kReceive, data.dtype, ReduceOp::kSum, from, tag, data.shape}, data);
+}
+
+Request NcclCommunicator::start_all_reduce(TensorView data, ReduceOp op) {
+  arguments_.check_view("all_reduce", anywhere(data));
+  check_reduced(data.dtype, op);
+  return group_->start({Kind::kAllReduce, data.dtype, op, 0, 0, data.shape}, data);
+}
+
+Request NcclCommunicator::start_reduce_scatter(TensorView data, ReduceOp op) {
+  arguments_.check_rows("reduce_scatter", anywhere(data));
+  check_reduced(data.dtype, op);
+  return group_->start({Kind::kReduceScatter, data.dtype, op, 0, 0, data.shape}, data);
+}
+
+Request NcclCommunicator::start_all_gather(TensorView data) {
+  arguments_.check_rows("all_gather", anywhere(data));
+  return group_->start({Kind::kAllGather, data.dtype, ReduceOp::kSum, 0, 0, data.shape}, data);
+}
+
+Request NcclCommunicator::start_broadcast(TensorView data, int root) {
+  arguments_.check_view("broadcast", anywhere(data));
+  arguments_.check_member("broadcast", root);
+  return group_->start({Kind::kBroadcast, data.dtype, ReduceOp::kSum, root, 0, data.shape}, data);
+}
+
+Request NcclCommunicator::start_reduce(TensorView data, int root, ReduceOp op) {
+  arguments_.check_view("reduce", anywhere(data));
+  arguments_.check_member("reduce", root);
+  check_reduced(data.dtype, op);
+  return group_->start({Kind::kReduce, data.dtype, op, root, 0, data.shape}, data);
+}
+
+Request NcclCommunicator::start_all_to_all(TensorView send, std::span<const std::int64_t> send_counts,
+                                           TensorView receive, std::span<const std::int64_t> receive_counts) {
+  arguments_.check_all_to_all(anywhere(send), send_counts, anywhere(receive), receive_counts);
+  return group_->start({Kind::kAllToAll, send.dtype, ReduceOp::kSum, 0, 0, {}}, send, receive, send_counts,
+                       receive_counts);
+}
+
+void NcclCommunicator::barrier() {
+  wait(group_->start({}, {}));
+}
 
 NcclTransport::NcclTransport(const Options& options)
     : fast_nondeterministic_(options.boolean("fast_nondeterministic")),
@@ -83,3 +197,8 @@ std::string NcclTransport::reason() const {
 }
 
 }  // namespace tenon::nccl_transport
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.transport_nccl",
+                               .version = "0.1.0",
+                               .summary = "bytes between GPUs of several processes, over NVIDIA's NCCL"},
+             tenon::nccl_transport::NcclTransport)

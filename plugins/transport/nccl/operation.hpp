@@ -2,7 +2,7 @@
 // progress. No calls of NCCL here.
 #pragma once
 
-#include "nccl_api.hpp"
+#include "library.hpp"
 
 #include <tenon/transport.hpp>
 

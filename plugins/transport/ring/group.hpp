@@ -80,7 +80,7 @@ class Group {
     std::vector<std::byte> payload;
   };
 
-  // group.cpp
+  // Life cycle and failure.
   [[noreturn]] void throw_failure() const;
   bool is_there(int member) const { return ends_[static_cast<std::size_t>(member)] == End::kOpen; }
   bool fail_if_gone(int member, std::string_view did_not, const std::string& what);
@@ -92,7 +92,7 @@ class Group {
   void count(std::uint64_t bytes, std::uint64_t messages, std::uint64_t operations);
   std::string gone_text(int member) const;
 
-  // collectives.cpp
+  // Collectives.
   Operation& operation_at(std::uint64_t number);
   Operation& find_operation(Request request);
   std::string operation_text(const Operation& operation) const;
@@ -105,7 +105,7 @@ class Group {
   bool fail_if_somebody_left(const Operation& operation);
   std::string late_text(const Operation& operation) const;
 
-  // messages.cpp
+  // Messages.
   Message& free_message(std::size_t& index);
   Message& find_message(Request request);
   std::string message_text(const Message& message) const;

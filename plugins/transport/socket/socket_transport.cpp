@@ -54,3 +54,8 @@ LinkCounts SocketTransport::counts(int world_rank, Purpose purpose) const {
 }
 
 }  // namespace tenon::socket_transport
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.transport_socket",
+                               .version = "0.1.0",
+                               .summary = "bytes between ranks that are processes, over TCP"},
+             tenon::socket_transport::SocketTransport)

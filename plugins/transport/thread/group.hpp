@@ -6,12 +6,14 @@
 // an operation also lasts as long as the model states.
 #pragma once
 
-#include "message.hpp"
 #include "operation.hpp"
 #include "world.hpp"
 
+#include <tenon/clock.hpp>
+#include <tenon/tensor.hpp>
 #include <tenon/transport.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,6 +21,31 @@
 #include <vector>
 
 namespace tenon::thread_transport {
+
+/// One end of a point-to-point transfer, a send or a receive, from its start to the end of its wait.
+struct Message {
+  bool open = false;
+  bool is_send = false;
+  int from = 0;  // members of the group
+  int to = 0;
+  int tag = 0;
+  std::uint64_t serial = 0;  // orders messages of one (from, to, tag)
+  TensorView data;
+  Message* peer = nullptr;  // the matching end, from the match until the copy is done
+  bool copying = false;     // set on both ends
+  bool copied = false;
+  bool waiting = false;
+  double wait_begin = 0;
+  double leaves = 0;   // send: when the last byte is sent, seconds of the run's clock
+  double arrives = 0;  // send: earliest arrival
+  double matched = 0;  // when both ends had been started
+  double link_s = 0;   // link time of this end by the model
+  double end = 0;      // earliest end of the wait; known once matched
+  ClockEvent changed;
+
+  int self() const { return is_send ? from : to; }
+  int other() const { return is_send ? to : from; }
+};
 
 /// A member's arguments of a collective; only all_to_all uses the last three.
 struct Buffers {
@@ -64,7 +91,7 @@ class Group {
   using Lock = std::unique_lock<std::mutex>;
   enum class Failure : std::uint8_t { kNone, kCancelled, kDeadline, kError };
 
-  // group.cpp
+  // Life cycle and failure.
   bool failed() const { return failure_ != Failure::kNone; }
   [[noreturn]] void throw_failure() const;
   void fail(Failure kind, std::string text);
@@ -76,7 +103,7 @@ class Group {
   double deadline_s(int member) const { return deadlines_[static_cast<std::size_t>(member)]; }
   int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
 
-  // group_collectives.cpp
+  // Collectives.
   Operation& operation_at(std::uint64_t number);
   Operation& find_operation(int member, Request request);
   void check_agreement(const Operation& operation, int member, const Signature& signature);
@@ -91,7 +118,7 @@ class Group {
   std::string late_text(const Operation& operation, const std::string& why) const;
   std::vector<int> missing(const Operation& operation) const;
 
-  // group_messages.cpp
+  // Messages.
   Message& free_message(std::size_t& index);
   Message& find_message(int member, Request request);
   void match(Message& send, Message& receive);

@@ -1,18 +1,122 @@
-// Opening and epochs of the thread transport (thread_transport.hpp).
+// A rank's communicator, and opening and epochs of the thread transport (thread_transport.hpp).
 #include "thread_transport.hpp"
 
-#include "communicator.hpp"
+#include "group.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/sdk/communicator_arguments.hpp>
+#include <tenon/sdk/fixed_order.hpp>
+#include <tenon/transport.hpp>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <memory>
 #include <numeric>
 #include <string>
 
 namespace tenon::thread_transport {
+
+/// One rank's end of a group as a Communicator: makes the checks of a single member, then calls the group.
+class ThreadCommunicator final : public Communicator {
+ public:
+  // Shared: a group lives as long as the last of its ends, in any thread.
+  ThreadCommunicator(std::shared_ptr<Group> group, int member);
+  ~ThreadCommunicator() override;
+
+  int rank() const override { return member_; }
+  int size() const override { return group_->size(); }
+  Request start_send(TensorView data, int to, int tag) override;
+  Request start_receive(TensorView data, int from, int tag) override;
+  Request start_all_reduce(TensorView data, ReduceOp op) override;
+  Request start_reduce_scatter(TensorView data, ReduceOp op) override;
+  Request start_all_gather(TensorView data) override;
+  Request start_broadcast(TensorView data, int root) override;
+  Request start_reduce(TensorView data, int root, ReduceOp op) override;
+  Request start_all_to_all(TensorView send, std::span<const std::int64_t> send_counts, TensorView receive,
+                           std::span<const std::int64_t> receive_counts) override;
+  bool done(Request request) override { return group_->done(member_, request); }
+  void wait(Request request) override { group_->wait(member_, request); }
+  void barrier() override;
+  LinkCounts counts() const override { return group_->counts(member_); }
+  void cancel(std::string_view reason) override { group_->cancel(reason); }
+
+ private:
+  const std::shared_ptr<Group> group_;
+  const int member_;
+  const CommunicatorArguments arguments_;
+  const int exceptions_;  // in flight when it was opened
+};
+
+ThreadCommunicator::ThreadCommunicator(std::shared_ptr<Group> group, int member)
+    : group_(std::move(group)),
+      member_(member),
+      arguments_(group_->name(), group_->ranks()[static_cast<std::size_t>(member)], group_->size()),
+      exceptions_(std::uncaught_exceptions()) {}
+
+ThreadCommunicator::~ThreadCommunicator() {
+  group_->close_end(member_, std::uncaught_exceptions() > exceptions_);
+}
+
+Request ThreadCommunicator::start_send(TensorView data, int to, int tag) {
+  arguments_.check_view("send", data);
+  arguments_.check_member("send", to);
+  return group_->start_message(member_, true, data, to, tag);
+}
+
+Request ThreadCommunicator::start_receive(TensorView data, int from, int tag) {
+  arguments_.check_view("receive", data);
+  arguments_.check_member("receive", from);
+  return group_->start_message(member_, false, data, from, tag);
+}
+
+Request ThreadCommunicator::start_all_reduce(TensorView data, ReduceOp op) {
+  arguments_.check_view("all_reduce", data);
+  check_reducible(data.dtype, op);
+  return group_->start(member_, {Kind::kAllReduce, data.dtype, data.shape, op, 0}, {.data = data});
+}
+
+Request ThreadCommunicator::start_reduce_scatter(TensorView data, ReduceOp op) {
+  arguments_.check_rows("reduce_scatter", data);
+  check_reducible(data.dtype, op);
+  return group_->start(member_, {Kind::kReduceScatter, data.dtype, data.shape, op, 0}, {.data = data});
+}
+
+Request ThreadCommunicator::start_all_gather(TensorView data) {
+  arguments_.check_rows("all_gather", data);
+  return group_->start(member_, {Kind::kAllGather, data.dtype, data.shape, ReduceOp::kSum, 0},
+                       {.data = data});
+}
+
+Request ThreadCommunicator::start_broadcast(TensorView data, int root) {
+  arguments_.check_view("broadcast", data);
+  arguments_.check_member("broadcast", root);
+  return group_->start(member_, {Kind::kBroadcast, data.dtype, data.shape, ReduceOp::kSum, root},
+                       {.data = data});
+}
+
+Request ThreadCommunicator::start_reduce(TensorView data, int root, ReduceOp op) {
+  arguments_.check_view("reduce", data);
+  arguments_.check_member("reduce", root);
+  check_reducible(data.dtype, op);
+  return group_->start(member_, {Kind::kReduce, data.dtype, data.shape, op, root}, {.data = data});
+}
+
+Request ThreadCommunicator::start_all_to_all(TensorView send, std::span<const std::int64_t> send_counts,
+                                             TensorView receive,
+                                             std::span<const std::int64_t> receive_counts) {
+  arguments_.check_all_to_all(send, send_counts, receive, receive_counts);
+  return group_->start(
+      member_, {Kind::kAllToAll, send.dtype, {}, ReduceOp::kSum, 0},
+      {.data = send, .receive = receive, .send_counts = send_counts, .receive_counts = receive_counts});
+}
+
+void ThreadCommunicator::barrier() {
+  wait(group_->start(member_, {}, {}));
+}
 
 void ThreadTransport::connect(const WorldSpec& world) {
   if (world_) fail_run("transport.thread: connected twice");
@@ -137,3 +241,8 @@ std::shared_ptr<Group> ThreadTransport::find_or_make(int member, const GroupSpec
 }
 
 }  // namespace tenon::thread_transport
+
+TENON_PLUGIN(tenon::PluginInfo{.id = "tenon.transport_thread",
+                               .version = "0.1.0",
+                               .summary = "bytes between ranks that are threads of one process"},
+             tenon::thread_transport::ThreadTransport)

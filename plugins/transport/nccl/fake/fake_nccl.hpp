@@ -1,4 +1,4 @@
-// A fake NCCL for tests: the functions of nccl_api.hpp over a file that the ranks map, for ranks that are
+// A fake NCCL for tests: the functions of library.hpp over a file that the ranks map, for ranks that are
 // threads of one process and for processes alike. Device memory is memory that the host may access. It
 // records the calls and follows a script: fail, hang, delay. The functions below are additions to NCCL's.
 #pragma once
