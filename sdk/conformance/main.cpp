@@ -5,7 +5,6 @@
 //                                      one of them: "pass", "fail TEXT" or "skip TEXT"
 //   train FILE CONFIG FOLDER new|resume  a run that a check needs in a process of its own
 #include "subject.hpp"
-#include "world_parts.hpp"
 
 #include "base/child_process.hpp"
 #include "base/signals.hpp"

@@ -2,7 +2,7 @@
 // Tensors may be on the given device.
 #pragma once
 
-#include "check.hpp"
+#include "subject.hpp"
 
 #include <tenon/device.hpp>
 #include <tenon/state.hpp>

@@ -1,7 +1,6 @@
 // Checks of the contract of models: a blueprint is a pure function of options and data, its graph is
 // consistent, and the gradient of the whole is the slope of its loss.
 #include "subject.hpp"
-#include "world_parts.hpp"
 
 #include <tenon/testing/layer_harness.hpp>
 

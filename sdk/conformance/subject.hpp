@@ -1,10 +1,9 @@
-// The subject of a check: one component of one file, one case of it, and functions to create it, to run it
-// with shipped components, and to draw data from the seed.
+// A check of a contract, and its subject: one component of one file, one case of it.
 #pragma once
 
 #include "case_file.hpp"
-#include "check.hpp"
 
+#include <tenon/plugin.hpp>
 #include <tenon/runtime.hpp>
 #include <tenon/testing/components.hpp>
 
@@ -12,9 +11,59 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 namespace tenon::conformance {
+
+class Subject;
+
+/// One promise of a contract and the code that tests it. A check runs alone in its own process, so it may
+/// crash, hang or leave files; it passes by returning.
+struct Check {
+  const char* name;     ///< "optimizer.resumes": kind or group, then the promise
+  const char* kind;     ///< "optimizer/1"; "" = any component; nullptr = the file as a whole
+  const char* summary;  ///< the promise in one line, for --list and the documentation
+  void (*run)(Subject&);
+  int seconds = 20;                 ///< time limit
+  bool counts_allocations = false;  ///< needs libtenon_watch_malloc.so preloaded
+};
+
+/// The promise is broken; the text says what was done, expected and found.
+struct Failure {
+  std::string text;
+};
+/// The promise does not apply to this component; the text says why.
+struct NotApplicable {
+  std::string text;
+};
+[[noreturn]] void fail(const std::string& text);
+[[noreturn]] void not_applicable(const std::string& reason);
+
+std::span<const Check> plugin_checks();
+std::span<const Check> component_checks();
+std::span<const Check> run_checks();
+std::span<const Check> layer_checks();
+std::span<const Check> layer_gradient_checks();
+std::span<const Check> model_checks();
+std::span<const Check> optimizer_checks();
+std::span<const Check> optimizer_row_checks();
+std::span<const Check> schedule_checks();
+std::span<const Check> dataset_checks();
+std::span<const Check> simulator_checks();
+std::span<const Check> precision_checks();
+std::span<const Check> sync_checks();
+std::span<const Check> recovery_checks();
+std::span<const Check> transport_checks();
+std::span<const Check> device_checks();
+std::span<const Check> device_quant_checks();
+std::span<const Check> observer_checks();
+
+/// In the order in which they run.
+std::vector<Check> all_checks();
+/// Returns null when there is no check of this name.
+const Check* find_check(const std::vector<Check>& checks, const std::string& name);
 
 /// A whole run around the component (world.hpp).
 struct RunRequest {
@@ -28,6 +77,8 @@ struct RunRequest {
   bool count_allocations = false;
 };
 
+/// The subject of a check: one component of one file, one case of it, and functions to create it, to run it
+/// with shipped components, and to draw data from the seed.
 class Subject {
  public:
   struct Spec {
@@ -109,5 +160,21 @@ class Subject {
 
 /// Runs one check in the child process; returns "pass", "fail TEXT" or "skip TEXT".
 std::string run_check(const Check& check, Subject::Spec spec);
+
+// The components of a conformance run that no plugin ships: data of any shape, a loss that takes any values,
+// and an observer that ends the run or opens the windows in which allocations are counted.
+
+/// Plugin `tenon.conformance`:
+///   dataset conformance_data      fields = ["x:real:8", "ids:i32:4:10"] (name, dtype, shape per sample,
+///   numbers below),
+///                                 attributes = ["vocabulary=10"], batch, planted (the last real field
+///                                 follows the first)
+///   layer   conformance_absorb    a loss of any number of values whose first extent is the batch
+///   model   conformance_net       two linear layers with GELU and a squared error on fields x, t
+///   model   conformance_anything  conformance_absorb of all fields
+///   observer conformance_ending   stops or kills the run after `slots`, opens windows of the allocation
+///   watch
+///   sync, precision      sync_watch.hpp
+const tenon_plugin_v1_t& world_plugin();
 
 }  // namespace tenon::conformance

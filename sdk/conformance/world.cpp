@@ -1,7 +1,6 @@
 // Whole runs around the component under test: a small configuration in which everything else is shipped or
 // this kit's own.
 #include "subject.hpp"
-#include "world_parts.hpp"
 
 #include "base/child_process.hpp"
 #include "plugin/probe.hpp"

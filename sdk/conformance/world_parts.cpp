@@ -1,4 +1,4 @@
-#include "world_parts.hpp"
+#include "subject.hpp"
 
 #include "allocation_watch.hpp"
 #include "sync_watch.hpp"

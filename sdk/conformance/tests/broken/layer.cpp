@@ -1,15 +1,175 @@
-// Layers that are wrong in one way each: y = w x by column with one line changed. layer_losses.hpp has the
-// losses and metrics.
-#include "layer_losses.hpp"
-
+// Layers that are wrong in one way each: y = w x by column with one line changed; losses and metrics.
+#include <tenon/error.hpp>
+#include <tenon/layer.hpp>
+#include <tenon/options.hpp>
 #include <tenon/plugin.hpp>
 #include <tenon/random.hpp>
+#include <tenon/transport.hpp>
 
 #include <cmath>
 #include <string>
 #include <vector>
 
+// The layer that the broken ones are made from, and losses and metrics that are wrong in one way each.
+
 namespace {
+
+using namespace tenon;
+
+double get(const TensorView& view, std::int64_t i) {
+  return view.dtype == DType::kF64 ? view.as<double>()[i] : static_cast<double>(view.as<float>()[i]);
+}
+void put(const TensorView& view, std::int64_t i, double value) {
+  view.dtype == DType::kF64 ? view.as<double>()[i] = value : view.as<float>()[i] = static_cast<float>(value);
+}
+
+/// Correct: y[r, c] = w[c] x[r, c].
+class Scaled : public Layer {
+ public:
+  explicit Scaled(const Options&) {}
+  void infer(InferContext& context) override {
+    if (context.inputs() != 1 || context.input(0).shape.rank() < 2 ||
+        context.input(0).dtype != context.activations())
+      fail_config("expected one real input of rows and columns");
+    const Shape shape = context.input(0).shape;
+    columns_ = shape[shape.rank() - 1];
+    ParameterSpec spec;
+    spec.name = std::string(context.name()) + "." + weight_name();
+    spec.dtype = context.parameters();
+    spec.shape = {columns_};
+    spec.init = Initializer::kNormal;
+    spec.init_scale = 1;
+    w_ = context.parameter(spec);
+    context.output(context.input(0));
+    keep(context);
+  }
+  void forward(ForwardContext& context) override {
+    const TensorView x = context.input(0), w = context.parameter(w_);
+    for (std::int64_t i = 0; i < x.elements(); ++i)
+      put(context.output(0), i, map(get(x, i), get(w, i % columns_)));
+  }
+  void backward(BackwardContext& context) override {
+    const TensorView dy = context.output_gradient(0), w = context.parameter(w_);
+    const GradientSink dw = context.gradient(w_);
+    for (std::int64_t c = 0; c < columns_ && !adds_weights(dw.accumulate); ++c) put(dw.view, c, 0);
+    // x is read before anything is written that may share its memory.
+    for (std::int64_t i = 0; i < dy.elements(); ++i) {
+      const double change = get(dy, i) * input_of(context, i) * weight_factor(dy.elements() / columns_);
+      put(dw.view, i % columns_, get(dw.view, i % columns_) + change);
+    }
+    const GradientSink dx = context.input_gradient(0);
+    for (std::int64_t i = 0; i < dy.elements() && !dx.view.empty(); ++i) {
+      const double before = adds_inputs(dx.accumulate) ? get(dx.view, i) : 0;
+      put(dx.view, i, before + get(dy, i) * input_factor(get(w, i % columns_)));
+    }
+  }
+  void* query(std::string_view) override { return nullptr; }
+
+ protected:
+  virtual std::string weight_name() { return "w"; }
+  virtual void keep(InferContext& context) { context.keep_input(0); }
+  virtual double map(double x, double w) { return x * w; }
+  virtual double input_of(BackwardContext& context, std::int64_t i) { return get(context.input(0), i); }
+  virtual double input_factor(double w) { return w; }
+  virtual double weight_factor(std::int64_t) { return 1; }
+  virtual bool adds_weights(bool accumulate) { return accumulate; }
+  virtual bool adds_inputs(bool accumulate) { return accumulate; }
+
+ private:
+  ParameterRef w_;
+  std::int64_t columns_ = 0;
+};
+
+/// Correct: the sum over samples of (x[b, target] - 1)^2 / 2.
+class Picked : public Layer, public LossLayer {
+ public:
+  explicit Picked(const Options&) {}
+  void infer(InferContext& context) override {
+    if (context.inputs() != 2 || context.input(0).shape.rank() != 2 ||
+        context.input(1).dtype != DType::kI32 || context.input(0).dtype != context.activations() ||
+        context.input(1).shape.rank() != 1)
+      fail_config("expected x [batch, columns] and a target per sample");
+    columns_ = context.input(0).shape[1];
+    context.output({{2}, DType::kF64});
+    context.keep_input(0);
+    context.keep_input(1);
+  }
+  void forward(ForwardContext& context) override {
+    double* const result = context.output(0).as<double>();
+    result[0] = result[1] = 0;
+    for (std::int64_t b = 0; b < context.input(1).elements(); ++b) {
+      const std::int64_t i = picked(context, b);
+      if (i < 0) continue;
+      const double rest = get(context.input(0), i) - 1;
+      result[0] += rest * rest / 2;
+      result[1] += 1;
+    }
+  }
+  void backward(BackwardContext& context) override {
+    const GradientSink dx = context.input_gradient(0);
+    if (dx.view.empty()) return;
+    for (std::int64_t i = 0; i < dx.view.elements() && !dx.accumulate; ++i) put(dx.view, i, 0);
+    for (std::int64_t b = 0; b < context.input(1).elements(); ++b) {
+      const std::int64_t i = picked(context, b);
+      if (i >= 0) put(dx.view, i, get(dx.view, i) + seed() * (get(context.input(0), i) - 1));
+    }
+  }
+  void* query(std::string_view id) override { return id == kId ? static_cast<LossLayer*>(this) : nullptr; }
+  void set_seed(double seed) override { seed_ = seed; }
+  std::string_view metric() const override { return "loss"; }
+
+ protected:
+  virtual double seed() const { return seed_; }
+  virtual std::int64_t of_padding() const { return -1; }
+
+ private:
+  /// Element of x that the target of a sample selects; negative = none.
+  std::int64_t picked(RunContext& context, std::int64_t b) const {
+    const std::int64_t target = context.input(1).as<std::int32_t>()[b];
+    if (target < 0) return of_padding() < 0 ? -1 : b * columns_ + of_padding();
+    return b * columns_ + target % columns_;
+  }
+  std::int64_t columns_ = 1;
+  double seed_ = 1;
+};
+
+class IgnoresSeed final : public Picked {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "ignores_seed", .summary = "no loss scale"};
+  using Picked::Picked;
+  double seed() const override { return 1; }
+};
+
+class CountsPadding final : public Picked {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "counts_padding", .summary = "-1 is the first class"};
+  using Picked::Picked;
+  std::int64_t of_padding() const override { return 0; }
+};
+
+/// The mean over all batches so far.
+class NeverForgets final : public Layer, public MetricLayer {
+ public:
+  static constexpr ComponentInfo kInfo{.id = "never_forgets", .summary = "begin() does nothing"};
+  explicit NeverForgets(const Options&) {}
+  void infer(InferContext& context) override {
+    if (context.inputs() != 1) fail_config("expected one input");
+  }
+  void forward(ForwardContext& context) override {
+    if (context.training()) return;
+    for (std::int64_t i = 0; i < context.input(0).elements(); ++i) {
+      sum_ += get(context.input(0), i) * get(context.input(0), i) * static_cast<double>(i);
+      count_ += 1;
+    }
+  }
+  void backward(BackwardContext&) override {}
+  void* query(std::string_view id) override { return id == kId ? static_cast<MetricLayer*>(this) : nullptr; }
+  void begin() override {}
+  void finish(Communicator*, MetricReport& report) override { report.value("mean", sum_ / count_); }
+
+ private:
+  double sum_ = 0, count_ = 0;
+};
 
 using namespace tenon;
 
