@@ -2,8 +2,8 @@
 // Fourier operator over slabs, one thread a rank, the same problem on one rank and on two, in turns. Bytes
 // that a rank sends in an update, counted and by formula; and how much of the exchanges of a slow link
 // `overlap` hides. Usage: model_parallel [--rounds N] [--steps N]
+#include "data_sets.hpp"
 #include "product_scaling.hpp"
-#include "random_fields.hpp"
 
 #include <tenon/model.hpp>
 #include <tenon/plugin.hpp>

@@ -2,7 +2,7 @@
 // else in a DLRM's training slots, in one run per round. Usage: recovery_trackers [--rounds N] [--steps N]
 // [--threads N]
 #include "cpr.hpp"
-#include "ready_batches.hpp"
+#include "data_sets.hpp"
 #include "step_bench.hpp"
 
 #include <chrono>

@@ -1,8 +1,8 @@
 // Training steps of a DLRM with 26 tables against eager PyTorch with sparse tables, interleaved in one run:
 // samples per second and the ratio. Absolute figures are only worth their ratio. Batches are in memory on
 // both sides. Usage: step_dlrm [--rounds N] [--steps N] [--threads N] [--python PYTHON]
+#include "data_sets.hpp"
 #include "dlrm_shape.hpp"
-#include "ready_batches.hpp"
 
 namespace {
 

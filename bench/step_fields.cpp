@@ -2,9 +2,8 @@
 // points, batch 16) and of LeNet-5 (batch 64) against eager PyTorch, as it comes and with malloc told to keep
 // freed memory, interleaved in one run: samples per second and the ratios. Batches are in memory on both
 // sides. Usage: step_fields [--rounds N] [--steps N] [--threads N] [--python PYTHON]
+#include "data_sets.hpp"
 #include "field_shape.hpp"
-#include "random_fields.hpp"
-#include "ready_batches.hpp"
 
 namespace {
 

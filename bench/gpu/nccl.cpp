@@ -2,18 +2,130 @@
 // where only the overhead of the call remains, and over every GPU, each with a process that this program
 // starts. Tensors are f32 in the device's memory, and a call counts from its start until the device is
 // through.
-#include "nccl_own.hpp"
+#include "library.hpp"
+#include "rows.hpp"
 
 #include <tenon/clock.hpp>
 #include <tenon/device.hpp>
 #include <tenon/testing/rendezvous.hpp>
+#include <tenon/transport.hpp>
 
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <climits>
+#include <cstdlib>
+#include <cstring>
 
 namespace tenon::bench::gpu {
+
+// The device of a rank of gpu_nccl: the one that the options name or, in a rehearsal, memory of the host that
+// claims to be a device's. A stand-in for NCCL reads and writes the memory it is given, which the emulated
+// device keeps closed.
+
+/// For a library whose operations end before its communicator reports that the call is complete.
+class HostStandIn final : public Device, public DeviceStreams, public DeviceEvents {
+ public:
+  explicit HostStandIn(int rank) : identity_("rank " + std::to_string(rank)) {}
+  void open(const DeviceSpec&) override {}
+  MemorySpace space() const override { return MemorySpace::kCuda; }
+  void* allocate(std::size_t bytes) override { return std::calloc(1, bytes); }
+  void release(void* memory, std::size_t) noexcept override { std::free(memory); }
+  void copy(TensorView from, TensorView to) override {
+    std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
+  }
+  void synchronize() override {}
+  std::string_view kernel_choice() const override { return "stand-in"; }
+  std::string_view features() const override { return ""; }
+  void* query(std::string_view id) override {
+    if (id == DeviceStreams::kId) return static_cast<DeviceStreams*>(this);
+    if (id == DeviceEvents::kId) return static_cast<DeviceEvents*>(this);
+    return nullptr;
+  }
+
+  void make_current() override {}
+  std::string identity() override { return identity_; }
+  void* stream() override { return this; }
+  void* make_stream() override { return new char(); }
+  void release_stream(void* stream) noexcept override { delete static_cast<char*>(stream); }
+  void* make_event() override { return new char(); }
+  void release_event(void* event) noexcept override { delete static_cast<char*>(event); }
+  void record(void*, void*) override {}
+  void wait(void*, void*) override {}
+  bool reached(void*) override { return true; }
+
+ private:
+  std::string identity_;
+};
+
+template <typename Interface>
+Interface& ability(Device& device) {
+  void* const found = device.query(Interface::kId);
+  if (found == nullptr) fail_config(std::string("gpu_nccl: the device has no ") + Interface::kId);
+  return *static_cast<Interface*>(found);
+}
+
+// All-reduce with direct calls of NCCL: a communicator of its own, one call per operation, and no more than
+// is needed to know that the device is through. The baseline of gpu_nccl for the transport.
+
+class OwnNccl {
+ public:
+  /// Collective over the ranks that meet at `place`.
+  OwnNccl(const nccl_transport::Library& library, Rendezvous& place, Device& device)
+      : library_(library), streams_(ability<DeviceStreams>(device)), events_(ability<DeviceEvents>(device)) {
+    streams_.make_current();
+    nccl_transport::UniqueId id{};
+    if (place.rank() == 0) library_.check(library_.api().GetUniqueId(&id), "GetUniqueId", nullptr);
+    const std::string text = place.exchange(std::string(id.bytes, sizeof id.bytes)).front();
+    if (text.size() != sizeof id.bytes) fail_run("gpu_nccl: rank 0 sent no id of NCCL");
+    std::memcpy(id.bytes, text.data(), sizeof id.bytes);
+    nccl_transport::Config config;
+    config.blocking = 0;
+    library_.check(library_.api().CommInitRankConfig(&comm_, place.ranks(), id, place.rank(), &config),
+                   "CommInitRankConfig", nullptr);
+    settle("CommInitRankConfig");
+    stream_ = streams_.make_stream();
+    event_ = events_.make_event();
+  }
+  ~OwnNccl() {
+    if (library_.api().CommFinalize(comm_) == nccl_transport::kInProgress) poll();
+    library_.api().CommDestroy(comm_);
+    events_.release_event(event_);
+    streams_.release_stream(stream_);
+  }
+  OwnNccl(const OwnNccl&) = delete;
+  OwnNccl& operator=(const OwnNccl&) = delete;
+
+  /// `data`: f32 in the device's memory.
+  void all_reduce(const TensorView& data) {
+    library_.check(library_.api().AllReduce(data.data, data.data, static_cast<std::size_t>(data.elements()),
+                                            nccl_transport::kFloat32, nccl_transport::kSum, comm_,
+                                            static_cast<nccl_transport::Stream>(stream_)),
+                   "AllReduce", comm_);
+    settle("AllReduce");
+    events_.record(event_, stream_);
+    while (!events_.reached(event_)) {
+    }
+  }
+
+ private:
+  int poll() {
+    int state = nccl_transport::kInProgress;
+    while (state == nccl_transport::kInProgress) {
+      if (library_.api().CommGetAsyncError(comm_, &state) != nccl_transport::kSuccess)
+        return nccl_transport::kInternalError;
+    }
+    return state;
+  }
+  void settle(const char* call) { library_.check(poll(), call, comm_); }
+
+  const nccl_transport::Library& library_;
+  DeviceStreams& streams_;
+  DeviceEvents& events_;
+  nccl_transport::Comm comm_ = nullptr;
+  void *stream_ = nullptr, *event_ = nullptr;
+};
+
 namespace {
 
 using nccl_transport::Library;

@@ -1,8 +1,8 @@
 // Whole training steps on a device: GPT-Neo-125M at sequences of 1024 in bf16, against the arithmetic that
 // the device's own bf16 product of the same round allows (model FLOP utilisation; no peak of a data sheet)
 // and against compiled PyTorch; and a stack of linear layers of width 4096 under the policy fp8 against bf16.
+#include "../data_sets.hpp"
 #include "../gpt_shape.hpp"
-#include "../random_images.hpp"
 #include "families.hpp"
 
 namespace tenon::bench::gpu {
