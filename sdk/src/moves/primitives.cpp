@@ -1,6 +1,4 @@
 // The named moves: the layouts that each accepts, and how it is carried out.
-#include "moves/nested_windows.hpp"
-#include "moves/redistribution.hpp"
 #include "moves/window_map.hpp"
 
 #include <tenon/error.hpp>
