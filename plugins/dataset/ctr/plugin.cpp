@@ -1,4 +1,4 @@
-// The plugin `tenon.ctr`.
+// The plugin `tenon.ctr`: three components, none of which owns the others.
 #include "adult.hpp"
 #include "criteo.hpp"
 #include "synthetic_ctr.hpp"

@@ -1,5 +1,5 @@
 // The rule that keeps shares exact at every moment, and exact parsing of weights.
-#include "shares.hpp"
+#include "mixture.hpp"
 #include "test_support.hpp"
 
 #include <algorithm>

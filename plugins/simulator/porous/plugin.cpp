@@ -1,4 +1,4 @@
-// The plugin `tenon.porous`.
+// The plugin `tenon.porous`: three components, none of which owns the others.
 #include "buckley_leverett.hpp"
 #include "darcy.hpp"
 #include "two_phase.hpp"
