@@ -1,8 +1,7 @@
 // Results of a study beside last values: columns of other data, verdicts, first updates; and its tables in
 // the file.
-#include "reproduce/comparisons.hpp"
-#include "reproduce/comparisons_render.hpp"
 #include "reproduce/render.hpp"
+#include "reproduce/results.hpp"
 
 #include "ab/study.hpp"
 #include "ab/synthetic_runs.hpp"

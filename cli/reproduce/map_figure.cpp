@@ -1,7 +1,7 @@
 // The figure of a study of simulations; see map_render.hpp.
 #include "reproduce/map_render.hpp"
 
-#include "reproduce/line_panels.hpp"
+#include "reproduce/render.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,6 @@
 // Reading and checking of map_file.hpp.
 #include "reproduce/map_file.hpp"
 
-#include "reproduce/options.hpp"
 #include "reproduce/study_file.hpp"
 
 #include <fmt/format.h>

@@ -1,13 +1,20 @@
-// Planning of plan.hpp.
+// Planning of plan.hpp. The child that simulates data decides what is left to do there.
 #include "reproduce/plan.hpp"
 
 #include "ab/run_record.hpp"
+#include "base/elapsed.hpp"
+#include "reproduce/render.hpp"
 
+#include <tenon/config.hpp>
 #include <tenon/error.hpp>
+#include <tenon/files.hpp>
+#include <tenon/sdk/simulation.hpp>
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <filesystem>
+#include <fstream>
 
 namespace tenon::reproduce {
 namespace {
@@ -85,6 +92,90 @@ Plan make_plan(const StudyFile& study, const Size& size, const ab::RunnerOptions
     plan.runs.push_back(std::move(run));
   }
   return plan;
+}
+
+namespace {
+
+// The data of a study.
+
+std::string data_folder(const std::string& folder) {
+  return (fs::path(folder) / "simulation").string();
+}
+
+/// Seconds of all calls so far; continuing must not hide earlier ones.
+double seconds_before(const std::string& path) {
+  std::ifstream in(path);
+  double seconds = 0;
+  return in >> seconds ? seconds : 0;
+}
+
+std::string quoted(const std::string& text) {
+  return Value(text).inline_toml();
+}
+
+ab::Job job_of(const StudyFile& study, const Size& size, const std::string& folder,
+               const ab::RunnerOptions& runner) {
+  ab::Job job;
+  job.parent = folder;
+  job.log = (fs::path(folder) / "simulation.log").string();
+  job.command = {runner.program, "simulate", study.simulation->config, "--quiet"};
+  std::vector<std::string> sets = study.simulation->set;
+  sets.insert(sets.end(), size.simulate.begin(), size.simulate.end());
+  sets.push_back("simulate.folder=" + quoted(data_folder(folder)));
+  const Config config = Config::load(study.simulation->config, sets);
+  const Value* seed = config.find("simulate.seed");
+  job.seed = seed != nullptr ? seed->integer() : 1;
+  for (const std::string& set : sets) job.command.insert(job.command.end(), {"--set", set});
+  return job;
+}
+
+bool complete(FileSystem& files, const std::string& folder) {
+  if (!fs::exists(simulation_manifest_path(folder))) return false;
+  return read_simulation(files, folder).complete();
+}
+
+}  // namespace
+
+bool simulates(const StudyFile& study, const Size& size) {
+  return study.simulation && says(study.simulation->sizes, size.name);
+}
+
+Size with_simulation(const StudyFile& study, const Size& size, const std::string& folder) {
+  Size out = size;
+  if (simulates(study, size)) out.set.push_back("data.path=" + quoted(data_folder(folder)));
+  return out;
+}
+
+std::string simulate_data(const StudyFile& study, const Size& size, const std::string& folder,
+                          const ab::RunnerOptions& runner) {
+  const auto files = make_posix_files();
+  const std::string data = data_folder(folder), clock = (fs::path(folder) / "simulation.seconds").string();
+  const bool was_complete = complete(*files, data);
+
+  ab::Experiment experiment;
+  experiment.arms.push_back({.name = fs::path(study.simulation->config).stem().string()});
+  ab::RunnerOptions options = runner;
+  options.label = "reproduce, data:";
+  options.jobs = 1;
+  const auto begun = std::chrono::steady_clock::now();
+  const ab::RunnerResult result = ab::run_planned(experiment, {job_of(study, size, folder, runner)}, options);
+  const double took = base::seconds_since(begun);
+  const double seconds = seconds_before(clock) + (was_complete ? 0 : took);
+  write_text_atomically(*files, clock, fmt::format("{}\n", seconds));
+
+  if (!result.failed.empty() && !result.interrupted) {
+    fail_run(fmt::format(
+        "tenon reproduce: the data of {} at size {} could not be simulated: {}, log in {}\n{}", study.name,
+        size.name, result.failed[0].reason, result.failed[0].job.log, result.failed[0].log_tail));
+  }
+  if (!complete(*files, data)) {
+    fail_run(fmt::format("tenon reproduce: the simulation in {} was interrupted; the same command continues",
+                         data));
+  }
+  const SimulationManifest manifest = read_simulation(*files, data);
+  return fmt::format("{} (seed {}), {} of {} samples, {} failed, in {}", manifest.simulator, manifest.seed,
+                     manifest.finished.size(), manifest.samples, manifest.failed.size(),
+                     duration_text(seconds));
 }
 
 }  // namespace tenon::reproduce

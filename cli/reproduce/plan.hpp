@@ -1,5 +1,6 @@
-// The runs of a study that remain to be made: finished ones are kept while their resolved configuration
-// matches the study, interrupted ones continue, everything else starts anew beside existing attempts.
+// What remains to be made of a study: its simulated data, and its runs. Finished runs are kept while their
+// resolved configuration matches the study, interrupted ones continue, everything else starts anew beside
+// existing attempts.
 #pragma once
 
 #include "ab/runner.hpp"
@@ -44,5 +45,20 @@ Plan make_plan(const StudyFile& study, const Size& size, const ab::RunnerOptions
 /// The action for the newest attempt below `parent`, given the leaves of the wanted configuration.
 Action action_for(const std::string& parent, const std::map<std::string, std::string>& wanted, bool may_fail,
                   std::string& reason);
+
+// The data of a study: `tenon simulate` as a child process before the first run.
+
+/// Whether the study simulates its data at this size.
+bool simulates(const StudyFile& study, const Size& size);
+
+/// The size with which its runs are made: data.path is the simulation below `folder`, the study's folder as
+/// given, so that a configuration names no folder of the machine unless the user did.
+Size with_simulation(const StudyFile& study, const Size& size, const std::string& folder);
+
+/// Makes or continues FOLDER/simulation and returns its description for the table: "navier_stokes, 240 of 240
+/// samples, ...". A complete one is checked and kept. Throws Error(kRun) with the end of the child's log if
+/// it fails or was interrupted; then the same command continues.
+std::string simulate_data(const StudyFile& study, const Size& size, const std::string& folder,
+                          const ab::RunnerOptions& runner);
 
 }  // namespace tenon::reproduce

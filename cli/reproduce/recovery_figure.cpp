@@ -1,7 +1,6 @@
 // The figure of a study of recovery: a bar per arm, divided by the causes of its charged hours.
 #include "ab/format.hpp"
 #include "ab/svg.hpp"
-#include "reproduce/line_panels.hpp"
 #include "reproduce/recovery_render.hpp"
 #include "reproduce/render.hpp"
 

@@ -1,7 +1,6 @@
 // Reading and checking of recovery_study.hpp.
 #include "reproduce/recovery_study.hpp"
 
-#include "reproduce/options.hpp"
 #include "reproduce/study_file.hpp"
 
 #include <fmt/format.h>

@@ -33,7 +33,7 @@ struct RecoveryStudy {
 
 /// Throws Error(kConfig) for a key that is not known.
 RecoveryStudy read_recovery_study(const Value& table);
-/// Checks the arms that it names; `say` and `arm_named` as in study_parts_file.hpp.
+/// Checks the arms that it names; `say` and `arm_named` as in study_file.cpp.
 void check_recovery_study(const StudyFile& study,
                           const std::function<void(const std::string&, const std::string&)>& say,
                           const std::function<void(const std::string&, const std::string&)>& arm_named);

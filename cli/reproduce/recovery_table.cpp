@@ -1,8 +1,8 @@
 // Tables, JSON and terminal lines of recovery_render.hpp.
 #include "ab/format.hpp"
 #include "base/json_writer.hpp"
-#include "reproduce/markdown.hpp"
 #include "reproduce/recovery_render.hpp"
+#include "reproduce/render.hpp"
 
 #include <fmt/format.h>
 

@@ -3,10 +3,10 @@
 
 #include "ab/format.hpp"
 #include "base/read_file.hpp"
-#include "reproduce/comparisons_render.hpp"
-#include "reproduce/data_simulation.hpp"
 #include "reproduce/map_render.hpp"
+#include "reproduce/plan.hpp"
 #include "reproduce/recovery_render.hpp"
+#include "reproduce/render.hpp"
 #include "reproduce/scaling_points.hpp"
 #include "reproduce/scaling_render.hpp"
 #include "reproduce/slabs_render.hpp"

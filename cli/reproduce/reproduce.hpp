@@ -2,9 +2,9 @@
 // command `tenon reproduce` is a thin shell around it.
 #pragma once
 
-#include "reproduce/comparisons.hpp"
 #include "reproduce/map_runs.hpp"
 #include "reproduce/render.hpp"
+#include "reproduce/results.hpp"
 
 #include <functional>
 #include <string>

@@ -10,6 +10,7 @@
 #include "reproduce/slabs_results.hpp"
 #include "reproduce/time_to_results.hpp"
 
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -95,7 +96,7 @@ struct StudyResult {
   std::optional<SlabResult> slabs;         ///< where it has [slabs]
   std::optional<MapResult> map;            ///< where it has [map]; `arms` is empty then
   std::optional<RecoveryResult> recovery;  ///< where it has [recovery]
-  std::vector<Column> columns;             ///< the rest: comparisons.hpp
+  std::vector<Column> columns;             ///< of [[evaluate]]
   std::vector<Agreement> agreements;
   std::vector<ArmVerdict> verdicts;
 };
@@ -110,5 +111,22 @@ std::optional<ab::MeanEstimate> estimate(const std::vector<double>& values, doub
 /// The paper's sign: (baseline - arm) / baseline in per cent where lower is better, so that negative is
 /// worse.
 double gap_percent(double baseline, double arm, bool lower_is_better);
+
+/// Metrics that the newest checkpoint of the attempt in `run` has under `sets`, by name: the output of `tenon
+/// evaluate`. Throws Error.
+using Evaluator = std::function<std::map<std::string, double>(const std::string& run,
+                                                              const std::vector<std::string>& sets)>;
+
+/// Fills StudyResult::columns from the entries of [[evaluate]] at this size, run by run. An entry that cannot
+/// be measured is a warning, and the study is not complete.
+void read_columns(StudyResult& result, const Evaluator& evaluate);
+
+/// Fills StudyResult::agreements. If a line of metrics is missing after one of the updates in either run,
+/// there is no value, and a warning says so.
+void read_agreements(StudyResult& result);
+
+/// Fills StudyResult::verdicts with the rule and the words of `tenon ab`, per baseline, so that p-values are
+/// adjusted for the number of its arms. Nothing without a margin.
+void read_verdicts(StudyResult& result, const ab::Experiment& experiment);
 
 }  // namespace tenon::reproduce

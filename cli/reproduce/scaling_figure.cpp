@@ -1,8 +1,7 @@
 // The figure of a study of scaling: three panels over the number of trainers; see scaling_render.hpp.
 #include "reproduce/scaling_render.hpp"
 
-#include "reproduce/line_panels.hpp"
-#include "reproduce/markdown.hpp"
+#include "reproduce/render.hpp"
 #include "reproduce/scaling.hpp"
 
 #include <fmt/format.h>

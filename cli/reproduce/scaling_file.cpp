@@ -2,7 +2,7 @@
 #include "reproduce/scaling_file.hpp"
 
 #include "config/suggest.hpp"
-#include "reproduce/options.hpp"
+#include "reproduce/study_file.hpp"
 
 #include <fmt/format.h>
 

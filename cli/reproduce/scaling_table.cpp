@@ -2,7 +2,6 @@
 #include "reproduce/scaling_render.hpp"
 
 #include "ab/format.hpp"
-#include "reproduce/markdown.hpp"
 #include "reproduce/render.hpp"
 #include "reproduce/scaling.hpp"
 

@@ -1,7 +1,7 @@
 // The figure of a study of slabs; see slabs_render.hpp.
 #include "reproduce/slabs_render.hpp"
 
-#include "reproduce/line_panels.hpp"
+#include "reproduce/render.hpp"
 
 #include <fmt/format.h>
 

@@ -1,7 +1,6 @@
 // Reading and checking of slabs_file.hpp.
 #include "reproduce/slabs_file.hpp"
 
-#include "reproduce/options.hpp"
 #include "reproduce/study_file.hpp"
 
 #include <fmt/format.h>

@@ -3,7 +3,7 @@
 
 #include "ab/format.hpp"
 #include "base/json_writer.hpp"
-#include "reproduce/markdown.hpp"
+#include "reproduce/render.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -6,15 +6,41 @@
 #include "reproduce/map_file.hpp"
 #include "reproduce/recovery_study.hpp"
 #include "reproduce/slabs_file.hpp"
-#include "reproduce/study_parts.hpp"
 #include "reproduce/time_to.hpp"
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::reproduce {
+
+/// The table [simulate]: `tenon simulate` makes DIR/simulation, and every run uses it as data.path.
+struct DataSimulation {
+  std::string config;              ///< of `tenon simulate`; absolute
+  std::vector<std::string> set;    ///< "a.b=c", before those of the size
+  std::vector<std::string> sizes;  ///< at which there is one; empty = all
+};
+
+/// An entry of [[evaluate]]: a column of metrics of trained weights on other data.
+struct OtherData {
+  std::string name;
+  std::string metric;              ///< "val/relative_l2"
+  std::vector<std::string> set;    ///< over the configuration of the run: other data, another grid
+  std::vector<std::string> arms;   ///< that are measured; empty = all
+  std::vector<std::string> sizes;  ///< at which they are; empty = all
+};
+
+/// An entry of [[agree]]: the difference of two arms over their first updates.
+struct AgreeingPair {
+  std::string arm, with;
+  std::string metric;        ///< "train/loss"
+  std::int64_t updates = 0;  ///< that are compared, each of which has a line of metrics
+};
+
+/// Whether a list contains `name`; an empty one contains all names.
+bool says(const std::vector<std::string>& list, const std::string& name);
 
 /// One size of a study: the length of its runs, and its other differences from the base.
 struct Size {
@@ -109,5 +135,16 @@ std::string study_path(const std::string& name);
 
 /// The study at one size for the runner of A/B studies; arms in the order of the file.
 ab::Experiment experiment_of(const StudyFile& study, const Size& size);
+
+// Lists of a resolved table as vectors. (`Options` alone would be those of a study, where both are known.)
+inline std::vector<std::string> texts_of(const tenon::Options& options, std::string_view name) {
+  const auto texts = options.texts(name);
+  return {texts.begin(), texts.end()};
+}
+
+inline std::vector<std::int64_t> integers_of(const tenon::Options& options, std::string_view name) {
+  const auto list = options.integers(name);
+  return {list.begin(), list.end()};
+}
 
 }  // namespace tenon::reproduce

@@ -1,7 +1,7 @@
 // Reading of time_to_file.hpp.
 #include "reproduce/time_to_file.hpp"
 
-#include "reproduce/options.hpp"
+#include "reproduce/study_file.hpp"
 
 #include <tenon/config.hpp>
 

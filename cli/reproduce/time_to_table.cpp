@@ -1,6 +1,6 @@
 // The section of table.md about time to a loss; see time_to_render.hpp.
 #include "ab/format.hpp"
-#include "reproduce/markdown.hpp"
+#include "reproduce/render.hpp"
 #include "reproduce/time_to_render.hpp"
 
 #include <fmt/format.h>
