@@ -1,5 +1,5 @@
 // Bytes in the tables of studies whose runs communicate, and the figure of loss against bytes.
-#include "reproduce/bytes_figure.hpp"
+#include "reproduce/arms.hpp"
 
 #include "ab/study.hpp"
 #include "ab/synthetic_runs.hpp"

@@ -3,17 +3,12 @@
 // because half of a simulation has no rate.
 #pragma once
 
-#include "ab/runner.hpp"
-#include "reproduce/study_file.hpp"
+#include "reproduce/plan.hpp"
 
-#include <functional>
 #include <string>
 #include <vector>
 
 namespace tenon::reproduce {
-
-/// Resolves a configuration of `tenon simulate` under `--set` words. Throws Error for one that cannot run.
-using SimulationCheck = std::function<void(const std::string& path, const std::vector<std::string>& sets)>;
 
 /// The run of one arm, number of workers and seed.
 struct MapRun {

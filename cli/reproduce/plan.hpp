@@ -23,6 +23,9 @@ struct ResolvedRun {
 /// Resolves and checks a configuration file under `--set` words. Throws Error for one that cannot run here.
 using Resolver = std::function<ResolvedRun(const std::string& path, const std::vector<std::string>& sets)>;
 
+/// Resolves a configuration of `tenon simulate` under `--set` words. Throws Error for one that cannot run.
+using SimulationCheck = std::function<void(const std::string& path, const std::vector<std::string>& sets)>;
+
 enum class Action { kKeep, kContinue, kStart };
 
 struct PlannedRun {

@@ -3,13 +3,9 @@
 
 #include "ab/format.hpp"
 #include "ab/plot.hpp"
+#include "ab/report.hpp"
 #include "base/json_writer.hpp"
-#include "reproduce/map_render.hpp"
-#include "reproduce/recovery_render.hpp"
-#include "reproduce/scaling_points.hpp"
-#include "reproduce/scaling_render.hpp"
-#include "reproduce/slabs_render.hpp"
-#include "reproduce/time_to_render.hpp"
+#include "reproduce/study_kind.hpp"
 
 #include <fmt/format.h>
 
@@ -189,152 +185,10 @@ namespace {
 using ab::fixed;
 using ab::fixed_signed;
 
-/// Arms of the file, also for a study whose arms are divided into points.
-std::size_t arm_count(const StudyFile& study) {
-  std::set<std::string> names;
-  for (const StudyArm& arm : study.arms) names.insert(arm.of.empty() ? arm.arm.name : arm.of);
-  return names.size();
-}
-
-/// "+0.31 (0.10 to 0.52)"; one pair has no interval.
-std::string with_interval(const std::optional<ab::MeanEstimate>& estimate, int decimals, bool sign) {
-  if (!estimate) return "–";
-  const std::string mean = sign ? fixed_signed(estimate->mean, decimals) : fixed(estimate->mean, decimals);
-  if (estimate->n < 2) return mean + " (one pair)";
-  const auto end = [&](double v) { return sign ? fixed_signed(v, decimals) : fixed(v, decimals); };
-  return fmt::format("{} ({} to {})", mean, end(estimate->interval.low), end(estimate->interval.high));
-}
-
 std::string joined(const std::vector<std::string>& list, const char* none, const char* between = "; ") {
   std::string out;
   for (const std::string& text : list) out += (out.empty() ? "" : between) + text;
   return out.empty() ? none : out;
-}
-
-/// Gaps have a sign; curves are compared with values of the metric itself.
-std::string paper_number(const StudyFile& study, double value) {
-  if (study.figure == Figure::kCurves) return fixed(value, 4);
-  return study.figure == Figure::kGaps ? fixed_signed(value, 2) : fixed(value, 2);
-}
-
-std::string paper_text(const StudyFile& study, const std::string& arm) {
-  std::vector<std::string> values;
-  for (const PaperValue& value : study.paper_values) {
-    if (value.arm != arm) continue;
-    values.push_back(fmt::format("{} [{}]", paper_number(study, value.value), value.what));
-  }
-  return values.empty() ? "–" : fmt::format("{}", fmt::join(values, "; "));
-}
-
-/// "train/mor/share/x" -> "mor/share/x".
-std::string share_name(const std::string& metric) {
-  return metric.substr(metric.find('/') + 1);
-}
-
-/// Bytes of an arm in per cent of its baseline's.
-std::string share_of_baseline(const StudyResult& r, std::size_t arm) {
-  for (std::size_t b = 0; b < r.arms.size(); ++b) {
-    if (r.study.arms[b].arm.name != r.study.arms[arm].baseline || r.arms[b].bytes == 0) continue;
-    return fixed(100 * r.arms[arm].bytes / r.arms[b].bytes, 2);
-  }
-  return "–";
-}
-
-/// "bf16", or words where not all arms are measured against the same.
-std::string baseline_text(const StudyFile& study) {
-  const bool one = std::all_of(study.arms.begin(), study.arms.end(),
-                               [&](const StudyArm& arm) { return arm.baseline == study.baseline; });
-  return one ? study.baseline : "its baseline";
-}
-
-std::string main_table(const StudyResult& r) {
-  const std::string percent = fmt::format("{:g} % interval", 100 * (1 - r.study.alpha));
-  std::vector<std::string> names{"arm", r.study.metric,
-                                 fmt::format("gap to {}, % ({})", baseline_text(r.study), percent)};
-  if (!r.study.reference.empty())
-    names.push_back(fmt::format("gap to {}, % ({})", r.study.reference, percent));
-  for (const std::string& share : r.study.shares) names.push_back(share_name(share) + ", %");
-  const bool bytes = r.study.figure == Figure::kBytes;
-  if (bytes) names.insert(names.end(), {"bytes per rank", "of " + baseline_text(r.study) + "'s, %"});
-  // For times the paper's numbers are times, for overheads overheads.
-  const bool paper = !r.study.paper_values.empty() && !r.study.time_to && !r.study.recovery;
-  if (paper) names.push_back("paper");
-  names.insert(names.end(), {"runs", "wall time, s"});
-  std::string out = head(names);
-  for (std::size_t a = 0; a < r.arms.size(); ++a) {
-    const ArmResult& arm = r.arms[a];
-    const StudyArm& what = r.study.arms[a];
-    const auto done = std::count_if(arm.runs.begin(), arm.runs.end(),
-                                    [](const RunResult& run) { return run.value.has_value(); });
-    std::string value = arm.value ? fixed(arm.value->mean, 4) : "";
-    if (!arm.value) {
-      for (const RunResult& run : arm.runs) value = run.status;
-    }
-    std::vector<std::string> cells{
-        what.title, value, what.arm.name == what.baseline ? "0 (baseline)" : with_interval(arm.gap, 2, true)};
-    if (!r.study.reference.empty())
-      cells.push_back(what.arm.name == r.study.reference ? "0" : with_interval(arm.reference_gap, 2, true));
-    for (const Share& share : arm.shares) cells.push_back(share.percent ? fixed(*share.percent, 2) : "–");
-    if (bytes) cells.insert(cells.end(), {count(arm.bytes), share_of_baseline(r, a)});
-    if (paper) cells.push_back(paper_text(r.study, what.arm.name));
-    cells.push_back(fmt::format("{} of {}", done, arm.runs.size()));
-    cells.push_back(arm.wall_s ? fixed(arm.wall_s->mean, 1) : "–");
-    out += row(cells);
-  }
-  return out;
-}
-
-std::string sign_text(const StudyFile& study) {
-  const char* formula = study.lower_is_better ? "(baseline − arm) / baseline" : "(arm − baseline) / baseline";
-  return fmt::format(
-      "Gap = {} of {}, in per cent, per pair of equal seeds: **negative = the arm is worse**{}. "
-      "Intervals are Student t over the pairs, {:g} % coverage; one that contains 0 means that this size "
-      "cannot "
-      "tell the arms apart.\n",
-      formula, study.metric, study.time_to || study.figure == Figure::kCurves ? "" : " (the paper's sign)",
-      100 * (1 - study.alpha));
-}
-
-std::string consumed_table(const StudyResult& r) {
-  const bool refused =
-      std::any_of(r.arms.begin(), r.arms.end(), [](const ArmResult& a) { return a.refused > 0; });
-  std::vector<std::string> names{"arm", "parameters", "updates", "samples", "tokens"};
-  if (refused) names.push_back("updates refused");
-  const bool sent = std::any_of(r.arms.begin(), r.arms.end(), [](const ArmResult& a) { return a.bytes > 0; });
-  if (sent) names.push_back("bytes per rank");
-  names.push_back("operands of products, by format");
-  std::string out = head(names);
-  for (std::size_t a = 0; a < r.arms.size(); ++a) {
-    const ArmResult& arm = r.arms[a];
-    std::vector<std::string> operands;
-    for (const auto& [format, n] : arm.operands) operands.push_back(fmt::format("{} {}", format, count(n)));
-    const double parameters = arm.parameters.empty() ? 0 : std::stod(arm.parameters);
-    std::vector<std::string> cells{r.study.arms[a].arm.name, count(parameters), count(arm.updates),
-                                   count(arm.samples), count(arm.tokens)};
-    if (refused) cells.push_back(count(arm.refused));
-    if (sent) cells.push_back(count(arm.bytes));
-    cells.push_back(operands.empty() ? "none" : fmt::format("{}", fmt::join(operands, ", ")));
-    out += row(cells);
-  }
-  if (sent)
-    out +=
-        "\nBytes per rank are those of gradients and weights that rank 0 sent: what the method costs, "
-        "without "
-        "evaluations, statistics and control.\n";
-  return out;
-}
-
-std::string seeds_table(const StudyResult& r) {
-  std::vector<std::string> names{r.study.metric};
-  for (const std::int64_t seed : r.size.seeds) names.push_back(fmt::format("seed {}", seed));
-  std::string out = head(names);
-  for (std::size_t a = 0; a < r.arms.size(); ++a) {
-    std::vector<std::string> cells{r.study.arms[a].arm.name};
-    for (const RunResult& run : r.arms[a].runs)
-      cells.push_back(run.value ? fixed(*run.value, 5) : run.status);
-    out += row(cells);
-  }
-  return out;
 }
 
 /// Operands that did not always take the small format, worst first.
@@ -421,16 +275,7 @@ std::string caution(const Size& size) {
 }
 
 std::string size_text(const StudyFile& study, const Size& size) {
-  const std::size_t seeds = size.seeds.size();
-  std::string out =
-      study.scaling
-          ? fmt::format("{} arms at up to {} numbers of trainers x {} seed{}, {} samples a run",
-                        arm_count(study), (size.points.empty() ? study.scaling->points : size.points).size(),
-                        seeds, seeds == 1 ? "" : "s", count(static_cast<double>(size.samples)))
-      : study.slabs ? slab_size_text(study, size)
-      : study.map   ? map_size_text(study, size)
-                    : fmt::format("{} arms x {} seed{} x {} updates", study.arms.size(), size.seeds.size(),
-                                size.seeds.size() == 1 ? "" : "s", size.steps);
+  std::string out = study.kind->size_text(study, size);
   if (size.minutes > 0) {
     out += size.minutes < 90 ? fmt::format(", about {:g} min", size.minutes)
                              : fmt::format(", about {:.1f} h", size.minutes / 60);
@@ -447,14 +292,9 @@ std::string table_markdown(const StudyResult& r) {
   if (!r.complete) out += "**Not complete: runs are missing or failed; see below.**\n\n";
   out += fmt::format("{}\n\nPaper: {}. Size {}: {}.\n\n", r.study.question, r.study.paper, r.size.name,
                      size_text(r.study, r.size));
-  if (r.time_to) out += time_to_markdown(r) + fmt::format("\n## {} after all slots\n\n", r.study.metric);
-  out += r.study.scaling ? scaling_tables(r)
-         : r.slabs       ? slab_tables(r)
-         : r.map         ? map_tables(r)
-                         : main_table(r) + "\n" + sign_text(r.study);
-  if (r.recovery) out += recovery_tables(r);
+  out += r.study.kind->tables(r);
   for (const std::string& note : r.study.notes) out += "\n" + note + "\n";
-  if (!r.time_to) out += "\n![figure](figure.svg)\n";
+  if (!r.time_to && !r.study.kind->places_figure()) out += "\n![figure](figure.svg)\n";
   if (!r.study.paper_values.empty()) {
     out += r.study.figure == Figure::kCurves ? "\nNumbers of the paper and of others:\n\n"
                                              : "\nThe paper's numbers, each of a far larger model:\n\n";
@@ -470,15 +310,12 @@ std::string table_markdown(const StudyResult& r) {
   }
   out += decisions_text(r);
   out += "\n## Arms\n\n" + arms_list(r.study);
-  if (r.study.scaling) {
-    out += "\n## Every point\n\n" + scaling_points_table(r);
-  } else if (r.map) {
-    out += "\n## Every point\n\n" + map_points_table(r);
-  } else {
-    out += "\n## Consumed, per run\n\n" + consumed_table(r);
-    out += "\n## Every run\n\n" + seeds_table(r);
-  }
+  out += r.study.kind->every_run(r);
   return out + "\n## Where and how\n\n" + provenance_list(r);
+}
+
+std::string figure_svg(const StudyResult& result) {
+  return result.study.kind->figure(result);
 }
 
 std::string list_text(const std::vector<StudyFile>& studies) {
@@ -554,15 +391,21 @@ void members(JsonWriter& json, const StudyFile& study, const Size& size) {
   json.member("arms", static_cast<std::int64_t>(study.arms.size()));
   json.member("seeds", static_cast<std::int64_t>(size.seeds.size()));
   json.member("updates", size.steps);
-  if (study.scaling) {
-    json.member("runs", static_cast<std::int64_t>(point_count(study, size) * size.seeds.size()));
-    json.member("samples", size.samples);
-  }
+  study.kind->size_json(json, study, size);
   json.member("minutes", size.minutes > 0 ? size.minutes : JsonWriter::kNull);
   json.member("machine", size.machine);
 }
 
 }  // namespace
+
+void paper_values_json(JsonWriter& json, const StudyResult& r) {
+  json.objects("paper_values", r.study.paper_values, [&](const PaperValue& value) {
+    json.member("arm", value.arm);
+    json.member("value", value.value);
+    json.member("what", value.what);
+    json.member("source", value.source);
+  });
+}
 
 std::string table_json(const StudyResult& r) {
   JsonWriter json;
@@ -588,17 +431,7 @@ std::string table_json(const StudyResult& r) {
     json.end_object();
   }
   json.end_array();
-  if (r.study.scaling) scaling_json(json, r);
-  if (r.slabs) slab_json(json, r);
-  if (r.map) map_json(json, r);
-  if (r.recovery) recovery_json(json, r);
-  json.objects("paper_values", r.study.paper_values, [&](const PaperValue& value) {
-    json.member("arm", value.arm);
-    json.member("value", value.value);
-    json.member("what", value.what);
-    json.member("source", value.source);
-  });
-  if (r.time_to) time_to_json(json, r);
+  r.study.kind->json(json, r);
   comparisons_json(json, r);
   texts(json, "notes", "text", r.study.notes);
   texts(json, "warnings", "text", r.warnings);
@@ -635,6 +468,24 @@ std::string list_json(const std::vector<StudyFile>& studies) {
   });
   json.end_object();
   return json.take();
+}
+
+std::string shortened(const std::string& text, std::size_t most) {
+  if (text.size() <= most) return text;
+  std::size_t end = most - 1;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // inside a glyph of UTF-8
+  return text.substr(0, end) + "…";
+}
+
+std::string standing_alone(const StudyResult& r, double height, const std::string& drawing) {
+  const std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\" role=\"img\" aria-label=\"{2}\">\n<style>{3}\n"
+      ".page{{fill:var(--page)}}.paper{{fill:none;stroke:var(--arm1);stroke-width:1.8}}"
+      ".title{{fill:var(--ink);font-size:15px;font-weight:600}}.warn{{fill:var(--bad);font-weight:600}}"
+      "</style>\n<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
+      kFigureWidth, height, ab::escape_html(r.study.title), ab::kReportStyle);
+  return out + drawing + "\n</svg>\n";
 }
 
 namespace {

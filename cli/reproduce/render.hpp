@@ -44,6 +44,8 @@ std::string comparisons_markdown(const StudyResult& result);
 /// Lines for the last words of the command.
 std::string comparisons_text(const StudyResult& result);
 void comparisons_json(JsonWriter& json, const StudyResult& result);
+/// The member "paper_values" of table.json.
+void paper_values_json(JsonWriter& json, const StudyResult& result);
 
 /// In a cell without a value.
 inline constexpr const char* kNoValue = "–";

@@ -2,7 +2,7 @@
 // command `tenon reproduce` is a thin shell around it.
 #pragma once
 
-#include "reproduce/map_runs.hpp"
+#include "reproduce/plan.hpp"
 #include "reproduce/render.hpp"
 #include "reproduce/results.hpp"
 
@@ -18,7 +18,7 @@ struct Request {
   int jobs = 1;
   Resolver resolve;
   Evaluator evaluate = {};                ///< of studies with [[evaluate]]
-  SimulationCheck check_simulation = {};  ///< for studies of simulations
+  SimulationCheck check_simulation = {};  ///< of studies whose arms are simulations
   std::function<void(const std::string& line, bool finished)> progress = {};
 };
 

@@ -12,6 +12,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -85,20 +86,32 @@ struct ArmVerdict {
   ab::Verdict verdict;  ///< against its baseline
 };
 
+/// What a study's kind computed from its runs beside the numbers of arms.
+struct KindNumbers {
+  virtual ~KindNumbers() = default;
+};
+
 struct StudyResult {
   StudyFile study;
   Size size;
   std::vector<ArmResult> arms;
   Provenance provenance;
-  std::vector<std::string> warnings;       ///< missing runs and excluded pairs, with the reason
-  bool complete = false;                   ///< every run ended as the study expects
-  std::optional<TimeToResult> time_to;     ///< where the study has [time_to]
-  std::optional<SlabResult> slabs;         ///< where it has [slabs]
-  std::optional<MapResult> map;            ///< where it has [map]; `arms` is empty then
-  std::optional<RecoveryResult> recovery;  ///< where it has [recovery]
-  std::vector<Column> columns;             ///< of [[evaluate]]
+  std::vector<std::string> warnings;           ///< missing runs and excluded pairs, with the reason
+  bool complete = false;                       ///< every run ended as the study expects
+  std::optional<TimeToResult> time_to;         ///< where the study has [time_to]
+  std::optional<SlabResult> slabs;             ///< where it has [slabs]
+  std::optional<MapResult> map;                ///< where it has [map]; `arms` is empty then
+  std::optional<RecoveryResult> recovery;      ///< where it has [recovery]
+  std::shared_ptr<const KindNumbers> numbers;  ///< null where the kind has none of its own
+  std::vector<Column> columns;                 ///< of [[evaluate]]
   std::vector<Agreement> agreements;
   std::vector<ArmVerdict> verdicts;
+
+  /// The kind's numbers, which must be there and be `Numbers`.
+  template <typename Numbers>
+  const Numbers& as() const {
+    return dynamic_cast<const Numbers&>(*numbers);
+  }
 };
 
 /// Reads all runs of the plan below `folder`.

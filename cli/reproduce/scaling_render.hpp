@@ -20,6 +20,7 @@ std::string scaling_points_table(const StudyResult& result);
 void scaling_json(JsonWriter& json, const StudyResult& result);
 /// Examples per second, loss and sync gap against trainers, one panel each.
 std::string scaling_figure(const StudyResult& result);
+std::string scaling_size_text(const StudyFile& study, const Size& size);
 /// An arm per line with its rates, for the terminal.
 std::string scaling_text(const StudyResult& result);
 

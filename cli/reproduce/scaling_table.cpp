@@ -46,6 +46,13 @@ std::string gap_text(const PointResult& point) {
   return out;
 }
 
+/// Arms of the file, also for a study whose arms are divided into points.
+std::size_t arm_count(const StudyFile& study) {
+  std::set<std::string> names;
+  for (const StudyArm& arm : study.arms) names.insert(arm.of.empty() ? arm.arm.name : arm.of);
+  return names.size();
+}
+
 using Cell = std::function<std::string(const PointResult&)>;
 
 /// An arm per row, a number of trainers per column.
@@ -149,6 +156,13 @@ std::string scaling_points_table(const StudyResult& r) {
          "that left "
          "a trainer, mean over them. Waited = the training thread's, for bytes and for others, "
          "evaluation included. Server links: weights sent to trainers, as a share of what the links carry.\n";
+}
+
+std::string scaling_size_text(const StudyFile& study, const Size& size) {
+  const std::size_t seeds = size.seeds.size();
+  return fmt::format("{} arms at up to {} numbers of trainers x {} seed{}, {} samples a run",
+                     arm_count(study), (size.points.empty() ? study.scaling->points : size.points).size(),
+                     seeds, seeds == 1 ? "" : "s", count(static_cast<double>(size.samples)));
 }
 
 std::string scaling_text(const StudyResult& r) {

@@ -3,6 +3,7 @@
 
 #include "config/suggest.hpp"
 #include "reproduce/scaling_file.hpp"
+#include "reproduce/study_kind.hpp"
 #include "reproduce/time_to_file.hpp"
 
 #include <tenon/config.hpp>
@@ -183,70 +184,45 @@ void read_study_parts(const Value& root, StudyFile& study) {
   });
 }
 
-void check_study_parts(const StudyFile& study,
-                       const std::function<void(const std::string&, const std::string&)>& say,
-                       const std::function<void(const std::string&, const std::string&)>& arm_named) {
+void check_study_parts(const StudyFile& study, Problems& problems) {
   std::vector<std::string> there;
   for (const Size& size : study.sizes) there.push_back(size.name);
   const auto sizes_named = [&](const std::string& table, const std::vector<std::string>& sizes) {
     for (std::size_t i = 0; i < sizes.size(); ++i) {
       if (study.size(sizes[i]) != nullptr) continue;
-      say(fmt::format("{}.sizes[{}]", table, i),
+      problems.say(
+          fmt::format("{}.sizes[{}]", table, i),
           fmt::format("the study has no size '{}'{}", sizes[i], config::suggestion(sizes[i], there)));
     }
   };
   if (study.simulation) sizes_named("simulate", study.simulation->sizes);
   for (const Size& size : study.sizes) {
     if (size.simulate.empty() || (study.simulation && says(study.simulation->sizes, size.name))) continue;
-    say(fmt::format("size.{}.simulate", size.name), "nothing is simulated at this size without [simulate]");
+    problems.say(fmt::format("size.{}.simulate", size.name),
+                 "nothing is simulated at this size without [simulate]");
   }
   std::set<std::string> names;
   for (std::size_t i = 0; i < study.evaluations.size(); ++i) {
     const OtherData& other = study.evaluations[i];
     const std::string table = fmt::format("evaluate[{}]", i);
     if (!names.insert(other.name).second)
-      say(table + ".name", fmt::format("two columns are called '{}'", other.name));
+      problems.say(table + ".name", fmt::format("two columns are called '{}'", other.name));
     for (std::size_t a = 0; a < other.arms.size(); ++a)
-      arm_named(fmt::format("{}.arms[{}]", table, a), other.arms[a]);
+      problems.arm_named(fmt::format("{}.arms[{}]", table, a), other.arms[a]);
     sizes_named(table, other.sizes);
   }
   for (std::size_t i = 0; i < study.agreements.size(); ++i) {
     const AgreeingPair& pair = study.agreements[i];
     const std::string table = fmt::format("agree[{}]", i);
-    arm_named(table + ".arm", pair.arm);
-    arm_named(table + ".with", pair.with);
-    if (pair.arm == pair.with) say(table + ".with", "an arm agrees with itself; name another");
+    problems.arm_named(table + ".arm", pair.arm);
+    problems.arm_named(table + ".with", pair.with);
+    if (pair.arm == pair.with) problems.say(table + ".with", "an arm agrees with itself; name another");
   }
 }
 
 /// Checks of the tables against one another; each problem is reported at the place of its value.
-class Checks {
- public:
-  Checks(const StudyFile& study, const Config& config) : study_(study), config_(config) {}
-
-  void arm_named(const std::string& key, const std::string& name) {
-    if (study_.arm(name) != nullptr) return;
-    std::vector<std::string> names;
-    for (const StudyArm& arm : study_.arms) names.push_back(arm.arm.name);
-    say(key, fmt::format("no arm is called '{}'{}", name, config::suggestion(name, names)));
-  }
-  void say(const std::string& key, const std::string& problem) {
-    const Value* value = config_.find(key);
-    const std::string place = value == nullptr ? "" : value->origin.text();
-    problems_.push_back(fmt::format("{}: {}: {}", place.empty() ? study_.path : place, key, problem));
-  }
-  void finish() const {
-    if (!problems_.empty()) fail_config(fmt::format("{}", fmt::join(problems_, "\n")));
-  }
-
- private:
-  const StudyFile& study_;
-  const Config& config_;
-  std::vector<std::string> problems_;
-};
-
-void check(const StudyFile& study, const Config& config) {
-  Checks checks(study, config);
+void check(const StudyFile& study, const Problems::Kinds& all, const Problems::Kinds& there,
+           Problems& checks) {
   if (study.arms.empty()) checks.say("arm", "a study needs at least one [[arm]]");
   std::set<std::string> names;
   for (std::size_t i = 0; i < study.arms.size(); ++i) {
@@ -283,7 +259,10 @@ void check(const StudyFile& study, const Config& config) {
     if (size.seeds.empty()) checks.say(key, "name at least one seed, e.g. seeds = [1, 2, 3]");
     if (distinct.size() != size.seeds.size()) checks.say(key, "a seed is repeated");
     if (!distinct.empty() && *distinct.begin() < 0) checks.say(key, "seeds count from 0");
-    if (!study.scaling && !study.map && size.steps < 1) {
+    const bool counts_steps =
+        !study.scaling && !study.map &&
+        std::all_of(there.begin(), there.end(), [](const auto& kind) { return kind->counts_steps(); });
+    if (counts_steps && size.steps < 1) {
       checks.say(fmt::format("size.{}.steps", size.name),
                  fmt::format("expected at least 1, found {}", size.steps));
     }
@@ -295,11 +274,50 @@ void check(const StudyFile& study, const Config& config) {
   if (study.slabs) check_slabs(study, say, named);
   if (study.map) check_simulation_map(study, say);
   if (study.recovery) check_recovery_study(study, say, named);
-  check_study_parts(study, say, named);
+  for (const auto& kind : all) {
+    const bool has_table = std::find(there.begin(), there.end(), kind) != there.end();
+    has_table ? kind->check(study, checks) : kind->check_without(study, checks);
+  }
+  check_study_parts(study, checks);
   checks.finish();
 }
 
 }  // namespace
+
+void Problems::say(const std::string& key, const std::string& problem) {
+  const Value* value = config_.find(key);
+  const std::string place = value == nullptr ? "" : value->origin.text();
+  problems_.push_back(fmt::format("{}: {}: {}", place.empty() ? study_.path : place, key, problem));
+}
+
+void Problems::arm_named(const std::string& key, const std::string& name) {
+  if (study_.arm(name) != nullptr) return;
+  std::vector<std::string> names;
+  for (const StudyArm& arm : study_.arms) names.push_back(arm.arm.name);
+  say(key, fmt::format("no arm is called '{}'{}", name, config::suggestion(name, names)));
+}
+
+void Problems::alone(const StudyKind& kind) {
+  const std::vector<std::string> others = tables_before(kind);
+  if (others.empty()) return;
+  say(std::string(kind.table()),
+      fmt::format("a study has one of {} and [{}]", fmt::join(others, ", "), kind.table()));
+}
+
+std::vector<std::string> Problems::tables_before(const StudyKind& kind) const {
+  std::vector<std::string> tables;
+  bool has_one = false;
+  for (const auto& other : all_) {
+    if (other.get() == &kind) break;
+    if (!other->table().empty()) tables.push_back(fmt::format("[{}]", other->table()));
+    has_one |= std::find(there_.begin(), there_.end(), other) != there_.end();
+  }
+  return has_one ? tables : std::vector<std::string>();
+}
+
+void Problems::finish() const {
+  if (!problems_.empty()) fail_config(fmt::format("{}", fmt::join(problems_, "\n")));
+}
 
 bool says(const std::vector<std::string>& list, const std::string& name) {
   return list.empty() || std::find(list.begin(), list.end(), name) != list.end();
@@ -323,6 +341,9 @@ StudyFile read_study(const std::string& path) {
   std::vector<std::string> tables = study_part_names();
   tables.insert(tables.end(),
                 {"size", "arm", "paper_value", "scaling", "time_to", "slabs", "map", "recovery"});
+  const std::vector<std::shared_ptr<StudyKind>> kinds = study_kinds();
+  for (const auto& kind : kinds)
+    if (!kind->table().empty()) tables.emplace_back(kind->table());
   const Resolution top = resolved(root, "study", kStudyOptions, tables);
   const Options& options = *top.options;
 
@@ -377,8 +398,18 @@ StudyFile read_study(const std::string& path) {
   if (const Value* table = root.find("slabs")) study.slabs = read_slabs(*table);
   if (const Value* table = root.find("map")) study.map = read_simulation_map(*table);
   if (const Value* table = root.find("recovery")) study.recovery = read_recovery_study(*table);
+  const Problems::Kinds all(kinds.begin(), kinds.end());
+  Problems::Kinds there;
+  for (const auto& kind : kinds) {
+    const Value* table = kind->table().empty() ? nullptr : root.find(kind->table());
+    if (table == nullptr) continue;
+    kind->read(*table);
+    there.push_back(kind);
+  }
+  study.kind = there.empty() ? all.front() : there.front();
   read_study_parts(root, study);
-  check(study, config);
+  Problems problems(study, config, all, there);
+  check(study, all, there, problems);
   return study;
 }
 

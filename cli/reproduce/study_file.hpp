@@ -9,12 +9,15 @@
 #include "reproduce/time_to.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace tenon::reproduce {
+
+class StudyKind;
 
 /// The table [simulate]: `tenon simulate` makes DIR/simulation, and every run uses it as data.path.
 struct DataSimulation {
@@ -90,6 +93,8 @@ struct Scaling {
 enum class Figure { kGaps, kShares, kCurves, kBytes };
 
 struct StudyFile {
+  /// By the table that the file has: study_kind.hpp.
+  std::shared_ptr<const StudyKind> kind;
   std::string name, path;
   std::string title, paper, question;
   std::string base;  ///< absolute
@@ -119,6 +124,11 @@ struct StudyFile {
   std::vector<OtherData> evaluations;        ///< [[evaluate]]
   std::vector<AgreeingPair> agreements;      ///< [[agree]]
 
+  /// The study's kind, which must be `Kind`.
+  template <typename Kind>
+  const Kind& as() const {
+    return dynamic_cast<const Kind&>(*kind);
+  }
   /// Null if there is no such size or arm.
   const Size* size(const std::string& name) const;
   const StudyArm* arm(const std::string& name) const;

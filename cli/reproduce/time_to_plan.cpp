@@ -98,10 +98,4 @@ void require_lines_at_evaluations(const StudyFile& study, const Plan& runs) {
   }
 }
 
-void join(ab::RunnerResult& runs, ab::RunnerResult more) {
-  runs.completed += more.completed;
-  runs.interrupted |= more.interrupted;
-  std::move(more.failed.begin(), more.failed.end(), std::back_inserter(runs.failed));
-}
-
 }  // namespace tenon::reproduce

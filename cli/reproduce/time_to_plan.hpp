@@ -26,7 +26,4 @@ void require_lines_at_evaluations(const StudyFile& study, const Plan& runs);
 /// The seed whose timing run is used for `seed`.
 std::int64_t timing_seed(const StudyFile& study, const Size& size, const std::string& arm, std::int64_t seed);
 
-/// Adds the results of `more` to `runs`.
-void join(ab::RunnerResult& runs, ab::RunnerResult more);
-
 }  // namespace tenon::reproduce

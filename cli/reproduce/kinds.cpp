@@ -1,0 +1,17 @@
+// The registry of the kinds of studies.
+#include "reproduce/study_kind.hpp"
+
+namespace tenon::reproduce {
+
+/// A line per kind. The kind `x` is made by make_x_kind() in its own source.
+#define TENON_STUDY_KINDS(KIND) KIND(arms)
+
+#define TENON_DECLARE_KIND(name) std::shared_ptr<StudyKind> make_##name##_kind();
+TENON_STUDY_KINDS(TENON_DECLARE_KIND)
+
+std::vector<std::shared_ptr<StudyKind>> study_kinds() {
+#define TENON_MAKE_KIND(name) make_##name##_kind(),
+  return {TENON_STUDY_KINDS(TENON_MAKE_KIND)};
+}
+
+}  // namespace tenon::reproduce
