@@ -11,8 +11,6 @@
 #include "reproduce/map_render.hpp"
 #include "reproduce/map_runs.hpp"
 #include "reproduce/recovery_render.hpp"
-#include "reproduce/scaling_points.hpp"
-#include "reproduce/scaling_render.hpp"
 #include "reproduce/slabs_render.hpp"
 #include "reproduce/slabs_runs.hpp"
 #include "reproduce/time_to_plan.hpp"
@@ -303,22 +301,19 @@ std::string Arms::arms_table(const StudyResult& r, bool paper_column, bool paper
 std::string Arms::tables(const StudyResult& r) const {
   std::string out;
   if (r.time_to) out += time_to_markdown(r) + fmt::format("\n## {} after all slots\n\n", r.study.metric);
-  out += r.study.scaling ? scaling_tables(r)
-         : r.slabs       ? slab_tables(r)
-         : r.map         ? map_tables(r)
-                         : arms_table(r, !r.study.time_to && !r.study.recovery, !r.study.time_to);
+  out += r.slabs ? slab_tables(r)
+         : r.map ? map_tables(r)
+                 : arms_table(r, !r.study.time_to && !r.study.recovery, !r.study.time_to);
   if (r.recovery) out += recovery_tables(r);
   return out;
 }
 
 std::string Arms::every_run(const StudyResult& r) const {
-  if (r.study.scaling) return "\n## Every point\n\n" + scaling_points_table(r);
   if (r.map) return "\n## Every point\n\n" + map_points_table(r);
   return "\n## Consumed, per run\n\n" + consumed_table(r) + "\n## Every run\n\n" + seeds_table(r);
 }
 
 void Arms::json(JsonWriter& json, const StudyResult& r) const {
-  if (r.study.scaling) scaling_json(json, r);
   if (r.slabs) slab_json(json, r);
   if (r.map) map_json(json, r);
   if (r.recovery) recovery_json(json, r);
@@ -327,7 +322,6 @@ void Arms::json(JsonWriter& json, const StudyResult& r) const {
 }
 
 std::string Arms::size_text(const StudyFile& study, const Size& size) const {
-  if (study.scaling) return scaling_size_text(study, size);
   if (study.slabs) return slab_size_text(study, size);
   if (study.map) return map_size_text(study, size);
   return fmt::format("{} arms x {} seed{} x {} updates", study.arms.size(), size.seeds.size(),
@@ -335,7 +329,6 @@ std::string Arms::size_text(const StudyFile& study, const Size& size) const {
 }
 
 std::string Arms::lines(const StudyResult& r) const {
-  if (r.study.scaling) return scaling_text(r);
   if (r.slabs) return slab_text(r);
   if (r.map) return map_text(r);
   if (r.recovery) return recovery_text(r);
@@ -359,7 +352,7 @@ std::string Arms::lines(const StudyResult& r) const {
 }
 
 std::string Arms::legend(const StudyResult& r) const {
-  if (r.study.scaling || r.slabs || r.map || r.recovery) return "";
+  if (r.slabs || r.map || r.recovery) return "";
   return "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
 }
 
@@ -676,7 +669,6 @@ std::string bytes_figure(const StudyResult& r, double width, double& height) {
 
 std::string Arms::figure(const StudyResult& result) const {
   const StudyResult& r = result;
-  if (result.study.scaling) return scaling_figure(result);
   if (result.slabs) return slab_figure(result);
   if (result.map) return map_figure(result);
   if (result.recovery && !result.recovery->fits.empty()) return recovery_lines_figure(result);
@@ -702,15 +694,8 @@ bool Arms::places_figure() const {
   return false;
 }
 
-void Arms::size_json(JsonWriter& json, const StudyFile& study, const Size& size) const {
-  if (study.scaling) {
-    json.member("runs", static_cast<std::int64_t>(point_count(study, size) * size.seeds.size()));
-    json.member("samples", size.samples);
-  }
-}
-
 StudyFile Arms::as_runs(const StudyFile& given, const Size& size, const std::string& folder) const {
-  if (!given.slabs) return at_points(given, size);
+  if (!given.slabs) return given;
   const std::string data = (std::filesystem::path(folder) / "data").lexically_normal().string();
   const auto files = make_posix_files();
   write_fields(*files, given, size, data);
@@ -732,7 +717,7 @@ std::vector<FurtherRuns> Arms::further_runs(const StudyFile& study, const Size& 
 }
 
 bool Arms::runs_alone(const StudyFile& study, const ab::Job& job) const {
-  return study.slabs || (study.scaling && study.scaling->is_measured(study.arms[job.arm].of));
+  return study.slabs.has_value();
 }
 
 void Arms::read_numbers(StudyResult& r, const Plan& plan, const std::string& folder) const {

@@ -21,7 +21,6 @@ class Arms : public StudyKind {
   std::string size_text(const StudyFile& study, const Size& size) const override;
 
   bool places_figure() const override;
-  void size_json(JsonWriter& json, const StudyFile& study, const Size& size) const override;
 
   /// Simulates data, trains, reads. The functions below say what is different in another kind.
   Outcome run(const StudyFile& study, const Size& size, const Request& request,

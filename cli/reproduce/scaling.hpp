@@ -1,8 +1,9 @@
-// Every number of a study of scaling, computed once from its runs: rates, speedups, losses, sync gaps.
-// Tables, JSON and figure (scaling_render.hpp) only print these.
+// The kind of studies with [scaling]: every arm at every number of trainers becomes an arm of its own,
+// "easgd.5", whose steps divide a fixed number of samples among the trainers. Rates, speedups, losses and
+// sync gaps are computed once from the runs, and tables, JSON and figure only print them.
 #pragma once
 
-#include "reproduce/results.hpp"
+#include "reproduce/arms.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -10,6 +11,47 @@
 #include <vector>
 
 namespace tenon::reproduce {
+
+class Scaling : public Arms {
+ public:
+  std::vector<std::int64_t> points;           ///< numbers of trainers, ascending
+  std::string alone;                          ///< arm that runs at one trainer only, for all others
+  std::vector<std::string> measured;          ///< arms under the wall clock
+  std::vector<std::int64_t> measured_points;  ///< numbers of trainers of those
+
+  bool is_measured(const std::string& arm) const;
+
+  std::string_view table() const override { return "scaling"; }
+  void read(const Value& table) override;
+  void check(const StudyFile& study, Problems& problems) const override;
+  void check_without(const StudyFile& study, Problems& problems) const override;
+  bool counts_steps() const override { return false; }
+  bool has_points() const override { return true; }
+  std::string size_text(const StudyFile& study, const Size& size) const override;
+  void size_json(JsonWriter& json, const StudyFile& study, const Size& size) const override;
+  std::string tables(const StudyResult& result) const override;
+  std::string every_run(const StudyResult& result) const override;
+  void json(JsonWriter& json, const StudyResult& result) const override;
+  std::string figure(const StudyResult& result) const override;
+  std::string lines(const StudyResult& result) const override;
+  std::string legend(const StudyResult& result) const override { return ""; }
+
+ protected:
+  StudyFile as_runs(const StudyFile& given, const Size& size, const std::string& folder) const override;
+  bool runs_alone(const StudyFile& study, const ab::Job& job) const override;
+};
+
+/// The study with an arm per arm and point. The arm `alone` has the point 1, and no other arm of the same
+/// clock has it; an arm under the wall clock has the measured points. Throws Error(kConfig) naming the arm
+/// whose configuration has no data.batch, whose samples cannot be divided among the trainers in whole
+/// batches, or whose clock is not the one that the study names.
+StudyFile at_points(const StudyFile& study, const Size& size);
+
+/// Number of arms that at_points makes, without reading any configuration.
+std::size_t point_count(const StudyFile& study, const Size& size);
+
+/// "easgd.5": the arm `name` at `trainers`.
+std::string point_name(const std::string& name, std::int64_t trainers);
 
 /// A run as the model of sync gaps sees it; bytes and seconds by the run's clock.
 struct ExchangeModel {

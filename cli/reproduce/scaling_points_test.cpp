@@ -1,5 +1,5 @@
 // Studies of scaling as files: values that are read, the runs that they become, and messages for wrong ones.
-#include "reproduce/scaling_points.hpp"
+#include "reproduce/scaling.hpp"
 
 #include "ab/synthetic_runs.hpp"
 #include "reproduce/plan.hpp"

@@ -4,8 +4,6 @@
 #include "ab/study.hpp"
 #include "ab/synthetic_runs.hpp"
 #include "reproduce/reproduce.hpp"
-#include "reproduce/scaling_points.hpp"
-#include "reproduce/scaling_render.hpp"
 
 #include <tenon/error.hpp>
 

@@ -185,7 +185,7 @@ void check_slabs(const StudyFile& study, const SaySlabs& say,
                         arm.arm.name, size.name));
     }
   }
-  if (study.scaling || study.time_to) say("slabs", "a study has one of [scaling], [time_to] and [slabs]");
+  if (study.time_to) say("slabs", "a study has one of [scaling], [time_to] and [slabs]");
 }
 
 }  // namespace tenon::reproduce

@@ -2,7 +2,6 @@
 #include "reproduce/study_file.hpp"
 
 #include "config/suggest.hpp"
-#include "reproduce/scaling_file.hpp"
 #include "reproduce/study_kind.hpp"
 #include "reproduce/time_to_file.hpp"
 
@@ -259,15 +258,14 @@ void check(const StudyFile& study, const Problems::Kinds& all, const Problems::K
     if (size.seeds.empty()) checks.say(key, "name at least one seed, e.g. seeds = [1, 2, 3]");
     if (distinct.size() != size.seeds.size()) checks.say(key, "a seed is repeated");
     if (!distinct.empty() && *distinct.begin() < 0) checks.say(key, "seeds count from 0");
-    const bool counts_steps =
-        !study.scaling && !study.map &&
-        std::all_of(there.begin(), there.end(), [](const auto& kind) { return kind->counts_steps(); });
+    const bool counts_steps = !study.map && std::all_of(there.begin(), there.end(), [](const auto& kind) {
+      return kind->counts_steps();
+    });
     if (counts_steps && size.steps < 1) {
       checks.say(fmt::format("size.{}.steps", size.name),
                  fmt::format("expected at least 1, found {}", size.steps));
     }
   }
-  check_scaling(study, [&](const std::string& key, const std::string& what) { checks.say(key, what); });
   const auto say = [&](const std::string& key, const std::string& problem) { checks.say(key, problem); };
   const auto named = [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); };
   if (study.time_to) check_time_to(study, say, named);
@@ -339,8 +337,7 @@ StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
   std::vector<std::string> tables = study_part_names();
-  tables.insert(tables.end(),
-                {"size", "arm", "paper_value", "scaling", "time_to", "slabs", "map", "recovery"});
+  tables.insert(tables.end(), {"size", "arm", "paper_value", "time_to", "slabs", "map", "recovery"});
   const std::vector<std::shared_ptr<StudyKind>> kinds = study_kinds();
   for (const auto& kind : kinds)
     if (!kind->table().empty()) tables.emplace_back(kind->table());
@@ -393,7 +390,6 @@ StudyFile read_study(const std::string& path) {
                                     text_of(*found.options, "source"), found.options->real("value")});
     }
   }
-  if (const Value* scaling = root.find("scaling")) study.scaling = read_scaling(*scaling);
   if (const Value* table = root.find("time_to")) study.time_to = read_time_to(*table);
   if (const Value* table = root.find("slabs")) study.slabs = read_slabs(*table);
   if (const Value* table = root.find("map")) study.map = read_simulation_map(*table);

@@ -79,16 +79,6 @@ struct PaperValue {
   double value = 0;  ///< in the units of the figure: gap or share in per cent; of curves the metric's own
 };
 
-/// Arms that run at several numbers of trainers: scaling_points.hpp.
-struct Scaling {
-  std::vector<std::int64_t> points;           ///< numbers of trainers, ascending
-  std::string alone;                          ///< arm that runs at one trainer only, for all others
-  std::vector<std::string> measured;          ///< arms under the wall clock
-  std::vector<std::int64_t> measured_points;  ///< numbers of trainers of those
-
-  bool is_measured(const std::string& arm) const;
-};
-
 /// Content of the figure.
 enum class Figure { kGaps, kShares, kCurves, kBytes };
 
@@ -115,7 +105,6 @@ struct StudyFile {
   std::vector<Size> sizes;  ///< in the order quick, default, full, cuda
   std::vector<StudyArm> arms;
   std::vector<PaperValue> paper_values;
-  std::optional<Scaling> scaling;
   std::optional<TimeTo> time_to;             ///< the table [time_to]
   std::optional<Slabs> slabs;                ///< [slabs]
   std::optional<SimulationMap> map;          ///< [map]
