@@ -13,8 +13,6 @@
 #include "reproduce/recovery_render.hpp"
 #include "reproduce/slabs_render.hpp"
 #include "reproduce/slabs_runs.hpp"
-#include "reproduce/time_to_plan.hpp"
-#include "reproduce/time_to_render.hpp"
 
 #include <tenon/files.hpp>
 
@@ -300,10 +298,7 @@ std::string Arms::arms_table(const StudyResult& r, bool paper_column, bool paper
 
 std::string Arms::tables(const StudyResult& r) const {
   std::string out;
-  if (r.time_to) out += time_to_markdown(r) + fmt::format("\n## {} after all slots\n\n", r.study.metric);
-  out += r.slabs ? slab_tables(r)
-         : r.map ? map_tables(r)
-                 : arms_table(r, !r.study.time_to && !r.study.recovery, !r.study.time_to);
+  out += r.slabs ? slab_tables(r) : r.map ? map_tables(r) : arms_table(r, !r.study.recovery, true);
   if (r.recovery) out += recovery_tables(r);
   return out;
 }
@@ -318,7 +313,6 @@ void Arms::json(JsonWriter& json, const StudyResult& r) const {
   if (r.map) map_json(json, r);
   if (r.recovery) recovery_json(json, r);
   paper_values_json(json, r);
-  if (r.time_to) time_to_json(json, r);
 }
 
 std::string Arms::size_text(const StudyFile& study, const Size& size) const {
@@ -347,7 +341,6 @@ std::string Arms::lines(const StudyResult& r) const {
     }
     out += line + "\n";
   }
-  if (r.time_to) out += time_to_lines(r);
   return out;
 }
 
@@ -677,11 +670,6 @@ std::string Arms::figure(const StudyResult& result) const {
     const std::string drawing = recovery_figure(result, kWidth, height);
     return standing_alone(result, height, drawing);
   }
-  if (result.time_to) {
-    double height = 0;
-    const std::string drawing = time_to_figure(result, kTop, kWidth, height);
-    return standing_alone(result, height, drawing);
-  }
   if (r.study.figure == Figure::kBytes) {
     double height = 0;
     const std::string drawing = bytes_figure(r, kWidth, height);
@@ -706,22 +694,11 @@ void Arms::check_plan(const StudyFile& given, const Size& size, const Plan& plan
   if (given.slabs) require_closed_forms(given, size, plan);
 }
 
-std::vector<FurtherRuns> Arms::further_runs(const StudyFile& study, const Size& size, const Plan& plan,
-                                            const ab::RunnerOptions& runner, const Resolver& resolve) const {
-  std::vector<FurtherRuns> out;
-  if (!study.time_to) return out;
-  require_lines_at_evaluations(study, plan);
-  for (TimingPlan& timing : make_timing_plans(study, size, plan, runner, resolve))
-    out.push_back({fmt::format("reproduce, timing {}:", timing.link), timing.folder, std::move(timing.plan)});
-  return out;
-}
-
 bool Arms::runs_alone(const StudyFile& study, const ab::Job& job) const {
   return study.slabs.has_value();
 }
 
 void Arms::read_numbers(StudyResult& r, const Plan& plan, const std::string& folder) const {
-  if (r.study.time_to) read_time_to_results(r, folder);
   if (r.study.slabs) read_slab_results(r, plan);
   if (r.study.recovery) read_recovery_results(r);
 }

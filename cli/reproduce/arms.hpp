@@ -41,7 +41,9 @@ class Arms : public StudyKind {
   virtual void check_plan(const StudyFile& given, const Size& size, const Plan& plan) const;
   virtual std::vector<FurtherRuns> further_runs(const StudyFile& study, const Size& size, const Plan& plan,
                                                 const ab::RunnerOptions& runner,
-                                                const Resolver& resolve) const;
+                                                const Resolver& resolve) const {
+    return {};
+  }
   /// Whether the run must have the machine alone: it is under the wall clock.
   virtual bool runs_alone(const StudyFile& study, const ab::Job& job) const;
   /// Computes the kind's numbers from the runs below `folder`.

@@ -294,7 +294,7 @@ std::string table_markdown(const StudyResult& r) {
                      size_text(r.study, r.size));
   out += r.study.kind->tables(r);
   for (const std::string& note : r.study.notes) out += "\n" + note + "\n";
-  if (!r.time_to && !r.study.kind->places_figure()) out += "\n![figure](figure.svg)\n";
+  if (!r.study.kind->places_figure()) out += "\n![figure](figure.svg)\n";
   if (!r.study.paper_values.empty()) {
     out += r.study.figure == Figure::kCurves ? "\nNumbers of the paper and of others:\n\n"
                                              : "\nThe paper's numbers, each of a far larger model:\n\n";

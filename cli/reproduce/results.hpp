@@ -8,7 +8,6 @@
 #include "reproduce/plan.hpp"
 #include "reproduce/recovery_results.hpp"
 #include "reproduce/slabs_results.hpp"
-#include "reproduce/time_to_results.hpp"
 
 #include <functional>
 #include <map>
@@ -98,7 +97,6 @@ struct StudyResult {
   Provenance provenance;
   std::vector<std::string> warnings;           ///< missing runs and excluded pairs, with the reason
   bool complete = false;                       ///< every run ended as the study expects
-  std::optional<TimeToResult> time_to;         ///< where the study has [time_to]
   std::optional<SlabResult> slabs;             ///< where it has [slabs]
   std::optional<MapResult> map;                ///< where it has [map]; `arms` is empty then
   std::optional<RecoveryResult> recovery;      ///< where it has [recovery]

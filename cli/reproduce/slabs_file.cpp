@@ -185,7 +185,6 @@ void check_slabs(const StudyFile& study, const SaySlabs& say,
                         arm.arm.name, size.name));
     }
   }
-  if (study.time_to) say("slabs", "a study has one of [scaling], [time_to] and [slabs]");
 }
 
 }  // namespace tenon::reproduce

@@ -3,7 +3,6 @@
 
 #include "config/suggest.hpp"
 #include "reproduce/study_kind.hpp"
-#include "reproduce/time_to_file.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>
@@ -268,7 +267,6 @@ void check(const StudyFile& study, const Problems::Kinds& all, const Problems::K
   }
   const auto say = [&](const std::string& key, const std::string& problem) { checks.say(key, problem); };
   const auto named = [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); };
-  if (study.time_to) check_time_to(study, say, named);
   if (study.slabs) check_slabs(study, say, named);
   if (study.map) check_simulation_map(study, say);
   if (study.recovery) check_recovery_study(study, say, named);
@@ -337,7 +335,7 @@ StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
   std::vector<std::string> tables = study_part_names();
-  tables.insert(tables.end(), {"size", "arm", "paper_value", "time_to", "slabs", "map", "recovery"});
+  tables.insert(tables.end(), {"size", "arm", "paper_value", "slabs", "map", "recovery"});
   const std::vector<std::shared_ptr<StudyKind>> kinds = study_kinds();
   for (const auto& kind : kinds)
     if (!kind->table().empty()) tables.emplace_back(kind->table());
@@ -390,7 +388,6 @@ StudyFile read_study(const std::string& path) {
                                     text_of(*found.options, "source"), found.options->real("value")});
     }
   }
-  if (const Value* table = root.find("time_to")) study.time_to = read_time_to(*table);
   if (const Value* table = root.find("slabs")) study.slabs = read_slabs(*table);
   if (const Value* table = root.find("map")) study.map = read_simulation_map(*table);
   if (const Value* table = root.find("recovery")) study.recovery = read_recovery_study(*table);

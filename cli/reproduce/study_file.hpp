@@ -6,7 +6,6 @@
 #include "reproduce/map_file.hpp"
 #include "reproduce/recovery_study.hpp"
 #include "reproduce/slabs_file.hpp"
-#include "reproduce/time_to.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -105,7 +104,6 @@ struct StudyFile {
   std::vector<Size> sizes;  ///< in the order quick, default, full, cuda
   std::vector<StudyArm> arms;
   std::vector<PaperValue> paper_values;
-  std::optional<TimeTo> time_to;             ///< the table [time_to]
   std::optional<Slabs> slabs;                ///< [slabs]
   std::optional<SimulationMap> map;          ///< [map]
   std::optional<RecoveryStudy> recovery;     ///< [recovery]

@@ -1,10 +1,15 @@
-// Time to a loss: when a run's metric first reaches the final value of its baseline, and what it had consumed
-// by then. Plain data and pure functions over curves; time_to_plan.hpp makes the runs that time them.
+// The kind of studies with [time_to]: beside the table of arms, when a run's metric first reaches the final
+// value of its baseline, and what it had consumed by then. Times are those of the runs, or of further runs
+// that only time: per link and arm the same parameters, messages, strategy and slots under the simulated
+// clock, with a tiny batch and without evaluations. Their slots re-time the trajectories of the study's own
+// runs.
 #pragma once
+
+#include "ab/run_record.hpp"
+#include "reproduce/arms.hpp"
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -16,14 +21,30 @@ struct TimeToLink {
   std::vector<std::string> set;
 };
 
-/// The table [time_to] of a study.
-struct TimeTo {
+class TimeTo : public Arms {
+ public:
   double budget = 1;     ///< share of the baseline's slots at which its value is the threshold
   double looser = 0.02;  ///< share of the baseline's last value by which the second threshold is
                          ///< easier
   std::vector<std::string> timing_set;  ///< of a timing run alone: a tiny batch
   std::vector<std::string> one_seed;    ///< arms whose slots take the same time whatever the seed
   std::vector<TimeToLink> links;        ///< empty: times are those of the runs themselves
+
+  std::string_view table() const override { return "time_to"; }
+  void read(const Value& table) override;
+  void check(const StudyFile& study, Problems& problems) const override;
+  std::string tables(const StudyResult& result) const override;
+  bool places_figure() const override { return true; }
+  void json(JsonWriter& json, const StudyResult& result) const override;
+  std::string figure(const StudyResult& result) const override;
+  std::string lines(const StudyResult& result) const override;
+
+ protected:
+  void check_plan(const StudyFile& given, const Size& size, const Plan& plan) const override;
+  std::vector<FurtherRuns> further_runs(const StudyFile& study, const Size& size, const Plan& plan,
+                                        const ab::RunnerOptions& runner,
+                                        const Resolver& resolve) const override;
+  void read_numbers(StudyResult& result, const Plan& plan, const std::string& folder) const override;
 };
 
 /// An evaluation, or a place between two, with the consumption up to it.
@@ -85,5 +106,76 @@ struct SlotTimes {
   std::optional<double> seconds_at(double slot) const;
   std::optional<double> bytes_at(double slot) const;
 };
+
+struct TimingPlan {
+  std::string link;
+  std::string folder;  ///< DIR/timing/<link>
+  Plan plan;           ///< arms as in the study; runs of the seeds that are needed
+};
+
+/// One plan per link, none without links. Throws Error(kConfig) for arms that cannot run, for a run that
+/// would not be under the simulated clock, and for one whose parameters differ from those of the study's run
+/// of the arm.
+std::vector<TimingPlan> make_timing_plans(const StudyFile& study, const Size& size, const Plan& runs,
+                                          const ab::RunnerOptions& options, const Resolver& resolve);
+
+/// Evaluations at slots without a training line cannot be distinguished from training: throws Error(kConfig)
+/// that names the arm.
+void require_lines_at_evaluations(const StudyFile& study, const Plan& runs);
+
+/// The seed whose timing run is used for `seed`.
+std::int64_t timing_seed(const StudyFile& study, const Size& size, const std::string& arm, std::int64_t seed);
+
+/// Consumption up to one threshold: over the seeds, and the number of runs that are missing.
+struct ToThreshold {
+  std::vector<std::optional<Reach>>
+      runs;  ///< in the order of the seeds; empty: the run or its baseline is missing
+  std::optional<Spread> seconds;
+  std::optional<Spread> gap;  ///< to the baseline's own time, per cent, positive = faster; not of a baseline
+};
+
+/// An arm under one link.
+struct TimedArm {
+  ToThreshold strict, looser;
+  std::optional<Spread> at_equal_time;  ///< the metric where the first arm of the same baseline ends
+  std::optional<Spread> total_seconds;  ///< of the whole run
+  std::optional<ab::TimeSplit> split;   ///< mean over ranks and timed runs
+};
+
+/// Consumption up to the strict and the looser threshold, independent of the link.
+struct Used {
+  std::optional<Spread> steps, trained, drawn, bytes;
+};
+
+struct TimeToArm {
+  std::vector<TimedArm> links;
+  Used strict, looser;
+  std::optional<Spread>
+      at_equal_samples;  ///< the metric where the first arm of the same baseline has trained all
+  std::vector<std::optional<double>> thresholds;  ///< by seed: the baseline's last value
+};
+
+struct TimeToResult : KindNumbers {
+  std::vector<std::string> links;  ///< "as run" if the study names none
+  bool simulated = false;
+  std::vector<TimeToArm> arms;
+};
+
+/// Reads the timing runs below `folder`/timing and times the runs of `study`. Missing runs become lines of
+/// study.warnings and make the study incomplete.
+void read_time_to_results(StudyResult& study, const std::string& folder);
+
+/// Slots of a run: its training lines, without the time of its evaluations of `metric`.
+SlotTimes slot_times(const ab::RunRecord& run, const std::string& metric);
+
+/// Evaluations of a run, timed by `times`; empty if an evaluation is beyond them.
+std::optional<Curve> timed_curve(const ab::RunRecord& run, const std::string& metric, const SlotTimes& times);
+
+/// "12.3", "> 80.1" for a bound from below, "< -20" with `upper`.
+std::string bounded_text(const Bounded& value, int decimals, bool upper, bool sign);
+/// Median and range: "12.3 (11.9 to > 13.0)".
+std::string spread_text(const std::optional<Spread>& spread, int decimals, bool upper, bool sign);
+/// "3 of 3", "1 of 3, 1 missing".
+std::string reached_text(const ToThreshold& to);
 
 }  // namespace tenon::reproduce

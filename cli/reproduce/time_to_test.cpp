@@ -1,8 +1,7 @@
 // Time to a loss: crossings, censoring, spreads, the tables [time_to] of a study, and runs re-timed by others
 // made from formulas.
+#include "reproduce/time_to.hpp"
 #include "reproduce/reproduce.hpp"
-#include "reproduce/time_to_plan.hpp"
-#include "reproduce/time_to_render.hpp"
 
 #include "ab/study.hpp"
 #include "ab/synthetic_runs.hpp"
@@ -227,7 +226,7 @@ TEST_F(TimeToStudy, RunsAreRetimedByTheirLinksAndCensoredOnesCounted) {
   write_all();
   const StudyResult r = results(study);
   EXPECT_TRUE(r.complete) << (r.warnings.empty() ? "" : r.warnings[0]);
-  const TimeToResult& t = *r.time_to;
+  const TimeToResult& t = r.as<TimeToResult>();
   ASSERT_EQ(t.arms.size(), 3u);
   EXPECT_TRUE(t.simulated);
   // The pace of synthetic runs wanders by a per cent with the seed; arm a's is that of seed 1 for all.
@@ -270,8 +269,8 @@ TEST_F(TimeToStudy, TheThresholdMayBeThatOfAPartOfTheBaselinesSlots) {
   make_plans(study);
   write_all();
   const StudyResult r = results(study);
-  EXPECT_GT(*r.time_to->arms[0].thresholds[0], 2.01);
-  EXPECT_NEAR(r.time_to->arms[0].strict.steps->median.value, 200, 1e-9);
+  EXPECT_GT(*r.as<TimeToResult>().arms[0].thresholds[0], 2.01);
+  EXPECT_NEAR(r.as<TimeToResult>().arms[0].strict.steps->median.value, 200, 1e-9);
 }
 
 TEST_F(TimeToStudy, WhatIsMissingIsNamedAndLeavesTheRest) {
@@ -289,7 +288,7 @@ TEST_F(TimeToStudy, WhatIsMissingIsNamedAndLeavesTheRest) {
   EXPECT_THAT(r.warnings,
               ::testing::Contains("never, seed 1, link fast is not timed: its timing run sent 7 bytes of "
                                   "purpose gradient, the run itself 0"));
-  const auto& b = r.time_to->arms[1].links;
+  const auto& b = r.as<TimeToResult>().arms[1].links;
   EXPECT_EQ(reached_text(b[0].strict), "2 of 3, 1 missing") << "without a baseline there is no threshold";
   EXPECT_EQ(reached_text(b[1].strict), "1 of 3, 2 missing");
   EXPECT_EQ(b[1].strict.gap->n, 1u);

@@ -3,7 +3,7 @@
 #include "run_program.hpp"
 
 #include "ab/run_record.hpp"
-#include "reproduce/time_to_results.hpp"
+#include "reproduce/time_to.hpp"
 
 #include <nlohmann/json.hpp>
 
