@@ -11,8 +11,6 @@
 #include "reproduce/map_render.hpp"
 #include "reproduce/map_runs.hpp"
 #include "reproduce/recovery_render.hpp"
-#include "reproduce/slabs_render.hpp"
-#include "reproduce/slabs_runs.hpp"
 
 #include <tenon/files.hpp>
 
@@ -298,7 +296,7 @@ std::string Arms::arms_table(const StudyResult& r, bool paper_column, bool paper
 
 std::string Arms::tables(const StudyResult& r) const {
   std::string out;
-  out += r.slabs ? slab_tables(r) : r.map ? map_tables(r) : arms_table(r, !r.study.recovery, true);
+  out += r.map ? map_tables(r) : arms_table(r, !r.study.recovery, true);
   if (r.recovery) out += recovery_tables(r);
   return out;
 }
@@ -309,21 +307,18 @@ std::string Arms::every_run(const StudyResult& r) const {
 }
 
 void Arms::json(JsonWriter& json, const StudyResult& r) const {
-  if (r.slabs) slab_json(json, r);
   if (r.map) map_json(json, r);
   if (r.recovery) recovery_json(json, r);
   paper_values_json(json, r);
 }
 
 std::string Arms::size_text(const StudyFile& study, const Size& size) const {
-  if (study.slabs) return slab_size_text(study, size);
   if (study.map) return map_size_text(study, size);
   return fmt::format("{} arms x {} seed{} x {} updates", study.arms.size(), size.seeds.size(),
                      size.seeds.size() == 1 ? "" : "s", size.steps);
 }
 
 std::string Arms::lines(const StudyResult& r) const {
-  if (r.slabs) return slab_text(r);
   if (r.map) return map_text(r);
   if (r.recovery) return recovery_text(r);
   std::string out;
@@ -345,7 +340,7 @@ std::string Arms::lines(const StudyResult& r) const {
 }
 
 std::string Arms::legend(const StudyResult& r) const {
-  if (r.slabs || r.map || r.recovery) return "";
+  if (r.map || r.recovery) return "";
   return "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
 }
 
@@ -662,7 +657,6 @@ std::string bytes_figure(const StudyResult& r, double width, double& height) {
 
 std::string Arms::figure(const StudyResult& result) const {
   const StudyResult& r = result;
-  if (result.slabs) return slab_figure(result);
   if (result.map) return map_figure(result);
   if (result.recovery && !result.recovery->fits.empty()) return recovery_lines_figure(result);
   if (result.recovery) {
@@ -682,24 +676,7 @@ bool Arms::places_figure() const {
   return false;
 }
 
-StudyFile Arms::as_runs(const StudyFile& given, const Size& size, const std::string& folder) const {
-  if (!given.slabs) return given;
-  const std::string data = (std::filesystem::path(folder) / "data").lexically_normal().string();
-  const auto files = make_posix_files();
-  write_fields(*files, given, size, data);
-  return at_slabs(given, size, data);
-}
-
-void Arms::check_plan(const StudyFile& given, const Size& size, const Plan& plan) const {
-  if (given.slabs) require_closed_forms(given, size, plan);
-}
-
-bool Arms::runs_alone(const StudyFile& study, const ab::Job& job) const {
-  return study.slabs.has_value();
-}
-
 void Arms::read_numbers(StudyResult& r, const Plan& plan, const std::string& folder) const {
-  if (r.study.slabs) read_slab_results(r, plan);
   if (r.study.recovery) read_recovery_results(r);
 }
 

@@ -36,16 +36,18 @@ class Arms : public StudyKind {
 
  protected:
   /// The study with an arm per run, where one arm of the file is several. `folder`: of the study, as given.
-  virtual StudyFile as_runs(const StudyFile& given, const Size& size, const std::string& folder) const;
+  virtual StudyFile as_runs(const StudyFile& given, const Size& size, const std::string& folder) const {
+    return given;
+  }
   /// Throws Error(kConfig) before the first run if the kind cannot use the plan. `given`: as the file has it.
-  virtual void check_plan(const StudyFile& given, const Size& size, const Plan& plan) const;
+  virtual void check_plan(const StudyFile& given, const Size& size, const Plan& plan) const {}
   virtual std::vector<FurtherRuns> further_runs(const StudyFile& study, const Size& size, const Plan& plan,
                                                 const ab::RunnerOptions& runner,
                                                 const Resolver& resolve) const {
     return {};
   }
   /// Whether the run must have the machine alone: it is under the wall clock.
-  virtual bool runs_alone(const StudyFile& study, const ab::Job& job) const;
+  virtual bool runs_alone(const StudyFile& study, const ab::Job& job) const { return false; }
   /// Computes the kind's numbers from the runs below `folder`.
   virtual void read_numbers(StudyResult& result, const Plan& plan, const std::string& folder) const;
 

@@ -39,8 +39,6 @@ SimulationMap read_simulation_map(const Value& table) {
 
 void check_simulation_map(const StudyFile& study, const SayWhat& say) {
   check_workers(study.map->workers, "map.workers", say);
-  if (study.slabs)
-    say("map", "a study of simulations trains nothing, and has no [scaling], [time_to] or [slabs]");
   for (const Size& size : study.sizes) {
     const auto key = [&](const char* name) { return fmt::format("size.{}.{}", size.name, name); };
     if (size.steps != 0) say(key("steps"), "a simulation has tasks and no steps; say samples = N");

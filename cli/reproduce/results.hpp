@@ -7,7 +7,6 @@
 #include "reproduce/map_results.hpp"
 #include "reproduce/plan.hpp"
 #include "reproduce/recovery_results.hpp"
-#include "reproduce/slabs_results.hpp"
 
 #include <functional>
 #include <map>
@@ -97,7 +96,6 @@ struct StudyResult {
   Provenance provenance;
   std::vector<std::string> warnings;           ///< missing runs and excluded pairs, with the reason
   bool complete = false;                       ///< every run ended as the study expects
-  std::optional<SlabResult> slabs;             ///< where it has [slabs]
   std::optional<MapResult> map;                ///< where it has [map]; `arms` is empty then
   std::optional<RecoveryResult> recovery;      ///< where it has [recovery]
   std::shared_ptr<const KindNumbers> numbers;  ///< null where the kind has none of its own

@@ -1,6 +1,6 @@
 // Closed forms of slabs, on published numbers and by counting elements one by one; runs and refusals of the
 // table [slabs].
-#include "reproduce/slabs_runs.hpp"
+#include "reproduce/slabs.hpp"
 
 #include "ab/synthetic_runs.hpp"
 
@@ -147,11 +147,11 @@ TEST(SlabRuns, AWeakFieldGrowsAndAStrongOneIsShared) {
   EXPECT_THAT(names, ElementsAre("weak.local.1", "weak.threads.2", "weak.virtual.4", "strong.local.1",
                                  "strong.local.2", "strong.local.4", "strong.local.8", "strong.threads.2",
                                  "strong.virtual.4"));
-  const SlabProblem& weak = *study.slabs->problem("weak", "quick");
+  const SlabProblem& weak = *study.as<Slabs>().problem("weak", "quick");
   EXPECT_THAT(weak.whole(4, 1).points, ElementsAre(8, 8, 4, 4));
   EXPECT_THAT(weak.whole(4, 1).modes, ElementsAre(4, 4, 2, 2));
   EXPECT_THAT(weak.local(4, 1).points, ElementsAre(8, 2, 4, 4));
-  const SlabProblem& strong = *study.slabs->problem("strong", "quick");
+  const SlabProblem& strong = *study.as<Slabs>().problem("strong", "quick");
   EXPECT_THAT(strong.whole(8, 1).points, ElementsAre(8, 16, 4, 4));
   EXPECT_THAT(strong.local(8, 1).points, ElementsAre(8, 2, 4, 4));
   EXPECT_THAT(strong.local(8, 1).modes, ElementsAre(4, 1, 2, 2)) << "at least one mode of either sign";

@@ -267,7 +267,6 @@ void check(const StudyFile& study, const Problems::Kinds& all, const Problems::K
   }
   const auto say = [&](const std::string& key, const std::string& problem) { checks.say(key, problem); };
   const auto named = [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); };
-  if (study.slabs) check_slabs(study, say, named);
   if (study.map) check_simulation_map(study, say);
   if (study.recovery) check_recovery_study(study, say, named);
   for (const auto& kind : all) {
@@ -335,7 +334,7 @@ StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
   std::vector<std::string> tables = study_part_names();
-  tables.insert(tables.end(), {"size", "arm", "paper_value", "slabs", "map", "recovery"});
+  tables.insert(tables.end(), {"size", "arm", "paper_value", "map", "recovery"});
   const std::vector<std::shared_ptr<StudyKind>> kinds = study_kinds();
   for (const auto& kind : kinds)
     if (!kind->table().empty()) tables.emplace_back(kind->table());
@@ -388,7 +387,6 @@ StudyFile read_study(const std::string& path) {
                                     text_of(*found.options, "source"), found.options->real("value")});
     }
   }
-  if (const Value* table = root.find("slabs")) study.slabs = read_slabs(*table);
   if (const Value* table = root.find("map")) study.map = read_simulation_map(*table);
   if (const Value* table = root.find("recovery")) study.recovery = read_recovery_study(*table);
   const Problems::Kinds all(kinds.begin(), kinds.end());

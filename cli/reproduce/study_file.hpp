@@ -5,7 +5,6 @@
 #include "ab/experiment.hpp"
 #include "reproduce/map_file.hpp"
 #include "reproduce/recovery_study.hpp"
-#include "reproduce/slabs_file.hpp"
 
 #include <cstdint>
 #include <memory>
@@ -104,7 +103,6 @@ struct StudyFile {
   std::vector<Size> sizes;  ///< in the order quick, default, full, cuda
   std::vector<StudyArm> arms;
   std::vector<PaperValue> paper_values;
-  std::optional<Slabs> slabs;                ///< [slabs]
   std::optional<SimulationMap> map;          ///< [map]
   std::optional<RecoveryStudy> recovery;     ///< [recovery]
   std::optional<DataSimulation> simulation;  ///< [simulate]
