@@ -8,8 +8,6 @@
 #include "ab/svg.hpp"
 #include "base/json_writer.hpp"
 #include "report/line_chart.hpp"
-#include "reproduce/map_render.hpp"
-#include "reproduce/map_runs.hpp"
 #include "reproduce/recovery_render.hpp"
 
 #include <tenon/files.hpp>
@@ -78,33 +76,8 @@ void join(ab::RunnerResult& runs, ab::RunnerResult more) {
 
 }  // namespace
 
-namespace {
-Outcome simulate_all(const StudyFile& study, const Size& size, const ab::RunnerOptions& runner,
-                     const Request& request) {
-  MapPlan plan = plan_map(study, size, runner, request.check_simulation);
-  Outcome out;
-  out.started = plan.jobs.size();
-  out.kept = plan.runs.size() - plan.jobs.size();
-  if (request.progress) {
-    for (const MapRun& run : plan.runs) {
-      if (!run.reason.empty())
-        request.progress(fmt::format("reproduce: {} by {} workers, seed {} starts again: {}",
-                                     study.arms[run.arm].arm.name, run.workers, run.seed, run.reason),
-                         true);
-    }
-    request.progress(fmt::format("reproduce: {} runs kept, {} to start", out.kept, out.started), true);
-  }
-  if (!plan.jobs.empty()) out.runs = ab::run_planned(plan.experiment, std::move(plan.jobs), runner);
-  out.result.study = study;
-  out.result.size = size;
-  read_map_results(out.result, plan.runs);
-  return out;
-}
-}  // namespace
-
 Outcome Arms::run(const StudyFile& given, const Size& size, const Request& request,
                   ab::RunnerOptions runner) const {
-  if (given.map) return simulate_all(given, size, runner, request);
   const std::string folder = runner.folder;
   const StudyFile study = as_runs(given, size, request.folder);
   // Before the plan, which opens the data of every arm.
@@ -296,30 +269,26 @@ std::string Arms::arms_table(const StudyResult& r, bool paper_column, bool paper
 
 std::string Arms::tables(const StudyResult& r) const {
   std::string out;
-  out += r.map ? map_tables(r) : arms_table(r, !r.study.recovery, true);
+  out += arms_table(r, !r.study.recovery, true);
   if (r.recovery) out += recovery_tables(r);
   return out;
 }
 
 std::string Arms::every_run(const StudyResult& r) const {
-  if (r.map) return "\n## Every point\n\n" + map_points_table(r);
   return "\n## Consumed, per run\n\n" + consumed_table(r) + "\n## Every run\n\n" + seeds_table(r);
 }
 
 void Arms::json(JsonWriter& json, const StudyResult& r) const {
-  if (r.map) map_json(json, r);
   if (r.recovery) recovery_json(json, r);
   paper_values_json(json, r);
 }
 
 std::string Arms::size_text(const StudyFile& study, const Size& size) const {
-  if (study.map) return map_size_text(study, size);
   return fmt::format("{} arms x {} seed{} x {} updates", study.arms.size(), size.seeds.size(),
                      size.seeds.size() == 1 ? "" : "s", size.steps);
 }
 
 std::string Arms::lines(const StudyResult& r) const {
-  if (r.map) return map_text(r);
   if (r.recovery) return recovery_text(r);
   std::string out;
   for (std::size_t a = 0; a < r.arms.size(); ++a) {
@@ -340,7 +309,7 @@ std::string Arms::lines(const StudyResult& r) const {
 }
 
 std::string Arms::legend(const StudyResult& r) const {
-  if (r.map || r.recovery) return "";
+  if (r.recovery) return "";
   return "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
 }
 
@@ -657,7 +626,6 @@ std::string bytes_figure(const StudyResult& r, double width, double& height) {
 
 std::string Arms::figure(const StudyResult& result) const {
   const StudyResult& r = result;
-  if (result.map) return map_figure(result);
   if (result.recovery && !result.recovery->fits.empty()) return recovery_lines_figure(result);
   if (result.recovery) {
     double height = 0;

@@ -4,7 +4,7 @@
 namespace tenon::reproduce {
 
 /// A line per kind. The kind `x` is made by make_x_kind() in its own source.
-#define TENON_STUDY_KINDS(KIND) KIND(arms) KIND(scaling) KIND(time_to) KIND(slabs)
+#define TENON_STUDY_KINDS(KIND) KIND(arms) KIND(scaling) KIND(time_to) KIND(slabs) KIND(map)
 
 #define TENON_DECLARE_KIND(name) std::shared_ptr<StudyKind> make_##name##_kind();
 TENON_STUDY_KINDS(TENON_DECLARE_KIND)

@@ -1,10 +1,8 @@
 // A study of simulations on figures written by hand: rates, efficiencies, samples that differ, missing runs;
 // plans and refusals.
-#include "reproduce/map_results.hpp"
+#include "reproduce/map.hpp"
 
 #include "ab/synthetic_runs.hpp"
-#include "reproduce/map_render.hpp"
-#include "reproduce/map_runs.hpp"
 #include "reproduce/render.hpp"
 
 #include <tenon/error.hpp>
@@ -175,7 +173,7 @@ TEST_F(MapResults, EfficiencyIsARateOverWorkersTimesOneWorkersRate) {
   const StudyResult r = read("map_rates");
   EXPECT_TRUE(r.complete);
   EXPECT_EQ(r.warnings, std::vector<std::string>());
-  const std::vector<MapPoint>& points = r.map->points;
+  const std::vector<MapPoint>& points = r.as<MapResult>().points;
   ASSERT_EQ(points.size(), 4u);
   EXPECT_DOUBLE_EQ(points[1].rate->mean, 8);
   EXPECT_DOUBLE_EQ(points[1].efficiency->mean, 1);
@@ -209,7 +207,7 @@ TEST_F(MapResults, ARunThatIsMissingIsSaid) {
   const StudyResult r = read("map_missing", "", false);
   EXPECT_FALSE(r.complete);
   EXPECT_THAT(r.warnings, ::testing::ElementsAre("killed by 2 workers, seed 2: missing, not run yet"));
-  EXPECT_EQ(r.map->points[3].rate->n, 1u);
+  EXPECT_EQ(r.as<MapResult>().points[3].rate->n, 1u);
 }
 
 TEST(MapFile, WhatCannotBeIsRefusedWithItsPlace) {

@@ -73,7 +73,6 @@ void check_recovery_study(const StudyFile& study,
     if (recovery.pairs[i].arm == recovery.pairs[i].minus)
       say(fmt::format("recovery.pair[{}].minus", i), "an arm minus itself is 0; name another");
   }
-  if (study.map) say("recovery", "a study has one of [scaling], [time_to], [slabs], [map] and [recovery]");
 }
 
 }  // namespace tenon::reproduce

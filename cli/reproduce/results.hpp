@@ -4,7 +4,6 @@
 #include "ab/analysis.hpp"
 #include "ab/run_record.hpp"
 #include "ab/statistics.hpp"
-#include "reproduce/map_results.hpp"
 #include "reproduce/plan.hpp"
 #include "reproduce/recovery_results.hpp"
 
@@ -92,11 +91,10 @@ struct KindNumbers {
 struct StudyResult {
   StudyFile study;
   Size size;
-  std::vector<ArmResult> arms;
+  std::vector<ArmResult> arms;  ///< none where nothing is trained
   Provenance provenance;
   std::vector<std::string> warnings;           ///< missing runs and excluded pairs, with the reason
   bool complete = false;                       ///< every run ended as the study expects
-  std::optional<MapResult> map;                ///< where it has [map]; `arms` is empty then
   std::optional<RecoveryResult> recovery;      ///< where it has [recovery]
   std::shared_ptr<const KindNumbers> numbers;  ///< null where the kind has none of its own
   std::vector<Column> columns;                 ///< of [[evaluate]]

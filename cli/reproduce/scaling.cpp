@@ -63,7 +63,7 @@ void Scaling::read(const Value& table) {
 }
 
 void Scaling::check_without(const StudyFile& study, Problems& problems) const {
-  if (study.map || have_another_meaning(problems, *this)) return;
+  if (have_another_meaning(problems, *this)) return;
   for (const Size& size : study.sizes) {
     if (size.samples == 0 && size.measured_samples == 0 && size.points.empty()) continue;
     const char* what = size.samples > 0            ? "samples"
@@ -76,7 +76,7 @@ void Scaling::check_without(const StudyFile& study, Problems& problems) const {
 
 void Scaling::check(const StudyFile& study, Problems& problems) const {
   for (const Size& size : study.sizes) {
-    if (study.map || have_another_meaning(problems, *this)) break;
+    if (have_another_meaning(problems, *this)) break;
     const auto key = [&](const char* name) { return fmt::format("size.{}.{}", size.name, name); };
     if (size.steps != 0)
       problems.say(key("steps"),

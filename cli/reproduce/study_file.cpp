@@ -257,9 +257,8 @@ void check(const StudyFile& study, const Problems::Kinds& all, const Problems::K
     if (size.seeds.empty()) checks.say(key, "name at least one seed, e.g. seeds = [1, 2, 3]");
     if (distinct.size() != size.seeds.size()) checks.say(key, "a seed is repeated");
     if (!distinct.empty() && *distinct.begin() < 0) checks.say(key, "seeds count from 0");
-    const bool counts_steps = !study.map && std::all_of(there.begin(), there.end(), [](const auto& kind) {
-      return kind->counts_steps();
-    });
+    const bool counts_steps =
+        std::all_of(there.begin(), there.end(), [](const auto& kind) { return kind->counts_steps(); });
     if (counts_steps && size.steps < 1) {
       checks.say(fmt::format("size.{}.steps", size.name),
                  fmt::format("expected at least 1, found {}", size.steps));
@@ -267,7 +266,6 @@ void check(const StudyFile& study, const Problems::Kinds& all, const Problems::K
   }
   const auto say = [&](const std::string& key, const std::string& problem) { checks.say(key, problem); };
   const auto named = [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); };
-  if (study.map) check_simulation_map(study, say);
   if (study.recovery) check_recovery_study(study, say, named);
   for (const auto& kind : all) {
     const bool has_table = std::find(there.begin(), there.end(), kind) != there.end();
@@ -334,7 +332,7 @@ StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
   std::vector<std::string> tables = study_part_names();
-  tables.insert(tables.end(), {"size", "arm", "paper_value", "map", "recovery"});
+  tables.insert(tables.end(), {"size", "arm", "paper_value", "recovery"});
   const std::vector<std::shared_ptr<StudyKind>> kinds = study_kinds();
   for (const auto& kind : kinds)
     if (!kind->table().empty()) tables.emplace_back(kind->table());
@@ -387,7 +385,6 @@ StudyFile read_study(const std::string& path) {
                                     text_of(*found.options, "source"), found.options->real("value")});
     }
   }
-  if (const Value* table = root.find("map")) study.map = read_simulation_map(*table);
   if (const Value* table = root.find("recovery")) study.recovery = read_recovery_study(*table);
   const Problems::Kinds all(kinds.begin(), kinds.end());
   Problems::Kinds there;

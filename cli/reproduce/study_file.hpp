@@ -3,7 +3,6 @@
 #pragma once
 
 #include "ab/experiment.hpp"
-#include "reproduce/map_file.hpp"
 #include "reproduce/recovery_study.hpp"
 
 #include <cstdint>
@@ -103,7 +102,6 @@ struct StudyFile {
   std::vector<Size> sizes;  ///< in the order quick, default, full, cuda
   std::vector<StudyArm> arms;
   std::vector<PaperValue> paper_values;
-  std::optional<SimulationMap> map;          ///< [map]
   std::optional<RecoveryStudy> recovery;     ///< [recovery]
   std::optional<DataSimulation> simulation;  ///< [simulate]
   std::vector<OtherData> evaluations;        ///< [[evaluate]]
