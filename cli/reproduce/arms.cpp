@@ -6,17 +6,13 @@
 #include "ab/plot.hpp"
 #include "ab/report.hpp"
 #include "ab/svg.hpp"
-#include "base/json_writer.hpp"
 #include "report/line_chart.hpp"
-#include "reproduce/recovery_render.hpp"
-
-#include <tenon/files.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
+#include <iterator>
 
 namespace tenon::reproduce {
 
@@ -268,10 +264,7 @@ std::string Arms::arms_table(const StudyResult& r, bool paper_column, bool paper
 }
 
 std::string Arms::tables(const StudyResult& r) const {
-  std::string out;
-  out += arms_table(r, !r.study.recovery, true);
-  if (r.recovery) out += recovery_tables(r);
-  return out;
+  return arms_table(r, true, true);
 }
 
 std::string Arms::every_run(const StudyResult& r) const {
@@ -279,7 +272,6 @@ std::string Arms::every_run(const StudyResult& r) const {
 }
 
 void Arms::json(JsonWriter& json, const StudyResult& r) const {
-  if (r.recovery) recovery_json(json, r);
   paper_values_json(json, r);
 }
 
@@ -289,7 +281,6 @@ std::string Arms::size_text(const StudyFile& study, const Size& size) const {
 }
 
 std::string Arms::lines(const StudyResult& r) const {
-  if (r.recovery) return recovery_text(r);
   std::string out;
   for (std::size_t a = 0; a < r.arms.size(); ++a) {
     const ArmResult& arm = r.arms[a];
@@ -309,7 +300,6 @@ std::string Arms::lines(const StudyResult& r) const {
 }
 
 std::string Arms::legend(const StudyResult& r) const {
-  if (r.recovery) return "";
   return "  gap: per cent of the baseline's " + r.study.metric + "; negative = worse\n";
 }
 
@@ -624,28 +614,13 @@ std::string bytes_figure(const StudyResult& r, double width, double& height) {
 
 }  // namespace
 
-std::string Arms::figure(const StudyResult& result) const {
-  const StudyResult& r = result;
-  if (result.recovery && !result.recovery->fits.empty()) return recovery_lines_figure(result);
-  if (result.recovery) {
-    double height = 0;
-    const std::string drawing = recovery_figure(result, kWidth, height);
-    return standing_alone(result, height, drawing);
-  }
+std::string Arms::figure(const StudyResult& r) const {
   if (r.study.figure == Figure::kBytes) {
     double height = 0;
     const std::string drawing = bytes_figure(r, kWidth, height);
     return standing_alone(r, height, drawing);
   }
   return r.study.figure == Figure::kCurves ? curve_figure(r) : row_figure(r);
-}
-
-bool Arms::places_figure() const {
-  return false;
-}
-
-void Arms::read_numbers(StudyResult& r, const Plan& plan, const std::string& folder) const {
-  if (r.study.recovery) read_recovery_results(r);
 }
 
 std::shared_ptr<StudyKind> make_arms_kind() {

@@ -20,8 +20,6 @@ class Arms : public StudyKind {
   void check(const StudyFile& study, Problems& problems) const override {}
   std::string size_text(const StudyFile& study, const Size& size) const override;
 
-  bool places_figure() const override;
-
   /// Simulates data, trains, reads. The functions below say what is different in another kind.
   Outcome run(const StudyFile& study, const Size& size, const Request& request,
               ab::RunnerOptions runner) const override;
@@ -49,7 +47,7 @@ class Arms : public StudyKind {
   /// Whether the run must have the machine alone: it is under the wall clock.
   virtual bool runs_alone(const StudyFile& study, const ab::Job& job) const { return false; }
   /// Computes the kind's numbers from the runs below `folder`.
-  virtual void read_numbers(StudyResult& result, const Plan& plan, const std::string& folder) const;
+  virtual void read_numbers(StudyResult& result, const Plan& plan, const std::string& folder) const {}
 
   /// The table of arms with gaps, and how to read it. `paper_column`: the paper's numbers are gaps as well;
   /// `papers_sign`: so is their sign.

@@ -1,9 +1,8 @@
 // A study of recovery on logs written by hand: sums of charges, schedules without training, differences and
 // lines through them, refusals.
-#include "reproduce/recovery_results.hpp"
+#include "reproduce/recovery.hpp"
 
 #include "ab/synthetic_runs.hpp"
-#include "reproduce/recovery_render.hpp"
 #include "reproduce/render.hpp"
 
 #include <tenon/error.hpp>
@@ -170,9 +169,9 @@ StudyResult result_of(const std::string& folder) {
 TEST(RecoveryResults, AreThoseOfTheLogs) {
   const StudyResult result = result_of(fresh_folder("recovery_results"));
   EXPECT_TRUE(result.warnings.empty());
-  const RecoveryArm& none = result.recovery->arms[0];
-  const RecoveryArm& full = result.recovery->arms[1];
-  const RecoveryArm& part = result.recovery->arms[2];
+  const RecoveryArm& none = result.as<RecoveryResult>().arms[0];
+  const RecoveryArm& full = result.as<RecoveryResult>().arms[1];
+  const RecoveryArm& part = result.as<RecoveryResult>().arms[2];
   EXPECT_FALSE(none.drawn.has_value()) << "an arm without costs has no overhead to divide by";
   EXPECT_DOUBLE_EQ(full.overhead_percent->mean, 100 * (1.5 + 0.3 + 1) / 4);
   EXPECT_DOUBLE_EQ(part.overhead_percent->mean, 100 * (0.625 + 0.3) / 4);
@@ -187,13 +186,13 @@ TEST(RecoveryResults, AreThoseOfTheLogs) {
   EXPECT_NEAR(part.drawn->overhead_percent.mean, 100 * (0.625 + 0.3 * part.drawn->failures) / 4, 1e-9);
   // Eq. (7) for T = 2, J = 4, M = 2, N = 2, given a failure.
   EXPECT_NEAR(*part.drawn->law, 4 / (2.0 * 4 * 2) / (1 - std::exp(-2.0)), 1e-12);
-  ASSERT_EQ(result.recovery->pairs.size(), 1u);
-  EXPECT_EQ(result.recovery->pairs[0].title, "part − none");
-  EXPECT_NEAR(result.recovery->pairs[0].value->mean, -0.02, 1e-12);
-  ASSERT_EQ(result.recovery->fits.size(), 1u);
-  EXPECT_NEAR(result.recovery->fits[0].slope, -0.08, 1e-12);
-  EXPECT_NEAR(result.recovery->fits[0].correlation, -1, 1e-9);
-  EXPECT_EQ(result.recovery->access_shares, (std::vector<double>{0.75, 0.25}));
+  ASSERT_EQ(result.as<RecoveryResult>().pairs.size(), 1u);
+  EXPECT_EQ(result.as<RecoveryResult>().pairs[0].title, "part − none");
+  EXPECT_NEAR(result.as<RecoveryResult>().pairs[0].value->mean, -0.02, 1e-12);
+  ASSERT_EQ(result.as<RecoveryResult>().fits.size(), 1u);
+  EXPECT_NEAR(result.as<RecoveryResult>().fits[0].slope, -0.08, 1e-12);
+  EXPECT_NEAR(result.as<RecoveryResult>().fits[0].correlation, -1, 1e-9);
+  EXPECT_EQ(result.as<RecoveryResult>().access_shares, (std::vector<double>{0.75, 0.25}));
 }
 
 TEST(RecoveryResults, ArePrinted) {

@@ -246,7 +246,7 @@ std::string provenance_list(const StudyResult& r) {
   line("command", p.command.empty() ? "" : "`" + p.command + "`");
   line("date", p.begun.empty() ? "" : fmt::format("{} to {} (UTC)", p.begun, p.ended));
   line("program", joined(p.program, ""));
-  // Simulations have neither threads nor kernels of a device.
+  // What is not trained has neither threads nor kernels of a device.
   const std::string device = p.kernels.empty()
                                  ? ""
                                  : fmt::format("; {} threads a run; kernels {}",

@@ -18,7 +18,7 @@ struct Request {
   int jobs = 1;
   Resolver resolve;
   Evaluator evaluate = {};                ///< of studies with [[evaluate]]
-  SimulationCheck check_simulation = {};  ///< of studies whose arms are simulations
+  SimulationCheck check_simulation = {};  ///< of kinds whose runs are simulations
   std::function<void(const std::string& line, bool finished)> progress = {};
 };
 

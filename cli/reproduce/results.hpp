@@ -5,7 +5,6 @@
 #include "ab/run_record.hpp"
 #include "ab/statistics.hpp"
 #include "reproduce/plan.hpp"
-#include "reproduce/recovery_results.hpp"
 
 #include <functional>
 #include <map>
@@ -95,7 +94,6 @@ struct StudyResult {
   Provenance provenance;
   std::vector<std::string> warnings;           ///< missing runs and excluded pairs, with the reason
   bool complete = false;                       ///< every run ended as the study expects
-  std::optional<RecoveryResult> recovery;      ///< where it has [recovery]
   std::shared_ptr<const KindNumbers> numbers;  ///< null where the kind has none of its own
   std::vector<Column> columns;                 ///< of [[evaluate]]
   std::vector<Agreement> agreements;

@@ -46,14 +46,14 @@ constexpr OptionSpec kStudyOptions[] = {
 
 constexpr OptionSpec kSizeOptions[] = {
     option::integer("steps", "0")
-        .doc_text("updates of every run; mandatory but in a study of scaling or of simulations"),
+        .doc_text("updates of every run; mandatory but where the kind of study counts something else"),
     option::integers("seeds", nullptr).mandatory().doc_text("seeds that every arm runs"),
     option::texts("set", "[]").doc_text("\"a.b=c\", for every arm"),
     option::real("minutes", "0").at_least(0).in_unit("min").doc_text("that the whole study takes"),
     option::text("machine", "\"two cores\"").doc_text("to which minutes belongs"),
     option::integer("samples", "0")
         .at_least(0)
-        .doc_text("of every run of a study of scaling; tasks of a simulation"),
+        .doc_text("samples or tasks of every run, where the kind of study counts them"),
     option::integer("measured_samples", "0").at_least(0).doc_text("of those under the wall clock"),
     option::integers("points", "[]")
         .doc_text("numbers of trainers, ranks or workers, in place of the study's"),
@@ -219,8 +219,8 @@ void check_study_parts(const StudyFile& study, Problems& problems) {
 }
 
 /// Checks of the tables against one another; each problem is reported at the place of its value.
-void check(const StudyFile& study, const Problems::Kinds& all, const Problems::Kinds& there,
-           Problems& checks) {
+void check(const StudyFile& study, const Problems::Kinds& all, Problems& checks) {
+  const Problems::Kinds& there = checks.kinds();
   if (study.arms.empty()) checks.say("arm", "a study needs at least one [[arm]]");
   std::set<std::string> names;
   for (std::size_t i = 0; i < study.arms.size(); ++i) {
@@ -264,9 +264,6 @@ void check(const StudyFile& study, const Problems::Kinds& all, const Problems::K
                  fmt::format("expected at least 1, found {}", size.steps));
     }
   }
-  const auto say = [&](const std::string& key, const std::string& problem) { checks.say(key, problem); };
-  const auto named = [&](const std::string& key, const std::string& arm) { checks.arm_named(key, arm); };
-  if (study.recovery) check_recovery_study(study, say, named);
   for (const auto& kind : all) {
     const bool has_table = std::find(there.begin(), there.end(), kind) != there.end();
     has_table ? kind->check(study, checks) : kind->check_without(study, checks);
@@ -332,7 +329,7 @@ StudyFile read_study(const std::string& path) {
   const Config config = Config::load(path, {});
   const Value& root = config.root();
   std::vector<std::string> tables = study_part_names();
-  tables.insert(tables.end(), {"size", "arm", "paper_value", "recovery"});
+  tables.insert(tables.end(), {"size", "arm", "paper_value"});
   const std::vector<std::shared_ptr<StudyKind>> kinds = study_kinds();
   for (const auto& kind : kinds)
     if (!kind->table().empty()) tables.emplace_back(kind->table());
@@ -385,7 +382,6 @@ StudyFile read_study(const std::string& path) {
                                     text_of(*found.options, "source"), found.options->real("value")});
     }
   }
-  if (const Value* table = root.find("recovery")) study.recovery = read_recovery_study(*table);
   const Problems::Kinds all(kinds.begin(), kinds.end());
   Problems::Kinds there;
   for (const auto& kind : kinds) {
@@ -397,7 +393,7 @@ StudyFile read_study(const std::string& path) {
   study.kind = there.empty() ? all.front() : there.front();
   read_study_parts(root, study);
   Problems problems(study, config, all, there);
-  check(study, all, there, problems);
+  check(study, all, problems);
   return study;
 }
 

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "ab/experiment.hpp"
-#include "reproduce/recovery_study.hpp"
+
+#include <tenon/options.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -50,11 +51,10 @@ struct Size {
   std::vector<std::string> set;  ///< "a.b=c", before those of the arm
   double minutes = 0;            ///< of the whole study, measured or estimated; 0 = not known
   std::string machine;           ///< to which `minutes` belongs
-  // For a study of scaling (scaling_points.hpp), instead of `steps`; for one of simulations, tasks and
-  // workers:
+  // Where the kind of study counts samples or tasks instead of `steps`, or has several points for an arm:
   std::int64_t samples = 0, measured_samples = 0;  ///< that every run uses, under either clock
-  std::vector<std::int64_t> points;                ///< numbers of trainers; empty = the study's
-  std::vector<std::string> simulate;               ///< "a.b=c" over the study's simulation, after its own
+  std::vector<std::int64_t> points;   ///< numbers of trainers, ranks or workers; empty = the study's
+  std::vector<std::string> simulate;  ///< "a.b=c" over the study's simulation, after its own
 };
 
 struct StudyArm {
@@ -64,9 +64,9 @@ struct StudyArm {
   std::string baseline;         ///< arm to which its gap is measured; itself: it is a baseline
   bool may_fail = false;        ///< a failed run is a result, and is not repeated
   std::int64_t steps_over = 1;  ///< divides the size's steps, for an arm whose slots hold more
-  // For an arm at one point of a study of scaling or slabs:
+  // For an arm at one point, where the kind of study has several for an arm of the file:
   std::string of;             ///< the arm of the file; "" everywhere else
-  std::int64_t trainers = 0;  ///< at this point
+  std::int64_t trainers = 0;  ///< or ranks, at this point
   std::size_t added = 0;      ///< number of its last sets that the point added
 };
 
@@ -102,7 +102,6 @@ struct StudyFile {
   std::vector<Size> sizes;  ///< in the order quick, default, full, cuda
   std::vector<StudyArm> arms;
   std::vector<PaperValue> paper_values;
-  std::optional<RecoveryStudy> recovery;     ///< [recovery]
   std::optional<DataSimulation> simulation;  ///< [simulate]
   std::vector<OtherData> evaluations;        ///< [[evaluate]]
   std::vector<AgreeingPair> agreements;      ///< [[agree]]

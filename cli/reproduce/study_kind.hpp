@@ -58,8 +58,8 @@ class StudyKind {
   virtual std::string_view table() const = 0;
   /// Reads the table. Throws Error(kConfig) for keys and types.
   virtual void read(const Value& table) = 0;
-  /// Checks the table, and what it asks of sizes and arms. Not every other kind can be excluded by a type, so
-  /// it calls Problems::alone().
+  /// Checks the table, and what it asks of sizes and arms. A kind that comes after others excludes them by
+  /// Problems::alone() or in words of its own.
   virtual void check(const StudyFile& study, Problems& problems) const = 0;
   /// Checks a study without the table for what only this kind gives a meaning.
   virtual void check_without(const StudyFile& study, Problems& problems) const {}

@@ -1,9 +1,11 @@
-// Every number of a study of recovery, computed once from the runs' recovery.jsonl: sums of the charges event
-// by event, and the same sums over schedules without training.
+// The kind of studies with [recovery]: beside the table of arms, costs of an emulated cluster's failures for
+// each arm, over the runs and over many schedules without training. Every number is computed once from the
+// runs' recovery.jsonl: sums of the charges event by event, and the same sums over schedules.
 #pragma once
 
 #include "ab/statistics.hpp"
 #include "config/run_schema.hpp"
+#include "reproduce/arms.hpp"
 
 #include <tenon/recovery.hpp>
 
@@ -14,7 +16,36 @@
 
 namespace tenon::reproduce {
 
-struct StudyResult;
+/// An entry of [[recovery.pair]]: a difference of two arms in the study's metric, per pair of equal seeds.
+struct RecoveryPair {
+  std::string arm, minus, title;
+};
+
+/// An entry of [[recovery.line]]: does the loss in the metric grow in proportion to the lost samples?
+struct RecoveryLine {
+  std::string title;
+  std::vector<std::string> arms;
+};
+
+class Recovery : public Arms {
+ public:
+  std::int64_t draws = 1000;  ///< schedules per arm
+  std::string full;           ///< arm whose overhead is divided by that of the others; "" for none
+  std::vector<RecoveryPair> pairs;
+  std::vector<RecoveryLine> fits;
+
+  std::string_view table() const override { return "recovery"; }
+  void read(const Value& table) override;
+  void check(const StudyFile& study, Problems& problems) const override;
+  std::string tables(const StudyResult& result) const override;
+  void json(JsonWriter& json, const StudyResult& result) const override;
+  std::string figure(const StudyResult& result) const override;
+  std::string lines(const StudyResult& result) const override;
+  std::string legend(const StudyResult& result) const override { return ""; }
+
+ protected:
+  void read_numbers(StudyResult& result, const Plan& plan, const std::string& folder) const override;
+};
 
 /// Hours of the emulated job.
 struct ChargedHours {
@@ -87,7 +118,7 @@ struct RecoveryFit {
   double correlation_of_runs = 0;  ///< over single runs
 };
 
-struct RecoveryResult {
+struct RecoveryResult : KindNumbers {
   std::vector<RecoveryArm> arms;  ///< in the order of the study
   std::vector<RecoveryDifference> pairs;
   std::vector<RecoveryFit> fits;
@@ -110,7 +141,12 @@ StraightLine straight_line(const std::vector<double>& x, const std::vector<doubl
 
 /// Reads one run. Throws Error(kRun) that names the file and the line.
 RecoveryRun read_recovery_run(const std::string& folder);
-/// Fills StudyResult::recovery.
+/// Fills StudyResult::numbers.
 void read_recovery_results(StudyResult& result);
+
+/// Costs of failures and saves, schedules without training, differences of arms.
+std::string recovery_tables(const StudyResult& result);
+/// An arm per bar: hours charged for saves, loads, restarts and repeated work.
+std::string recovery_figure(const StudyResult& result, double width, double& height);
 
 }  // namespace tenon::reproduce
