@@ -1,6 +1,6 @@
-// What remains to be made of a study: its simulated data, and its runs. Finished runs are kept while their
-// resolved configuration matches the study, interrupted ones continue, everything else starts anew beside
-// existing attempts.
+// The data and the runs of a study that remain to be made. Finished runs are kept while their resolved
+// configuration matches the study, interrupted ones continue, everything else starts anew beside existing
+// attempts.
 #pragma once
 
 #include "ab/runner.hpp"
