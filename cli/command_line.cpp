@@ -1,4 +1,3 @@
-// Parsing on Boost.Program_options, with its messages turned into ours.
 #include "command_line.hpp"
 
 #include "config/run_schema.hpp"
@@ -10,11 +9,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <iostream>
 
 namespace tenon::cli {
-
 namespace {
 
 po::options_description options_of(const Command& command) {
@@ -147,6 +146,24 @@ std::string quoted_command_line(const std::vector<std::string>& arguments) {
     line += " " + (plain ? argument : "'" + quoted + "'");
   }
   return line;
+}
+
+std::span<const Command* const> commands() {
+  static constexpr std::array kAll{&kTrain,     &kLaunch,      &kAb,        &kCheck,    &kInspect,
+                                   &kDoctor,    &kConformance, &kNewPlugin, &kReport,   &kCompare,
+                                   &kEvaluate,  &kExport,      &kQuantize,  &kGenerate, &kSimulate,
+                                   &kReproduce, &kManual,      &kCompletion};
+  return kAll;
+}
+
+const Command& find_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command* command : commands()) {
+    if (name == command->name) return *command;
+    names.emplace_back(command->name);
+  }
+  fail_config(
+      fmt::format("there is no command '{}'{} (see: tenon --help)", name, config::suggestion(name, names)));
 }
 
 }  // namespace tenon::cli

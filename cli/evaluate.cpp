@@ -1,7 +1,7 @@
 // tenon evaluate: a trained run's metrics on the validation samples of its own data, or of other data that
 // fits its weights; and the values of its nodes for every sample, for other programs.
 #include "command_line.hpp"
-#include "evaluation.hpp"
+#include "trained_graph.hpp"
 
 #include "base/json_writer.hpp"
 

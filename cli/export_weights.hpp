@@ -1,5 +1,5 @@
 // Stored weights as items of a safetensors file: renamed, scaled and converted on request. Serves `tenon
-// export`.
+// export`, and is apart from it for a test that needs no run.
 #pragma once
 
 #include "run/evaluated_weights.hpp"

@@ -1,25 +1,344 @@
 // tenon inspect: shows what plugins offer. Without an argument only tags are read; an ID loads its plugin;
 // for a FILE the tag is read, then it is loaded in a child process, which isolates crashes. With --tables: a
-// run's use of its tables.
+// run's use of its tables. First the tables of components and options, of which the plugin reference in docs/
+// is the Markdown form; then the examination of a FILE; then the command.
 #include "command_line.hpp"
-#include "inspect_file.hpp"
-#include "inspect_print.hpp"
 #include "table_record.hpp"
 
 #include "config/suggest.hpp"
+#include "plugin/abi_tag.hpp"
+#include "plugin/description.hpp"
+#include "plugin/descriptor.hpp"
+#include "plugin/probe.hpp"
 #include "record/run_folder.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/registry.hpp>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <iostream>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace tenon::cli {
 namespace {
+
+enum class Format { kText, kMarkdown, kJson };
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kTypeNames[] = {"true or false", "whole number",  "number",          "text",
+                                      "path",          "whole numbers", "list of numbers", "list of texts",
+                                      "component",     "tables"};
+
+std::string short_kind(const std::string& kind) {
+  return kind.substr(0, kind.find('/'));
+}
+
+std::string join(const std::vector<std::string>& words, const char* between) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : between) + word;
+  return out;
+}
+
+std::string range_of(const plugin::OptionDescription& option) {
+  if (!option.choices.empty()) return join(option.choices, " | ");
+  const bool low = !std::isnan(option.min), high = !std::isnan(option.max);
+  std::string range;
+  if (low && high)
+    range = fmt::format("{} to {}", option.min, option.max);
+  else if (low)
+    range = fmt::format(">= {}", option.min);
+  else if (high)
+    range = fmt::format("<= {}", option.max);
+  if (!option.unit.empty()) range += (range.empty() ? "" : " ") + option.unit;
+  return range;
+}
+
+std::string default_of(const plugin::OptionDescription& option) {
+  if (option.default_toml) return *option.default_toml;
+  return (option.flags & TENON_OPTION_REQUIRED) != 0 ? "required" : "none";
+}
+
+std::string type_of(const plugin::OptionDescription& option) {
+  if (option.type == TENON_OPTION_COMPONENT) return "component(" + short_kind(option.component_kind) + ")";
+  return option.type < std::size(kTypeNames) ? kTypeNames[option.type] : "?";
+}
+
+std::string capabilities_of(std::uint64_t bits) {
+  constexpr std::pair<std::uint64_t, const char*> kNames[] = {
+      {TENON_CAP_HOST, "host memory"},
+      {TENON_CAP_CUDA, "CUDA memory"},
+      {TENON_CAP_DETERMINISTIC, "deterministic"},
+      {TENON_CAP_NONDETERMINISTIC, "nondeterministic under a wall clock"},
+      {TENON_CAP_HOGWILD, "hogwild"},
+      {TENON_CAP_COLLECTIVE, "collective"},
+      {TENON_CAP_STATEFUL, "stateful"},
+      {TENON_CAP_SURVIVES_DEATH, "survives a death"}};
+  std::vector<std::string> names;
+  for (const auto& [bit, name] : kNames) {
+    if ((bits & bit) != 0) names.emplace_back(name);
+  }
+  return join(names, ", ");
+}
+
+std::string snippet_of(const plugin::ComponentDescription& component) {
+  static const std::map<std::string, std::string> kTables = {
+      {"dataset", "[data]"}, {"observer", "[[observe]]"}, {"layer", "[[model.layer]]"}};
+  const std::string kind = short_kind(component.kind);
+  const auto table = kTables.find(kind);
+  std::string out =
+      (table != kTables.end() ? table->second : "[" + kind + "]") + "\ntype = \"" + component.id + "\"\n";
+  for (const plugin::OptionDescription& option : component.options) {
+    if (option.default_toml) out += option.name + " = " + *option.default_toml + "\n";
+  }
+  return out;
+}
+
+Json to_json(const std::vector<plugin::OptionDescription>& described) {
+  Json options = Json::array();
+  for (const plugin::OptionDescription& option : described) {
+    Json entry = {
+        {"name", option.name}, {"type", type_of(option)}, {"doc", option.doc}, {"since", option.since}};
+    entry["default"] = option.default_toml ? Json(*option.default_toml) : Json();
+    entry["required"] = (option.flags & TENON_OPTION_REQUIRED) != 0;
+    entry["min"] = std::isnan(option.min) ? Json() : Json(option.min);
+    entry["max"] = std::isnan(option.max) ? Json() : Json(option.max);
+    if (!option.choices.empty()) entry["choices"] = option.choices;
+    if (!option.unit.empty()) entry["unit"] = option.unit;
+    if (!option.section.empty()) entry["section"] = to_json(option.section);
+    options.push_back(std::move(entry));
+  }
+  return options;
+}
+
+Json to_json(const plugin::ComponentDescription& component) {
+  return {{"kind", component.kind},
+          {"id", component.id},
+          {"summary", component.summary},
+          {"capabilities", capabilities_of(component.capabilities)},
+          {"aliases", component.aliases},
+          {"requirements", component.requirements},
+          {"options", to_json(component.options)}};
+}
+
+/// An option under the name that a table shows: what sections hold follows as `site."NAME".option`.
+using NamedOption = std::pair<std::string, const plugin::OptionDescription*>;
+
+std::vector<NamedOption> named_options(const plugin::ComponentDescription& component) {
+  std::vector<NamedOption> rows;
+  for (const plugin::OptionDescription& option : component.options) {
+    rows.emplace_back(option.name, &option);
+    for (const plugin::OptionDescription& inner : option.section)
+      rows.emplace_back(fmt::format("{}.\"NAME\".{}", option.name, inner.name), &inner);
+  }
+  return rows;
+}
+
+std::string option_table(const plugin::ComponentDescription& component, bool markdown) {
+  std::string out;
+  if (markdown) out += "| option | type | default | range | meaning |\n|---|---|---|---|---|\n";
+  std::size_t width = 0;
+  const std::vector<NamedOption> rows = named_options(component);
+  for (const auto& [name, option] : rows) width = std::max(width, name.size());
+  for (const auto& [name, described] : rows) {
+    const plugin::OptionDescription& option = *described;
+    const std::string range = range_of(option);
+    if (markdown) {
+      std::string cell = range;
+      for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2)
+        cell.replace(at, 1, "\\|");
+      out += fmt::format("| `{}` | {} | `{}` | {} | {} |\n", name, type_of(option), default_of(option), cell,
+                         option.doc);
+    } else {
+      out += fmt::format("  {:<{}}  {}, default {}{}\n  {:<{}}  {}\n", name, width, type_of(option),
+                         default_of(option), range.empty() ? "" : ", " + range, "", width, option.doc);
+    }
+  }
+  return out;
+}
+
+std::string print_component(const plugin::ComponentDescription& component,
+                            const plugin::PluginDescription& plugin, Format format) {
+  const std::string name = short_kind(component.kind) + "." + component.id;
+  if (format == Format::kJson) {
+    Json json = to_json(component);
+    json["plugin"] = plugin.id;
+    json["version"] = plugin.version;
+    return json.dump(2) + "\n";
+  }
+  if (format == Format::kMarkdown) {
+    std::string out = fmt::format("### {}\n\n{} (plugin `{}` {}, {})\n\n", name, component.summary, plugin.id,
+                                  plugin.version, capabilities_of(component.capabilities));
+    if (!component.options.empty()) out += option_table(component, true) + "\n";
+    return out + "```toml\n" + snippet_of(component) + "```\n\n";
+  }
+  std::string out = fmt::format("{}: {}\nplugin {} {}, {}\n", name, component.summary, plugin.id,
+                                plugin.version, plugin.licence);
+  out += "capabilities: " + capabilities_of(component.capabilities) + "\n";
+  if (!component.aliases.empty()) out += "also called: " + join(component.aliases, ", ") + "\n";
+  if (!component.requirements.empty()) out += "requires: " + join(component.requirements, ", ") + "\n";
+  out += component.options.empty() ? "no options\n" : "options:\n" + option_table(component, false);
+  return out + "\n" + snippet_of(component);
+}
+
+/// A plugin with all its components.
+std::string print_plugin(const plugin::PluginDescription& plugin, Format format) {
+  if (format == Format::kJson) {
+    Json components = Json::array();
+    for (const plugin::ComponentDescription& component : plugin.components)
+      components.push_back(to_json(component));
+    return Json{{"plugin", plugin.id},     {"version", plugin.version}, {"summary", plugin.summary},
+                {"vendor", plugin.vendor}, {"licence", plugin.licence}, {"url", plugin.url},
+                {"components", components}}
+               .dump(2) +
+           "\n";
+  }
+  std::string out = fmt::format("{}{} {}: {}\n", format == Format::kMarkdown ? "## " : "", plugin.id,
+                                plugin.version, plugin.summary);
+  for (const plugin::ComponentDescription& component : plugin.components) {
+    out += "\n" + print_component(component, plugin, format);
+  }
+  return out;
+}
+
+/// All known plugins, failed ones with their reason.
+std::string print_list(const std::vector<PluginStatus>& plugins, Format format) {
+  if (format == Format::kJson) {
+    Json list = Json::array();
+    for (const PluginStatus& plugin : plugins) {
+      Json offers = Json::array();
+      for (const auto& offer : plugin.offers)
+        offers.push_back({{"kind", offer.kind}, {"id", offer.id}, {"aliases", offer.aliases}});
+      list.push_back({{"plugin", plugin.id},
+                      {"version", plugin.version},
+                      {"file", plugin.file},
+                      {"origin", plugin.origin},
+                      {"failed", plugin.state == PluginStatus::State::kFailed},
+                      {"reason", plugin.reason},
+                      {"components", offers}});
+    }
+    return list.dump(2) + "\n";
+  }
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> kinds;
+  std::string failed;
+  for (const PluginStatus& plugin : plugins) {
+    if (plugin.state == PluginStatus::State::kFailed)
+      failed += fmt::format("\nfailed: {}\n  {}\n", plugin.file, plugin.reason);
+    for (const auto& offer : plugin.offers) kinds[short_kind(offer.kind)].emplace_back(offer.id, plugin.id);
+  }
+  std::string out;
+  for (auto& [kind, offers] : kinds) {
+    std::sort(offers.begin(), offers.end());
+    out += format == Format::kMarkdown ? fmt::format("## {}\n\n", kind) : kind + "\n";
+    for (const auto& [id, plugin] : offers) {
+      out += format == Format::kMarkdown ? fmt::format("- `{}` (plugin `{}`)\n", id, plugin)
+                                         : fmt::format("  {:<24} {}\n", id, plugin);
+    }
+    if (format == Format::kMarkdown) out += "\n";
+  }
+  if (format == Format::kText)
+    out += "\n`tenon inspect KIND.ID` shows options, e.g. tenon inspect optimizer.adamw\n";
+  return out + failed;
+}
+
+/// A file, examined: its tag, read without running any of its code, and the description from loading it in a
+/// child process.
+struct FileFacts {
+  std::filesystem::path file;  ///< canonical
+  plugin::AbiTag tag;
+  std::optional<plugin::PluginDescription> description;  ///< present when it was loaded
+  std::string reason;  ///< why this program cannot load it; "" = it can as far as is known
+};
+
+using Json = nlohmann::ordered_json;
+using plugin::AbiTag;
+
+constexpr std::pair<const char*, std::string AbiTag::*> kAbiFields[] = {
+    {"epoch", &AbiTag::epoch},
+    {"arch", &AbiTag::arch},
+    {"stdlib", &AbiTag::stdlib},
+    {"string-abi", &AbiTag::string_abi},
+    {"debug-containers", &AbiTag::debug_containers},
+    {"rtti", &AbiTag::rtti},
+    {"exceptions", &AbiTag::exceptions},
+    {"compiler", &AbiTag::compiler},
+    {"sdk-version", &AbiTag::sdk_version},
+    {"language", &AbiTag::language}};
+
+std::string offers_text(const AbiTag& tag, const char* between) {
+  std::vector<std::string> offers;
+  for (const plugin::Offer& offer : tag.offers) {
+    std::string& text = offers.emplace_back(plugin::component_name(offer.kind, offer.id));
+    if (!offer.aliases.empty()) text += fmt::format(" (also called {})", fmt::join(offer.aliases, ", "));
+  }
+  return fmt::format("{}", fmt::join(offers, between));
+}
+
+std::string print_json(const FileFacts& facts) {
+  Json json;
+  if (facts.description) {
+    json = Json::parse(print_plugin(*facts.description, Format::kJson));
+  } else {
+    json = {{"plugin", facts.tag.plugin_id}, {"version", facts.tag.plugin_version}};
+    Json components = Json::array();
+    for (const plugin::Offer& offer : facts.tag.offers)
+      components.push_back({{"kind", offer.kind}, {"id", offer.id}, {"aliases", offer.aliases}});
+    json["components"] = std::move(components);
+  }
+  json["file"] = facts.file.string();
+  Json abi;
+  for (const auto& [name, field] : kAbiFields) abi[name] = facts.tag.*field;
+  json["abi"] = std::move(abi);
+  json["loaded"] = facts.description.has_value();
+  json["reason"] = facts.reason;
+  return json.dump(2) + "\n";
+}
+
+std::string print_markdown(const FileFacts& facts) {
+  if (facts.description) return print_plugin(*facts.description, Format::kMarkdown);
+  return fmt::format("## {} {}\n\nabi: {}\n\n- {}\n", facts.tag.plugin_id, facts.tag.plugin_version,
+                     plugin::abi_summary(facts.tag), offers_text(facts.tag, "\n- "));
+}
+
+/// Reads the tag. Throws Error(kPlugin) for a file without one. With `load`, also loads a file that fits this
+/// program in a child process.
+FileFacts look_at_file(const std::filesystem::path& file, bool load) {
+  std::error_code failure;
+  FileFacts facts{std::filesystem::canonical(file, failure), {}, std::nullopt, ""};
+  if (failure) throw Error(ErrorKind::kPlugin, plugin::cannot_load(file, failure.message() + "."));
+  facts.tag = plugin::read_abi_tag(facts.file);
+  facts.reason = plugin::abi_problem(facts.tag, plugin::host_abi_tag(), facts.file);
+  if (!load || !facts.reason.empty()) return facts;
+  plugin::ProbeResult probe = plugin::probe_plugin({.file = facts.file});
+  if (probe.ok)
+    facts.description = std::move(probe.description);
+  else
+    facts.reason = std::move(probe.reason);
+  return facts;
+}
+
+/// Text and Markdown show which facts were read and which come from loading; JSON has "loaded".
+std::string print_file(const FileFacts& facts, Format format) {
+  if (format == Format::kJson) return print_json(facts);
+  if (format == Format::kMarkdown) return print_markdown(facts);
+  std::string out = fmt::format(
+      "{} {}\nfile        {}\nabi         {}\ncomponents  {}\nThis much is read from the file; no code of it "
+      "ran.\n",
+      facts.tag.plugin_id, facts.tag.plugin_version, facts.file.string(), plugin::abi_summary(facts.tag),
+      offers_text(facts.tag, ", "));
+  if (!facts.description) return out;
+  return out + "\nThe rest it said of itself, loaded and initialised in a child process.\n\n" +
+         print_plugin(*facts.description, format);
+}
 
 Format format_of(const Parsed& parsed) {
   if (parsed.values.count("json") > 0) return Format::kJson;

@@ -1,7 +1,6 @@
 // The program `tenon`. Exit status: 0 ok, 1 failed run, 2 usage or configuration error, 3 plugin error, 4
 // lost device.
 #include "command_line.hpp"
-#include "thread_waits.hpp"
 
 #include "base/signals.hpp"
 #include "base/standard_streams.hpp"
@@ -13,7 +12,10 @@
 
 #include <fmt/format.h>
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <string>
@@ -70,11 +72,22 @@ int guarded_run(const std::vector<std::string>& words) {
   }
 }
 
+/// Threads of OpenMP wait for the next piece of work by spinning, by default for milliseconds: on a machine
+/// that does anything else, the spinning thread holds the processor that the late one needs, and a step takes
+/// ten times as long. Starts the program again with a short spin (GOMP_SPINCOUNT=2000), since the runtime
+/// reads its settings before main; does nothing where the user chose one (GOMP_SPINCOUNT, OMP_WAIT_POLICY) or
+/// where the program cannot be started again.
+void shorten_thread_waits(char** arguments) {
+  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
+  // Set before exec, this is also what stops the second start from starting a third.
+  if (::setenv("GOMP_SPINCOUNT", "2000", 1) == 0) ::execv("/proc/self/exe", arguments);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   tenon::base::prepare();
-  tenon::cli::shorten_thread_waits(argv);
+  shorten_thread_waits(argv);
   try {
     // Lives until the process is gone: signals that come while it ends belong to the request that was obeyed.
     [[maybe_unused]] static const auto* const signals = new tenon::base::Signals(true);

@@ -1,24 +1,240 @@
 // tenon quantize: converts a matrix to a number format and back, without training. The arithmetic is that of
-// the precision component that offers the format.
+// the precision component that offers the format; no format is known by name here. First that component, then
+// the folder of arrays, statistics and a drawing that one matrix becomes, then the command.
 #include "command_line.hpp"
-#include "quantize_component.hpp"
 #include "quantize_histogram.hpp"
 #include "quantize_input.hpp"
-#include "quantize_output.hpp"
+#include "stored_run.hpp"
 
 #include "base/json_writer.hpp"
+#include "base/process_facts.hpp"
+#include "config/suggest.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/files.hpp>
+#include <tenon/precision.hpp>
+#include <tenon/registry.hpp>
+#include <tenon/sdk/npy.hpp>
+#include <tenon/sdk/quantizer.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <iostream>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
 
 namespace tenon::cli {
 namespace {
+
+/// Choices of the user; empty texts and zeros select the format's default.
+struct QuantizeChoice {
+  std::string format, scale, rounding, transform;
+  std::int64_t block_rows = 0, block_columns = 0;
+  std::uint64_t seed = 0;
+};
+
+/// Results in host memory.
+struct QuantizedMatrix {
+  QuantizeShape shape;
+  QuantizeReport report;
+  std::vector<std::uint8_t> codes;
+  std::vector<std::byte> block_scales;  ///< empty: the format has none
+  std::vector<float> dequantized;
+};
+
+/// The precision component that offers a number format, and one matrix put through it on the device `cpu`.
+/// Creates and queries every precision component, because a plugin's tag does not list formats.
+class FormatUser {
+ public:
+  /// Throws Error(kConfig) that lists all formats if no component offers this one.
+  FormatUser(Registry& registry, const std::string& format);
+
+  /// "precision.nvfp4"
+  std::string_view component() const { return name_; }
+  /// values: [rows, columns]. Errors are those of the component, prefixed with `what`.
+  QuantizedMatrix run(const QuantizeChoice& choice, const std::string& what, const std::vector<float>& values,
+                      std::int64_t rows, std::int64_t columns);
+
+ private:
+  template <typename Interface>
+  Component<Interface> make(Registry& registry, const std::string& type);
+
+  OfflineHost host_;
+  std::vector<std::unique_ptr<ResolvedOptions>> options_;
+  Component<Device> device_;
+  Component<Precision> precision_;
+  Quantizer* quantizer_ = nullptr;
+  std::string name_;
+};
+
+/// Memory of a device that is given back.
+class DeviceMemory {
+ public:
+  DeviceMemory(Device& device, const Shape& shape, DType dtype) : device_(device) {
+    view_.shape = shape;
+    view_.dtype = dtype;
+    view_.space = device.space();
+    if (view_.elements() > 0) view_.data = device.allocate(static_cast<std::size_t>(view_.bytes()));
+  }
+  ~DeviceMemory() {
+    if (view_.data != nullptr) device_.release(view_.data, static_cast<std::size_t>(view_.bytes()));
+  }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+
+  TensorView view() const { return view_; }
+  TensorView at(void* host) const { return {host, view_.shape, view_.dtype, MemorySpace::kHost}; }
+  void load(const void* host) { device_.copy(at(const_cast<void*>(host)), view_); }
+  void store(void* host) {
+    if (view_.data == nullptr) return;
+    device_.copy(view_, at(host));
+    device_.synchronize();
+  }
+
+ private:
+  Device& device_;
+  TensorView view_;
+};
+
+template <typename Interface>
+Component<Interface> FormatUser::make(Registry& registry, const std::string& type) {
+  Resolution resolved =
+      resolve_options(component_request(Value(), registry.describe(Interface::kKind, type), &registry));
+  registry.create_inner(*resolved.options, host_);
+  options_.push_back(std::move(resolved.options));
+  return registry.create<Interface>(type, *options_.back(), host_);
+}
+
+FormatUser::FormatUser(Registry& registry, const std::string& format) {
+  std::vector<std::string> offered, silent;
+  for (const std::string& id : registry.ids(Precision::kKind)) {
+    try {
+      Component<Precision> precision = make<Precision>(registry, id);
+      auto* quantizer = static_cast<Quantizer*>(precision->query(Quantizer::kId));
+      if (quantizer == nullptr) continue;
+      const std::span<const std::string_view> formats = quantizer->formats();
+      offered.insert(offered.end(), formats.begin(), formats.end());
+      if (quantizer_ != nullptr || std::find(formats.begin(), formats.end(), format) == formats.end())
+        continue;
+      quantizer_ = quantizer;
+      name_ = "precision." + id;
+      precision_ = std::move(precision);
+    } catch (const Error& error) {  // one that needs options, or is broken, may not be the requested one
+      silent.push_back(fmt::format("precision.{} could not be asked: {}", id, error.what()));
+    }
+  }
+  if (quantizer_ == nullptr) {
+    std::sort(offered.begin(), offered.end());
+    offered.erase(std::unique(offered.begin(), offered.end()), offered.end());
+    fail_config(fmt::format("no precision component offers the format '{}'{}; offered: {}{}{}", format,
+                            config::suggestion(format, offered),
+                            offered.empty() ? "none" : fmt::format("{}", fmt::join(offered, ", ")),
+                            silent.empty() ? "" : "\n  ", fmt::join(silent, "\n  ")));
+  }
+  device_ = make<Device>(registry, "cpu");
+  device_->open({.local_rank = 0, .threads = usable_cores(), .kernels = "auto"});
+}
+
+QuantizedMatrix FormatUser::run(const QuantizeChoice& choice, const std::string& what,
+                                const std::vector<float>& values, std::int64_t rows, std::int64_t columns) {
+  QuantizeRequest request;
+  request.format = choice.format;
+  request.block_rows = choice.block_rows;
+  request.block_columns = choice.block_columns;
+  request.scale = choice.scale;
+  request.rounding = choice.rounding;
+  request.transform = choice.transform;
+  request.seed = choice.seed;
+  request.rows = rows;
+  request.columns = columns;
+  QuantizedMatrix result;
+  try {
+    result.shape = quantizer_->shape(request);
+    const QuantizeShape& shape = result.shape;
+    if (shape.rows < rows || shape.columns < columns || shape.scale_rows < 0 || shape.scale_columns < 0 ||
+        (shape.scale != DType::kU8 && shape.scale != DType::kF32)) {
+      fail_plugin(fmt::format("{} answered a shape of {} x {} codes with {} x {} scales of {}", name_,
+                              shape.rows, shape.columns, shape.scale_rows, shape.scale_columns,
+                              dtype_name(shape.scale)));
+    }
+    DeviceMemory x(*device_, {rows, columns}, DType::kF32);
+    DeviceMemory codes(*device_, {shape.rows, shape.columns}, DType::kU8);
+    DeviceMemory scales(*device_, {shape.scale_rows, shape.scale_columns}, shape.scale);
+    DeviceMemory dequantized(*device_, {shape.rows, shape.columns}, DType::kF32);
+    x.load(values.data());
+    result.report =
+        quantizer_->run(request, *device_, x.view(), codes.view(), scales.view(), dequantized.view());
+    result.codes.resize(static_cast<std::size_t>(codes.view().bytes()));
+    result.block_scales.resize(static_cast<std::size_t>(scales.view().bytes()));
+    result.dequantized.resize(static_cast<std::size_t>(dequantized.view().elements()));
+    codes.store(result.codes.data());
+    scales.store(result.block_scales.data());
+    dequantized.store(result.dequantized.data());
+  } catch (const Error& error) {
+    throw Error(error.kind(), fmt::format("{}: {}: {}", what, name_, error.what()));
+  }
+  return result;
+}
+
+/// Names of the files in a result's folder; any of them means that a result exists.
+constexpr std::array kFiles{"codes.npy",       "block_scales.npy", "tensor_scale.npy",
+                            "dequantized.npy", "histogram.svg",    "stats.json"};
+
+/// The writer only reads.
+TensorView view_of(const void* data, const Shape& shape, DType dtype) {
+  return {const_cast<void*>(data), shape, dtype, MemorySpace::kHost};
+}
+
+/// Refuses, with Error(kConfig), a folder that contains results.
+void refuse_results(FileSystem& files, const std::string& folder) {
+  for (const char* name : kFiles) {
+    const std::string path = folder + "/" + name;
+    if (files.exists(path))
+      fail_config(fmt::format("tenon quantize: {} exists; choose another --out, or add --overwrite", path));
+  }
+}
+
+/// The six keys of stats.json; a value that is not finite is null.
+std::string stats_json(const QuantizeReport& report) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("sqnr_db", report.sqnr_db);
+  json.member("mean_relative_error", report.mean_relative_error);
+  json.member("underflow_fraction", report.underflow_fraction);
+  json.member("saturated_fraction", report.saturated_fraction);
+  json.member("amax", report.amax);
+  json.member("decision", report.decision);
+  json.end_object();
+  return json.take();
+}
+
+/// Writes the folder; stats.json comes last, so that a folder with it is whole.
+void write_quantized(FileSystem& files, const std::string& folder, const SourceMatrix& matrix,
+                     const QuantizedMatrix& result, const std::string& histogram) {
+  files.make_directories(folder);
+  // The old result may have files that the new one lacks.
+  for (const char* name : kFiles) remove_tree(files, folder + "/" + name);
+  const QuantizeShape& shape = result.shape;
+  write_npy(files, folder + "/codes.npy",
+            view_of(result.codes.data(), {shape.rows, shape.columns}, DType::kU8));
+  if (!result.block_scales.empty()) {
+    write_npy(files, folder + "/block_scales.npy",
+              view_of(result.block_scales.data(), {shape.scale_rows, shape.scale_columns}, shape.scale));
+  }
+  write_npy(files, folder + "/tensor_scale.npy", view_of(&result.report.tensor_scale, {}, DType::kF32));
+  write_npy(files, folder + "/dequantized.npy",
+            view_of(result.dequantized.data(), {shape.rows, shape.columns}, DType::kF32));
+  write_text_atomically(files, folder + "/histogram.svg", histogram);
+  write_text_atomically(files, folder + "/stats.json", stats_json(result.report));
+}
 
 void declare_quantize(po::options_description& options) {
   options.add_options()("format", po::value<std::string>(), "F  number format, e.g. nvfp4");

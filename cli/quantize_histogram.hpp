@@ -1,5 +1,6 @@
 // histogram.svg of `tenon quantize`: the frequency of each magnitude before and after, on one logarithmic
-// axis, and the levels of the format beside the largest element.
+// axis, and the levels of the format beside the largest element. Apart from the command: it knows numbers
+// only, no formats and no files.
 #pragma once
 
 #include <span>

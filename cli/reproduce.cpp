@@ -1,6 +1,6 @@
 // tenon reproduce: lists the studies of papers' tables, or runs one.
 #include "command_line.hpp"
-#include "evaluation.hpp"
+#include "trained_graph.hpp"
 
 #include "config/run_schema.hpp"
 #include "reproduce/reproduce.hpp"

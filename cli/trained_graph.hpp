@@ -1,15 +1,19 @@
 // The graph of a run that was trained, in evaluation mode on one rank: on the weights of a checkpoint, fed by
-// the reader that training uses. A run over a model grid is computed with whole tensors. Serves generate and
-// evaluate.
+// the reader that training uses; and its validation samples, or those of other data that fits its weights,
+// once through it. A run over a model grid is computed with whole tensors. Serves generate, evaluate and
+// reproduce.
 #pragma once
 
-#include "loop/batch_reader.hpp"
 #include "stored_run.hpp"
+
+#include "loop/batch_reader.hpp"
+#include "loop/evaluation.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/transport.hpp>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -62,5 +66,21 @@ class TrainedGraph {
   std::vector<std::string> nodes_;
   std::vector<std::byte> copy_;
 };
+
+using Measured = train::EvaluationValue;
+
+/// A node whose value is kept for every sample.
+struct Output {
+  std::string node, file;
+  Shape shape;  ///< of one sample
+  std::vector<float> values;
+};
+
+/// Losses and metrics over all validation samples; fills `outputs`. Throws Error(kConfig) if there are no
+/// such samples, or for nodes that the graph does not have.
+std::vector<Measured> evaluate(TrainedGraph& graph, std::vector<Output>& outputs);
+
+/// The metrics of the newest checkpoint of a run under `sets`, by name: "val/loss".
+std::map<std::string, double> evaluate_run(const std::string& run, const std::vector<std::string>& sets);
 
 }  // namespace tenon::cli
