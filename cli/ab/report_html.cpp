@@ -1,14 +1,18 @@
-// report.html, top to bottom: verdict, difference of the configurations, primary metric, curves. The sections
-// on time to target, cost, secondary metrics and provenance are in report_html_tables.cpp.
+// report.html, its sections from top to bottom: verdict, difference of the configurations, primary metric and
+// curves; then time to target, cost, secondary metrics and the check against itself, which are mostly tables;
+// then the origin of the numbers and how to reproduce them. A section that has nothing to say is "".
+#include "ab/analysis.hpp"
 #include "ab/format.hpp"
 #include "ab/html.hpp"
 #include "ab/report.hpp"
-#include "ab/report_sections.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
+#include <string>
 
 namespace tenon::ab {
 namespace {
@@ -254,6 +258,442 @@ std::string curves_section(const StudyResult& result) {
   const std::string training = "train" + metric.substr(std::min(metric.size(), metric.find('/')));
   if (training != metric) out += curves_of(result, training, "training");
   return out.empty() ? "" : section("Curves", out);
+}
+
+constexpr const char* kNone = "\u2013";
+
+std::string signed_quantity(double value, Axis axis) {
+  return (value > 0 ? "+" : "") + quantity(value, axis);
+}
+
+std::string amount(const std::optional<double>& value, Axis axis, const char* otherwise) {
+  return value ? quantity(*value, axis) : otherwise;
+}
+
+// Mean and spread followed by a unit; blank when nothing was measured.
+std::string mean_and_sd(const std::optional<MeanEstimate>& m, double scale, int decimals) {
+  if (!m) return kNone;
+  // Counts that are the same in all runs need no decimals.
+  const bool count = m->sd == 0 && m->mean / scale == std::round(m->mean / scale);
+  const std::string mean = fixed(m->mean / scale, count ? 0 : decimals);
+  return std::isnan(m->sd) || m->sd == 0 ? mean
+                                         : fmt::format("{} \u00b1 {}", mean, fixed(m->sd / scale, decimals));
+}
+
+struct Scale {
+  double factor = 1;
+  std::string unit;
+  int decimals = 0;
+};
+
+// One unit for a whole row, so that arms can be compared at a glance.
+Scale scale_for(double most, bool bytes) {
+  static constexpr struct {
+    double factor;
+    const char* prefix;
+  } kPrefixes[] = {{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e3, "k"}};
+  const std::string unit = bytes ? "B" : "";
+  for (const auto& p : kPrefixes) {
+    if (most >= p.factor && (bytes || p.factor > 1e4))
+      return {p.factor, p.prefix + unit, most / p.factor < 100 ? 2 : 1};
+  }
+  return {1, unit, most < 10 ? 3 : most < 1000 ? 1 : 0};
+}
+
+using Pick = std::optional<MeanEstimate> ArmCost::*;
+
+void add_cost_row(const StudyResult& result, const char* name, const char* unit, Pick pick, bool bytes,
+                  std::vector<TableRow>& rows) {
+  double most = 0;
+  bool any = false;
+  for (const ArmCost& c : result.costs) {
+    any = any || (c.*pick).has_value();
+    if (c.*pick) most = std::max(most, std::abs((c.*pick)->mean));
+  }
+  const Scale scale = scale_for(most, bytes);
+  const std::string full = scale.unit + unit;
+  TableRow row{{escape_html(full.empty() || !any ? name : fmt::format("{} ({})", name, full))}, false};
+  for (const ArmCost& c : result.costs)
+    row.cells_html.push_back(mean_and_sd(c.*pick, scale.factor, scale.decimals));
+  rows.push_back(std::move(row));
+}
+
+using Named = std::vector<std::pair<std::string, MeanEstimate>> ArmCost::*;
+
+void add_named_rows(const StudyResult& result, const char* prefix, Named pick, bool bytes,
+                    std::vector<TableRow>& rows) {
+  std::vector<std::string> names;
+  for (const ArmCost& c : result.costs) {
+    for (const auto& entry : c.*pick) {
+      if (std::find(names.begin(), names.end(), entry.first) == names.end()) names.push_back(entry.first);
+    }
+  }
+  for (const std::string& name : names) {
+    double most = 0;
+    std::vector<std::optional<MeanEstimate>> cells;
+    for (const ArmCost& c : result.costs) {
+      cells.emplace_back();
+      for (const auto& [key, estimate] : c.*pick) {
+        if (key == name) cells.back() = estimate;
+      }
+      if (cells.back()) most = std::max(most, cells.back()->mean);
+    }
+    const Scale scale = scale_for(most, bytes);
+    TableRow row{
+        {escape_html(fmt::format("{}{}{}", prefix, name, scale.unit.empty() ? "" : " (" + scale.unit + ")"))},
+        false};
+    for (const auto& cell : cells) row.cells_html.push_back(mean_and_sd(cell, scale.factor, scale.decimals));
+    rows.push_back(std::move(row));
+  }
+}
+
+std::string target_figure(const StudyResult& result, const Comparison& c) {
+  std::vector<Panel> panels;
+  for (const TargetComparison& t : c.targets) {
+    panels.push_back({axis_label(t.axis), drawing({860, 240}, {360, 220}, [&](ChartSize size) {
+                        return target_chart(result, c, t, size);
+                      })});
+  }
+  return fmt::format(
+      "<figure><div class=\"legend\">{}{}</div>{}<figcaption>Share of runs that had reached the target; open "
+      "marks: runs that ended without it. {}</figcaption></figure>\n",
+      arm_key(0, result.study.arms[0].arm.name), arm_key(c.other, result.study.arms[c.other].arm.name),
+      tabs(fmt::format("target{}", c.other), panels),
+      csv_link(target_csv(result, c), "time_to_target.csv", "CSV"));
+}
+
+TableRow target_row(const StudyResult& result, std::size_t arm, Axis axis, const SurvivalEstimate& s,
+                    const MlperfMean& mlperf) {
+  const std::string bounds = s.median_low || s.median_high
+                                 ? fmt::format("{} to {}", amount(s.median_low, axis, "0"),
+                                               amount(s.median_high, axis, "beyond the budget"))
+                                 : kNone;
+  return {{arm_key(arm, result.study.arms[arm].arm.name), axis_label(axis),
+           fmt::format("{} of {}", s.reached, s.n), amount(s.median, axis, "not reached by half"), bounds,
+           quantity(s.restricted_mean, axis),
+           fmt::format("{} to {}", quantity(std::max(0.0, s.restricted_mean_interval.low), axis),
+                       quantity(s.restricted_mean_interval.high, axis)),
+           mlperf.mean ? quantity(*mlperf.mean, axis) : fmt::format("void: {}", escape_html(mlperf.why))},
+          false};
+}
+
+std::string target_tables(const StudyResult& result, const Comparison& c,
+                          const std::vector<const TargetComparison*>& targets) {
+  std::vector<TableRow> rows;
+  std::vector<TableRow> tests;
+  for (const TargetComparison* t : targets) {
+    rows.push_back(target_row(result, 0, t->axis, t->baseline_estimate, t->baseline_mlperf));
+    rows.push_back(target_row(result, c.other, t->axis, t->other_estimate, t->other_mlperf));
+    tests.push_back({{axis_label(t->axis), signed_quantity(t->restricted_mean_difference, t->axis),
+                      fmt::format("{} to {}", signed_quantity(t->restricted_mean_interval.low, t->axis),
+                                  signed_quantity(t->restricted_mean_interval.high, t->axis)),
+                      escape_html(p_value(t->log_rank.p))},
+                     false});
+  }
+  return table({{"arm", false},
+                {"unit", false},
+                {"reached", true},
+                {"median", true},
+                {"interval of the median", true},
+                {"restricted mean", true},
+                {"interval", true},
+                {"MLPerf mean", true}},
+               rows) +
+         table({{"unit", false},
+                {"difference of restricted means", true},
+                {"interval", true},
+                {"log-rank p", true}},
+               tests);
+}
+
+std::string target_section(const StudyResult& result) {
+  const Experiment& e = result.study.experiment;
+  if (!e.target || result.comparisons.empty()) return "";
+  std::string out = paragraph(
+      fmt::format("Time is that of the first evaluation with {} {} {}. Runs that never get there count "
+                  "as later than their budget (censored), not as missing.",
+                  e.metric, e.lower_is_better ? "at or below" : "at or above", compact(*e.target)));
+  for (const Comparison& c : result.comparisons) {
+    if (c.targets.empty()) continue;
+    out += target_figure(result, c);
+    const TargetComparison* deciding = target_on(c, e.budget.kind);
+    if (deciding != nullptr) out += target_tables(result, c, {deciding});
+    std::vector<const TargetComparison*> others;
+    for (const TargetComparison& t : c.targets) {
+      if (&t != deciding) others.push_back(&t);
+    }
+    if (!others.empty()) {
+      out += "<details><summary>The same in other units</summary>\n" + target_tables(result, c, others) +
+             "</details>\n";
+    }
+  }
+  out += paragraph(
+      "The log-rank test and the intervals here do not use the pairing. MLPerf mean: of five or more runs "
+      "the fastest "
+      "and the slowest are dropped.",
+      "note");
+  return section("Time to target", out);
+}
+
+std::string cost_section(const StudyResult& result) {
+  const Study& s = result.study;
+  std::vector<TableColumn> columns{{"mean \u00b1 SD over runs (no SD: all equal)", false}};
+  for (std::size_t a = 0; a < s.arms.size(); ++a) columns.push_back({arm_key(a, s.arms[a].arm.name), true});
+  std::vector<TableRow> rows;
+  add_cost_row(result, "samples per second", "", &ArmCost::samples_per_s, false, rows);
+  add_cost_row(result, "tokens per second", "", &ArmCost::tokens_per_s, false, rows);
+  add_cost_row(result, "wall time", "s", &ArmCost::wall_s, false, rows);
+  add_cost_row(result, "checkpoint stall", "s", &ArmCost::stall_s, false, rows);
+  add_cost_row(result, "share of communication hidden", "", &ArmCost::hidden_comm_share, false, rows);
+  add_cost_row(result, "waiting for bytes, a rank", "s", &ArmCost::exposed_comm_s, false, rows);
+  add_cost_row(result, "waiting for late ranks, a rank", "s", &ArmCost::late_s, false, rows);
+  add_cost_row(result, "bytes sent", "", &ArmCost::bytes_sent, true, rows);
+  add_named_rows(result, "bytes sent: ", &ArmCost::bytes_by_purpose, true, rows);
+  add_cost_row(result, "peak memory", "MB", &ArmCost::peak_rss_mb, false, rows);
+  add_named_rows(result, "quantized operands: ", &ArmCost::quantized_operands, false, rows);
+  std::string out = table(columns, rows);
+  if (!s.wall_clock_valid()) {
+    out += paragraph(fmt::format("Times are blank because {} runs shared the machine.", s.jobs), "note");
+  }
+  return section("Cost", out);
+}
+
+std::string secondary_section(const StudyResult& result) {
+  const Study& s = result.study;
+  std::vector<TableRow> rows;
+  std::string skipped;
+  for (const Comparison& c : result.comparisons) {
+    for (const PairedMetric& m : c.secondary) {
+      const int decimals = metric_decimals(m.difference, m.baseline_mean.mean);
+      rows.push_back({{escape_html(m.metric), arm_key(c.other, s.arms[c.other].arm.name),
+                       fixed(m.baseline_mean.mean, decimals), fixed(m.other_mean.mean, decimals),
+                       fixed_signed(m.difference.mean, decimals),
+                       interval_text(m.difference.interval, decimals), escape_html(p_value(m.t_test.p)),
+                       escape_html(p_value(m.sign_flip.p)), escape_html(p_value(m.adjusted_p))},
+                      false});
+    }
+    for (const std::string& why : c.skipped_metrics) skipped += paragraph("Not compared: " + why, "note");
+  }
+  if (rows.empty() && skipped.empty()) return "";
+  std::string out = paragraph(
+      "The primary metric was chosen before the runs; these were not, so their p-values are adjusted "
+      "together (Holm) and decide nothing.",
+      "note");
+  if (!rows.empty()) {
+    out += table({{"metric", false},
+                  {"arm", false},
+                  {escape_html(s.arms[0].arm.name), true},
+                  {"arm's mean", true},
+                  {"difference", true},
+                  {"interval", true},
+                  {"p, t test", true},
+                  {"p, exact", true},
+                  {"p, Holm", true}},
+                 rows);
+  }
+  return section("Secondary metrics", out + skipped);
+}
+
+std::string self_check_section(const StudyResult& result) {
+  if (!result.self_check) return "";
+  const SelfCheck& c = *result.self_check;
+  const double alpha = result.study.experiment.alpha;
+  std::string out = paragraph(fmt::format(
+      "One arm against itself: a difference found here is a false alarm. Of {} relabellings of these pairs "
+      "the t test calls "
+      "{:.3g}% a difference at level {:.4g}{}.",
+      c.relabellings, 100 * c.rate_t, alpha,
+      std::isnan(c.rate_sign_flip) ? "" : fmt::format(", the exact test {:.3g}%", 100 * c.rate_sign_flip)));
+  out += paragraph(fmt::format("Of {} metrics tested in this study, {} had p at or below {:.4g}.", c.metrics,
+                               c.metrics_rejected, alpha));
+  return section("A/A check: the false-positive rate of this pipeline", out);
+}
+
+// Entries that differ between any two runs by nature.
+bool varies_by_nature(const std::string& key) {
+  static constexpr std::string_view kParts[] = {"seed",        "command_line", "start",    "end",
+                                                "exit_reason", "parent_run",   "segments", "config_sha256"};
+  for (std::string_view part : kParts) {
+    if (key.find(part) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// key -> values seen over all runs, with the first run that has each.
+std::map<std::string, std::set<std::string>> manifest_values(const Study& study) {
+  std::map<std::string, std::set<std::string>> out;
+  for (const ArmRuns& arm : study.arms) {
+    for (const auto& run : arm.runs) {
+      if (!run) continue;
+      for (const auto& [key, value] : run->manifest) {
+        if (!varies_by_nature(key)) out[key].insert(value);
+      }
+    }
+  }
+  return out;
+}
+
+std::string joined(const std::set<std::string>& values) {
+  return fmt::format("{}", fmt::join(values, " | "));
+}
+
+std::string manifest_table(const Study& study) {
+  const auto values = manifest_values(study);
+  std::vector<TableRow> rows;
+  std::vector<std::string_view> differing;
+  for (const auto& [key, seen] : values) {
+    rows.push_back(
+        {{fmt::format("<code>{}</code>", escape_html(key)), escape_html(joined(seen))}, seen.size() > 1});
+    if (seen.size() > 1) differing.push_back(key);
+  }
+  if (rows.empty()) return "";
+  std::string out =
+      differing.empty()
+          ? paragraph("The manifests of all runs agree on program, machine, libraries and data.")
+          : paragraph(
+                fmt::format("The manifests of the runs do not agree on: {}.", fmt::join(differing, ", ")));
+  static constexpr const char* kShort[] = {
+      "program.version", "program.git", "program.compiler", "cpu.model", "kernels", "threads", "ranks"};
+  std::vector<TableRow> brief;
+  for (const char* key : kShort) {
+    const auto found = values.find(key);
+    if (found == values.end()) continue;
+    brief.push_back({{fmt::format("<code>{}</code>", key), escape_html(joined(found->second))}, false});
+  }
+  if (!brief.empty()) out += table({{"manifest", false}, {"", false}}, brief, "list");
+  return out + "<details><summary>All entries of the manifests</summary>\n" +
+         table({{"entry", false}, {"value", false}}, rows) + "</details>\n";
+}
+
+// Entries by plugin: plugin.vendor.name.id, plugin.vendor.name.sha256, ...
+std::string plugin_table(const Study& study) {
+  struct Plugin {
+    std::string version, sha256, abi;
+    std::set<std::size_t> arms;
+  };
+  std::map<std::string, Plugin>
+      plugins;  // by id and file digest: the same id with two digests is worth two rows
+  for (std::size_t a = 0; a < study.arms.size(); ++a) {
+    for (const auto& run : study.arms[a].runs) {
+      if (!run) continue;
+      for (const auto& [key, value] : run->plugins_lock) {
+        if (!key.ends_with(".id")) continue;
+        const std::string stem = key.substr(0, key.size() - 3);
+        const auto field = [&](const char* name) {
+          const auto found = run->plugins_lock.find(stem + name);
+          return found == run->plugins_lock.end() ? std::string() : found->second;
+        };
+        Plugin& p = plugins[value + "\n" + field(".sha256")];
+        p.version = field(".version");
+        p.sha256 = field(".sha256");
+        p.abi = field(".abi");
+        p.arms.insert(a);
+      }
+    }
+  }
+  if (plugins.empty()) return "";
+  const auto unquoted = [](const std::string& text) {
+    return text.size() >= 2 && text.front() == '"' && text.back() == '"' ? text.substr(1, text.size() - 2)
+                                                                         : text;
+  };
+  std::vector<TableRow> rows;
+  for (const auto& [id, p] : plugins) {
+    std::string arms;
+    for (std::size_t a : p.arms) arms += arm_key(a, study.arms[a].arm.name) + " ";
+    const std::string digest = unquoted(p.sha256);
+    rows.push_back(
+        {{fmt::format("<code>{}</code>", escape_html(unquoted(id.substr(0, id.find('\n'))))),
+          escape_html(unquoted(p.version)),
+          fmt::format("<code title=\"{}\">{}</code>", escape_html(digest), escape_html(digest.substr(0, 16))),
+          arms},
+         false});
+  }
+  return "<h3>Plugins</h3>\n" +
+         table({{"plugin", false}, {"version", false}, {"SHA-256", false}, {"loaded by", false}}, rows);
+}
+
+std::string run_table(const StudyResult& result) {
+  const Study& s = result.study;
+  std::vector<TableRow> rows;
+  for (std::size_t a = 0; a < s.arms.size(); ++a) {
+    for (std::size_t i = 0; i < s.arms[a].runs.size(); ++i) {
+      const auto& run = s.arms[a].runs[i];
+      if (!run) {
+        rows.push_back({{arm_key(a, s.arms[a].arm.name), std::to_string(s.experiment.seeds[i]), "missing", "",
+                         "", "", "", "", ""},
+                        false});
+        continue;
+      }
+      const std::optional<double> value = run->final_value(s.experiment.metric);
+      rows.push_back({{arm_key(a, s.arms[a].arm.name), std::to_string(s.experiment.seeds[i]),
+                       escape_html(run->status), value ? fmt::format("{:.6g}", *value) : "\u2013",
+                       quantity(run->steps, Axis::kSteps), quantity(run->samples, Axis::kSamples),
+                       s.wall_clock_valid() ? quantity(run->wall_s, Axis::kSeconds) : "\u2013",
+                       quantity(run->bytes_sent, Axis::kBytes),
+                       fmt::format("<code>{}</code>", escape_html(run->weights_hash.substr(0, 16)))},
+                      false});
+    }
+  }
+  return "<details><summary>Every run</summary>\n" +
+         table({{"arm", false},
+                {"seed", true},
+                {"status", false},
+                {escape_html(s.experiment.metric), true},
+                {"steps", true},
+                {"samples", true},
+                {"wall time", true},
+                {"bytes sent", true},
+                {"weights hash", false}},
+               rows) +
+         "</details>\n";
+}
+
+std::string shell_word(const std::string& text) {
+  const bool plain = !text.empty() && text.find_first_not_of(
+                                          "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                                          "_./=:,+-@%") == std::string::npos;
+  if (plain) return text;
+  std::string out = "'";
+  for (char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::string provenance_section(const StudyResult& result) {
+  const Study& s = result.study;
+  std::string out;
+  if (!s.notes.empty()) {
+    out += "<ul>\n";
+    for (const std::string& note : s.notes) out += fmt::format("<li>{}</li>\n", escape_html(note));
+    out += "</ul>\n";
+  }
+  return section("Where the numbers come from",
+                 out + manifest_table(s) + plugin_table(s) + run_table(result));
+}
+
+std::string reproduce_section(const StudyResult& result) {
+  const Study& s = result.study;
+  const Experiment& e = s.experiment;
+  std::string out;
+  if (!e.path.empty()) {
+    out += fmt::format("<pre>tenon ab {} --out {} --jobs {}{}</pre>\n", escape_html(shell_word(e.path)),
+                       escape_html(shell_word(s.folder)), s.jobs, s.self_check ? " --aa" : "");
+  }
+  std::string commands;
+  for (const ArmRuns& arm : s.arms) {
+    for (const auto& run : arm.runs) {
+      if (!run) continue;
+      const auto found = run->manifest.find("command_line");
+      if (found != run->manifest.end()) commands += found->second + "\n";
+    }
+  }
+  if (!commands.empty()) {
+    out += fmt::format("<details><summary>Single runs</summary>\n<pre>{}</pre></details>\n",
+                       escape_html(commands));
+  }
+  out += paragraph(
+      "The same program, plugins, thread count and processor give the same bits; compare the weights hashes.",
+      "note");
+  return section("How to reproduce", out);
 }
 
 }  // namespace
