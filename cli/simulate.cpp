@@ -4,7 +4,6 @@
 #include "simulate/launched.hpp"
 #include "simulate/plan.hpp"
 #include "simulate/pool.hpp"
-#include "simulate/progress.hpp"
 #include "simulate/result_folder.hpp"
 #include "simulate/sample_writer.hpp"
 #include "stored_run.hpp"

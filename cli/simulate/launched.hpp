@@ -13,7 +13,6 @@
 // A process is alive while its files change, so clocks of machines need not agree. Every wait has a deadline.
 #pragma once
 
-#include "simulate/place.hpp"
 #include "simulate/result_folder.hpp"
 
 #include <chrono>

@@ -1,9 +1,11 @@
-// The configuration of `tenon simulate`: the tables [simulate] and [simulator], checked. It makes nothing.
+// The configuration of `tenon simulate`: the tables [simulate] and [simulator], checked, and the place of
+// this process among those that a launcher started. It makes nothing.
 #pragma once
 
 #include <tenon/config.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,5 +46,16 @@ struct SimulatorOptions {
   std::unique_ptr<ResolvedOptions> options;
 };
 SimulatorOptions simulator_options(const std::string& config, const ComponentCatalog& catalog);
+
+/// The place of this process among those that a launcher started for one simulation: mpirun of Open MPI or
+/// MPICH, srun of Slurm.
+struct Place {
+  std::int64_t index = 0, count = 1;
+  /// Whether this process makes that sample.
+  bool makes(std::int64_t sample) const { return sample % count == index; }
+};
+/// The place from the launcher's environment; empty without one, or for one process. Throws Error(kConfig)
+/// for impossible numbers.
+std::optional<Place> launched();
 
 }  // namespace tenon::simulate

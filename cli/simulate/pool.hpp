@@ -2,10 +2,15 @@
 // too long is replaced and its task repeated.
 #pragma once
 
+#include "simulate/messages.hpp"
 #include "simulate/result_folder.hpp"
 #include "simulate/tasks.hpp"
 #include "simulate/worker.hpp"
-#include "simulate/worker_process.hpp"
+
+#include "base/child_process.hpp"
+#include "base/file_descriptor.hpp"
+
+#include <sys/types.h>
 
 #include <chrono>
 #include <functional>
@@ -14,6 +19,35 @@
 #include <vector>
 
 namespace tenon::simulate {
+
+/// A worker process as seen by the program: started, connected by a socket, watched, ended. No call waits.
+/// One socket for both directions: for a process that is gone, send() fails without a signal.
+class WorkerProcess {
+ public:
+  /// Throws Error(kRun) if it cannot be started.
+  WorkerProcess(const std::string& program, const std::vector<std::string>& arguments);
+
+  pid_t pid() const { return child_.id(); }
+  int answers() const { return socket_.get(); }
+  int words() const { return words_.get(); }
+  /// Returns false if the process no longer reads.
+  bool send(const Order& order);
+  /// Reads what has arrived. Returns true with the next `answer`. Throws Error(kRun) for an invalid message.
+  bool next(Answer& answer);
+  /// Returns whether it has ended; then how_it_ended() describes how, with its last output.
+  bool ended();
+  std::string how_it_ended() const;
+  /// Kills it and all processes that it started; so does the destructor.
+  void end() { child_.kill(); }
+
+ private:
+  void drain();
+
+  base::FileDescriptor socket_, words_;
+  base::ChildProcess child_;
+  Lines lines_;
+  std::string last_words_;
+};
 
 struct PoolResult {
   /// Why it ended before every sample was settled: "", "stopped" (on request), "timeout_s is over".

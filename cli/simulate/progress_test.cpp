@@ -1,4 +1,4 @@
-#include "simulate/progress.hpp"
+#include "simulate/tasks.hpp"
 
 #include <gtest/gtest.h>
 

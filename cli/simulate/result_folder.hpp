@@ -3,7 +3,6 @@
 #pragma once
 
 #include "record/run_folder.hpp"
-#include "simulate/place.hpp"
 #include "simulate/plan.hpp"
 
 #include <tenon/sdk/simulation.hpp>

@@ -1,8 +1,8 @@
 // The state of tasks (waiting, running, finished, failed) and the rules of repetition, without processes or
-// files.
+// files; and the line of progress.
 #pragma once
 
-#include "simulate/place.hpp"
+#include "simulate/plan.hpp"
 
 #include <tenon/sdk/simulation.hpp>
 
@@ -51,5 +51,15 @@ class Tasks {
   std::map<std::int64_t, std::int64_t> attempts_;  // of tasks that were interrupted
   std::int64_t repeated_ = 0;
 };
+
+struct Progress {
+  std::int64_t samples = 0;
+  std::int64_t finished = 0, failed = 0;  ///< taken-up ones included
+  std::int64_t settled_here = 0;          ///< by this process
+  double seconds = 0;                     ///< of this process
+};
+
+/// "sample 12/100 (12.0 %) | 1 failed | 3.4 samples/s | ETA 0:26".
+std::string progress_line(const Progress& progress);
 
 }  // namespace tenon::simulate
