@@ -1,11 +1,11 @@
-#include "count_allocations.hpp"
-
+// For tests: counts heap allocations by Tenon's own objects while a call runs; see device_test.hpp.
 #include <dlfcn.h>
 
 #include <atomic>
 #include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <new>
 
 namespace {

@@ -3,8 +3,6 @@
 // tests, on inputs rounded to the tested dtype. The environment names the device, so one program serves all.
 #pragma once
 
-#include "count_allocations.hpp"
-
 #include <tenon/parallel.hpp>
 #include <tenon/testing/components.hpp>
 #include <tenon/testing/tensors.hpp>
@@ -21,6 +19,10 @@
 #include <vector>
 
 namespace tenon::testing {
+
+/// Counts heap allocations by Tenon's own objects while a call runs (count_allocations.cpp). Those of oneDNN
+/// and OpenMP are not counted.
+int own_allocations(const std::function<void()>& call);
 
 /// TENON_TEST_DEVICE, and its options as TOML in TENON_TEST_DEVICE_OPTIONS.
 inline std::string from_environment(const char* variable, const char* otherwise) {

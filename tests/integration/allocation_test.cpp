@@ -1,7 +1,6 @@
 // A step in its steady state does not allocate: every call of malloc and its kin on any thread is counted
 // between two slots and attributed to the library that made it. Calls by oneDNN and OpenMP are counted
 // separately and must not grow.
-#include "clicks_run.hpp"
 #include "run_program.hpp"
 #include "test_paths.hpp"
 

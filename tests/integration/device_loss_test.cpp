@@ -1,6 +1,6 @@
 // A device that is lost, or has no memory left, in whole runs: the emulated device is told to fail. The loss
 // of a device is the death of its rank, which others outlive; the rest fails the run like any other error.
-#include "launched_ranks.hpp"
+#include "run_program.hpp"
 
 namespace tenon::integration::device_loss_test {
 namespace {

@@ -1,6 +1,6 @@
 // Whole runs on a device whose memory the host may not touch, over every transport: the bits are those of
 // ranks as threads. NCCL is the stand-in of its plugin's tests, between real processes.
-#include "launched_ranks.hpp"
+#include "run_program.hpp"
 
 namespace tenon::integration::device_transports_test {
 namespace {

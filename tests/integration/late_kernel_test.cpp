@@ -1,6 +1,6 @@
 // A kernel that does not return ends the run by [run] deadline and is named, whichever process it spins in;
 // one that is only slow does not.
-#include "launched_ranks.hpp"
+#include "run_program.hpp"
 
 namespace tenon::integration::late_kernel_test {
 namespace {

@@ -1,7 +1,6 @@
 // Ranks as processes: the same bits as threads, and the end of a run when one of its processes dies, hangs,
 // is asked to stop, or was started with other settings.
-#include "clicks_run.hpp"
-#include "launched_ranks.hpp"
+#include "run_program.hpp"
 
 #include <chrono>
 #include <cstdlib>

@@ -15,6 +15,7 @@
 #include <regex>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 namespace tenon::integration {
 
@@ -162,6 +163,80 @@ std::string Scratch::plain(std::string text) const {
   text = replaced(std::move(text), TENON_SOURCE_DIR, "{source}");
   text = std::regex_replace(text, std::regex("[0-9]+ plugin files?"), "{n} plugin files");
   return std::regex_replace(text, std::regex("Offered: [^.]*\\."), "Offered: {ids}.");
+}
+
+namespace {
+
+constexpr const char* kClicks = R"([run]
+name = "tiny"
+steps = 24
+log_every = 4
+eval_every = 12
+
+[device]
+type = "cpu"
+threads = 1
+
+[transport]
+type = "thread"
+
+[data]
+type = "adult"
+path = "{source}/data/adult/adult.data"
+test_path = "{source}/data/adult/adult.test"
+buckets = 8
+
+[model]
+type = "dlrm"
+bottom = [16, 8]
+top = [16, 1]
+
+[optimizer]
+type = "rowwise_adagrad"
+lr = 0.02
+
+[sync]
+type = "ddp"
+
+[recovery]
+type = "full"
+every = 6
+async = false
+
+[[observe]]
+type = "tables"
+)";
+
+}  // namespace
+
+std::string clicks_run() {
+  return replaced(kClicks, "{source}", TENON_SOURCE_DIR);
+}
+
+std::pair<std::string, std::string> hashes_of(const Scratch& scratch) {
+  return {scratch.summary("weights_hash"), scratch.summary("state_hash")};
+}
+
+void await_checkpoint(const Scratch& scratch) {
+  for (int i = 0; i < 3000; ++i) {
+    const fs::path folder = scratch / "runs/tiny/latest/checkpoints";
+    if (fs::exists(folder) && !fs::is_empty(folder)) return;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ADD_FAILURE() << "no checkpoint within 15 s";
+}
+
+pid_t process_of(int rank, const Scratch& scratch) {
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename().string();
+    if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::error_code gone;
+    if (fs::read_symlink(entry.path() / "cwd", gone) != scratch.folder()) continue;
+    const std::string environment = read_file(entry.path() / "environ");
+    if (environment.find("TENON_RANK=" + std::to_string(rank) + '\0') != std::string::npos)
+      return std::stoi(name);
+  }
+  return -1;
 }
 
 }  // namespace tenon::integration

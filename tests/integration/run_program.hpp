@@ -1,5 +1,6 @@
 // Runs the program `tenon` as a child and catches how it ended; a scratch folder with a run of under a
-// second. Serves the tests of whole runs. It knows nothing of what is inside the program.
+// second, and what it leaves there; the processes of `tenon launch`. Serves the tests of whole runs. It knows
+// nothing of what is inside the program.
 #pragma once
 
 #include "test_paths.hpp"
@@ -132,5 +133,19 @@ async = false
  private:
   fs::path folder_;
 };
+
+/// A DLRM on UCI Adult, 24 slots of 96 samples for any number of replicas: a run with row tables.
+std::string clicks_run();
+
+// Processes of `tenon launch`, as seen from outside by a test.
+
+/// Hashes of the weights and of the whole state.
+std::pair<std::string, std::string> hashes_of(const Scratch& scratch);
+
+/// Waits until the newest attempt has a checkpoint, so that the run has started.
+void await_checkpoint(const Scratch& scratch);
+
+/// Process of rank `rank`, by its environment.
+pid_t process_of(int rank, const Scratch& scratch);
 
 }  // namespace tenon::integration

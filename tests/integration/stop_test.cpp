@@ -1,6 +1,6 @@
 // A request to stop never loses work, for any sender, any number of requests, and any activity of the run.
 // Also other effects of a system on a process that it starts: limits, and closed descriptors.
-#include "launched_ranks.hpp"
+#include "run_program.hpp"
 
 #include <algorithm>
 #include <chrono>

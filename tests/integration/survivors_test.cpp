@@ -1,8 +1,7 @@
 // Real deaths of rank processes under `tenon launch --restarts`: the others keep their state, replacements of
 // the dead get what they need, and the run continues from the slot that was interrupted. P and F numbers are
 // those of the specification of recovery.
-#include "clicks_run.hpp"
-#include "launched_ranks.hpp"
+#include "run_program.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,5 @@
 // Row tables in whole runs: for any placement of the rows the run has the same bits, checkpoints fit any
 // number of replicas, kills lose nothing, and lock-free workers use every sample once.
-#include "clicks_run.hpp"
 #include "run_program.hpp"
 
 #include <tenon/checkpoint.hpp>

@@ -4,7 +4,6 @@
 // row tables and model grids included. The latter as a covering set; all of them with TENON_MATRIX=all
 // (scripts/soak).
 #include "cell.hpp"
-#include "strategies.hpp"
 
 #include <cmath>
 #include <cstdlib>

@@ -3,7 +3,6 @@
 // it saves, when it is stopped in the middle of an interval and resumed. A pairwise covering set of cells;
 // all of them with TENON_MATRIX=all (scripts/soak).
 #include "cell.hpp"
-#include "strategies.hpp"
 
 #include <cmath>
 #include <cstdlib>

@@ -1,7 +1,6 @@
 // Property P6: the inputs that a rank needs of a signal, against the golden table of the specification and
 // against brute force, and the windows of an exchange, over 2,000 random cases with uneven and empty parts.
 #include "movement.hpp"
-#include "thread_ranks.hpp"
 
 #include <numeric>
 

@@ -1,6 +1,5 @@
 // Property P3: exchanges in place. A tensor holds a rank's own elements with ghosts around them; the exchange
 // fills the ghosts and nothing else, and its adjoint returns the ghosts' gradients to their owners.
-#include "thread_ranks.hpp"
 #include "trials.hpp"
 
 #include <tenon/sdk/block_exchange.hpp>

@@ -1,7 +1,6 @@
 // Property P6 of nested halo exchanges: the windows and adjoints of the general ones, two messages for each
 // sharded dimension, and the bytes of the closed form.
 #include "movement.hpp"
-#include "thread_ranks.hpp"
 
 #include <numeric>
 

@@ -3,7 +3,6 @@
 #include "adjoints.hpp"
 #include "flights.hpp"
 #include "movement.hpp"
-#include "thread_ranks.hpp"
 
 #include <tenon/transport.hpp>
 

@@ -1,7 +1,6 @@
 // Property P1 and the traffic of moves: a move and its reverse are the identity bit for bit, and the bytes
 // counted where they leave equal the closed forms.
 #include "movement.hpp"
-#include "thread_ranks.hpp"
 
 namespace model_parallel::repartition_test {
 namespace {

@@ -5,6 +5,7 @@
 #include "moves.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/testing/grid_ranks.hpp>
 
 #include <functional>
 
@@ -15,6 +16,12 @@ using tenon::LinearMap;
 
 /// Runs a function on those ranks of a grid that are in this process; expects that none throws.
 using OnGrid = std::function<void(const std::vector<int>& grid, const std::function<void(ModelGrid&)>&)>;
+
+/// An OnGrid whose ranks are threads of this process.
+inline void on_threads(const std::vector<int>& grid, const std::function<void(ModelGrid&)>& body) {
+  tenon::testing::GridRanks world(grid);
+  EXPECT_EQ(world.run(body), no_errors(world.size()));
+}
 
 /// Random moves of one primitive, seeded by name and ranks, so that a trial can be run again alone.
 struct Trial {
