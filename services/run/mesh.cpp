@@ -1,7 +1,7 @@
 #include "run/mesh.hpp"
 
-#include "loop/device_communicators.hpp"
 #include "loop/grid.hpp"
+#include "loop/traced_communicator.hpp"
 
 #include <fmt/format.h>
 

@@ -2,8 +2,8 @@
 // the summary.
 #include "run/rank.hpp"
 
+#include "base/digests.hpp"
 #include "base/process_facts.hpp"
-#include "plugin/sha256.hpp"
 #include "run/weights_hash.hpp"
 
 #include <tenon/error.hpp>

@@ -4,10 +4,10 @@
 
 #include "failover/survivor.hpp"
 #include "graph/memory_budget.hpp"
-#include "loop/device_communicators.hpp"
 #include "loop/graph_edits.hpp"
 #include "loop/grid.hpp"
 #include "loop/peak_rate.hpp"
+#include "loop/traced_communicator.hpp"
 #include "record/data_record.hpp"
 #include "run/memory_need.hpp"
 

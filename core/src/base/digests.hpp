@@ -1,8 +1,10 @@
-// Streaming xxh3-128 over libxxhash, without its header in ours.
+// Digests without the headers of their libraries: streaming xxh3-128 over libxxhash, and SHA-256 of a file
+// over OpenSSL.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,3 +28,11 @@ class Xxh3Stream {
 };
 
 }  // namespace tenon
+
+namespace tenon::plugin {
+
+/// For plugins.lock: A/B runs use it to prove the difference. 64 lower-case hexadecimal digits; throws
+/// Error(kRun) when the file cannot be read.
+std::string file_sha256(const std::filesystem::path& file);
+
+}  // namespace tenon::plugin

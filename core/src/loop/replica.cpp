@@ -1,7 +1,7 @@
 // Parameter sets and communicators of a replica.
 #include "loop/replica.hpp"
 
-#include "loop/device_communicators.hpp"
+#include "loop/traced_communicator.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/ops/elementwise.hpp>

@@ -1,12 +1,12 @@
 // State of the registry. A status per plugin is what lookups see; an entry beside it holds what loading adds.
 #include <tenon/registry.hpp>
 
+#include "base/digests.hpp"
 #include "plugin/descriptor.hpp"
 #include "plugin/guard.hpp"
 #include "plugin/loader.hpp"
 #include "plugin/lookup.hpp"
 #include "plugin/search.hpp"
-#include "plugin/sha256.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/host.hpp>

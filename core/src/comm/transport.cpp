@@ -1,12 +1,37 @@
-// The grid, and what its ranks agree about before a message of a plan travels.
-#include <tenon/error.hpp>
+// Homes of the abstract classes of <tenon/transport.hpp>, and of those of <tenon/control.hpp> and
+// <tenon/device.hpp> that communicators meet; and the model grid. Virtual tables and type information live in
+// the core, so that every plugin shares one copy.
 #include <tenon/transport.hpp>
+
+#include <tenon/control.hpp>
+#include <tenon/device.hpp>
+#include <tenon/error.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 TENON_ABI_BEGIN
+
+ControlPlane::~ControlPlane() = default;
+Communicator::~Communicator() = default;
+CommunicatorDecorator::~CommunicatorDecorator() = default;
+Transport::~Transport() = default;
+Rendezvous::~Rendezvous() = default;
+NotRepeatable::~NotRepeatable() = default;
+DeviceTransport::~DeviceTransport() = default;
+DeviceStreams::~DeviceStreams() = default;
+DeviceEvents::~DeviceEvents() = default;
+
+std::string_view purpose_name(Purpose purpose) noexcept {
+  constexpr std::array<std::string_view, kPurposes> kNames = {
+      "gradient", "parameter", "model", "state", "statistics", "actor", "recovery", "control"};
+  const auto index = static_cast<std::size_t>(purpose);
+  return index < kNames.size() ? kNames[index] : "unknown";
+}
+
+// The grid, and what its ranks agree about before a message of a plan travels.
 
 namespace {
 
