@@ -1,17 +1,351 @@
-// Config: loading through the layer stack, lookup by dotted key, and the explanation of where a value comes
-// from.
+// Values, configurations and their text, as <tenon/config.hpp> declares them.
 #include <tenon/config.hpp>
 
 #include "config/key_path.hpp"
 #include "config/layers.hpp"
 #include "config/suggest.hpp"
+#include "config/toml_reader.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 #include <utility>
 
 TENON_ABI_BEGIN
+
+// Value and Origin: data with its origin.
+
+namespace {
+
+constexpr const char* kExpected[] = {"true or false", "a whole number", "a number",
+                                     "a string",      "a list",         "a table"};
+
+[[noreturn]] void wrong_type(const Value& value, Value::Type expected) {
+  fail_config(fmt::format("{}: expected {}, found {}", value.origin.text(),
+                          kExpected[static_cast<int>(expected)], value.description()));
+}
+
+std::string real_text(double value) {
+  std::string text = fmt::format("{}", value);
+  // "1" would read back as an integer.
+  if (text.find_first_of(".ein") == std::string::npos) text += ".0";
+  return text;
+}
+
+}  // namespace
+
+std::string Origin::text() const {
+  return line > 0 ? fmt::format("{}:{}:{}", config::printable(file), line, column) : config::printable(file);
+}
+
+Value::Value() : data_(Table{}) {}
+Value::Value(bool value) : data_(value) {}
+Value::Value(std::int64_t value) : data_(value) {}
+Value::Value(double value) : data_(value) {}
+Value::Value(std::string value) : data_(std::move(value)) {}
+Value::Value(Array value) : data_(std::move(value)) {}
+Value::Value(Table value) : data_(std::move(value)) {}
+
+Value::Type Value::type() const {
+  return static_cast<Type>(data_.index());
+}
+
+bool Value::boolean() const {
+  if (const bool* value = std::get_if<bool>(&data_)) return *value;
+  wrong_type(*this, Type::kBoolean);
+}
+
+std::int64_t Value::integer() const {
+  if (const auto* value = std::get_if<std::int64_t>(&data_)) return *value;
+  wrong_type(*this, Type::kInteger);
+}
+
+double Value::real() const {
+  if (const auto* value = std::get_if<double>(&data_)) return *value;
+  if (const auto* value = std::get_if<std::int64_t>(&data_)) return static_cast<double>(*value);
+  wrong_type(*this, Type::kReal);
+}
+
+const std::string& Value::text() const {
+  if (const auto* value = std::get_if<std::string>(&data_)) return *value;
+  wrong_type(*this, Type::kText);
+}
+
+const Value::Array& Value::array() const {
+  if (const auto* value = std::get_if<Array>(&data_)) return *value;
+  wrong_type(*this, Type::kArray);
+}
+
+Value::Array& Value::array() {
+  return const_cast<Array&>(std::as_const(*this).array());
+}
+
+const Value::Table& Value::table() const {
+  if (const auto* value = std::get_if<Table>(&data_)) return *value;
+  wrong_type(*this, Type::kTable);
+}
+
+Value::Table& Value::table() {
+  return const_cast<Table&>(std::as_const(*this).table());
+}
+
+const Member* Value::find_member(std::string_view key) const {
+  const Table* members = std::get_if<Table>(&data_);
+  if (members == nullptr) return nullptr;
+  const auto found =
+      std::find_if(members->begin(), members->end(), [&](const Member& member) { return member.key == key; });
+  return found == members->end() ? nullptr : &*found;
+}
+
+Member* Value::find_member(std::string_view key) {
+  return const_cast<Member*>(std::as_const(*this).find_member(key));
+}
+
+const Value* Value::find(std::string_view key) const {
+  const Member* member = find_member(key);
+  return member == nullptr ? nullptr : &member->value;
+}
+
+Value* Value::find(std::string_view key) {
+  return const_cast<Value*>(std::as_const(*this).find(key));
+}
+
+Value& Value::set(std::string_view key, Value value, Origin key_origin) {
+  Table& members = table();
+  if (Value* present = find(key)) {
+    *present = std::move(value);
+    return *present;
+  }
+  members.push_back({std::string(key), std::move(key_origin), std::move(value)});
+  return members.back().value;
+}
+
+void Value::erase(std::string_view key) {
+  std::erase_if(table(), [&](const Member& member) { return member.key == key; });
+}
+
+std::string Value::description() const {
+  switch (type()) {
+    case Type::kBoolean:
+      return boolean() ? "true" : "false";
+    case Type::kInteger:
+      return fmt::format("the whole number {}", integer());
+    case Type::kReal:
+      return fmt::format("the real number {}", real_text(real()));
+    case Type::kText:
+      return fmt::format("the string {}", config::quoted(text()));
+    case Type::kArray:
+      return "a list";
+    case Type::kTable:
+      return "a table";
+  }
+  return "nothing";
+}
+
+std::string Value::inline_toml() const {
+  switch (type()) {
+    case Type::kBoolean:
+      return boolean() ? "true" : "false";
+    case Type::kInteger:
+      return fmt::format("{}", integer());
+    case Type::kReal:
+      return real_text(real());
+    case Type::kText:
+      return config::quoted(text());
+    case Type::kArray: {
+      std::string out = "[";
+      for (const Value& element : array()) out += (out.size() > 1 ? ", " : "") + element.inline_toml();
+      return out + "]";
+    }
+    case Type::kTable: {
+      std::string out = "{";
+      for (const Member& member : table()) {
+        out += fmt::format("{}{} = {}", out.size() > 1 ? ", " : "", join_key("", member.key),
+                           member.value.inline_toml());
+      }
+      return out + "}";
+    }
+  }
+  return "";
+}
+
+bool operator==(const Value& a, const Value& b) {
+  if (a.type() != b.type()) return false;
+  switch (a.type()) {
+    case Value::Type::kReal: {
+      const double x = std::get<double>(a.data_), y = std::get<double>(b.data_);
+      return std::isnan(x) || std::isnan(y) ? std::isnan(x) && std::isnan(y) : x == y;
+    }
+    case Value::Type::kTable: {
+      const Value::Table &x = a.table(), &y = b.table();
+      return x.size() == y.size() && std::all_of(x.begin(), x.end(), [&](const Member& member) {
+               const Value* other = b.find(member.key);
+               return other != nullptr && member.value == *other;
+             });
+    }
+    case Value::Type::kArray:
+      return a.array() == b.array();
+    case Value::Type::kBoolean:
+      return std::get<bool>(a.data_) == std::get<bool>(b.data_);
+    case Value::Type::kInteger:
+      return std::get<std::int64_t>(a.data_) == std::get<std::int64_t>(b.data_);
+    case Value::Type::kText:
+      return a.text() == b.text();
+  }
+  return false;
+}
+
+// A single TOML value from text that is no file: defaults of option specs, `--set`.
+
+Value parse_value(std::string_view text, const Origin& origin) {
+  static constexpr std::string_view kPrefix = "value = ";
+  std::string document(kPrefix);
+  document += text;
+  Value table;
+  std::optional<std::string> problem;
+  try {
+    table = config::read_toml(document, "value");
+  } catch (const Error& error) {
+    problem = error.what();
+  }
+  // More than one key: the text held a line break and another assignment.
+  if (problem || table.table().size() != 1 || table.find("value") == nullptr) {
+    fail_config(fmt::format("{}: '{}' is not a TOML value{}", origin.text(), config::printable(text),
+                            problem ? " (" + problem->substr(problem->find(": ") + 2) + ")" : ""));
+  }
+  struct Restamp {
+    const Origin& origin;
+    void operator()(Value& value) const {
+      value.origin = origin;
+      if (value.is_array()) {
+        for (Value& element : value.array()) (*this)(element);
+      } else if (value.is_table()) {
+        for (Member& member : value.table()) {
+          member.origin = origin;
+          (*this)(member.value);
+        }
+      }
+    }
+  };
+  Value value = std::move(*table.find("value"));
+  Restamp{origin}(value);
+  return value;
+}
+
+// Value -> canonical TOML, flat keys, differences. The writer promises that reading its text gives an equal
+// value.
+
+namespace {
+
+bool is_table_list(const Value& value) {
+  return value.is_array() && !value.array().empty() &&
+         std::all_of(value.array().begin(), value.array().end(),
+                     [](const Value& element) { return element.is_table(); });
+}
+
+// A comment ends at a line break, so nothing that could hold one goes in unchecked (--set takes any text).
+std::string origin_comment(const Value& value) {
+  std::string text = value.origin.text();
+  if (!value.earlier.empty() && value.earlier.back().appended) {
+    text += ", appended to " + value.earlier.back().origin.text();
+  }
+  return "  # " + config::printable(text);
+}
+
+class Writer {
+ public:
+  explicit Writer(bool with_origins) : with_origins_(with_origins) {}
+
+  // Plain values come first: after a [header] they would belong to the sub-table.
+  void write_table(const Value& value, const std::string& path) {
+    for (const Member& member : value.table()) {
+      if (member.value.is_table() || is_table_list(member.value)) continue;
+      out_ += fmt::format("{} = {}", join_key("", member.key), member.value.inline_toml());
+      end_line(member.value);
+    }
+    for (const Member& member : value.table()) {
+      const std::string key = join_key(path, member.key);
+      if (member.value.is_table()) {
+        header("[" + key + "]");
+        out_ += '\n';
+        write_table(member.value, key);
+      } else if (is_table_list(member.value)) {
+        for (const Value& element : member.value.array()) {
+          header("[[" + key + "]]");
+          end_line(element);
+          write_table(element, key);
+        }
+      }
+    }
+  }
+
+  std::string take() { return std::move(out_); }
+
+ private:
+  void header(const std::string& text) {
+    if (!out_.empty()) out_ += '\n';
+    out_ += text;
+  }
+
+  void end_line(const Value& value) {
+    if (with_origins_) out_ += origin_comment(value);
+    out_ += '\n';
+  }
+
+  bool with_origins_;
+  std::string out_;
+};
+
+void flatten_into(const Value& value, const std::string& key, std::map<std::string, std::string>& out) {
+  if (value.is_table() && !value.table().empty()) {
+    for (const Member& member : value.table()) flatten_into(member.value, join_key(key, member.key), out);
+  } else if (is_table_list(value)) {
+    for (std::size_t i = 0; i < value.array().size(); ++i) {
+      flatten_into(value.array()[i], fmt::format("{}[{}]", key, i), out);
+    }
+  } else if (!key.empty()) {
+    out[key] = value.inline_toml();
+  }
+}
+
+}  // namespace
+
+std::string to_toml(const Value& root, bool with_origins) {
+  Writer writer(with_origins);
+  writer.write_table(root, "");
+  return writer.take();
+}
+
+std::map<std::string, std::string> flatten(const Value& root) {
+  std::map<std::string, std::string> out;
+  flatten_into(root, "", out);
+  return out;
+}
+
+std::vector<Difference> differences(const Value& left, const Value& right) {
+  const auto a = flatten(left), b = flatten(right);
+  std::vector<Difference> out;
+  for (auto x = a.begin(), y = b.begin(); x != a.end() || y != b.end();) {
+    if (y == b.end() || (x != a.end() && x->first < y->first)) {
+      out.push_back({x->first, x->second, ""});
+      ++x;
+    } else if (x == a.end() || y->first < x->first) {
+      out.push_back({y->first, "", y->second});
+      ++y;
+    } else {
+      if (x->second != y->second) out.push_back({x->first, x->second, y->second});
+      ++x;
+      ++y;
+    }
+  }
+  return out;
+}
+
+// Config: loading through the layer stack, lookup by dotted key, and the explanation of where a value comes
+// from.
+
 namespace {
 
 // Deepest value along the path, and how much of the path it covers.
