@@ -3,13 +3,9 @@
 #include "graph/graph_build.hpp"
 
 #include "base/at.hpp"
-#include "graph/epilogues.hpp"
-#include "graph/image_site.hpp"
 #include "graph/infer_context.hpp"
 #include "graph/memory_budget.hpp"
-#include "graph/named_allocation.hpp"
 #include "graph/plain_site.hpp"
-#include "graph/turned_site.hpp"
 
 #include <tenon/error.hpp>
 
@@ -18,8 +14,119 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 
 namespace tenon::graph {
+
+// The memory plan. Greedy placement: large buffers first, each at the lowest offset that is free throughout
+// its life.
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+bool alive_together(const Lifetime& a, const Lifetime& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
+
+}  // namespace
+
+std::size_t place(std::vector<Lifetime>& buffers) {
+  std::vector<std::size_t> order(buffers.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    if (buffers[a].bytes != buffers[b].bytes) return buffers[a].bytes > buffers[b].bytes;
+    return buffers[a].first < buffers[b].first;
+  });
+
+  std::size_t total = 0;
+  std::vector<const Lifetime*> placed;
+  for (std::size_t index : order) {
+    Lifetime& buffer = buffers[index];
+    std::vector<const Lifetime*> neighbours;
+    for (const Lifetime* other : placed) {
+      if (other->bytes > 0 && alive_together(*other, buffer)) neighbours.push_back(other);
+    }
+    std::sort(neighbours.begin(), neighbours.end(),
+              [](const Lifetime* a, const Lifetime* b) { return a->offset < b->offset; });
+    std::size_t offset = 0;
+    for (const Lifetime* other : neighbours) {
+      if (offset + aligned(buffer.bytes) <= other->offset) break;
+      offset = std::max(offset, other->offset + aligned(other->bytes));
+    }
+    buffer.offset = offset;
+    total = std::max(total, offset + aligned(buffer.bytes));
+    placed.push_back(&buffer);
+  }
+  return total;
+}
+
+// Folding of pointwise layers into the sites that produce their input. A map is folded where this has no
+// visible effect: the product has no other reader, and no backward reads the value between product and map,
+// which is never stored.
+
+namespace {
+
+GraphValue& value_at(Build& build, int index) {
+  return base::at(build.values, index);
+}
+
+/// Position of a value among the outputs of its producer.
+int output_of(const Node& producer, int value) {
+  for (std::size_t i = 0; i < producer.outputs.size(); ++i) {
+    if (producer.outputs[i] == value) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+/// True if the elements of this output are those of one or several products that have no map yet.
+bool is_product(const Node& node, int output) {
+  bool found = false;
+  for (const auto& site : node.sites) {
+    if (site->declared.output != output) continue;
+    if (site->declared.epilogue != Epilogue::kNone) return false;
+    found = true;
+  }
+  return found;
+}
+
+bool can_fold(Build& build, const Node& map) {
+  if (map.offered == Epilogue::kNone || map.inputs.size() != 1 || map.outputs.size() != 1) return false;
+  const int index = map.inputs[0].value;
+  const GraphValue& between = value_at(build, index);
+  const GraphValue& result = value_at(build, map.outputs[0]);
+  if (between.producer < 0 || between.readers.size() != 1) return false;
+  if (!(between.spec.shape == result.spec.shape) || between.spec.dtype != result.spec.dtype) return false;
+  if (map.runs_backward && map.keeps_input[0]) return false;
+  const Node& producer = base::at(build.nodes, between.producer);
+  const int output = output_of(producer, index);
+  if (producer.runs_backward && base::at(producer.keeps_output, output)) return false;
+  return is_product(producer, output);
+}
+
+/// Marks the nodes whose offered map the producing sites can apply, and gives those sites the map. Call it
+/// when the nodes that run backward are known, and before sites are bound.
+void fold_epilogues(Build& build) {
+  for (Node& map : build.nodes) {
+    if (!can_fold(build, map)) continue;
+    GraphValue& between = value_at(build, map.inputs[0].value);
+    Node& producer = base::at(build.nodes, between.producer);
+    const int output = output_of(producer, map.inputs[0].value);
+    for (auto& site : producer.sites) {
+      if (site->declared.output == output) site->declared.epilogue = map.offered;
+    }
+    between.stored_as = map.outputs[0];
+    map.folded_into = between.producer;
+  }
+}
+
+}  // namespace
+
+// The graph, pass by pass.
 
 void FormatCounter::count(std::string_view format, std::int64_t operands) {
   for (auto& [name, total] : counts) {

@@ -2,20 +2,38 @@
 // contexts.cpp shows it to layers and executor.cpp runs it.
 #pragma once
 
-#include "graph/memory_plan.hpp"
-#include "graph/parameter_layout.hpp"
+#include "graph/parameter_set.hpp"
 
 #include <tenon/executor.hpp>
 #include <tenon/ops/convolution.hpp>
 #include <tenon/ops/dense.hpp>
 #include <tenon/random.hpp>
 
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace tenon::graph {
+
+// Static memory planning: buffers with known lifetimes are placed in one block so that those alive together
+// never overlap. Pure; it knows nothing of layers.
+
+/// A buffer that is alive in every step of [first, last].
+struct Lifetime {
+  std::size_t bytes = 0;
+  int first = 0;
+  int last = 0;
+  std::string what;        ///< for the printed plan
+  std::size_t offset = 0;  ///< result, a multiple of 64
+};
+
+/// Places all buffers; returns the size of the block. Greedy by size (large first, then early first), lowest
+/// free offset.
+std::size_t place(std::vector<Lifetime>& buffers);
+
+// The graph.
 
 /// Returns the place of an executor's rank.
 inline GridPlace place_of(const ExecutorSpec& spec) {

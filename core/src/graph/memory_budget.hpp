@@ -1,5 +1,6 @@
 // Compares the memory that a graph may take with its demand while it is built: a number that is far too large
 // is refused with a message before anything is allocated. Sums are lower bounds of what is allocated at once.
+// An allocation that fails all the same says for what it was.
 #pragma once
 
 #include "base/process_facts.hpp"
@@ -10,6 +11,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -54,5 +56,14 @@ class MemoryBudget {
   bool own_memory_;
   std::int64_t bytes_;
 };
+
+/// As Device::allocate.
+inline void* allocate_for(Device& device, std::size_t bytes, const std::string& what) {
+  try {
+    return device.allocate(bytes);
+  } catch (const Error& error) {
+    throw Error(error.kind(), std::string(error.what()) + " (for " + what + ")");
+  }
+}
 
 }  // namespace tenon::graph

@@ -1,5 +1,5 @@
 // The memory plan: buffers alive together never overlap, and dead memory is used again.
-#include "graph/memory_plan.hpp"
+#include "graph/graph_build.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,16 +1,205 @@
-// Products of one site in the activations' own dtype (f32, f64, bf16), accumulated in f32 (f64).
+// Linear sites of the core: operands as rows, with channels first, and as images.
 #include "graph/plain_site.hpp"
 
-#include "graph/channel_site.hpp"
 #include "graph/operand_report.hpp"
-#include "graph/turned_site.hpp"
 
+#include <tenon/device.hpp>
+#include <tenon/ops/convolution.hpp>
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/site_products.hpp>
 
 #include <limits>
+#include <utility>
 
 namespace tenon::graph {
+
+// Channels first, in one dtype, so that no operand is turned round: y[n, rows] = w[n, k] x[k, rows] for one
+// sample, and its adjoints.
+
+namespace {
+
+class ChannelSite final : public LinearSite {
+ public:
+  ChannelSite(const SiteInfo& info, SiteHost& host)
+      : sides_(info, host.device()),
+        rows_(info.chunk),
+        n_(info.n),
+        dtype_(info.activation),
+        blas_(host.device().family<Blas>()),
+        elementwise_(host.device().family<Elementwise>()) {
+    GemmSpec fprop{.m = n_, .n = rows_, .k = info.k};
+    fprop.accumulate = info.bias, fprop.epilogue = info.epilogue;
+    fprop_ = gemm(fprop);
+    if (info.bias) bias_ = gemm({.m = n_, .n = rows_, .k = 1});
+    for (const bool accumulate : {false, true}) {
+      GemmSpec dgrad{.m = info.k, .n = rows_, .k = n_, .transpose_a = true};
+      GemmSpec wgrad{.m = n_, .n = info.k, .k = rows_, .transpose_b = true};
+      dgrad.accumulate = wgrad.accumulate = accumulate;
+      dgrad_[accumulate ? 1 : 0] = gemm(dgrad), wgrad_[accumulate ? 1 : 0] = gemm(wgrad);
+    }
+  }
+
+  SiteMemory memory() const override {
+    SiteMemory memory;
+    if (bias_ != nullptr) memory.persistent = static_cast<std::size_t>(dtype_bytes(dtype_, rows_));
+    memory.scratch = line_up(scratch_);
+    return memory;
+  }
+
+  bool reads_input() const override { return true; }
+
+  /// The bias is there first, one number per line, and the product is added to it.
+  void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override {
+    take(call, "fprop", "x", x, "w", w);
+    if (bias_ != nullptr) bias_->run(bias.reshaped({n_, 1}), ones(call), y, {}, 1.0f, call.scratch);
+    fprop_->run(w, x, y, {}, 1.0f, call.scratch);
+  }
+
+  void dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) override {
+    take(call, "dgrad", "dy", dy, "w", w);
+    dgrad_[accumulate ? 1 : 0]->run(w, dy, dx, {}, 1.0f, call.scratch);
+  }
+
+  void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override {
+    take(call, "wgrad", "dy", dy, "x", x);
+    wgrad_[accumulate ? 1 : 0]->run(dy, x, dw, {}, 1.0f, call.scratch);
+  }
+
+ private:
+  std::unique_ptr<Gemm> gemm(GemmSpec spec) {
+    spec.a = spec.b = spec.c = dtype_;
+    auto prepared = blas_.gemm(spec);
+    scratch_ = std::max(scratch_, prepared->scratch_bytes());
+    return prepared;
+  }
+
+  /// [1, rows]
+  TensorView ones(const SiteCall& call) {
+    TensorView view = call.persistent;
+    view.dtype = dtype_, view.shape = Shape{1, rows_};
+    if (ones_ != view.data) elementwise_.fill(view.reshaped({rows_}), 1);
+    ones_ = view.data;
+    return view;
+  }
+
+  void take(const SiteCall& call, std::string_view product, std::string_view a_name, const TensorView& a,
+            std::string_view b_name, const TensorView& b) const {
+    sides_.check(a, b);
+    sides_.report(call, product, {a_name, a, a}, {b_name, b, b});
+  }
+
+  PlainOperands sides_;
+  std::int64_t rows_, n_;
+  DType dtype_;
+  Blas& blas_;
+  Elementwise& elementwise_;
+  std::size_t scratch_ = 0;
+  std::unique_ptr<Gemm> fprop_, bias_, dgrad_[2], wgrad_[2];
+  const void* ones_ = nullptr;  ///< their memory
+};
+
+/// info.activation and info.parameter are equal.
+std::unique_ptr<LinearSite> make_channel_site(const SiteInfo& info, SiteHost& host) {
+  return std::make_unique<ChannelSite>(info, host);
+}
+
+}  // namespace
+
+// Channels first around a site that reads rows: planes to rows, the product, rows to planes.
+
+namespace {
+
+/// A window of one point over so many of them. Devices share lines among their threads, hence several.
+WindowSpec one_point(std::int64_t points) {
+  constexpr std::int64_t kMostInLine = 256;
+  std::int64_t line = std::min(points, kMostInLine);
+  while (line > 1 && points % line != 0) --line;
+  WindowSpec spec;
+  spec.spatial = 2, spec.extent[0] = points / line, spec.extent[1] = line;
+  return spec;
+}
+
+class TurnedSite final : public LinearSite {
+ public:
+  TurnedSite(const SiteInfo& info, SiteHost& host, std::unique_ptr<LinearSite> rows)
+      : rows_(info.chunk),
+        n_(info.n),
+        k_(info.k),
+        dtype_(info.activation),
+        windows_(host.device().family<WindowOps>()),
+        point_(one_point(info.chunk)),
+        site_(std::move(rows)) {}
+
+  SiteMemory memory() const override {
+    SiteMemory memory = site_->memory();
+    memory.scratch = line_up(memory.scratch) + bytes(k_) + bytes(n_);
+    return memory;
+  }
+
+  bool reads_input() const override { return site_->reads_input(); }
+
+  void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override {
+    turn(x, x_rows(call));
+    site_->fprop(inner(call), x_rows(call), w, bias, y_rows(call));
+    windows_.fold(point_, y_rows(call), 0, planes(y, n_), false);
+  }
+
+  void dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) override {
+    turn(dy, y_rows(call));
+    site_->dgrad(inner(call), y_rows(call), w, x_rows(call), false);
+    windows_.fold(point_, x_rows(call), 0, planes(dx, k_), accumulate);
+  }
+
+  void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override {
+    if (!x.empty()) turn(x, x_rows(call));
+    turn(dy, y_rows(call));
+    site_->wgrad(inner(call), x.empty() ? x : x_rows(call), y_rows(call), dw, accumulate);
+  }
+
+ private:
+  std::size_t bytes(std::int64_t columns) const {
+    return line_up(static_cast<std::size_t>(dtype_bytes(dtype_, rows_ * columns)));
+  }
+
+  /// The call as the site of rows expects it: scratch of the size that it asked for.
+  SiteCall inner(const SiteCall& call) const {
+    SiteCall result = call;
+    result.scratch.shape = Shape{static_cast<std::int64_t>(site_->memory().scratch)};
+    return result;
+  }
+
+  /// Rows of x or dx follow the scratch of the site, and those of y or dy follow them.
+  TensorView x_rows(const SiteCall& call) const { return rows(call, 0, k_); }
+  TensorView y_rows(const SiteCall& call) const { return rows(call, bytes(k_), n_); }
+  TensorView rows(const SiteCall& call, std::size_t offset, std::int64_t columns) const {
+    std::byte* begin = static_cast<std::byte*>(call.scratch.data) + line_up(site_->memory().scratch);
+    return {begin + offset, Shape{rows_, columns}, dtype_, call.scratch.space};
+  }
+
+  TensorView planes(const TensorView& view, std::int64_t channels) const {
+    return view.reshaped({1, channels, point_.extent[0], point_.extent[1]});
+  }
+
+  void turn(const TensorView& view, const TensorView& rows) const {
+    windows_.unfold(point_, planes(view, rows.shape[1]), 0, rows);
+  }
+
+  std::int64_t rows_, n_, k_;
+  DType dtype_;
+  WindowOps& windows_;
+  WindowSpec point_;
+  std::unique_ptr<LinearSite> site_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinearSite> make_turned_site(const SiteInfo& info, SiteHost& host,
+                                             std::unique_ptr<LinearSite> rows) {
+  return std::make_unique<TurnedSite>(info, host, std::move(rows));
+}
+
+// Rows: products in the activations' own dtype (f32, f64, bf16), accumulated in f32 (f64).
+
 namespace {
 
 class PlainSite final : public LinearSite {
@@ -93,6 +282,62 @@ std::unique_ptr<LinearSite> make_plain_site(const SiteInfo& info, SiteHost& host
   auto rows = std::make_unique<PlainSite>(info, host);
   if (channels_first) return make_turned_site(info, host, std::move(rows));
   return rows;
+}
+
+// Images: y = map(w * x + bias), and its adjoints.
+
+namespace {
+
+class ImageSite final : public LinearSite {
+ public:
+  ImageSite(const SiteInfo& info, SiteHost& host, std::unique_ptr<Convolution> convolution)
+      : sides_(info, host.device()), convolution_(std::move(convolution)) {}
+
+  SiteMemory memory() const override {
+    SiteMemory memory;
+    memory.scratch = line_up(convolution_->scratch_bytes());
+    return memory;
+  }
+
+  bool reads_input() const override { return true; }
+
+  void fprop(const SiteCall& call, TensorView x, TensorView w, TensorView bias, TensorView y) override {
+    take(call, "fprop", "x", x, "w", w);
+    convolution_->forward(x, w, bias, y, call.scratch);
+  }
+
+  void dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) override {
+    take(call, "dgrad", "dy", dy, "w", w);
+    convolution_->backward_input(w, dy, dx, accumulate, call.scratch);
+  }
+
+  void wgrad(const SiteCall& call, TensorView x, TensorView dy, TensorView dw, bool accumulate) override {
+    take(call, "wgrad", "dy", dy, "x", x);
+    convolution_->backward_weight(x, dy, dw, accumulate, call.scratch);
+  }
+
+ private:
+  void take(const SiteCall& call, std::string_view product, std::string_view a_name, const TensorView& a,
+            std::string_view b_name, const TensorView& b) const {
+    sides_.check(a, b);
+    sides_.report(call, product, {a_name, a, a}, {b_name, b, b});
+  }
+
+  PlainOperands sides_;
+  std::unique_ptr<Convolution> convolution_;
+};
+
+}  // namespace
+
+std::unique_ptr<LinearSite> make_image_site(const SiteInfo& info, SiteHost& host,
+                                            const ConvolutionSpec& images) {
+  auto* family = static_cast<Convolutions*>(host.device().query(Convolutions::kId));
+  if (family == nullptr || info.activation != info.parameter) return nullptr;
+  ConvolutionSpec spec = images;
+  spec.bias = info.bias, spec.epilogue = info.epilogue, spec.dtype = info.activation;
+  auto convolution = family->prepare(spec);
+  if (convolution == nullptr) return nullptr;
+  return std::make_unique<ImageSite>(info, host, std::move(convolution));
 }
 
 }  // namespace tenon::graph

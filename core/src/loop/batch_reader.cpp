@@ -2,7 +2,7 @@
 // copied.
 #include "loop/batch_reader.hpp"
 
-#include "graph/named_allocation.hpp"
+#include "graph/memory_budget.hpp"
 
 #include <tenon/ops/elementwise.hpp>
 #include <tenon/ops/reduce.hpp>

@@ -1,4 +1,4 @@
-// Layout of parameters: backward-finish order, arenas, and the shard of a rank of the model grid.
+// Parameters in memory: backward-finish order, arenas, and the shard of a rank of the model grid.
 #pragma once
 
 #include <tenon/parameter.hpp>
