@@ -5,7 +5,6 @@
 
 #include "base/json_writer.hpp"
 #include "base/process_facts.hpp"
-#include "plugin/facts.hpp"
 #include "plugin/probe.hpp"
 #include "record/build_info.hpp"
 

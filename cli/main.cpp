@@ -4,8 +4,7 @@
 
 #include "base/signals.hpp"
 #include "base/standard_streams.hpp"
-#include "plugin/fatal_signal.hpp"
-#include "plugin/hang_watch.hpp"
+#include "plugin/process_end.hpp"
 #include "record/build_info.hpp"
 
 #include <tenon/error.hpp>

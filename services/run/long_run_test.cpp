@@ -1,6 +1,6 @@
 // Bounds of a run with many planned slots: the peak of a schedule, and the account of wall time.
 #include "failover/overhead_ledger.hpp"
-#include "loop/peak_rate.hpp"
+#include "loop/update.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include "run/mesh.hpp"
 
-#include "loop/grid.hpp"
 #include "loop/traced_communicator.hpp"
+#include "loop/update.hpp"
 
 #include <fmt/format.h>
 

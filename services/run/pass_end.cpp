@@ -1,6 +1,6 @@
 // The end of a run whose kernel does not return (pass_watch.hpp). The other ranks hear of it as of every
 // failure; a process whose own rank is held by the kernel ends from outside of it.
-#include "plugin/hang_watch.hpp"
+#include "plugin/process_end.hpp"
 #include "run/world.hpp"
 
 #include <tenon/error.hpp>

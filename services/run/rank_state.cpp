@@ -2,7 +2,7 @@
 #include "run/rank_state.hpp"
 
 #include "graph/row_table.hpp"
-#include "loop/grid.hpp"
+#include "loop/update.hpp"
 #include "record/data_record.hpp"
 #include "run/evaluated_weights.hpp"
 #include "run/state_io.hpp"

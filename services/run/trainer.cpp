@@ -5,9 +5,8 @@
 #include "failover/survivor.hpp"
 #include "graph/memory_budget.hpp"
 #include "loop/graph_edits.hpp"
-#include "loop/grid.hpp"
-#include "loop/peak_rate.hpp"
 #include "loop/traced_communicator.hpp"
+#include "loop/update.hpp"
 #include "record/data_record.hpp"
 #include "run/memory_need.hpp"
 

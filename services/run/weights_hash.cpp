@@ -4,7 +4,7 @@
 
 #include "comm/block_runs.hpp"
 #include "graph/row_table.hpp"
-#include "loop/grid.hpp"
+#include "loop/update.hpp"
 #include "store/box.hpp"
 
 #include <tenon/checkpoint.hpp>

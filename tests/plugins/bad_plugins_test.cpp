@@ -2,7 +2,6 @@
 #include "bad_files.hpp"
 #include "support.hpp"
 
-#include "plugin/fp_control.hpp"
 #include "plugin/loader.hpp"
 
 namespace tenon::plugin {

@@ -34,4 +34,19 @@ struct Instruments {
   CommunicatorWatch layer_watch;  ///< of communicators in which layers and optimizers wait
 };
 
+inline Instruments::Instruments(const HostSpec& spec, const FaultSpec& disturbed, PassWatch& passes)
+    : gate(*spec.clock, spec.deadline_s),
+      host(spec, gate),
+      watched(passes, host),
+      spans(*spec.clock),
+      account(*spec.clock),
+      faults(disturbed),
+      watch{&spans, &account, &faults},
+      layer_watch{&spans, &account, &faults, &watched.places()} {}
+
+inline void Instruments::open_log(const std::string& folder) {
+  log = std::make_unique<RankLog>(folder, host.rank(), log_level_from_environment());
+  host.set_log(log.get());
+}
+
 }  // namespace tenon::train

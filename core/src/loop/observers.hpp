@@ -1,17 +1,21 @@
-// The observers of one rank: calls those that a record concerns, and ends one that throws. Calls come from
-// one thread at a time.
+// The observers of a rank, and the tensors that they are shown. Calls come from one thread at a time.
 #pragma once
 
 #include "loop/parts.hpp"
+#include "loop/replica.hpp"
 #include "loop/spans.hpp"
 
 #include <tenon/numerics.hpp>
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace tenon::train {
+
+// The observers of one rank: calls those that a record concerns, and ends one that throws. Calls come from
+// one thread at a time.
 
 class Observers {
  public:
@@ -57,6 +61,39 @@ class Observers {
   RankHost& host_;
   SpanRecorder& spans_;
   std::vector<Entry> entries_;
+};
+
+// Shows observers the tensors that they asked for of a slot: outputs during its first forward, operands of
+// products during its first micro-batch, and parameters around its update. Without such an observer it owns
+// no memory and does nothing.
+
+class TensorWatch final : NumericsSink {
+ public:
+  /// All outlive this. Null observers: shows nothing.
+  TensorWatch(Observers* observers, RankReplica& replica, Executor& executor);
+
+  void begin_slot(std::int64_t slot);
+  /// Around the first forward of the slot.
+  void begin_forward();
+  void end_forward();
+  /// After the backward of the same micro-batch.
+  void end_backward();
+  /// Around the optimizer's update.
+  void before_update();
+  void after_update(double gradient_scale);
+
+ private:
+  void add(const OperandNumerics& operand) override { observers_->operand(operand); }
+  TensorView host_view(const TensorView& view, std::size_t buffer);
+
+  Observers* observers_ = nullptr;
+  RankReplica& replica_;
+  Executor& executor_;
+  TensorRequest request_;
+  bool numerics_ = false;
+  std::unique_ptr<ParameterSet> before_;
+  std::vector<ObservedParameter> shown_;
+  std::vector<std::vector<std::byte>> staging_;  ///< for memory that is not the host's
 };
 
 }  // namespace tenon::train

@@ -1,11 +1,15 @@
-// Applying the optimizer: slices of arenas that share settings, state owned by the core, norm and clipping.
+// Applying the optimizer: slices of arenas that share settings, state owned by the core, norm and clipping;
+// and the largest rate of its schedule.
 #pragma once
 
 #include <tenon/executor.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/optimizer.hpp>
+#include <tenon/parameter.hpp>
 
+#include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -69,5 +73,23 @@ class Updater {
   std::vector<std::uint8_t> first_holder_;
   std::vector<Slice> slices_;
 };
+
+/// True for exactly one of the ranks of a replica that hold the same shard of a parameter: it counts, writes
+/// and hashes the shard.
+inline bool is_first_holder(const ParameterSpec& spec, std::span<const int> coordinates) {
+  for (std::size_t axis = 0; axis < coordinates.size(); ++axis) {
+    if (!is_cut(spec, static_cast<int>(axis)) && coordinates[axis] != 0) return false;
+  }
+  return true;
+}
+
+// The largest rate of a schedule over a run, asked for in bounded time: a run may be planned for 2^63 - 1
+// slots and end after a few, by a budget.
+
+/// Largest rate of slots 0 ... steps - 1. Up to 2^20 slots every one is asked. Beyond, 2^16 slots at equal
+/// distances, then as many between the neighbours of the largest of them, down to single slots: exact for
+/// rates that rise to one peak and then fall or stay, as those of warm-up and decay; of others at least the
+/// largest that was asked for.
+double peak_rate(const Schedule& schedule, std::int64_t steps, double base_lr);
 
 }  // namespace tenon::train

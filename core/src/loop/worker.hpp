@@ -11,7 +11,6 @@
 #include "loop/replica.hpp"
 #include "loop/row_client.hpp"
 #include "loop/row_exchange.hpp"
-#include "loop/tensor_watch.hpp"
 #include "loop/update.hpp"
 
 #include <tenon/clock.hpp>

@@ -20,4 +20,12 @@ std::string_view kind_name(std::string_view kind);
 /// "optimizer.lion", as messages and `tenon inspect` say it.
 std::string component_name(std::string_view kind, std::string_view id);
 
+// This is done when a plugin is loaded, on syntax alone: the few TOML forms of defaults are read here, so
+// that loading needs no TOML library.
+
+/// Why `spec.default_toml` (not null) is no value of the spec's type, range and choices; "" when it is one.
+/// Forms: true / false; decimal, hexadecimal, octal and binary integers; reals with inf and nan; "basic" and
+/// 'literal' strings on one line; [lists] of those.
+std::string default_problem(const tenon_option_v1& spec);
+
 }  // namespace tenon::plugin

@@ -2,7 +2,6 @@
 #include "plugin/descriptor.hpp"
 
 #include "plugin/description.hpp"
-#include "plugin/option_default.hpp"
 
 #include <tenon/options.hpp>
 

@@ -1,5 +1,5 @@
 // Every call into a plugin passes here: whatever it throws comes back as tenon::Error that names the plugin,
-// the component, the rank and the step, and a crash inside it can be attributed (fatal_signal.hpp). On the
+// the component, the rank and the step, and a crash inside it can be attributed (process_end.hpp). On the
 // path without exception nothing is allocated and nothing is locked.
 #pragma once
 

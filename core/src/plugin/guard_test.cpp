@@ -1,6 +1,6 @@
 #include "plugin/guard.hpp"
 
-#include "plugin/fatal_signal.hpp"
+#include "plugin/process_end.hpp"
 
 #include <tenon/config.hpp>
 #include <tenon/error.hpp>

@@ -6,9 +6,8 @@
 #include "plugin/loader.hpp"
 
 #include "plugin/descriptor.hpp"
-#include "plugin/fp_control.hpp"
 #include "plugin/guard.hpp"
-#include "plugin/hang_watch.hpp"
+#include "plugin/process_end.hpp"
 
 #include <tenon/error.hpp>
 

@@ -10,6 +10,10 @@
 
 #include <filesystem>
 
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
+
 namespace tenon::plugin {
 
 struct OpenPlugin {
@@ -26,5 +30,35 @@ OpenPlugin open_plugin(const std::filesystem::path& file, const AbiTag& host = h
 void init_plugin(const tenon_plugin_v1_t& descriptor, const std::filesystem::path& file);
 /// Runs shutdown under the guard; Error(kPlugin) when it throws.
 void shutdown_plugin(const tenon_plugin_v1_t& descriptor);
+
+// The calling thread's floating-point control word (rounding, exceptions, flush-to-zero), without its sticky
+// status bits. A library linked with -ffast-math changes it on load, and every later result of the program
+// with it.
+
+#if defined(__x86_64__)
+inline constexpr const char* kFpControlName = "MXCSR";
+inline std::uint64_t fp_control() {
+  return _mm_getcsr() & ~0x3Fu;
+}
+inline void set_fp_control(std::uint64_t value) {
+  _mm_setcsr(static_cast<unsigned>(value));
+}
+#elif defined(__aarch64__)
+inline constexpr const char* kFpControlName = "FPCR";
+inline std::uint64_t fp_control() {
+  std::uint64_t value;
+  asm volatile("mrs %0, fpcr" : "=r"(value));
+  return value;
+}
+inline void set_fp_control(std::uint64_t value) {
+  asm volatile("msr fpcr, %0" : : "r"(value));
+}
+#else
+inline constexpr const char* kFpControlName = "floating-point control";
+inline std::uint64_t fp_control() {
+  return 0;
+}
+inline void set_fp_control(std::uint64_t) {}
+#endif
 
 }  // namespace tenon::plugin

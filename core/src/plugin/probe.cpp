@@ -1,13 +1,18 @@
+// The probe: what a plugin file is, and what its devices say of this machine.
 #include "plugin/probe.hpp"
 
 #include "base/child_process.hpp"
 #include "plugin/abi_tag.hpp"
 #include "plugin/search.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/host.hpp>
+#include <tenon/registry.hpp>
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <string_view>
 #include <utility>
 
@@ -66,6 +71,120 @@ ProbeResult probe_plugin(const ProbeRequest& request) {
           cannot_load(file, fmt::format("{} {}. It ran in a child process only.{}", stage,
                                         base::how_it_ended(child, request.time_limit),
                                         base::last_words(child.words)))};
+}
+
+// Facts of devices. Lines of words between tabs: "device NAME OFF", then "fact NAME VALUE" and "probe CLAIM
+// 0|1 TEXT" of it.
+
+namespace {
+
+// Loading CUDA's libraries from a cold disk and making a context take seconds each.
+constexpr std::chrono::milliseconds kTimeLimit{60000};
+
+std::string plain(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
+    if (c == '\t' || c == '\n') c = ' ';
+  }
+  return result;
+}
+
+std::vector<std::string> words_of(std::string_view line) {
+  std::vector<std::string> words;
+  while (true) {
+    const std::size_t tab = line.find('\t');
+    words.emplace_back(line.substr(0, tab));
+    if (tab == std::string_view::npos) return words;
+    line.remove_prefix(tab + 1);
+  }
+}
+
+class Lines final : public FactReport {
+ public:
+  explicit Lines(void (*send)(std::string_view)) : send_(send) {}
+  void fact(std::string_view name, std::string_view value) override {
+    send_(fmt::format("fact\t{}\t{}\n", plain(name), plain(value)));
+  }
+  void probe(std::string_view claim, bool holds, std::string_view text) override {
+    send_(fmt::format("probe\t{}\t{}\t{}\n", plain(claim), holds ? 1 : 0, plain(text)));
+  }
+
+ private:
+  void (*send_)(std::string_view);
+};
+
+/// A device is asked outside of a run: there is one rank, no clock, and nothing runs in the background.
+class NoRun final : public Host {
+ public:
+  void log(LogLevel, std::string_view) override {}
+  int rank() const override { return 0; }
+  int world_size() const override { return 1; }
+  double now() const override { return 0; }
+  std::unique_ptr<Actor> spawn(std::string_view, std::function<void(Actor&)>) override {
+    fail_plugin("no background loop runs while a device is asked for facts");
+  }
+  double deadline() const override { return 10; }
+  void* query(std::string_view) override { return nullptr; }
+};
+
+void answer(Registry& registry, const std::string& id, void (*send)(std::string_view)) {
+  NoRun host;
+  std::string off;
+  Resolution options;  // outlives the device
+  Component<Device> device;
+  try {
+    const Config config = Config::parse("", "tenon doctor", {});
+    options =
+        resolve_options(component_request(config.root(), registry.describe(Device::kKind, id), &registry));
+    registry.create_inner(*options.options, host);
+    device = registry.create<Device>(id, *options.options, host);
+    const auto* answers = static_cast<DeviceAvailability*>(device->query(DeviceAvailability::kId));
+    if (answers != nullptr && answers->usable() == 0) off = answers->reason();
+    if (off.empty()) device->open({.local_rank = 0, .threads = 1, .kernels = "auto"});
+  } catch (const Error& error) {
+    off = error.what();
+  }
+  send(fmt::format("device\tdevice.{}\t{}\n", id, plain(off)));
+  if (!device) return;
+  auto* facts = static_cast<ComponentFacts*>(device->query(ComponentFacts::kId));
+  Lines lines(send);
+  if (facts != nullptr) facts->report(lines);
+}
+
+}  // namespace
+
+void answer_device_facts(const std::string& file, void (*send)(std::string_view)) {
+  Registry registry;
+  registry.discover_only({file});
+  for (const std::string& id : registry.ids(Device::kKind)) answer(registry, id, send);
+  send("end\n");
+}
+
+PluginFindings ask_devices(const std::filesystem::path& file) {
+  PluginFindings findings;
+  const base::ChildResult child = base::run_child({.program = helper_program("tenon_probe"),
+                                                   .arguments = {"--devices", file.string()},
+                                                   .environment = {}},
+                                                  kTimeLimit);
+  std::string_view rest = child.answer;
+  bool ended = false;
+  while (!rest.empty()) {
+    const std::size_t end = rest.find('\n');
+    const std::vector<std::string> words = words_of(rest.substr(0, end));
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    ended = words[0] == "end";
+    if (words[0] == "device" && words.size() == 3) findings.devices.push_back({words[1], words[2], {}, {}});
+    if (findings.devices.empty()) continue;
+    DeviceFindings& device = findings.devices.back();
+    if (words[0] == "fact" && words.size() == 3) device.facts.emplace_back(words[1], words[2]);
+    if (words[0] == "probe" && words.size() == 4)
+      device.probes.push_back({words[1], words[2] == "1", words[3]});
+  }
+  if (!ended) {
+    findings.failure = fmt::format("its devices were asked in a child process, which {}.{}",
+                                   base::how_it_ended(child, kTimeLimit), base::last_words(child.words));
+  }
+  return findings;
 }
 
 }  // namespace tenon::plugin

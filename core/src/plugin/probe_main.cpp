@@ -1,11 +1,11 @@
 // tenon_probe FILE: loads one plugin and writes what it is to descriptor 3. Started by probe.cpp.
-// tenon_probe --devices FILE: what its devices say of this machine. Started by facts.cpp.
+// tenon_probe --devices FILE: what its devices say of this machine. Started by probe.cpp.
 // Lines: "stage WORD" before each step that may be the last, then the description, or "error TEXT".
 #include "base/child_process.hpp"
 #include "base/signals.hpp"
 #include "plugin/description.hpp"
-#include "plugin/facts.hpp"
 #include "plugin/loader.hpp"
+#include "plugin/probe.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
