@@ -6,8 +6,8 @@
 #include "base/child_process.hpp"
 #include "base/elapsed.hpp"
 #include "base/signals.hpp"
-#include "control/control_endpoint.hpp"
 #include "control/control_server.hpp"
+#include "control/control_wire.hpp"
 
 #include <tenon/control.hpp>
 #include <tenon/error.hpp>

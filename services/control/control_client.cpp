@@ -1,7 +1,7 @@
 // The client of the control plane (control_client.hpp): callers write under a lock, one thread reads.
 #include "control/control_client.hpp"
 
-#include "control/control_endpoint.hpp"
+#include "control/control_wire.hpp"
 #include "control/failure_callbacks.hpp"
 
 #include <tenon/error.hpp>

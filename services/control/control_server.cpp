@@ -1,21 +1,31 @@
-// The server of the control plane (control_server.hpp). Everything but a few atomics belongs to its thread.
+// The server of the control plane (control_server.hpp): rounds of texts, connections, and the hub. Everything
+// but a few atomics belongs to its thread.
 #include "control/control_server.hpp"
 
 #include "base/at.hpp"
-#include "control/control_conversation.hpp"
-#include "control/control_session.hpp"
+#include "control/control_wire.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/transport.hpp>
 
 #include <fmt/format.h>
 
+#include <utility>  // which Boost 1.74 forgets
+
+#include <boost/asio.hpp>
+
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
+#include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -23,6 +33,206 @@ TENON_ABI_BEGIN
 
 namespace asio = boost::asio;
 using asio::ip::tcp;
+
+// Rounds of one lane on the server of the control plane: every member brings a text, and all get all of them.
+
+class ControlConversation {
+ public:
+  using Send = std::function<void(int rank, const ControlRecord& answer)>;
+  ControlConversation(boost::asio::io_context& io, ControlLane lane, Send send);
+
+  /// The text of `rank`, one of the first `members`. The round ends with the last text, or `deadline_s` after
+  /// the first, with the names of the late ranks. Throws Error(kRun) for a rank that is not a member.
+  void take(int rank, ControlRecord record, int members, double deadline_s);
+
+ private:
+  struct Text {
+    std::uint32_t id;
+    std::string text;
+  };
+  void await(double deadline_s);
+  void end(ControlType type, const std::string& text);
+  std::vector<int> missing() const;
+
+  const ControlLane lane_;
+  const Send send_;
+  boost::asio::steady_timer timer_;
+  std::vector<std::optional<Text>> texts_;  // by rank
+  std::size_t arrived_ = 0;
+  std::uint64_t round_ = 0;
+};
+
+ControlConversation::ControlConversation(asio::io_context& io, ControlLane lane, Send send)
+    : lane_(lane), send_(std::move(send)), timer_(io) {}
+
+void ControlConversation::take(int rank, ControlRecord record, int members, double deadline_s) {
+  if (rank >= members)
+    fail_run(fmt::format("control plane: rank {} has no part in {}", rank, control_lane_name(lane_)));
+  texts_.resize(static_cast<std::size_t>(members));
+  auto& mine = texts_[static_cast<std::size_t>(rank)];
+  if (mine) fail_run(fmt::format("control plane: rank {} exchanges twice in one round", rank));
+  mine = Text{record.id, std::move(record.text)};
+  if (++arrived_ == 1) await(deadline_s);
+  if (arrived_ < texts_.size()) return;
+  std::vector<std::string> all;
+  for (const auto& entry : texts_) all.push_back(entry->text);
+  const std::string joined = join_texts(all);
+  if (joined.size() <= kControlTextBytes) return end(ControlType::kAnswer, joined);
+  end(ControlType::kError,
+      fmt::format("control plane: {}: the texts of {} ranks have {} bytes together, at most {} are sent",
+                  control_lane_name(lane_), members, joined.size(), kControlTextBytes));
+}
+
+void ControlConversation::await(double deadline_s) {
+  timer_.expires_after(
+      std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(deadline_s)));
+  timer_.async_wait([this, deadline_s, round = round_](boost::system::error_code error) {
+    if (error || round_ != round) return;
+    end(ControlType::kLate, fmt::format("{} did not join {} within {:g} s", ranks_text(missing()),
+                                        control_lane_name(lane_), deadline_s));
+  });
+}
+
+std::vector<int> ControlConversation::missing() const {
+  std::vector<int> ranks;
+  for (std::size_t rank = 0; rank < texts_.size(); ++rank) {
+    if (!texts_[rank]) ranks.push_back(static_cast<int>(rank));
+  }
+  return ranks;
+}
+
+void ControlConversation::end(ControlType type, const std::string& text) {
+  timer_.cancel();
+  ++round_;
+  arrived_ = 0;
+  for (std::size_t rank = 0; rank < texts_.size(); ++rank) {
+    const auto entry = std::exchange(texts_[rank], std::nullopt);
+    if (!entry) continue;
+    send_(static_cast<int>(rank),
+          {type, static_cast<std::uint8_t>(lane_), static_cast<int>(rank), entry->id, 0, text});
+  }
+}
+
+// One connection of the server of the control plane: reads records, writes records in order, and closes when
+// a peer does not name its rank.
+
+class ControlSession : public std::enable_shared_from_this<ControlSession> {
+ public:
+  /// Events of a connection, all on the thread of its context.
+  class Events {
+   public:
+    virtual ~Events() = default;
+    virtual void on_record(ControlSession& session, ControlRecord record) = 0;
+    /// It closed, or broke.
+    virtual void on_lost(ControlSession& session) = 0;
+    /// It sent bytes that are no record.
+    virtual void on_bad(ControlSession& session, const std::string& why) = 0;
+  };
+
+  /// A peer that does not become a rank within `hello_s` seconds is closed.
+  ControlSession(boost::asio::ip::tcp::socket socket, Events& events, double hello_s);
+
+  void start();
+  void send(const ControlRecord& record);
+  void close();
+  bool is_open() const { return socket_.is_open(); }
+
+  int rank = -1;  ///< before its hello
+  bool bye = false;
+
+ private:
+  struct Outgoing {
+    ControlHeader header;
+    std::string text;
+  };
+
+  void read_header();
+  void read_text();
+  void write();
+
+  boost::asio::ip::tcp::socket socket_;
+  boost::asio::steady_timer hello_;
+  Events& events_;
+  const double hello_s_;
+  ControlHeader header_{};
+  ControlRecord record_;
+  std::deque<Outgoing> out_;
+};
+using ControlSessionPtr = std::shared_ptr<ControlSession>;
+
+namespace {
+
+/// Longest text before a peer has named its rank, so that strangers get little memory.
+constexpr std::uint32_t kHelloTextBytes = 4096;
+
+}  // namespace
+
+ControlSession::ControlSession(tcp::socket socket, Events& events, double hello_s)
+    : socket_(std::move(socket)), hello_(socket_.get_executor()), events_(events), hello_s_(hello_s) {
+  boost::system::error_code ignored;
+  socket_.set_option(tcp::no_delay(true), ignored);
+}
+
+void ControlSession::start() {
+  hello_.expires_after(
+      std::chrono::duration_cast<asio::steady_timer::duration>(std::chrono::duration<double>(hello_s_)));
+  hello_.async_wait([this, kept = weak_from_this()](boost::system::error_code error) {
+    const auto self = kept.lock();
+    if (self && !error && rank < 0) close();
+  });
+  read_header();
+}
+
+void ControlSession::close() {
+  boost::system::error_code ignored;
+  socket_.close(ignored);
+}
+
+void ControlSession::read_header() {
+  asio::async_read(socket_, asio::buffer(header_),
+                   [this, self = shared_from_this()](boost::system::error_code error, std::size_t) {
+                     if (error) return events_.on_lost(*this);
+                     std::uint32_t text_bytes = 0;
+                     try {
+                       record_ = decode_header(header_, text_bytes);
+                     } catch (const Error& bad) {
+                       return events_.on_bad(*this, bad.what());
+                     }
+                     if (rank < 0 && text_bytes > kHelloTextBytes)
+                       return events_.on_bad(*this, "its hello is too long");
+                     record_.text.resize(text_bytes);
+                     read_text();
+                   });
+}
+
+void ControlSession::read_text() {
+  asio::async_read(socket_, asio::buffer(record_.text),
+                   [this, self = shared_from_this()](boost::system::error_code error, std::size_t) {
+                     if (error) return events_.on_lost(*this);
+                     events_.on_record(*this, std::exchange(record_, {}));
+                     if (socket_.is_open()) read_header();
+                   });
+}
+
+void ControlSession::send(const ControlRecord& record) {
+  if (!socket_.is_open()) return;
+  out_.push_back({encode_header(record), record.text});
+  if (out_.size() == 1) write();
+}
+
+void ControlSession::write() {
+  const Outgoing& next = out_.front();
+  const std::array<asio::const_buffer, 2> parts{asio::buffer(next.header), asio::buffer(next.text)};
+  asio::async_write(socket_, parts,
+                    [this, self = shared_from_this()](boost::system::error_code error, std::size_t) {
+                      if (error) return;  // the reading side reports it
+                      out_.pop_front();
+                      if (!out_.empty()) write();
+                    });
+}
+
+// The hub.
+
 using std::chrono::milliseconds;
 
 namespace {

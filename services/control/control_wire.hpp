@@ -3,6 +3,8 @@
 
 #include "control/control_state.hpp"
 
+#include <tenon/abi.hpp>
+
 #include <array>
 #include <cstdint>
 #include <span>
@@ -74,5 +76,17 @@ ControlRecord decode_header(std::span<const std::uint8_t, kControlRecordBytes> b
 std::string join_texts(const std::vector<std::string>& texts);
 /// Throws Error(kRun) unless `joined` is the work of join_texts.
 std::vector<std::string> split_texts(std::string_view joined);
+
+// Address of the control plane, and the token by which processes of one run recognise each other.
+
+struct ControlEndpoint {
+  std::string host;
+  std::uint16_t port = 0;
+};
+
+/// Parses "HOST:PORT". Throws Error(kConfig) for anything else.
+ControlEndpoint control_endpoint(const std::string& text);
+/// 16 random hexadecimal digits.
+std::string random_control_token();
 
 TENON_ABI_END

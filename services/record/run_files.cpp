@@ -1,15 +1,215 @@
-// The readers of a run folder's JSON files (recovery.jsonl reads its own lines). Bytes from
-// disk are treated as foreign: every type and range is checked before use.
-#include "record/manifest.hpp"
-#include "record/metrics.hpp"
-#include "record/summary.hpp"
+// Writing the files of a run folder, and the readers of its JSON files.
+#include "record/run_files.hpp"
 
+#include "base/json_writer.hpp"
+#include "base/process_facts.hpp"
+#include "record/metrics.hpp"
+
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
+#include <string_view>
 
 namespace tenon {
+
+// Filling in and writing manifest.json.
+
+namespace {
+
+void write_texts(JsonWriter& json, std::string_view key, const NamedTexts& texts) {
+  json.begin_object(key);
+  for (const auto& [name, value] : texts) json.member(name, value);
+  json.end_object();
+}
+
+}  // namespace
+
+Manifest begin_manifest(std::string command_line, std::int64_t first_step) {
+  Manifest manifest;
+  manifest.build = build_info();
+  manifest.cpu_model = cpu_model();
+  manifest.cpu_cores = usable_cores();
+  manifest.environment = relevant_environment();
+  manifest.segments.push_back({.command_line = std::move(command_line),
+                               .first_step = first_step,
+                               .start = utc_now(),
+                               .end = {},
+                               .exit_reason = {}});
+  return manifest;
+}
+
+void write_manifest(FileSystem& files, const std::string& folder, const Manifest& manifest) {
+  JsonWriter json;
+  json.begin_object();
+  json.begin_object("program");
+  json.member("version", manifest.build.version);
+  json.member("git", manifest.build.git);
+  json.member("git_dirty", manifest.build.git_dirty);
+  json.member("compiler", manifest.build.compiler);
+  json.member("compiler_flags", manifest.build.flags);
+  json.member("build_type", manifest.build.build_type);
+  json.end_object();
+  json.begin_object("cpu");
+  json.member("model", manifest.cpu_model);
+  json.member("features", manifest.cpu_features);
+  json.member("cores", manifest.cpu_cores);
+  json.end_object();
+  json.member("kernels", manifest.kernels);
+  if (!manifest.device_choice.empty()) json.member("device_choice", manifest.device_choice);
+  json.member("ranks", manifest.ranks);
+  json.member("threads", manifest.threads);
+  json.begin_object("seeds");
+  json.member("seed", manifest.seed);
+  json.member("seed_init", manifest.seed_init);
+  json.member("seed_order", manifest.seed_order);
+  json.member("seed_rounding", manifest.seed_rounding);
+  json.end_object();
+  json.member("rng", manifest.rng);
+  json.member("config_sha256", manifest.config_sha256);
+  json.objects("data", manifest.data, [&](const DataSource& source) {
+    json.member("path", source.path);
+    json.member("sha256", source.sha256);
+  });
+  if (!manifest.calibration.empty()) {
+    json.begin_object("calibration");
+    for (const auto& [name, seconds] : manifest.calibration) json.member(name, seconds);
+    json.end_object();
+  }
+  write_texts(json, "libraries", manifest.libraries);
+  write_texts(json, "environment", manifest.environment);
+  // The short answers are at the top level; `segments` has the whole history of a resumed attempt.
+  const ManifestSegment none;
+  const ManifestSegment& first = manifest.segments.empty() ? none : manifest.segments.front();
+  const ManifestSegment& last = manifest.segments.empty() ? none : manifest.segments.back();
+  json.member("command_line", last.command_line);
+  json.member("start", first.start);
+  json.member("end", last.end);
+  json.member("exit_reason", last.exit_reason);
+  json.member("parent_run", manifest.parent_run);
+  json.objects("segments", manifest.segments, [&](const ManifestSegment& segment) {
+    json.member("command_line", segment.command_line);
+    json.member("first_step", segment.first_step);
+    json.member("start", segment.start);
+    json.member("end", segment.end);
+    json.member("exit_reason", segment.exit_reason);
+  });
+  json.end_object();
+  write_text_atomically(files, folder + "/manifest.json", json.take());
+}
+
+// Text of plugins.lock.
+
+void write_plugin_lock(FileSystem& files, const std::string& folder, std::vector<LockedPlugin> plugins) {
+  std::ranges::sort(plugins, {}, &LockedPlugin::id);
+  std::string text = "# Plugins that this run loaded.\n";
+  const auto line = [&](std::string_view key, std::string_view value) {
+    text += key;
+    text += " = ";
+    append_json_text(text, value);  // every JSON string is a TOML basic string of the same value
+    text += '\n';
+  };
+  for (const LockedPlugin& plugin : plugins) {
+    text += "\n[[plugin]]\n";
+    line("id", plugin.id);
+    line("version", plugin.version);
+    line("file", plugin.file);
+    line("sha256", plugin.sha256);
+    line("abi", plugin.abi);
+  }
+  write_text_atomically(files, folder + "/plugins.lock", text);
+}
+
+// Text of summary.json.
+
+namespace {
+
+void write_communication(JsonWriter& json, const RunResult& result) {
+  json.objects("communication", result.communication, [&](const RankTime& rank) {
+    json.member("compute_s", rank.compute_s);
+    json.member("exposed_s", rank.exposed_s);
+    json.member("late_s", rank.late_s);
+    json.member("data_s", rank.data_s);
+    json.member("evaluate_s", rank.evaluate_s);
+    json.member("save_s", rank.save_s);
+    json.member("other_s", rank.other_s);
+    json.member("total_s", rank.total_s);
+    json.member("overlapped_s", rank.overlapped_s);
+    json.begin_object("purposes");
+    for (const auto& [name, counts] : rank.purposes) {
+      json.begin_object(name);
+      json.member("bytes_sent", counts.bytes_sent);
+      json.member("messages_sent", counts.messages_sent);
+      json.member("operations", counts.operations);
+      json.member("blocked_s", counts.blocked_seconds);
+      json.member("late_s", counts.late_seconds);
+      json.member("transfer_s", counts.transfer_seconds);
+      json.end_object();
+    }
+    json.end_object();
+  });
+}
+
+void write_distributions(JsonWriter& json, const RunResult& result) {
+  json.begin_object("distributions");
+  for (const auto& [name, d] : result.distributions) {
+    json.begin_object(name);
+    json.member("count", d.count);
+    json.member("mean", d.mean);
+    json.member("min", d.least);
+    json.member("max", d.most);
+    json.member("not_positive", d.not_positive);
+    // Keys are lower ends: "4" counts what is in [4, 8).
+    json.begin_object("histogram");
+    for (const auto& [octave, count] : d.octaves)
+      json.member(fmt::format("{:.17g}", std::ldexp(1.0, octave)), count);
+    json.end_object();
+    json.end_object();
+  }
+  json.end_object();
+}
+
+}  // namespace
+
+void write_summary(FileSystem& files, const RunResult& result) {
+  JsonWriter json;
+  json.begin_object();
+  json.member("status", result.status);
+  json.member("steps", result.steps);
+  json.member("samples", result.samples);
+  json.member("tokens", result.tokens);
+  json.member("wall_s", result.wall_s);
+  json.member("bytes_sent", result.bytes_sent);
+  json.begin_object("metrics");
+  for (const auto& [name, value] : result.metrics) json.member(name, value);
+  json.end_object();
+  json.member("weights_hash", result.weights_hash);
+  json.member("state_hash", result.state_hash);
+  json.member("deterministic", result.nondeterminism.empty());
+  if (!result.nondeterminism.empty()) json.member("nondeterminism", result.nondeterminism);
+  json.member("peak_rss_mb", result.peak_rss_mb);
+  json.member("peak_anonymous_mb", result.peak_anonymous_mb);
+  json.member("stall_s", result.stall_s);
+  json.member("hidden_comm_share", result.hidden_comm_share);
+  json.begin_object("quantized_operands");
+  for (const auto& [format, count] : result.quantized_operands) json.member(format, count);
+  json.end_object();
+  json.begin_object("bytes_by_purpose");
+  for (const auto& [purpose, bytes] : result.bytes_by_purpose) json.member(purpose, bytes);
+  json.end_object();
+  if (!result.communication.empty()) write_communication(json, result);
+  if (!result.distributions.empty()) write_distributions(json, result);
+  if (!result.error.empty()) json.member("error", result.error);
+  json.end_object();
+  write_text_atomically(files, result.folder + "/summary.json", json.take());
+}
+
+// The readers of a run folder's JSON files (recovery.jsonl reads its own lines). Bytes from
+// disk are treated as foreign: every type and range is checked before use.
+
 namespace {
 
 using Json = nlohmann::json;

@@ -1,8 +1,6 @@
 // Manifest, summary and plugin lock: round trips, exact keys, refusal of damaged files.
+#include "record/run_files.hpp"
 #include "base/process_facts.hpp"
-#include "record/manifest.hpp"
-#include "record/plugin_lock.hpp"
-#include "record/summary.hpp"
 
 #include "store/testing/memory_files.hpp"
 

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "loop/compute_cost.hpp"
-#include "record/manifest.hpp"
 #include "record/metrics.hpp"
 #include "record/recovery_log.hpp"
+#include "record/run_files.hpp"
 #include "record/run_folder.hpp"
 
 #include <tenon/checkpoint.hpp>

@@ -1,18 +1,23 @@
-// The shape of the run that saved a checkpoint: its planned length, and how it dealt samples. A run of
-// another shape goes on from it where that is exact, or is refused with the reason, before anything is
-// written.
+// Record of the run that saved a checkpoint: its shape and its data, in meta entries that are compared before
+// a run continues.
 #pragma once
 
 #include <tenon/checkpoint.hpp>
+#include <tenon/dataset.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tenon::train {
+
+// The shape of the run that saved a checkpoint: its planned length, and how it dealt samples. A run of
+// another shape goes on from it where that is exact, or is refused with the reason, before anything is
+// written.
 
 struct RunShape {
   std::int64_t steps = 0;     ///< planned slots
@@ -42,5 +47,16 @@ std::string check_rates(const CheckpointReader& reader, const RunShape& now, con
 /// Sum and number of the losses since the last line of train/loss that a rank of so many takes over from a
 /// run of another number of ranks.
 std::pair<double, double> saved_losses(const CheckpointReader& reader, int rank, int ranks);
+
+// Record of the data that a checkpoint was trained on: a meta entry "data/<i>" per file with its SHA-256 and
+// path, compared before a run continues. The state's hash does not cover it: equal data may be elsewhere.
+
+/// Adds the entries of `sources` to `meta`.
+void record_data(std::span<const DataSource> sources, std::vector<MetaBlock>& meta);
+
+/// Throws Error(kConfig) with both checksums and the file when the generation was trained on other bytes.
+/// Paths may differ. A generation without entries passes.
+void check_data(const CheckpointReader& reader, std::span<const DataSource> sources,
+                const std::string& folder);
 
 }  // namespace tenon::train

@@ -1,6 +1,6 @@
 #include "run/links.hpp"
 
-#include "control/control_endpoint.hpp"
+#include "control/control_wire.hpp"
 #include "record/build_info.hpp"
 
 #include <tenon/error.hpp>

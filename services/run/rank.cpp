@@ -4,10 +4,16 @@
 
 #include "base/digests.hpp"
 #include "base/process_facts.hpp"
+#include "loop/parts.hpp"
+#include "loop/replica.hpp"
+#include "plugin/guard.hpp"
 #include "run/weights_hash.hpp"
+#include "run/world.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
+#include <tenon/sync.hpp>
+#include <tenon/sync_extra.hpp>
 
 #include <fmt/format.h>
 
@@ -19,6 +25,65 @@
 #include <utility>
 
 namespace tenon::train {
+
+// The services of a rank.
+
+namespace {
+
+/// Why the run cannot go on from what its ranks hold in memory; "" if it can.
+std::string unrecoverable_reason(const World& world, const Trainer& trainer) {
+  if (trainer.mesh().all() != nullptr) return "parts of one model depend on each other";
+  if (!trainer.shares_weights()) return "its replicas differ";
+  if (!trainer.weights().created_sets().empty()) return "its sync strategy keeps tensors of each replica";
+  if (trainer.workers().size() > 1 || world.settings.parallel.servers > 0 || trainer.requests() != nullptr)
+    return "its ranks are not at one slot";
+  if (world.settings.emulate) return "its failures are emulated";
+  return "";
+}
+
+}  // namespace
+
+// The policy hears which run it is in before anything else asks it.
+RankServices::RankServices(World& world, int rank, Trainer& trainer, Progress& progress) {
+  const config::CoreSettings& settings = world.settings;
+  if (settings.emulate) {
+    if (settings.parallel.servers > 0)
+      fail_config("[emulate]: what servers hold cannot be rolled back; set parallel.servers = 0");
+    emulated_ = std::make_unique<EmulatedFailures>(*settings.emulate, settings.run.steps,
+                                                   trainer.weights().live().parameters());
+    emulated_->start_with(world.start.next_failure);
+  }
+  Instruments& with = trainer.instruments();
+  const RankContext context{world,
+                            rank,
+                            world.start.epoch,
+                            with.host,
+                            trainer.parts(),
+                            trainer.weights(),
+                            trainer.state(),
+                            trainer.counters(),
+                            trainer.lines(),
+                            emulated_.get()};
+  actions_ = std::make_unique<RecoveryActions>(context);
+  phases_ = std::make_unique<RecoveryPhases>(
+      context, RecoveryPhases::Sources{*actions_, with.account, with.spans, progress, with.watch,
+                                       trainer.mesh().all()});
+  saves_ = std::make_unique<Saves>(context, with.account, with.spans, trainer.shape());
+  survivor_ = std::make_unique<Survivor>(
+      context, Survivor::Sources{trainer.updater(), with.faults, *saves_, *actions_, *phases_, progress,
+                                 unrecoverable_reason(world, trainer)});
+  repetition_ = std::make_unique<Repetition>(
+      context,
+      Repetition::Shape{trainer.requests() != nullptr, trainer.rows().active(),
+                        trainer.mesh().all() != nullptr, trainer.workers().size()},
+      *trainer.workers().front(), progress);
+  all_ = {&trainer.lines(), saves_.get(), survivor_.get(), phases_.get(), repetition_.get()};
+  if (emulated_ == nullptr) return;
+  outages_ = std::make_unique<EmulatedOutages>(context, *actions_);
+  all_.push_back(outages_.get());
+}
+
+// The rank.
 
 Rank::Rank(World& world, int rank)
     : world_(world),
@@ -461,6 +526,72 @@ void Rank::finish() {
     result.exit_status = 1;
   }
   trainer_.observers().finish(status, result.error);
+}
+
+// The life of a server rank.
+
+namespace {
+
+/// Longest silence of a trainer: longer than evaluations, saves and slots of any length.
+constexpr double kTrainerSilenceSeconds = 24.0 * 3600;
+
+class Node final : public ServerNode {
+ public:
+  Node(World& world, int rank, RankHost& host) : world_(world), rank_(rank), host_(host) {}
+  int server() const override { return rank_ - trainers(); }
+  int servers() const override { return static_cast<int>(world_.settings.parallel.servers); }
+  int trainers() const override { return static_cast<int>(world_.settings.parallel.trainers()); }
+  int parts() const override { return static_cast<int>(world_.settings.parallel.ranks_per_replica()); }
+  Host& host() override { return host_; }
+  std::unique_ptr<Communicator> open(int trainer, std::string_view name, Purpose purpose) override {
+    if (trainer < 0 || trainer >= trainers()) {
+      fail_plugin(fmt::format("a server opens '{}' to trainer {}; there are {}", name, trainer, trainers()));
+    }
+    const int members[] = {trainer, rank_};
+    return world_.links.transport->open(rank_,
+                                        {members, pair_name(name), purpose, 0, kTrainerSilenceSeconds});
+  }
+
+ private:
+  World& world_;
+  int rank_;
+  RankHost& host_;
+};
+
+}  // namespace
+
+void run_server(World& world, int rank) {
+  set_parallel_threads(1);
+  PauseGate gate(*world.clock, world.settings.run.deadline);
+  HostSpec spec;
+  spec.rank = rank;
+  spec.world_size = static_cast<int>(world.settings.parallel.world());
+  // After all replicas in the order of ties.
+  spec.replica = static_cast<int>(world.settings.parallel.ranks + rank - world.settings.parallel.trainers());
+  spec.deadline_s = world.settings.run.deadline;
+  spec.clock = world.clock.get();
+  spec.control = world.links.control.get();
+  RankHost host(spec, gate);
+  const config::CheckedComponent* const named = world.checked.component("sync");
+  const auto refuse = [&](std::string_view who, std::string_view why) {
+    fail_config(
+        fmt::format("parallel.servers = {}: {} places nothing on servers{}{}; set it to 0, or choose "
+                    "a strategy around a centre that servers hold",
+                    world.settings.parallel.servers, who, why.empty() ? "" : ": ", why));
+  };
+  if (named == nullptr) refuse("a run without a [sync] table", "");
+  const config::CheckedComponent chosen = named->copy();
+  world.registry.create_inner(*chosen.options, host);
+  const std::unique_ptr<ResolvedOptions, InnerEnd> inner(chosen.options.get());
+  const Component<Sync> sync = world.registry.create<Sync>(chosen.type, *chosen.options, host);
+  const GuardContext names{"", chosen.type, rank, -1};
+  auto* serving = guard(names, [&] { return static_cast<SyncServer*>(sync->query(SyncServer::kId)); });
+  const std::string who = fmt::format("sync strategy '{}'", chosen.type);
+  if (serving == nullptr) refuse(who, "");
+  const std::string_view declines = guard(names, [&] { return serving->declines(); });
+  if (!declines.empty()) refuse(who, declines);
+  Node node(world, rank, host);
+  guard(names, [&] { serving->serve(node); });
 }
 
 }  // namespace tenon::train

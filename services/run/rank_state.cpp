@@ -3,7 +3,7 @@
 
 #include "graph/row_table.hpp"
 #include "loop/update.hpp"
-#include "record/data_record.hpp"
+#include "record/saved_shape.hpp"
 #include "run/evaluated_weights.hpp"
 #include "run/state_io.hpp"
 

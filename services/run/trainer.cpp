@@ -7,8 +7,7 @@
 #include "loop/graph_edits.hpp"
 #include "loop/traced_communicator.hpp"
 #include "loop/update.hpp"
-#include "record/data_record.hpp"
-#include "run/memory_need.hpp"
+#include "record/saved_shape.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/parallel.hpp>
@@ -17,9 +16,118 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <numeric>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace tenon::train {
+
+// The mesh.
+
+Mesh::Mesh(World& world, int rank, Device& device, const CommunicatorWatch& watch) {
+  const auto& parallel = world.settings.parallel;
+  const auto grid_size = static_cast<int>(parallel.ranks_per_replica());
+  const int replica = rank / grid_size, place = rank % grid_size;
+  const auto open = [&](const std::vector<int>& members, const std::string& name, Purpose purpose) {
+    auto opened = world.links.transport->open(rank, {members, name, purpose, world.start.epoch});
+    return traced(for_device(std::move(opened), *world.links.transport, device), watch, members, name);
+  };
+  if (grid_size > 1) {
+    std::vector<int> members(static_cast<std::size_t>(grid_size));
+    std::iota(members.begin(), members.end(), replica * grid_size);
+    grid_ = open(members, "grid", Purpose::kStatistics);
+    model_ = open(members, "model", Purpose::kModel);
+  }
+  std::vector<Communicator*> along_axes;
+  for (std::size_t axis = 0; axis < parallel.grid.size(); ++axis) {
+    axes_.push_back(nullptr);
+    if (parallel.grid[axis] > 1) {
+      std::vector<int> members, along = grid_coordinates(place, parallel.grid);
+      for (int i = 0; i < parallel.grid[axis]; ++i) {
+        along[axis] = i;
+        members.push_back(replica * grid_size + grid_index(along, parallel.grid));
+      }
+      axes_.back() = open(members, fmt::format("axis{}", axis), Purpose::kModel);
+    }
+    along_axes.push_back(axes_.back().get());
+  }
+  model_grid_ = ModelGrid(parallel.grid, place, model_.get(), along_axes, replica);
+  if (parallel.ranks == 1) return;
+  std::vector<int> peers;
+  for (int r = 0; r < parallel.ranks; ++r) peers.push_back(r * grid_size + place);
+  const std::string name = fmt::format("lookups#{}", place);
+  lookups_ =
+      traced(for_device(world.links.transport->open(rank, {peers, name, Purpose::kModel, world.start.epoch}),
+                        *world.links.transport, device),
+             watch, peers, "lookups");
+}
+
+// Memory of a model in this process, computed before it is allocated, so that a table larger than the machine
+// is refused with a message and the system does not kill the process. Sums over declared shapes: a table that
+// is sharded over the replicas counts once, all else once per replica.
+
+namespace {
+
+using graph::saturating_product;
+using graph::saturating_sum;
+
+constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
+
+std::int64_t table_bytes(const ParameterSpec& spec, RowOptimizer* rows) {
+  std::int64_t width = spec.shape[1];
+  if (rows != nullptr && spec.trainable) {
+    for (const RowStateSlot& slot : rows->row_slots()) width += slot.width == 0 ? spec.shape[1] : slot.width;
+  }
+  return dtype_bytes(spec.dtype, saturating_product(spec.shape[0], width));
+}
+
+std::int64_t parameter_bytes(const ParameterInfo& info, Optimizer& optimizer, int replicas) {
+  const ParameterSpec& spec = info.spec;
+  if (spec.role == Role::kRowTable) {
+    auto* rows = static_cast<RowOptimizer*>(optimizer.query(RowOptimizer::kId));
+    return saturating_product(table_bytes(spec, rows), is_cut(spec, kReplicaAxis) ? 1 : replicas);
+  }
+  const bool trained = spec.role == Role::kParameter && spec.trainable;
+  const auto copies = trained ? 2 + static_cast<std::int64_t>(optimizer.slots().size()) : 1;
+  return saturating_product(dtype_bytes(spec.dtype, info.local.elements()), copies * replicas);
+}
+
+/// Bytes of weights, gradients and optimizer state of `replicas` replicas in one process.
+std::int64_t model_bytes(std::span<const ParameterInfo> parameters, Optimizer& optimizer, int replicas) {
+  std::int64_t sum = 0;
+  for (const ParameterInfo& info : parameters)
+    sum = saturating_sum(sum, parameter_bytes(info, optimizer, replicas));
+  return sum;
+}
+
+/// Throws Error(kConfig) that names the largest parameters if that is more than `available` bytes.
+void require_memory(std::span<const ParameterInfo> parameters, Optimizer& optimizer, int replicas,
+                    std::int64_t available) {
+  const std::int64_t needed = model_bytes(parameters, optimizer, replicas);
+  if (available <= 0 || needed <= available) return;
+  std::vector<std::pair<std::int64_t, std::string>> terms;
+  for (const ParameterInfo& info : parameters)
+    terms.emplace_back(parameter_bytes(info, optimizer, replicas), info.spec.name);
+  std::sort(terms.rbegin(), terms.rend());
+  std::vector<std::string> largest;
+  for (std::size_t i = 0; i < std::min<std::size_t>(3, terms.size()); ++i) {
+    largest.push_back(
+        fmt::format("'{}' {:.2f} GiB", terms[i].second, static_cast<double>(terms[i].first) / kGiB));
+  }
+  fail_config(fmt::format(
+      "the model needs {:.2f} GiB for weights, gradients and optimizer state in this process, and the "
+      "machine "
+      "has {:.2f} GiB; the largest: {}. Make the model smaller (for tables: a row cap), choose an optimizer "
+      "with less state, or keep one copy of the tables over the replicas",
+      static_cast<double>(needed) / kGiB, static_cast<double>(available) / kGiB, fmt::join(largest, ", ")));
+}
+
+}  // namespace
+
+// The trainer.
+
 namespace {
 
 HostSpec host_spec(World& world, int rank, int replica) {

@@ -2,24 +2,28 @@
 // ended.
 #include "run/world.hpp"
 
-#include <tenon/clock.hpp>
 #include "base/elapsed.hpp"
 #include "base/process_facts.hpp"
 #include "graph/memory_budget.hpp"
 #include "loop/time_account.hpp"
-#include "record/plugin_lock.hpp"
-#include "record/summary.hpp"
+#include "plugin/process_end.hpp"
+#include "record/run_files.hpp"
 #include "run/rank.hpp"
-#include "run/server_rank.hpp"
 
+#include <tenon/clock.hpp>
 #include <tenon/error.hpp>
 
 #include <fmt/format.h>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
@@ -29,6 +33,43 @@
 #include <thread>
 
 namespace tenon::train {
+
+// The phase probe. One write(2) per line, so that a killed process leaves every phase that it entered.
+
+PhaseProbe::PhaseProbe() {
+  const char* rank = std::getenv("TENON_RANK");
+  if (const char* log = std::getenv("TENON_PHASE_LOG")) {
+    const std::string path = rank == nullptr ? log : std::string(log) + "." + rank;
+    file_.reset(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  }
+  if (const char* at = std::getenv("TENON_KILL_AT")) {
+    std::string_view text = at;
+    if (const auto who = text.find('@'); who != std::string_view::npos) {
+      const char* generation = std::getenv("TENON_GENERATION");
+      const bool replaced = generation != nullptr && std::string_view(generation) != "0";
+      if (rank == nullptr || text.substr(who + 1) != rank || replaced) return;
+      text = text.substr(0, who);
+    }
+    const auto colon = text.find(':');
+    kill_phase_ = text.substr(0, colon);
+    long count = 1;
+    if (colon != std::string_view::npos)
+      std::from_chars(text.data() + colon + 1, text.data() + text.size(), count);
+    kill_count_ = count;
+  }
+}
+
+void PhaseProbe::enter(std::string_view phase) {
+  if (!active()) return;
+  if (file_) {
+    const std::string line = std::string(phase) + "\n";
+    [[maybe_unused]] const auto written = ::write(file_.get(), line.data(), line.size());
+  }
+  if (phase == kill_phase_ && --kill_count_ == 0) ::kill(::getpid(), SIGKILL);
+}
+
+// The world.
+
 namespace {
 
 /// The control plane says at once why a rank was cut off, unless it is gone itself.
@@ -607,6 +648,58 @@ void World::share_opening(int rank, int keep) {
   }
   record.result.folder = record.folder.path;
   record.open_store(keep, [this](const char* name) { phase.enter(name); });
+}
+
+// The end of a run whose kernel does not return (pass_watch.hpp). The other ranks hear of it as of every
+// failure; a process whose own rank is held by the kernel ends from outside of it.
+
+namespace {
+
+/// Under a simulated clock [run] deadline is of simulated time, and kernels take the machine's.
+constexpr double kLeastUnderSimulatedClock = 300;
+/// Ranks beside a lost one have so long to end by themselves.
+constexpr double kOthersEndWithin = 5;
+
+}  // namespace
+
+void World::watch_passes() {
+  const double deadline = settings.run.deadline;
+  pass_watch = std::make_unique<PassWatch>(
+      clock->simulated() ? std::max(deadline, kLeastUnderSimulatedClock) : deadline,
+      [this](const LatePass& pass) { end_late(pass); }, [this](const LatePass& pass) { end_lost(pass); });
+}
+
+// Where the run outlives deaths, so it does here: the process ends, and another takes its place.
+void World::end_late(const LatePass& pass) {
+  pass.host->log(LogLevel::kError, pass.text);
+  if (place.survives && links.control_client != nullptr)
+    return links.control_client->miss(pass.host->rank(), pass.text);
+  links.control->fail(pass.host->rank(), static_cast<int>(ErrorKind::kRun), pass.text);
+}
+
+void World::end_lost(const LatePass& pass) {
+  if (!plugin::ends_process_when_plugins_hang()) return;
+  if (running_ > 1 && pass.over_s < kOthersEndWithin) return;
+  const std::lock_guard lock(end_mutex_);
+  const bool goes_on =
+      place.survives && links.control_client != nullptr && links.control_client->interrupted();
+  if (!goes_on && (place.rank <= 0 ? record.metrics != nullptr : record.store != nullptr)) {
+    record.result.steps = std::max(record.result.steps, std::max<std::int64_t>(0, pass.host->slot()));
+    finish_locked();
+  }
+  const std::string why = links.control->failure();
+  std::string text = "tenon: " + why;
+  if (why.find(pass.text) == std::string::npos) text += why.empty() ? pass.text : "; " + pass.text;
+  text += "\n";
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
+  ::_exit(static_cast<int>(ErrorKind::kRun));
+}
+
+void World::await_late_pass() const {
+  if (clock->simulated() || (threads_only() && !pass_watch->expects_one())) return;
+  const auto until = std::chrono::steady_clock::now() + std::chrono::duration<double>(pass_watch->patience());
+  while (!links.control->failed() && std::chrono::steady_clock::now() < until)
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
 }
 
 }  // namespace tenon::train

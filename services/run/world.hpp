@@ -2,15 +2,14 @@
 // run folder and the record of the run.
 #pragma once
 
+#include "base/file_descriptor.hpp"
 #include "config/run_schema.hpp"
 #include "failover/survival.hpp"
 #include "loop/pass_watch.hpp"
 #include "plugin/guard.hpp"
-#include "record/plugin_lock.hpp"
+#include "record/run_files.hpp"
 #include "record/run_record.hpp"
 #include "run/links.hpp"
-#include "run/phase_probe.hpp"
-#include "run/start_point.hpp"
 
 #include <tenon/checkpoint.hpp>
 #include <tenon/files.hpp>
@@ -18,15 +17,82 @@
 #include <tenon/runtime.hpp>
 #include <tenon/transport.hpp>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace tenon::train {
+
+// Tells tests in which phase of a run a process is: TENON_PHASE_LOG=FILE gets one line per phase entered
+// (a launched rank r: FILE.r), written before the phase begins, and TENON_KILL_AT=phase:n ends the process
+// with SIGKILL at the n-th entry; phase:n@r does so with the process that is rank r, but not with one that
+// took its place. Unset, it does nothing.
+
+class PhaseProbe {
+ public:
+  PhaseProbe();
+  /// "compute", "evaluate", "copy", "write", "sync", "manifest", "verify", "rename", "gc"; "hold" and
+  /// "rejoin" where other ranks died; from any thread.
+  void enter(std::string_view phase);
+  bool active() const { return file_ || !kill_phase_.empty(); }
+
+ private:
+  base::FileDescriptor file_;
+  std::string kill_phase_;
+  std::atomic<long> kill_count_{0};
+};
+
+// The point at which the ranks of a process begin, and begin again after a roll-back.
+
+struct StartPoint {
+  /// The point at which all ranks go on after they have been built again.
+  struct RollBack {
+    std::uint32_t epoch = 0;
+    std::int64_t slot = -1;        ///< checkpoint; -1 = from the start
+    std::int64_t faults_from = 0;  ///< [[fault]]s of earlier slots have happened
+    std::int64_t timeline = 0;
+    double wall_s = 0;
+    std::size_t next_failure = 0;
+    bool asked = false;  ///< by the recovery policy, without a failure
+  };
+  /// Called by every rank of this process, with equal arguments.
+  void roll_back(const RollBack& target) {
+    const std::lock_guard lock(mutex);
+    if (epoch == target.epoch) return;  // another rank of this process was first
+    epoch = target.epoch;
+    restored_slot = target.slot;
+    faults_from = target.faults_from;
+    timeline = target.timeline;
+    restored_wall_s = target.wall_s;
+    next_failure = target.next_failure;
+    if (!target.asked) return;
+    ++roll_backs;
+    rolled_back_to = std::max<std::int64_t>(0, target.slot);
+  }
+
+  std::int64_t restored_slot = -1;     ///< checkpoint to continue from; -1 = from the start
+  double restored_wall_s = 0;          ///< of the slots before it
+  std::uint64_t earlier_bytes = 0;     ///< sent by rank 0 in earlier segments (modulo 2^64)
+  std::optional<Survivors> survivors;  ///< the run goes on from what ranks hold in memory
+  std::int64_t timeline = 0;           ///< of checkpoints; grows at every roll-back
+  std::uint32_t epoch = 0;             ///< how often the ranks were built again
+  std::int64_t faults_from = 0;        ///< of the newest roll-back
+  std::size_t next_failure = 0;        ///< of the emulated schedule
+  std::int64_t evaluated_slot = -1;    ///< of the newest evaluation that the attempt has recorded; rank 0
+  std::int64_t roll_backs = 0;         ///< that the recovery policy asked for
+  std::int64_t rolled_back_to = -1;    ///< slot that the newest of them went back to
+  std::mutex mutex;
+};
+
+// The world.
 
 class Rank;
 
@@ -103,7 +169,7 @@ struct World {
   void open_folder(const std::string& base, int keep, bool mixed,
                    const std::function<void(const CheckpointReader&)>& check);
   void find_checkpoint(bool mixed, const std::function<void(const CheckpointReader&)>& check);
-  // pass_end.cpp
+  // The end of a run whose kernel does not return.
   void watch_passes();
   void end_late(const LatePass& pass);
   void end_lost(const LatePass& pass);

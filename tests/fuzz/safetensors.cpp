@@ -1,7 +1,7 @@
 // Target: safetensors files. The header of an accepted file can be written and reads as the same, and every
 // tensor can be read whole.
+#include "store/safetensors.hpp"
 #include "input.hpp"
-#include "store/safetensors_header.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace tenon;

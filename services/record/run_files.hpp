@@ -1,12 +1,12 @@
-// manifest.json: what it takes to understand, repeat or compare a run. Free of host names and of any
-// environment beyond the variables that change numbers or speed. Written when a run starts and again when it
-// ends.
+// Files of a run folder that are written whole: manifest.json, plugins.lock, summary.json. Metrics and the
+// record of failures, which grow, are in metrics.hpp and recovery_log.hpp.
 #pragma once
+
+#include "record/build_info.hpp"
 
 #include <tenon/dataset.hpp>
 #include <tenon/files.hpp>
-
-#include "record/build_info.hpp"
+#include <tenon/runtime.hpp>
 
 #include <cstdint>
 #include <string>
@@ -14,6 +14,10 @@
 #include <vector>
 
 namespace tenon {
+
+// manifest.json: what it takes to understand, repeat or compare a run. Free of host names and of any
+// environment beyond the variables that change numbers or speed. Written when a run starts and again when it
+// ends.
 
 using NamedTexts = std::vector<std::pair<std::string, std::string>>;
 
@@ -53,5 +57,27 @@ Manifest begin_manifest(std::string command_line, std::int64_t first_step);
 void write_manifest(FileSystem& files, const std::string& folder, const Manifest& manifest);
 /// Throws Error(kRun) when the file is not a manifest, FileError when it cannot be read.
 Manifest read_manifest(FileSystem& files, const std::string& folder);
+
+// plugins.lock: which plugin files a run had loaded, as TOML. It records; nothing here loads or compares
+// plugins.
+
+struct LockedPlugin {
+  std::string id;       ///< "tenon.sync_basic"
+  std::string version;  ///< "0.1.0"
+  std::string file;     ///< "" when linked into the program
+  std::string sha256;   ///< of the file
+  std::string abi;      ///< what must match: "epoch 0, x86_64, libstdc++, ..."
+};
+
+/// Writes `folder`/plugins.lock atomically, sorted by id.
+void write_plugin_lock(FileSystem& files, const std::string& folder, std::vector<LockedPlugin> plugins);
+
+// summary.json: how a run ended, in one object. Written once, at the end, by rank 0.
+
+/// Writes result.folder/summary.json atomically. Numbers that are not finite become null.
+void write_summary(FileSystem& files, const RunResult& result);
+/// Reads it back; null reads as NaN, and exit_status is derived from the status. Throws Error(kRun) when the
+/// file is no summary, FileError when it cannot be read.
+RunResult read_summary(FileSystem& files, const std::string& folder);
 
 }  // namespace tenon
