@@ -1,6 +1,6 @@
 // Linear sites of the core: those of a policy that keeps, with products in the activations' dtype and the
-// weight converted once per version, or from images where the device computes the convolution; and the turning
-// round of operands, around the site of any policy.
+// weight converted once per version, or from images where the device computes the convolution; and the
+// turning round of operands, around the site of any policy.
 #pragma once
 
 #include <tenon/ops/convolution.hpp>
