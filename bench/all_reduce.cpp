@@ -49,10 +49,10 @@ void socket_rank(const Settings& settings, const std::string& folder, int rank) 
   RingTransport transport(std::make_unique<socket_transport::SocketPort>(
                               socket_transport::connect_mesh(rendezvous, {.address = "127.0.0.1"})),
                           spec, "transport.socket");
-  std::vector<int> all(static_cast<std::size_t>(settings.ranks));
+  std::vector<int> all(settings.ranks);
   std::iota(all.begin(), all.end(), 0);
   const auto group = transport.open(rank, {.ranks = all, .name = "bench"});
-  std::vector<float> data(static_cast<std::size_t>(settings.bytes / 4), 1.0F);
+  std::vector<float> data(settings.bytes / 4, 1.0F);
   const TensorView view{data.data(), Shape{settings.bytes / 4}, DType::kF32};
   group->all_reduce(view, ReduceOp::kSum);
   group->barrier();
@@ -103,7 +103,7 @@ double measure_copy(const Settings& settings) {
     for (std::size_t sent = 0; sent < total;) {
       const ssize_t now = ::write(ends[0], data.data(), std::min(data.size(), total - sent));
       if (now <= 0) break;
-      sent += static_cast<std::size_t>(now);
+      sent += now;
     }
     ::_exit(0);
   }
@@ -111,7 +111,7 @@ double measure_copy(const Settings& settings) {
   for (std::size_t got = 0; got < total;) {
     const ssize_t now = ::read(ends[1], data.data(), data.size());
     if (now <= 0) break;
-    got += static_cast<std::size_t>(now);
+    got += now;
   }
   const double seconds = seconds_since(begin) / settings.operations;
   ::waitpid(child, nullptr, 0);

@@ -45,7 +45,7 @@ class RawFile {
   std::size_t size() const {
     struct stat status {};
     check(::fstat(descriptor_, &status));
-    return static_cast<std::size_t>(status.st_size);
+    return status.st_size;
   }
   template <typename Result>
   Result check(Result result) const {
@@ -77,8 +77,7 @@ inline void write_raw(const std::string& path, std::span<const std::byte> bytes)
   const RawFile file(path, O_WRONLY | O_CREAT | O_TRUNC);
   for (std::size_t done = 0; done < bytes.size();) {
     const std::size_t piece = std::min(kRawPiece, bytes.size() - done);
-    done += static_cast<std::size_t>(
-        file.check(::pwrite(file.descriptor(), bytes.data() + done, piece, static_cast<off_t>(done))));
+    done += file.check(::pwrite(file.descriptor(), bytes.data() + done, piece, static_cast<off_t>(done)));
   }
   file.check(::fdatasync(file.descriptor()));
 }
@@ -89,8 +88,7 @@ inline std::size_t read_raw(const std::string& path, std::span<std::byte> out) {
   std::size_t done = 0;
   for (;;) {
     const std::size_t piece = std::min(kRawPiece, out.size() - done);
-    const auto got =
-        static_cast<std::size_t>(file.check(::read(file.descriptor(), out.data() + done, piece)));
+    const std::size_t got = file.check(::read(file.descriptor(), out.data() + done, piece));
     if (got == 0) return done;
     done += got;
   }
@@ -313,8 +311,7 @@ class Measurement {
   /// Writes a new raw file, which is removed again.
   double write_s() {
     const std::string path = folder_ + "/raw";
-    const double seconds = seconds_of(
-        [&] { write_raw(path, std::span(buffer_).first(static_cast<std::size_t>(state_.bytes()))); });
+    const double seconds = seconds_of([&] { write_raw(path, std::span(buffer_).first(state_.bytes())); });
     fs::remove(path);
     settle_disk(folder_);
     return seconds;

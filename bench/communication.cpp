@@ -44,7 +44,7 @@ double all_reduce_seconds(Registry& registry, Host& host) {
   std::vector<std::unique_ptr<Communicator>> ends;
   for (const int rank : ranks) ends.push_back(transport->open(rank, {ranks, "bench", Purpose::kGradient, 0}));
   return on_ranks(kRanks, kOperations, [&](int rank) {
-    const auto r = static_cast<std::size_t>(rank);
+    const std::size_t r = rank;
     ends[r]->all_reduce({data[r].data(), Shape{kBytes / 4}, DType::kF32, MemorySpace::kHost}, ReduceOp::kSum);
   });
 }
@@ -53,7 +53,7 @@ double all_reduce_seconds(Registry& registry, Host& host) {
 double copy_seconds() {
   std::vector<std::vector<char>> from(kRanks, std::vector<char>(kBytes, 1)), to = from;
   return on_ranks(kRanks, kOperations, [&](int rank) {
-    const auto r = static_cast<std::size_t>(rank);
+    const std::size_t r = rank;
     std::memcpy(to[r].data(), from[r].data(), kBytes);
   });
 }

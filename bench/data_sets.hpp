@@ -27,7 +27,7 @@ class RandomFields final : public Dataset {
     info_.train_samples = batch_ * kBatches, info_.val_samples = batch_;
   }
   void open(std::uint64_t seed_order) override {
-    values_.resize(static_cast<std::size_t>(2 * batch_ * info_.fields[0].shape.elements()));
+    values_.resize(2 * batch_ * info_.fields[0].shape.elements());
     const RandomKey key = random_key(seed_order, "bench.fields");
     for (std::size_t i = 0; i < values_.size(); ++i)
       values_[i] = static_cast<float>(random_normal(key, 0, i));
@@ -37,7 +37,7 @@ class RandomFields final : public Dataset {
   void read(const BatchRequest&, std::span<const TensorView> fields) override {
     const std::byte* from = reinterpret_cast<const std::byte*>(values_.data());
     for (const TensorView& field : fields) {
-      std::memcpy(field.data, from, static_cast<std::size_t>(field.bytes()));
+      std::memcpy(field.data, from, field.bytes());
       from += field.bytes();
     }
   }
@@ -67,8 +67,8 @@ class RandomImages final : public Dataset {
     info_.train_samples = batch_ * kBatches, info_.val_samples = batch_;
   }
   void open(std::uint64_t seed_order) override {
-    images_.resize(static_cast<std::size_t>(batch_ * info_.fields[0].shape.elements()));
-    labels_.resize(static_cast<std::size_t>(batch_));
+    images_.resize(batch_ * info_.fields[0].shape.elements());
+    labels_.resize(batch_);
     const RandomKey key = random_key(seed_order, "bench.images");
     for (std::size_t i = 0; i < images_.size(); ++i)
       images_[i] = static_cast<float>(random_normal(key, 0, i));
@@ -77,8 +77,8 @@ class RandomImages final : public Dataset {
   std::int64_t batch() const override { return batch_; }
   const DataInfo& info() const override { return info_; }
   void read(const BatchRequest&, std::span<const TensorView> fields) override {
-    std::memcpy(fields[0].data, images_.data(), static_cast<std::size_t>(fields[0].bytes()));
-    std::memcpy(fields[1].data, labels_.data(), static_cast<std::size_t>(fields[1].bytes()));
+    std::memcpy(fields[0].data, images_.data(), fields[0].bytes());
+    std::memcpy(fields[1].data, labels_.data(), fields[1].bytes());
   }
   void* query(std::string_view) override { return nullptr; }
 

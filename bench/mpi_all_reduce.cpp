@@ -33,14 +33,14 @@ int main() {
   spec.ranks = rendezvous.ranks();
   spec.clock = clock.get();
   mpi_transport::MpiTransport fixed, fast(true);
-  std::vector<int> all(static_cast<std::size_t>(spec.ranks));
+  std::vector<int> all(spec.ranks);
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::unique_ptr<Communicator>> groups;
   for (mpi_transport::MpiTransport* transport : {&fixed, &fast}) {
     transport->connect(spec);
     groups.push_back(transport->open(rendezvous.rank(), {.ranks = all, .name = "bench"}));
   }
-  std::vector<float> data(static_cast<std::size_t>(kCount), 1.0F);
+  std::vector<float> data(kCount, 1.0F);
   const TensorView view{data.data(), Shape{kCount}, DType::kF32};
   const auto seconds_of = [&](const auto& operation) {
     std::fill(data.begin(), data.end(), 1.0F);

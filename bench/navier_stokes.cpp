@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
   std::map<std::string, std::string> options{
       {"--grid", "64"}, {"--steps", "2000"}, {"--rounds", "5"}, {"--python", "python3"}};
   for (int i = 1; i + 1 < argc; i += 2) options[argv[i]] = argv[i + 1];
-  const auto grid = static_cast<std::size_t>(std::atoll(options["--grid"].c_str()));
+  const std::size_t grid = std::atoll(options["--grid"].c_str());
   const int steps = std::atoi(options["--steps"].c_str());
   std::vector<double> ratios;
   for (int round = 0; round < std::atoi(options["--rounds"].c_str()); ++round) {

@@ -26,10 +26,10 @@ class DeviceMemory {
  public:
   DeviceMemory(Device& device, const Shape& shape, DType dtype)
       : device_(device), view_{nullptr, shape, dtype, device.space()} {
-    if (view_.bytes() > 0) view_.data = device.allocate(static_cast<std::size_t>(view_.bytes()));
+    if (view_.bytes() > 0) view_.data = device.allocate(view_.bytes());
   }
   ~DeviceMemory() {
-    if (view_.data != nullptr) device_.release(view_.data, static_cast<std::size_t>(view_.bytes()));
+    if (view_.data != nullptr) device_.release(view_.data, view_.bytes());
   }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;

@@ -20,7 +20,7 @@ inline double now() {
 
 /// Median seconds of `body(rank)` on one thread per rank; all begin together.
 inline double on_ranks(int ranks, int repeats, const std::function<void(int)>& body) {
-  std::vector<std::vector<double>> seconds(static_cast<std::size_t>(ranks));
+  std::vector<std::vector<double>> seconds(ranks);
   std::atomic<int> arrived{0};
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
@@ -31,7 +31,7 @@ inline double on_ranks(int ranks, int repeats, const std::function<void(int)>& b
         while (arrived.load() < ranks * (i + 1)) std::this_thread::yield();
         const double begin = now();
         body(rank);
-        seconds[static_cast<std::size_t>(rank)].push_back(now() - begin);
+        seconds[rank].push_back(now() - begin);
       }
     });
   }
@@ -63,9 +63,9 @@ inline double product_scaling(Registry& registry, Host& host, const Products& pr
       b.emplace_back(static_cast<std::size_t>(spec.n * spec.k), 1.0f);
       c.emplace_back(static_cast<std::size_t>(spec.m * spec.n), 0.0f);
     }
-    std::vector<std::vector<std::byte>> scratch(static_cast<std::size_t>(ranks));
+    std::vector<std::vector<std::byte>> scratch(ranks);
     const double seconds = on_ranks(ranks, 9, [&](int rank) {
-      const auto r = static_cast<std::size_t>(rank);
+      const std::size_t r = rank;
       const auto bytes = gemms[r]->scratch_bytes();
       scratch[r].resize(bytes);
       const auto view = [](std::vector<float>& data, std::int64_t rows, std::int64_t columns) {

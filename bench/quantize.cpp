@@ -19,7 +19,7 @@ constexpr double kGigabytes = 2e-9 * kRows * kColumns;
 /// Zero-filled memory of the device, for the program's life.
 TensorView memory(Device& device, const Shape& shape, DType dtype) {
   TensorView view{nullptr, shape, dtype, device.space()};
-  view.data = device.allocate(static_cast<std::size_t>(view.bytes()));
+  view.data = device.allocate(view.bytes());
   return view;
 }
 

@@ -102,9 +102,8 @@ std::string checks_text(const ConformancePlan& plan) {
 }
 
 std::size_t count(const ConformancePlan& plan, Outcome outcome) {
-  return static_cast<std::size_t>(
-      std::count_if(plan.checks.begin(), plan.checks.end(),
-                    [&](const ConformanceCheck& check) { return check.outcome == outcome; }));
+  return std::count_if(plan.checks.begin(), plan.checks.end(),
+                       [&](const ConformanceCheck& check) { return check.outcome == outcome; });
 }
 
 /// Names with their promises, under the components that they are run for.
@@ -156,8 +155,7 @@ void ConformanceTable::add(const ConformanceCheck& check) {
     heading_ = heading_of(check);
     *out_ << heading_ << "\n";
   }
-  *out_ << fmt::format("  {:<8} {:<36} {:5.2f} s\n", kOutcomes[static_cast<std::size_t>(check.outcome)],
-                       check.name, check.took_s);
+  *out_ << fmt::format("  {:<8} {:<36} {:5.2f} s\n", kOutcomes[static_cast<std::size_t>(check.outcome)], check.name, check.took_s);
   const std::string& text = check.outcome == Outcome::kSuppressed ? check.suppression : check.text;
   if (!text.empty()) *out_ << "           " << indented(text, 11) << "\n";
   if (check.outcome == Outcome::kFailed) {

@@ -99,7 +99,7 @@ ExportedWeights read_weights(CheckpointReader& reader, const train::StoredWeight
     const bool renamed = named != plan.weights.end();
     const double factor = renamed ? named->factor : 1;
 
-    std::vector<std::byte> bytes(static_cast<std::size_t>(dtype_bytes(spec.dtype, spec.shape.elements())));
+    std::vector<std::byte> bytes(dtype_bytes(spec.dtype, spec.shape.elements()));
     const TensorView view{bytes.data(), spec.shape, spec.dtype, MemorySpace::kHost};
     reader.read(spec.name, view);
     hasher.add(parameter, view);

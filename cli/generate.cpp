@@ -60,7 +60,7 @@ class Predictor {
   /// Logits of the token after `ids`, of which the last context() count.
   const std::vector<double>& follow(std::span<const std::int32_t> ids) {
     const auto used = std::min(static_cast<std::int64_t>(ids.size()), context());
-    std::vector<std::int32_t> window(static_cast<std::size_t>(context()), 0);
+    std::vector<std::int32_t> window(context(), 0);
     std::copy(ids.end() - used, ids.end(), window.begin());
     graph_.device().copy({window.data(), tokens_.shape, DType::kI32, MemorySpace::kHost}, tokens_);
     graph_.forward(0);

@@ -59,18 +59,17 @@ inline std::int32_t Sampler::next(std::span<const double> logits, std::uint64_t 
   }
   std::vector<std::int32_t> ids(logits.size());
   std::iota(ids.begin(), ids.end(), 0);
-  std::stable_sort(ids.begin(), ids.end(), [&](std::int32_t a, std::int32_t b) {
-    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
-  });
+  std::stable_sort(ids.begin(), ids.end(),
+                   [&](std::int32_t a, std::int32_t b) { return logits[a] > logits[b]; });
   if (settings_.temperature == 0) return ids[0];
   if (settings_.top_k > 0 && settings_.top_k < static_cast<std::int64_t>(ids.size()))
-    ids.resize(static_cast<std::size_t>(settings_.top_k));
+    ids.resize(settings_.top_k);
 
-  const double largest = logits[static_cast<std::size_t>(ids[0])];
+  const double largest = logits[ids[0]];
   std::vector<double> sums;
   double sum = 0;
   for (const std::int32_t id : ids) {
-    sum += std::exp((logits[static_cast<std::size_t>(id)] - largest) / settings_.temperature);
+    sum += std::exp((logits[id] - largest) / settings_.temperature);
     sums.push_back(sum);
   }
   const double drawn = random_uniform(key_, position, 0) * sum;

@@ -13,8 +13,7 @@ namespace {
 
 std::vector<double> shares(const Sampler& sampler, const std::vector<double>& logits, int draws) {
   std::vector<double> counts(logits.size(), 0.0);
-  for (int i = 0; i < draws; ++i)
-    counts[static_cast<std::size_t>(sampler.next(logits, static_cast<std::uint64_t>(i)))] += 1.0 / draws;
+  for (int i = 0; i < draws; ++i) counts[sampler.next(logits, static_cast<std::uint64_t>(i))] += 1.0 / draws;
   return counts;
 }
 

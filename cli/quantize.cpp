@@ -136,7 +136,7 @@ MagnitudeCounts count_magnitudes(std::span<const float> values, double first, do
   MagnitudeCounts counts;
   counts.first = first;
   const auto bins = static_cast<std::int64_t>(std::ceil((last - first) * kBinsPerBinade));
-  counts.bins.assign(static_cast<std::size_t>(std::max<std::int64_t>(1, bins)), 0);
+  counts.bins.assign(std::max<std::int64_t>(1, bins), 0);
   counts.elements = static_cast<std::int64_t>(values.size());
   for (const float value : values) {
     if (value == 0) {
@@ -241,10 +241,10 @@ class DeviceMemory {
     view_.shape = shape;
     view_.dtype = dtype;
     view_.space = device.space();
-    if (view_.elements() > 0) view_.data = device.allocate(static_cast<std::size_t>(view_.bytes()));
+    if (view_.elements() > 0) view_.data = device.allocate(view_.bytes());
   }
   ~DeviceMemory() {
-    if (view_.data != nullptr) device_.release(view_.data, static_cast<std::size_t>(view_.bytes()));
+    if (view_.data != nullptr) device_.release(view_.data, view_.bytes());
   }
   DeviceMemory(const DeviceMemory&) = delete;
   DeviceMemory& operator=(const DeviceMemory&) = delete;
@@ -331,9 +331,9 @@ QuantizedMatrix FormatUser::run(const QuantizeChoice& choice, const std::string&
     x.load(values.data());
     result.report =
         quantizer_->run(request, *device_, x.view(), codes.view(), scales.view(), dequantized.view());
-    result.codes.resize(static_cast<std::size_t>(codes.view().bytes()));
-    result.block_scales.resize(static_cast<std::size_t>(scales.view().bytes()));
-    result.dequantized.resize(static_cast<std::size_t>(dequantized.view().elements()));
+    result.codes.resize(codes.view().bytes());
+    result.block_scales.resize(scales.view().bytes());
+    result.dequantized.resize(dequantized.view().elements());
     codes.store(result.codes.data());
     scales.store(result.block_scales.data());
     dequantized.store(result.dequantized.data());
@@ -457,8 +457,7 @@ std::vector<double> levels_of(FormatUser& user, QuantizeChoice choice, float ama
   if (!(amax > 0) || !std::isfinite(amax)) return {};
   std::vector<float> sweep(2 * kSweep, amax);
   for (std::int64_t i = 0; i < kSweep; ++i) {
-    sweep[static_cast<std::size_t>(2 * i)] =
-        static_cast<float>(amax * std::exp2(-kBinades * static_cast<double>(i) / kSweep));
+    sweep[2 * i] = static_cast<float>(amax * std::exp2(-kBinades * static_cast<double>(i) / kSweep));
   }
   choice.rounding = choice.transform = "";
   std::vector<double> levels;

@@ -109,9 +109,9 @@ SourceMatrix MatrixSource::read(std::size_t index) const {
   matrix.columns = entry.shape[entry.shape.rank() - 1];
   const std::int64_t elements = entry.shape.elements();
   matrix.rows = elements / matrix.columns;
-  matrix.values.reserve(static_cast<std::size_t>(elements));
+  matrix.values.reserve(elements);
   const std::int64_t piece = kPiece / dtype_bytes(entry.dtype, 1);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(dtype_bytes(entry.dtype, std::min(piece, elements))));
+  std::vector<std::byte> bytes(dtype_bytes(entry.dtype, std::min(piece, elements)));
   try {
     for (std::int64_t first = 0; first < elements; first += piece) {
       const std::int64_t count = std::min(piece, elements - first);

@@ -48,7 +48,7 @@ std::vector<double> real_values(const TensorView& view) {
   if (!has_real_values(view.dtype) || dtype_is_complex(view.dtype))
     fail_run("values of type " + std::string(dtype_name(view.dtype)) + " are no real numbers");
   std::vector<double> result;
-  result.reserve(static_cast<std::size_t>(view.elements()));
+  result.reserve(view.elements());
   for_each_real(view, [&](double value) { result.push_back(value); });
   return result;
 }
@@ -93,7 +93,7 @@ TrainedGraph::TrainedGraph(StoredRun& run, CheckpointReader& reader, std::int64_
 
 void TrainedGraph::use(int replica) {
   if (replica == used_) return;
-  const train::StoredWeights& from = stored_.at(static_cast<std::size_t>(replica));
+  const train::StoredWeights& from = stored_.at(replica);
   for (const ParameterInfo& info : executor_->parameters()) load(from.tensor(info.spec.name), info);
   weights_->touch(-1);
   restore_sites(replica);
@@ -108,8 +108,7 @@ void TrainedGraph::load(const std::string& name, const ParameterInfo& info) {
     });
     return;
   }
-  std::vector<std::byte> bytes(
-      static_cast<std::size_t>(dtype_bytes(info.spec.dtype, info.spec.shape.elements())));
+  std::vector<std::byte> bytes(dtype_bytes(info.spec.dtype, info.spec.shape.elements()));
   const TensorView host{bytes.data(), info.spec.shape, info.spec.dtype, MemorySpace::kHost};
   reader_.read(name, host);
   device_->copy(host, weights_->tensor(info.index));
@@ -147,7 +146,7 @@ void TrainedGraph::forward(std::int64_t first_sample) {
 
 TensorView TrainedGraph::host_copy(const TensorView& value, std::int64_t rows) {
   const TensorView part = value.rows(0, rows);
-  copy_.resize(static_cast<std::size_t>(part.bytes()));
+  copy_.resize(part.bytes());
   const TensorView host{copy_.data(), part.shape, part.dtype, MemorySpace::kHost};
   device_->copy(part, host);
   device_->synchronize();
@@ -167,7 +166,7 @@ void keep(TrainedGraph& graph, Output& output, const train::ValidationPass& pass
                             output.node, value.shape.text()));
   output.shape = Shape(value.shape.extents().subspan(1));
   const std::int64_t width = output.shape.elements();
-  output.values.resize(static_cast<std::size_t>(graph.data().info().val_samples * width));
+  output.values.resize(graph.data().info().val_samples * width);
   const std::vector<double> rows = real_values(graph.host_copy(value, pass.samples(b)));
   std::ranges::transform(rows, output.values.begin() + pass.first_sample(b) * width,
                          [](double element) { return static_cast<float>(element); });

@@ -67,7 +67,7 @@ int run(const GpuSettings& settings) {
 
 std::shared_ptr<DeviceMemory> indices(Device& device, std::int64_t count, std::int64_t bound) {
   auto memory = std::make_shared<DeviceMemory>(device, Shape{count}, DType::kI32);
-  std::vector<std::int32_t> values(static_cast<std::size_t>(count));
+  std::vector<std::int32_t> values(count);
   // The golden ratio spreads them, and consecutive ones are far apart.
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] =

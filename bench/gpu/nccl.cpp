@@ -31,9 +31,7 @@ class HostStandIn final : public Device, public DeviceStreams, public DeviceEven
   MemorySpace space() const override { return MemorySpace::kCuda; }
   void* allocate(std::size_t bytes) override { return std::calloc(1, bytes); }
   void release(void* memory, std::size_t) noexcept override { std::free(memory); }
-  void copy(TensorView from, TensorView to) override {
-    std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
-  }
+  void copy(TensorView from, TensorView to) override { std::memcpy(to.data, from.data, from.bytes()); }
   void synchronize() override {}
   std::string_view kernel_choice() const override { return "stand-in"; }
   std::string_view features() const override { return ""; }
@@ -98,10 +96,10 @@ class OwnNccl {
 
   /// `data`: f32 in the device's memory.
   void all_reduce(const TensorView& data) {
-    library_.check(library_.api().AllReduce(data.data, data.data, static_cast<std::size_t>(data.elements()),
-                                            nccl_transport::kFloat32, nccl_transport::kSum, comm_,
-                                            static_cast<nccl_transport::Stream>(stream_)),
-                   "AllReduce", comm_);
+    library_.check(
+        library_.api().AllReduce(data.data, data.data, data.elements(), nccl_transport::kFloat32,
+                                 nccl_transport::kSum, comm_, static_cast<nccl_transport::Stream>(stream_)),
+        "AllReduce", comm_);
     settle("AllReduce");
     events_.record(event_, stream_);
     while (!events_.reached(event_)) {

@@ -63,8 +63,8 @@ double seconds_on(Device& device, double least, Call&& call) {
 /// Fills the matrix with repeated numbers of about one: on zeros products draw less power and run faster.
 inline void fill(Device& device, const TensorView& view) {
   constexpr std::uint32_t kPattern = 65521;
-  const auto width = static_cast<std::size_t>(dtype_bits(view.dtype) / 8);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(view.bytes()));
+  const std::size_t width = dtype_bits(view.dtype) / 8;
+  std::vector<std::byte> bytes(view.bytes());
   std::uint32_t state = 1;
   for (std::size_t i = 0; i < bytes.size() / width; ++i) {
     if (i % kPattern == 0) state = 1;

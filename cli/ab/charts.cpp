@@ -23,7 +23,7 @@ std::string arm_class(std::size_t arm, const char* what) {
 }
 
 std::size_t buckets_for(const ChartSize& size) {
-  return static_cast<std::size_t>(size.width);
+  return size.width;
 }
 
 std::vector<Point> mapped(const Frame& frame, std::span<const Point> points) {

@@ -18,8 +18,8 @@ constexpr double kTickGap = 8;
 
 // Characters as drawn, not bytes: the minus sign takes three.
 std::size_t glyphs(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(
-      text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; });
 }
 
 int decimals_of_step(double step) {

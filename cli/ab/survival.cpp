@@ -19,13 +19,12 @@ double normal_quantile(double upper_tail) {
 }
 
 std::size_t count_at_risk(std::span<const Observation> runs, double time) {
-  return static_cast<std::size_t>(
-      std::count_if(runs.begin(), runs.end(), [&](const Observation& o) { return o.time >= time; }));
+  return std::count_if(runs.begin(), runs.end(), [&](const Observation& o) { return o.time >= time; });
 }
 
 std::size_t count_events(std::span<const Observation> runs, double time) {
-  return static_cast<std::size_t>(std::count_if(
-      runs.begin(), runs.end(), [&](const Observation& o) { return o.reached && o.time == time; }));
+  return std::count_if(runs.begin(), runs.end(),
+                       [&](const Observation& o) { return o.reached && o.time == time; });
 }
 
 std::set<double> event_times(std::span<const Observation> runs) {

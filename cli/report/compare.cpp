@@ -136,7 +136,7 @@ TensorView read(CheckpointReader& reader, const TensorSpec& spec, std::vector<st
   TensorView view;
   view.dtype = spec.dtype;
   view.shape = spec.shape;
-  memory.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, view.bytes())));
+  memory.resize(std::max<std::int64_t>(1, view.bytes()));
   view.data = memory.data();
   reader.read(spec.name, view);
   return view;
@@ -150,10 +150,10 @@ TensorComparison compare_tensors(const std::string& name, const TensorView& a, c
   result.dtype = dtype_name(a.dtype);
   result.shape = a.shape.text();
   result.elements = a.elements();
-  result.equal_bits = a.bytes() == 0 || std::memcmp(a.data, b.data, static_cast<std::size_t>(a.bytes())) == 0;
+  result.equal_bits = a.bytes() == 0 || std::memcmp(a.data, b.data, a.bytes()) == 0;
   if (result.equal_bits || !has_real_values(a.dtype)) return result;
   std::vector<double> values;
-  values.reserve(static_cast<std::size_t>(a.elements()));
+  values.reserve(a.elements());
   for_each_real(a, [&](double value) { values.push_back(value); });
   std::size_t i = 0;
   for_each_real(b, [&](double y) {

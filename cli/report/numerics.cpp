@@ -136,7 +136,7 @@ HeatMap heat_map(const std::vector<NumericsLine>& lines,
     const std::string layer = line.site == 0 ? line.layer : fmt::format("{} ({})", line.layer, line.site);
     const auto [row, fresh] = map.cells.try_emplace(layer);
     if (fresh) map.layers.push_back(layer);
-    Cell& cell = row->second[static_cast<std::size_t>(at - std::begin(kColumns))];
+    Cell& cell = row->second[at - std::begin(kColumns)];
     cell.value.add(figure(line));
     cell.formats.insert(line.format);
   }

@@ -381,7 +381,7 @@ void read_map_results(StudyResult& r, const std::vector<MapRun>& runs) {
     for (MapPoint& point : out->points) {
       if (point.arm != run.arm || point.workers != run.workers) continue;
       const auto seed = std::find(r.size.seeds.begin(), r.size.seeds.end(), run.seed) - r.size.seeds.begin();
-      point.runs[static_cast<std::size_t>(seed)] = std::move(record);
+      point.runs[seed] = std::move(record);
       break;
     }
   }

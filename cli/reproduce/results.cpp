@@ -271,7 +271,7 @@ namespace {
 std::size_t place_of(const StudyFile& study, const std::string& arm) {
   const auto found = std::find_if(study.arms.begin(), study.arms.end(),
                                   [&](const StudyArm& each) { return each.arm.name == arm; });
-  return static_cast<std::size_t>(found - study.arms.begin());
+  return found - study.arms.begin();
 }
 
 void fail(StudyResult& result, std::string why) {

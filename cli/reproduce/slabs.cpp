@@ -29,7 +29,7 @@ constexpr std::int64_t kReal = 4, kComplex = 8, kDouble = 8;  // bytes
 constexpr std::int64_t kSampleSums = 4;                       // of relative_l2, per sample
 
 std::int64_t length_of(const std::vector<std::int64_t>& offsets, std::int64_t rank) {
-  const auto r = static_cast<std::size_t>(rank);
+  const std::size_t r = rank;
   return offsets[r + 1] - offsets[r];
 }
 
@@ -184,7 +184,7 @@ void check_ranks(const std::vector<std::int64_t>& ranks, const std::string& key,
 
 /// Returns "", or why the problem cannot be sharded over so many ranks.
 std::string refusal(const SlabProblem& problem, std::int64_t ranks, int cut) {
-  const auto at = static_cast<std::size_t>(cut);
+  const std::size_t at = cut;
   if (!problem.of_one_rank && problem.points[at] % ranks != 0)
     return fmt::format("{} points along dimension {} are no equal slabs for {} ranks", problem.points[at],
                        cut, ranks);
@@ -195,7 +195,7 @@ std::string refusal(const SlabProblem& problem, std::int64_t ranks, int cut) {
         "or predict fewer ranks",
         ranks, whole.kept(whole.other()), whole.other());
   for (int dim = 0; dim < static_cast<int>(local.points.size()); ++dim) {
-    const auto d = static_cast<std::size_t>(dim);
+    const std::size_t d = dim;
     const std::int64_t most = local.points[d] / 2 + (d + 1 == local.points.size() ? 1 : 0);
     if (local.modes[d] > most)
       return fmt::format("on one of {} ranks dimension {} has {} points, and {} modes: expected at most {}",
@@ -238,14 +238,14 @@ void check_problem(const Slabs& slabs, const StudyFile& study, std::size_t index
 
 SlabOperator SlabProblem::whole(std::int64_t ranks, int cut) const {
   SlabOperator op{.points = points, .modes = modes, .cut = cut};
-  const auto at = static_cast<std::size_t>(cut);
+  const std::size_t at = cut;
   if (of_one_rank) op.points[at] *= ranks, op.modes[at] *= ranks;
   return op;
 }
 
 SlabOperator SlabProblem::local(std::int64_t ranks, int cut) const {
   SlabOperator op{.points = points, .modes = modes, .cut = cut};
-  const auto at = static_cast<std::size_t>(cut);
+  const std::size_t at = cut;
   if (!of_one_rank) op.points[at] /= ranks, op.modes[at] = std::max<std::int64_t>(1, op.modes[at] / ranks);
   return op;
 }
@@ -433,7 +433,7 @@ void write_fields(FileSystem& files, const StudyFile& study, const Size& size,
     std::vector<std::int64_t> extents{kFieldSamples};
     extents.insert(extents.end(), op.points.begin(), op.points.end());
     const Shape shape{std::span<const std::int64_t>(extents)};
-    std::vector<float> values(static_cast<std::size_t>(shape.elements()));
+    std::vector<float> values(shape.elements());
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(random_normal(key, 0, i));
     write_npy(files, path, {values.data(), shape, DType::kF32, MemorySpace::kHost});
   }

@@ -46,7 +46,7 @@ std::int64_t moved_one_by_one(const SlabOperator& op, std::int64_t ranks) {
   std::int64_t rest = op.batch * op.width, moved = 0;
   for (int dim = 0; dim < static_cast<int>(op.points.size()); ++dim)
     if (dim != op.cut && dim != op.other()) rest *= op.kept(dim);
-  const std::int64_t points = op.points[static_cast<std::size_t>(op.cut)], modes = op.kept(op.other());
+  const std::int64_t points = op.points[op.cut], modes = op.kept(op.other());
   for (std::int64_t p = 0; p < points; ++p)
     for (std::int64_t m = 0; m < modes; ++m) moved += owner(points, p) != owner(modes, m) ? rest : 0;
   return moved;

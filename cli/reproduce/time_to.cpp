@@ -222,7 +222,7 @@ bool before(const Bounded& a, const Bounded& b) {
 std::optional<double> on_line(const std::vector<double>& x, const std::vector<double>& y, double at) {
   const auto next = std::lower_bound(x.begin(), x.end(), at);
   if (next == x.end()) return std::nullopt;
-  const auto i = static_cast<std::size_t>(next - x.begin());
+  const std::size_t i = next - x.begin();
   const double x0 = i == 0 ? 0 : x[i - 1], y0 = i == 0 ? 0 : y[i - 1];
   return x[i] > x0 ? between(y0, y[i], (at - x0) / (x[i] - x0)) : y[i];
 }

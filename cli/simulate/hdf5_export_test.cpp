@@ -61,13 +61,13 @@ class Hdf5Export : public ::testing::Test {
     const hid_t file = H5Fopen(hdf5_path(folder_).c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
     const hid_t data = H5Dopen2(file, name, H5P_DEFAULT), space = H5Dget_space(data),
                 plan = H5Dget_create_plist(data);
-    result.extents.resize(static_cast<std::size_t>(H5Sget_simple_extent_ndims(space)));
+    result.extents.resize(H5Sget_simple_extent_ndims(space));
     H5Sget_simple_extent_dims(space, result.extents.data(), nullptr);
     if (H5Pget_layout(plan) == H5D_CHUNKED) {
       result.chunk.resize(result.extents.size());
       H5Pget_chunk(plan, static_cast<int>(result.chunk.size()), result.chunk.data());
     }
-    result.values.resize(static_cast<std::size_t>(H5Sget_simple_extent_npoints(space)));
+    result.values.resize(H5Sget_simple_extent_npoints(space));
     EXPECT_GE(H5Dread(data, H5T_NATIVE_DOUBLE, H5S_ALL, H5S_ALL, H5P_DEFAULT, result.values.data()), 0)
         << name;
     for (const herr_t closed : {H5Pclose(plan), H5Sclose(space), H5Dclose(data), H5Fclose(file)})

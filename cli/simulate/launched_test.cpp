@@ -80,7 +80,7 @@ TEST_F(Launched, EveryTaskIsOneProcessesOwn) {
     SimulationManifest manifest = wanted_;
     Tasks tasks(manifest, 0, {index, 3});
     while (const auto next = tasks.take()) {
-      ++makers[static_cast<std::size_t>(next->index)];
+      ++makers[next->index];
       tasks.finished(next->index, "d");
     }
   }

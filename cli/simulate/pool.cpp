@@ -102,7 +102,7 @@ Pool::Pool(ResultFolder& folder, Tasks& tasks, const Settings& settings, WorkerS
       settings_(settings),
       worker_(std::move(worker)),
       program_(std::move(program)),
-      slots_(static_cast<std::size_t>(std::max<std::int64_t>(1, settings.workers))) {}
+      slots_(std::max<std::int64_t>(1, settings.workers)) {}
 
 PoolResult Pool::run(const std::function<bool()>& between) {
   const Clock::time_point begun = Clock::now();

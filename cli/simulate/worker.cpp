@@ -40,7 +40,7 @@ void say(const Answer& answer) {
     if (now < 0 && errno == EINTR) continue;
     if (now <= 0)
       fail_run(fmt::format("cannot answer the program that started this worker: {}", std::strerror(errno)));
-    done += static_cast<std::size_t>(now);
+    done += now;
   }
 }
 

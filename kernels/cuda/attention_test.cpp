@@ -40,11 +40,11 @@ struct Problem {
   std::vector<std::uint8_t> mask;
 
   explicit Problem(const Shape& s) : shape(s) {
-    const auto n = static_cast<std::size_t>(s.batch * s.time * s.heads * s.d_head);
+    const std::size_t n = s.batch * s.time * s.heads * s.d_head;
     qkv = random_values<S>(3 * n, 1);
     dout = random_values<S>(n, 2);
     out.resize(n), dqkv.resize(3 * n);
-    lse.resize(static_cast<std::size_t>(s.batch * s.heads * s.time));
+    lse.resize(s.batch * s.heads * s.time);
     sums.resize(lse.size());
     if (!s.masked) return;
     // The first queries see nothing at all, and a whole tile of keys is hidden where there are more.
@@ -97,7 +97,7 @@ double largest_column(Problem<double>& p) {
   double largest = 1;
   for (std::int64_t b = 0; b < a.batch; ++b)
     for (std::int64_t h = 0; h < a.heads; ++h) {
-      std::vector<double> columns(static_cast<std::size_t>(a.time));
+      std::vector<double> columns(a.time);
       for (std::int64_t t = 0; t < a.time; ++t) {
         const double lse = a.lse[(b * a.heads + h) * a.time + t];
         const auto logits = reference::attention_logits(a, b, h, t);
@@ -185,7 +185,7 @@ TYPED_TEST(CudaAttentionTest, GivesTheSameBitsInAnyOrder) {
 TYPED_TEST(CudaAttentionTest, KeepsNaNs) {
   using S = TypeParam;
   Problem<S> problem({1, 70, 1, 8, 0, 1.0, false});
-  const auto row = static_cast<std::size_t>(66 * 24);
+  const std::size_t row = 66 * 24;
   problem.qkv[row] = reference::put<S>(std::numeric_limits<Arith<S>>::quiet_NaN());  // query 66
   problem.run(LaunchOrder::kAscending);
   const auto out = to_double(problem.out);
@@ -219,11 +219,11 @@ void check_products(bool transpose_a, bool transpose_b) {
       auto expected = old;
       for (int i = 0; i < kRows; ++i)
         for (int j = 0; j < kColumns; ++j) {
-          A sum = add ? old[static_cast<std::size_t>(i * kStrideC + j)] : A{0};
+          A sum = add ? old[i * kStrideC + j] : A{0};
           for (int l = 0; l < kDepth; ++l)
-            sum += get(a[static_cast<std::size_t>(transpose_a ? l * kStrideA + i : i * kStrideA + l)]) *
-                   get(b[static_cast<std::size_t>(transpose_b ? j * kStrideB + l : l * kStrideB + j)]);
-          expected[static_cast<std::size_t>(i * kStrideC + j)] = sum;
+            sum += get(a[transpose_a ? l * kStrideA + i : i * kStrideA + l]) *
+                   get(b[transpose_b ? j * kStrideB + l : l * kStrideB + j]);
+          expected[i * kStrideC + j] = sum;
         }
       EXPECT_TRUE(same_bits(c, expected)) << transpose_a << transpose_b << add;
     }

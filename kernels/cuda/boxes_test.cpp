@@ -76,7 +76,7 @@ void for_each_index(const Boxes& c, Fn&& fn) {
 template <class Word>
 std::vector<Word> words(std::int64_t count, unsigned seed) {
   std::mt19937_64 random(seed);
-  std::vector<Word> result(static_cast<std::size_t>(count));
+  std::vector<Word> result(count);
   for (Word& word : result) word = static_cast<Word>(random());
   return result;
 }
@@ -99,8 +99,8 @@ TYPED_TEST(CudaBoxWords, CopiesAndFillsAreTheBoxAndNothingElse) {
     const Word value = words<Word>(1, 3)[0];
     std::vector<Word> copied = before, filled = before;
     for_each_index(c, [&](std::int64_t source, std::int64_t target) {
-      copied[static_cast<std::size_t>(target)] = from[static_cast<std::size_t>(source)];
-      filled[static_cast<std::size_t>(target)] = value;
+      copied[target] = from[source];
+      filled[target] = value;
     });
     in_every_launch([&](const Grid& grid, LaunchOrder order) {
       std::vector<Word> to = before;
@@ -125,8 +125,8 @@ TYPED_TEST(CudaBoxSums, AreRoundedOnce) {
                before = testing::random_values<S>(static_cast<std::size_t>(product(c.to_shape)), 2);
     std::vector<S> expected = before;
     for_each_index(c, [&](std::int64_t source, std::int64_t target) {
-      S& sum = expected[static_cast<std::size_t>(target)];
-      sum = put<S>(get(sum) + get(from[static_cast<std::size_t>(source)]));
+      S& sum = expected[target];
+      sum = put<S>(get(sum) + get(from[source]));
     });
     in_every_launch([&](const Grid& grid, LaunchOrder order) {
       std::vector<S> to = before;
@@ -141,7 +141,7 @@ TEST(CudaBoxAdjoint, AddingBackIsTheAdjointOfCopying) {
   std::mt19937_64 random(7);
   std::uniform_int_distribution<int> small(-9, 9);
   const auto numbers = [&](std::int64_t count) {
-    std::vector<double> result(static_cast<std::size_t>(count));
+    std::vector<double> result(count);
     for (double& value : result) value = small(random);
     return result;
   };

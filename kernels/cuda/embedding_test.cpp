@@ -31,7 +31,7 @@ Sorted sorted(const std::vector<std::int32_t>& ids, std::int64_t rows, LaunchOrd
   const auto n = static_cast<std::int64_t>(ids.size());
   const Grid grid = SortPass::grid(n);
   Sorted from{ids, {}}, to{ids, ids};
-  std::vector<std::int32_t> places(static_cast<std::size_t>(kDigits * grid.blocks));
+  std::vector<std::int32_t> places(kDigits * grid.blocks);
   for (int pass = 0; pass < sort_passes(rows); ++pass) {
     const SortPass step{n,
                         pass * kDigitBits,
@@ -56,9 +56,8 @@ TEST(CudaSort, IsStable) {
       const auto ids = random_ids(n, rows, 5);
       std::vector<std::int32_t> positions(n);
       std::iota(positions.begin(), positions.end(), 0);
-      std::stable_sort(positions.begin(), positions.end(), [&](std::int32_t a, std::int32_t b) {
-        return ids[static_cast<std::size_t>(a)] < ids[static_cast<std::size_t>(b)];
-      });
+      std::stable_sort(positions.begin(), positions.end(),
+                       [&](std::int32_t a, std::int32_t b) { return ids[a] < ids[b]; });
       for (const LaunchOrder order : kOrders) {
         const Sorted found = sorted(ids, rows, order);
         EXPECT_EQ(found.positions, positions) << n << " ids below " << rows;

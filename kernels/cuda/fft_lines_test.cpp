@@ -33,7 +33,7 @@ constexpr Case kCases[] = {{8, 5, 0, true, 3, 1},
 constexpr std::int64_t kTogether = 4;
 
 std::size_t size(std::int64_t n) {
-  return static_cast<std::size_t>(n);
+  return n;
 }
 
 template <class Launch>

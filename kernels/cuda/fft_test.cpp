@@ -69,7 +69,7 @@ struct Exact {
 };
 Exact exact(const Case& c, bool to_modes, bool inverse, const std::vector<double>& in) {
   const FftSide from = to_modes ? c.points() : c.modes(), to = to_modes ? c.modes() : c.points();
-  const auto size = static_cast<std::size_t>(c.lines() * to.reals());
+  const std::size_t size = c.lines() * to.reals();
   Exact result{std::vector<double>(size), std::vector<double>(size)};
   const auto part = [](const FftSide& side, std::int64_t line, std::int64_t element, std::int64_t which) {
     return static_cast<std::size_t>(side.place(line, element * side.pair + which));
@@ -158,16 +158,14 @@ TYPED_TEST(CudaFftTest, ALineHasTheSameBitsWhereverItLies) {
       const FftSide from = to_modes ? many.points() : many.modes(),
                     to = to_modes ? many.modes() : many.points();
       const auto in = random_values<From>(static_cast<std::size_t>(many.lines() * from.reals()), 1);
-      const auto all = transform<S>(many, to_modes, true, in, false,
-                                    std::vector<To>(static_cast<std::size_t>(many.lines() * to.reals())),
-                                    LaunchOrder::kAscending, true);
+      const auto all =
+          transform<S>(many, to_modes, true, in, false, std::vector<To>(many.lines() * to.reals()),
+                       LaunchOrder::kAscending, true);
       for (const std::int64_t line : {0, 31, 63, 64, 89}) {
         std::vector<From> own_in;
         std::vector<To> own_out;
-        for (std::int64_t i = 0; i < from.reals(); ++i)
-          own_in.push_back(in[static_cast<std::size_t>(from.place(line, i))]);
-        for (std::int64_t i = 0; i < to.reals(); ++i)
-          own_out.push_back(all[static_cast<std::size_t>(to.place(line, i))]);
+        for (std::int64_t i = 0; i < from.reals(); ++i) own_in.push_back(in[from.place(line, i)]);
+        for (std::int64_t i = 0; i < to.reals(); ++i) own_out.push_back(all[to.place(line, i)]);
         EXPECT_TRUE(same_bits(transform<S>(one, to_modes, true, own_in, false,
                                            std::vector<To>(own_out.size()), LaunchOrder::kAscending, true),
                               own_out))

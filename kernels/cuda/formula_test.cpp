@@ -33,7 +33,7 @@ void launch_over(EvaluateFormula<T> body, std::vector<std::vector<T>>& tensors, 
   for (std::size_t i = 0; i < tensors.size(); ++i) body.tensors[i] = tensors[i].data();
   body.n = static_cast<std::int64_t>(tensors[0].size());
   const auto [blocks, threads] = shape;
-  partial.assign(static_cast<std::size_t>(blocks * body.sum_count), -1.0);
+  partial.assign(blocks * body.sum_count, -1.0);
   body.partial = partial.data();
   launch_on_host(body.grid(blocks, threads), body, order);
 }
@@ -125,8 +125,7 @@ TYPED_TEST(CudaFormulaTest, SumsAreNearAndOfOneOrder) {
       EXPECT_EQ(ascending, descending);
       for (int s = 0; s < 2; ++s) {
         double sum = 0;
-        for (int block = 0; block < grid.first; ++block)
-          sum += ascending[static_cast<std::size_t>(s * grid.first + block)];
+        for (int block = 0; block < grid.first; ++block) sum += ascending[s * grid.first + block];
         EXPECT_NEAR(sum, exact[s], 2 * static_cast<double>(n) * 0x1p-53 * exact[s]) << n;
       }
     }

@@ -45,9 +45,8 @@ TYPED_TEST(CudaLineSum, IsOneChainPerElement) {
         for (std::size_t r = 0; r + 1 < c.offsets.size(); ++r)
           for (std::int64_t i = 0; i < inner; ++i) {
             T sum = 0;
-            for (auto e = static_cast<std::size_t>(c.offsets[r]);
-                 e < static_cast<std::size_t>(c.offsets[r + 1]); ++e)
-              sum += weights[e] * x[static_cast<std::size_t>((o * c.columns + c.column_of[e]) * inner + i)];
+            for (std::size_t e = c.offsets[r]; e < static_cast<std::size_t>(c.offsets[r + 1]); ++e)
+              sum += weights[e] * x[(o * c.columns + c.column_of[e]) * inner + i];
             expected.push_back(sum);
           }
       for (const Grid& grid : kGrids)

@@ -15,7 +15,7 @@ template <class S>
 std::vector<S> numbers(std::int64_t n, double spread, unsigned seed) {
   std::mt19937_64 random(seed);
   std::normal_distribution<double> normal;
-  std::vector<S> values(static_cast<std::size_t>(n));
+  std::vector<S> values(n);
   for (S& value : values) {
     const double z = normal(random) * std::exp(spread * normal(random));
     value = reference::put<S>(random() % 16 == 0 ? -0.0f : static_cast<float>(z));
@@ -43,9 +43,9 @@ Found run(const MorArgs& args, const std::vector<S>& x, LaunchOrder order) {
   const auto launch = [&](const cuda::Grid& grid, const auto& body) {
     cuda::launch_on_host(grid, body, order);
   };
-  std::vector<cuda::MorBlock> blocks(static_cast<std::size_t>(m.across() * m.down()));
-  std::vector<float> sums(static_cast<std::size_t>(m.strips() * m.columns));
-  std::vector<double> errors(static_cast<std::size_t>(m.strips() * m.across()));
+  std::vector<cuda::MorBlock> blocks(m.across() * m.down());
+  std::vector<float> sums(m.strips() * m.columns);
+  std::vector<double> errors(m.strips() * m.across());
   Found found;
   m.blocks = blocks.data(), m.sums = sums.data(), m.errors = errors.data(), m.totals = &found.totals;
   found.values.resize(x.size());

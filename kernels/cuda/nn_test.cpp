@@ -72,7 +72,7 @@ TYPED_TEST(CudaNeural, NormsStayWithinTheirBound) {
                                             centre, r.data(), grad.data(), true};
         launch_on_host(grid_for_rows(rows, cols, back.kShared), back, order);
         const Slabs slabs = slabs_of_rows(rows, cols);
-        std::vector<Sums<float, 2>> partial(static_cast<std::size_t>(slabs.count * cols));
+        std::vector<Sums<float, 2>> partial(slabs.count * cols);
         const ColumnSums<float, 2, NormParameterTerms<S>> params{
             rows,           cols,
             slabs,          {cols, x.data(), dy.data(), centre, r.data()},

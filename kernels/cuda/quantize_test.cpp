@@ -153,14 +153,14 @@ Written write(const Set<S>& set, const Format& f, const std::vector<S>& x, Size 
   a.lines = lines;
   const std::int64_t rows = f.rotate && f.down() ? (size.rows + 15) / 16 * 16 : size.rows;
   const std::int64_t across = (size.columns + f.block_columns - 1) / f.block_columns;
-  const auto blocks = static_cast<std::size_t>((rows + f.block_rows - 1) / f.block_rows * (across + gap));
+  const std::size_t blocks = (rows + f.block_rows - 1) / f.block_rows * (across + gap);
   a.values_stride = size.columns + gap;
   a.packed = packed;
   a.codes_stride = (packed ? (size.columns + 1) / 2 : size.columns) + gap;
   a.scales_stride = across + gap;
-  out.values.assign(static_cast<std::size_t>(rows * a.values_stride), Bf16{0xeeee});
+  out.values.assign(rows * a.values_stride, Bf16{0xeeee});
   out.decoded = out.values;
-  out.codes.assign(static_cast<std::size_t>(rows * a.codes_stride), 0xee);
+  out.codes.assign(rows * a.codes_stride, 0xee);
   out.scales.assign(blocks, 0xee);
   out.float_scales.assign(blocks, -1.0f);
   a.values = out.values.data();
@@ -224,7 +224,7 @@ TYPED_TEST(CudaQuantize, LinesHaveScalesOfTheirOwn) {
     for (const bool rotate : {false, true})
       for (const Size& size : {Size{40, 48}, Size{300, 16}, Size{16, 304}}) {
         f.rotate = rotate;
-        const auto n = static_cast<std::size_t>(f.down() ? size.columns : size.rows);
+        const std::size_t n = f.down() ? size.columns : size.rows;
         const auto x = numbers<S>(static_cast<std::size_t>(size.rows * size.columns), Data::kWide, 9);
         std::vector<TensorScale> expected(n);
         const QuantizeOps<S>& ops = quantize_ops<S>(reference_kernels());

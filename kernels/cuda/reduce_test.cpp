@@ -21,7 +21,7 @@ TYPED_TEST(CudaReduce, BlockSumsAreTheReferences) {
   using S = TypeParam;
   for (const std::int64_t n : {1, 15, 4096, 4097, 40000, 100003}) {
     const auto x = random_values<S>(static_cast<std::size_t>(n), 1);
-    std::vector<double> sums(static_cast<std::size_t>(reduce_blocks(n))), squares = sums;
+    std::vector<double> sums(reduce_blocks(n)), squares = sums;
     reference::block_sums(x.data(), n, sums.data());
     reference::block_sums_of_squares(x.data(), n, squares.data());
     for (const LaunchOrder order : kOrders) {
@@ -37,7 +37,7 @@ TYPED_TEST(CudaReduce, BlockSumsAreTheReferences) {
 template <class Value, class Join>
 std::int64_t joined(std::int64_t n, std::int64_t none, Value value, Join join, std::int64_t blocks,
                     LaunchOrder order) {
-  std::vector<std::int64_t> partial(static_cast<std::size_t>(blocks));
+  std::vector<std::int64_t> partial(blocks);
   launch_on_host(Grid{blocks, kThreads, kThreads * sizeof(std::int64_t)},
                  JoinIntegers<Value, Join>{n, none, value, join, partial.data()}, order);
   for (const std::int64_t one : partial) none = join(none, one);
@@ -81,15 +81,13 @@ TYPED_TEST(CudaReduce, ColumnsAreSummedInSlabs) {
   for (const auto& [rows, columns] :
        {std::pair{1, 1}, std::pair{7, 33}, std::pair{300, 70}, std::pair{5000, 3}}) {
     const auto x = random_values<S>(static_cast<std::size_t>(rows * columns), 3);
-    std::vector<double> exact(static_cast<std::size_t>(columns), 1.0);
-    for (int i = 0; i < rows * columns; ++i)
-      exact[static_cast<std::size_t>(i % columns)] +=
-          static_cast<double>(reference::get(x[static_cast<std::size_t>(i)]));
+    std::vector<double> exact(columns, 1.0);
+    for (int i = 0; i < rows * columns; ++i) exact[i % columns] += static_cast<double>(reference::get(x[i]));
     const Slabs slabs = slabs_of_rows(rows, columns);
     std::vector<A> first;
     for (const LaunchOrder order : kOrders) {
-      std::vector<A> out(static_cast<std::size_t>(columns), 1);
-      std::vector<Sums<A, 1>> partial(static_cast<std::size_t>(slabs.count * columns));
+      std::vector<A> out(columns, 1);
+      std::vector<Sums<A, 1>> partial(slabs.count * columns);
       const ColumnSums<A, 1, RowTerms<S>> body{
           rows, columns, slabs, {columns, x.data()}, partial.data(), {{out.data()}, true}};
       launch_on_host(body.grid(), body, order);
@@ -113,13 +111,12 @@ TYPED_TEST(CudaReduce, SetsAreSummedInSlabs) {
   for (const Sets of : {Sets{1, 1, 1}, Sets{3, 5, 7}, Sets{40, 3, 301}, Sets{2, 2000, 3}}) {
     const auto x = random_values<S>(static_cast<std::size_t>(of.elements()), 4);
     const Slabs slabs = slabs_of_sets(of);
-    std::vector<double> exact(static_cast<std::size_t>(of.sets)), first;
+    std::vector<double> exact(of.sets), first;
     for (std::int64_t i = 0; i < of.elements(); ++i)
-      exact[static_cast<std::size_t>(i / of.inner % of.sets)] +=
-          static_cast<double>(reference::get(x[static_cast<std::size_t>(i)]));
+      exact[i / of.inner % of.sets] += static_cast<double>(reference::get(x[i]));
     for (const LaunchOrder order : kOrders) {
       std::vector<double> out(exact.size());
-      std::vector<Sums<double, 1>> partial(static_cast<std::size_t>(slabs.count * of.sets));
+      std::vector<Sums<double, 1>> partial(slabs.count * of.sets);
       const SetSums<1, SetElements<S>> body{of, slabs, {x.data()}, partial.data(), {{out.data()}, false}};
       launch_on_host(body.grid(), body, order);
       if (slabs.count > 1)

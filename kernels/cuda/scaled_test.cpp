@@ -53,20 +53,18 @@ TEST(CudaScaledTest, LaysOutEveryCodeAndScale) {
     const auto code_at = [&](std::int64_t o, std::int64_t l) -> std::uint8_t {
       if (l >= c.inner) return 0;
       const std::int64_t row = c.down ? l : o, column = c.down ? o : l;
-      if (!c.nibbles) return codes[static_cast<std::size_t>(row * of.stored_columns() + column)];
-      const std::uint8_t pair = codes[static_cast<std::size_t>(row * of.stored_stride() + column / 2)];
+      if (!c.nibbles) return codes[row * of.stored_columns() + column];
+      const std::uint8_t pair = codes[row * of.stored_stride() + column / 2];
       return static_cast<std::uint8_t>(column % 2 != 0 ? pair / 16 : pair % 16);
     };
     const auto scale_at = [&](std::int64_t o, std::int64_t l) -> std::uint8_t {
       const std::int64_t i = l / c.stored_inner, j = o / c.stored_outer;
-      return l / block * block >= c.inner
-                 ? std::uint8_t{0}
-                 : scales[static_cast<std::size_t>(c.down ? i * across + j : j * along + i)];
+      return l / block * block >= c.inner ? std::uint8_t{0} : scales[c.down ? i * across + j : j * along + i];
     };
     Bytes plain(static_cast<std::size_t>(c.outer * (of.padded / block)));
     for (std::int64_t o = 0; o < c.outer; ++o)
       for (std::int64_t i = 0; i < of.padded / block; ++i)
-        plain[static_cast<std::size_t>(o * (of.padded / block) + i)] = scale_at(o, i * block);
+        plain[o * (of.padded / block) + i] = scale_at(o, i * block);
 
     for (const LaunchOrder order : kOrders)
       for (const std::int64_t blocks : {1, 3}) {
@@ -81,7 +79,7 @@ TEST(CudaScaledTest, LaysOutEveryCodeAndScale) {
         EXPECT_EQ(tiles, expected) << c.outer << "x" << c.inner << (c.down ? " down" : "");
 
         const Element element = c.nibbles ? Element::kE2M1 : Element::kE4M3;
-        std::vector<Bf16> values(static_cast<std::size_t>(c.outer * of.padded));
+        std::vector<Bf16> values(c.outer * of.padded);
         launch_on_host(Grid{blocks, 128, 0},
                        ReadLaidOut{of, element, c.nibbles ? Scaling::kTwoLevel : Scaling::kPower, block,
                                    laid_out.data(), tiles.data(), values.data()},
@@ -92,7 +90,7 @@ TEST(CudaScaledTest, LaysOutEveryCodeAndScale) {
             const float scale =
                 c.nibbles ? decode(scale_at(o, l), Element::kE4M3) : decode_e8m0(scale_at(o, l));
             const float value = decode(code_at(o, l), element) * scale;
-            const float found = to_float(values[static_cast<std::size_t>(o * of.padded + l)]);
+            const float found = to_float(values[o * of.padded + l]);
             // NaN codes of E4M3 stay NaN.
             wrong += value != value ? found == found : found != to_float(to_bf16(value));
           }

@@ -43,8 +43,7 @@ TYPED_TEST(CudaSigns, ScalesAreTheHosts) {
     x[0] = -A{0};
     const std::vector<double> expected = block_sums(x);
     const auto count = static_cast<std::int64_t>(expected.size());
-    const double total =
-        sign_sum(count, [&](std::int64_t i) { return expected[static_cast<std::size_t>(i)]; });
+    const double total = sign_sum(count, [&](std::int64_t i) { return expected[i]; });
     long double exact = 0;
     for (const A value : x) exact += std::abs(static_cast<long double>(value));
     // Terms of one sign; each passes at most 32 + 8 sums in its block and 2 + 8 among the blocks.
@@ -69,14 +68,14 @@ TYPED_TEST(CudaSigns, BitsAndLossesAreTheHosts) {
   put_sign_scale(kScale, scale);
   for (const std::int64_t n : kLengths) {
     auto x = testing::random_values<A>(static_cast<std::size_t>(n), 2);
-    x[static_cast<std::size_t>(n / 2)] = -A{0};
-    x[static_cast<std::size_t>(n / 3)] = std::numeric_limits<A>::quiet_NaN();
-    std::vector<std::uint8_t> bits(static_cast<std::size_t>(sign_bytes(n)));
+    x[n / 2] = -A{0};
+    x[n / 3] = std::numeric_limits<A>::quiet_NaN();
+    std::vector<std::uint8_t> bits(sign_bytes(n));
     std::vector<A> lost(x.size());
     encode_signs(x.data(), n, kScale, bits.data(), lost.data());
     for (std::int64_t i = 0; i < 8 * sign_bytes(n); ++i) {
-      const bool negative = i < n && x[static_cast<std::size_t>(i)] < 0;
-      ASSERT_EQ(bits[static_cast<std::size_t>(i / 8)] >> i % 8 & 1, negative ? 1 : 0) << n << ", " << i;
+      const bool negative = i < n && x[i] < 0;
+      ASSERT_EQ(bits[i / 8] >> i % 8 & 1, negative ? 1 : 0) << n << ", " << i;
     }
     for (const LaunchOrder order : kOrders)
       for (const std::int64_t blocks : {1, 3, 1000}) {
@@ -100,16 +99,16 @@ TYPED_TEST(CudaSigns, MeansAreTheHosts) {
       // A stride that is no multiple of four, a byte before each scale and one before the bits.
       const std::int64_t stride = 6 + sign_bytes(n) + (1 + sign_bytes(n)) % 2;
       std::mt19937 random(3);
-      std::vector<std::uint8_t> bytes(static_cast<std::size_t>(members * stride));
+      std::vector<std::uint8_t> bytes(members * stride);
       for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random());
       const SignRows rows{bytes.data() + 1, bytes.data() + 6, members, stride};
       for (std::int64_t k = 0; k < members; ++k)
         put_sign_scale(1 / static_cast<float>(3 + k), bytes.data() + k * stride + 1);
-      std::vector<A> expected(static_cast<std::size_t>(n));
+      std::vector<A> expected(n);
       for (std::int64_t i = 0; i < n; ++i) {
         A own[8];
         rows.mean(i / 8, own);
-        expected[static_cast<std::size_t>(i)] = own[i % 8];
+        expected[i] = own[i % 8];
       }
       for (const LaunchOrder order : kOrders)
         for (const std::int64_t blocks : {1, 3, 1000}) {

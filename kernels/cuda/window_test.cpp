@@ -57,7 +57,7 @@ TYPED_TEST(CudaWindowTest, UnfoldMovesWhatTheReferenceMoves) {
   using S = TypeParam;
   for_each_case([](const Case& c) {
     const auto x = c.planes<S>(c.elements(), 1);
-    std::vector<S> expected(static_cast<std::size_t>(c.batch * c.places() * c.width()));
+    std::vector<S> expected(c.batch * c.places() * c.width());
     UnfoldArgs<S> args{c.window, c.batch,        c.channels, c.all_channels * c.elements(),
                        x.data(), expected.data()};
     reference::unfold(args, 0, c.batch * c.window.out[0] * c.window.out[1]);

@@ -46,7 +46,7 @@ AttentionArgs<S> make_args(const Case& c, Tensors<S>& t) {
   const std::int64_t width = c.heads * c.d_head;
   t.out.assign(t.dout.size(), S{});
   t.dqkv.assign(t.qkv.size(), S{});
-  t.lse.assign(static_cast<std::size_t>(c.batch * c.heads * c.time), 0);
+  t.lse.assign(c.batch * c.heads * c.time, 0);
   AttentionArgs<S> a;
   a.batch = c.batch, a.time = c.time, a.heads = c.heads, a.d_head = c.d_head, a.window = c.window;
   a.scale = static_cast<Arith<S>>(c.scale);
@@ -63,8 +63,7 @@ AttentionArgs<S> make_args(const Case& c, Tensors<S>& t) {
 
 template <class S>
 void run(const AttentionOps<S>& ops, const AttentionArgs<S>& args, bool one_by_one) {
-  std::vector<Arith<S>> workspace(static_cast<std::size_t>(ops.workspace(args)),
-                                  std::numeric_limits<Arith<S>>::quiet_NaN());
+  std::vector<Arith<S>> workspace(ops.workspace(args), std::numeric_limits<Arith<S>>::quiet_NaN());
   const auto all = [&](auto call, std::int64_t items) {
     if (!one_by_one) return call(args, 0, items, workspace.data());
     for (std::int64_t item = items - 1; item >= 0; --item) call(args, item, item + 1, workspace.data());
@@ -80,8 +79,8 @@ struct Magnitudes {
 };
 
 Magnitudes magnitudes(const AttentionArgs<double>& a) {
-  Magnitudes m{std::vector<double>(static_cast<std::size_t>(a.batch * a.time * a.out_row_stride)),
-               std::vector<double>(static_cast<std::size_t>(a.batch * a.time * a.dqkv_row_stride)), 0};
+  Magnitudes m{std::vector<double>(a.batch * a.time * a.out_row_stride),
+               std::vector<double>(a.batch * a.time * a.dqkv_row_stride), 0};
   const std::int64_t width = a.heads * a.d_head;
   for (std::int64_t b = 0; b < a.batch; ++b)
     for (std::int64_t h = 0; h < a.heads; ++h)
@@ -92,7 +91,7 @@ Magnitudes magnitudes(const AttentionArgs<double>& a) {
         const auto out = [&](std::int64_t row, std::int64_t j) {
           return static_cast<std::size_t>((b * a.time + row) * a.out_row_stride + h * a.d_head + j);
         };
-        std::vector<double> p(static_cast<std::size_t>(a.time)), dp(p.size());
+        std::vector<double> p(a.time), dp(p.size());
         double expected = 0;
         for (std::int64_t s = 0; s <= t; ++s) {
           if ((a.window > 0 && s <= t - a.window) ||
@@ -102,20 +101,19 @@ Magnitudes magnitudes(const AttentionArgs<double>& a) {
           for (std::int64_t j = 0; j < a.d_head; ++j) {
             dot += a.q[in(t, j)] * a.k[in(s, j)] * a.scale;
             size += std::abs(a.q[in(t, j)] * a.k[in(s, j)] * a.scale);
-            dp[static_cast<std::size_t>(s)] += std::abs(a.dout[out(t, j)] * a.v[in(s, j)]);
+            dp[s] += std::abs(a.dout[out(t, j)] * a.v[in(s, j)]);
           }
           m.logit = std::max(m.logit, size);
-          p[static_cast<std::size_t>(s)] = std::exp(dot - a.lse[(b * a.heads + h) * a.time + t]);
-          expected += p[static_cast<std::size_t>(s)] * dp[static_cast<std::size_t>(s)];
+          p[s] = std::exp(dot - a.lse[(b * a.heads + h) * a.time + t]);
+          expected += p[s] * dp[s];
         }
         for (std::int64_t s = 0; s <= t; ++s) {
-          const double ps = p[static_cast<std::size_t>(s)],
-                       ds = ps * (dp[static_cast<std::size_t>(s)] + expected) * std::abs(a.scale);
+          const double ps = p[s], ds = ps * (dp[s] + expected) * std::abs(a.scale);
           for (std::int64_t j = 0; j < a.d_head; ++j) {
             m.out[out(t, j)] += ps * std::abs(a.v[in(s, j)]);
-            m.dqkv[static_cast<std::size_t>(in(t, j))] += ds * std::abs(a.k[in(s, j)]);
-            m.dqkv[static_cast<std::size_t>(in(s, j) + width)] += ds * std::abs(a.q[in(t, j)]);
-            m.dqkv[static_cast<std::size_t>(in(s, j) + 2 * width)] += ps * std::abs(a.dout[out(t, j)]);
+            m.dqkv[in(t, j)] += ds * std::abs(a.k[in(s, j)]);
+            m.dqkv[in(s, j) + width] += ds * std::abs(a.q[in(t, j)]);
+            m.dqkv[in(s, j) + 2 * width] += ps * std::abs(a.dout[out(t, j)]);
           }
         }
       }

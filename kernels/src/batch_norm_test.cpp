@@ -26,7 +26,7 @@ struct Results {
 
 template <class S>
 Results<S> run(const BatchNormOps<S>& ops, const Inputs<S>& in, std::int64_t step) {
-  const auto c = static_cast<std::size_t>(in.channels);
+  const std::size_t c = in.channels;
   Results<S> r{in.x, in.dy, in.x, {}, {}, {}, {}, {}, {}};
   for (auto* sums : {&r.mean, &r.rstd, &r.running_mean, &r.running_variance, &r.dgain, &r.dbias})
     sums->assign(c, 1);
@@ -57,8 +57,8 @@ TYPED_TEST(BatchNormTest, EverySetStaysWithinItsBound) {
   using S = TypeParam;
   for (const std::int64_t places : {1, 7, 16, 49, 100}) {
     const std::int64_t batch = 6, channels = 5;
-    const auto n = static_cast<std::size_t>(batch * channels * places);
-    const auto c = static_cast<std::size_t>(channels);
+    const std::size_t n = batch * channels * places;
+    const std::size_t c = channels;
     const Inputs<S> in{batch,
                        channels,
                        places,

@@ -74,15 +74,14 @@ TYPED_TEST(GemmTest, EveryElementIsThePromisedChain) {
     for (int layout = 0; layout < 4; ++layout)
       for (const auto scaling : scalings) {
         auto p = make_problem<S>(size, layout & 1, layout & 2, scaling.alpha, scaling.beta);
-        const auto before = scaling.beta == 0
-                                ? std::vector<float>(static_cast<std::size_t>(2 * p.args.stride_c), NAN)
-                                : random_values<float>(static_cast<std::size_t>(2 * p.args.stride_c), 3);
+        const auto before = scaling.beta == 0 ? std::vector<float>(2 * p.args.stride_c, NAN)
+                                              : random_values<float>(2 * p.args.stride_c, 3);
         const auto promised = [&](bool fused) {
           std::vector<float> expected = before;
           for (std::int64_t product = 0; product < 2; ++product)
             for (std::int64_t i = 0; i < size.m; ++i)
               for (std::int64_t j = 0; j < size.n; ++j) {
-                float& e = expected[static_cast<std::size_t>(product * p.args.stride_c + i * p.args.ldc + j)];
+                float& e = expected[product * p.args.stride_c + i * p.args.ldc + j];
                 double exact = 0, magnitude = 0;
                 const float sum = chain(p.args, product, i, j, fused, &exact, &magnitude);
                 const float scaled = scaling.alpha * sum;
@@ -110,7 +109,7 @@ TYPED_TEST(GemmTest, NarrowOutputIsTheWideOneRounded) {
   using S = TypeParam;
   auto p = make_problem<S>({45, 50, 300}, false, true, 1, 0);
   for (const KernelTable* set : all_sets()) {
-    std::vector<float> wide(static_cast<std::size_t>(2 * p.args.stride_c));
+    std::vector<float> wide(2 * p.args.stride_c);
     std::vector<S> narrow(wide.size());
     p.args.c = wide.data();
     ops<S>(*set).gemm.gemm_wide(p.args);
@@ -131,7 +130,7 @@ TYPED_TEST(GemmTest, AnySplitOfRowsOrColumnsGivesTheSameBits) {
     p.args.batch = 1;
     for (const KernelTable* set : all_sets()) {
       const auto run = [&](auto part, std::int64_t extent, std::int64_t step) {
-        std::vector<float> c(static_cast<std::size_t>(p.args.stride_c));
+        std::vector<float> c(p.args.stride_c);
         p.args.c = c.data();
         for (std::int64_t begin = 0; begin < extent; begin += step)
           ops<S>(*set).gemm.gemm_wide(part(p.args, begin, std::min(extent, begin + step)));

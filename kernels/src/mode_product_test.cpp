@@ -50,7 +50,7 @@ Results<T> run(const ModeProductOps<T>& ops, const Problem<T>& p, std::int64_t s
                           .dx = r.dx.data(),
                           .dw = r.dw.data(),
                           .accumulate_dw = accumulate};
-  std::vector<T> workspace(static_cast<std::size_t>(ops.workspace(args)), static_cast<T>(NAN));
+  std::vector<T> workspace(ops.workspace(args), static_cast<T>(NAN));
   args.workspace = workspace.data();
   const std::int64_t groups = (p.size.modes + kModeGroup - 1) / kModeGroup;
   for (std::int64_t g = 0; g < groups; g += step) {
@@ -71,13 +71,13 @@ Results<double> by_hand(const Problem<double>& p, bool accumulate) {
   const auto [batch, in, out, modes] = p.size;
   const auto at = [modes = modes](const std::vector<double>& v, std::int64_t columns, std::int64_t i,
                                   std::int64_t j, std::int64_t m) {
-    const auto index = static_cast<std::size_t>(2 * ((i * columns + j) * modes + m));
+    const std::size_t index = 2 * ((i * columns + j) * modes + m);
     return std::complex<double>(v[index], v[index + 1]);
   };
   Results<double> r{p.dy, p.x, p.w};
   const auto put = [modes = modes](std::vector<double>& v, std::int64_t columns, std::int64_t i,
                                    std::int64_t j, std::int64_t m, std::complex<double> value) {
-    const auto index = static_cast<std::size_t>(2 * ((i * columns + j) * modes + m));
+    const std::size_t index = 2 * ((i * columns + j) * modes + m);
     v[index] = value.real(), v[index + 1] = value.imag();
   };
   for (std::int64_t m = 0; m < modes; ++m) {

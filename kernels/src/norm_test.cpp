@@ -139,7 +139,7 @@ TYPED_TEST(NormTest, RmsNormStaysWithinItsBound) {
     const auto pass = [&](const auto& norm, const auto& x_in, const auto& dy_in, const auto& gain_in,
                           std::int64_t step, auto& y, auto& dx, auto& dgain) {
       using T = std::remove_cvref_t<decltype(x_in[0])>;
-      std::vector<Arith<T>> rstd(static_cast<std::size_t>(rows));
+      std::vector<Arith<T>> rstd(rows);
       y = dx = dy_in;
       dgain.assign(w, 1);
       const LayerNormForwardArgs<T> f{rows,        cols,           static_cast<Arith<T>>(1e-2),

@@ -20,7 +20,7 @@ std::pair<double, double> normals(std::uint64_t key, std::uint64_t i) {
 }
 
 std::vector<Bf16> matrix(Law law) {
-  std::vector<Bf16> x(static_cast<std::size_t>(kSide * kSide));
+  std::vector<Bf16> x(kSide * kSide);
   for (std::size_t i = 0; i < x.size(); ++i) {
     const auto [a, b] = normals(12, i);
     double value = a;

@@ -14,7 +14,7 @@ std::vector<float> uneven(unsigned seed, bool down) {
   std::vector<float> x = random_values<float>(kRows * kColumns, seed);
   for (std::int64_t i = 0; i < kRows; ++i)
     for (std::int64_t j = 0; j < kColumns; ++j)
-      x[static_cast<std::size_t>(i * kColumns + j)] *= std::exp2(static_cast<float>((down ? j : i) % 13));
+      x[i * kColumns + j] *= std::exp2(static_cast<float>((down ? j : i) % 13));
   return x;
 }
 
@@ -28,7 +28,7 @@ TEST(LineScales, AreThoseOfEachLineAlone) {
     for (std::int64_t line = 0; line < lines; ++line) {
       std::vector<float> part;
       for (std::int64_t e = 0; e < length; ++e)
-        part.push_back(x[static_cast<std::size_t>(down ? e * kColumns + line : line * kColumns + e)]);
+        part.push_back(x[down ? e * kColumns + line : line * kColumns + e]);
       scales.push_back(scale_for(kNvfp4, amax_of(reference_kernels(), part, 1, length, kNvfp4)));
       parts.push_back(std::move(part));
     }
@@ -43,14 +43,13 @@ TEST(LineScales, AreThoseOfEachLineAlone) {
     args.scales_stride = kColumns / format.block_columns;
     reference_kernels().quantize_f32.quantize(args);
     for (std::int64_t line = 0; line < lines; ++line) {
-      const auto q = quantize_matrix(parts[static_cast<std::size_t>(line)], 1, length, kNvfp4);
-      EXPECT_EQ(q.tensor.encode, scales[static_cast<std::size_t>(line)].encode);
+      const auto q = quantize_matrix(parts[line], 1, length, kNvfp4);
+      EXPECT_EQ(q.tensor.encode, scales[line].encode);
       for (std::int64_t e = 0; e < length; ++e) {
         const std::int64_t at = down ? e * kColumns + line : line * kColumns + e;
         const std::int64_t block = down ? e / 16 * kColumns + line : line * (kColumns / 16) + e / 16;
-        ASSERT_EQ(codes[static_cast<std::size_t>(at)], q.codes[static_cast<std::size_t>(e)])
-            << line << " " << e;
-        ASSERT_EQ(block_scales[static_cast<std::size_t>(block)], q.scales[static_cast<std::size_t>(e / 16)]);
+        ASSERT_EQ(codes[at], q.codes[e]) << line << " " << e;
+        ASSERT_EQ(block_scales[block], q.scales[e / 16]);
       }
     }
   }
@@ -122,11 +121,8 @@ TEST(StochasticFormats, DrawAlongColumnsWithoutBlocks) {
       float scaled = x[i] * q.tensor.encode;
       if (format.scaling == Scaling::kTwoLevel)
         scaled =
-            clamp6(x[i] * two_level_encode(
-                              q.scales[static_cast<std::size_t>(row / 16 * (kColumns / 16) + column / 16)],
-                              q.tensor));
-      if (format.scaling == Scaling::kPower)
-        scaled = x[i] * inverse_e8m0(q.scales[static_cast<std::size_t>(row * 3 + column / 32)]);
+            clamp6(x[i] * two_level_encode(q.scales[row / 16 * (kColumns / 16) + column / 16], q.tensor));
+      if (format.scaling == Scaling::kPower) scaled = x[i] * inverse_e8m0(q.scales[row * 3 + column / 32]);
       ASSERT_EQ(q.codes[i], encode_stochastic24(scaled, format.element,
                                                 draw_of({.key = 3}, static_cast<std::uint64_t>(column),
                                                         static_cast<std::uint64_t>(row), 24)))

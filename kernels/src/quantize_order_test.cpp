@@ -52,7 +52,7 @@ int pinned_block(float a, const Pinned& p) {
 }
 
 int pinned_code(float x, int block, const Pinned& p) {
-  volatile float product = static_cast<float>(e4m3_table()[static_cast<std::size_t>(block)]) * p.s_dec;
+  volatile float product = static_cast<float>(e4m3_table()[block]) * p.s_dec;
   volatile float e = 1.0f / product;
   if (e > kFloatMax) e = kFloatMax;
   volatile float scaled = x * e;
@@ -71,15 +71,14 @@ int compare_blocks(const std::vector<float>& x, float amax) {
   int differ = 0;
   for (std::int64_t block = 0; block < n / 16; ++block) {
     float a = 0;
-    for (std::int64_t e = 0; e < 16; ++e)
-      a = std::max(a, std::abs(x[static_cast<std::size_t>(block * 16 + e)]));
+    for (std::int64_t e = 0; e < 16; ++e) a = std::max(a, std::abs(x[block * 16 + e]));
     const int scale = pinned_block(a, p);
-    EXPECT_EQ(q.scales[static_cast<std::size_t>(block)], scale) << std::hexfloat << a << " of " << amax;
+    EXPECT_EQ(q.scales[block], scale) << std::hexfloat << a << " of " << amax;
     volatile float sixth = a / 6.0f;
     const float naive = sixth * p.s_enc;
     differ += nearest(static_cast<double>(std::min(naive, 448.0f)), e4m3_table()) != scale ? 1 : 0;
     for (std::int64_t e = 0; e < 16; ++e) {
-      const auto at = static_cast<std::size_t>(block * 16 + e);
+      const std::size_t at = block * 16 + e;
       EXPECT_EQ(q.codes[at], pinned_code(x[at], scale, p)) << std::hexfloat << x[at] << " of " << amax;
     }
     if (::testing::Test::HasFailure()) break;

@@ -10,8 +10,7 @@ template <class T>
 std::vector<T> transposed(const std::vector<T>& x, std::int64_t rows, std::int64_t columns) {
   std::vector<T> y(x.size());
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j)
-      y[static_cast<std::size_t>(j * rows + i)] = x[static_cast<std::size_t>(i * columns + j)];
+    for (std::int64_t j = 0; j < columns; ++j) y[j * rows + i] = x[i * columns + j];
   return y;
 }
 
@@ -51,8 +50,8 @@ TEST(Nvfp4Weights, P16_AllRowsOfATileShareTheirScale) {
   ASSERT_EQ(q.scales.size(), static_cast<std::size_t>(kRows / 16 * kColumns / 16));
   for (std::int64_t i = 0; i < kRows; ++i)
     for (std::int64_t j = 0; j < kColumns; ++j) {
-      const std::uint8_t scale = q.scales[static_cast<std::size_t>(i / 16 * (kColumns / 16) + j / 16)];
-      const auto at = static_cast<std::size_t>(i * kColumns + j);
+      const std::uint8_t scale = q.scales[i / 16 * (kColumns / 16) + j / 16];
+      const std::size_t at = i * kColumns + j;
       ASSERT_EQ(q.codes[at],
                 encode(clamp6(to_float(w[at]) * two_level_encode(scale, q.tensor)), Element::kE2M1));
       ASSERT_EQ(to_float(q.values[at]), decode(q.codes[at], Element::kE2M1) * decode(scale, Element::kE4M3));
@@ -112,8 +111,7 @@ TEST(Shards, P32_QuantizingAndGatheringCommute) {
       const auto q = quantize_with(reference_kernels(), shard, rows, columns, local, whole.tensor);
       for (std::int64_t i = 0; i < rows; ++i)
         for (std::int64_t j = 0; j < columns; ++j)
-          ASSERT_EQ(q.codes[static_cast<std::size_t>(i * columns + j)],
-                    whole.codes[static_cast<std::size_t>((row + i) * kColumns + column + j)])
+          ASSERT_EQ(q.codes[i * columns + j], whole.codes[(row + i) * kColumns + column + j])
               << i << " " << j;
     }
   }

@@ -146,9 +146,9 @@ TEST(Nvfp4Quantizer, P13_QuantizingTwiceChangesNothing) {
     std::int64_t compared = 0;
     for (std::int64_t i = 0; i < kRows; ++i)
       for (std::int64_t j = 0; j < kColumns; ++j) {
-        const std::size_t block = static_cast<std::size_t>(i / format.block_rows * (kColumns / 16) + j / 16);
+        const std::size_t block = i / format.block_rows * (kColumns / 16) + j / 16;
         if (q.scales[block] < 8) continue;
-        const auto at = static_cast<std::size_t>(i * kColumns + j);
+        const std::size_t at = i * kColumns + j;
         ASSERT_EQ(again[at], once[at]) << i << " " << j;
         ++compared;
       }
@@ -176,11 +176,8 @@ TEST(Quantizers, P30_PaddingChangesNothingInside) {
     EXPECT_EQ(q.tensor.encode, p.tensor.encode);
     for (std::int64_t i = 0; i < q.rows; ++i)
       for (std::int64_t j = 0; j < kColumns; ++j) {
-        ASSERT_EQ(q.codes[static_cast<std::size_t>(i * kColumns + j)],
-                  p.codes[static_cast<std::size_t>(i * kPaddedColumns + j)])
-            << i << " " << j;
-        ASSERT_EQ(q.values[static_cast<std::size_t>(i * kColumns + j)].bits,
-                  p.values[static_cast<std::size_t>(i * kPaddedColumns + j)].bits);
+        ASSERT_EQ(q.codes[i * kColumns + j], p.codes[i * kPaddedColumns + j]) << i << " " << j;
+        ASSERT_EQ(q.values[i * kColumns + j].bits, p.values[i * kPaddedColumns + j].bits);
       }
   }
 }
@@ -196,8 +193,7 @@ TEST(Quantizers, P30_RotatedProductsAgreeOverThePaddedRows) {
       for (std::int64_t tile = 0; tile < 2; ++tile) {
         float v[16];
         reference::rotated_group(x.data(), kRows, kColumns, kColumns, true, tile * 16, j, v);
-        for (std::int64_t e = 0; e < 16; ++e)
-          y[static_cast<std::size_t>((tile * 16 + e) * kColumns + j)] = v[e];
+        for (std::int64_t e = 0; e < 16; ++e) y[(tile * 16 + e) * kColumns + j] = v[e];
       }
     return y;
   };
@@ -206,11 +202,10 @@ TEST(Quantizers, P30_RotatedProductsAgreeOverThePaddedRows) {
     for (std::int64_t k = 0; k < kColumns; ++k) {
       double plain = 0, rotated = 0, magnitude = 0;
       for (std::int64_t i = 0; i < kRows; ++i)
-        plain += static_cast<double>(to_float(a[static_cast<std::size_t>(i * kColumns + n)])) *
-                 static_cast<double>(to_float(b[static_cast<std::size_t>(i * kColumns + k)]));
+        plain += static_cast<double>(to_float(a[i * kColumns + n])) *
+                 static_cast<double>(to_float(b[i * kColumns + k]));
       for (std::int64_t i = 0; i < 32; ++i) {
-        const double term =
-            ra[static_cast<std::size_t>(i * kColumns + n)] * rb[static_cast<std::size_t>(i * kColumns + k)];
+        const double term = ra[i * kColumns + n] * rb[i * kColumns + k];
         rotated += term;
         magnitude += std::abs(term);
       }
@@ -237,9 +232,8 @@ TEST(Quantizers, P05_PackedCodesAreThePlainOnes) {
     EXPECT_EQ(scales, q.scales);
     for (std::int64_t i = 0; i < kRows; ++i)
       for (std::int64_t j = 0; j < 22; ++j) {
-        const unsigned half = packed[static_cast<std::size_t>(i * 11 + j / 2)] >> (j % 2 * 4) & 15u;
-        ASSERT_EQ(half, j < kColumns ? q.codes[static_cast<std::size_t>(i * kColumns + j)] : 0)
-            << i << " " << j;
+        const unsigned half = packed[i * 11 + j / 2] >> (j % 2 * 4) & 15u;
+        ASSERT_EQ(half, j < kColumns ? q.codes[i * kColumns + j] : 0) << i << " " << j;
       }
     std::vector<Bf16> values(q.values.size());
     args.x = nullptr;

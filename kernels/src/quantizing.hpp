@@ -80,10 +80,10 @@ Quantized<S> quantize_with(const KernelTable& set, const std::vector<S>& x, std:
   q.tensor = tensor;
   const std::int64_t across = (columns + format.block_columns - 1) / format.block_columns;
   const std::int64_t blocks = (q.rows + format.block_rows - 1) / format.block_rows * across;
-  q.codes.assign(static_cast<std::size_t>(q.rows * columns), 0xee);
+  q.codes.assign(q.rows * columns, 0xee);
   q.values.assign(q.codes.size(), Bf16{0xeeee});
-  q.scales.assign(static_cast<std::size_t>(blocks), 0xee);
-  q.float_scales.assign(static_cast<std::size_t>(blocks), -1.0f);
+  q.scales.assign(blocks, 0xee);
+  q.float_scales.assign(blocks, -1.0f);
   QuantizeArgs<S> args;
   args.x = x.data();
   args.rows = rows;

@@ -23,7 +23,7 @@ TYPED_TEST(ReduceTest, BlockSumsGiveTheSameBitsAndAreNearlyExact) {
       sum += v, squares += static_cast<long double>(v) * v, magnitude += std::abs(v);
     std::vector<double> first;
     for (const KernelTable* set : all_sets()) {
-      std::vector<double> sums(static_cast<std::size_t>(2 * reduce_blocks(n)));
+      std::vector<double> sums(2 * reduce_blocks(n));
       double* second = sums.data() + reduce_blocks(n);
       ops<S>(*set).reduce.block_sums(x.data(), n, sums.data());
       ops<S>(*set).reduce.block_sums_of_squares(x.data(), n, second);
@@ -35,7 +35,7 @@ TYPED_TEST(ReduceTest, BlockSumsGiveTheSameBitsAndAreNearlyExact) {
       EXPECT_NEAR(pairwise_sum(second, reduce_blocks(n)), static_cast<double>(squares),
                   300 * 0x1p-53 * static_cast<double>(squares));
       // Shared by blocks among "threads": the same numbers.
-      std::vector<double> shared(static_cast<std::size_t>(reduce_blocks(n)));
+      std::vector<double> shared(reduce_blocks(n));
       for (std::int64_t b = reduce_blocks(n) - 1; b >= 0; --b)
         ops<S>(*set).reduce.block_sums(x.data() + b * kReduceBlock,
                                        std::min(kReduceBlock, n - b * kReduceBlock), shared.data() + b);
@@ -61,7 +61,7 @@ TYPED_TEST(ReduceTest, FindsTheFirstNonFinite) {
         auto y = x;
         y.back() = reference::put<S>(bad);
         EXPECT_EQ(ops<S>(*set).reduce.first_non_finite(y.data(), n), n - 1) << set->name << " " << bad;
-        y[static_cast<std::size_t>(n / 2)] = reference::put<S>(bad);
+        y[n / 2] = reference::put<S>(bad);
         EXPECT_EQ(ops<S>(*set).reduce.first_non_finite(y.data(), n), n / 2) << set->name << " " << bad;
       }
     }

@@ -25,7 +25,7 @@ TYPED_TEST(SoftmaxTest, RowSoftmaxStaysWithinItsBound) {
   for (const std::int64_t cols : {1, 7, 16, 100})
     for (const double factor : {1.0, -0.25}) {
       constexpr std::int64_t rows = 9;
-      const auto n = static_cast<std::size_t>(rows * cols);
+      const std::size_t n = rows * cols;
       const auto x = random_values<S>(n, 1, -20, 20), dy = random_values<S>(n, 2);
       const auto xd = to_double(x), dyd = to_double(dy);
       const auto& wide = reference_double_kernels().f64.softmax;

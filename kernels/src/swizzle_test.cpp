@@ -14,12 +14,12 @@ constexpr Size kSizes[] = {{1, 1}, {128, 4}, {129, 5}, {300, 9}, {32, 16}, {257,
 TEST(ScaleSwizzle, P27_IsABijectionOnThePaddedGrid) {
   for (const auto& [outer, inner] : kSizes) {
     const std::int64_t rows = swizzled_outer(outer), columns = swizzled_inner(inner);
-    std::vector<int> hits(static_cast<std::size_t>(rows * columns), 0);
+    std::vector<int> hits(rows * columns, 0);
     for (std::int64_t o = 0; o < rows; ++o)
       for (std::int64_t i = 0; i < columns; ++i) {
         const std::int64_t offset = swizzled_offset(o, i, inner);
         ASSERT_TRUE(offset >= 0 && offset < rows * columns) << o << " " << i;
-        ++hits[static_cast<std::size_t>(offset)];
+        ++hits[offset];
         // reshape (O/128, 4, 32, I/4, 4), then order (O/128, I/4, 32, 4, 4)
         const std::int64_t permuted =
             (((o / 128 * (columns / 4) + i / 4) * 32 + o % 32) * 4 + o % 128 / 32) * 4 + i % 4;
@@ -31,10 +31,9 @@ TEST(ScaleSwizzle, P27_IsABijectionOnThePaddedGrid) {
 
 TEST(ScaleSwizzle, P27_ComesBackAndPadsWithZeros) {
   for (const auto& [outer, inner] : kSizes) {
-    std::vector<std::uint8_t> scales(static_cast<std::size_t>(outer * inner));
+    std::vector<std::uint8_t> scales(outer * inner);
     for (std::size_t i = 0; i < scales.size(); ++i) scales[i] = static_cast<std::uint8_t>(1 + i % 255);
-    std::vector<std::uint8_t> swizzled(
-        static_cast<std::size_t>(swizzled_outer(outer) * swizzled_inner(inner)), 0xcc);
+    std::vector<std::uint8_t> swizzled(swizzled_outer(outer) * swizzled_inner(inner), 0xcc);
     swizzle_scales(scales.data(), outer, inner, swizzled.data());
     EXPECT_EQ(static_cast<std::size_t>(std::count(swizzled.begin(), swizzled.end(), std::uint8_t{0})),
               swizzled.size() - scales.size());

@@ -48,7 +48,7 @@ class Batch {
   std::span<const TensorView> views() const { return views_; }
   /// Returns the bytes of one sample of one field.
   Bytes sample(std::size_t field, std::int64_t index) const {
-    const std::size_t size = static_cast<std::size_t>(views_[field].bytes() / samples_);
+    const std::size_t size = views_[field].bytes() / samples_;
     const auto first =
         memory_[field].begin() + static_cast<std::ptrdiff_t>(kGuard + static_cast<std::size_t>(index) * size);
     return {first, first + static_cast<std::ptrdiff_t>(size)};

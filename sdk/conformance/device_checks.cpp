@@ -34,8 +34,7 @@ class DeviceRig {
     device_->open({.local_rank = 0, .threads = 1, .kernels = "auto"});
   }
   ~DeviceRig() {
-    for (const TensorView& view : tensors_)
-      device_->release(view.data, static_cast<std::size_t>(view.bytes()));
+    for (const TensorView& view : tensors_) device_->release(view.data, view.bytes());
   }
   DeviceRig(const DeviceRig&) = delete;
   DeviceRig& operator=(const DeviceRig&) = delete;
@@ -43,7 +42,7 @@ class DeviceRig {
   Device& device() { return *device_; }
   TensorView tensor(DType dtype, const Shape& shape) {
     TensorView view{nullptr, shape, dtype, device_->space()};
-    view.data = device_->allocate(static_cast<std::size_t>(view.bytes()));
+    view.data = device_->allocate(view.bytes());
     tensors_.push_back(view);
     return view;
   }
@@ -438,14 +437,14 @@ Result expected(const QuantizeSpec& spec, const std::vector<S>& x) {
   if (spec.scale == BlockScale::kTensor) args.tensor = kernels::tensor_scale(result.amax, args.element);
   if (spec.scale == BlockScale::kTwoLevel) args.tensor = kernels::two_level_scale(result.amax);
   result.decode = args.tensor.decode;
-  std::vector<kernels::Bf16> values(static_cast<std::size_t>(padded * kColumns));
+  std::vector<kernels::Bf16> values(padded * kColumns);
   args.packed = spec.element == ElementFormat::kE2M1;
   args.values = values.data(), args.values_stride = kColumns;
   args.codes_stride = args.packed ? kColumns / 2 : kColumns;
-  std::vector<std::uint8_t> codes(static_cast<std::size_t>(padded * args.codes_stride));
+  std::vector<std::uint8_t> codes(padded * args.codes_stride);
   args.codes = codes.data();
-  std::vector<std::uint8_t> scales(static_cast<std::size_t>(count));
-  std::vector<float> float_scales(static_cast<std::size_t>(count));
+  std::vector<std::uint8_t> scales(count);
+  std::vector<float> float_scales(count);
   args.scales_stride = across;
   if (spec.scale == BlockScale::kFloat)
     args.float_scales = float_scales.data();

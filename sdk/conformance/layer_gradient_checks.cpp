@@ -229,7 +229,7 @@ void counts_no_padding(Subject& subject) {
   LayerWorld world(subject);
   const std::size_t targets = targets_of(world);
   const auto harness = world.build({});
-  const auto batch = static_cast<std::size_t>(world.inputs()[0].shape[0]);
+  const std::size_t batch = world.inputs()[0].shape[0];
   Numbers labels = harness->field(world.field(targets));
   const std::size_t per_sample = labels.size() / batch;
   const auto loss = [&] {

@@ -23,7 +23,7 @@ class Copy final : public Layer {
     const GradientSink sink = context.input_gradient(0);
     if (sink.view.empty()) return;
     Numbers sum = testing::read(*device_, context.output_gradient(0));
-    if (sum.empty()) sum.resize(static_cast<std::size_t>(sink.view.elements()));
+    if (sum.empty()) sum.resize(sink.view.elements());
     if (sink.accumulate) {
       const Numbers before = testing::read(*device_, sink.view);
       for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += before[i];
@@ -146,7 +146,7 @@ std::unique_ptr<LayerHarness> LayerWorld::build(const LayerBuild& how, const std
   if (ending_ == Ending::kBeside && real_fields.empty()) {
     const std::int64_t batch = fields.empty() ? 2 : fields[0].shape[0];
     fields.push_back({"beside", {batch, 2}, DType::kF64, {}});
-    fields.back().values.assign(static_cast<std::size_t>(fields.back().shape.elements()), 1.0);
+    fields.back().values.assign(fields.back().shape.elements(), 1.0);
     real_fields.push_back("beside");
   }
   if (ending_ == Ending::kBeside || (how.shared_inputs && ending_ == Ending::kPulled))

@@ -28,7 +28,7 @@ void send(std::string_view text) {
   while (!text.empty()) {
     const ssize_t sent = ::write(base::kAnswerFd, text.data(), text.size());
     if (sent <= 0) return;  // the parent no longer listens
-    text.remove_prefix(static_cast<std::size_t>(sent));
+    text.remove_prefix(sent);
   }
 }
 
@@ -95,9 +95,7 @@ int run(char** words) {
   spec.file = file;
   spec.component = component;
   spec.given.component = component;
-  if (!component.empty())
-    spec.given =
-        cases_of(read_case_file(case_path), component).at(static_cast<std::size_t>(std::atoi(words[4])));
+  if (!component.empty()) spec.given = cases_of(read_case_file(case_path), component).at(std::atoi(words[4]));
   spec.seed = std::strtoull(words[5], nullptr, 10);
   spec.scratch = words[6];
   spec.device = words[7];

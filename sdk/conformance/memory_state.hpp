@@ -31,7 +31,7 @@ class MemoryState final : public StateVisitor {
   }
   void tensor(std::string_view name, TensorView value) override {
     std::string& kept = slot(name);
-    const auto bytes = static_cast<std::size_t>(value.bytes());
+    const std::size_t bytes = value.bytes();
     if (!loading_) kept.resize(bytes);
     const TensorView mine{kept.data(), value.shape, value.dtype, MemorySpace::kHost};
     if (kept.size() == bytes) {

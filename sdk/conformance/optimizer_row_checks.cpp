@@ -48,7 +48,7 @@ class TableTrainee {
     std::vector<double> all;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const RowTable& table = *set_->table(static_cast<int>(i));
-      std::vector<float> values(static_cast<std::size_t>(table.width()));
+      std::vector<float> values(table.width());
       table.read({&id, 1}, {values.data(), {1, table.width()}, DType::kF32});
       all.insert(all.end(), values.begin(), values.end());
     }
@@ -107,7 +107,7 @@ void moves_the_rows_it_is_given(Subject& subject) {
     trainee.step(ids, drawn(subject, 3 * kWidth, fmt::format("row gradients {}", count)), count, 1);
   for (std::int64_t id = 0; id < kRows; ++id) {
     const bool given = std::find(ids.begin(), ids.end(), id) != ids.end();
-    const bool moved = trainee.row(id) != before[static_cast<std::size_t>(id)];
+    const bool moved = trainee.row(id) != before[id];
     if (given != moved) {
       fail(
           fmt::format("after gradients for rows 1, 4 and 8, row {} {}; step_rows moves the rows that the "

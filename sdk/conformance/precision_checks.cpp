@@ -170,7 +170,7 @@ TensorView SiteRig::guard(std::byte* memory) const {
 
 TensorView SiteRig::allocate(const std::string& name, DType dtype, const Shape& shape) {
   TensorView view{nullptr, shape, dtype, device_.space()};
-  const auto bytes = static_cast<std::size_t>(view.bytes());
+  const std::size_t bytes = view.bytes();
   auto* const memory = static_cast<std::byte*>(device_.allocate(bytes + 2 * kGuard));
   const std::vector<double> mark(kGuard, kMark);
   testing::write(device_, guard(memory), mark);
@@ -209,7 +209,7 @@ void SiteRig::in_chunks(Call&& call) {
 }
 
 std::vector<double> SiteRig::fprop() {
-  set(y, std::vector<double>(static_cast<std::size_t>(y.elements()), std::nan("")));
+  set(y, std::vector<double>(y.elements(), std::nan("")));
   in_chunks([&](std::int64_t begin, std::int64_t end) {
     site_->fprop(call_, x.rows(begin, end), w, bias, y.rows(begin, end));
   });
@@ -217,8 +217,7 @@ std::vector<double> SiteRig::fprop() {
 }
 
 std::vector<double> SiteRig::dgrad(const std::vector<double>* base) {
-  set(dx,
-      base != nullptr ? *base : std::vector<double>(static_cast<std::size_t>(dx.elements()), std::nan("")));
+  set(dx, base != nullptr ? *base : std::vector<double>(dx.elements(), std::nan("")));
   in_chunks([&](std::int64_t begin, std::int64_t end) {
     site_->dgrad(call_, dy.rows(begin, end), w, dx.rows(begin, end), base != nullptr);
   });
@@ -226,8 +225,7 @@ std::vector<double> SiteRig::dgrad(const std::vector<double>* base) {
 }
 
 std::vector<double> SiteRig::wgrad(const std::vector<double>* base) {
-  set(dw,
-      base != nullptr ? *base : std::vector<double>(static_cast<std::size_t>(dw.elements()), std::nan("")));
+  set(dw, base != nullptr ? *base : std::vector<double>(dw.elements(), std::nan("")));
   bool first = base == nullptr;
   in_chunks([&](std::int64_t begin, std::int64_t end) {
     TensorView rows = x.rows(begin, end);
@@ -254,7 +252,7 @@ std::vector<double> SiteRig::exact_fprop() const {
 
 std::vector<double> SiteRig::exact_dgrad() const {
   const std::vector<double> a = get(dy), b = get(w);
-  std::vector<double> result(static_cast<std::size_t>(shape_.m * shape_.k), 0.0);
+  std::vector<double> result(shape_.m * shape_.k, 0.0);
   for (std::int64_t i = 0; i < shape_.m; ++i) {
     for (std::int64_t j = 0; j < shape_.n; ++j) {
       for (std::int64_t l = 0; l < shape_.k; ++l)
@@ -266,7 +264,7 @@ std::vector<double> SiteRig::exact_dgrad() const {
 
 std::vector<double> SiteRig::exact_wgrad() const {
   const std::vector<double> a = get(dy), b = get(x);
-  std::vector<double> result(static_cast<std::size_t>(shape_.n * shape_.k), 0.0);
+  std::vector<double> result(shape_.n * shape_.k, 0.0);
   for (std::int64_t i = 0; i < shape_.m; ++i) {
     for (std::int64_t j = 0; j < shape_.n; ++j) {
       for (std::int64_t l = 0; l < shape_.k; ++l)

@@ -61,7 +61,7 @@ void ranks_plan_alike(Subject& subject) {
   for (std::int64_t slot = 0; slot <= kSlots; ++slot) {
     SavePlan first;
     for (int rank = 0; rank < 4; ++rank) {
-      Recovery& policy = *ranks[static_cast<std::size_t>(rank)];
+      Recovery& policy = *ranks[rank];
       const SaveMoment moment = moment_of(slot, rank);
       if (rank == 0) policy.save_due(moment);  // the only rank that is asked
       const SavePlan plan = policy.plan_save(moment);
@@ -186,7 +186,7 @@ void plans_boundaries_alike(Subject& subject) {
     BoundaryPlan plans[2];
     double scales[2] = {};
     for (int rank = 0; rank < 2; ++rank) {
-      Recovery& policy = *ranks[static_cast<std::size_t>(rank)];
+      Recovery& policy = *ranks[rank];
       const SaveMoment moment = moment_of(slot, rank);
       const bool saves = policy.plan_save(moment).save;
       if (saves && rank == 0) saved.push_back(slot);

@@ -139,9 +139,9 @@ void tasks_are_pure(Subject& subject) {
   for (std::int64_t index = 0; index < 3; ++index)
     expected.push_back(run(*made, {subject.seed(), index}, kOne));
   for (std::int64_t index = 2; index >= 0; --index) {
-    if (!(run(*made, {subject.seed(), index}, kOne) == expected[static_cast<std::size_t>(index)]))
+    if (!(run(*made, {subject.seed(), index}, kOne) == expected[index]))
       fail(fmt::format("task {} is other bytes when it is done again, after others", index));
-    if (!(run(*again, {subject.seed(), index}, kOther) == expected[static_cast<std::size_t>(index)])) {
+    if (!(run(*again, {subject.seed(), index}, kOther) == expected[index])) {
       fail(fmt::format(
           "task {} is other bytes in a second object, in memory that held something else: a sample "
           "depends on options, seed and index alone, and is written whole",

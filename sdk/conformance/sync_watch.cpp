@@ -67,13 +67,12 @@ void WatchedSync::draw(const Bucket& bucket) {
         info.begin >= bucket.begin + bucket.gradients.elements()) {
       continue;
     }
-    std::vector<double> values(static_cast<std::size_t>(view.elements()), 0.0);
+    std::vector<double> values(view.elements(), 0.0);
     for (std::int64_t i = 0; i < view.elements(); ++i) {
       const std::int64_t element = info.begin - bucket.begin + i;
       if (owner(element, replica().replicas()) != replica().replica()) continue;
-      values[static_cast<std::size_t>(i)] =
-          0.01 *
-          random_normal(key, static_cast<std::uint64_t>(bucket.index), static_cast<std::uint64_t>(element));
+      values[i] = 0.01 * random_normal(key, static_cast<std::uint64_t>(bucket.index),
+                                       static_cast<std::uint64_t>(element));
     }
     testing::write(replica().device(), view, values);
   }
@@ -153,7 +152,7 @@ void WatchedSync::after_step(const Slot& slot, const StepOutcome& outcome) {
   // A strategy that writes in the background may be between its writes and its touch.
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(2);
   const auto touched = [&](const ParameterInfo& info) {
-    const auto i = static_cast<std::size_t>(info.index);
+    const std::size_t i = info.index;
     while (versions[i] == live.version(info.index)) {
       if (said_untouched_ || std::chrono::steady_clock::now() > limit) return false;
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -161,7 +160,7 @@ void WatchedSync::after_step(const Slot& slot, const StepOutcome& outcome) {
     return true;
   };
   for (const ParameterInfo& info : live.parameters()) {
-    const auto i = static_cast<std::size_t>(info.index);
+    const std::size_t i = info.index;
     if (versions[i] == live.version(info.index) &&
         before[i] != testing::read(device, live.tensor(info.index)) && !touched(info)) {
       said_untouched_ = true;

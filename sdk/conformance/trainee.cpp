@@ -10,7 +10,7 @@ constexpr double kUntouched = 12345;
 }  // namespace
 
 std::vector<double> drawn(const Subject& subject, std::int64_t count, std::string_view purpose) {
-  std::vector<double> values(static_cast<std::size_t>(count));
+  std::vector<double> values(count);
   const RandomKey key = random_key(subject.seed(), purpose);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_normal(key, 0, i);
   return values;
@@ -26,8 +26,8 @@ Trainee::Trainee(Subject& subject, DType dtype, const Shape& shape)
   const std::int64_t elements = shape.elements();
   for (std::size_t i = 0; i < 2 + rule_->slots().size(); ++i) {
     TensorView whole{nullptr, {elements + 2 * kGuard}, dtype, device_.space()};
-    whole.data = device_.allocate(static_cast<std::size_t>(whole.bytes()));
-    std::vector<double> values(static_cast<std::size_t>(elements + 2 * kGuard), kUntouched);
+    whole.data = device_.allocate(whole.bytes());
+    std::vector<double> values(elements + 2 * kGuard, kUntouched);
     std::fill_n(values.begin() + kGuard, elements, 0.0);
     testing::write(device_, whole, values);
     memory_.push_back(whole);
@@ -42,7 +42,7 @@ Trainee::Trainee(Subject& subject, DType dtype, const Shape& shape)
 }
 
 Trainee::~Trainee() {
-  for (const TensorView& view : memory_) device_.release(view.data, static_cast<std::size_t>(view.bytes()));
+  for (const TensorView& view : memory_) device_.release(view.data, view.bytes());
 }
 
 TensorView Trainee::slice(const TensorView& tensor, std::int64_t begin, std::int64_t end) const {

@@ -63,8 +63,8 @@ std::string text_of_cancelled(const Call& call) {
 /// The last rank of `rig` enters the operation long after the deadline.
 void expect_deadline(TransportRig& rig, const Operation& operation) {
   const int late = rig.ranks() - 1;
-  std::vector<double> waited(static_cast<std::size_t>(rig.ranks()), 0.0);
-  std::vector<char> deadline(static_cast<std::size_t>(rig.ranks()), 0);
+  std::vector<double> waited(rig.ranks(), 0.0);
+  std::vector<char> deadline(rig.ranks(), 0);
   const std::vector<std::string> errors = rig.run([&](int rank, Communicator& communicator) {
     std::vector<float> data(12);
     communicator.barrier();
@@ -73,13 +73,13 @@ void expect_deadline(TransportRig& rig, const Operation& operation) {
     try {
       operation.call(communicator, data);
     } catch (const DeadlineError&) {
-      waited[static_cast<std::size_t>(rank)] = base::seconds_since(begin);
-      deadline[static_cast<std::size_t>(rank)] = 1;
+      waited[rank] = base::seconds_since(begin);
+      deadline[rank] = 1;
       throw;
     }
   });
   for (int rank = 0; rank < late; ++rank) {
-    const auto r = static_cast<std::size_t>(rank);
+    const std::size_t r = rank;
     if (deadline[r] == 0) {
       fail(
           fmt::format("rank {} of {} came {} s late to {} with a deadline of {} s; rank {} got {}, expected "
@@ -408,7 +408,7 @@ void sums_in_fixed_order(Subject& subject) {
         for (int chunk = 0; chunk < ranks; ++chunk) {
           const ElementRange range =
               ring_chunk(static_cast<std::int64_t>(all.size()), DType::kF32, chunk, ranks);
-          for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i) {
+          for (std::size_t i = range.begin; i < static_cast<std::size_t>(range.end); ++i) {
             const float expected = in_order(parts, chunk, i);
             if (all[i] != expected) wrong("all_reduce", rank, ranks, all.size(), i, all[i], expected);
           }
@@ -573,10 +573,10 @@ void overlaps(Subject& subject) {
 void counts_what_it_sends(Subject& subject) {
   for (const int ranks : kWorlds) {
     TransportRig rig(subject, ranks);
-    std::vector<LinkCounts> ends(static_cast<std::size_t>(ranks));
+    std::vector<LinkCounts> ends(ranks);
     rig.run_well("an operation", [&](int rank, Communicator& communicator) {
       constexpr std::int64_t kRow = 1003;
-      std::vector<float> data(static_cast<std::size_t>(kRow * ranks));
+      std::vector<float> data(kRow * ranks);
       const std::int64_t bytes = kRow * ranks * 4;
       LinkCounts before = communicator.counts();
       const auto expect = [&](const char* what, const Traffic& wanted) {

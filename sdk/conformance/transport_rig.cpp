@@ -16,7 +16,7 @@
 namespace tenon::conformance {
 
 TransportRig::TransportRig(Subject& subject, int ranks, double deadline_s)
-    : clock_(make_wall_clock()), all_(static_cast<std::size_t>(ranks)) {
+    : clock_(make_wall_clock()), all_(ranks) {
   std::iota(all_.begin(), all_.end(), 0);
   WorldSpec world;
   world.ranks = ranks;
@@ -67,7 +67,7 @@ void TransportRig::connect_processes(Subject& subject, const WorldSpec& world) {
           fail(fmt::format("rank {} of {} processes connected, and local_ranks() is not that rank alone",
                            rank, ranks()));
       } catch (...) {
-        failures[static_cast<std::size_t>(rank)] = std::current_exception();
+        failures[rank] = std::current_exception();
       }
     });
   }
@@ -78,7 +78,7 @@ void TransportRig::connect_processes(Subject& subject, const WorldSpec& world) {
 }
 
 Transport& TransportRig::transport(int rank) {
-  return transports_.size() == 1 ? *transports_.front() : *transports_[static_cast<std::size_t>(rank)];
+  return transports_.size() == 1 ? *transports_.front() : *transports_[rank];
 }
 
 std::unique_ptr<Communicator> TransportRig::open(int rank, std::string_view name, std::uint32_t epoch,
@@ -94,7 +94,7 @@ std::vector<std::string> TransportRig::run(const std::function<void(int, Communi
   std::vector<std::thread> threads;
   for (const int rank : all_) {
     threads.emplace_back([&, rank] {
-      const auto r = static_cast<std::size_t>(rank);
+      const std::size_t r = rank;
       clock_->enter(ids[r]);
       try {
         const auto communicator = open(rank, "all");

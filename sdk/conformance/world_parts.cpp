@@ -192,7 +192,7 @@ class Absorb final : public Layer, public LossLayer {
   }
   std::vector<double> scores(RunContext& context) const {
     const std::vector<double> w = testing::read(*device_, context.parameter(w_));
-    std::vector<double> s(static_cast<std::size_t>(samples_), 0.0);
+    std::vector<double> s(samples_, 0.0);
     for (int i = 0; i < values_; ++i) {
       const std::vector<double> means = sample_means(context.input(i));
       for (std::size_t b = 0; b < s.size(); ++b)

@@ -191,7 +191,7 @@ void reduce_in_order(std::span<const void* const> inputs, void* out, std::int64_
   for (std::int64_t begin = 0; begin < elements; begin += per_tile) {
     const std::int64_t count = std::min(per_tile, elements - begin);
     const std::int64_t offset = begin * element_bytes;
-    const auto bytes = static_cast<std::size_t>(count * element_bytes);
+    const std::size_t bytes = count * element_bytes;
     std::memcpy(tile, static_cast<const std::byte*>(inputs[0]) + offset, bytes);
     for (std::size_t i = 1; i < inputs.size(); ++i) {
       kernel.combine(tile, static_cast<const std::byte*>(inputs[i]) + offset, count * kernel.scalars);

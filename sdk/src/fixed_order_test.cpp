@@ -63,13 +63,13 @@ struct Ring {
           const int chunk = (rank - 1 + phase - step + 2 * members) % members;
           const int to = (rank + 1) % members;
           const ElementRange range = ring_chunk(elements, DType::kF32, chunk, members);
-          for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i) {
-            auto& target = memory[static_cast<std::size_t>(to)][i];
-            const float arriving = memory[static_cast<std::size_t>(rank)][i];
+          for (std::size_t i = range.begin; i < static_cast<std::size_t>(range.end); ++i) {
+            auto& target = memory[to][i];
+            const float arriving = memory[rank][i];
             target = phase == 0 ? arriving + target : arriving;
           }
-          sent[static_cast<std::size_t>(rank)].bytes += static_cast<std::uint64_t>(range.size()) * 4;
-          ++sent[static_cast<std::size_t>(rank)].messages;
+          sent[rank].bytes += static_cast<std::uint64_t>(range.size()) * 4;
+          ++sent[rank].messages;
         }
       }
     }
@@ -79,7 +79,7 @@ struct Ring {
 std::vector<std::vector<float>> random_parts(int members, std::size_t elements) {
   std::mt19937 engine(static_cast<unsigned>(elements) + static_cast<unsigned>(members));
   std::normal_distribution<float> normal(0, 100);
-  std::vector<std::vector<float>> parts(static_cast<std::size_t>(members), std::vector<float>(elements));
+  std::vector<std::vector<float>> parts(members, std::vector<float>(elements));
   for (auto& part : parts) {
     for (float& x : part) x = normal(engine);
   }
@@ -97,13 +97,12 @@ TEST(FixedOrder, GivesTheBitsAndTheTrafficOfARing) {
         const auto range = ring_chunk(static_cast<std::int64_t>(elements), DType::kF32, chunk, members);
         std::vector<const void*> inputs;
         for (int position = 0; position < members; ++position) {
-          inputs.push_back(parts[static_cast<std::size_t>(ring_source(chunk, position, members))].data() +
-                           range.begin);
+          inputs.push_back(parts[ring_source(chunk, position, members)].data() + range.begin);
         }
         reduce_in_order(inputs, reduced.data() + range.begin, range.size(), DType::kF32, ReduceOp::kSum);
       }
       for (int rank = 0; rank < members; ++rank) {
-        const auto r = static_cast<std::size_t>(rank);
+        const std::size_t r = rank;
         ASSERT_EQ(ring.memory[r], reduced) << members << " members, " << elements << " elements";
         const Traffic closed =
             all_reduce_traffic(static_cast<std::int64_t>(elements), DType::kF32, rank, members);

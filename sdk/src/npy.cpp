@@ -84,7 +84,7 @@ class Scanner {
     std::int64_t value = 0;
     const auto [end, code] = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
     if (code != std::errc() || value < 0) fail("an extent");
-    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    rest_.remove_prefix(end - rest_.data());
     take("L");  // Python 2 wrote long integers so
     return value;
   }
@@ -155,7 +155,7 @@ Found read_header(const ReadableFile& file) {
   const std::int64_t size = file.size();
   if (size == 0) fail_config("expected a .npy file, found an empty file");
   std::array<std::byte, 12> start{};
-  const auto at_hand = static_cast<std::size_t>(std::min<std::int64_t>(size, 12));
+  const std::size_t at_hand = std::min<std::int64_t>(size, 12);
   file.read(0, std::span(start).first(at_hand));
   const auto byte = [&](std::size_t i) { return static_cast<std::uint32_t>(start[i]); };
   if (std::memcmp(start.data(), kMagic.data(), std::min(at_hand, kMagic.size())) != 0) {

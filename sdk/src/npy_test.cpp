@@ -25,8 +25,7 @@ class NpyFileTest : public testing::FolderTest {
 };
 
 std::vector<double> doubles(const NpyFile& file) {
-  std::vector<std::byte> raw(
-      static_cast<std::size_t>(dtype_bytes(file.dtype(), file.samples() * file.elements_per_sample())));
+  std::vector<std::byte> raw(dtype_bytes(file.dtype(), file.samples() * file.elements_per_sample()));
   file.read(0, raw);
   return testing::to_doubles(file.dtype() == DType::kBool ? DType::kU8 : file.dtype(), raw);
 }

@@ -27,7 +27,7 @@ std::int64_t lines_of(std::int64_t bytes) {
 /// Lines for rows too wide for the stack. The thread keeps them: a steady step must not allocate.
 Line* grown_lines(std::int64_t count) {
   thread_local std::vector<Line> lines;
-  if (static_cast<std::int64_t>(lines.size()) < count) lines.resize(static_cast<std::size_t>(count));
+  if (static_cast<std::int64_t>(lines.size()) < count) lines.resize(count);
   return lines.data();
 }
 
@@ -86,7 +86,7 @@ class RowUpdate {
   void run_in(Line* lines, std::int64_t begin, std::int64_t end, void* body,
               void (*call)(void*, const RowBlock&)) const {
     const std::int64_t rows = end - begin;
-    const auto ids = gradient_.ids.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(rows));
+    const auto ids = gradient_.ids.subspan(begin, rows);
     std::array<TensorView, 1 + kMostRowStates> views;
     for (std::size_t i = 0; i < tables_; ++i) {
       views[i] = {lines, Shape{rows, table_[i]->width()}, table_[i]->dtype(), MemorySpace::kHost};

@@ -23,9 +23,9 @@ struct Rows {
   Rows(std::int64_t rows, std::int64_t width, DType dtype)
       : weights(make_row_table("w", dtype, rows, width, 0, rows)),
         state(make_row_table("s", dtype, rows, 1, 0, rows)) {
-    std::vector<std::int64_t> all(static_cast<std::size_t>(rows));
+    std::vector<std::int64_t> all(rows);
     std::iota(all.begin(), all.end(), std::int64_t{0});
-    std::vector<Real> start(static_cast<std::size_t>(rows * width));
+    std::vector<Real> start(rows * width);
     for (std::size_t i = 0; i < start.size(); ++i)
       start[i] = static_cast<Real>(i / static_cast<std::size_t>(width)) +
                  static_cast<Real>(i % static_cast<std::size_t>(width)) / 1024;
@@ -48,7 +48,7 @@ struct Rows {
   }
 
   std::vector<Real> all(const RowTable& table) const {
-    std::vector<std::int64_t> every(static_cast<std::size_t>(table.rows()));
+    std::vector<std::int64_t> every(table.rows());
     std::iota(every.begin(), every.end(), std::int64_t{0});
     std::vector<Real> out(every.size() * static_cast<std::size_t>(table.width()));
     table.read(every, {out.data(), Shape{table.rows(), table.width()}, table.dtype()});
@@ -129,7 +129,7 @@ TEST(RowUpdate, SeveralCallersAtOnceKeepTheirRowsApart) {
     Rows<float> rows(240, width, DType::kF32);
     const std::vector<float> before = rows.all(*rows.weights);
     std::vector<std::vector<std::int64_t>> mine(4);
-    for (std::int64_t row = 0; row < 240; ++row) mine[static_cast<std::size_t>(row % 4)].push_back(row);
+    for (std::int64_t row = 0; row < 240; ++row) mine[row % 4].push_back(row);
     std::vector<std::thread> workers;
     for (const auto& ids : mine) {
       workers.emplace_back([&] {

@@ -146,8 +146,8 @@ class SimulatedClock final : public Clock {
   }
 
  private:
-  Participant& at(int id) { return participants_[static_cast<std::size_t>(id)]; }
-  const Participant& at(int id) const { return participants_[static_cast<std::size_t>(id)]; }
+  Participant& at(int id) { return participants_[id]; }
+  const Participant& at(int id) const { return participants_[id]; }
 
   int find_self() const {
     for (const auto& [thread, id] : inside_) {

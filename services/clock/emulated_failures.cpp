@@ -58,9 +58,7 @@ double time_between(const FailureLaw& law, double uniform) {
 /// Deals shards; a deck is shuffled anew once it is used up.
 class Deck {
  public:
-  Deck(RandomKey key, int shards) : key_(key), cards_(static_cast<std::size_t>(shards)) {
-    std::iota(cards_.begin(), cards_.end(), 0);
-  }
+  Deck(RandomKey key, int shards) : key_(key), cards_(shards) { std::iota(cards_.begin(), cards_.end(), 0); }
 
   std::vector<int> deal(int count) {
     std::vector<int> hand;
@@ -122,7 +120,7 @@ EmulatedFailures::EmulatedFailures(const config::EmulateSettings& settings, std:
       steps_(steps),
       failures_(draw_failures(settings.law)),
       tables_(parameters.size()),
-      accesses_(static_cast<std::size_t>(settings.domains.shards), 0) {
+      accesses_(settings.domains.shards, 0) {
   failures_.insert(failures_.end(), settings.scripted.begin(), settings.scripted.end());
   std::stable_sort(failures_.begin(), failures_.end(),
                    [](const EmulatedFailure& a, const EmulatedFailure& b) { return a.hour < b.hour; });
@@ -130,9 +128,9 @@ EmulatedFailures::EmulatedFailures(const config::EmulateSettings& settings, std:
   for (const ParameterInfo& info : parameters) {
     if (info.spec.role != Role::kRowTable) continue;
     rows += info.spec.shape[0];
-    Table& table = tables_[static_cast<std::size_t>(info.index)];
+    Table& table = tables_[info.index];
     table.first = info.offset[0];
-    table.since_save.assign(static_cast<std::size_t>(info.local[0]), 0);
+    table.since_save.assign(info.local[0], 0);
   }
   if (rows > 0 && rows < settings.domains.shards) {
     fail_config(
@@ -166,11 +164,11 @@ const EmulatedFailure* EmulatedFailures::due(std::int64_t slot) const {
 
 void EmulatedFailures::accessed(int table, std::span<const std::int64_t> ids,
                                 std::span<const std::uint32_t> counts) {
-  Table& counted = tables_[static_cast<std::size_t>(table)];
+  Table& counted = tables_[table];
   for (std::size_t i = 0; i < ids.size(); ++i) {
     const std::uint64_t count = i < counts.size() ? counts[i] : 1;
-    counted.since_save[static_cast<std::size_t>(ids[i] - counted.first)] += count;
-    accesses_[static_cast<std::size_t>(shard_of_row(settings_.domains, table, ids[i]))] += count;
+    counted.since_save[ids[i] - counted.first] += count;
+    accesses_[shard_of_row(settings_.domains, table, ids[i])] += count;
   }
 }
 
@@ -180,9 +178,9 @@ void EmulatedFailures::saved(const SavePlan& plan) {
   }
   if (plan.everything) return;
   for (const RowSelection& rows : plan.tables) {
-    Table& table = tables_[static_cast<std::size_t>(rows.parameter)];
+    Table& table = tables_[rows.parameter];
     if (rows.all) std::fill(table.since_save.begin(), table.since_save.end(), 0);
-    for (const std::int64_t id : rows.ids) table.since_save[static_cast<std::size_t>(id - table.first)] = 0;
+    for (const std::int64_t id : rows.ids) table.since_save[id - table.first] = 0;
   }
 }
 

@@ -12,10 +12,7 @@
 TENON_ABI_BEGIN
 
 InprocessControl::InprocessControl(int ranks, double deadline_s, Clock& clock, int voters)
-    : deadline_s_(deadline_s),
-      clock_(clock),
-      state_(ranks, voters),
-      heard_(static_cast<std::size_t>(ranks), clock.now()) {
+    : deadline_s_(deadline_s), clock_(clock), state_(ranks, voters), heard_(ranks, clock.now()) {
   if (!(deadline_s > 0)) {
     fail_config(fmt::format("control plane: deadline is {} s, expected more than 0", deadline_s));
   }
@@ -107,7 +104,7 @@ void InprocessControl::throw_if_failed() const {
 }
 
 void InprocessControl::heard_from(int rank) {
-  heard_[static_cast<std::size_t>(rank)] = clock_.now();
+  heard_[rank] = clock_.now();
 }
 
 void InprocessControl::count(std::uint64_t records, std::size_t text_bytes) {
@@ -121,7 +118,7 @@ std::string InprocessControl::late_text(std::int64_t slot, const std::string& wh
                                  : fmt::format("{} will never vote on slot {}", ranks_text(late), slot);
   for (const int rank : late) {
     fmt::format_to(std::back_inserter(text), "; rank {} was last heard of {:.1f} s ago", rank,
-                   clock_.now() - heard_[static_cast<std::size_t>(rank)]);
+                   clock_.now() - heard_[rank]);
   }
   if (!why.empty()) text += "; " + why;
   return text;

@@ -68,8 +68,8 @@ ControlConversation::ControlConversation(asio::io_context& io, ControlLane lane,
 void ControlConversation::take(int rank, ControlRecord record, int members, double deadline_s) {
   if (rank >= members)
     fail_run(fmt::format("control plane: rank {} has no part in {}", rank, control_lane_name(lane_)));
-  texts_.resize(static_cast<std::size_t>(members));
-  auto& mine = texts_[static_cast<std::size_t>(rank)];
+  texts_.resize(members);
+  auto& mine = texts_[rank];
   if (mine) fail_run(fmt::format("control plane: rank {} exchanges twice in one round", rank));
   mine = Text{record.id, std::move(record.text)};
   if (++arrived_ == 1) await(deadline_s);

@@ -16,7 +16,7 @@ TENON_ABI_BEGIN
 namespace {
 
 std::size_t index_of(int rank) {
-  return static_cast<std::size_t>(rank);
+  return rank;
 }
 
 }  // namespace

@@ -63,11 +63,10 @@ struct Plane {
   /// `body` on a thread and with a client per rank; returns what each threw.
   template <typename Body>
   std::vector<std::string> run(Body&& body) {
-    std::vector<std::string> errors(static_cast<std::size_t>(count));
+    std::vector<std::string> errors(count);
     std::vector<std::thread> threads;
     for (int rank = 0; rank < count; ++rank) {
-      threads.emplace_back(
-          [&, rank] { errors[static_cast<std::size_t>(rank)] = error_of([&] { body(rank, *join(rank)); }); });
+      threads.emplace_back([&, rank] { errors[rank] = error_of([&] { body(rank, *join(rank)); }); });
     }
     for (std::thread& thread : threads) thread.join();
     return errors;
@@ -85,14 +84,13 @@ TEST(TcpControl, RanksAgreeOnSlotsVotesAndTexts) {
   std::atomic<int> wrong{0};
   const auto errors = plane.run([&](int rank, ControlClient& control) {
     for (std::int64_t slot = 0; slot < kSlots; ++slot) {
-      if (control.begin_slot(rank, slot) & kControlSave)
-        saves[static_cast<std::size_t>(rank)].push_back(slot);
+      if (control.begin_slot(rank, slot) & kControlSave) saves[rank].push_back(slot);
       if (slot % 20 == rank && control.request(kControlSave, "timer") <= slot) ++wrong;
       const bool expected = slot % 7 != 0;
       if (control.commit(rank, slot, expected || rank != 2) != expected) ++wrong;
       const auto texts = control.exchange(ControlLane::kTraining, std::to_string(10 * slot + rank));
       for (int r = 0; r < kRanks; ++r) {
-        if (texts[static_cast<std::size_t>(r)] != std::to_string(10 * slot + r)) ++wrong;
+        if (texts[r] != std::to_string(10 * slot + r)) ++wrong;
       }
     }
   });
@@ -109,7 +107,7 @@ TEST(TcpControl, TheServersOwnRequestIsAnAgreedSlot) {
   const auto errors = plane.run([&](int rank, ControlClient& control) {
     for (std::int64_t slot = 0;; ++slot) {
       if (control.begin_slot(rank, slot) & kControlStop) {
-        stopped[static_cast<std::size_t>(rank)] = slot;
+        stopped[rank] = slot;
         return;
       }
       if (slot == 3 && rank == 1) plane.server->request(kControlStop, "SIGTERM");
@@ -338,7 +336,7 @@ TEST(ControlWire, DecodesItsOwnAndRefusesTheRest) {
   EXPECT_EQ(text_bytes, 3u);
   for (const auto& [place, value] : {std::pair{0, 0}, {1, 9}, {2, 0}, {2, 200}, {15, 0x10}}) {
     ControlHeader bad = header;
-    bad[static_cast<std::size_t>(place)] = static_cast<std::uint8_t>(value);
+    bad[place] = static_cast<std::uint8_t>(value);
     EXPECT_THROW(decode_header(bad, text_bytes), Error) << place;
   }
   const std::vector<std::string> texts{"", "one", std::string(300, 'x'), ""};

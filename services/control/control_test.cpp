@@ -97,7 +97,7 @@ TEST(ControlState, CommitNeedsAYesOfEveryLiveRank) {
          ++repetition) {  // a slot may be voted on again once all know the result
       for (int rank = 0; rank < 3; ++rank) {
         EXPECT_EQ(state.verdict(7), Verdict::kPending);
-        state.vote(rank, 7, c.votes[static_cast<std::size_t>(rank)]);
+        state.vote(rank, 7, c.votes[rank]);
       }
       for (int rank = 0; rank < 3; ++rank) EXPECT_EQ(state.collect(rank, 7), c.expected);
     }
@@ -142,8 +142,7 @@ TEST(InprocessControl, RanksAgreeUnderThreads) {
   std::atomic<int> wrong{0};
   on_threads(kRanks, [&](int rank) {
     for (std::int64_t slot = 0; slot < kSlots; ++slot) {
-      if (control->begin_slot(rank, slot) & kControlSave)
-        stops[static_cast<std::size_t>(rank)].push_back(slot);
+      if (control->begin_slot(rank, slot) & kControlSave) stops[rank].push_back(slot);
       if (slot % 50 == rank) {
         const std::int64_t agreed = control->request(kControlSave, "timer");
         if (agreed <= slot) ++wrong;
@@ -164,7 +163,7 @@ TEST(InprocessControl, ALateVoterIsNamedToAllAndToItself) {
   std::vector<std::string> errors(3);
   on_threads(3, [&](int rank) {
     if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
-    errors[static_cast<std::size_t>(rank)] = error_of([&] { control->commit(rank, 12, true); });
+    errors[rank] = error_of([&] { control->commit(rank, 12, true); });
   });
   for (const std::string& error : errors)
     EXPECT_THAT(error, HasSubstr("rank 1 did not vote on slot 12 within 0.05 s"));
@@ -190,7 +189,7 @@ TEST(InprocessControl, AFailureEndsEveryWaitAndRunsEveryCallbackOnce) {
       control->fail(2, 1, "and again");
       return;
     }
-    errors[static_cast<std::size_t>(rank)] = error_of([&] { control->commit(rank, 0, true); });
+    errors[rank] = error_of([&] { control->commit(rank, 0, true); });
   });
   EXPECT_EQ(errors[0], "rank 2: plugin misbehaves");
   EXPECT_EQ(errors[1], errors[0]);
@@ -210,7 +209,7 @@ TEST(InprocessControl, VotesMeetAtTheLatestVirtualTime) {
   std::vector<double> times(3);
   std::vector<std::string> errors(3);
   on_threads(3, [&](int rank) {
-    const auto r = static_cast<std::size_t>(rank);
+    const std::size_t r = rank;
     errors[r] = error_of([&] {
       clock->enter(ids[r]);
       clock->advance(1.5 * (rank + 1));

@@ -30,7 +30,7 @@ TensorView host_view(const TensorView& view, std::vector<std::byte>& memory) {
 }
 
 void copy_out(const RankState& state, const TensorView& from, std::vector<std::byte>& to) {
-  to.resize(static_cast<std::size_t>(from.bytes()));
+  to.resize(from.bytes());
   if (!to.empty()) state.members().parts->device->copy(from, host_view(from, to));
 }
 
@@ -48,7 +48,7 @@ void for_each_buffer(const RankState& state, const std::function<void(const Stat
   const ParameterSet& live = state.members().weights->live();
   for (const StateEntry& entry : state.entries()) {
     if (entry.table != nullptr || entry.parameter < 0) continue;
-    const ParameterInfo& info = live.parameters()[static_cast<std::size_t>(entry.parameter)];
+    const ParameterInfo& info = live.parameters()[entry.parameter];
     if (info.spec.role == Role::kBuffer && entry.view.data == live.tensor(entry.parameter).data) body(entry);
   }
 }

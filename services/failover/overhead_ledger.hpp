@@ -46,7 +46,7 @@ class OverheadLedger {
       first_ = std::min(first_, done - 1);
       done_ = std::max(done_, done);
       while ((done - 1) / width_ >= kCells) widen();
-      cells_[static_cast<std::size_t>((done - 1) / width_)] += work - counted_;
+      cells_[(done - 1) / width_] += work - counted_;
     }
     counted_ = work;
   }
@@ -55,8 +55,7 @@ class OverheadLedger {
     enter(current_);
     double lost = seconds(Entry::kWork) - counted_;
     const std::int64_t cell = slot / width_;
-    for (std::int64_t later = cell + 1; later < kCells; ++later)
-      lost += std::exchange(cells_[static_cast<std::size_t>(later)], 0.0);
+    for (std::int64_t later = cell + 1; later < kCells; ++later) lost += std::exchange(cells_[later], 0.0);
     if (cell < kCells) lost += take_share(static_cast<std::size_t>(cell), slot);
     done_ = std::min(done_, slot);
     seconds_[static_cast<int>(Entry::kWork)] -= lost;

@@ -119,7 +119,7 @@ std::vector<std::string> RecoveryPhases::gather(const std::string& text) {
 
 std::unique_ptr<Communicator> RecoveryPhases::open(std::string_view name) {
   if (!rank_.world.links.transport || context_.ranks == 1) return nullptr;
-  std::vector<int> all(static_cast<std::size_t>(context_.ranks));
+  std::vector<int> all(context_.ranks);
   std::iota(all.begin(), all.end(), 0);
   return traced(rank_.world.links.transport->open(rank_.index, {all, name, Purpose::kRecovery, rank_.epoch}),
                 from_.watch, all, name);

@@ -249,7 +249,7 @@ void Survivor::share_components(const Survivors& met, Communicator& group) {
   const HeldComponents& mine =
       rank_.world.survival.held ? rank_.world.survival.held->components : source.given;
   const auto texts = rank_.world.links.end_hub->exchange(rank_.index, gives ? described(mine) : "");
-  source.given = read_described(texts[static_cast<std::size_t>(met.first)]);
+  source.given = read_described(texts[met.first]);
   for (auto& [name, bytes] : source.given.tensors) {
     if (gives) bytes = mine.tensors.at(name);
     if (!bytes.empty()) group.broadcast(bytes_view(bytes.data(), bytes.size()), met.first);
@@ -266,7 +266,7 @@ void Survivor::share_components(const Survivors& met, Communicator& group) {
 }
 
 bool Survivor::is_lost_with_its_rank(int parameter) const {
-  return is_cut(rank_.weights.live().parameters()[static_cast<std::size_t>(parameter)].spec, kReplicaAxis);
+  return is_cut(rank_.weights.live().parameters()[parameter].spec, kReplicaAxis);
 }
 
 bool Survivor::loses_rows(const ParameterSet& live) {

@@ -21,7 +21,7 @@ namespace tenon::train {
 namespace {
 
 std::vector<std::int64_t> owned_rows(const RowTable& table) {
-  std::vector<std::int64_t> ids(static_cast<std::size_t>(table.owned_last() - table.owned_first()));
+  std::vector<std::int64_t> ids(table.owned_last() - table.owned_first());
   std::iota(ids.begin(), ids.end(), table.owned_first());
   return ids;
 }
@@ -31,7 +31,7 @@ TensorView stage(const RowTable& table, std::span<const std::int64_t> ids, std::
   TensorView view;
   view.dtype = table.dtype();
   view.shape = Shape{static_cast<std::int64_t>(ids.size()), table.width()};
-  memory.resize(static_cast<std::size_t>(view.bytes()));
+  memory.resize(view.bytes());
   view.data = memory.data();
   if (!ids.empty()) table.read(ids, view);
   return view;
@@ -45,7 +45,7 @@ TensorView to_host(const TensorView& view, Device& device, std::vector<std::byte
   if (view.space == MemorySpace::kHost) return view;
   TensorView host = view;
   host.space = MemorySpace::kHost;
-  memory.resize(static_cast<std::size_t>(view.bytes()));
+  memory.resize(view.bytes());
   host.data = memory.data();
   device.copy(view, host);
   return host;
@@ -57,7 +57,7 @@ class ReaderSource final : public StateSource {
 
   const std::string* scalar(const std::string& name) override { return reader_.meta(name); }
   void tensor(const std::string& name, TensorView out) override {
-    read(name, Shape(std::vector<std::int64_t>(static_cast<std::size_t>(out.shape.rank()), 0)), out);
+    read(name, Shape(std::vector<std::int64_t>(out.shape.rank(), 0)), out);
   }
 
   void read(const std::string& name, const Shape& offset, TensorView out) {
@@ -147,7 +147,7 @@ void RankState::add_set(std::vector<StateEntry>& out, const ParameterSet& set, c
 // A table that is sharded over the replicas exists once, whatever the strategy: each owner writes its rows.
 void RankState::add_table(std::vector<StateEntry>& out, RowTable* table, int parameter,
                           const std::string& name, std::int64_t width) const {
-  const ParameterInfo& info = m_.weights->live().parameters()[static_cast<std::size_t>(parameter)];
+  const ParameterInfo& info = m_.weights->live().parameters()[parameter];
   const bool once = m_.shared || is_cut(info.spec, kReplicaAxis);
   StateEntry entry;
   entry.name =
@@ -338,7 +338,7 @@ void RankState::reset_optimizer() const {
     for (int arena = 0; arena < set->arenas(); ++arena) {
       const TensorView view = set->arena(arena);
       if (view.empty()) continue;
-      zeros.assign(static_cast<std::size_t>(view.bytes()), std::byte{0});
+      zeros.assign(view.bytes(), std::byte{0});
       TensorView host = view;
       host.space = MemorySpace::kHost;
       host.data = zeros.data();
@@ -360,7 +360,7 @@ RestoredRows RankState::restore_rows(CheckpointReader* reader, const IsLost& is_
   const auto weights = m_.weights->live().parameters();
   for (const StateEntry& entry : entries()) {
     if (entry.table == nullptr) continue;
-    const ParameterInfo& info = weights[static_cast<std::size_t>(entry.parameter)];
+    const ParameterInfo& info = weights[entry.parameter];
     const bool is_weight = m_.weights->live().table(entry.parameter) == entry.table;
     graph::for_each_chunk(*entry.table, [&](std::span<const std::int64_t> ids, TensorView rows) {
       if (reader != nullptr) {
@@ -372,7 +372,7 @@ RestoredRows RankState::restore_rows(CheckpointReader* reader, const IsLost& is_
       }
       // Lost rows move to the front of the chunk.
       lost.clear();
-      const auto row_bytes = static_cast<std::size_t>(dtype_bytes(rows.dtype, entry.table->width()));
+      const std::size_t row_bytes = dtype_bytes(rows.dtype, entry.table->width());
       for (std::size_t i = 0; i < ids.size(); ++i) {
         if (!is_lost(entry.parameter, ids[i])) continue;
         if (lost.size() != i)
@@ -455,7 +455,7 @@ void SaveBuffers::collect(const RankState& state, const RunShape& shape, const S
     item.name = prefix + name;
     item.data = tensor;
     item.global_shape = tensor.shape;
-    item.offset = Shape(std::vector<std::int64_t>(static_cast<std::size_t>(tensor.shape.rank()), 0));
+    item.offset = Shape(std::vector<std::int64_t>(tensor.shape.rank(), 0));
     items_.push_back(std::move(item));
   }
 }

@@ -35,7 +35,7 @@ Mesh::Mesh(World& world, int rank, Device& device, const CommunicatorWatch& watc
     return traced(for_device(std::move(opened), *world.links.transport, device), watch, members, name);
   };
   if (grid_size > 1) {
-    std::vector<int> members(static_cast<std::size_t>(grid_size));
+    std::vector<int> members(grid_size);
     std::iota(members.begin(), members.end(), replica * grid_size);
     grid_ = open(members, "grid", Purpose::kStatistics);
     model_ = open(members, "model", Purpose::kModel);
@@ -482,7 +482,7 @@ std::vector<std::string> Trainer::facts() const {
   }
   lines.push_back(fmt::format("gradient buckets: {}", weights_->buckets().size()));
   const std::vector<std::string> kept = workers_[0]->executor().kept_sites();
-  const auto sites = static_cast<std::size_t>(workers_[0]->executor().linear_sites());
+  const std::size_t sites = workers_[0]->executor().linear_sites();
   // Names where a choice was made; all of them say nothing.
   lines.push_back(fmt::format("linear sites in the activations' format: {} of {}{}{}", kept.size(), sites,
                               kept.empty() || kept.size() == sites ? "" : ", ",

@@ -26,10 +26,10 @@ TensorView host_part(const ParameterSet& set, const ParameterInfo& info, Device&
   host.shape = info.local;
   const TensorView view = set.tensor(info.index);
   if (view.space == MemorySpace::kHost && set.table(info.index) == nullptr) return view;
-  memory.resize(static_cast<std::size_t>(host.bytes()));
+  memory.resize(host.bytes());
   host.data = memory.data();
   if (RowTable* table = set.table(info.index)) {
-    std::vector<std::int64_t> ids(static_cast<std::size_t>(info.local[0]));
+    std::vector<std::int64_t> ids(info.local[0]);
     std::iota(ids.begin(), ids.end(), info.offset[0]);
     if (!ids.empty()) table->read(ids, host);
   } else {
@@ -65,7 +65,7 @@ void hash_table(const RowTable& table, const ParameterInfo& info, Communicator* 
       TensorView piece;
       piece.dtype = info.spec.dtype;
       piece.shape = Shape{std::min(kRowsPerMessage, rows - first), info.spec.shape[1]};
-      memory.resize(static_cast<std::size_t>(piece.bytes()));
+      memory.resize(piece.bytes());
       piece.data = memory.data();
       replicas->receive(piece, from, info.index);
       hasher.feed(piece.raw());
@@ -78,12 +78,12 @@ void send_table(const RowTable& table, const ParameterInfo& info, Communicator& 
   std::vector<std::int64_t> ids;
   std::vector<std::byte> memory;
   for (std::int64_t first = table.owned_first(); first < table.owned_last(); first += kRowsPerMessage) {
-    ids.resize(static_cast<std::size_t>(std::min(kRowsPerMessage, table.owned_last() - first)));
+    ids.resize(std::min(kRowsPerMessage, table.owned_last() - first));
     std::iota(ids.begin(), ids.end(), first);
     TensorView piece;
     piece.dtype = info.spec.dtype;
     piece.shape = Shape{static_cast<std::int64_t>(ids.size()), info.spec.shape[1]};
-    memory.resize(static_cast<std::size_t>(piece.bytes()));
+    memory.resize(piece.bytes());
     piece.data = memory.data();
     table.read(ids, piece);
     replicas.send(piece, 0, info.index);
@@ -120,7 +120,7 @@ std::string logical_digests(const ParameterSet& set, Device& device, const SetLa
     }
     TensorView whole = part;
     whole.shape = info.spec.shape;
-    whole_memory.assign(static_cast<std::size_t>(whole.bytes()), std::byte{0});
+    whole_memory.assign(whole.bytes(), std::byte{0});
     whole.data = whole_memory.data();
     if (part.elements() > 0) place(part, info.offset, whole);
     for (int member = 1; member < grid->size(); ++member) {
@@ -129,7 +129,7 @@ std::string logical_digests(const ParameterSet& set, Device& device, const SetLa
       TensorView piece = part;
       piece.shape = held.extents;
       if (piece.elements() == 0) continue;
-      memory.resize(static_cast<std::size_t>(piece.bytes()));
+      memory.resize(piece.bytes());
       piece.data = memory.data();
       grid->receive(piece, member, info.index);
       place(piece, held.offset, whole);

@@ -114,11 +114,10 @@ std::optional<PieceSeconds> calibrated_costs(const Manifest& manifest) {
 
 /// Shares of their bandwidth that slow links have, by rank.
 std::vector<double> link_speeds(const config::CoreSettings& settings) {
-  std::vector<double> speeds(static_cast<std::size_t>(settings.parallel.world()), 1.0);
+  std::vector<double> speeds(settings.parallel.world(), 1.0);
   for (const config::StragglerSettings& straggler : settings.transport.stragglers) {
     if (straggler.kind != config::StragglerSettings::Kind::kLink) continue;
-    for (const std::int64_t rank : straggler.ranks)
-      speeds[static_cast<std::size_t>(rank)] *= straggler.factor;
+    for (const std::int64_t rank : straggler.ranks) speeds[rank] *= straggler.factor;
   }
   return speeds;
 }
@@ -362,7 +361,7 @@ void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
   }
   std::vector<std::thread> threads;
   for (int rank = first; rank < end; ++rank) {
-    const int id = participants[static_cast<std::size_t>(rank - first)];
+    const int id = participants[rank - first];
     try {
       threads.emplace_back([this, rank, &body, id] { run_rank(rank, id, body); });
     } catch (const std::system_error& error) {
@@ -373,7 +372,7 @@ void World::run_ranks(const std::function<bool(int rank, Rank& self)>& body) {
                       "(ulimit -u, ulimit -v), or lower parallel.ranks",
                       rank, ranks, error.what()));
       for (int other = rank; other < end; ++other) {
-        clock->enter(participants[static_cast<std::size_t>(other - first)]);
+        clock->enter(participants[other - first]);
         clock->leave();
       }
       break;

@@ -59,7 +59,7 @@ std::size_t aligned(std::size_t bytes) {
 
 std::size_t stored_bytes(const SaveItem& item) {
   if (item.encoding != "plain") return item.payload.size();
-  return static_cast<std::size_t>(item.data.bytes());
+  return item.data.bytes();
 }
 
 }  // namespace

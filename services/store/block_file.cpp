@@ -32,7 +32,7 @@ CheckedFile::CheckedFile(std::unique_ptr<ReadableFile> inner, FileRecord record,
 }
 
 std::size_t CheckedFile::block_size(std::int64_t index) const noexcept {
-  return static_cast<std::size_t>(std::min(kBlockBytes, record_.bytes - index * kBlockBytes));
+  return std::min(kBlockBytes, record_.bytes - index * kBlockBytes);
 }
 
 void CheckedFile::load(std::int64_t index, std::span<std::byte> bytes) const {
@@ -40,7 +40,7 @@ void CheckedFile::load(std::int64_t index, std::span<std::byte> bytes) const {
   const std::size_t size = bytes.size();
   inner_->read(begin, bytes);
   const std::uint32_t found = crc32c(bytes);
-  const std::uint32_t expected = record_.crcs[static_cast<std::size_t>(index)];
+  const std::uint32_t expected = record_.crcs[index];
   if (found != expected) {
     fail_run(fmt::format("{}: block {} (bytes {} to {}) has CRC-32C {:08x}, the manifest says {:08x}", path_,
                          index, begin, begin + static_cast<std::int64_t>(size), found, expected));
@@ -65,7 +65,7 @@ void CheckedFile::read(std::int64_t offset, std::span<std::byte> out) const {
   }
   while (!out.empty()) {
     const std::int64_t index = offset / kBlockBytes;
-    const auto skip = static_cast<std::size_t>(offset % kBlockBytes);
+    const std::size_t skip = offset % kBlockBytes;
     const std::size_t size = std::min(out.size(), block_size(index) - skip);
     if (size == block_size(index) && index != cached_) {
       load(index, out.first(size));

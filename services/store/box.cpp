@@ -72,7 +72,7 @@ std::int64_t copy_shared(DType dtype, const Box& part, const ByteSource& source,
     const ByteRange from = byte_range(dtype, element_index(part, at), run, part_elements);
     const ByteRange to = byte_range(dtype, element_index(wanted, at), run, wanted_elements);
     if (from.size != to.size) fail_run("a slice of packed elements does not begin and end on bytes");
-    source(from.first, out.subspan(static_cast<std::size_t>(to.first), static_cast<std::size_t>(to.size)));
+    source(from.first, out.subspan(to.first, to.size));
     copied += run;
     int d = outer - 1;
     for (; d >= 0; --d) {

@@ -35,7 +35,7 @@ std::string read_text(FileSystem& files, const std::string& path, std::int64_t l
     throw FileError(EFBIG, path + " has " + std::to_string(size) + " bytes; at most " +
                                std::to_string(limit) + " are expected here");
   }
-  std::string text(static_cast<std::size_t>(size), '\0');
+  std::string text(size, '\0');
   file->read(0, std::as_writable_bytes(std::span(text)));
   return text;
 }
@@ -141,8 +141,8 @@ class PosixWritableFile final : public WritableFile {
       const std::size_t piece = std::min(bytes.size(), kPiece);
       const ssize_t written = retry([&] { return ::write(file_.get(), bytes.data(), piece); });
       if (written < 0) fail_file("write " + std::to_string(bytes.size()) + " bytes to", path_, errno);
-      bytes = bytes.subspan(static_cast<std::size_t>(written));
-      waiting_ += static_cast<std::size_t>(written);
+      bytes = bytes.subspan(written);
+      waiting_ += written;
       if (waiting_ >= kPiece) start_writing();
     }
   }
@@ -195,7 +195,7 @@ class PosixReadableFile final : public ReadableFile {
         throw FileError(EIO, path_ + " ends at byte " + std::to_string(offset) + "; " +
                                  std::to_string(out.size()) + " more bytes were expected");
       }
-      out = out.subspan(static_cast<std::size_t>(got));
+      out = out.subspan(got);
       offset += got;
     }
   }

@@ -26,7 +26,7 @@ FolderName parse_folder_name(std::string_view name) {
   FolderName parsed;
   const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), parsed.step);
   if (failure != std::errc() || parsed.step < 0) return {};
-  const std::string_view suffix = rest.substr(static_cast<std::size_t>(end - rest.data()));
+  const std::string_view suffix = rest.substr(end - rest.data());
   for (const auto& [kind, text] : kSuffixes) {
     if (suffix == text) parsed.kind = kind;
   }
@@ -49,9 +49,9 @@ Generation::Generation(FileSystem& files, std::string path) : files_(files), pat
 }
 
 Generation::OpenFile& Generation::file(int index) {
-  OpenFile& open = open_[static_cast<std::size_t>(index)];
+  OpenFile& open = open_[index];
   if (!open.tensors) {
-    const FileRecord& record = manifest_.files[static_cast<std::size_t>(index)];
+    const FileRecord& record = manifest_.files[index];
     const std::string label = path_ + "/" + record.name;
     auto checked = std::make_unique<CheckedFile>(files_.open(label), record, label);
     const CheckedFile* view = checked.get();
@@ -84,7 +84,7 @@ const std::vector<std::int64_t>& Generation::rows_of(const std::string& name, co
     fail_run(fmt::format("{}: '{}' should list {} rows of tensor '{}' as I64", open.tensors->label(),
                          part.rows_key, count, name));
   }
-  std::vector<std::int64_t> rows(static_cast<std::size_t>(count));
+  std::vector<std::int64_t> rows(count);
   open.tensors->read(entry, 0, std::as_writable_bytes(std::span(rows)));
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i] < 0 || rows[i] >= tensor.shape[0] || (i > 0 && rows[i] <= rows[i - 1])) {
@@ -116,7 +116,7 @@ std::int64_t Generation::copy_part(const std::string& name, const TensorRecord& 
                              stored.label(), name, part.encoding));
       }
       decoded_file_ = -1;
-      decoded_.resize(static_cast<std::size_t>(dtype_bytes(tensor.dtype, part.box.extents.elements())));
+      decoded_.resize(dtype_bytes(tensor.dtype, part.box.extents.elements()));
       const std::vector<std::byte> payload = stored.read_all(entry);
       decoder->second({name, tensor.dtype, part.box.extents, rows, payload}, decoded_);
       decoded_file_ = part.file;

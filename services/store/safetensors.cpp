@@ -276,8 +276,7 @@ constexpr std::int64_t kPrefixBytes = 8;
 
 std::string length_prefix(std::uint64_t length) {
   std::string prefix(kPrefixBytes, '\0');
-  for (int i = 0; i < kPrefixBytes; ++i)
-    prefix[static_cast<std::size_t>(i)] = static_cast<char>(length >> (8 * i));
+  for (int i = 0; i < kPrefixBytes; ++i) prefix[i] = static_cast<char>(length >> (8 * i));
   return prefix;
 }
 
@@ -420,7 +419,7 @@ SafetensorsReader::SafetensorsReader(std::unique_ptr<ReadableFile> file, std::st
     fail_run(label_ + ": header of " + std::to_string(header_bytes) + " bytes in a file of " +
              std::to_string(size));
   }
-  std::string json(static_cast<std::size_t>(header_bytes), '\0');
+  std::string json(header_bytes, '\0');
   file_->read(kPrefixBytes, std::as_writable_bytes(std::span(json)));
   data_begin_ = kPrefixBytes + header_bytes;
 
@@ -455,7 +454,7 @@ void SafetensorsReader::read(const SafetensorsEntry& entry, std::int64_t offset,
 }
 
 std::vector<std::byte> SafetensorsReader::read_all(const SafetensorsEntry& entry) const {
-  std::vector<std::byte> bytes(static_cast<std::size_t>(entry.bytes()));
+  std::vector<std::byte> bytes(entry.bytes());
   read(entry, 0, bytes);
   return bytes;
 }

@@ -56,7 +56,7 @@ std::string message_of(const std::string& content) {
 
 std::string file_of(std::string json, std::size_t data_bytes) {
   std::string file(8, '\0');
-  for (int i = 0; i < 8; ++i) file[static_cast<std::size_t>(i)] = static_cast<char>(json.size() >> (8 * i));
+  for (int i = 0; i < 8; ++i) file[i] = static_cast<char>(json.size() >> (8 * i));
   return file + json + std::string(data_bytes, 'x');
 }
 

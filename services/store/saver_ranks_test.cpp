@@ -32,11 +32,11 @@ constexpr double kDeadline = 20;
 // Ranks as threads: each call is a rendezvous of all, with a deadline.
 class Meeting {
  public:
-  explicit Meeting(int ranks) : ranks_(ranks), texts_(static_cast<std::size_t>(ranks)) {}
+  explicit Meeting(int ranks) : ranks_(ranks), texts_(ranks) {}
 
   std::vector<std::string> meet(int rank, const std::string& text) {
     std::unique_lock lock(mutex_);
-    texts_[static_cast<std::size_t>(rank)] = text;
+    texts_[rank] = text;
     const std::int64_t round = round_;
     if (++arrived_ == ranks_) {
       arrived_ = 0;
@@ -100,7 +100,7 @@ std::vector<std::vector<SaveResult>> run_world(
     int ranks, const std::function<CheckpointStore&(int)>& store_of, World& world,
     const std::function<void(int, TinyModel&, std::vector<SaveItem>&)>& change, std::int64_t first,
     std::int64_t last) {
-  std::vector<std::vector<SaveResult>> results(static_cast<std::size_t>(ranks));
+  std::vector<std::vector<SaveResult>> results(ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
@@ -116,7 +116,7 @@ std::vector<std::vector<SaveResult>> run_world(
         saver.save(request);
       }
       saver.wait(kDeadline);
-      results[static_cast<std::size_t>(rank)] = saver.take_results();
+      results[rank] = saver.take_results();
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -134,7 +134,7 @@ TEST_F(SaverRanks, F5_OnASlowDiskRanksSkipAndCommitTogether) {
   std::int64_t newest = 0;
   for (std::size_t i = 0; i < 20; ++i) {
     for (int rank = 1; rank < 3; ++rank) {
-      const SaveResult& mine = results[static_cast<std::size_t>(rank)][i];
+      const SaveResult& mine = results[rank][i];
       EXPECT_EQ(mine.status, results[0][i].status);
       EXPECT_EQ(mine.step, results[0][i].step);
     }
@@ -187,12 +187,12 @@ TEST_F(SaverRanks, P17_AWriteThatFailsOnOneRankLeavesNoGenerationToAny) {
         stores.push_back(std::make_unique<CheckpointStore>(*files.back(), kFolder, StoreOptions{}));
       }
       save_step(*stores[0], 1, kRanks);
-      FaultyFiles& broken = *files[static_cast<std::size_t>(culprit)];
+      FaultyFiles& broken = *files[culprit];
       broken.arm({.fail_at = k});
       World world(kRanks);
       const auto results = run_world(
-          kRanks, [&](int rank) -> CheckpointStore& { return *stores[static_cast<std::size_t>(rank)]; },
-          world, [](int, TinyModel&, std::vector<SaveItem>&) {}, 2, 2);
+          kRanks, [&](int rank) -> CheckpointStore& { return *stores[rank]; }, world,
+          [](int, TinyModel&, std::vector<SaveItem>&) {}, 2, 2);
       if (broken.operations() <= k) break;  // it did not come to fail
       broken.arm({});
       const SaveStatus status = results[0].at(0).status;
@@ -200,9 +200,9 @@ TEST_F(SaverRanks, P17_AWriteThatFailsOnOneRankLeavesNoGenerationToAny) {
         EXPECT_EQ(status, SaveStatus::kAborted);
       }
       for (int rank = 0; rank < kRanks; ++rank) {
-        const SaveResult& mine = results[static_cast<std::size_t>(rank)].at(0);
+        const SaveResult& mine = results[rank].at(0);
         EXPECT_EQ(mine.status, status) << rank;
-        const std::vector<std::int64_t> seen = stores[static_cast<std::size_t>(rank)]->generations();
+        const std::vector<std::int64_t> seen = stores[rank]->generations();
         if (status == SaveStatus::kAborted) {
           EXPECT_THAT(mine.error, HasSubstr("injected")) << rank;
           EXPECT_EQ(seen, (std::vector<std::int64_t>{1})) << rank;

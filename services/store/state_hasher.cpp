@@ -113,10 +113,10 @@ void StateHasher::merge(std::string_view digests) {
       fail();
     }
     entry.dtype = dtype_from_name(word());
-    std::vector<std::int64_t> extents(static_cast<std::size_t>(number(kMaxRank)));
+    std::vector<std::int64_t> extents(number(kMaxRank));
     for (std::int64_t& extent : extents) extent = number(kAny);
     entry.shape = Shape(extents);
-    const auto size = static_cast<std::size_t>(number(static_cast<std::int64_t>(digests.size())));
+    const std::size_t size = number(static_cast<std::int64_t>(digests.size()));
     if (size >= digests.size() || digests[size] != '\n') fail();
     state_->insert(std::string(digests.substr(0, size)), std::move(entry));
     digests.remove_prefix(size + 1);

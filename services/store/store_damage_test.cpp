@@ -281,7 +281,7 @@ TEST_F(Damage, ManifestsOfAnyContentGiveErrorsNeverCrashes) {
       CheckpointReader reader = store_.open(2);
       for (const TensorSpec& spec : reader.tensors()) {
         if (spec.shape.elements() > 10'000) continue;
-        std::vector<std::byte> out(static_cast<std::size_t>(dtype_bytes(spec.dtype, spec.shape.elements())));
+        std::vector<std::byte> out(dtype_bytes(spec.dtype, spec.shape.elements()));
         reader.read(spec.name, {out.data(), spec.shape, spec.dtype});
       }
       ++accepted;

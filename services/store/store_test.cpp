@@ -48,7 +48,7 @@ TEST_F(Store, P19_RoundTripAtAnyWorldSize) {
     for (const int readers : {1, 2, 3, 5, 8}) {
       for (int rank = 0; rank < readers; ++rank) {
         for (const SaveItem& item : model.items(rank, readers)) {
-          std::vector<std::byte> part(static_cast<std::size_t>(item.data.bytes()));
+          std::vector<std::byte> part(item.data.bytes());
           reader.read_slice(item.name, item.offset, {part.data(), item.data.shape, item.data.dtype});
           EXPECT_EQ(std::memcmp(part.data(), item.data.data, part.size()), 0) << item.name;
         }
@@ -163,7 +163,7 @@ TEST_F(Store, SlicesOfEveryKind) {
       for (std::int64_t c = 0; c < 6; ++c) {
         for (const Shape& extents :
              {Shape{4 - a, 5 - b, 6 - c}, Shape{1, 5 - b, 1}, Shape{4 - a, 1, 6 - c}, Shape{1, 1, 1}}) {
-          std::vector<std::int32_t> out(static_cast<std::size_t>(extents.elements()), -1);
+          std::vector<std::int32_t> out(extents.elements(), -1);
           reader.read_slice("t", Shape{a, b, c}, {out.data(), extents, DType::kI32});
           std::size_t at = 0;
           for (std::int64_t i = a; i < a + extents[0]; ++i) {
@@ -290,7 +290,7 @@ TEST_F(Store, RowListsOfACompleteGeneration) {
   ASSERT_EQ(result.status, SaveStatus::kCommitted) << result.error;
   std::vector<float> whole(18);
   store_.open(1).read("table", {whole.data(), Shape{9, 2}, DType::kF32});
-  for (int i = 0; i < 18; ++i) EXPECT_EQ(whole[static_cast<std::size_t>(i)], static_cast<float>(i));
+  for (int i = 0; i < 18; ++i) EXPECT_EQ(whole[i], static_cast<float>(i));
   result = save(2, {1, 3, 5, 8});
   EXPECT_EQ(result.status, SaveStatus::kAborted);
   EXPECT_THAT(result.error, HasSubstr("row 8 of tensor 'table' is stored twice"));

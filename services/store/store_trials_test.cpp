@@ -174,7 +174,7 @@ TEST(StoreTrials, LoseOneIntervalAtMost) {
   std::printf("%llu trials, seeds from %llu\n", static_cast<unsigned long long>(trials),
               static_cast<unsigned long long>(first));
   for (int fault = 0; fault < kFaults; ++fault) {
-    const auto at = static_cast<std::size_t>(fault);
+    const std::size_t at = fault;
     std::printf("  %-18s %5d saves, %5d committed\n", kNames[at], counts.saves[at], counts.committed[at]);
     if (trials >= 50) {
       EXPECT_GT(counts.saves[at], 0) << kNames[at];

@@ -32,7 +32,7 @@ class Lookup final : public Loss {
     table_ = context.parameter(rows);
     context.keep_input(0);
     context.output({tenon::Shape{2}, tenon::DType::kF64});
-    ids_.resize(static_cast<std::size_t>(context.input(0).shape[0]));
+    ids_.resize(context.input(0).shape[0]);
     rows_.resize(ids_.size() * kWidth);
   }
   void forward(tenon::ForwardContext& context) override {

@@ -71,7 +71,7 @@ class Witness final : public RecoveryBase {
     const Table now = rows();
     if (first_ && !failed_) {
       for (const std::int64_t row : read_) {
-        seen.saved[row] = now[static_cast<std::size_t>(row)];
+        seen.saved[row] = now[row];
         seen.when[row] = moment.slot;
       }
     }
@@ -156,7 +156,7 @@ TEST_P(LostShards, P3_P4_RestoredRowsAreTheNewestSavedOnesAndNoOtherByteChanges)
   int went_back = 0;
   std::set<std::int64_t> moments;
   for (std::int64_t row = 0; row < kRows; ++row) {
-    const auto at = static_cast<std::size_t>(row);
+    const std::size_t at = row;
     const int shard = shard_of_row(kShards, 0, row);
     const bool lost = shard == 1 || shard == 3;
     EXPECT_EQ(seen.after[at], lost ? seen.saved.at(row) : seen.before[at]) << row;
@@ -180,10 +180,9 @@ TEST_P(LostShards, P3_P4_RestoredRowsAreTheNewestSavedOnesAndNoOtherByteChanges)
   for (std::int64_t row = 0; row < kRows; ++row) {
     const int shard = shard_of_row(kShards, 0, row);
     if ((shard != 1 && shard != 3) || seen.read_since.contains(row)) continue;
-    EXPECT_EQ(now.state[static_cast<std::size_t>(row)], saved.state[static_cast<std::size_t>(row)]) << row;
-    EXPECT_EQ(now.weights[static_cast<std::size_t>(row)], saved.weights[static_cast<std::size_t>(row)])
-        << row;
-    compared += saved.state[static_cast<std::size_t>(row)] != 0 ? 1 : 0;
+    EXPECT_EQ(now.state[row], saved.state[row]) << row;
+    EXPECT_EQ(now.weights[row], saved.weights[row]) << row;
+    compared += saved.state[row] != 0 ? 1 : 0;
   }
   EXPECT_GT(compared, 0);
 }
@@ -200,7 +199,7 @@ TEST_P(LostShards, P5_RowsNeverSavedGoBackToTheirInitialValues) {
   const Stored now = stored_at(folder, 4);
   for (std::int64_t row = 0; row < kRows; ++row) {
     if (seen.read_since.contains(row)) continue;
-    EXPECT_EQ(now.state[static_cast<std::size_t>(row)], 0) << row;
+    EXPECT_EQ(now.state[row], 0) << row;
   }
 }
 

@@ -81,14 +81,12 @@ TEST(MixSlots, FollowAnIndependentComputation) {
   std::int64_t cursor[2] = {0, 0}, updates[2] = {0, 0};
   for (std::int64_t t = 0; t < kSlots; ++t) {
     for (int r = 0; r < 2; ++r) {
-      ASSERT_EQ(seen.kinds[r][static_cast<std::size_t>(t)], mixes(t, r) ? SlotKind::kMix : SlotKind::kGrad)
-          << t;
+      ASSERT_EQ(seen.kinds[r][t], mixes(t, r) ? SlotKind::kMix : SlotKind::kGrad) << t;
       const std::int64_t first = (cursor[r] * 2 + r) * kBatch;
       for (std::int64_t j = 0; j < kWidth; ++j) {
-        double& w = x[r][static_cast<std::size_t>(j)];
+        double& w = x[r][j];
         const double mean = (point(first % 64, j) + point((first + 1) % 64, j)) / 2.0;
-        w -= mixes(t, r) ? kLr / kP * kEta * (w - anchor[static_cast<std::size_t>(j)])
-                         : kLr / (1 - kP) * (w - mean);
+        w -= mixes(t, r) ? kLr / kP * kEta * (w - anchor[j]) : kLr / (1 - kP) * (w - mean);
       }
       if (!mixes(t, r)) ++cursor[r], ++updates[r];
     }

@@ -56,7 +56,7 @@ TEST(RaggedCounts, GiveTheGradientOfTheMeanOfAllThatCount) {
   ASSERT_EQ(updates.size(), 8U);
   int unequal = 0;
   for (std::int64_t t = 0; t < 8; ++t) {
-    const Update& update = updates[static_cast<std::size_t>(t)];
+    const Update& update = updates[t];
     for (std::int64_t j = 0; j < kWidth; ++j) {
       double mean = 0;
       std::int64_t counts[2] = {0, 0};
@@ -66,12 +66,12 @@ TEST(RaggedCounts, GiveTheGradientOfTheMeanOfAllThatCount) {
           const std::int64_t sample = ((t * kMicros + i / kBatch) * 2 + r) * kBatch + i % kBatch;
           if (!counted(sample % 64)) continue;
           ++counts[r];
-          sum += update.weight[static_cast<std::size_t>(j)] - point(sample % 64, j);
+          sum += update.weight[j] - point(sample % 64, j);
         }
         mean += sum / static_cast<double>(counts[r]) / 2;
       }
       unequal += counts[0] != counts[1] ? 1 : 0;
-      EXPECT_NEAR(update.gradient[static_cast<std::size_t>(j)], mean, 1e-5) << "slot " << t;
+      EXPECT_NEAR(update.gradient[j], mean, 1e-5) << "slot " << t;
     }
   }
   EXPECT_GT(unequal, 0) << "the samples must make a difference";
@@ -86,7 +86,7 @@ TEST(RaggedCounts, ReplicasWeighByWhatTheyCountedIfAsked) {
   ASSERT_EQ(updates.size(), 8U);
   double apart = 0;
   for (std::int64_t t = 0; t < 8; ++t) {
-    const Update& update = updates[static_cast<std::size_t>(t)];
+    const Update& update = updates[t];
     for (std::int64_t j = 0; j < kWidth; ++j) {
       double sums[2] = {0, 0}, counts[2] = {0, 0};
       for (std::int64_t r = 0; r < 2; ++r) {
@@ -94,12 +94,12 @@ TEST(RaggedCounts, ReplicasWeighByWhatTheyCountedIfAsked) {
           const std::int64_t sample = ((t * kMicros + i / kBatch) * 2 + r) * kBatch + i % kBatch;
           if (!counted(sample % 64)) continue;
           ++counts[r];
-          sums[r] += update.weight[static_cast<std::size_t>(j)] - point(sample % 64, j);
+          sums[r] += update.weight[j] - point(sample % 64, j);
         }
       }
       const double mean = (sums[0] + sums[1]) / (counts[0] + counts[1]);
       apart = std::max(apart, std::abs(mean - (sums[0] / counts[0] + sums[1] / counts[1]) / 2));
-      EXPECT_NEAR(update.gradient[static_cast<std::size_t>(j)], mean, 1e-5) << "slot " << t;
+      EXPECT_NEAR(update.gradient[j], mean, 1e-5) << "slot " << t;
     }
   }
   EXPECT_GT(apart, 1e-2) << "the mean of means is another one";

@@ -76,7 +76,7 @@ Sets with(Sets sets, const Sets& more) {
 const Sets kListed{"data.type=listed", "run.log_every=3"};
 
 std::vector<std::int64_t> run_of(std::int64_t first, std::int64_t count) {
-  std::vector<std::int64_t> samples(static_cast<std::size_t>(count));
+  std::vector<std::int64_t> samples(count);
   for (std::size_t i = 0; i < samples.size(); ++i) samples[i] = first + static_cast<std::int64_t>(i);
   return samples;
 }
@@ -171,11 +171,10 @@ void count_batches(const std::string& folder, std::int64_t step, std::int64_t st
     memory.emplace_back(static_cast<std::size_t>(view.bytes()));
     view.data = memory.back().data();
     reader.read(spec.name, view);
-    items.push_back(
-        {.name = spec.name,
-         .data = view,
-         .global_shape = spec.shape,
-         .offset = Shape(std::vector<std::int64_t>(static_cast<std::size_t>(spec.shape.rank()), 0))});
+    items.push_back({.name = spec.name,
+                     .data = view,
+                     .global_shape = spec.shape,
+                     .offset = Shape(std::vector<std::int64_t>(spec.shape.rank(), 0))});
   }
   std::vector<MetaBlock> meta;
   for (const MetaBlock& block : reader.meta()) {

@@ -41,7 +41,7 @@ class RowAdagrad final : public tenon::Optimizer, public tenon::RowOptimizer {
   std::span<const tenon::RowStateSlot> row_slots() const override { return kSlots; }
   void step_rows(const tenon::UpdateContext& context, tenon::RowTable& weights,
                  std::span<tenon::RowTable* const> state, const tenon::RowGradient& gradient) override {
-    const auto width = static_cast<std::size_t>(weights.width());
+    const std::size_t width = weights.width();
     std::vector<float> rows(gradient.ids.size() * width), sums(gradient.ids.size());
     const tenon::TensorView row_view{rows.data(), gradient.values.shape},
         sum_view{sums.data(), tenon::Shape{gradient.values.shape[0], 1}};

@@ -99,7 +99,7 @@ TEST(TiedRunning, SharesOneParameterAndPublishesAppliedStatisticsOnly) {
   };
   double mean = 0;
   for (std::int64_t t = 0; t < kSlots; ++t) {
-    for (const auto& means : seen_means) EXPECT_NEAR(means.at(static_cast<std::size_t>(t)), mean, 1e-6) << t;
+    for (const auto& means : seen_means) EXPECT_NEAR(means.at(t), mean, 1e-6) << t;
     double next = 0;
     for (int r = 0; r < 2; ++r) next += ((mean + mean_of(2 * t, r)) / 2 + mean_of(2 * t + 1, r)) / 2 / 2;
     if (t != kRefused) mean = next;

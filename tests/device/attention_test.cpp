@@ -11,10 +11,10 @@ namespace tenon::testing::attention_test {
 namespace {
 
 double& at(std::vector<double>& values, std::int64_t i) {
-  return values[static_cast<std::size_t>(i)];
+  return values[i];
 }
 double at(const std::vector<double>& values, std::int64_t i) {
-  return values[static_cast<std::size_t>(i)];
+  return values[i];
 }
 
 struct Expected {
@@ -28,7 +28,7 @@ Expected expected(const AttentionSpec& s, const std::vector<double>& q, const st
   const std::int64_t width = s.heads * s.head_width;
   Expected e;
   e.y.resize(q.size()), e.dq.resize(q.size()), e.dk.resize(q.size()), e.dv.resize(q.size());
-  e.lse.resize(static_cast<std::size_t>(s.batch * s.heads * s.time));
+  e.lse.resize(s.batch * s.heads * s.time);
   for (std::int64_t b = 0; b < s.batch; ++b)
     for (std::int64_t h = 0; h < s.heads; ++h)
       for (std::int64_t t = 0; t < s.time; ++t) {
@@ -36,7 +36,7 @@ Expected expected(const AttentionSpec& s, const std::vector<double>& q, const st
           return (b * s.time + time) * width + h * s.head_width + d;
         };
         const std::int64_t first = s.window > 0 ? std::max<std::int64_t>(0, t - s.window + 1) : 0;
-        std::vector<double> p(static_cast<std::size_t>(s.time)), dp(p.size());
+        std::vector<double> p(s.time), dp(p.size());
         double total = 0, dot = 0;
         for (std::int64_t u = first; u <= t; ++u) {
           if (!mask.empty() && at(mask, b * s.time + u) == 0) continue;

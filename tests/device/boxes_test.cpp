@@ -55,7 +55,7 @@ std::size_t place(std::int64_t i, const Box& box, const Shape& tensor) {
     i /= box.extents[d];
     stride *= tensor[d];
   }
-  return static_cast<std::size_t>(at);
+  return at;
 }
 
 TEST_P(Boxes, AreCopiedAddedAndFilledAndNothingElseIs) {

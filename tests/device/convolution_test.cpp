@@ -64,8 +64,8 @@ struct Expected {
   explicit Expected(std::int64_t elements)
       : sums(static_cast<std::size_t>(elements)), magnitudes(static_cast<std::size_t>(elements)) {}
   void add(std::int64_t at, double value) {
-    sums[static_cast<std::size_t>(at)] += value;
-    magnitudes[static_cast<std::size_t>(at)] += std::abs(value);
+    sums[at] += value;
+    magnitudes[at] += std::abs(value);
   }
 };
 
@@ -151,9 +151,7 @@ class Passes {
                (b * c_.features + f) * window.places() + place);
     });
   }
-  static double at(const std::vector<double>& values, std::int64_t i) {
-    return values[static_cast<std::size_t>(i)];
-  }
+  static double at(const std::vector<double>& values, std::int64_t i) { return values[i]; }
 
   Expected products(bool bias) const {
     Expected y = y_sums_;

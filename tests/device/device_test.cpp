@@ -47,10 +47,10 @@ TEST(DeviceItself, GivesAlignedZeroedMemory) {
   for (const std::int64_t bytes : {std::int64_t{0}, std::int64_t{1}, std::int64_t{63}, std::int64_t{4097},
                                    (std::int64_t{9} << 20) + 5}) {
     for (int round = 0; round < 2; ++round) {  // the second round is likely to get used memory
-      void* const place = bench.device->allocate(static_cast<std::size_t>(bytes));
+      void* const place = bench.device->allocate(bytes);
       ASSERT_NE(place, nullptr);
       EXPECT_EQ(reinterpret_cast<std::uintptr_t>(place) % 64, 0u);
-      std::vector<std::byte> found(static_cast<std::size_t>(bytes));
+      std::vector<std::byte> found(bytes);
       const TensorView memory{place, Shape{bytes}, DType::kU8, bench.device->space()},
           host{found.data(), Shape{bytes}, DType::kU8, MemorySpace::kHost};
       bench.device->copy(memory, host);
@@ -58,7 +58,7 @@ TEST(DeviceItself, GivesAlignedZeroedMemory) {
           << bytes;
       std::fill(found.begin(), found.end(), std::byte{0xff});
       bench.device->copy(host, memory);
-      bench.device->release(place, static_cast<std::size_t>(bytes));
+      bench.device->release(place, bytes);
     }
   }
 }

@@ -112,7 +112,7 @@ class Owned {
   }  // NOLINT(google-explicit-constructor): a tensor where a view is asked for
   std::vector<double> values() const { return read(*device_, view_); }
   std::vector<std::byte> bytes() const {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(view_.bytes()));
+    std::vector<std::byte> bytes(view_.bytes());
     if (!bytes.empty()) device_->copy(view_, {bytes.data(), view_.shape, view_.dtype, MemorySpace::kHost});
     return bytes;
   }

@@ -125,7 +125,7 @@ TEST_F(Transforms, P11_ImaginaryPartsOfModesThatAreTheirOwnConjugatesCountAsZero
       const auto z = apply(spec, map, DType::kF32, normals(numbers_of(spec, true), "x"));
       EXPECT_EQ(z[1], 0.0);
       if (length % 2 == 0) {
-        EXPECT_EQ(z[static_cast<std::size_t>(length + 1)], 0.0);
+        EXPECT_EQ(z[length + 1], 0.0);
       }
     }
   }
@@ -137,7 +137,7 @@ std::vector<double> line(const std::vector<double>& all, std::int64_t length, st
   std::vector<double> result;
   for (std::int64_t n = 0; n < length; ++n)
     for (int part = 0; part < width; ++part)
-      result.push_back(all[static_cast<std::size_t>(((o * length + n) * inner + j) * width + part)]);
+      result.push_back(all[((o * length + n) * inner + j) * width + part]);
   return result;
 }
 
@@ -180,7 +180,7 @@ std::vector<double> plain_sums(const FftSpec& spec, FftMap map, const std::vecto
   const bool to_modes = reads_points(map),
              inverse = map == FftMap::kInverse || map == FftMap::kInverseAdjoint;
   const std::int64_t kept = spec.low + spec.high, pair = spec.real ? 1 : 2;
-  std::vector<double> out(static_cast<std::size_t>(numbers_of(spec, !to_modes)));
+  std::vector<double> out(numbers_of(spec, !to_modes));
   const auto place = [&](std::int64_t line, std::int64_t elements, std::int64_t i, std::int64_t width) {
     return static_cast<std::size_t>(((line / spec.inner * elements + i) * spec.inner + line % spec.inner) *
                                     width);

@@ -223,7 +223,7 @@ TEST_P(FlatFamilies, Reduce) {
     for (const std::int64_t n : {std::int64_t{0}, std::int64_t{1}, kCount, kLong}) {
       if (n == kLong && dtype != kF32) continue;
       const std::vector<double> some = numbers(std::min<std::int64_t>(n, 5003), "x", dtype);
-      std::vector<double> x(static_cast<std::size_t>(n));
+      std::vector<double> x(n);
       long double total = 0, squares = 0;
       double most = 0;
       for (std::size_t i = 0; i < x.size(); ++i) {
@@ -259,13 +259,13 @@ TEST_P(FlatFamilies, FindWhatIsNotFinite) {
     for (const double bad : {infinity, -infinity, nan, -nan})
       for (const std::int64_t place : {std::int64_t{0}, std::int64_t{33333}, kCount - 1}) {
         auto x = numbers(kCount, "x", dtype);
-        x[static_cast<std::size_t>(place)] = bad;
+        x[place] = bad;
         x.back() = nan;
         Owned x_t(device_, Shape{kCount}, dtype, x);
         EXPECT_EQ(ops.first_non_finite(x_t), place) << dtype_name(dtype) << " " << bad;
         EXPECT_TRUE(std::isnan(ops.absolute_max(x_t))) << dtype_name(dtype);
         x.back() = 0;
-        x[static_cast<std::size_t>(place)] = -infinity;
+        x[place] = -infinity;
         x_t.fill(x);
         EXPECT_EQ(ops.absolute_max(x_t), infinity) << dtype_name(dtype);
       }

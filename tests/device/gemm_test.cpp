@@ -34,9 +34,8 @@ double map(Epilogue epilogue, double x) {
 std::vector<double> repeated(std::int64_t count, std::string_view purpose, DType dtype) {
   constexpr std::int64_t kPeriod = 10007;
   std::vector<double> values = numbers(std::min(count, kPeriod), purpose, dtype);
-  values.reserve(static_cast<std::size_t>(count));
-  for (std::int64_t i = kPeriod; i < count; ++i)
-    values.push_back(values[static_cast<std::size_t>(i - kPeriod)]);
+  values.reserve(count);
+  for (std::int64_t i = kPeriod; i < count; ++i) values.push_back(values[i - kPeriod]);
   return values;
 }
 
@@ -61,13 +60,11 @@ struct Problem {
                    at(b, p * s.k * s.n + (s.transpose_b ? j * s.k + l : l * s.n + j));
           const std::int64_t out = (p * s.m + i) * s.n + j;
           sum = (s.accumulate ? at(c, out) : 0) + factor * sum + (s.bias ? at(bias, j) : 0);
-          expected[static_cast<std::size_t>(out)] = map(s.epilogue, sum);
+          expected[out] = map(s.epilogue, sum);
         }
   }
 
-  static double at(const std::vector<double>& values, std::int64_t i) {
-    return values[static_cast<std::size_t>(i)];
-  }
+  static double at(const std::vector<double>& values, std::int64_t i) { return values[i]; }
 
   std::string name() const {
     return std::string(dtype_name(spec.a)) + " x " + std::string(dtype_name(spec.b)) + " -> " +

@@ -21,8 +21,7 @@ struct Problem {
 
   /// Element k of vector i of a sample, vector 0 being z0.
   double vector(std::int64_t sample, std::int64_t i, std::int64_t k) const {
-    return i == 0 ? z0[static_cast<std::size_t>(sample * width + k)]
-                  : z[static_cast<std::size_t>(sample * count * width + (i - 1) * width + k)];
+    return i == 0 ? z0[sample * width + k] : z[sample * count * width + (i - 1) * width + k];
   }
 };
 
@@ -62,15 +61,13 @@ TEST_P(Interactions, GiveTheSumsAndGradientsOfPlainLoops) {
                   integers(batch * count * width, 5, "z")};
         const std::int64_t columns = for_columns(kind, p, [](auto, auto, auto, auto) {});
         const auto dy = integers(batch * columns, 5, "dy");
-        std::vector<double> y(static_cast<std::size_t>(batch * columns), 0.0), dz0(p.z0.size(), 0.0),
-            dz(p.z.size(), 0.0);
+        std::vector<double> y(batch * columns, 0.0), dz0(p.z0.size(), 0.0), dz(p.z.size(), 0.0);
         for (std::int64_t s = 0; s < batch; ++s) {
           const auto gradient = [&](std::int64_t i, std::int64_t k) -> double& {
-            return i == 0 ? dz0[static_cast<std::size_t>(s * p.width + k)]
-                          : dz[static_cast<std::size_t>((s * p.count + i - 1) * p.width + k)];
+            return i == 0 ? dz0[s * p.width + k] : dz[(s * p.count + i - 1) * p.width + k];
           };
           for_columns(kind, p, [&](std::int64_t column, std::int64_t i, std::int64_t k, std::int64_t j) {
-            const auto at = static_cast<std::size_t>(s * columns + column);
+            const std::size_t at = s * columns + column;
             const double other = j < 0 ? 1.0 : p.vector(s, j, k);
             y[at] += p.vector(s, i, k) * other;
             gradient(i, k) += dy[at] * other;

@@ -54,11 +54,10 @@ LineSumSpec spec_of(const LineCase& c, DType dtype) {
 /// The case with rows and columns exchanged, rows ascending.
 LineCase transposed(const LineCase& c) {
   LineCase result{c.name, static_cast<std::int64_t>(c.rows.size()), {}};
-  result.rows.resize(static_cast<std::size_t>(c.columns));
+  result.rows.resize(c.columns);
   for (std::size_t r = 0; r < c.rows.size(); ++r)
     for (const LineTerm& term : c.rows[r])
-      result.rows[static_cast<std::size_t>(term.column)].push_back(
-          {static_cast<std::int64_t>(r), term.weight});
+      result.rows[term.column].push_back({static_cast<std::int64_t>(r), term.weight});
   return result;
 }
 
@@ -73,7 +72,7 @@ struct Chains {
           T sum = 0;
           double whole = 0, magnitude = 0;
           for (std::size_t e = 0; e < row.size(); ++e) {
-            const double from = x[static_cast<std::size_t>((o * c.columns + row[e].column) * inner + i)];
+            const double from = x[(o * c.columns + row[e].column) * inner + i];
             const T product = static_cast<T>(row[e].weight) * static_cast<T>(from);
             sum = e == 0 ? product : sum + product;
             whole += row[e].weight * from, magnitude += std::abs(row[e].weight * from);
@@ -162,18 +161,17 @@ TEST_P(Lines, ThatARowDoesNotNameHaveNoPartInIt) {
   for (const DType dtype : kDTypes)
     for (const std::int64_t inner : {1, 16}) {
       const auto sum = prepare({"", 3, {{{0, 1}}, {}, {{0, .5}, {2, .5}}, {{2, 1}}}}, dtype);
-      std::vector<double> x(static_cast<std::size_t>(3 * inner), kInf);
+      std::vector<double> x(3 * inner, kInf);
       std::fill_n(x.begin(), inner, -0.0);
       std::fill_n(x.end() - inner, inner, 4);
       const Owned from(device_, Shape{1, 3, inner}, dtype, x);
-      Owned to(device_, Shape{1, 4, inner}, dtype,
-               std::vector<double>(static_cast<std::size_t>(4 * inner), 7));
+      Owned to(device_, Shape{1, 4, inner}, dtype, std::vector<double>(4 * inner, 7));
       sum->forward(from, to, 1, inner);
       const std::vector<double> y = to.values();
       for (std::int64_t r = 0; r < 4; ++r)
         for (std::int64_t i = 0; i < inner; ++i) {
-          const double found = y[static_cast<std::size_t>(r * inner + i)];
-          EXPECT_EQ(found, (std::vector<double>{0, 0, 2, 4})[static_cast<std::size_t>(r)]);
+          const double found = y[r * inner + i];
+          EXPECT_EQ(found, (std::vector<double>{0, 0, 2, 4})[r]);
           EXPECT_EQ(std::signbit(found), r == 0);
         }
     }

@@ -30,7 +30,7 @@ Mor run(Device& device, const MorSpec& spec, const std::vector<S>& x) {
   const Owned values(device, shape, DType::kBF16),
       scratch(device, {static_cast<std::int64_t>(kernel->scratch_bytes())}, DType::kU8);
   input.put(x);
-  choices.put(std::vector<std::uint8_t>(static_cast<std::size_t>(kernel->blocks()), 9));
+  choices.put(std::vector<std::uint8_t>(kernel->blocks(), 9));
   Mor result;
   result.decision = kernel->run(input, values, choices, scratch);
   result.values = values.elements<Bf16>();

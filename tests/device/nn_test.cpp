@@ -12,10 +12,10 @@ constexpr DType kF32 = DType::kF32, kF64 = DType::kF64, kBF16 = DType::kBF16;
 constexpr DType kActivations[] = {kF32, kF64, kBF16};
 
 double& at(std::vector<double>& values, std::int64_t i) {
-  return values[static_cast<std::size_t>(i)];
+  return values[i];
 }
 double at(const std::vector<double>& values, std::int64_t i) {
-  return values[static_cast<std::size_t>(i)];
+  return values[i];
 }
 
 std::vector<double> sum(std::vector<double> a, const std::vector<double>& b) {

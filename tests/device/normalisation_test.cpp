@@ -91,7 +91,7 @@ TEST_P(Normalisation, CentresChannelsOverTheBatch) {
       const auto channel_of = [&](std::size_t i) {
         return static_cast<std::size_t>(static_cast<std::int64_t>(i) / places % channels);
       };
-      const auto c = static_cast<std::size_t>(channels);
+      const std::size_t c = channels;
       std::vector<double> mean(c), squares(c), sum_dy(c), dot(c), rstd(c), y(x.size()), dx(x.size()),
           fixed(x.size()), running_mean(c), running_variance(c);
       for (std::size_t i = 0; i < x.size(); ++i) mean[channel_of(i)] += x[i] / n;

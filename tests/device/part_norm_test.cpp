@@ -69,9 +69,7 @@ struct PartRank {
         squares(device, Shape{c.x[1]}, DType::kF64),
         gradient_sums(device, Shape{2, c.x[1]}, DType::kF64) {}
 
-  static std::vector<double> zeros(std::int64_t count) {
-    return std::vector<double>(static_cast<std::size_t>(count), 0.0);
-  }
+  static std::vector<double> zeros(std::int64_t count) { return std::vector<double>(count, 0.0); }
   static Shape part(const PartCase& c, std::int64_t begin, std::int64_t end) {
     Shape shape = c.x;
     shape[c.dim] = end - begin;

@@ -205,10 +205,9 @@ TEST_P(Quantizers, EveryLineHasItsOwnScale) {
       for (std::int64_t e = 0; e < length; ++e) alone.push_back(numbers[place(e)]);
       Quantized one(device_, {.rows = 1, .columns = length, .input = DType::kF32});
       const Owned x(device_, {1, length}, DType::kF32, alone);
-      EXPECT_EQ(one.run(x, one.amax(x), kDraws), static_cast<float>(lines[static_cast<std::size_t>(line)]));
+      EXPECT_EQ(one.run(x, one.amax(x), kDraws), static_cast<float>(lines[line]));
       const auto expected = one.values.values();
-      for (std::int64_t e = 0; e < length; ++e)
-        EXPECT_EQ(values[place(e)], expected[static_cast<std::size_t>(e)]) << line << " " << e;
+      for (std::int64_t e = 0; e < length; ++e) EXPECT_EQ(values[place(e)], expected[e]) << line << " " << e;
     }
   }
 }
@@ -235,12 +234,12 @@ TEST_P(Quantizers, MeasureWhatTheyDid) {
     int non_zero = 0, underflow = 0;
     for (std::int64_t i = 0; i < kRows; ++i)
       for (std::int64_t j = 0; j < kColumns; ++j) {
-        const auto at = static_cast<std::size_t>(i * kColumns + j);
+        const std::size_t at = i * kColumns + j;
         double decoded = values[at] * scale;
-        if (spec.line_scale) decoded *= lines[static_cast<std::size_t>(spec.block_rows > 1 ? j : i)];
+        if (spec.line_scale) decoded *= lines[spec.block_rows > 1 ? j : i];
         if (spec.scale == BlockScale::kFloat) {
           const std::int64_t across = (kColumns + spec.block_columns - 1) / spec.block_columns;
-          decoded *= scales[static_cast<std::size_t>(i / spec.block_rows * across + j / spec.block_columns)];
+          decoded *= scales[i / spec.block_rows * across + j / spec.block_columns];
         }
         const double value = numbers[at], error = std::abs(decoded - value);
         amax = std::max(amax, std::abs(value));
@@ -317,9 +316,9 @@ TEST_P(Quantizers, ScaleProductsByBlocks) {
   /// As a row of a matrix of scales, or as its column 2 of 5.
   const auto scales = [&](std::int64_t extent, std::int64_t lines, bool column, int factor) {
     const std::int64_t step = column ? 5 : 1, first = column ? 2 : 0;
-    std::vector<double> values(static_cast<std::size_t>((extent + lines - 1) / lines * step), 1e9);
+    std::vector<double> values((extent + lines - 1) / lines * step, 1e9);
     for (std::int64_t block = 0; block * lines < extent; ++block)
-      values[static_cast<std::size_t>(first + block * step)] = scale_of(block, factor);
+      values[first + block * step] = scale_of(block, factor);
     return std::pair(values, ProductScales{{}, lines, first, step});
   };
   for (const auto& [a_rows, b_rows] : {std::pair{1, 1}, {1, 128}, {128, 1}, {16, 7}}) {
@@ -335,7 +334,7 @@ TEST_P(Quantizers, ScaleProductsByBlocks) {
         const auto found = c.values();
         for (std::int64_t at = 0; at < kRows * kColumns; ++at) {
           const double scale = scale_of(at / kColumns / a_rows, 1) * scale_of(at % kColumns / b_rows, 3);
-          const auto i = static_cast<std::size_t>(at);
+          const std::size_t i = at;
           ASSERT_EQ(found[i], scale * p[i] + (accumulate ? before[i] : 0)) << at;
         }
       }

@@ -58,10 +58,9 @@ class Updated {
       : device_(device), rule_(rule) {
     const std::size_t tensors = 2 + rule.slots().size();
     for (std::size_t i = 0; i < tensors; ++i) {
-      owned_.push_back(
-          std::make_unique<Owned>(device, Shape{elements}, dtype,
-                                  i == 0 ? numbers(elements, "weights", dtype)
-                                         : std::vector<double>(static_cast<std::size_t>(elements), 0.0)));
+      owned_.push_back(std::make_unique<Owned>(
+          device, Shape{elements}, dtype,
+          i == 0 ? numbers(elements, "weights", dtype) : std::vector<double>(elements, 0.0)));
       views_.push_back(*owned_.back());
     }
   }

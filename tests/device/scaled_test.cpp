@@ -101,7 +101,7 @@ TEST_F(ScaledProductsOfTheDevice, AreThoseOfTheValues) {
                      y = b.values.values();
           for (std::int64_t i = 0; i < kM; ++i)
             for (std::int64_t j = 0; j < kN; ++j) {
-              const auto at = static_cast<std::size_t>(i * kN + j);
+              const std::size_t at = i * kN + j;
               if (infinite) {
                 EXPECT_TRUE(std::isnan(own[at])) << format.name;
                 continue;
@@ -109,8 +109,7 @@ TEST_F(ScaledProductsOfTheDevice, AreThoseOfTheValues) {
               // Two sums of k terms in some order, each rounded k times, then alpha and the bias.
               double size = 0;
               for (std::int64_t l = 0; l < kK; ++l)
-                size += std::abs(x[static_cast<std::size_t>(down_a ? l * kM + i : i * kK + l)] *
-                                 y[static_cast<std::size_t>(down_b ? l * kN + j : j * kK + l)]);
+                size += std::abs(x[down_a ? l * kM + i : i * kK + l] * y[down_b ? l * kN + j : j * kK + l]);
               size = size * std::abs(double{a.scale} * double{b.scale}) + std::abs(values[at]);
               EXPECT_NEAR(own[at], values[at], 2 * (kK + 3) * 0x1p-24 * size) << format.name;
             }

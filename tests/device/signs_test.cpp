@@ -21,7 +21,7 @@ float scale_at(const std::vector<std::uint8_t>& bytes, std::int64_t at) {
   return scale;
 }
 bool bit_at(const std::vector<std::uint8_t>& bytes, std::int64_t at, std::int64_t i) {
-  return (bytes[static_cast<std::size_t>(at + i / 8)] >> i % 8 & 1) != 0;
+  return (bytes[at + i / 8] >> i % 8 & 1) != 0;
 }
 
 class Signs : public OnEveryChoice {
@@ -47,7 +47,7 @@ class Signs : public OnEveryChoice {
     result.place = {.scale = 3 + bytes, .bits = 3};
     const Owned x(device_, {n}, dtype, values), lost(device_, {n}, dtype), scratch = scratch_for(n);
     Owned row(device_, {bytes + 9}, DType::kU8);
-    row.put(std::vector<std::uint8_t>(static_cast<std::size_t>(bytes + 9), 0xA5));
+    row.put(std::vector<std::uint8_t>(bytes + 9, 0xA5));
     expect_no_allocations(device_, [&] { ops_.encode(x, row, result.place, in_place ? x : lost, scratch); });
     result.row = row.elements<std::uint8_t>();
     result.lost = (in_place ? x : lost).values();
@@ -69,14 +69,12 @@ TEST_P(Signs, AreBitsAScaleAndWhatTheyLose) {
       const double scale = found.scale();
       std::vector<double> lost(x.size());
       for (std::int64_t i = 0; i < 8 * ((n + 7) / 8); ++i) {
-        const bool negative = i < n && x[static_cast<std::size_t>(i)] < 0;
+        const bool negative = i < n && x[i] < 0;
         ASSERT_EQ(bit_at(found.row, found.place.bits, i), negative) << n << ", element " << i;
-        if (i < n)
-          lost[static_cast<std::size_t>(i)] = x[static_cast<std::size_t>(i)] - (negative ? -scale : scale);
+        if (i < n) lost[i] = x[i] - (negative ? -scale : scale);
       }
       EXPECT_EQ(found.lost, rounded(lost, dtype)) << n;
-      for (const std::int64_t outside : {0, 1, 2})
-        EXPECT_EQ(found.row[static_cast<std::size_t>(outside)], 0xA5);
+      for (const std::int64_t outside : {0, 1, 2}) EXPECT_EQ(found.row[outside], 0xA5);
       EXPECT_EQ(found.row[found.row.size() - 2] & found.row.back(), 0xA5) << n;
       EXPECT_TRUE(encode(x, dtype, true) == found) << n << " in place";
     }
@@ -134,12 +132,11 @@ TEST_P(Signs, OfSeveralMembersAreAddedInTheirOrder) {
         }
         expect_no_allocations(device_, [&] { ops_.decode(rows, places[1], mean); });
         const auto travelled = rows.elements<std::uint8_t>();
-        std::vector<double> sums(static_cast<std::size_t>(n));
+        std::vector<double> sums(n);
         for (std::int64_t k = 0; k < members; ++k) {
           const double scale = scale_at(travelled, k * bytes + places[1].scale);
           for (std::int64_t i = 0; i < n; ++i)
-            sums[static_cast<std::size_t>(i)] +=
-                bit_at(travelled, k * bytes + places[1].bits, i) ? -scale : scale;
+            sums[i] += bit_at(travelled, k * bytes + places[1].bits, i) ? -scale : scale;
           sums = rounded(sums, dtype);
         }
         const double share = rounded({1.0 / static_cast<double>(members)}, dtype)[0];

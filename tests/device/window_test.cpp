@@ -42,7 +42,7 @@ const Case kCases[] = {
 Point point_at(std::int64_t flat, const std::int64_t (&extents)[3], int dims) {
   Point point{};
   for (int d = dims - 1; d >= 0; --d) {
-    point[static_cast<std::size_t>(d)] = flat % extents[d];
+    point[d] = flat % extents[d];
     flat /= extents[d];
   }
   return point;
@@ -59,7 +59,7 @@ void for_windows(const WindowSpec& w,
       std::int64_t element = 0;
       bool inside = true;
       for (int d = 0; d < w.spatial; ++d) {
-        const auto i = static_cast<std::size_t>(d);
+        const std::size_t i = d;
         const std::int64_t at = p[i] * w.stride[d] + o[i] * w.dilation[d] - w.pad_low[d];
         inside &= at >= 0 && at < w.extent[d];
         element = element * w.extent[d] + at;
@@ -95,10 +95,8 @@ TEST_P(Windows, UnfoldCopiesAndFoldAddsBack) {
       for (std::int64_t b = 0; b < kBatch; ++b)
         for (std::int64_t channel = 0; channel < kUsed; ++channel)
           for_windows(w, [&](std::int64_t place, std::int64_t offset, std::int64_t element) {
-            const auto at =
-                static_cast<std::size_t>((b * w.places() + place) * width + channel * w.offsets() + offset);
-            const auto from =
-                static_cast<std::size_t>((b * kChannels + kFirst + channel) * w.elements() + element);
+            const std::size_t at = (b * w.places() + place) * width + channel * w.offsets() + offset;
+            const std::size_t from = (b * kChannels + kFirst + channel) * w.elements() + element;
             columns[at] = x[from];
             folded[from] += values[at];
             added[from] += values[at];
@@ -130,8 +128,8 @@ TEST_P(Windows, MaximaGoBackToTheFirstGreatest) {
       std::vector<double> y(dy.size(), -1.0), index(dy.size(), -1.0), dx(x.size(), 0.0);
       for (std::int64_t plane = 0; plane < kBatch * kChannels; ++plane)
         for_windows(w, [&](std::int64_t place, std::int64_t, std::int64_t element) {
-          const auto at = static_cast<std::size_t>(plane * w.places() + place);
-          const double value = x[static_cast<std::size_t>(plane * w.elements() + element)];
+          const std::size_t at = plane * w.places() + place;
+          const double value = x[plane * w.elements() + element];
           if (value > y[at]) y[at] = value, index[at] = static_cast<double>(element);
         });
       for (std::size_t i = 0; i < dy.size(); ++i)
@@ -171,18 +169,15 @@ TEST_P(Windows, AveragesDivideByWhatTheyCount) {
         const WindowSpec& w = c.spec;
         const Shape in = image(w, kBatch, kChannels, false), out = image(w, kBatch, kChannels, true);
         const auto x = numbers(in.elements(), "x", dtype), dy = numbers(out.elements(), "dy", dtype);
-        std::vector<double> counts(static_cast<std::size_t>(w.places()), 0.0), y(dy.size(), 0.0),
-            dx(x.size(), 0.0);
-        for_windows(w, [&](std::int64_t place, std::int64_t, std::int64_t) {
-          counts[static_cast<std::size_t>(place)]++;
-        });
+        std::vector<double> counts(w.places(), 0.0), y(dy.size(), 0.0), dx(x.size(), 0.0);
+        for_windows(w, [&](std::int64_t place, std::int64_t, std::int64_t) { counts[place]++; });
         if (count_padding) std::fill(counts.begin(), counts.end(), static_cast<double>(w.offsets()));
         for (std::int64_t plane = 0; plane < kBatch * kChannels; ++plane)
           for_windows(w, [&](std::int64_t place, std::int64_t, std::int64_t element) {
             const auto at = static_cast<std::size_t>(plane * w.places() + place),
                        from = static_cast<std::size_t>(plane * w.elements() + element);
-            y[at] += x[from] / counts[static_cast<std::size_t>(place)];
-            dx[from] += dy[at] / counts[static_cast<std::size_t>(place)];
+            y[at] += x[from] / counts[place];
+            dx[from] += dy[at] / counts[place];
           });
         Owned x_t(device_, in, dtype, x), y_t(device_, out, dtype), dy_t(device_, out, dtype, dy),
             dx_t(device_, in, dtype, x);

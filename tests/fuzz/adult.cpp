@@ -19,7 +19,7 @@ std::string text_of_row(const tenon::ctr::AdultRow& row) {
     if (kind == 'n') {
       text += std::to_string(row.numbers[number++]);
     } else {
-      const auto id = static_cast<std::size_t>(row.ids[category]);
+      const std::size_t id = row.ids[category];
       text += id == 0 ? "?" : std::string(tenon::ctr::adult_values(category)[id - 1]);
       ++category;
     }

@@ -29,7 +29,7 @@ class MemoryFile {
     for (std::size_t done = 0; done < bytes.size();) {
       const ssize_t now = ::write(descriptor_, bytes.data() + done, bytes.size() - done);
       if (now <= 0) std::abort();
-      done += static_cast<std::size_t>(now);
+      done += now;
     }
   }
   ~MemoryFile() { ::close(descriptor_); }

@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const NpyFile file(*files, input.path(), "input", kTypes);
     const std::int64_t bytes = dtype_bytes(file.dtype(), file.shape().elements());
     fuzz::require(bytes > 0 && bytes < static_cast<std::int64_t>(size), "more elements than bytes");
-    std::vector<std::byte> all(static_cast<std::size_t>(bytes));
+    std::vector<std::byte> all(bytes);
     file.read(0, all);
   } catch (const FileError& error) {
     fuzz::require(false, error.what());

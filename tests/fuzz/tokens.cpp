@@ -14,12 +14,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const fuzz::MemoryFile input(fuzz::text_of(data + 1, size - 1));
   try {
     const text::TokenFile file(input.path(), kFormats[data[0] % 4]);
-    std::vector<std::int32_t> run(static_cast<std::size_t>(file.size()));
+    std::vector<std::int32_t> run(file.size());
     file.copy(0, file.size(), run.data());
     bool inside = true;
     for (std::int64_t i = 0; i < file.size(); ++i) {
-      fuzz::require(static_cast<std::uint32_t>(run[static_cast<std::size_t>(i)]) == file.token(i),
-                    "two readings of a token");
+      fuzz::require(static_cast<std::uint32_t>(run[i]) == file.token(i), "two readings of a token");
       inside = inside && file.token(i) < 1000;
     }
     bool accepted = true;

@@ -255,20 +255,18 @@ dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stre
   static auto* const execute = original<decltype(dnnl_primitive_execute)>("dnnl_primitive_execute");
   std::array<Piece, 8> all;
   if (count > static_cast<int>(all.size())) refuse("a call has more operands than are guarded");
-  const std::span<Piece> pieces(all.data(), static_cast<std::size_t>(count));
+  const std::span<Piece> pieces(all.data(), count);
   const bool sum = adds(primitive);
-  for (int i = 0; i < count; ++i) all[static_cast<std::size_t>(i)] = piece_of(arguments[i], sum);
+  for (int i = 0; i < count; ++i) all[i] = piece_of(arguments[i], sum);
   open(pieces);
-  for (int i = 0; i < count; ++i)
-    check(dnnl_memory_set_data_handle(arguments[i].memory, all[static_cast<std::size_t>(i)].copy));
+  for (int i = 0; i < count; ++i) check(dnnl_memory_set_data_handle(arguments[i].memory, all[i].copy));
   dnnl_status_t status = dnnl_success;
   {
     const Watch watch({primitive});
     status = execute(primitive, stream, count, arguments);
     if (status == dnnl_success) status = dnnl_stream_wait(stream);
   }
-  for (int i = 0; i < count; ++i)
-    check(dnnl_memory_set_data_handle(arguments[i].memory, all[static_cast<std::size_t>(i)].data));
+  for (int i = 0; i < count; ++i) check(dnnl_memory_set_data_handle(arguments[i].memory, all[i].data));
   close(pieces, {primitive});
   return status;
 }
@@ -276,18 +274,18 @@ dnnl_status_t dnnl_primitive_execute(const_dnnl_primitive_t primitive, dnnl_stre
 #define TENON_GUARD_FFTW(prefix, real)                                                                  \
   prefix##_plan prefix##_plan_dft_r2c_1d(int n, real* from, prefix##_complex* to, unsigned flags) {     \
     static auto* const plan = original<decltype(prefix##_plan_dft_r2c_1d)>(#prefix "_plan_dft_r2c_1d"); \
-    const auto size = static_cast<std::size_t>(n);                                                      \
+    const std::size_t size = n;                                                                         \
     return remember(plan(n, from, to, flags), size * sizeof(real), (size / 2 + 1) * sizeof(*to));       \
   }                                                                                                     \
   prefix##_plan prefix##_plan_dft_c2r_1d(int n, prefix##_complex* from, real* to, unsigned flags) {     \
     static auto* const plan = original<decltype(prefix##_plan_dft_c2r_1d)>(#prefix "_plan_dft_c2r_1d"); \
-    const auto size = static_cast<std::size_t>(n);                                                      \
+    const std::size_t size = n;                                                                         \
     return remember(plan(n, from, to, flags), (size / 2 + 1) * sizeof(*from), size * sizeof(real));     \
   }                                                                                                     \
   prefix##_plan prefix##_plan_dft_1d(int n, prefix##_complex* from, prefix##_complex* to, int sign,     \
                                      unsigned flags) {                                                  \
     static auto* const plan = original<decltype(prefix##_plan_dft_1d)>(#prefix "_plan_dft_1d");         \
-    const std::size_t bytes = static_cast<std::size_t>(n) * sizeof(*from);                              \
+    const std::size_t bytes = n * sizeof(*from);                                                        \
     return remember(plan(n, from, to, sign, flags), bytes, bytes);                                      \
   }                                                                                                     \
   void prefix##_execute_dft_r2c(const prefix##_plan plan, real* from, prefix##_complex* to) {           \

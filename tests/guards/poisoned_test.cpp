@@ -17,8 +17,7 @@ class Careless final : public Layer {
  public:
   void infer(InferContext& context) override {
     device_ = &context.device();
-    workspace_ = context.workspace(
-        static_cast<std::size_t>(dtype_bytes(context.activations(), context.input(0).shape.elements())));
+    workspace_ = context.workspace(dtype_bytes(context.activations(), context.input(0).shape.elements()));
     context.output(context.input(0));
   }
   void forward(ForwardContext& context) override {

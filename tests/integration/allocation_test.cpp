@@ -47,7 +47,7 @@ void note() {
   inside = true;
   const int index = calls_made.fetch_add(1);
   if (index < kMost) {
-    Call& call = calls[static_cast<std::size_t>(index)];
+    Call& call = calls[index];
     call.depth = ::backtrace(call.frames.data(), kFrames);
     call.window = now;
     call.by_opener = opens_windows;
@@ -118,7 +118,7 @@ std::string place(const Call& call) {
   ::dladdr(reinterpret_cast<void*>(&note), &self);
   for (int i = 0; i < call.depth; ++i) {
     Dl_info info{};
-    if (::dladdr(call.frames[static_cast<std::size_t>(i)], &info) == 0) continue;
+    if (::dladdr(call.frames[i], &info) == 0) continue;
     const std::string file = fs::path(info.dli_fname).filename().string();
     if (info.dli_fbase == self.dli_fbase || file.starts_with("libstdc++") || file.starts_with("libc."))
       continue;
@@ -190,9 +190,9 @@ TEST_P(SteadyStep, AllocatesNothing) {
   const bool everywhere = GetParam().ranks == 1;
   std::array<int, 3> foreign{};
   for (int i = 0; i < made; ++i) {
-    const Call& call = calls[static_cast<std::size_t>(i)];
+    const Call& call = calls[i];
     if (is_foreign(place(call))) {
-      if (everywhere || call.by_opener) ++foreign[static_cast<std::size_t>(call.window)];
+      if (everywhere || call.by_opener) ++foreign[call.window];
     } else if (++own <= 3) {
       ADD_FAILURE() << "allocation in " << place(call) << stack(call);
     }

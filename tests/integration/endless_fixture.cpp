@@ -47,7 +47,7 @@ class Endless final : public Layer {
 
  private:
   static void copy(const TensorView& from, const TensorView& to) {
-    std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
+    std::memcpy(to.data, from.data, from.bytes());
   }
   /// Spins like a barrier whose other threads never come: in the processor, where no signal and no wait ends
   /// it.

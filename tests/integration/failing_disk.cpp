@@ -32,7 +32,7 @@ bool concerns(const std::string& path) {
 std::string path_of(int descriptor) {
   char path[PATH_MAX];
   const auto size = ::readlink(("/proc/self/fd/" + std::to_string(descriptor)).c_str(), path, sizeof path);
-  return size > 0 ? std::string(path, static_cast<std::size_t>(size)) : std::string();
+  return size > 0 ? std::string(path, size) : std::string();
 }
 
 bool concerns(int descriptor) {

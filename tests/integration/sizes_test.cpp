@@ -160,8 +160,7 @@ class Sizes : public ::testing::Test {
     ::close(ends[1]);
     Ended ended;
     char piece[4096];
-    for (ssize_t got = 0; (got = ::read(ends[0], piece, sizeof piece)) > 0;)
-      ended.err.append(piece, static_cast<std::size_t>(got));
+    for (ssize_t got = 0; (got = ::read(ends[0], piece, sizeof piece)) > 0;) ended.err.append(piece, got);
     ::close(ends[0]);
     int status = 0;
     ::waitpid(child, &status, 0);

@@ -29,7 +29,7 @@ struct Saved {
     TensorView view;
     view.dtype = spec.dtype;
     view.shape = spec.shape;
-    memory.resize(static_cast<std::size_t>(view.bytes()));
+    memory.resize(view.bytes());
     view.data = memory.data();
     return view;
   }
@@ -43,7 +43,7 @@ struct Saved {
       item.name = tensors[i].name;
       item.data = view_of(tensors[i], bytes[i]);
       item.global_shape = tensors[i].shape;
-      item.offset = Shape(std::vector<std::int64_t>(static_cast<std::size_t>(tensors[i].shape.rank()), 0));
+      item.offset = Shape(std::vector<std::int64_t>(tensors[i].shape.rank(), 0));
       items.push_back(std::move(item));
     }
     SaveRequest request;

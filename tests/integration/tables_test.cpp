@@ -182,7 +182,7 @@ State state_of(const Tables& run, std::int64_t step) {
     if (spec.name.rfind("model/", 0) != 0 && spec.name.rfind("optimizer.", 0) != 0) continue;
     EXPECT_EQ(spec.dtype, DType::kF32) << spec.name;
     std::vector<float>& values = state[spec.name];
-    values.resize(static_cast<std::size_t>(spec.shape.elements()));
+    values.resize(spec.shape.elements());
     reader.read(spec.name, {values.data(), spec.shape, spec.dtype});
   }
   return state;

@@ -61,7 +61,7 @@ TEST(SimulatedCompute, BucketsComeSpreadOverTheBackwardAndOverlapIt) {
     const double first_end = 0.5 + 0.5 * first_share + transfer(ready[0]) + latency;
     const double last_end = std::max(1.0, first_end) + transfer(ready[1]) + latency;
     EXPECT_NEAR(times.after_step.at(replica)[0], begin + last_end, kPadding);
-    const RankTime& time = result.communication.at(static_cast<std::size_t>(replica));
+    const RankTime& time = result.communication.at(replica);
     EXPECT_NEAR(time.total_s, 2 * last_end, 0.2) << "and the loss of the logs";
     const double sent = 2 * (transfer(ready[0]) + transfer(ready[1]) + 2 * latency);
     const LinkCounts& gradient = time.purposes.at("gradient");

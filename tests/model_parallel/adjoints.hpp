@@ -68,10 +68,10 @@ inline void expect_transposed_matrices(const OnGrid& on, const Trial& trial) {
     on(grid, [&](ModelGrid& at) {
       for (const MoveSpec& spec : moves) {
         const auto map = make_map(at, trial.name, spec, "test");
-        const auto self = static_cast<std::size_t>(at.index());
+        const std::size_t self = at.index();
         // Offset of this rank's elements in the vectors of all ranks, and their total length.
         const auto place = [&](const Shape& local) {
-          std::vector<double> sizes(static_cast<std::size_t>(at.size()), 0);
+          std::vector<double> sizes(at.size(), 0);
           sizes[self] = static_cast<double>(local.elements());
           sizes = sums_over(at, sizes);
           const auto own = sizes.begin() + static_cast<std::ptrdiff_t>(self);
@@ -80,7 +80,7 @@ inline void expect_transposed_matrices(const OnGrid& on, const Trial& trial) {
         };
         const auto columns = place(map->local_domain()), rows = place(map->local_range());
         std::vector<double> matrix(rows.second * columns.second, 0), of_adjoint = matrix;
-        std::vector<double> x(static_cast<std::size_t>(map->local_domain().elements())),
+        std::vector<double> x(map->local_domain().elements()),
             y(static_cast<std::size_t>(map->local_range().elements()));
         const tenon::TensorView in = view_of(x, map->local_domain()), out = view_of(y, map->local_range());
         const auto unit = [](std::vector<double>& mine, std::size_t first, std::size_t element) {

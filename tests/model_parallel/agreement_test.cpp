@@ -183,7 +183,7 @@ TEST(Agreement, P14_ARankThatFailsInsideAnyPrimitiveEndsTheWaitsOfTheOthers) {
             const auto map = make_map(at, primitive.name, spec, "test");
             at.all()->barrier();
             if (at.index() == 1) armed = true;
-            std::vector<float> x(static_cast<std::size_t>(map->local_domain().elements()), 1),
+            std::vector<float> x(map->local_domain().elements(), 1),
                 y(static_cast<std::size_t>(map->local_range().elements()));
             try {
               map->forward({x.data(), map->local_domain()}, {y.data(), map->local_range()});

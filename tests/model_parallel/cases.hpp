@@ -68,17 +68,17 @@ class Draw {
   /// Assigns every axis of the grid to a dimension, to copies, or (`sums`) to partial sums.
   Layout layout(const Shape& shape, const std::vector<int>& grid, bool copies, bool sums) {
     Layout out{shape};
-    std::vector<std::vector<int>> axes(static_cast<std::size_t>(shape.rank()));
+    std::vector<std::vector<int>> axes(shape.rank());
     for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
       const auto fate = integer(0, 5);
       if (fate == 0 && copies) continue;
       if (fate <= 2 && sums) {
         out.partial.push_back(axis);
       } else {
-        axes[static_cast<std::size_t>(integer(0, shape.rank() - 1))].push_back(axis);
+        axes[integer(0, shape.rank() - 1)].push_back(axis);
       }
     }
-    for (int dim = 0; dim < shape.rank(); ++dim) cut(out, dim, axes[static_cast<std::size_t>(dim)], grid);
+    for (int dim = 0; dim < shape.rank(); ++dim) cut(out, dim, axes[dim], grid);
     return out;
   }
 
@@ -86,7 +86,7 @@ class Draw {
     if (axes.empty()) return;
     shuffle(axes);
     int parts = 1;
-    for (const int axis : axes) parts *= grid[static_cast<std::size_t>(axis)];
+    for (const int axis : axes) parts *= grid[axis];
     layout.sharding.push_back({dim, axes, offsets(layout.shape[dim], parts)});
   }
 
@@ -109,11 +109,11 @@ inline Box part(const Layout& layout, const std::vector<int>& grid, int rank) {
 /// fn(global index, position in the box) for the elements of a box, row-major.
 template <typename Fn>
 void each_element(const Box& box, Fn&& fn) {
-  std::vector<std::int64_t> at(static_cast<std::size_t>(box.offset.rank()), 0);
+  std::vector<std::int64_t> at(box.offset.rank(), 0);
   for (std::int64_t position = 0; position < box.elements(); ++position) {
     std::int64_t rest = position;
     for (int dim = box.offset.rank() - 1; dim >= 0; --dim) {
-      at[static_cast<std::size_t>(dim)] = box.offset[dim] + rest % box.extents[dim];
+      at[dim] = box.offset[dim] + rest % box.extents[dim];
       rest /= box.extents[dim];
     }
     fn(at, position);
@@ -122,7 +122,7 @@ void each_element(const Box& box, Fn&& fn) {
 
 inline std::int64_t flat_index(const std::vector<std::int64_t>& at, const Shape& shape) {
   std::int64_t index = 0;
-  for (int dim = 0; dim < shape.rank(); ++dim) index = index * shape[dim] + at[static_cast<std::size_t>(dim)];
+  for (int dim = 0; dim < shape.rank(); ++dim) index = index * shape[dim] + at[dim];
   return index;
 }
 
@@ -143,12 +143,12 @@ inline std::vector<double> held(const Layout& layout, const std::vector<int>& gr
   std::uint64_t term = stream;
   int along = 0;
   for (const int axis : layout.partial) {
-    along = along * grid[static_cast<std::size_t>(axis)] + place[static_cast<std::size_t>(axis)];
+    along = along * grid[axis] + place[axis];
     term = stream + 1 + static_cast<std::uint64_t>(along);
   }
-  std::vector<double> values(static_cast<std::size_t>(box.elements()));
+  std::vector<double> values(box.elements());
   each_element(box, [&](const auto& at, std::int64_t position) {
-    values[static_cast<std::size_t>(position)] = small_integer(term, flat_index(at, layout.shape));
+    values[position] = small_integer(term, flat_index(at, layout.shape));
   });
   return values;
 }
@@ -159,7 +159,7 @@ inline double total(const Layout& layout, const std::vector<int>& grid, std::uin
                     std::int64_t index, const std::vector<int>& kept, const std::vector<int>& place) {
   if (layout.partial.empty()) return small_integer(stream, index);
   std::vector<int> extents;
-  for (const int axis : layout.partial) extents.push_back(grid[static_cast<std::size_t>(axis)]);
+  for (const int axis : layout.partial) extents.push_back(grid[axis]);
   double sum = 0;
   for (int term = 0; term < ranks_of(extents); ++term) {
     const std::vector<int> along = tenon::grid_coordinates(term, extents);
@@ -167,7 +167,7 @@ inline double total(const Layout& layout, const std::vector<int>& grid, std::uin
     for (std::size_t i = 0; i < along.size(); ++i) {
       const int axis = layout.partial[i];
       const bool stays = std::find(kept.begin(), kept.end(), axis) != kept.end();
-      counts &= !stays || along[i] == place[static_cast<std::size_t>(axis)];
+      counts &= !stays || along[i] == place[axis];
     }
     if (counts) sum += small_integer(stream + 1 + static_cast<std::uint64_t>(term), index);
   }
@@ -179,7 +179,7 @@ inline tenon::TensorView view_of(std::vector<double>& values, const Shape& shape
 }
 
 inline std::vector<std::string> no_errors(int ranks) {
-  return std::vector<std::string>(static_cast<std::size_t>(ranks));
+  return std::vector<std::string>(ranks);
 }
 
 }  // namespace model_parallel

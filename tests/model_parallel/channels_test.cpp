@@ -12,8 +12,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 bool several(const Numbers& axes, const std::vector<int>& grid) {
-  return std::any_of(axes.begin(), axes.end(),
-                     [&](std::int64_t axis) { return grid[static_cast<std::size_t>(axis)] > 1; });
+  return std::any_of(axes.begin(), axes.end(), [&](std::int64_t axis) { return grid[axis] > 1; });
 }
 
 /// Every axis goes to a dimension, to the features, or to copies; groups may be split.

@@ -40,7 +40,7 @@ inline void make_uneven(Cut& cut, const Shape& x, const std::vector<int>& grid, 
                                                     [&](auto dim) { return dim == cut.dims[0]; });
   if (!one || !draw.coin()) return;
   int parts = 1;
-  for (const std::int64_t axis : cut.axes) parts *= grid[static_cast<std::size_t>(axis)];
+  for (const std::int64_t axis : cut.axes) parts *= grid[axis];
   const auto offsets = draw.offsets(x[static_cast<int>(cut.dims[0])], parts);
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) cut.sizes.push_back(offsets[i + 1] - offsets[i]);
 }

@@ -53,7 +53,7 @@ const std::vector<GoldenRow>& golden_rows() {
 }
 
 ElementRange range_at(const std::vector<std::int64_t>& offsets, int part) {
-  return {offsets[static_cast<std::size_t>(part)], offsets[static_cast<std::size_t>(part) + 1]};
+  return {offsets[part], offsets[static_cast<std::size_t>(part) + 1]};
 }
 
 TEST(HaloPlan, P6_GoldenTable) {

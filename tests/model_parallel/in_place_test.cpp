@@ -25,7 +25,7 @@ struct Padded {
     each_element(all, [&](const std::vector<std::int64_t>& at, std::int64_t position) {
       bool mine = true;
       for (int dim = 0; dim < own.offset.rank(); ++dim) {
-        const std::int64_t index = at[static_cast<std::size_t>(dim)];
+        const std::int64_t index = at[dim];
         mine &= index >= own.offset[dim] && index < own.end(dim);
       }
       fn(at, static_cast<std::size_t>(position), mine);
@@ -38,10 +38,10 @@ Padded padded(const MoveSpec& spec, const std::vector<int>& grid, int rank) {
   result.all = result.own;
   const Box out = part(spec.to, grid, rank);
   for (int dim = 0; dim < out.offset.rank(); ++dim) {
-    const tenon::ElementRange need = dim_window(spec.windows[static_cast<std::size_t>(dim)].get(),
-                                                {result.own.offset[dim], result.own.end(dim)},
-                                                {out.offset[dim], out.end(dim)}, spec.from.shape[dim])
-                                         .need;
+    const tenon::ElementRange need =
+        dim_window(spec.windows[dim].get(), {result.own.offset[dim], result.own.end(dim)},
+                   {out.offset[dim], out.end(dim)}, spec.from.shape[dim])
+            .need;
     if (need.size() == 0) continue;
     const std::int64_t end = std::max(result.own.end(dim), need.end);
     result.all.offset[dim] = std::min(result.own.offset[dim], need.begin);
@@ -94,7 +94,7 @@ TEST_P(InPlace, P3_OnceMoreChangesNothingAndOwnElementsStay) {
         stream += 9;
         const Padded here = padded(spec, grid, at.index());
         BlockExchange exchange(at, ghosts(spec, grid, at.index()));
-        std::vector<double> expected(static_cast<std::size_t>(here.all.elements())), x = expected;
+        std::vector<double> expected(here.all.elements()), x = expected;
         here.each([&](const auto& index, std::size_t position, bool mine) {
           expected[position] = small_integer(stream, flat_index(index, spec.from.shape));
           x[position] = mine ? expected[position] : 99;

@@ -32,7 +32,7 @@ struct LinearCase {
   /// Returns whether sums cross ranks in forward.
   bool sums(const std::vector<int>& grid) const {
     for (std::size_t i = 0; i < cut.dims.size(); ++i)
-      if (cut.dims[i] == x.rank() - 1 && grid[static_cast<std::size_t>(cut.axes[i])] > 1) return true;
+      if (cut.dims[i] == x.rank() - 1 && grid[cut.axes[i]] > 1) return true;
     return false;
   }
 };

@@ -24,7 +24,7 @@ struct LossCase {
   std::string text() const { return type + " of " + x.text() + cut.text(); }
   TestField target_field() const {
     if (!rows) return {"t", x, DType::kF64, targets};
-    return {"t", Shape(x.extents().first(static_cast<std::size_t>(x.rank() - 1))), DType::kI32, targets};
+    return {"t", Shape(x.extents().first(x.rank() - 1)), DType::kI32, targets};
   }
   /// On a grid x and targets are sharded alike. Losses of rows are accompanied by their accuracy.
   std::vector<NodeSpec> nodes(bool spread) const {
@@ -39,8 +39,7 @@ struct LossCase {
 
 LossCase random_case(const std::vector<int>& grid, Draw& draw) {
   LossCase c;
-  c.type = std::vector<std::string>{"mse", "softmax_cross_entropy",
-                                    "head_cross_entropy"}[static_cast<std::size_t>(draw.integer(0, 2))];
+  c.type = std::vector<std::string>{"mse", "softmax_cross_entropy", "head_cross_entropy"}[draw.integer(0, 2)];
   c.rows = c.type != "mse";
   const std::int64_t classes = draw.integer(2, 6);
   Numbers extents;
@@ -128,7 +127,7 @@ TEST(Losses, P13_ARankWithoutSamplesOrCountedTargetsAddsZero) {
       LossCase c{type, {}, {6, 5}, std::string(type) != "mse", {}, {{0}, {0}, sizes}};
       if (std::string(type) == "head_cross_entropy") c.options.push_back({"vocabulary", std::int64_t{3}});
       const double none = c.rows ? -1 : std::nan("");
-      c.targets.assign(static_cast<std::size_t>(c.target_field().shape.elements()), none);
+      c.targets.assign(c.target_field().shape.elements(), none);
       std::fill(c.targets.begin(), c.targets.begin() + (c.rows ? 2 : 10), 1.0);
       Bench alone("cpu", "reference", 1);
       const Results expected = results(alone, c, nullptr);

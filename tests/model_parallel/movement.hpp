@@ -10,10 +10,10 @@ namespace model_parallel {
 inline std::vector<double> window_of(const MoveSpec& spec, const std::vector<int>& grid, int rank,
                                      const Shape& local, std::uint64_t stream, std::int64_t& received) {
   const Box own = part(spec.from, grid, rank), out = part(spec.to, grid, rank);
-  std::vector<double> values(static_cast<std::size_t>(local.elements()), 0);
+  std::vector<double> values(local.elements(), 0);
   std::vector<std::int64_t> begin;
   for (int dim = 0; dim < local.rank(); ++dim) {
-    const auto& map = spec.windows[static_cast<std::size_t>(dim)];
+    const auto& map = spec.windows[dim];
     const tenon::ElementRange outputs{out.offset[dim], out.end(dim)};
     begin.push_back(outputs.size() == 0 || map == nullptr ? outputs.begin : map->inputs(outputs).begin);
   }
@@ -28,8 +28,7 @@ inline std::vector<double> window_of(const MoveSpec& spec, const std::vector<int
                    mine &= global[d] >= own.offset[dim] && global[d] < own.end(dim);
                  }
                  if (!inside) return;
-                 values[static_cast<std::size_t>(position)] =
-                     small_integer(stream, flat_index(global, spec.from.shape));
+                 values[position] = small_integer(stream, flat_index(global, spec.from.shape));
                  received += mine ? 0 : 1;
                });
   return values;
@@ -40,10 +39,10 @@ inline std::vector<double> moved(const MoveSpec& spec, const std::vector<int>& g
                                  const Shape& local, std::uint64_t stream) {
   std::int64_t received = 0;
   if (!spec.windows.empty()) return window_of(spec, grid, rank, local, stream, received);
-  std::vector<double> values(static_cast<std::size_t>(local.elements()));
+  std::vector<double> values(local.elements());
   const auto place = tenon::grid_coordinates(rank, grid);
   each_element(part(spec.to, grid, rank), [&](const auto& index, std::int64_t position) {
-    values[static_cast<std::size_t>(position)] =
+    values[position] =
         total(spec.from, grid, stream, flat_index(index, spec.to.shape), spec.to.partial, place);
   });
   return values;
@@ -61,7 +60,7 @@ inline void expect_moved(const OnGrid& on, const Trial& trial) {
         stream += 1000;
         const auto map = make_map(at, trial.name, spec, "test");
         auto x = held(spec.from, grid, at.index(), stream);
-        std::vector<double> y(static_cast<std::size_t>(map->local_range().elements()), 99.0);
+        std::vector<double> y(map->local_range().elements(), 99.0);
         map->forward(view_of(x, map->local_domain()), view_of(y, map->local_range()));
         EXPECT_EQ(y, moved(spec, grid, at.index(), map->local_range(), stream)) << text_of(spec);
       }
@@ -76,12 +75,11 @@ inline void expect_there_and_back(const OnGrid& on, int ranks, int grids) {
   const auto held_bits = [](const Layout& layout, const std::vector<int>& grid, int rank) {
     constexpr std::uint64_t kOdd[] = {0x8000000000000000u, 0, 0x7ff0000000000000u, 0x7ff8dead00000001u, 1};
     const Box box = part(layout, grid, rank);
-    std::vector<std::uint64_t> bits(static_cast<std::size_t>(box.elements()));
+    std::vector<std::uint64_t> bits(box.elements());
     each_element(box, [&](const auto& at, std::int64_t position) {
       const std::int64_t element = flat_index(at, layout.shape);
-      bits[static_cast<std::size_t>(position)] =
-          element % 3 == 0 ? kOdd[static_cast<std::size_t>(element) % 5]
-                           : static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15u;
+      bits[position] = element % 3 == 0 ? kOdd[static_cast<std::size_t>(element) % 5]
+                                        : static_cast<std::uint64_t>(element) * 0x9e3779b97f4a7c15u;
     });
     return bits;
   };

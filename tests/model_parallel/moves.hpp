@@ -26,7 +26,7 @@ inline Layout owned_along(const Layout& many, const std::vector<int>& axes, cons
   Layout one = many;
   if (axes.empty()) return one;
   int roots = 1;
-  for (const int axis : axes) roots *= grid[static_cast<std::size_t>(axis)];
+  for (const int axis : axes) roots *= grid[axis];
   auto cut = std::find_if(one.sharding.begin(), one.sharding.end(), [](const auto& c) { return c.dim == 0; });
   if (cut == one.sharding.end()) {
     one.sharding.push_back({0, {}, {0, one.shape[0]}});
@@ -49,7 +49,7 @@ inline Layout rooted(const Layout& many, const std::vector<int>& axes, const std
   Layout one = many;
   one.partial.clear();
   int roots = 1;
-  for (const int axis : axes) roots *= grid[static_cast<std::size_t>(axis)];
+  for (const int axis : axes) roots *= grid[axis];
   return owned_along(one, axes, grid, draw.small(0, roots - 1));
 }
 
@@ -65,13 +65,12 @@ inline std::vector<int> some_axes(const std::vector<int>& grid, Draw& draw) {
 inline Layout cut_elsewhere(const Shape& shape, const std::vector<int>& grid, const std::vector<int>& axes,
                             Draw& draw) {
   Layout layout{shape};
-  std::vector<std::vector<int>> over(static_cast<std::size_t>(shape.rank()));
+  std::vector<std::vector<int>> over(shape.rank());
   for (int axis = 0; axis < static_cast<int>(grid.size()); ++axis) {
     if (std::find(axes.begin(), axes.end(), axis) != axes.end() || draw.integer(0, 3) == 0) continue;
-    over[static_cast<std::size_t>(draw.integer(0, shape.rank() - 1))].push_back(axis);
+    over[draw.integer(0, shape.rank() - 1)].push_back(axis);
   }
-  for (int dim = 0; dim < shape.rank(); ++dim)
-    draw.cut(layout, dim, over[static_cast<std::size_t>(dim)], grid);
+  for (int dim = 0; dim < shape.rank(); ++dim) draw.cut(layout, dim, over[dim], grid);
   return layout;
 }
 

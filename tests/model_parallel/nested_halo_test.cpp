@@ -18,8 +18,8 @@ std::int64_t received(const MoveSpec& spec, const std::vector<int>& grid, int ra
   std::vector<std::int64_t> width, ahead, behind;
   for (int dim = 0; dim < own.offset.rank(); ++dim) {
     const tenon::ElementRange mine{own.offset[dim], own.end(dim)};
-    const tenon::DimWindow at = dim_window(spec.windows[static_cast<std::size_t>(dim)].get(), mine,
-                                           {out.offset[dim], out.end(dim)}, spec.from.shape[dim]);
+    const tenon::DimWindow at =
+        dim_window(spec.windows[dim].get(), mine, {out.offset[dim], out.end(dim)}, spec.from.shape[dim]);
     const std::int64_t shared =
         std::max<std::int64_t>(0, std::min(mine.end, at.need.end) - std::max(mine.begin, at.need.begin));
     const std::int64_t low = std::max<std::int64_t>(0, at.halo_low),
@@ -97,7 +97,7 @@ TEST_P(NestedHalo, P6_HasTheWindowsOfTheGeneralOneAndTheBytesOfTheFormula) {
 MoveSpec even(const Shape& inputs, const std::vector<int>& grid, const tenon::Sliding& window) {
   MoveSpec spec{.from = {inputs}, .to = {inputs}, .dtype = DType::kF64};
   for (int dim = 0; dim < inputs.rank(); ++dim) {
-    const int parts = grid[static_cast<std::size_t>(dim)];
+    const int parts = grid[dim];
     spec.to.shape[dim] = window.outputs(inputs[dim]);
     spec.from.sharding.push_back({dim, {dim}, tenon::balanced_offsets(inputs[dim], parts)});
     spec.to.sharding.push_back({dim, {dim}, tenon::balanced_offsets(spec.to.shape[dim], parts)});
@@ -117,14 +117,14 @@ TEST(NestedHalo, P6_SendsTwoMessagesPerDimensionNotOneToEveryNeighbour) {
     const MoveSpec spec = even(Shape(std::span<const std::int64_t>(extents)), one.grid, {3, 1, 1, 1, 1});
     for (const auto& [name, expected] :
          {std::pair{"halo_exchange_nested", one.nested}, {"halo_exchange", one.general}}) {
-      std::vector<std::uint64_t> sent(static_cast<std::size_t>(ranks_of(one.grid)));
+      std::vector<std::uint64_t> sent(ranks_of(one.grid));
       on_threads(one.grid, [&, name = name](ModelGrid& at) {
         const auto map = make_map(at, name, spec, "test");
-        std::vector<double> x(static_cast<std::size_t>(map->local_domain().elements())),
+        std::vector<double> x(map->local_domain().elements()),
             y(static_cast<std::size_t>(map->local_range().elements()));
         const auto before = at.all()->counts().messages_sent;
         map->forward(view_of(x, map->local_domain()), view_of(y, map->local_range()));
-        sent[static_cast<std::size_t>(at.index())] = at.all()->counts().messages_sent - before;
+        sent[at.index()] = at.all()->counts().messages_sent - before;
       });
       EXPECT_EQ(sent[one.rank], expected) << name << " on " << one.grid.size() << " axes";
     }

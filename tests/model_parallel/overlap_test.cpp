@@ -42,7 +42,7 @@ std::vector<Seen> watch(bool overlap) {
   GridRanks world({2});
   const auto errors = world.run(
       [&](ModelGrid& at) {
-        const auto rank = static_cast<std::size_t>(at.index());
+        const std::size_t rank = at.index();
         Bench bench("cpu", "reference", 1);
         const auto precision = bench.make_component<tenon::Precision>("fp64", "");
         const HarnessSpec spec{.layers = bench.layers.get(),
@@ -65,7 +65,7 @@ std::vector<Seen> watch(bool overlap) {
         before[rank] = nullptr;
       },
       [&](std::unique_ptr<tenon::Communicator> inner, int rank) -> std::unique_ptr<tenon::Communicator> {
-        return std::make_unique<Watched>(std::move(inner), before[static_cast<std::size_t>(rank)]);
+        return std::make_unique<Watched>(std::move(inner), before[rank]);
       });
   EXPECT_EQ(errors, no_errors(2));
   return seen;

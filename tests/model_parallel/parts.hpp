@@ -43,7 +43,7 @@ inline void expect_close(const Results& found, const Results& expected, double t
 inline std::vector<double> part_of_values(const std::vector<double>& values, const ParameterInfo& info) {
   std::vector<double> out;
   each_element({info.offset, info.local}, [&](const std::vector<std::int64_t>& at, std::int64_t) {
-    out.push_back(values[static_cast<std::size_t>(flat_index(at, info.spec.shape))]);
+    out.push_back(values[flat_index(at, info.spec.shape)]);
   });
   return out;
 }

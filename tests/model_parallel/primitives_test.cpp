@@ -42,8 +42,8 @@ Layout dual(const Layout& layout, const std::vector<int>& grid) {
   out.partial.clear();
   std::vector<bool> used(grid.size(), false);
   for (const DimSharding& cut : layout.sharding)
-    for (const int axis : cut.axes) used[static_cast<std::size_t>(axis)] = true;
-  for (const int axis : layout.partial) used[static_cast<std::size_t>(axis)] = true;
+    for (const int axis : cut.axes) used[axis] = true;
+  for (const int axis : layout.partial) used[axis] = true;
   for (std::size_t axis = 0; axis < grid.size(); ++axis)
     if (!used[axis]) out.partial.push_back(static_cast<int>(axis));
   return out;
@@ -84,8 +84,7 @@ TEST_P(Primitives, P2_AdjointIsThePrimitiveThatItNames) {
       forth.dtype = tenon::DType::kF64;
       const auto map = make_map(at, name(), forth, "test"), named = make_map(at, other, back, "test");
       auto dy = noise(map->local_range(), static_cast<std::uint64_t>(at.index()));
-      std::vector<double> dx(static_cast<std::size_t>(map->local_domain().elements()), 1.0),
-          same(dx.size(), 2.0);
+      std::vector<double> dx(map->local_domain().elements(), 1.0), same(dx.size(), 2.0);
       map->adjoint(view_of(dy, map->local_range()), view_of(dx, map->local_domain()));
       named->forward(view_of(dy, map->local_range()), view_of(same, map->local_domain()));
       EXPECT_EQ(dx, same);
@@ -116,12 +115,12 @@ struct Bits {
 /// `streams`: seeds of each rank's fractions.
 Bits bits_on(GridRanks& world, std::string_view name, const MoveSpec& spec,
              const std::vector<std::uint64_t>& streams, const GridRanks::Wrap& wrap = {}) {
-  const auto ranks = static_cast<std::size_t>(world.size());
+  const std::size_t ranks = world.size();
   Bits bits{std::vector<std::vector<float>>(ranks), std::vector<std::vector<float>>(ranks)};
   const auto errors = world.run(
       [&](ModelGrid& at) {
         const auto map = make_map(at, name, spec, "test");
-        const auto rank = static_cast<std::size_t>(at.index());
+        const std::size_t rank = at.index();
         const auto fractions = [&](const Shape& shape, std::uint64_t stream) {
           std::vector<float> values;
           for (const double x : noise(shape, stream)) values.push_back(static_cast<float>(x / 7 + 0.1));
@@ -144,7 +143,7 @@ TEST_P(Primitives, P7_BitsDoNotDependOnNumbersOfRanksOrOnWhenMessagesCome) {
   for (int round = 0; round < 3; ++round) {
     const std::vector<int> grid = draw.grid(GetParam().ranks);
     const MoveSpec spec = *random_move(name(), grid, draw);
-    std::vector<int> shuffled(static_cast<std::size_t>(GetParam().ranks));
+    std::vector<int> shuffled(GetParam().ranks);
     std::iota(shuffled.begin(), shuffled.end(), 0);
     const std::vector<std::uint64_t> streams(shuffled.begin(), shuffled.end());
     draw.shuffle(shuffled);

@@ -23,8 +23,8 @@ TEST_P(Repartition, P1_SendsWhatLeavesTheRankAndNoMore) {
     GridRanks world(grid);
     const auto errors = world.run([&](ModelGrid& at) {
       const auto map = make_map(at, "repartition", {.from = p, .to = q}, "test");
-      std::vector<float> x(static_cast<std::size_t>(map->local_domain().elements()), 1);
-      std::vector<float> y(static_cast<std::size_t>(map->local_range().elements()));
+      std::vector<float> x(map->local_domain().elements(), 1);
+      std::vector<float> y(map->local_range().elements());
       const Box own = part(p, grid, at.index()), need = part(q, grid, at.index());
       const std::int64_t stays = intersection(own, need).elements();
       EXPECT_EQ(map->bytes_sent(tenon::Direction::kForward), 4 * (own.elements() - stays));
@@ -60,15 +60,14 @@ TEST_P(Repartition, P1_CopiesAndSumsFromAnyLayoutToAnyOther) {
         stream += 1000;
         const auto map = redistribution(at, {.from = from, .to = to, .dtype = tenon::DType::kF64}, "test");
         auto x = held(from, grid, at.index(), stream);
-        std::vector<double> y(static_cast<std::size_t>(map->local_range().elements()), 99);
+        std::vector<double> y(map->local_range().elements(), 99);
         map->forward(view_of(x, map->local_domain()), view_of(y, map->local_range()));
         const auto place = tenon::grid_coordinates(at.index(), grid);
-        each_element(part(to, grid, at.index()),
-                     [&, &from = from, &to = to](const auto& index, std::int64_t position) {
-                       EXPECT_EQ(y[static_cast<std::size_t>(position)],
-                                 total(from, grid, stream, flat_index(index, to.shape), to.partial, place))
-                           << layout_text(from) << " to " << layout_text(to);
-                     });
+        each_element(part(to, grid, at.index()), [&, &from = from, &to = to](const auto& index,
+                                                                             std::int64_t position) {
+          EXPECT_EQ(y[position], total(from, grid, stream, flat_index(index, to.shape), to.partial, place))
+              << layout_text(from) << " to " << layout_text(to);
+        });
       }
     });
     EXPECT_EQ(errors, no_errors(world.size()));
@@ -131,7 +130,7 @@ TEST(Repartition, P1_ComplexAndPackedElementsMoveToo) {
   const Shape shape{7, 2};
   for (const tenon::DType dtype :
        {tenon::DType::kC64, tenon::DType::kC128, tenon::DType::kU8, tenon::DType::kI64}) {
-    const auto bytes = static_cast<std::size_t>(tenon::dtype_bytes(dtype, 14));
+    const std::size_t bytes = tenon::dtype_bytes(dtype, 14);
     GridRanks world(grid);
     const auto errors = world.run([&](ModelGrid& at) {
       const auto gather =

@@ -76,7 +76,7 @@ std::vector<double> model_bytes(const Scratch& scratch, std::int64_t ranks, int 
   EXPECT_EQ(ended.status, 0) << ended.err;
   std::vector<double> bytes;
   const auto summary = nlohmann::json::parse(read_file(scratch / (name + "/latest/summary.json")));
-  if (!summary.contains("communication")) return std::vector<double>(static_cast<std::size_t>(ranks), 0);
+  if (!summary.contains("communication")) return std::vector<double>(ranks, 0);
   for (const auto& rank : summary["communication"])
     bytes.push_back(rank["purposes"]["model"]["bytes_sent"].get<double>());
   return bytes;

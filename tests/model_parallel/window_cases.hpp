@@ -61,8 +61,7 @@ inline WindowCase draw_windows(Draw& draw, std::int64_t channels) {
   WindowCase c;
   do {
     c = WindowCase();
-    c.type = std::vector<std::string>{"conv", "conv", "max_pool",
-                                      "average_pool"}[static_cast<std::size_t>(draw.integer(0, 3))];
+    c.type = std::vector<std::string>{"conv", "conv", "max_pool", "average_pool"}[draw.integer(0, 3)];
     const int spatial = draw.small(1, 3);
     Numbers extents{draw.integer(1, 3), channels};
     for (int d = 0; d < spatial; ++d) {
@@ -85,7 +84,7 @@ inline void draw_sizes(WindowCase& c, const std::vector<int>& grid, Draw& draw) 
       !c.dims.empty() && std::all_of(c.dims.begin(), c.dims.end(), [&](auto d) { return d == c.dims[0]; });
   if (!one || !draw.coin()) return;
   int parts = 1;
-  for (const std::int64_t axis : c.axes) parts *= grid[static_cast<std::size_t>(axis)];
+  for (const std::int64_t axis : c.axes) parts *= grid[axis];
   const auto offsets = draw.offsets(c.x[static_cast<int>(c.dims[0])], parts);
   for (std::size_t i = 0; i + 1 < offsets.size(); ++i) c.sizes.push_back(offsets[i + 1] - offsets[i]);
 }

@@ -55,14 +55,14 @@ class RowHarness {
 
  private:
   std::vector<std::int64_t> all() const {
-    std::vector<std::int64_t> ids(static_cast<std::size_t>(rows_));
+    std::vector<std::int64_t> ids(rows_);
     std::iota(ids.begin(), ids.end(), std::int64_t{0});
     return ids;
   }
   TensorView pack(const std::vector<double>& values, std::int64_t width,
                   std::vector<std::byte>& bytes) const {
     const auto count = static_cast<std::int64_t>(values.size());
-    bytes.resize(static_cast<std::size_t>(dtype_bytes(dtype_, count)));
+    bytes.resize(dtype_bytes(dtype_, count));
     const TensorView view{bytes.data(), Shape{count / width, width}, dtype_, MemorySpace::kHost};
     for (std::size_t i = 0; i < values.size(); ++i)
       dtype_ == DType::kF32 ? void(view.as<float>()[i] = static_cast<float>(values[i]))
@@ -70,7 +70,7 @@ class RowHarness {
     return view;
   }
   std::vector<double> unpack(const RowTable& table) const {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(dtype_bytes(dtype_, rows_ * table.width())));
+    std::vector<std::byte> bytes(dtype_bytes(dtype_, rows_ * table.width()));
     table.read(all(), {bytes.data(), Shape{rows_, table.width()}, dtype_, MemorySpace::kHost});
     return to_doubles(dtype_, bytes);
   }
@@ -114,11 +114,10 @@ inline void expect_recorded_rows(const RecordedRows& run, std::string_view type)
         std::vector<std::int64_t> ids;
         std::vector<double> values;
         for (std::int64_t place = 0; place < batch[1] * batch[2]; ++place) {
-          const auto id = static_cast<std::int64_t>(places[static_cast<std::size_t>(place)]);
+          const auto id = static_cast<std::int64_t>(places[place]);
           if (id < 0) continue;
           ids.push_back(id);
-          for (std::int64_t i = 0; i < width; ++i)
-            values.push_back(d_y[static_cast<std::size_t>(place / batch[2] * width + i)] / 4);
+          for (std::int64_t i = 0; i < width; ++i) values.push_back(d_y[place / batch[2] * width + i] / 4);
         }
         ASSERT_GT(ids.size(), std::set(ids.begin(), ids.end()).size()) << "the batch must repeat rows";
         touched.insert(ids.begin(), ids.end());
@@ -130,14 +129,13 @@ inline void expect_recorded_rows(const RecordedRows& run, std::string_view type)
       for (std::int64_t row = 0; row < shape[1]; ++row) {
         if (touched.count(row) > 0) continue;
         for (std::int64_t i = row * width; i < (row + 1) * width; ++i)
-          EXPECT_EQ(weights[static_cast<std::size_t>(i)], start[static_cast<std::size_t>(i)])
-              << "row " << row;
+          EXPECT_EQ(weights[i], start[i]) << "row " << row;
       }
       ASSERT_LT(touched.size(), static_cast<std::size_t>(shape[1])) << "some row must stay unread";
       for (std::size_t slot = 0; slot < run.states.size(); ++slot) {
         const std::vector<double> found = table.state(slot),
                                   expected = recorded.values(prefix + run.states[slot]);
-        const auto state_width = static_cast<std::size_t>(table.state_width(slot));
+        const std::size_t state_width = table.state_width(slot);
         ASSERT_EQ(found.size(), expected.size()) << run.states[slot];
         std::vector<double> of_touched, expected_of_touched;
         for (std::size_t i = 0; i < found.size(); ++i) {

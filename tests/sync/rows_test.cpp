@@ -77,21 +77,20 @@ struct Bytes {
 };
 Bytes closed_form(int replicas, std::int64_t begin, std::int64_t end) {
   constexpr std::uint64_t kHeader = 48;
-  Bytes bytes{std::vector<std::uint64_t>(static_cast<std::size_t>(replicas)),
-              std::vector<std::uint64_t>(static_cast<std::size_t>(replicas))};
+  Bytes bytes{std::vector<std::uint64_t>(replicas), std::vector<std::uint64_t>(replicas)};
   for (std::int64_t slot = begin; slot < end; ++slot) {
     for (std::int64_t asker = 0; asker < replicas; ++asker) {
       const std::vector<std::int32_t>& ids = clicks.ids.at((slot * replicas + asker) * kBatch);
-      std::vector<std::uint64_t> bags(static_cast<std::size_t>(replicas));
-      std::vector<std::set<std::pair<std::size_t, std::int32_t>>> rows(static_cast<std::size_t>(replicas));
+      std::vector<std::uint64_t> bags(replicas);
+      std::vector<std::set<std::pair<std::size_t, std::int32_t>>> rows(replicas);
       for (std::size_t i = 0; i < ids.size(); ++i) {
-        const auto owner = static_cast<std::size_t>(ids[i] / (kRowsOfTable / replicas));
+        const std::size_t owner = ids[i] / (kRowsOfTable / replicas);
         ++bags[owner];
         rows[owner].insert({i % kTables, ids[i]});
       }
       for (std::size_t owner = 0; owner < bags.size(); ++owner) {
         if (owner == static_cast<std::size_t>(asker) || bags[owner] == 0) continue;
-        const auto from = static_cast<std::size_t>(asker);
+        const std::size_t from = asker;
         bytes.model[from] += kHeader + 4 * (kTables + 2 * bags[owner]) + kHeader;
         bytes.model[owner] += 4 * kWidth * bags[owner];
         bytes.gradient[from] += 8 * kTables + rows[owner].size() * (8 + 4 + 4 * kWidth);

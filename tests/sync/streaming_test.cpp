@@ -84,7 +84,7 @@ TEST(Streaming, T14_EveryFragmentMeetsOncePerInterval) {
           if (left >= kOffsets[p] + begin && left > 0 && (left - kOffsets[p]) % 7 == 0) expected = p;
         }
         const Trace& trace = run.replicas.at(1);
-        const auto t = static_cast<std::size_t>(done - 1);
+        const std::size_t t = done - 1;
         const std::vector<bool> anchor = moved(run, trace.evaluated[t], trace.evaluated[t - 1]);
         const std::vector<bool> weights = moved(run, trace.live[t], trace.before[t]);
         for (std::size_t i = 0; i < kTensors; ++i) {

@@ -139,7 +139,7 @@ class HostStage {
   /// Returns room for as many elements, with unspecified values.
   TensorView room(const TensorView& view) {
     if (view.space == MemorySpace::kHost) return view;
-    const auto bytes = static_cast<std::size_t>(view.bytes());
+    const std::size_t bytes = view.bytes();
     if (memory_.size() * sizeof(Line) < bytes) memory_.resize((bytes + sizeof(Line) - 1) / sizeof(Line));
     return {memory_.data(), view.shape, view.dtype, MemorySpace::kHost};
   }

@@ -63,8 +63,8 @@ class Shape {
   explicit Shape(std::span<const std::int64_t> extents);
 
   int rank() const noexcept { return rank_; }
-  std::int64_t operator[](int dim) const noexcept { return extents_[static_cast<std::size_t>(dim)]; }
-  std::int64_t& operator[](int dim) noexcept { return extents_[static_cast<std::size_t>(dim)]; }
+  std::int64_t operator[](int dim) const noexcept { return extents_[dim]; }
+  std::int64_t& operator[](int dim) noexcept { return extents_[dim]; }
   std::int64_t elements() const noexcept;  ///< 1 for a scalar
   std::span<const std::int64_t> extents() const noexcept {
     return {extents_.data(), static_cast<std::size_t>(rank_)};

@@ -214,13 +214,13 @@ class ModelGrid {
   int size() const noexcept { return size_; }
   int index() const noexcept { return index_; }
   int axes() const noexcept { return static_cast<int>(extents_.size()); }
-  int extent(int axis) const { return extents_.at(static_cast<std::size_t>(axis)); }
-  int coordinate(int axis) const { return coordinates_.at(static_cast<std::size_t>(axis)); }
+  int extent(int axis) const { return extents_.at(axis); }
+  int coordinate(int axis) const { return coordinates_.at(axis); }
   std::span<const int> extents() const noexcept { return extents_; }
   GridPlace place() const noexcept { return {extents_, coordinates_, replica_}; }
 
   Communicator* all() const noexcept { return all_; }
-  Communicator* axis(int axis) const { return axis_.at(static_cast<std::size_t>(axis)); }
+  Communicator* axis(int axis) const { return axis_.at(axis); }
 
   /// A number for the messages of one plan. All ranks make their plans in the same order, so it is the same
   /// on all.

@@ -13,7 +13,7 @@ namespace tenon::base {
 template <typename List, std::integral Index>
 constexpr decltype(auto) at(List&& list, Index index) {
   assert(std::cmp_greater_equal(index, 0) && std::cmp_less(index, std::size(list)));
-  return list[static_cast<std::size_t>(index)];
+  return list[index];
 }
 
 }  // namespace tenon::base

@@ -108,7 +108,7 @@ std::string sha256_of_file(FileSystem& files, const std::string& path) {
   Sha256 hash;
   for (std::int64_t offset = 0; offset < file->size();) {
     const auto size = std::min<std::int64_t>(static_cast<std::int64_t>(block.size()), file->size() - offset);
-    const std::span<std::byte> part(block.data(), static_cast<std::size_t>(size));
+    const std::span<std::byte> part(block.data(), size);
     file->read(offset, part);
     hash.update(part);
     offset += size;
@@ -127,8 +127,7 @@ std::string file_sha256(const std::filesystem::path& file) {
   std::vector<char> block(1 << 16);
   while (ok && in) {
     in.read(block.data(), static_cast<std::streamsize>(block.size()));
-    ok =
-        !in.bad() && EVP_DigestUpdate(digest.get(), block.data(), static_cast<std::size_t>(in.gcount())) == 1;
+    ok = !in.bad() && EVP_DigestUpdate(digest.get(), block.data(), in.gcount()) == 1;
   }
   std::array<unsigned char, EVP_MAX_MD_SIZE> bytes{};
   unsigned length = 0;

@@ -66,7 +66,7 @@ void drain(FileDescriptor& from, Use&& use) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && errno == EAGAIN) return;
     if (got <= 0) return from.reset();
-    use(std::string_view(block.data(), static_cast<std::size_t>(got)));
+    use(std::string_view(block.data(), got));
   }
 }
 

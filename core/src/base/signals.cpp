@@ -155,7 +155,7 @@ struct SignalOwner {
   }
 
   static std::size_t place_of(int signal) {
-    return static_cast<std::size_t>(std::find(kStops.begin(), kStops.end(), signal) - kStops.begin());
+    return std::find(kStops.begin(), kStops.end(), signal) - kStops.begin();
   }
 
   const std::size_t taken;  // of kStops

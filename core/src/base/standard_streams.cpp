@@ -50,7 +50,7 @@ int StandardOutput::sync() {
 
 bool StandardOutput::write_out() {
   for (const char* next = pbase(); next < pptr() && error_ == 0;) {
-    const ssize_t written = ::write(STDOUT_FILENO, next, static_cast<std::size_t>(pptr() - next));
+    const ssize_t written = ::write(STDOUT_FILENO, next, pptr() - next);
     if (written >= 0) {
       next += written;
     } else if (errno != EINTR) {

@@ -40,15 +40,15 @@ void for_each_run(const Window& a, const Window& b, Fn&& fn) {
   const auto element = [&](const Window& window) {
     std::int64_t index = 0;
     for (int dim = 0; dim < extents.rank(); ++dim)
-      index = index * window.shape[dim] + window.box.offset[dim] + at[static_cast<std::size_t>(dim)];
+      index = index * window.shape[dim] + window.box.offset[dim] + at[dim];
     return index;
   };
   for (;;) {
     fn(element(a), element(b), run);
     int dim = outer - 1;
     for (; dim >= 0; --dim) {
-      if (++at[static_cast<std::size_t>(dim)] < extents[dim]) break;
-      at[static_cast<std::size_t>(dim)] = 0;
+      if (++at[dim] < extents[dim]) break;
+      at[dim] = 0;
     }
     if (dim < 0) return;
   }

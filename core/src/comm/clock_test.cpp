@@ -149,7 +149,7 @@ TEST(SimulatedClock, ADeadlockTellsEveryoneWhoWaitsForWhat) {
                                                  }},
                                                 {2, 0, [](Clock& c) { c.advance(9); }}});
   for (int i = 0; i < 2; ++i) {
-    const std::string& error = errors[static_cast<std::size_t>(i)];
+    const std::string& error = errors[i];
     EXPECT_THAT(error, HasSubstr("deadlock"));
     EXPECT_THAT(error, HasSubstr("'p0' (replica 0, actor 0) waits since 0 s for the gradient of p1"));
     EXPECT_THAT(error, HasSubstr("'p1' (replica 1, actor 0) waits since 4 s for the weights of p0"));

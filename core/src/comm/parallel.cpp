@@ -84,7 +84,7 @@ void run_team(BlockLoop& loop, int threads) {
     inside_loop = false;
   };
   std::vector<std::thread> team;
-  team.reserve(static_cast<std::size_t>(threads));
+  team.reserve(threads);
   try {
     while (static_cast<int>(team.size()) + 1 < threads) team.emplace_back(work);
   } catch (const std::system_error&) {

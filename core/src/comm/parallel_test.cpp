@@ -23,11 +23,11 @@ class ParallelTest : public testing::TestWithParam<int> {
 TEST_P(ParallelTest, VisitsEveryItemOnceInTheSameBlocks) {
   for (const std::int64_t count : {0, 1, 7, 64, 1000}) {
     for (const std::int64_t block : {1, 3, 64, 5000}) {
-      std::vector<std::atomic<int>> visits(static_cast<std::size_t>(count));
+      std::vector<std::atomic<int>> visits(count);
       std::atomic<int> wrong_blocks{0};
       parallel_for(count, block, [&](std::int64_t begin, std::int64_t end) {
         if (begin % block != 0 || end != std::min(count, begin + block)) ++wrong_blocks;
-        for (std::int64_t i = begin; i < end; ++i) ++visits[static_cast<std::size_t>(i)];
+        for (std::int64_t i = begin; i < end; ++i) ++visits[i];
       });
       EXPECT_EQ(wrong_blocks, 0);
       for (const auto& visit : visits) ASSERT_EQ(visit, 1);

@@ -116,7 +116,7 @@ class StagedCommunicator final : public CommunicatorDecorator {
 
   /// The smallest free buffer that is large enough, else the largest one, made larger.
   std::size_t take(std::int64_t bytes) {
-    const auto wanted = static_cast<std::size_t>(bytes);
+    const std::size_t wanted = bytes;
     std::size_t best = kNone;
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
       if (buffers_[i].taken) continue;

@@ -79,7 +79,7 @@ class Values {
 std::vector<std::string> run(int ranks, const std::function<void(int, ChangedDevice&, Communicator&)>& body) {
   testing::FakeNetwork network(ranks, 7);
   const auto clock = make_wall_clock();
-  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::vector<int> all(ranks);
   std::iota(all.begin(), all.end(), 0);
   std::vector<std::string> errors(all.size());
   std::vector<std::thread> threads;
@@ -95,12 +95,11 @@ std::vector<std::string> run(int ranks, const std::function<void(int, ChangedDev
     threads.emplace_back([&, rank] {
       try {
         ChangedDevice device;
-        const auto group = staged(
-            transports[static_cast<std::size_t>(rank)]->open(rank, GroupSpec{.ranks = all, .name = "all"}),
-            device);
+        const auto group =
+            staged(transports[rank]->open(rank, GroupSpec{.ranks = all, .name = "all"}), device);
         body(rank, device, *group);
       } catch (const std::exception& error) {
-        errors[static_cast<std::size_t>(rank)] = error.what();
+        errors[rank] = error.what();
       }
     });
   }
@@ -117,12 +116,12 @@ TEST(Staged, CollectivesGiveWhatHostTensorsGive) {
     group.all_reduce(sum.view(), ReduceOp::kSum);
     EXPECT_EQ(sum.read(), (std::vector<float>{3, 3, 6}));
     group.wait(group.start_reduce_scatter(rows.view(), ReduceOp::kMax));
-    EXPECT_EQ(rows.read()[static_cast<std::size_t>(rank)], 2 + r);
-    EXPECT_EQ(rows.read()[static_cast<std::size_t>((rank + 1) % 3)], r + static_cast<float>((rank + 1) % 3))
+    EXPECT_EQ(rows.read()[rank], 2 + r);
+    EXPECT_EQ(rows.read()[(rank + 1) % 3], r + static_cast<float>((rank + 1) % 3))
         << "only the own row is written";
 
     std::vector<float> mine(6, -1);
-    mine[static_cast<std::size_t>(2 * rank)] = mine[static_cast<std::size_t>(2 * rank + 1)] = r;
+    mine[2 * rank] = mine[2 * rank + 1] = r;
     Values gathered(device, mine, 3);
     group.all_gather(gathered.view());
     EXPECT_EQ(gathered.read(), (std::vector<float>{0, 0, 1, 1, 2, 2}));

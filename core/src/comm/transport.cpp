@@ -37,8 +37,8 @@ namespace {
 
 /// The texts of all ranks, in their order.
 std::vector<std::string> gather(Communicator& all, const std::string& text) {
-  const auto ranks = static_cast<std::size_t>(all.size());
-  const auto self = static_cast<std::size_t>(all.rank());
+  const std::size_t ranks = all.size();
+  const std::size_t self = all.rank();
   std::vector<std::int64_t> lengths(ranks, 0);
   lengths[self] = static_cast<std::int64_t>(text.size());
   all.all_gather({lengths.data(), Shape{all.size(), 1}, DType::kI64});
@@ -48,18 +48,18 @@ std::vector<std::string> gather(Communicator& all, const std::string& text) {
   if (longest > 0) all.all_gather({rows.data(), Shape{all.size(), longest}, DType::kU8});
   std::vector<std::string> texts;
   for (std::size_t r = 0; r < ranks; ++r) {
-    texts.push_back(rows.substr(r * static_cast<std::size_t>(longest), static_cast<std::size_t>(lengths[r])));
+    texts.push_back(rows.substr(r * static_cast<std::size_t>(longest), lengths[r]));
   }
   return texts;
 }
 
 /// Where two texts part, with some of what follows.
 std::string first_difference(const std::string& a, const std::string& b) {
-  const auto at = static_cast<std::size_t>(
+  const std::size_t at =
       std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(std::min(a.size(), b.size())),
                     b.begin())
           .first -
-      a.begin());
+      a.begin();
   const std::size_t from = at < 20 ? 0 : at - 20;
   return fmt::format("'...{}' and '...{}'", a.substr(from, 60), b.substr(from, 60));
 }

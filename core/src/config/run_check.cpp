@@ -236,7 +236,7 @@ void CoreReader::clock_costs(const Member* table, const Options& options) {
   const auto refuse = [&](const std::string& text) {
     problems_.push_back(place(table != nullptr ? table->origin : Origin()) + text);
   };
-  const auto trainers = static_cast<std::size_t>(settings_.parallel.trainers());
+  const std::size_t trainers = settings_.parallel.trainers();
   if (!clock.speed.empty() && clock.speed.size() != trainers) {
     refuse(fmt::format("transport.clock.speed has {} numbers, but {} ranks train; give one for each",
                        clock.speed.size(), trainers));

@@ -146,7 +146,7 @@ Site::Site(const ExecutorSpec& spec, FormatCounter& counter, std::string layer_n
 
 Site::~Site() {
   for (const SiteTensor& tensor : tensors) {
-    spec_->device->release(tensor.view.data, static_cast<std::size_t>(tensor.view.bytes()));
+    spec_->device->release(tensor.view.data, tensor.view.bytes());
   }
 }
 
@@ -645,7 +645,7 @@ void Builder::plan_memory() {
   }
 
   std::size_t copies = 0;
-  for (const TensorView& view : build_->persistent) copies += static_cast<std::size_t>(view.bytes());
+  for (const TensorView& view : build_->persistent) copies += view.bytes();
   std::size_t sum = 0;
   for (const Lifetime& buffer : build_->plan) sum += buffer.bytes;
   build_->lines.push_back({"activations, gradients and workspaces (planned)", build_->plan_bytes});
@@ -661,8 +661,7 @@ std::unique_ptr<Build> build_graph(const ExecutorSpec& spec, const GraphSpec& gr
 
 void release(Build& build, Device& device) {
   build.nodes.clear();
-  for (const TensorView& view : build.persistent)
-    device.release(view.data, static_cast<std::size_t>(view.bytes()));
+  for (const TensorView& view : build.persistent) device.release(view.data, view.bytes());
   if (build.block.data != nullptr) device.release(build.block.data, build.plan_bytes);
 }
 

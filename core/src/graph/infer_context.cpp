@@ -77,7 +77,7 @@ SiteRef LayerInference::linear_site(const SiteSpec& spec) {
   site->declared = spec;
   site->module = std::string(spec.module);
   site->declared.module = site->module;
-  site->parameter = self.parameters.at(static_cast<std::size_t>(spec.weight.index));
+  site->parameter = self.parameters.at(spec.weight.index);
   const ParameterSpec& weight = base::at(build_.declared, site->parameter).spec;
   const Shape local = local_part(weight, place_of(spec_)).extents;
   const std::int64_t needed = (spec.first_weight_row + spec.n) * spec.k;
@@ -110,7 +110,7 @@ SiteRef LayerInference::convolution_site(const SiteSpec& spec, const Convolution
 void LayerInference::keep_output(int index) {
   Node& self = node();
   self.keeps_output.resize(self.outputs.size(), false);
-  self.keeps_output.at(static_cast<std::size_t>(index)) = true;
+  self.keeps_output.at(index) = true;
 }
 
 void LayerInference::offer_epilogue(Epilogue map) {

@@ -31,12 +31,12 @@ class LayerInference final : public InferContext {
   WorkspaceRef workspace(std::size_t bytes) override;
   SiteRef linear_site(const SiteSpec& spec) override;
   SiteRef convolution_site(const SiteSpec& spec, const ConvolutionSpec& images);
-  void keep_input(int index) override { node().keeps_input.at(static_cast<std::size_t>(index)) = true; }
+  void keep_input(int index) override { node().keeps_input.at(index) = true; }
   void keep_output(int index) override;
   void offer_epilogue(Epilogue map) override;
 
  private:
-  Node& node() const { return build_.nodes[static_cast<std::size_t>(index_)]; }
+  Node& node() const { return build_.nodes[index_]; }
 
   const ExecutorSpec& spec_;
   Build& build_;

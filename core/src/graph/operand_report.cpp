@@ -41,7 +41,7 @@ struct Sums {
 void add_floats(Sums& sums, const TensorView& view, std::int64_t first, std::int64_t count) {
   std::array<std::int32_t, kPiece> bits{};
   if (view.dtype == DType::kF32) {
-    std::memcpy(bits.data(), view.as<const float>() + first, static_cast<std::size_t>(count) * sizeof(float));
+    std::memcpy(bits.data(), view.as<const float>() + first, count * sizeof(float));
   } else {
     const std::uint16_t* from = view.as<const std::uint16_t>() + first;
     for (std::int64_t i = 0; i < count; ++i)

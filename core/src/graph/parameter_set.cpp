@@ -84,7 +84,7 @@ std::vector<ParameterInfo> lay_out(const std::vector<Declared>& declared, const 
     info.users = declared[index].users;
     if (info.spec.role != Role::kRowTable) {
       info.arena = arenas.at(Key{arena_use(info.spec), info.spec.dtype});
-      std::int64_t& end = used[static_cast<std::size_t>(info.arena)];
+      std::int64_t& end = used[info.arena];
       const std::int64_t step = std::max<std::int64_t>(1, 64 * 8 / dtype_bits(info.spec.dtype));
       info.begin = (end + step - 1) / step * step;
       end = info.begin + info.local.elements();
@@ -170,7 +170,7 @@ class DeviceParameterSet final : public ParameterSet {
 
   ~DeviceParameterSet() override {
     for (const TensorView& arena : arenas_) {
-      if (arena.data != nullptr) device_.release(arena.data, static_cast<std::size_t>(arena.bytes()));
+      if (arena.data != nullptr) device_.release(arena.data, arena.bytes());
     }
   }
 
@@ -330,7 +330,7 @@ void initialise(ParameterSet& set, std::uint64_t seed_init, Device& device) {
       fill_host(info, key, target);
       continue;
     }
-    staging.resize(static_cast<std::size_t>(host.bytes()));
+    staging.resize(host.bytes());
     host.data = staging.data();
     fill_host(info, key, host);
     device.copy(host, target);

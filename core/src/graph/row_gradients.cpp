@@ -82,7 +82,7 @@ void RowGradients::sort(Table& table) {
 template <typename Real>
 void RowGradients::sum(Table& table) {
   sort(table);
-  const auto width = static_cast<std::size_t>(table.width);
+  const std::size_t width = table.width;
   table.unique.clear();
   table.counts.clear();
   make_room(table.unique, table.ids.size(), 0);
@@ -109,7 +109,7 @@ std::span<const RowGradient> RowGradients::summed() {
   result_.resize(tables_.size());
   parallel_for(static_cast<std::int64_t>(tables_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
-      Table& table = tables_[static_cast<std::size_t>(t)];
+      Table& table = tables_[t];
       if (table.dtype == DType::kF64) {
         sum<double>(table);
       } else {
@@ -119,7 +119,7 @@ std::span<const RowGradient> RowGradients::summed() {
       values.data = table.sums.data();
       values.dtype = table.dtype;
       values.shape = Shape{static_cast<std::int64_t>(table.unique.size()), table.width};
-      result_[static_cast<std::size_t>(t)] = {table.parameter, table.unique, values, table.counts};
+      result_[t] = {table.parameter, table.unique, values, table.counts};
     }
   });
   return result_;

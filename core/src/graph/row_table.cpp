@@ -91,7 +91,7 @@ class HostRowTable final : public RowTable {
         width_(width),
         first_(first),
         last_(last),
-        row_bytes_(static_cast<std::size_t>(dtype_bytes(dtype, width))),
+        row_bytes_(dtype_bytes(dtype, width)),
         memory_(name_, row_bytes_ * owned()),
         versions_(
             std::make_unique<std::atomic<std::uint64_t>[]>((owned() + kVersionRows - 1) / kVersionRows)) {}
@@ -136,7 +136,7 @@ class HostRowTable final : public RowTable {
   }
 
  private:
-  std::size_t owned() const { return static_cast<std::size_t>(last_ - first_); }
+  std::size_t owned() const { return last_ - first_; }
   std::int64_t stride() const { return static_cast<std::int64_t>(row_bytes_); }
 
   std::size_t slot(std::int64_t id) const {
@@ -144,7 +144,7 @@ class HostRowTable final : public RowTable {
       fail_run(fmt::format("row table '{}': row {} is not one of this rank's rows [{}, {})", name_, id,
                            first_, last_));
     }
-    return static_cast<std::size_t>(id - first_);
+    return id - first_;
   }
 
   void require_room(std::span<const std::int64_t> ids, const TensorView& view) const {
@@ -176,12 +176,12 @@ void for_each_chunk(const RowTable& table, const RowChunk& body) {
   std::vector<std::int64_t> ids;
   std::vector<std::byte> memory;
   for (std::int64_t first = table.owned_first(); first < table.owned_last(); first += rows) {
-    ids.resize(static_cast<std::size_t>(std::min(rows, table.owned_last() - first)));
+    ids.resize(std::min(rows, table.owned_last() - first));
     std::iota(ids.begin(), ids.end(), first);
     TensorView view;
     view.dtype = table.dtype();
     view.shape = Shape{static_cast<std::int64_t>(ids.size()), table.width()};
-    memory.resize(static_cast<std::size_t>(view.bytes()));
+    memory.resize(view.bytes());
     view.data = memory.data();
     body(ids, view);
   }

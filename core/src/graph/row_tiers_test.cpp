@@ -111,7 +111,7 @@ TEST(RowTiers, P13_RowsWrittenBackByARestoreAreSeenThroughATier) {
   WriteBackCache cache(*behind);
   std::vector<float> ones(kTableRows * kRowWidth, 1.0f);
   for_each_chunk(cache, [&](std::span<const std::int64_t> ids, TensorView rows) {
-    std::memcpy(rows.data, ones.data() + ids.front() * kRowWidth, static_cast<std::size_t>(rows.bytes()));
+    std::memcpy(rows.data, ones.data() + ids.front() * kRowWidth, rows.bytes());
     cache.write(ids, rows);
   });
   EXPECT_EQ(snapshot(cache), ones);

@@ -32,7 +32,7 @@ BatchReader::BatchReader(Read read, const DataInfo& data, Device& device, Execut
     const bool converts = field.host.dtype != inputs[i].dtype;
     const bool copies = inputs[i].space != MemorySpace::kHost;
     if (converts || copies) {
-      field.memory.resize(static_cast<std::size_t>(field.host.bytes()));
+      field.memory.resize(field.host.bytes());
       field.host.data = field.memory.data();
     }
     if (converts && copies) {
@@ -47,8 +47,7 @@ BatchReader::BatchReader(Read read, const DataInfo& data, Device& device, Execut
 
 BatchReader::~BatchReader() {
   for (const Field& field : fields_) {
-    if (!field.on_device.empty())
-      device_.release(field.on_device.data, static_cast<std::size_t>(field.on_device.bytes()));
+    if (!field.on_device.empty()) device_.release(field.on_device.data, field.on_device.bytes());
   }
 }
 

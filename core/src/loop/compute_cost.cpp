@@ -51,7 +51,7 @@ ComputeCost::ComputeCost(const ComputeCostSpec& spec)
       simulated_(spec.clock->simulated()),
       measures_(simulated_ && spec.settings->transport.costs.calibrate) {
   const config::CostSettings& costs = spec.settings->transport.costs;
-  const auto rank = static_cast<std::size_t>(spec.rank);
+  const std::size_t rank = spec.rank;
   if (rank < costs.speed.size()) speed_ = costs.speed[rank];
   for (const config::StragglerSettings& straggler : spec.settings->transport.stragglers) {
     if (straggler.kind == config::StragglerSettings::Kind::kFactor && hits(straggler, spec.rank))

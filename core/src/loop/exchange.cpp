@@ -13,8 +13,8 @@ std::vector<std::string> TextHub::exchange(int rank, const std::string& text) {
   std::unique_lock lock(mutex_);
   if (cancelled_) throw CancelledError(reason_);
   const std::uint64_t round = round_;
-  texts_[static_cast<std::size_t>(rank)] = text;
-  present_[static_cast<std::size_t>(rank)] = true;
+  texts_[rank] = text;
+  present_[rank] = true;
   if (++arrived_ == texts_.size()) {
     arrived_ = 0;
     present_.assign(present_.size(), false);

@@ -26,10 +26,7 @@ class TextHub final : public TextExchange {
  public:
   /// clock: the run's, for threads that take part in it; a wall clock of its own for others.
   TextHub(int ranks, Clock& clock, double deadline_s)
-      : clock_(clock),
-        deadline_s_(deadline_s),
-        texts_(static_cast<std::size_t>(ranks)),
-        result_(static_cast<std::size_t>(ranks)) {}
+      : clock_(clock), deadline_s_(deadline_s), texts_(ranks), result_(ranks) {}
 
   std::vector<std::string> exchange(int rank, const std::string& text) override;
   void cancel(const std::string& reason) override;

@@ -216,7 +216,7 @@ void TensorWatch::after_update(double gradient_scale) {
 TensorView TensorWatch::host_view(const TensorView& view, std::size_t buffer) {
   if (view.space == MemorySpace::kHost) return view;
   std::vector<std::byte>& memory = staging_[buffer];
-  memory.resize(static_cast<std::size_t>(view.bytes()));
+  memory.resize(view.bytes());
   TensorView host = view;
   host.space = MemorySpace::kHost;
   host.data = memory.data();

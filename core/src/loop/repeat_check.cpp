@@ -69,7 +69,7 @@ RepeatCheck::Digests RepeatCheck::digests() {
   const auto add = [&](int parameter, const TensorView& values, std::span<const std::int64_t> ids) {
     TensorView host = values;
     if (values.space != MemorySpace::kHost) {
-      host_.resize(static_cast<std::size_t>(values.bytes()));
+      host_.resize(values.bytes());
       host.space = MemorySpace::kHost;
       host.data = host_.data();
       device_.copy(values, host);
@@ -78,7 +78,7 @@ RepeatCheck::Digests RepeatCheck::digests() {
     stream.reset();
     stream.update(std::as_bytes(ids));
     stream.update(host.raw());
-    all.emplace_back(executor_.parameters()[static_cast<std::size_t>(parameter)].spec.name, stream.hex());
+    all.emplace_back(executor_.parameters()[parameter].spec.name, stream.hex());
   };
   for (const ParameterInfo& info : executor_.parameters()) {
     const TensorView gradient = gradients_.tensor(info.index);

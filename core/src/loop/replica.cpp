@@ -35,7 +35,7 @@ BucketPlan plan_buckets(const ParameterSet& gradients, const BucketCaps& caps) {
     bucket.gradients.data = static_cast<std::byte*>(arena.data) + dtype_bytes(arena.dtype, bucket.begin);
     bucket.gradients.shape = Shape{end - bucket.begin};
     open_end = end;
-    plan.bucket_of[static_cast<std::size_t>(info.index)] = bucket.index;
+    plan.bucket_of[info.index] = bucket.index;
     ++plan.parameters.back();
   }
   return plan;

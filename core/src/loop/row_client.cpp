@@ -14,7 +14,7 @@ namespace tenon::train {
 namespace {
 
 std::size_t index(int replica) {
-  return static_cast<std::size_t>(replica);
+  return replica;
 }
 
 /// The owner's part of a table's gradient: [first, last) of its rows.
@@ -96,7 +96,7 @@ void RowClient::pack(const UpdateContext& context, std::span<const RowGradient> 
       count = static_cast<std::int64_t>(part.second - part.first);
     }
     append(&count, sizeof count);
-    all += static_cast<std::size_t>(count);
+    all += count;
   }
   if (all == 0) return out.clear();
   const auto each_part = [&](auto&& body) {

@@ -29,7 +29,7 @@ std::vector<std::int64_t> replica_offsets(const ParameterSpec& spec) {
 template <typename T>
 T load(const std::byte* from, std::int64_t index) {
   T value;
-  std::memcpy(&value, from + static_cast<std::size_t>(index) * sizeof(T), sizeof(T));
+  std::memcpy(&value, from + index * sizeof(T), sizeof(T));
   return value;
 }
 
@@ -62,7 +62,7 @@ RowExchange::RowExchange(RankReplica& replica, bool shared, bool on_request) : r
   if (tables_.empty()) return;
   group_ =
       replica.open("rows", Purpose::kGradient);  // its own: a strategy may leave transfers on the group's
-  const auto replicas = static_cast<std::size_t>(replicas_);
+  const std::size_t replicas = replicas_;
   rows_out_.resize(replicas * tables_.size());
   rows_in_.resize(rows_out_.size());
   tables_each_.assign(replicas, static_cast<std::int64_t>(tables_.size()));
@@ -84,12 +84,12 @@ void RowExchange::pack(std::span<const RowGradient> mine) {
       if (found == mine.end() || found->ids.empty()) continue;
       auto first = found->ids.begin(), last = found->ids.end();
       if (!table.offsets.empty()) {
-        const auto owner = static_cast<std::size_t>(to);
+        const std::size_t owner = to;
         first = std::lower_bound(found->ids.begin(), found->ids.end(), table.offsets[owner]);
         last = std::lower_bound(first, found->ids.end(), table.offsets[owner + 1]);
       }
-      const auto at = static_cast<std::size_t>(first - found->ids.begin());
-      const auto rows = static_cast<std::size_t>(last - first);
+      const std::size_t at = first - found->ids.begin();
+      const std::size_t rows = last - first;
       rows_out_[static_cast<std::size_t>(to) * tables_.size() + t] = static_cast<std::int64_t>(rows);
       const auto append = [&](const void* data, std::size_t bytes) {
         const auto* from = static_cast<const std::byte*>(data);
@@ -100,7 +100,7 @@ void RowExchange::pack(std::span<const RowGradient> mine) {
       append(static_cast<const std::byte*>(found->values.data) + at * table.row_bytes(),
              rows * table.row_bytes());
     }
-    bytes_out_[static_cast<std::size_t>(to)] = static_cast<std::int64_t>(out_.size() - begin);
+    bytes_out_[to] = static_cast<std::int64_t>(out_.size() - begin);
   }
   if (out_.capacity() < out_.size() + out_.size() / 2) out_.reserve(2 * out_.size());
 }
@@ -126,7 +126,7 @@ void RowExchange::transfer() {
     for (std::size_t t = 0; t < tables_.size(); ++t) {
       Packed part;
       part.rows = rows_in_[from * tables_.size() + t];
-      const auto rows = static_cast<std::size_t>(part.rows);
+      const std::size_t rows = part.rows;
       part.ids = at;
       part.counts = part.ids + rows * sizeof(std::int64_t);
       part.values = part.counts + rows * sizeof(std::uint32_t);
@@ -138,7 +138,7 @@ void RowExchange::transfer() {
 
 template <typename Real>
 void RowExchange::sum(Table& table, std::span<const Packed> parts) {
-  const auto width = static_cast<std::size_t>(table.width);
+  const std::size_t width = table.width;
   std::int64_t room = 0;
   for (const Packed& part : parts) room += part.rows;
   resize_with_room(table.ids, static_cast<std::size_t>(room), kLeastRows);
@@ -187,10 +187,10 @@ void RowExchange::merge(Table& table, std::span<const Packed> parts) {
 std::span<const RowGradient> RowExchange::run(std::span<const RowGradient> mine) {
   pack(mine);
   transfer();
-  const auto replicas = static_cast<std::size_t>(replicas_);
+  const std::size_t replicas = replicas_;
   result_.resize(tables_.size());
   parallel_for(static_cast<std::int64_t>(tables_.size()), 1, [&](std::int64_t begin, std::int64_t end) {
-    for (auto t = static_cast<std::size_t>(begin); t < static_cast<std::size_t>(end); ++t) {
+    for (std::size_t t = begin; t < static_cast<std::size_t>(end); ++t) {
       Table& table = tables_[t];
       merge(table, std::span<const Packed>(parts_).subspan(t * replicas, replicas));
       TensorView values;

@@ -42,7 +42,7 @@ class RowExchange {
     std::vector<std::uint32_t> counts;
     std::vector<std::byte> values;
     std::vector<std::int64_t> next;  ///< of each replica's rows, the first that is not merged
-    std::size_t row_bytes() const { return static_cast<std::size_t>(dtype_bytes(dtype, width)); }
+    std::size_t row_bytes() const { return dtype_bytes(dtype, width); }
   };
   /// Rows of one table in a message: ids, counts and values, one after another.
   struct Packed {

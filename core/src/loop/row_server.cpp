@@ -82,7 +82,7 @@ void RowServer::open(ParameterSet& live, Updater& updater) {
       if (found == tables_.end())
         fail_plugin(fmt::format("layer '{}' answers for '{}', which is no table cut over the replicas",
                                 node.name, name));
-      const auto at = static_cast<std::size_t>(found - tables_.begin());
+      const std::size_t at = found - tables_.begin();
       answered[at] = true;
       node.tables.push_back(guarded_[at].get());
     }
@@ -98,7 +98,7 @@ void RowServer::open(ParameterSet& live, Updater& updater) {
 
 void RowServer::start() {
   const auto open = [&](int asker, int worker, const char* what, Purpose purpose) {
-    const int owner = spec_.host.rank, other = spec_.peers[static_cast<std::size_t>(asker)];
+    const int owner = spec_.host.rank, other = spec_.peers[asker];
     const int members[] = {other, owner};
     const std::string name = row_pair_name(what, other, worker, owner);
     return spec_.transport->open(owner, {members, name, purpose, 0, kAskerSilenceSeconds});
@@ -177,7 +177,7 @@ void RowServer::look_up(Session& session, const RowHeader& header) {
   resize_with_room(session.request, static_cast<std::size_t>(header.bytes), kLeastBytes);
   resize_with_room(session.reply, static_cast<std::size_t>(header.answer_bytes), kLeastBytes);
   session.pair.lookups->receive(flat_view(session.request, DType::kU8), kAsker, kRowTag);
-  guard({"", nodes_.at(static_cast<std::size_t>(header.node)).name, spec_.host.rank, -1},
+  guard({"", nodes_.at(header.node).name, spec_.host.rank, -1},
         [&] { answer(header.node, session.request, session.reply); });
   session.pair.lookups->send(flat_view(session.reply, DType::kU8), kAsker, kRowTag);
 }
@@ -213,10 +213,10 @@ void RowServer::apply(Session& session, const RowHeader& header) {
                     session.worker, session.asker, session.gradients.size(), expected, all, tables_.size()));
   }
   const auto* ids = reinterpret_cast<const std::int64_t*>(at);
-  std::byte* value = at + static_cast<std::size_t>(all) * sizeof(std::int64_t);
+  std::byte* value = at + all * sizeof(std::int64_t);
   const auto* counts = reinterpret_cast<const std::uint32_t*>(value + values);
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    const auto count = static_cast<std::size_t>(rows[t]);
+    const std::size_t count = rows[t];
     if (count == 0) continue;
     TensorView gradients;
     gradients.data = value;
@@ -230,7 +230,7 @@ void RowServer::apply(Session& session, const RowHeader& header) {
 }
 
 void RowServer::answer(int node, std::span<const std::byte> request, std::span<std::byte> answer) const {
-  const Node& asked = nodes_.at(static_cast<std::size_t>(node));
+  const Node& asked = nodes_.at(node);
   asked.answerer->answer(request, asked.tables, answer);
 }
 

@@ -38,7 +38,7 @@ class RowServer {
     std::int64_t width = 0;
     DType dtype = DType::kF32;
     std::vector<std::int64_t> offsets;  ///< first row of each replica
-    std::size_t row_bytes() const { return static_cast<std::size_t>(dtype_bytes(dtype, width)); }
+    std::size_t row_bytes() const { return dtype_bytes(dtype, width); }
   };
 
   explicit RowServer(const RowServerSpec& spec);

@@ -94,8 +94,7 @@ class TracedCommunicator final : public CommunicatorDecorator {
 
   bool spans() const { return watch_.spans != nullptr && watch_.spans->wanted(); }
   void before(Operation operation) {
-    if (watch_.faults != nullptr)
-      watch_.faults->before_operation(members_, names_[static_cast<std::size_t>(operation)]);
+    if (watch_.faults != nullptr) watch_.faults->before_operation(members_, names_[operation]);
   }
 
   template <typename Start>
@@ -142,9 +141,7 @@ class TracedCommunicator final : public CommunicatorDecorator {
     if (now - open->started_s >= kLeastOverlapSeconds)
       watch_.spans->add({kOverlap, name(open->operation), open->started_s, now});
   }
-  std::string_view name(Operation operation) const {
-    return span_names_[static_cast<std::size_t>(operation)];
-  }
+  std::string_view name(Operation operation) const { return span_names_[operation]; }
 
   const CommunicatorWatch watch_;
   const std::vector<int> members_;

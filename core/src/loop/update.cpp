@@ -50,7 +50,7 @@ Updater::Updater(Optimizer& optimizer, ParameterSet& live, Device& device)
       tables_.push_back({info.index, name,
                          graph::make_row_table(name + "/" + info.spec.name, table->dtype(), table->rows(),
                                                width, table->owned_first(), table->owned_last())});
-      state_of_[static_cast<std::size_t>(info.index)].push_back(tables_.back().table.get());
+      state_of_[info.index].push_back(tables_.back().table.get());
     }
   }
   cut();
@@ -136,7 +136,7 @@ double Updater::gradient_norm(const ParameterSet& gradients, std::span<const Row
     }
   }
   for (const RowGradient& row : rows) {
-    const ParameterSpec& spec = live_.parameters()[static_cast<std::size_t>(row.parameter)].spec;
+    const ParameterSpec& spec = live_.parameters()[row.parameter].spec;
     if (row.ids.empty() || !is_first_holder(spec, grid.coordinates)) continue;
     (is_cut(spec, kReplicaAxis) ? cut : sum) += squares_of(row.values);
   }
@@ -171,8 +171,7 @@ void Updater::apply_rows(const UpdateContext& context, const RowGradient& rows) 
 }
 
 void Updater::step_rows(const UpdateContext& context, const RowGradient& rows) {
-  row_optimizer_->step_rows(context, *live_.table(rows.parameter),
-                            state_of_[static_cast<std::size_t>(rows.parameter)], rows);
+  row_optimizer_->step_rows(context, *live_.table(rows.parameter), state_of_[rows.parameter], rows);
 }
 
 // The largest rate of a schedule.

@@ -57,7 +57,7 @@ Worker::Worker(const WorkerShared& shared, std::unique_ptr<Executor> executor, i
     ready_ = [this](int parameter) {
       const BucketPlan& plan = shared_.replica.bucket_plan();
       elements_done_ += gradients_->tensor(parameter).elements();
-      --open_[static_cast<std::size_t>(plan.bucket_of[static_cast<std::size_t>(parameter)])];
+      --open_[plan.bucket_of[parameter]];
       while (next_bucket_ < open_.size() && open_[next_bucket_] == 0) {
         cost_.backward_until(static_cast<double>(elements_done_) / static_cast<double>(elements_));
         shared_.parts.sync->on_gradients_ready(plan.buckets[next_bucket_]);

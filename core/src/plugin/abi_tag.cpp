@@ -145,7 +145,7 @@ TagResult parse_abi_tag(std::string_view bytes) {
   }
   std::string problem = reader.missing();
   if (!problem.empty()) return {{}, std::move(problem)};
-  reader.tag.text = bytes.substr(0, static_cast<std::size_t>(rest.data() - bytes.data()));
+  reader.tag.text = bytes.substr(0, rest.data() - bytes.data());
   return {std::move(reader.tag), ""};
 }
 

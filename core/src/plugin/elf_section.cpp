@@ -94,7 +94,7 @@ bool FileSource::read(std::uint64_t offset, std::span<std::byte> out) const {
     if (out.size() > kWindow / 2) return read_file(offset, out);
     // Around the offset: names are before the headers that point at them.
     window_begin_ = offset - std::min(offset, kWindow / 2);
-    window_.resize(static_cast<std::size_t>(std::min(kWindow, size_ - std::min(size_, window_begin_))));
+    window_.resize(std::min(kWindow, size_ - std::min(size_, window_begin_)));
     if (!read_file(window_begin_, window_) || !in_window()) {
       window_.clear();
       return false;
@@ -110,7 +110,7 @@ bool FileSource::read_file(std::uint64_t offset, std::span<std::byte> out) const
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) return false;
     offset += static_cast<std::uint64_t>(got);
-    out = out.subspan(static_cast<std::size_t>(got));
+    out = out.subspan(got);
   }
   return true;
 }

@@ -22,7 +22,7 @@ void send(std::string_view text) {
   while (!text.empty()) {
     const ssize_t sent = ::write(tenon::base::kAnswerFd, text.data(), text.size());
     if (sent <= 0) return;  // no reader is left
-    text.remove_prefix(static_cast<std::size_t>(sent));
+    text.remove_prefix(sent);
   }
 }
 

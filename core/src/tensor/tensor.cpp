@@ -197,20 +197,19 @@ void use_axes(const std::vector<int>& axes, std::span<const int> grid, std::vect
       fail_config(fmt::format("{}: laid over axis {} of the model grid, which has {} axes ([{}])", what, axis,
                               grid.size(), fmt::join(grid, ", ")));
     }
-    if (used[static_cast<std::size_t>(axis)]++ != 0)
+    if (used[axis]++ != 0)
       fail_config(fmt::format("{}: axis {} of the model grid is used twice", what, axis));
   }
 }
 
 std::size_t part_index(const DimSharding& cut, const GridPlace& place) {
-  if (cut.axes.size() == 1 && cut.axes.front() == kReplicaAxis)
-    return static_cast<std::size_t>(place.replica);
+  if (cut.axes.size() == 1 && cut.axes.front() == kReplicaAxis) return place.replica;
   int index = 0;
   for (const int axis : cut.axes) {
-    const auto at = static_cast<std::size_t>(axis);
+    const std::size_t at = axis;
     index = index * place.extents[at] + place.coordinates[at];
   }
-  return static_cast<std::size_t>(index);
+  return index;
 }
 
 }  // namespace
@@ -258,22 +257,22 @@ std::vector<std::int64_t> owned_offsets(std::int64_t extent, int parts, int owne
 
 void check_layout(const Layout& layout, std::span<const int> grid, std::string_view what) {
   std::vector<int> used(grid.size(), 0);
-  std::vector<bool> cut_dims(static_cast<std::size_t>(layout.shape.rank()), false);
+  std::vector<bool> cut_dims(layout.shape.rank(), false);
   for (const DimSharding& cut : layout.sharding) {
     if (cut.dim < 0 || cut.dim >= layout.shape.rank()) {
       fail_config(
           fmt::format("{}: dimension {} is cut, but the shape is {}", what, cut.dim, layout.shape.text()));
     }
-    if (cut_dims[static_cast<std::size_t>(cut.dim)])
+    if (cut_dims[cut.dim])
       fail_config(
           fmt::format("{}: dimension {} is cut twice; cut it over several axes together", what, cut.dim));
-    cut_dims[static_cast<std::size_t>(cut.dim)] = true;
+    cut_dims[cut.dim] = true;
     // As many parts as there are replicas: only the run knows how many.
     std::size_t parts = cut.offsets.empty() ? 1 : cut.offsets.size() - 1;
     if (cut.axes != std::vector{kReplicaAxis}) {
       use_axes(cut.axes, grid, used, what);
       parts = 1;
-      for (const int axis : cut.axes) parts *= static_cast<std::size_t>(grid[static_cast<std::size_t>(axis)]);
+      for (const int axis : cut.axes) parts *= static_cast<std::size_t>(grid[axis]);
     }
     if (cut.offsets.size() != parts + 1 || cut.offsets.front() != 0 ||
         cut.offsets.back() != layout.shape[cut.dim] ||

@@ -127,7 +127,7 @@ void attention_forward_block(const AttentionArgs<S>& args, const AttentionHead<S
     highest[i] = kMinusInfinity;
     total[i] = 0.0f;
   }
-  __builtin_memset(sums, 0, static_cast<std::size_t>(queries * d) * sizeof(float));
+  __builtin_memset(sums, 0, (queries * d) * sizeof(float));
 
   for (std::int64_t k0 = first_key(args, q0) / kKeys * kKeys; k0 < q0 + queries; k0 += kKeys) {
     const std::int64_t keys = least(kKeys, args.time - k0);
@@ -198,7 +198,7 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
   float* wide_v = wide_k + kKeys * d;
   const Strided<S> dout{args.dout + head.out_offset, args.out_row_stride, 1};
 
-  __builtin_memset(dq, 0, static_cast<std::size_t>(time * d) * sizeof(float));
+  __builtin_memset(dq, 0, (time * d) * sizeof(float));
   for (std::int64_t t = 0; t < time; ++t) {
     const S* out = args.out + head.out_offset + t * args.out_row_stride;
     F lanes = splat(0.0f);
@@ -212,7 +212,7 @@ void attention_backward_head(const AttentionArgs<S>& args, const AttentionHead<S
     const std::int64_t keys = least(kKeys, time - k0);
     const Strided<float> k = widen(rows_from(head.k, k0), keys, d, wide_k),
                          v = widen(rows_from(head.v, k0), keys, d, wide_v);
-    __builtin_memset(dk, 0, static_cast<std::size_t>(2 * kKeys * d) * sizeof(float));
+    __builtin_memset(dk, 0, (2 * kKeys * d) * sizeof(float));
     const std::int64_t last_query = args.window > 0 ? least(time, k0 + keys - 1 + args.window) : time;
     for (std::int64_t q0 = k0 / kQueries * kQueries; q0 < last_query; q0 += kQueries) {
       const std::int64_t queries = least(kQueries, time - q0);

@@ -255,7 +255,7 @@ void attention_tiles_backward_head(const AttentionArgs<Bf16>& args, const Attent
   auto* g_rows = room.take<Pair>(time * d / 2);
   const Strided<Bf16> dout{args.dout + head.out_offset, args.out_row_stride, 1};
 
-  __builtin_memset(dq, 0, static_cast<std::size_t>(time * d) * sizeof(float));
+  __builtin_memset(dq, 0, (time * d) * sizeof(float));
   for (std::int64_t t = 0; t < time; ++t) {
     F lanes = splat(0.0f);
     if (t < args.time)

@@ -32,7 +32,7 @@ TENON_INLINE F scale_lanes(const QuantizeArgs<S>& a, I bits, I& beyond) {
 /// The codes of at most kSpan columns, one per byte.
 TENON_INLINE void load_codes(const std::uint8_t* from, std::int64_t n, bool packed, std::uint8_t* codes) {
   if (!packed) {
-    __builtin_memcpy(codes, from, static_cast<std::size_t>(n));
+    __builtin_memcpy(codes, from, n);
     return;
   }
   for (std::int64_t i = 0; i < (n + 1) / 2; ++i) {
@@ -69,7 +69,7 @@ bool dequantize_fast(const QuantizeArgs<S>& a) {
           I bits;
           if (a.block_columns == 1) {
             std::uint8_t bytes[kLanes] = {};
-            __builtin_memcpy(bytes, scales + i, static_cast<std::size_t>(n));
+            __builtin_memcpy(bytes, scales + i, n);
             bits = load_bytes(bytes);
           } else {
             bits = splat_int(scales[block]);

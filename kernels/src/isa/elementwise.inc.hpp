@@ -197,8 +197,7 @@ void dropout(std::uint64_t key, std::uint64_t first_index, std::uint32_t thresho
     for (int w = 0; w < kWords; ++w) words[w] ^= 0x80000000u;
     for_lanes(i, end, [&](std::int64_t e, std::int64_t count) TENON_BODY {
       I draws = {};
-      __builtin_memcpy(&draws, words + skip + (e - i),
-                       static_cast<std::size_t>(count) * sizeof(std::uint32_t));
+      __builtin_memcpy(&draws, words + skip + (e - i), count * sizeof(std::uint32_t));
       store_group(y + e, select(draws < limit, splat(0.0f), load_group(x + e, count) * splat(scale)), count);
     });
     i = end;

@@ -70,7 +70,7 @@ void interaction_forward(const InteractionArgs<S>& args, std::int64_t sample_beg
   const std::int64_t itself = args.itself ? 1 : 0;
   for (std::int64_t s = sample_begin; s < sample_end; ++s) {
     S* y = args.y + s * args.columns;
-    __builtin_memcpy(y, args.z0 + s * args.width, static_cast<std::size_t>(args.width) * sizeof(S));
+    __builtin_memcpy(y, args.z0 + s * args.width, args.width * sizeof(S));
     for (std::int64_t j0 = 0; j0 < args.vectors; j0 += kLanes)
       for (std::int64_t i0 = j0 + 1 - itself; i0 < args.vectors; i0 += kTileMeetings) {
         const std::int64_t i1 = i0 + kTileMeetings < args.vectors ? i0 + kTileMeetings : args.vectors;

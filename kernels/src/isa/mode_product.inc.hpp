@@ -74,7 +74,7 @@ TENON_INLINE void part_modes(const float* from, std::int64_t n, F& re, F& im) {
   __builtin_prefetch(from + 3 * kLanes);
   if (n == kLanes) return part_pairs(from, re, im);
   float pairs[2 * kLanes] = {};
-  __builtin_memcpy(pairs, from, static_cast<std::size_t>(2 * n) * sizeof(float));
+  __builtin_memcpy(pairs, from, (2 * n) * sizeof(float));
   part_pairs(pairs, re, im);
 }
 

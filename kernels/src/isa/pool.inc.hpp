@@ -116,7 +116,7 @@ TENON_INLINE void store_elements(std::int32_t* p, I a, std::int64_t n) {
 #if TENON_SIMD_BYTES == 64
   _mm512_mask_storeu_epi32(p, static_cast<__mmask16>((1u << n) - 1u), (__m512i)a.v[0]);
 #else
-  __builtin_memcpy(p, &a, static_cast<std::size_t>(n) * sizeof(std::int32_t));
+  __builtin_memcpy(p, &a, n * sizeof(std::int32_t));
 #endif
 }
 
@@ -186,7 +186,7 @@ TENON_INLINE void scatter_plane(const Window& w, const std::int32_t* index, cons
                                 bool accumulate) {
   const std::int64_t elements = volume(w.in);
   float sums[kPlane];
-  __builtin_memset(sums, 0, static_cast<std::size_t>(elements) * sizeof(float));
+  __builtin_memset(sums, 0, elements * sizeof(float));
   for (std::int64_t place = volume(w.out) - 1; place >= 0; --place) {
     const std::int64_t element = index[place];
     if (element >= 0 && element < elements) sums[element] += load_one(dy + place);
@@ -217,7 +217,7 @@ TENON_INLINE I load_elements(const std::int32_t* p, std::int64_t n) {
   result.v[0] = (IntPart)_mm512_maskz_loadu_epi32(static_cast<__mmask16>((1u << n) - 1u), p);
 #else
   std::int32_t buffer[kLanes] = {};
-  __builtin_memcpy(buffer, p, static_cast<std::size_t>(n) * sizeof(std::int32_t));
+  __builtin_memcpy(buffer, p, n * sizeof(std::int32_t));
   __builtin_memcpy(&result, buffer, sizeof result);
 #endif
   return result;

@@ -38,7 +38,7 @@ TENON_INLINE void store_bytes(std::uint8_t* p, I a) {
 /// `n` codes of a row, as bytes or in pairs; an odd number of them is followed by a zero.
 TENON_INLINE void store_codes(const std::uint8_t* codes, std::int64_t n, bool packed, std::uint8_t* out) {
   if (!packed) {
-    __builtin_memcpy(out, codes, static_cast<std::size_t>(n));
+    __builtin_memcpy(out, codes, n);
     return;
   }
   for (std::int64_t i = 0; i < (n + 1) / 2; ++i)
@@ -64,7 +64,7 @@ TENON_INLINE void store_scales(const QuantizeArgs<S>& a, const BlockScales& scal
   if (a.scales != nullptr) {
     std::uint8_t bytes[kLanes];
     store_bytes(bytes, scales.bits);
-    __builtin_memcpy(a.scales + block, bytes, static_cast<std::size_t>(n));
+    __builtin_memcpy(a.scales + block, bytes, n);
   }
   if (a.float_scales != nullptr) store(a.float_scales + block, splat(1.0f) / scales.encode, n);
 }
@@ -145,7 +145,7 @@ TENON_INLINE void quantize_span(const QuantizeArgs<S>& a, std::int64_t row, std:
     Bf16 tail[kLanes];
     quantize_lanes<kElement, kDraw, true>(load(x + i, count - i), splat(encode[block]), splat(decode[block]),
                                           narrowing, draws.at(i), tail, codes + i);
-    __builtin_memcpy(values + i, tail, static_cast<std::size_t>(count - i) * sizeof(Bf16));
+    __builtin_memcpy(values + i, tail, (count - i) * sizeof(Bf16));
   }
   if (a.codes != nullptr)
     store_codes(codes, count, a.packed, a.codes + row * a.codes_stride + (a.packed ? column / 2 : column));
@@ -287,8 +287,7 @@ bool quantize_down(const QuantizeArgs<S>& a) {
           std::uint8_t codes[kLanes];
           quantize_lanes<kElement, kDraw, true>(element(e), scales.encode, scales.decode, narrowing,
                                                 draws.row(e), rounded, codes);
-          if (Bf16* to = values(e); to != nullptr)
-            __builtin_memcpy(to, rounded, static_cast<std::size_t>(columns) * sizeof(Bf16));
+          if (Bf16* to = values(e); to != nullptr) __builtin_memcpy(to, rounded, columns * sizeof(Bf16));
           if (a.codes != nullptr)
             store_codes(codes, columns, a.packed,
                         a.codes + (row + first + e) * a.codes_stride + (a.packed ? column / 2 : column));

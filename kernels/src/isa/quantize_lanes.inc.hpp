@@ -49,7 +49,7 @@ TENON_INLINE void store_upper(Bf16* p, I bits, std::int64_t n) {
   if (n == kLanes) return store_upper(p, bits);
   Bf16 narrow[kLanes];
   store_upper(narrow, bits);
-  __builtin_memcpy(p, narrow, static_cast<std::size_t>(n) * sizeof(Bf16));
+  __builtin_memcpy(p, narrow, n * sizeof(Bf16));
 }
 
 typedef std::int32_t IntQuad __attribute__((vector_size(16)));

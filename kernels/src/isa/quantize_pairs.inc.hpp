@@ -234,8 +234,7 @@ TENON_INLINE bool quantize_row_part(const QuantizeArgs<Bf16>& a, std::int64_t ro
   if (a.scales != nullptr) {
     std::uint8_t bytes[kLanes];
     store_low_bytes(bytes, scales.bits);
-    __builtin_memcpy(a.scales + row * a.scales_stride + column / kLanes, bytes,
-                     static_cast<std::size_t>(count / kLanes));
+    __builtin_memcpy(a.scales + row * a.scales_stride + column / kLanes, bytes, count / kLanes);
   }
   // Below 7 the nearest is at most 6 by itself.
   const F largest = from_bits(amax) * scales.encode;

@@ -62,7 +62,7 @@ std::int64_t first_non_finite(const S* x, std::int64_t n) {
 template <class S>
 void gather(const S* table, const std::int32_t* indices, S* y, std::int64_t n, std::int64_t cols) {
   for (std::int64_t i = 0; i < n; ++i)
-    __builtin_memcpy(y + i * cols, table + indices[i] * cols, static_cast<std::size_t>(cols) * sizeof(S));
+    __builtin_memcpy(y + i * cols, table + indices[i] * cols, cols * sizeof(S));
 }
 
 template <class S>

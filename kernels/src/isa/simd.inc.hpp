@@ -187,7 +187,7 @@ TENON_INLINE F load(const float* p, std::int64_t n) {
   return F{{(Part)_mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << n) - 1u), p)}};
 #else
   float buffer[kLanes] = {};
-  __builtin_memcpy(buffer, p, static_cast<std::size_t>(n) * sizeof(float));
+  __builtin_memcpy(buffer, p, n * sizeof(float));
   return load(buffer);
 #endif
 }
@@ -195,7 +195,7 @@ TENON_INLINE void store(float* p, F a, std::int64_t n) {
 #if TENON_SIMD_BYTES == 64
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1u), (__m512)a.v[0]);
 #else
-  __builtin_memcpy(p, &a, static_cast<std::size_t>(n) * sizeof(float));
+  __builtin_memcpy(p, &a, n * sizeof(float));
 #endif
 }
 
@@ -218,13 +218,13 @@ TENON_INLINE void store(Bf16* p, F a) {
 }
 TENON_INLINE F load(const Bf16* p, std::int64_t n) {
   Bf16 buffer[kLanes] = {};
-  __builtin_memcpy(buffer, p, static_cast<std::size_t>(n) * sizeof(Bf16));
+  __builtin_memcpy(buffer, p, n * sizeof(Bf16));
   return load(buffer);
 }
 TENON_INLINE void store(Bf16* p, F a, std::int64_t n) {
   Bf16 buffer[kLanes];
   store(buffer, a);
-  __builtin_memcpy(p, buffer, static_cast<std::size_t>(n) * sizeof(Bf16));
+  __builtin_memcpy(p, buffer, n * sizeof(Bf16));
 }
 TENON_INLINE float load_one(const float* p) {
   return *p;

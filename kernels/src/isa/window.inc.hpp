@@ -104,8 +104,7 @@ TENON_INLINE void unfold_run(const Run<S>& run, std::int64_t kernel, std::int64_
   begin = shorter(begin, count), end = shorter(end < begin ? begin : end, count);
   edge(0, begin);
   for (std::int64_t r = begin; r < end; ++r)
-    __builtin_memcpy(to + r * width, run.from + run.first + r * run.stride,
-                     static_cast<std::size_t>(kernel) * sizeof(S));
+    __builtin_memcpy(to + r * width, run.from + run.first + r * run.stride, kernel * sizeof(S));
   edge(end, count);
 }
 

@@ -24,7 +24,7 @@ std::vector<std::int32_t> quantiles(std::vector<std::int32_t> numbers, std::int6
   std::sort(numbers.begin(), numbers.end());
   std::vector<std::int32_t> bounds;
   for (std::int64_t k = 1; k < buckets; ++k) {
-    const auto place = static_cast<std::size_t>(k * static_cast<std::int64_t>(numbers.size()) / buckets);
+    const std::size_t place = k * static_cast<std::int64_t>(numbers.size()) / buckets;
     const std::int32_t bound = numbers[place];
     if (bound > numbers.front() && (bounds.empty() || bound > bounds.back())) bounds.push_back(bound);
   }

@@ -85,8 +85,7 @@ TEST(Adult, NumbersIdsAndBucketsAreThoseOfNumPy) {
       ids.insert(ids.end(), buckets.begin(), buckets.end());
       const std::vector<std::int32_t> found = batch.values<std::int32_t>("ids", i);
       EXPECT_EQ(std::vector<double>(found.begin(), found.end()), ids) << name << i;
-      EXPECT_EQ(batch.values<std::int32_t>("labels", i)[0],
-                reference.values(name + "labels")[static_cast<std::size_t>(i)]);
+      EXPECT_EQ(batch.values<std::int32_t>("labels", i)[0], reference.values(name + "labels")[i]);
     }
   }
 }

@@ -106,8 +106,8 @@ void Criteo::learn_vocabularies() {
   std::vector<CriteoRow> buffer(kRowsAtOnce);
   for (const Piece& piece : train_) {
     for (std::int64_t done = 0; done < piece.count;) {
-      const auto now = std::span(buffer).first(
-          static_cast<std::size_t>(std::min(piece.count - done, static_cast<std::int64_t>(kRowsAtOnce))));
+      const auto now =
+          std::span(buffer).first(std::min(piece.count - done, static_cast<std::int64_t>(kRowsAtOnce)));
       files_[piece.file].read(piece.first + done, now);
       for (const CriteoRow& row : now) {
         for (std::size_t table = 0; table < kCriteoCategories; ++table) {

@@ -44,8 +44,7 @@ class Vocabulary {
   static std::size_t place(const std::vector<Slot>& slots, std::uint32_t value) {
     // Fibonacci hashing: the top bits of value times 2^64 / golden ratio.
     const std::size_t mask = slots.size() - 1;
-    auto i = static_cast<std::size_t>((value + std::uint64_t{1}) * 0x9E3779B97F4A7C15u >>
-                                      (64 - std::countr_zero(slots.size())));
+    std::size_t i = (value + std::uint64_t{1}) * 0x9E3779B97F4A7C15u >> (64 - std::countr_zero(slots.size()));
     while (slots[i].number_plus_one != 0 && slots[i].value != value) i = (i + 1) & mask;
     return i;
   }

@@ -170,7 +170,7 @@ void CriteoCache::pack(const std::string& source, const Identity& identity) {
   footer.faults = reader.faults();
   sha256_of_file(*files_, source).copy(footer.sha256, sizeof footer.sha256);
   footer.crc = crc32c(checked_part(footer));
-  std::vector<std::byte> page(static_cast<std::size_t>(kFooterBytes), std::byte{0});
+  std::vector<std::byte> page(kFooterBytes, std::byte{0});
   std::memcpy(page.data(), &footer, sizeof footer);
   out->append(page);
   out->sync();

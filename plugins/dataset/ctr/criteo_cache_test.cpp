@@ -32,7 +32,7 @@ class CriteoCacheTest : public testing::FolderTest {
     return write(name, text);
   }
   static std::vector<CriteoRow> rows_of(const CriteoCache& cache) {
-    std::vector<CriteoRow> rows(static_cast<std::size_t>(cache.rows()));
+    std::vector<CriteoRow> rows(cache.rows());
     cache.read(0, rows);
     return rows;
   }

@@ -27,10 +27,9 @@ constexpr std::ptrdiff_t kHexDigits = 8, kDecimalDigits = 10;
 constexpr std::array<std::uint8_t, 256> hex_values() {
   std::array<std::uint8_t, 256> values{};
   values.fill(kNoDigit);
-  for (int i = 0; i < 10; ++i) values[static_cast<std::size_t>('0' + i)] = static_cast<std::uint8_t>(i);
+  for (int i = 0; i < 10; ++i) values['0' + i] = static_cast<std::uint8_t>(i);
   for (int i = 0; i < 6; ++i) {
-    values[static_cast<std::size_t>('a' + i)] = values[static_cast<std::size_t>('A' + i)] =
-        static_cast<std::uint8_t>(10 + i);
+    values['a' + i] = values['A' + i] = static_cast<std::uint8_t>(10 + i);
   }
   return values;
 }
@@ -143,8 +142,7 @@ RowFault diagnose_criteo_row(std::string_view line) noexcept {
 
 void FaultCounts::add(RowFault fault, std::int64_t line) {
   const auto kind = static_cast<std::size_t>(fault);
-  if (counts[kind] < static_cast<std::int64_t>(kShown))
-    lines[kind][static_cast<std::size_t>(counts[kind])] = line;
+  if (counts[kind] < static_cast<std::int64_t>(kShown)) lines[kind][counts[kind]] = line;
   ++counts[kind];
 }
 
@@ -201,7 +199,7 @@ void CriteoReader::fill() {
   ::gzerror(file_.get(), &code);
   if (code == Z_ERRNO) fail("cannot read on: " + std::generic_category().message(errno));
   if (code == Z_MEM_ERROR) fail("cannot read on: out of memory");
-  if (got > 0) end_ += static_cast<std::size_t>(got);
+  if (got > 0) end_ += got;
   cut_ = got < 0 || (code != Z_OK && code != Z_STREAM_END);
   at_end_ = cut_ || got <= 0;
 }
@@ -243,8 +241,7 @@ std::size_t CriteoReader::read(std::span<CriteoRow> out) {
     begin_ = std::min(static_cast<std::size_t>(end - buffer_.data()) + 1, end_);
     ++lines_;
     constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    if (lines_ == 1 &&
-        std::string_view(begin, static_cast<std::size_t>(end - begin)).starts_with(kByteOrderMark))
+    if (lines_ == 1 && std::string_view(begin, end - begin).starts_with(kByteOrderMark))
       begin += kByteOrderMark.size();
     if (begin == end && !skipping_) {
       ++empty_;

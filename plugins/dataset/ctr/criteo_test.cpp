@@ -80,8 +80,7 @@ TEST_F(CriteoTest, NumbersAndIdsAreThoseOfTheTwoScripts) {
           }
           const std::vector<std::int32_t> ids = batch.values<std::int32_t>("ids", 0);
           EXPECT_EQ(std::vector<double>(ids.begin(), ids.end()), reference.row(categorical, line)) << line;
-          EXPECT_EQ(batch.values<std::int32_t>("labels", 0)[0],
-                    reference.values("labels")[static_cast<std::size_t>(line)]);
+          EXPECT_EQ(batch.values<std::int32_t>("labels", 0)[0], reference.values("labels")[line]);
         }
         const std::vector<double> used = reference.values(categorical == "hash" ? "rows" : "vocabulary_rows");
         ASSERT_EQ(made->info().attributes.size(), 26u);

@@ -57,7 +57,7 @@ PlantedModel::PlantedModel(const PlantedShape& shape, std::uint64_t seed)
 }
 
 std::int64_t PlantedModel::row_of(std::int64_t table, double uniform) const {
-  const Table& t = tables_[static_cast<std::size_t>(table)];
+  const Table& t = tables_[table];
   const double base = uniform * t.reach;
   // The default exponent 1.5 asks for the power -2, which needs no library.
   const double place = shape_.exponent == 1     ? std::exp(base)
@@ -82,7 +82,7 @@ double PlantedModel::logit(std::span<const float> dense, std::span<const std::in
   for (std::int64_t t = 0; t < tables(); ++t) {
     RowTraits bag;
     for (std::int64_t i = 0; i < shape_.bag; ++i) {
-      const std::int32_t id = ids[static_cast<std::size_t>(t * shape_.bag + i)];
+      const std::int32_t id = ids[t * shape_.bag + i];
       if (id >= 0) bag += traits(t, id);
     }
     effects += bag_scale_ * bag.effect;

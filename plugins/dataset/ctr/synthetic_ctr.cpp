@@ -11,7 +11,7 @@ namespace {
 
 std::vector<std::int64_t> planted_rows(const Options& options) {
   const auto given = options.integers("rows");
-  const auto tables = static_cast<std::size_t>(options.integer("tables"));
+  const std::size_t tables = options.integer("tables");
   if (given.size() != 1 && given.size() != tables) {
     fail_config(fmt::format(
         "data.synthetic_ctr: rows: expected one number, or one for each of the {} tables, found {}", tables,
@@ -83,7 +83,7 @@ IndexedContent SyntheticCtr::load() {
 
 void SyntheticCtr::copy(bool from_val_files, std::int64_t index, std::int64_t row,
                         std::span<const TensorView> fields) const {
-  const std::size_t dense = static_cast<std::size_t>(model_.shape().dense),
+  const std::size_t dense = model_.shape().dense,
                     ids = static_cast<std::size_t>(model_.tables() * model_.shape().bag),
                     to = static_cast<std::size_t>(row);
   PlantedSample sample{.dense = {fields[0].as<float>() + to * dense, dense},

@@ -66,7 +66,7 @@ TEST(SyntheticCtr, SamplesAreThoseOfASecondImplementationInNumPy) {
       const RandomKey key = random_key(7, stream.empty() ? "ctr.train" : "ctr.val");
       for (std::int64_t i = 0; i < 33; ++i) {
         const std::string where = std::string(name) + " " + stream + std::to_string(i);
-        std::vector<float> dense(static_cast<std::size_t>(shape.dense));
+        std::vector<float> dense(shape.dense);
         std::vector<std::int32_t> ids(shape.rows.size() * static_cast<std::size_t>(shape.bag));
         PlantedSample sample{.dense = dense, .ids = ids};
         model.sample(key, i < 32 ? static_cast<std::uint64_t>(i) : 100000000000005u, sample);
@@ -126,8 +126,7 @@ TEST(SyntheticCtr, AccessesFollowThePowerLaw) {
     };
     for (int k = 1; k <= 64; ++k) {
       // The draws are a uniform grid, so counts are off by less than two.
-      EXPECT_NEAR(counts[static_cast<std::size_t>(k - 1)], kDraws * mass(k, k + 1) / mass(1, 65), 2)
-          << exponent << ' ' << k;
+      EXPECT_NEAR(counts[k - 1], kDraws * mass(k, k + 1) / mass(1, 65), 2) << exponent << ' ' << k;
     }
   }
 }
@@ -135,11 +134,11 @@ TEST(SyntheticCtr, AccessesFollowThePowerLaw) {
 TEST(SyntheticCtr, EveryRowOfATableCanBeReachedAndNoOther) {
   for (const std::int64_t rows : {1, 2, 3, 10, 26, 97}) {
     const PlantedModel model({.rows = {5, rows}, .exponent = 1.05}, 11);
-    std::vector<bool> seen(static_cast<std::size_t>(rows));
+    std::vector<bool> seen(rows);
     for (int i = 0; i <= 100000; ++i) {
       const std::int64_t row = model.row_of(1, std::min(i / 1e5, 1 - 0x1p-53));
       ASSERT_TRUE(row >= 0 && row < rows);
-      seen[static_cast<std::size_t>(row)] = true;
+      seen[row] = true;
     }
     EXPECT_TRUE(std::all_of(seen.begin(), seen.end(), [](bool found) { return found; })) << rows;
   }
@@ -158,7 +157,7 @@ TEST(SyntheticCtr, BagsHaveAnyLengthAndEmptyPlacesAtTheirEnd) {
       const std::int32_t id = ids[4 * bag + static_cast<std::size_t>(i)];
       EXPECT_TRUE(i < length ? id < 10 * (static_cast<std::int32_t>(bag % 3) + 1) : id == -1);
     }
-    ++lengths[static_cast<std::size_t>(length)];
+    ++lengths[length];
   }
   // 1200 of each length expected, deviation 31.
   for (const int count : lengths) EXPECT_NEAR(count, 1200, 5 * 31);
@@ -194,8 +193,8 @@ struct Columns {
 
 Columns columns(const PlantedModel& model, std::string_view stream, std::uint64_t count) {
   Columns all;
-  std::vector<float> dense(static_cast<std::size_t>(model.shape().dense));
-  std::vector<std::int32_t> ids(static_cast<std::size_t>(model.tables()));
+  std::vector<float> dense(model.shape().dense);
+  std::vector<std::int32_t> ids(model.tables());
   PlantedSample sample{.dense = dense, .ids = ids};
   for (std::uint64_t i = 0; i < count; ++i) {
     model.sample(random_key(1, stream), i, sample);

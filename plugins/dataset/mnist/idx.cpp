@@ -102,7 +102,7 @@ std::string extents_text(const std::vector<std::int64_t>& extents) {
 
 std::vector<std::int64_t> read_header(Input& input, int dimensions, const char* what) {
   const std::uint32_t expected = kUnsignedBytes << 8 | static_cast<std::uint32_t>(dimensions);
-  std::vector<std::uint8_t> header(static_cast<std::size_t>(4 + 4 * dimensions));
+  std::vector<std::uint8_t> header(4 + 4 * dimensions);
   const std::int64_t got = input.read(header.data(), static_cast<std::int64_t>(header.size()));
   if (got == 0) input.fail(fmt::format("expected an IDX file of {}, found an empty file", what));
   if (got >= 4 && big_endian(header.data()) != expected) {
@@ -137,7 +137,7 @@ IdxArray read_idx(const std::string& path, int dimensions, const char* what) {
   std::int64_t done = 0;
   while (done < size) {
     const std::int64_t piece = std::min(std::max(kFirstPiece, done), size - done);
-    array.bytes.resize(static_cast<std::size_t>(done + piece));
+    array.bytes.resize(done + piece);
     const std::int64_t got = input.read(array.bytes.data() + done, piece);
     done += got;
     if (got < piece) {

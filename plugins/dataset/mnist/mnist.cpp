@@ -17,7 +17,7 @@ std::array<float, 256> scaled_bytes(const Options& options) {
   for (int byte = 0; byte < 256; ++byte) {
     const auto raw = static_cast<float>(byte);
     const float unit = raw / 255.0f;
-    float& value = values[static_cast<std::size_t>(byte)];
+    float& value = values[byte];
     switch (scale) {
       case Mnist::Scale::kRaw:
         value = raw;
@@ -69,7 +69,7 @@ Mnist::Set Mnist::read_set(const std::string& images, const std::string& labels)
                     images, labels, set.images.extents[0], set.size()));
   }
   for (std::int64_t i = 0; i < set.size(); ++i) {
-    const int label = set.labels.bytes[static_cast<std::size_t>(i)];
+    const int label = set.labels.bytes[i];
     if (label >= classes_) {
       fail_config(
           fmt::format("data file '{}': label {} at position {} lies outside of the {} classes; set classes "
@@ -113,7 +113,7 @@ void Mnist::copy(bool from_val_files, std::int64_t index, std::int64_t row,
   const std::uint8_t* bytes = set.images.bytes.data() + index * pixels_;
   float* out = fields[0].as<float>() + row * pixels_;
   for (std::int64_t i = 0; i < pixels_; ++i) out[i] = values_[bytes[i]];
-  fields[1].as<std::int32_t>()[row] = set.labels.bytes[static_cast<std::size_t>(index)];
+  fields[1].as<std::int32_t>()[row] = set.labels.bytes[index];
 }
 
 }  // namespace tenon::mnist

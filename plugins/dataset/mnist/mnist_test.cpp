@@ -44,7 +44,7 @@ class MnistTest : public FileTest {
       for (std::int64_t row = 0; row < now; ++row) {
         const std::vector<float> image = batch.image(row);
         EXPECT_TRUE(std::all_of(image.begin(), image.end(), [&](float value) { return value == image[0]; }));
-        EXPECT_EQ(batch.labels[static_cast<std::size_t>(row)], static_cast<int>(image[0]) % 10);
+        EXPECT_EQ(batch.labels[row], static_cast<int>(image[0]) % 10);
         found.push_back(static_cast<int>(image[0]));
       }
     }
@@ -98,7 +98,7 @@ TEST_F(MnistTest, ImagesAndLabelsEqualThoseReadByPyTorch) {
   }
   for (std::int64_t i = 0; i < 10000; ++i) {
     made->read({.first = i, .count = 1}, batch.views);
-    ++counts[static_cast<std::size_t>(batch.labels[0])];
+    ++counts[batch.labels[0]];
   }
   EXPECT_EQ(std::vector<double>(counts.begin(), counts.end()), reference.values("mnist.class_counts"));
 }
@@ -113,9 +113,7 @@ TEST_F(MnistTest, EveryByteIsScaledAsByTorchvision) {
     for (int byte = 0; byte < 256; ++byte) {
       made->read({.first = byte, .count = 1}, batch.views);
       const double expected =
-          scale == std::string("raw")
-              ? byte
-              : reference.values(std::string("mnist.") + scale)[static_cast<std::size_t>(byte)];
+          scale == std::string("raw") ? byte : reference.values(std::string("mnist.") + scale)[byte];
       EXPECT_EQ(batch.images[5], expected) << scale << ' ' << byte;
     }
   }
@@ -133,7 +131,7 @@ TEST_F(MnistTest, EachImageIsTrainedOnOncePerEpochOrHeldOut) {
       orders.insert(all);
       all.insert(all.end(), held_out.begin(), held_out.end());
       std::sort(all.begin(), all.end());
-      for (int i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i) << split;
+      for (int i = 0; i < 100; ++i) EXPECT_EQ(all[i], i) << split;
     }
     EXPECT_EQ(orders.size(), 3u) << "each epoch has its order";
     // Another seed holds out the same validation images.
@@ -158,7 +156,7 @@ TEST_F(MnistTest, SequentialIsTheOrderOfTheFile) {
       std::vector<int> all = images(made, Split::kVal, 0, held);
       all.insert(all.end(), order.begin(), order.end());
       std::sort(all.begin(), all.end());
-      for (int i = 0; i < 100; ++i) ASSERT_EQ(all[static_cast<std::size_t>(i)], i) << split << " " << share;
+      for (int i = 0; i < 100; ++i) ASSERT_EQ(all[i], i) << split << " " << share;
     }
   }
 }

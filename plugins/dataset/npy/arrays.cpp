@@ -240,12 +240,12 @@ void Arrays::check_values(const Array& array) const {
   if (!is_whole(array.dtype) && stored != DType::kBool) return;
   const std::int64_t elements = array.file->elements_per_sample(), samples = array.file->samples();
   const std::int64_t at_once = std::max<std::int64_t>(1, kCheckedAtOnce / elements);
-  std::vector<std::int64_t> values(static_cast<std::size_t>(at_once * elements));
+  std::vector<std::int64_t> values(at_once * elements);
   for (std::int64_t first = 0; first < samples; first += at_once) {
     const std::int64_t now = std::min(at_once, samples - first);
     array.file->read(first, now, DType::kI64, reinterpret_cast<std::byte*>(values.data()));
     for (std::int64_t i = 0; i < now * elements; ++i) {
-      const std::int64_t value = values[static_cast<std::size_t>(i)], at = first * elements + i;
+      const std::int64_t value = values[i], at = first * elements + i;
       if (stored == DType::kBool && value > 1) {
         fail_config(fmt::format("data file '{}': element {} of type bool has the byte {}; expected 0 or 1",
                                 array.file->path(), at, value));
@@ -321,8 +321,7 @@ void Arrays::opened(DataInfo& info) {
     for (std::size_t i = 0; i < arrays_.size(); ++i) {
       Array& array = arrays_[i];
       if (array.name != name) continue;
-      std::vector<std::byte> sample(
-          static_cast<std::size_t>(dtype_bytes(array.dtype, array.shape.elements())));
+      std::vector<std::byte> sample(dtype_bytes(array.dtype, array.shape.elements()));
       Moments moments;
       for (std::int64_t s = 0; s < info.train_samples; ++s) {
         array.file->read(train_index(s), 1, array.dtype, sample.data());

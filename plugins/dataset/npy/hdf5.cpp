@@ -122,10 +122,10 @@ class Hdf5Array final : public ArrayFile {
     H5Sget_simple_extent_dims(space.get(), extents.data(), nullptr);
     std::array<std::int64_t, kMaxRank> shape{};
     for (int d = 0; d < rank; ++d) {
-      shape[static_cast<std::size_t>(d)] = static_cast<std::int64_t>(extents[static_cast<std::size_t>(d)]);
-      if (extents[static_cast<std::size_t>(d)] == 0) refuse(path_, "it has no elements");
+      shape[d] = static_cast<std::int64_t>(extents[d]);
+      if (extents[d] == 0) refuse(path_, "it has no elements");
     }
-    shape_ = Shape(std::span<const std::int64_t>(shape.data(), static_cast<std::size_t>(rank)));
+    shape_ = Shape(std::span<const std::int64_t>(shape.data(), rank));
     size_ = size_of(file_);
     const Type type(H5Dget_type(data_.get()));
     dtype_ = dtype_of(path_, type.get());
@@ -137,8 +137,7 @@ class Hdf5Array final : public ArrayFile {
 
   void read(std::int64_t first, std::int64_t count, DType dtype, std::byte* out) const override {
     std::array<hsize_t, kMaxRank> begin{}, extents{};
-    for (int d = 0; d < shape_.rank(); ++d)
-      extents[static_cast<std::size_t>(d)] = static_cast<hsize_t>(shape_[d]);
+    for (int d = 0; d < shape_.rank(); ++d) extents[d] = static_cast<hsize_t>(shape_[d]);
     begin[0] = static_cast<hsize_t>(first), extents[0] = static_cast<hsize_t>(count);
     const std::lock_guard lock(library());
     keep_silent();

@@ -74,7 +74,7 @@ class NpyArray final : public ArrayFile {
     const std::int64_t at_once = kPiece / stored;
     for (std::int64_t done = 0; done < elements; done += at_once) {
       const std::int64_t now = std::min(at_once, elements - done);
-      file_.read(first + done, std::span(buffer).first(static_cast<std::size_t>(now * stored)));
+      file_.read(first + done, std::span(buffer).first(now * stored));
       convert_elements(file_.dtype(), buffer.data(), dtype, out + done * width, now);
     }
   }

@@ -49,10 +49,9 @@ class NpyTest : public testing::FolderTest {
       const std::int64_t now = std::min(made->batch(), count - done);
       made->read({.split = split, .first = first + done, .count = now}, batch.views);
       for (std::int64_t row = 0; row < now; ++row) {
-        const int y = batch.views[1].span<std::int32_t>()[static_cast<std::size_t>(row)];
-        EXPECT_EQ(batch.views[0].span<float>()[static_cast<std::size_t>(2 * row)], static_cast<float>(y));
-        EXPECT_EQ(batch.views[0].span<float>()[static_cast<std::size_t>(2 * row + 1)],
-                  static_cast<float>(y) + 0.5f);
+        const int y = batch.views[1].span<std::int32_t>()[row];
+        EXPECT_EQ(batch.views[0].span<float>()[2 * row], static_cast<float>(y));
+        EXPECT_EQ(batch.views[0].span<float>()[2 * row + 1], static_cast<float>(y) + 0.5f);
         found.push_back(y);
       }
     }
@@ -99,7 +98,7 @@ TEST_F(NpyTest, EachSampleIsTrainedOnOncePerEpochOrHeldOutAtAnyWorldSize) {
     const std::vector<int> held_out = samples(made, Split::kVal, 0, 16);
     all.insert(all.end(), held_out.begin(), held_out.end());
     std::sort(all.begin(), all.end());
-    for (int i = 0; i < 64; ++i) EXPECT_EQ(all[static_cast<std::size_t>(i)], i);
+    for (int i = 0; i < 64; ++i) EXPECT_EQ(all[i], i);
   }
 }
 

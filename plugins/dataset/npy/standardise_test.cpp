@@ -42,7 +42,7 @@ class StandardiseTest : public testing::FolderTest {
     Batch batch(*made.data);
     for (std::int64_t s = 0; s < count; ++s) {
       made->read({.split = split, .first = s, .count = 1}, batch.views);
-      for (int i = 0; i < 2; ++i) all.push_back(batch.views[0].span<float>()[static_cast<std::size_t>(i)]);
+      for (int i = 0; i < 2; ++i) all.push_back(batch.views[0].span<float>()[i]);
     }
     return all;
   }

@@ -121,7 +121,7 @@ void read_end(const char* path, std::int64_t bytes, std::byte* out) {
     fail_read(path, fmt::format("it has {} bytes, expected more than {}", facts.st_size, bytes));
   const off_t begin = facts.st_size - bytes;
   for (std::int64_t done = 0; done < bytes;) {
-    const ssize_t now = ::pread(file.get(), out + done, static_cast<std::size_t>(bytes - done), begin + done);
+    const ssize_t now = ::pread(file.get(), out + done, bytes - done, begin + done);
     if (now < 0 && errno == EINTR) continue;
     if (now <= 0) fail_read(path, now < 0 ? std::strerror(errno) : "it ends early");
     done += now;
@@ -232,7 +232,7 @@ IndexedContent Simulated::load() {
 
 void Simulated::copy(bool from_val_files, std::int64_t index, std::int64_t row,
                      std::span<const TensorView> fields) const {
-  const std::int64_t sample = (from_val_files ? held_out_ : train_)[static_cast<std::size_t>(index)];
+  const std::int64_t sample = (from_val_files ? held_out_ : train_)[index];
   std::array<char, kLongestPath> path;
   for (std::size_t i = 0; i < sources_.size(); ++i) {
     const Source& source = sources_[i];

@@ -101,7 +101,7 @@ ShareSchedule::ShareSchedule(const Shares& shares) : shares_(shares) {
   const std::size_t sources = shares.parts.size();
   const std::int64_t whole = shares.whole;
   std::vector<std::int64_t> counts(sources, 0);
-  period_.reserve(static_cast<std::size_t>(whole));
+  period_.reserve(whole);
   for (std::int64_t s = 1; s <= whole; ++s) {
     std::size_t chosen = sources;
     std::int64_t earliest = std::numeric_limits<std::int64_t>::max();
@@ -123,13 +123,13 @@ ShareSchedule::ShareSchedule(const Shares& shares) : shares_(shares) {
 ShareSchedule::Draw ShareSchedule::at(std::int64_t draw) const noexcept {
   const Entry& entry = period_[static_cast<std::size_t>(draw % shares_.whole)];
   const std::int64_t periods = draw / shares_.whole;
-  return {entry.source, periods * shares_.parts[static_cast<std::size_t>(entry.source)] + entry.count};
+  return {entry.source, periods * shares_.parts[entry.source] + entry.count};
 }
 
 std::int64_t ShareSchedule::count(int source, std::int64_t draws) const noexcept {
-  std::int64_t found = draws / shares_.whole * shares_.parts[static_cast<std::size_t>(source)];
+  std::int64_t found = draws / shares_.whole * shares_.parts[source];
   for (std::int64_t i = 0; i < draws % shares_.whole; ++i) {
-    found += period_[static_cast<std::size_t>(i)].source == source ? 1 : 0;
+    found += period_[i].source == source ? 1 : 0;
   }
   return found;
 }
@@ -233,7 +233,7 @@ void Mixture::open(std::uint64_t seed_order) {
 void Mixture::copy(Split split, std::int64_t sample, std::int32_t* tokens, std::int32_t* targets) const {
   if (split == Split::kVal) {
     const auto after = std::upper_bound(val_begin_.begin(), val_begin_.end(), sample);
-    const auto k = static_cast<std::size_t>(after - val_begin_.begin() - 1);
+    const std::size_t k = after - val_begin_.begin() - 1;
     sources_[k].read_val(sample - val_begin_[k], tokens, targets);
     return;
   }
@@ -242,7 +242,7 @@ void Mixture::copy(Split split, std::int64_t sample, std::int32_t* tokens, std::
                        [](std::int64_t place, const Phase& phase) { return place < phase.first; });
   const Phase& phase = *(after - 1);
   const ShareSchedule::Draw draw = phase.schedule.at(sample - phase.first);
-  const auto k = static_cast<std::size_t>(draw.source);
+  const std::size_t k = draw.source;
   const std::int64_t position = phase.drawn[k] + draw.count;
   if (!max_epochs_.empty() && max_epochs_[k] > 0 &&
       position >= max_epochs_[k] * sources_[k].train_windows()) {

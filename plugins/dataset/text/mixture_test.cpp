@@ -54,7 +54,7 @@ class MixtureTest : public FileTest {
   /// Returns the first token of each train window; checks that the window is consecutive.
   static std::vector<int> begins(const Made& made, std::int64_t first, std::int64_t count) {
     std::vector<int> found;
-    const auto batch = static_cast<std::size_t>(made->batch());
+    const std::size_t batch = made->batch();
     std::vector<std::int32_t> tokens(batch * 4), targets(batch * 4);
     const std::vector<TensorView> views{{tokens.data(), Shape{made->batch(), 4}, DType::kI32},
                                         {targets.data(), Shape{made->batch(), 4}, DType::kI32}};
@@ -112,7 +112,7 @@ TEST_F(MixtureTest, S2SharesHoldAtEveryPrefixAndFromTheFirstDrawOfAPhase) {
   int counts[3] = {};
   for (int g = 0; g < 500; ++g) {
     if (g == 77) std::fill(std::begin(counts), std::end(counts), 0);
-    ++counts[all[static_cast<std::size_t>(g)] / 1000];
+    ++counts[all[g] / 1000];
     const int phase = g < 77 ? 0 : 1, s = phase == 0 ? g + 1 : g - 76;
     for (int k = 0; k < 3; ++k) EXPECT_LT(std::abs(counts[k] - shares[phase][k] * s), 1) << g << ": " << k;
   }
@@ -127,7 +127,7 @@ TEST_F(MixtureTest, S3EachWindowOncePerEpochOfItsSourceAcrossPhases) {
   const int epochs[] = {7, 5, 7};
   for (int k = 0; k < 3; ++k) {
     const std::vector<int> mine = of_source(all, k);
-    const auto n = static_cast<std::size_t>(windows[k]);
+    const std::size_t n = windows[k];
     EXPECT_EQ(mine.size() / n, static_cast<std::size_t>(epochs[k]));
     for (std::size_t epoch = 0; epoch + 1 <= mine.size() / n; ++epoch) {
       const std::set<int> seen(mine.begin() + static_cast<std::ptrdiff_t>(epoch * n),

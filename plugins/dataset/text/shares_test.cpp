@@ -22,7 +22,7 @@ std::int64_t largest_deviation(const Shares& shares, std::int64_t draws) {
   std::int64_t largest = 0;
   for (std::int64_t s = 1; s <= draws; ++s) {
     const ShareSchedule::Draw draw = schedule.at(s - 1);
-    EXPECT_EQ(draw.count, counts[static_cast<std::size_t>(draw.source)]++) << s;
+    EXPECT_EQ(draw.count, counts[draw.source]++) << s;
     for (std::size_t k = 0; k < counts.size(); ++k) {
       largest = std::max(largest, std::abs(counts[k] * shares.whole - s * shares.parts[k]));
     }

@@ -22,7 +22,7 @@ class TextTest : public FileTest {
  protected:
   /// Tokens 0, 1, 2, ... so that a token is its own position.
   std::string counting_file(std::int32_t count) const {
-    std::vector<std::uint16_t> tokens(static_cast<std::size_t>(count));
+    std::vector<std::uint16_t> tokens(count);
     std::iota(tokens.begin(), tokens.end(), std::uint16_t{0});
     return write("counting.bin", bytes_of(tokens));
   }

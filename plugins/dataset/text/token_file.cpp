@@ -55,13 +55,13 @@ TokenFile::TokenFile(const std::string& path, std::string_view format) : path_(p
   try {
     recognise(format);
   } catch (...) {
-    ::munmap(const_cast<std::byte*>(data_), static_cast<std::size_t>(bytes_));
+    ::munmap(const_cast<std::byte*>(data_), bytes_);
     throw;
   }
 }
 
 TokenFile::~TokenFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), static_cast<std::size_t>(bytes_));
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), bytes_);
 }
 
 TokenFile::TokenFile(TokenFile&& other) noexcept

@@ -33,7 +33,7 @@ class TokenFile {
   std::uint32_t token(std::int64_t position) const noexcept {
     const std::byte* at = tokens_ + position * width_;
     std::uint32_t value = 0;
-    std::memcpy(&value, at, static_cast<std::size_t>(width_));
+    std::memcpy(&value, at, width_);
     return value;
   }
   /// out[i] = token(first + i).

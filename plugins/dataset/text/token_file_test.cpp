@@ -14,10 +14,10 @@ using ::testing::HasSubstr;
 class TokenFileTest : public FileTest {
  protected:
   static std::vector<std::int32_t> tokens(const TokenFile& file) {
-    std::vector<std::int32_t> all(static_cast<std::size_t>(file.size()));
+    std::vector<std::int32_t> all(file.size());
     file.copy(0, file.size(), all.data());
     for (std::int64_t i = 0; i < file.size(); ++i)
-      EXPECT_EQ(file.token(i), static_cast<std::uint32_t>(all[static_cast<std::size_t>(i)]));
+      EXPECT_EQ(file.token(i), static_cast<std::uint32_t>(all[i]));
     return all;
   }
 };

@@ -17,9 +17,7 @@ class CpuAttentionKernel final : public AttentionKernel {
     stride_ = (static_cast<std::size_t>(ops_.workspace(shape_.args())) + kItems - 1) / kItems * kItems;
   }
 
-  std::size_t scratch_bytes() const override {
-    return stride_ * sizeof(Arith<S>) * static_cast<std::size_t>(parts_);
-  }
+  std::size_t scratch_bytes() const override { return stride_ * sizeof(Arith<S>) * parts_; }
 
   void forward(TensorView q, TensorView k, TensorView v, TensorView key_mask, TensorView y, TensorView lse,
                TensorView scratch) override {

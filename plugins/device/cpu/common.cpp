@@ -40,7 +40,7 @@ namespace {
 void convert_f16(DType from, const void* x, DType to, void* y, std::int64_t n) {
   const bool narrows = to == DType::kF16;
   if (from == to) {
-    if (x != y) std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(std::uint16_t));
+    if (x != y) std::memcpy(y, x, n * sizeof(std::uint16_t));
     return;
   }
   with_storage(narrows ? from : to, "convert", [&](auto tag) {
@@ -72,7 +72,7 @@ Bf16 round_to_bf16(double value) {
 template <class From, class To>
 void convert_block(const Kernels& kernels, const From* x, To* y, std::int64_t n) {
   if constexpr (std::is_same_v<From, To>) {
-    if (x != y) std::memcpy(y, x, static_cast<std::size_t>(n) * sizeof(To));
+    if (x != y) std::memcpy(y, x, n * sizeof(To));
   } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, Bf16>) {
     kernels.table->convert.f32_to_bf16(x, y, n);
   } else if constexpr (std::is_same_v<From, Bf16> && std::is_same_v<To, float>) {

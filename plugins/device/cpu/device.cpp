@@ -93,9 +93,8 @@ void* allocate_zeroed(std::size_t bytes) {
   if (posix_memalign(&memory, alignment, size) != 0) refuse(bytes, available_memory());
   if (alignment == kHugePage) madvise(memory, size, MADV_HUGEPAGE);
   auto* start = static_cast<char*>(memory);
-  parallel_for(static_cast<std::int64_t>(size), kTouchBlock, [&](std::int64_t begin, std::int64_t end) {
-    std::memset(start + begin, 0, static_cast<std::size_t>(end - begin));
-  });
+  parallel_for(static_cast<std::int64_t>(size), kTouchBlock,
+               [&](std::int64_t begin, std::int64_t end) { std::memset(start + begin, 0, end - begin); });
   return memory;
 }
 
@@ -258,7 +257,7 @@ void CpuDevice::copy(TensorView from, TensorView to) {
   const auto* source = static_cast<const std::byte*>(from.data);
   auto* target = static_cast<std::byte*>(to.data);
   parallel_for(from.bytes(), std::int64_t{1} << 20, [&](std::int64_t begin, std::int64_t end) {
-    std::memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
+    std::memcpy(target + begin, source + begin, end - begin);
   });
 }
 

@@ -27,9 +27,8 @@ class CpuElementwise final : public Elementwise {
     if (y.empty()) return;
     if (value == 0) {
       auto* bytes = static_cast<char*>(y.data);
-      parallel_for(y.bytes(), kFlatBlock * 4, [&](std::int64_t begin, std::int64_t end) {
-        std::memset(bytes + begin, 0, static_cast<std::size_t>(end - begin));
-      });
+      parallel_for(y.bytes(), kFlatBlock * 4,
+                   [&](std::int64_t begin, std::int64_t end) { std::memset(bytes + begin, 0, end - begin); });
       return;
     }
     switch (y.dtype) {

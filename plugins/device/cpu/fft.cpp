@@ -172,7 +172,7 @@ class CpuFftKernel final : public FftKernel {
   }
 
   std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>((points_items_ + spectrum_items_) * parts_) * sizeof(T);
+    return ((points_items_ + spectrum_items_) * parts_) * sizeof(T);
   }
 
   void run(TensorView in, TensorView out, bool accumulate, TensorView scratch) override {
@@ -208,7 +208,7 @@ class CpuFftKernel final : public FftKernel {
 
  private:
   FftwPlan<T> make_plan() const {
-    std::vector<T> memory(static_cast<std::size_t>(points_items_ + spectrum_items_ + kItems<T>));
+    std::vector<T> memory(points_items_ + spectrum_items_ + kItems<T>);
     auto address = reinterpret_cast<std::uintptr_t>(memory.data());
     T* points = memory.data() + (kFftAlignment - address % kFftAlignment) % kFftAlignment / sizeof(T);
     T* spectrum = points + points_items_;
@@ -235,7 +235,7 @@ class CpuFftKernel final : public FftKernel {
         points[n * point_reals_ + part] = widen(from[n * stride + part]);
     plan_.run(points, spectrum);
     for (std::int64_t j = 0; j < kept_; ++j) {
-      const T factor = factors_[static_cast<std::size_t>(j)];
+      const T factor = factors_[j];
       const T* z = spectrum + 2 * mode_number(spec_, j);
       const T re = factor * z[0], im = is_own_conjugate(spec_, j) ? T{0} : factor * z[1];
       T* out = to + 2 * j * spec_.inner;
@@ -247,7 +247,7 @@ class CpuFftKernel final : public FftKernel {
   void modes_to_points(const T* from, S* to, bool accumulate, T* points, T* spectrum) const {
     std::fill_n(spectrum, spectrum_items_, T{0});
     for (std::int64_t j = 0; j < kept_; ++j) {
-      const T factor = factors_[static_cast<std::size_t>(j)];
+      const T factor = factors_[j];
       const T* z = from + 2 * j * spec_.inner;
       T* in = spectrum + 2 * mode_number(spec_, j);
       in[0] = factor * z[0];

@@ -59,22 +59,20 @@ class DirectFft : public FftKernel {
 class RealLines final : public DirectFft {
  public:
   RealLines(const Kernels& kernels, const FftSpec& spec) : DirectFft(kernels, spec) {
-    matrix_.resize(static_cast<std::size_t>(2 * kept_ * spec.length));
+    matrix_.resize(2 * kept_ * spec.length);
     for (std::int64_t j = 0; j < kept_; ++j)
       for (std::int64_t n = 0; n < spec.length; ++n) {
         const Wave w = wave(j, n, spec.length);
         const double parts[] = {factor(j) * w.re, is_own_conjugate(spec, j) ? 0 : -factor(j) * w.im};
         for (std::int64_t part = 0; part < 2; ++part) {
           const std::int64_t at = to_modes_ ? n * 2 * kept_ + 2 * j + part : (2 * j + part) * spec.length + n;
-          matrix_[static_cast<std::size_t>(at)] = static_cast<float>(parts[part]);
+          matrix_[at] = static_cast<float>(parts[part]);
         }
       }
   }
 
   std::size_t scratch_bytes() const override {
-    return spec_.inner == 1
-               ? 0
-               : static_cast<std::size_t>(parts_ * kInnerBlock * (from() + to())) * sizeof(float);
+    return spec_.inner == 1 ? 0 : (parts_ * kInnerBlock * (from() + to())) * sizeof(float);
   }
 
   void run(TensorView in, TensorView out, bool accumulate, TensorView scratch) override {
@@ -141,19 +139,17 @@ class ComplexLines final : public DirectFft {
       if (found == frequencies_.end()) frequencies_.push_back(frequency);
     }
     const std::int64_t sums = sums_of_line(), half = sums / 2;
-    matrix_.resize(static_cast<std::size_t>(sums * spec.length));
+    matrix_.resize(sums * spec.length);
     for (std::int64_t f = 0; f < half; ++f)
       for (std::int64_t n = 0; n < spec.length; ++n) {
-        const Wave w = wave(frequencies_[static_cast<std::size_t>(f)], n, spec.length);
+        const Wave w = wave(frequencies_[f], n, spec.length);
         // Factors of complex points are one number for all modes.
         place(f, n) = static_cast<float>(factor(0) * w.re);
         place(half + f, n) = static_cast<float>(factor(0) * w.im);
       }
   }
 
-  std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(parts_ * room()) * sizeof(float);
-  }
+  std::size_t scratch_bytes() const override { return (parts_ * room()) * sizeof(float); }
 
   void run(TensorView in, TensorView out, bool accumulate, TensorView scratch) override {
     const std::int64_t points = spec_.outer * spec_.length * spec_.inner * 2,
@@ -214,7 +210,7 @@ class ComplexLines final : public DirectFft {
 
   /// Matrix element with the wave of a sum at a point: rows are the outputs.
   float& place(std::int64_t sum, std::int64_t n) {
-    return matrix_[static_cast<std::size_t>(to_modes_ ? sum * spec_.length + n : n * sums_of_line() + sum)];
+    return matrix_[to_modes_ ? sum * spec_.length + n : n * sums_of_line() + sum];
   }
 
   /// Index of element `n` of a line, `extent` long, in a tensor.
@@ -239,7 +235,7 @@ class ComplexLines final : public DirectFft {
     gemm_.gemm(args);
     for (std::int64_t line = 0; line < c.lines; ++line)
       for (std::int64_t j = 0; j < kept_; ++j) {
-        const Mode mode = modes_[static_cast<std::size_t>(j)];
+        const Mode mode = modes_[j];
         const float* cosines = sums + mode.frequency * c.all() + line * c.width;
         const float* sines = cosines + sums_of_line() / 2 * c.all();
         float* to = modes + at(c, line, kept_, j);
@@ -256,7 +252,7 @@ class ComplexLines final : public DirectFft {
     std::fill_n(sums, sums_of_line() * c.all(), 0.0f);
     for (std::int64_t line = 0; line < c.lines; ++line)
       for (std::int64_t j = 0; j < kept_; ++j) {
-        const Mode mode = modes_[static_cast<std::size_t>(j)];
+        const Mode mode = modes_[j];
         float* cosines = sums + mode.frequency * c.all() + line * c.width;
         float* sines = cosines + sums_of_line() / 2 * c.all();
         const float* from = modes + at(c, line, kept_, j);

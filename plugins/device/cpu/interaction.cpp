@@ -105,7 +105,7 @@ class CpuInteractionOps final : public InteractionOps {
     if (accumulate)
       kernels_.ops<S>().elementwise.add(to, from, to, n);
     else
-      std::memcpy(to, from, static_cast<std::size_t>(n) * sizeof(S));
+      std::memcpy(to, from, n * sizeof(S));
   }
 
   /// y = z0 + sum of the vectors, in the arithmetic type, rounded once.

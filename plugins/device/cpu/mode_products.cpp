@@ -20,9 +20,7 @@ class CpuModeProduct final : public ModeProduct {
     workspace_ = (ops.workspace(shape_.args()) + kAlignedReals - 1) / kAlignedReals * kAlignedReals;
   }
 
-  std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(workspace_ * parts_) * sizeof(T);
-  }
+  std::size_t scratch_bytes() const override { return (workspace_ * parts_) * sizeof(T); }
 
   void forward(TensorView x, TensorView w, TensorView y, TensorView scratch) override {
     run(shape_.forward(x, w, y), scratch, ops_.forward);

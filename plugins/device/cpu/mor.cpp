@@ -57,8 +57,7 @@ class CpuMorKernel final : public MorKernel {
   }
 
   std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(strips_ * across_) * sizeof(Partial) +
-           static_cast<std::size_t>(blocks()) * sizeof(Block);
+    return (strips_ * across_) * sizeof(Partial) + blocks() * sizeof(Block);
   }
   std::int64_t blocks() const override { return down_ * across_; }
 

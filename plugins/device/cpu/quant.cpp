@@ -243,9 +243,7 @@ class CpuQuantizeKernel final : public device_arguments::QuantizerShape<S> {
         bands_(spec) {}
 
   /// Scales are needed for measurement even if the caller does not ask for them; then those of lines.
-  std::size_t scratch_bytes() const override {
-    return rounded_scale_bytes() + static_cast<std::size_t>(lines()) * sizeof(TensorScale);
-  }
+  std::size_t scratch_bytes() const override { return rounded_scale_bytes() + lines() * sizeof(TensorScale); }
   float amax(TensorView x, TensorView) override {
     const S* in = this->input(x);
     std::atomic<std::uint32_t> largest{0};

@@ -16,9 +16,7 @@ class CudaAttentionKernel final : public AttentionKernel {
   CudaAttentionKernel(Queue& queue, const AttentionSpec& spec) : queue_(queue), shape_(spec) {}
 
   /// One number per query, for backward.
-  std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(shape_.queries()) * sizeof(A);
-  }
+  std::size_t scratch_bytes() const override { return shape_.queries() * sizeof(A); }
 
   void forward(TensorView q, TensorView k, TensorView v, TensorView key_mask, TensorView y, TensorView lse,
                TensorView scratch) override {

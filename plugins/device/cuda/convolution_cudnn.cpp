@@ -194,7 +194,7 @@ Choice<Algorithm> choose(const CudnnFunctions& dnn, const std::array<Algorithm, 
   if (status >= CUDNN_STATUS_NOT_SUPPORTED && status < CUDNN_STATUS_INTERNAL_ERROR) return {};
   dnn.check(status, call);
   for (int i = 0; i < count; ++i) {
-    const Result& result = results[static_cast<std::size_t>(i)];
+    const Result& result = results[i];
     if (result.status != CUDNN_STATUS_SUCCESS || result.determinism != CUDNN_DETERMINISTIC ||
         std::find(allowed.begin(), allowed.end(), result.algo) == allowed.end())
       continue;

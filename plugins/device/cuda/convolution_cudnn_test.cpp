@@ -55,8 +55,7 @@ class CudnnConvolutions : public ::testing::Test {
   template <class Sum>
   static std::vector<float> results(const Sum& sum, const std::vector<float>& old) {
     std::vector<float> values;
-    for (std::int64_t i = 0; i < sum.items(); ++i)
-      values.push_back(sum(i) + (old.empty() ? 0.0f : old[static_cast<std::size_t>(i)]));
+    for (std::int64_t i = 0; i < sum.items(); ++i) values.push_back(sum(i) + (old.empty() ? 0.0f : old[i]));
     return values;
   }
 

@@ -179,7 +179,7 @@ void CudaDevice::copy(TensorView from, TensorView to) {
                          dtype_name(from.dtype), from.shape.text(), dtype_name(to.dtype), to.shape.text()));
   }
   if (from.empty()) return;
-  queue_->copy(from.data, from.space, to.data, to.space, static_cast<std::size_t>(from.bytes()));
+  queue_->copy(from.data, from.space, to.data, to.space, from.bytes());
 }
 
 void CudaDevice::synchronize() {

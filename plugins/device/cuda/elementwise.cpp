@@ -17,7 +17,7 @@ class CudaElementwise final : public Elementwise {
 
   void fill(TensorView y, double value) override {
     if (y.empty()) return;
-    if (value == 0) return queue_.clear(y.data, static_cast<std::size_t>(y.bytes()));
+    if (value == 0) return queue_.clear(y.data, y.bytes());
     switch (y.dtype) {
       case DType::kI8:
         return fill_integers<std::int8_t>(y, value);
@@ -77,8 +77,7 @@ class CudaElementwise final : public Elementwise {
     if (n != y.elements()) refuse_view(y, y.dtype, n, "convert", "y");
     if (n == 0) return;
     if (x.dtype == y.dtype) {
-      return queue_.copy(x.data, MemorySpace::kCuda, y.data, MemorySpace::kCuda,
-                         static_cast<std::size_t>(x.bytes()));
+      return queue_.copy(x.data, MemorySpace::kCuda, y.data, MemorySpace::kCuda, x.bytes());
     }
     with_number(x.dtype, [&](auto from) {
       with_number(y.dtype, [&](auto to) {
@@ -129,7 +128,7 @@ class CudaElementwise final : public Elementwise {
       auto* const partial = queue_.scratch<std::int64_t>();
       queue_.launch("subtract_targets", grid,
                     bodies::CountNumbers<S>{checked<S>(x, n, "subtract_targets", "b"), n, partial});
-      std::vector<std::int64_t> counts(static_cast<std::size_t>(grid.blocks));
+      std::vector<std::int64_t> counts(grid.blocks);
       queue_.copy(partial, MemorySpace::kCuda, counts.data(), MemorySpace::kHost,
                   counts.size() * sizeof(std::int64_t));
       std::int64_t total = 0;

@@ -18,7 +18,7 @@ namespace bodies = kernels::cuda;
 
 /// Ids and positions before and after a pass, then the places of digits.
 std::size_t sort_bytes(std::int64_t ids) {
-  return static_cast<std::size_t>(4 * ids + bodies::kDigits * bodies::sort_tiles(ids)) * sizeof(std::int32_t);
+  return (4 * ids + bodies::kDigits * bodies::sort_tiles(ids)) * sizeof(std::int32_t);
 }
 
 class CudaEmbeddingOps final : public EmbeddingOps {

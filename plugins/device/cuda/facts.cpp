@@ -31,7 +31,7 @@ class ProbeBench {
  public:
   explicit ProbeBench(Device& device) : device_(device) {}
   ~ProbeBench() {
-    for (const TensorView& view : views_) device_.release(view.data, static_cast<std::size_t>(view.bytes()));
+    for (const TensorView& view : views_) device_.release(view.data, view.bytes());
   }
   ProbeBench(const ProbeBench&) = delete;
   ProbeBench& operator=(const ProbeBench&) = delete;
@@ -39,13 +39,13 @@ class ProbeBench {
   Device& device() const { return device_; }
   TensorView room(DType dtype, const Shape& shape) {
     TensorView view{nullptr, shape, dtype, device_.space()};
-    view.data = device_.allocate(static_cast<std::size_t>(view.bytes()));
+    view.data = device_.allocate(view.bytes());
     views_.push_back(view);
     return view;
   }
   /// Whole numbers of at most 3 bits.
   TensorView drawn(DType dtype, const Shape& shape, int seed, std::vector<double>& values) {
-    values.resize(static_cast<std::size_t>(shape.elements()));
+    values.resize(shape.elements());
     for (std::size_t i = 0; i < values.size(); ++i)
       values[i] = static_cast<double>((static_cast<int>(i) * 7 + seed) % 13 - 6);
     const TensorView view = room(dtype, shape);
@@ -65,7 +65,7 @@ class ProbeBench {
     return view;
   }
   std::vector<double> values(const TensorView& view) {
-    std::vector<double> result(static_cast<std::size_t>(view.elements()));
+    std::vector<double> result(view.elements());
     with_type(view.dtype, [&](auto zero) {
       std::vector<decltype(zero)> there(result.size());
       device_.copy(view, {there.data(), view.shape, view.dtype, MemorySpace::kHost});
@@ -156,12 +156,10 @@ std::string try_products(ProbeBench& bench, DType dtype) {
   const TensorView c = bench.room(wide, {kM, kN}),
                    scratch = bench.room(DType::kU8, {static_cast<std::int64_t>(gemm->scratch_bytes())});
   gemm->run(left, right, c, {}, 1, scratch);
-  std::vector<double> expected(static_cast<std::size_t>(kM * kN), 0.0);
+  std::vector<double> expected(kM * kN, 0.0);
   for (std::int64_t i = 0; i < kM; ++i)
     for (std::int64_t l = 0; l < kK; ++l)
-      for (std::int64_t j = 0; j < kN; ++j)
-        expected[static_cast<std::size_t>(i * kN + j)] +=
-            a[static_cast<std::size_t>(i * kK + l)] * b[static_cast<std::size_t>(l * kN + j)];
+      for (std::int64_t j = 0; j < kN; ++j) expected[i * kN + j] += a[i * kK + l] * b[l * kN + j];
   return difference(bench.values(c), expected);
 }
 
@@ -187,11 +185,10 @@ std::string try_transform(ProbeBench& bench, std::int64_t length, std::int64_t l
     for (std::int64_t t = 0; t < length; ++t) {
       const double angle =
           -2 * std::acos(-1.0) * static_cast<double>(k * t % length) / static_cast<double>(length);
-      const double a = points[static_cast<std::size_t>(2 * t)],
-                   b = points[static_cast<std::size_t>(2 * t + 1)];
+      const double a = points[2 * t], b = points[2 * t + 1];
       re += a * std::cos(angle) - b * std::sin(angle), im += a * std::sin(angle) + b * std::cos(angle);
     }
-    const auto at = static_cast<std::size_t>(2 * i);
+    const std::size_t at = 2 * i;
     if (std::abs(modes[at] - re) <= 1e-6 * size && std::abs(modes[at + 1] - im) <= 1e-6 * size) continue;
     return fmt::format("mode {} is {} + {}i, and on the host {} + {}i", k, modes[at], modes[at + 1], re, im);
   }
@@ -222,10 +219,9 @@ std::string try_convolution(ProbeBench& bench, Convolution& convolution, const C
       for (std::int64_t b = 0; b < spec.batch; ++b)
         for (std::int64_t f = 0; f < spec.features; ++f)
           for (std::int64_t c = 0; c < spec.channels; ++c) {
-            const auto i =
-                static_cast<std::size_t>(((b * spec.channels + c) * height + row) * width + column);
-            const auto j = static_cast<std::size_t>((f * spec.channels + c) * window.offsets() + offset);
-            const auto k = static_cast<std::size_t>((b * spec.features + f) * window.places() + place);
+            const std::size_t i = ((b * spec.channels + c) * height + row) * width + column;
+            const std::size_t j = (f * spec.channels + c) * window.offsets() + offset;
+            const std::size_t k = (b * spec.features + f) * window.places() + place;
             sums_y[k] += x[i] * w[j], sums_x[i] += dy[k] * w[j], sums_w[j] += dy[k] * x[i];
           }
     }
@@ -351,8 +347,7 @@ std::string try_codes(ProbeBench& bench, ScaledProducts& family, const CodeForma
     for (std::int64_t j = 0; j < kCodeColumns; ++j) {
       double sum = 0;
       for (std::int64_t l = 0; l < kCodeDepth; ++l)
-        sum += a.values[static_cast<std::size_t>(i * kCodeDepth + l)] *
-               b.values[static_cast<std::size_t>(j * kCodeDepth + l)];
+        sum += a.values[i * kCodeDepth + l] * b.values[j * kCodeDepth + l];
       expected.push_back(sum);
     }
   return difference(bench.values(c), expected);

@@ -82,9 +82,7 @@ class LibraryFftKernel final : public FftKernel {
   static constexpr const char* kWhere = "fft";
   static constexpr std::uintptr_t kNeeded = 16;
 
-  std::size_t reals_of(std::int64_t of_line) const {
-    return static_cast<std::size_t>(together_ * of_line) * sizeof(T);
-  }
+  std::size_t reals_of(std::int64_t of_line) const { return (together_ * of_line) * sizeof(T); }
   std::size_t points_bytes() const { return line_aligned(reals_of(points_.reals())); }
   template <class Body>
   void start(const Body& body) {
@@ -147,7 +145,7 @@ class DirectFftKernel final : public FftKernel {
     }
     const bodies::ComputedMatrix<T> matrix{{waves.data(), waves_.modes}};
     std::vector<T> elements;
-    elements.reserve(static_cast<std::size_t>(points_.reals() * modes_.reals()));
+    elements.reserve(points_.reals() * modes_.reals());
     for (std::int64_t p = 0; p < points_.reals(); ++p)
       for (std::int64_t q = 0; q < modes_.reals(); ++q) elements.push_back(matrix(p, q));
     numbers_.set(elements);
@@ -233,7 +231,7 @@ class CudaFft final : public Fft {
 
 std::vector<double> fft_waves(std::int64_t length) {
   std::vector<double> waves;
-  waves.reserve(static_cast<std::size_t>(2 * length));
+  waves.reserve(2 * length);
   for (std::int64_t n = 0; n < length; ++n) {
     const double angle = 2 * 3.14159265358979323846 * static_cast<double>(n) / static_cast<double>(length);
     waves.push_back(std::cos(angle));

@@ -23,7 +23,7 @@ class CudaFormulaOps final : public FormulaOps {
   void evaluate(const Formula& formula, std::span<const TensorView> tensors,
                 std::span<double> sums) override {
     constexpr const char* kWhere = "formula";
-    const auto wanted = static_cast<std::size_t>(formula.tensors());
+    const std::size_t wanted = formula.tensors();
     if (tensors.size() != wanted || sums.size() != formula.sums() || wanted == 0) {
       fail_run("device " + std::string(kDeviceName) + ": a formula of " + std::to_string(wanted) +
                " tensors and " + std::to_string(formula.sums()) + " sums was given " +

@@ -14,12 +14,12 @@ namespace tenon::cuda {
 class Numbers {
  public:
   Numbers(Queue& queue, std::int64_t count, DType dtype, int seed, std::int64_t skip = 0) : queue_(queue) {
-    memory_ = queue.allocate(static_cast<std::size_t>(dtype_bytes(dtype, count + skip)));
+    memory_ = queue.allocate(dtype_bytes(dtype, count + skip));
     view_ = {static_cast<std::byte*>(memory_) + dtype_bytes(dtype, skip), Shape{count}, dtype,
              MemorySpace::kCuda};
-    std::vector<std::byte> host(static_cast<std::size_t>(view_.bytes()));
+    std::vector<std::byte> host(view_.bytes());
     const auto put = [&](std::int64_t i, const auto& value) {
-      std::memcpy(host.data() + static_cast<std::size_t>(i) * sizeof(value), &value, sizeof(value));
+      std::memcpy(host.data() + i * sizeof(value), &value, sizeof(value));
     };
     for (std::int64_t i = 0; i < count; ++i) {
       const double value = static_cast<double>((i * 7 + seed) % 61 - 30) / 16;
@@ -39,7 +39,7 @@ class Numbers {
 
   const TensorView& view() const { return view_; }
   std::vector<std::byte> bytes() const {
-    std::vector<std::byte> host(static_cast<std::size_t>(view_.bytes()));
+    std::vector<std::byte> host(view_.bytes());
     queue_.copy(view_.data, MemorySpace::kCuda, host.data(), MemorySpace::kHost, host.size());
     return host;
   }

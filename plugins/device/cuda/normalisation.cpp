@@ -47,7 +47,7 @@ class CudaNormalisationOps final : public NormalisationOps {
       A* const old_variance = checked_or_null<A>(running_variance, of.sets, kWhere, "running_variance");
       S* const out = checked<S>(y, x.elements(), kWhere, "y");
       if (of.sets == 0) return;
-      const Temporary memory(queue_, 2 * static_cast<std::size_t>(of.sets) * sizeof(double), kPartialBytes);
+      const Temporary memory(queue_, 2 * of.sets * sizeof(double), kPartialBytes);
       auto* const sums = memory.at<double>();
       double* const squares = sums + of.sets;
       sum_sets<1>(queue_, kWhere, of, bodies::SetElements<S>{norm.x}, {{sums}, false});
@@ -66,7 +66,7 @@ class CudaNormalisationOps final : public NormalisationOps {
       using S = typename decltype(tag)::type;
       using A = Arith<S>;
       const bodies::Sets of = channels_of(x, kWhere);
-      const Temporary memory(queue_, static_cast<std::size_t>(of.sets) * sizeof(A));
+      const Temporary memory(queue_, of.sets * sizeof(A));
       auto norm = norm_of<S>(of, x, gain, bias, mean, variance, kWhere);
       S* const out = checked<S>(y, x.elements(), kWhere, "y");
       if (of.sets == 0) return;
@@ -93,7 +93,7 @@ class CudaNormalisationOps final : public NormalisationOps {
       A* const gains = checked_or_null<A>(dgain, of.sets, kWhere, "dgain");
       A* const biases = checked_or_null<A>(dbias, of.sets, kWhere, "dbias");
       if (of.sets == 0) return;
-      const Temporary memory(queue_, 2 * static_cast<std::size_t>(of.sets) * sizeof(double), kPartialBytes);
+      const Temporary memory(queue_, 2 * of.sets * sizeof(double), kPartialBytes);
       auto* const sums = memory.at<double>();
       double* const products = sums + of.sets;
       sum_sets<2>(queue_, kWhere, of, bodies::SetGradients<S>{norm, above}, {{sums, products}, false});

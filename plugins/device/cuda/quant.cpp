@@ -88,7 +88,7 @@ class CudaQuantizeKernel final : public device_arguments::QuantizerShape<S> {
     float* const decode = checked_or_null<float>(out, lines(), kWhere, "line_scales");
     bodies::Magnitudes<S> of = magnitudes(x);
     of.down = runs_down(spec_);
-    queue_.clear(largest, static_cast<std::size_t>(lines()) * sizeof *largest);
+    queue_.clear(largest, lines() * sizeof *largest);
     bodies::start_largest_of_lines(of, largest, launch());
     if (lines() > 0)
       queue_.launch(kWhere, grid_for(lines()),

@@ -57,7 +57,7 @@ class CudaMorKernel final : public MorKernel {
     const bool tensor = spec_.mode == MorMode::kTensor;
     if (!decision.finite || (tensor && decision.error > spec_.threshold)) {
       bodies::start_mor_keep(m, out, launch);
-      if (chosen != nullptr) queue_.clear(chosen, static_cast<std::size_t>(blocks()));
+      if (chosen != nullptr) queue_.clear(chosen, blocks());
       decision.blocks[0] = blocks();
       decision.elements[0] = n;
       return decision;
@@ -74,14 +74,11 @@ class CudaMorKernel final : public MorKernel {
 
   static std::size_t rounded(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
   std::size_t blocks_at() const { return rounded(sizeof(bodies::MorTotals)); }
-  std::size_t errors_at() const {
-    return rounded(blocks_at() + static_cast<std::size_t>(blocks()) * sizeof(bodies::MorBlock));
-  }
+  std::size_t errors_at() const { return rounded(blocks_at() + blocks() * sizeof(bodies::MorBlock)); }
   std::size_t float_sums_at() const {
-    return rounded(errors_at() +
-                   static_cast<std::size_t>(matrix_.strips() * matrix_.across()) * sizeof(double));
+    return rounded(errors_at() + (matrix_.strips() * matrix_.across()) * sizeof(double));
   }
-  std::size_t float_sums() const { return static_cast<std::size_t>(matrix_.strips() * matrix_.columns); }
+  std::size_t float_sums() const { return matrix_.strips() * matrix_.columns; }
 
   Queue& queue_;
   const MorSpec spec_;

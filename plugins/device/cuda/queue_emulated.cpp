@@ -143,7 +143,7 @@ void* Queue::allocate(std::size_t bytes) {
 void Queue::release(void* memory) noexcept {
   if (memory == nullptr) return;
   const std::lock_guard lock(state_->mutex);
-  const auto at = static_cast<std::size_t>(static_cast<std::byte*>(memory) - state_->base);
+  const std::size_t at = static_cast<std::byte*>(memory) - state_->base;
   const auto found = state_->taken.find(at);
   if (found == state_->taken.end()) return;
   state_->held -= std::min(found->second, state_->held);

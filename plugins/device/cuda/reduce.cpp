@@ -83,7 +83,7 @@ class CudaReduceOps final : public ReduceOps {
         const std::int64_t n = std::min(kTogether * kSpan, x.elements() - start);
         const std::int64_t blocks = kernels::reduce_blocks(n);
         queue_.launch(where, Body::grid(n), Body{in + start, n, partial});
-        sums.resize(static_cast<std::size_t>(blocks));
+        sums.resize(blocks);
         queue_.copy(partial, MemorySpace::kCuda, sums.data(), MemorySpace::kHost,
                     sums.size() * sizeof(double));
         for (std::int64_t block = 0; block < blocks; block += kSpanBlocks)

@@ -78,8 +78,8 @@ class OwnScaledProduct final : public ScaledProduct {
   }
 
   std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(ScaledSide::kLine + sides_.a.bytes() + sides_.b.bytes() +
-                                    value_bytes(sides_.a) + value_bytes(sides_.b) + sum_bytes());
+    return ScaledSide::kLine + sides_.a.bytes() + sides_.b.bytes() + value_bytes(sides_.a) +
+           value_bytes(sides_.b) + sum_bytes();
   }
 
   void run(const ScaledMatrix& a, const ScaledMatrix& b, TensorView c, TensorView bias, float alpha,

@@ -89,8 +89,8 @@ class LibraryScaledProduct final : public ScaledProduct {
   const std::string& refusal() const { return choice_.reason; }
 
   std::size_t scratch_bytes() const override {
-    return static_cast<std::size_t>(ScaledSide::kLine + sides_.a.bytes() + sides_.b.bytes() + sum_bytes() +
-                                    whole_lines(static_cast<std::int64_t>(choice_.workspace)));
+    return ScaledSide::kLine + sides_.a.bytes() + sides_.b.bytes() + sum_bytes() +
+           whole_lines(static_cast<std::int64_t>(choice_.workspace));
   }
 
   void run(const ScaledMatrix& a, const ScaledMatrix& b, TensorView c, TensorView bias, float alpha,

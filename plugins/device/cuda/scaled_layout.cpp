@@ -23,8 +23,7 @@ const void* lay_out_scales(Queue& queue, const ScaledSide& side, const TensorVie
   if (side.kind == ScaleKind::kTensor) return nullptr;
   if (side.kind == ScaleKind::kRows) {
     if (begins_aligned(scales.data)) return scales.data;
-    queue.copy(scales.data, MemorySpace::kCuda, room, MemorySpace::kCuda,
-               static_cast<std::size_t>(scales.bytes()));
+    queue.copy(scales.data, MemorySpace::kCuda, room, MemorySpace::kCuda, scales.bytes());
     return room;
   }
   const ScaledOperand& stored = side.operand;

@@ -29,7 +29,7 @@ struct Stored {
       : operand(o), rows_(rows), columns_(columns), queue_(queue) {
     const bool fours = o.element == ElementFormat::kE2M1;
     stride_ = fours ? (columns + 1) / 2 : columns;
-    codes_.resize(static_cast<std::size_t>(rows * stride_));
+    codes_.resize(rows * stride_);
     for (std::size_t i = 0; i < codes_.size(); ++i)
       codes_[i] = static_cast<std::uint8_t>((i * 37 + static_cast<std::size_t>(seed)) % (fours ? 256 : 57) |
                                             (!fours && i % 3 == 0 ? 0x80 : 0));
@@ -57,12 +57,11 @@ struct Stored {
   /// The value by definition.
   double at(std::int64_t row, std::int64_t column) const {
     const bool fours = operand.element == ElementFormat::kE2M1;
-    const std::uint8_t byte = codes_[static_cast<std::size_t>(row * stride_ + (fours ? column / 2 : column))];
+    const std::uint8_t byte = codes_[row * stride_ + (fours ? column / 2 : column)];
     const auto code = static_cast<std::uint8_t>(!fours ? byte : column % 2 == 0 ? byte % 16 : byte / 16);
     double scale = 1;
     if (operand.scale != BlockScale::kTensor) {
-      const auto block =
-          static_cast<std::size_t>(row / operand.block_rows * across_ + column / operand.block_columns);
+      const std::size_t block = row / operand.block_rows * across_ + column / operand.block_columns;
       scale = operand.scale == BlockScale::kFloat   ? floats_[block]
               : operand.scale == BlockScale::kPower ? std::ldexp(1.0, bits_[block] - 127)
                                                     : kernels::decode(bits_[block], Element::kE4M3);
@@ -75,7 +74,7 @@ struct Stored {
 
  private:
   TensorView put(const void* from, std::int64_t count, DType dtype) {
-    const auto bytes = static_cast<std::size_t>(dtype_bytes(dtype, count));
+    const std::size_t bytes = dtype_bytes(dtype, count);
     owned_.push_back(queue_.allocate(bytes));
     queue_.copy(from, MemorySpace::kHost, owned_.back(), MemorySpace::kCuda, bytes);
     return {owned_.back(), Shape{count}, dtype, MemorySpace::kCuda};

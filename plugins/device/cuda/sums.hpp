@@ -71,7 +71,7 @@ std::int64_t join_integers(Queue& queue, const char* where, std::int64_t n, std:
   const Grid grid = grid_for(n, kernels::cuda::kThreads * sizeof(std::int64_t));
   auto* const partial = queue.scratch<std::int64_t>();
   queue.launch(where, grid, kernels::cuda::JoinIntegers<Value, Join>{n, none, value, join, partial});
-  std::vector<std::int64_t> found(static_cast<std::size_t>(grid.blocks));
+  std::vector<std::int64_t> found(grid.blocks);
   queue.copy(partial, MemorySpace::kCuda, found.data(), MemorySpace::kHost,
              found.size() * sizeof(std::int64_t));
   for (const std::int64_t one : found) none = join(none, one);

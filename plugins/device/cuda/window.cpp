@@ -89,7 +89,7 @@ class CudaWindowOps final : public WindowOps {
       const S* const from = checked<S>(x, x.elements(), kWhere, "x");
       A* const to = checked<A>(sums, of.sets, kWhere, "sums");
       if (of.sets == 0) return;
-      const Temporary memory(queue_, static_cast<std::size_t>(of.sets) * sizeof(double), kPartialBytes);
+      const Temporary memory(queue_, of.sets * sizeof(double), kPartialBytes);
       auto* const totals = memory.at<double>();
       sum_sets<1>(queue_, kWhere, of, bodies::SetElements<S>{from}, {{totals}, false});
       sums_to_parameters(queue_, kWhere, totals, to, of.sets, accumulate);

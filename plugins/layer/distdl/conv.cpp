@@ -104,9 +104,7 @@ void Conv::declare_sites(InferContext& context) {
 void Conv::declare_memory(InferContext& context) {
   const std::int64_t gathered = gather_ == nullptr ? 0 : gather_->places();
   const std::int64_t rows = chunk_ * std::max({std::int64_t{1}, places_, gathered});
-  const auto room = [&](std::int64_t elements) {
-    return context.workspace(static_cast<std::size_t>(dtype_bytes(dtype_, elements)));
-  };
+  const auto room = [&](std::int64_t elements) { return context.workspace(dtype_bytes(dtype_, elements)); };
   columns_ = room(rows * k_);
   products_ = room(rows * n_);
   bias_scratch_ = context.workspace(reduce_->sum_rows_scratch(rows, n_, dtype_));

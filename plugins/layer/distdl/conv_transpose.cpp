@@ -68,7 +68,7 @@ void ConvTranspose::infer_windows(InferContext& context, const ValueSpec& x) {
   }
   halo_.infer(context, x, reaches);
   for (int d = 0; d < window_.spatial; ++d) {
-    const Sliding& window = windows[static_cast<std::size_t>(d)];
+    const Sliding& window = windows[d];
     const ElementRange made = halo_.made(d + 2), read = halo_.read(d).wanted;
     window_.kernel[d] = window.kernel, window_.stride[d] = window.stride;
     window_.dilation[d] = window.dilation;
@@ -114,9 +114,7 @@ void ConvTranspose::declare_sites(InferContext& context) {
                                           .k = k_,
                                           .chunk = chunk_ * places}));
   }
-  const auto room = [&](std::int64_t elements) {
-    return context.workspace(static_cast<std::size_t>(dtype_bytes(dtype_, elements)));
-  };
+  const auto room = [&](std::int64_t elements) { return context.workspace(dtype_bytes(dtype_, elements)); };
   rows_ = room(chunk_ * places * k_);
   columns_ = room(chunk_ * places * n_);
   gradient_ = room(halo_.window_shape().elements());

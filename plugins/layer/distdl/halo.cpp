@@ -57,8 +57,7 @@ void Halo::infer(InferContext& context, const ValueSpec& x, std::span<const Reac
   map_ = make_map(grid, "halo_exchange", move, fmt::format("layer '{}'", context.name()));
   own_ = part_of(x.layout, grid.place()), made_ = part_of(outputs_, grid.place());
   for (int dim = 2; dim < x.layout.shape.rank(); ++dim)
-    reads_.push_back(dim_window(move.windows[static_cast<std::size_t>(dim)].get(), own(dim), made(dim),
-                                x.layout.shape[dim]));
+    reads_.push_back(dim_window(move.windows[dim].get(), own(dim), made(dim), x.layout.shape[dim]));
 }
 
 Layout Halo::output_layout(std::int64_t channels) const {

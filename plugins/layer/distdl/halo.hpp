@@ -39,7 +39,7 @@ class Halo {
   ElementRange own(int dim) const { return {own_.offset[dim], own_.end(dim)}; }
   ElementRange made(int dim) const { return {made_.offset[dim], made_.end(dim)}; }
   /// The window that it reads along the `d`th dimension after the channels.
-  const DimWindow& read(int d) const { return reads_[static_cast<std::size_t>(d)]; }
+  const DimWindow& read(int d) const { return reads_[d]; }
   std::int64_t samples() const { return made_.extents[0]; }
   bool empty() const { return made_.elements() == 0; }  ///< this rank makes nothing
   Layout output_layout(std::int64_t channels) const;

@@ -16,8 +16,7 @@ void Pool::infer(InferContext& context) {
   }
   dtype_ = x.dtype;
   ops_ = &context.device().family<WindowOps>();
-  window_ =
-      context.workspace(static_cast<std::size_t>(dtype_bytes(dtype_, windows_.window_shape().elements())));
+  window_ = context.workspace(dtype_bytes(dtype_, windows_.window_shape().elements()));
   const Layout y = windows_.output_layout(x.layout.shape[1]);
   y_ = part_of(y, context.grid().place()).extents;
   context.output({y_, dtype_, y});

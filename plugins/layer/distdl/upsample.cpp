@@ -84,8 +84,8 @@ Shape Upsample::stage_shape(int d) const {
 }
 
 TensorView Upsample::stage(RunContext& context, int d, TensorView tensor) const {
-  if (stages_[static_cast<std::size_t>(d)].index < 0) return tensor;
-  return distdl::tensor(context.workspace(stages_[static_cast<std::size_t>(d)]), arithmetic_, stage_shape(d));
+  if (stages_[d].index < 0) return tensor;
+  return distdl::tensor(context.workspace(stages_[d]), arithmetic_, stage_shape(d));
 }
 
 TensorView Upsample::window(RunContext& context) const {

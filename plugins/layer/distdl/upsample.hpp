@@ -46,7 +46,7 @@ class Upsample final : public Layer {
     std::unique_ptr<LineSum> sum;
   };
   int spatial() const { return static_cast<int>(steps_.size()); }
-  Step& step(int d) { return steps_[static_cast<std::size_t>(d)]; }
+  Step& step(int d) { return steps_[d]; }
   /// Shape of this rank's value when the dimensions after the first `d` have been interpolated.
   Shape stage_shape(int d) const;
   /// That value, in the arithmetic type; `tensor` where it has no workspace of its own: the window, or y.

@@ -280,10 +280,9 @@ GradientWindows::GradientWindows(InferContext& context, const SlidingWindows& wi
   for (int d = 0; d < windows.spatial(); ++d) {
     const int dim = d + 2;
     const Sliding window = windows.sliding(d);
-    const ElementRange read =
-        dim_window(move.windows[static_cast<std::size_t>(dim)].get(), {made.offset[dim], made.end(dim)},
-                   {own.offset[dim], own.end(dim)}, y.shape[dim])
-            .wanted;
+    const ElementRange read = dim_window(move.windows[dim].get(), {made.offset[dim], made.end(dim)},
+                                         {own.offset[dim], own.end(dim)}, y.shape[dim])
+                                  .wanted;
     rows_.extent[d] = read.size();
     fold_.extent[d] = own.extents[dim];
     // Distance from the first window's begin to the first element: negative where a gap between windows puts

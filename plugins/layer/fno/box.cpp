@@ -37,8 +37,7 @@ void copy_on_host(TensorView from, TensorView to, const Shape& box) {
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t line = begin; line < end; ++line)
                    std::memcpy(target + place(line, box, to.shape) * width,
-                               source + place(line, box, from.shape) * width,
-                               static_cast<std::size_t>(bytes));
+                               source + place(line, box, from.shape) * width, bytes);
                });
 }
 

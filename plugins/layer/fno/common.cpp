@@ -62,7 +62,7 @@ TensorView in_workspace(TensorView bytes, DType dtype, const Shape& shape) {
 }
 
 std::size_t tensor_bytes(DType dtype, std::int64_t elements) {
-  return static_cast<std::size_t>(dtype_bytes(dtype, elements));
+  return dtype_bytes(dtype, elements);
 }
 
 TensorView flat(TensorView view) {

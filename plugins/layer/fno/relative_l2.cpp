@@ -55,7 +55,7 @@ void RelativeL2::infer(InferContext& context) {
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   reduce_ = &device_->family<ReduceOps>();
-  sums_.resize(static_cast<std::size_t>(layout.shape[0]));
+  sums_.resize(layout.shape[0]);
   first_sample_ = part_of(layout, context.grid().place()).offset[0];
   if (const std::vector<int> axes = cut_axes(layout); !axes.empty()) {
     const Layout whole{{layout.shape[0], kSums}}, terms{whole.shape, {}, axes};
@@ -80,7 +80,7 @@ TensorView RelativeL2::target(RunContext& context, std::int64_t sample) const {
 }
 
 SampleSums& RelativeL2::sums_of(std::int64_t local_sample) {
-  return sums_[static_cast<std::size_t>(first_sample_ + local_sample)];
+  return sums_[first_sample_ + local_sample];
 }
 
 void RelativeL2::sum(RunContext& context) {

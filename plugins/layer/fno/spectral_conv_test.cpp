@@ -101,8 +101,7 @@ TEST(SpectralConv, IsTheSameOperatorAtEveryResolution) {
   std::vector<double> sampled;
   for (Integer line = 0; line < 2; ++line)
     for (Integer i = 0; i < 8; ++i)
-      for (Integer j = 0; j < 10; ++j)
-        sampled.push_back(whole[static_cast<std::size_t>((line * 24 + 3 * i) * 30 + 3 * j)]);
+      for (Integer j = 0; j < 10; ++j) sampled.push_back(whole[(line * 24 + 3 * i) * 30 + 3 * j]);
   EXPECT_LT(relative_error(sampled, y), 1e-13);
 }
 
@@ -127,7 +126,7 @@ TEST(SpectralConv, P4_ASampleHasTheSameBitsInAnyBatchAndTeam) {
 std::vector<double> with_moved(LayerHarness& harness, const std::vector<double>& weight, Integer row,
                                Integer column, Integer part) {
   auto moved = weight;
-  moved[static_cast<std::size_t>((row * 4 + column) * 2 + part)] += 1;
+  moved[(row * 4 + column) * 2 + part] += 1;
   harness.set_parameter("n.weight", moved);
   harness.forward();
   return harness.value("n");

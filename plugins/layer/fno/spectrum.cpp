@@ -112,7 +112,7 @@ std::size_t Spectrum::scratch_bytes() const {
 
 std::size_t Spectrum::between_bytes(int turn) const {
   std::size_t most = 0;
-  for (std::size_t i = static_cast<std::size_t>(turn); i + 1 < hops_.size(); i += 2)
+  for (std::size_t i = turn; i + 1 < hops_.size(); i += 2)
     most = std::max(most, tensor_bytes(hops_[i].out_dtype, hops_[i].out.elements()));
   return most;
 }

@@ -35,7 +35,7 @@ Layout moved(const Layout& layout, const std::map<int, int>& to, std::span<const
       continue;
     }
     int parts = 1;
-    for (const int axis : list) parts *= grid[static_cast<std::size_t>(axis)];
+    for (const int axis : list) parts *= grid[axis];
     result.sharding.push_back({dim, std::move(list), balanced_offsets(layout.shape[dim], parts)});
   }
   return result;
@@ -85,7 +85,7 @@ std::vector<Stage> stages(const Layout& x, std::span<const std::int64_t> modes, 
       at = moved(at, to, grid);
     }
     result.push_back({dim, at});
-    at = resized(at, dim, modes[static_cast<std::size_t>(dim - kFirst)]);
+    at = resized(at, dim, modes[dim - kFirst]);
     pending.erase(pending.begin());
     done.push_back(dim);
   }

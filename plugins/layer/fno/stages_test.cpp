@@ -18,7 +18,7 @@ Layout cut(const Extents& points, const std::vector<std::pair<int, std::vector<i
   Layout layout{Shape(std::span<const std::int64_t>(extents))};
   for (const auto& [dim, axes] : cuts) {
     int parts = 1;
-    for (const int axis : axes) parts *= grid[static_cast<std::size_t>(axis)];
+    for (const int axis : axes) parts *= grid[axis];
     layout.sharding.push_back({dim, axes, balanced_offsets(layout.shape[dim], parts)});
   }
   return layout;

@@ -75,7 +75,7 @@ TEST_P(Gradients, RepeatBitForBitInDirtyMemory) {
   for (const ParameterInfo& info : harness.executor().parameters()) {
     const TensorView gradient = harness.gradients().tensor(info.index);
     if (gradient.empty()) continue;
-    const std::vector<double> garbage(static_cast<std::size_t>(gradient.elements()), std::nan(""));
+    const std::vector<double> garbage(gradient.elements(), std::nan(""));
     write(*bench_.device, gradient, garbage);
   }
   harness.forward();  // every buffer still holds the last pass's numbers

@@ -149,8 +149,8 @@ void Conv2d::forward(ForwardContext& context) {
     const TensorView windows = columns(context, end - begin), products = rows(context, end - begin);
     for (std::int64_t group = 0; group < groups(); ++group) {
       ops_->unfold(window_, x, group * group_channels_, windows);
-      context.fprop(sites_[static_cast<std::size_t>(group)], windows,
-                    has_bias_ ? bias.rows(group * n_, (group + 1) * n_) : bias, products, begin * places_);
+      context.fprop(sites_[group], windows, has_bias_ ? bias.rows(group * n_, (group + 1) * n_) : bias,
+                    products, begin * places_);
       ops_->fold(point_, products, group * n_, y, false);
     }
   }
@@ -171,7 +171,7 @@ void Conv2d::backward(BackwardContext& context) {
     const TensorView dy = context.output_gradient(0).rows(begin, end);
     const TensorView windows = columns(context, end - begin), products = rows(context, end - begin);
     for (std::int64_t group = 0; group < groups(); ++group) {
-      const SiteRef site = sites_[static_cast<std::size_t>(group)];
+      const SiteRef site = sites_[group];
       ops_->unfold(point_, dy, group * n_, products);
       if (!dbias.view.empty()) {
         reduce_->sum_rows(products, dbias.view.rows(group * n_, (group + 1) * n_),

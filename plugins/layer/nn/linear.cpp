@@ -24,7 +24,7 @@ Layout scattered(Layout y, const std::vector<int>& axes, const ModelGrid& grid) 
   std::vector<std::int64_t> offsets{0};
   for (std::size_t part = 0; part + 1 < cut.offsets.size(); ++part) {
     const auto even = balanced_offsets(cut.offsets[part + 1] - cut.offsets[part], parts);
-    for (int i = 1; i <= parts; ++i) offsets.push_back(cut.offsets[part] + even[static_cast<std::size_t>(i)]);
+    for (int i = 1; i <= parts; ++i) offsets.push_back(cut.offsets[part] + even[i]);
   }
   cut.offsets = offsets;
   std::erase_if(y.sharding, [](const DimSharding& one) { return one.dim == 0; });
@@ -111,7 +111,7 @@ void Linear::declare_sums(InferContext& context, const Layout& x, const Layout& 
   Device* const device = &context.device();
   sum_ = redistribution(grid, {.from = terms, .to = out_, .dtype = dtype, .device = device}, what);
   if (!scatters_) return;
-  terms_ = context.workspace(static_cast<std::size_t>(dtype_bytes(dtype, product_.elements())));
+  terms_ = context.workspace(dtype_bytes(dtype, product_.elements()));
   if (context.training())
     gather_ = redistribution(grid, {.from = out_, .to = y, .dtype = dtype, .device = device}, what);
 }

@@ -19,7 +19,7 @@ Layout expect_targets(const InferContext& context, std::string_view rows) {
   }
   if (all.whole() && targets.whole()) return targets;  // of whatever shape
   const int last = all.shape.rank() - 1;
-  Layout wanted{Shape(all.shape.extents().first(static_cast<std::size_t>(last))), {}, all.partial};
+  Layout wanted{Shape(all.shape.extents().first(last)), {}, all.partial};
   for (const DimSharding& cut : all.sharding) {
     if (cut.dim != last) {
       wanted.sharding.push_back(cut);
@@ -40,7 +40,7 @@ Layout expect_targets(const InferContext& context, std::string_view rows) {
 void LossSum::infer(InferContext& context, const Layout& counted, std::int64_t rows) {
   device_ = &context.device();
   reduce_ = &device_->family<ReduceOps>();
-  if (device_->space() != MemorySpace::kHost) staging_.resize(static_cast<std::size_t>(rows));
+  if (device_->space() != MemorySpace::kHost) staging_.resize(rows);
   if (const std::vector<int> axes = cut_axes(counted); !axes.empty()) {
     const Layout whole{{2}}, terms{whole.shape, {}, axes};
     all_parts_ = redistribution(context.grid(), {.from = terms, .to = whole, .dtype = DType::kF64},
@@ -169,8 +169,8 @@ void Accuracy::infer(InferContext& context) {
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
   wide_ = context.workspace(window_bytes(DType::kF64, logits.elements()));
-  logits_.resize(static_cast<std::size_t>(logits.elements()));
-  targets_.resize(static_cast<std::size_t>(rows_of(logits)));
+  logits_.resize(logits.elements());
+  targets_.resize(rows_of(logits));
   sum_.infer(context, counted, 0);
 }
 

@@ -19,8 +19,7 @@ bool counts_sets(const NormSets& sets, int dim) {
 
 /// `count` numbers per set; every rank with elements of a set has a term of them.
 Layout terms_of(const Layout& x, const NormSets& sets, std::int64_t count) {
-  const auto counted = x.shape.extents().subspan(static_cast<std::size_t>(sets.first),
-                                                 static_cast<std::size_t>(sets.end - sets.first));
+  const auto counted = x.shape.extents().subspan(sets.first, sets.end - sets.first);
   std::vector<std::int64_t> extents{count};
   extents.insert(extents.end(), counted.begin(), counted.end());
   Layout terms{Shape(std::span<const std::int64_t>(extents))};
@@ -78,8 +77,7 @@ NormParts::NormParts(InferContext& context, const Layout& x, const NormSets& set
 }
 
 TensorView NormParts::sums(RunContext& context, std::int64_t skipped, std::int64_t count) const {
-  return window(context.workspace(sums_), static_cast<std::size_t>(skipped * x_[1]) * sizeof(double),
-                DType::kF64, {count * x_[1]});
+  return window(context.workspace(sums_), (skipped * x_[1]) * sizeof(double), DType::kF64, {count * x_[1]});
 }
 
 void NormParts::forward(ForwardContext& context, const NormVectors& vectors) {

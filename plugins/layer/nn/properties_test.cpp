@@ -44,7 +44,7 @@ TEST_F(Layers, AttentionSeesExactlyItsWindow) {
       for (const char* name : {"k", "v"}) {  // of sample 0
         const auto start = attention.field(name);
         auto values = start;
-        for (Integer j = 0; j < kWidth; ++j) values[static_cast<std::size_t>(moved * kWidth + j)] += 1.0;
+        for (Integer j = 0; j < kWidth; ++j) values[moved * kWidth + j] += 1.0;
         attention.set_field(name, values);
         attention.forward();
         attention.set_field(name, start);

@@ -39,7 +39,7 @@ void LabelledLogits::infer(InferContext& context) {
   }
   device_ = &context.device();
   elementwise_ = &device_->family<Elementwise>();
-  const auto samples = static_cast<std::size_t>(logits.shape[0]);
+  const std::size_t samples = logits.shape[0];
   wide_ = context.workspace(samples * sizeof(double));
   logits_.resize(samples);
   labels_.resize(samples);

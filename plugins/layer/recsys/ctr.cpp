@@ -81,8 +81,7 @@ void BceWithLogits::infer(InferContext& context) {
   const std::size_t samples = samples_.logits().size();
   gradient_.resize(samples);
   wide_ = context.workspace(samples * sizeof(double));
-  narrow_ = context.workspace(
-      static_cast<std::size_t>(dtype_bytes(context.activations(), static_cast<std::int64_t>(samples))));
+  narrow_ = context.workspace(dtype_bytes(context.activations(), static_cast<std::int64_t>(samples)));
   context.keep_input(0);
   context.keep_input(1);
   context.output({{2}, DType::kF64});
@@ -153,8 +152,8 @@ void CtrMetrics::forward(ForwardContext& context) {
 
 void CtrMetrics::join(Communicator& replicas) {
   const std::int64_t size = replicas.size();
-  const auto rank = static_cast<std::size_t>(replicas.rank());
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(3 * size));
+  const std::size_t rank = replicas.rank();
+  std::vector<std::int64_t> counts(3 * size);
   counts[3 * rank] = static_cast<std::int64_t>(positives_.size());
   counts[3 * rank + 1] = static_cast<std::int64_t>(negatives_.size());
   counts[3 * rank + 2] = not_finite_;
@@ -163,7 +162,7 @@ void CtrMetrics::join(Communicator& replicas) {
   for (std::size_t i = 0; i < counts.size(); i += 3) most = std::max(most, counts[i] + counts[i + 1]);
   if (most == 0) return;
 
-  std::vector<double> scores(static_cast<std::size_t>(size * most));
+  std::vector<double> scores(size * most);
   auto mine = scores.begin() + static_cast<std::ptrdiff_t>(rank) * most;
   std::copy(negatives_.begin(), negatives_.end(), std::copy(positives_.begin(), positives_.end(), mine));
   replicas.all_gather({scores.data(), {size, most}, DType::kF64, MemorySpace::kHost});

@@ -33,7 +33,7 @@ struct Samples {
 };
 
 std::unique_ptr<LayerHarness> collector(Graphs& graphs, std::int64_t batch, const std::string& prefix) {
-  const std::vector<double> none(static_cast<std::size_t>(batch), -1.0);
+  const std::vector<double> none(batch, -1.0);
   return graphs.make({{"loss", "bce_with_logits", {"x", "labels"}, {}},
                       {"n", "ctr_metrics", {"x", "labels"}, {{"prefix", prefix}}}},
                      {}, {{"x", {batch}, DType::kF64, none}, {"labels", {batch}, DType::kI32, none}});
@@ -68,13 +68,13 @@ Report evaluate_over(int replicas, const Samples& samples) {
   const auto clock = make_wall_clock();
   const auto transport = bench.make_component<Transport>("thread", "");
   transport->connect({.ranks = replicas, .deadline_s = 20, .link = {}, .seed = 1, .clock = clock.get()});
-  std::vector<int> members(static_cast<std::size_t>(replicas));
+  std::vector<int> members(replicas);
   std::iota(members.begin(), members.end(), 0);
   std::vector<Report> reports(members.size());
   std::vector<std::thread> threads;
   for (const int replica : members) {
     threads.emplace_back([&, replica] {
-      const auto r = static_cast<std::size_t>(replica);
+      const std::size_t r = replica;
       const auto communicator = transport->open(
           replica, {.ranks = members, .name = "replicas", .purpose = Purpose::kStatistics, .epoch = 0});
       Samples own;

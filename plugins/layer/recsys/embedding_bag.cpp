@@ -166,12 +166,12 @@ void EmbeddingBag::infer(InferContext& context) {
   bag_begin_.clear();
   for (std::int64_t bag = 0; bag <= kBlock; ++bag) bag_begin_.push_back(bag * shape_.length);
   table_pointers_.assign(rows_.size(), nullptr);
-  gradient_ids_.resize(static_cast<std::size_t>(shape_.batch * shape_.tables * shape_.length));
+  gradient_ids_.resize(shape_.batch * shape_.tables * shape_.length);
   gradient_counts_.resize(rows_.size());
   // Forward: sums before rounding. Backward: the gradient of every id's row.
   const std::int64_t bags = shape_.batch * shape_.tables;
   const std::int64_t elements = bags * shape_.width * (context.training() ? shape_.length : 1);
-  sums_ = context.workspace(static_cast<std::size_t>(dtype_bytes(real_, elements)));
+  sums_ = context.workspace(dtype_bytes(real_, elements));
   context.keep_input(0);
   context.output({{shape_.batch, shape_.tables, shape_.width}, activations});
 }
@@ -207,9 +207,8 @@ void EmbeddingBag::sum_bags(ForwardContext& context, std::span<const std::int32_
         const auto at = ids.begin() + (b * shape_.tables + table) * shape_.length;
         gathered.insert(gathered.end(), at, at + shape_.length);
       }
-      const auto bags = static_cast<std::size_t>(last - first);
-      pool<Real>(*table_pointers_[static_cast<std::size_t>(table)], gathered,
-                 std::span<const std::int64_t>(bag_begin_).first(bags + 1),
+      const std::size_t bags = last - first;
+      pool<Real>(*table_pointers_[table], gathered, std::span<const std::int64_t>(bag_begin_).first(bags + 1),
                  sums + (first * shape_.tables + table) * shape_.width, shape_.tables * shape_.width,
                  scratch);
     }
@@ -284,16 +283,16 @@ void EmbeddingBag::collect(BackwardContext& context) {
         }
         for (std::int64_t l = 0; l < shape_.length; ++l) {
           if (from[l] < 0) continue;
-          gradient_ids_[static_cast<std::size_t>(next)] = from[l];
+          gradient_ids_[next] = from[l];
           load<Real>(dy, place * shape_.width, shape_.width, factor, values + next * shape_.width);
           ++next;
         }
       }
-      gradient_counts_[static_cast<std::size_t>(t)] = next - t * per_table;
+      gradient_counts_[t] = next - t * per_table;
     }
   });
   for (std::size_t t = 0; t < tables_.size(); ++t) {
-    const auto count = static_cast<std::size_t>(gradient_counts_[t]);
+    const std::size_t count = gradient_counts_[t];
     const std::size_t at = t * static_cast<std::size_t>(per_table);
     TensorView rows;
     rows.data = values + at * static_cast<std::size_t>(shape_.width);

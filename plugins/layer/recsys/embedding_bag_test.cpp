@@ -144,10 +144,10 @@ TEST(Placement, BalancesTheKaggleTables) {
                                           2173,  4,    7046547,  18,      15,  286181, 105,     142572};
   for (const int replicas : {2, 3, 4, 8}) {
     const std::vector<int> owners = balance(rows, replicas);
-    std::vector<double> load(static_cast<std::size_t>(replicas), 0);
+    std::vector<double> load(replicas, 0);
     const double all = static_cast<double>(std::accumulate(rows.begin(), rows.end(), std::int64_t{0}));
     for (std::size_t t = 0; t < rows.size(); ++t)
-      load[static_cast<std::size_t>(owners[t])] += static_cast<double>(rows[t]) / all + 1.0 / 26;
+      load[owners[t]] += static_cast<double>(rows[t]) / all + 1.0 / 26;
     // The largest table alone is 0.30 + 0.04 of a total of 2; no placement can be below that.
     const double ideal = std::max(2.0 / replicas, static_cast<double>(rows[2]) / all + 1.0 / 26);
     EXPECT_LE(*std::max_element(load.begin(), load.end()), 4.0 / 3 * ideal) << replicas;

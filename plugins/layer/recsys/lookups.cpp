@@ -32,7 +32,7 @@ std::vector<int> balance(std::span<const std::int64_t> rows, int replicas) {
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return rows[a] > rows[b]; });
-  std::vector<double> load(static_cast<std::size_t>(replicas), 0);
+  std::vector<double> load(replicas, 0);
   std::vector<int> owner(rows.size());
   for (const std::size_t table : order) {
     const auto least = std::min_element(load.begin(), load.end());
@@ -49,16 +49,16 @@ void pool(const RowTable& table, std::span<const std::int32_t> ids, std::span<co
           Real* sums, std::int64_t stride, PoolingScratch<Real>& scratch) {
   const std::int64_t width = table.width();
   const auto bags = static_cast<std::int64_t>(begin.size()) - 1;
-  const auto at = [&](std::int64_t bag) { return begin[static_cast<std::size_t>(bag)]; };
+  const auto at = [&](std::int64_t bag) { return begin[bag]; };
   for (std::int64_t first = 0; first < bags;) {
     std::int64_t last = first + 1;
     while (last < bags && at(last + 1) - at(first) <= kRowsAtOnce) ++last;
     scratch.ids.clear();
     for (std::int64_t i = at(first); i < at(last); ++i) {
-      if (ids[static_cast<std::size_t>(i)] >= 0) scratch.ids.push_back(ids[static_cast<std::size_t>(i)]);
+      if (ids[i] >= 0) scratch.ids.push_back(ids[i]);
     }
     const auto count = static_cast<std::int64_t>(scratch.ids.size());
-    scratch.rows.resize(static_cast<std::size_t>(std::max<std::int64_t>(1, count * width)));
+    scratch.rows.resize(std::max<std::int64_t>(1, count * width));
     if (count > 0) {
       TensorView rows;
       rows.data = scratch.rows.data();
@@ -71,7 +71,7 @@ void pool(const RowTable& table, std::span<const std::int32_t> ids, std::span<co
       Real* sum = sums + bag * stride;
       bool empty = true;
       for (std::int64_t i = at(bag); i < at(bag + 1); ++i) {
-        if (ids[static_cast<std::size_t>(i)] < 0) continue;
+        if (ids[i] < 0) continue;
         if (empty) {
           std::copy(row, row + width, sum);
         } else {
@@ -107,7 +107,7 @@ Lookups<Real>::Lookups(const BagShape& shape, std::vector<std::vector<std::int64
     : shape_(shape),
       offsets_(std::move(offsets)),
       replicas_(replicas),
-      asks_(static_cast<std::size_t>(replicas.size())),
+      asks_(replicas.size()),
       ask_words_(asks_.size()),
       asked_words_(asks_.size()),
       wanted_values_(asks_.size()),
@@ -115,10 +115,10 @@ Lookups<Real>::Lookups(const BagShape& shape, std::vector<std::vector<std::int64
       one_each_(asks_.size(), 1),
       requests_(asks_.size()),
       runs_(asks_.size() * offsets_.size()),
-      seen_(static_cast<std::size_t>(shape.batch * shape.tables)) {
+      seen_(shape.batch * shape.tables) {
   const std::size_t bags = seen_.size(), ids = bags * static_cast<std::size_t>(shape.length);
   for (Ask& ask : asks_) {
-    ask.bags.reserve(static_cast<std::size_t>(shape.tables));
+    ask.bags.reserve(shape.tables);
     ask.lengths.reserve(bags);
     ask.ids.reserve(ids);
     ask.places.reserve(bags);
@@ -151,9 +151,8 @@ void Lookups<Real>::ask(std::span<const std::int32_t> ids, RowService& service, 
   for (std::size_t r = 0; r < peers(); ++r) {
     requests_[r] = {};
     if (wanted_values_[r] > 0) {
-      requests_[r] = {
-          std::as_bytes(std::span(words, static_cast<std::size_t>(ask_words_[r]))),
-          std::as_writable_bytes(std::span(answers, static_cast<std::size_t>(wanted_values_[r])))};
+      requests_[r] = {std::as_bytes(std::span(words, ask_words_[r])),
+                      std::as_writable_bytes(std::span(answers, wanted_values_[r]))};
     }
     words += ask_words_[r];
     answers += wanted_values_[r];
@@ -165,21 +164,21 @@ void Lookups<Real>::ask(std::span<const std::int32_t> ids, RowService& service, 
 template <class Real>
 void Lookups<Real>::sort_out(std::span<const std::int32_t> ids) {
   for (Ask& ask : asks_) {
-    ask.bags.assign(static_cast<std::size_t>(shape_.tables), 0);
+    ask.bags.assign(shape_.tables, 0);
     ask.lengths.clear();
     ask.ids.clear();
     ask.places.clear();
   }
   for (std::int64_t t = 0; t < shape_.tables; ++t) {
-    const auto table = static_cast<std::size_t>(t);
+    const std::size_t table = t;
     const std::vector<std::int64_t>& offsets = offsets_[table];
     for (std::int64_t b = 0; b < shape_.batch; ++b) {
       const std::int64_t place = b * shape_.tables + t;
       for (std::int64_t l = 0; l < shape_.length; ++l) {
-        const std::int32_t id = ids[static_cast<std::size_t>(place * shape_.length + l)];
+        const std::int32_t id = ids[place * shape_.length + l];
         if (id < 0) continue;
         const auto behind = std::upper_bound(offsets.begin() + 1, offsets.end(), std::int64_t{id});
-        Ask& ask = asks_[static_cast<std::size_t>(behind - offsets.begin() - 1)];
+        Ask& ask = asks_[behind - offsets.begin() - 1];
         if (ask.places.empty() || ask.places.back() != place) {
           ask.places.push_back(place);
           ask.lengths.push_back(0);
@@ -245,8 +244,8 @@ void Lookups<Real>::answer(std::span<const RowTable* const> tables) {
   parallel_for(static_cast<std::int64_t>(run_count_), 1, [&](std::int64_t begin, std::int64_t end) {
     static thread_local PoolingScratch<Real> scratch;
     for (std::int64_t i = begin; i < end; ++i) {
-      const Run& run = runs_[static_cast<std::size_t>(i)];
-      const std::span<const std::int32_t> ids(run.ids, static_cast<std::size_t>(run.begin.back()));
+      const Run& run = runs_[i];
+      const std::span<const std::int32_t> ids(run.ids, run.begin.back());
       pool<Real>(*tables[run.table], ids, run.begin, given_.data() + run.first_bag * shape_.width,
                  shape_.width, scratch);
     }
@@ -270,7 +269,7 @@ void Lookups<Real>::combine(Real* sums) {
   for (const Ask& ask : asks_) {
     for (const std::int64_t place : ask.places) {
       Real* sum = sums + place * width;
-      unsigned char& seen = seen_[static_cast<std::size_t>(place)];
+      unsigned char& seen = seen_[place];
       if (seen == 0) {
         std::copy(from, from + width, sum);
       } else {
@@ -300,18 +299,18 @@ void PooledAnswers<Real>::answer(std::span<const std::byte> request, std::span<c
   static thread_local std::vector<std::int64_t> begin;
   const std::span<const std::int32_t> words(reinterpret_cast<const std::int32_t*>(request.data()),
                                             request.size() / sizeof(std::int32_t));
-  const auto width = static_cast<std::size_t>(width_);
+  const std::size_t width = width_;
   std::size_t bags = 0, ids = 0;
   const auto fits = [&] {
     if (request.size() % sizeof(std::int32_t) != 0 || words.size() < tables.size()) return false;
     for (const std::int32_t count : words.first(tables.size())) {
       if (count < 0) return false;
-      bags += static_cast<std::size_t>(count);
+      bags += count;
     }
     if (words.size() - tables.size() < bags || answer.size() != bags * width * sizeof(Real)) return false;
     for (const std::int32_t length : words.subspan(tables.size(), bags)) {
       if (length < 0) return false;
-      ids += static_cast<std::size_t>(length);
+      ids += length;
     }
     return words.size() == tables.size() + bags + ids;
   };
@@ -325,7 +324,7 @@ void PooledAnswers<Real>::answer(std::span<const std::byte> request, std::span<c
   const std::int32_t* id = length + bags;
   auto* sums = reinterpret_cast<Real*>(answer.data());
   for (std::size_t t = 0; t < tables.size(); ++t) {
-    const auto count = static_cast<std::size_t>(words[t]);
+    const std::size_t count = words[t];
     begin.assign(1, 0);
     for (std::size_t bag = 0; bag < count; ++bag) begin.push_back(begin.back() + *length++);
     pool<Real>(*tables[t], {id, static_cast<std::size_t>(begin.back())}, begin, sums, width_, scratch);

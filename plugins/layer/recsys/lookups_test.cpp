@@ -76,10 +76,9 @@ std::vector<float> alone(World& world, const std::vector<std::int32_t>& ids, std
   PoolingScratch<float> scratch;
   for (std::size_t bag = 0; bag < bags; ++bag) {
     const std::int64_t begin[] = {0, length};
-    pool<float>(
-        *whole->table(static_cast<int>(bag % kRows.size())),
-        std::span(ids).subspan(bag * static_cast<std::size_t>(length), static_cast<std::size_t>(length)),
-        begin, sums.data() + bag * kRowWidth, kRowWidth, scratch);
+    pool<float>(*whole->table(static_cast<int>(bag % kRows.size())),
+                std::span(ids).subspan(bag * static_cast<std::size_t>(length), length), begin,
+                sums.data() + bag * kRowWidth, kRowWidth, scratch);
   }
   return sums;
 }
@@ -105,7 +104,7 @@ TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
   const auto [replicas, by_rows, length] = GetParam();
   World world(replicas);
   const std::vector<std::vector<std::int64_t>> offsets = cut(replicas, by_rows);
-  std::vector<std::vector<float>> found(static_cast<std::size_t>(replicas));
+  std::vector<std::vector<float>> found(replicas);
   std::vector<std::thread> threads;
   for (int r = 0; r < replicas; ++r) {
     threads.emplace_back([&, r, length = length] {
@@ -116,7 +115,7 @@ TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
           world.transport->open(r, {.ranks = world.ranks, .name = "lookups", .purpose = Purpose::kModel});
       Lookups<float> lookups({kSamples, static_cast<std::int64_t>(kRows.size()), length, kRowWidth}, offsets,
                              *group);
-      auto& sums = found[static_cast<std::size_t>(r)];
+      auto& sums = found[r];
       sums.assign(static_cast<std::size_t>(kSamples) * kRows.size() * kRowWidth, -7);
       for (int round = 0; round < 3; ++round)
         lookups.run(ids_of(r + 10 * round, length), pointers(*set), sums.data());
@@ -125,7 +124,7 @@ TEST_P(LookupsTest, GiveWhatOneReplicaComputesAlone) {
   for (std::thread& thread : threads) thread.join();
   for (int r = 0; r < replicas; ++r) {
     const std::vector<float> expected = alone(world, ids_of(r + 20, length), length);
-    const std::vector<float>& sums = found[static_cast<std::size_t>(r)];
+    const std::vector<float>& sums = found[r];
     ASSERT_EQ(sums.size(), expected.size());
     for (std::size_t i = 0; i < sums.size(); ++i) {
       ASSERT_NEAR(sums[i], expected[i], bound_of(by_rows, length)) << "replica " << r << ", element " << i;
@@ -172,7 +171,7 @@ TEST_P(LookupsTest, GiveTheSameOnRequest) {
         std::size_t here = 0;
         for (std::int64_t l = 0; l < length; ++l) {
           const std::int32_t id = ids[bag * static_cast<std::size_t>(length) + static_cast<std::size_t>(l)];
-          const auto at = static_cast<std::size_t>(owner);
+          const std::size_t at = owner;
           here += id >= 0 && id >= from[at] && id < from[at + 1] ? 1 : 0;
         }
         bags += here > 0 ? 1 : 0;

@@ -128,7 +128,7 @@ ClickData click_data(const Options& options, const DataInfo& data, std::string_v
       }
       result.rows.push_back(known);
     }
-    std::int64_t& rows = result.rows[static_cast<std::size_t>(i)];
+    std::int64_t& rows = result.rows[i];
     if (options.has("row_cap")) rows = std::min(rows, options.integer("row_cap"));
     if (rows < known) {
       fail_config(

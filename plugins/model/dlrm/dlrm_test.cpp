@@ -181,7 +181,7 @@ TEST_P(DlrmAgainstPyTorch, TakesItsThreeSteps) {
     for (std::int64_t t = 0; t < 3; ++t) {
       for (const TestField& field : recorded_batch(recorded_, t))
         twin->harness().set_field(field.name, field.values);
-      const double loss = losses[static_cast<std::size_t>(t)];
+      const double loss = losses[t];
       EXPECT_NEAR(twin->differentiate(), loss, GetParam().bound * loss) << mode << " step " << t;
       twin->update(0.5, t + 1);
     }

@@ -97,8 +97,7 @@ class Twin {
       for (std::int64_t word = 0; word < kVocabulary; ++word) {
         double sum = 0;
         for (std::int64_t j = 0; j < kWidth; ++j) {
-          sum +=
-              x[static_cast<std::size_t>(row * kWidth + j)] * w[static_cast<std::size_t>(word * kWidth + j)];
+          sum += x[row * kWidth + j] * w[word * kWidth + j];
         }
         result.push_back(sum);
       }
@@ -169,7 +168,7 @@ TEST_P(GptNeoAgainstPyTorch, TakesItsTenSteps) {
   Twin twin(recorded_, setting.precision, setting.kernels, setting.options);
   const auto losses = recorded_.values("f64.step_loss"), norms = recorded_.values("f64.step_grad_norm");
   for (std::int64_t t = 0; t < kSteps; ++t) {
-    const auto i = static_cast<std::size_t>(t);
+    const std::size_t i = t;
     EXPECT_NEAR(twin.differentiate(t), losses[i], setting.bounds.loss * losses[i]) << "step " << t;
     EXPECT_NEAR(twin.gradient_norm(), norms[i], setting.bounds.norm * norms[i]) << "step " << t;
     twin.update(t);

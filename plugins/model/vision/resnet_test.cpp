@@ -82,7 +82,7 @@ TEST_P(ResNetAgainstPyTorch, TakesItsThreeStepsAndKeepsItsStatistics) {
   const auto losses = recorded_.values("f64.step_loss");
   for (std::int64_t t = 0; t < 3; ++t) {
     for (const TestField& field : batch(t)) twin.harness().set_field(field.name, field.values);
-    const double loss = losses[static_cast<std::size_t>(t)];
+    const double loss = losses[t];
     EXPECT_NEAR(twin.differentiate(), loss, bounds.loss * loss) << "step " << t;
     twin.update(0.02);
   }

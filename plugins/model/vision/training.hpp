@@ -82,9 +82,8 @@ inline std::vector<TestField> patterns(std::int64_t batch, const Shape& image, s
              shapes = normals(10 * pixels, "patterns");
   std::vector<double> values(noise.size());
   for (std::int64_t i = 0; i < batch * pixels; ++i) {
-    const auto label = static_cast<std::int64_t>(labels[static_cast<std::size_t>(i / pixels)]);
-    values[static_cast<std::size_t>(i)] = shapes[static_cast<std::size_t>(label * pixels + i % pixels)] +
-                                          0.5 * noise[static_cast<std::size_t>(i)];
+    const auto label = static_cast<std::int64_t>(labels[i / pixels]);
+    values[i] = shapes[label * pixels + i % pixels] + 0.5 * noise[i];
   }
   std::vector<std::int64_t> extents{batch};
   extents.insert(extents.end(), image.extents().begin(), image.extents().end());

@@ -101,12 +101,11 @@ void Health::on_output(const ObservedOutput& output) {
     found = nodes_.end() - 1;
   }
   const Units units = units_of(output.value.shape);
-  alive_.assign(static_cast<std::size_t>(units.count), 0);
+  alive_.assign(units.count, 0);
   std::int64_t at = 0;
   for_each_real(output.value, [&](double value) {
     // NaN counts as alive.
-    if (!(std::abs(value) <= dead_below_))
-      alive_[static_cast<std::size_t>(at / units.inner % units.count)] = 1;
+    if (!(std::abs(value) <= dead_below_)) alive_[at / units.inner % units.count] = 1;
     ++at;
   });
   const auto dead = std::count(alive_.begin(), alive_.end(), static_cast<unsigned char>(0));

@@ -60,11 +60,10 @@ void block_amax(std::string& out, const OperandNumerics& operand) {
   const std::int64_t height = operand.block_rows, width = operand.block_columns;
   const std::int64_t across = (matrix.columns + width - 1) / width,
                      down = (matrix.rows + height - 1) / height;
-  std::vector<double> amax(static_cast<std::size_t>(across * down), 0);
+  std::vector<double> amax(across * down, 0);
   std::int64_t at = 0;
   for_each_real(operand.input, [&](double value) {
-    double& block =
-        amax[static_cast<std::size_t>(at / matrix.columns / height * across + at % matrix.columns / width)];
+    double& block = amax[at / matrix.columns / height * across + at % matrix.columns / width];
     const double magnitude = std::abs(value);
     if (!(magnitude <= block)) block = magnitude;  // keeps a NaN
     ++at;

@@ -17,7 +17,7 @@ class StandardError final : public LineOutput {
       const ssize_t written = ::write(STDERR_FILENO, text.data(), text.size());
       if (written < 0 && errno == EINTR) continue;
       if (written <= 0) return;
-      text.remove_prefix(static_cast<std::size_t>(written));
+      text.remove_prefix(written);
     }
   }
 

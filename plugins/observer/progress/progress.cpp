@@ -100,7 +100,7 @@ void add_rate(Text& text, double rate, std::string_view unit) {
 void add_facts(Text& text, const Snapshot& now, bool with_eta) {
   if (!std::isnan(now.loss) || now.done > 0) text.add(" | loss {:.4g}", now.loss);
   for (int i = 0; i < now.validations; ++i) {
-    const NamedValue& metric = now.validation[static_cast<std::size_t>(i)];
+    const NamedValue& metric = now.validation[i];
     text.add(" | val {} {:.4g}", metric.name.view(), metric.value);
   }
   if (with_eta && !std::isnan(now.lr)) text.add(" | lr {:.2e}", now.lr);
@@ -123,7 +123,7 @@ double share_done(const Snapshot& now) {
 
 std::string_view bar_line(LineBuffer& buffer, const Snapshot& now, int width) {
   constexpr int kLongestBar = 30, kShortestBar = 8;
-  const auto columns = static_cast<std::size_t>(std::max(width - 1, 1));  // a full last column would wrap
+  const std::size_t columns = std::max(width - 1, 1);  // a full last column would wrap
   LineBuffer facts_buffer;
   Text facts(facts_buffer, kLineCapacity);
   facts.add("{}/{}", now.done, now.steps);

@@ -121,7 +121,7 @@ TEST_F(RunIndexTest, ManyWritersLoseNothing) {
         }
         index.on_finish("completed", "");
       } catch (const std::exception& error) {
-        failures[static_cast<std::size_t>(w)] = error.what();
+        failures[w] = error.what();
       }
     });
   }

@@ -28,7 +28,7 @@ double share_of_largest(std::vector<std::uint32_t>& counts, std::int64_t most) {
 }  // namespace
 
 RowCounts::RowCounts(std::int64_t first, std::int64_t last)
-    : first_(first), counts_(static_cast<std::size_t>(std::max<std::int64_t>(0, last - first)), 0) {}
+    : first_(first), counts_(std::max<std::int64_t>(0, last - first), 0) {}
 
 void RowCounts::add(std::span<const std::int64_t> ids, std::span<const std::uint32_t> counts) {
   constexpr std::uint32_t kFull = std::numeric_limits<std::uint32_t>::max();
@@ -37,7 +37,7 @@ void RowCounts::add(std::span<const std::int64_t> ids, std::span<const std::uint
       fail_run("observer tables: row " + std::to_string(ids[i]) + " is not one of this rank's rows [" +
                std::to_string(first_) + ", " + std::to_string(last()) + ")");
     }
-    std::uint32_t& count = counts_[static_cast<std::size_t>(ids[i] - first_)];
+    std::uint32_t& count = counts_[ids[i] - first_];
     if (count == 0 && counts[i] > 0) ++touched_;
     count = counts[i] > kFull - count ? kFull : count + counts[i];
     accesses_ += counts[i];
@@ -62,7 +62,7 @@ std::vector<HotRow> RowCounts::hottest(std::size_t most) const {
 AccessFacts RowCounts::facts(std::size_t most) const {
   AccessFacts facts{.accesses = accesses_, .touched = touched_, .hottest = hottest(most)};
   std::vector<std::uint32_t> above_zero;
-  above_zero.reserve(static_cast<std::size_t>(touched_));
+  above_zero.reserve(touched_);
   std::copy_if(counts_.begin(), counts_.end(), std::back_inserter(above_zero),
                [](std::uint32_t count) { return count > 0; });
   facts.share_of_10_percent = share_of_largest(above_zero, (rows() + 9) / 10);

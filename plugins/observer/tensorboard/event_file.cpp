@@ -80,8 +80,7 @@ void Histogram::add(double value) {
     ++not_finite_;
     return;
   }
-  const auto bucket =
-      static_cast<std::size_t>(std::lower_bound(limits_.begin(), limits_.end(), value) - limits_.begin());
+  const std::size_t bucket = std::lower_bound(limits_.begin(), limits_.end(), value) - limits_.begin();
   counts_[bucket] += 1;
   first_ = std::min(first_, bucket);
   last_ = std::max(last_, bucket + 1);

@@ -29,7 +29,7 @@ class Lanes {
   /// Expects times in units of the file, already rounded, so that rounding cannot make neighbours overlap.
   Place place(std::string_view track, std::int64_t begin, std::int64_t end);
   /// "overlap", "overlap 2", ...
-  const std::string& name(int lane) const { return lanes_[static_cast<std::size_t>(lane)].name; }
+  const std::string& name(int lane) const { return lanes_[lane].name; }
 
  private:
   struct Lane {

@@ -40,7 +40,7 @@ TEST(Lanes, AnySpansInAnyOrderNeverOverlapInALane) {
     const auto begin = static_cast<std::int64_t>(random() % 1000 + static_cast<unsigned>(i) * 100);
     const auto end = begin + static_cast<std::int64_t>(random() % 800);
     const int lane = lanes.place(random() % 2 == 0 ? "a" : "b", begin, end).lane;
-    auto& line = placed.at(static_cast<std::size_t>(lane));
+    auto& line = placed.at(lane);
     if (!line.empty()) {
       EXPECT_GE(begin, line.back().second);
     }

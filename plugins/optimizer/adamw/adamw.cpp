@@ -95,8 +95,7 @@ void* AdamW::query(std::string_view interface_id) {
 
 void AdamW::bind(const OptimizerSetup& setup) {
   undecayed_.assign(setup.parameters.size(), false);
-  for (const ParameterInfo& info : setup.parameters)
-    undecayed_[static_cast<std::size_t>(info.index)] = !info.spec.decay;
+  for (const ParameterInfo& info : setup.parameters) undecayed_[info.index] = !info.spec.decay;
 }
 
 AdamWStep AdamW::settings(const UpdateContext& context, bool decay) const {
@@ -116,7 +115,7 @@ void AdamW::step(const UpdateContext& context, const ParameterSlice& slice) {
 
 void AdamW::step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                       const RowGradient& gradient) {
-  const auto index = static_cast<std::size_t>(gradient.parameter);
+  const std::size_t index = gradient.parameter;
   const AdamWStep step = settings(context, index >= undecayed_.size() || !undecayed_[index]);
   if (context.device->space() != MemorySpace::kHost) {  // rows of tables are in host memory
     return for_each_row_block(weights, state, gradient, [&](const RowBlock& block) {

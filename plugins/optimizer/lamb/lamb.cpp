@@ -85,7 +85,7 @@ constexpr std::int64_t kBlock = 4096;
 
 /// Size of both sums of all blocks, [weights, directions].
 std::size_t partial_size(std::int64_t elements) {
-  return static_cast<std::size_t>(2 * ((elements + kBlock - 1) / kBlock));
+  return 2 * ((elements + kBlock - 1) / kBlock);
 }
 
 }  // namespace
@@ -139,7 +139,7 @@ void Lamb::bind(const OptimizerSetup& setup) {
 
 void Lamb::join(int parameter, double squares[2]) const {
   if (setup_.grid == nullptr || parameter < 0) return;
-  const auto index = static_cast<std::size_t>(parameter);
+  const std::size_t index = parameter;
   if (setup_.parameters[index].spec.sharding.empty()) return;  // every rank holds the whole tensor
   if (setup_.first_holder[index] == 0) squares[0] = squares[1] = 0;
   setup_.grid->all_reduce({squares, {2}, DType::kF64, MemorySpace::kHost}, ReduceOp::kSum);

@@ -160,8 +160,7 @@ void Muon::bind(const OptimizerSetup& setup) {
                   info.spec.shape.text() +
                   "; add its name to optimizer.inner_match, or choose another optimizer");
     }
-    plans_[static_cast<std::size_t>(info.index)] =
-        orthogonalizer_->plan(info.local[0], info.local[1], info.spec.dtype);
+    plans_[info.index] = orthogonalizer_->plan(info.local[0], info.local[1], info.spec.dtype);
   }
   orthogonalizer_->reserve();
   if (auto* inner = static_cast<OptimizerBinding*>(inner_->query(OptimizerBinding::kId))) inner->bind(setup);
@@ -183,7 +182,7 @@ void Muon::step_inner(const UpdateContext& context, const ParameterSlice& slice)
 }
 
 void Muon::step(const UpdateContext& context, const ParameterSlice& slice) {
-  const auto index = static_cast<std::size_t>(slice.parameter);
+  const std::size_t index = slice.parameter;
   const OrthogonalPlan* plan = slice.parameter < 0 ? nullptr : plans_.at(index);
   if (plan == nullptr) return step_inner(context, slice);
 

@@ -14,9 +14,7 @@ constexpr const char* kSgdInside = "[inner]\ntype = \"sgd\"\nlr = 0.1\n";
 
 /// Singular values by Jacobi rotations of the columns: an independent method without products.
 std::vector<double> singular_values(std::vector<double> a, std::int64_t rows, std::int64_t columns) {
-  const auto at = [&](std::int64_t r, std::int64_t c) -> double& {
-    return a[static_cast<std::size_t>(r * columns + c)];
-  };
+  const auto at = [&](std::int64_t r, std::int64_t c) -> double& { return a[r * columns + c]; };
   for (int sweep = 0; sweep < 30; ++sweep) {
     for (std::int64_t p = 0; p < columns; ++p) {
       for (std::int64_t q = p + 1; q < columns; ++q) {
@@ -75,8 +73,7 @@ std::vector<double> sorted_singular_values(const std::vector<double>& a, const S
   std::vector<double> tall = a;
   if (shape[1] > shape[0]) {
     for (std::int64_t r = 0; r < shape[0]; ++r) {
-      for (std::int64_t c = 0; c < shape[1]; ++c)
-        tall[static_cast<std::size_t>(c * shape[0] + r)] = a[static_cast<std::size_t>(r * shape[1] + c)];
+      for (std::int64_t c = 0; c < shape[1]; ++c) tall[c * shape[0] + r] = a[r * shape[1] + c];
     }
   }
   auto values = singular_values(tall, std::max(shape[0], shape[1]), std::min(shape[0], shape[1]));

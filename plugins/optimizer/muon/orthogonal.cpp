@@ -16,7 +16,7 @@ Orthogonalizer::Orthogonalizer(Device& device)
 
 Orthogonalizer::~Orthogonalizer() {
   for (const Buffer& buffer : {x_, next_, gram_, square_, scratch_}) {
-    if (buffer.memory != nullptr) device_.release(buffer.memory, static_cast<std::size_t>(buffer.bytes));
+    if (buffer.memory != nullptr) device_.release(buffer.memory, buffer.bytes);
   }
 }
 
@@ -50,7 +50,7 @@ void Orthogonalizer::reserve() {
   next_.bytes = x_.bytes;
   square_.bytes = gram_.bytes;
   for (Buffer* buffer : {&x_, &next_, &gram_, &square_, &scratch_}) {
-    if (buffer->bytes > 0) buffer->memory = device_.allocate(static_cast<std::size_t>(buffer->bytes));
+    if (buffer->bytes > 0) buffer->memory = device_.allocate(buffer->bytes);
   }
 }
 

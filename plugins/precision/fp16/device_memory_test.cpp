@@ -33,8 +33,7 @@ class SiteOnDevice final : public SiteHost, public OperandCounter, public Numeri
     call.numerics = this;
   }
   ~SiteOnDevice() override {
-    for (const TensorView& view : memory)
-      bench.device->release(view.data, static_cast<std::size_t>(view.bytes()));
+    for (const TensorView& view : memory) bench.device->release(view.data, view.bytes());
   }
   Device& device() override { return *bench.device; }
   OperandCounter& operands() override { return *this; }
@@ -50,7 +49,7 @@ class SiteOnDevice final : public SiteHost, public OperandCounter, public Numeri
 
   TensorView make(DType dtype, const Shape& shape) {
     TensorView view{nullptr, shape, dtype, bench.device->space()};
-    view.data = bench.device->allocate(static_cast<std::size_t>(view.bytes()));
+    view.data = bench.device->allocate(view.bytes());
     memory.push_back(view);
     return view;
   }

@@ -66,7 +66,7 @@ class HalfSite final : public LinearSite {
 namespace {
 
 std::size_t floats(std::int64_t elements) {
-  return line_up(static_cast<std::size_t>(elements) * sizeof(float));
+  return line_up(elements * sizeof(float));
 }
 
 }  // namespace

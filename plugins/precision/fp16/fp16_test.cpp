@@ -81,9 +81,7 @@ struct Matrix {
       values.push_back(static_cast<float>(value * scale));
   }
   TensorView view() { return {values.data(), Shape{rows, columns}}; }
-  double at(std::int64_t i, std::int64_t j) const {
-    return static_cast<double>(values[static_cast<std::size_t>(i * columns + j)]);
-  }
+  double at(std::int64_t i, std::int64_t j) const { return static_cast<double>(values[i * columns + j]); }
   std::int64_t rows, columns;
   std::vector<float> values;
 };

@@ -45,8 +45,7 @@ class SiteOnDevice final : public SiteHost, public OperandCounter, public Numeri
   }
   ~SiteOnDevice() override {
     site.reset();
-    for (const TensorView& view : memory)
-      bench.device->release(view.data, static_cast<std::size_t>(view.bytes()));
+    for (const TensorView& view : memory) bench.device->release(view.data, view.bytes());
   }
 
   Device& device() override { return *bench.device; }
@@ -79,7 +78,7 @@ class SiteOnDevice final : public SiteHost, public OperandCounter, public Numeri
   }
   TensorView make(DType dtype, const Shape& shape) {
     TensorView view{nullptr, shape, dtype, bench.device->space()};
-    view.data = bench.device->allocate(static_cast<std::size_t>(view.bytes()));
+    view.data = bench.device->allocate(view.bytes());
     memory.push_back(view);
     return view;
   }

@@ -102,7 +102,7 @@ QuantizeReport MorQuantizer::run(const QuantizeRequest& request, Device& device,
                                  TensorView codes, TensorView block_scales, TensorView dequantized) {
   const Plan plan = plan_of(request, settings_);
   HostStage x_here, codes_here, scales_here, dequantized_here;
-  const auto n = static_cast<std::size_t>(x.elements());
+  const std::size_t n = x.elements();
   const auto* const from_x = x_here.read(device, x).as<float>();
   std::vector<Bf16> input(n), values(n);
   for (std::size_t i = 0; i < n; ++i) input[i] = kernels::to_bf16(from_x[i]);

@@ -147,8 +147,7 @@ void expect_products(const std::vector<float>& found, std::int64_t rows, std::in
       double sum = 0, sizes = 0;
       for (std::int64_t l = 0; l < inner; ++l) sum += term(i, j, l), sizes += std::fabs(term(i, j, l));
       const double slack = static_cast<double>(inner) * 0x1p-24 * sizes + unit * std::fabs(sum);
-      ASSERT_NEAR(static_cast<double>(found[static_cast<std::size_t>(i * columns + j)]), sum, slack)
-          << i << ", " << j;
+      ASSERT_NEAR(static_cast<double>(found[i * columns + j]), sum, slack) << i << ", " << j;
     }
   }
 }
@@ -171,7 +170,7 @@ TEST(MorSite, MultipliesWhatWasDecidedAlongTheSum) {
     c.run(bound);
     const auto at = [](const std::vector<float>& values, std::int64_t columns) {
       return [&values, columns](std::int64_t i, std::int64_t j) {
-        return static_cast<double>(values[static_cast<std::size_t>(i * columns + j)]);
+        return static_cast<double>(values[i * columns + j]);
       };
     };
     const std::vector<Bf16> w = narrowed(c.w);

@@ -27,7 +27,7 @@ class DeviceMemory {
   const TensorView& view() const { return view_; }
 
  private:
-  std::size_t size() const { return static_cast<std::size_t>(view_.bytes()); }
+  std::size_t size() const { return view_.bytes(); }
   Device& device_;
   TensorView view_;
 };

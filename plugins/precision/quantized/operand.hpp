@@ -24,7 +24,7 @@ class Cutter {
 
   TensorView take(DType dtype, const Shape& shape) {
     TensorView view{nullptr, shape, dtype, memory_.space};
-    const auto bytes = static_cast<std::size_t>(view.bytes());
+    const std::size_t bytes = view.bytes();
     if (memory_.data != nullptr && bytes > 0) view.data = memory_.as<std::byte>() + used_;
     used_ += (bytes + kLine - 1) / kLine * kLine;
     return view;

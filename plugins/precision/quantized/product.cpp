@@ -126,7 +126,7 @@ void Products::run(Product product, const Side& a, const Side& b, TensorView c, 
 TensorView Products::columns(TensorView matrix, std::int64_t begin, std::int64_t end, TensorView memory) {
   const std::int64_t rows = matrix.shape[0], width = matrix.elements() / rows, count = end - begin;
   if (count == width) return matrix;
-  const auto size = static_cast<std::size_t>(dtype_bytes(matrix.dtype, 1));
+  const std::size_t size = dtype_bytes(matrix.dtype, 1);
   TensorView packed{memory.data, Shape{rows, count}, matrix.dtype, memory.space};
   for (std::int64_t row = 0; row < rows; ++row) {
     const auto from = static_cast<std::size_t>(row * width + begin) * size;

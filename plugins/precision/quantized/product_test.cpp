@@ -116,9 +116,9 @@ TEST_F(ProductTest, P26_TheMeanOfStochasticWgradIsThatOfTheRotatedGradient) {
         for (std::int64_t l = 0; l < 16; ++l) {
           const double sign = (0xD7E8 >> l & 1) != 0 ? -1 : 1;
           const double entry = std::popcount(static_cast<unsigned>(l & (row % 16))) % 2 != 0 ? -0.25 : 0.25;
-          sum += dy[static_cast<std::size_t>((row / 16 * 16 + l) * kN + column)] * sign * entry;
+          sum += dy[(row / 16 * 16 + l) * kN + column] * sign * entry;
         }
-        const auto at = static_cast<std::size_t>(row * kN + column);
+        const std::size_t at = row * kN + column;
         const double largest = rounded.largest[at] * rounded.scale;
         turned[at] = std::clamp<double>(
             tenon::testing::from_bf16(tenon::testing::to_bf16(static_cast<float>(sum))), -largest, largest);

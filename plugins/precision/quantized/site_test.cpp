@@ -57,7 +57,7 @@ TEST_F(SiteTest, P25_DrawsOfStochasticRoundingNeedNoState) {
   for (int slot = 0; slot < 6; ++slot) steps.push_back(whole.step(slot));
   EXPECT_NE(steps[3][1], steps[4][1]) << "each slot draws anew";
   EXPECT_EQ(steps[3][0], steps[4][0]) << "x and w are rounded to nearest";
-  for (int slot = 3; slot < 6; ++slot) EXPECT_EQ(resumed.step(slot), steps[static_cast<std::size_t>(slot)]);
+  for (int slot = 3; slot < 6; ++slot) EXPECT_EQ(resumed.step(slot), steps[slot]);
   Rig other(*bench.device, *precision, info, 2);
   EXPECT_NE(other.step(3)[1], steps[3][1]) << "another seed_rounding";
 }

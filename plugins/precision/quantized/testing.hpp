@@ -28,12 +28,12 @@ class Buffers {
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
   ~Buffers() {
-    for (const TensorView& view : views_) device_.release(view.data, static_cast<std::size_t>(view.bytes()));
+    for (const TensorView& view : views_) device_.release(view.data, view.bytes());
   }
   TensorView make(DType dtype, const Shape& shape) {
     TensorView view{nullptr, shape, dtype, device_.space()};
     if (view.bytes() == 0) return view;
-    view.data = device_.allocate(static_cast<std::size_t>(view.bytes()));
+    view.data = device_.allocate(view.bytes());
     views_.push_back(view);
     return view;
   }
@@ -171,14 +171,10 @@ Values product(std::int64_t rows, std::int64_t columns, std::int64_t inner, A a,
 }
 
 inline auto element(const Values& values, std::int64_t columns) {
-  return [&values, columns](std::int64_t row, std::int64_t column) {
-    return values[static_cast<std::size_t>(row * columns + column)];
-  };
+  return [&values, columns](std::int64_t row, std::int64_t column) { return values[row * columns + column]; };
 }
 inline auto transposed(const Values& values, std::int64_t columns) {
-  return [&values, columns](std::int64_t row, std::int64_t column) {
-    return values[static_cast<std::size_t>(column * columns + row)];
-  };
+  return [&values, columns](std::int64_t row, std::int64_t column) { return values[column * columns + row]; };
 }
 
 /// Returns |found - expected| / |expected|, Frobenius.

@@ -25,9 +25,9 @@ class KeepWorst final : public SiteWatch {
   void end_slot(std::int64_t slot);
   void state(StateVisitor& visitor);
 
-  bool kept(int handle) const override { return sites_[static_cast<std::size_t>(handle)].kept; }
+  bool kept(int handle) const override { return sites_[handle].kept; }
   bool measures(std::int64_t slot) const override { return active() && !decided_ && slot >= slot_; }
-  void measured(int handle, double error) override { sites_[static_cast<std::size_t>(handle)].error = error; }
+  void measured(int handle, double error) override { sites_[handle].error = error; }
 
  private:
   struct Entry {

@@ -178,14 +178,14 @@ std::span<const std::string_view> CheckNRun::encodings() const {
 }
 
 void CheckNRun::encode(std::string_view encoding, TensorView rows, std::vector<std::byte>& out) {
-  const auto width = static_cast<std::size_t>(rows.shape[1]);
+  const std::size_t width = rows.shape[1];
   const auto* values = static_cast<const float*>(rows.data);
   for (std::int64_t row = 0; row < rows.shape[0]; ++row, values += width)
     encode_row({values, width}, bits_of(encoding), fit_, out);
 }
 
 void CheckNRun::decode(std::string_view encoding, std::span<const std::byte> stored, TensorView rows) {
-  const auto width = static_cast<std::size_t>(rows.shape[1]);
+  const std::size_t width = rows.shape[1];
   auto* values = static_cast<float*>(rows.data);
   for (std::int64_t row = 0; row < rows.shape[0]; ++row, values += width) {
     const std::size_t taken = decode_row(stored, bits_of(encoding), {values, width});

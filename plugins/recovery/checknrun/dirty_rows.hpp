@@ -22,7 +22,7 @@ class DirtyRows {
   void set(std::span<const std::int64_t> ids) {
     for (const std::int64_t id : ids) {
       if (id < first_ || id >= last_) continue;
-      const auto row = static_cast<std::size_t>(id - first_);
+      const std::size_t row = id - first_;
       const std::uint64_t bit = std::uint64_t{1} << (row % kBits);
       count_ += (words_[row / kBits] & bit) == 0 ? 1 : 0;
       words_[row / kBits] |= bit;
@@ -32,7 +32,7 @@ class DirtyRows {
   /// Returns the ids of the dirty rows, ascending. They stay dirty.
   std::vector<std::int64_t> ids() const {
     std::vector<std::int64_t> found;
-    found.reserve(static_cast<std::size_t>(count_));
+    found.reserve(count_);
     for (std::size_t word = 0; word < words_.size(); ++word) {
       for (std::uint64_t left = words_[word]; left != 0; left &= left - 1) {
         found.push_back(

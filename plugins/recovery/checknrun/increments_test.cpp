@@ -117,13 +117,13 @@ struct SavedTable {
 
   void touch(std::mt19937& random) {
     std::vector<std::int64_t> ids(random() % 12);
-    for (std::int64_t& id : ids) table[static_cast<std::size_t>(id = random() % table.size())]++;
+    for (std::int64_t& id : ids) table[id = random() % table.size()]++;
     dirty.set(ids);
   }
   std::vector<int> restored(std::int64_t slot) const {
     const Saved& save = saves.at(slot);
     std::vector<int> rows = save.base < 0 ? std::vector<int>(table.size(), -1) : restored(save.base);
-    for (const auto& [id, value] : save.rows) rows[static_cast<std::size_t>(id)] = value;
+    for (const auto& [id, value] : save.rows) rows[id] = value;
     return rows;
   }
 };
@@ -141,7 +141,7 @@ TEST(Increments, P24_BaseAndIncrementsGiveTheWholeTable) {
       const std::vector<int> copied = run.table;
       const std::vector<std::int64_t> taken = run.dirty.take();
       SavedTable::Saved rows{.base = save.base, .rows = {}};
-      for (const std::int64_t id : taken) rows.rows[id] = copied[static_cast<std::size_t>(id)];
+      for (const std::int64_t id : taken) rows.rows[id] = copied[id];
       if (save.complete) {
         for (std::size_t id = 0; id < copied.size(); ++id)
           rows.rows[static_cast<std::int64_t>(id)] = copied[id];

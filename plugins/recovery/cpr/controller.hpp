@@ -85,13 +85,12 @@ class LostSamples {
  public:
   LostSamples() = default;
   /// `total`: samples of the whole run.
-  LostSamples(int shards, std::int64_t total)
-      : total_(total), lost_until_(static_cast<std::size_t>(shards), 0) {}
+  LostSamples(int shards, std::int64_t total) : total_(total), lost_until_(shards, 0) {}
 
   /// (4) Records that `shard` returned from its state at sample `now` to its state at `saved`.
   void lost(int shard, std::int64_t saved, std::int64_t now) {
     lost_ += now - saved;
-    std::int64_t& until = lost_until_[static_cast<std::size_t>(shard)];
+    std::int64_t& until = lost_until_[shard];
     distinct_ += std::max<std::int64_t>(0, now - std::max(saved, until));
     until = std::max(until, now);
   }

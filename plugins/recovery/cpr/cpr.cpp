@@ -92,8 +92,8 @@ void Cpr::choose_tables(const RecoveryContext& context) {
       continue;
     }
     held += table.bytes;
-    large_index_[static_cast<std::size_t>(table.parameter)] = static_cast<int>(large_.size());
-    large_.push_back(make_tracked(context.live->parameters()[static_cast<std::size_t>(table.parameter)],
+    large_index_[table.parameter] = static_cast<int>(large_.size());
+    large_.push_back(make_tracked(context.live->parameters()[table.parameter],
                                   *context.live->table(table.parameter), context.domains, parts_));
   }
   whole_share_ = all > 0 ? (all - held) / all : 0;
@@ -195,7 +195,7 @@ SavePlan Cpr::plan_save(const SaveMoment& moment) {
 
 void Cpr::on_accesses(int table, std::span<const std::int64_t> ids, std::span<const std::uint32_t> counts) {
   if (tracker_ == nullptr) return;
-  const int index = large_index_[static_cast<std::size_t>(table)];
+  const int index = large_index_[table];
   if (index >= 0) tracker_->accessed(static_cast<std::size_t>(index), ids, counts, slot_);
 }
 

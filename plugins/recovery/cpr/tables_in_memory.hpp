@@ -24,14 +24,14 @@ class MemoryTable final : public RowTable {
   void read(std::span<const std::int64_t> ids, TensorView out) const override {
     auto* to = static_cast<float*>(out.data);
     for (const std::int64_t id : ids) {
-      std::memcpy(to, values.data() + id * width_, static_cast<std::size_t>(width_) * sizeof(float));
+      std::memcpy(to, values.data() + id * width_, width_ * sizeof(float));
       to += width_;
     }
   }
   void write(std::span<const std::int64_t> ids, TensorView in) override {
     const auto* from = static_cast<const float*>(in.data);
     for (const std::int64_t id : ids) {
-      std::memcpy(values.data() + id * width_, from, static_cast<std::size_t>(width_) * sizeof(float));
+      std::memcpy(values.data() + id * width_, from, width_ * sizeof(float));
       from += width_;
     }
   }
@@ -64,7 +64,7 @@ class MemorySet final : public ParameterSet {
   int arenas() const override { return 0; }
   TensorView arena(int) const override { return {}; }
   TensorView tensor(int) const override { return {}; }
-  RowTable* table(int parameter) const override { return tables[static_cast<std::size_t>(parameter)].get(); }
+  RowTable* table(int parameter) const override { return tables[parameter].get(); }
   std::uint64_t version(int) const override { return 0; }
   void touch(int) override {}
 

@@ -30,17 +30,17 @@ void Mfu::accessed(std::size_t table, std::span<const std::int64_t> ids,
                    std::span<const std::uint32_t> counts, std::int64_t) {
   std::vector<std::uint32_t>& mine = counts_[table];
   const std::int64_t first = tables_[table].first;
-  for (std::size_t i = 0; i < ids.size(); ++i) add(mine[static_cast<std::size_t>(ids[i] - first)], counts[i]);
+  for (std::size_t i = 0; i < ids.size(); ++i) add(mine[ids[i] - first], counts[i]);
 }
 
 std::vector<std::int64_t> Mfu::select(std::size_t index) {
   const TrackedTable& table = tables_[index];
   std::vector<std::uint32_t>& counts = counts_[index];
-  std::vector<std::vector<std::uint32_t>> used(static_cast<std::size_t>(table.groups()));
+  std::vector<std::vector<std::uint32_t>> used(table.groups());
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (counts[i] == 0) continue;
     const int group = table.group_of(table.first + static_cast<std::int64_t>(i));
-    used[static_cast<std::size_t>(group)].push_back(static_cast<std::uint32_t>(i));
+    used[group].push_back(static_cast<std::uint32_t>(i));
   }
   std::vector<std::int64_t> chosen;
   for (std::size_t group = 0; group < used.size(); ++group) {
@@ -99,7 +99,7 @@ std::int64_t Mfu::bytes() const {
 }
 
 std::uint32_t Mfu::count(std::size_t table, std::int64_t row) const {
-  return counts_[table][static_cast<std::size_t>(row - tables_[table].first)];
+  return counts_[table][row - tables_[table].first];
 }
 
 // SSU: sampling, eviction, and selection of the list.
@@ -117,9 +117,9 @@ Ssu::Ssu(const std::vector<TrackedTable>& tables, std::uint64_t seed)
       eviction_(random_key(seed, "cpr.ssu.eviction")) {
   for (const TrackedTable& table : tables) {
     Table mine;
-    mine.listed.assign(static_cast<std::size_t>(table.held), false);
+    mine.listed.assign(table.held, false);
     for (const std::int64_t quota : table.quota)
-      mine.groups.push_back({std::vector<std::uint32_t>(static_cast<std::size_t>(quota), 0), 0});
+      mine.groups.push_back({std::vector<std::uint32_t>(quota, 0), 0});
     tables_.push_back(std::move(mine));
   }
 }
@@ -140,9 +140,9 @@ void Ssu::accessed(std::size_t table, std::span<const std::int64_t> ids, std::sp
 void Ssu::insert(std::size_t index, int group, std::uint32_t row) {
   Table& table = tables_[index];
   if (table.listed[row]) return;
-  List& list = table.groups[static_cast<std::size_t>(group)];
+  List& list = table.groups[group];
   if (list.places.empty()) return;
-  std::size_t place = static_cast<std::size_t>(list.used);
+  std::size_t place = list.used;
   if (place < list.places.size()) {
     ++list.used;
   } else {
@@ -154,15 +154,14 @@ void Ssu::insert(std::size_t index, int group, std::uint32_t row) {
 }
 
 void Ssu::forget(Table& table, List& list) {
-  for (std::int64_t i = 0; i < list.used; ++i) table.listed[list.places[static_cast<std::size_t>(i)]] = false;
+  for (std::int64_t i = 0; i < list.used; ++i) table.listed[list.places[i]] = false;
   list.used = 0;
 }
 
 std::vector<std::int64_t> Ssu::listed(std::size_t table, int group) const {
-  const List& list = tables_[table].groups[static_cast<std::size_t>(group)];
+  const List& list = tables_[table].groups[group];
   std::vector<std::int64_t> rows;
-  for (std::int64_t i = 0; i < list.used; ++i)
-    rows.push_back(defined_[table].first + list.places[static_cast<std::size_t>(i)]);
+  for (std::int64_t i = 0; i < list.used; ++i) rows.push_back(defined_[table].first + list.places[i]);
   return rows;
 }
 
@@ -173,7 +172,7 @@ std::vector<std::int64_t> Ssu::select(std::size_t table) {
       chosen.push_back(row);
       unanswered_.push_back({table, group, static_cast<std::uint32_t>(row - defined_[table].first)});
     }
-    forget(tables_[table], tables_[table].groups[static_cast<std::size_t>(group)]);
+    forget(tables_[table], tables_[table].groups[group]);
   }
   std::sort(chosen.begin(), chosen.end());
   return chosen;
@@ -192,8 +191,7 @@ void Ssu::answered(bool committed) {
 
 void Ssu::restored(int group) {
   for (Table& table : tables_) {
-    if (static_cast<std::size_t>(group) < table.groups.size())
-      forget(table, table.groups[static_cast<std::size_t>(group)]);
+    if (static_cast<std::size_t>(group) < table.groups.size()) forget(table, table.groups[group]);
   }
 }
 
@@ -224,8 +222,7 @@ void Ssu::state(StateVisitor& visitor) {
     table.listed.assign(table.listed.size(), false);
     for (List& list : table.groups) {
       list.used = *number++;
-      for (std::int64_t i = 0; i < list.used; ++i)
-        table.listed[list.places[static_cast<std::size_t>(i)]] = true;
+      for (std::int64_t i = 0; i < list.used; ++i) table.listed[list.places[i]] = true;
     }
   }
 }
@@ -253,9 +250,9 @@ void for_each_chunk(const TrackedTable& table, Use use) {
   std::vector<float> values;
   for (std::int64_t begin = 0; begin < table.held; begin += kChunkRows) {
     const std::int64_t count = std::min(kChunkRows, table.held - begin);
-    ids.resize(static_cast<std::size_t>(count));
+    ids.resize(count);
     std::iota(ids.begin(), ids.end(), table.first + begin);
-    values.resize(static_cast<std::size_t>(count * table.rows->width()));
+    values.resize(count * table.rows->width());
     table.rows->read(ids, {values.data(), {count, table.rows->width()}});
     use(std::span<const std::int64_t>(ids), std::span<const float>(values));
   }
@@ -271,7 +268,7 @@ Scar::Scar(const std::vector<TrackedTable>& tables) : tables_(tables) {
           "\"mfu\" or \"ssu\"");
     }
     const std::int64_t width = table.rows->width();
-    copies_.push_back({std::vector<float>(static_cast<std::size_t>(table.held * width)), width});
+    copies_.push_back({std::vector<float>(table.held * width), width});
   }
   take_all();
 }
@@ -288,7 +285,7 @@ void Scar::take_all() {
 void Scar::take(std::size_t index, std::span<const std::int64_t> rows, bool undoable) {
   const TrackedTable& table = tables_[index];
   Copy& copy = copies_[index];
-  std::vector<float> now(static_cast<std::size_t>(copy.width));
+  std::vector<float> now(copy.width);
   for (const std::int64_t row : rows) {
     table.rows->read({&row, 1}, {now.data(), {1, copy.width}});
     const auto at = copy.values.begin() + (row - table.first) * copy.width;
@@ -304,7 +301,7 @@ std::vector<std::int64_t> Scar::select(std::size_t index) {
     double distance = 0;  ///< squared; NaN counts as farthest
     std::int64_t row = 0;
   };
-  std::vector<std::vector<Moved>> moved(static_cast<std::size_t>(table.groups()));
+  std::vector<std::vector<Moved>> moved(table.groups());
   for_each_chunk(table, [&](std::span<const std::int64_t> ids, std::span<const float> values) {
     const float* now = values.data();
     const float* then = copy.values.data() + (ids.front() - table.first) * copy.width;
@@ -316,10 +313,10 @@ std::vector<std::int64_t> Scar::select(std::size_t index) {
       }
       // A row that became NaN counts as far from its saved value once, not at every later save.
       if (std::isnan(sum)) {
-        const auto bytes = static_cast<std::size_t>(copy.width) * sizeof(float);
+        const auto bytes = copy.width * sizeof(float);
         sum = std::memcmp(now - copy.width, then - copy.width, bytes) == 0 ? 0 : HUGE_VAL;
       }
-      if (sum > 0) moved[static_cast<std::size_t>(table.group_of(row))].push_back({sum, row});
+      if (sum > 0) moved[table.group_of(row)].push_back({sum, row});
     }
   });
   std::vector<std::int64_t> chosen;

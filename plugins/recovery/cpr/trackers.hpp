@@ -36,9 +36,8 @@ inline TrackedTable make_tracked(const ParameterInfo& info, const RowTable& rows
   table.first = rows.owned_first();
   table.held = rows.owned_last() - rows.owned_first();
   table.domains = domains;
-  table.quota.assign(static_cast<std::size_t>(table.groups()), 0);
-  for (std::int64_t i = 0; i < table.held; ++i)
-    ++table.quota[static_cast<std::size_t>(table.group_of(table.first + i))];
+  table.quota.assign(table.groups(), 0);
+  for (std::int64_t i = 0; i < table.held; ++i) ++table.quota[table.group_of(table.first + i)];
   for (std::int64_t& count : table.quota) count = (count + parts - 1) / parts;
   return table;
 }

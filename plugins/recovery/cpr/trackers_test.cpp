@@ -54,7 +54,7 @@ TEST(Trackers, P9_MfuSavesTheMostReadRowsOfEachShard) {
       }
       std::stable_sort(rows.begin(), rows.end(),
                        [](const auto& a, const auto& b) { return a.second > b.second; });
-      const auto most = static_cast<std::size_t>((rows_of(tables[0], group) + 7) / 8);
+      const std::size_t most = (rows_of(tables[0], group) + 7) / 8;
       if (rows.size() > most) rows.resize(most);
       for (const auto& [id, count] : rows) expected.push_back(id);
     }
@@ -185,8 +185,7 @@ TEST(Trackers, P11_ScarSavesTheFarthestRowsAndKeepsTheirSavedBytes) {
       return 0.0;
     double sum = 0;
     for (std::int64_t i = row * kWidth; i < (row + 1) * kWidth; ++i) {
-      const double change =
-          static_cast<double>(values[static_cast<std::size_t>(i)]) - saved[static_cast<std::size_t>(i)];
+      const double change = static_cast<double>(values[i]) - saved[i];
       sum += change * change;
     }
     return std::isnan(sum) ? std::numeric_limits<double>::infinity() : sum;
@@ -202,7 +201,7 @@ TEST(Trackers, P11_ScarSavesTheFarthestRowsAndKeepsTheirSavedBytes) {
       }
       std::stable_sort(rows.begin(), rows.end(),
                        [&](std::int64_t a, std::int64_t b) { return distance(a) > distance(b); });
-      const auto most = static_cast<std::size_t>((rows_of(tables[0], group) + 7) / 8);
+      const std::size_t most = (rows_of(tables[0], group) + 7) / 8;
       if (rows.size() > most) rows.resize(most);
       expected.insert(expected.end(), rows.begin(), rows.end());
     }

@@ -84,7 +84,7 @@ Communicator& PeerCopies::group() {
 }
 
 bool PeerCopies::holds(int holder, int of) const {
-  const std::vector<int>& holders = holders_[static_cast<std::size_t>(of)];
+  const std::vector<int>& holders = holders_[of];
   return std::find(holders.begin(), holders.end(), holder) != holders.end();
 }
 
@@ -95,16 +95,16 @@ void PeerCopies::exchange(std::int64_t slot) {
 
   Communicator& group = this->group();
   std::vector<std::int64_t> sizes(holders_.size());
-  sizes[static_cast<std::size_t>(rank_)] = static_cast<std::int64_t>(mine.size());
+  sizes[rank_] = static_cast<std::int64_t>(mine.size());
   group.all_gather({sizes.data(), Shape{static_cast<std::int64_t>(sizes.size()), 1}, DType::kI64});
   std::vector<Request> requests;
   for (int rank = 0; rank < static_cast<int>(holders_.size()); ++rank) {
     if (rank == rank_ || !holds(rank_, rank)) continue;
     std::string& copy = made.of[rank];
-    copy.resize(static_cast<std::size_t>(sizes[static_cast<std::size_t>(rank)]));
+    copy.resize(sizes[rank]);
     requests.push_back(group.start_receive(text_view(copy), rank, 0));
   }
-  for (const int holder : holders_[static_cast<std::size_t>(rank_)]) {
+  for (const int holder : holders_[rank_]) {
     if (holder != rank_) requests.push_back(group.start_send(text_view(mine), holder, 0));
   }
   for (const Request request : requests) group.wait(request);
@@ -161,7 +161,7 @@ void PeerCopies::bring_back(std::int64_t slot) {
     if (giver == rank) {
       if (rank == rank_) mine = set.of.at(rank);
     } else if (rank == rank_) {
-      mine.resize(static_cast<std::size_t>(size));
+      mine.resize(size);
       group.receive(text_view(mine), giver, 0);
     } else if (giver == rank_) {
       std::string copy = set.of.at(rank);

@@ -82,7 +82,7 @@ class LostCount {
     std::vector<double> sum(probability_.size(), 0.0);
     for (int l = 0; l <= size && static_cast<std::size_t>(l) < sum.size(); ++l) {
       const double share = ways(l) * std::pow(each_, l) * std::pow(1 - each_, size - l);
-      for (auto total = static_cast<std::size_t>(l); total < sum.size(); ++total) {
+      for (std::size_t total = l; total < sum.size(); ++total) {
         sum[total] += share * probability_[total - static_cast<std::size_t>(l)];
       }
     }
@@ -121,8 +121,7 @@ inline std::vector<int> Placement::held_by(int rank) const {
 inline bool Placement::survives(const std::vector<bool>& lost) const {
   for (int rank = 0; rank < machines_; ++rank) {
     const std::vector<int> copies = holders(rank);
-    const bool gone = std::all_of(copies.begin(), copies.end(),
-                                  [&](int holder) { return lost[static_cast<std::size_t>(holder)]; });
+    const bool gone = std::all_of(copies.begin(), copies.end(), [&](int holder) { return lost[holder]; });
     if (gone) return false;
   }
   return true;

@@ -73,11 +73,11 @@ TEST(Placement, EveryMachineHoldsAsManyAsHoldIts) {
   for (int machines = 1; machines <= 25; ++machines) {
     for (int copies = 1; copies <= machines; ++copies) {
       const Placement placement(machines, copies);
-      std::vector<std::vector<int>> held(static_cast<std::size_t>(machines));
+      std::vector<std::vector<int>> held(machines);
       for (int rank = 0; rank < machines; ++rank) {
         std::vector<int> holders = placement.holders(rank);
         ASSERT_EQ(holders.front(), rank);
-        for (const int holder : holders) held[static_cast<std::size_t>(holder)].push_back(rank);
+        for (const int holder : holders) held[holder].push_back(rank);
         std::sort(holders.begin(), holders.end());
         ASSERT_EQ(std::unique(holders.begin(), holders.end()) - holders.begin(), copies);
         ASSERT_TRUE(holders.front() >= 0 && holders.back() < machines);
@@ -86,7 +86,7 @@ TEST(Placement, EveryMachineHoldsAsManyAsHoldIts) {
         std::vector<int> said = placement.held_by(rank);
         ASSERT_EQ(said.front(), rank);
         std::sort(said.begin(), said.end());
-        ASSERT_EQ(said, held[static_cast<std::size_t>(rank)]) << machines << " " << copies << " " << rank;
+        ASSERT_EQ(said, held[rank]) << machines << " " << copies << " " << rank;
       }
     }
   }
@@ -96,7 +96,7 @@ TEST(Placement, SurvivesUnlessAllHoldersOfOneAreLost) {
   const Placement placement(7, 3);
   const auto survives = [&](std::initializer_list<int> ranks) {
     std::vector<bool> lost(7, false);
-    for (const int rank : ranks) lost[static_cast<std::size_t>(rank)] = true;
+    for (const int rank : ranks) lost[rank] = true;
     return placement.survives(lost);
   };
   EXPECT_TRUE(survives({}));

@@ -20,10 +20,10 @@ namespace tenon::recovery_spike_guard {
 class RunningMedian {
  public:
   /// `window`: number of values that count, at least 1.
-  explicit RunningMedian(std::int64_t window) : values_(static_cast<std::size_t>(window), 0.0) {}
+  explicit RunningMedian(std::int64_t window) : values_(window, 0.0) {}
 
   void add(double value) {
-    values_[static_cast<std::size_t>(added_ % static_cast<std::int64_t>(values_.size()))] = value;
+    values_[added_ % static_cast<std::int64_t>(values_.size())] = value;
     ++added_;
   }
   std::int64_t window() const { return static_cast<std::int64_t>(values_.size()); }

@@ -55,7 +55,7 @@ double BuckleyLeverett::draw_ratio(const SimulationTask& task) const {
 }
 
 std::vector<double> BuckleyLeverett::draw_initial(const SimulationTask& task) const {
-  std::vector<double> state(static_cast<std::size_t>(cells_), 0.0);
+  std::vector<double> state(cells_, 0.0);
   if (!random_initial_) return state;
   const RandomKey key = random_key(task.seed, "buckley_leverett.initial");
   for (std::int64_t i = 0; i < cells_; ++i) {
@@ -66,7 +66,7 @@ std::vector<double> BuckleyLeverett::draw_initial(const SimulationTask& task) co
           random_normal(key, static_cast<std::uint64_t>(task.index), static_cast<std::uint64_t>(k));
       g += wave * std::cos(std::numbers::pi * static_cast<double>(k) * x) / static_cast<double>(k);
     }
-    state[static_cast<std::size_t>(i)] = initial_most_ / (1 + std::exp(-2 * g));
+    state[i] = initial_most_ / (1 + std::exp(-2 * g));
   }
   return state;
 }

@@ -45,7 +45,7 @@ Darcy::Darcy(const Options& options)
              .at = CosineField::Points::kNodes,
              .alpha = options.real("alpha"),
              .tau = options.real("tau")},
-      every_(static_cast<std::size_t>(options.integer("every"))),
+      every_(options.integer("every")),
       low_(options.real("low")),
       high_(options.real("high")) {
   if ((field_.points - 1) % every_ != 0) {

@@ -12,7 +12,7 @@
 namespace tenon::porous {
 
 TwoPhase::TwoPhase(const Options& options)
-    : cells_(static_cast<std::size_t>(options.integer("cells"))),
+    : cells_(options.integer("cells")),
       snapshots_(options.integer("snapshots")),
       injectors_(options.integer("injectors")),
       producers_(options.integer("producers")),

@@ -145,7 +145,7 @@ TEST(TwoPhase, TasksDrawWellsAndMedia) {
     }
     EXPECT_EQ(producing, 2);
     ASSERT_TRUE(injecting >= 1 && injecting <= 3) << injecting;
-    ++counts[static_cast<std::size_t>(injecting)];
+    ++counts[injecting];
     EXPECT_NEAR(std::accumulate(wells.begin(), wells.end(), 0.0), 0, 1e-12);
     const std::vector<double> states = sample.values<double>("saturation");
     // 0.1 and 0.2 pore volumes went in; what broke through came out again.
@@ -154,7 +154,7 @@ TEST(TwoPhase, TasksDrawWellsAndMedia) {
     EXPECT_TRUE(water(states.begin() + 144) > water(states.begin()) &&
                 water(states.begin() + 144) < 0.2 + 1e-9);
   }
-  for (int i = 1; i <= 3; ++i) EXPECT_GT(counts[static_cast<std::size_t>(i)], 2) << i;
+  for (int i = 1; i <= 3; ++i) EXPECT_GT(counts[i], 2) << i;
 }
 
 TEST(TwoPhase, WellsMustFit) {

@@ -69,7 +69,7 @@ class NarrowMean {
   void add(const Bucket& bucket) {
     if (group_ == nullptr) return;
     const TensorView gradients = flat_reals(bucket.gradients);
-    const TensorView narrow = narrow_[static_cast<std::size_t>(bucket.index)];
+    const TensorView narrow = narrow_[bucket.index];
     elementwise_->scale(gradients, 1.0 / group_->size());
     if (narrow.data != nullptr) elementwise_->convert(gradients, narrow);
     const TensorView sent = narrow.data != nullptr ? narrow : gradients;

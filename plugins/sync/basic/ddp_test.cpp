@@ -73,7 +73,7 @@ class Member final : public Communicator {
     EXPECT_EQ(request.id, ++waited_) << "each request once, in order";
     exchange_.complete(request.id);
   }
-  std::size_t started() const { return exchange_.views[static_cast<std::size_t>(rank_)].size(); }
+  std::size_t started() const { return exchange_.views[rank_].size(); }
 
   Request start_send(TensorView, int, int) override { unexpected("start_send"); }
   Request start_receive(TensorView, int, int) override { unexpected("start_receive"); }
@@ -93,7 +93,7 @@ class Member final : public Communicator {
   bool fail = false;
 
  private:
-  std::size_t index() const { return static_cast<std::size_t>(rank_); }
+  std::size_t index() const { return rank_; }
   Exchange& exchange_;
   int rank_;
   std::uint64_t waited_ = 0;
@@ -147,7 +147,7 @@ class FakeReplica final : public Replica {
       : group_(group), replica_(replica), replicas_(replicas) {
     std::int64_t total = 0;
     for (const std::int64_t size : bucket_sizes) total += size;
-    values.resize(static_cast<std::size_t>(total));
+    values.resize(total);
     std::int64_t begin = 0;
     for (std::size_t i = 0; i < bucket_sizes.size(); ++i) {
       buckets_.push_back({.index = static_cast<int>(i),
@@ -231,8 +231,8 @@ struct World {
     }
   }
   void backward(int r) {
-    for (const Bucket& bucket : parts[static_cast<std::size_t>(r)]->buckets()) {
-      strategies[static_cast<std::size_t>(r)]->on_gradients_ready(bucket);
+    for (const Bucket& bucket : parts[r]->buckets()) {
+      strategies[r]->on_gradients_ready(bucket);
     }
   }
   void step() {
@@ -251,19 +251,16 @@ TEST(Ddp, EveryReplicaGetsTheMean) {
   for (const int replicas : {2, 3, 4, 7}) {
     World world(replicas, {3, 1, 4});
     for (int r = 0; r < replicas; ++r) {
-      for (int i = 0; i < 8; ++i)
-        world.parts[static_cast<std::size_t>(r)]->values[static_cast<std::size_t>(i)] =
-            static_cast<float>((r + 1) * (i - 3));
+      for (int i = 0; i < 8; ++i) world.parts[r]->values[i] = static_cast<float>((r + 1) * (i - 3));
     }
     world.step();
     for (int r = 0; r < replicas; ++r) {
       for (int i = 0; i < 8; ++i) {
         const double mean = (replicas + 1) / 2.0 * (i - 3);
         // The sums are whole numbers and exact; only 1/K and the product are rounded.
-        EXPECT_NEAR(world.parts[static_cast<std::size_t>(r)]->values[static_cast<std::size_t>(i)], mean,
-                    std::abs(mean) * 1.2e-7);
+        EXPECT_NEAR(world.parts[r]->values[i], mean, std::abs(mean) * 1.2e-7);
       }
-      EXPECT_EQ(world.parts[static_cast<std::size_t>(r)]->values, world.parts[0]->values) << "bit for bit";
+      EXPECT_EQ(world.parts[r]->values, world.parts[0]->values) << "bit for bit";
     }
   }
 }

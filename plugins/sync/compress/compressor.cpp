@@ -18,7 +18,7 @@ Compressor::Compressor(const char* name, const Options& options)
 
 Compressor::~Compressor() {
   group_.reset();
-  for (const TensorView& view : owned_) device_->release(view.data, static_cast<std::size_t>(view.bytes()));
+  for (const TensorView& view : owned_) device_->release(view.data, view.bytes());
 }
 
 void Compressor::start(Replica& replica) {
@@ -45,7 +45,7 @@ TensorView Compressor::allocate(DType dtype, std::int64_t elements) {
   view.dtype = dtype;
   view.shape = Shape{elements};
   view.space = device_->space();
-  view.data = device_->allocate(static_cast<std::size_t>(view.bytes()));
+  view.data = device_->allocate(view.bytes());
   owned_.push_back(view);
   return view;
 }

@@ -49,7 +49,7 @@ void Powersgd::prepare_part(std::size_t index) {
     matrix.start = shaped(slice(factors.starts, at_q, columns * rank_), columns, rank_);
     at_p += rows * rank_;
     at_q += columns * rank_;
-    const auto longest = static_cast<std::size_t>(std::max(rows, columns) * rank_);
+    const std::size_t longest = std::max(rows, columns) * rank_;
     columns_.resize(std::max(columns_.size(), longest));
     host_.resize(std::max(host_.size(), longest * sizeof(double)));
     draw(matrix, 0, false);
@@ -64,7 +64,7 @@ void Powersgd::add_matrix(Factors& factors, const Piece& piece, DType dtype) {
   matrix.columns = piece.columns;
   matrix.first_draw = draws_;
   draws_ += static_cast<std::uint64_t>(piece.columns * rank_);
-  matrix.spent.assign(static_cast<std::size_t>(rank_), 0);
+  matrix.spent.assign(rank_, 0);
   Blas& blas = device().family<Blas>();
   matrix.to_p = blas.gemm(product_spec(dtype, piece.rows, rank_, piece.columns));
   GemmSpec to_q = product_spec(dtype, piece.columns, rank_, piece.rows);
@@ -121,7 +121,7 @@ class OnHost {
 void Powersgd::draw(Matrix& matrix, std::uint64_t step, bool spent_only) {
   const OnHost start(device(), matrix.start, host_);
   for (std::int64_t i = 0; i < matrix.columns * rank_; ++i) {
-    if (spent_only && matrix.spent[static_cast<std::size_t>(i % rank_)] == 0) continue;
+    if (spent_only && matrix.spent[i % rank_] == 0) continue;
     start.set(i, random_normal(key_, step, matrix.first_draw + static_cast<std::uint64_t>(i)));
   }
 }
@@ -151,7 +151,7 @@ void Powersgd::orthogonalise(Matrix& matrix) {
     }
     const double left = norm(column);
     const bool spent = left <= nothing * before;
-    matrix.spent[static_cast<std::size_t>(c)] = spent ? 1 : 0;
+    matrix.spent[c] = spent ? 1 : 0;
     for (std::int64_t i = 0; i < rows; ++i) {
       column[i] = spent ? 0 : column[i] / left;
       p.set(i * rank_ + c, column[i]);

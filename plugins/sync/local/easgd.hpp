@@ -54,8 +54,7 @@ inline Easgd::Easgd(const Options& options) : Centered("easgd", "center", option
 }
 
 inline Easgd::~Easgd() {
-  for (const TensorView& view : exchanged_)
-    device_->release(view.data, static_cast<std::size_t>(view.bytes()));
+  for (const TensorView& view : exchanged_) device_->release(view.data, view.bytes());
 }
 
 inline void Easgd::start(Replica& replica) {
@@ -72,7 +71,7 @@ inline void Easgd::start(Replica& replica) {
   device_ = &replica.device();
   for (const int arena : arenas()) {
     TensorView view = replica.live().arena(arena);
-    view.data = device_->allocate(static_cast<std::size_t>(view.bytes()));
+    view.data = device_->allocate(view.bytes());
     exchanged_.push_back(view);
   }
 }

@@ -28,10 +28,7 @@ void CenterServer::serve(ServerNode& node) {
   for (int trainer = 0; trainer < node.trainers(); ++trainer) {
     pairs.emplace_back([&](const char* name, Purpose purpose) { return node.open(trainer, name, purpose); });
   }
-  const auto serve_trainer = [&](int trainer) {
-    serve_one(pairs[static_cast<std::size_t>(trainer)],
-              centers[static_cast<std::size_t>(trainer % node.parts())]);
-  };
+  const auto serve_trainer = [&](int trainer) { serve_one(pairs[trainer], centers[trainer % node.parts()]); };
   std::vector<std::unique_ptr<Actor>> actors;
   for (int trainer = 1; trainer < node.trainers(); ++trainer) {
     actors.push_back(node.host().spawn("center of trainer " + std::to_string(trainer),
@@ -48,7 +45,7 @@ void CenterServer::serve_one(Pair& pair, Center& center) {
     pair.requests->receive(view_of(header), kTrainer, kTag);
     if (header.request == Ask::kBye) return;
     if (header.request == Ask::kRoom) {
-      memory.reserve(static_cast<std::size_t>(header.elements));
+      memory.reserve(header.elements);
       pair.requests->send(view_of(header), kTrainer, kTag);
       continue;
     }
@@ -58,20 +55,20 @@ void CenterServer::serve_one(Pair& pair, Center& center) {
 
 void CenterServer::answer(Pair& pair, Center& center, const Header& header, std::vector<std::byte>& memory) {
   const auto dtype = static_cast<DType>(header.dtype);
-  const auto bytes = static_cast<std::size_t>(dtype_bytes(dtype, header.elements));
+  const std::size_t bytes = dtype_bytes(dtype, header.elements);
   memory.resize(bytes);
   const TensorView data = shard_view(memory.data(), dtype, header.elements);
   const auto with_center = [&](auto&& body) {
     const std::lock_guard lock(center.mutex);
-    const auto index = static_cast<std::size_t>(header.arena);
+    const std::size_t index = header.arena;
     if (center.arenas.size() <= index) center.arenas.resize(index + 1);
     Arena& arena = center.arenas[index];
     if (header.request == Ask::kSet) {
       arena.dtype = dtype;
       arena.shard.resize(bytes);
     }
-    const auto whole = static_cast<std::size_t>(dtype_bytes(dtype, header.whole));
-    const auto begin = static_cast<std::size_t>(dtype_bytes(dtype, header.begin));
+    const std::size_t whole = dtype_bytes(dtype, header.whole);
+    const std::size_t begin = dtype_bytes(dtype, header.begin);
     if (arena.shard.size() != whole || arena.dtype != dtype || bytes > whole || begin > whole - bytes) {
       fail_run("shadow centre: a trainer asks for " + std::to_string(bytes) + " bytes from " +
                std::to_string(begin) + " on of arena " + std::to_string(index) + " with " +

@@ -52,7 +52,7 @@ void ShadowEasgd::start(Replica& replica) {
 }
 
 void ShadowEasgd::check_order() {
-  const auto replicas = static_cast<std::size_t>(replica().replicas());
+  const std::size_t replicas = replica().replicas();
   if (order_.empty() && !stepped()) return;
   std::vector<std::int64_t> all(replicas);
   std::iota(all.begin(), all.end(), 0);
@@ -192,8 +192,7 @@ void ShadowEasgd::between(std::int64_t) {
 void ShadowEasgd::meet(std::int64_t) {
   move_by_elastic();
   if (turns_ == nullptr) return exchange();
-  const auto place =
-      static_cast<std::size_t>(std::find(order_.begin(), order_.end(), replica().replica()) - order_.begin());
+  const std::size_t place = std::find(order_.begin(), order_.end(), replica().replica()) - order_.begin();
   Header turn;
   turns_->barrier();  // the last replica's turn in the previous round is over
   if (place > 0) turns_->receive(view_of(turn), static_cast<int>(order_[place - 1]), kTag);

@@ -34,8 +34,7 @@ std::int64_t Shadow::piece_of(DType dtype, std::int64_t left) const {
 }
 
 Shadow::~Shadow() {
-  for (const TensorView& view : allocated_)
-    replica().device().release(view.data, static_cast<std::size_t>(view.bytes()));
+  for (const TensorView& view : allocated_) replica().device().release(view.data, view.bytes());
 }
 
 void Shadow::start(Replica& replica) {
@@ -51,7 +50,7 @@ std::vector<TensorView> Shadow::allocate() {
   std::vector<TensorView> views;
   for (const int arena : arenas_) {
     TensorView view = weights(arena);
-    view.data = replica().device().allocate(static_cast<std::size_t>(view.bytes()));
+    view.data = replica().device().allocate(view.bytes());
     views.push_back(view);
     allocated_.push_back(view);
     elementwise_->fill(view, 0);

@@ -55,7 +55,7 @@ inline std::size_t fragment_of(std::string_view name, std::span<const std::strin
         "sync.patterns, e.g. \"*\" as the last one",
         name));
   }
-  return static_cast<std::size_t>(found - patterns.begin());
+  return found - patterns.begin();
 }
 
 inline void add(Fragment& fragment, const ParameterInfo& info, std::int64_t end) {

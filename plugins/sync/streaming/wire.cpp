@@ -37,7 +37,7 @@ std::int64_t narrow_bytes(Format format, std::int64_t elements) {
 
 Wire::~Wire() {
   group_.reset();  // once it is closed, no peer reads pending buffers
-  for (const TensorView& view : owned_) device_->release(view.data, static_cast<std::size_t>(view.bytes()));
+  for (const TensorView& view : owned_) device_->release(view.data, view.bytes());
 }
 
 TensorView Wire::allocate(DType dtype, std::int64_t elements) {
@@ -45,7 +45,7 @@ TensorView Wire::allocate(DType dtype, std::int64_t elements) {
   view.dtype = dtype;
   view.shape = Shape{elements};
   view.space = device_->space();
-  view.data = device_->allocate(static_cast<std::size_t>(view.bytes()));
+  view.data = device_->allocate(view.bytes());
   owned_.push_back(view);
   return view;
 }
@@ -116,7 +116,7 @@ Wire::Narrow Wire::prepare(const Lane& lane) {
 
 TensorView Wire::packed(const Lane& lane) const {
   const auto at = std::find(arenas_.begin(), arenas_.end(), lane.arena);
-  return first(buffers_[static_cast<std::size_t>(at - arenas_.begin())], lane.elements);
+  return first(buffers_[at - arenas_.begin()], lane.elements);
 }
 
 TensorView Wire::row(const Narrow& narrow, int replica, std::int64_t begin, std::int64_t bytes) const {

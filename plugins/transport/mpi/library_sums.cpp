@@ -183,7 +183,7 @@ void LibrarySums::go_on(Sum& sum) {
       check(MPI_Iallreduce(MPI_IN_PLACE,
                            static_cast<char*>(sum.data.data) + dtype_bytes(sum.data.dtype, sum.begun),
                            static_cast<int>(count), type_of(sum.data.dtype), operation_of(sum.op),
-                           channels_[static_cast<std::size_t>(sum.channel)], &request),
+                           channels_[sum.channel], &request),
             "MPI_Iallreduce");
       sum.begun += count;
     }

@@ -90,7 +90,7 @@ bool MpiPort::leave(Events& events) {
   }
   while (waiting_ > 0 && !free_.empty()) {
     const Outgoing& frame = queue_[first_];
-    const auto slot = static_cast<std::size_t>(free_.back());
+    const std::size_t slot = free_.back();
     const void* const owner = frame.owner;
     if (frame.to >= 0) {
       std::vector<std::byte>& buffer = sending_[slot];

@@ -47,7 +47,7 @@ Bytes part_of(DType dtype, std::int64_t elements, int rank) {
   std::mt19937 engine(static_cast<unsigned>(rank) + static_cast<unsigned>(elements));
   Bytes bytes(static_cast<std::size_t>(dtype_bytes(dtype, elements)));
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(engine());
-  const auto width = static_cast<std::size_t>(dtype_bits(dtype) / 8);
+  const std::size_t width = dtype_bits(dtype) / 8;
   for (std::size_t i = width - 1; i < bytes.size(); i += width) bytes[i] &= std::byte{0xbf};
   return bytes;
 }
@@ -55,7 +55,7 @@ Bytes part_of(DType dtype, std::int64_t elements, int rank) {
 void sum(Bytes& out, DType dtype, std::int64_t elements, int owner, ElementRange range, int ranks) {
   std::vector<Bytes> parts;
   std::vector<const void*> inputs;
-  const auto offset = static_cast<std::size_t>(dtype_bytes(dtype, range.begin));
+  const std::size_t offset = dtype_bytes(dtype, range.begin);
   for (int k = 0; k < ranks; ++k) {
     parts.push_back(part_of(dtype, elements, ring_source(owner, k, ranks)));
     inputs.push_back(parts.back().data() + offset);
@@ -92,8 +92,7 @@ void collectives(Communicator& group) {
       group.wait(group.start_reduce_scatter({mine.data(), Shape{ranks, row}, dtype}, ReduceOp::kSum));
       sum(expected, dtype, elements, rank, {row * rank, row * (rank + 1)}, ranks);
       const std::int64_t begin = bytes / ranks * rank;
-      expect(bytes == 0 || std::memcmp(mine.data() + begin, expected.data() + begin,
-                                       static_cast<std::size_t>(bytes / ranks)) == 0,
+      expect(bytes == 0 || std::memcmp(mine.data() + begin, expected.data() + begin, bytes / ranks) == 0,
              "reduce_scatter " + what);
       group.all_gather({mine.data(), Shape{ranks, row}, dtype});
       for (int r = 0; r < ranks; ++r) sum(expected, dtype, elements, r, {row * r, row * (r + 1)}, ranks);
@@ -168,7 +167,7 @@ void failures(mpi_transport::MpiTransport& transport, std::span<const int> all, 
 }
 
 std::vector<float> numbers(std::int64_t count, int slope, int begin) {
-  std::vector<float> values(static_cast<std::size_t>(count));
+  std::vector<float> values(count);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<float>(begin + slope * static_cast<int>(i % 251));
   return values;
@@ -189,7 +188,7 @@ void library_sums() {
   spec.clock = clock.get();
   spec.rendezvous = rendezvous;
   transport.connect(spec);
-  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::vector<int> all(ranks);
   std::iota(all.begin(), all.end(), 0);
   const auto view = [](std::vector<float>& x, std::int64_t count) {
     return TensorView{x.data(), Shape{count}, DType::kF32};
@@ -274,8 +273,7 @@ int run() {
   const int rank = rendezvous->rank(), ranks = rendezvous->ranks();
   for (const std::string text : {"first", "", "third, which is longer"}) {
     const std::vector<std::string> texts = rendezvous->exchange(text + std::to_string(rank));
-    for (int r = 0; r < ranks; ++r)
-      expect(texts[static_cast<std::size_t>(r)] == text + std::to_string(r), "the rendezvous' texts");
+    for (int r = 0; r < ranks; ++r) expect(texts[r] == text + std::to_string(r), "the rendezvous' texts");
   }
   const auto clock = make_wall_clock();
   WorldSpec spec;
@@ -288,7 +286,7 @@ int run() {
                "a wrong world");
   spec.ranks = ranks;
   transport.connect(spec);
-  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::vector<int> all(ranks);
   std::iota(all.begin(), all.end(), 0);
   {
     const auto group = transport.open(rank, {.ranks = all, .name = "all", .purpose = Purpose::kGradient});

@@ -139,7 +139,7 @@ int MpiRendezvous::ranks() const {
 // Uses messages instead of MPI_Allgather, which could not name a late rank and would wait for ever.
 std::vector<std::string> MpiRendezvous::exchange(const std::string& text) {
   const auto limit = std::chrono::steady_clock::now() + std::chrono::duration<double>(deadline_s_);
-  std::vector<std::string> texts(static_cast<std::size_t>(ranks()));
+  std::vector<std::string> texts(ranks());
   std::vector<MPI_Request> sends;
   {
     const std::lock_guard lock(mutex());
@@ -150,7 +150,7 @@ std::vector<std::string> MpiRendezvous::exchange(const std::string& text) {
             "MPI_Isend");
     }
   }
-  texts[static_cast<std::size_t>(rank_)] = text;
+  texts[rank_] = text;
   std::vector<int> missing;
   for (int other = 0; other < ranks_; ++other) {
     if (other != rank_) missing.push_back(other);
@@ -166,8 +166,8 @@ std::vector<std::string> MpiRendezvous::exchange(const std::string& text) {
         check(MPI_Improbe(other, kTextTag, MPI_COMM_WORLD, &found, &message, &status), "MPI_Improbe");
         if (found == 0) return false;
         check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count");
-        std::string& received = texts[static_cast<std::size_t>(other)];
-        received.resize(static_cast<std::size_t>(bytes));
+        std::string& received = texts[other];
+        received.resize(bytes);
         check(MPI_Mrecv(received.data(), bytes, MPI_BYTE, &message, MPI_STATUS_IGNORE), "MPI_Mrecv");
         return true;
       });

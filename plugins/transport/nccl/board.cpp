@@ -73,7 +73,7 @@ std::string this_place() {
   std::array<char, 64> space{};
   const ssize_t length = ::readlink("/proc/self/ns/net", space.data(), space.size());
   if (boot.empty() || length <= 0) return fmt::format("unknown-{}", ::getpid());
-  return fmt::format("{}/{}", boot, std::string_view(space.data(), static_cast<std::size_t>(length)));
+  return fmt::format("{}/{}", boot, std::string_view(space.data(), length));
 }
 
 std::vector<std::string> machine_addresses(const std::string& interface) {
@@ -158,7 +158,7 @@ void send_all(int fd, std::string_view text, Time limit) {
   while (!text.empty()) {
     const ssize_t sent = ::send(fd, text.data(), text.size(), MSG_NOSIGNAL);
     if (sent > 0) {
-      text.remove_prefix(static_cast<std::size_t>(sent));
+      text.remove_prefix(sent);
     } else if (errno != EAGAIN || !ready(fd, POLLOUT, limit)) {
       return;
     }
@@ -242,7 +242,7 @@ void Board::serve() {
       Connection& connection = open[i];
       std::array<char, 1024> bytes{};
       const ssize_t count = ::recv(connection.socket.get(), bytes.data(), bytes.size(), 0);
-      if (count > 0) connection.line.append(bytes.data(), static_cast<std::size_t>(count));
+      if (count > 0) connection.line.append(bytes.data(), count);
       const auto end = connection.line.find('\n');
       const std::string_view line = std::string_view(connection.line).substr(0, end);
       const bool whole = end != std::string::npos;
@@ -279,7 +279,7 @@ Answer ask(BoardPlace& place, std::string_view token, std::string_view question,
       std::array<char, 1024> bytes{};
       const ssize_t count = ::recv(socket.get(), bytes.data(), bytes.size(), 0);
       if (count > 0) {
-        text.append(bytes.data(), static_cast<std::size_t>(count));
+        text.append(bytes.data(), count);
       } else if (count == 0 || errno != EAGAIN || !ready(socket.get(), POLLIN, limit)) {
         break;
       }

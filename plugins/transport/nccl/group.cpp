@@ -342,7 +342,7 @@ void Group::stage(Operation& operation) {
   }
   if (operation.data.space == MemorySpace::kHost && !operation.data.empty()) {
     operation.buffer = take_buffer(operation.data.bytes());
-    operation.memory = buffers_[static_cast<std::size_t>(operation.buffer)].memory;
+    operation.memory = buffers_[operation.buffer].memory;
     const TensorView there = on_device(operation.data, operation.memory);
     if (reads_all(s, member_)) device.copy(operation.data, there);
     if (s.kind == Kind::kAllGather)
@@ -350,13 +350,13 @@ void Group::stage(Operation& operation) {
   }
   if (operation.receive.space == MemorySpace::kHost && !operation.receive.empty()) {
     operation.receive_buffer = take_buffer(operation.receive.bytes());
-    operation.into = buffers_[static_cast<std::size_t>(operation.receive_buffer)].memory;
+    operation.into = buffers_[operation.receive_buffer].memory;
   }
   session_->events().record(operation.ready, session_->streams().stream());
 }
 
 int Group::take_buffer(std::int64_t bytes) {
-  const auto wanted = static_cast<std::size_t>(bytes);
+  const std::size_t wanted = bytes;
   Buffer* best = nullptr;
   for (Buffer& some : buffers_) {
     if (!some.taken && some.bytes >= wanted && (best == nullptr || some.bytes < best->bytes)) best = &some;
@@ -378,7 +378,7 @@ int Group::take_buffer(std::int64_t bytes) {
 
 void Group::drop(Operation& operation) {
   for (int* index : {&operation.buffer, &operation.receive_buffer}) {
-    if (*index >= 0) buffers_[static_cast<std::size_t>(*index)].taken = false;
+    if (*index >= 0) buffers_[*index].taken = false;
     *index = -1;
   }
   std::erase(queue_, &operation);
@@ -465,8 +465,8 @@ int Group::call(const Operation& operation, const char** name) {
   const Signature& s = operation.signature;
   auto* const memory = static_cast<std::byte*>(operation.memory);
   auto* const stream = static_cast<Stream>(stream_);
-  const auto bytes = static_cast<std::size_t>(operation.data.bytes());
-  const std::size_t rows = static_cast<std::size_t>(size()), row = bytes / rows;
+  const std::size_t bytes = operation.data.bytes();
+  const std::size_t rows = size(), row = bytes / rows;
   const auto numbers = [&](const Reduced& reduced) {
     return static_cast<std::size_t>(operation.data.elements()) * static_cast<std::size_t>(reduced.parts);
   };
@@ -512,9 +512,9 @@ int Group::call_all_to_all(const Operation& operation) {
   check(api().GroupStart(), "GroupStart");
   int result = kSuccess;
   for (int other = 0; other < size(); ++other) {
-    const auto index = static_cast<std::size_t>(other);
-    const auto sent = static_cast<std::size_t>(dtype_bytes(dtype, operation.send_counts[index]));
-    const auto received = static_cast<std::size_t>(dtype_bytes(dtype, operation.receive_counts[index]));
+    const std::size_t index = other;
+    const std::size_t sent = dtype_bytes(dtype, operation.send_counts[index]);
+    const std::size_t received = dtype_bytes(dtype, operation.receive_counts[index]);
     if (well(result) && sent > 0) result = api().Send(from, sent, kUint8, other, comm_, stream);
     if (well(result) && received > 0) result = api().Recv(to, received, kUint8, other, comm_, stream);
     from += sent;
@@ -551,7 +551,7 @@ void Group::give_messages() {
   for (const Operation* operation : given_) {
     if (!well(result)) break;
     const Signature& s = operation->signature;
-    const auto bytes = static_cast<std::size_t>(operation->data.bytes());
+    const std::size_t bytes = operation->data.bytes();
     result = s.kind == Kind::kSend ? api().Send(operation->memory, bytes, kUint8, s.root, comm_, stream)
                                    : api().Recv(operation->memory, bytes, kUint8, s.root, comm_, stream);
   }
@@ -760,7 +760,7 @@ void Group::copy_back(Operation& operation) {
   const Signature& s = operation.signature;
   const auto copy = [&](const TensorView& to, int buffer) {
     TensorView from = to;
-    from.data = buffers_[static_cast<std::size_t>(buffer)].memory;
+    from.data = buffers_[buffer].memory;
     from.space = MemorySpace::kCuda;
     const bool row = s.kind == Kind::kReduceScatter;
     device.copy(row ? from.rows(member_, member_ + 1) : from, row ? to.rows(member_, member_ + 1) : to);

@@ -35,7 +35,7 @@ class Group {
   const std::string& key() const { return key_; }  ///< equal at all members; used in questions to boards
   int size() const { return static_cast<int>(ranks_.size()); }
   int member() const { return member_; }
-  int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
+  int rank_of(int member) const { return ranks_[member]; }
 
   // Called on the member's thread.
   Request start(const Signature& signature, TensorView data, TensorView receive = {},

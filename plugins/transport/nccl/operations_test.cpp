@@ -31,8 +31,8 @@ TEST_P(NcclOperations, OfDeviceTensorsNeedNoBuffers) {
     group.all_reduce(on_device(sum), ReduceOp::kSum);
     EXPECT_EQ(sum, (std::vector<float>{3, 3}));
     group.wait(group.start_reduce_scatter(on_device(rows, 3), ReduceOp::kMax));
-    EXPECT_EQ(rows[static_cast<std::size_t>(rank)], 2 + r);
-    gathered[static_cast<std::size_t>(rank)] = r;
+    EXPECT_EQ(rows[rank], 2 + r);
+    gathered[rank] = r;
     group.all_gather(on_device(gathered, 3));
     EXPECT_EQ(gathered, (std::vector<float>{0, 1, 2}));
     group.broadcast(on_device(one), 2);
@@ -91,7 +91,7 @@ TEST_P(NcclOperations, MessagesThatAreStartedTogetherGoInOneGroupInTheOrderOfThe
     receive(5);
     EXPECT_EQ(world.counts(rank, Purpose::kGradient).bytes_sent, 8u);
     for (const Request request : requests) group.wait(request);
-    arrived[static_cast<std::size_t>(rank)] = {in5[0], in7[0]};
+    arrived[rank] = {in5[0], in7[0]};
   });
   EXPECT_EQ(errors, testing::none(2));
   EXPECT_EQ(arrived, (std::vector<std::vector<std::int32_t>>{{51, 71}, {50, 70}}));

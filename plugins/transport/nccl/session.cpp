@@ -120,7 +120,7 @@ void Session::attach(Device& device) {
 }
 
 Answer Session::ask(int rank, const std::string& question, double seconds) {
-  const auto index = static_cast<std::size_t>(rank);
+  const std::size_t index = rank;
   BoardPlace place;
   {
     const std::lock_guard lock(places_mutex_);

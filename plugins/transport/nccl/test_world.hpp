@@ -41,7 +41,7 @@ class TestDevice final : public Device, public DeviceStreams, public DeviceEvent
   }
   void release(void* memory, std::size_t) noexcept override { std::free(memory); }
   void copy(TensorView from, TensorView to) override {
-    if (from.bytes() > 0) std::memcpy(to.data, from.data, static_cast<std::size_t>(from.bytes()));
+    if (from.bytes() > 0) std::memcpy(to.data, from.data, from.bytes());
   }
   void synchronize() override {}
   std::string_view kernel_choice() const override { return "test"; }
@@ -115,11 +115,10 @@ class NcclWorld final : public testing::ProcessWorld {
   /// `shrinking`: bit mask of the ranks that keep failed communicators.
   explicit NcclWorld(int ranks, double deadline_s = 30, int shrinking = 0,
                      const std::vector<std::string>& identities = {})
-      : ProcessWorld(ranks), clock_(make_wall_clock()), transports_(static_cast<std::size_t>(ranks)) {
+      : ProcessWorld(ranks), clock_(make_wall_clock()), transports_(ranks) {
     const testing::RendezvousFolder folder;
     for (int rank = 0; rank < ranks; ++rank) {
-      devices_.push_back(
-          std::make_unique<TestDevice>(identities.empty() ? "" : identities[static_cast<std::size_t>(rank)]));
+      devices_.push_back(std::make_unique<TestDevice>(identities.empty() ? "" : identities[rank]));
       meetings_.push_back(std::make_unique<testing::FolderRendezvous>(folder.path(), rank, ranks));
     }
     errors = each([&](int rank) {
@@ -127,7 +126,7 @@ class NcclWorld final : public testing::ProcessWorld {
       spec.ranks = ranks;
       spec.deadline_s = deadline_s;
       spec.clock = clock_.get();
-      spec.rendezvous = meetings_[static_cast<std::size_t>(rank)].get();
+      spec.rendezvous = meetings_[rank].get();
       TestOptions options;
       options.shrink = (shrinking >> rank & 1) != 0;
       at(rank) = std::make_unique<NcclTransport>(options);
@@ -149,8 +148,8 @@ class NcclWorld final : public testing::ProcessWorld {
   void end(int rank) override { at(rank).reset(); }
   bool reduces(DType dtype) const override { return dtype != DType::kI16 && dtype != DType::kU16; }
 
-  TestDevice& device(int rank) { return *devices_[static_cast<std::size_t>(rank)]; }
-  std::unique_ptr<NcclTransport>& at(int rank) { return transports_[static_cast<std::size_t>(rank)]; }
+  TestDevice& device(int rank) { return *devices_[rank]; }
+  std::unique_ptr<NcclTransport>& at(int rank) { return transports_[rank]; }
 
   std::vector<std::string> errors;  ///< of connecting
 
@@ -163,7 +162,7 @@ class NcclWorld final : public testing::ProcessWorld {
         try {
           body(rank);
         } catch (const std::exception& error) {
-          said[static_cast<std::size_t>(rank)] = error.what();
+          said[rank] = error.what();
         }
       });
     }

@@ -48,16 +48,16 @@ RingEngine::RingEngine(std::unique_ptr<FramePort> port, const WorldSpec& world, 
       world_(world),
       name_(std::move(name)),
       rank_(port_->rank()),
-      newest_epoch_(static_cast<std::size_t>(port_->ranks()), 0),
-      gone_(static_cast<std::size_t>(port_->ranks())),
+      newest_epoch_(port_->ranks(), 0),
+      gone_(port_->ranks()),
       outbox_(kFirstControls),
-      arrivals_(static_cast<std::size_t>(port_->ranks())),
-      control_(static_cast<std::size_t>(port_->ranks())),
-      staging_(static_cast<std::size_t>(port_->ranks())) {
+      arrivals_(port_->ranks()),
+      control_(port_->ranks()),
+      staging_(port_->ranks()) {
   for (int peer = 0; peer < port_->ranks(); ++peer) {
     if (peer == rank_) continue;
-    control_[static_cast<std::size_t>(peer)].resize(kFrameControlBytes);
-    staging_[static_cast<std::size_t>(peer)].resize(kFrameDataBytes);
+    control_[peer].resize(kFrameControlBytes);
+    staging_[peer].resize(kFrameDataBytes);
   }
   const WithoutSignals none;
   thread_ = std::thread([this] { run(); });
@@ -176,7 +176,7 @@ void RingEngine::end_all(const std::string& why) {
 }
 
 FramePort::Landing RingEngine::begin(int from, const FrameHeader& header) {
-  const auto peer = static_cast<std::size_t>(from);
+  const std::size_t peer = from;
   Arrival& arrival = arrivals_[peer];
   arrival.header = header;
   arrival.group.reset();
@@ -192,7 +192,7 @@ FramePort::Landing RingEngine::begin(int from, const FrameHeader& header) {
 }
 
 void RingEngine::end(int from) {
-  const auto peer = static_cast<std::size_t>(from);
+  const std::size_t peer = from;
   const Arrival& arrival = arrivals_[peer];
   const std::lock_guard lock(mutex_);
   if (arrival.flight != nullptr) {
@@ -217,7 +217,7 @@ void RingEngine::lost(int peer, const std::string& why) {
 
 void RingEngine::set_gone(int rank, const std::string& why) {
   if (!gone(rank).empty()) return;
-  gone_[static_cast<std::size_t>(rank)] = why;
+  gone_[rank] = why;
   for (const auto& [key, group] : groups_) group->on_gone(rank);
 }
 
@@ -226,7 +226,7 @@ void RingEngine::on_control(int from, const FrameHeader& header, std::span<const
   if (header.kind == FrameKind::kOpen) retire(from, header.epoch);
   auto found = groups_.find(header.group);
   if (found == groups_.end()) {
-    const std::uint32_t newest = newest_epoch_[static_cast<std::size_t>(rank_)];
+    const std::uint32_t newest = newest_epoch_[rank_];
     if (header.epoch < newest) {
       if (header.kind != FrameKind::kOpen) return;
       const std::string text =
@@ -330,14 +330,14 @@ std::uint64_t RingEngine::key_of(const GroupSpec& spec) {
 // will join.
 void RingEngine::refuse_or_adopt_epoch(const GroupSpec& spec) {
   for (const int rank : spec.ranks) {
-    const std::uint32_t newest = newest_epoch_[static_cast<std::size_t>(rank)];
+    const std::uint32_t newest = newest_epoch_[rank];
     if (newest <= spec.epoch) continue;
     fail_run(
         fmt::format("{}: '{}' of epoch {} is refused, rank {} is in epoch {}; take the membership of the "
                     "control plane and open it again",
                     name_, spec.name, spec.epoch, rank, newest));
   }
-  for (const int rank : spec.ranks) newest_epoch_[static_cast<std::size_t>(rank)] = spec.epoch;
+  for (const int rank : spec.ranks) newest_epoch_[rank] = spec.epoch;
   for (auto it = groups_.begin(); it != groups_.end();) {
     Group& group = *it->second;
     int shared = -1;
@@ -361,7 +361,7 @@ void RingEngine::refuse_or_adopt_epoch(const GroupSpec& spec) {
 
 // Records that `rank` has opened a group of `epoch`.
 void RingEngine::retire(int rank, std::uint32_t epoch) {
-  std::uint32_t& newest = newest_epoch_[static_cast<std::size_t>(rank)];
+  std::uint32_t& newest = newest_epoch_[rank];
   if (epoch <= newest) return;
   newest = epoch;
   for (const auto& [key, group] : groups_) {

@@ -34,7 +34,7 @@ class RingEngine final : private FramePort::Events {
   Clock& clock() const { return *world_.clock; }
   double deadline_s() const { return world_.deadline_s; }
   /// Returns why a rank no longer takes part: "its connection closed"; "" while it does.
-  const std::string& gone(int rank) const { return gone_[static_cast<std::size_t>(rank)]; }
+  const std::string& gone(int rank) const { return gone_[rank]; }
   LinkCounts& totals(Purpose purpose) { return totals_[static_cast<std::size_t>(purpose)]; }
   /// Returns false once no thread serves the port.
   bool serves() const { return serves_; }

@@ -127,7 +127,7 @@ void Group::fail(Failure kind, std::string text, bool tell) {
   engine_.mark(*this);
   if (!tell) return;
   for (int other = 0; other < size(); ++other) {
-    if (other != member_ && ends_[static_cast<std::size_t>(other)] == End::kOpen)
+    if (other != member_ && ends_[other] == End::kOpen)
       post(other, FrameKind::kFail, 0, static_cast<std::uint32_t>(kind), bytes_of(failure_text_));
   }
 }
@@ -138,7 +138,7 @@ std::string Group::gone_text(int member) const {
 
 // Fails the group, and returns true, if `member`, whose part in `what` is awaited, is gone.
 bool Group::fail_if_gone(int member, std::string_view did_not, const std::string& what) {
-  switch (ends_[static_cast<std::size_t>(member)]) {
+  switch (ends_[member]) {
     case End::kOpen:
       return false;
     case End::kGone:
@@ -148,7 +148,7 @@ bool Group::fail_if_gone(int member, std::string_view did_not, const std::string
     case End::kClosed:
       break;
   }
-  const bool abandoned = ends_[static_cast<std::size_t>(member)] == End::kAbandoned;
+  const bool abandoned = ends_[member] == End::kAbandoned;
   fail(abandoned ? Failure::kCancelled : Failure::kError,
        fmt::format("rank {} closed '{}' without {} {}", rank_of(member), name_, did_not, what), true);
   return true;
@@ -191,8 +191,8 @@ void Group::on_stopped() {
 
 void Group::on_gone(int rank) {
   const int member = member_of(rank);
-  if (state_ != State::kOpen || member < 0 || ends_[static_cast<std::size_t>(member)] != End::kOpen) return;
-  ends_[static_cast<std::size_t>(member)] = End::kGone;
+  if (state_ != State::kOpen || member < 0 || ends_[member] != End::kOpen) return;
+  ends_[member] = End::kGone;
   for (const auto& operation : operations_) {
     if (operation->open && operation->started && !operation->finished)
       fail_if_gone(member, "joining", operation_text(*operation));
@@ -235,7 +235,7 @@ void Group::on_control(int from, const FrameHeader& header, std::span<const std:
                   {reinterpret_cast<const char*>(payload.data()), payload.size()}, false);
     }
     case FrameKind::kClose:
-      ends_[static_cast<std::size_t>(member)] = header.index != 0 ? End::kAbandoned : End::kClosed;
+      ends_[member] = header.index != 0 ? End::kAbandoned : End::kClosed;
       changed_.notify_all();
       return;
     default:
@@ -397,7 +397,7 @@ void Group::close(bool abandoned) {
     post(other, FrameKind::kClose, 0, abandoned ? 1 : 0, {});
   }
   state_ = State::kClosed;
-  ends_[static_cast<std::size_t>(member_)] = End::kClosed;
+  ends_[member_] = End::kClosed;
   engine_.mark(*this);
   const auto patience =
       std::chrono::steady_clock::now() + std::chrono::duration<double>(engine_.deadline_s());
@@ -425,7 +425,7 @@ Request Group::start(const Signature& signature, const Buffers& buffers) {
   operation.started = true;
   operation.signature = signature;
   operation.moved_at = std::chrono::steady_clock::now();
-  std::vector<std::int64_t>& counts = operation.joins[static_cast<std::size_t>(member_)].counts;
+  std::vector<std::int64_t>& counts = operation.joins[member_].counts;
   counts.assign(buffers.send_counts.begin(), buffers.send_counts.end());
   counts.insert(counts.end(), buffers.receive_counts.begin(), buffers.receive_counts.end());
   const SignatureBytes head = write_signature(signature);
@@ -484,7 +484,7 @@ std::string Group::operation_text(const Operation& operation) const {
 void Group::on_join(int member, std::uint64_t number, std::span<const std::byte> payload) {
   Signature signature;
   if (failed() || state_ != State::kOpen) return;
-  const bool in_step = number == joins_[static_cast<std::size_t>(member)] && number < next_ + kFarthest;
+  const bool in_step = number == joins_[member] && number < next_ + kFarthest;
   if (!in_step || !read_signature(payload, signature) || signature.kind == Kind::kMessage) {
     return fail(Failure::kError,
                 fmt::format("rank {} joins operation #{} of '{}' out of step or in an unknown form",
@@ -492,28 +492,27 @@ void Group::on_join(int member, std::uint64_t number, std::span<const std::byte>
                 true);
   }
   Operation& operation = operation_at(number);
-  read_counts(payload.subspan(kSignatureBytes), operation.joins[static_cast<std::size_t>(member)].counts);
+  read_counts(payload.subspan(kSignatureBytes), operation.joins[member].counts);
   join(operation, member, signature);
   if (operation.started && !failed()) pump(operation);
 }
 
 void Group::join(Operation& operation, int member, const Signature& signature) {
-  operation.joins[static_cast<std::size_t>(member)].joined = true;
-  operation.joins[static_cast<std::size_t>(member)].signature = signature;
+  operation.joins[member].joined = true;
+  operation.joins[member].signature = signature;
   ++operation.joined;
   operation.joined_at = std::chrono::steady_clock::now();
-  ++joins_[static_cast<std::size_t>(member)];
+  ++joins_[member];
   for (int other = 0; other < size(); ++other) {
-    const Join& joined = operation.joins[static_cast<std::size_t>(other)];
+    const Join& joined = operation.joins[other];
     if (!joined.joined || joined.signature == signature) continue;
     const int low = std::min(member, other), high = std::max(member, other);
     fail(Failure::kError,
          fmt::format(
              "operation #{} of '{}': rank {} started {}, but rank {} started {}; all members start the "
              "same operations in the same order",
-             operation.number, name_, rank_of(low),
-             signature_text(operation.joins[static_cast<std::size_t>(low)].signature), rank_of(high),
-             signature_text(operation.joins[static_cast<std::size_t>(high)].signature)),
+             operation.number, name_, rank_of(low), signature_text(operation.joins[low].signature),
+             rank_of(high), signature_text(operation.joins[high].signature)),
          true);
     return;
   }
@@ -522,8 +521,8 @@ void Group::join(Operation& operation, int member, const Signature& signature) {
 
 // Compares the counts between `member` and all that have joined: every member sees every disagreement.
 void Group::check_counts(const Operation& operation, int member) {
-  const auto members = static_cast<std::size_t>(size());
-  const auto one = static_cast<std::size_t>(member);
+  const std::size_t members = size();
+  const std::size_t one = member;
   for (std::size_t other = 0; other < members; ++other) {
     const Join &mine = operation.joins[one], &theirs = operation.joins[other];
     if (!theirs.joined) continue;
@@ -551,9 +550,8 @@ void Group::check_counts(const Operation& operation, int member) {
 // destination for them.
 void Group::pump(Operation& operation) {
   for (Transfer& send : operation.sends) {
-    if (send.whole || !operation.joins[static_cast<std::size_t>(send.peer)].joined) continue;
-    const Transfer* const source =
-        send.after < 0 ? nullptr : &operation.receives[static_cast<std::size_t>(send.after)];
+    if (send.whole || !operation.joins[send.peer].joined) continue;
+    const Transfer* const source = send.after < 0 ? nullptr : &operation.receives[send.after];
     const std::int64_t there = source ? source->moved : send.bytes;
     if (send.bytes == 0 && source && !source->whole) continue;
     while (!send.whole) {
@@ -589,7 +587,7 @@ void Group::check_finished(Operation& operation) {
 
 bool Group::fail_if_somebody_left(const Operation& operation) {
   for (int member = 0; member < size(); ++member) {
-    if (operation.joins[static_cast<std::size_t>(member)].joined || is_there(member)) continue;
+    if (operation.joins[member].joined || is_there(member)) continue;
     if (fail_if_gone(member, "joining", operation_text(operation))) return true;
   }
   return false;
@@ -617,10 +615,10 @@ std::string Group::late_text(const Operation& operation) const {
   std::vector<int> late;
   std::string started;
   for (int member = 0; member < size(); ++member) {
-    if (operation.joins[static_cast<std::size_t>(member)].joined) continue;
+    if (operation.joins[member].joined) continue;
     late.push_back(rank_of(member));
     fmt::format_to(std::back_inserter(started), "; rank {} has started {} operations of '{}'",
-                   rank_of(member), joins_[static_cast<std::size_t>(member)], name_);
+                   rank_of(member), joins_[member], name_);
   }
   if (!late.empty()) {
     return fmt::format("{} did not join {} within {:g} s{}{}", ranks_text(late), operation_text(operation),
@@ -757,8 +755,7 @@ void Group::pass_to_self(Message& send, Message& receive) {
   match(send, receive.serial, receive.what);
   if (failed()) return;
   if (send.transfer.bytes > 0)
-    std::memmove(receive.transfer.memory, send.transfer.memory,
-                 static_cast<std::size_t>(send.transfer.bytes));
+    std::memmove(receive.transfer.memory, send.transfer.memory, send.transfer.bytes);
   receive.matched = true;
   send.finished = receive.finished = true;
 }

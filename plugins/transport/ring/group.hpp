@@ -46,7 +46,7 @@ class Group {
   std::uint32_t epoch() const { return epoch_; }
   int size() const { return static_cast<int>(ranks_.size()); }
   int member() const { return member_; }
-  int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
+  int rank_of(int member) const { return ranks_[member]; }
   int member_of(int rank) const;  // -1: none
 
   // Called by the member. They lock the mutex.
@@ -82,7 +82,7 @@ class Group {
 
   // Life cycle and failure.
   [[noreturn]] void throw_failure() const;
-  bool is_there(int member) const { return ends_[static_cast<std::size_t>(member)] == End::kOpen; }
+  bool is_there(int member) const { return ends_[member] == End::kOpen; }
   bool fail_if_gone(int member, std::string_view did_not, const std::string& what);
   void release(Flight& flight);
   void count_wait(Time begin, Time ready, Time moved);

@@ -88,7 +88,7 @@ class Planner {
     const bool receives = position > 0, sends = position + 1 < members_;
     std::byte* landing = memory_;
     if (reduce && receives && sends) {
-      operation_.workspace.resize(static_cast<std::size_t>(buffers_.data.bytes()));
+      operation_.workspace.resize(buffers_.data.bytes());
       landing = operation_.workspace.data();
     }
     for (int piece = 0; piece < members_ - 1; ++piece) {
@@ -114,12 +114,11 @@ class Planner {
   void all_to_all() {
     std::int64_t out = 0, in = 0;
     for (int other = 0; other < members_; ++other) {
-      const auto index = static_cast<std::size_t>(other);
+      const std::size_t index = other;
       const std::int64_t sent = dtype_bytes(what_.dtype, buffers_.send_counts[index]);
       const std::int64_t received = dtype_bytes(what_.dtype, buffers_.receive_counts[index]);
       if (other == member_) {
-        if (sent > 0 && sent == received)
-          std::memcpy(bytes_of(buffers_.receive) + in, memory_ + out, static_cast<std::size_t>(sent));
+        if (sent > 0 && sent == received) std::memcpy(bytes_of(buffers_.receive) + in, memory_ + out, sent);
       } else {
         if (sent > 0)
           operation_.sends.push_back({.peer = other,
@@ -205,10 +204,10 @@ bool read_signature(std::span<const std::byte> bytes, Signature& what) {
   what.dtype = static_cast<DType>(dtype);
   what.op = static_cast<ReduceOp>(op);
   std::array<std::int64_t, kMaxRank> extents{};
-  for (int i = 0; i < rank; ++i) extents[static_cast<std::size_t>(i)] = take<std::int64_t>(from);
+  for (int i = 0; i < rank; ++i) extents[i] = take<std::int64_t>(from);
   std::int64_t elements = 1;
   for (int i = 0; i < rank; ++i) {
-    const std::int64_t extent = extents[static_cast<std::size_t>(i)];
+    const std::int64_t extent = extents[i];
     if (extent < 0 || (extent > 0 && elements > std::numeric_limits<std::int64_t>::max() / extent))
       return false;
     elements *= std::max<std::int64_t>(extent, 1);  // a shape counts the other extents of an empty tensor too
@@ -234,7 +233,7 @@ void Operation::reset(std::uint64_t operation_number, int members) {
   open = true;
   number = operation_number;
   started = finished = released = false;
-  joins.resize(static_cast<std::size_t>(members));
+  joins.resize(members);
   for (Join& join : joins) join.joined = false;
   joined = on_the_way = 0;
   sends.clear();

@@ -34,7 +34,7 @@ class FakeWorld final : public ProcessWorld {
   void end(int rank) override { at(rank).reset(); }
 
  private:
-  std::unique_ptr<RingTransport>& at(int rank) { return transports_[static_cast<std::size_t>(rank)]; }
+  std::unique_ptr<RingTransport>& at(int rank) { return transports_[rank]; }
   FakeNetwork network_;
   std::unique_ptr<Clock> clock_;
   std::vector<std::unique_ptr<RingTransport>> transports_;

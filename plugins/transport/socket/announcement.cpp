@@ -85,7 +85,7 @@ std::string this_place() {
   const ssize_t length = ::readlink("/proc/self/ns/net", space.data(), space.size());
   // Without these files this process shares no loopback with others, which is slower but always correct.
   if (boot.empty() || length <= 0) return fmt::format("unknown-{}", ::getpid());
-  return fmt::format("{}/{}", boot, std::string_view(space.data(), static_cast<std::size_t>(length)));
+  return fmt::format("{}/{}", boot, std::string_view(space.data(), length));
 }
 
 std::vector<std::string> machine_addresses(std::string_view interface) {

@@ -60,8 +60,8 @@ class FixedRendezvous final : public Rendezvous {
   int ranks() const override { return ranks_; }
   std::vector<std::string> exchange(const std::string& text) override {
     std::vector<std::string> texts = others_;
-    texts.resize(static_cast<std::size_t>(ranks_), text);
-    texts[static_cast<std::size_t>(rank_)] = text;
+    texts.resize(ranks_, text);
+    texts[rank_] = text;
     return texts;
   }
 

@@ -171,7 +171,7 @@ class Builder {
   Builder(Rendezvous& rendezvous, const MeshSettings& settings)
       : rendezvous_(rendezvous), settings_(settings), limit_(in_seconds(settings.deadline_s)) {
     mesh_.rank = rendezvous.rank();
-    mesh_.peers.resize(static_cast<std::size_t>(rendezvous.ranks()));
+    mesh_.peers.resize(rendezvous.ranks());
   }
 
   Mesh build() {
@@ -187,7 +187,7 @@ class Builder {
 
  private:
   int ranks() const { return static_cast<int>(mesh_.peers.size()); }
-  Descriptor& peer(int rank) { return mesh_.peers[static_cast<std::size_t>(rank)]; }
+  Descriptor& peer(int rank) { return mesh_.peers[rank]; }
 
   Descriptor announce() {
     Announcement mine;
@@ -209,8 +209,7 @@ class Builder {
       fail_run(
           fmt::format("transport.socket: the rendezvous gave {} texts for {} ranks", texts.size(), ranks()));
     }
-    for (int rank = 0; rank < ranks(); ++rank)
-      others_.push_back(read_announcement(texts[static_cast<std::size_t>(rank)], rank));
+    for (int rank = 0; rank < ranks(); ++rank) others_.push_back(read_announcement(texts[rank], rank));
     greeting_.rank = static_cast<std::uint32_t>(mesh_.rank);
     greeting_.ranks = static_cast<std::uint32_t>(ranks());
     greeting_.run = run_of(texts);
@@ -220,7 +219,7 @@ class Builder {
   }
 
   void connect_lower(int rank) {
-    const Announcement& other = others_[static_cast<std::size_t>(rank)];
+    const Announcement& other = others_[rank];
     std::vector<std::string> addresses = other.addresses;
     if (!other.only && other.place == place_) addresses.insert(addresses.begin(), "127.0.0.1");
     std::string tried;

@@ -40,7 +40,7 @@ class Processes {
       children_.push_back(child);
     }
   }
-  pid_t child(int rank) const { return children_[static_cast<std::size_t>(rank)]; }
+  pid_t child(int rank) const { return children_[rank]; }
   std::vector<Outcome> wait() {
     std::vector<Outcome> outcomes(children_.size());
     for (std::size_t rank = 0; rank < children_.size(); ++rank) {
@@ -83,7 +83,7 @@ class Processes {
 };
 
 std::unique_ptr<Communicator> open_all(int rank, RingTransport& transport, int ranks) {
-  std::vector<int> all(static_cast<std::size_t>(ranks));
+  std::vector<int> all(ranks);
   std::iota(all.begin(), all.end(), 0);
   return transport.open(rank, {.ranks = all, .name = "replicas", .purpose = Purpose::kGradient});
 }

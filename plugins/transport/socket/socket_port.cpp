@@ -121,9 +121,8 @@ void SocketPort::poll(Events& events, double seconds) {
     static_cast<void>(!::read(wake_.get(), &ignored, sizeof ignored));
   }
   for (int rank = 0; rank < ranks(); ++rank) {
-    if ((polled_[static_cast<std::size_t>(rank)].revents & POLLOUT) != 0) at(rank).blocked = false;
-    if ((polled_[static_cast<std::size_t>(rank)].revents & (POLLIN | POLLERR | POLLHUP)) != 0)
-      read(events, rank);
+    if ((polled_[rank].revents & POLLOUT) != 0) at(rank).blocked = false;
+    if ((polled_[rank].revents & (POLLIN | POLLERR | POLLHUP)) != 0) read(events, rank);
   }
   write_all(events);
 }
@@ -165,8 +164,8 @@ void SocketPort::write(Events& events, int rank) {
         return lose(events, rank, fmt::format("broke: {}", std::strerror(errno)));
       }
     }
-    turn += static_cast<std::size_t>(left);
-    std::size_t moved = static_cast<std::size_t>(left);
+    turn += left;
+    std::size_t moved = left;
     while (peer.waiting > 0) {
       const Outgoing& frame = peer.queue[peer.first];
       const std::size_t whole = frame.dropped ? 0 : frame.header.size() + frame.bytes;
@@ -207,8 +206,8 @@ void SocketPort::read(Events& events, int rank) {
       return lose(events, rank, fmt::format("broke: {}", std::strerror(errno)));
     }
     if (got == 0) return lose(events, rank, "closed");
-    turn += static_cast<std::size_t>(got);
-    auto rest = static_cast<std::size_t>(got);
+    turn += got;
+    std::size_t rest = got;
     if (peer.in_payload) {
       const std::size_t payload = std::min(rest, wanted);
       peer.payload_bytes += payload;
@@ -248,7 +247,7 @@ void SocketPort::lose(Events& events, int rank, const std::string& why) {
   Peer& peer = at(rank);
   peer.fd = -1;
   peer.blocked = false;
-  mesh_.peers[static_cast<std::size_t>(rank)].reset();
+  mesh_.peers[rank].reset();
   if (!peer.said_bye) events.lost(rank, why);
   for (; peer.waiting > 0; pop(peer)) {
     const Outgoing& frame = peer.queue[peer.first];

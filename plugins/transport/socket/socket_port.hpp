@@ -56,7 +56,7 @@ class SocketPort final : public FramePort {
     std::size_t payload_bytes = 0;
   };
 
-  Peer& at(int peer) { return peers_[static_cast<std::size_t>(peer)]; }
+  Peer& at(int peer) { return peers_[peer]; }
   Outgoing& push(Peer& peer);
   void pop(Peer& peer);
   void write(Events& events, int peer);

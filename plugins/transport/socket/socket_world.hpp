@@ -18,12 +18,12 @@ namespace tenon::socket_transport {
 inline std::vector<Mesh> loopback_meshes(int ranks, double deadline_s = 30,
                                          const std::string& address = "127.0.0.1") {
   const testing::RendezvousFolder folder;
-  std::vector<Mesh> meshes(static_cast<std::size_t>(ranks));
+  std::vector<Mesh> meshes(ranks);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
       testing::FolderRendezvous rendezvous(folder.path(), rank, ranks, deadline_s);
-      meshes[static_cast<std::size_t>(rank)] = connect_mesh(
+      meshes[rank] = connect_mesh(
           rendezvous, MeshSettings{.address = address, .interface = "", .deadline_s = deadline_s});
     });
   }

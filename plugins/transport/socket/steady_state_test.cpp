@@ -30,8 +30,7 @@ TEST(SteadyState, AllocatesNothing) {
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
       const int all[] = {0, 1, 2};
-      const auto group =
-          transports[static_cast<std::size_t>(rank)]->open(rank, {.ranks = all, .name = "replicas"});
+      const auto group = transports[rank]->open(rank, {.ranks = all, .name = "replicas"});
       std::vector<float> data(200001), rows(kRanks * 100), receive(kRanks * 10), send(kRanks * 10);
       const std::int64_t counts[] = {10, 10, 10};
       const auto view = [](std::vector<float>& x) {
@@ -59,7 +58,7 @@ TEST(SteadyState, AllocatesNothing) {
       for (int i = 0; i < 60; ++i) round();
       const std::int64_t before = tenon::testing::allocation_count();
       for (int i = 0; i < 40; ++i) round();
-      allocations[static_cast<std::size_t>(rank)] = tenon::testing::allocation_count() - before;
+      allocations[rank] = tenon::testing::allocation_count() - before;
     });
   }
   for (std::thread& thread : threads) thread.join();

@@ -58,8 +58,7 @@ TEST(Strangers, AreTurnedAwayAndTheRunConnects) {
     for (int rank = 0; rank < 2; ++rank) {
       threads.emplace_back([&, rank] {
         KnockedRendezvous rendezvous(folder.path(), rank, bytes);
-        meshes[static_cast<std::size_t>(rank)] =
-            connect_mesh(rendezvous, {.address = "127.0.0.1", .interface = "", .deadline_s = 20});
+        meshes[rank] = connect_mesh(rendezvous, {.address = "127.0.0.1", .interface = "", .deadline_s = 20});
       });
     }
     for (std::thread& thread : threads) thread.join();

@@ -36,12 +36,12 @@ class SocketWorld final : public ProcessWorld {
   void cancel(int rank, std::string_view reason) override { at(rank)->cancel(reason); }
   LinkCounts counts(int rank, Purpose purpose) override { return at(rank)->counts(rank, purpose); }
   void kill(int rank) override {
-    for (const int fd : descriptors_[static_cast<std::size_t>(rank)]) ::shutdown(fd, SHUT_RDWR);
+    for (const int fd : descriptors_[rank]) ::shutdown(fd, SHUT_RDWR);
   }
   void end(int rank) override { at(rank).reset(); }
 
  private:
-  std::unique_ptr<RingTransport>& at(int rank) { return transports_[static_cast<std::size_t>(rank)]; }
+  std::unique_ptr<RingTransport>& at(int rank) { return transports_[rank]; }
   std::unique_ptr<Clock> clock_;
   std::vector<std::vector<int>> descriptors_;  // copies, to break the connections from outside
   std::vector<std::unique_ptr<RingTransport>> transports_;

@@ -40,7 +40,7 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
 class Collectives : public testing::TestWithParam<int> {
  protected:
   int ranks() const { return GetParam(); }
-  std::size_t count() const { return static_cast<std::size_t>(GetParam()); }
+  std::size_t count() const { return GetParam(); }
 };
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, testing::Values(1, 2, 3, 4));
@@ -88,16 +88,15 @@ TEST_P(Collectives, LargeAllReduceHasTheBitsOfTheFixedOrder) {
   std::vector<double> expected(kElements);
   for (int chunk = 0; chunk < ranks(); ++chunk) {
     const ElementRange range = ring_chunk(kElements, DType::kF64, chunk, ranks());
-    for (auto i = static_cast<std::size_t>(range.begin); i < static_cast<std::size_t>(range.end); ++i) {
-      expected[i] = parts[static_cast<std::size_t>((chunk + 1) % ranks())][i];
-      for (int k = 2; k <= ranks(); ++k)
-        expected[i] += parts[static_cast<std::size_t>((chunk + k) % ranks())][i];
+    for (std::size_t i = range.begin; i < static_cast<std::size_t>(range.end); ++i) {
+      expected[i] = parts[(chunk + 1) % ranks()][i];
+      for (int k = 2; k <= ranks(); ++k) expected[i] += parts[(chunk + k) % ranks()][i];
     }
   }
   TestWorld world(ranks());
   auto values = parts;
   const auto errors = world.run([&](int rank, Communicator& communicator) {
-    communicator.all_reduce(view_of(values[static_cast<std::size_t>(rank)]), ReduceOp::kSum);
+    communicator.all_reduce(view_of(values[rank]), ReduceOp::kSum);
   });
   EXPECT_EQ(errors, none(ranks()));
   for (const auto& result : values) EXPECT_TRUE(result == expected);
@@ -107,7 +106,7 @@ TEST_P(Collectives, ComplexIsReducedAsPairs) {
   TestWorld world(ranks());
   std::vector<std::vector<std::complex<float>>> values(count());
   const auto errors = world.run([&](int rank, Communicator& communicator) {
-    auto& mine = values[static_cast<std::size_t>(rank)];
+    auto& mine = values[rank];
     for (int i = 0; i < 33; ++i) mine.emplace_back(static_cast<float>(i), static_cast<float>(rank));
     communicator.all_reduce({mine.data(), Shape{33}, DType::kC64}, ReduceOp::kSum);
   });
@@ -115,7 +114,7 @@ TEST_P(Collectives, ComplexIsReducedAsPairs) {
   const int sum_of_ranks = ranks() * (ranks() - 1) / 2;
   for (const auto& mine : values) {
     for (int i = 0; i < 33; ++i) {
-      EXPECT_EQ(mine[static_cast<std::size_t>(i)],
+      EXPECT_EQ(mine[i],
                 std::complex<float>(static_cast<float>(i * ranks()), static_cast<float>(sum_of_ranks)));
     }
   }
@@ -130,23 +129,23 @@ TEST_P(Collectives, ReduceScatterAndReduceHaveTheBitsOfTheFixedOrder) {
     scattered = reduced = parts;
     const int root = ranks() - 1;
     const auto errors = world.run([&](int rank, Communicator& communicator) {
-      const auto r = static_cast<std::size_t>(rank);
+      const std::size_t r = rank;
       communicator.wait(communicator.start_reduce_scatter(rows_of(scattered[r], ranks()), ReduceOp::kSum));
       communicator.wait(communicator.start_reduce(view_of(reduced[r]), root, ReduceOp::kSum));
     });
     EXPECT_EQ(errors, none(ranks()));
     const auto in_order = [&](int owner, std::size_t i) {
-      double sum = parts[static_cast<std::size_t>((owner + 1) % ranks())][i];
-      for (int k = 2; k <= ranks(); ++k) sum += parts[static_cast<std::size_t>((owner + k) % ranks())][i];
+      double sum = parts[(owner + 1) % ranks()][i];
+      for (int k = 2; k <= ranks(); ++k) sum += parts[(owner + k) % ranks()][i];
       return sum;
     };
     for (int rank = 0; rank < ranks(); ++rank) {
-      const auto r = static_cast<std::size_t>(rank);
+      const std::size_t r = rank;
       for (std::size_t i = r * row; i < (r + 1) * row; ++i) ASSERT_EQ(scattered[r][i], in_order(rank, i));
       EXPECT_TRUE(rank == root || reduced[r] == parts[r]) << "only root's data may change";
     }
     for (std::size_t i = 0; i < row * count(); ++i) {
-      ASSERT_EQ(reduced[static_cast<std::size_t>(root)][i], in_order(root, i));
+      ASSERT_EQ(reduced[root][i], in_order(root, i));
     }
   }
 }
@@ -157,7 +156,7 @@ TEST_P(Collectives, BroadcastAndAllGatherCopy) {
     std::vector<std::vector<float>> gathered(count()), broadcast(count());
     const int root = ranks() / 2;
     const auto errors = world.run([&](int rank, Communicator& communicator) {
-      const auto r = static_cast<std::size_t>(rank);
+      const std::size_t r = rank;
       gathered[r].assign(row * count(), -1);
       for (std::size_t i = 0; i < row; ++i) gathered[r][r * row + i] = static_cast<float>(r * row + i);
       communicator.all_gather(rows_of(gathered[r], ranks()));
@@ -201,8 +200,8 @@ TEST_P(Collectives, AllToAllPassesEachPartToItsReceiver) {
     for (int to = 0; to < ranks(); ++to) {
       for (int i = 0; i < passed(rank, to); ++i) send.push_back(100 * rank + 10 * to + i);
     }
-    auto& mine = received[static_cast<std::size_t>(rank)];
-    mine.assign(static_cast<std::size_t>(exchange.received), -1);
+    auto& mine = received[rank];
+    mine.assign(exchange.received, -1);
     communicator.wait(communicator.start_all_to_all(view_of(send), exchange.send_counts, view_of(mine),
                                                     exchange.receive_counts));
   });
@@ -212,7 +211,7 @@ TEST_P(Collectives, AllToAllPassesEachPartToItsReceiver) {
     for (int from = 0; from < ranks(); ++from) {
       for (int i = 0; i < passed(from, rank); ++i) expected.push_back(100 * from + 10 * rank + i);
     }
-    EXPECT_EQ(received[static_cast<std::size_t>(rank)], expected);
+    EXPECT_EQ(received[rank], expected);
   }
 }
 
@@ -224,7 +223,7 @@ TEST_P(Collectives, AdjointIdentitiesHold) {
   std::vector<double> left(3), right(3);
   std::mutex mutex;
   const auto errors = world.run([&](int rank, Communicator& communicator) {
-    const auto r = static_cast<std::size_t>(rank);
+    const std::size_t r = rank;
     const unsigned seed = static_cast<unsigned>(rank) * 10;
     const auto add = [&](std::size_t pair, double forward, double backward) {
       const std::lock_guard lock(mutex);
@@ -294,8 +293,7 @@ TEST_P(Collectives, TrafficEqualsTheClosedForms) {
     communicator.barrier();
     expect_sent("barrier", 0, 2 * (k - 1));
     const Exchange exchange(rank, ranks());
-    std::vector<float> send(static_cast<std::size_t>(exchange.sent)),
-        receive(static_cast<std::size_t>(exchange.received));
+    std::vector<float> send(exchange.sent), receive(static_cast<std::size_t>(exchange.received));
     communicator.wait(communicator.start_all_to_all(view_of(send), exchange.send_counts, view_of(receive),
                                                     exchange.receive_counts));
     std::uint64_t elements = 0, messages = 0;
@@ -308,13 +306,13 @@ TEST_P(Collectives, TrafficEqualsTheClosedForms) {
     std::vector<float> odd(1003);
     communicator.all_reduce(view_of(odd), ReduceOp::kSum);
     expect_sent("uneven all_reduce", all_reduce_traffic(1003, DType::kF32, rank, ranks()).bytes, 2 * (k - 1));
-    counts[static_cast<std::size_t>(rank)] = communicator.counts();
+    counts[rank] = communicator.counts();
   });
   EXPECT_EQ(errors, none(ranks()));
   for (int rank = 0; rank < ranks(); ++rank) {  // totals outlive the communicators, by purpose
     const LinkCounts totals = world.transport().counts(rank, Purpose::kGradient);
-    EXPECT_EQ(totals.bytes_sent, counts[static_cast<std::size_t>(rank)].bytes_sent);
-    EXPECT_EQ(totals.operations, counts[static_cast<std::size_t>(rank)].operations);
+    EXPECT_EQ(totals.bytes_sent, counts[rank].bytes_sent);
+    EXPECT_EQ(totals.operations, counts[rank].operations);
     EXPECT_EQ(world.transport().counts(rank, Purpose::kModel).operations, 0u);
   }
 }
@@ -332,10 +330,10 @@ TEST_P(Collectives, ManyInFlightMayBeWaitedForInAnyOrder) {
     std::vector<int> order(kOperations);
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(rank)));
-    for (const int i : order) communicator.wait(requests[static_cast<std::size_t>(i)]);
+    for (const int i : order) communicator.wait(requests[i]);
     for (int i = 0; i < kOperations; ++i) {
       const auto expected = static_cast<float>(i * ranks() + ranks() * (ranks() - 1) / 2);
-      EXPECT_EQ(data[static_cast<std::size_t>(i)], std::vector<float>(100, expected));
+      EXPECT_EQ(data[i], std::vector<float>(100, expected));
     }
   });
   EXPECT_EQ(errors, none(ranks()));
@@ -365,7 +363,7 @@ TEST(CollectivesUnderNoise, GiveTheSameBitsEveryTime) {
     std::vector<std::vector<double>> values;
     for (unsigned rank = 0; rank < kRanks; ++rank) values.push_back(normal_values(70001, rank));
     const auto errors = world.run([&](int rank, Communicator& communicator) {
-      auto& mine = values[static_cast<std::size_t>(rank)];
+      auto& mine = values[rank];
       std::mt19937 noise(static_cast<unsigned>(repetition * kRanks + rank));
       for (int round = 0; round < 3; ++round) {
         std::this_thread::sleep_for(std::chrono::microseconds(noise() % 300));

@@ -50,7 +50,7 @@ Group::Group(std::shared_ptr<World> world, const GroupSpec& spec)
 
 Group::End Group::end_of(int member) const {
   const std::lock_guard lock(mutex_);
-  return ends_[static_cast<std::size_t>(member)];
+  return ends_[member];
 }
 
 bool Group::all_closed() const {
@@ -61,12 +61,12 @@ bool Group::all_closed() const {
 
 void Group::open_end(int member, double deadline_s) {
   const std::lock_guard lock(mutex_);
-  if (deadline_s > 0) deadlines_[static_cast<std::size_t>(member)] = deadline_s;
-  ends_[static_cast<std::size_t>(member)] = End::kOpen;
+  if (deadline_s > 0) deadlines_[member] = deadline_s;
+  ends_[member] = End::kOpen;
 }
 
 bool Group::fail_if_gone(int member, std::string_view what) {
-  const End end = ends_[static_cast<std::size_t>(member)];
+  const End end = ends_[member];
   if (end != End::kClosed && end != End::kAbandoned) return false;
   fail(end == End::kAbandoned ? Failure::kCancelled : Failure::kError,
        fmt::format("rank {} closed '{}' {}", rank_of(member), name_, what));
@@ -75,10 +75,10 @@ bool Group::fail_if_gone(int member, std::string_view what) {
 
 void Group::close_end(int member, bool abandoned) {
   Lock lock(mutex_);
-  ends_[static_cast<std::size_t>(member)] = abandoned ? End::kAbandoned : End::kClosed;
+  ends_[member] = abandoned ? End::kAbandoned : End::kClosed;
   const auto mine = [&](const Operation& operation) {
     if (!operation.open) return false;
-    const Part& part = operation.parts[static_cast<std::size_t>(member)];
+    const Part& part = operation.parts[member];
     return part.joined && !part.finished;
   };
   const auto busy = [&] {
@@ -152,7 +152,7 @@ void Group::wait(int member, Request request) {
 
 LinkCounts Group::counts(int member) const {
   const std::lock_guard lock(mutex_);
-  return counts_[static_cast<std::size_t>(member)];
+  return counts_[member];
 }
 
 void Group::cancel(std::string_view reason) {
@@ -189,7 +189,7 @@ void Group::fail(Failure kind, std::string text) {
 }
 
 void Group::count_started(int member, const Traffic& traffic) {
-  LinkCounts& counts = counts_[static_cast<std::size_t>(member)];
+  LinkCounts& counts = counts_[member];
   counts.bytes_sent += traffic.bytes;
   counts.messages_sent += traffic.messages;
   ++counts.operations;
@@ -209,14 +209,14 @@ void Group::wait_for_link(Lock& lock, ClockEvent& changed, double end) {
 Request Group::start(int member, const Signature& signature, const Buffers& buffers) {
   Lock lock(mutex_);
   if (failed()) throw_failure();
-  const std::uint64_t number = next_[static_cast<std::size_t>(member)]++;
+  const std::uint64_t number = next_[member]++;
   Operation& operation = operation_at(number);
   if (operation.joined == 0) {
     operation.reset(number, signature, size());
   } else {
     check_agreement(operation, member, signature);
   }
-  Part& part = operation.parts[static_cast<std::size_t>(member)];
+  Part& part = operation.parts[member];
   part.joined = true;
   part.data = buffers.data;
   part.receive = buffers.receive;
@@ -253,7 +253,7 @@ Operation& Group::find_operation(int member, Request request) {
   const std::uint64_t number = request.id >> 1;
   Operation& operation = *operations_[number % operations_.size()];
   if (operation.open && operation.number == number) {
-    const Part& part = operation.parts[static_cast<std::size_t>(member)];
+    const Part& part = operation.parts[member];
     if (part.joined && !part.finished) return operation;
   }
   fail_run(fmt::format("rank {} waits twice for a request of '{}', or for one that '{}' did not give",
@@ -307,7 +307,7 @@ void Group::seal(Operation& operation) {
 }
 
 void Group::wait_for_members(Lock& lock, Operation& operation, int member) {
-  Part& part = operation.parts[static_cast<std::size_t>(member)];
+  Part& part = operation.parts[member];
   part.waiting = true;
   part.wait_begin = now();
   const WaitDeadline deadline(deadline_s());
@@ -317,8 +317,8 @@ void Group::wait_for_members(Lock& lock, Operation& operation, int member) {
        .out = '\0';
   while (!failed() && !operation.sealed) {
     for (int late = 0; late < size(); ++late) {
-      if (operation.parts[static_cast<std::size_t>(late)].joined) continue;
-      if (ends_[static_cast<std::size_t>(late)] <= End::kOpen) continue;
+      if (operation.parts[late].joined) continue;
+      if (ends_[late] <= End::kOpen) continue;
       fail_if_gone(
           late, fmt::format("without joining {} #{}", kind_name(operation.signature.kind), operation.number));
     }
@@ -393,7 +393,7 @@ void Group::count_wait(int member, double begin, double ready_at, double link_s,
   const double exposed = end - ready;
   const double transfer = std::max(exposed, link_s + std::max(0.0, end - std::max(link_end, ready)));
   const Waited waited{end - begin, ready - begin, transfer};
-  LinkCounts& counts = counts_[static_cast<std::size_t>(member)];
+  LinkCounts& counts = counts_[member];
   counts.blocked_seconds += waited.blocked;
   counts.late_seconds += waited.late;
   counts.transfer_seconds += waited.transfer;
@@ -401,7 +401,7 @@ void Group::count_wait(int member, double begin, double ready_at, double link_s,
 }
 
 void Group::finish_part(Operation& operation, int member) {
-  Part& part = operation.parts[static_cast<std::size_t>(member)];
+  Part& part = operation.parts[member];
   part.finished = true;
   part.waiting = false;
   if (++operation.finished == size()) operation.open = false;
@@ -410,7 +410,7 @@ void Group::finish_part(Operation& operation, int member) {
 std::vector<int> Group::missing(const Operation& operation) const {
   std::vector<int> members;
   for (int member = 0; member < size(); ++member) {
-    if (!operation.parts[static_cast<std::size_t>(member)].joined) members.push_back(member);
+    if (!operation.parts[member].joined) members.push_back(member);
   }
   return members;
 }
@@ -425,7 +425,7 @@ std::string Group::late_text(const Operation& operation, const std::string& why)
                   : fmt::format("{} will never join {}", ranks_text(late), what);
   for (const int member : missing(operation)) {
     fmt::format_to(std::back_inserter(text), "; rank {} has started {} operations of '{}'", rank_of(member),
-                   next_[static_cast<std::size_t>(member)], name_);
+                   next_[member], name_);
   }
   text += why.empty() ? "; see its log, or raise [run] deadline if it is only slow" : "; " + why;
   return text;
@@ -469,7 +469,7 @@ Request Group::start_message(int member, bool is_send, TensorView data, int othe
     message.link_s = transfer;
     message.leaves = world_->reserve_links({&rank, 1}, now(), transfer) + transfer;
     message.arrives = message.leaves;
-    const std::uint64_t number = sends_[static_cast<std::size_t>(member)]++;
+    const std::uint64_t number = sends_[member]++;
     if (travels) {
       // The sender's own count numbers the draw, so it is independent of other threads.
       message.arrives +=
@@ -557,7 +557,7 @@ void Group::wait_for_match(Lock& lock, Message& message) {
        .out = '\0';
   while (!failed() && !message.peer && !message.copied) {
     const int other = message.other();
-    if (ends_[static_cast<std::size_t>(other)] > End::kOpen) {
+    if (ends_[other] > End::kOpen) {
       fail_if_gone(other, fmt::format("without starting {}", message_text(message)));
       break;
     }
@@ -590,7 +590,7 @@ void Group::copy(Lock& lock, Message& message) {
     message.copying = peer.copying = true;
     const Message& send = message.is_send ? message : peer;
     const Message& receive = message.is_send ? peer : message;
-    const auto bytes = static_cast<std::size_t>(send.data.bytes());
+    const std::size_t bytes = send.data.bytes();
     lock.unlock();
     if (bytes > 0) std::memmove(receive.data.data, send.data.data, bytes);
     lock.lock();

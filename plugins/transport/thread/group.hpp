@@ -100,8 +100,8 @@ class Group {
   void count_started(int member, const Traffic& traffic);
   double now() const { return world_->clock().now(); }
   double deadline_s() const { return world_->spec().deadline_s; }
-  double deadline_s(int member) const { return deadlines_[static_cast<std::size_t>(member)]; }
-  int rank_of(int member) const { return ranks_[static_cast<std::size_t>(member)]; }
+  double deadline_s(int member) const { return deadlines_[member]; }
+  int rank_of(int member) const { return ranks_[member]; }
 
   // Collectives.
   Operation& operation_at(std::uint64_t number);

@@ -55,15 +55,12 @@ TEST(Messages, EveryoneExchangesWithEveryone) {
       std::vector<std::vector<double>> in(kRanks, std::vector<double>(out[0].size()));
       std::vector<Request> requests;
       for (int other = 0; other < kRanks; ++other) {
-        requests.push_back(
-            communicator.start_send(view_of(out[static_cast<std::size_t>(other)]), other, round));
-        requests.push_back(
-            communicator.start_receive(view_of(in[static_cast<std::size_t>(other)]), other, round));
+        requests.push_back(communicator.start_send(view_of(out[other]), other, round));
+        requests.push_back(communicator.start_receive(view_of(in[other]), other, round));
       }
       for (const Request request : requests) communicator.wait(request);
       for (int other = 0; other < kRanks; ++other) {
-        EXPECT_EQ(in[static_cast<std::size_t>(other)],
-                  std::vector<double>(out[0].size(), other + 0.5 * round));
+        EXPECT_EQ(in[other], std::vector<double>(out[0].size(), other + 0.5 * round));
       }
     }
     // A message to the own rank is not sent.

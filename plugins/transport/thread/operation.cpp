@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kUnitBytes = 256 * 1024;
 
 std::size_t index_of(int member) {
-  return static_cast<std::size_t>(member);
+  return member;
 }
 
 std::byte* bytes_of(const TensorView& view) {
@@ -25,7 +25,7 @@ std::byte* bytes_of(const TensorView& view) {
 }
 
 void copy_bytes(std::byte* to, const std::byte* from, std::int64_t count) {
-  if (count > 0) std::memcpy(to, from, static_cast<std::size_t>(count));
+  if (count > 0) std::memcpy(to, from, count);
 }
 
 std::int64_t blocks_of(std::int64_t bytes) {
@@ -88,8 +88,8 @@ RowBlock row_block(const Operation& operation, std::int64_t unit) {
 
 void all_to_all_unit(Operation& operation, std::int64_t unit) {
   const auto members = static_cast<std::int64_t>(operation.parts.size());
-  const auto from = static_cast<std::size_t>(unit / members);
-  const auto to = static_cast<std::size_t>(unit % members);
+  const std::size_t from = unit / members;
+  const std::size_t to = unit % members;
   const Part& sender = operation.parts[from];
   const Part& receiver = operation.parts[to];
   const DType dtype = operation.signature.dtype;

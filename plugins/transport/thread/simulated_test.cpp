@@ -19,21 +19,21 @@ constexpr LinkSpec kLink{.bandwidth_bits_per_s = 8e6, .latency_s = 0.125, .jitte
 TEST(Simulated, ACollectiveEndsAtTheLastStartPlusTheRing) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     TestWorld world(ranks, true, 60, kLink);
-    std::vector<double> ends(static_cast<std::size_t>(ranks));
+    std::vector<double> ends(ranks);
     std::vector<double> blocked(ends.size());
     const auto errors = world.run([&](int rank, Communicator& communicator) {
       std::vector<float> data(1000 * static_cast<std::size_t>(ranks));
       world.clock().advance(1.0 + rank);
       communicator.all_reduce(view_of(data), ReduceOp::kSum);
-      ends[static_cast<std::size_t>(rank)] = world.clock().now();
-      blocked[static_cast<std::size_t>(rank)] = communicator.counts().blocked_seconds;
+      ends[rank] = world.clock().now();
+      blocked[rank] = communicator.counts().blocked_seconds;
     });
     EXPECT_EQ(errors, none(ranks));
     const double bytes = 4000.0 * ranks, hops = 2.0 * (ranks - 1);
     const double end = ranks + hops * bytes / ranks / 1e6 + hops * 0.125;
     for (int rank = 0; rank < ranks; ++rank) {
-      EXPECT_DOUBLE_EQ(ends[static_cast<std::size_t>(rank)], end);
-      EXPECT_DOUBLE_EQ(blocked[static_cast<std::size_t>(rank)], end - 1.0 - rank);
+      EXPECT_DOUBLE_EQ(ends[rank], end);
+      EXPECT_DOUBLE_EQ(blocked[rank], end - 1.0 - rank);
     }
   }
 }
@@ -104,7 +104,7 @@ TEST(Simulated, MessagesOfOneSenderQueueOnItsLink) {
       EXPECT_EQ(world.clock().now(), 2.0);
     } else {
       communicator.receive(view_of(data), 0, 0);
-      arrivals[static_cast<std::size_t>(rank)] = world.clock().now();
+      arrivals[rank] = world.clock().now();
     }
   });
   EXPECT_EQ(errors, none(3));
@@ -167,15 +167,14 @@ TEST(Simulated, AMemberThatNeverComesIsNamedAtOnce) {
   std::vector<std::unique_ptr<Communicator>> kept(3);
   const auto errors = world.run([&](int rank, Communicator&) {
     // Own ends stay open, so that no member learns of the absence from a closed one.
-    kept[static_cast<std::size_t>(rank)] = world.open(rank, "other");
+    kept[rank] = world.open(rank, "other");
     std::vector<float> data(4);
     world.clock().advance(1);
-    if (rank != 1) kept[static_cast<std::size_t>(rank)]->all_reduce(view_of(data), ReduceOp::kSum);
+    if (rank != 1) kept[rank]->all_reduce(view_of(data), ReduceOp::kSum);
   });
   for (const int rank : {0, 2}) {
-    EXPECT_THAT(errors[static_cast<std::size_t>(rank)],
-                HasSubstr("rank 1 will never join all_reduce #0 of 'other'"));
-    EXPECT_THAT(errors[static_cast<std::size_t>(rank)], HasSubstr("deadlock"));
+    EXPECT_THAT(errors[rank], HasSubstr("rank 1 will never join all_reduce #0 of 'other'"));
+    EXPECT_THAT(errors[rank], HasSubstr("deadlock"));
   }
   EXPECT_EQ(errors[1], "");
 }

@@ -36,7 +36,7 @@ void expect_no_allocations(bool simulated) {
     communicator.barrier();
     const std::int64_t before = tenon::testing::allocation_count();
     for (int i = 0; i < 40; ++i) round();
-    allocations[static_cast<std::size_t>(rank)] = tenon::testing::allocation_count() - before;
+    allocations[rank] = tenon::testing::allocation_count() - before;
   });
   EXPECT_EQ(errors, none(kRanks));
   EXPECT_EQ(allocations, std::vector<std::int64_t>(kRanks, 0));

@@ -48,8 +48,7 @@ std::string error_of(Call&& call) {
 class TestWorld {
  public:
   explicit TestWorld(int ranks, bool simulated = false, double deadline_s = 30, LinkSpec link = {})
-      : clock_(simulated ? make_simulated_clock(20) : make_wall_clock()),
-        all_(static_cast<std::size_t>(ranks)) {
+      : clock_(simulated ? make_simulated_clock(20) : make_wall_clock()), all_(ranks) {
     std::iota(all_.begin(), all_.end(), 0);
     transport_.connect(
         {.ranks = ranks, .deadline_s = deadline_s, .link = link, .seed = 1, .clock = clock_.get()});
@@ -73,7 +72,7 @@ class TestWorld {
     std::vector<std::thread> threads;
     for (const int rank : all_) {
       threads.emplace_back([&, rank] {
-        const auto r = static_cast<std::size_t>(rank);
+        const std::size_t r = rank;
         errors[r] = error_of([&] {
           clock_->enter(ids[r]);
           const auto communicator = open(rank);
@@ -94,7 +93,7 @@ class TestWorld {
 
 /// The errors of a run in which nothing may fail.
 inline std::vector<std::string> none(int ranks) {
-  return std::vector<std::string>(static_cast<std::size_t>(ranks));
+  return std::vector<std::string>(ranks);
 }
 
 }  // namespace tenon::thread_transport

@@ -54,7 +54,7 @@ class ThreadCommunicator final : public Communicator {
 ThreadCommunicator::ThreadCommunicator(std::shared_ptr<Group> group, int member)
     : group_(std::move(group)),
       member_(member),
-      arguments_(group_->name(), group_->ranks()[static_cast<std::size_t>(member)], group_->size()),
+      arguments_(group_->name(), group_->ranks()[member], group_->size()),
       exceptions_(std::uncaught_exceptions()) {}
 
 ThreadCommunicator::~ThreadCommunicator() {
@@ -138,7 +138,7 @@ void ThreadTransport::connect(const WorldSpec& world) {
         "start it without a launcher, or choose a transport of processes, e.g. --set transport.type=socket");
   }
   world_ = std::make_shared<World>(world);
-  ranks_.resize(static_cast<std::size_t>(world.ranks));
+  ranks_.resize(world.ranks);
   std::iota(ranks_.begin(), ranks_.end(), 0);
   newest_epoch_.assign(ranks_.size(), 0);
 }
@@ -194,14 +194,14 @@ int ThreadTransport::check_group(int world_rank, const GroupSpec& spec) const {
 // will join.
 void ThreadTransport::refuse_or_adopt_epoch(const GroupSpec& spec) {
   for (const int rank : spec.ranks) {
-    const std::uint32_t newest = newest_epoch_[static_cast<std::size_t>(rank)];
+    const std::uint32_t newest = newest_epoch_[rank];
     if (newest <= spec.epoch) continue;
     fail_run(fmt::format(
         "transport.thread: '{}' of epoch {} is refused, rank {} is in epoch {}; take the membership "
         "of the control plane and open it again",
         spec.name, spec.epoch, rank, newest));
   }
-  for (const int rank : spec.ranks) newest_epoch_[static_cast<std::size_t>(rank)] = spec.epoch;
+  for (const int rank : spec.ranks) newest_epoch_[rank] = spec.epoch;
   for (const auto& group : groups_) {
     if (group->epoch() >= spec.epoch) continue;
     const auto ranks = group->ranks();
@@ -222,7 +222,7 @@ std::shared_ptr<Group> ThreadTransport::find_or_make(int member, const GroupSpec
         group->epoch() == spec.epoch && group->name() == spec.name &&
         std::equal(group->ranks().begin(), group->ranks().end(), spec.ranks.begin(), spec.ranks.end());
     if (!same) continue;
-    const int rank = spec.ranks[static_cast<std::size_t>(member)];
+    const int rank = spec.ranks[member];
     const Group::End end = group->end_of(member);
     if (end == Group::End::kOpen) {
       fail_run(

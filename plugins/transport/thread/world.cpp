@@ -6,16 +6,14 @@
 namespace tenon::thread_transport {
 
 World::World(const WorldSpec& spec)
-    : spec_(spec),
-      link_free_(static_cast<std::size_t>(spec.ranks), 0.0),
-      totals_(static_cast<std::size_t>(spec.ranks) * kPurposes) {}
+    : spec_(spec), link_free_(spec.ranks, 0.0), totals_(static_cast<std::size_t>(spec.ranks) * kPurposes) {}
 
 LinkSpec World::link_of(std::span<const int> ranks) const {
   LinkSpec link = spec_.link;
   double slowest = 1;
   for (const int rank : ranks) {
     if (static_cast<std::size_t>(rank) < spec_.link_speed.size())
-      slowest = std::min(slowest, spec_.link_speed[static_cast<std::size_t>(rank)]);
+      slowest = std::min(slowest, spec_.link_speed[rank]);
   }
   link.bandwidth_bits_per_s *= slowest;
   return link;
@@ -24,8 +22,8 @@ LinkSpec World::link_of(std::span<const int> ranks) const {
 double World::reserve_links(std::span<const int> ranks, double earliest, double transfer_s) {
   const std::lock_guard lock(links_mutex_);
   double begin = earliest;
-  for (const int rank : ranks) begin = std::max(begin, link_free_[static_cast<std::size_t>(rank)]);
-  for (const int rank : ranks) link_free_[static_cast<std::size_t>(rank)] = begin + transfer_s;
+  for (const int rank : ranks) begin = std::max(begin, link_free_[rank]);
+  for (const int rank : ranks) link_free_[rank] = begin + transfer_s;
   return begin;
 }
 

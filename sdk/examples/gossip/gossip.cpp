@@ -20,7 +20,7 @@ Gossip::~Gossip() {
 void Gossip::release() {
   for (const Exchange& exchange : exchanges_) {
     for (const TensorView& view : {exchange.from_left, exchange.from_right}) {
-      if (view.data != nullptr) replica().device().release(view.data, static_cast<std::size_t>(view.bytes()));
+      if (view.data != nullptr) replica().device().release(view.data, view.bytes());
     }
   }
   exchanges_.clear();
@@ -38,24 +38,23 @@ void Gossip::start(tenon::Replica& replica) {
   all_ = replica.group(Purpose::kStatistics);
 
   tenon::ParameterSet& live = replica.live();
-  std::vector<bool> trained(static_cast<std::size_t>(live.arenas()), false);
+  std::vector<bool> trained(live.arenas(), false);
   averaged_ = trained;
   for (const tenon::ParameterInfo& info : live.parameters()) {
     if (info.arena < 0) continue;  // a row table: the core handles it
-    const auto arena = static_cast<std::size_t>(info.arena);
+    const std::size_t arena = info.arena;
     const bool buffer = info.spec.role == tenon::Role::kBuffer;
     if (!buffer && info.spec.trainable) trained[arena] = averaged_[arena] = true;
     if (buffer && tenon::dtype_is_real(info.spec.dtype)) averaged_[arena] = true;
   }
   for (int arena = 0; arena < live.arenas(); ++arena) {
     const TensorView weights = tenon::flat_reals(live.arena(arena));
-    if (!trained[static_cast<std::size_t>(arena)] || weights.empty()) continue;
+    if (!trained[arena] || weights.empty()) continue;
     exchanges_.push_back({.arena = arena, .from_left = weights, .from_right = weights});
     Exchange& exchange = exchanges_.back();
     exchange.from_left.data = exchange.from_right.data = nullptr;
-    exchange.from_left.data = replica.device().allocate(static_cast<std::size_t>(weights.bytes()));
-    if (replicas > 2)
-      exchange.from_right.data = replica.device().allocate(static_cast<std::size_t>(weights.bytes()));
+    exchange.from_left.data = replica.device().allocate(weights.bytes());
+    if (replicas > 2) exchange.from_right.data = replica.device().allocate(weights.bytes());
   }
 }
 // [/start]
@@ -99,7 +98,7 @@ void Gossip::quiesce() {
   for (int arena = 0; arena < mean_->arenas(); ++arena) {
     const TensorView values = tenon::flat_reals(mean_->arena(arena));
     if (values.empty()) continue;
-    if (averaged_[static_cast<std::size_t>(arena)]) {
+    if (averaged_[arena]) {
       all_->all_reduce(values, ReduceOp::kSum);
       elementwise_->scale(values, 1.0 / all_->size());
     } else {

@@ -48,7 +48,7 @@ class TestReplica final : public tenon::Replica {
       : bench_("cpu", "reference", 1),
         transport_(transport),
         replica_(replica),
-        ranks_(static_cast<std::size_t>(replicas)),
+        ranks_(replicas),
         parameters_(parameters()),
         live_(make_parameter_set("live", parameters_, *bench_.device, tenon::SetContents::kEverything)) {
     std::iota(ranks_.begin(), ranks_.end(), 0);
@@ -59,7 +59,7 @@ class TestReplica final : public tenon::Replica {
   tenon::Device& device() override { return *bench_.device; }
   tenon::Host& host() override { return bench_.host; }
   Communicator* group(Purpose purpose) override {
-    auto& group = groups_[static_cast<std::size_t>(purpose)];
+    auto& group = groups_[purpose];
     if (group == nullptr) group = open(tenon::purpose_name(purpose), purpose);
     return group.get();
   }
@@ -123,7 +123,7 @@ std::map<Purpose, std::uint64_t> run(int replicas, const std::string& options,
   const auto clock = tenon::make_wall_clock();
   const auto transport = bench.make_component<tenon::Transport>("thread", "");
   transport->connect({.ranks = replicas, .deadline_s = 20, .link = {}, .clock = clock.get()});
-  std::vector<std::string> errors(static_cast<std::size_t>(replicas));
+  std::vector<std::string> errors(replicas);
   std::vector<std::thread> threads;
   for (int r = 0; r < replicas; ++r) {
     const int id = clock->announce(r, 0, "replica " + std::to_string(r));
@@ -137,13 +137,13 @@ std::map<Purpose, std::uint64_t> run(int replicas, const std::string& options,
         sync->start(replica);
         body(replica, *sync);
       } catch (const std::exception& error) {
-        errors[static_cast<std::size_t>(r)] = error.what();
+        errors[r] = error.what();
       }
       clock->leave();
     });
   }
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(errors, std::vector<std::string>(static_cast<std::size_t>(replicas)));
+  EXPECT_EQ(errors, std::vector<std::string>(replicas));
   std::map<Purpose, std::uint64_t> bytes;
   for (const Purpose purpose : {Purpose::kParameter, Purpose::kStatistics, Purpose::kGradient})
     bytes[purpose] = transport->counts(0, purpose).bytes_sent;
@@ -152,12 +152,12 @@ std::map<Purpose, std::uint64_t> run(int replicas, const std::string& options,
 
 /// Weights of all replicas after slots 0 ... slots - 1.
 std::vector<std::vector<double>> after(int replicas, int slots, const std::string& options) {
-  std::vector<std::vector<double>> weights(static_cast<std::size_t>(replicas));
+  std::vector<std::vector<double>> weights(replicas);
   run(replicas, options, [&](TestReplica& replica, tenon::Sync& sync) {
     // Replica 0 refuses its updates; the others must not wait for it.
     for (int t = 0; t < slots; ++t)
       sync.after_step({.t = t, .replica = replica.replica()}, {.applied = replica.replica() != 0});
-    weights[static_cast<std::size_t>(replica.replica())] = replica.weights();
+    weights[replica.replica()] = replica.weights();
   });
   return weights;
 }
@@ -194,10 +194,8 @@ TEST(Gossip, MixesByTheMatrixOfItsRing) {
       if (replicas > 2) sources.push_back((r + replicas - 1) % replicas);
       for (std::size_t i = 0; i < kWeights; ++i) {
         double expected = 0;
-        for (const int source : sources)
-          expected += start[static_cast<std::size_t>(source)][i] / static_cast<double>(sources.size());
-        ASSERT_NEAR(found[static_cast<std::size_t>(r)][i], expected, kRounding)
-            << "replica " << r << " of " << replicas;
+        for (const int source : sources) expected += start[source][i] / static_cast<double>(sources.size());
+        ASSERT_NEAR(found[r][i], expected, kRounding) << "replica " << r << " of " << replicas;
       }
     }
   }
@@ -256,10 +254,9 @@ TEST(Gossip, SendsTheBytesOfItsClosedForm) {
 
 TEST(Gossip, EvaluatesTheMeanOnEveryReplica) {
   for (const int replicas : {1, 2, 4}) {
-    std::vector<std::vector<double>> evaluated(static_cast<std::size_t>(replicas)), live = evaluated,
-                                                                                    statistics = evaluated;
+    std::vector<std::vector<double>> evaluated(replicas), live = evaluated, statistics = evaluated;
     run(replicas, "period = 100", [&](TestReplica& replica, tenon::Sync& sync) {
-      const auto r = static_cast<std::size_t>(replica.replica());
+      const std::size_t r = replica.replica();
       sync.after_step({.t = 0}, {.applied = true});
       sync.quiesce();
       sync.quiesce();
@@ -272,10 +269,10 @@ TEST(Gossip, EvaluatesTheMeanOnEveryReplica) {
     EXPECT_EQ(live, start) << "an evaluation changes nothing";
     const std::vector<double> mean = mean_of(start);
     for (int r = 0; r < replicas; ++r) {
-      const auto& found = evaluated[static_cast<std::size_t>(r)];
+      const auto& found = evaluated[r];
       for (std::size_t i = 0; i < mean.size(); ++i) ASSERT_NEAR(found[i], mean[i], replicas * kRounding);
       EXPECT_EQ(found, evaluated[0]) << "bit for bit";
-      EXPECT_EQ(statistics[static_cast<std::size_t>(r)], std::vector<double>(16, (replicas - 1) / 2.0));
+      EXPECT_EQ(statistics[r], std::vector<double>(16, (replicas - 1) / 2.0));
     }
   }
 }

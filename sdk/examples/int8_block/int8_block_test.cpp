@@ -116,7 +116,7 @@ std::vector<double> product(std::int64_t rows, std::int64_t columns, std::int64_
 
 auto element(const std::vector<float>& values, std::int64_t columns) {
   return [&values, columns](std::int64_t row, std::int64_t column) {
-    return static_cast<double>(values[static_cast<std::size_t>(row * columns + column)]);
+    return static_cast<double>(values[row * columns + column]);
   };
 }
 
@@ -186,8 +186,7 @@ TEST(Int8Block, QuantizesTheProductsThatItsOptionsName) {
   EXPECT_EQ(backward.counted(), 4);
   EXPECT_EQ(first, (std::vector<std::vector<float>>{both[0], plain[1], plain[2]}));
   EXPECT_EQ(last, (std::vector<std::vector<float>>{plain[0], both[1], both[2]}));
-  for (int i = 0; i < 3; ++i)
-    EXPECT_NE(plain[static_cast<std::size_t>(i)], both[static_cast<std::size_t>(i)]);
+  for (int i = 0; i < 3; ++i) EXPECT_NE(plain[i], both[i]);
   EXPECT_EQ(none.site->memory().persistent, 0u);
   EXPECT_EQ(full.site->memory().persistent, 2 * forward.site->memory().persistent);
 }

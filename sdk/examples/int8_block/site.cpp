@@ -22,7 +22,7 @@ std::size_t line_up(std::size_t bytes) {
 }
 
 std::size_t float_bytes(std::int64_t elements) {
-  return line_up(static_cast<std::size_t>(elements) * sizeof(float));
+  return line_up(elements * sizeof(float));
 }
 
 }  // namespace

@@ -80,8 +80,7 @@ void* Lion::query(std::string_view interface_id) {
 
 void Lion::bind(const tenon::OptimizerSetup& setup) {
   undecayed_.assign(setup.parameters.size(), false);
-  for (const tenon::ParameterInfo& info : setup.parameters)
-    undecayed_[static_cast<std::size_t>(info.index)] = !info.spec.decay;
+  for (const tenon::ParameterInfo& info : setup.parameters) undecayed_[info.index] = !info.spec.decay;
 }
 
 void Lion::step(const tenon::UpdateContext& context, const tenon::ParameterSlice& slice) {
@@ -91,7 +90,7 @@ void Lion::step(const tenon::UpdateContext& context, const tenon::ParameterSlice
 
 void Lion::step_rows(const tenon::UpdateContext& context, tenon::RowTable& weights,
                      std::span<tenon::RowTable* const> state, const tenon::RowGradient& gradient) {
-  const auto index = static_cast<std::size_t>(gradient.parameter);
+  const std::size_t index = gradient.parameter;
   const bool decay = index >= undecayed_.size() || !undecayed_[index];
   const Settings settings{context.lr, beta1_, beta2_, decay ? decay_ : 0.0, context.gradient_scale};
   tenon::for_each_row_block(weights, state, gradient, [&](const tenon::RowBlock& block) {

@@ -20,8 +20,7 @@ using tenon::testing::relative_error;
 
 template <std::size_t N>
 std::span<const double> step_of(const double (&values)[N], int step) {
-  return std::span<const double>(values).subspan(static_cast<std::size_t>(step * recorded::kWidth),
-                                                 recorded::kWidth);
+  return std::span<const double>(values).subspan(step * recorded::kWidth, recorded::kWidth);
 }
 
 /// Rows of f64 in memory, all owned by this rank.

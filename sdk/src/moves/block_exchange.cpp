@@ -195,10 +195,9 @@ BlockExchange::BlockExchange(ModelGrid& grid, ExchangeSpec spec, int flights)
   s.forward = make_way(s.spec, self, Direction::kForward);
   s.transpose = make_way(s.spec, self, Direction::kTranspose);
   if (!s.forward.disjoint || !s.transpose.disjoint) check_reducible(s.spec.dtype, ReduceOp::kSum);
-  s.slots.resize(static_cast<std::size_t>(flights));
+  s.slots.resize(flights);
   // Each direction receives what the other one sends.
-  const auto bytes =
-      static_cast<std::size_t>(std::max(s.forward.send_elements, s.forward.receive_elements) * s.item);
+  const std::size_t bytes = std::max(s.forward.send_elements, s.forward.receive_elements) * s.item;
   const std::size_t parcels = std::max(s.forward.sends.size(), s.forward.receives.size());
   for (State::Slot& slot : s.slots) {
     slot.sent = Room(s.moves.device(), bytes), slot.received = Room(s.moves.device(), bytes);
@@ -261,7 +260,7 @@ Flight BlockExchange::start(Direction direction, TensorView in, TensorView out, 
 
 void BlockExchange::finish(Flight flight) {
   State& s = *state_;
-  State::Slot& slot = s.slots.at(static_cast<std::size_t>(flight.slot));
+  State::Slot& slot = s.slots.at(flight.slot);
   const bool add = slot.accumulate || !slot.way->disjoint;
   bool stayed = slot.way->disjoint;
   for (std::size_t i = 0; i < slot.receives.size(); ++i) {

@@ -73,7 +73,7 @@ class BoxMoves {
       if (add) {
         combine_hop(to + there * item_, from + at * item_, count, dtype_, ReduceOp::kSum);
       } else {
-        std::memcpy(to + there * item_, from + at * item_, static_cast<std::size_t>(count * item_));
+        std::memcpy(to + there * item_, from + at * item_, count * item_);
       }
     });
   }
@@ -84,7 +84,7 @@ class BoxMoves {
     }
     for_each_run(window, whole_of(window.box.extents),
                  [&](std::int64_t at, std::int64_t, std::int64_t count) {
-                   std::memset(x + at * item_, 0, static_cast<std::size_t>(count * item_));
+                   std::memset(x + at * item_, 0, count * item_);
                  });
   }
 

@@ -43,7 +43,7 @@ BlockMap::BlockMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, st
 ChainMap::ChainMap(ModelGrid& grid, const MoveSpec& spec, const Shape& range, std::vector<ExchangeSpec> steps)
     : MapBase(part_of(spec.from, grid.place()).extents, range),
       moves_(spec.device, spec.dtype),
-      slots_(static_cast<std::size_t>(spec.flights)) {
+      slots_(spec.flights) {
   for (ExchangeSpec& step : steps) {
     step.device = spec.device;
     steps_.push_back(std::make_unique<BlockExchange>(grid, std::move(step), spec.flights));
@@ -86,7 +86,7 @@ Flight ChainMap::start(Direction direction, TensorView in, TensorView out, bool 
 }
 
 void ChainMap::finish(Flight flight) {
-  Slot& slot = slots_.at(static_cast<std::size_t>(flight.slot));
+  Slot& slot = slots_.at(flight.slot);
   step(slot.direction, 0).finish(slot.flight);
   for (std::size_t nth = 1; nth < steps_.size(); ++nth) {
     step(slot.direction, nth)
@@ -135,8 +135,8 @@ enum class Along : std::uint8_t { kCut, kSum, kCopies };
 std::vector<Along> placements(const Layout& layout, std::size_t axes) {
   std::vector<Along> along(axes, Along::kCopies);
   for (const DimSharding& cut : layout.sharding)
-    for (const int axis : cut.axes) along[static_cast<std::size_t>(axis)] = Along::kCut;
-  for (const int axis : layout.partial) along[static_cast<std::size_t>(axis)] = Along::kSum;
+    for (const int axis : cut.axes) along[axis] = Along::kCut;
+  for (const int axis : layout.partial) along[axis] = Along::kSum;
   return along;
 }
 

@@ -107,7 +107,7 @@ std::string refuse_all_reduce(const MoveSpec& spec, Grid grid) {
   const Layout &from = spec.from, &to = spec.to;
   if (from.partial.empty()) return "the input layout is not a partial sum";
   for (const int axis : from.partial) {
-    if (grid[static_cast<std::size_t>(axis)] > 1 && !overlaps({axis}, copied_axes(to, grid)))
+    if (grid[axis] > 1 && !overlaps({axis}, copied_axes(to, grid)))
       return fmt::format("every rank along axis {} must hold the sum afterwards", axis);
   }
   return parts(from, grid) == parts(to, grid) && to.partial.empty() ? "" : "a part moves to another place";
@@ -117,7 +117,7 @@ std::string refuse_all_reduce(const MoveSpec& spec, Grid grid) {
 int owner_of(const std::vector<Box>& all, const std::vector<int>& members, const Box& part) {
   int owner = -1;
   for (const int member : members) {
-    const Box& box = all[static_cast<std::size_t>(member)];
+    const Box& box = all[member];
     if (box.elements() == 0) continue;
     if (owner >= 0 || !(box == part)) return -1;
     owner = member;

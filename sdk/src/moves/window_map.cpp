@@ -17,9 +17,8 @@ std::vector<DimWindow> windows_at(const MoveSpec& spec, const GridPlace& place) 
   const Box own = part_of(spec.from, place), out = part_of(spec.to, place);
   std::vector<DimWindow> windows;
   for (int dim = 0; dim < spec.from.shape.rank(); ++dim) {
-    windows.push_back(dim_window(spec.windows[static_cast<std::size_t>(dim)].get(),
-                                 {own.offset[dim], own.end(dim)}, {out.offset[dim], out.end(dim)},
-                                 spec.from.shape[dim]));
+    windows.push_back(dim_window(spec.windows[dim].get(), {own.offset[dim], own.end(dim)},
+                                 {out.offset[dim], out.end(dim)}, spec.from.shape[dim]));
   }
   return windows;
 }
@@ -30,7 +29,7 @@ Need window_at(const MoveSpec& spec, const GridPlace& place) {
   Need result{{spec.from.shape, spec.from.shape}, spec.from.shape};
   const std::vector<DimWindow> windows = windows_at(spec, place);
   for (int dim = 0; dim < spec.from.shape.rank(); ++dim) {
-    const DimWindow& window = windows[static_cast<std::size_t>(dim)];
+    const DimWindow& window = windows[dim];
     result.box.offset[dim] = window.need.begin;
     result.box.extents[dim] = window.need.size();
     result.origin[dim] = window.wanted.begin;
@@ -41,8 +40,7 @@ Need window_at(const MoveSpec& spec, const GridPlace& place) {
 Shape window_shape(const MoveSpec& spec, const GridPlace& place) {
   Shape shape = spec.from.shape;
   const std::vector<DimWindow> windows = windows_at(spec, place);
-  for (int dim = 0; dim < shape.rank(); ++dim)
-    shape[dim] = windows[static_cast<std::size_t>(dim)].wanted.size();
+  for (int dim = 0; dim < shape.rank(); ++dim) shape[dim] = windows[dim].wanted.size();
   return shape;
 }
 
@@ -54,8 +52,7 @@ std::string refuse_windows(const MoveSpec& spec) {
         spec.from.shape.rank(), spec.windows.size(), spec.to.shape.rank());
   }
   for (int dim = 0; dim < spec.from.shape.rank(); ++dim) {
-    if (spec.windows[static_cast<std::size_t>(dim)] == nullptr &&
-        spec.from.shape[dim] != spec.to.shape[dim]) {
+    if (spec.windows[dim] == nullptr && spec.from.shape[dim] != spec.to.shape[dim]) {
       return fmt::format("dimension {} has no window, but {} elements before and {} after", dim,
                          spec.from.shape[dim], spec.to.shape[dim]);
     }
@@ -131,7 +128,7 @@ std::string refuse_nested_windows(const MoveSpec& spec, std::span<const int>) {
     if ((from == nullptr) != (to == nullptr) || (from != nullptr && from->axes != to->axes)) {
       problem = fmt::format("dimension {} is sharded over other axes afterwards; use halo_exchange", dim);
     } else if (from != nullptr) {
-      const auto& map = spec.windows[static_cast<std::size_t>(dim)];
+      const auto& map = spec.windows[dim];
       problem = refuse_reach(*from, *to, map.get(), spec.from.shape[dim]);
     }
   }

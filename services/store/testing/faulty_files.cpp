@@ -88,8 +88,7 @@ class FaultyFiles::Writer final : public WritableFile {
       inner_->append(bytes.first(bytes.size() / 2));
       owner_.fail_torn(path_);
     }
-    const auto granted =
-        static_cast<std::size_t>(owner_.take_budget(static_cast<std::int64_t>(bytes.size())));
+    const std::size_t granted = owner_.take_budget(static_cast<std::int64_t>(bytes.size()));
     inner_->append(bytes.first(granted));
     if (granted < bytes.size()) throw FileError(ENOSPC, "injected full disk while writing " + path_);
   }

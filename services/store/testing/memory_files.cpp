@@ -59,7 +59,7 @@ class MemoryFiles::Reader final : public ReadableFile {
   }
   void read(std::int64_t offset, std::span<std::byte> out) const override {
     const std::lock_guard lock(owner_.mutex_);
-    const auto begin = static_cast<std::size_t>(offset);
+    const std::size_t begin = offset;
     if (begin > node_->bytes.size() || out.size() > node_->bytes.size() - begin)
       fail_memory(EIO, "read", path_);
     if (!out.empty()) std::memcpy(out.data(), node_->bytes.data() + begin, out.size());
@@ -158,7 +158,7 @@ void MemoryFiles::truncate(const std::string& path, std::int64_t size) {
   const std::lock_guard lock(mutex_);
   const NodePointer node = find(path);
   if (!node || node->kind != Kind::kFile) fail_memory(ENOENT, "truncate", path);
-  node->bytes.resize(static_cast<std::size_t>(size));
+  node->bytes.resize(size);
 }
 
 void MemoryFiles::sync_directory(const std::string& path) {

@@ -24,7 +24,7 @@ class TinyModel {
   }
 
   void add(const std::string& name, DType dtype, const Shape& shape, std::int64_t step) {
-    std::vector<std::byte> bytes(static_cast<std::size_t>(dtype_bytes(dtype, shape.elements())));
+    std::vector<std::byte> bytes(dtype_bytes(dtype, shape.elements()));
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       bytes[i] = static_cast<std::byte>(i * 31 + static_cast<std::size_t>(step) * 7 + name.size());
     }

@@ -62,12 +62,12 @@ T sum_of_squares(const T* x, T scale, std::int64_t n) {
   for (std::int64_t i = 0; i < whole; i += kLanes) {
     for (std::int64_t j = 0; j < kLanes; ++j) {
       const T value = scale * x[i + j];
-      lane[static_cast<std::size_t>(j)] += value * value;
+      lane[j] += value * value;
     }
   }
   for (std::int64_t i = whole; i < n; ++i) {
     const T value = scale * x[i];
-    lane[static_cast<std::size_t>(i - whole)] += value * value;
+    lane[i - whole] += value * value;
   }
   return ((lane[0] + lane[4]) + (lane[2] + lane[6])) + ((lane[1] + lane[5]) + (lane[3] + lane[7]));
 }

@@ -37,7 +37,7 @@ inline std::string criteo_line(std::uint64_t seed, std::uint64_t index) {
     logit += 0.5 * (static_cast<double>(hex) * 0x1p-31 - 1);
     char digits[8];
     const auto end = std::to_chars(digits, digits + 8, hex, 16).ptr;
-    fields.append(static_cast<std::size_t>(digits + 8 - end), '0').append(digits, end);
+    fields.append(digits + 8 - end, '0').append(digits, end);
   }
   const bool clicked = random_uniform(key, 0, index) * (1 + std::exp(-logit)) < 1;
   return (clicked ? "1" : "0") + fields + "\n";

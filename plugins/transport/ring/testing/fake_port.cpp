@@ -11,7 +11,7 @@ class FakeNetwork::Port final : public FramePort {
   Port(FakeNetwork& network, int rank)
       : network_(network),
         rank_(rank),
-        waiting_(static_cast<std::size_t>(network.ranks_)),
+        waiting_(network.ranks_),
         arrived_(waiting_.size()),
         lost_(waiting_.size(), 0),
         engine_(network.seed_ * 131 + static_cast<unsigned>(rank)) {}
@@ -23,7 +23,7 @@ class FakeNetwork::Port final : public FramePort {
             const void* owner) override {
     Frame frame{.header = header, .payload = {}, .source = payload.data(), .owner = owner};
     if (owner == nullptr) frame.payload.assign(payload.begin(), payload.end());
-    waiting_[static_cast<std::size_t>(to)].push_back(std::move(frame));
+    waiting_[to].push_back(std::move(frame));
   }
 
   void poll(Events& events, double seconds) override {
@@ -37,20 +37,20 @@ class FakeNetwork::Port final : public FramePort {
       std::shuffle(peers.begin(), peers.end(), engine_);
       for (const int peer : peers) moved |= arrive(events, peer);
       std::unique_lock lock(network_.mutex_);
-      char& woken = network_.woken_[static_cast<std::size_t>(rank_)];
+      char& woken = network_.woken_[rank_];
       if (moved || woken != 0 || std::chrono::steady_clock::now() >= limit) {
         woken = 0;
         return;
       }
-      network_.changed_[static_cast<std::size_t>(rank_)]->wait_until(
-          lock, std::chrono::time_point_cast<std::chrono::nanoseconds>(limit));
+      network_.changed_[rank_]->wait_until(lock,
+                                           std::chrono::time_point_cast<std::chrono::nanoseconds>(limit));
     }
   }
 
   void wake() override {
     const std::lock_guard lock(network_.mutex_);
-    network_.woken_[static_cast<std::size_t>(rank_)] = 1;
-    network_.changed_[static_cast<std::size_t>(rank_)]->notify_all();
+    network_.woken_[rank_] = 1;
+    network_.changed_[rank_]->notify_all();
   }
 
   void release(const void* owner) override {
@@ -69,7 +69,7 @@ class FakeNetwork::Port final : public FramePort {
       void lost(int, const std::string&) override {}
     } nobody;
     for (int peer = 0; peer < ranks(); ++peer) {
-      while (!waiting_[static_cast<std::size_t>(peer)].empty()) leave(nobody, peer);
+      while (!waiting_[peer].empty()) leave(nobody, peer);
     }
   }
 
@@ -81,12 +81,10 @@ class FakeNetwork::Port final : public FramePort {
     bool begun = false;
   };
 
-  std::deque<Frame>& wire(int from, int to) {
-    return network_.wires_[static_cast<std::size_t>(from * ranks() + to)];
-  }
+  std::deque<Frame>& wire(int from, int to) { return network_.wires_[from * ranks() + to]; }
 
   bool leave(Events& events, int peer) {
-    auto& queue = waiting_[static_cast<std::size_t>(peer)];
+    auto& queue = waiting_[peer];
     for (auto portion = engine_() % 3; portion > 0 && !queue.empty(); --portion) {
       Frame frame = std::move(queue.front());
       queue.pop_front();
@@ -94,10 +92,9 @@ class FakeNetwork::Port final : public FramePort {
       if (owner != nullptr) frame.payload.assign(frame.source, frame.source + frame.header.bytes);
       {
         const std::lock_guard lock(network_.mutex_);
-        const bool gone = network_.dead_[static_cast<std::size_t>(peer)] != 0 ||
-                          network_.dead_[static_cast<std::size_t>(rank_)] != 0;
+        const bool gone = network_.dead_[peer] != 0 || network_.dead_[rank_] != 0;
         if (!gone) wire(rank_, peer).push_back(std::move(frame));
-        network_.changed_[static_cast<std::size_t>(peer)]->notify_all();
+        network_.changed_[peer]->notify_all();
       }
       if (owner != nullptr) events.sent(owner);
     }
@@ -105,15 +102,13 @@ class FakeNetwork::Port final : public FramePort {
   }
 
   bool arrive(Events& events, int peer) {
-    Arriving& arriving = arrived_[static_cast<std::size_t>(peer)];
+    Arriving& arriving = arrived_[peer];
     if (!arriving.begun) {
       {
         const std::lock_guard lock(network_.mutex_);
         auto& queue = wire(peer, rank_);
         if (queue.empty()) {
-          if (network_.dead_[static_cast<std::size_t>(peer)] == 0 ||
-              lost_[static_cast<std::size_t>(peer)] != 0)
-            return false;
+          if (network_.dead_[peer] == 0 || lost_[peer] != 0) return false;
         } else {
           arriving.frame = std::move(queue.front());
           queue.pop_front();
@@ -121,7 +116,7 @@ class FakeNetwork::Port final : public FramePort {
         }
       }
       if (!arriving.begun) {
-        lost_[static_cast<std::size_t>(peer)] = 1;
+        lost_[peer] = 1;
         events.lost(peer, "closed");
         return true;
       }
@@ -137,7 +132,7 @@ class FakeNetwork::Port final : public FramePort {
     if (piece < left) return true;
     arriving.begun = false;
     arriving.landing = {};
-    if (arriving.frame.header.kind == FrameKind::kBye) lost_[static_cast<std::size_t>(peer)] = 1;
+    if (arriving.frame.header.kind == FrameKind::kBye) lost_[peer] = 1;
     events.end(peer);
     return true;
   }
@@ -151,11 +146,7 @@ class FakeNetwork::Port final : public FramePort {
 };
 
 FakeNetwork::FakeNetwork(int ranks, unsigned seed)
-    : wires_(static_cast<std::size_t>(ranks * ranks)),
-      dead_(static_cast<std::size_t>(ranks), 0),
-      woken_(static_cast<std::size_t>(ranks), 0),
-      ranks_(ranks),
-      seed_(seed) {
+    : wires_(ranks * ranks), dead_(ranks, 0), woken_(ranks, 0), ranks_(ranks), seed_(seed) {
   for (int rank = 0; rank < ranks; ++rank) changed_.push_back(std::make_unique<std::condition_variable>());
 }
 
@@ -167,7 +158,7 @@ std::unique_ptr<FramePort> FakeNetwork::port(int rank) {
 
 void FakeNetwork::kill(int rank) {
   const std::lock_guard lock(mutex_);
-  dead_[static_cast<std::size_t>(rank)] = 1;
+  dead_[rank] = 1;
   for (const auto& changed : changed_) changed->notify_all();
 }
 

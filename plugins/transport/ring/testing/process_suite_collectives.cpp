@@ -27,7 +27,7 @@ Bytes random_bytes(DType dtype, std::int64_t elements, int rank, unsigned seed) 
   std::mt19937 engine(seed * 977 + static_cast<unsigned>(rank));
   Bytes bytes(static_cast<std::size_t>(dtype_bytes(dtype, elements)));
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(engine());
-  const auto width = static_cast<std::size_t>(dtype_bits(dtype) / 8);
+  const std::size_t width = dtype_bits(dtype) / 8;
   for (std::size_t i = 0; i + width <= bytes.size(); i += width) {
     if (dtype == DType::kBool) bytes[i] &= std::byte{1};
     if (dtype_is_complex(dtype)) bytes[i + width / 2 - 1] &= std::byte{0xbf};
@@ -40,10 +40,10 @@ Bytes random_bytes(DType dtype, std::int64_t elements, int rank, unsigned seed) 
 void expect_sum(Bytes& out, const std::vector<Bytes>& parts, int owner, ElementRange range, DType dtype,
                 ReduceOp op) {
   std::vector<const void*> inputs;
-  const auto offset = static_cast<std::size_t>(dtype_bytes(dtype, range.begin));
+  const std::size_t offset = dtype_bytes(dtype, range.begin);
   for (std::size_t k = 0; k < parts.size(); ++k) {
     const int source = ring_source(owner, static_cast<int>(k), static_cast<int>(parts.size()));
-    inputs.push_back(parts[static_cast<std::size_t>(source)].data() + offset);
+    inputs.push_back(parts[source].data() + offset);
   }
   reduce_in_order(inputs, out.data() + offset, range.size(), dtype, op);
 }
@@ -78,7 +78,7 @@ TEST_P(ProcessCollectives, ReductionsHaveTheBitsOfTheFixedOrderAndTheCountsOfThe
           std::vector<Bytes> parts;
           ++seed;
           for (int r = 0; r < ranks(); ++r) parts.push_back(random_bytes(dtype, elements, r, seed));
-          Bytes expected(parts[0].size()), mine = parts[static_cast<std::size_t>(rank)];
+          Bytes expected(parts[0].size()), mine = parts[rank];
           for (int chunk = 0; chunk < ranks(); ++chunk)
             expect_sum(expected, parts, chunk, ring_chunk(elements, dtype, chunk, ranks()), dtype, op);
           const Counted all(communicator);
@@ -87,16 +87,16 @@ TEST_P(ProcessCollectives, ReductionsHaveTheBitsOfTheFixedOrderAndTheCountsOfThe
           ASSERT_TRUE(mine == expected) << dtype_name(dtype) << " " << elements;
 
           const int root = static_cast<int>(seed) % ranks();
-          mine = parts[static_cast<std::size_t>(rank)];
+          mine = parts[rank];
           expect_sum(expected, parts, root, {0, elements}, dtype, op);
           const Counted reduced(communicator);
           communicator.wait(communicator.start_reduce({mine.data(), Shape{elements}, dtype}, root, op));
           reduced.expect(reduce_traffic(static_cast<std::int64_t>(mine.size()), rank, root, ranks()));
-          ASSERT_TRUE(mine == (rank == root ? expected : parts[static_cast<std::size_t>(rank)]));
+          ASSERT_TRUE(mine == (rank == root ? expected : parts[rank]));
 
           const std::int64_t whole = row * ranks();
-          const auto bytes = static_cast<std::size_t>(dtype_bytes(dtype, row));
-          mine = parts[static_cast<std::size_t>(rank)];
+          const std::size_t bytes = dtype_bytes(dtype, row);
+          mine = parts[rank];
           expect_sum(expected, parts, rank, {row * rank, row * (rank + 1)}, dtype, op);
           const Counted scattered(communicator);
           communicator.wait(communicator.start_reduce_scatter({mine.data(), Shape{ranks(), row}, dtype}, op));
@@ -129,23 +129,23 @@ TEST_P(ProcessCollectives, LargeTensorsGoInParts) {
     const ElementRange range = ring_chunk(count, DType::kF64, chunk, ranks());
     std::vector<const void*> inputs;
     for (int k = 0; k < ranks(); ++k)
-      inputs.push_back(parts[static_cast<std::size_t>(ring_source(chunk, k, ranks()))].data() + range.begin);
+      inputs.push_back(parts[ring_source(chunk, k, ranks())].data() + range.begin);
     reduce_in_order(inputs, expected.data() + range.begin, range.size(), DType::kF64, ReduceOp::kSum);
   }
   const auto errors = world->run([&](int rank, Communicator& communicator) {
-    auto mine = parts[static_cast<std::size_t>(rank)];
+    auto mine = parts[rank];
     communicator.all_reduce(view_of(mine), ReduceOp::kSum);
     EXPECT_TRUE(mine == expected);
-    mine = parts[static_cast<std::size_t>(rank)];
+    mine = parts[rank];
     const int root = ranks() / 2;
     communicator.wait(communicator.start_reduce(view_of(mine), root, ReduceOp::kSum));
-    EXPECT_TRUE(rank == root || mine == parts[static_cast<std::size_t>(rank)]);
+    EXPECT_TRUE(rank == root || mine == parts[rank]);
     communicator.broadcast(view_of(mine), root);
-    double first = parts[static_cast<std::size_t>((root + 1) % ranks())][0];
-    for (int k = 2; k <= ranks(); ++k) first += parts[static_cast<std::size_t>((root + k) % ranks())][0];
+    double first = parts[(root + 1) % ranks()][0];
+    for (int k = 2; k <= ranks(); ++k) first += parts[(root + k) % ranks()][0];
     EXPECT_EQ(mine[0], first);
     std::vector<double> rows(elements * static_cast<std::size_t>(ranks()));
-    std::copy(parts[static_cast<std::size_t>(rank)].begin(), parts[static_cast<std::size_t>(rank)].end(),
+    std::copy(parts[rank].begin(), parts[rank].end(),
               rows.begin() + static_cast<std::ptrdiff_t>(elements) * rank);
     communicator.all_gather(rows_of(rows, ranks()));
     for (std::size_t r = 0; r < parts.size(); ++r)
@@ -164,21 +164,20 @@ TEST_P(ProcessCollectives, CopiesCarryEveryTypeAndCountTheirBytes) {
           parts.push_back(random_bytes(DType::kU8, dtype_bytes(dtype, row), r, 3));
         Bytes rows(parts[0].size() * parts.size());
         const auto bytes = static_cast<std::int64_t>(parts[0].size());
-        std::copy(parts[static_cast<std::size_t>(rank)].begin(), parts[static_cast<std::size_t>(rank)].end(),
-                  rows.begin() + bytes * rank);
+        std::copy(parts[rank].begin(), parts[rank].end(), rows.begin() + bytes * rank);
         const Counted gathered(communicator);
         communicator.all_gather({rows.data(), Shape{ranks(), row}, dtype});
         gathered.expect(row_ring_traffic(bytes * ranks(), ranks()));
         for (int r = 0; r < ranks(); ++r) {
           const Bytes found(rows.begin() + bytes * r, rows.begin() + bytes * (r + 1));
-          ASSERT_TRUE(found == parts[static_cast<std::size_t>(r)]);
+          ASSERT_TRUE(found == parts[r]);
         }
         const int root = static_cast<int>(row) % ranks();
-        Bytes mine = parts[static_cast<std::size_t>(rank)];
+        Bytes mine = parts[rank];
         const Counted sent(communicator);
         communicator.broadcast({mine.data(), Shape{row}, dtype}, root);
         sent.expect(broadcast_traffic(bytes, rank, root, ranks()));
-        ASSERT_TRUE(mine == parts[static_cast<std::size_t>(root)]);
+        ASSERT_TRUE(mine == parts[root]);
       }
     }
     const Counted empty(communicator);
@@ -291,14 +290,14 @@ TEST(ProcessMessages, EveryoneExchangesWithEveryoneAndWithItself) {
       std::vector<std::vector<double>> in(kRanks, std::vector<double>(count));
       std::vector<Request> requests;
       for (int other = 0; other < kRanks; ++other) {
-        const auto o = static_cast<std::size_t>(other);
+        const std::size_t o = other;
         requests.push_back(communicator.start_send(view_of(out[o]), other, round));
         requests.push_back(communicator.start_receive(view_of(in[o]), other, round));
         if (other != rank) bytes += 8 * count;
       }
       for (const Request request : requests) communicator.wait(request);
       for (int other = 0; other < kRanks; ++other)
-        EXPECT_EQ(in[static_cast<std::size_t>(other)], std::vector<double>(count, other + 0.5 * round));
+        EXPECT_EQ(in[other], std::vector<double>(count, other + 0.5 * round));
     }
     EXPECT_EQ(communicator.counts().messages_sent, 3u * kRounds);
     EXPECT_EQ(communicator.counts().bytes_sent, bytes);

@@ -233,7 +233,7 @@ TEST(ProcessGone, ABrokenConnectionIsAnErrorAtOnceThatNamesTheRankAndTheOperatio
       return;
     }
     const std::string error = text_of([&] { communicator.all_reduce(view_of(data), ReduceOp::kSum); });
-    later[static_cast<std::size_t>(rank)] = text_of([&] { idle->barrier(); });
+    later[rank] = text_of([&] { idle->barrier(); });
     if (!error.empty()) fail_run(error);
   });
   for (const std::size_t rank : {0U, 1U}) {

@@ -35,9 +35,7 @@ class ProcessWorld {
   /// Returns whether it reduces numbers of this type; it moves all types.
   virtual bool reduces(DType) const { return true; }
 
-  explicit ProcessWorld(int ranks) : all_(static_cast<std::size_t>(ranks)) {
-    std::iota(all_.begin(), all_.end(), 0);
-  }
+  explicit ProcessWorld(int ranks) : all_(ranks) { std::iota(all_.begin(), all_.end(), 0); }
   int ranks() const { return static_cast<int>(all_.size()); }
   std::span<const int> all() const { return all_; }
   std::unique_ptr<Communicator> open(int rank, std::string_view name = "replicas", std::uint32_t epoch = 0) {
@@ -54,7 +52,7 @@ class ProcessWorld {
           const auto communicator = open(rank);
           body(rank, *communicator);
         } catch (const std::exception& error) {
-          errors[static_cast<std::size_t>(rank)] = error.what();
+          errors[rank] = error.what();
         }
       });
     }
@@ -103,7 +101,7 @@ void await(Condition&& holds) {
 }
 /// The errors of a run in which nothing may fail.
 inline std::vector<std::string> none(int ranks) {
-  return std::vector<std::string>(static_cast<std::size_t>(ranks));
+  return std::vector<std::string>(ranks);
 }
 
 }  // namespace tenon::testing

@@ -122,7 +122,7 @@ class Allocates final : public Plain {
   using Plain::Plain;
   double rate(const SchedulePoint& point) const override {
     table_ = std::vector<double>(static_cast<std::size_t>(point.steps) + 1, point.base_lr);
-    return table_[static_cast<std::size_t>(point.slot)];
+    return table_[point.slot];
   }
 
  private:

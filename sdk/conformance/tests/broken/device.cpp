@@ -105,7 +105,7 @@ class SharesABuffer final : public Around, public Blas {
       inner->run(a, b, result, bias, alpha, scratch);
       std::this_thread::sleep_for(
           std::chrono::microseconds(200));  // so that the other thread runs in between
-      std::memcpy(c.data, buffer, static_cast<std::size_t>(c.bytes()));
+      std::memcpy(c.data, buffer, c.bytes());
     }
     std::unique_ptr<Gemm> inner;
     GemmSpec given;

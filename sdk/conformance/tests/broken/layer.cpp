@@ -231,11 +231,11 @@ class KeepsInAStatic final : public Scaled {
   using Scaled::Scaled;
   void forward(ForwardContext& context) override {
     Scaled::forward(context);
-    kept().resize(static_cast<std::size_t>(context.input(0).elements()));
+    kept().resize(context.input(0).elements());
     for (std::size_t i = 0; i < kept().size(); ++i)
       kept()[i] = get(context.input(0), static_cast<std::int64_t>(i));
   }
-  double input_of(BackwardContext&, std::int64_t i) override { return kept()[static_cast<std::size_t>(i)]; }
+  double input_of(BackwardContext&, std::int64_t i) override { return kept()[i]; }
 
  private:
   static std::vector<double>& kept() {

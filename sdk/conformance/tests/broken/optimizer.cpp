@@ -179,7 +179,7 @@ class Rows : public Momentum, public RowOptimizer {
   static void move(RowTable& weights, std::span<const std::int64_t> ids, const float* gradients,
                    double factor) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      std::vector<float> row(static_cast<std::size_t>(weights.width()));
+      std::vector<float> row(weights.width());
       const TensorView view{row.data(), {1, weights.width()}, DType::kF32};
       weights.read(ids.subspan(i, 1), view);
       for (std::size_t j = 0; j < row.size(); ++j)
@@ -196,8 +196,8 @@ class DecaysAllRows final : public Rows {
   void step_rows(const UpdateContext& context, RowTable& weights, std::span<RowTable* const> state,
                  const RowGradient& gradient) override {
     Rows::step_rows(context, weights, state, gradient);
-    std::vector<float> ones(static_cast<std::size_t>(weights.rows() * weights.width()), 1);
-    std::vector<std::int64_t> all(static_cast<std::size_t>(weights.rows()));
+    std::vector<float> ones(weights.rows() * weights.width(), 1);
+    std::vector<std::int64_t> all(weights.rows());
     std::iota(all.begin(), all.end(), 0);
     move(weights, all, ones.data(), -1e-3);
   }

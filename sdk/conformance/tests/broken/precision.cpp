@@ -164,9 +164,9 @@ class RoundsInPlace final : public With<InPlaceSite> {
 struct ClampingSite : Site {
   using Site::Site;
   void dgrad(const SiteCall& call, TensorView dy, TensorView w, TensorView dx, bool accumulate) override {
-    const std::unique_ptr<float[]> copy(new float[static_cast<std::size_t>(dy.elements())]);
+    const std::unique_ptr<float[]> copy(new float[dy.elements()]);
     for (std::int64_t i = 0; i < dy.elements(); ++i)
-      copy[static_cast<std::size_t>(i)] = std::fmin(std::fmax(dy.as<float>()[i], -448.0F), 448.0F);
+      copy[i] = std::fmin(std::fmax(dy.as<float>()[i], -448.0F), 448.0F);
     dy.data = copy.get();
     Site::dgrad(call, dy, w, dx, accumulate);
   }

@@ -61,7 +61,7 @@ struct Batch {
   /// Returns the values of one sample of the batch.
   template <typename T>
   std::vector<T> values(std::string_view field, std::int64_t sample) const {
-    const auto place = static_cast<std::size_t>(std::find(names.begin(), names.end(), field) - names.begin());
+    const std::size_t place = std::find(names.begin(), names.end(), field) - names.begin();
     EXPECT_LT(place, names.size()) << field;
     const auto all = views.at(place).span<T>();
     const auto size = static_cast<std::int64_t>(all.size()) / views[place].shape[0];

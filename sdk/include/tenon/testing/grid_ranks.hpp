@@ -28,8 +28,8 @@ class GridEnds {
            const std::string& name = "", const Wrap& wrap = {}) {
     const auto open = [&](const std::vector<int>& places, const std::string& what) -> Communicator* {
       std::vector<int> ranks;
-      for (const int member : places) ranks.push_back(members[static_cast<std::size_t>(member)]);
-      const int self = members[static_cast<std::size_t>(place)];
+      for (const int member : places) ranks.push_back(members[member]);
+      const int self = members[place];
       auto end = transport.open(self, {.ranks = ranks, .name = name + what, .purpose = Purpose::kModel});
       ends_.push_back(wrap ? wrap(std::move(end), self) : std::move(end));
       return ends_.back().get();
@@ -65,7 +65,7 @@ class GridRanks {
     int ranks = 1;
     for (const int extent : extents_) ranks *= extent;
     if (members_.empty()) {
-      members_.resize(static_cast<std::size_t>(ranks));
+      members_.resize(ranks);
       std::iota(members_.begin(), members_.end(), 0);
     }
     registry_.discover({});

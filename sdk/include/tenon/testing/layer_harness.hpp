@@ -154,7 +154,7 @@ class LayerHarness {
     const int index = parameter_index(parameter);
     const RowTable* table = weights_->table(index);
     if (table == nullptr) return read(*spec_.device, gradients_->tensor(index));
-    std::vector<double> dense(static_cast<std::size_t>(table->rows() * table->width()), 0.0);
+    std::vector<double> dense(table->rows() * table->width(), 0.0);
     for (const RowGradient& rows : executor_->row_gradients()) {
       if (rows.parameter != index) continue;
       const std::vector<double> values = read(*spec_.device, rows.values);
@@ -268,14 +268,14 @@ class LayerHarness {
   }
 
   static std::vector<std::int64_t> all_rows(const RowTable& table) {
-    std::vector<std::int64_t> rows(static_cast<std::size_t>(table.rows()));
+    std::vector<std::int64_t> rows(table.rows());
     std::iota(rows.begin(), rows.end(), std::int64_t{0});
     return rows;
   }
   /// Room for all rows of a table, in `bytes`.
   static TensorView whole(const RowTable& table, std::vector<std::byte>& bytes) {
     TensorView view{nullptr, {table.rows(), table.width()}, table.dtype(), MemorySpace::kHost};
-    bytes.resize(static_cast<std::size_t>(view.bytes()));
+    bytes.resize(view.bytes());
     view.data = bytes.data();
     return view;
   }

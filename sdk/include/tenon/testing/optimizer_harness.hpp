@@ -29,7 +29,7 @@ class OptimizerHarness {
     const Shape shape = optimizer.elementwise() ? Shape{info_.local.elements()} : info_.local;
     for (std::size_t i = 0; i < tensors; ++i) {
       TensorView view{nullptr, shape, info_.spec.dtype, device.space()};
-      view.data = device.allocate(static_cast<std::size_t>(view.bytes()));
+      view.data = device.allocate(view.bytes());
       tensors_.push_back(view);
     }
     write(device, tensors_[0], start);
@@ -37,8 +37,7 @@ class OptimizerHarness {
       binding->bind({{&info_, 1}, {&first_holder_, 1}, grid, &device});
   }
   ~OptimizerHarness() {
-    for (const TensorView& view : tensors_)
-      device_.release(view.data, static_cast<std::size_t>(view.bytes()));
+    for (const TensorView& view : tensors_) device_.release(view.data, view.bytes());
   }
   OptimizerHarness(const OptimizerHarness&) = delete;
   OptimizerHarness& operator=(const OptimizerHarness&) = delete;

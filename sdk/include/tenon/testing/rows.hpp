@@ -22,7 +22,7 @@ class RowsOfReplicas {
   RowsOfReplicas& operator=(const RowsOfReplicas&) = delete;
 
   /// The service that the host offers to a layer on this replica.
-  RowService& service(int replica) { return replicas_.at(static_cast<std::size_t>(replica)); }
+  RowService& service(int replica) { return replicas_.at(replica); }
   /// Bytes of all requests, and of all answers, that passed between two replicas so far.
   std::size_t asked_bytes() const { return asked_; }
   std::size_t answered_bytes() const { return answered_; }
@@ -47,7 +47,7 @@ class RowsOfReplicas {
       return static_cast<int>(nodes_.size()) - 1;
     }
     void ask(int node, std::span<const RowAsk> asks) override { all_.carry(*this, node, asks); }
-    const Node& node(int number) const { return nodes_.at(static_cast<std::size_t>(number)); }
+    const Node& node(int number) const { return nodes_.at(number); }
 
    private:
     RowsOfReplicas& all_;

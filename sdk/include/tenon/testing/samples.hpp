@@ -67,7 +67,8 @@ class Arrays {
     const auto found = std::find_if(fields_.begin(), fields_.end(),
                                     [&](const SimulatedField& field) { return field.name == name; });
     EXPECT_NE(found, fields_.end()) << name;
-    const auto all = views.at(static_cast<std::size_t>(found - fields_.begin())).span<T>();
+    const std::size_t index = found - fields_.begin();
+    const auto all = views.at(index).span<T>();
     return {all.begin(), all.end()};
   }
 

@@ -73,7 +73,7 @@ inline std::vector<double> to_doubles(DType dtype, std::span<const std::byte> by
 
 inline std::vector<double> read(Device& device, TensorView view) {
   if (view.empty()) return {};
-  std::vector<std::byte> bytes(static_cast<std::size_t>(view.bytes()));
+  std::vector<std::byte> bytes(view.bytes());
   device.copy(view, {bytes.data(), view.shape, view.dtype, MemorySpace::kHost});
   device.synchronize();
   return to_doubles(view.dtype, bytes);
@@ -85,7 +85,7 @@ inline void write(Device& device, TensorView view, std::span<const double> value
     fail_run("test data: " + std::to_string(values.size()) + " values for a tensor " + view.shape.text());
   }
   if (view.elements() == 0) return;
-  std::vector<std::byte> bytes(static_cast<std::size_t>(view.bytes()));
+  std::vector<std::byte> bytes(view.bytes());
   with_element(view.dtype, [&](auto zero) {
     using T = decltype(zero);
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -104,13 +104,13 @@ inline void write(Device& device, TensorView view, std::span<const double> value
 
 /// Reproducible test data: standard normal numbers, and integers in [0, bound).
 inline std::vector<double> normals(std::int64_t count, std::string_view purpose) {
-  std::vector<double> values(static_cast<std::size_t>(count));
+  std::vector<double> values(count);
   const RandomKey key = random_key(20, purpose);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = random_normal(key, 0, i);
   return values;
 }
 inline std::vector<double> integers(std::int64_t count, std::uint64_t bound, std::string_view purpose) {
-  std::vector<double> values(static_cast<std::size_t>(count));
+  std::vector<double> values(count);
   const RandomKey key = random_key(21, purpose);
   for (std::size_t i = 0; i < values.size(); ++i)
     values[i] = static_cast<double>(random_below(key, 0, i, bound));

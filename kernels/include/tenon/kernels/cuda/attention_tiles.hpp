@@ -41,8 +41,8 @@ struct AttentionTiles {
         width(d_head >= kSlice ? kSlice : static_cast<int>((d_head + kTileStep - 1) / kTileStep * kTileStep)),
         stride(width + (kNarrow ? 8 : 1)),
         result_stride(width + 4),
-        operand(rounded_up(kRows * static_cast<std::size_t>(stride) * sizeof(S))),
-        result(kRows * static_cast<std::size_t>(result_stride) * sizeof(A)) {}
+        operand(rounded_up(kRows * stride * sizeof(S))),
+        result(kRows * result_stride * sizeof(A)) {}
 
   TENON_BOTH static std::size_t rounded_up(std::size_t bytes) { return (bytes + 127) / 128 * 128; }
 };

@@ -29,8 +29,7 @@ struct Dropout {
       for (int lane = 0; lane < 4; ++lane) {
         const std::int64_t i = begin + lane;
         if (i < 0 || i >= a.n) continue;
-        const Arith<S> kept =
-            words[static_cast<std::size_t>(lane)] >= a.threshold ? get(a.x[i]) * a.scale : Arith<S>{0};
+        const Arith<S> kept = words[lane] >= a.threshold ? get(a.x[i]) * a.scale : Arith<S>{0};
         a.y[i] = put<S>(a.accumulate ? get(a.y[i]) + kept : kept);
       }
     });

@@ -51,9 +51,9 @@ struct EvaluateFormula {
   /// The values of a thread are in shared memory, side by side with those of its neighbours, since registers
   /// cannot be indexed. Sums come first, as they need the strictest alignment.
   Grid grid(std::int64_t blocks, int threads) const {
-    const auto width = static_cast<std::size_t>(threads);
+    const std::size_t width = threads;
     return {blocks, threads,
-            width * static_cast<std::size_t>(sum_count) * sizeof(double) +
+            width * sum_count * sizeof(double) +
                 (kMostConstants + width * static_cast<std::size_t>(value_count)) * sizeof(T)};
   }
 
@@ -61,7 +61,7 @@ struct EvaluateFormula {
     const EvaluateFormula& f = *this;
     const int threads = block.threads();
     double* const sums = block.shared<double>();
-    T* const values = block.shared<T>(static_cast<std::size_t>(f.sum_count * threads) * sizeof(double));
+    T* const values = block.shared<T>((f.sum_count * threads) * sizeof(double));
     block.each([&](int thread) {
       for (int k = thread; k < f.constant_count; k += threads) values[k] = f.constants[k];
       for (int s = 0; s < f.sum_count; ++s) sums[s * threads + thread] = 0;

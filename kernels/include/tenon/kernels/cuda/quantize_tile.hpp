@@ -53,9 +53,9 @@ QuantizeTile tile_of(const QuantizeArgs<S>& a) {
                        .columns = static_cast<int>(columns),
                        .blocks = static_cast<int>(blocks),
                        .team = static_cast<int>(team)};
-  tile.largest_at = static_cast<std::size_t>(rows * columns) * sizeof(S);
-  tile.numbers_at = tile.largest_at + static_cast<std::size_t>(blocks * team) * sizeof(std::uint32_t);
-  tile.bytes = tile.numbers_at + static_cast<std::size_t>(blocks) * sizeof(reference::BlockNumbers);
+  tile.largest_at = (rows * columns) * sizeof(S);
+  tile.numbers_at = tile.largest_at + (blocks * team) * sizeof(std::uint32_t);
+  tile.bytes = tile.numbers_at + blocks * sizeof(reference::BlockNumbers);
   return tile;
 }
 

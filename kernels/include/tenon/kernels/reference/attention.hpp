@@ -27,7 +27,7 @@ template <class S>
 std::vector<Arith<S>> attention_logits(const AttentionArgs<S>& args, std::int64_t batch, std::int64_t head,
                                        std::int64_t query) {
   using A = Arith<S>;
-  std::vector<A> logits(static_cast<std::size_t>(args.time), -std::numeric_limits<A>::infinity());
+  std::vector<A> logits(args.time, -std::numeric_limits<A>::infinity());
   const auto at = [&](const S* x, std::int64_t t, std::int64_t j) {
     return get(x[(batch * args.time + t) * args.qkv_row_stride + head * args.d_head + j]);
   };
@@ -35,7 +35,7 @@ std::vector<Arith<S>> attention_logits(const AttentionArgs<S>& args, std::int64_
     if (!attention_sees(args, batch, query, key)) continue;
     A dot = 0;
     for (std::int64_t j = 0; j < args.d_head; ++j) dot += at(args.q, query, j) * at(args.k, key, j);
-    logits[static_cast<std::size_t>(key)] = dot * args.scale;
+    logits[key] = dot * args.scale;
   }
   return logits;
 }
@@ -60,7 +60,7 @@ void attention_forward(const AttentionArgs<S>& args, std::int64_t item_begin, st
         for (std::int64_t key = 0; sees && key < args.time; ++key) {
           if (!attention_sees(args, batch, t, key)) continue;
           const S v = args.v[(batch * args.time + key) * args.qkv_row_stride + head * args.d_head + j];
-          out += std::exp(logits[static_cast<std::size_t>(key)] - highest) / sum * get(v);
+          out += std::exp(logits[key] - highest) / sum * get(v);
         }
         args.out[(batch * args.time + t) * args.out_row_stride + head * args.d_head + j] = put<S>(out);
       }

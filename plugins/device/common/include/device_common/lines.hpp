@@ -77,9 +77,8 @@ Table<T> transposed(const Table<T>& table) {
   for (std::size_t c = 1; c < next.size(); ++c) next[c] += next[c - 1];
   result.offsets.assign(next.begin(), next.end());
   for (std::size_t r = 0; r < static_cast<std::size_t>(table.rows); ++r)
-    for (auto e = static_cast<std::size_t>(table.offsets[r]);
-         e < static_cast<std::size_t>(table.offsets[r + 1]); ++e) {
-      const std::size_t at = next[static_cast<std::size_t>(table.column_of[e])]++;
+    for (std::size_t e = table.offsets[r]; e < static_cast<std::size_t>(table.offsets[r + 1]); ++e) {
+      const std::size_t at = next[table.column_of[e]]++;
       result.column_of[at] = static_cast<std::int32_t>(r);
       result.weights[at] = table.weights[e];
     }

@@ -57,7 +57,7 @@ class QuantizerShape : public QuantizeKernel {
   std::int64_t padded_rows() const override {
     return spec_.rotate && runs_down(spec_) ? blocks_of(spec_.rows, 16) * 16 : spec_.rows;
   }
-  std::size_t code_bytes() const override { return static_cast<std::size_t>(padded_rows() * code_stride()); }
+  std::size_t code_bytes() const override { return padded_rows() * code_stride(); }
   std::size_t scale_bytes() const override { return static_cast<std::size_t>(blocks()) * scale_size(); }
   bool needs_amax() const override {
     return spec_.scale == BlockScale::kTensor || (spec_.scale == BlockScale::kTwoLevel && !spec_.line_scale);

@@ -25,7 +25,7 @@ inline void check_place(const char* where, const SignPlace& place, std::int64_t 
 }
 
 inline std::size_t encode_scratch(std::int64_t elements) {
-  return static_cast<std::size_t>(kernels::sign_blocks(elements)) * sizeof(double);
+  return kernels::sign_blocks(elements) * sizeof(double);
 }
 
 template <class A>
